@@ -1,0 +1,2 @@
+//! Fencepost.
+fn main() {}
