@@ -1,1 +1,2 @@
-//! Fencepost.
+//! Fencepost: a lock server with fencing tokens.
+pub mod domain;

@@ -1,0 +1,97 @@
+//! Every bound of the lock server, in one table: its name, its default and what happens at it.
+//!
+//! [`Limits`] holds those that an operator may have a reason to change; the constants hold the rest.
+
+use std::time::Duration;
+
+/// A lock name's length in bytes is 1 to this; outside it is `INVALID_ARGUMENT`.
+pub const LOCK_NAME_BYTES_MAX: usize = 512;
+/// A holder label's length in bytes is 0 to this; above it is `INVALID_ARGUMENT`.
+pub const HOLDER_BYTES_MAX: usize = 256;
+/// The metadata of a request, keys and values together; above it is `INVALID_ARGUMENT`.
+pub const METADATA_BYTES_MAX: usize = 4 * 1024;
+/// The length of an operator's reason in bytes is 1 to this; outside it is `INVALID_ARGUMENT`.
+pub const REASON_BYTES_MAX: usize = 256;
+/// The size of a request message on the wire; above it the transport answers `OUT_OF_RANGE`.
+pub const REQUEST_BYTES_MAX: usize = 64 * 1024;
+/// Locks on a page of a listing, at most; above it is `INVALID_ARGUMENT`.
+pub const PAGE_SIZE_MAX: u32 = 1_000;
+/// Locks on a page of a listing, unless the request says otherwise.
+pub const PAGE_SIZE_DEFAULT: u32 = 100;
+/// The TTL of a lease, unless the request says otherwise (or the configured range excludes it).
+pub const TTL_DEFAULT: Duration = Duration::from_secs(30);
+/// No configuration may set the TTL range outside of this: below it the margin for scheduling is all there is.
+pub const TTL_FLOOR: Duration = Duration::from_millis(50);
+/// No configuration may set the TTL range outside of this: a dead holder's lock must not outlive the working day that follows.
+pub const TTL_CEILING: Duration = Duration::from_secs(24 * 60 * 60);
+/// How far a request's `min_token` may lie above the store's time, so that one buggy client cannot use up the number space.
+pub const MIN_TOKEN_AHEAD_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long a waiter that was offered the lock has to claim it before the next one is served.
+pub const CLAIM_WINDOW: Duration = Duration::from_secs(3);
+/// How long a dropped call's place in the queue, or the lease it was granted unheard, is kept for a retry.
+pub const DROP_GRACE: Duration = Duration::from_secs(3);
+/// How long the end of a request is remembered, so that its late duplicates are recognised.
+pub const ENDED_MEMORY: Duration = Duration::from_secs(10);
+/// How long after it was sent a command may still take effect in the store. Later it changes nothing: its caller gave up.
+pub const COMMAND_WINDOW: Duration = Duration::from_millis(500);
+/// How far the sequencer of a store that may have forgotten grants starts above the clock.
+pub const TOKEN_SKIP: Duration = Duration::from_secs(60);
+/// Tokens stay below this (2^53), so that a double, and with it Lua and JSON, holds them exactly.
+pub const TOKEN_END: u64 = 1 << 53;
+/// Overdue entries that one command clears away in passing; the rest is left to the next one and to the expiry task.
+pub const SETTLE_BATCH: usize = 64;
+
+/// A beat is sent this many times within the shortest TTL of a stream: three within the third after which leases are renewed.
+pub const BEATS_PER_TTL: u32 = 9;
+/// The longest time between two beats of a stream, however long its TTLs are.
+pub const BEAT_PERIOD_MAX: Duration = Duration::from_secs(10);
+/// Beats that may be unanswered before the stream sends no more of them: a client so far behind is not reading.
+pub const BEATS_UNANSWERED_MAX: u64 = 32;
+/// Handles in one message of a stream to the client: keeps each below 64 KiB.
+pub const HANDLES_PER_MESSAGE: usize = 8_192;
+/// Events that a watcher may be behind before it is told that it missed some.
+pub const WATCH_BACKLOG_MAX: usize = 4_096;
+/// Watch streams that may be open on one server; above it is `RESOURCE_EXHAUSTED`.
+pub const WATCHERS_MAX: usize = 1_000;
+/// How much earlier than the call's own deadline a wait ends, so that its answer still arrives: a tenth of the time, at most this.
+pub const DEADLINE_MARGIN_MAX: Duration = Duration::from_millis(250);
+/// When a refused caller should try again, as `RetryInfo` tells it.
+pub const RETRY_DELAY: Duration = Duration::from_millis(200);
+
+/// The bounds that an operator may have a reason to change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The shortest TTL of a lease; below it is `INVALID_ARGUMENT`.
+    pub ttl_min: Duration,
+    /// The longest TTL of a lease; above it is `INVALID_ARGUMENT`.
+    pub ttl_max: Duration,
+    /// The longest `wait_timeout`; above it is `INVALID_ARGUMENT`.
+    pub wait_max: Duration,
+    /// Requests waiting for one lock; at it `RESOURCE_EXHAUSTED`.
+    pub waiters_per_lock: usize,
+    /// Requests waiting on this server; at it `RESOURCE_EXHAUSTED`.
+    pub waiters_per_server: usize,
+    /// Leases attached to one KeepAlive stream; at it the attachment is refused (`STREAM_FULL`).
+    pub leases_per_stream: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            ttl_min: Duration::from_secs(1),
+            ttl_max: TTL_CEILING,
+            wait_max: Duration::from_secs(60 * 60),
+            waiters_per_lock: 10_000,
+            waiters_per_server: 100_000,
+            leases_per_stream: 100_000,
+        }
+    }
+}
+
+impl Limits {
+    /// The TTL of a request that names none: the default, or the nearest that the range allows.
+    pub fn ttl_default(&self) -> Duration {
+        TTL_DEFAULT.clamp(self.ttl_min, self.ttl_max)
+    }
+}
