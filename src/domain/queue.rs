@@ -1,0 +1,144 @@
+//! The waiters of one lock, first come, first served.
+
+use super::{
+    ids::RequestId,
+    lease::{Binding, Terms},
+    limits::DROP_GRACE,
+    time::StoreTime,
+};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+/// Whether a waiter may be offered the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It stands in line.
+    InLine,
+    /// It has been offered the lock, and has until the end of the claim window to claim it.
+    Offered,
+    /// It let an offer lapse. It keeps its place and is skipped until it shows life.
+    Missed,
+    /// Its calls were dropped. It keeps its place for a retry until then, and is skipped.
+    Dropped(StoreTime),
+}
+
+/// One queued request.
+#[derive(Clone, Debug)]
+pub struct Waiter {
+    /// Its place: arrival order.
+    pub place: u64,
+    /// The calls that wait for it.
+    pub binding: Binding,
+    /// What it asks for.
+    pub terms: Terms,
+    standing: Standing,
+}
+
+impl Waiter {
+    /// Whether it may be offered the lock.
+    pub fn standing(&self) -> Standing {
+        self.standing
+    }
+}
+
+/// The waiters of one lock.
+#[derive(Clone, Debug, Default)]
+pub struct Queue {
+    waiters: HashMap<RequestId, Waiter>,
+    /// Those in line, by place: the first of them is next, however many are skipped before it.
+    line: BTreeMap<u64, RequestId>,
+    /// Those dropped, by the time until which they are kept. May hold waiters that came back since.
+    dropped: VecDeque<(StoreTime, RequestId)>,
+    next_place: u64,
+}
+
+impl Queue {
+    /// How many requests are queued, skipped ones too.
+    pub fn len(&self) -> usize {
+        self.waiters.len()
+    }
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiters.is_empty()
+    }
+
+    /// The waiter of this request.
+    pub fn get(&self, request: RequestId) -> Option<&Waiter> {
+        self.waiters.get(&request)
+    }
+
+    /// The calls of this request's waiter.
+    pub fn binding_mut(&mut self, request: RequestId) -> Option<&mut Binding> {
+        self.waiters.get_mut(&request).map(|waiter| &mut waiter.binding)
+    }
+
+    /// Adds a request at the end of the line.
+    pub fn push(&mut self, request: RequestId, attempt: u32, terms: Terms) {
+        let place = self.next_place;
+        self.next_place += 1;
+        self.line.insert(place, request);
+        let waiter = Waiter { place, binding: Binding::first(attempt), terms, standing: Standing::InLine };
+        let before = self.waiters.insert(request, waiter);
+        assert!(before.is_none(), "a request is queued once");
+    }
+
+    /// The request that is next, with its bound attempt.
+    pub fn first(&self) -> Option<(RequestId, u32)> {
+        let (_, request) = self.line.first_key_value()?;
+        self.waiters.get(request).map(|waiter| (*request, waiter.binding.attempt()))
+    }
+
+    /// Changes whether a waiter may be offered the lock. Its place stays.
+    pub fn set_standing(&mut self, request: RequestId, standing: Standing) {
+        let Some(waiter) = self.waiters.get_mut(&request) else { return };
+        if standing == Standing::InLine {
+            self.line.insert(waiter.place, request);
+        } else {
+            self.line.remove(&waiter.place);
+        }
+        if let Standing::Dropped(until) = standing {
+            self.dropped.push_back((until, request));
+        }
+        waiter.standing = standing;
+    }
+
+    /// Takes a waiter out.
+    pub fn remove(&mut self, request: RequestId) -> Option<Waiter> {
+        let waiter = self.waiters.remove(&request)?;
+        self.line.remove(&waiter.place);
+        Some(waiter)
+    }
+
+    /// Takes out one waiter whose time to come back is over, with that time.
+    pub fn pop_abandoned(&mut self, now: StoreTime) -> Option<(RequestId, Waiter, StoreTime)> {
+        while let Some(&(until, request)) = self.dropped.front() {
+            // A clock that stepped back must not keep the place for longer than its period.
+            if now < until && until <= now.after(DROP_GRACE) {
+                return None;
+            }
+            self.dropped.pop_front();
+            if self.get(request).is_some_and(|waiter| waiter.standing == Standing::Dropped(until)) {
+                return self.remove(request).map(|waiter| (request, waiter, until.min(now)));
+            }
+        }
+        None
+    }
+
+    /// When the next dropped waiter's time to come back is over.
+    pub fn next_due(&self) -> Option<StoreTime> {
+        self.dropped.front().map(|(until, _)| *until)
+    }
+
+    /// Checks what must always hold.
+    pub fn check(&self) {
+        for (place, request) in &self.line {
+            let waiter = self.waiters.get(request);
+            assert!(
+                waiter.is_some_and(|waiter| waiter.place == *place && waiter.standing == Standing::InLine),
+                "whoever stands in line is queued there"
+            );
+        }
+        let in_line = self.waiters.values().filter(|waiter| waiter.standing == Standing::InLine).count();
+        assert_eq!(in_line, self.line.len(), "whoever is queued and not skipped stands in line");
+    }
+}
