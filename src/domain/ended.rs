@@ -49,7 +49,7 @@ pub struct EndedRequests {
     entries: VecDeque<Ended>,
     /// How many entries were ever taken from the front: an entry's position minus this is its place in `entries`.
     taken: u64,
-    index: Option<Box<HashMap<Uuid, u64>>>,
+    index: Option<HashMap<Uuid, u64>>,
 }
 
 impl EndedRequests {
@@ -64,7 +64,7 @@ impl EndedRequests {
             for (entry, position) in self.entries.iter().zip(self.taken..) {
                 Self::add(&mut index, entry, position);
             }
-            self.index = Some(Box::new(index));
+            self.index = Some(index);
         }
     }
 
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(memory.entries.len(), 100);
         memory.forget(at(10), 64);
         assert_eq!(memory.entries.len(), 36);
-        assert_eq!(memory.index.as_ref().map(|index| index.len()), Some(72));
+        assert_eq!(memory.index.as_ref().map(HashMap::len), Some(72));
         memory.push(released(3, 10));
         assert!(memory.request(RequestId(Uuid::from_u128(3)), at(11)).is_some(), "an id used again is found again");
         memory.forget(at(20), 64);
