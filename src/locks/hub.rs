@@ -14,6 +14,7 @@ use crate::{
 };
 use parking_lot::RwLock;
 use std::{collections::HashMap, sync::Arc};
+use tokio::sync::Notify;
 
 /// Passes the store's notices on.
 #[derive(Debug)]
@@ -22,12 +23,15 @@ pub struct Hub {
     pub(super) watchers: Watchers,
     /// The open KeepAlive streams. An attachment's id says which stream it is of, so that a held lease needs no entry here.
     streams: RwLock<HashMap<u64, Arc<Inbox>>>,
+    /// A waiting call or a stream has left. Only the drain listens.
+    pub(super) left: Arc<Notify>,
 }
 
 impl Hub {
     /// A hub that nobody listens to yet.
     pub fn new() -> Self {
-        Self { waiters: Waiters::new(), watchers: Watchers::default(), streams: RwLock::default() }
+        let left = Arc::new(Notify::new());
+        Self { waiters: Waiters::new(left.clone()), watchers: Watchers::default(), streams: RwLock::default(), left }
     }
 
     pub(super) fn streams(&self) -> usize {
@@ -42,6 +46,7 @@ impl Hub {
 
     pub(super) fn close(&self, stream: u64) {
         self.streams.write().remove(&stream);
+        self.left.notify_one();
     }
 
     fn tell(&self, attachment: AttachmentId, notice: StreamNotice) {

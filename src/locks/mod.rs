@@ -9,7 +9,7 @@ mod watch;
 
 pub use error::LocksError;
 pub use hub::Hub;
-pub use wait::{Acquired, AcquireAnswer, AcquireCall};
+pub use wait::{AcquireAnswer, AcquireCall, Acquired};
 pub use watch::{WatchItem, Watching};
 
 use crate::{
@@ -58,6 +58,18 @@ impl<S: LockStore> Locks<S> {
     /// told to attach elsewhere. Leases are not touched.
     pub fn drain(&self) {
         self.going.draining.cancel();
+    }
+
+    /// Whether [`Locks::drain`] was called.
+    pub fn is_draining(&self) -> bool {
+        self.going.draining.is_cancelled()
+    }
+
+    /// Resolves when no call waits here and no KeepAlive stream is open.
+    pub async fn quiet(&self) {
+        while self.busy() != (0, 0) {
+            self.hub.left.notified().await;
+        }
     }
 
     /// Resolves when [`Locks::drain`] was called.

@@ -104,9 +104,7 @@ impl<S: LockStore> Locks<S> {
         let AcquireCall { request, attempt, terms, arrived, .. } = call;
         let max = self.limits.waiters_per_server;
         let waiting = match wait_until {
-            Some(_) => Some(
-                self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?,
-            ),
+            Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),
             None => None,
         };
         let mut cleanup = Cleanup { store: &*self.store, name, request, attempt, armed: true };
@@ -124,9 +122,7 @@ impl<S: LockStore> Locks<S> {
                     };
                     held_for = arrived.elapsed();
                     outcome = match wake {
-                        Wake::Hint => {
-                            self.store.claim(name, request, attempt, candidate()).await?
-                        }
+                        Wake::Hint => self.store.claim(name, request, attempt, candidate()).await?,
                         Wake::TimeOver => self.store.give_up(name, request, attempt).await?,
                         // The guard stays armed: the place in line is kept for the retry.
                         Wake::Draining => return Err(LocksError::Draining),

@@ -22,6 +22,7 @@ type Calls = SmallVec<[(u32, Arc<Notify>); 1]>;
 pub(super) struct Waiters {
     parts: Box<[Mutex<HashMap<RequestId, Calls>>]>,
     count: AtomicUsize,
+    left: Arc<Notify>,
 }
 
 /// One waiting call's entry; dropped, the call no longer waits.
@@ -33,8 +34,9 @@ pub(super) struct Waiting<'a> {
 }
 
 impl Waiters {
-    pub(super) fn new() -> Self {
-        Self { parts: (0..PARTS).map(|_| Mutex::default()).collect(), count: AtomicUsize::new(0) }
+    /// Nobody waits yet; `left` is told of each that leaves.
+    pub(super) fn new(left: Arc<Notify>) -> Self {
+        Self { parts: (0..PARTS).map(|_| Mutex::default()).collect(), count: AtomicUsize::new(0), left }
     }
 
     /// How many calls wait.
@@ -88,6 +90,7 @@ impl Drop for Waiting<'_> {
             }
         }
         self.waiters.count.fetch_sub(1, Ordering::Relaxed);
+        self.waiters.left.notify_one();
     }
 }
 
@@ -98,7 +101,7 @@ mod tests {
 
     #[tokio::test]
     async fn hints_reach_all_calls_of_the_attempt_and_no_others() {
-        let waiters = Waiters::new();
+        let waiters = Waiters::new(Arc::default());
         let request = RequestId(Uuid::from_u128(1));
         let first = waiters.enter(request, 1, 10).unwrap();
         let same = waiters.enter(request, 1, 10).unwrap();
@@ -117,7 +120,7 @@ mod tests {
 
     #[test]
     fn the_bound_counts_calls_and_leaving_makes_room() {
-        let waiters = Waiters::new();
+        let waiters = Waiters::new(Arc::default());
         let enter = |number| waiters.enter(RequestId(Uuid::from_u128(number)), 1, 2);
         let one = enter(1);
         let two = enter(2);

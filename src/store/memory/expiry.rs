@@ -1,12 +1,7 @@
 //! What makes leases end by themselves: one task that sleeps until the earliest timer of all shards.
 
 use super::MemoryStore;
-use crate::domain::{
-    limits::COMMAND_WINDOW,
-    outcome::Effects,
-    rules::Turn,
-    time::StoreTime,
-};
+use crate::domain::{limits::COMMAND_WINDOW, outcome::Effects, rules::Turn, time::StoreTime};
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
