@@ -1,2 +1,4 @@
 //! Fencepost: a lock server with fencing tokens.
+pub mod config;
 pub mod domain;
+pub mod telemetry;
