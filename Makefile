@@ -48,4 +48,5 @@ $(DENY):
 	rm -rf $(TOOLS)/build
 
 proto-baseline: ## Record the API as released: from then on no change may break it
+	cargo test --locked -p fencepost-proto --test compat
 	cargo run --locked -p fencepost-proto --example baseline

@@ -3,7 +3,12 @@
 //! Everything is text until `check` reads it, flags included: a parser that stops at its first complaint would hide the others.
 
 use super::options::{self, FILE_KEY, FILE_VARIABLE};
-use std::{collections::BTreeMap, ffi::OsString, fmt, fs, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fmt, fs,
+    path::{Path, PathBuf},
+};
 
 /// Who said it. A later one overrides an earlier one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,7 +72,7 @@ impl RawConfig {
             None => environment(FILE_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from),
         };
         if let Some(path) = path {
-            raw.read_file(path);
+            raw.read_file(&path);
         }
         for option in options::in_file() {
             let variable = option.variable();
@@ -86,15 +91,15 @@ impl RawConfig {
         raw
     }
 
-    fn read_file(&mut self, path: PathBuf) {
+    fn read_file(&mut self, path: &Path) {
         let at = path.display().to_string();
-        match fs::read_to_string(&path) {
-            Ok(text) => self.read_toml(&path, &text),
+        match fs::read_to_string(path) {
+            Ok(text) => self.read_toml(path, &text),
             Err(error) => self.complain(at, "", &format!("cannot read this file: {error}")),
         }
     }
 
-    fn read_toml(&mut self, path: &std::path::Path, text: &str) {
+    fn read_toml(&mut self, path: &Path, text: &str) {
         let table: toml::Table = match text.parse() {
             Ok(table) => table,
             Err(error) => return self.complain(path.display().to_string(), "", &format!("not TOML: {error}")),
@@ -110,7 +115,7 @@ impl RawConfig {
             match value {
                 toml::Value::String(text) => self.say(option.key, Source::File(path.to_owned()), text),
                 toml::Value::Integer(number) => self.say(option.key, Source::File(path.to_owned()), number.to_string()),
-                other => self.complain(at, &other.to_string(), "must be a string or a whole number"),
+                other => self.complain(at, other.to_string(), "must be a string or a whole number"),
             }
         }
     }

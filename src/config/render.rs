@@ -9,8 +9,8 @@ pub(super) fn to_toml(config: &Config) -> String {
         String::from("# The configuration of fencepost serve. Flags and FENCEPOST_ variables override this file.\n");
     for option in options::in_file() {
         let value = match option.key {
-            "listen" => string(config.listen),
-            "store" => string(config.store),
+            "listen" => string(&config.listen),
+            "store" => string(&config.store),
             "ttl_min" => duration(limits.ttl_min),
             "ttl_max" => duration(limits.ttl_max),
             "wait_max" => duration(limits.wait_max),
@@ -18,7 +18,7 @@ pub(super) fn to_toml(config: &Config) -> String {
             "waiters_per_server" => limits.waiters_per_server.to_string(),
             "leases_per_stream" => limits.leases_per_stream.to_string(),
             "drain_timeout" => duration(config.drain_timeout),
-            "log_format" => string(config.log.format),
+            "log_format" => string(&config.log.format),
             "log_level" => string(&config.log.filter),
             // A key added to the table and not here is caught by the round trip in the tests.
             _ => continue,
@@ -28,10 +28,10 @@ pub(super) fn to_toml(config: &Config) -> String {
     text
 }
 
-fn string(value: impl ToString) -> String {
+fn string(value: &dyn ToString) -> String {
     toml::Value::String(value.to_string()).to_string()
 }
 
 fn duration(value: std::time::Duration) -> String {
-    string(humantime::format_duration(value))
+    string(&humantime::format_duration(value))
 }
