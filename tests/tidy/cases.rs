@@ -39,6 +39,7 @@ fn doors_open_one_way() {
     refused("src/helpers/a.rs", "", "no such room");
     passes("src/domain/a.rs", "use crate::domain::limits::Limits;\n// crate::store is above\n");
     passes("src/config/a.rs", "use crate::{config::Config, domain::limits::{Limits, TTL_FLOOR}};");
+    passes("src/clock.rs", "use crate::domain::time::StoreTime;");
     passes("src/telemetry.rs", "use crate::config::LogConfig;");
     passes("src/server/mod.rs", "use crate::{api, clock::Clock, config::Config, locks, telemetry};");
     passes("src/cli/serve.rs", "use crate::server::serve;");

@@ -62,10 +62,11 @@ fn may_use(room: &str, other: &str) -> bool {
     let rank = |name: &str| ROOMS.iter().position(|room| *room == name);
     match (room, base) {
         _ if room == base => true,
-        // The bounds of the configuration are those of the rules, and the log is configured.
+        // The bounds of the configuration and the time of the clock are those of the rules; the log is configured.
         ("config", _) => other == "domain::limits",
         ("telemetry", _) => base == "config",
-        ("clock" | "domain", _) => false,
+        ("clock", _) => other == "domain::time",
+        ("domain", _) => false,
         _ if LEAVES.contains(&base) => true,
         _ => match (rank(room), rank(base)) {
             (Some(own), Some(used)) => used < own,
