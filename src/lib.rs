@@ -5,6 +5,9 @@
 
 pub mod api;
 pub mod clock;
+pub mod config;
 pub mod domain;
 pub mod locks;
+pub mod server;
 pub mod store;
+pub mod telemetry;
