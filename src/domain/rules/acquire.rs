@@ -188,7 +188,7 @@ impl Turn<'_> {
     }
 
     pub(super) fn is_marked(&self, request: RequestId, attempt: u32) -> bool {
-        self.lock.marks.iter().any(|mark| mark.request == request && mark.attempt == attempt && self.now < mark.until)
+        self.lock.marks.iter().any(|mark| mark.request == request && mark.attempt == attempt && mark.is_live(self.now))
     }
 }
 

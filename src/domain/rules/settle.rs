@@ -50,7 +50,7 @@ impl Turn<'_> {
         self.give_up_empty_queue();
         self.lock.ended.forget(self.now, SETTLE_BATCH);
         let now = self.now;
-        self.lock.marks.retain(|mark| now < mark.until);
+        self.lock.marks.retain(|mark| mark.is_live(now));
         if self.lock.marks.is_empty() {
             self.lock.marks = Vec::new();
         }

@@ -1,9 +1,7 @@
 //! What a waiting call does besides waiting: claim its offer, give up, or be dropped.
 
 use super::{Candidate, Mark, Turn, acquire::grant_of};
-use crate::domain::{
-    ended::RequestEnd, ids::RequestId, limits::DROP_GRACE, outcome::AcquireOutcome, queue::Standing,
-};
+use crate::domain::{ended::RequestEnd, ids::RequestId, limits::DROP_GRACE, outcome::AcquireOutcome, queue::Standing};
 
 impl Turn<'_> {
     /// Asks what became of the request, on behalf of a call that is alive. Turns an offer to it into a lease; repeated, it answers
@@ -79,7 +77,7 @@ impl Turn<'_> {
         } else if self.lock.ended.request(request, self.now).is_some() {
             return;
         }
-        if self.now < self.not_after {
+        if self.now <= self.not_after {
             self.lock.marks.push(Mark { request, attempt, until: self.not_after });
         }
     }
