@@ -2,6 +2,7 @@
 
 use super::{
     ids::{AttachmentId, GrantId, LeaseId, RequestId},
+    limits::DROP_GRACE,
     name::{Holder, Metadata},
     time::StoreTime,
     token::FencingToken,
@@ -137,9 +138,15 @@ impl Lease {
         self.unheard = false;
     }
 
+    /// When it ends, as seen at `now`. Further ahead than its own period means that the clock stepped back: cut to that.
+    pub fn healed_end(&self, now: StoreTime) -> StoreTime {
+        let period = if self.unheard { self.terms.ttl.min(DROP_GRACE) } else { self.terms.ttl };
+        self.expires_at.min(now.after(period))
+    }
+
     /// How long it has left.
     pub fn left(&self, now: StoreTime) -> Duration {
-        self.expires_at.since(now)
+        self.healed_end(now).since(now)
     }
 }
 
