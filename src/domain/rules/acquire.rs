@@ -133,7 +133,7 @@ impl Turn<'_> {
         if !wait {
             return AcquireOutcome::Contended(self.contention());
         }
-        if self.lock.waiters() >= self.waiters_max {
+        if self.lock.waiters(self.now) >= self.waiters_max {
             return AcquireOutcome::QueueFull;
         }
         self.lock.queue.get_or_insert_with(Box::<Queue>::default).push(request, attempt, terms);

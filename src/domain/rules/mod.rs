@@ -125,7 +125,8 @@ impl Lock {
         }
     }
 
-    fn waiters(&self) -> usize {
-        self.queue.as_ref().map_or(0, |queue| queue.len())
+    /// How many wait at `now`: not those whose calls were dropped too long ago, cleared away or not.
+    fn waiters(&self, now: StoreTime) -> usize {
+        self.queue.as_ref().map_or(0, |queue| queue.len() - queue.abandoned(now))
     }
 }
