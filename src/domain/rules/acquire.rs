@@ -81,10 +81,7 @@ impl Turn<'_> {
         if bound == Bound::Overtaken {
             return Some(AcquireOutcome::Overtaken);
         }
-        if lease.unheard {
-            // It was cut short because nobody could have heard of it. Now somebody does.
-            lease.renew(now, lease.terms.ttl);
-        }
+        lease.rearm(now);
         let grant = grant_of(lease, now);
         self.wake_overtaken(request, bound);
         Some(AcquireOutcome::Granted(grant))
@@ -174,6 +171,7 @@ impl Turn<'_> {
             attachment: None,
             attachment_attempt: 0,
             unheard: false,
+            heard: false,
         };
         let grant = grant_of(&lease, self.now);
         self.lock.lease = Some(lease);

@@ -56,19 +56,17 @@ impl Turn<'_> {
     /// cut to end then. Finding nothing, it leaves a mark: its own command may have been overtaken on the way.
     pub fn drop_call(&mut self, request: RequestId, attempt: u32) {
         self.settle();
-        let until = self.now.after(DROP_GRACE);
         if let Some(lease) = self.lock.lease.as_mut().filter(|lease| lease.request == request) {
             if attempt <= lease.binding.attempt() {
                 if lease.binding.unbind(attempt) {
-                    lease.expires_at = lease.expires_at.min(until);
-                    lease.unheard = true;
+                    lease.cut_short(self.now);
                 }
                 return;
             }
         } else if let Some(binding) = self.lock.queue.as_mut().and_then(|queue| queue.binding_mut(request)) {
             if attempt <= binding.attempt() {
                 if binding.unbind(attempt) {
-                    self.set_standing(request, Standing::Dropped(until));
+                    self.set_standing(request, Standing::Dropped(self.now.after(DROP_GRACE)));
                     self.decline(request);
                     self.promote();
                 }
