@@ -112,6 +112,10 @@ impl Turn<'_> {
         }
         // A try by one that waits is the end of the wait, for whoever wants to leave the line and know what came of it. It is
         // remembered, or else a late transmission of an older attempt would queue again.
+        if bound == Bound::Yes && !matches!(standing, Standing::Dropped(_)) {
+            // Calls of the same number may still wait: they are to learn of it now, not when their time is over.
+            self.effects.push(Effect::LookAgain { request, attempt: command.attempt });
+        }
         self.remove_waiter(request, RequestEnd::TimedOut);
         self.promote();
         Some(AcquireOutcome::TimedOut(self.contention()))
