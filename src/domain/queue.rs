@@ -145,6 +145,11 @@ impl Queue {
         self.dropped.first_key_value().map(|((until, _), _)| *until)
     }
 
+    /// How many are said to have an offer: for checks.
+    pub fn offered(&self) -> usize {
+        self.waiters.values().filter(|waiter| waiter.standing == Standing::Offered).count()
+    }
+
     /// Checks what must always hold.
     pub fn check(&self) {
         for (place, request) in &self.line {
