@@ -49,6 +49,8 @@ pub struct EndedRequests {
     entries: VecDeque<Ended>,
     /// How many entries were ever taken from the front: an entry's position minus this is its place in `entries`.
     taken: u64,
+    /// No entry ended after this.
+    newest: StoreTime,
     index: Option<HashMap<Uuid, u64>>,
 }
 
@@ -57,6 +59,7 @@ impl EndedRequests {
     pub fn push(&mut self, ended: Ended) {
         let position = self.taken + self.entries.len() as u64;
         self.entries.push_back(ended);
+        self.newest = self.newest.max(ended.at);
         if let Some(index) = &mut self.index {
             Self::add(index, &ended, position);
         } else if self.entries.len() == INDEX_FROM {
@@ -80,6 +83,14 @@ impl EndedRequests {
             _ => None,
         };
         self.find(lease_id.0, now, |ended| of(ended).is_some()).and_then(of)
+    }
+
+    /// After the clock stepped back: remembers nothing for longer than its period, counted from now.
+    pub fn heal(&mut self, now: StoreTime) {
+        if now < self.newest {
+            self.entries.iter_mut().for_each(|ended| ended.at = ended.at.min(now));
+            self.newest = now;
+        }
     }
 
     /// Forgets what need not be remembered any more, at most `batch` entries.
@@ -153,7 +164,8 @@ mod tests {
         StoreTime::from_micros(seconds * 1_000_000)
     }
 
-    fn released(number: u128, second: u64) -> Ended {
+    fn released(number: u64, second: u64) -> Ended {
+        let number = u128::from(number);
         Ended {
             request: RequestId(Uuid::from_u128(number)),
             fingerprint: 7,
@@ -164,17 +176,17 @@ mod tests {
 
     #[test]
     fn remembers_for_ten_seconds_with_and_without_the_index() {
-        for count in [1, INDEX_FROM as u128 - 1, INDEX_FROM as u128, 500] {
+        for count in [1, INDEX_FROM as u64 - 1, INDEX_FROM as u64, 500] {
             let mut memory = EndedRequests::default();
             for number in 0..count {
-                memory.push(released(number, number as u64));
+                memory.push(released(number, number));
             }
             for number in 0..count {
-                let request = RequestId(Uuid::from_u128(number));
-                let lease = LeaseId(Uuid::from_u128(number + 1_000_000));
-                let end = number as u64 + 10;
+                let request = RequestId(Uuid::from_u128(number.into()));
+                let lease = LeaseId(Uuid::from_u128(u128::from(number) + 1_000_000));
+                let end = number + 10;
                 let last = StoreTime::from_micros(end * 1_000_000 - 1);
-                assert_eq!(memory.request(request, last), Some(&released(number, number as u64)));
+                assert_eq!(memory.request(request, last), Some(&released(number, number)));
                 assert_eq!(memory.lease(lease, last), Some(LeaseEnd::Released));
                 assert_eq!(memory.request(request, at(end)), None);
                 assert_eq!(memory.lease(lease, at(end)), None);
@@ -199,5 +211,14 @@ mod tests {
         assert!(memory.is_empty() && memory.index.is_none() && memory.entries.capacity() == 0);
         memory.push(released(5, 20));
         assert!(memory.request(RequestId(Uuid::from_u128(5)), at(20)).is_some());
+    }
+
+    #[test]
+    fn a_clock_that_stepped_back_does_not_prolong_the_memory() {
+        let mut memory = EndedRequests::default();
+        (0..3).for_each(|number| memory.push(released(number, 1_000)));
+        memory.heal(at(100));
+        memory.forget(at(110), 64);
+        assert!(memory.is_empty());
     }
 }

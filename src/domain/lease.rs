@@ -2,6 +2,7 @@
 
 use super::{
     ids::{AttachmentId, GrantId, LeaseId, RequestId},
+    limits::DROP_GRACE,
     name::{Holder, Metadata},
     time::StoreTime,
     token::FencingToken,
@@ -124,11 +125,34 @@ pub struct Lease {
     pub attachment_attempt: u32,
     /// Whether its time was cut because every call that could have heard of it was dropped.
     pub unheard: bool,
+    /// Whether its holder has renewed or attached it, and so has certainly heard of it: no dropped call cuts it any more.
+    pub heard: bool,
 }
 
 impl Lease {
     /// Sets the time left to `ttl`, which becomes the lease's own; never shortens. Whoever renews has heard of the lease.
     pub fn renew(&mut self, now: StoreTime, ttl: Duration) {
+        self.extend(now, ttl);
+        self.heard = true;
+    }
+
+    /// Gives a lease that was cut short its whole TTL again: a call that can hear of it has turned up.
+    pub fn rearm(&mut self, now: StoreTime) {
+        if self.unheard {
+            self.extend(now, self.terms.ttl);
+        }
+    }
+
+    /// Cuts the lease to end soon, because every call that could have heard of it was dropped. Not if its holder has acted on
+    /// it: it reckons with the time that a renewal promised.
+    pub fn cut_short(&mut self, now: StoreTime) {
+        if !self.heard {
+            self.expires_at = self.expires_at.min(now.after(DROP_GRACE));
+            self.unheard = true;
+        }
+    }
+
+    fn extend(&mut self, now: StoreTime, ttl: Duration) {
         let expires_at = now.after(ttl);
         if expires_at >= self.expires_at {
             self.expires_at = expires_at;
@@ -137,9 +161,15 @@ impl Lease {
         self.unheard = false;
     }
 
+    /// When it ends, as seen at `now`. Further ahead than its own period means that the clock stepped back: cut to that.
+    pub fn healed_end(&self, now: StoreTime) -> StoreTime {
+        let period = if self.unheard { self.terms.ttl.min(DROP_GRACE) } else { self.terms.ttl };
+        self.expires_at.min(now.after(period))
+    }
+
     /// How long it has left.
     pub fn left(&self, now: StoreTime) -> Duration {
-        self.expires_at.since(now)
+        self.healed_end(now).since(now)
     }
 }
 

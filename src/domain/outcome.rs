@@ -66,11 +66,11 @@ pub enum AcquireOutcome {
     TimedOut(Box<Contention>),
     /// A call with the same attempt number still waits, so the request stays in line; this call is no longer bound to it.
     Shared,
-    /// A newer attempt of the request is bound. Nothing was changed.
+    /// A newer attempt of the request is bound, or this one was dropped. Nothing was changed.
     Overtaken,
     /// The request has ended: it had its lease, or was abandoned. Nothing was changed.
     Ended,
-    /// Nothing is known of the request: the store forgot it.
+    /// Nothing is known of the request or of this attempt of it: the store forgot it. Nothing was changed.
     Unknown,
     /// The id is bound to other terms. Nothing was changed.
     OtherTerms,
@@ -80,7 +80,7 @@ pub enum AcquireOutcome {
     QueueFull,
     /// The command came too late to act: its caller has given up. Nothing was changed. Says the store's time.
     TooLate(StoreTime),
-    /// No token is left. Nothing was changed.
+    /// No token is left. The request neither has the lock nor stands in line.
     TokensExhausted,
 }
 

@@ -6,7 +6,7 @@ use super::{
     limits::DROP_GRACE,
     time::StoreTime,
 };
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 
 /// Whether a waiter may be offered the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +49,8 @@ pub struct Queue {
     waiters: HashMap<RequestId, Waiter>,
     /// Those in line, by place: the first of them is next, however many are skipped before it.
     line: BTreeMap<u64, RequestId>,
-    /// Those dropped, by the time until which they are kept. May hold waiters that came back since.
-    dropped: VecDeque<(StoreTime, RequestId)>,
+    /// Those dropped, by the time until which they are kept, and their place.
+    dropped: BTreeMap<(StoreTime, u64), RequestId>,
     next_place: u64,
 }
 
@@ -94,46 +94,62 @@ impl Queue {
     /// Changes whether a waiter may be offered the lock. Its place stays.
     pub fn set_standing(&mut self, request: RequestId, standing: Standing) {
         let Some(waiter) = self.waiters.get_mut(&request) else { return };
-        if standing == Standing::InLine {
-            self.line.insert(waiter.place, request);
-        } else {
-            self.line.remove(&waiter.place);
+        match std::mem::replace(&mut waiter.standing, standing) {
+            Standing::InLine => drop(self.line.remove(&waiter.place)),
+            Standing::Dropped(until) => drop(self.dropped.remove(&(until, waiter.place))),
+            Standing::Offered | Standing::Missed => {}
         }
-        if let Standing::Dropped(until) = standing {
-            self.dropped.push_back((until, request));
+        match standing {
+            Standing::InLine => drop(self.line.insert(waiter.place, request)),
+            Standing::Dropped(until) => drop(self.dropped.insert((until, waiter.place), request)),
+            Standing::Offered | Standing::Missed => {}
         }
-        waiter.standing = standing;
     }
 
     /// Takes a waiter out.
     pub fn remove(&mut self, request: RequestId) -> Option<Waiter> {
         let waiter = self.waiters.remove(&request)?;
-        self.line.remove(&waiter.place);
+        match waiter.standing {
+            Standing::InLine => drop(self.line.remove(&waiter.place)),
+            Standing::Dropped(until) => drop(self.dropped.remove(&(until, waiter.place))),
+            Standing::Offered | Standing::Missed => {}
+        }
         Some(waiter)
+    }
+
+    /// After the clock stepped back: keeps no place of a dropped call for longer than its period, counted from now.
+    pub fn heal(&mut self, now: StoreTime) {
+        let latest = now.after(DROP_GRACE);
+        while let Some(entry) = self.dropped.last_entry().filter(|entry| latest < entry.key().0) {
+            let ((_, place), request) = entry.remove_entry();
+            self.dropped.insert((latest, place), request);
+            if let Some(waiter) = self.waiters.get_mut(&request) {
+                waiter.standing = Standing::Dropped(latest);
+            }
+        }
     }
 
     /// Takes out one waiter whose time to come back is over, with that time.
     pub fn pop_abandoned(&mut self, now: StoreTime) -> Option<(RequestId, Waiter, StoreTime)> {
-        while let Some(&(until, request)) = self.dropped.front() {
-            // A clock that stepped back must not keep the place for longer than its period.
-            if now < until && until <= now.after(DROP_GRACE) {
-                return None;
-            }
-            self.dropped.pop_front();
-            if self.get(request).is_some_and(|waiter| waiter.standing == Standing::Dropped(until)) {
-                return self.remove(request).map(|waiter| (request, waiter, until.min(now)));
-            }
+        let (&(until, _), &request) = self.dropped.first_key_value()?;
+        if now < until {
+            return None;
         }
-        None
+        self.remove(request).map(|waiter| (request, waiter, until))
+    }
+
+    /// How many waiters' time to come back is over, though nothing has taken them out yet.
+    pub fn abandoned(&self, now: StoreTime) -> usize {
+        self.dropped.range(..=(now, u64::MAX)).count()
     }
 
     /// When the next dropped waiter's time to come back is over.
     pub fn next_due(&self) -> Option<StoreTime> {
-        self.dropped.front().map(|(until, _)| *until)
+        self.dropped.first_key_value().map(|((until, _), _)| *until)
     }
 
     /// Checks what must always hold. A long queue is not checked whole, or each command would cost its length.
-    pub fn check(&self) {
+    pub fn check(&self, offered: bool) {
         if self.waiters.len() > CHECKED_WHOLE {
             assert!(self.line.len() <= self.waiters.len(), "whoever stands in line is queued");
             return;
@@ -145,7 +161,16 @@ impl Queue {
                 "whoever stands in line is queued there"
             );
         }
-        let in_line = self.waiters.values().filter(|waiter| waiter.standing == Standing::InLine).count();
-        assert_eq!(in_line, self.line.len(), "whoever is queued and not skipped stands in line");
+        for ((until, place), request) in &self.dropped {
+            let waiter = self.waiters.get(request);
+            assert!(
+                waiter.is_some_and(|waiter| waiter.place == *place && waiter.standing == Standing::Dropped(*until)),
+                "whoever is kept for a retry is queued as dropped"
+            );
+        }
+        let count = |of: fn(Standing) -> bool| self.waiters.values().filter(|waiter| of(waiter.standing)).count();
+        assert_eq!(count(|it| it == Standing::InLine), self.line.len(), "whoever is not skipped stands in line");
+        assert_eq!(count(|it| it == Standing::Offered), usize::from(offered), "nobody waits for an offer that is none");
+        assert_eq!(count(|it| matches!(it, Standing::Dropped(_))), self.dropped.len(), "no dropped call is forgotten");
     }
 }

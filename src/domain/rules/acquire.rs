@@ -81,10 +81,7 @@ impl Turn<'_> {
         if bound == Bound::Overtaken {
             return Some(AcquireOutcome::Overtaken);
         }
-        if lease.unheard {
-            // It was cut short because nobody could have heard of it. Now somebody does.
-            lease.renew(now, lease.terms.ttl);
-        }
+        lease.rearm(now);
         let grant = grant_of(lease, now);
         self.wake_overtaken(request, bound);
         Some(AcquireOutcome::Granted(grant))
@@ -115,6 +112,10 @@ impl Turn<'_> {
         }
         // A try by one that waits is the end of the wait, for whoever wants to leave the line and know what came of it. It is
         // remembered, or else a late transmission of an older attempt would queue again.
+        if bound == Bound::Yes && !matches!(standing, Standing::Dropped(_)) {
+            // Calls of the same number may still wait: they are to learn of it now, not when their time is over.
+            self.effects.push(Effect::LookAgain { request, attempt: command.attempt });
+        }
         self.remove_waiter(request, RequestEnd::TimedOut);
         self.promote();
         Some(AcquireOutcome::TimedOut(self.contention()))
@@ -133,7 +134,7 @@ impl Turn<'_> {
         if !wait {
             return AcquireOutcome::Contended(self.contention());
         }
-        if self.lock.waiters() >= self.waiters_max {
+        if self.lock.waiters(self.now) >= self.waiters_max {
             return AcquireOutcome::QueueFull;
         }
         self.lock.queue.get_or_insert_with(Box::<Queue>::default).push(request, attempt, terms);
@@ -174,6 +175,7 @@ impl Turn<'_> {
             attachment: None,
             attachment_attempt: 0,
             unheard: false,
+            heard: false,
         };
         let grant = grant_of(&lease, self.now);
         self.lock.lease = Some(lease);
@@ -188,7 +190,7 @@ impl Turn<'_> {
     }
 
     pub(super) fn is_marked(&self, request: RequestId, attempt: u32) -> bool {
-        self.lock.marks.iter().any(|mark| mark.request == request && mark.attempt == attempt && self.now < mark.until)
+        self.lock.marks.iter().any(|mark| mark.request == request && mark.attempt == attempt && mark.is_live(self.now))
     }
 }
 

@@ -54,7 +54,8 @@ impl Turn<'_> {
         let before = lease.attachment.replace(attachment);
         lease.renew(now, lease.terms.ttl);
         let outcome = RenewOutcome::Renewed(renewed(lease, now));
-        if let Some(before) = before {
+        // A repeat of the same attachment (its answer was lost) replaces nothing: its stream must not hear that it lost the lease.
+        if let Some(before) = before.filter(|before| *before != attachment) {
             self.effects.push(Effect::Detached { lease_id, attachment: before });
         }
         outcome

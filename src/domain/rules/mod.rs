@@ -23,6 +23,7 @@ use super::{
     time::StoreTime,
     token::{FencingToken, Sequencer},
 };
+use std::time::Duration;
 
 /// Everything that is known of one lock.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +49,13 @@ struct Mark {
     request: RequestId,
     attempt: u32,
     until: StoreTime,
+}
+
+impl Mark {
+    /// The command may act up to and at its `not_after`, so its mark holds as long.
+    fn is_live(&self, now: StoreTime) -> bool {
+        now <= self.until
+    }
 }
 
 /// The lease that ended last.
@@ -90,7 +98,7 @@ impl Lock {
     /// When time will next change it (or allow to forget something of it).
     pub fn next_due(&self) -> Option<StoreTime> {
         let queue = self.queue.as_ref().and_then(|queue| queue.next_due());
-        let marks = self.marks.iter().map(|mark| mark.until).min();
+        let marks = self.marks.iter().map(|mark| mark.until.after(Duration::from_micros(1))).min();
         let lease = self.lease.as_ref().map(|lease| lease.expires_at);
         let offer = self.offer.map(|offer| offer.until);
         [lease, offer, queue, self.ended.next_due(), marks].into_iter().flatten().min()
@@ -108,7 +116,7 @@ impl Lock {
         }
         if let Some(queue) = &self.queue {
             assert!(!queue.is_empty(), "an empty queue is given up");
-            queue.check();
+            queue.check(self.offer.is_some());
             let served = self.lease.is_some() || self.offer.is_some();
             assert!(served || queue.first().is_none(), "a free lock has nobody in line");
         }
@@ -117,7 +125,8 @@ impl Lock {
         }
     }
 
-    fn waiters(&self) -> usize {
-        self.queue.as_ref().map_or(0, |queue| queue.len())
+    /// How many wait at `now`: not those whose calls were dropped too long ago, cleared away or not.
+    fn waiters(&self, now: StoreTime) -> usize {
+        self.queue.as_ref().map_or(0, |queue| queue.len() - queue.abandoned(now))
     }
 }

@@ -31,7 +31,7 @@ impl Turn<'_> {
     /// A stored time further ahead than its own period means that the clock stepped back: cut to now + period, it heals.
     fn heal(&mut self) {
         if let Some(lease) = &mut self.lock.lease {
-            lease.expires_at = lease.expires_at.min(self.now.after(lease.terms.ttl));
+            lease.expires_at = lease.healed_end(self.now);
         }
         if let Some(offer) = &mut self.lock.offer {
             offer.until = offer.until.min(self.now.after(CLAIM_WINDOW));
@@ -39,6 +39,13 @@ impl Turn<'_> {
         for mark in &mut self.lock.marks {
             mark.until = mark.until.min(self.now.after(COMMAND_WINDOW));
         }
+        if let Some(queue) = &mut self.lock.queue {
+            queue.heal(self.now);
+        }
+        if let Some(last) = &mut self.lock.last {
+            last.at = last.at.min(self.now);
+        }
+        self.lock.ended.heal(self.now);
     }
 
     fn forget(&mut self) {
@@ -50,7 +57,7 @@ impl Turn<'_> {
         self.give_up_empty_queue();
         self.lock.ended.forget(self.now, SETTLE_BATCH);
         let now = self.now;
-        self.lock.marks.retain(|mark| now < mark.until);
+        self.lock.marks.retain(|mark| mark.is_live(now));
         if self.lock.marks.is_empty() {
             self.lock.marks = Vec::new();
         }

@@ -1,1 +1,1 @@
-
+//! Scenarios of every rule.

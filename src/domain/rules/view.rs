@@ -15,7 +15,7 @@ impl Lock {
         let live = self.live(now);
         LockView {
             current: live.map(|lease| holder_view(lease, now)),
-            waiters: self.waiters(),
+            waiters: self.waiters(now),
             previous_end: match live {
                 Some(lease) => lease.previous_end,
                 None => self.last_ended(now).map(|(_, end)| end),
@@ -41,7 +41,7 @@ impl Lock {
 
     /// Whether it is held, or somebody waits for it.
     pub fn is_in_use(&self, now: StoreTime) -> bool {
-        self.live(now).is_some() || self.waiters() > 0
+        self.live(now).is_some() || self.waiters(now) > 0
     }
 
     fn live(&self, now: StoreTime) -> Option<&Lease> {
@@ -63,7 +63,7 @@ impl Lock {
 impl Turn<'_> {
     pub(super) fn contention(&self) -> Box<Contention> {
         let current = self.lock.lease.as_ref().map(|lease| holder_view(lease, self.now));
-        Box::new(Contention { current, waiters: self.lock.waiters() })
+        Box::new(Contention { current, waiters: self.lock.waiters(self.now) })
     }
 }
 

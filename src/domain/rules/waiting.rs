@@ -1,7 +1,9 @@
 //! What a waiting call does besides waiting: claim its offer, give up, or be dropped.
 
 use super::{Candidate, Mark, Turn, acquire::grant_of};
-use crate::domain::{ended::RequestEnd, ids::RequestId, limits::DROP_GRACE, outcome::AcquireOutcome, queue::Standing};
+use crate::domain::{
+    ended::RequestEnd, ids::RequestId, lease::Binding, limits::DROP_GRACE, outcome::AcquireOutcome, queue::Standing,
+};
 
 impl Turn<'_> {
     /// Asks what became of the request, on behalf of a call that is alive. Turns an offer to it into a lease; repeated, it answers
@@ -20,9 +22,8 @@ impl Turn<'_> {
         let Some(waiter) = self.lock.queue.as_ref().and_then(|queue| queue.get(request)) else {
             return AcquireOutcome::Unknown;
         };
-        if attempt < waiter.binding.attempt() || matches!(waiter.standing(), Standing::Dropped(_)) {
-            // Dropped is final: a claim that was on its way when its call was dropped must not bring it back.
-            return AcquireOutcome::Overtaken;
+        if let Some(outcome) = unbound(waiter.binding, attempt) {
+            return outcome;
         }
         if waiter.standing() == Standing::Missed {
             self.set_standing(request, Standing::InLine);
@@ -40,8 +41,8 @@ impl Turn<'_> {
         let Some(binding) = self.lock.queue.as_mut().and_then(|queue| queue.binding_mut(request)) else {
             return AcquireOutcome::Unknown;
         };
-        if attempt != binding.attempt() {
-            return AcquireOutcome::Overtaken;
+        if let Some(outcome) = unbound(*binding, attempt) {
+            return outcome;
         }
         if !binding.unbind(attempt) {
             return AcquireOutcome::Shared;
@@ -56,19 +57,17 @@ impl Turn<'_> {
     /// cut to end then. Finding nothing, it leaves a mark: its own command may have been overtaken on the way.
     pub fn drop_call(&mut self, request: RequestId, attempt: u32) {
         self.settle();
-        let until = self.now.after(DROP_GRACE);
         if let Some(lease) = self.lock.lease.as_mut().filter(|lease| lease.request == request) {
             if attempt <= lease.binding.attempt() {
                 if lease.binding.unbind(attempt) {
-                    lease.expires_at = lease.expires_at.min(until);
-                    lease.unheard = true;
+                    lease.cut_short(self.now);
                 }
                 return;
             }
         } else if let Some(binding) = self.lock.queue.as_mut().and_then(|queue| queue.binding_mut(request)) {
             if attempt <= binding.attempt() {
                 if binding.unbind(attempt) {
-                    self.set_standing(request, Standing::Dropped(until));
+                    self.set_standing(request, Standing::Dropped(self.now.after(DROP_GRACE)));
                     self.decline(request);
                     self.promote();
                 }
@@ -77,7 +76,7 @@ impl Turn<'_> {
         } else if self.lock.ended.request(request, self.now).is_some() {
             return;
         }
-        if self.now < self.not_after {
+        if self.now <= self.not_after {
             self.lock.marks.push(Mark { request, attempt, until: self.not_after });
         }
     }
@@ -91,10 +90,19 @@ impl Turn<'_> {
             });
         }
         let lease = self.lock.lease.as_ref().filter(|lease| lease.request == request)?;
-        Some(if attempt < lease.binding.attempt() || !lease.binding.is_bound() {
-            AcquireOutcome::Overtaken
-        } else {
-            AcquireOutcome::Granted(grant_of(lease, self.now))
-        })
+        Some(unbound(lease.binding, attempt).unwrap_or_else(|| AcquireOutcome::Granted(grant_of(lease, self.now))))
+    }
+}
+
+/// What to answer a call that is not bound to its request.
+fn unbound(binding: Binding, attempt: u32) -> Option<AcquireOutcome> {
+    if binding.attempt() < attempt {
+        // Its Acquire is not known, so the store forgot it. The clean-up of an older attempt could take away again what this one is given.
+        Some(AcquireOutcome::Unknown)
+    } else if attempt < binding.attempt() || !binding.is_bound() {
+        // Dropped is final: what was on its way when its call was dropped must not bring it back.
+        Some(AcquireOutcome::Overtaken)
+    } else {
+        None
     }
 }
