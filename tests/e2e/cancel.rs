@@ -72,7 +72,7 @@ async fn a_cancelled_waiter_does_not_hold_up_those_behind_it() {
     until(|| async { waiters(&server, "a").await == 0 }).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_call_past_its_deadline_is_out_of_the_line() {
     let server = Server::start().await;
     let mut client = server.client();
@@ -117,7 +117,7 @@ async fn a_connection_that_is_reset_takes_its_waiters_out_of_the_line() {
     assert_eq!(within(next).await.unwrap().outcome(), Outcome::Acquired);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_retry_that_races_its_own_dropped_attempt_gets_one_lease() {
     let server = Server::start().await;
     let mut client = server.client();
@@ -144,25 +144,6 @@ async fn a_retry_that_races_its_own_dropped_attempt_gets_one_lease() {
             client.take(v1::AcquireRequest { attempt: 3, ..request }).await.ttl.unwrap().try_into().unwrap();
         assert!(left > GRACE, "round {round}: the dropped attempt did not cut the lease of its retry");
     }
-}
-
-#[tokio::test]
-async fn equal_attempts_share_the_request_until_the_last_is_gone() {
-    let server = Server::start().await;
-    let mut client = server.client();
-    let holder = client.take(wish("a", TTL)).await;
-    let request = waiting_wish("a", TTL, LONG);
-    let one = queue(&server, &request).await;
-    let (mut other, same) = (client.clone(), request.clone());
-    let two = tokio::spawn(async move { other.acquire(same).await });
-    // A connection of its own carries the calls in order: when this is answered, the one before it has bound.
-    client.look("a").await;
-    one.abort();
-    client.look("a").await;
-    client.give_back(&holder).await;
-    let lease = within(two).await.unwrap().unwrap().into_inner().lease.unwrap();
-    let info = client.look("a").await;
-    assert_eq!(info.current.unwrap().grant_id, lease.grant_id);
 }
 
 #[tokio::test]

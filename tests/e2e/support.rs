@@ -14,15 +14,15 @@ use tonic_types::StatusExt;
 use uuid::Uuid;
 
 /// No condition takes this long on a machine that is only busy.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Awaits a condition, not for ever.
-pub async fn within<T>(future: impl Future<Output = T>) -> T {
+pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.expect("the condition came in time")
 }
 
 /// Asks until the answer is yes.
-pub async fn until<F: Future<Output = bool>>(mut ask: impl FnMut() -> F) {
+pub(crate) async fn until<F: Future<Output = bool>>(mut ask: impl FnMut() -> F) {
     within(async {
         while !ask().await {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -32,19 +32,19 @@ pub async fn until<F: Future<Output = bool>>(mut ask: impl FnMut() -> F) {
 }
 
 /// A server in this process.
-pub struct Server {
-    pub addr: SocketAddr,
+pub(crate) struct Server {
+    pub(crate) addr: SocketAddr,
     shutdown: Option<oneshot::Sender<()>>,
-    pub task: JoinHandle<()>,
+    pub(crate) task: JoinHandle<()>,
 }
 
 impl Server {
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         Self::start_with(|_| {}).await
     }
 
     /// TTLs may be short, so that expiry can be awaited.
-    pub async fn start_with(change: impl FnOnce(&mut Config)) -> Self {
+    pub(crate) async fn start_with(change: impl FnOnce(&mut Config)) -> Self {
         let mut config = Config::load(Vec::new(), |_| None).unwrap();
         config.limits.ttl_min = Duration::from_millis(50);
         change(&mut config);
@@ -63,19 +63,19 @@ impl Server {
     }
 
     /// Asks it to go away, as SIGTERM does.
-    pub fn shut_down(&mut self) {
+    pub(crate) fn shut_down(&mut self) {
         self.shutdown.take().unwrap().send(()).unwrap();
     }
 
-    pub fn channel(&self) -> Channel {
+    pub(crate) fn channel(&self) -> Channel {
         channel(self.addr)
     }
 
-    pub fn client(&self) -> LockServiceClient<Channel> {
+    pub(crate) fn client(&self) -> LockServiceClient<Channel> {
         LockServiceClient::new(self.channel())
     }
 
-    pub fn admin(&self) -> AdminServiceClient<Channel> {
+    pub(crate) fn admin(&self) -> AdminServiceClient<Channel> {
         AdminServiceClient::new(self.channel())
     }
 }
@@ -86,20 +86,20 @@ impl Drop for Server {
     }
 }
 
-pub fn channel(addr: SocketAddr) -> Channel {
+pub(crate) fn channel(addr: SocketAddr) -> Channel {
     Endpoint::from_shared(format!("http://{addr}")).unwrap().tcp_nodelay(true).connect_lazy()
 }
 
-pub fn span(span: Duration) -> Option<prost_types::Duration> {
+pub(crate) fn span(span: Duration) -> Option<prost_types::Duration> {
     Some(span.try_into().unwrap())
 }
 
-pub fn read(span: Option<prost_types::Duration>) -> Duration {
+pub(crate) fn read(span: Option<prost_types::Duration>) -> Duration {
     span.unwrap().try_into().unwrap()
 }
 
 /// A try with a request id of its own.
-pub fn wish(name: &str, ttl: Duration) -> v1::AcquireRequest {
+pub(crate) fn wish(name: &str, ttl: Duration) -> v1::AcquireRequest {
     v1::AcquireRequest {
         lock_name: name.into(),
         holder: "test".into(),
@@ -111,13 +111,13 @@ pub fn wish(name: &str, ttl: Duration) -> v1::AcquireRequest {
 }
 
 /// The same, waiting.
-pub fn waiting_wish(name: &str, ttl: Duration, wait: Duration) -> v1::AcquireRequest {
+pub(crate) fn waiting_wish(name: &str, ttl: Duration, wait: Duration) -> v1::AcquireRequest {
     v1::AcquireRequest { wait_timeout: span(wait), ..wish(name, ttl) }
 }
 
 /// What the tests do most.
 #[allow(async_fn_in_trait)]
-pub trait Lock {
+pub(crate) trait Lock {
     async fn ask(&mut self, wish: v1::AcquireRequest) -> v1::AcquireResponse;
     async fn take(&mut self, wish: v1::AcquireRequest) -> v1::Lease;
     async fn give_back(&mut self, lease: &v1::Lease) -> v1::LeaseEnd;
@@ -148,7 +148,7 @@ impl Lock for LockServiceClient<Channel> {
 }
 
 /// Checks an error's code and reason.
-pub fn assert_refused<T: std::fmt::Debug>(result: Result<T, Status>, code: Code, reason: &str) -> Status {
+pub(crate) fn assert_refused<T: std::fmt::Debug>(result: Result<T, Status>, code: Code, reason: &str) -> Status {
     let status = result.expect_err("it is refused");
     assert_eq!(status.code(), code, "{status:?}");
     assert_eq!(status.get_details_error_info().map(|info| info.reason), Some(reason.into()), "{status:?}");
@@ -156,7 +156,7 @@ pub fn assert_refused<T: std::fmt::Debug>(result: Result<T, Status>, code: Code,
 }
 
 /// Checks that exactly this field was refused.
-pub fn assert_bad_field<T: std::fmt::Debug>(result: Result<T, Status>, field: &str) {
+pub(crate) fn assert_bad_field<T: std::fmt::Debug>(result: Result<T, Status>, field: &str) {
     let status = assert_refused(result, Code::InvalidArgument, "INVALID_FIELD");
     let fields: Vec<_> =
         status.get_details_bad_request().unwrap().field_violations.into_iter().map(|it| it.field).collect();
