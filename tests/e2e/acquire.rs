@@ -89,11 +89,7 @@ async fn a_lease_that_expired_is_never_revived() {
     let renew = v1::RenewRequest { lock_name: "a".into(), lease_id: lease.lease_id.clone(), ttl: None };
     let renewed = client.renew(renew.clone()).await.unwrap().into_inner();
     assert_eq!((renewed.outcome(), renewed.end()), (renew_response::Outcome::Lost, LeaseEnd::Expired));
-    assert_refused(
-        client.acquire(v1::AcquireRequest { attempt: 2, ..request }).await,
-        Code::Aborted,
-        "REQUEST_ENDED",
-    );
+    assert_refused(client.acquire(v1::AcquireRequest { attempt: 2, ..request }).await, Code::Aborted, "REQUEST_ENDED");
     assert_eq!(client.give_back(&lease).await, LeaseEnd::Expired);
     let next = client.ask(wish("a", TTL)).await;
     assert_eq!(next.previous_end(), LeaseEnd::Expired);

@@ -158,13 +158,8 @@ impl Bench {
     }
 
     fn call(number: u128, attempt: u32, wait: Duration) -> AcquireCall {
-        let terms = Terms {
-            fingerprint: 1,
-            ttl: TTL,
-            holder: Holder::default(),
-            metadata: Metadata::default(),
-            min_token: 0,
-        };
+        let terms =
+            Terms { fingerprint: 1, ttl: TTL, holder: Holder::default(), metadata: Metadata::default(), min_token: 0 };
         let request = RequestId(Uuid::from_u128(number));
         AcquireCall { request, attempt, terms, wait, arrived: Instant::now(), deadline: None }
     }

@@ -6,9 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio_stream::StreamExt;
 use tonic::Code;
-use tonic_health::pb::{
-    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
-};
+use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
 use tonic_types::StatusExt;
 
 const TTL: Duration = Duration::from_secs(30);
@@ -23,8 +21,7 @@ async fn waiters_are_sent_away_streams_are_told_and_holders_may_still_release() 
         let answer = health.check(HealthCheckRequest { service: service.into() }).await.unwrap().into_inner();
         assert_eq!(answer.status(), ServingStatus::Serving, "{service}");
     }
-    let mut changes =
-        within(health.watch(HealthCheckRequest { service: String::new() })).await.unwrap().into_inner();
+    let mut changes = within(health.watch(HealthCheckRequest { service: String::new() })).await.unwrap().into_inner();
     let lease = client.take(wish("a", TTL)).await;
     let (say, hear) = tokio::sync::mpsc::channel::<v1::KeepAliveRequest>(1);
     let requests = tokio_stream::wrappers::ReceiverStream::new(hear);
@@ -45,10 +42,7 @@ async fn waiters_are_sent_away_streams_are_told_and_holders_may_still_release() 
     })
     .await;
     assert!(told.grace.is_some());
-    within(async {
-        while changes.next().await.unwrap().unwrap().status() != ServingStatus::NotServing {}
-    })
-    .await;
+    within(async { while changes.next().await.unwrap().unwrap().status() != ServingStatus::NotServing {} }).await;
     assert_refused(client.acquire(wish("b", TTL)).await, Code::Unavailable, "DRAINING");
     let refused = client.keep_alive(tokio_stream::empty()).await.map(|_| ());
     assert_refused(refused, Code::Unavailable, "DRAINING");

@@ -1,9 +1,7 @@
 //! Reading, listing, watching, checking tokens, revoking; health and reflection.
 
 use crate::support::{Lock, Server, assert_bad_field, read, until, waiting_wish, wish, within};
-use fencepost_proto::v1::{
-    self, LeaseEnd, check_token_response, force_release_response, watch_event::Kind,
-};
+use fencepost_proto::v1::{self, LeaseEnd, check_token_response, force_release_response, watch_event::Kind};
 use std::{collections::HashSet, time::Duration};
 use tokio_stream::StreamExt;
 use tonic_reflection::pb::{v1 as reflect, v1alpha as reflect_alpha};
@@ -144,11 +142,8 @@ async fn a_token_is_current_only_while_its_lease_holds_the_lock() {
     let first = client.take(wish("a", TTL)).await;
     assert_eq!(check(first.fencing_token).await.status(), Status::Current);
     assert_eq!(check(first.fencing_token + 1).await.status(), Status::Unknown);
-    let force = v1::ForceReleaseRequest {
-        lock_name: "a".into(),
-        expected_token: first.fencing_token,
-        reason: "test".into(),
-    };
+    let force =
+        v1::ForceReleaseRequest { lock_name: "a".into(), expected_token: first.fencing_token, reason: "test".into() };
     server.admin().force_release(force).await.unwrap();
     assert_eq!(check(first.fencing_token).await.status(), Status::Ended, "refused at once");
     let second = client.take(wish("a", TTL)).await;
@@ -184,10 +179,7 @@ async fn reflection_describes_the_services_in_both_versions() {
     let mut answers = client.server_reflection_info(tokio_stream::once(ask)).await.unwrap().into_inner();
     let answer = within(answers.next()).await.unwrap().unwrap().message_response.unwrap();
     assert!(
-        matches!(
-            answer,
-            reflect_alpha::server_reflection_response::MessageResponse::FileDescriptorResponse(_)
-        ),
+        matches!(answer, reflect_alpha::server_reflection_response::MessageResponse::FileDescriptorResponse(_)),
         "{answer:?}"
     );
 }

@@ -136,8 +136,7 @@ impl Lock for LockServiceClient<Channel> {
     }
 
     async fn give_back(&mut self, lease: &v1::Lease) -> v1::LeaseEnd {
-        let request =
-            v1::ReleaseRequest { lock_name: lease.lock_name.clone(), lease_id: lease.lease_id.clone() };
+        let request = v1::ReleaseRequest { lock_name: lease.lock_name.clone(), lease_id: lease.lease_id.clone() };
         within(self.release(request)).await.unwrap().into_inner().end()
     }
 
