@@ -169,7 +169,11 @@ impl ClientBuilder {
         }
         let endpoint = |target| match target {
             Target::Endpoint(endpoint) => Ok(*endpoint),
-            Target::Url(url) => servers::endpoint(&url).map_err(|source| ConfigError::Server { url, source }),
+            Target::Url(url) => match servers::endpoint(&url) {
+                Ok(endpoint) if endpoint.uri().scheme_str() == Some("http") => Ok(endpoint),
+                Ok(_) => Err(ConfigError::Scheme { url }),
+                Err(source) => Err(ConfigError::Server { url, source }),
+            },
         };
         let endpoints = self.servers.into_iter().map(endpoint).collect::<Result<_, _>>()?;
         let servers = Servers::new(endpoints);
@@ -192,6 +196,12 @@ pub enum ConfigError {
         url: String,
         /// What is wrong with it.
         source: tonic::transport::Error,
+    },
+    /// An address does not start with `http://`. For TLS, hand in an endpoint ([`ClientBuilder::endpoint`]).
+    #[error("the address of a server starts with http:// (for TLS, hand in an endpoint): {url}")]
+    Scheme {
+        /// The address.
+        url: String,
     },
     /// It was not called from within a tokio runtime.
     #[error("a client needs a tokio runtime to be built in")]

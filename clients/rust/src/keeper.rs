@@ -57,6 +57,9 @@ struct OpenLink {
 
 impl Drop for OpenLink {
     fn drop(&mut self) {
+        // The transport goes on sending for as long as the sending half says anything: dropping the reading half is not
+        // enough to end a stream.
+        self.link.close();
         self.task.abort();
     }
 }

@@ -1,6 +1,7 @@
 //! A lock held by this process: a lease, kept alive until it is given back.
 
 use crate::client::Shared;
+use crate::clock::Moment;
 use crate::held::Held;
 use crate::lease::{LeaseState, LossCause, Lost};
 use crate::release::{ReleaseError, Released, release};
@@ -62,7 +63,8 @@ impl Lock {
     /// background.
     pub async fn release(self) -> Result<Released, ReleaseError> {
         // Nothing is awaited before the task is on its way; dropping the handle leaves it running.
-        match self.give_back().await {
+        let mut lock = self;
+        match lock.start_release().await {
             Ok(result) => result,
             Err(_shutting_down) => Err(ReleaseError::OutcomeUnknown { source: None }),
         }
@@ -95,10 +97,6 @@ impl Lock {
         self.held.state.end(Lost::new(cause, 0));
     }
 
-    fn give_back(mut self) -> tokio::task::JoinHandle<Result<Released, ReleaseError>> {
-        self.start_release()
-    }
-
     fn start_release(&mut self) -> tokio::task::JoinHandle<Result<Released, ReleaseError>> {
         self.stop(LossCause::Released);
         let Held { state, core } = self.held.clone();
@@ -117,9 +115,13 @@ impl Deref for Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        if self.owed {
-            // The handle is dropped, the task goes on.
-            drop(self.start_release());
+        if !self.owed {
+            return;
+        }
+        match self.held.state.lost(Moment::now()).map(|lost| lost.cause) {
+            // It is held; or it is lost by our reckoning, and for all we know the server still has it.
+            None | Some(LossCause::ValidityOver) => drop(self.start_release()), // the task goes on
+            Some(_told) => self.stop(LossCause::Released),
         }
     }
 }
