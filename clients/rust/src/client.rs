@@ -105,6 +105,9 @@ impl Client {
     }
 }
 
+/// The longest bound that a client takes.
+const BOUND_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Settings of a [`Client`].
 #[derive(Clone, Debug)]
 #[must_use]
@@ -148,16 +151,17 @@ impl ClientBuilder {
         self
     }
 
-    /// How long one transmission of a call may take, on top of the time that it asks to wait in line: 5 s unless set.
+    /// How long one transmission of a call may take, on top of the time that it asks to wait in line: 5 s unless set, at most a
+    /// day.
     pub fn call_timeout(mut self, timeout: Duration) -> Self {
-        self.call_timeout = timeout;
+        self.call_timeout = timeout.min(BOUND_MAX);
         self
     }
 
     /// How long a call is repeated while its outcome is unknown, on top of the time that it asks to wait in line: 10 s
-    /// unless set.
+    /// unless set, at most a day.
     pub fn retry_for(mut self, bound: Duration) -> Self {
-        self.retry_for = bound;
+        self.retry_for = bound.min(BOUND_MAX);
         self
     }
 

@@ -177,7 +177,11 @@ impl Link {
             // process that was given the lease: it is valid until the end of what we know, and no longer ours to renew.
             Reason::AttachedElsewhere | Reason::Unspecified | Reason::Requested => {
                 if lease.may_reattach() {
-                    self.attach(lease, now);
+                    self.attach(lease.clone(), now);
+                    // Given back at this very moment? It must not be kept alive again.
+                    if lease.lost(now).is_some() {
+                        self.detach(lease.key);
+                    }
                 } else {
                     lease.leave_stream();
                     lease.at_risk(now);

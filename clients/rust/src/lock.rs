@@ -16,7 +16,6 @@ use std::time::Duration;
 /// Give it back with [`release`](Self::release). Dropped, it is given back in the background, best effort: if the process
 /// ends first, the lease ends by its TTL ([`Client::settle`](crate::Client::settle) waits). Either way stop the work that
 /// the lock protects first: once a release is sent the lock may pass on at any moment.
-#[derive(Debug)]
 #[must_use = "a lock that is dropped is released"]
 pub struct Lock {
     held: Held,
@@ -93,8 +92,9 @@ impl Lock {
     /// Ends the keeping. After this no renewal is sent. What is owed is owed no more.
     fn stop(&mut self, cause: LossCause) {
         self.owed = false;
-        self.shared.keeper.remove(self.held.state.key);
+        // In this order: whoever attaches the lease at this moment either sees its end or is undone by the removal.
         self.held.state.end(Lost::new(cause, 0));
+        self.shared.keeper.remove(self.held.state.key);
     }
 
     fn start_release(&mut self) -> tokio::task::JoinHandle<Result<Released, ReleaseError>> {
@@ -110,6 +110,12 @@ impl Deref for Lock {
 
     fn deref(&self) -> &Held {
         &self.held
+    }
+}
+
+impl std::fmt::Debug for Lock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.held.fmt(f)
     }
 }
 

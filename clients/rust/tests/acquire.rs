@@ -124,6 +124,32 @@ async fn a_server_that_never_answers_is_left_for_the_next() {
 }
 
 #[tokio::test]
+async fn a_wait_beyond_all_bounds_is_for_the_server_to_refuse() {
+    let fake = Fake::start().await;
+    fake.on_acquire(|_| Do::Fail(Status::invalid_argument("too long")));
+    let client = builder(&[&fake]).call_timeout(Duration::MAX).retry_for(Duration::MAX).build().unwrap();
+    let error = client.acquire("x").ttl(Duration::MAX).wait(Duration::MAX).await.unwrap_err();
+    assert!(matches!(error, AcquireError::Invalid { .. }), "{error:?}");
+    for seconds in [-1, i64::MAX] {
+        let wait_timeout = Some(prost_types::Duration { seconds, nanos: 0 });
+        let request = v1::AcquireRequest { lock_name: "x".to_owned(), wait_timeout, ..Default::default() };
+        assert_eq!(client.calls().acquire(request).await.unwrap_err().code(), Code::InvalidArgument);
+        assert_eq!(fake.state().acquires.last().unwrap().wait_timeout, wait_timeout, "as it was given");
+    }
+}
+
+#[tokio::test]
+async fn a_request_id_is_never_shown() {
+    let fake = Fake::start().await;
+    let id = uuid::Uuid::new_v4();
+    let acquire = client(&[&fake]).acquire("x").request_id(id);
+    assert!(!format!("{acquire:?}").contains(&id.to_string()));
+    let lock = acquire.await.unwrap();
+    assert_eq!(fake.state().acquires[0].request_id, id.to_string());
+    assert!(!format!("{lock:?}").contains("lease-of"));
+}
+
+#[tokio::test]
 async fn a_connection_that_cannot_be_made_is_no_unknown_outcome() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let nobody = format!("http://{}", listener.local_addr().unwrap());
