@@ -65,7 +65,8 @@ impl Acquire {
         self
     }
 
-    /// Names this request; a new one is made unless set. Never use one for two locks that you want.
+    /// Names this request; a new one is made unless set. Never use one for two locks that you want, nor again after you
+    /// dropped its acquire: the clean-up takes it back.
     pub fn request_id(mut self, id: Uuid) -> Self {
         self.request.request_id = id.to_string();
         self

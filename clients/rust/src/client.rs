@@ -87,6 +87,18 @@ impl Client {
     /// `sent_at` and `held_for` are those of the answer that `lease.ttl` was taken from ([`Calls::acquire_timed`],
     /// [`Calls::renew_timed`]). If it is no longer valid by that reckoning, the lock is lost from the start. Whoever kept it
     /// before must have stopped ([`Lock::into_lease`]).
+    ///
+    /// ```no_run
+    /// # async fn example(client: fencepost_client::Client, lock_name: String, lease_id: String) -> Option<()> {
+    /// use fencepost_client::v1;
+    /// let request = v1::RenewRequest { lock_name: lock_name.clone(), lease_id: lease_id.clone(), ttl: None };
+    /// let answer = client.calls().renew_timed(request).await.ok()?;
+    /// let (ttl, fencing_token) = (answer.message.ttl?, answer.message.fencing_token);
+    /// let held_for = answer.message.held_for.and_then(|time| time.try_into().ok()).unwrap_or_default();
+    /// let lease = v1::Lease { lock_name, lease_id, fencing_token, ttl: Some(ttl), ..Default::default() };
+    /// let lock = client.keep(lease, answer.sent_at, held_for);
+    /// # drop(lock); Some(()) }
+    /// ```
     pub fn keep(&self, lease: v1::Lease, sent_at: Moment, held_for: Duration) -> Lock {
         let ttl = duration(lease.ttl);
         let reading = Reading { sent: sent_at, read: Moment::now(), held_for, ttl };

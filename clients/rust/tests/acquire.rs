@@ -5,6 +5,7 @@ mod fake;
 
 use fake::{BOUND, Do, Fake, TTL, acquired, builder, client, refused, wire};
 use fencepost_client::{AcquireError, Client, ConfigError, v1};
+use std::collections::HashSet;
 use std::time::Duration;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
@@ -255,4 +256,32 @@ async fn a_raw_acquire_gets_a_request_id_and_counts_its_attempts() {
     let lock = client.keep(timed.message.lease.unwrap(), timed.sent_at, Duration::ZERO);
     assert!(lock.is_valid());
     fake.until("kept alive", |state| state.streams.iter().any(|stream| stream.attached.len() == 1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn acquires_that_are_dropped_at_any_moment_leave_nothing_behind() {
+    let fake = Fake::start().await;
+    fake.on_acquire(|request| {
+        // A store that remembers: the same request is granted the same lease.
+        let granted = v1::Lease { lease_id: request.request_id.clone(), ..fake::lease(&request.lock_name) };
+        let answer = v1::AcquireResponse { lease: Some(granted), ..acquired("") };
+        let late = Duration::from_micros(u64::from(request.request_id.as_bytes()[0]) * 20);
+        Do::Late(late, answer)
+    });
+    let client = client(&[&fake]);
+    let mut given_up = 0;
+    for n in 0..300 {
+        let acquire = client.acquire(format!("lock-{n}")).wait(BOUND).into_future();
+        match tokio::time::timeout(Duration::from_micros(n * 20), acquire).await {
+            Ok(lock) => drop(lock.unwrap()),
+            Err(_) => given_up += 1,
+        }
+    }
+    tokio::time::timeout(BOUND, client.settle()).await.unwrap();
+    assert!(given_up > 0);
+    let state = fake.state();
+    let released: HashSet<_> = state.releases.iter().map(|request| &request.lease_id).collect();
+    for request in &state.acquires {
+        assert!(released.contains(&request.request_id), "left behind: {request:?}");
+    }
 }

@@ -125,6 +125,14 @@ async fn a_body_runs_under_the_lock_and_its_value_comes_back() {
     assert_eq!(fake.state().releases.len(), 1);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_and_what_runs_under_it_can_move_between_threads() {
+    let fake = Fake::start().await;
+    let client = client(&[&fake]);
+    let running = tokio::spawn(async move { client.with_lock("x", |lock| async move { lock.token() }).await });
+    assert_eq!(running.await.unwrap().unwrap(), 41);
+}
+
 #[tokio::test]
 async fn a_body_never_runs_without_the_lock() {
     let fake = Fake::start().await;
