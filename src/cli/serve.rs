@@ -16,7 +16,7 @@ const PRINT_CONFIG: &str = "print_config";
 
 /// What was given on the command line, as text: the configuration reads it together with the file and the environment.
 #[derive(Clone, Debug, Default)]
-pub struct ServeArgs {
+pub(crate) struct ServeArgs {
     flags: Vec<(&'static str, String)>,
     print_config: bool,
 }
@@ -54,7 +54,8 @@ impl FromArgMatches for ServeArgs {
 
 /// Serves until a signal, or an operator's Drain, has it end.
 pub(super) async fn serve(args: ServeArgs) -> Result<(), Failure> {
-    let config = Config::load(args.flags, |name| std::env::var_os(name)).map_err(|e| Failure::new(CONFIG, e.to_string()))?;
+    let config =
+        Config::load(args.flags, |name| std::env::var_os(name)).map_err(|e| Failure::new(CONFIG, e.to_string()))?;
     if args.print_config {
         std::io::stdout().lock().write_all(config.to_toml().as_bytes())?;
         return Ok(());
