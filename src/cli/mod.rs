@@ -20,7 +20,7 @@ use std::{io, process::ExitCode};
 
 /// Locks with fencing tokens: the server, and its command line.
 #[derive(Debug, Parser)]
-#[command(name = "fencepost", version, about, after_long_help = exit::TABLE, propagate_version = true)]
+#[command(name = "fencepost", version, about, after_long_help = exit::TABLE)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,

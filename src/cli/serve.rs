@@ -24,9 +24,13 @@ pub(crate) struct ServeArgs {
 impl Args for ServeArgs {
     fn augment_args(command: Command) -> Command {
         // The flags come from the configuration's own table, so that none can be missing here.
+        let defaults = Config::default();
         let flags = OPTIONS.iter().map(|option| {
-            let help = format!("{} [env: {}]", option.help, option.variable());
-            Arg::new(option.key).long(option.flag()).value_name(option.value_name).help(help)
+            let default = defaults.text_of(option.key).map(|text| format!(" [default: {text}]"));
+            let help = format!("{} [env: {}]{}", option.help, option.variable(), default.unwrap_or_default());
+            let flag = Arg::new(option.key).long(option.flag()).value_name(option.value_name).help(help);
+            // Whatever stands there is read with the rest, also what looks like another flag.
+            flag.allow_negative_numbers(true)
         });
         let print = "Print the configuration in effect as a TOML file that can be fed back, and exit";
         command.args(flags).arg(Arg::new(PRINT_CONFIG).long("print-config").action(ArgAction::SetTrue).help(print))

@@ -4,7 +4,7 @@ use crate::cli::{
     args::CallArgs,
     connect::{Effect, PROMPT, client, failed},
     exit::{Failure, NO, UNAVAILABLE},
-    text,
+    say, text,
 };
 use clap::Args;
 use fencepost_client::v1::{
@@ -65,6 +65,9 @@ pub(in crate::cli) async fn list(args: ListArgs) -> Result<(), Failure> {
     // Pages come in no particular order, and a lock that comes and goes may be on two of them.
     locks.sort_by(|a, b| a.lock_name.cmp(&b.lock_name));
     locks.dedup_by(|a, b| a.lock_name == b.lock_name);
+    if locks.is_empty() && !args.call.json {
+        say("no lock is held or waited for");
+    }
     let reply = ListResponse { locks, next_page_token: String::new() };
     super::answer(args.call.json, "ListResponse", &reply, Ok(table(&reply.locks)))
 }
