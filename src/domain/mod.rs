@@ -1,3 +1,12 @@
 //! What may happen to a lock: pure rules with no async, no I/O, no clock and no transport.
-#![allow(missing_docs)]
+
+pub mod ended;
+pub mod ids;
+pub mod lease;
 pub mod limits;
+pub mod name;
+pub mod outcome;
+pub mod queue;
+pub mod rules;
+pub mod time;
+pub mod token;

@@ -1,0 +1,224 @@
+//! The memory of ended requests: what makes a late duplicate harmless. Bounded by time, one list per lock.
+
+use super::{
+    ids::{LeaseId, RequestId},
+    lease::LeaseEnd,
+    limits::ENDED_MEMORY,
+    time::StoreTime,
+};
+use std::collections::{HashMap, VecDeque};
+use uuid::Uuid;
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestEnd {
+    /// It had a lease, which ended.
+    Lease(LeaseId, LeaseEnd),
+    /// Its wait ended without the lock, and it was told so or will be.
+    TimedOut,
+    /// Its calls were dropped and no retry came in time.
+    Abandoned,
+}
+
+/// A request that ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Which.
+    pub request: RequestId,
+    /// The parameters that its id was bound to.
+    pub fingerprint: u64,
+    /// How.
+    pub end: RequestEnd,
+    /// When.
+    pub at: StoreTime,
+}
+
+impl Ended {
+    /// Until when it is remembered (exclusive).
+    pub fn until(&self) -> StoreTime {
+        self.at.after(ENDED_MEMORY)
+    }
+}
+
+/// From this many entries on they are found through an index; below it a scan of the list is cheaper than to keep one.
+const INDEX_FROM: usize = 16;
+
+/// The requests of one lock that ended lately.
+#[derive(Clone, Debug, Default)]
+pub struct EndedRequests {
+    entries: VecDeque<Ended>,
+    /// How many entries were ever taken from the front: an entry's position minus this is its place in `entries`.
+    taken: u64,
+    /// No entry ended after this.
+    newest: StoreTime,
+    index: Option<HashMap<Uuid, u64>>,
+}
+
+impl EndedRequests {
+    /// Remembers one.
+    pub fn push(&mut self, ended: Ended) {
+        let position = self.taken + self.entries.len() as u64;
+        self.entries.push_back(ended);
+        self.newest = self.newest.max(ended.at);
+        if let Some(index) = &mut self.index {
+            Self::add(index, &ended, position);
+        } else if self.entries.len() == INDEX_FROM {
+            let mut index = HashMap::new();
+            for (entry, position) in self.entries.iter().zip(self.taken..) {
+                Self::add(&mut index, entry, position);
+            }
+            self.index = Some(index);
+        }
+    }
+
+    /// The end of this request, if it is remembered at `now`.
+    pub fn request(&self, request: RequestId, now: StoreTime) -> Option<&Ended> {
+        self.find(request.0, now, |ended| ended.request == request)
+    }
+
+    /// The end of the request that had this lease, if it is remembered at `now`.
+    pub fn lease(&self, lease_id: LeaseId, now: StoreTime) -> Option<LeaseEnd> {
+        let of = |ended: &Ended| match ended.end {
+            RequestEnd::Lease(id, end) if id == lease_id => Some(end),
+            _ => None,
+        };
+        self.find(lease_id.0, now, |ended| of(ended).is_some()).and_then(of)
+    }
+
+    /// After the clock stepped back: remembers nothing for longer than its period, counted from now.
+    pub fn heal(&mut self, now: StoreTime) {
+        if now < self.newest {
+            self.entries.iter_mut().for_each(|ended| ended.at = ended.at.min(now));
+            self.newest = now;
+        }
+    }
+
+    /// Forgets what need not be remembered any more, at most `batch` entries.
+    pub fn forget(&mut self, now: StoreTime, batch: usize) {
+        for _ in 0..batch {
+            match self.entries.front() {
+                Some(oldest) if oldest.until() <= now => self.take_front(),
+                _ => break,
+            }
+        }
+        if self.entries.is_empty() {
+            // Gives the memory back: most locks are idle most of the time.
+            *self = Self { taken: self.taken, ..Self::default() };
+        }
+    }
+
+    /// When the next entry may be forgotten.
+    pub fn next_due(&self) -> Option<StoreTime> {
+        self.entries.front().map(Ended::until)
+    }
+
+    /// Whether nothing is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    fn take_front(&mut self) {
+        let Some(oldest) = self.entries.pop_front() else { return };
+        if let Some(index) = &mut self.index {
+            for key in Self::keys(&oldest) {
+                // The same id may have been used again after its memory ran out: that entry stays.
+                if index.get(&key) == Some(&self.taken) {
+                    index.remove(&key);
+                }
+            }
+        }
+        self.taken += 1;
+    }
+
+    fn find(&self, key: Uuid, now: StoreTime, matches: impl Fn(&Ended) -> bool) -> Option<&Ended> {
+        let found = match &self.index {
+            Some(index) => {
+                let place = usize::try_from(index.get(&key)?.checked_sub(self.taken)?).ok()?;
+                self.entries.get(place).filter(|ended| matches(ended))
+            }
+            None => self.entries.iter().rev().find(|ended| matches(ended)),
+        };
+        found.filter(|ended| now < ended.until())
+    }
+
+    fn add(index: &mut HashMap<Uuid, u64>, ended: &Ended, position: u64) {
+        for key in Self::keys(ended) {
+            index.insert(key, position);
+        }
+    }
+
+    fn keys(ended: &Ended) -> impl Iterator<Item = Uuid> + use<> {
+        let lease = match ended.end {
+            RequestEnd::Lease(lease_id, _) => Some(lease_id.0),
+            _ => None,
+        };
+        std::iter::once(ended.request.0).chain(lease)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> StoreTime {
+        StoreTime::from_micros(seconds * 1_000_000)
+    }
+
+    fn released(number: u64, second: u64) -> Ended {
+        let number = u128::from(number);
+        Ended {
+            request: RequestId(Uuid::from_u128(number)),
+            fingerprint: 7,
+            end: RequestEnd::Lease(LeaseId(Uuid::from_u128(number + 1_000_000)), LeaseEnd::Released),
+            at: at(second),
+        }
+    }
+
+    #[test]
+    fn remembers_for_ten_seconds_with_and_without_the_index() {
+        for count in [1, INDEX_FROM as u64 - 1, INDEX_FROM as u64, 500] {
+            let mut memory = EndedRequests::default();
+            for number in 0..count {
+                memory.push(released(number, number));
+            }
+            for number in 0..count {
+                let request = RequestId(Uuid::from_u128(number.into()));
+                let lease = LeaseId(Uuid::from_u128(u128::from(number) + 1_000_000));
+                let end = number + 10;
+                let last = StoreTime::from_micros(end * 1_000_000 - 1);
+                assert_eq!(memory.request(request, last), Some(&released(number, number)));
+                assert_eq!(memory.lease(lease, last), Some(LeaseEnd::Released));
+                assert_eq!(memory.request(request, at(end)), None);
+                assert_eq!(memory.lease(lease, at(end)), None);
+                assert_eq!(memory.lease(LeaseId(request.0), at(0)), None, "a request id is no lease id");
+            }
+        }
+    }
+
+    #[test]
+    fn forgets_in_batches_and_gives_its_memory_back() {
+        let mut memory = EndedRequests::default();
+        (0..100).for_each(|number| memory.push(released(number, 0)));
+        assert_eq!(memory.next_due(), Some(at(10)));
+        memory.forget(at(9), 64);
+        assert_eq!(memory.entries.len(), 100);
+        memory.forget(at(10), 64);
+        assert_eq!(memory.entries.len(), 36);
+        assert_eq!(memory.index.as_ref().map(HashMap::len), Some(72));
+        memory.push(released(3, 10));
+        assert!(memory.request(RequestId(Uuid::from_u128(3)), at(11)).is_some(), "an id used again is found again");
+        memory.forget(at(20), 64);
+        assert!(memory.is_empty() && memory.index.is_none() && memory.entries.capacity() == 0);
+        memory.push(released(5, 20));
+        assert!(memory.request(RequestId(Uuid::from_u128(5)), at(20)).is_some());
+    }
+
+    #[test]
+    fn a_clock_that_stepped_back_does_not_prolong_the_memory() {
+        let mut memory = EndedRequests::default();
+        (0..3).for_each(|number| memory.push(released(number, 1_000)));
+        memory.heal(at(100));
+        memory.forget(at(110), 64);
+        assert!(memory.is_empty());
+    }
+}

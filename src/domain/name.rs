@@ -1,0 +1,153 @@
+//! Texts that come from outside: each type can only be made from one that keeps its rule.
+
+use super::limits::{HOLDER_BYTES_MAX, LOCK_NAME_BYTES_MAX, METADATA_BYTES_MAX, REASON_BYTES_MAX};
+use std::fmt;
+
+/// Why a text was refused: the rule, in words that go to the caller as they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokenRule(pub String);
+
+/// What a lock protects, as the client names it. Compared byte for byte.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LockName(Box<str>);
+
+impl LockName {
+    /// Takes a name of 1 to [`LOCK_NAME_BYTES_MAX`] bytes without control characters.
+    pub fn new(name: String) -> Result<Self, BrokenRule> {
+        if name.is_empty() {
+            return Err(BrokenRule("must not be empty".into()));
+        }
+        check_text(&name, LOCK_NAME_BYTES_MAX)?;
+        Ok(Self(name.into_boxed_str()))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The name as text of one's own.
+    pub fn into_string(self) -> String {
+        self.0.into_string()
+    }
+}
+
+impl fmt::Display for LockName {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+/// The label that a holder gives itself. It proves nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Holder(Box<str>);
+
+impl Holder {
+    /// Takes a label of at most [`HOLDER_BYTES_MAX`] bytes without control characters.
+    pub fn new(label: String) -> Result<Self, BrokenRule> {
+        check_text(&label, HOLDER_BYTES_MAX)?;
+        Ok(Self(label.into_boxed_str()))
+    }
+
+    /// The label as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The label as text of one's own.
+    pub fn into_string(self) -> String {
+        self.0.into_string()
+    }
+}
+
+/// Why a lease was taken back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason(Box<str>);
+
+impl Reason {
+    /// Takes a reason of 1 to [`REASON_BYTES_MAX`] bytes without control characters.
+    pub fn new(reason: String) -> Result<Self, BrokenRule> {
+        if reason.trim().is_empty() {
+            return Err(BrokenRule("must not be empty: it goes to the log and to those who watch".into()));
+        }
+        check_text(&reason, REASON_BYTES_MAX)?;
+        Ok(Self(reason.into_boxed_str()))
+    }
+
+    /// The reason as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What a holder says of itself, sorted by key.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Metadata(Box<[(Box<str>, Box<str>)]>);
+
+impl Metadata {
+    /// Takes pairs whose keys and values have at most [`METADATA_BYTES_MAX`] bytes together.
+    pub fn new(pairs: impl IntoIterator<Item = (String, String)>) -> Result<Self, BrokenRule> {
+        let mut pairs: Vec<_> =
+            pairs.into_iter().map(|(key, value)| (key.into_boxed_str(), value.into_boxed_str())).collect();
+        let bytes: usize = pairs.iter().map(|(key, value)| key.len() + value.len()).sum();
+        if bytes > METADATA_BYTES_MAX {
+            return Err(BrokenRule(format!(
+                "must have at most {METADATA_BYTES_MAX} bytes, keys and values together; it has {bytes}"
+            )));
+        }
+        pairs.sort_unstable();
+        Ok(Self(pairs.into_boxed_slice()))
+    }
+
+    /// The pairs, sorted by key.
+    pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (&**key, &**value))
+    }
+}
+
+fn check_text(text: &str, bytes_max: usize) -> Result<(), BrokenRule> {
+    if text.len() > bytes_max {
+        return Err(BrokenRule(format!("must have at most {bytes_max} bytes; it has {}", text.len())));
+    }
+    match text.chars().find(|c| c.is_control()) {
+        Some(c) => Err(BrokenRule(format!("must not contain control characters; it has U+{:04X}", u32::from(c)))),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lock_names_are_1_to_512_bytes_without_control_characters() {
+        assert!(LockName::new(String::new()).is_err());
+        assert!(LockName::new("a".repeat(LOCK_NAME_BYTES_MAX)).is_ok());
+        assert!(LockName::new("a".repeat(LOCK_NAME_BYTES_MAX + 1)).is_err());
+        assert!(LockName::new("ü".repeat(LOCK_NAME_BYTES_MAX / 2)).is_ok());
+        assert!(LockName::new("ü".repeat(LOCK_NAME_BYTES_MAX / 2 + 1)).is_err(), "the bound is in bytes");
+        for bad in ["\0", "a\nb", "\u{7f}", "\u{85}"] {
+            assert!(LockName::new(bad.into()).is_err(), "{bad:?}");
+        }
+        assert_eq!(LockName::new("orders/42 ✓".into()).map(|name| name.to_string()), Ok("orders/42 ✓".into()));
+    }
+
+    #[test]
+    fn labels_may_be_empty_and_reasons_may_not() {
+        assert!(Holder::new(String::new()).is_ok());
+        assert!(Holder::new("h".repeat(HOLDER_BYTES_MAX)).is_ok());
+        assert!(Holder::new("h".repeat(HOLDER_BYTES_MAX + 1)).is_err());
+        assert!(Reason::new(" ".into()).is_err());
+        assert!(Reason::new("r".repeat(REASON_BYTES_MAX)).is_ok());
+        assert!(Reason::new("r".repeat(REASON_BYTES_MAX + 1)).is_err());
+    }
+
+    #[test]
+    fn metadata_is_bounded_in_all_and_sorted() {
+        let pair = |key: &str, bytes: usize| (key.to_string(), "v".repeat(bytes));
+        assert!(Metadata::new([pair("k", METADATA_BYTES_MAX - 1)]).is_ok());
+        assert!(Metadata::new([pair("k", METADATA_BYTES_MAX)]).is_err());
+        let sorted = Metadata::new([pair("b", 0), pair("a", 0)]).unwrap();
+        assert_eq!(sorted.pairs().map(|(key, _)| key).collect::<Vec<_>>(), ["a", "b"]);
+    }
+}

@@ -1,0 +1,205 @@
+//! Acquire: a new request, or a further transmission of one that is known.
+
+use super::Turn;
+use crate::domain::{
+    ended::RequestEnd,
+    ids::{GrantId, LeaseId, RequestId},
+    lease::{Binding, Bound, Lease, Terms},
+    outcome::{AcquireOutcome, Effect, Grant},
+    queue::{Queue, Standing},
+    time::StoreTime,
+    token::Sequencer,
+};
+
+/// A wish for the lock.
+#[derive(Clone, Debug)]
+pub struct Acquire {
+    /// Names the wish across its transmissions.
+    pub request: RequestId,
+    /// Which transmission it is.
+    pub attempt: u32,
+    /// What it asks for.
+    pub terms: Terms,
+    /// Whether to stand in line if the lock is not free.
+    pub wait: bool,
+    /// The ids of the lease, should this command grant it.
+    pub candidate: Candidate,
+}
+
+/// The ids of a lease that a command may grant: made by the server, since rules make nothing at random.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Proof of ownership.
+    pub lease_id: LeaseId,
+    /// Public name.
+    pub grant_id: GrantId,
+}
+
+impl Turn<'_> {
+    /// Grants the lock, or queues the request, or refuses it. A repeat answers what the request came to.
+    pub fn acquire(&mut self, command: Acquire) -> AcquireOutcome {
+        if self.not_after < self.now {
+            return AcquireOutcome::TooLate(self.now);
+        }
+        self.settle();
+        let Acquire { request, attempt, ref terms, .. } = command;
+        if self.is_marked(request, attempt) {
+            return AcquireOutcome::Overtaken;
+        }
+        if let Some(outcome) = self.acquire_ended(request, terms) {
+            return outcome;
+        }
+        if let Some(outcome) = self.acquire_held(request, attempt, terms) {
+            return outcome;
+        }
+        if let Some(outcome) = self.acquire_queued(&command) {
+            return outcome;
+        }
+        self.acquire_new(command)
+    }
+
+    /// The request has ended: nothing brings it back.
+    fn acquire_ended(&self, request: RequestId, terms: &Terms) -> Option<AcquireOutcome> {
+        let ended = self.lock.ended.request(request, self.now)?;
+        Some(if ended.fingerprint != terms.fingerprint {
+            AcquireOutcome::OtherTerms
+        } else if ended.end == RequestEnd::TimedOut {
+            AcquireOutcome::TimedOut(self.contention())
+        } else {
+            AcquireOutcome::Ended
+        })
+    }
+
+    /// The request holds the lock: its reply was lost, or is on its way.
+    fn acquire_held(&mut self, request: RequestId, attempt: u32, terms: &Terms) -> Option<AcquireOutcome> {
+        let now = self.now;
+        let lease = self.lock.lease.as_mut().filter(|lease| lease.request == request)?;
+        if lease.terms.fingerprint != terms.fingerprint {
+            return Some(AcquireOutcome::OtherTerms);
+        }
+        let bound = lease.binding.bind(attempt);
+        if bound == Bound::Overtaken {
+            return Some(AcquireOutcome::Overtaken);
+        }
+        lease.rearm(now);
+        let grant = grant_of(lease, now);
+        self.wake_overtaken(request, bound);
+        Some(AcquireOutcome::Granted(grant))
+    }
+
+    /// The request stands in line: this call is bound to it, in its old place.
+    fn acquire_queued(&mut self, command: &Acquire) -> Option<AcquireOutcome> {
+        let request = command.request;
+        let waiter = self.lock.queue.as_ref()?.get(request)?;
+        if waiter.terms.fingerprint != command.terms.fingerprint {
+            return Some(AcquireOutcome::OtherTerms);
+        }
+        let standing = waiter.standing();
+        let bound = self.lock.queue.as_mut()?.binding_mut(request)?.bind(command.attempt);
+        if bound == Bound::Overtaken {
+            return Some(AcquireOutcome::Overtaken);
+        }
+        if !matches!(standing, Standing::InLine | Standing::Offered) {
+            self.set_standing(request, Standing::InLine);
+            self.promote();
+        }
+        self.wake_overtaken(request, bound);
+        if self.is_offered(request) {
+            return Some(self.grant_offered(request, command.candidate));
+        }
+        if command.wait {
+            return Some(AcquireOutcome::Queued);
+        }
+        // A try by one that waits is the end of the wait, for whoever wants to leave the line and know what came of it. It is
+        // remembered, or else a late transmission of an older attempt would queue again.
+        if bound == Bound::Yes && !matches!(standing, Standing::Dropped(_)) {
+            // Calls of the same number may still wait: they are to learn of it now, not when their time is over.
+            self.effects.push(Effect::LookAgain { request, attempt: command.attempt });
+        }
+        self.remove_waiter(request, RequestEnd::TimedOut);
+        self.promote();
+        Some(AcquireOutcome::TimedOut(self.contention()))
+    }
+
+    fn acquire_new(&mut self, command: Acquire) -> AcquireOutcome {
+        let Acquire { request, attempt, terms, wait, candidate } = command;
+        let min_token_max = Sequencer::min_token_max(self.now);
+        if terms.min_token > min_token_max {
+            return AcquireOutcome::MinTokenTooHigh(min_token_max);
+        }
+        // Settled: a free lock has nobody in line. Those who are skipped do not hold it up.
+        if self.lock.lease.is_none() && self.lock.offer.is_none() {
+            return self.grant(request, Binding::first(attempt), terms, candidate);
+        }
+        if !wait {
+            return AcquireOutcome::Contended(self.contention());
+        }
+        if self.lock.waiters(self.now) >= self.waiters_max {
+            return AcquireOutcome::QueueFull;
+        }
+        self.lock.queue.get_or_insert_with(Box::<Queue>::default).push(request, attempt, terms);
+        AcquireOutcome::Queued
+    }
+
+    /// Whether the lock is on offer to this request.
+    pub(super) fn is_offered(&self, request: RequestId) -> bool {
+        self.lock.offer.is_some_and(|offer| offer.request == request)
+    }
+
+    /// Turns the offer to this request into a lease: here the token is drawn and the TTL begins.
+    pub(super) fn grant_offered(&mut self, request: RequestId, candidate: Candidate) -> AcquireOutcome {
+        let Some(waiter) = self.lock.queue.as_mut().and_then(|queue| queue.remove(request)) else {
+            return AcquireOutcome::Unknown;
+        };
+        self.lock.offer = None;
+        self.give_up_empty_queue();
+        self.grant(request, waiter.binding, waiter.terms, candidate)
+    }
+
+    fn grant(&mut self, request: RequestId, binding: Binding, terms: Terms, candidate: Candidate) -> AcquireOutcome {
+        assert!(self.lock.lease.is_none() && self.lock.offer.is_none(), "only a free lock is granted");
+        let Ok(token) = self.sequencer.draw(self.now, self.incarnation, terms.min_token) else {
+            self.promote();
+            return AcquireOutcome::TokensExhausted;
+        };
+        let lease = Lease {
+            request,
+            binding,
+            lease_id: candidate.lease_id,
+            grant_id: candidate.grant_id,
+            token,
+            granted_at: self.now,
+            expires_at: self.now.after(terms.ttl),
+            terms,
+            previous_end: self.lock.last.map(|last| last.end),
+            attachment: None,
+            attachment_attempt: 0,
+            unheard: false,
+            heard: false,
+        };
+        let grant = grant_of(&lease, self.now);
+        self.lock.lease = Some(lease);
+        self.effects.push(Effect::Granted);
+        AcquireOutcome::Granted(grant)
+    }
+
+    fn wake_overtaken(&mut self, request: RequestId, bound: Bound) {
+        if let Bound::TookOver(attempt) = bound {
+            self.effects.push(Effect::LookAgain { request, attempt });
+        }
+    }
+
+    pub(super) fn is_marked(&self, request: RequestId, attempt: u32) -> bool {
+        self.lock.marks.iter().any(|mark| mark.request == request && mark.attempt == attempt && mark.is_live(self.now))
+    }
+}
+
+pub(super) fn grant_of(lease: &Lease, now: StoreTime) -> Grant {
+    Grant {
+        lease_id: lease.lease_id,
+        grant_id: lease.grant_id,
+        token: lease.token,
+        left: lease.left(now),
+        previous_end: lease.previous_end,
+    }
+}

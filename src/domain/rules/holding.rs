@@ -1,0 +1,111 @@
+//! What happens to a lease: renewal, attachment to a stream, release, revocation.
+//!
+//! Only the lease id proves ownership, and a lease that ended is never revived, not even if nobody took the lock since:
+//! those who act on its end (waiters, watchers, its own holder) must be able to rely on it.
+
+use super::Turn;
+use crate::domain::{
+    ids::{AttachmentId, LeaseId},
+    lease::{Lease, LeaseEnd},
+    outcome::{Effect, Fate, Gone, ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome},
+    time::StoreTime,
+    token::FencingToken,
+};
+use std::time::Duration;
+
+impl Turn<'_> {
+    /// Gives a lease back and offers the lock to whoever is next.
+    pub fn release(&mut self, lease_id: LeaseId) -> ReleaseOutcome {
+        self.settle();
+        if self.held(lease_id).is_none() {
+            return ReleaseOutcome::Gone(self.gone(lease_id));
+        }
+        self.end_lease(LeaseEnd::Released, self.now);
+        self.promote();
+        ReleaseOutcome::Released
+    }
+
+    /// Sets the time left to `ttl` (or the lease's own TTL). With an attachment: only while that keeps the lease.
+    pub fn renew(
+        &mut self,
+        lease_id: LeaseId,
+        ttl: Option<Duration>,
+        attachment: Option<AttachmentId>,
+    ) -> RenewOutcome {
+        self.settle();
+        let now = self.now;
+        let Some(lease) = self.held(lease_id) else { return RenewOutcome::Lost(self.gone(lease_id)) };
+        if attachment.is_some() && attachment != lease.attachment {
+            return RenewOutcome::AttachedElsewhere;
+        }
+        lease.renew(now, ttl.unwrap_or(lease.terms.ttl));
+        RenewOutcome::Renewed(renewed(lease, now))
+    }
+
+    /// Puts a lease into the keeping of a stream, and renews it. The highest attempt wins, among equal ones the latest.
+    pub fn attach(&mut self, lease_id: LeaseId, attempt: u32, attachment: AttachmentId) -> RenewOutcome {
+        self.settle();
+        let now = self.now;
+        let Some(lease) = self.held(lease_id) else { return RenewOutcome::Lost(self.gone(lease_id)) };
+        if attempt < lease.attachment_attempt {
+            return RenewOutcome::AttachedElsewhere;
+        }
+        lease.attachment_attempt = attempt;
+        let before = lease.attachment.replace(attachment);
+        lease.renew(now, lease.terms.ttl);
+        let outcome = RenewOutcome::Renewed(renewed(lease, now));
+        // A repeat of the same attachment (its answer was lost) replaces nothing: its stream must not hear that it lost the lease.
+        if let Some(before) = before.filter(|before| *before != attachment) {
+            self.effects.push(Effect::Detached { lease_id, attachment: before });
+        }
+        outcome
+    }
+
+    /// Takes a lease out of the keeping of this attachment, if it is still the one. The lease goes on until its time.
+    pub fn detach(&mut self, lease_id: LeaseId, attachment: AttachmentId) {
+        self.settle();
+        if let Some(lease) = self.held(lease_id) {
+            lease.attachment.take_if(|current| *current == attachment);
+        }
+    }
+
+    /// The stream of this attachment ended and the holder had asked to have the lease taken back then.
+    pub fn disconnect(&mut self, lease_id: LeaseId, attachment: AttachmentId) {
+        self.settle();
+        if self.held(lease_id).is_some_and(|lease| lease.attachment == Some(attachment)) {
+            self.end_lease(LeaseEnd::Revoked, self.now);
+            self.promote();
+        }
+    }
+
+    /// Takes the lock from the holder of this token.
+    pub fn force_release(&mut self, expected: FencingToken) -> RevokeOutcome {
+        self.settle();
+        let Some(lease) = &self.lock.lease else { return RevokeOutcome::NotHeld };
+        if lease.token != expected {
+            return RevokeOutcome::TokenMismatch(lease.token);
+        }
+        let holder = lease.terms.holder.clone();
+        self.end_lease(LeaseEnd::Revoked, self.now);
+        self.promote();
+        RevokeOutcome::Revoked(holder)
+    }
+
+    fn held(&mut self, lease_id: LeaseId) -> Option<&mut Lease> {
+        self.lock.lease.as_mut().filter(|lease| lease.lease_id == lease_id)
+    }
+
+    fn gone(&self, lease_id: LeaseId) -> Gone {
+        let successor = self.lock.lease.as_ref().map(|lease| lease.token);
+        let fate = match (self.lock.ended.lease(lease_id, self.now), successor) {
+            (Some(end), _) => Fate::Ended(end),
+            (None, Some(_)) => Fate::Superseded,
+            (None, None) => Fate::Unknown,
+        };
+        Gone { fate, successor }
+    }
+}
+
+fn renewed(lease: &Lease, now: StoreTime) -> Renewed {
+    Renewed { token: lease.token, ttl: lease.terms.ttl, left: lease.left(now) }
+}

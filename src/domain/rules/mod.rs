@@ -1,0 +1,132 @@
+//! The rules: what may happen to one lock.
+//!
+//! A [`Turn`] is one command's stay with a lock: it is given the time, decides without asking anything else, changes the lock
+//! and its bucket's sequencer, and says what that set off. Each command first settles what time has brought (expiry,
+//! lapsed offers, hand-off), so that no answer depends on when a timer happened to fire.
+
+mod acquire;
+mod holding;
+mod settle;
+#[cfg(test)]
+mod tests;
+mod view;
+mod waiting;
+
+pub use acquire::{Acquire, Candidate};
+
+use super::{
+    ended::EndedRequests,
+    ids::{Incarnation, RequestId},
+    lease::{Lease, LeaseEnd},
+    outcome::Effects,
+    queue::{Queue, Standing},
+    time::StoreTime,
+    token::{FencingToken, Sequencer},
+};
+use std::time::Duration;
+
+/// Everything that is known of one lock.
+#[derive(Clone, Debug, Default)]
+pub struct Lock {
+    lease: Option<Lease>,
+    offer: Option<Offer>,
+    queue: Option<Box<Queue>>,
+    ended: EndedRequests,
+    marks: Vec<Mark>,
+    last: Option<LastLease>,
+}
+
+/// The lock, held out to a waiter. Not a lease: it has no token, and when it lapses it leaves no trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Offer {
+    request: RequestId,
+    until: StoreTime,
+}
+
+/// Left by the clean-up of a dropped call that overtook its own command: the command, when it comes, changes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mark {
+    request: RequestId,
+    attempt: u32,
+    until: StoreTime,
+}
+
+impl Mark {
+    /// The command may act up to and at its `not_after`, so its mark holds as long.
+    fn is_live(&self, now: StoreTime) -> bool {
+        now <= self.until
+    }
+}
+
+/// The lease that ended last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct LastLease {
+    token: FencingToken,
+    end: LeaseEnd,
+    at: StoreTime,
+}
+
+/// One command's stay with a lock.
+pub struct Turn<'a> {
+    /// The lock.
+    pub lock: &'a mut Lock,
+    /// Its bucket's sequencer.
+    pub sequencer: &'a mut Sequencer,
+    /// Filled with what the command sets off.
+    pub effects: &'a mut Effects,
+    /// The store's time, read once for the whole turn.
+    pub now: StoreTime,
+    /// Until when the command may act: later its caller has given up.
+    pub not_after: StoreTime,
+    /// The life of the store.
+    pub incarnation: Incarnation,
+    /// How many requests may wait for the lock.
+    pub waiters_max: usize,
+}
+
+impl Lock {
+    /// Whether nothing is known of it, so that it need not be kept.
+    pub fn is_idle(&self) -> bool {
+        self.lease.is_none() && self.queue.is_none() && self.ended.is_empty() && self.marks.is_empty()
+    }
+
+    /// The lease that holds it, as of the last turn.
+    pub fn lease(&self) -> Option<&Lease> {
+        self.lease.as_ref()
+    }
+
+    /// When time will next change it (or allow to forget something of it).
+    pub fn next_due(&self) -> Option<StoreTime> {
+        let queue = self.queue.as_ref().and_then(|queue| queue.next_due());
+        let marks = self.marks.iter().map(|mark| mark.until.after(Duration::from_micros(1))).min();
+        let lease = self.lease.as_ref().map(|lease| lease.expires_at);
+        let offer = self.offer.map(|offer| offer.until);
+        [lease, offer, queue, self.ended.next_due(), marks].into_iter().flatten().min()
+    }
+
+    /// Checks what must always hold between turns.
+    pub fn check(&self) {
+        assert!(self.lease.is_none() || self.offer.is_none(), "a lock that is held is not on offer");
+        if let Some(offer) = self.offer {
+            let waiter = self.queue.as_ref().and_then(|queue| queue.get(offer.request));
+            assert!(
+                waiter.is_some_and(|waiter| waiter.standing() == Standing::Offered),
+                "what is offered, is offered to a waiter"
+            );
+        }
+        if let Some(queue) = &self.queue {
+            assert!(!queue.is_empty(), "an empty queue is given up");
+            queue.check(self.offer.is_some());
+            let served = self.lease.is_some() || self.offer.is_some();
+            assert!(served || queue.first().is_none(), "a free lock has nobody in line");
+        }
+        if let (Some(lease), Some(last)) = (&self.lease, &self.last) {
+            assert!(lease.token > last.token, "tokens rise from lease to lease");
+        }
+    }
+
+    /// How many wait at `now`: not those whose calls were dropped too long ago, cleared away or not.
+    fn waiters(&self, now: StoreTime) -> usize {
+        self.queue.as_ref().map_or(0, |queue| queue.len() - queue.abandoned(now))
+    }
+}

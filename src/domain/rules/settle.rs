@@ -1,0 +1,119 @@
+//! What time brings: expiry, lapsed offers, hand-off, forgetting.
+
+use super::{LastLease, Offer, Turn};
+use crate::domain::{
+    ended::{Ended, RequestEnd},
+    ids::RequestId,
+    lease::LeaseEnd,
+    limits::{CLAIM_WINDOW, COMMAND_WINDOW, ENDED_MEMORY, SETTLE_BATCH},
+    outcome::Effect,
+    queue::{Standing, Waiter},
+    time::StoreTime,
+};
+
+impl Turn<'_> {
+    /// Brings the lock up to `now`. Clears at most [`SETTLE_BATCH`] overdue entries of each kind; what is left over is told from
+    /// what is still valid by its time, so nothing depends on it.
+    pub fn settle(&mut self) {
+        self.heal();
+        if self.lock.lease.as_ref().is_some_and(|lease| lease.expires_at <= self.now) {
+            let at = self.lock.lease.as_ref().map_or(self.now, |lease| lease.expires_at);
+            self.end_lease(LeaseEnd::Expired, at);
+        }
+        if let Some(offer) = self.lock.offer.filter(|offer| offer.until <= self.now) {
+            self.lock.offer = None;
+            self.set_standing(offer.request, Standing::Missed);
+        }
+        self.forget();
+        self.promote();
+    }
+
+    /// A stored time further ahead than its own period means that the clock stepped back: cut to now + period, it heals.
+    fn heal(&mut self) {
+        if let Some(lease) = &mut self.lock.lease {
+            lease.expires_at = lease.healed_end(self.now);
+        }
+        if let Some(offer) = &mut self.lock.offer {
+            offer.until = offer.until.min(self.now.after(CLAIM_WINDOW));
+        }
+        for mark in &mut self.lock.marks {
+            mark.until = mark.until.min(self.now.after(COMMAND_WINDOW));
+        }
+        if let Some(queue) = &mut self.lock.queue {
+            queue.heal(self.now);
+        }
+        if let Some(last) = &mut self.lock.last {
+            last.at = last.at.min(self.now);
+        }
+        self.lock.ended.heal(self.now);
+    }
+
+    fn forget(&mut self) {
+        for _ in 0..SETTLE_BATCH {
+            let Some(queue) = &mut self.lock.queue else { break };
+            let Some((request, waiter, at)) = queue.pop_abandoned(self.now) else { break };
+            self.remember(request, &waiter, RequestEnd::Abandoned, at);
+        }
+        self.give_up_empty_queue();
+        self.lock.ended.forget(self.now, SETTLE_BATCH);
+        let now = self.now;
+        self.lock.marks.retain(|mark| mark.is_live(now));
+        if self.lock.marks.is_empty() {
+            self.lock.marks = Vec::new();
+        }
+        // The memory of the last lease is that of its request.
+        self.lock.last = self.lock.last.filter(|last| now < last.at.after(ENDED_MEMORY));
+    }
+
+    /// Offers a free lock to whoever is next. Whoever frees a lock does this in the same turn, and so does any other command that
+    /// comes by: no wake-up needs to arrive for a hand-off to happen.
+    pub(super) fn promote(&mut self) {
+        if self.lock.lease.is_some() || self.lock.offer.is_some() {
+            return;
+        }
+        let Some((request, attempt)) = self.lock.queue.as_ref().and_then(|queue| queue.first()) else { return };
+        self.set_standing(request, Standing::Offered);
+        self.lock.offer = Some(Offer { request, until: self.now.after(CLAIM_WINDOW) });
+        self.effects.push(Effect::LookAgain { request, attempt });
+    }
+
+    /// Ends the lease that holds the lock. The caller promotes.
+    pub(super) fn end_lease(&mut self, end: LeaseEnd, at: StoreTime) {
+        let Some(lease) = self.lock.lease.take() else { return };
+        self.lock.ended.push(Ended {
+            request: lease.request,
+            fingerprint: lease.terms.fingerprint,
+            end: RequestEnd::Lease(lease.lease_id, end),
+            at,
+        });
+        self.lock.last = Some(LastLease { token: lease.token, end, at });
+        self.effects.push(Effect::Ended { lease, end });
+    }
+
+    /// Takes a waiter out of the queue, declines an offer to it, and remembers how it ended. The caller promotes.
+    pub(super) fn remove_waiter(&mut self, request: RequestId, end: RequestEnd) {
+        let Some(waiter) = self.lock.queue.as_mut().and_then(|queue| queue.remove(request)) else { return };
+        self.decline(request);
+        self.remember(request, &waiter, end, self.now);
+        self.give_up_empty_queue();
+    }
+
+    /// Takes back an open offer to this request, if there is one.
+    pub(super) fn decline(&mut self, request: RequestId) {
+        self.lock.offer = self.lock.offer.filter(|offer| offer.request != request);
+    }
+
+    pub(super) fn set_standing(&mut self, request: RequestId, standing: Standing) {
+        if let Some(queue) = &mut self.lock.queue {
+            queue.set_standing(request, standing);
+        }
+    }
+
+    pub(super) fn give_up_empty_queue(&mut self) {
+        self.lock.queue.take_if(|queue| queue.is_empty());
+    }
+
+    fn remember(&mut self, request: RequestId, waiter: &Waiter, end: RequestEnd, at: StoreTime) {
+        self.lock.ended.push(Ended { request, fingerprint: waiter.terms.fingerprint, end, at });
+    }
+}

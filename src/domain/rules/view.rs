@@ -1,0 +1,80 @@
+//! Reading a lock. A view is computed for its moment and changes nothing: what is overdue is left out, not cleared away.
+
+use super::{Lock, Turn};
+use crate::domain::{
+    lease::{Lease, LeaseEnd},
+    limits::ENDED_MEMORY,
+    outcome::{Contention, HolderView, LockView, TokenStatus},
+    time::StoreTime,
+    token::FencingToken,
+};
+
+impl Lock {
+    /// The lock as anybody may see it at `now`.
+    pub fn view(&self, now: StoreTime) -> LockView {
+        let live = self.live(now);
+        LockView {
+            current: live.map(|lease| holder_view(lease, now)),
+            waiters: self.waiters(now),
+            previous_end: match live {
+                Some(lease) => lease.previous_end,
+                None => self.last_ended(now).map(|(_, end)| end),
+            },
+            newest_token: self.newest_token(now),
+        }
+    }
+
+    /// What this token is worth at `now`.
+    pub fn token_status(&self, token: FencingToken, now: StoreTime) -> TokenStatus {
+        match self.newest_token(now) {
+            Some(newest) if token < newest => TokenStatus::Stale,
+            Some(newest) if token == newest && self.live(now).is_some() => TokenStatus::Current,
+            Some(newest) if token == newest => TokenStatus::Ended,
+            _ => TokenStatus::Unknown,
+        }
+    }
+
+    /// The highest token granted, where that is remembered.
+    pub fn newest_token(&self, now: StoreTime) -> Option<FencingToken> {
+        self.live(now).map(|lease| lease.token).or(self.last_ended(now).map(|(token, _)| token))
+    }
+
+    /// Whether it is held, or somebody waits for it.
+    pub fn is_in_use(&self, now: StoreTime) -> bool {
+        self.live(now).is_some() || self.waiters(now) > 0
+    }
+
+    fn live(&self, now: StoreTime) -> Option<&Lease> {
+        self.lease.as_ref().filter(|lease| now < lease.expires_at)
+    }
+
+    /// The lease that ended last: one whose time ran out unnoticed, or the one remembered.
+    fn last_ended(&self, now: StoreTime) -> Option<(FencingToken, LeaseEnd)> {
+        let unnoticed = self.lease.as_ref().filter(|lease| lease.expires_at <= now);
+        let (token, end, at) = match (unnoticed, self.last) {
+            (Some(lease), _) => (lease.token, LeaseEnd::Expired, lease.expires_at),
+            (None, Some(last)) => (last.token, last.end, last.at),
+            (None, None) => return None,
+        };
+        (now < at.after(ENDED_MEMORY)).then_some((token, end))
+    }
+}
+
+impl Turn<'_> {
+    pub(super) fn contention(&self) -> Box<Contention> {
+        let current = self.lock.lease.as_ref().map(|lease| holder_view(lease, self.now));
+        Box::new(Contention { current, waiters: self.lock.waiters(self.now) })
+    }
+}
+
+fn holder_view(lease: &Lease, now: StoreTime) -> HolderView {
+    HolderView {
+        holder: lease.terms.holder.clone(),
+        metadata: lease.terms.metadata.clone(),
+        grant_id: lease.grant_id,
+        token: lease.token,
+        ttl: lease.terms.ttl,
+        left: lease.left(now),
+        held: now.since(lease.granted_at),
+    }
+}

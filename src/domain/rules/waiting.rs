@@ -1,0 +1,108 @@
+//! What a waiting call does besides waiting: claim its offer, give up, or be dropped.
+
+use super::{Candidate, Mark, Turn, acquire::grant_of};
+use crate::domain::{
+    ended::RequestEnd, ids::RequestId, lease::Binding, limits::DROP_GRACE, outcome::AcquireOutcome, queue::Standing,
+};
+
+impl Turn<'_> {
+    /// Asks what became of the request, on behalf of a call that is alive. Turns an offer to it into a lease; repeated, it answers
+    /// the same lease. A waiter that let an offer lapse shows life by this and stands in line again.
+    pub fn claim(&mut self, request: RequestId, attempt: u32, candidate: Candidate) -> AcquireOutcome {
+        if self.not_after < self.now {
+            return AcquireOutcome::TooLate(self.now);
+        }
+        self.settle();
+        if self.is_marked(request, attempt) {
+            return AcquireOutcome::Overtaken;
+        }
+        if let Some(outcome) = self.look_up(request, attempt) {
+            return outcome;
+        }
+        let Some(waiter) = self.lock.queue.as_ref().and_then(|queue| queue.get(request)) else {
+            return AcquireOutcome::Unknown;
+        };
+        if let Some(outcome) = unbound(waiter.binding, attempt) {
+            return outcome;
+        }
+        if waiter.standing() == Standing::Missed {
+            self.set_standing(request, Standing::InLine);
+            self.promote();
+        }
+        if self.is_offered(request) { self.grant_offered(request, candidate) } else { AcquireOutcome::Queued }
+    }
+
+    /// Ends the wait of a call whose time is over. Answers the lease if the request has one.
+    pub fn give_up(&mut self, request: RequestId, attempt: u32) -> AcquireOutcome {
+        self.settle();
+        if let Some(outcome) = self.look_up(request, attempt) {
+            return outcome;
+        }
+        let Some(binding) = self.lock.queue.as_mut().and_then(|queue| queue.binding_mut(request)) else {
+            return AcquireOutcome::Unknown;
+        };
+        if let Some(outcome) = unbound(*binding, attempt) {
+            return outcome;
+        }
+        if !binding.unbind(attempt) {
+            return AcquireOutcome::Shared;
+        }
+        self.remove_waiter(request, RequestEnd::TimedOut);
+        self.promote();
+        AcquireOutcome::TimedOut(self.contention())
+    }
+
+    /// Cleans up after a call that was dropped (cancelled, reset, deadline over: a server cannot tell which). Acts only while no newer
+    /// attempt is bound: the queue entry is skipped but kept for [`DROP_GRACE`], an offer is declined, an unheard lease is
+    /// cut to end then. Finding nothing, it leaves a mark: its own command may have been overtaken on the way.
+    pub fn drop_call(&mut self, request: RequestId, attempt: u32) {
+        self.settle();
+        if let Some(lease) = self.lock.lease.as_mut().filter(|lease| lease.request == request) {
+            if attempt <= lease.binding.attempt() {
+                if lease.binding.unbind(attempt) {
+                    lease.cut_short(self.now);
+                }
+                return;
+            }
+        } else if let Some(binding) = self.lock.queue.as_mut().and_then(|queue| queue.binding_mut(request)) {
+            if attempt <= binding.attempt() {
+                if binding.unbind(attempt) {
+                    self.set_standing(request, Standing::Dropped(self.now.after(DROP_GRACE)));
+                    self.decline(request);
+                    self.promote();
+                }
+                return;
+            }
+        } else if self.lock.ended.request(request, self.now).is_some() {
+            return;
+        }
+        if self.now <= self.not_after {
+            self.lock.marks.push(Mark { request, attempt, until: self.not_after });
+        }
+    }
+
+    /// What is already settled about a request: its end, or its lease.
+    fn look_up(&self, request: RequestId, attempt: u32) -> Option<AcquireOutcome> {
+        if let Some(ended) = self.lock.ended.request(request, self.now) {
+            return Some(match ended.end {
+                RequestEnd::TimedOut => AcquireOutcome::TimedOut(self.contention()),
+                RequestEnd::Lease(..) | RequestEnd::Abandoned => AcquireOutcome::Ended,
+            });
+        }
+        let lease = self.lock.lease.as_ref().filter(|lease| lease.request == request)?;
+        Some(unbound(lease.binding, attempt).unwrap_or_else(|| AcquireOutcome::Granted(grant_of(lease, self.now))))
+    }
+}
+
+/// What to answer a call that is not bound to its request.
+fn unbound(binding: Binding, attempt: u32) -> Option<AcquireOutcome> {
+    if binding.attempt() < attempt {
+        // Its Acquire is not known, so the store forgot it. The clean-up of an older attempt could take away again what this one is given.
+        Some(AcquireOutcome::Unknown)
+    } else if attempt < binding.attempt() || !binding.is_bound() {
+        // Dropped is final: what was on its way when its call was dropped must not bring it back.
+        Some(AcquireOutcome::Overtaken)
+    } else {
+        None
+    }
+}

@@ -1,0 +1,142 @@
+//! Fencing tokens and the sequencer that draws them.
+//!
+//! A sequencer serves a bucket of locks, so that its size does not grow with the number of lock names. The clock sets most
+//! tokens, the counter keeps them rising when the clock does not, and the skip covers what a store that lost its
+//! memory forgot: `max(counter + 1, floors)`, where the floor of the time is `now`, or after a change of incarnation
+//! `max(counter + 1 s, now + 60 s)`, in microseconds.
+
+use super::{
+    ids::Incarnation,
+    limits::{MIN_TOKEN_AHEAD_MAX, TOKEN_END, TOKEN_SKIP},
+    time::{StoreTime, micros},
+};
+use std::{fmt, time::Duration};
+
+/// A number that grows with every grant of a lock. Above 0 and below 2^53.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FencingToken(u64);
+
+impl FencingToken {
+    /// The token of this number, if it can be one.
+    pub const fn new(number: u64) -> Option<Self> {
+        if 0 < number && number < TOKEN_END { Some(Self(number)) } else { None }
+    }
+
+    /// Its number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for FencingToken {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}", self.0)
+    }
+}
+
+/// The number space is used up (the clock stands beyond the year 2255, or a floor was set absurdly high).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the fencing tokens of this bucket are used up: no grant can be made")]
+pub struct TokensExhausted;
+
+/// Draws the tokens of one bucket.
+#[derive(Clone, Debug)]
+pub struct Sequencer {
+    counter: u64,
+    incarnation: Option<Incarnation>,
+}
+
+impl Sequencer {
+    /// A sequencer that remembers nothing: its first draw skips ahead of whatever an earlier life may have granted.
+    pub const fn forgotten() -> Self {
+        Self { counter: 0, incarnation: None }
+    }
+
+    /// Draws the next token. It is higher than every token drawn before and at least `min_token`.
+    pub fn draw(
+        &mut self,
+        now: StoreTime,
+        incarnation: Incarnation,
+        min_token: u64,
+    ) -> Result<FencingToken, TokensExhausted> {
+        let floor = if self.incarnation == Some(incarnation) {
+            now.as_micros()
+        } else {
+            now.after(TOKEN_SKIP).as_micros().max(self.counter.saturating_add(micros(Duration::from_secs(1))))
+        };
+        let number = (self.counter.saturating_add(1)).max(floor).max(min_token);
+        let token = FencingToken::new(number).ok_or(TokensExhausted)?;
+        assert!(token.get() > self.counter, "a sequencer never repeats or falls");
+        self.counter = number;
+        self.incarnation = Some(incarnation);
+        Ok(token)
+    }
+
+    /// The highest `min_token` that a request may ask for at `now`.
+    pub fn min_token_max(now: StoreTime) -> u64 {
+        now.after(MIN_TOKEN_AHEAD_MAX).as_micros().min(TOKEN_END - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    const A: Incarnation = Incarnation(Uuid::from_u128(1));
+    const B: Incarnation = Incarnation(Uuid::from_u128(2));
+    const T: u64 = 1_800_000_000_000_000;
+
+    fn draw(sequencer: &mut Sequencer, now: u64, incarnation: Incarnation, min_token: u64) -> u64 {
+        sequencer.draw(StoreTime::from_micros(now), incarnation, min_token).unwrap().get()
+    }
+
+    #[test]
+    fn the_first_draw_skips_a_minute_and_the_clock_takes_over_later() {
+        let mut sequencer = Sequencer::forgotten();
+        assert_eq!(draw(&mut sequencer, T, A, 0), T + 60_000_000);
+        assert_eq!(draw(&mut sequencer, T + 5, A, 0), T + 60_000_001);
+        assert_eq!(draw(&mut sequencer, T + 70_000_000, A, 0), T + 70_000_000);
+        assert_eq!(draw(&mut sequencer, T, A, 0), T + 70_000_001, "a clock set back changes nothing");
+    }
+
+    #[test]
+    fn a_new_incarnation_skips_once() {
+        let mut sequencer = Sequencer::forgotten();
+        let first = draw(&mut sequencer, T, A, 0);
+        assert_eq!(draw(&mut sequencer, T, B, 0), first + 1_000_000, "ahead of the clock: the counter plus 1 s");
+        assert_eq!(draw(&mut sequencer, T, B, 0), first + 1_000_001);
+        assert_eq!(draw(&mut sequencer, T + 90_000_000, A, 0), T + 150_000_000, "behind it: the clock plus 60 s");
+    }
+
+    #[test]
+    fn restarts_that_forget_everything_still_rise() {
+        let mut highest = 0;
+        for restart in 0..100_u64 {
+            let mut sequencer = Sequencer::forgotten();
+            for grant in 0..1_000 {
+                let token = draw(&mut sequencer, T + restart * 10_000 + grant, A, 0);
+                assert!(token > highest);
+                highest = token;
+            }
+        }
+    }
+
+    #[test]
+    fn a_floor_raises_and_never_lowers() {
+        let mut sequencer = Sequencer::forgotten();
+        assert_eq!(draw(&mut sequencer, T, A, T + 61_000_000), T + 61_000_000);
+        assert_eq!(draw(&mut sequencer, T, A, 5), T + 61_000_001);
+        assert_eq!(Sequencer::min_token_max(StoreTime::from_micros(T)), T + 86_400_000_000);
+        assert_eq!(Sequencer::min_token_max(StoreTime::from_micros(TOKEN_END)), TOKEN_END - 1);
+    }
+
+    #[test]
+    fn tokens_are_exact_in_a_double_or_not_granted() {
+        let mut sequencer = Sequencer::forgotten();
+        assert_eq!(draw(&mut sequencer, T, A, TOKEN_END - 1), TOKEN_END - 1);
+        assert_eq!(sequencer.draw(StoreTime::from_micros(T), A, 0), Err(TokensExhausted));
+        assert_eq!(FencingToken::new(0), None);
+        assert_eq!(FencingToken::new(TOKEN_END), None);
+    }
+}
