@@ -118,7 +118,7 @@ pub struct ClientBuilder {
 #[derive(Clone, Debug)]
 enum Target {
     Url(String),
-    Endpoint(Endpoint),
+    Endpoint(Box<Endpoint>),
 }
 
 impl Default for ClientBuilder {
@@ -138,7 +138,7 @@ impl ClientBuilder {
     /// Adds a server with connection settings of your own (TLS, say). Keep HTTP/2 pings on, with short timeouts: they are
     /// how a call that waits in line finds out that its connection is dead.
     pub fn endpoint(mut self, endpoint: Endpoint) -> Self {
-        self.servers.push(Target::Endpoint(endpoint));
+        self.servers.push(Target::Endpoint(Box::new(endpoint)));
         self
     }
 
@@ -168,7 +168,7 @@ impl ClientBuilder {
             return Err(ConfigError::NoServer);
         }
         let endpoint = |target| match target {
-            Target::Endpoint(endpoint) => Ok(endpoint),
+            Target::Endpoint(endpoint) => Ok(*endpoint),
             Target::Url(url) => servers::endpoint(&url).map_err(|source| ConfigError::Server { url, source }),
         };
         let endpoints = self.servers.into_iter().map(endpoint).collect::<Result<_, _>>()?;

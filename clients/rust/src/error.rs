@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn reads_the_details() {
         let mut details = ErrorDetails::with_retry_info(Some(Duration::from_millis(250)));
-        details.set_error_info("OVERTAKEN", "fencepost", Vec::<(String, String)>::new());
+        details.set_error_info("OVERTAKEN", "fencepost", std::collections::HashMap::new());
         details.add_bad_request_violation("ttl", "must be at least 1s");
         let error = CallError::new(Status::with_error_details(Code::Aborted, "no", details));
         assert_eq!(error.reason().as_deref(), Some("OVERTAKEN"));

@@ -8,7 +8,7 @@ use crate::clock::Moment;
 use crate::v1;
 use crate::validity::{Reading, is_overdue};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -95,12 +95,28 @@ impl std::error::Error for Lost {}
 /// Names a lease within this process.
 pub(crate) type LeaseKey = u64;
 
+/// What is known of a lease at one moment.
 #[derive(Clone, Copy, Debug)]
-struct Reckoning {
-    valid_until: Moment,
+pub(crate) struct Known {
+    pub(crate) valid_until: Moment,
     /// The full TTL, as far as it is known.
-    ttl: Duration,
-    status: Status,
+    pub(crate) ttl: Duration,
+    /// When it was last attached to a stream.
+    pub(crate) attached: Moment,
+    /// Has the server said since the last renewal that its store is the trouble?
+    pub(crate) store_unreachable: bool,
+    pub(crate) status: Status,
+}
+
+impl Known {
+    pub(crate) fn is_lost(&self) -> bool {
+        matches!(self.status, Status::Lost(_))
+    }
+
+    /// Has it missed a renewal?
+    pub(crate) fn is_overdue(&self, now: Moment) -> bool {
+        !self.is_lost() && is_overdue(self.valid_until, now, self.ttl)
+    }
 }
 
 /// One lease of this process, shared by its lock, its handles and what keeps it alive.
@@ -113,8 +129,12 @@ pub(crate) struct LeaseState {
     pub(crate) token: u64,
     /// The number of the latest attachment.
     attachment: AtomicU32,
+    /// Has it been attached again after somebody else had attached it?
+    reattached: AtomicBool,
+    /// Is it for the keep-alive stream to renew it?
+    on_stream: AtomicBool,
     /// Held for a few instructions only, never over an await.
-    reckoning: Mutex<Reckoning>,
+    known: Mutex<Known>,
     changed: watch::Sender<()>,
 }
 
@@ -128,20 +148,28 @@ impl LeaseState {
             grant_id: lease.grant_id,
             token: lease.fencing_token,
             attachment: AtomicU32::new(0),
-            reckoning: Mutex::new(Reckoning { valid_until: reading.valid_until(), ttl, status: Status::Held }),
+            reattached: AtomicBool::new(false),
+            on_stream: AtomicBool::new(true),
+            known: Mutex::new(Known {
+                valid_until: reading.valid_until(),
+                ttl,
+                attached: reading.read,
+                store_unreachable: false,
+                status: Status::Held,
+            }),
             changed: watch::Sender::new(()),
         }
     }
 
     /// Looks at the clock, and then at what is known.
-    fn look(&self, now: Moment) -> Reckoning {
+    pub(crate) fn look(&self, now: Moment) -> Known {
         self.update(now, |_| {})
     }
 
     /// Changes what is known, unless the lease is lost, and tells those who watch of a new status.
-    fn update(&self, now: Moment, change: impl FnOnce(&mut Reckoning)) -> Reckoning {
+    fn update(&self, now: Moment, change: impl FnOnce(&mut Known)) -> Known {
         let (before, after) = {
-            let mut guard = self.reckoning.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut guard = self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let before = guard.status;
             if !matches!(before, Status::Lost(_)) {
                 if now >= guard.valid_until {
@@ -172,17 +200,11 @@ impl LeaseState {
     /// How long it is still valid, if it is.
     pub(crate) fn valid_for(&self, now: Moment) -> Option<Duration> {
         let known = self.look(now);
-        (!matches!(known.status, Status::Lost(_))).then(|| known.valid_until.since(now))
+        (!known.is_lost()).then(|| known.valid_until.since(now))
     }
 
     pub(crate) fn ttl(&self) -> Duration {
         self.look(Moment::now()).ttl
-    }
-
-    /// Has it missed a renewal?
-    pub(crate) fn is_overdue(&self, now: Moment) -> bool {
-        let known = self.look(now);
-        !matches!(known.status, Status::Lost(_)) && is_overdue(known.valid_until, now, known.ttl)
     }
 
     /// A renewal got through. Replaces the end only by a later one.
@@ -193,6 +215,7 @@ impl LeaseState {
             if until > known.valid_until {
                 known.valid_until = until;
                 known.status = Status::Held;
+                known.store_unreachable = false;
             }
         });
     }
@@ -200,6 +223,12 @@ impl LeaseState {
     /// Renewals do not get through.
     pub(crate) fn at_risk(&self, now: Moment) {
         self.update(now, |known| known.status = Status::AtRisk { valid_until: known.valid_until });
+    }
+
+    /// Renewals do not get through, and the server says that its store is why.
+    pub(crate) fn store_unreachable(&self, now: Moment) {
+        self.at_risk(now);
+        self.update(now, |known| known.store_unreachable = true);
     }
 
     /// It is over. Says whether this was news.
@@ -213,8 +242,23 @@ impl LeaseState {
     }
 
     /// Starts a new attachment and says its number.
-    pub(crate) fn next_attachment(&self) -> u32 {
+    pub(crate) fn next_attachment(&self, now: Moment) -> u32 {
+        self.update(now, |known| known.attached = now);
         self.attachment.fetch_add(1, Ordering::Relaxed).saturating_add(1)
+    }
+
+    /// True once: somebody else has attached it, and it is to be attached again.
+    pub(crate) fn may_reattach(&self) -> bool {
+        !self.reattached.swap(true, Ordering::Relaxed)
+    }
+
+    /// The keep-alive stream is not to renew it any more.
+    pub(crate) fn leave_stream(&self) {
+        self.on_stream.store(false, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_on_stream(&self) -> bool {
+        self.on_stream.load(Ordering::Relaxed)
     }
 
     /// The number of the latest attachment.

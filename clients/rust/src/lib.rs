@@ -37,6 +37,7 @@
 //! server if there is one, until a bound is over ([`ClientBuilder::retry_for`]); its effect is that of one call.
 
 mod acquire;
+mod alone;
 mod attempts;
 mod calls;
 mod client;
@@ -46,7 +47,10 @@ mod error;
 mod held;
 mod keeper;
 mod lease;
+mod link;
 mod lock;
+mod outbox;
+mod patience;
 mod proto;
 mod release;
 mod run;
