@@ -5,7 +5,7 @@ use super::{
     exit::{Failure, NOT_OBTAINED, UNAVAILABLE, USAGE},
     text,
 };
-use fencepost_client::{CallError, Client, FieldViolation};
+use fencepost_client::{CallError, Client, FieldViolation, v1::GetRequest};
 use std::{error::Error, time::Duration};
 use tonic::Code;
 
@@ -18,6 +18,16 @@ pub(super) fn client(args: &ServerArgs, holder: String, retry_for: Duration) -> 
     let builder = servers.fold(Client::builder(), |builder, url| builder.server(url));
     let built = builder.holder(holder).retry_for(retry_for).build();
     built.map_err(|error| Failure::new(USAGE, format!("{error}; name a server with --server or FENCEPOST_SERVER")))
+}
+
+/// Fails if there is no server to wait at. A client that waits in line goes on trying for as long as it was told to wait, since a
+/// server may be restarting; who mistyped an address should hear of it sooner.
+pub(super) async fn reachable(client: &Client, lock_name: &str, args: &ServerArgs) -> Result<(), Failure> {
+    match client.calls().get(GetRequest { lock_name: lock_name.to_owned() }).await {
+        Err(error) if error.is_unreachable() => Err(failed(&error, Effect::Reads, args)),
+        // Whatever else there is to say, the request itself will be told.
+        _ => Ok(()),
+    }
 }
 
 /// What a call changes, and so what it means that its outcome is unknown.

@@ -50,7 +50,7 @@ fn a_server_that_is_down_says_what_to_do() {
     // A port that was free a moment ago.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let url = format!("http://127.0.0.1:{port}");
-    for command in [&["get", "a"][..], &["acquire", "a"], &["ls"], &["run", "a", "--", "true"]] {
+    for command in [&["get", "a"][..], &["acquire", "a"], &["ls"], &["run", "a", "--wait", "1h", "--", "true"]] {
         let (mut arguments, mut ended) = (command.to_vec(), command.len());
         // Options stand before the two dashes.
         if let Some(dashes) = command.iter().position(|word| *word == "--") {

@@ -49,7 +49,8 @@ fn a_signal_drains_and_sends_waiters_away() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let server = Server::start();
         server.run(&["acquire", "a", "--ttl", "1m"]).expect(0);
-        let waiting = server.spawn(&["acquire", "a", "--wait", "1m"]);
+        // Sent away, it tries again for as long as it was told to wait: the server may be back by then.
+        let waiting = server.spawn(&["acquire", "a", "--wait", "3s"]);
         await_that("a waiter", || server.waiters("a") == 1);
         server.process.signal(signal);
         server.process.ended().expect(0);

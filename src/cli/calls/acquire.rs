@@ -2,12 +2,15 @@
 
 use crate::cli::{
     args::{CallArgs, LockArgs},
-    connect::{Effect, PROMPT, client, failed},
+    connect::{Effect, PROMPT, client, failed, reachable},
     exit::{Failure, NOT_OBTAINED, SIGNAL, UNAVAILABLE},
     text,
 };
 use clap::Args;
-use fencepost_client::v1::{AcquireRequest, AcquireResponse, Lease, LeaseEnd, acquire_response::Outcome};
+use fencepost_client::{
+    Client,
+    v1::{AcquireRequest, AcquireResponse, Lease, LeaseEnd, acquire_response::Outcome},
+};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -30,9 +33,8 @@ pub(in crate::cli) async fn acquire(args: AcquireArgs) -> Result<(), Failure> {
     let unheard = |error| Failure::new(UNAVAILABLE, format!("cannot listen for signals: {error}"));
     let mut interrupt = signal(SignalKind::interrupt()).map_err(unheard)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(unheard)?;
-    let calls = client.calls();
     let result = tokio::select! {
-        result = calls.acquire(request(&args)) => result.map_err(|error| failed(&error, Effect::Writes, &args.call.servers)),
+        result = call(&client, &args) => result,
         _ = interrupt.recv() => Err(Failure::silent(SIGNAL + 2)),
         _ = terminate.recv() => Err(Failure::silent(SIGNAL + 15)),
     };
@@ -46,6 +48,14 @@ pub(in crate::cli) async fn acquire(args: AcquireArgs) -> Result<(), Failure> {
             Err(failure)
         }
     }
+}
+
+async fn call(client: &Client, args: &AcquireArgs) -> Result<AcquireResponse, Failure> {
+    if !args.lock.wait.is_zero() {
+        reachable(client, &args.name, &args.call.servers).await?;
+    }
+    let result = client.calls().acquire(request(args)).await;
+    result.map_err(|error| failed(&error, Effect::Writes, &args.call.servers))
 }
 
 fn request(args: &AcquireArgs) -> AcquireRequest {

@@ -8,7 +8,7 @@ mod terminal;
 
 use super::{
     args::{LockArgs, ServerArgs},
-    connect::{self, Effect, client, failed},
+    connect::{self, Effect, client, failed, reachable},
     exit::{Failure, LEASE_LOST, NOT_OBTAINED, SIGNAL, UNAVAILABLE, USAGE},
     say, text,
 };
@@ -76,11 +76,11 @@ async fn locked(
     request_id: Option<Uuid>,
     signals: &mut Signals,
 ) -> Result<u8, Failure> {
-    let mut acquiring = Box::pin(request(client, args, request_id).into_future());
+    let mut acquiring = Box::pin(acquire(client, args, request_id));
     let lock = loop {
         tokio::select! {
             biased;
-            acquired = &mut acquiring => break acquired.map_err(|error| not_acquired(&error, args))?,
+            acquired = &mut acquiring => break acquired?,
             signal = signals.next() => if ends(signal) {
                 return Err(Failure::silent(SIGNAL.saturating_add(signal as u8)));
             },
@@ -101,6 +101,13 @@ async fn locked(
         // It was said when it happened.
         Ending::Stopped => Err(Failure::silent(LEASE_LOST)),
     }
+}
+
+async fn acquire(client: &Client, args: &RunArgs, request_id: Option<Uuid>) -> Result<Lock, Failure> {
+    if !args.lock.wait.is_zero() {
+        reachable(client, &args.name, &args.servers).await?;
+    }
+    request(client, args, request_id).await.map_err(|error| not_acquired(&error, args))
 }
 
 fn request(client: &Client, args: &RunArgs, request_id: Option<Uuid>) -> Acquire {
