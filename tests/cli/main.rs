@@ -7,3 +7,4 @@ mod run;
 mod run_danger;
 mod serve;
 mod support;
+mod terminal;

@@ -50,7 +50,7 @@ fn a_server_that_dies_means_the_end_before_the_lease_can_pass_on() {
     await_that("the command is gone", || all_gone(&marks));
     // No renewal came after this, so the lease ends at the latest one TTL later.
     assert!(died.elapsed() < TTL, "{:?}", died.elapsed());
-    running.ended().expect(70).says("is not being renewed").says("killing the command");
+    running.ended().expect(70).says("is not being renewed").says("killed the command");
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_command_that_stops_when_asked_is_not_killed() {
     assert_eq!(running.line(), "ready");
     server.process.signal(Signal::SIGKILL);
     let ended = running.ended().expect(70).says("stopping the command");
-    assert!(!ended.err.contains("killing"), "{ended:?}");
+    assert!(!ended.err.contains("killed"), "{ended:?}");
     assert_eq!(marks.read(), ["orderly"]);
 }
 

@@ -40,7 +40,7 @@ the group (with setsid), and everything if run itself is paused or killed, is ou
 Passed on: INT, HUP, QUIT, WINCH and CONT to the whole group; TERM, USR1 and USR2 to the command alone.
 
 Exit codes: the command's own; 128+n if signal n ended it; 64 the server refused the request as malformed; 69 no server answered;
-70 the lease was lost or in danger, and the command was stopped; 75 the lock was not obtained; 126 the command cannot be run;
+70 the lease was lost, or in danger and the command stopped for it; 75 the lock was not obtained; 126 the command cannot be run;
 127 it was not found.")]
 pub(crate) struct RunArgs {
     /// The lock's name
@@ -99,7 +99,7 @@ async fn locked(
     match ending {
         Ending::Own(status) => Ok(status),
         // It was said when it happened.
-        Ending::Stopped => Err(Failure::silent(LEASE_LOST)),
+        Ending::LeaseLost => Err(Failure::silent(LEASE_LOST)),
     }
 }
 

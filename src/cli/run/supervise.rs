@@ -32,8 +32,8 @@ const STOP_TAKES: Duration = Duration::from_millis(100);
 pub(super) enum Ending {
     /// By itself, or by a signal that we passed on: its exit status.
     Own(u8),
-    /// By us, for the lease's sake.
-    Stopped,
+    /// By us for the lease's sake, or too late: it cannot be said to have run under the lock.
+    LeaseLost,
 }
 
 pub(super) struct Supervisor<'a> {
@@ -63,10 +63,14 @@ impl<'a> Supervisor<'a> {
         let status = self.until_ended().await;
         self.terminal.take_back_from(self.group.id());
         self.until_gone().await;
-        match self.stopping {
-            Some(_) => Ending::Stopped,
-            None => Ending::Own(status),
+        if self.stopping.is_some() {
+            return Ending::LeaseLost;
         }
+        if !self.held.is_valid() {
+            say(&format!("the lease of {} was over before the last of the command's processes was", self.held.name()));
+            return Ending::LeaseLost;
+        }
+        Ending::Own(status)
     }
 
     async fn until_ended(&mut self) -> u8 {
@@ -108,7 +112,9 @@ impl<'a> Supervisor<'a> {
             }
             Advice::Kill => {
                 if self.stopping != Some(Stopping::Killed) {
-                    say(&format!("the lease of {} is about to end: killing the command", self.held.name()));
+                    let name = self.held.name();
+                    let when = if left.is_zero() { "is over" } else { "is about to end" };
+                    say(&format!("the lease of {name} {when}: killed the command"));
                 }
                 // Again at each look: what was started between two kills would escape the first.
                 self.group.kill();
@@ -137,7 +143,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn pass_on(&self, signal: Signal) {
+    fn pass_on(&mut self, signal: Signal) {
         match signal {
             Signal::SIGCONT => self.go_on(),
             _ if concerns_group(signal) => self.group.signal(signal),
@@ -158,9 +164,9 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Continues the command if its lease is still good: however long we stood still, nobody renewed it.
-    fn go_on(&self) {
-        if matches!(self.guard.advise(self.held.valid_for()), Advice::Kill) {
-            self.group.kill();
+    fn go_on(&mut self) {
+        self.keep_safe();
+        if self.stopping == Some(Stopping::Killed) {
             return;
         }
         self.terminal.give_to(self.group.id());
