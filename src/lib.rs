@@ -1,9 +1,10 @@
 //! Fencepost: a lock server with fencing tokens.
 //!
-//! The rooms and their one-way doors, held by `tests/tidy.rs`: `domain` <- `store` <- `locks` <- `api` <- `server` <- the
+//! The rooms and their one-way doors, held by `tests/tidy`: `domain` <- `store` <- `locks` <- `api` <- `server` <- the
 //! command line; `clock`, `config` and `telemetry` are leaves.
 
 pub mod api;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod domain;

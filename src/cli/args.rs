@@ -3,12 +3,26 @@
 use clap::Args;
 use std::time::Duration;
 
-/// Which servers to talk to, and how the answer is shown.
+/// Which servers to talk to.
 #[derive(Args, Clone, Debug)]
-pub struct CallArgs {
+pub(crate) struct ServerArgs {
     /// Where the server is; several (repeated, or with commas between them) are replicas of one service
-    #[arg(long, value_name = "URL", env = "FENCEPOST_SERVER", value_delimiter = ',', default_value = "http://127.0.0.1:7420")]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "FENCEPOST_SERVER",
+        value_delimiter = ',',
+        default_value = "http://127.0.0.1:7420"
+    )]
     pub server: Vec<String>,
+}
+
+/// What every command that calls the server once has.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct CallArgs {
+    /// Which servers to talk to.
+    #[command(flatten)]
+    pub servers: ServerArgs,
 
     /// Print the reply as JSON, in protobuf's own mapping (streams: one object a line)
     #[arg(long)]
@@ -17,7 +31,7 @@ pub struct CallArgs {
 
 /// What a request for a lock says besides its name.
 #[derive(Args, Clone, Debug)]
-pub struct LockArgs {
+pub(crate) struct LockArgs {
     /// How long the lease lasts without a renewal, such as 30s [default: the server's, 30s]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub ttl: Option<Duration>,
@@ -45,7 +59,7 @@ pub struct LockArgs {
 
 /// Proof of ownership.
 #[derive(Args, Clone, Debug)]
-pub struct LeaseArgs {
+pub(crate) struct LeaseArgs {
     /// The lease id that acquire printed; a secret, so better given in the variable
     #[arg(long, value_name = "ID", env = "FENCEPOST_LEASE_ID", hide_env_values = true)]
     pub lease_id: String,
@@ -53,7 +67,7 @@ pub struct LeaseArgs {
 
 impl LockArgs {
     /// The label to show: what was given, or who and where this process is.
-    pub fn holder(&self) -> String {
+    pub(crate) fn holder(&self) -> String {
         self.holder.clone().unwrap_or_else(default_holder)
     }
 }
@@ -72,7 +86,8 @@ fn label(user: &str, host: &str, process: u32) -> String {
 }
 
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|_| "must be a duration with its unit, such as 500ms, 30s or 1h 30m".to_owned())
+    humantime::parse_duration(text)
+        .map_err(|_| "must be a duration with its unit, such as 500ms, 30s or 1h 30m".to_owned())
 }
 
 fn key_value(text: &str) -> Result<(String, String), String> {

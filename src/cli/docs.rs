@@ -52,7 +52,8 @@ mod tests {
         };
         let main = page(None).unwrap();
         assert!(main.contains("Exit codes") && main.contains("75"), "{main}");
-        for command in Cli::command().get_subcommands() {
+        let whole = Cli::command();
+        for command in whole.get_subcommands() {
             let text = page(Some(command.get_name())).unwrap();
             assert!(text.contains(".TH"), "{}", command.get_name());
         }

@@ -10,7 +10,7 @@ pub const NO: u8 = 1;
 pub const USAGE: u8 = 64;
 /// No server answered, or whether it did what was asked is unknown.
 pub const UNAVAILABLE: u8 = 69;
-/// `run`: the lease was lost or in danger, and the command was stopped.
+/// `run`: the lease was lost, or in danger and the command stopped for it.
 pub const LEASE_LOST: u8 = 70;
 /// The answer could not be written.
 pub const OUTPUT: u8 = 74;
@@ -34,7 +34,7 @@ Exit codes:
     2  bad command line
    64  the server refused the request as malformed
    69  no server answered, or the outcome is unknown
-   70  run: the lease was lost or in danger, and the command was stopped
+   70  run: the lease was lost, or in danger and the command stopped for it
    74  the answer could not be written
    75  the lock was not obtained: held by another, the wait ended, or too many wait
    78  serve: the configuration cannot be used

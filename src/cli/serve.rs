@@ -16,7 +16,7 @@ const PRINT_CONFIG: &str = "print_config";
 
 /// What was given on the command line, as text: the configuration reads it together with the file and the environment.
 #[derive(Clone, Debug, Default)]
-pub struct ServeArgs {
+pub(crate) struct ServeArgs {
     flags: Vec<(&'static str, String)>,
     print_config: bool,
 }
@@ -24,9 +24,13 @@ pub struct ServeArgs {
 impl Args for ServeArgs {
     fn augment_args(command: Command) -> Command {
         // The flags come from the configuration's own table, so that none can be missing here.
+        let defaults = Config::default();
         let flags = OPTIONS.iter().map(|option| {
-            let help = format!("{} [env: {}]", option.help, option.variable());
-            Arg::new(option.key).long(option.flag()).value_name(option.value_name).help(help)
+            let default = defaults.text_of(option.key).map(|text| format!(" [default: {text}]"));
+            let help = format!("{} [env: {}]{}", option.help, option.variable(), default.unwrap_or_default());
+            let flag = Arg::new(option.key).long(option.flag()).value_name(option.value_name).help(help);
+            // Whatever stands there is read with the rest, also what looks like another flag.
+            flag.allow_negative_numbers(true)
         });
         let print = "Print the configuration in effect as a TOML file that can be fed back, and exit";
         command.args(flags).arg(Arg::new(PRINT_CONFIG).long("print-config").action(ArgAction::SetTrue).help(print))
@@ -54,7 +58,8 @@ impl FromArgMatches for ServeArgs {
 
 /// Serves until a signal, or an operator's Drain, has it end.
 pub(super) async fn serve(args: ServeArgs) -> Result<(), Failure> {
-    let config = Config::load(args.flags, |name| std::env::var_os(name)).map_err(|e| Failure::new(CONFIG, e.to_string()))?;
+    let config =
+        Config::load(args.flags, |name| std::env::var_os(name)).map_err(|e| Failure::new(CONFIG, e.to_string()))?;
     if args.print_config {
         std::io::stdout().lock().write_all(config.to_toml().as_bytes())?;
         return Ok(());

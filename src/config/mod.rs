@@ -110,6 +110,11 @@ impl Config {
     pub fn to_toml(&self) -> String {
         render::to_toml(self)
     }
+
+    /// The value of an option as text that reads back the same; `None` for a key that is none.
+    pub fn text_of(&self, key: &str) -> Option<String> {
+        render::value(self, key).map(|text| text.trim_matches(['"', '\'']).to_owned())
+    }
 }
 
 impl Default for Config {
