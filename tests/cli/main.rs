@@ -2,9 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
 mod calls;
+mod marks;
 mod refusals;
 mod run;
 mod run_danger;
 mod serve;
+#[path = "../support/mod.rs"]
 mod support;
 mod terminal;

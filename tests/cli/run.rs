@@ -1,6 +1,9 @@
 //! `run` when all goes well: environment, exit status, signals, order.
 
-use crate::support::{Marks, Server, await_that, is_gone};
+use crate::{
+    marks::{Marks, is_gone},
+    support::Server,
+};
 use nix::sys::signal::Signal;
 
 #[test]
@@ -94,11 +97,7 @@ fn a_stop_of_run_itself_is_survived_within_the_ttl() {
     let server = Server::start();
     let running = server.spawn(&["run", "a", "--ttl", "20s", "--", "sh", "-c", "echo ready; sleep 1; exit 5"]);
     assert_eq!(running.line(), "ready");
-    running.signal(Signal::SIGSTOP);
-    await_that("it is stopped", || {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", running.pid())).unwrap();
-        status.contains("State:\tT")
-    });
+    running.pause();
     running.signal(Signal::SIGCONT);
     running.ended().expect(5);
 }

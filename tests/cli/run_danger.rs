@@ -1,7 +1,10 @@
 //! `run` when the lease is in danger: nothing of the command runs once the lock can have passed on.
 #![allow(clippy::disallowed_methods, reason = "whether it was in time is what is tested")]
 
-use crate::support::{Marks, Process, Server, await_that, is_gone};
+use crate::{
+    marks::{Marks, is_gone},
+    support::{Process, Server, await_that},
+};
 use nix::sys::signal::Signal;
 use std::time::{Duration, Instant};
 

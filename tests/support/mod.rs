@@ -1,14 +1,15 @@
-//! Starts what a test needs, waits for conditions with a bound, and ends only what it started.
+//! Starts what a test needs, waits for conditions with a bound, and ends only what it started. Shared by the tests that run the
+//! binary as its users do.
+#![allow(dead_code, reason = "each of the tests uses a part of it")]
 
 use nix::{
-    errno::Errno,
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
 use serde_json::Value;
 use std::{
     fs,
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read, Write},
     path::Path,
     process::{Child, Command, Stdio},
     sync::mpsc::{Receiver, channel},
@@ -77,8 +78,14 @@ impl Ended {
 }
 
 impl Process {
+    /// Starts it with nothing to read.
     pub(crate) fn start(command: &mut Command) -> Self {
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        Self::start_talking(command.stdin(Stdio::null()))
+    }
+
+    /// Starts it with whatever the command says that it reads.
+    pub(crate) fn start_talking(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (sender, lines) = channel();
         let out = BufReader::new(child.stdout.take().unwrap());
         thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
@@ -97,6 +104,20 @@ impl Process {
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill(self.pid(), signal).unwrap();
+    }
+
+    /// Stops it as a long pause of its runtime or of its machine does: all of it stands still.
+    pub(crate) fn pause(&self) {
+        self.signal(Signal::SIGSTOP);
+        await_that("it is stopped", || {
+            let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+            status.contains("State:\tT")
+        });
+    }
+
+    /// Says a line to a process that was started with something to read.
+    pub(crate) fn say(&mut self, line: &str) {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
     /// The next line of its answer.
@@ -149,14 +170,25 @@ impl Server {
     }
 
     pub(crate) fn start_with(flags: &[&str]) -> Self {
+        Self::start_at("127.0.0.1:0", flags)
+    }
+
+    /// Ends it without a word, and starts another one at its address, which knows nothing of it.
+    pub(crate) fn replace(self) -> Self {
+        self.process.signal(Signal::SIGKILL);
+        self.process.ended().expect(-(Signal::SIGKILL as i32));
+        Self::start_at(self.url.trim_start_matches("http://"), &[])
+    }
+
+    fn start_at(address: &str, flags: &[&str]) -> Self {
         let log = tempfile::NamedTempFile::new().unwrap();
-        let fixed = ["serve", "--listen", "127.0.0.1:0", "--ttl-min", "100ms", "--log-format", "json"];
+        let fixed = ["serve", "--listen", address, "--ttl-min", "100ms", "--log-format", "json"];
         let mut command = fencepost(&fixed);
         command.args(flags).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.reopen().unwrap());
         let mut child = command.spawn().unwrap();
         let url = await_some("the server's address in its log", || {
             assert!(child.try_wait().unwrap().is_none(), "{}", fs::read_to_string(log.path()).unwrap());
-            address(log.path())
+            address_in(log.path())
         });
         Self { process: Process { child, lines: channel().1, errors: Some(thread::spawn(String::new)) }, url }
     }
@@ -188,44 +220,9 @@ impl Server {
     }
 }
 
-fn address(log: &Path) -> Option<String> {
+fn address_in(log: &Path) -> Option<String> {
     let text = fs::read_to_string(log).unwrap();
     let line = text.lines().find(|line| line.contains("listening") && line.ends_with('}'))?;
     let line: Value = serde_json::from_str(line).unwrap();
     Some(format!("http://{}", line["addr"].as_str().unwrap()))
-}
-
-/// Is there no such process any more?
-pub(crate) fn is_gone(pid: &str) -> bool {
-    kill(Pid::from_raw(pid.trim().parse().unwrap()), None) == Err(Errno::ESRCH)
-}
-
-/// A file in which the commands of a test leave their marks, in the order in which they come to it.
-pub(crate) struct Marks {
-    folder: tempfile::TempDir,
-}
-
-impl Marks {
-    pub(crate) fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
-    }
-
-    pub(crate) fn path(&self) -> String {
-        self.folder.path().join("marks").display().to_string()
-    }
-
-    pub(crate) fn read(&self) -> Vec<String> {
-        fs::read_to_string(self.path()).unwrap_or_default().lines().map(str::to_owned).collect()
-    }
-
-    pub(crate) fn await_mark(&self, mark: &str) {
-        await_that(mark, || self.read().iter().any(|line| line == mark));
-    }
-
-    /// What follows the mark's name on its line.
-    pub(crate) fn await_value(&self, name: &str) -> String {
-        await_some(name, || {
-            self.read().iter().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix('=')?.to_owned()))
-        })
-    }
 }

@@ -1,0 +1,40 @@
+//! What the commands of a test leave behind: marks in a file, and processes.
+
+use crate::support::{await_some, await_that};
+use nix::{errno::Errno, sys::signal::kill, unistd::Pid};
+use std::fs;
+
+/// Is there no such process any more?
+pub(crate) fn is_gone(pid: &str) -> bool {
+    kill(Pid::from_raw(pid.trim().parse().unwrap()), None) == Err(Errno::ESRCH)
+}
+
+/// A file in which the commands of a test leave their marks, in the order in which they come to it.
+pub(crate) struct Marks {
+    folder: tempfile::TempDir,
+}
+
+impl Marks {
+    pub(crate) fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn path(&self) -> String {
+        self.folder.path().join("marks").display().to_string()
+    }
+
+    pub(crate) fn read(&self) -> Vec<String> {
+        fs::read_to_string(self.path()).unwrap_or_default().lines().map(str::to_owned).collect()
+    }
+
+    pub(crate) fn await_mark(&self, mark: &str) {
+        await_that(mark, || self.read().iter().any(|line| line == mark));
+    }
+
+    /// What follows the mark's name on its line.
+    pub(crate) fn await_value(&self, name: &str) -> String {
+        await_some(name, || {
+            self.read().iter().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix('=')?.to_owned()))
+        })
+    }
+}
