@@ -1,0 +1,152 @@
+"""Takes a lock, works under it while a stream keeps it alive, and gives it back.
+
+The stubs are generated from proto/: the front page (README.md) shows how. This is an example to start from, not a
+client library: where the stream ends, a library would attach its leases again, on any replica; this lets them run out.
+"""
+
+import argparse
+import queue
+import sys
+import threading
+import time
+import uuid
+
+import grpc
+from google.protobuf.duration_pb2 import Duration
+
+from fencepost.v1 import lock_pb2 as pb
+from fencepost.v1.lock_pb2_grpc import LockServiceStub
+
+# A call that failed in one of these ways may have been done: repeat it with the same ids, and it has the effect of one.
+OUTCOME_UNKNOWN = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
+
+
+def now():
+    """Monotonic, and counting the time that a machine is suspended, if there is such a clock. Never the wall clock."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+def seconds(duration):
+    return duration.seconds + duration.nanos / 1e9
+
+
+def valid_until(sent, ttl, held_for=0.0):
+    """The end of a lease by its holder's own reckoning: see AcquireResponse.lease in lock.proto."""
+    return sent + held_for + ttl - 0.01 * ttl - max(ttl / 20, 0.02)
+
+
+class Lock:
+    """A lease that is kept alive until it is released."""
+
+    def __init__(self, stub, lease, until):
+        self.stub, self.lease, self.until = stub, lease, until
+        self.over = threading.Event()
+        self.outbox = queue.SimpleQueue()
+        self.sent = {0: now()}  # when each beat was answered; 0 stands for the attachment
+        attachment = pb.LeaseAttachment(handle=1, lock_name=lease.lock_name, lease_id=lease.lease_id, attempt=1)
+        self.outbox.put(pb.KeepAliveRequest(attach=pb.AttachLeases(leases=[attachment])))
+        self.stream = stub.KeepAlive(iter(self.outbox.get, None))
+        threading.Thread(target=self.keep, daemon=True).start()
+
+    def is_valid(self):
+        """Asks the clock: a process that was paused finds out by looking, before it acts. Once false, always false."""
+        if now() >= self.until:
+            self.over.set()
+        return not self.over.is_set()
+
+    def keep(self):
+        """The loop that reads the stream answers each beat; only an answer renews. There is no timer here."""
+        try:
+            for message in self.stream:
+                kind = message.WhichOneof("message")
+                if kind == "beat":
+                    self.sent[message.beat.beat] = now()
+                    self.outbox.put(pb.KeepAliveRequest(answer=pb.BeatAnswer(beat=message.beat.beat)))
+                elif kind == "attached":
+                    self.renewed(0, message.attached.leases)
+                elif kind == "renewed":
+                    self.renewed(message.renewed.beat, message.renewed.leases)
+                elif kind == "lost":
+                    print("lost:", pb.LeaseEnd.Name(message.lost.end), file=sys.stderr)
+                    self.over.set()
+        except grpc.RpcError as error:
+            # Nothing is lost by that: what was valid stays valid until its time.
+            if not self.over.is_set():
+                print("no longer kept alive:", error.details(), file=sys.stderr)
+
+    def renewed(self, beat, leases):
+        """Counts from when the answer to the beat was sent, and replaces what is known only by a later end."""
+        for lease in leases:
+            self.until = max(self.until, valid_until(self.sent[beat], seconds(lease.ttl)))
+        self.sent = {sent: when for sent, when in self.sent.items() if sent >= beat}
+
+    def release(self):
+        """Stop the work first: from the sending of this on, the lock may pass on."""
+        self.over.set()
+        self.outbox.put(None)
+        request = pb.ReleaseRequest(lock_name=self.lease.lock_name, lease_id=self.lease.lease_id)
+        return repeated(lambda _attempt: self.stub.Release(request, timeout=5)).end
+
+
+def repeated(call, attempts=5):
+    """Repeats a call while its outcome is unknown; it is told which attempt it is."""
+    for attempt in range(1, attempts + 1):
+        try:
+            return call(attempt)
+        except grpc.RpcError as error:
+            if error.code() not in OUTCOME_UNKNOWN or attempt == attempts:
+                raise
+            time.sleep(0.1 * attempt)
+
+
+def acquire(stub, name, ttl, wait, holder):
+    """The lock, or None if another has it for all of the wait."""
+    request = pb.AcquireRequest(
+        lock_name=name,
+        holder=holder,
+        ttl=Duration(seconds=ttl),
+        wait_timeout=Duration(seconds=wait),
+        request_id=str(uuid.uuid4()),  # one for each lock that is wanted, the same for each attempt at it
+    )
+
+    def attempt(number):
+        request.attempt = number
+        sent = now()
+        return sent, stub.Acquire(request, timeout=wait + 5)
+
+    sent, reply = repeated(attempt)
+    if reply.outcome != pb.AcquireResponse.OUTCOME_ACQUIRED:
+        print(f"{name} is held by {reply.current.holder or 'another'}, {reply.waiters} in line", file=sys.stderr)
+        return None
+    # The server cannot have held the request for longer than the whole exchange took.
+    held_for = min(seconds(reply.held_for), now() - sent)
+    return Lock(stub, reply.lease, valid_until(sent, seconds(reply.lease.ttl), held_for))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("name")
+    parser.add_argument("--server", default="127.0.0.1:7420")
+    parser.add_argument("--ttl", type=int, default=10, help="in seconds")
+    parser.add_argument("--wait", type=int, default=0, help="in seconds")
+    parser.add_argument("--work", type=float, default=15, help="how long the work takes, in seconds")
+    options = parser.parse_args()
+    with grpc.insecure_channel(options.server) as channel:
+        lock = acquire(LockServiceStub(channel), options.name, options.ttl, options.wait, "lock.py")
+        if lock is None:
+            return 75
+        print(f"acquired {options.name} token {lock.lease.fencing_token}", flush=True)
+        end = now() + options.work
+        while now() < end and lock.is_valid():
+            # A step of the work: it sends lock.lease.fencing_token with every write.
+            lock.over.wait(0.1)
+        if not lock.is_valid():
+            print("lost it: the work is not done", file=sys.stderr)
+            return 70
+        print(f"still valid after {options.work:g} s of work", flush=True)
+        print(f"release: {pb.LeaseEnd.Name(lock.release())}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
