@@ -66,7 +66,7 @@ class Lock:
                     self.renewed(0, message.attached.leases)
                 elif kind == "renewed":
                     self.renewed(message.renewed.beat, message.renewed.leases)
-                elif kind == "lost":
+                elif kind == "lost" and not self.over.is_set():
                     print("lost:", pb.LeaseEnd.Name(message.lost.end), file=sys.stderr)
                     self.over.set()
         except grpc.RpcError as error:
