@@ -4,8 +4,11 @@
 
 mod acquire;
 mod at_each_await;
+mod at_risk;
 mod cancel;
 mod drain;
+mod gated;
+mod hostile;
 mod inspect;
 mod keepalive;
 mod limits;
