@@ -1,5 +1,6 @@
 //! What a call costs by design: allocations on the path of an uncontended lock, bytes for a lease held and a call that waits. Counted,
 //! not timed, so the figures are the same on every machine.
+#![allow(clippy::unwrap_used)] // also in what the tests share
 
 use allocation_counter::{AllocationInfo, measure};
 use fencepost::{
