@@ -136,8 +136,6 @@ fn start(args: &RunArgs, lock: &Lock, terminal: &Terminal) -> Result<Group, Fail
         .env_remove("FENCEPOST_LEASE_ID");
     let mut group = Group::start(&mut command)?;
     terminal.give_to(group.id());
-    // It may have asked for the terminal before it had it, and be stopped for that.
-    group.signal(nix::sys::signal::Signal::SIGCONT);
     if let Err(error) = group.watch() {
         group.kill();
         return Err(Failure::new(UNAVAILABLE, format!("cannot watch the command: {error}")));
