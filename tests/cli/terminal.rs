@@ -140,6 +140,8 @@ fn a_job_that_was_stopped_past_its_lease_does_not_go_on() {
     let mut shell = Shell::start(&server);
     shell.commands("\"$FENCEPOST\" run a --ttl 1s -- sh -c 'echo \"rea\"dy; cat; echo \"after\" cat'");
     shell.shows("ready");
+    // Not before its child runs: a shell that is stopped while it starts one hangs until that is continued.
+    shell.types_until_repeated("one");
     shell.types(CTRL_Z);
     shell.shows("Stopped");
     await_that("the lease has expired", || server.is_free("a"));
