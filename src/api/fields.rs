@@ -51,14 +51,14 @@ impl Fields {
         min: Duration,
         max: Duration,
     ) -> Option<Duration> {
-        match Duration::try_from(*value) {
-            Ok(span) if min <= span && span <= max => Some(span),
-            Ok(span) => {
+        match read(value) {
+            Some(span) if min <= span && span <= max => Some(span),
+            Some(span) => {
                 self.refuse(field, range(min, max, &humantime::format_duration(span)));
                 None
             }
-            Err(_) => {
-                self.refuse(field, range(min, max, &format_args!("{}.{:09} s", value.seconds, value.nanos.abs())));
+            None => {
+                self.refuse(field, range(min, max, &format_args!("{} s and {} ns", value.seconds, value.nanos)));
                 None
             }
         }
@@ -86,6 +86,13 @@ impl Fields {
         super::status::with_reason(&mut details, "INVALID_FIELD");
         Status::with_error_details(Code::InvalidArgument, text.join("; "), details)
     }
+}
+
+/// Reads a duration by protobuf's rules, if it is not negative. Not by prost's conversion: that one normalises, and panics on the
+/// values that cannot be normalised (prost-types 0.14.4, seconds and nanos at their minimum).
+fn read(value: &ProtoDuration) -> Option<Duration> {
+    let nanos = u32::try_from(value.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
+    Some(Duration::new(u64::try_from(value.seconds).ok()?, nanos))
 }
 
 fn range(min: Duration, max: Duration, value: &dyn Display) -> String {

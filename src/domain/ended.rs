@@ -56,10 +56,13 @@ pub struct EndedRequests {
 
 impl EndedRequests {
     /// Remembers one.
-    pub fn push(&mut self, ended: Ended) {
+    pub fn push(&mut self, mut ended: Ended) {
+        // In order of time, so that nothing to be forgotten lies behind something that is not. (Out of order come only those that a
+        // full batch left over: they are remembered for a little longer.)
+        ended.at = ended.at.max(self.newest);
         let position = self.taken + self.entries.len() as u64;
         self.entries.push_back(ended);
-        self.newest = self.newest.max(ended.at);
+        self.newest = ended.at;
         if let Some(index) = &mut self.index {
             Self::add(index, &ended, position);
         } else if self.entries.len() == INDEX_FROM {
@@ -115,6 +118,11 @@ impl EndedRequests {
     /// Whether nothing is remembered.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// Checks what must always hold.
+    pub fn check(&self) {
+        assert!(self.entries.iter().map(|ended| ended.at).is_sorted(), "what ended first is forgotten first");
     }
 
     fn take_front(&mut self) {

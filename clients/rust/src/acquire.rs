@@ -17,7 +17,7 @@ use v1::acquire_response::Outcome;
 ///
 /// Dropped while it waits, it leaves the line, and a clean-up in the background gives back what may have been granted at
 /// that very moment.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use = "nothing is sent until it is awaited"]
 pub struct Acquire {
     client: Client,
@@ -65,7 +65,8 @@ impl Acquire {
         self
     }
 
-    /// Names this request; a new one is made unless set. Never use one for two locks that you want.
+    /// Names this request; a new one is made unless set. Never use one for two locks that you want, nor again after you
+    /// dropped its acquire: the clean-up takes it back.
     pub fn request_id(mut self, id: Uuid) -> Self {
         self.request.request_id = id.to_string();
         self
@@ -94,6 +95,15 @@ impl Acquire {
         let ttl = self.ttl.max(duration(lease.ttl));
         let lock = Lock::start(shared, lease, reading, ttl, answer.previous_end());
         if lock.is_valid() { Ok(lock) } else { Err(AcquireError::LostOnArrival { token }) }
+    }
+}
+
+impl std::fmt::Debug for Acquire {
+    /// Without the request id: whoever knows it can pick up the lease.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut debug = f.debug_struct("Acquire");
+        debug.field("lock_name", &self.request.lock_name).field("holder", &self.request.holder);
+        debug.field("ttl", &self.ttl).field("wait", &self.wait).finish_non_exhaustive()
     }
 }
 

@@ -65,10 +65,17 @@ impl Attempts {
         let first = self.request.attempt.max(1);
         let result = core
             .repeat(lane, until, |channel| {
-                self.request.attempt = if self.open { self.request.attempt.saturating_add(1) } else { first };
+                let mut wait = self.wait;
+                let mut request = self.request.clone();
+                if self.open {
+                    wait = line_until.from_now().min(wait);
+                    request.attempt = request.attempt.saturating_add(1);
+                    request.wait_timeout = wire(wait);
+                } else {
+                    request.attempt = first;
+                }
+                self.request.attempt = request.attempt;
                 self.open = true;
-                let wait = line_until.from_now().min(self.wait);
-                let request = v1::AcquireRequest { wait_timeout: wire(wait), ..self.request.clone() };
                 let limit = core.limit(wait, until);
                 let core = core.clone();
                 async move {

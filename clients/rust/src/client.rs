@@ -87,6 +87,18 @@ impl Client {
     /// `sent_at` and `held_for` are those of the answer that `lease.ttl` was taken from ([`Calls::acquire_timed`],
     /// [`Calls::renew_timed`]). If it is no longer valid by that reckoning, the lock is lost from the start. Whoever kept it
     /// before must have stopped ([`Lock::into_lease`]).
+    ///
+    /// ```no_run
+    /// # async fn example(client: fencepost_client::Client, lock_name: String, lease_id: String) -> Option<()> {
+    /// use fencepost_client::v1;
+    /// let request = v1::RenewRequest { lock_name: lock_name.clone(), lease_id: lease_id.clone(), ttl: None };
+    /// let answer = client.calls().renew_timed(request).await.ok()?;
+    /// let (ttl, fencing_token) = (answer.message.ttl?, answer.message.fencing_token);
+    /// let held_for = answer.message.held_for.and_then(|time| time.try_into().ok()).unwrap_or_default();
+    /// let lease = v1::Lease { lock_name, lease_id, fencing_token, ttl: Some(ttl), ..Default::default() };
+    /// let lock = client.keep(lease, answer.sent_at, held_for);
+    /// # drop(lock); Some(()) }
+    /// ```
     pub fn keep(&self, lease: v1::Lease, sent_at: Moment, held_for: Duration) -> Lock {
         let ttl = duration(lease.ttl);
         let reading = Reading { sent: sent_at, read: Moment::now(), held_for, ttl };
@@ -104,6 +116,9 @@ impl Client {
         self.shared.core.settled().await;
     }
 }
+
+/// The longest bound that a client takes.
+const BOUND_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Settings of a [`Client`].
 #[derive(Clone, Debug)]
@@ -148,16 +163,17 @@ impl ClientBuilder {
         self
     }
 
-    /// How long one transmission of a call may take, on top of the time that it asks to wait in line: 5 s unless set.
+    /// How long one transmission of a call may take, on top of the time that it asks to wait in line: 5 s unless set, at most a
+    /// day.
     pub fn call_timeout(mut self, timeout: Duration) -> Self {
-        self.call_timeout = timeout;
+        self.call_timeout = timeout.min(BOUND_MAX);
         self
     }
 
     /// How long a call is repeated while its outcome is unknown, on top of the time that it asks to wait in line: 10 s
-    /// unless set.
+    /// unless set, at most a day.
     pub fn retry_for(mut self, bound: Duration) -> Self {
-        self.retry_for = bound;
+        self.retry_for = bound.min(BOUND_MAX);
         self
     }
 
@@ -169,7 +185,11 @@ impl ClientBuilder {
         }
         let endpoint = |target| match target {
             Target::Endpoint(endpoint) => Ok(*endpoint),
-            Target::Url(url) => servers::endpoint(&url).map_err(|source| ConfigError::Server { url, source }),
+            Target::Url(url) => match servers::endpoint(&url) {
+                Ok(endpoint) if endpoint.uri().scheme_str() == Some("http") => Ok(endpoint),
+                Ok(_) => Err(ConfigError::Scheme { url }),
+                Err(source) => Err(ConfigError::Server { url, source }),
+            },
         };
         let endpoints = self.servers.into_iter().map(endpoint).collect::<Result<_, _>>()?;
         let servers = Servers::new(endpoints);
@@ -192,6 +212,12 @@ pub enum ConfigError {
         url: String,
         /// What is wrong with it.
         source: tonic::transport::Error,
+    },
+    /// An address does not start with `http://`. For TLS, hand in an endpoint ([`ClientBuilder::endpoint`]).
+    #[error("the address of a server starts with http:// (for TLS, hand in an endpoint): {url}")]
+    Scheme {
+        /// The address.
+        url: String,
     },
     /// It was not called from within a tokio runtime.
     #[error("a client needs a tokio runtime to be built in")]

@@ -14,8 +14,10 @@ use tonic::{Request, Status};
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// The least time that one transmission gets, however little is left.
+/// The least time that one transmission gets, however little is left, and the most, whatever was asked for: far more than
+/// any server lets a call wait, and little enough to be written in a header.
 const TRANSMISSION_MIN: Duration = Duration::from_millis(100);
+const TRANSMISSION_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -114,7 +116,7 @@ impl Core {
 
     /// How long one transmission may take that asks the server to wait for `wait`.
     pub(crate) fn limit(&self, wait: Duration, until: Moment) -> Duration {
-        wait.saturating_add(self.call_timeout).min(until.from_now().max(TRANSMISSION_MIN))
+        wait.saturating_add(self.call_timeout).min(until.from_now().max(TRANSMISSION_MIN)).min(TRANSMISSION_MAX)
     }
 }
 

@@ -22,7 +22,6 @@ use tokio::task::JoinHandle;
 /// How long a stream without leases is kept for the next one.
 const LINGER: Duration = Duration::from_secs(5);
 
-#[derive(Debug)]
 pub(crate) struct Keeper {
     core: Arc<Core>,
     next_key: AtomicU64,
@@ -57,7 +56,16 @@ struct OpenLink {
 
 impl Drop for OpenLink {
     fn drop(&mut self) {
+        // The transport goes on sending for as long as the sending half says anything: dropping the reading half is not
+        // enough to end a stream.
+        self.link.close();
         self.task.abort();
+    }
+}
+
+impl std::fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keeper").finish_non_exhaustive()
     }
 }
 
@@ -130,7 +138,10 @@ impl Keeper {
         let health = state.current.as_ref().map(|current| current.link.health());
         if health.is_some_and(|health| health.proven && !health.ended) {
             state.previous = None;
-            state.tries = 0;
+            // One that works but drains is no end of trying: the next is opened after a growing pause.
+            if !health.is_some_and(|health| health.draining) {
+                state.tries = 0;
+            }
         }
         if state.previous.as_ref().is_some_and(|previous| previous.link.health().ended) {
             state.previous = None;

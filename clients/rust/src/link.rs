@@ -73,11 +73,16 @@ impl Link {
         self.note(|health| health.heard = health.heard.max(now));
     }
 
+    /// Says nothing more: the sending half ends.
+    pub(crate) fn close(&self) {
+        self.outbox().close();
+    }
+
     /// Opens the stream and reads it until it ends. Dropped, it resets the stream, which changes nothing for the leases.
     pub(crate) async fn run(self: Arc<Self>) {
         let result = self.read().await;
         tracing::debug!(server = self.server, ?result, "keep-alive stream ended");
-        self.outbox().close();
+        self.close();
         self.note(|health| health.ended = true);
         self.core.servers.failed(self.server);
         self.keeper.notify_one();
@@ -172,7 +177,11 @@ impl Link {
             // process that was given the lease: it is valid until the end of what we know, and no longer ours to renew.
             Reason::AttachedElsewhere | Reason::Unspecified | Reason::Requested => {
                 if lease.may_reattach() {
-                    self.attach(lease, now);
+                    self.attach(lease.clone(), now);
+                    // Given back at this very moment? It must not be kept alive again.
+                    if lease.lost(now).is_some() {
+                        self.detach(lease.key);
+                    }
                 } else {
                     lease.leave_stream();
                     lease.at_risk(now);

@@ -1,6 +1,7 @@
 //! A lock held by this process: a lease, kept alive until it is given back.
 
 use crate::client::Shared;
+use crate::clock::Moment;
 use crate::held::Held;
 use crate::lease::{LeaseState, LossCause, Lost};
 use crate::release::{ReleaseError, Released, release};
@@ -15,7 +16,6 @@ use std::time::Duration;
 /// Give it back with [`release`](Self::release). Dropped, it is given back in the background, best effort: if the process
 /// ends first, the lease ends by its TTL ([`Client::settle`](crate::Client::settle) waits). Either way stop the work that
 /// the lock protects first: once a release is sent the lock may pass on at any moment.
-#[derive(Debug)]
 #[must_use = "a lock that is dropped is released"]
 pub struct Lock {
     held: Held,
@@ -62,7 +62,8 @@ impl Lock {
     /// background.
     pub async fn release(self) -> Result<Released, ReleaseError> {
         // Nothing is awaited before the task is on its way; dropping the handle leaves it running.
-        match self.give_back().await {
+        let mut lock = self;
+        match lock.start_release().await {
             Ok(result) => result,
             Err(_shutting_down) => Err(ReleaseError::OutcomeUnknown { source: None }),
         }
@@ -91,12 +92,9 @@ impl Lock {
     /// Ends the keeping. After this no renewal is sent. What is owed is owed no more.
     fn stop(&mut self, cause: LossCause) {
         self.owed = false;
-        self.shared.keeper.remove(self.held.state.key);
+        // In this order: whoever attaches the lease at this moment either sees its end or is undone by the removal.
         self.held.state.end(Lost::new(cause, 0));
-    }
-
-    fn give_back(mut self) -> tokio::task::JoinHandle<Result<Released, ReleaseError>> {
-        self.start_release()
+        self.shared.keeper.remove(self.held.state.key);
     }
 
     fn start_release(&mut self) -> tokio::task::JoinHandle<Result<Released, ReleaseError>> {
@@ -115,11 +113,21 @@ impl Deref for Lock {
     }
 }
 
+impl std::fmt::Debug for Lock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.held.fmt(f)
+    }
+}
+
 impl Drop for Lock {
     fn drop(&mut self) {
-        if self.owed {
-            // The handle is dropped, the task goes on.
-            drop(self.start_release());
+        if !self.owed {
+            return;
+        }
+        match self.held.state.lost(Moment::now()).map(|lost| lost.cause) {
+            // It is held; or it is lost by our reckoning, and for all we know the server still has it.
+            None | Some(LossCause::ValidityOver) => drop(self.start_release()), // the task goes on
+            Some(_told) => self.stop(LossCause::Released),
         }
     }
 }

@@ -120,6 +120,7 @@ impl Lock {
             let served = self.lease.is_some() || self.offer.is_some();
             assert!(served || queue.first().is_none(), "a free lock has nobody in line");
         }
+        self.ended.check();
         if let (Some(lease), Some(last)) = (&self.lease, &self.last) {
             assert!(lease.token > last.token, "tokens rise from lease to lease");
         }

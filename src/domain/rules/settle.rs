@@ -16,14 +16,17 @@ impl Turn<'_> {
     /// what is still valid by its time, so nothing depends on it.
     pub fn settle(&mut self) {
         self.heal();
-        if self.lock.lease.as_ref().is_some_and(|lease| lease.expires_at <= self.now) {
-            let at = self.lock.lease.as_ref().map_or(self.now, |lease| lease.expires_at);
+        let expired = self.lock.lease.as_ref().map(|lease| lease.expires_at).filter(|at| *at <= self.now);
+        if let Some(at) = expired {
+            // What ended earlier goes first: the memory is kept in order of time.
+            self.abandon(at);
             self.end_lease(LeaseEnd::Expired, at);
         }
         if let Some(offer) = self.lock.offer.filter(|offer| offer.until <= self.now) {
             self.lock.offer = None;
             self.set_standing(offer.request, Standing::Missed);
         }
+        self.abandon(self.now);
         self.forget();
         self.promote();
     }
@@ -48,13 +51,17 @@ impl Turn<'_> {
         self.lock.ended.heal(self.now);
     }
 
-    fn forget(&mut self) {
+    /// Takes out those whose calls were dropped and whose time to come back was over at `now`.
+    fn abandon(&mut self, now: StoreTime) {
         for _ in 0..SETTLE_BATCH {
             let Some(queue) = &mut self.lock.queue else { break };
-            let Some((request, waiter, at)) = queue.pop_abandoned(self.now) else { break };
+            let Some((request, waiter, at)) = queue.pop_abandoned(now) else { break };
             self.remember(request, &waiter, RequestEnd::Abandoned, at);
         }
         self.give_up_empty_queue();
+    }
+
+    fn forget(&mut self) {
         self.lock.ended.forget(self.now, SETTLE_BATCH);
         let now = self.now;
         self.lock.marks.retain(|mark| mark.is_live(now));
