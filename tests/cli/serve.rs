@@ -50,7 +50,7 @@ fn a_signal_drains_and_sends_waiters_away() {
         let server = Server::start();
         server.run(&["acquire", "a", "--ttl", "1m"]).expect(0);
         // Sent away, it tries again for as long as it was told to wait: the server may be back by then.
-        let waiting = server.spawn(&["acquire", "a", "--wait", "3s"]);
+        let waiting = server.spawn(&["acquire", "a", "--wait", "2s"]);
         await_that("a waiter", || server.waiters("a") == 1);
         server.process.signal(signal);
         server.process.ended().expect(0);
@@ -62,7 +62,7 @@ fn a_signal_drains_and_sends_waiters_away() {
 fn a_second_signal_ends_at_once() {
     let server = Server::start_with(&["--drain-timeout", "5m"]);
     // Holds the drain up: a lock that is kept on a stream.
-    let held = server.spawn(&["run", "a", "--ttl", "10s", "--", "sh", "-c", "echo running; exec sleep 60"]);
+    let held = server.spawn(&["run", "a", "--ttl", "2s", "--", "sh", "-c", "echo running; exec sleep 60"]);
     assert_eq!(held.line(), "running");
     server.process.signal(Signal::SIGTERM);
     server.process.signal(Signal::SIGINT);
