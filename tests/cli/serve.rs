@@ -36,12 +36,10 @@ fn a_port_that_is_taken_is_named() {
 
 #[test]
 fn a_log_for_people_says_where_it_listens() {
-    let server = Process::start(&mut fencepost(&["serve", "--listen", "127.0.0.1:0"]));
-    // It listens for signals before it says anything; until then one would end it as it ends any process.
-    std::thread::sleep(std::time::Duration::from_millis(300));
-    server.signal(Signal::SIGTERM);
-    let ended = server.ended().expect(0).says("listening").says("addr=127.0.0.1:").says("store=memory:");
-    assert!(!ended.err.contains('\u{1b}'), "no colours where nobody looks: {ended:?}");
+    let log = Server::start_with(&["--log-format", "text"]).log();
+    let line = log.lines().find(|line| line.contains("listening")).unwrap();
+    assert!(line.contains(" INFO ") && line.contains("addr=127.0.0.1:") && line.contains("store=memory:"), "{line}");
+    assert!(!log.contains('\u{1b}'), "no colours where nobody looks: {line}");
 }
 
 #[test]
