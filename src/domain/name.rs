@@ -25,6 +25,11 @@ impl LockName {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The name as text of one's own.
+    pub fn into_string(self) -> String {
+        self.0.into_string()
+    }
 }
 
 impl fmt::Display for LockName {
@@ -47,6 +52,11 @@ impl Holder {
     /// The label as text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The label as text of one's own.
+    pub fn into_string(self) -> String {
+        self.0.into_string()
     }
 }
 

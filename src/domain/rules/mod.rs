@@ -116,8 +116,7 @@ impl Lock {
         }
         if let Some(queue) = &self.queue {
             assert!(!queue.is_empty(), "an empty queue is given up");
-            queue.check();
-            assert_eq!(queue.offered(), usize::from(self.offer.is_some()), "nobody waits for an offer that is none");
+            queue.check(self.offer.is_some());
             let served = self.lease.is_some() || self.offer.is_some();
             assert!(served || queue.first().is_none(), "a free lock has nobody in line");
         }

@@ -1,0 +1,52 @@
+# `make test` does all set-up on a fresh Debian 12 or Ubuntu 24.04 with cargo from rustup, and then checks everything.
+# Each check is a target of its own; `make help` lists them. None is skipped: what cannot run fails.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+SHELL := /bin/bash
+
+# An unoptimised build of cargo-deny takes about a minute on two cores (an optimised one takes many), and checks as well.
+DENY_VERSION := 0.20.2
+TOOLS := target/tools
+DENY := $(TOOLS)/cargo-deny-$(DENY_VERSION)
+
+.PHONY: help setup test fmt lint unit doc deny advisories proto-baseline run
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: ## Build and start a server on 127.0.0.1:7420
+	cargo run --release -- serve
+
+test: setup ## Everything a change has to pass
+	$(MAKE) --no-print-directory fmt lint unit doc deny
+
+setup: ## Install what is missing to build and test
+	@.ci/setup
+
+fmt: ## The code is formatted
+	cargo fmt --all --check
+
+lint: ## No warning from clippy
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+unit: ## All tests: of the rules, of the server over real sockets, of the API's compatibility, of this repository
+	cargo test --locked --workspace
+
+doc: ## The documentation builds without a warning
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
+
+deny: $(DENY) ## Licences, banned crates and sources of all dependencies
+	$(DENY)/bin/cargo-deny --locked check --hide-inclusion-graph bans licenses sources
+
+# Not part of `test`: it needs the RustSec database from the network, and an advisory of today must not fail the commit of yesterday.
+advisories: $(DENY) ## Known vulnerabilities in dependencies: before a release, and by a timer
+	$(DENY)/bin/cargo-deny --locked check advisories
+
+$(DENY):
+	cargo install --locked --debug --no-track --version $(DENY_VERSION) --root $@ --target-dir $(TOOLS)/build cargo-deny
+	rm -rf $(TOOLS)/build
+
+proto-baseline: ## Record the API as released: from then on no change may break it
+	cargo test --locked -p fencepost-proto --test compat
+	cargo run --locked -p fencepost-proto --example baseline

@@ -1,0 +1,226 @@
+//! Taking a lock.
+
+use crate::attempts::Attempts;
+use crate::client::Client;
+use crate::error::{CallError, FieldViolation};
+use crate::lock::Lock;
+use crate::proto::{duration, wire};
+use crate::v1;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::time::Duration;
+use tonic::Code;
+use uuid::Uuid;
+use v1::acquire_response::Outcome;
+
+/// A lock to take. Await it to get the [`Lock`], or [`run`](Self::run) a body under it.
+///
+/// Dropped while it waits, it leaves the line, and a clean-up in the background gives back what may have been granted at
+/// that very moment.
+#[derive(Clone)]
+#[must_use = "nothing is sent until it is awaited"]
+pub struct Acquire {
+    client: Client,
+    request: v1::AcquireRequest,
+    wait: Duration,
+    ttl: Duration,
+}
+
+impl Acquire {
+    pub(crate) fn new(client: Client, lock_name: String) -> Self {
+        let holder = client.shared.core.holder.clone();
+        let request = v1::AcquireRequest { lock_name, holder, ..Default::default() };
+        Self { client, request, wait: Duration::ZERO, ttl: Duration::ZERO }
+    }
+
+    /// How long the lease lasts unless it is renewed: the lock of a holder that dies is free after this time. Choose at
+    /// least three times the longest pause that you expect to survive. The server's default (30 s) unless set.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self.request.ttl = wire(ttl);
+        self
+    }
+
+    /// How long to wait in line if the lock is held. Not at all unless set.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// A label shown to others who ask who holds the lock. The client's unless set.
+    pub fn holder(mut self, label: impl Into<String>) -> Self {
+        self.request.holder = label.into();
+        self
+    }
+
+    /// Shown with the holder. May be called for several keys.
+    pub fn metadata(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.request.metadata.insert(key.into(), value.into());
+        self
+    }
+
+    /// The token will be at least this: for a store that has seen a higher one, pass its highest + 1.
+    pub fn min_token(mut self, token: u64) -> Self {
+        self.request.min_token = token;
+        self
+    }
+
+    /// Names this request; a new one is made unless set. Never use one for two locks that you want, nor again after you
+    /// dropped its acquire: the clean-up takes it back.
+    pub fn request_id(mut self, id: Uuid) -> Self {
+        self.request.request_id = id.to_string();
+        self
+    }
+
+    /// Dropped at any await, it leaves the clean-up of [`Attempts`] running.
+    async fn acquire(mut self) -> Result<Lock, AcquireError> {
+        if self.request.request_id.is_empty() {
+            self.request.request_id = Uuid::new_v4().to_string();
+        }
+        self.request.wait_timeout = wire(self.wait);
+        let shared = self.client.shared;
+        let timed = Attempts::new(shared.core.clone(), self.request, true).run().await?;
+        // No await from here on: the lease is either in a lock, or being released.
+        let answer = &timed.message;
+        match answer.outcome() {
+            Outcome::Acquired => {}
+            Outcome::TimedOut => return Err(AcquireError::timed_out(answer)),
+            // The answer to a repeat that came back when the wait was over.
+            Outcome::Contended if !self.wait.is_zero() => return Err(AcquireError::timed_out(answer)),
+            Outcome::Contended => return Err(AcquireError::contended(answer)),
+            Outcome::Unspecified => return Err(AcquireError::Answer),
+        }
+        let Some(lease) = answer.lease.clone() else { return Err(AcquireError::Answer) };
+        let (reading, token) = (timed.reading(&lease), lease.fencing_token);
+        let ttl = self.ttl.max(duration(lease.ttl));
+        let lock = Lock::start(shared, lease, reading, ttl, answer.previous_end());
+        if lock.is_valid() { Ok(lock) } else { Err(AcquireError::LostOnArrival { token }) }
+    }
+}
+
+impl std::fmt::Debug for Acquire {
+    /// Without the request id: whoever knows it can pick up the lease.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut debug = f.debug_struct("Acquire");
+        debug.field("lock_name", &self.request.lock_name).field("holder", &self.request.holder);
+        debug.field("ttl", &self.ttl).field("wait", &self.wait).finish_non_exhaustive()
+    }
+}
+
+impl IntoFuture for Acquire {
+    type Output = Result<Lock, AcquireError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.acquire())
+    }
+}
+
+/// A lock that was not acquired. Nothing is held after any of these, or a clean-up in the background makes sure of it.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AcquireError {
+    /// The lock is not free, and no wait was asked for.
+    #[error("contended: {}", describe(.current.as_ref(), *.waiters))]
+    Contended {
+        /// Who holds it; absent when it is on its way to the next waiter.
+        current: Option<v1::LockHolder>,
+        /// How many wait in line.
+        waiters: u32,
+    },
+    /// The wait ended without the lock.
+    #[error("timed out: {}", describe(.current.as_ref(), *.waiters))]
+    TimedOut {
+        /// Who holds it; absent when it is on its way to the next waiter.
+        current: Option<v1::LockHolder>,
+        /// How many others wait in line.
+        waiters: u32,
+    },
+    /// The request breaks a rule.
+    #[error("invalid request: {message}")]
+    Invalid {
+        /// The server's words.
+        message: String,
+        /// Which fields broke which rules.
+        violations: Vec<FieldViolation>,
+    },
+    /// Too many wait, for this lock or on this server.
+    #[error("too many waiters: {message}")]
+    Exhausted {
+        /// The server's words.
+        message: String,
+        /// When to try again, if the server said.
+        retry_after: Option<Duration>,
+    },
+    /// The lease of this request id has already ended: use a new id. After a repeat it says that the lock was granted, but
+    /// the answer did not arrive before the lease was over.
+    #[error("the lease of this request has already ended")]
+    Ended,
+    /// Somebody else repeated this request id with a higher attempt number.
+    #[error("a newer attempt of this request took over")]
+    Overtaken,
+    /// No server could be reached. Nothing was sent.
+    #[error("no server could be reached")]
+    Unavailable {
+        /// Why not.
+        source: CallError,
+    },
+    /// The server may or may not have granted the lock; a clean-up in the background takes it back.
+    #[error("outcome unknown")]
+    OutcomeUnknown {
+        /// What the last transmission failed with.
+        source: CallError,
+    },
+    /// The lock was granted, but its lease was no longer valid when the answer arrived. It is being released.
+    #[error("granted with token {token}, but no longer valid on arrival")]
+    LostOnArrival {
+        /// Its token.
+        token: u64,
+    },
+    /// The server refused the call for a reason of its own.
+    #[error("refused by the server")]
+    Refused {
+        /// The server's words.
+        source: CallError,
+    },
+    /// The server's answer makes no sense to this version of the client.
+    #[error("the server's answer is not one that this client knows")]
+    Answer,
+}
+
+impl AcquireError {
+    fn contended(answer: &v1::AcquireResponse) -> Self {
+        Self::Contended { current: answer.current.clone(), waiters: answer.waiters }
+    }
+
+    fn timed_out(answer: &v1::AcquireResponse) -> Self {
+        Self::TimedOut { current: answer.current.clone(), waiters: answer.waiters }
+    }
+}
+
+impl From<CallError> for AcquireError {
+    fn from(source: CallError) -> Self {
+        if source.is_outcome_unknown() {
+            return Self::OutcomeUnknown { source };
+        }
+        if source.is_unreachable() {
+            return Self::Unavailable { source };
+        }
+        let message = source.message().to_owned();
+        match (source.code(), source.reason().as_deref()) {
+            (Code::InvalidArgument, _) => Self::Invalid { message, violations: source.field_violations() },
+            (Code::ResourceExhausted, _) => Self::Exhausted { message, retry_after: source.retry_delay() },
+            (Code::Aborted, Some("OVERTAKEN")) => Self::Overtaken,
+            (Code::Aborted, Some("REQUEST_ENDED")) => Self::Ended,
+            _ => Self::Refused { source },
+        }
+    }
+}
+
+fn describe(current: Option<&v1::LockHolder>, waiters: u32) -> String {
+    match current {
+        Some(current) if current.holder.is_empty() => format!("held, {waiters} in line"),
+        Some(current) => format!("held by {}, {waiters} in line", current.holder),
+        None => format!("on its way to the next waiter, {waiters} in line"),
+    }
+}

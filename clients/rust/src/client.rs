@@ -1,0 +1,225 @@
+//! The client and how it is built.
+
+use crate::acquire::Acquire;
+use crate::calls::Calls;
+use crate::clock::Moment;
+use crate::core::Core;
+use crate::held::Held;
+use crate::keeper::Keeper;
+use crate::lock::Lock;
+use crate::proto::duration;
+use crate::run::RunError;
+use crate::servers::{self, Servers};
+use crate::v1;
+use crate::validity::Reading;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tonic::transport::Endpoint;
+
+/// A client of a Fencepost server and its replicas. Cheap to clone; all clones share the connections and the one stream
+/// that keeps their locks alive.
+///
+/// Its background tasks run on the tokio runtime that it was built in: locks are kept alive as long as that runs.
+#[derive(Clone, Debug)]
+pub struct Client {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// Lives as long as any client or lock does.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) core: Arc<Core>,
+    pub(crate) keeper: Arc<Keeper>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.keeper.client_gone();
+    }
+}
+
+impl Client {
+    /// A client of one server, such as `http://127.0.0.1:7420`. Connects when it is first used.
+    pub fn new(server: impl Into<String>) -> Result<Self, ConfigError> {
+        Self::builder().server(server).build()
+    }
+
+    /// For several servers and other settings.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
+    }
+
+    /// Takes a lock, or waits for it: set what you need, then await it.
+    ///
+    /// ```no_run
+    /// # async fn example(client: fencepost_client::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// let lock = client.acquire("orders/42").ttl(Duration::from_secs(10)).wait(Duration::from_secs(60)).await?;
+    /// // Send lock.token() with every write.
+    /// lock.release().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn acquire(&self, lock_name: impl Into<String>) -> Acquire {
+        Acquire::new(self.clone(), lock_name.into())
+    }
+
+    /// Runs a body under a lock, if the lock is free: short for `acquire(lock_name).run(body)`, see [`Acquire::run`].
+    ///
+    /// ```no_run
+    /// # async fn example(client: fencepost_client::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// # async fn ship(token: u64) -> Result<u32, std::io::Error> { Ok(1) }
+    /// let shipped: Result<u32, std::io::Error> =
+    ///     client.with_lock("orders/42", |lock| async move { ship(lock.token()).await }).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn with_lock<F, Fut>(&self, lock_name: impl Into<String>, body: F) -> Result<Fut::Output, RunError>
+    where
+        F: FnOnce(Held) -> Fut,
+        Fut: Future,
+    {
+        self.acquire(lock_name).run(body).await
+    }
+
+    /// Keeps a lease alive that was acquired through [`calls`](Self::calls), or that another process hands over.
+    ///
+    /// `sent_at` and `held_for` are those of the answer that `lease.ttl` was taken from ([`Calls::acquire_timed`],
+    /// [`Calls::renew_timed`]). If it is no longer valid by that reckoning, the lock is lost from the start. Whoever kept it
+    /// before must have stopped ([`Lock::into_lease`]).
+    ///
+    /// ```no_run
+    /// # async fn example(client: fencepost_client::Client, lock_name: String, lease_id: String) -> Option<()> {
+    /// use fencepost_client::v1;
+    /// let request = v1::RenewRequest { lock_name: lock_name.clone(), lease_id: lease_id.clone(), ttl: None };
+    /// let answer = client.calls().renew_timed(request).await.ok()?;
+    /// let (ttl, fencing_token) = (answer.message.ttl?, answer.message.fencing_token);
+    /// let held_for = answer.message.held_for.and_then(|time| time.try_into().ok()).unwrap_or_default();
+    /// let lease = v1::Lease { lock_name, lease_id, fencing_token, ttl: Some(ttl), ..Default::default() };
+    /// let lock = client.keep(lease, answer.sent_at, held_for);
+    /// # drop(lock); Some(()) }
+    /// ```
+    pub fn keep(&self, lease: v1::Lease, sent_at: Moment, held_for: Duration) -> Lock {
+        let ttl = duration(lease.ttl);
+        let reading = Reading { sent: sent_at, read: Moment::now(), held_for, ttl };
+        Lock::start(self.shared.clone(), lease, reading, ttl, v1::LeaseEnd::Unspecified)
+    }
+
+    /// The calls of the API as they are.
+    pub fn calls(&self) -> Calls {
+        Calls { core: self.shared.core.clone() }
+    }
+
+    /// Waits for the releases and clean-ups that dropped locks and dropped acquires left in the background; each is
+    /// bounded. Call it before the process ends, so that others need not wait for a TTL.
+    pub async fn settle(&self) {
+        self.shared.core.settled().await;
+    }
+}
+
+/// The longest bound that a client takes.
+const BOUND_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Settings of a [`Client`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct ClientBuilder {
+    servers: Vec<Target>,
+    holder: String,
+    call_timeout: Duration,
+    retry_for: Duration,
+}
+
+#[derive(Clone, Debug)]
+enum Target {
+    Url(String),
+    Endpoint(Box<Endpoint>),
+}
+
+impl Default for ClientBuilder {
+    fn default() -> Self {
+        let (call_timeout, retry_for) = (Duration::from_secs(5), Duration::from_secs(10));
+        Self { servers: Vec::new(), holder: String::new(), call_timeout, retry_for }
+    }
+}
+
+impl ClientBuilder {
+    /// Adds a server (`http://host:port`): one replica of the service. The client stays with one that works.
+    pub fn server(mut self, url: impl Into<String>) -> Self {
+        self.servers.push(Target::Url(url.into()));
+        self
+    }
+
+    /// Adds a server with connection settings of your own (TLS, say). Keep HTTP/2 pings on, with short timeouts: they are
+    /// how a call that waits in line finds out that its connection is dead.
+    pub fn endpoint(mut self, endpoint: Endpoint) -> Self {
+        self.servers.push(Target::Endpoint(Box::new(endpoint)));
+        self
+    }
+
+    /// The label of grants that do not set their own: host and process, say. Others see it when they ask who holds a lock.
+    pub fn holder(mut self, label: impl Into<String>) -> Self {
+        self.holder = label.into();
+        self
+    }
+
+    /// How long one transmission of a call may take, on top of the time that it asks to wait in line: 5 s unless set, at most a
+    /// day.
+    pub fn call_timeout(mut self, timeout: Duration) -> Self {
+        self.call_timeout = timeout.min(BOUND_MAX);
+        self
+    }
+
+    /// How long a call is repeated while its outcome is unknown, on top of the time that it asks to wait in line: 10 s
+    /// unless set, at most a day.
+    pub fn retry_for(mut self, bound: Duration) -> Self {
+        self.retry_for = bound.min(BOUND_MAX);
+        self
+    }
+
+    /// Builds the client. Needs no running server, but a tokio runtime (with time and I/O enabled).
+    pub fn build(self) -> Result<Client, ConfigError> {
+        let runtime = Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
+        if self.servers.is_empty() {
+            return Err(ConfigError::NoServer);
+        }
+        let endpoint = |target| match target {
+            Target::Endpoint(endpoint) => Ok(*endpoint),
+            Target::Url(url) => match servers::endpoint(&url) {
+                Ok(endpoint) if endpoint.uri().scheme_str() == Some("http") => Ok(endpoint),
+                Ok(_) => Err(ConfigError::Scheme { url }),
+                Err(source) => Err(ConfigError::Server { url, source }),
+            },
+        };
+        let endpoints = self.servers.into_iter().map(endpoint).collect::<Result<_, _>>()?;
+        let servers = Servers::new(endpoints);
+        let core = Arc::new(Core::new(servers, runtime, self.holder, self.call_timeout, self.retry_for));
+        Ok(Client { shared: Arc::new(Shared { keeper: Keeper::new(core.clone()), core }) })
+    }
+}
+
+/// A client that cannot be built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// No server was given.
+    #[error("no server given")]
+    NoServer,
+    /// An address is not one.
+    #[error("not the address of a server (such as http://127.0.0.1:7420): {url}")]
+    Server {
+        /// The address.
+        url: String,
+        /// What is wrong with it.
+        source: tonic::transport::Error,
+    },
+    /// An address does not start with `http://`. For TLS, hand in an endpoint ([`ClientBuilder::endpoint`]).
+    #[error("the address of a server starts with http:// (for TLS, hand in an endpoint): {url}")]
+    Scheme {
+        /// The address.
+        url: String,
+    },
+    /// It was not called from within a tokio runtime.
+    #[error("a client needs a tokio runtime to be built in")]
+    NoRuntime,
+}

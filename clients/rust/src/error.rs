@@ -1,0 +1,164 @@
+//! What a call to the server can fail with, and what that says about its effect.
+
+use std::{error::Error as _, fmt, time::Duration};
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
+
+/// A call that the server refused, or whose outcome is unknown.
+///
+/// Contention is never an error of a call: it is an outcome in the reply.
+#[derive(Clone)]
+pub struct CallError {
+    status: Box<Status>,
+    perhaps_sent: bool,
+}
+
+/// A field that broke a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FieldViolation {
+    /// Which field of the request.
+    pub field: String,
+    /// Which rule it broke.
+    pub description: String,
+}
+
+impl CallError {
+    pub(crate) fn new(status: Status) -> Self {
+        let perhaps_sent = !failed_to_connect(&status);
+        Self { status: Box::new(status), perhaps_sent }
+    }
+
+    /// The request went out in an earlier transmission, whatever became of this one.
+    pub(crate) fn after_sending(mut self, perhaps_sent: bool) -> Self {
+        self.perhaps_sent |= perhaps_sent;
+        self
+    }
+
+    /// May the server have done it all the same? Repeat the call with the same ids to find out: the effect is that of one.
+    ///
+    /// False for a refusal, and when no connection was made for any of the transmissions.
+    pub fn is_outcome_unknown(&self) -> bool {
+        self.perhaps_sent && self.may_pass()
+    }
+
+    /// Was no server there to talk to? Nothing was sent.
+    pub fn is_unreachable(&self) -> bool {
+        !self.perhaps_sent
+    }
+
+    /// Is another transmission worth it?
+    pub(crate) fn may_pass(&self) -> bool {
+        match self.status.code() {
+            Code::Unavailable | Code::Cancelled | Code::DeadlineExceeded => true,
+            // Made on this side, of a connection that broke: a status that a server sent has no source.
+            _ => self.status.source().is_some(),
+        }
+    }
+
+    /// The gRPC code.
+    pub fn code(&self) -> Code {
+        self.status.code()
+    }
+
+    /// What the server says about it.
+    pub fn message(&self) -> &str {
+        self.status.message()
+    }
+
+    /// The reason in the server's `google.rpc.ErrorInfo`, such as `OVERTAKEN`.
+    pub fn reason(&self) -> Option<String> {
+        self.status.get_details_error_info().map(|info| info.reason)
+    }
+
+    /// The fields that broke a rule, from the server's `google.rpc.BadRequest`.
+    pub fn field_violations(&self) -> Vec<FieldViolation> {
+        let violations = self.status.get_details_bad_request().map(|bad| bad.field_violations).unwrap_or_default();
+        let violation = |v: tonic_types::FieldViolation| FieldViolation { field: v.field, description: v.description };
+        violations.into_iter().map(violation).collect()
+    }
+
+    /// When the server asks to try again, from its `google.rpc.RetryInfo`.
+    pub fn retry_delay(&self) -> Option<Duration> {
+        self.status.get_details_retry_info().and_then(|info| info.retry_delay)
+    }
+
+    /// The status as it came.
+    pub fn status(&self) -> &Status {
+        &self.status
+    }
+
+    /// The status as it came.
+    pub fn into_status(self) -> Status {
+        *self.status
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_outcome_unknown() {
+            write!(f, "outcome unknown: ")?;
+        }
+        if self.message().is_empty() { write!(f, "{}", self.code()) } else { write!(f, "{}", self.message()) }
+    }
+}
+
+impl fmt::Debug for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("CallError");
+        debug.field("code", &self.code()).field("message", &self.message()).field("reason", &self.reason());
+        debug.field("perhaps_sent", &self.perhaps_sent).finish_non_exhaustive()
+    }
+}
+
+impl std::error::Error for CallError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.status.source()
+    }
+}
+
+/// Was the status made because no connection could be made at all?
+fn failed_to_connect(status: &Status) -> bool {
+    let mut source = status.source();
+    while let Some(error) = source {
+        if error.is::<tonic::ConnectError>() {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tonic_types::ErrorDetails;
+
+    #[test]
+    fn reads_the_details() {
+        let mut details = ErrorDetails::with_retry_info(Some(Duration::from_millis(250)));
+        details.set_error_info("OVERTAKEN", "fencepost", std::collections::HashMap::new());
+        details.add_bad_request_violation("ttl", "must be at least 1s");
+        let error = CallError::new(Status::with_error_details(Code::Aborted, "no", details));
+        assert_eq!(error.reason().as_deref(), Some("OVERTAKEN"));
+        assert_eq!(error.retry_delay(), Some(Duration::from_millis(250)));
+        assert_eq!(error.field_violations()[0].field, "ttl");
+        assert!(!error.is_outcome_unknown() && !error.may_pass());
+    }
+
+    #[test]
+    fn knows_what_may_have_been_done() {
+        for status in [Status::unavailable(""), Status::cancelled(""), Status::deadline_exceeded("")] {
+            assert!(CallError::new(status).is_outcome_unknown());
+        }
+        for status in [Status::invalid_argument(""), Status::unknown("sent by a server"), Status::internal("")] {
+            assert!(!CallError::new(status).is_outcome_unknown());
+        }
+        let broken = Status::from_error("connection reset".into());
+        assert!(CallError::new(broken).is_outcome_unknown());
+        let refused = Status::from_error(Box::new(tonic::ConnectError("refused".into())));
+        let refused = CallError::new(refused);
+        assert!(refused.may_pass() && refused.is_unreachable() && !refused.is_outcome_unknown());
+        assert!(refused.after_sending(true).is_outcome_unknown());
+    }
+}

@@ -1,0 +1,76 @@
+//! The life of a lease with the clock handed in.
+
+use super::*;
+
+const TTL: Duration = Duration::from_secs(10);
+
+fn reading(sent: Moment) -> Reading {
+    Reading { sent, read: sent, held_for: Duration::ZERO, ttl: TTL }
+}
+
+fn lease(sent: Moment) -> LeaseState {
+    let lease = v1::Lease { lock_name: "orders/42".into(), lease_id: "secret".into(), ..Default::default() };
+    LeaseState::new(1, lease, reading(sent), TTL)
+}
+
+fn after(start: Moment, millis: u64) -> Moment {
+    start.plus(Duration::from_millis(millis))
+}
+
+#[test]
+fn a_process_that_was_paused_past_the_end_finds_its_lease_lost_at_once() {
+    let start = Moment::now();
+    let lease = lease(start);
+    assert_eq!(lease.valid_for(after(start, 9_399)), Some(Duration::from_millis(1)));
+    // No timer has run, nobody has told it: the look alone finds out.
+    assert_eq!(lease.valid_for(after(start, 9_400)), None);
+    assert_eq!(lease.lost(start).map(|lost| lost.cause), Some(LossCause::ValidityOver), "and it stays lost");
+}
+
+#[test]
+fn a_renewal_that_comes_in_after_the_end_revives_nothing() {
+    let start = Moment::now();
+    let lease = lease(start);
+    let read = after(start, 9_500);
+    lease.renewed(Reading { sent: after(start, 9_000), read, held_for: Duration::ZERO, ttl: TTL });
+    assert_eq!(lease.lost(read).map(|lost| lost.cause), Some(LossCause::ValidityOver));
+}
+
+#[test]
+fn an_end_is_only_replaced_by_a_later_one() {
+    let start = Moment::now();
+    let lease = lease(start);
+    lease.renewed(reading(after(start, 3_000)));
+    assert_eq!(lease.valid_for(start), Some(Duration::from_millis(12_400)));
+    lease.renewed(reading(after(start, 1_000)));
+    assert_eq!(lease.valid_for(start), Some(Duration::from_millis(12_400)));
+}
+
+#[test]
+fn at_risk_and_back() {
+    let start = Moment::now();
+    let lease = lease(start);
+    let mut changes = lease.changes();
+    lease.at_risk(after(start, 5_000));
+    assert_eq!(lease.status(after(start, 5_000)), Status::AtRisk { valid_until: after(start, 9_400) });
+    assert!(changes.has_changed().unwrap());
+    changes.mark_unchanged();
+    lease.renewed(reading(after(start, 6_000)));
+    assert_eq!(lease.status(after(start, 6_000)), Status::Held);
+    assert!(changes.has_changed().unwrap());
+}
+
+#[test]
+fn what_ended_first_is_what_is_told() {
+    let start = Moment::now();
+    let lease = lease(start);
+    let revoked = Lost::told(v1::LeaseEnd::Revoked, 7);
+    assert!(lease.end(revoked));
+    assert!(!lease.end(Lost::new(LossCause::Released, 0)));
+    assert_eq!(lease.lost(after(start, 60_000)), Some(Lost { cause: LossCause::Revoked, successor_token: Some(7) }));
+}
+
+#[test]
+fn a_lease_id_is_never_shown() {
+    assert!(!format!("{:?}", lease(Moment::now())).contains("secret"));
+}

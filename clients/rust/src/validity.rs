@@ -1,0 +1,103 @@
+//! Until when a lease is valid, by its holder's own reckoning. All of that arithmetic is in this file.
+//!
+//! `valid until = sent + held_for + ttl - drift - margin`. The server counts `ttl` from a moment that lies `held_for` after
+//! the request arrived, and it arrived after it was sent: whatever the network did, the server's end comes later. The
+//! drift allows for clocks that run at different rates, the margin for the time between a check and the act that
+//! follows it.
+
+use crate::clock::Moment;
+use std::time::Duration;
+
+/// The part of the TTL kept back for clocks that run at different rates: 1 %.
+pub(crate) const DRIFT_DIVISOR: u32 = 100;
+
+/// The part of the TTL kept back between a check and what follows it: a twentieth, but not less than [`MARGIN_MIN`].
+pub(crate) const MARGIN_DIVISOR: u32 = 20;
+
+/// The least margin.
+pub(crate) const MARGIN_MIN: Duration = Duration::from_millis(20);
+
+/// What an answer says of a lease: when its request was sent, and what the server found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading {
+    /// When the very transmission that was answered was sent.
+    pub(crate) sent: Moment,
+    /// When the answer was read.
+    pub(crate) read: Moment,
+    /// How long the server held the request before it asked its store.
+    pub(crate) held_for: Duration,
+    /// What was left of the lease then.
+    pub(crate) ttl: Duration,
+}
+
+impl Reading {
+    /// The end of the lease by its holder's reckoning.
+    pub(crate) fn valid_until(self) -> Moment {
+        // The server cannot have held the request for longer than the whole exchange took. If its clock runs faster than
+        // ours it says so after a long wait; ours is the one that counts.
+        let held_for = self.held_for.min(self.read.since(self.sent));
+        let kept_back = self.ttl / DRIFT_DIVISOR + (self.ttl / MARGIN_DIVISOR).max(MARGIN_MIN);
+        self.sent.plus(held_for).plus(self.ttl).minus(kept_back)
+    }
+}
+
+/// Is so little left of a lease that its renewal must have failed? Renewals come when a third of the TTL is used up, with
+/// the next beat (a ninth); here more than half of it is.
+pub(crate) fn is_overdue(valid_until: Moment, now: Moment, ttl: Duration) -> bool {
+    valid_until.since(now) < ttl / 20 * 7
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn reading(held_for: u64, ttl: u64, took: u64) -> (Moment, Moment) {
+        let sent = Moment::now();
+        let read = sent.plus(ms(took));
+        (sent, Reading { sent, read, held_for: ms(held_for), ttl: ms(ttl) }.valid_until())
+    }
+
+    #[test]
+    fn counts_from_sending_less_drift_and_margin() {
+        let (sent, until) = reading(0, 30_000, 5);
+        assert_eq!(until.since(sent), ms(30_000 - 300 - 1_500));
+    }
+
+    #[test]
+    fn a_short_lease_keeps_the_least_margin() {
+        let (sent, until) = reading(0, 100, 5);
+        assert_eq!(until.since(sent), ms(100 - 1 - 20));
+    }
+
+    #[test]
+    fn time_in_line_is_added() {
+        let (sent, until) = reading(60_000, 30_000, 60_010);
+        assert_eq!(until.since(sent), ms(60_000 + 28_200));
+    }
+
+    #[test]
+    fn the_server_cannot_have_held_a_request_longer_than_it_took() {
+        let (sent, until) = reading(3_600_000, 30_000, 20);
+        assert_eq!(until.since(sent), ms(20 + 28_200));
+    }
+
+    #[test]
+    fn nothing_left_is_over_at_once() {
+        let (sent, until) = reading(0, 0, 0);
+        assert!(until < sent);
+        let (sent, until) = reading(0, 10, 0);
+        assert!(until < sent);
+    }
+
+    #[test]
+    fn overdue_after_more_than_half() {
+        let now = Moment::now();
+        assert!(!is_overdue(now.plus(ms(500)), now, ms(1_000)), "a renewal every 4/9 leaves as much");
+        assert!(is_overdue(now.plus(ms(340)), now, ms(1_000)));
+        assert!(is_overdue(now.minus(ms(1)), now, ms(1_000)));
+    }
+}

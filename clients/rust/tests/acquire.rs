@@ -1,0 +1,287 @@
+//! Taking a lock: outcomes, repeats, and what is left behind when it is given up.
+#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+
+mod fake;
+
+use fake::{BOUND, Do, Fake, TTL, acquired, builder, client, refused, wire};
+use fencepost_client::{AcquireError, Client, ConfigError, v1};
+use std::collections::HashSet;
+use std::time::Duration;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
+use v1::acquire_response::Outcome;
+
+fn with_reason(code: Code, reason: &str) -> Status {
+    let mut details = ErrorDetails::new();
+    details.set_error_info(reason, "fencepost", std::collections::HashMap::new());
+    Status::with_error_details(code, "no", details)
+}
+
+#[test]
+fn a_client_needs_a_runtime_and_a_server() {
+    assert!(matches!(Client::new("http://127.0.0.1:1"), Err(ConfigError::NoRuntime)));
+}
+
+#[tokio::test]
+async fn a_client_needs_the_address_of_a_server() {
+    assert!(matches!(Client::builder().build(), Err(ConfigError::NoServer)));
+    assert!(matches!(Client::new("not an address"), Err(ConfigError::Server { .. })));
+    assert!(matches!(Client::new("127.0.0.1:7420"), Err(ConfigError::Scheme { .. })));
+    assert!(matches!(Client::new("https://127.0.0.1:7420"), Err(ConfigError::Scheme { .. })));
+}
+
+#[tokio::test]
+async fn a_lock_says_what_was_granted() {
+    let fake = Fake::start().await;
+    let lock = client(&[&fake]).acquire("orders/42").ttl(TTL).metadata("pid", "7").min_token(9).await.unwrap();
+    assert_eq!((lock.name(), lock.token(), lock.grant_id()), ("orders/42", 41, "grant-1"));
+    assert_eq!((lock.lease_id(), lock.ttl()), ("lease-of-orders/42", TTL));
+    assert_eq!(lock.previous_end(), v1::LeaseEnd::Expired);
+    assert!(lock.is_valid() && lock.valid_for() <= TTL * 94 / 100);
+    let request = fake.state().acquires[0].clone();
+    assert_eq!((request.holder.as_str(), request.min_token, request.attempt), ("a test", 9, 1));
+    assert_eq!(request.metadata["pid"], "7");
+    assert!(uuid::Uuid::parse_str(&request.request_id).is_ok());
+}
+
+#[tokio::test]
+async fn contention_is_told_with_who_holds_the_lock() {
+    let fake = Fake::start().await;
+    fake.on_acquire(|_| Do::Answer(refused(Outcome::Contended)));
+    match client(&[&fake]).acquire("x").await {
+        Err(AcquireError::Contended { current: Some(current), waiters: 2 }) => assert_eq!(current.holder, "somebody"),
+        other => panic!("{other:?}"),
+    }
+    fake.on_acquire(|_| Do::Answer(refused(Outcome::TimedOut)));
+    let error = client(&[&fake]).acquire("x").wait(Duration::from_millis(10)).await.unwrap_err();
+    assert!(matches!(error, AcquireError::TimedOut { .. }), "{error:?}");
+    assert!(fake.state().releases.is_empty());
+}
+
+#[tokio::test]
+async fn refusals_have_names_and_are_not_repeated() {
+    let fake = Fake::start().await;
+    let client = client(&[&fake]);
+    let mut bad_field = ErrorDetails::new();
+    bad_field.add_bad_request_violation("ttl", "must be at least 1s");
+    let bad_field = Status::with_error_details(Code::InvalidArgument, "bad request", bad_field);
+    fake.on_acquire(move |_| Do::Fail(bad_field.clone()));
+    match client.acquire("x").await {
+        Err(AcquireError::Invalid { violations, .. }) => assert_eq!(violations[0].field, "ttl"),
+        other => panic!("{other:?}"),
+    }
+    fake.on_acquire(|_| Do::Fail(with_reason(Code::Aborted, "OVERTAKEN")));
+    assert!(matches!(client.acquire("x").await, Err(AcquireError::Overtaken)));
+    fake.on_acquire(|_| Do::Fail(with_reason(Code::Aborted, "REQUEST_ENDED")));
+    assert!(matches!(client.acquire("x").await, Err(AcquireError::Ended)));
+    let details = ErrorDetails::with_retry_info(Some(Duration::from_secs(3)));
+    fake.on_acquire(move |_| Do::Fail(Status::with_error_details(Code::ResourceExhausted, "", details.clone())));
+    let error = client.acquire("x").await.unwrap_err();
+    assert!(matches!(error, AcquireError::Exhausted { retry_after: Some(d), .. } if d == Duration::from_secs(3)));
+    assert_eq!(fake.state().acquires.len(), 4);
+}
+
+#[tokio::test]
+async fn an_unknown_outcome_is_repeated_elsewhere_with_the_same_id_the_next_attempt_and_what_is_left_of_the_wait() {
+    let (a, b) = (Fake::start().await, Fake::start().await);
+    let details = ErrorDetails::with_retry_info(Some(Duration::from_millis(300)));
+    let draining = Status::with_error_details(Code::Unavailable, "draining", details);
+    a.on_acquire(move |_| Do::Fail(draining.clone()));
+    let wait = Duration::from_secs(60);
+    let lock = client(&[&a, &b]).acquire("x").wait(wait).await.unwrap();
+    assert!(lock.is_valid());
+    let (first, second) = (a.state().acquires[0].clone(), b.state().acquires[0].clone());
+    assert_eq!((first.attempt, second.attempt), (1, 2));
+    assert_eq!(first.request_id, second.request_id);
+    let left = Duration::try_from(second.wait_timeout.unwrap()).unwrap();
+    assert!(left <= wait - Duration::from_millis(300), "the pause that the server asked for counts: {left:?}");
+    assert!(b.state().timeouts[0].is_some(), "every call has a deadline");
+    assert_eq!((a.state().acquires.len(), b.state().acquires.len()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_wait_that_is_over_before_the_repeat_has_timed_out() {
+    let fake = Fake::start().await;
+    let details = ErrorDetails::with_retry_info(Some(Duration::from_millis(300)));
+    let draining = Status::with_error_details(Code::Unavailable, "draining", details);
+    fake.on_acquire(move |request| match request.attempt {
+        1 => Do::Fail(draining.clone()),
+        _ => Do::Answer(refused(Outcome::Contended)),
+    });
+    let error = client(&[&fake]).acquire("x").wait(Duration::from_millis(200)).await.unwrap_err();
+    assert!(matches!(error, AcquireError::TimedOut { .. }), "{error:?}");
+    assert_eq!(fake.state().acquires[1].wait_timeout.unwrap_or_default(), wire(Duration::ZERO).unwrap());
+}
+
+#[tokio::test]
+async fn a_server_that_never_answers_is_left_for_the_next() {
+    let (a, b) = (Fake::start().await, Fake::start().await);
+    a.on_acquire(|_| Do::Hang);
+    let client = builder(&[&a, &b]).call_timeout(Duration::from_millis(300)).build().unwrap();
+    let lock = client.acquire("x").await.unwrap();
+    assert!(lock.is_valid());
+    assert_eq!(b.state().acquires[0].attempt, 2);
+    a.until("the call was cancelled", |state| state.dropped == [1]).await;
+}
+
+#[tokio::test]
+async fn a_wait_beyond_all_bounds_is_for_the_server_to_refuse() {
+    let fake = Fake::start().await;
+    fake.on_acquire(|_| Do::Fail(Status::invalid_argument("too long")));
+    let client = builder(&[&fake]).call_timeout(Duration::MAX).retry_for(Duration::MAX).build().unwrap();
+    let error = client.acquire("x").ttl(Duration::MAX).wait(Duration::MAX).await.unwrap_err();
+    assert!(matches!(error, AcquireError::Invalid { .. }), "{error:?}");
+    for seconds in [-1, i64::MAX] {
+        let wait_timeout = Some(prost_types::Duration { seconds, nanos: 0 });
+        let request = v1::AcquireRequest { lock_name: "x".to_owned(), wait_timeout, ..Default::default() };
+        assert_eq!(client.calls().acquire(request).await.unwrap_err().code(), Code::InvalidArgument);
+        assert_eq!(fake.state().acquires.last().unwrap().wait_timeout, wait_timeout, "as it was given");
+    }
+}
+
+#[tokio::test]
+async fn a_request_id_is_never_shown() {
+    let fake = Fake::start().await;
+    let id = uuid::Uuid::new_v4();
+    let acquire = client(&[&fake]).acquire("x").request_id(id);
+    assert!(!format!("{acquire:?}").contains(&id.to_string()));
+    let lock = acquire.await.unwrap();
+    assert_eq!(fake.state().acquires[0].request_id, id.to_string());
+    assert!(!format!("{lock:?}").contains("lease-of"));
+}
+
+#[tokio::test]
+async fn a_connection_that_cannot_be_made_is_no_unknown_outcome() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let nobody = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let client = Client::builder().server(&nobody).retry_for(Duration::from_millis(300)).build().unwrap();
+    let error = client.acquire("x").await.unwrap_err();
+    assert!(matches!(error, AcquireError::Unavailable { .. }), "{error:?}");
+    // With a second server that works, nobody notices.
+    let fake = Fake::start().await;
+    let client = Client::builder().server(&nobody).server(&fake.url).build().unwrap();
+    assert!(client.acquire("x").await.unwrap().is_valid());
+}
+
+#[tokio::test]
+async fn an_outcome_that_stays_unknown_is_told_and_taken_back() {
+    let fake = Fake::start().await;
+    fake.on_acquire(|request| {
+        if request.attempt < 4 { Do::Fail(Status::unavailable("lost")) } else { Do::Answer(acquired("x")) }
+    });
+    let client = builder(&[&fake]).retry_for(Duration::from_millis(120)).build().unwrap();
+    let error = client.acquire("x").await.unwrap_err();
+    assert!(matches!(error, AcquireError::OutcomeUnknown { .. }), "{error:?}");
+    let transmitted = fake.state().acquires.iter().map(|request| request.attempt).max().unwrap();
+    fake.until("taken back", |state| state.acquires.iter().any(|request| request.attempt > transmitted)).await;
+}
+
+#[tokio::test]
+async fn an_acquire_that_is_dropped_leaves_the_line_and_releases_what_was_granted() {
+    let fake = Fake::start().await;
+    fake.on_acquire(|request| if request.attempt == 1 { Do::Hang } else { Do::Answer(acquired("x")) });
+    let client = client(&[&fake]);
+    let waiting = tokio::spawn(client.acquire("x").wait(Duration::from_secs(60)).into_future());
+    fake.until("in line", |state| state.acquires.len() == 1).await;
+    waiting.abort();
+    fake.until("the call was cancelled", |state| state.dropped == [1]).await;
+    fake.until("released", |state| state.releases.len() == 1).await;
+    {
+        let state = fake.state();
+        let (first, second) = (&state.acquires[0], &state.acquires[1]);
+        assert_eq!((&second.request_id, second.attempt), (&first.request_id, 2));
+        assert_eq!(second.wait_timeout.unwrap_or_default(), wire(Duration::ZERO).unwrap());
+        assert_eq!(state.releases[0].lease_id, "lease-of-x");
+        assert!(state.streams.is_empty(), "never kept alive");
+    }
+    client.settle().await;
+}
+
+#[tokio::test]
+async fn an_acquire_that_was_never_polled_sends_nothing() {
+    let fake = Fake::start().await;
+    let client = client(&[&fake]);
+    drop(client.acquire("x").into_future());
+    client.settle().await;
+    drop(client.acquire("y").await.unwrap());
+    assert_eq!(fake.state().acquires.len(), 1);
+}
+
+#[tokio::test]
+async fn a_grant_that_arrives_too_late_is_lost_and_released() {
+    let fake = Fake::start().await;
+    fake.on_acquire(|_| {
+        let short = v1::Lease { ttl: wire(Duration::from_millis(100)), ..fake::lease("x") };
+        let answer = v1::AcquireResponse { lease: Some(short), ..acquired("x") };
+        Do::Late(Duration::from_millis(200), answer)
+    });
+    let error = client(&[&fake]).acquire("x").await.unwrap_err();
+    assert!(matches!(error, AcquireError::LostOnArrival { token: 41 }), "{error:?}");
+    fake.until("released", |state| state.releases.len() == 1).await;
+}
+
+#[tokio::test]
+async fn time_in_line_is_not_taken_off_the_lease() {
+    let fake = Fake::start().await;
+    let held_for = TTL + Duration::from_secs(1);
+    fake.on_acquire(move |_| Do::Late(held_for, v1::AcquireResponse { held_for: wire(held_for), ..acquired("x") }));
+    let lock = client(&[&fake]).acquire("x").ttl(TTL).wait(BOUND).await.unwrap();
+    assert!(lock.valid_for() > TTL / 2);
+}
+
+#[tokio::test]
+async fn an_answer_that_makes_no_sense_is_no_lock() {
+    let fake = Fake::start().await;
+    fake.on_acquire(|_| Do::Answer(v1::AcquireResponse { lease: None, ..acquired("x") }));
+    assert!(matches!(client(&[&fake]).acquire("x").await, Err(AcquireError::Answer)));
+}
+
+#[tokio::test]
+async fn a_raw_acquire_gets_a_request_id_and_counts_its_attempts() {
+    let fake = Fake::start().await;
+    fake.on_acquire(
+        |request| {
+            if request.attempt < 8 { Do::Fail(Status::unavailable("")) } else { Do::Answer(acquired("x")) }
+        },
+    );
+    let client = client(&[&fake]);
+    let request = v1::AcquireRequest { lock_name: "x".to_owned(), attempt: 7, ..Default::default() };
+    let timed = client.calls().acquire_timed(request).await.unwrap();
+    {
+        let state = fake.state();
+        assert_eq!(state.acquires.iter().map(|request| request.attempt).collect::<Vec<_>>(), [7, 8]);
+        assert!(!state.acquires[0].request_id.is_empty());
+    }
+    let lock = client.keep(timed.message.lease.unwrap(), timed.sent_at, Duration::ZERO);
+    assert!(lock.is_valid());
+    fake.until("kept alive", |state| state.streams.iter().any(|stream| stream.attached.len() == 1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn acquires_that_are_dropped_at_any_moment_leave_nothing_behind() {
+    let fake = Fake::start().await;
+    fake.on_acquire(|request| {
+        // A store that remembers: the same request is granted the same lease.
+        let granted = v1::Lease { lease_id: request.request_id.clone(), ..fake::lease(&request.lock_name) };
+        let answer = v1::AcquireResponse { lease: Some(granted), ..acquired("") };
+        let late = Duration::from_micros(u64::from(request.request_id.as_bytes()[0]) * 20);
+        Do::Late(late, answer)
+    });
+    let client = client(&[&fake]);
+    let mut given_up = 0;
+    for n in 0..300 {
+        let acquire = client.acquire(format!("lock-{n}")).wait(BOUND).into_future();
+        match tokio::time::timeout(Duration::from_micros(n * 20), acquire).await {
+            Ok(lock) => drop(lock.unwrap()),
+            Err(_) => given_up += 1,
+        }
+    }
+    tokio::time::timeout(BOUND, client.settle()).await.unwrap();
+    assert!(given_up > 0);
+    let state = fake.state();
+    let released: HashSet<_> = state.releases.iter().map(|request| &request.lease_id).collect();
+    for request in &state.acquires {
+        assert!(released.contains(&request.request_id), "left behind: {request:?}");
+    }
+}

@@ -1,0 +1,364 @@
+//! A server that does what a test tells it: real sockets, the generated traits, a script in place of a store.
+#![allow(dead_code, unreachable_pub)] // each test binary uses a part of it
+#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+
+use fencepost_client::v1::keep_alive_request::Message as Said;
+use fencepost_client::v1::keep_alive_response::Message as Told;
+use fencepost_client::{Client, ClientBuilder, v1};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tonic::transport::server::Server;
+use tonic::{Request, Response, Status, Streaming};
+use v1::acquire_response::Outcome;
+
+/// No condition may take longer.
+pub const BOUND: Duration = Duration::from_secs(20);
+
+/// Long enough for a busy machine, short enough to see the end of.
+pub const TTL: Duration = Duration::from_secs(3);
+
+pub fn wire(duration: Duration) -> Option<prost_types::Duration> {
+    prost_types::Duration::try_from(duration).ok()
+}
+
+/// What the server does with one call.
+pub enum Do<T> {
+    Answer(T),
+    /// Answers after a time.
+    Late(Duration, T),
+    Fail(Status),
+    /// Never answers.
+    Hang,
+}
+
+impl<T> Do<T> {
+    async fn run(self) -> Result<Response<T>, Status> {
+        match self {
+            Self::Answer(answer) => Ok(Response::new(answer)),
+            Self::Late(time, answer) => {
+                tokio::time::sleep(time).await;
+                Ok(Response::new(answer))
+            }
+            Self::Fail(status) => Err(status),
+            Self::Hang => std::future::pending().await,
+        }
+    }
+}
+
+type Script<Req, Res> = Box<dyn FnMut(&Req) -> Do<Res> + Send>;
+
+/// One keep-alive stream, as the server saw it.
+#[derive(Default)]
+pub struct Stream {
+    /// By handle.
+    pub attached: BTreeMap<u32, v1::LeaseAttachment>,
+    pub all_attached: Vec<v1::LeaseAttachment>,
+    pub detached: Vec<u32>,
+    pub answers: Vec<u64>,
+    pub beats: u64,
+    pub ended: bool,
+    to_client: Option<mpsc::Sender<Result<v1::KeepAliveResponse, Status>>>,
+}
+
+/// What the server saw, and how it behaves.
+pub struct State {
+    pub acquires: Vec<v1::AcquireRequest>,
+    pub timeouts: Vec<Option<String>>,
+    /// The attempts whose calls were dropped before they were answered.
+    pub dropped: Vec<u32>,
+    pub releases: Vec<v1::ReleaseRequest>,
+    pub renews: Vec<v1::RenewRequest>,
+    pub streams: Vec<Stream>,
+    pub on_acquire: Script<v1::AcquireRequest, v1::AcquireResponse>,
+    pub on_release: Script<v1::ReleaseRequest, v1::ReleaseResponse>,
+    /// Sends beats.
+    pub beats: bool,
+    /// Answers attachments and beat answers with renewals.
+    pub renews_leases: bool,
+    /// Refuses attachments: the stream is full.
+    pub full: bool,
+    /// Answers attachments with the end of their lease.
+    pub over: bool,
+}
+
+#[derive(Clone)]
+pub struct Fake {
+    pub url: String,
+    state: Arc<Mutex<State>>,
+    changed: watch::Sender<()>,
+}
+
+pub fn lease(name: &str) -> v1::Lease {
+    v1::Lease {
+        lock_name: name.to_owned(),
+        lease_id: format!("lease-of-{name}"),
+        grant_id: "grant-1".to_owned(),
+        fencing_token: 41,
+        ttl: wire(TTL),
+    }
+}
+
+pub fn acquired(name: &str) -> v1::AcquireResponse {
+    v1::AcquireResponse {
+        outcome: Outcome::Acquired.into(),
+        lease: Some(lease(name)),
+        previous_end: v1::LeaseEnd::Expired.into(),
+        ..Default::default()
+    }
+}
+
+pub fn refused(outcome: Outcome) -> v1::AcquireResponse {
+    let current = v1::LockHolder { holder: "somebody".to_owned(), fencing_token: 40, ..Default::default() };
+    v1::AcquireResponse { outcome: outcome.into(), current: Some(current), waiters: 2, ..Default::default() }
+}
+
+pub fn released(end: v1::LeaseEnd) -> v1::ReleaseResponse {
+    v1::ReleaseResponse { end: end.into(), successor_token: if end == v1::LeaseEnd::Released { 0 } else { 42 } }
+}
+
+pub fn client(fakes: &[&Fake]) -> Client {
+    builder(fakes).build().unwrap()
+}
+
+pub fn builder(fakes: &[&Fake]) -> ClientBuilder {
+    fakes.iter().fold(Client::builder(), |builder, fake| builder.server(&fake.url)).holder("a test")
+}
+
+impl Fake {
+    pub async fn start() -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let state = State {
+            acquires: Vec::new(),
+            timeouts: Vec::new(),
+            dropped: Vec::new(),
+            releases: Vec::new(),
+            renews: Vec::new(),
+            streams: Vec::new(),
+            on_acquire: Box::new(|request| Do::Answer(acquired(&request.lock_name))),
+            on_release: Box::new(|_| Do::Answer(released(v1::LeaseEnd::Released))),
+            beats: true,
+            renews_leases: true,
+            full: false,
+            over: false,
+        };
+        let fake = Self { url, state: Arc::new(Mutex::new(state)), changed: watch::Sender::new(()) };
+        let service = v1::lock_service_server::LockServiceServer::new(fake.clone());
+        let server = Server::builder().add_service(service).serve_with_incoming(TcpListenerStream::new(listener));
+        tokio::spawn(server);
+        fake
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    fn note<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+        let result = change(&mut self.state());
+        self.changed.send_replace(());
+        result
+    }
+
+    /// Waits for a condition, within the bound.
+    pub async fn until(&self, what: &str, condition: impl Fn(&State) -> bool) {
+        let mut changes = self.changed.subscribe();
+        let wait = async {
+            while !condition(&self.state()) {
+                changes.changed().await.unwrap();
+            }
+        };
+        tokio::time::timeout(BOUND, wait).await.unwrap_or_else(|_| panic!("never happened: {what}"));
+    }
+
+    pub fn on_acquire(&self, script: impl FnMut(&v1::AcquireRequest) -> Do<v1::AcquireResponse> + Send + 'static) {
+        self.state().on_acquire = Box::new(script);
+    }
+
+    pub fn on_release(&self, script: impl FnMut(&v1::ReleaseRequest) -> Do<v1::ReleaseResponse> + Send + 'static) {
+        self.state().on_release = Box::new(script);
+    }
+
+    /// Tells the clients of all open streams something of every lease attached.
+    pub fn tell_each(&self, message: impl Fn(u32) -> Told) {
+        for stream in &self.state().streams {
+            for handle in stream.attached.keys() {
+                send(stream, message(*handle));
+            }
+        }
+    }
+
+    pub fn tell(&self, message: &Told) {
+        for stream in &self.state().streams {
+            send(stream, message.clone());
+        }
+    }
+
+    /// Ends all open streams, as a server that goes away does.
+    pub fn end_streams(&self) {
+        for stream in &mut self.state().streams {
+            if let Some(to_client) = stream.to_client.take() {
+                let _ = to_client.try_send(Err(Status::unavailable("going away")));
+            }
+        }
+    }
+
+    fn said(&self, index: usize, message: Said) {
+        self.note(|state| {
+            let (renews, full, over) = (state.renews_leases, state.full, state.over);
+            let stream = &mut state.streams[index];
+            let renewed = |handles| v1::RenewedLeases { ttl: wire(TTL), handles };
+            match message {
+                Said::Attach(attach) => {
+                    for lease in attach.leases {
+                        let handle = lease.handle;
+                        stream.all_attached.push(lease.clone());
+                        if full {
+                            let reason = v1::detached::Reason::StreamFull.into();
+                            send(stream, Told::Detached(v1::Detached { handle, reason }));
+                            continue;
+                        }
+                        if over {
+                            let end = v1::LeaseEnd::Expired.into();
+                            send(stream, Told::Lost(v1::Lost { handle, end, successor_token: 42 }));
+                            continue;
+                        }
+                        stream.attached.insert(handle, lease);
+                        if renews {
+                            send(stream, Told::Attached(v1::Attached { leases: vec![renewed(vec![handle])] }));
+                        }
+                    }
+                }
+                Said::Detach(detach) => {
+                    stream.attached.retain(|handle, _| !detach.handles.contains(handle));
+                    stream.detached.extend(detach.handles);
+                }
+                Said::Answer(answer) => {
+                    stream.answers.push(answer.beat);
+                    if renews && !stream.attached.is_empty() {
+                        let leases = vec![renewed(stream.attached.keys().copied().collect())];
+                        send(stream, Told::Renewed(v1::Renewed { beat: answer.beat, leases }));
+                    }
+                }
+            }
+        });
+    }
+}
+
+fn send(stream: &Stream, message: Told) {
+    if let Some(to_client) = &stream.to_client {
+        let _ = to_client.try_send(Ok(v1::KeepAliveResponse { message: Some(message) }));
+    }
+}
+
+/// Notes that a call was dropped before its answer.
+struct Unanswered {
+    fake: Fake,
+    attempt: Option<u32>,
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        if let Some(attempt) = self.attempt {
+            self.fake.note(|state| state.dropped.push(attempt));
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl v1::lock_service_server::LockService for Fake {
+    async fn acquire(&self, request: Request<v1::AcquireRequest>) -> Result<Response<v1::AcquireResponse>, Status> {
+        let timeout = request.metadata().get("grpc-timeout").and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let request = request.into_inner();
+        let mut unanswered = Unanswered { fake: self.clone(), attempt: Some(request.attempt) };
+        let action = self.note(|state| {
+            let action = (state.on_acquire)(&request);
+            state.acquires.push(request);
+            state.timeouts.push(timeout);
+            action
+        });
+        let answer = action.run().await;
+        unanswered.attempt = None;
+        answer
+    }
+
+    async fn release(&self, request: Request<v1::ReleaseRequest>) -> Result<Response<v1::ReleaseResponse>, Status> {
+        let request = request.into_inner();
+        let action = self.note(|state| {
+            let action = (state.on_release)(&request);
+            state.releases.push(request);
+            action
+        });
+        action.run().await
+    }
+
+    async fn renew(&self, request: Request<v1::RenewRequest>) -> Result<Response<v1::RenewResponse>, Status> {
+        self.note(|state| state.renews.push(request.into_inner()));
+        let outcome = v1::renew_response::Outcome::Renewed.into();
+        Ok(Response::new(v1::RenewResponse { outcome, ttl: wire(TTL), ..Default::default() }))
+    }
+
+    type KeepAliveStream = ReceiverStream<Result<v1::KeepAliveResponse, Status>>;
+
+    async fn keep_alive(
+        &self,
+        request: Request<Streaming<v1::KeepAliveRequest>>,
+    ) -> Result<Response<Self::KeepAliveStream>, Status> {
+        let (to_client, messages) = mpsc::channel(1_000);
+        let index = self.note(|state| {
+            state.streams.push(Stream { to_client: Some(to_client), ..Stream::default() });
+            state.streams.len() - 1
+        });
+        let (fake, mut incoming) = (self.clone(), request.into_inner());
+        tokio::spawn(async move {
+            let mut pace = tokio::time::interval(TTL / 12);
+            loop {
+                tokio::select! {
+                    message = incoming.message() => match message {
+                        Ok(Some(message)) => fake.said(index, message.message.unwrap()),
+                        _ => break,
+                    },
+                    _ = pace.tick() => fake.note(|state| {
+                        if state.beats {
+                            let stream = &mut state.streams[index];
+                            stream.beats += 1;
+                            send(stream, Told::Beat(v1::Beat { beat: stream.beats, next_in: wire(TTL / 12) }));
+                        }
+                    }),
+                }
+            }
+            fake.note(|state| {
+                state.streams[index].ended = true;
+                state.streams[index].to_client = None;
+            });
+        });
+        Ok(Response::new(ReceiverStream::new(messages)))
+    }
+
+    async fn get(&self, _: Request<v1::GetRequest>) -> Result<Response<v1::GetResponse>, Status> {
+        Err(Status::unimplemented("get"))
+    }
+
+    async fn list(&self, _: Request<v1::ListRequest>) -> Result<Response<v1::ListResponse>, Status> {
+        Err(Status::unimplemented("list"))
+    }
+
+    type WatchStream = ReceiverStream<Result<v1::WatchEvent, Status>>;
+
+    async fn watch(&self, _: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        let (events, stream) = mpsc::channel(1);
+        let started = v1::WatchEvent { kind: v1::watch_event::Kind::Started.into(), ..Default::default() };
+        events.try_send(Ok(started)).unwrap();
+        Ok(Response::new(ReceiverStream::new(stream)))
+    }
+
+    async fn check_token(
+        &self,
+        request: Request<v1::CheckTokenRequest>,
+    ) -> Result<Response<v1::CheckTokenResponse>, Status> {
+        let newest_token = request.into_inner().fencing_token;
+        Ok(Response::new(v1::CheckTokenResponse { newest_token, ..Default::default() }))
+    }
+}

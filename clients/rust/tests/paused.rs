@@ -1,0 +1,75 @@
+//! A process that is stopped for longer than its TTL finds its lock lost when it wakes up.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+
+mod fake;
+
+use fake::{BOUND, Fake, TTL};
+use fencepost_client::{Client, LossCause, Moment};
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+const SERVER: &str = "FENCEPOST_TEST_SERVER";
+
+/// The process that is stopped: this test binary again, told where the server is.
+#[tokio::test]
+async fn holder() {
+    let Ok(server) = std::env::var(SERVER) else { return };
+    let lock = Client::new(server).unwrap().acquire("x").ttl(TTL).await.unwrap();
+    let lost = tokio::spawn(lock.lost());
+    println!("\nheld");
+    let mut last = Moment::now();
+    loop {
+        // Mostly here, where no task of the client runs: only the look itself can find out.
+        std::thread::sleep(Duration::from_millis(50));
+        let now = Moment::now();
+        if now.since(last) > TTL {
+            assert!(!lock.is_valid(), "valid after a pause longer than the TTL");
+            let lost = tokio::time::timeout(BOUND, lost).await.unwrap().unwrap();
+            assert_eq!(lost.cause, LossCause::ValidityOver);
+            println!("\nlost");
+            return;
+        }
+        last = now;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_was_stopped_past_its_ttl_holds_nothing() {
+    let fake = Fake::start().await;
+    let mut holder = tokio::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "holder", "--nocapture"])
+        .env(SERVER, &fake.url)
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let id = holder.id().unwrap().to_string();
+    let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines();
+    expect(&mut lines, "held").await;
+    fake.until("kept alive", |state| state.streams.iter().any(|stream| !stream.answers.is_empty())).await;
+    signal("-STOP", &id).await;
+    tokio::time::sleep(TTL + TTL / 2).await; // the pause itself, not a wait for something to happen
+    signal("-CONT", &id).await;
+    expect(&mut lines, "lost").await;
+    let status = tokio::time::timeout(BOUND, holder.wait()).await.unwrap().unwrap();
+    assert!(status.success());
+}
+
+async fn signal(name: &str, process: &str) {
+    assert!(tokio::process::Command::new("kill").args([name, process]).status().await.unwrap().success());
+}
+
+async fn expect(lines: &mut tokio::io::Lines<BufReader<tokio::process::ChildStdout>>, what: &str) {
+    let found = async {
+        while let Some(line) = lines.next_line().await.unwrap() {
+            if line == what {
+                return true;
+            }
+        }
+        false
+    };
+    assert!(tokio::time::timeout(BOUND, found).await.unwrap(), "the holder never said {what}");
+}

@@ -1,0 +1,196 @@
+//! Giving locks back, and running a body under one.
+#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+
+mod fake;
+
+use fake::{BOUND, Do, Fake, TTL, builder, client, refused, released};
+use fencepost_client::v1::keep_alive_response::Message as Told;
+use fencepost_client::{AcquireError, LossCause, ReleaseError, RunError, v1};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tonic::Status;
+
+#[tokio::test]
+async fn a_release_ends_the_keeping_and_says_how_the_lease_ended() {
+    let fake = Fake::start().await;
+    let client = client(&[&fake]);
+    let lock = client.acquire("x").ttl(TTL).await.unwrap();
+    fake.until("attached", |state| state.streams.iter().any(|stream| !stream.attached.is_empty())).await;
+    let held = lock.held();
+    let result = lock.release().await.unwrap();
+    assert!(result.was_held() && result.successor_token.is_none());
+    assert!(!held.is_valid());
+    assert_eq!(held.lost().await.cause, LossCause::Released);
+    fake.until("detached", |state| state.streams[0].detached.len() == 1).await;
+
+    fake.on_release(|_| Do::Answer(released(v1::LeaseEnd::Expired)));
+    let result = client.acquire("x").await.unwrap().release().await.unwrap();
+    assert_eq!((result.end, result.successor_token), (v1::LeaseEnd::Expired, Some(42)));
+}
+
+#[tokio::test]
+async fn a_release_is_repeated_with_the_same_ids() {
+    let (a, b) = (Fake::start().await, Fake::start().await);
+    let lock = client(&[&a, &b]).acquire("x").await.unwrap();
+    a.on_release(|_| Do::Fail(Status::unavailable("lost")));
+    assert!(lock.release().await.unwrap().was_held());
+    assert_eq!(a.state().releases, b.state().releases);
+}
+
+#[tokio::test]
+async fn a_release_whose_outcome_stays_unknown_says_so() {
+    let fake = Fake::start().await;
+    fake.on_release(|_| Do::Fail(Status::unavailable("lost")));
+    let client = builder(&[&fake]).retry_for(Duration::from_millis(200)).build().unwrap();
+    let error = client.acquire("x").await.unwrap().release().await.unwrap_err();
+    assert!(matches!(error, ReleaseError::OutcomeUnknown { source: Some(_) }), "{error:?}");
+    assert!(fake.state().releases.len() > 1);
+}
+
+#[tokio::test]
+async fn a_lock_that_is_dropped_is_released() {
+    let fake = Fake::start().await;
+    let client = client(&[&fake]);
+    drop(client.acquire("x").await.unwrap());
+    client.settle().await;
+    assert_eq!(fake.state().releases.len(), 1);
+}
+
+#[tokio::test]
+async fn one_release_that_fails_keeps_no_other_from_being_sent() {
+    let fake = Fake::start().await;
+    fake.on_release(|request| match request.lock_name.as_str() {
+        "x" => Do::Fail(Status::internal("broken")),
+        _ => Do::Answer(released(v1::LeaseEnd::Released)),
+    });
+    let client = client(&[&fake]);
+    let locks = [client.acquire("x").await.unwrap(), client.acquire("y").await.unwrap()];
+    drop(locks);
+    client.settle().await;
+    assert!(fake.state().releases.iter().any(|request| request.lock_name == "y"));
+}
+
+#[tokio::test]
+async fn a_lock_that_the_server_says_is_lost_is_not_released() {
+    let fake = Fake::start().await;
+    let client = client(&[&fake]);
+    let lock = client.acquire("x").ttl(TTL).await.unwrap();
+    fake.until("attached", |state| state.streams.iter().any(|stream| !stream.attached.is_empty())).await;
+    let end = v1::LeaseEnd::Revoked.into();
+    fake.tell_each(|handle| Told::Lost(v1::Lost { handle, end, successor_token: 0 }));
+    tokio::time::timeout(BOUND, lock.lost()).await.unwrap();
+    drop(lock);
+    client.settle().await;
+    assert!(fake.state().releases.is_empty());
+}
+
+#[test]
+fn a_lock_that_is_dropped_outside_its_runtime_does_no_harm() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (fake, lock) = runtime.block_on(async {
+        let fake = Fake::start().await;
+        let lock = client(&[&fake]).acquire("x").await.unwrap();
+        (fake, lock)
+    });
+    drop(lock);
+    runtime.block_on(fake.until("released", |state| state.releases.len() == 1));
+    let orphan = runtime.block_on(async { client(&[&fake]).acquire("y").await.unwrap() });
+    drop(runtime);
+    assert!(orphan.is_valid(), "by its own reckoning, until its time");
+    drop(orphan);
+}
+
+#[tokio::test]
+async fn a_release_that_is_dropped_goes_on() {
+    let fake = Fake::start().await;
+    let mut first = true;
+    fake.on_release(move |_| {
+        let hang = std::mem::take(&mut first);
+        if hang { Do::Fail(Status::unavailable("once more")) } else { Do::Answer(released(v1::LeaseEnd::Released)) }
+    });
+    let lock = client(&[&fake]).acquire("x").await.unwrap();
+    let release = tokio::spawn(lock.release());
+    fake.until("sent", |state| state.releases.len() == 1).await;
+    release.abort();
+    fake.until("sent again", |state| state.releases.len() == 2).await;
+}
+
+#[tokio::test]
+async fn a_body_runs_under_the_lock_and_its_value_comes_back() {
+    let fake = Fake::start().await;
+    let client = client(&[&fake]);
+    let token = client.with_lock("x", |lock| async move { lock.is_valid().then(|| lock.token()) }).await.unwrap();
+    assert_eq!(token, Some(41));
+    assert_eq!(fake.state().releases.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_and_what_runs_under_it_can_move_between_threads() {
+    let fake = Fake::start().await;
+    let client = client(&[&fake]);
+    let running = tokio::spawn(async move { client.with_lock("x", |lock| async move { lock.token() }).await });
+    assert_eq!(running.await.unwrap().unwrap(), 41);
+}
+
+#[tokio::test]
+async fn a_body_never_runs_without_the_lock() {
+    let fake = Fake::start().await;
+    fake.on_acquire(|_| Do::Answer(refused(v1::acquire_response::Outcome::Contended)));
+    let result = client(&[&fake]).with_lock("x", |_| async { panic!("ran") }).await;
+    assert!(matches!(result, Err(RunError::Acquire(AcquireError::Contended { .. }))));
+}
+
+#[tokio::test]
+async fn a_release_that_fails_never_masks_what_the_body_says() {
+    let fake = Fake::start().await;
+    fake.on_release(|_| Do::Fail(Status::internal("broken")));
+    let result = client(&[&fake]).with_lock("x", |_| async { Err::<(), _>("the body's own") }).await;
+    assert_eq!(result.unwrap(), Err("the body's own"));
+    fake.on_release(|_| Do::Answer(released(v1::LeaseEnd::Expired)));
+    assert_eq!(client(&[&fake]).with_lock("x", |_| async { 7 }).await.unwrap(), 7);
+}
+
+/// Notes that the body's future was dropped, and whether the lock had been given back by then.
+struct Body {
+    fake: Fake,
+    dropped_before_release: Arc<AtomicBool>,
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        self.dropped_before_release.store(self.fake.state().releases.is_empty(), Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn a_body_is_dropped_when_the_lock_is_lost() {
+    let fake = Fake::start().await;
+    let noted = Arc::new(AtomicBool::new(false));
+    let body = Body { fake: fake.clone(), dropped_before_release: noted.clone() };
+    let running = tokio::spawn(client(&[&fake]).acquire("x").ttl(TTL).run(move |_| async move {
+        let _body = body;
+        std::future::pending::<()>().await;
+    }));
+    fake.until("attached", |state| state.streams.iter().any(|stream| !stream.attached.is_empty())).await;
+    let end = v1::LeaseEnd::Revoked.into();
+    fake.tell_each(|handle| Told::Lost(v1::Lost { handle, end, successor_token: 0 }));
+    let result = tokio::time::timeout(BOUND, running).await.unwrap().unwrap();
+    assert!(matches!(result, Err(RunError::Lost(lost)) if lost.cause == LossCause::Revoked), "{result:?}");
+    assert!(noted.load(Ordering::SeqCst));
+}
+
+#[tokio::test]
+async fn a_run_that_is_dropped_drops_the_body_and_then_gives_the_lock_back() {
+    let fake = Fake::start().await;
+    let noted = Arc::new(AtomicBool::new(false));
+    let body = Body { fake: fake.clone(), dropped_before_release: noted.clone() };
+    let running = tokio::spawn(client(&[&fake]).acquire("x").run(move |_| async move {
+        let _body = body;
+        std::future::pending::<()>().await;
+    }));
+    fake.until("attached", |state| state.streams.iter().any(|stream| !stream.attached.is_empty())).await;
+    running.abort();
+    fake.until("released", |state| state.releases.len() == 1).await;
+    assert!(noted.load(Ordering::SeqCst));
+}

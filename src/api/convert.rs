@@ -1,0 +1,185 @@
+//! Requests, checked and turned into the service's terms.
+
+use super::fields::Fields;
+use crate::{
+    domain::{
+        ids::{LeaseId, RequestId},
+        lease::Terms,
+        limits::{LOCK_NAME_BYTES_MAX, Limits, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX},
+        name::{Holder, LockName, Metadata, Reason},
+        token::FencingToken,
+    },
+    locks::{
+        AcquireCall,
+        keepalive::{AttachLease, FromClient},
+    },
+};
+use fencepost_proto::v1;
+use std::time::Duration;
+use tokio::time::Instant;
+use tonic::Status;
+use uuid::Uuid;
+use xxhash_rust::xxh3::Xxh3;
+
+/// Checks an Acquire.
+pub(super) fn acquire(
+    request: v1::AcquireRequest,
+    limits: &Limits,
+    arrived: Instant,
+    deadline: Option<Instant>,
+) -> Result<(LockName, AcquireCall), Status> {
+    let mut fields = Fields::default();
+    let ttl = match &request.ttl {
+        None => Some(limits.ttl_default()),
+        Some(ttl) => fields.duration("ttl", ttl, limits.ttl_min, limits.ttl_max),
+    };
+    let wait = match &request.wait_timeout {
+        None => Some(Duration::ZERO),
+        Some(wait) => fields.duration("wait_timeout", wait, Duration::ZERO, limits.wait_max),
+    };
+    let request_id = match request.request_id.as_str() {
+        // Nobody can repeat a request whose id nobody knows: it needs no memory, only an identity.
+        "" => Some(Uuid::new_v4()),
+        text => fields.uuid("request_id", text),
+    };
+    let mode = v1::LockMode::try_from(request.mode);
+    let exclusive = matches!(mode, Ok(v1::LockMode::Unspecified | v1::LockMode::Exclusive));
+    fields.unsupported("mode", !exclusive);
+    fields.unsupported("permits", request.permits != 0);
+    fields.unsupported("lock_delay", request.lock_delay.is_some_and(|delay| delay != prost_types::Duration::default()));
+    fields.unsupported("max_hold", request.max_hold.is_some_and(|hold| hold != prost_types::Duration::default()));
+    let name = fields.take("lock_name", LockName::new(request.lock_name));
+    let holder = fields.take("holder", Holder::new(request.holder));
+    let metadata = fields.take("metadata", Metadata::new(request.metadata));
+    match (name, holder, metadata, ttl, wait, request_id) {
+        (Some(name), Some(holder), Some(metadata), Some(ttl), Some(wait), Some(request_id)) => {
+            fields.done()?;
+            let fingerprint = fingerprint(ttl, &holder, &metadata, request.min_token);
+            let terms = Terms { fingerprint, ttl, holder, metadata, min_token: request.min_token };
+            let (request, attempt) = (RequestId(request_id), request.attempt.max(1));
+            Ok((name, AcquireCall { request, attempt, terms, wait, arrived, deadline }))
+        }
+        _ => Err(fields.into_status()),
+    }
+}
+
+/// What the id of a request is bound to, as one number. The same on every replica and in every version: it is stored.
+fn fingerprint(ttl: Duration, holder: &Holder, metadata: &Metadata, min_token: u64) -> u64 {
+    let mut hash = Xxh3::new();
+    let mut part = |bytes: &[u8]| {
+        // The length first, so that no two lists of parts read the same.
+        hash.update(&(bytes.len() as u64).to_le_bytes());
+        hash.update(bytes);
+    };
+    part(&ttl.as_nanos().to_le_bytes());
+    part(&min_token.to_le_bytes());
+    part(holder.as_str().as_bytes());
+    for (key, value) in metadata.pairs() {
+        part(key.as_bytes());
+        part(value.as_bytes());
+    }
+    hash.digest()
+}
+
+/// Checks the name and the lease id that Release and Renew have in common.
+pub(super) fn lease(lock_name: String, lease_id: &str) -> Result<(LockName, LeaseId), Status> {
+    let mut fields = Fields::default();
+    let lease_id = fields.uuid("lease_id", lease_id);
+    let name = fields.take("lock_name", LockName::new(lock_name));
+    match (name, lease_id) {
+        (Some(name), Some(lease_id)) => Ok((name, LeaseId(lease_id))),
+        _ => Err(fields.into_status()),
+    }
+}
+
+/// Checks a TTL that may be left out.
+pub(super) fn optional_ttl(ttl: Option<prost_types::Duration>, limits: &Limits) -> Result<Option<Duration>, Status> {
+    let mut fields = Fields::default();
+    let ttl = ttl.map(|ttl| fields.duration("ttl", &ttl, limits.ttl_min, limits.ttl_max));
+    fields.done()?;
+    Ok(ttl.flatten())
+}
+
+/// Checks a name that stands alone.
+pub(super) fn name(lock_name: String) -> Result<LockName, Status> {
+    let mut fields = Fields::default();
+    match fields.take("lock_name", LockName::new(lock_name)) {
+        Some(name) => Ok(name),
+        None => Err(fields.into_status()),
+    }
+}
+
+/// Checks a CheckToken.
+pub(super) fn check_token(request: v1::CheckTokenRequest) -> Result<(LockName, FencingToken), Status> {
+    let mut fields = Fields::default();
+    let token = fields.token("fencing_token", request.fencing_token);
+    let name = fields.take("lock_name", LockName::new(request.lock_name));
+    match (name, token) {
+        (Some(name), Some(token)) => Ok((name, token)),
+        _ => Err(fields.into_status()),
+    }
+}
+
+/// Checks a ForceRelease.
+pub(super) fn force_release(request: v1::ForceReleaseRequest) -> Result<(LockName, FencingToken, Reason), Status> {
+    let mut fields = Fields::default();
+    let token = fields.token("expected_token", request.expected_token);
+    let reason = fields.take("reason", Reason::new(request.reason));
+    let name = fields.take("lock_name", LockName::new(request.lock_name));
+    match (name, token, reason) {
+        (Some(name), Some(token), Some(reason)) => Ok((name, token, reason)),
+        _ => Err(fields.into_status()),
+    }
+}
+
+/// Checks a prefix of names.
+pub(super) fn prefix(prefix: &str) -> Result<(), Status> {
+    let mut fields = Fields::default();
+    if prefix.len() > LOCK_NAME_BYTES_MAX {
+        fields.refuse("prefix", format!("must have at most {LOCK_NAME_BYTES_MAX} bytes; it has {}", prefix.len()));
+    }
+    fields.done()
+}
+
+/// Checks the size of a page.
+pub(super) fn page_size(size: u32) -> Result<usize, Status> {
+    let mut fields = Fields::default();
+    if size > PAGE_SIZE_MAX {
+        fields.refuse("page_size", format!("must be 1 to {PAGE_SIZE_MAX}, or 0 for the default; it is {size}"));
+    }
+    fields.done()?;
+    Ok(usize::try_from(if size == 0 { PAGE_SIZE_DEFAULT } else { size }).unwrap_or(usize::MAX))
+}
+
+/// Checks a message of a KeepAlive stream.
+pub(super) fn keep_alive(request: v1::KeepAliveRequest) -> Result<FromClient, Status> {
+    use v1::keep_alive_request::Message;
+    let mut fields = Fields::default();
+    match request.message {
+        Some(Message::Answer(answer)) => Ok(FromClient::Answer(answer.beat)),
+        Some(Message::Detach(detach)) => Ok(FromClient::Detach(detach.handles)),
+        Some(Message::Attach(attach)) => {
+            let mut leases = Vec::with_capacity(attach.leases.len());
+            for (place, lease) in attach.leases.into_iter().enumerate() {
+                let lease_id = Uuid::try_parse(&lease.lease_id);
+                match (LockName::new(lease.lock_name), lease_id) {
+                    (Ok(name), Ok(lease_id)) => leases.push(AttachLease {
+                        handle: lease.handle,
+                        name,
+                        lease_id: LeaseId(lease_id),
+                        attempt: lease.attempt.max(1),
+                        release_on_disconnect: lease.release_on_disconnect,
+                    }),
+                    (Err(rule), _) => fields.refuse(format!("attach.leases[{place}].lock_name"), rule.0),
+                    (_, Err(_)) => fields.refuse(format!("attach.leases[{place}].lease_id"), "must be a UUID"),
+                }
+            }
+            fields.done()?;
+            Ok(FromClient::Attach(leases))
+        }
+        None => {
+            fields.refuse("message", "must be given: attach, detach or answer");
+            Err(fields.into_status())
+        }
+    }
+}

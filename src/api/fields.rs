@@ -1,0 +1,101 @@
+//! Checking a request field by field: all that is wrong with it is reported together.
+
+use crate::domain::{name::BrokenRule, token::FencingToken};
+use prost_types::Duration as ProtoDuration;
+use std::{fmt::Display, time::Duration};
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+use uuid::Uuid;
+
+/// The rules that a request breaks. Costs nothing while it breaks none.
+#[derive(Debug, Default)]
+pub(super) struct Fields {
+    violations: Vec<(String, String)>,
+}
+
+impl Fields {
+    /// Notes that a field breaks a rule.
+    pub(super) fn refuse(&mut self, field: impl Into<String>, rule: impl Into<String>) {
+        self.violations.push((field.into(), rule.into()));
+    }
+
+    /// Takes a field's value, or notes the rule that it breaks.
+    pub(super) fn take<T>(&mut self, field: &str, value: Result<T, BrokenRule>) -> Option<T> {
+        value.map_err(|BrokenRule(rule)| self.refuse(field, rule)).ok()
+    }
+
+    /// Reads a UUID.
+    pub(super) fn uuid(&mut self, field: &str, text: &str) -> Option<Uuid> {
+        let uuid = Uuid::try_parse(text).ok();
+        if uuid.is_none() {
+            let rule = if text.is_empty() { "must be given" } else { "must be a UUID" };
+            self.refuse(field, rule);
+        }
+        uuid
+    }
+
+    /// Reads a token.
+    pub(super) fn token(&mut self, field: &str, number: u64) -> Option<FencingToken> {
+        let token = FencingToken::new(number);
+        if token.is_none() {
+            self.refuse(field, format!("must be a fencing token: above 0 and below 2^53; it is {number}"));
+        }
+        token
+    }
+
+    /// Reads a duration within a range.
+    pub(super) fn duration(
+        &mut self,
+        field: &str,
+        value: &ProtoDuration,
+        min: Duration,
+        max: Duration,
+    ) -> Option<Duration> {
+        match read(value) {
+            Some(span) if min <= span && span <= max => Some(span),
+            Some(span) => {
+                self.refuse(field, range(min, max, &humantime::format_duration(span)));
+                None
+            }
+            None => {
+                self.refuse(field, range(min, max, &format_args!("{} s and {} ns", value.seconds, value.nanos)));
+                None
+            }
+        }
+    }
+
+    /// Refuses a field of a feature that this server does not support, if it is used. It is never ignored.
+    pub(super) fn unsupported(&mut self, field: &str, used: bool) {
+        if used {
+            self.refuse(field, "is not supported by this server yet: leave it out");
+        }
+    }
+
+    /// The error, if there is anything to report.
+    pub(super) fn done(self) -> Result<(), Status> {
+        if self.violations.is_empty() { Ok(()) } else { Err(self.into_status()) }
+    }
+
+    /// The error. For callers that know that there is something to report.
+    pub(super) fn into_status(self) -> Status {
+        let text: Vec<String> = self.violations.iter().map(|(field, rule)| format!("{field} {rule}")).collect();
+        let mut details = ErrorDetails::new();
+        for (field, rule) in self.violations {
+            details.add_bad_request_violation(field, rule);
+        }
+        super::status::with_reason(&mut details, "INVALID_FIELD");
+        Status::with_error_details(Code::InvalidArgument, text.join("; "), details)
+    }
+}
+
+/// Reads a duration by protobuf's rules, if it is not negative. Not by prost's conversion: that one normalises, and panics on the
+/// values that cannot be normalised (prost-types 0.14.4, seconds and nanos at their minimum).
+fn read(value: &ProtoDuration) -> Option<Duration> {
+    let nanos = u32::try_from(value.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
+    Some(Duration::new(u64::try_from(value.seconds).ok()?, nanos))
+}
+
+fn range(min: Duration, max: Duration, value: &dyn Display) -> String {
+    let (min, max) = (humantime::format_duration(min), humantime::format_duration(max));
+    format!("must be {min} to {max}; it is {value}")
+}

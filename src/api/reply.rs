@@ -1,0 +1,221 @@
+//! What the service answers, turned into messages.
+
+use crate::{
+    domain::{
+        lease::LeaseEnd,
+        name::LockName,
+        outcome::{
+            Contention, Fate, Gone, HolderView, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome, TokenStatus,
+        },
+        token::FencingToken,
+    },
+    locks::{
+        AcquireAnswer, WatchItem,
+        keepalive::{DetachReason, Group, ToClient},
+    },
+    store::EventKind,
+};
+use fencepost_proto::v1;
+use std::time::Duration;
+
+pub(super) fn duration(span: Duration) -> prost_types::Duration {
+    prost_types::Duration {
+        seconds: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
+        nanos: i32::try_from(span.subsec_nanos()).unwrap_or(0),
+    }
+}
+
+pub(super) fn acquire(name: LockName, answer: AcquireAnswer) -> v1::AcquireResponse {
+    use v1::acquire_response::Outcome;
+    match answer {
+        AcquireAnswer::Acquired(acquired) => {
+            let grant = acquired.grant;
+            v1::AcquireResponse {
+                outcome: Outcome::Acquired.into(),
+                lease: Some(v1::Lease {
+                    lock_name: name.into_string(),
+                    lease_id: grant.lease_id.0.to_string(),
+                    grant_id: grant.grant_id.0.to_string(),
+                    fencing_token: grant.token.get(),
+                    ttl: Some(duration(grant.left)),
+                }),
+                held_for: Some(duration(acquired.held_for)),
+                previous_end: previous_end(grant.previous_end).into(),
+                ..v1::AcquireResponse::default()
+            }
+        }
+        AcquireAnswer::Contended(contention) => contended(Outcome::Contended, *contention),
+        AcquireAnswer::TimedOut(contention) => contended(Outcome::TimedOut, *contention),
+    }
+}
+
+fn contended(outcome: v1::acquire_response::Outcome, contention: Contention) -> v1::AcquireResponse {
+    v1::AcquireResponse {
+        outcome: outcome.into(),
+        current: contention.current.map(holder),
+        waiters: count(contention.waiters),
+        ..v1::AcquireResponse::default()
+    }
+}
+
+pub(super) fn release(outcome: ReleaseOutcome) -> v1::ReleaseResponse {
+    match outcome {
+        ReleaseOutcome::Released => v1::ReleaseResponse { end: v1::LeaseEnd::Released.into(), successor_token: 0 },
+        ReleaseOutcome::Gone(gone) => {
+            let end = fate(gone.fate);
+            let successor_token = if end == v1::LeaseEnd::Released { 0 } else { number(gone.successor) };
+            v1::ReleaseResponse { end: end.into(), successor_token }
+        }
+    }
+}
+
+pub(super) fn renew(outcome: RenewOutcome, held_for: Duration) -> v1::RenewResponse {
+    use v1::renew_response::Outcome;
+    match outcome {
+        RenewOutcome::Renewed(renewed) => v1::RenewResponse {
+            outcome: Outcome::Renewed.into(),
+            ttl: Some(duration(renewed.left)),
+            held_for: Some(duration(held_for)),
+            fencing_token: renewed.token.get(),
+            ..v1::RenewResponse::default()
+        },
+        RenewOutcome::Lost(gone) => v1::RenewResponse {
+            outcome: Outcome::Lost.into(),
+            end: fate(gone.fate).into(),
+            successor_token: number(gone.successor),
+            ..v1::RenewResponse::default()
+        },
+        // A renewal that names no attachment is not refused for one.
+        RenewOutcome::AttachedElsewhere => v1::RenewResponse {
+            outcome: Outcome::Lost.into(),
+            end: v1::LeaseEnd::Unknown.into(),
+            ..v1::RenewResponse::default()
+        },
+    }
+}
+
+pub(super) fn lock(name: LockName, view: LockView) -> v1::LockInfo {
+    v1::LockInfo {
+        lock_name: name.into_string(),
+        current: view.current.map(holder),
+        waiters: count(view.waiters),
+        previous_end: previous_end(view.previous_end).into(),
+        newest_token: number(view.newest_token),
+    }
+}
+
+pub(super) fn check_token(status: TokenStatus, newest: Option<FencingToken>) -> v1::CheckTokenResponse {
+    use v1::check_token_response::Status;
+    let status = match status {
+        TokenStatus::Current => Status::Current,
+        TokenStatus::Ended => Status::Ended,
+        TokenStatus::Stale => Status::Stale,
+        TokenStatus::Unknown => Status::Unknown,
+    };
+    v1::CheckTokenResponse { status: status.into(), newest_token: number(newest) }
+}
+
+pub(super) fn force_release(outcome: RevokeOutcome) -> v1::ForceReleaseResponse {
+    use v1::force_release_response::Outcome;
+    let (outcome, holder, current_token) = match outcome {
+        RevokeOutcome::Revoked(holder) => (Outcome::Revoked, holder.into_string(), 0),
+        RevokeOutcome::NotHeld => (Outcome::NotHeld, String::new(), 0),
+        RevokeOutcome::TokenMismatch(current) => (Outcome::TokenMismatch, String::new(), current.get()),
+    };
+    v1::ForceReleaseResponse { outcome: outcome.into(), holder, current_token }
+}
+
+pub(super) fn watch(item: WatchItem) -> v1::WatchEvent {
+    use v1::watch_event::Kind;
+    match item {
+        WatchItem::Missed(missed) => v1::WatchEvent { kind: Kind::Missed.into(), missed, ..v1::WatchEvent::default() },
+        WatchItem::Event(event) => {
+            let (kind, reason) = match event.kind {
+                EventKind::Granted => (Kind::Granted, String::new()),
+                EventKind::Released => (Kind::Released, String::new()),
+                EventKind::Expired => (Kind::Expired, String::new()),
+                EventKind::Revoked(reason) => (Kind::Revoked, reason),
+            };
+            v1::WatchEvent {
+                kind: kind.into(),
+                lock_name: event.name.into_string(),
+                holder: event.holder,
+                grant_id: event.grant_id.0.to_string(),
+                fencing_token: event.token.get(),
+                reason,
+                missed: 0,
+            }
+        }
+    }
+}
+
+pub(super) fn keep_alive(message: ToClient) -> v1::KeepAliveResponse {
+    use v1::keep_alive_response::Message;
+    let message = match message {
+        ToClient::Beat { beat, next_in } => Message::Beat(v1::Beat { beat, next_in: Some(duration(next_in)) }),
+        ToClient::Attached(leases) => Message::Attached(v1::Attached { leases: groups(leases) }),
+        ToClient::Renewed { beat, leases } => Message::Renewed(v1::Renewed { beat, leases: groups(leases) }),
+        ToClient::Lost { handle, gone: Gone { fate: how, successor } } => {
+            Message::Lost(v1::Lost { handle, end: fate(how).into(), successor_token: number(successor) })
+        }
+        ToClient::AtRisk(handles) => Message::AtRisk(v1::AtRisk { handles }),
+        ToClient::Detached { handle, reason } => {
+            use v1::detached::Reason;
+            let reason = match reason {
+                DetachReason::Requested => Reason::Requested,
+                DetachReason::AttachedElsewhere => Reason::AttachedElsewhere,
+                DetachReason::StreamFull => Reason::StreamFull,
+            };
+            Message::Detached(v1::Detached { handle, reason: reason.into() })
+        }
+        ToClient::Draining(grace) => Message::Draining(v1::Draining { grace: Some(duration(grace)) }),
+    };
+    v1::KeepAliveResponse { message: Some(message) }
+}
+
+fn groups(groups: Vec<Group>) -> Vec<v1::RenewedLeases> {
+    groups
+        .into_iter()
+        .map(|group| v1::RenewedLeases { ttl: Some(duration(group.left)), handles: group.handles })
+        .collect()
+}
+
+fn holder(view: HolderView) -> v1::LockHolder {
+    v1::LockHolder {
+        holder: view.holder.into_string(),
+        grant_id: view.grant_id.0.to_string(),
+        fencing_token: view.token.get(),
+        ttl: Some(duration(view.ttl)),
+        expires_in: Some(duration(view.left)),
+        held_since: Some(duration(view.held)),
+        metadata: view.metadata.pairs().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+    }
+}
+
+fn fate(fate: Fate) -> v1::LeaseEnd {
+    match fate {
+        Fate::Ended(end) => lease_end(end),
+        Fate::Superseded => v1::LeaseEnd::Superseded,
+        Fate::Unknown => v1::LeaseEnd::Unknown,
+    }
+}
+
+fn previous_end(end: Option<LeaseEnd>) -> v1::LeaseEnd {
+    end.map_or(v1::LeaseEnd::Unspecified, lease_end)
+}
+
+fn lease_end(end: LeaseEnd) -> v1::LeaseEnd {
+    match end {
+        LeaseEnd::Released => v1::LeaseEnd::Released,
+        LeaseEnd::Expired => v1::LeaseEnd::Expired,
+        LeaseEnd::Revoked => v1::LeaseEnd::Revoked,
+    }
+}
+
+fn number(token: Option<FencingToken>) -> u64 {
+    token.map_or(0, FencingToken::get)
+}
+
+fn count(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}

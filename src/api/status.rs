@@ -1,0 +1,74 @@
+//! The one place that turns the service's errors into gRPC statuses.
+
+use super::fields::Fields;
+use crate::{
+    domain::limits::RETRY_DELAY,
+    locks::{
+        LocksError,
+        keepalive::{KeepAliveError, StreamError},
+    },
+    store::StoreError,
+};
+use std::{collections::HashMap, time::Duration};
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+
+/// The domain of all reasons.
+const DOMAIN: &str = "fencepost";
+
+/// Adds the reason that programs decide by.
+pub(super) fn with_reason(details: &mut ErrorDetails, reason: &str) {
+    details.set_error_info(reason, DOMAIN, HashMap::new());
+}
+
+/// The status of an error. What the caller should do next is in its code, its reason and its retry delay.
+pub(super) fn status(error: &LocksError) -> Status {
+    let (code, reason, retry): (Code, &str, Option<Duration>) = match error {
+        LocksError::Overtaken => (Code::Aborted, "OVERTAKEN", None),
+        LocksError::Ended => (Code::Aborted, "REQUEST_ENDED", None),
+        LocksError::OtherTerms => return refused("request_id", "was used before with other parameters"),
+        LocksError::MinTokenTooHigh { max } => {
+            return refused("min_token", &format!("must be at most {max}: 24 h above the server's time"));
+        }
+        LocksError::Store(StoreError::BadPageToken) => {
+            return refused("page_token", "must be one that a page of this listing gave");
+        }
+        LocksError::QueueFull { .. } => (Code::ResourceExhausted, "QUEUE_FULL", Some(RETRY_DELAY)),
+        LocksError::ServerFull { .. } => (Code::ResourceExhausted, "SERVER_FULL", Some(RETRY_DELAY)),
+        LocksError::WatchersFull { .. } => (Code::ResourceExhausted, "WATCHERS_FULL", Some(RETRY_DELAY)),
+        LocksError::Shared => (Code::Unavailable, "ATTEMPT_SHARED", Some(RETRY_DELAY)),
+        LocksError::Forgotten => (Code::Unavailable, "PLACE_LOST", Some(RETRY_DELAY)),
+        LocksError::TooLate(_) => (Code::Unavailable, "TOO_LATE", Some(RETRY_DELAY)),
+        LocksError::Draining => (Code::Unavailable, "DRAINING", Some(RETRY_DELAY)),
+        LocksError::TokensExhausted => (Code::FailedPrecondition, "TOKENS_EXHAUSTED", None),
+        LocksError::Store(StoreError::Unavailable(_)) => (Code::Unavailable, "STORE_UNAVAILABLE", Some(RETRY_DELAY)),
+        LocksError::Store(StoreError::OutcomeUnknown(_)) => (Code::Unavailable, "OUTCOME_UNKNOWN", Some(RETRY_DELAY)),
+        LocksError::Store(StoreError::Corrupt(_)) => (Code::DataLoss, "STORE_CORRUPT", None),
+    };
+    let mut details = ErrorDetails::new();
+    with_reason(&mut details, reason);
+    if let Some(delay) = retry {
+        details.set_retry_info(Some(delay));
+    }
+    Status::with_error_details(code, error.to_string(), details)
+}
+
+/// The status with which a KeepAlive stream ends.
+pub(super) fn stream_status(error: KeepAliveError<Status>) -> Status {
+    match error {
+        KeepAliveError::Inbound(status) => status,
+        KeepAliveError::Stream(StreamError::Gone(error)) => status(&error),
+        KeepAliveError::Stream(error @ StreamError::HandleInUse(_)) => {
+            refused("attach.leases.handle", &error.to_string())
+        }
+        KeepAliveError::Stream(error @ (StreamError::BeatNotSent(_) | StreamError::BeatBackwards { .. })) => {
+            refused("answer.beat", &error.to_string())
+        }
+    }
+}
+
+fn refused(field: &str, rule: &str) -> Status {
+    let mut fields = Fields::default();
+    fields.refuse(field, rule);
+    fields.into_status()
+}

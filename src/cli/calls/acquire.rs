@@ -1,0 +1,150 @@
+//! `acquire`: takes a lock and leaves it to the caller, who has to renew it within its TTL.
+
+use crate::cli::{
+    args::{CallArgs, LockArgs},
+    connect::{Effect, PROMPT, client, failed, reachable},
+    exit::{Failure, NOT_OBTAINED, SIGNAL, UNAVAILABLE},
+    text,
+};
+use clap::Args;
+use fencepost_client::{
+    Client,
+    v1::{AcquireRequest, AcquireResponse, Lease, LeaseEnd, acquire_response::Outcome},
+};
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// How long to wait, after a signal, for a request that is being taken back.
+const TAKE_BACK: Duration = Duration::from_secs(2);
+
+/// What to take.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct AcquireArgs {
+    /// The lock's name
+    name: String,
+    #[command(flatten)]
+    lock: LockArgs,
+    #[command(flatten)]
+    call: CallArgs,
+}
+
+pub(in crate::cli) async fn acquire(args: AcquireArgs) -> Result<(), Failure> {
+    let client = client(&args.call.servers, String::new(), PROMPT)?;
+    let unheard = |error| Failure::new(UNAVAILABLE, format!("cannot listen for signals: {error}"));
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(unheard)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(unheard)?;
+    let result = tokio::select! {
+        result = call(&client, &args) => result,
+        _ = interrupt.recv() => Err(Failure::silent(SIGNAL + 2)),
+        _ = terminate.recv() => Err(Failure::silent(SIGNAL + 15)),
+    };
+    match result {
+        Ok(reply) => {
+            super::answer(args.call.json, "AcquireResponse", &reply, judge(&args.name, args.lock.wait, &reply))
+        }
+        Err(failure) => {
+            // What was given up is taken out of the line in the background: see it done before this process ends.
+            let _ = tokio::time::timeout(TAKE_BACK, client.settle()).await;
+            Err(failure)
+        }
+    }
+}
+
+async fn call(client: &Client, args: &AcquireArgs) -> Result<AcquireResponse, Failure> {
+    if !args.lock.wait.is_zero() {
+        reachable(client, &args.name, &args.call.servers).await?;
+    }
+    let result = client.calls().acquire(request(args)).await;
+    result.map_err(|error| failed(&error, Effect::Writes, &args.call.servers))
+}
+
+fn request(args: &AcquireArgs) -> AcquireRequest {
+    let lock = &args.lock;
+    AcquireRequest {
+        lock_name: args.name.clone(),
+        holder: lock.holder(),
+        ttl: lock.ttl.map(text::to_wire),
+        wait_timeout: Some(text::to_wire(lock.wait)),
+        request_id: lock.request_id.clone().unwrap_or_default(),
+        metadata: lock.metadata.iter().cloned().collect(),
+        min_token: lock.min_token,
+        ..Default::default()
+    }
+}
+
+fn judge(name: &str, wait: Duration, reply: &AcquireResponse) -> Result<String, Failure> {
+    match (reply.outcome(), &reply.lease) {
+        (Outcome::Acquired, Some(lease)) => Ok(acquired(lease, reply.previous_end())),
+        (Outcome::Contended, _) => {
+            Err(Failure::new(NOT_OBTAINED, text::held(name, reply.current.as_ref(), reply.waiters)))
+        }
+        (Outcome::TimedOut, _) => Err(Failure::new(NOT_OBTAINED, timed_out(name, wait, reply))),
+        _ => Err(Failure::new(UNAVAILABLE, "the server's answer is not one that this version knows")),
+    }
+}
+
+fn timed_out(name: &str, wait: Duration, reply: &AcquireResponse) -> String {
+    let held = text::held(name, reply.current.as_ref(), reply.waiters);
+    format!("gave up after {}: {held}", text::span(wait))
+}
+
+fn acquired(lease: &Lease, previous: LeaseEnd) -> String {
+    let mut lines = vec![
+        format!("acquired {}", lease.lock_name),
+        format!("token     {}", lease.fencing_token),
+        format!("lease id  {}", lease.lease_id),
+        format!("grant id  {}", lease.grant_id),
+        format!("ttl       {}", text::span(text::from_wire(lease.ttl.as_ref()))),
+    ];
+    if matches!(previous, LeaseEnd::Expired | LeaseEnd::Revoked) {
+        lines.push(format!("previous  {}: check what its holder left behind", text::end(previous)));
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fencepost_client::v1::LockHolder;
+
+    fn reply(outcome: Outcome) -> AcquireResponse {
+        let holder = LockHolder { holder: "worker-7".to_owned(), fencing_token: 9, ..Default::default() };
+        AcquireResponse { outcome: outcome.into(), current: Some(holder), waiters: 2, ..Default::default() }
+    }
+
+    #[test]
+    fn a_lease_is_shown_whole() {
+        let lease = Lease {
+            lock_name: "a".to_owned(),
+            lease_id: "secret".to_owned(),
+            grant_id: "g".to_owned(),
+            fencing_token: 7,
+            ttl: Some(text::to_wire(Duration::from_secs(30))),
+        };
+        let reply = AcquireResponse {
+            outcome: Outcome::Acquired.into(),
+            lease: Some(lease),
+            previous_end: LeaseEnd::Expired.into(),
+            ..Default::default()
+        };
+        let text = judge("a", Duration::ZERO, &reply).unwrap();
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines[..3], ["acquired a", "token     7", "lease id  secret"]);
+        assert_eq!(lines[5], "previous  expired: check what its holder left behind");
+    }
+
+    #[test]
+    fn refusals_say_who_holds_it() {
+        let failure = judge("a", Duration::ZERO, &reply(Outcome::Contended)).unwrap_err();
+        assert_eq!(failure, Failure::new(NOT_OBTAINED, "a is held by worker-7 (token 9) for another 0 ms; 2 wait"));
+        let failure = judge("a", Duration::from_secs(10), &reply(Outcome::TimedOut)).unwrap_err();
+        assert_eq!(failure.code, NOT_OBTAINED);
+        assert!(failure.message.starts_with("gave up after 10 s: a is held by worker-7"), "{failure}");
+    }
+
+    #[test]
+    fn an_answer_without_sense_is_a_failure() {
+        assert_eq!(judge("a", Duration::ZERO, &AcquireResponse::default()).unwrap_err().code, UNAVAILABLE);
+        assert_eq!(judge("a", Duration::ZERO, &reply(Outcome::Acquired)).unwrap_err().code, UNAVAILABLE);
+    }
+}

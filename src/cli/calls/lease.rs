@@ -1,0 +1,113 @@
+//! `renew` and `release`: for whoever keeps a lease by hand.
+
+use crate::cli::{
+    args::{CallArgs, LeaseArgs, duration},
+    connect::{Effect, PROMPT, client, failed},
+    exit::{Failure, NO, UNAVAILABLE},
+    text,
+};
+use clap::Args;
+use fencepost_client::v1::{
+    LeaseEnd, ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse, renew_response::Outcome,
+};
+use std::time::Duration;
+
+/// What to renew.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RenewArgs {
+    /// The lock's name
+    name: String,
+    #[command(flatten)]
+    lease: LeaseArgs,
+    /// The new TTL, such as 30s [default: the lease's own]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    ttl: Option<Duration>,
+    #[command(flatten)]
+    call: CallArgs,
+}
+
+/// What to give back.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ReleaseArgs {
+    /// The lock's name
+    name: String,
+    #[command(flatten)]
+    lease: LeaseArgs,
+    #[command(flatten)]
+    call: CallArgs,
+}
+
+pub(in crate::cli) async fn renew(args: RenewArgs) -> Result<(), Failure> {
+    let request =
+        RenewRequest { lock_name: args.name.clone(), lease_id: args.lease.lease_id, ttl: args.ttl.map(text::to_wire) };
+    let result = client(&args.call.servers, String::new(), PROMPT)?.calls().renew(request).await;
+    let reply = result.map_err(|error| failed(&error, Effect::Writes, &args.call.servers))?;
+    super::answer(args.call.json, "RenewResponse", &reply, renewed(&args.name, &reply))
+}
+
+pub(in crate::cli) async fn release(args: ReleaseArgs) -> Result<(), Failure> {
+    let request = ReleaseRequest { lock_name: args.name.clone(), lease_id: args.lease.lease_id };
+    let result = client(&args.call.servers, String::new(), PROMPT)?.calls().release(request).await;
+    let reply = result.map_err(|error| failed(&error, Effect::Writes, &args.call.servers))?;
+    super::answer(args.call.json, "ReleaseResponse", &reply, released(&args.name, &reply))
+}
+
+fn renewed(name: &str, reply: &RenewResponse) -> Result<String, Failure> {
+    match reply.outcome() {
+        Outcome::Renewed => {
+            let ttl = text::span(text::from_wire(reply.ttl.as_ref()));
+            Ok(format!("renewed {name} (token {}) for {ttl}", reply.fencing_token))
+        }
+        Outcome::Lost => Err(Failure::new(NO, ended(name, reply.end(), reply.successor_token, "stop the work"))),
+        Outcome::Unspecified => {
+            Err(Failure::new(UNAVAILABLE, "the server's answer is not one that this version knows"))
+        }
+    }
+}
+
+fn released(name: &str, reply: &ReleaseResponse) -> Result<String, Failure> {
+    match reply.end() {
+        LeaseEnd::Released => Ok(format!("released {name}")),
+        end => Err(Failure::new(NO, ended(name, end, reply.successor_token, "nothing was changed"))),
+    }
+}
+
+fn ended(name: &str, end: LeaseEnd, successor: u64, advice: &str) -> String {
+    format!("the lease of {name} {}{}: {advice}", text::end(end), text::successor(successor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_renewal_says_for_how_long() {
+        let reply = RenewResponse {
+            outcome: Outcome::Renewed.into(),
+            ttl: Some(text::to_wire(Duration::from_secs(30))),
+            fencing_token: 7,
+            ..Default::default()
+        };
+        assert_eq!(renewed("a", &reply).unwrap(), "renewed a (token 7) for 30 s");
+    }
+
+    #[test]
+    fn a_lease_that_ended_says_how() {
+        let reply = RenewResponse {
+            outcome: Outcome::Lost.into(),
+            end: LeaseEnd::Expired.into(),
+            successor_token: 8,
+            ..Default::default()
+        };
+        let failure = renewed("a", &reply).unwrap_err();
+        let text = "the lease of a expired; the lock is now held under token 8: stop the work";
+        assert_eq!(failure, Failure::new(NO, text));
+        let reply = ReleaseResponse { end: LeaseEnd::Revoked.into(), successor_token: 0 };
+        let failure = released("a", &reply).unwrap_err();
+        assert_eq!(failure, Failure::new(NO, "the lease of a was revoked: nothing was changed"));
+        assert_eq!(
+            released("a", &ReleaseResponse { end: LeaseEnd::Released.into(), successor_token: 0 }).unwrap(),
+            "released a"
+        );
+    }
+}

@@ -1,0 +1,197 @@
+//! `get`, `ls` and `check-token`: what is so now. Nothing is changed.
+
+use crate::cli::{
+    args::CallArgs,
+    connect::{Effect, PROMPT, client, failed},
+    exit::{Failure, NO, UNAVAILABLE},
+    say, text,
+};
+use clap::Args;
+use fencepost_client::v1::{
+    CheckTokenRequest, CheckTokenResponse, GetRequest, GetResponse, LeaseEnd, ListRequest, ListResponse, LockInfo,
+    check_token_response::Status,
+};
+use std::cmp;
+
+/// Which lock to show.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct GetArgs {
+    /// The lock's name
+    name: String,
+    #[command(flatten)]
+    call: CallArgs,
+}
+
+/// Which locks to list.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ListArgs {
+    /// Only locks whose names begin with this
+    #[arg(default_value = "")]
+    prefix: String,
+    #[command(flatten)]
+    call: CallArgs,
+}
+
+/// Which token to check.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct CheckTokenArgs {
+    /// The lock's name
+    name: String,
+    /// The token
+    token: u64,
+    #[command(flatten)]
+    call: CallArgs,
+}
+
+pub(in crate::cli) async fn get(args: GetArgs) -> Result<(), Failure> {
+    let request = GetRequest { lock_name: args.name.clone() };
+    let result = client(&args.call.servers, String::new(), PROMPT)?.calls().get(request).await;
+    let reply = result.map_err(|error| failed(&error, Effect::Reads, &args.call.servers))?;
+    super::answer(args.call.json, "GetResponse", &reply, Ok(shown(&args.name, &reply)))
+}
+
+pub(in crate::cli) async fn list(args: ListArgs) -> Result<(), Failure> {
+    let calls = client(&args.call.servers, String::new(), PROMPT)?.calls();
+    let (mut locks, mut page_token) = (Vec::new(), String::new());
+    loop {
+        let request = ListRequest { prefix: args.prefix.clone(), page_size: 1_000, page_token };
+        let page = calls.list(request).await.map_err(|error| failed(&error, Effect::Reads, &args.call.servers))?;
+        locks.extend(page.locks);
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            break;
+        }
+    }
+    // Pages come in no particular order, and a lock that comes and goes may be on two of them.
+    locks.sort_by(|a, b| a.lock_name.cmp(&b.lock_name));
+    locks.dedup_by(|a, b| a.lock_name == b.lock_name);
+    if locks.is_empty() && !args.call.json {
+        say("no lock is held or waited for");
+    }
+    let reply = ListResponse { locks, next_page_token: String::new() };
+    super::answer(args.call.json, "ListResponse", &reply, Ok(table(&reply.locks)))
+}
+
+pub(in crate::cli) async fn check_token(args: CheckTokenArgs) -> Result<(), Failure> {
+    let request = CheckTokenRequest { lock_name: args.name.clone(), fencing_token: args.token };
+    let result = client(&args.call.servers, String::new(), PROMPT)?.calls().check_token(request).await;
+    let reply = result.map_err(|error| failed(&error, Effect::Reads, &args.call.servers))?;
+    super::answer(args.call.json, "CheckTokenResponse", &reply, checked(&args.name, args.token, &reply))
+}
+
+fn shown(name: &str, reply: &GetResponse) -> String {
+    let lock = reply.lock.clone().unwrap_or_default();
+    let mut lines = Vec::new();
+    match &lock.current {
+        None if lock.waiters == 0 => lines.push(format!("{name} is free")),
+        current => lines.push(text::held(name, current.as_ref(), lock.waiters)),
+    }
+    if let Some(current) = &lock.current {
+        lines.push(format!("  held for  {}", text::span(text::from_wire(current.held_since.as_ref()))));
+        lines.push(format!("  ttl       {}", text::span(text::from_wire(current.ttl.as_ref()))));
+        lines.push(format!("  grant id  {}", current.grant_id));
+        let mut metadata: Vec<_> = current.metadata.iter().map(|(key, value)| format!("  {key}={value}")).collect();
+        metadata.sort();
+        lines.extend(metadata);
+    } else if lock.newest_token != 0 {
+        lines.push(format!("  newest token  {}", lock.newest_token));
+    }
+    if lock.previous_end() != LeaseEnd::Unspecified {
+        lines.push(format!("  the lease before {}", text::end(lock.previous_end())));
+    }
+    lines.join("\n")
+}
+
+fn table(locks: &[LockInfo]) -> String {
+    let mut rows = vec![["LOCK", "HOLDER", "TOKEN", "ENDS IN", "WAITERS"].map(str::to_owned)];
+    rows.extend(locks.iter().map(|lock| {
+        let (holder, token, ends_in) = match &lock.current {
+            None => ("-".to_owned(), "-".to_owned(), "-".to_owned()),
+            Some(current) => (
+                text::name(&current.holder).to_owned(),
+                current.fencing_token.to_string(),
+                text::span(text::from_wire(current.expires_in.as_ref())),
+            ),
+        };
+        [lock.lock_name.clone(), holder, token, ends_in, lock.waiters.to_string()]
+    }));
+    if rows.len() == 1 {
+        return String::new();
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).fold(0, cmp::max);
+    let widths = [width(0), width(1), width(2), width(3)];
+    let line = |row: &[String; 5]| {
+        let cells: String = (0..4).map(|column| format!("{:<1$}  ", row[column], widths[column])).collect();
+        cells + &row[4]
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn checked(name: &str, token: u64, reply: &CheckTokenResponse) -> Result<String, Failure> {
+    let no = |why: &str| Err(Failure::new(NO, format!("token {token} of {name} {why}: refuse the write")));
+    match reply.status() {
+        Status::Current => Ok(format!("token {token} of {name} is current")),
+        Status::Ended => no("is the newest, but its lease has ended"),
+        Status::Stale => no(&format!("is stale, the newest is {}", reply.newest_token)),
+        Status::Unknown => no("is not known to the server"),
+        Status::Unspecified => Err(Failure::new(UNAVAILABLE, "the server's answer is not one that this version knows")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fencepost_client::v1::LockHolder;
+    use std::time::Duration;
+
+    fn held(name: &str, holder: &str) -> LockInfo {
+        let current = LockHolder {
+            holder: holder.to_owned(),
+            fencing_token: 7,
+            grant_id: "g".to_owned(),
+            ttl: Some(text::to_wire(Duration::from_secs(30))),
+            expires_in: Some(text::to_wire(Duration::from_secs(12))),
+            held_since: Some(text::to_wire(Duration::from_secs(75))),
+            metadata: [("b".to_owned(), "2".to_owned()), ("a".to_owned(), "1".to_owned())].into(),
+        };
+        LockInfo { lock_name: name.to_owned(), current: Some(current), waiters: 1, ..Default::default() }
+    }
+
+    #[test]
+    fn a_free_lock_says_so() {
+        let lock = LockInfo { newest_token: 7, previous_end: LeaseEnd::Released.into(), ..Default::default() };
+        let text = shown("a", &GetResponse { lock: Some(lock) });
+        assert_eq!(text, "a is free\n  newest token  7\n  the lease before was released");
+        assert_eq!(shown("a", &GetResponse::default()), "a is free");
+    }
+
+    #[test]
+    fn a_held_lock_says_by_whom() {
+        let text = shown("a", &GetResponse { lock: Some(held("a", "worker-7")) });
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines[0], "a is held by worker-7 (token 7) for another 12 s; 1 waits");
+        assert_eq!(lines[1..], ["  held for  1 min 15 s", "  ttl       30 s", "  grant id  g", "  a=1", "  b=2"]);
+    }
+
+    #[test]
+    fn a_listing_is_a_table() {
+        let offered = LockInfo { lock_name: "orders/42".to_owned(), waiters: 12, ..Default::default() };
+        let text = table(&[held("a", "worker-7"), offered]);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines[0], "LOCK       HOLDER    TOKEN  ENDS IN  WAITERS");
+        assert_eq!(lines[1], "a          worker-7  7      12 s     1");
+        assert_eq!(lines[2], "orders/42  -         -      -        12");
+        assert_eq!(table(&[]), "");
+    }
+
+    #[test]
+    fn only_the_current_token_is_a_yes() {
+        let reply = |status: Status| CheckTokenResponse { status: status.into(), newest_token: 9 };
+        assert_eq!(checked("a", 9, &reply(Status::Current)).unwrap(), "token 9 of a is current");
+        for (status, word) in [(Status::Ended, "ended"), (Status::Stale, "newest is 9"), (Status::Unknown, "not known")]
+        {
+            let failure = checked("a", 7, &reply(status)).unwrap_err();
+            assert!(failure.code == NO && failure.message.contains(word), "{failure}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! `completions` and `man`: generated from the command line itself, so that they cannot be out of date.
+
+use super::{
+    Cli,
+    exit::{Failure, USAGE},
+};
+use clap::CommandFactory;
+use clap_complete::Shell;
+use std::io::Write;
+
+/// Completions for a shell, to be sourced by it.
+pub(super) fn completions(shell: Shell, out: &mut impl Write) -> Result<(), Failure> {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "fencepost", &mut text);
+    Ok(out.write_all(&text)?)
+}
+
+/// The manual, or that of one command, as roff.
+pub(super) fn man(of: Option<&str>, out: &mut impl Write) -> Result<(), Failure> {
+    let mut command = Cli::command().flatten_help(false);
+    command.build();
+    let page = match of {
+        None => command,
+        Some(name) => match command.find_subcommand(name) {
+            Some(found) => found.clone().name(format!("fencepost-{name}")),
+            None => return Err(Failure::new(USAGE, format!("there is no command {name:?}: see 'fencepost help'"))),
+        },
+    };
+    let mut text = Vec::new();
+    clap_mangen::Man::new(page).render(&mut text)?;
+    Ok(out.write_all(&text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shell_gets_completions() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            let mut text = Vec::new();
+            completions(shell, &mut text).unwrap();
+            assert!(String::from_utf8(text).unwrap().contains("force-release"), "{shell}");
+        }
+    }
+
+    #[test]
+    fn the_manual_has_the_exit_codes_and_a_page_for_each_command() {
+        let page = |of| {
+            let mut text = Vec::new();
+            man(of, &mut text).map(|()| String::from_utf8(text).unwrap())
+        };
+        let main = page(None).unwrap();
+        assert!(main.contains("Exit codes") && main.contains("75"), "{main}");
+        let whole = Cli::command();
+        for command in whole.get_subcommands() {
+            let text = page(Some(command.get_name())).unwrap();
+            assert!(text.contains(".TH"), "{}", command.get_name());
+        }
+        assert_eq!(page(Some("nothing")).unwrap_err().code, USAGE);
+    }
+}

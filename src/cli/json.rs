@@ -1,0 +1,49 @@
+//! Replies as JSON: protobuf's own mapping, the same that any other protobuf library writes and reads.
+
+use super::exit::{Failure, OUTPUT};
+use fencepost_proto::v1::DESCRIPTORS;
+use prost::Message;
+use prost_reflect::{DescriptorPool, DynamicMessage};
+
+/// A reply that the API describes, by its name within the package.
+pub(super) fn line(name: &str, reply: &impl Message) -> Result<String, Failure> {
+    convert(name, reply).map_err(|error| Failure::new(OUTPUT, format!("cannot write {name} as JSON: {error}")))
+}
+
+fn convert(name: &str, reply: &impl Message) -> Result<String, Box<dyn std::error::Error>> {
+    let pool = DescriptorPool::decode(DESCRIPTORS)?;
+    let descriptor = pool.get_message_by_name(&format!("fencepost.v1.{name}")).ok_or("the API has no such message")?;
+    let dynamic = DynamicMessage::decode(descriptor, reply.encode_to_vec().as_slice())?;
+    Ok(serde_json::to_string(&dynamic)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fencepost_proto::v1;
+
+    #[test]
+    fn tokens_are_strings_enums_are_names_defaults_are_left_out() {
+        let lease = v1::Lease {
+            lock_name: "orders/42".to_owned(),
+            fencing_token: (1 << 53) - 1,
+            ttl: Some(prost_types::Duration { seconds: 30, nanos: 500_000_000 }),
+            ..Default::default()
+        };
+        let reply = v1::AcquireResponse {
+            outcome: v1::acquire_response::Outcome::Acquired.into(),
+            lease: Some(lease),
+            ..Default::default()
+        };
+        assert_eq!(
+            line("AcquireResponse", &reply).unwrap(),
+            r#"{"outcome":"OUTCOME_ACQUIRED","lease":{"lockName":"orders/42","fencingToken":"9007199254740991","ttl":"30.500s"}}"#
+        );
+        assert_eq!(line("AcquireResponse", &v1::AcquireResponse::default()).unwrap(), "{}");
+    }
+
+    #[test]
+    fn a_name_that_the_api_does_not_have_is_an_error() {
+        assert!(line("Nothing", &v1::Lease::default()).unwrap_err().message.contains("no such message"));
+    }
+}

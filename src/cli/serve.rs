@@ -1,0 +1,101 @@
+//! `serve`: from the command line to a server that listens, and from a signal to its end.
+
+use super::exit::{CONFIG, Failure, NO, SIGNAL};
+use crate::{
+    config::{Config, options::OPTIONS},
+    telemetry,
+};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use std::{future::Future, io::Write, process};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{Signal, SignalKind, signal},
+};
+
+const PRINT_CONFIG: &str = "print_config";
+
+/// What was given on the command line, as text: the configuration reads it together with the file and the environment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ServeArgs {
+    flags: Vec<(&'static str, String)>,
+    print_config: bool,
+}
+
+impl Args for ServeArgs {
+    fn augment_args(command: Command) -> Command {
+        // The flags come from the configuration's own table, so that none can be missing here.
+        let defaults = Config::default();
+        let flags = OPTIONS.iter().map(|option| {
+            let default = defaults.text_of(option.key).map(|text| format!(" [default: {text}]"));
+            let help = format!("{} [env: {}]{}", option.help, option.variable(), default.unwrap_or_default());
+            let flag = Arg::new(option.key).long(option.flag()).value_name(option.value_name).help(help);
+            // Whatever stands there is read with the rest, also what looks like another flag.
+            flag.allow_negative_numbers(true)
+        });
+        let print = "Print the configuration in effect as a TOML file that can be fed back, and exit";
+        command.args(flags).arg(Arg::new(PRINT_CONFIG).long("print-config").action(ArgAction::SetTrue).help(print))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for ServeArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = |key| matches.get_one::<String>(key).map(|text| (key, text.clone()));
+        Ok(Self {
+            flags: OPTIONS.iter().filter_map(|option| given(option.key)).collect(),
+            print_config: matches.get_flag(PRINT_CONFIG),
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Serves until a signal, or an operator's Drain, has it end.
+pub(super) async fn serve(args: ServeArgs) -> Result<(), Failure> {
+    let config =
+        Config::load(args.flags, |name| std::env::var_os(name)).map_err(|e| Failure::new(CONFIG, e.to_string()))?;
+    if args.print_config {
+        std::io::stdout().lock().write_all(config.to_toml().as_bytes())?;
+        return Ok(());
+    }
+    telemetry::init(&config.log).map_err(|error| Failure::new(CONFIG, error.to_string()))?;
+    // Before the port opens: a signal that comes early must not be lost.
+    let shutdown = shutdown().map_err(|error| Failure::new(NO, format!("cannot listen for signals: {error}")))?;
+    let cannot = |error: std::io::Error| {
+        let other = "another process may use the port; choose another one with --listen";
+        Failure::new(NO, format!("cannot listen on {}: {error} ({other})", config.listen))
+    };
+    let listener = TcpListener::bind(config.listen).await.map_err(cannot)?;
+    let addr = listener.local_addr().map_err(cannot)?;
+    tracing::info!(%addr, version = env!("CARGO_PKG_VERSION"), store = %config.store, "listening");
+    let served = crate::server::serve(config, listener, shutdown).await;
+    served.map_err(|error| Failure::new(NO, format!("the server ended: {error}")))
+}
+
+/// Resolves at the first signal to end; at the second one the process ends at once, whatever it is doing.
+fn shutdown() -> std::io::Result<impl Future<Output = ()> + Send + 'static> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        let first = either(&mut terminate, &mut interrupt).await;
+        tracing::info!(signal = first, "draining; a second signal ends at once");
+        tokio::spawn(async move {
+            let second = either(&mut terminate, &mut interrupt).await;
+            tracing::warn!(signal = second, "ending at once");
+            process::exit(i32::from(SIGNAL) + second);
+        });
+    })
+}
+
+/// The number of the signal that comes first.
+async fn either(terminate: &mut Signal, interrupt: &mut Signal) -> i32 {
+    tokio::select! {
+        _ = terminate.recv() => SignalKind::terminate().as_raw_value(),
+        _ = interrupt.recv() => SignalKind::interrupt().as_raw_value(),
+    }
+}

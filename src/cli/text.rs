@@ -1,0 +1,115 @@
+//! How things are said to people.
+
+use fencepost_proto::v1::{LeaseEnd, LockHolder};
+use std::time::Duration;
+
+/// A span of time, as exact as a person needs it: `850 ms`, `12 s`, `2 min 5 s`, `1 h 3 min`.
+pub(super) fn span(span: Duration) -> String {
+    let seconds = span.as_secs();
+    match seconds {
+        0 => format!("{} ms", span.as_millis()),
+        1..60 => format!("{seconds} s"),
+        60..3600 => two(seconds / 60, "min", seconds % 60, "s"),
+        _ => two(seconds / 3600, "h", seconds % 3600 / 60, "min"),
+    }
+}
+
+fn two(large: u64, large_unit: &str, small: u64, small_unit: &str) -> String {
+    match small {
+        0 => format!("{large} {large_unit}"),
+        _ => format!("{large} {large_unit} {small} {small_unit}"),
+    }
+}
+
+/// The span on the wire; nothing, where it is absent or out of range.
+pub(super) fn from_wire(span: Option<&prost_types::Duration>) -> Duration {
+    span.and_then(|span| Duration::try_from(*span).ok()).unwrap_or_default()
+}
+
+/// The span for the wire.
+pub(super) fn to_wire(span: Duration) -> prost_types::Duration {
+    // Only spans of billions of years do not fit; the server refuses the largest that does, and says why.
+    prost_types::Duration::try_from(span).unwrap_or(prost_types::Duration { seconds: i64::MAX, nanos: 0 })
+}
+
+/// Who holds a lock, for how long, and how many wait.
+pub(super) fn held(lock_name: &str, current: Option<&LockHolder>, waiters: u32) -> String {
+    let who = match current {
+        None => format!("{lock_name} is on its way to the next waiter"),
+        Some(holder) => format!(
+            "{lock_name} is held by {} (token {}) for another {}",
+            name(&holder.holder),
+            holder.fencing_token,
+            span(from_wire(holder.expires_in.as_ref()))
+        ),
+    };
+    match waiters {
+        0 => who,
+        1 => format!("{who}; 1 waits"),
+        _ => format!("{who}; {waiters} wait"),
+    }
+}
+
+/// A holder's label, or what stands for one that gave none.
+pub(super) fn name(holder: &str) -> &str {
+    if holder.is_empty() { "a holder without a label" } else { holder }
+}
+
+/// How a lease ended, to be said after "it".
+pub(super) fn end(end: LeaseEnd) -> &'static str {
+    match end {
+        LeaseEnd::Released => "was released",
+        LeaseEnd::Expired => "expired",
+        LeaseEnd::Revoked => "was revoked",
+        LeaseEnd::Superseded => "ended, and another lease has been granted since",
+        LeaseEnd::Unknown | LeaseEnd::Unspecified => "is not known to the server: it ended a while ago, or never was",
+    }
+}
+
+/// What the successor's token adds to how a lease ended.
+pub(super) fn successor(token: u64) -> String {
+    if token == 0 { String::new() } else { format!("; the lock is now held under token {token}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_short() {
+        for (millis, text) in [
+            (0, "0 ms"),
+            (850, "850 ms"),
+            (12_900, "12 s"),
+            (60_000, "1 min"),
+            (125_000, "2 min 5 s"),
+            (3_600_000, "1 h"),
+            (3_780_000, "1 h 3 min"),
+        ] {
+            assert_eq!(span(Duration::from_millis(millis)), text);
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_who_and_for_how_long() {
+        let holder = LockHolder {
+            holder: "worker-7".to_owned(),
+            fencing_token: 1763,
+            expires_in: Some(to_wire(Duration::from_secs(12))),
+            ..Default::default()
+        };
+        let text = "orders/42 is held by worker-7 (token 1763) for another 12 s";
+        assert_eq!(held("orders/42", Some(&holder), 0), text);
+        assert_eq!(held("orders/42", Some(&holder), 1), format!("{text}; 1 waits"));
+        assert_eq!(held("orders/42", Some(&holder), 3), format!("{text}; 3 wait"));
+        assert_eq!(held("orders/42", None, 0), "orders/42 is on its way to the next waiter");
+    }
+
+    #[test]
+    fn spans_survive_the_wire() {
+        let span = Duration::from_millis(1500);
+        assert_eq!(from_wire(Some(&to_wire(span))), span);
+        assert_eq!(from_wire(Some(&prost_types::Duration { seconds: -1, nanos: 0 })), Duration::ZERO);
+        assert_eq!(to_wire(Duration::MAX).seconds, i64::MAX);
+    }
+}

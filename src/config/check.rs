@@ -1,0 +1,127 @@
+//! From text to [`Config`]: every value is read, also those that another source overrides, and every problem is kept.
+
+use super::{
+    Config, ConfigError, LogFormat, StoreUrl,
+    raw::{Problem, RawConfig, place},
+};
+use crate::domain::limits::{Limits, TTL_CEILING, TTL_FLOOR};
+use std::{ops::RangeInclusive, time::Duration};
+use tracing_subscriber::EnvFilter;
+
+const DRAIN_TIMEOUT_CEILING: Duration = Duration::from_secs(5 * 60);
+
+/// Reads what was said of each option, in the order of the table.
+pub(super) fn check(raw: &RawConfig) -> Result<Config, ConfigError> {
+    let mut reader = Reader { raw, problems: raw.problems.clone() };
+    let default = Config::default();
+    let limits = default.limits;
+    // The API promises its users that no wait is longer.
+    let wait_ceiling = Limits::default().wait_max;
+    let config = Config {
+        listen: reader.read("listen", default.listen, |text| {
+            text.parse().map_err(|_| "must be an IP address and a port, such as 127.0.0.1:7420 or [::]:7420".to_owned())
+        }),
+        store: reader.read("store", default.store, store),
+        limits: Limits {
+            ttl_min: reader.read("ttl_min", limits.ttl_min, duration(TTL_FLOOR..=TTL_CEILING)),
+            ttl_max: reader.read("ttl_max", limits.ttl_max, duration(TTL_FLOOR..=TTL_CEILING)),
+            wait_max: reader.read("wait_max", limits.wait_max, duration(Duration::ZERO..=wait_ceiling)),
+            waiters_per_lock: reader.read("waiters_per_lock", limits.waiters_per_lock, count(1_000_000)),
+            waiters_per_server: reader.read("waiters_per_server", limits.waiters_per_server, count(10_000_000)),
+            leases_per_stream: reader.read("leases_per_stream", limits.leases_per_stream, count(1_000_000)),
+        },
+        drain_timeout: reader.read(
+            "drain_timeout",
+            default.drain_timeout,
+            duration(Duration::ZERO..=DRAIN_TIMEOUT_CEILING),
+        ),
+        log: super::LogConfig {
+            format: reader.read("log_format", default.log.format, log_format),
+            filter: reader.read("log_level", default.log.filter, log_filter),
+        },
+    };
+    // Only what is in effect can contradict itself, and only if both sides could be read.
+    if reader.problems.is_empty() && config.limits.ttl_min > config.limits.ttl_max {
+        let ttl_max = humantime::format_duration(config.limits.ttl_max);
+        let at = reader.in_effect("ttl_min");
+        let value = humantime::format_duration(config.limits.ttl_min).to_string();
+        reader.problems.push(Problem { at, value, rule: format!("must not be above ttl_max, which is {ttl_max}") });
+    }
+    if reader.problems.is_empty() { Ok(config) } else { Err(ConfigError { problems: reader.problems }) }
+}
+
+struct Reader<'a> {
+    raw: &'a RawConfig,
+    problems: Vec<Problem>,
+}
+
+impl Reader<'_> {
+    /// The value in effect. After a problem it stands in for one, and is never used.
+    fn read<T>(&mut self, key: &'static str, default: T, parse: impl Fn(&str) -> Result<T, String>) -> T {
+        let mut in_effect = default;
+        for said in self.raw.values.get(key).into_iter().flatten() {
+            match parse(said.text.trim()) {
+                Ok(value) => in_effect = value,
+                Err(rule) => {
+                    self.problems.push(Problem { at: place(key, &said.source), value: said.text.clone(), rule });
+                }
+            }
+        }
+        in_effect
+    }
+
+    fn in_effect(&self, key: &'static str) -> String {
+        match self.raw.values.get(key).and_then(|said| said.last()) {
+            Some(said) => place(key, &said.source),
+            None => format!("{key} (by default)"),
+        }
+    }
+}
+
+fn store(text: &str) -> Result<StoreUrl, String> {
+    match text {
+        "memory:" => Ok(StoreUrl::Memory),
+        _ => Err("no such store; this version has memory: (locks in this process)".to_owned()),
+    }
+}
+
+fn duration(range: RangeInclusive<Duration>) -> impl Fn(&str) -> Result<Duration, String> {
+    move |text| {
+        let (low, high) = (humantime::format_duration(*range.start()), humantime::format_duration(*range.end()));
+        match humantime::parse_duration(text) {
+            Ok(value) if range.contains(&value) => Ok(value),
+            Ok(_) => Err(format!("must be {low} to {high}")),
+            Err(_) => {
+                Err(format!("must be a duration with its unit, such as 250ms, 30s or 1h 30m, from {low} to {high}"))
+            }
+        }
+    }
+}
+
+fn count(max: usize) -> impl Fn(&str) -> Result<usize, String> {
+    move |text| match text.parse() {
+        Ok(value) if (1..=max).contains(&value) => Ok(value),
+        _ => Err(format!("must be a whole number from 1 to {max}")),
+    }
+}
+
+fn log_format(text: &str) -> Result<LogFormat, String> {
+    match text {
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        _ => Err("must be text or json".to_owned()),
+    }
+}
+
+fn log_filter(text: &str) -> Result<String, String> {
+    const RULE: &str = "must be error, warn, info, debug, trace or off, or a list such as info,fencepost::locks=debug";
+    // The parser takes a bare word for the name of a module to log in full; here it is a misspelt level.
+    let bare = |part: &str| !part.contains(['=', '[']);
+    let level = |part: &str| !part.is_empty() && part.parse::<tracing::level_filters::LevelFilter>().is_ok();
+    // Fields of a span, in braces, may hold commas of their own.
+    let known = text.contains('{') || text.split(',').all(|part| !bare(part) || level(part.trim()));
+    if text.is_empty() || !known {
+        return Err(RULE.to_owned());
+    }
+    EnvFilter::try_new(text).map(|_| text.to_owned()).map_err(|_| RULE.to_owned())
+}

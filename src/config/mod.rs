@@ -1,0 +1,130 @@
+//! What an operator decides: [`Config`] is checked once, at the start, and never changes.
+//!
+//! Three sources say what it shall be: flags, `FENCEPOST_…` variables and a TOML file. They meet as text in
+//! [`RawConfig`], so that one table ([`options::OPTIONS`]) names every option for all of them and one place (`check`) reads
+//! them. An operator who made five mistakes hears of five, not of the first: every problem names its source, the value and
+//! the rule.
+
+mod check;
+pub mod options;
+mod raw;
+mod render;
+#[cfg(test)]
+mod tests;
+
+pub use raw::{Problem, RawConfig, Source};
+
+use crate::domain::limits::Limits;
+use std::{ffi::OsString, fmt, net::SocketAddr, time::Duration};
+
+/// The configuration of a server, whole and checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// Where locks are kept.
+    pub store: StoreUrl,
+    /// The bounds on what clients may ask for.
+    pub limits: Limits,
+    /// How long a drain waits for calls and streams to end by themselves.
+    pub drain_timeout: Duration,
+    /// What is logged, and how.
+    pub log: LogConfig,
+}
+
+/// Where locks are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreUrl {
+    /// In this process: gone when it ends, seen by nobody else.
+    Memory,
+}
+
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => out.write_str("memory:"),
+        }
+    }
+}
+
+/// What is logged, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogConfig {
+    /// For people or for machines.
+    pub format: LogFormat,
+    /// Directives of `tracing`, such as `info` or `info,fencepost::locks=debug`: known to parse.
+    pub filter: String,
+}
+
+/// How a line of the log looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl fmt::Display for LogFormat {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        })
+    }
+}
+
+/// The configuration cannot be used, and this is everything that is wrong with it.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.describe())]
+pub struct ConfigError {
+    /// Never empty.
+    pub problems: Vec<Problem>,
+}
+
+impl ConfigError {
+    fn describe(&self) -> String {
+        let mut text = match self.problems.len() {
+            1 => "the configuration has a problem:".to_owned(),
+            count => format!("the configuration has {count} problems:"),
+        };
+        for problem in &self.problems {
+            text.push_str(&format!("\n  {problem}"));
+        }
+        text
+    }
+}
+
+impl Config {
+    /// Reads the file (if `--config` or `FENCEPOST_CONFIG` names one), puts `environment` over it and `flags` over both, and checks all.
+    ///
+    /// `flags` holds pairs of an option's key and its text; `environment` answers the value of a variable.
+    pub fn load(
+        flags: impl IntoIterator<Item = (&'static str, String)>,
+        environment: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Self, ConfigError> {
+        check::check(&RawConfig::read(flags, environment))
+    }
+
+    /// This configuration as a TOML file that says the same when it is read back, with a comment for each key.
+    pub fn to_toml(&self) -> String {
+        render::to_toml(self)
+    }
+
+    /// The value of an option as text that reads back the same; `None` for a key that is none.
+    pub fn text_of(&self, key: &str) -> Option<String> {
+        render::value(self, key).map(|text| text.trim_matches(['"', '\'']).to_owned())
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 7420)),
+            store: StoreUrl::Memory,
+            limits: Limits::default(),
+            drain_timeout: Duration::from_secs(10),
+            log: LogConfig { format: LogFormat::Text, filter: "info".to_owned() },
+        }
+    }
+}

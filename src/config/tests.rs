@@ -1,0 +1,164 @@
+//! Sources, precedence, every rule at its edges, and the file that can be fed back.
+
+use super::*;
+use std::{fs, io::Write};
+
+fn load(
+    flags: &[(&'static str, &str)],
+    environment: &[(&str, &str)],
+    file: Option<&str>,
+) -> Result<Config, ConfigError> {
+    let mut flags: Vec<_> = flags.iter().map(|(key, text)| (*key, (*text).to_owned())).collect();
+    let mut kept = tempfile::NamedTempFile::new().unwrap();
+    if let Some(text) = file {
+        kept.write_all(text.as_bytes()).unwrap();
+        flags.push((options::FILE_KEY, kept.path().display().to_string()));
+    }
+    Config::load(flags, |name| environment.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into()))
+}
+
+fn refused(flags: &[(&'static str, &str)]) -> String {
+    load(flags, &[], None).unwrap_err().to_string()
+}
+
+#[test]
+fn nothing_said_is_the_default() {
+    assert_eq!(load(&[], &[], None).unwrap(), Config::default());
+}
+
+#[test]
+fn a_flag_beats_a_variable_beats_the_file_beats_the_default() {
+    let file = Some("ttl_min = '5s'\nttl_max = '5m'\nwait_max = '5m'");
+    let environment = [("FENCEPOST_TTL_MIN", "6s"), ("FENCEPOST_TTL_MAX", "6m")];
+    let limits = load(&[("ttl_min", "7s")], &environment, file).unwrap().limits;
+    assert_eq!(limits.ttl_min, Duration::from_secs(7));
+    assert_eq!(limits.ttl_max, Duration::from_secs(6 * 60));
+    assert_eq!(limits.wait_max, Duration::from_secs(5 * 60));
+    assert_eq!(limits.waiters_per_lock, Limits::default().waiters_per_lock);
+}
+
+#[test]
+fn a_variable_can_name_the_file_and_a_flag_can_name_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, two) = (folder.path().join("one.toml"), folder.path().join("two.toml"));
+    fs::write(&one, "waiters_per_lock = 1").unwrap();
+    fs::write(&two, "waiters_per_lock = 2").unwrap();
+    let environment = |name: &str| (name == options::FILE_VARIABLE).then(|| one.clone().into_os_string());
+    assert_eq!(Config::load([], environment).unwrap().limits.waiters_per_lock, 1);
+    let flag = (options::FILE_KEY, two.display().to_string());
+    assert_eq!(Config::load([flag], environment).unwrap().limits.waiters_per_lock, 2);
+}
+
+#[test]
+fn an_empty_variable_says_nothing() {
+    assert_eq!(load(&[], &[("FENCEPOST_LISTEN", ""), ("FENCEPOST_CONFIG", "")], None).unwrap(), Config::default());
+}
+
+#[test]
+fn all_problems_of_all_sources_are_reported_together() {
+    let file = Some("ttl_min = 'soon'\nlisten = true\ncolour = 'red'\n");
+    let error = load(&[("store", "redis://here")], &[("FENCEPOST_WAITERS_PER_LOCK", "0")], file).unwrap_err();
+    let text = error.to_string();
+    assert_eq!(error.problems.len(), 5, "{text}");
+    for part in [
+        "5 problems",
+        "colour in ",
+        "no such option",
+        "listen in ",
+        "must be a string or a whole number",
+        "ttl_min in ",
+        "\"soon\"",
+        "must be a duration with its unit",
+        "--store = \"redis://here\": no such store; this version has memory:",
+        "FENCEPOST_WAITERS_PER_LOCK = \"0\": must be a whole number from 1 to 1000000",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+}
+
+#[test]
+fn an_overridden_value_is_checked_too() {
+    let error = load(&[("ttl_min", "2s")], &[("FENCEPOST_TTL_MIN", "2")], None).unwrap_err();
+    assert_eq!(error.problems[0].at, "FENCEPOST_TTL_MIN");
+}
+
+#[test]
+fn a_file_that_cannot_be_used_is_a_problem() {
+    let missing = load(&[(options::FILE_KEY, "/nonexistent/fencepost.toml")], &[], None).unwrap_err();
+    assert!(missing.to_string().contains("/nonexistent/fencepost.toml: cannot read this file"), "{missing}");
+    assert!(load(&[], &[], Some("listen =")).unwrap_err().to_string().contains("not TOML"));
+    assert!(load(&[], &[], Some("config = 'other.toml'")).unwrap_err().to_string().contains("no such option"));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_variable_that_is_not_text_is_a_problem() {
+    use std::os::unix::ffi::OsStringExt;
+    let environment = |name: &str| (name == "FENCEPOST_STORE").then(|| OsString::from_vec(vec![b'm', 0xff]));
+    assert!(Config::load([], environment).unwrap_err().to_string().contains("must be UTF-8"));
+}
+
+#[test]
+fn every_rule_holds_at_its_edges() {
+    let cases: [(&'static str, &[&str], &[&str]); 10] = [
+        ("listen", &["127.0.0.1:0", "[::]:7420"], &["localhost:7420", "7420", "127.0.0.1", ""]),
+        ("store", &["memory:"], &["memory", "redis://127.0.0.1", "memory:x"]),
+        ("ttl_min", &["50ms", "24h", "1h 30m"], &["49ms", "0s", "1", "-1s"]),
+        ("ttl_max", &["1s", "24h"], &["24h 1s", "forever"]),
+        ("wait_max", &["0s", "1h"], &["1h 1s"]),
+        ("waiters_per_lock", &["1", "1000000"], &["0", "1000001", "-1", "many", "99999999999999999999"]),
+        ("leases_per_stream", &["1", "1000000"], &["0", "1000001"]),
+        ("drain_timeout", &["0s", "5m"], &["5m 1s"]),
+        ("log_format", &["text", "json"], &["xml", "JSON"]),
+        ("log_level", &["debug", "info,fencepost::locks=debug", "off"], &["inof", "", "info,fencepost=loud", "debug,"]),
+    ];
+    for (key, good, bad) in cases {
+        for text in good {
+            let loaded = load(&[(key, text)], &[], None);
+            assert!(loaded.is_ok(), "{key} = {text:?}: {}", loaded.unwrap_err());
+        }
+        for text in bad {
+            let flag = options::OPTIONS.iter().find(|option| option.key == key).unwrap().flag();
+            assert!(refused(&[(key, text)]).contains(&format!("--{flag}")), "{key} = {text:?}");
+        }
+    }
+}
+
+#[test]
+fn the_ttl_range_must_not_be_empty() {
+    let text = refused(&[("ttl_min", "2m"), ("ttl_max", "1m")]);
+    assert!(text.contains("--ttl-min = \"2m\": must not be above ttl_max, which is 1m"), "{text}");
+    let text = refused(&[("ttl_max", "500ms")]);
+    assert!(text.contains("ttl_min (by default) = \"1s\""), "{text}");
+}
+
+#[test]
+fn what_is_printed_reads_back_the_same() {
+    let flags = [
+        ("listen", "[::1]:1234"),
+        ("store", "memory:"),
+        ("ttl_min", "1500ms"),
+        ("ttl_max", "1h 30m"),
+        ("wait_max", "90s"),
+        ("waiters_per_lock", "11"),
+        ("waiters_per_server", "12"),
+        ("leases_per_stream", "13"),
+        ("drain_timeout", "0s"),
+        ("log_format", "json"),
+        ("log_level", "info,fencepost[wait{lock=\"a\"}]=debug"),
+    ];
+    for config in [Config::default(), load(&flags, &[], None).unwrap()] {
+        let text = config.to_toml();
+        assert_eq!(load(&[], &[], Some(&text)).unwrap(), config, "{text}");
+        for option in options::in_file() {
+            assert!(text.contains(&format!("# {}\n{} = ", option.help, option.key)), "{} in {text}", option.key);
+        }
+    }
+}
+
+#[test]
+fn one_table_names_flags_and_variables() {
+    let option = &options::OPTIONS[2];
+    assert_eq!((option.flag().as_str(), option.variable().as_str()), ("ttl-min", "FENCEPOST_TTL_MIN"));
+    assert!(options::OPTIONS.iter().any(|option| option.variable() == options::FILE_VARIABLE));
+}

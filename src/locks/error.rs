@@ -1,0 +1,59 @@
+//! Why a call to the service has no outcome. Each variant is something else for the caller to do.
+
+use crate::{domain::time::StoreTime, store::StoreError};
+
+/// Why a call has no outcome.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LocksError {
+    /// A newer attempt of the request is bound; only that one is answered.
+    #[error("a newer attempt of this request took over; only that one is answered")]
+    Overtaken,
+    /// The request has ended.
+    #[error("this request has ended: use a new request_id for a new lease")]
+    Ended,
+    /// The id is bound to other parameters.
+    #[error("this request_id was used before with other parameters: use a new one for a new request")]
+    OtherTerms,
+    /// `min_token` is too high.
+    #[error("min_token must be at most {max}, 24 h above the server's time")]
+    MinTokenTooHigh {
+        /// The highest allowed now.
+        max: u64,
+    },
+    /// As many wait for the lock as may.
+    #[error("{max} requests wait for this lock already: try again later")]
+    QueueFull {
+        /// How many may.
+        max: usize,
+    },
+    /// As many wait on this server as may.
+    #[error("{max} requests wait on this server already: try again later, or on another replica")]
+    ServerFull {
+        /// How many may.
+        max: usize,
+    },
+    /// As many watch as may.
+    #[error("{max} watch streams are open on this server already: try again later, or on another replica")]
+    WatchersFull {
+        /// How many may.
+        max: usize,
+    },
+    /// A call with the same attempt number still waits for the request.
+    #[error("another call with the same attempt still waits for this request: retry it with a higher attempt")]
+    Shared,
+    /// The store no longer knows of the request.
+    #[error("the store lost this request's place in line: retry with the same request_id")]
+    Forgotten,
+    /// The command reached the store too late.
+    #[error("the store got to the request too late and did nothing (its time was {} us): retry", .0.as_micros())]
+    TooLate(StoreTime),
+    /// The server goes away.
+    #[error("this server is draining: retry with the same request_id, on another replica if there is one")]
+    Draining,
+    /// No token is left.
+    #[error("the fencing tokens of this lock's bucket are used up: no grant can be made")]
+    TokensExhausted,
+    /// The store could not do it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

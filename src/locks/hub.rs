@@ -1,0 +1,85 @@
+//! Where the store's notices arrive and are passed on: to waiting calls, to streams, to watchers.
+
+use super::{
+    keepalive::{Inbox, StreamNotice},
+    waiters::Waiters,
+    watch::Watchers,
+};
+use crate::{
+    domain::{
+        ids::{AttachmentId, RequestId},
+        lease::LeaseEnd,
+    },
+    store::{Event, Notices},
+};
+use parking_lot::RwLock;
+use std::{collections::HashMap, sync::Arc};
+use tokio::sync::Notify;
+
+/// Passes the store's notices on.
+#[derive(Debug)]
+pub struct Hub {
+    pub(super) waiters: Waiters,
+    pub(super) watchers: Watchers,
+    /// The open KeepAlive streams. An attachment's id says which stream it is of, so that a held lease needs no entry here.
+    streams: RwLock<HashMap<u64, Arc<Inbox>>>,
+    /// A waiting call or a stream has left. Only the drain listens.
+    pub(super) left: Arc<Notify>,
+}
+
+impl Hub {
+    /// A hub that nobody listens to yet.
+    pub fn new() -> Self {
+        let left = Arc::new(Notify::new());
+        Self { waiters: Waiters::new(left.clone()), watchers: Watchers::default(), streams: RwLock::default(), left }
+    }
+
+    pub(super) fn streams(&self) -> usize {
+        self.streams.read().len()
+    }
+
+    pub(super) fn open(&self, stream: u64) -> Arc<Inbox> {
+        let inbox = Arc::new(Inbox::default());
+        self.streams.write().insert(stream, inbox.clone());
+        inbox
+    }
+
+    pub(super) fn close(&self, stream: u64) {
+        self.streams.write().remove(&stream);
+        self.left.notify_one();
+    }
+
+    fn tell(&self, attachment: AttachmentId, notice: StreamNotice) {
+        if let Some(inbox) = self.streams.read().get(&attachment.0.as_u64_pair().0) {
+            inbox.push(attachment, notice);
+        }
+    }
+}
+
+impl Default for Hub {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Notices for Hub {
+    fn look_again(&self, request: RequestId, attempt: u32) {
+        self.waiters.look_again(request, attempt);
+    }
+
+    fn lease_ended(&self, attachment: AttachmentId, end: LeaseEnd) {
+        self.tell(attachment, StreamNotice::Ended(end));
+    }
+
+    fn detached(&self, attachment: AttachmentId) {
+        self.tell(attachment, StreamNotice::AttachedElsewhere);
+    }
+
+    fn is_watched(&self) -> bool {
+        self.watchers.any()
+    }
+
+    fn event(&self, event: Event) {
+        self.watchers.tell(&event);
+    }
+}

@@ -1,0 +1,292 @@
+//! The state of one KeepAlive stream.
+
+use super::{
+    AttachLease, DetachReason, FromClient, Group, Inbox, StreamError, StreamNotice, ToClient, ended, pace::Pace,
+};
+use crate::{
+    domain::{
+        ids::{AttachmentId, LeaseId},
+        limits::{BEATS_UNANSWERED_MAX, HANDLES_PER_MESSAGE, TTL_DEFAULT},
+        name::LockName,
+        outcome::RenewOutcome,
+    },
+    locks::{Hub, Locks},
+    store::{Kept, LockStore, StoreError},
+};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+/// A lease that the stream keeps.
+struct Lease {
+    name: LockName,
+    lease_id: LeaseId,
+    attachment: AttachmentId,
+    attempt: u32,
+    ttl: Duration,
+    due: Instant,
+    /// Whether the store has said that it is attached. If not, the next answer attaches it.
+    attached: bool,
+    release_on_disconnect: bool,
+}
+
+impl Lease {
+    fn kept(&self) -> Kept<'_> {
+        Kept { name: &self.name, lease_id: self.lease_id, attachment: self.attachment, attempt: self.attempt }
+    }
+}
+
+/// The state of one stream. Dropped, the stream is over.
+pub(super) struct Session<S: LockStore> {
+    store: Arc<S>,
+    hub: Arc<Hub>,
+    inbox: Arc<Inbox>,
+    leases_max: usize,
+    /// The higher half of the ids of its attachments.
+    stream: u64,
+    attachments: u32,
+    leases: HashMap<u32, Lease>,
+    pace: Pace,
+    sent: u64,
+    answered: u64,
+    last_beat_at: Instant,
+    outgoing: VecDeque<ToClient>,
+    ended_by_server: bool,
+}
+
+impl<S: LockStore> Session<S> {
+    pub(super) fn open(locks: &Locks<S>) -> Self {
+        let stream = Uuid::new_v4().as_u64_pair().0;
+        let mut session = Self {
+            store: locks.store.clone(),
+            hub: locks.hub.clone(),
+            inbox: locks.hub.open(stream),
+            leases_max: locks.limits.leases_per_stream,
+            stream,
+            attachments: 0,
+            leases: HashMap::new(),
+            pace: Pace::default(),
+            sent: 0,
+            answered: 0,
+            last_beat_at: Instant::now(),
+            outgoing: VecDeque::new(),
+            ended_by_server: false,
+        };
+        // The first beat tells the client that the stream stands.
+        session.beat(session.last_beat_at);
+        session
+    }
+
+    pub(super) fn inbox(&self) -> &Inbox {
+        &self.inbox
+    }
+
+    pub(super) fn next_message(&mut self) -> Option<ToClient> {
+        self.outgoing.pop_front()
+    }
+
+    pub(super) fn say(&mut self, message: ToClient) {
+        self.outgoing.push_back(message);
+    }
+
+    /// The stream ends by the server's doing: no lease is taken back for it.
+    pub(super) fn end_by_server(&mut self) {
+        self.ended_by_server = true;
+    }
+
+    pub(super) fn next_beat_at(&self) -> Instant {
+        self.last_beat_at + self.pace.period()
+    }
+
+    /// Sends a beat, unless the client is too far behind with its answers.
+    pub(super) fn beat(&mut self, now: Instant) {
+        self.last_beat_at = now;
+        if self.sent - self.answered < BEATS_UNANSWERED_MAX {
+            self.sent += 1;
+            self.say(ToClient::Beat { beat: self.sent, next_in: self.pace.period() });
+        }
+    }
+
+    /// Passes on what the store told.
+    pub(super) fn take_notices(&mut self) {
+        for (attachment, notice) in self.inbox.take() {
+            let handle = handle_of(attachment);
+            // Of an attachment that this stream has given up since, the client needs to know nothing more.
+            if self.leases.get(&handle).is_none_or(|lease| lease.attachment != attachment) {
+                continue;
+            }
+            self.remove(handle);
+            self.say(match notice {
+                StreamNotice::Ended(end) => ToClient::Lost { handle, gone: ended(end) },
+                StreamNotice::AttachedElsewhere => {
+                    ToClient::Detached { handle, reason: DetachReason::AttachedElsewhere }
+                }
+            });
+        }
+    }
+
+    /// Does what the client says. Dropped on the way, commands to the store are done or not; the session's `Drop` knows of all leases
+    /// that it may have attached.
+    pub(super) async fn receive(&mut self, message: FromClient) -> Result<(), StreamError> {
+        match message {
+            FromClient::Attach(leases) => self.attach(leases).await,
+            FromClient::Detach(handles) => {
+                for handle in handles {
+                    if let Some(lease) = self.remove(handle) {
+                        self.store.detach(lease.kept());
+                        self.say(ToClient::Detached { handle, reason: DetachReason::Requested });
+                    }
+                }
+                Ok(())
+            }
+            FromClient::Answer(beat) => self.answer(beat).await,
+        }
+    }
+
+    async fn attach(&mut self, leases: Vec<AttachLease>) -> Result<(), StreamError> {
+        let now = Instant::now();
+        let mut handles = Vec::with_capacity(leases.len());
+        for lease in leases {
+            let AttachLease { handle, name, lease_id, attempt, release_on_disconnect } = lease;
+            if self.leases.contains_key(&handle) {
+                return Err(StreamError::HandleInUse(handle));
+            }
+            if self.leases.len() >= self.leases_max {
+                self.say(ToClient::Detached { handle, reason: DetachReason::StreamFull });
+                continue;
+            }
+            self.attachments = self.attachments.wrapping_add(1);
+            let attachment = attachment_id(self.stream, self.attachments, handle);
+            // Its TTL is not known before the store has answered; if it does not, the next answer to a beat tries again.
+            let due = self.pace.add(handle, TTL_DEFAULT, now);
+            let lease = Lease {
+                name,
+                lease_id,
+                attachment,
+                attempt,
+                ttl: TTL_DEFAULT,
+                due,
+                attached: false,
+                release_on_disconnect,
+            };
+            self.leases.insert(handle, lease);
+            handles.push(handle);
+        }
+        let groups = self.renew(&handles, false).await;
+        self.say_groups(groups, ToClient::Attached);
+        Ok(())
+    }
+
+    async fn answer(&mut self, beat: u64) -> Result<(), StreamError> {
+        if beat > self.sent || beat == 0 {
+            return Err(StreamError::BeatNotSent(beat));
+        }
+        if beat < self.answered {
+            return Err(StreamError::BeatBackwards { beat, answered: self.answered });
+        }
+        self.answered = beat;
+        let due: Vec<u32> = self.pace.due(Instant::now()).collect();
+        let (attached, fresh) =
+            due.into_iter().partition::<Vec<_>, _>(|handle| self.leases.get(handle).is_some_and(|it| it.attached));
+        let renewed = self.renew(&attached, true).await;
+        self.say_groups(renewed, |leases| ToClient::Renewed { beat, leases });
+        if !fresh.is_empty() {
+            let attached = self.renew(&fresh, false).await;
+            self.say_groups(attached, |leases| ToClient::Renewed { beat, leases });
+        }
+        Ok(())
+    }
+
+    /// Renews leases, or attaches them, and says what went wrong. Answers those that were renewed, by their time left.
+    async fn renew(&mut self, handles: &[u32], attached: bool) -> Vec<Group> {
+        if handles.is_empty() {
+            return Vec::new();
+        }
+        let asked = Instant::now();
+        let kept: Vec<Kept<'_>> =
+            handles.iter().filter_map(|handle| self.leases.get(handle)).map(Lease::kept).collect();
+        let outcomes = if attached { self.store.renew_kept(&kept).await } else { self.store.attach(&kept).await };
+        debug_assert_eq!(outcomes.len(), handles.len(), "the store answers each");
+        let mut groups: HashMap<Duration, Vec<u32>> = HashMap::new();
+        let mut at_risk = Vec::new();
+        for (handle, outcome) in handles.iter().copied().zip(outcomes) {
+            match outcome {
+                Ok(RenewOutcome::Renewed(renewed)) => {
+                    self.renewed(handle, renewed.ttl, asked);
+                    groups.entry(renewed.left).or_default().push(handle);
+                }
+                Ok(RenewOutcome::Lost(gone)) => {
+                    self.remove(handle);
+                    self.say(ToClient::Lost { handle, gone });
+                }
+                Ok(RenewOutcome::AttachedElsewhere) => {
+                    self.remove(handle);
+                    self.say(ToClient::Detached { handle, reason: DetachReason::AttachedElsewhere });
+                }
+                Err(error) => {
+                    self.retry_at_once(handle, asked, &error);
+                    at_risk.push(handle);
+                }
+            }
+        }
+        for handles in at_risk.chunks(HANDLES_PER_MESSAGE) {
+            self.say(ToClient::AtRisk(handles.to_vec()));
+        }
+        groups.into_iter().map(|(left, handles)| Group { left, handles }).collect()
+    }
+
+    fn renewed(&mut self, handle: u32, ttl: Duration, at: Instant) {
+        let Some(lease) = self.leases.get_mut(&handle) else { return };
+        self.pace.remove(handle, lease.ttl, lease.due);
+        lease.ttl = ttl;
+        lease.due = self.pace.add(handle, ttl, at);
+        lease.attached = true;
+    }
+
+    /// The store did not do it: the next answer asks again.
+    fn retry_at_once(&mut self, handle: u32, now: Instant, error: &StoreError) {
+        tracing::debug!(handle, %error, "renewal did not get through");
+        let Some(lease) = self.leases.get_mut(&handle) else { return };
+        self.pace.remove(handle, lease.ttl, lease.due);
+        lease.due = self.pace.add(handle, lease.ttl, now.checked_sub(lease.ttl).unwrap_or(now));
+    }
+
+    fn remove(&mut self, handle: u32) -> Option<Lease> {
+        let lease = self.leases.remove(&handle)?;
+        self.pace.remove(handle, lease.ttl, lease.due);
+        Some(lease)
+    }
+
+    fn say_groups(&mut self, groups: Vec<Group>, message: impl Fn(Vec<Group>) -> ToClient) {
+        for Group { left, handles } in groups {
+            for handles in handles.chunks(HANDLES_PER_MESSAGE) {
+                self.say(message(vec![Group { left, handles: handles.to_vec() }]));
+            }
+        }
+    }
+}
+
+impl<S: LockStore> Drop for Session<S> {
+    fn drop(&mut self) {
+        self.hub.close(self.stream);
+        if self.ended_by_server {
+            return;
+        }
+        for lease in self.leases.values().filter(|lease| lease.release_on_disconnect) {
+            self.store.disconnect(lease.kept());
+        }
+    }
+}
+
+fn attachment_id(stream: u64, attachment: u32, handle: u32) -> AttachmentId {
+    AttachmentId(Uuid::from_u64_pair(stream, u64::from(attachment) << 32 | u64::from(handle)))
+}
+
+fn handle_of(attachment: AttachmentId) -> u32 {
+    let low = attachment.0.as_u64_pair().1 & u64::from(u32::MAX);
+    u32::try_from(low).unwrap_or_default()
+}

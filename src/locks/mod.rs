@@ -1,0 +1,150 @@
+//! The lock service: waiting, keeping alive, watching, draining. It knows no transport and no store by name.
+
+mod error;
+mod hub;
+pub mod keepalive;
+mod wait;
+mod waiters;
+mod watch;
+
+pub use error::LocksError;
+pub use hub::Hub;
+pub use wait::{AcquireAnswer, AcquireCall, Acquired};
+pub use watch::{WatchItem, Watching};
+
+use crate::{
+    domain::{
+        ids::LeaseId,
+        limits::Limits,
+        name::{LockName, Reason},
+        outcome::{LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome, TokenStatus},
+        token::FencingToken,
+    },
+    store::{LockStore, Page},
+};
+use std::{sync::Arc, time::Duration};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// The service over one store.
+pub struct Locks<S> {
+    store: Arc<S>,
+    hub: Arc<Hub>,
+    limits: Limits,
+    going: Going,
+}
+
+/// How far this server has gone away.
+#[derive(Clone, Debug, Default)]
+struct Going {
+    /// It drains: nothing new, and what waits is sent away.
+    draining: CancellationToken,
+    /// Its drain is over: streams end.
+    gone: CancellationToken,
+}
+
+impl<S: LockStore> Locks<S> {
+    /// The service over `store`, which was made to tell `hub`.
+    pub fn new(store: Arc<S>, hub: Arc<Hub>, limits: Limits) -> Self {
+        Self { store, hub, limits, going: Going::default() }
+    }
+
+    /// Its bounds.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Begins to go away: from now on acquires are refused, those that wait are sent away with a hint to retry, and streams are
+    /// told to attach elsewhere. Leases are not touched.
+    pub fn drain(&self) {
+        self.going.draining.cancel();
+    }
+
+    /// Whether [`Locks::drain`] was called.
+    pub fn is_draining(&self) -> bool {
+        self.going.draining.is_cancelled()
+    }
+
+    /// Resolves when no call waits here and no KeepAlive stream is open.
+    pub async fn quiet(&self) {
+        while self.busy() != (0, 0) {
+            self.hub.left.notified().await;
+        }
+    }
+
+    /// Resolves when [`Locks::drain`] was called.
+    pub async fn draining(&self) {
+        self.going.draining.cancelled().await;
+    }
+
+    /// Ends the streams that are still open.
+    pub fn end_streams(&self) {
+        self.going.gone.cancel();
+    }
+
+    /// How many calls wait here, and how many KeepAlive streams are open.
+    pub fn busy(&self) -> (usize, usize) {
+        (self.hub.waiters.len(), self.hub.streams())
+    }
+
+    /// Gives a lease back.
+    pub async fn release(&self, name: &LockName, lease_id: LeaseId) -> Result<ReleaseOutcome, LocksError> {
+        Ok(self.store.release(name, lease_id).await?)
+    }
+
+    /// Renews a lease. Also answers how long the call was held before the store was asked.
+    pub async fn renew(
+        &self,
+        name: &LockName,
+        lease_id: LeaseId,
+        ttl: Option<Duration>,
+        arrived: Instant,
+    ) -> Result<(RenewOutcome, Duration), LocksError> {
+        let held_for = arrived.elapsed();
+        Ok((self.store.renew(name, lease_id, ttl).await?, held_for))
+    }
+
+    /// Takes the lock from the holder of this token. Logged, since it breaks the promise of exclusion.
+    pub async fn force_release(
+        &self,
+        name: &LockName,
+        expected: FencingToken,
+        reason: &Reason,
+    ) -> Result<RevokeOutcome, LocksError> {
+        let outcome = self.store.force_release(name, expected, reason).await?;
+        if let RevokeOutcome::Revoked(holder) = &outcome {
+            tracing::warn!(
+                lock_name = name.as_str(),
+                holder = holder.as_str(),
+                fencing_token = expected.get(),
+                reason = reason.as_str(),
+                "lease revoked by force release"
+            );
+        }
+        Ok(outcome)
+    }
+
+    /// Reads a lock.
+    pub async fn view(&self, name: &LockName) -> Result<LockView, LocksError> {
+        Ok(self.store.view(name).await?)
+    }
+
+    /// What a token is worth, and the highest one granted.
+    pub async fn check_token(
+        &self,
+        name: &LockName,
+        token: FencingToken,
+    ) -> Result<(TokenStatus, Option<FencingToken>), LocksError> {
+        Ok(self.store.check_token(name, token).await?)
+    }
+
+    /// A page of the locks in use.
+    pub async fn list(&self, prefix: &str, from: Option<&str>, limit: usize) -> Result<Page, LocksError> {
+        Ok(self.store.list(prefix, from, limit).await?)
+    }
+
+    /// What happens from now on to the locks whose names begin with `prefix`.
+    pub fn watch(&self, prefix: String) -> Result<Watching, LocksError> {
+        self.hub.watchers.watch(prefix, self.going.gone.clone())
+    }
+}

@@ -1,0 +1,162 @@
+//! Acquire: ask the store, and wait if it says so.
+
+use super::{Locks, LocksError};
+use crate::{
+    domain::{
+        ids::{GrantId, LeaseId, RequestId},
+        lease::Terms,
+        limits::DEADLINE_MARGIN_MAX,
+        name::LockName,
+        outcome::{AcquireOutcome, Contention, Grant},
+        rules::{Acquire, Candidate},
+    },
+    store::LockStore,
+};
+use std::time::Duration;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+/// A call that wants a lock.
+#[derive(Clone, Debug)]
+pub struct AcquireCall {
+    /// Names the wish across its transmissions.
+    pub request: RequestId,
+    /// Which transmission it is.
+    pub attempt: u32,
+    /// What it asks for.
+    pub terms: Terms,
+    /// How long to wait.
+    pub wait: Duration,
+    /// When this transmission arrived.
+    pub arrived: Instant,
+    /// When its caller gives up by itself.
+    pub deadline: Option<Instant>,
+}
+
+/// A lock that was got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Acquired {
+    /// The lease.
+    pub grant: Grant,
+    /// How long the call was here before the command was sent whose answer this is.
+    pub held_for: Duration,
+}
+
+/// What an acquire comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AcquireAnswer {
+    /// The lock is the caller's.
+    Acquired(Acquired),
+    /// It is not free.
+    Contended(Box<Contention>),
+    /// The wait ended without it.
+    TimedOut(Box<Contention>),
+}
+
+impl AcquireCall {
+    /// Until when to wait: a little less than the caller does, so that the answer still finds it.
+    fn wait_until(&self) -> Option<Instant> {
+        if self.wait.is_zero() {
+            return None;
+        }
+        let until = self.arrived + self.wait;
+        let deadline = self.deadline.map(|deadline| {
+            deadline - (deadline.saturating_duration_since(self.arrived) / 10).min(DEADLINE_MARGIN_MAX)
+        });
+        Some(deadline.map_or(until, |deadline| deadline.min(until)))
+    }
+}
+
+/// Has the store clean up after a call that was dropped, or that ended not knowing what came of it.
+struct Cleanup<'a, S: LockStore> {
+    store: &'a S,
+    name: &'a LockName,
+    request: RequestId,
+    attempt: u32,
+    armed: bool,
+}
+
+impl<S: LockStore> Drop for Cleanup<'_, S> {
+    fn drop(&mut self) {
+        if self.armed {
+            self.store.drop_call(self.name, self.request, self.attempt);
+        }
+    }
+}
+
+enum Wake {
+    Hint,
+    TimeOver,
+    Draining,
+}
+
+impl<S: LockStore> Locks<S> {
+    /// Takes a lock, or waits for it.
+    ///
+    /// Dropped while it awaits anything (the client cancelled, or is gone), its guard has the store clean up: the place in line is
+    /// kept for a retry for a few seconds, and a lease that was granted unheard is cut short. Once this has returned, the
+    /// answer is the transport's.
+    pub async fn acquire(&self, name: &LockName, call: AcquireCall) -> Result<AcquireAnswer, LocksError> {
+        if self.going.draining.is_cancelled() {
+            return Err(LocksError::Draining);
+        }
+        let wait_until = call.wait_until();
+        let AcquireCall { request, attempt, terms, arrived, .. } = call;
+        let max = self.limits.waiters_per_server;
+        let waiting = match wait_until {
+            Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),
+            None => None,
+        };
+        let mut cleanup = Cleanup { store: &*self.store, name, request, attempt, armed: true };
+        let mut held_for = arrived.elapsed();
+        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: candidate() };
+        let mut outcome = self.store.acquire(name, command).await?;
+        let answer = loop {
+            match (outcome, &waiting, wait_until) {
+                (AcquireOutcome::Queued, Some(waiting), Some(until)) => {
+                    let wake = tokio::select! {
+                        biased;
+                        () = self.going.draining.cancelled() => Wake::Draining,
+                        () = waiting.hint() => Wake::Hint,
+                        () = tokio::time::sleep_until(until) => Wake::TimeOver,
+                    };
+                    held_for = arrived.elapsed();
+                    outcome = match wake {
+                        Wake::Hint => self.store.claim(name, request, attempt, candidate()).await?,
+                        Wake::TimeOver => self.store.give_up(name, request, attempt).await?,
+                        // The guard stays armed: the place in line is kept for the retry.
+                        Wake::Draining => return Err(LocksError::Draining),
+                    };
+                }
+                (outcome, ..) => break self.answer(outcome, held_for),
+            }
+        };
+        // The store has said the last word: whatever it was, there is nothing to clean up.
+        cleanup.armed = false;
+        answer
+    }
+
+    fn answer(&self, outcome: AcquireOutcome, held_for: Duration) -> Result<AcquireAnswer, LocksError> {
+        Ok(match outcome {
+            AcquireOutcome::Granted(grant) => AcquireAnswer::Acquired(Acquired { grant, held_for }),
+            AcquireOutcome::Contended(contention) => AcquireAnswer::Contended(contention),
+            AcquireOutcome::TimedOut(contention) => AcquireAnswer::TimedOut(contention),
+            AcquireOutcome::Shared => return Err(LocksError::Shared),
+            AcquireOutcome::Overtaken => return Err(LocksError::Overtaken),
+            AcquireOutcome::Ended => return Err(LocksError::Ended),
+            // Queued without having asked to wait cannot be; whoever says so has lost track of the request.
+            AcquireOutcome::Unknown | AcquireOutcome::Queued => return Err(LocksError::Forgotten),
+            AcquireOutcome::OtherTerms => return Err(LocksError::OtherTerms),
+            AcquireOutcome::MinTokenTooHigh(max) => return Err(LocksError::MinTokenTooHigh { max }),
+            AcquireOutcome::QueueFull => {
+                return Err(LocksError::QueueFull { max: self.limits.waiters_per_lock });
+            }
+            AcquireOutcome::TooLate(now) => return Err(LocksError::TooLate(now)),
+            AcquireOutcome::TokensExhausted => return Err(LocksError::TokensExhausted),
+        })
+    }
+}
+
+fn candidate() -> Candidate {
+    Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()) }
+}

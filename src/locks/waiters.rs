@@ -1,0 +1,135 @@
+//! The calls that wait here, by their request, so that the store's hints find them.
+
+use crate::domain::ids::RequestId;
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+use tokio::sync::Notify;
+
+/// Parts, each under its own lock.
+const PARTS: usize = 64;
+
+type Calls = SmallVec<[(u32, Arc<Notify>); 1]>;
+
+/// The calls that wait here.
+#[derive(Debug)]
+pub(super) struct Waiters {
+    parts: Box<[Mutex<HashMap<RequestId, Calls>>]>,
+    count: AtomicUsize,
+    left: Arc<Notify>,
+}
+
+/// One waiting call's entry; dropped, the call no longer waits.
+#[derive(Debug)]
+pub(super) struct Waiting<'a> {
+    waiters: &'a Waiters,
+    request: RequestId,
+    hint: Arc<Notify>,
+}
+
+impl Waiters {
+    /// Nobody waits yet; `left` is told of each that leaves.
+    pub(super) fn new(left: Arc<Notify>) -> Self {
+        Self { parts: (0..PARTS).map(|_| Mutex::default()).collect(), count: AtomicUsize::new(0), left }
+    }
+
+    /// How many calls wait.
+    pub(super) fn len(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Enters a call, unless `max` wait already. To be done before the store is asked: a hint that comes first would be lost.
+    pub(super) fn enter(&self, request: RequestId, attempt: u32, max: usize) -> Option<Waiting<'_>> {
+        if self.count.fetch_add(1, Ordering::Relaxed) >= max {
+            self.count.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        let hint = Arc::new(Notify::new());
+        self.part(request).lock().entry(request).or_default().push((attempt, hint.clone()));
+        Some(Waiting { waiters: self, request, hint })
+    }
+
+    /// Has the calls of this attempt ask the store again.
+    pub(super) fn look_again(&self, request: RequestId, attempt: u32) {
+        if let Some(calls) = self.part(request).lock().get(&request) {
+            for (_, hint) in calls.iter().filter(|(other, _)| *other == attempt) {
+                // Kept until it is asked for: a hint that comes while the call talks to the store is not lost.
+                hint.notify_one();
+            }
+        }
+    }
+
+    fn part(&self, request: RequestId) -> &Mutex<HashMap<RequestId, Calls>> {
+        // The client makes the id: mix it, or one that counts could pile all its calls onto one part.
+        let mixed = request.0.as_u64_pair().0 ^ request.0.as_u64_pair().1;
+        let place = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - PARTS.ilog2());
+        &self.parts[usize::try_from(place).unwrap_or(0)]
+    }
+}
+
+impl Waiting<'_> {
+    /// Resolves when the store should be asked again. Dropped, no hint is lost.
+    pub(super) async fn hint(&self) {
+        self.hint.notified().await;
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut part = self.waiters.part(self.request).lock();
+        if let Some(calls) = part.get_mut(&self.request) {
+            calls.retain(|(_, hint)| !Arc::ptr_eq(hint, &self.hint));
+            if calls.is_empty() {
+                part.remove(&self.request);
+            }
+        }
+        self.waiters.count.fetch_sub(1, Ordering::Relaxed);
+        self.waiters.left.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    #[tokio::test]
+    async fn hints_reach_all_calls_of_the_attempt_and_no_others() {
+        let waiters = Waiters::new(Arc::default());
+        let request = RequestId(Uuid::from_u128(1));
+        let first = waiters.enter(request, 1, 10).unwrap();
+        let same = waiters.enter(request, 1, 10).unwrap();
+        let newer = waiters.enter(request, 2, 10).unwrap();
+        waiters.look_again(request, 1);
+        first.hint().await;
+        same.hint().await;
+        assert!(
+            tokio::time::timeout(std::time::Duration::from_millis(1), newer.hint()).await.is_err(),
+            "not its attempt"
+        );
+        drop(first);
+        waiters.look_again(request, 1);
+        same.hint().await;
+    }
+
+    #[test]
+    fn the_bound_counts_calls_and_leaving_makes_room() {
+        let waiters = Waiters::new(Arc::default());
+        let enter = |number| waiters.enter(RequestId(Uuid::from_u128(number)), 1, 2);
+        let one = enter(1);
+        let two = enter(2);
+        assert!(one.is_some() && two.is_some() && enter(3).is_none());
+        assert_eq!(waiters.len(), 2);
+        drop(one);
+        assert!(enter(3).is_some());
+        drop(two);
+        assert_eq!(waiters.len(), 0);
+        assert!(waiters.parts.iter().all(|part| part.lock().is_empty()), "nothing is left behind");
+    }
+}

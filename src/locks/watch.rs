@@ -1,0 +1,179 @@
+//! Watching: events to those who asked for them, never at the cost of those who lock.
+
+use super::LocksError;
+use crate::{
+    domain::limits::{WATCH_BACKLOG_MAX, WATCHERS_MAX},
+    store::Event,
+};
+use parking_lot::{Mutex, RwLock};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// What a watcher is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WatchItem {
+    /// Something happened.
+    Event(Event),
+    /// This many events were lost since the one before, because they were not read in time.
+    Missed(u64),
+}
+
+/// Those who watch.
+#[derive(Debug, Default)]
+pub(super) struct Watchers {
+    list: Arc<RwLock<Vec<Arc<Watcher>>>>,
+    count: Arc<AtomicUsize>,
+}
+
+#[derive(Debug)]
+struct Watcher {
+    prefix: String,
+    backlog: Mutex<Backlog>,
+    more: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Backlog {
+    events: VecDeque<Event>,
+    /// Lost after the last of `events`.
+    missed: u64,
+}
+
+/// One open watch; dropped, it ends.
+#[derive(Debug)]
+pub struct Watching {
+    watcher: Arc<Watcher>,
+    list: Arc<RwLock<Vec<Arc<Watcher>>>>,
+    count: Arc<AtomicUsize>,
+    gone: CancellationToken,
+}
+
+impl Watchers {
+    pub(super) fn any(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 0
+    }
+
+    pub(super) fn watch(&self, prefix: String, gone: CancellationToken) -> Result<Watching, LocksError> {
+        let watcher = Arc::new(Watcher { prefix, backlog: Mutex::default(), more: Notify::new() });
+        let mut list = self.list.write();
+        if list.len() >= WATCHERS_MAX {
+            return Err(LocksError::WatchersFull { max: WATCHERS_MAX });
+        }
+        list.push(watcher.clone());
+        self.count.store(list.len(), Ordering::Relaxed);
+        Ok(Watching { watcher, list: self.list.clone(), count: self.count.clone(), gone })
+    }
+
+    pub(super) fn tell(&self, event: &Event) {
+        for watcher in self.list.read().iter().filter(|watcher| event.name.as_str().starts_with(&watcher.prefix)) {
+            watcher.push(event);
+        }
+    }
+}
+
+impl Watcher {
+    fn push(&self, event: &Event) {
+        let mut backlog = self.backlog.lock();
+        // Once behind, stay behind until all of the backlog is read: one gap, told once, instead of a sieve.
+        if backlog.missed > 0 || backlog.events.len() >= WATCH_BACKLOG_MAX {
+            backlog.missed += 1;
+        } else {
+            backlog.events.push_back(event.clone());
+        }
+        drop(backlog);
+        self.more.notify_one();
+    }
+
+    fn pop(&self) -> Option<WatchItem> {
+        let mut backlog = self.backlog.lock();
+        if let Some(event) = backlog.events.pop_front() {
+            return Some(WatchItem::Event(event));
+        }
+        let missed = std::mem::take(&mut backlog.missed);
+        (missed > 0).then_some(WatchItem::Missed(missed))
+    }
+}
+
+impl Watching {
+    /// What comes next; none when the server ends its streams. Dropped, nothing is lost.
+    pub async fn next(&self) -> Option<WatchItem> {
+        loop {
+            if let Some(item) = self.watcher.pop() {
+                return Some(item);
+            }
+            tokio::select! {
+                biased;
+                () = self.gone.cancelled() => return None,
+                () = self.watcher.more.notified() => {}
+            }
+        }
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let mut list = self.list.write();
+        list.retain(|watcher| !Arc::ptr_eq(watcher, &self.watcher));
+        self.count.store(list.len(), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        domain::{ids::GrantId, name::LockName, token::FencingToken},
+        store::EventKind,
+    };
+
+    fn event(name: &str, token: u64) -> Event {
+        Event {
+            kind: EventKind::Granted,
+            name: LockName::new(name.into()).unwrap(),
+            holder: String::new(),
+            grant_id: GrantId(uuid::Uuid::nil()),
+            token: FencingToken::new(token).unwrap(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_watcher_gets_the_events_of_its_prefix_and_learns_of_a_gap() {
+        let watchers = Watchers::default();
+        let watching = watchers.watch("a/".into(), CancellationToken::new()).unwrap();
+        watchers.tell(&event("b/1", 1));
+        for token in 1..=WATCH_BACKLOG_MAX as u64 + 3 {
+            watchers.tell(&event("a/1", token));
+        }
+        for token in 1..=WATCH_BACKLOG_MAX as u64 {
+            assert_eq!(watching.next().await, Some(WatchItem::Event(event("a/1", token))));
+        }
+        assert_eq!(watching.next().await, Some(WatchItem::Missed(3)));
+        watchers.tell(&event("a/2", 9));
+        assert_eq!(watching.next().await, Some(WatchItem::Event(event("a/2", 9))));
+        drop(watching);
+        assert!(!watchers.any());
+    }
+
+    #[tokio::test]
+    async fn the_number_of_watchers_is_bounded_and_they_end_with_the_server() {
+        let watchers = Watchers::default();
+        let gone = CancellationToken::new();
+        let mut open: Vec<_> =
+            (0..WATCHERS_MAX).map(|_| watchers.watch(String::new(), gone.clone()).unwrap()).collect();
+        assert_eq!(
+            watchers.watch(String::new(), gone.clone()).map(|_| ()),
+            Err(LocksError::WatchersFull { max: WATCHERS_MAX })
+        );
+        let last = open.pop().unwrap();
+        drop(open);
+        gone.cancel();
+        assert_eq!(last.next().await, None);
+    }
+}

@@ -1,0 +1,86 @@
+//! The process's edge: listens, serves, and goes away in order.
+
+mod drain;
+mod listen;
+
+use crate::{
+    api,
+    clock::ProcessClock,
+    config::{Config, StoreUrl},
+    locks::{Hub, Locks},
+    store::{LockStore, memory::MemoryStore},
+};
+use std::{future::Future, sync::Arc, time::Duration};
+use tokio::net::TcpListener;
+use tonic::transport::Server;
+use tonic_health::server::HealthReporter;
+
+/// How often a silent connection is asked whether it lives, and how long the answer may take. A client that vanished without a
+/// word is noticed within their sum; what it held is not touched by that.
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
+/// Streams that one connection may have beyond one for each call that may wait: or a client whose waits fill the connection could
+/// not even release.
+const STREAMS_SPARE: usize = 1_024;
+/// Streams that a client may cancel before they were looked at. Beyond it hyper closes the connection, as it must against an
+/// attack (rapid reset); a client that cancels a burst of waits is none (qdrant #1907).
+const PENDING_RESETS_MAX: usize = 1_024;
+
+/// Why the server ended otherwise than asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The transport failed.
+    #[error(transparent)]
+    Transport(#[from] tonic::transport::Error),
+    /// The descriptors compiled into the server do not load.
+    #[error("server reflection cannot be set up: {0}")]
+    Reflection(#[from] tonic_reflection::server::Error),
+}
+
+/// Serves on `listener` until `shutdown` resolves or an operator drains the server, then goes away in order, within the configured
+/// drain timeout and [`drain::CLOSE_TIMEOUT`].
+///
+/// Dropped, it stops accepting; connections that are open end with the runtime.
+pub async fn serve(
+    config: Config,
+    listener: TcpListener,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), ServeError> {
+    let hub = Arc::new(Hub::new());
+    match config.store {
+        StoreUrl::Memory => {
+            let clock = Arc::new(ProcessClock::start());
+            let store = Arc::new(MemoryStore::new(clock, &config.limits, hub.clone()));
+            let locks = Arc::new(Locks::new(store.clone(), hub, config.limits.clone()));
+            tokio::select! {
+                served = serve_locks(&config, listener, &locks, shutdown) => served,
+                () = store.run_expiry() => Ok(()),
+            }
+        }
+    }
+}
+
+async fn serve_locks<S: LockStore>(
+    config: &Config,
+    listener: TcpListener,
+    locks: &Arc<Locks<S>>,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), ServeError> {
+    let (health, health_service) = tonic_health::server::health_reporter();
+    set_health(&health, tonic_health::ServingStatus::Serving).await;
+    let streams = config.limits.waiters_per_server.saturating_add(STREAMS_SPARE);
+    let router = Server::builder()
+        .http2_keepalive_interval(Some(PING_INTERVAL))
+        .http2_keepalive_timeout(Some(PING_TIMEOUT))
+        .http2_max_pending_accept_reset_streams(Some(PENDING_RESETS_MAX))
+        .max_concurrent_streams(u32::try_from(streams).unwrap_or(u32::MAX))
+        .add_routes(api::routes(locks, config.drain_timeout)?)
+        .add_service(health_service);
+    drain::serve_until_drained(router, listener, locks, &health, config.drain_timeout, shutdown).await
+}
+
+async fn set_health(health: &HealthReporter, status: tonic_health::ServingStatus) {
+    for service in api::SERVICE_NAMES {
+        health.set_service_status(service, status).await;
+    }
+}

@@ -1,0 +1,270 @@
+//! The built-in store: the rules, run in this process's memory.
+//!
+//! It forgets everything when the process ends. Its tokens rise all the same, since its sequencers start above the clock; its
+//! promise of exclusion ends with the process, because the next one does not know who held what.
+
+mod expiry;
+mod shard;
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    clock::Clock,
+    domain::{
+        ids::{Incarnation, LeaseId, RequestId},
+        lease::LeaseEnd,
+        limits::{COMMAND_WINDOW, Limits},
+        name::{LockName, Reason},
+        outcome::{
+            AcquireOutcome, Effect, Effects, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome, TokenStatus,
+        },
+        rules::{Acquire, Candidate, Turn},
+        time::StoreTime,
+        token::FencingToken,
+    },
+    store::{Event, EventKind, Kept, LockStore, Notices, Page, StoreError},
+};
+use expiry::Alarm;
+use parking_lot::Mutex;
+use shard::{Shard, Slot};
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::Arc,
+    time::Duration,
+};
+use uuid::Uuid;
+
+/// How many parts the store has, each under its own lock and with its own sequencer. A power of two.
+const SHARDS: usize = 256;
+/// Leases renewed between two chances for other tasks to run: about 100 µs of work.
+const RENEWALS_PER_TURN: usize = 256;
+/// Slots that one page of a listing looks at, so that a rare prefix among millions of locks does not hold the server up.
+const SLOTS_PER_PAGE: usize = 16 * 1024;
+
+/// The built-in store.
+pub struct MemoryStore {
+    shards: Box<[Mutex<Shard>]>,
+    hasher: RandomState,
+    clock: Arc<dyn Clock>,
+    notices: Arc<dyn Notices>,
+    alarm: Alarm,
+    incarnation: Incarnation,
+    waiters_max: usize,
+}
+
+/// The reason that watchers see when a lease is taken back at the end of its stream.
+const STREAM_ENDED: &str = "stream ended";
+
+impl MemoryStore {
+    /// An empty store. Its [`MemoryStore::run_expiry`] must run for leases to end by themselves.
+    pub fn new(clock: Arc<dyn Clock>, limits: &Limits, notices: Arc<dyn Notices>) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::new(Shard::new())).collect(),
+            hasher: RandomState::new(),
+            clock,
+            notices,
+            alarm: Alarm::new(SHARDS),
+            incarnation: Incarnation(Uuid::new_v4()),
+            waiters_max: limits.waiters_per_lock,
+        }
+    }
+
+    /// Carries out one command on one lock.
+    fn turn<R>(&self, name: &LockName, reason: &str, act: impl FnOnce(&mut Turn<'_>) -> R) -> R {
+        let hash = self.hasher.hash_one(name);
+        let at = place(hash);
+        let mut shard = self.shards[at].lock();
+        // Read under the lock: within a shard, time never goes back.
+        let now = self.clock.now();
+        let outcome = shard.with_lock(name, hash, |slot, sequencer| {
+            let mut effects = Effects::new();
+            let mut turn = Turn {
+                lock: &mut slot.lock,
+                sequencer,
+                effects: &mut effects,
+                now,
+                not_after: now.after(COMMAND_WINDOW),
+                incarnation: self.incarnation,
+                waiters_max: self.waiters_max,
+            };
+            let outcome = act(&mut turn);
+            self.announce(slot, effects, reason);
+            outcome
+        });
+        self.alarm.set(at, shard.next_due());
+        outcome
+    }
+
+    /// Reads one lock.
+    fn read<R>(&self, name: &LockName, read: impl FnOnce(&crate::domain::rules::Lock, StoreTime) -> R) -> R {
+        let hash = self.hasher.hash_one(name);
+        let shard = self.shards[place(hash)].lock();
+        let now = self.clock.now();
+        match shard.find(name, hash) {
+            Some(slot) => read(&slot.lock, now),
+            None => read(&crate::domain::rules::Lock::default(), now),
+        }
+    }
+
+    /// Tells what a turn has set off.
+    fn announce(&self, slot: &Slot, effects: Effects, reason: &str) {
+        let watched = self.notices.is_watched();
+        for effect in effects {
+            match effect {
+                Effect::LookAgain { request, attempt } => self.notices.look_again(request, attempt),
+                Effect::Detached { attachment, .. } => self.notices.detached(attachment),
+                Effect::Granted if watched => {
+                    if let Some(lease) = slot.lock.lease() {
+                        self.notices.event(event(EventKind::Granted, &slot.name, lease));
+                    }
+                }
+                Effect::Granted => {}
+                Effect::Ended { lease, end } => {
+                    if let Some(attachment) = lease.attachment {
+                        self.notices.lease_ended(attachment, end);
+                    }
+                    if watched {
+                        let kind = match end {
+                            LeaseEnd::Released => EventKind::Released,
+                            LeaseEnd::Expired => EventKind::Expired,
+                            LeaseEnd::Revoked => EventKind::Revoked(reason.to_owned()),
+                        };
+                        self.notices.event(event(kind, &slot.name, &lease));
+                    }
+                }
+            }
+        }
+    }
+
+    async fn each(
+        &self,
+        leases: &[Kept<'_>],
+        act: impl Fn(&mut Turn<'_>, &Kept<'_>) -> RenewOutcome + Sync,
+    ) -> Vec<Result<RenewOutcome, StoreError>> {
+        let mut outcomes = Vec::with_capacity(leases.len());
+        for batch in leases.chunks(RENEWALS_PER_TURN) {
+            outcomes.extend(batch.iter().map(|lease| Ok(self.turn(lease.name, "", |turn| act(turn, lease)))));
+            if outcomes.len() < leases.len() {
+                // Dropped here, some leases are renewed and some are not: none is worse off than before.
+                tokio::task::yield_now().await;
+            }
+        }
+        outcomes
+    }
+}
+
+fn event(kind: EventKind, name: &LockName, lease: &crate::domain::lease::Lease) -> Event {
+    Event {
+        kind,
+        name: name.clone(),
+        holder: lease.terms.holder.as_str().to_owned(),
+        grant_id: lease.grant_id,
+        token: lease.token,
+    }
+}
+
+/// The shard of a hash: its highest bits, since the shard's own table uses the others.
+fn place(hash: u64) -> usize {
+    usize::try_from(hash >> (u64::BITS - SHARDS.ilog2())).unwrap_or(0)
+}
+
+// No function here awaits anything before its work is done: the futures are ready when first polled, so a dropped call
+// finds its command either done or never begun.
+impl LockStore for MemoryStore {
+    async fn acquire(&self, name: &LockName, command: Acquire) -> Result<AcquireOutcome, StoreError> {
+        Ok(self.turn(name, "", |turn| turn.acquire(command)))
+    }
+
+    async fn claim(
+        &self,
+        name: &LockName,
+        request: RequestId,
+        attempt: u32,
+        candidate: Candidate,
+    ) -> Result<AcquireOutcome, StoreError> {
+        Ok(self.turn(name, "", |turn| turn.claim(request, attempt, candidate)))
+    }
+
+    async fn give_up(&self, name: &LockName, request: RequestId, attempt: u32) -> Result<AcquireOutcome, StoreError> {
+        Ok(self.turn(name, "", |turn| turn.give_up(request, attempt)))
+    }
+
+    fn drop_call(&self, name: &LockName, request: RequestId, attempt: u32) {
+        self.turn(name, "", |turn| turn.drop_call(request, attempt));
+    }
+
+    async fn release(&self, name: &LockName, lease_id: LeaseId) -> Result<ReleaseOutcome, StoreError> {
+        Ok(self.turn(name, "", |turn| turn.release(lease_id)))
+    }
+
+    async fn renew(
+        &self,
+        name: &LockName,
+        lease_id: LeaseId,
+        ttl: Option<Duration>,
+    ) -> Result<RenewOutcome, StoreError> {
+        Ok(self.turn(name, "", |turn| turn.renew(lease_id, ttl, None)))
+    }
+
+    async fn attach(&self, leases: &[Kept<'_>]) -> Vec<Result<RenewOutcome, StoreError>> {
+        self.each(leases, |turn, lease| turn.attach(lease.lease_id, lease.attempt, lease.attachment)).await
+    }
+
+    async fn renew_kept(&self, leases: &[Kept<'_>]) -> Vec<Result<RenewOutcome, StoreError>> {
+        self.each(leases, |turn, lease| turn.renew(lease.lease_id, None, Some(lease.attachment))).await
+    }
+
+    fn detach(&self, lease: Kept<'_>) {
+        self.turn(lease.name, "", |turn| turn.detach(lease.lease_id, lease.attachment));
+    }
+
+    fn disconnect(&self, lease: Kept<'_>) {
+        self.turn(lease.name, STREAM_ENDED, |turn| turn.disconnect(lease.lease_id, lease.attachment));
+    }
+
+    async fn force_release(
+        &self,
+        name: &LockName,
+        expected: FencingToken,
+        reason: &Reason,
+    ) -> Result<RevokeOutcome, StoreError> {
+        Ok(self.turn(name, reason.as_str(), |turn| turn.force_release(expected)))
+    }
+
+    async fn view(&self, name: &LockName) -> Result<LockView, StoreError> {
+        Ok(self.read(name, |lock, now| lock.view(now)))
+    }
+
+    async fn check_token(
+        &self,
+        name: &LockName,
+        token: FencingToken,
+    ) -> Result<(TokenStatus, Option<FencingToken>), StoreError> {
+        Ok(self.read(name, |lock, now| (lock.token_status(token, now), lock.newest_token(now))))
+    }
+
+    async fn list(&self, prefix: &str, from: Option<&str>, limit: usize) -> Result<Page, StoreError> {
+        let (mut at, mut slot) = match from {
+            None => (0, 0),
+            Some(from) => cursor(from).ok_or(StoreError::BadPageToken)?,
+        };
+        let mut page = Page::default();
+        let mut budget = SLOTS_PER_PAGE;
+        while at < SHARDS && page.locks.len() < limit && budget > 0 {
+            let shard = self.shards[at].lock();
+            let now = self.clock.now();
+            match shard.scan(slot, &mut budget, limit, prefix, now, &mut page.locks) {
+                Some(next) => slot = next,
+                None => (at, slot) = (at + 1, 0),
+            }
+        }
+        page.next = (at < SHARDS).then(|| format!("{at:x}.{slot:x}"));
+        Ok(page)
+    }
+}
+
+fn cursor(text: &str) -> Option<(usize, usize)> {
+    let (at, slot) = text.split_once('.')?;
+    let at = usize::from_str_radix(at, 16).ok().filter(|at| *at < SHARDS)?;
+    Some((at, usize::from_str_radix(slot, 16).ok()?))
+}

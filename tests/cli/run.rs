@@ -1,0 +1,104 @@
+//! `run` when all goes well: environment, exit status, signals, order.
+
+use crate::support::{Marks, Server, await_that, is_gone};
+use nix::sys::signal::Signal;
+
+#[test]
+fn the_command_knows_its_lock_and_its_status_is_ours() {
+    let server = Server::start();
+    let script = r#"echo "$FENCEPOST_LOCK $FENCEPOST_TOKEN $FENCEPOST_GRANT_ID [$FENCEPOST_LEASE_ID]"; exit 7"#;
+    let mut command = server.command(&["run", "orders/42", "--", "sh", "-c", script]);
+    let ended = crate::support::Process::start(command.env("FENCEPOST_LEASE_ID", "another's")).ended().expect(7);
+    let words: Vec<_> = ended.out.split_whitespace().collect();
+    assert_eq!((words[0], words[3]), ("orders/42", "[]"));
+    assert!(words[1].parse::<u64>().unwrap() > 0 && !words[2].is_empty());
+    assert_eq!(ended.err, "");
+    assert!(server.is_free("orders/42"));
+    let lock = server.run(&["get", "orders/42", "--json"]).json();
+    assert_eq!(
+        (&lock["lock"]["newestToken"], &lock["lock"]["previousEnd"]),
+        (&words[1].into(), &"LEASE_END_RELEASED".into())
+    );
+}
+
+#[test]
+fn what_cannot_be_run_has_the_shells_exit_codes_and_leaves_no_lock() {
+    let server = Server::start();
+    server.run(&["run", "a", "--", "fencepost-no-such-command"]).expect(127).says("command not found");
+    assert!(server.is_free("a"));
+    server.run(&["run", "a", "--", "/"]).expect(126).says("cannot be run");
+    assert!(server.is_free("a"));
+}
+
+#[test]
+fn the_lease_is_kept_for_as_long_as_the_command_runs() {
+    let server = Server::start();
+    // Four times its TTL.
+    let ended = server.run(&["run", "a", "--ttl", "500ms", "--", "sleep", "2"]).expect(0);
+    assert_eq!(ended.err, "");
+    assert_eq!(server.run(&["get", "a", "--json"]).json()["lock"]["previousEnd"], "LEASE_END_RELEASED");
+}
+
+#[test]
+fn signals_are_passed_on() {
+    let server = Server::start();
+    for (signal, name) in
+        [(Signal::SIGTERM, "TERM"), (Signal::SIGINT, "INT"), (Signal::SIGHUP, "HUP"), (Signal::SIGUSR1, "USR1")]
+    {
+        let script = format!("trap 'exit 42' {name}; echo ready; while :; do sleep 0.02; done");
+        let running = server.spawn(&["run", "a", "--", "sh", "-c", &script]);
+        assert_eq!(running.line(), "ready");
+        running.signal(signal);
+        running.ended().expect(42);
+    }
+    let running = server.spawn(&["run", "a", "--", "sh", "-c", "echo ready; exec sleep 60"]);
+    assert_eq!(running.line(), "ready");
+    running.signal(Signal::SIGTERM);
+    running.ended().expect(128 + 15);
+    assert!(server.is_free("a"));
+}
+
+#[test]
+fn who_waits_runs_after_who_held() {
+    let (server, marks) = (Server::start(), Marks::new());
+    let script = |name: &str| format!("echo {name} begins >> {0}; sleep 0.3; echo {name} ends >> {0}", marks.path());
+    let first = server.spawn(&["run", "a", "--", "sh", "-c", &script("first")]);
+    marks.await_mark("first begins");
+    let second = server.spawn(&["run", "a", "--wait", "30s", "--", "sh", "-c", &script("second")]);
+    first.ended().expect(0);
+    second.ended().expect(0);
+    assert_eq!(marks.read(), ["first begins", "first ends", "second begins", "second ends"]);
+}
+
+#[test]
+fn what_the_command_leaves_behind_is_gone_before_the_lock_passes_on() {
+    let (server, marks) = (Server::start(), Marks::new());
+    // In the background of the command: writes until it is told to stop, and once more then.
+    let left = format!(
+        "trap 'sleep 0.2; echo left >> {0}; exit' TERM; echo ready; while :; do echo left >> {0}; sleep 0.01; done",
+        marks.path()
+    );
+    let script = format!("(exec >/dev/null 2>&1; {left}) & echo pid=$! >> {}; exit 3", marks.path());
+    let holder = server.spawn(&["run", "a", "--", "sh", "-c", &script]);
+    let pid = marks.await_value("pid");
+    let next = format!("echo next >> {}", marks.path());
+    let waiter = server.spawn(&["run", "a", "--wait", "30s", "--", "sh", "-c", &next]);
+    holder.ended().expect(3).says("left processes behind");
+    assert!(is_gone(&pid));
+    waiter.ended().expect(0);
+    assert_eq!(marks.read().last().unwrap(), "next", "{:?}", marks.read());
+}
+
+#[test]
+fn a_stop_of_run_itself_is_survived_within_the_ttl() {
+    let server = Server::start();
+    let running = server.spawn(&["run", "a", "--ttl", "20s", "--", "sh", "-c", "echo ready; sleep 1; exit 5"]);
+    assert_eq!(running.line(), "ready");
+    running.signal(Signal::SIGSTOP);
+    await_that("it is stopped", || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", running.pid())).unwrap();
+        status.contains("State:\tT")
+    });
+    running.signal(Signal::SIGCONT);
+    running.ended().expect(5);
+}

@@ -1,0 +1,88 @@
+//! The server's life: how it is configured, how it starts, and how it ends.
+
+use crate::support::{Process, Server, await_that, fencepost};
+use nix::sys::signal::Signal;
+use std::fs;
+
+fn run(arguments: &[&str]) -> crate::support::Ended {
+    Process::start(&mut fencepost(arguments)).ended()
+}
+
+#[test]
+fn the_configuration_that_is_printed_can_be_fed_back() {
+    let printed = run(&["serve", "--print-config", "--ttl-min", "250ms", "--log-format", "json"]).expect(0);
+    assert!(printed.out.contains("\nttl_min = \"250ms\"\n"), "{printed:?}");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), &printed.out).unwrap();
+    let path = file.path().display().to_string();
+    assert_eq!(run(&["serve", "--print-config", "--config", &path]).expect(0).out, printed.out);
+    let mut by_variable = fencepost(&["serve", "--print-config"]);
+    assert_eq!(Process::start(by_variable.env("FENCEPOST_CONFIG", &path)).ended().expect(0).out, printed.out);
+}
+
+#[test]
+fn all_problems_are_reported_together() {
+    let mut command = fencepost(&["serve", "--listen", "nowhere", "--store", "redis://here"]);
+    let refused = Process::start(command.env("FENCEPOST_TTL_MIN", "1")).ended().expect(78);
+    refused.says("3 problems").says("--listen = \"nowhere\"").says("memory:").says("FENCEPOST_TTL_MIN = \"1\"");
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let server = Server::start();
+    let taken = server.url.trim_start_matches("http://");
+    run(&["serve", "--listen", taken]).expect(1).says(&format!("cannot listen on {taken}")).says("--listen");
+}
+
+#[test]
+fn a_log_for_people_says_where_it_listens() {
+    let server = Process::start(&mut fencepost(&["serve", "--listen", "127.0.0.1:0"]));
+    // It listens for signals before it says anything; until then one would end it as it ends any process.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    server.signal(Signal::SIGTERM);
+    let ended = server.ended().expect(0).says("listening").says("addr=127.0.0.1:").says("store=memory:");
+    assert!(!ended.err.contains('\u{1b}'), "no colours where nobody looks: {ended:?}");
+}
+
+#[test]
+fn a_signal_drains_and_sends_waiters_away() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let server = Server::start();
+        server.run(&["acquire", "a", "--ttl", "1m"]).expect(0);
+        // Sent away, it tries again for as long as it was told to wait: the server may be back by then.
+        let waiting = server.spawn(&["acquire", "a", "--wait", "3s"]);
+        await_that("a waiter", || server.waiters("a") == 1);
+        server.process.signal(signal);
+        server.process.ended().expect(0);
+        waiting.ended().expect(69);
+    }
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let server = Server::start_with(&["--drain-timeout", "5m"]);
+    // Holds the drain up: a lock that is kept on a stream.
+    let held = server.spawn(&["run", "a", "--ttl", "10s", "--", "sh", "-c", "echo running; exec sleep 60"]);
+    assert_eq!(held.line(), "running");
+    server.process.signal(Signal::SIGTERM);
+    server.process.signal(Signal::SIGINT);
+    let code = server.process.ended().code;
+    assert!([0, 128 + 2, 128 + 15].contains(&code), "{code}");
+    held.signal(Signal::SIGTERM);
+    held.ended();
+}
+
+#[test]
+fn an_operator_drains_it() {
+    let server = Server::start();
+    let drained = server.run(&["drain"]).expect(0);
+    assert!(drained.out.starts_with("draining: "), "{drained:?}");
+    server.process.ended().expect(0);
+}
+
+#[test]
+fn manual_and_completions_come_with_it() {
+    assert!(run(&["man"]).expect(0).out.contains(".TH"));
+    assert!(run(&["man", "run"]).expect(0).out.contains("FENCEPOST_TOKEN"));
+    assert!(run(&["completions", "bash"]).expect(0).out.contains("complete"));
+}

@@ -1,0 +1,231 @@
+//! Starts what a test needs, waits for conditions with a bound, and ends only what it started.
+
+use nix::{
+    errno::Errno,
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::Value;
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::mpsc::{Receiver, channel},
+    thread,
+    time::Duration,
+};
+
+/// No condition takes longer, however busy the machine is.
+const BOUND: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Waits until there is something, and says what was waited for if there never is.
+pub(crate) fn await_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let mut waited = Duration::ZERO;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(waited < BOUND, "waited in vain: {what}");
+        thread::sleep(LOOK);
+        waited += LOOK;
+    }
+}
+
+pub(crate) fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
+    await_some(what, || holds().then_some(()));
+}
+
+/// A process that a test started, ended when the test is over.
+pub(crate) struct Process {
+    child: Child,
+    lines: Receiver<String>,
+    errors: Option<thread::JoinHandle<String>>,
+}
+
+/// How a process ended, and what it said.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Ended {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The rest of the line of the answer that begins with this.
+    pub(crate) fn field(&self, name: &str) -> &str {
+        let found = self.out.lines().find_map(|line| line.strip_prefix(name));
+        found.unwrap_or_else(|| panic!("no {name:?} in {self:?}")).trim()
+    }
+
+    #[track_caller]
+    pub(crate) fn expect(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "{self:?}");
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn says(self, words: &str) -> Self {
+        assert!(self.err.contains(words), "{words:?} is not in {self:?}");
+        self
+    }
+}
+
+impl Process {
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (sender, lines) = channel();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        let mut err = child.stderr.take().unwrap();
+        let errors = thread::spawn(move || {
+            let mut text = Vec::new();
+            err.read_to_end(&mut text).unwrap();
+            String::from_utf8_lossy(&text).into_owned()
+        });
+        Self { child, lines, errors: Some(errors) }
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.child.id()).unwrap())
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(self.pid(), signal).unwrap();
+    }
+
+    /// The next line of its answer.
+    pub(crate) fn line(&self) -> String {
+        self.lines.recv_timeout(BOUND).expect("a line of output")
+    }
+
+    pub(crate) fn ended(mut self) -> Ended {
+        let child = &mut self.child;
+        let status = await_some("the end of a process", || child.try_wait().unwrap());
+        use std::os::unix::process::ExitStatusExt;
+        let code = status.code().or(status.signal().map(|signal| -signal)).unwrap();
+        let err = self.errors.take().unwrap().join().unwrap();
+        let out: String = self.lines.iter().map(|line| line + "\n").collect();
+        Ended { code, out, err }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// The binary, knowing nothing of the environment that the tests run in.
+pub(crate) fn fencepost(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fencepost"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("FENCEPOST_") {
+            command.env_remove(name);
+        }
+    }
+    command.args(arguments);
+    command
+}
+
+/// A server of its own for a test.
+pub(crate) struct Server {
+    pub(crate) process: Process,
+    pub(crate) url: String,
+}
+
+impl Server {
+    /// Short TTLs are allowed, so that tests need not wait.
+    pub(crate) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    pub(crate) fn start_with(flags: &[&str]) -> Self {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let fixed = ["serve", "--listen", "127.0.0.1:0", "--ttl-min", "100ms", "--log-format", "json"];
+        let mut command = fencepost(&fixed);
+        command.args(flags).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.reopen().unwrap());
+        let mut child = command.spawn().unwrap();
+        let url = await_some("the server's address in its log", || {
+            assert!(child.try_wait().unwrap().is_none(), "{}", fs::read_to_string(log.path()).unwrap());
+            address(log.path())
+        });
+        Self { process: Process { child, lines: channel().1, errors: Some(thread::spawn(String::new)) }, url }
+    }
+
+    /// A command that talks to this server.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = fencepost(arguments);
+        command.env("FENCEPOST_SERVER", &self.url);
+        command
+    }
+
+    /// Starts one, to be looked at while it runs.
+    pub(crate) fn spawn(&self, arguments: &[&str]) -> Process {
+        Process::start(&mut self.command(arguments))
+    }
+
+    /// Runs one to its end.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ended {
+        self.spawn(arguments).ended()
+    }
+
+    /// How many wait for a lock.
+    pub(crate) fn waiters(&self, lock: &str) -> u64 {
+        self.run(&["get", lock, "--json"]).json()["lock"]["waiters"].as_u64().unwrap_or(0)
+    }
+
+    pub(crate) fn is_free(&self, lock: &str) -> bool {
+        self.run(&["get", lock, "--json"]).json()["lock"]["current"].is_null()
+    }
+}
+
+fn address(log: &Path) -> Option<String> {
+    let text = fs::read_to_string(log).unwrap();
+    let line = text.lines().find(|line| line.contains("listening") && line.ends_with('}'))?;
+    let line: Value = serde_json::from_str(line).unwrap();
+    Some(format!("http://{}", line["addr"].as_str().unwrap()))
+}
+
+/// Is there no such process any more?
+pub(crate) fn is_gone(pid: &str) -> bool {
+    kill(Pid::from_raw(pid.trim().parse().unwrap()), None) == Err(Errno::ESRCH)
+}
+
+/// A file in which the commands of a test leave their marks, in the order in which they come to it.
+pub(crate) struct Marks {
+    folder: tempfile::TempDir,
+}
+
+impl Marks {
+    pub(crate) fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn path(&self) -> String {
+        self.folder.path().join("marks").display().to_string()
+    }
+
+    pub(crate) fn read(&self) -> Vec<String> {
+        fs::read_to_string(self.path()).unwrap_or_default().lines().map(str::to_owned).collect()
+    }
+
+    pub(crate) fn await_mark(&self, mark: &str) {
+        await_that(mark, || self.read().iter().any(|line| line == mark));
+    }
+
+    /// What follows the mark's name on its line.
+    pub(crate) fn await_value(&self, name: &str) -> String {
+        await_some(name, || {
+            self.read().iter().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix('=')?.to_owned()))
+        })
+    }
+}

@@ -1,0 +1,148 @@
+//! `run` in a shell on a terminal: the command reads what is typed, and Ctrl-C, Ctrl-Z and fg do what they do for any command.
+
+use crate::support::{Server, await_that};
+use nix::pty::openpty;
+use std::{
+    fs::File,
+    io::{Read, Write},
+    process::{Child, Stdio},
+    sync::{Arc, Mutex},
+    thread,
+};
+
+/// An interactive shell on a terminal of its own.
+struct Shell {
+    child: Child,
+    keys: File,
+    screen: Arc<Mutex<String>>,
+}
+
+impl Shell {
+    fn start(server: &Server) -> Self {
+        let terminal = openpty(None, None).unwrap();
+        let end = || Stdio::from(terminal.slave.try_clone().unwrap());
+        // setsid makes the terminal the session's own, as a login does.
+        let mut command = std::process::Command::new("setsid");
+        command.args(["--ctty", "--wait", "bash", "--norc", "--noprofile", "-i"]);
+        command.env("FENCEPOST_SERVER", &server.url).env("FENCEPOST", env!("CARGO_BIN_EXE_fencepost"));
+        let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+        let screen = Arc::new(Mutex::new(String::new()));
+        let (mut output, seen) = (File::from(terminal.master.try_clone().unwrap()), screen.clone());
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = output.read(&mut bytes) {
+                seen.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..count]));
+            }
+        });
+        Self { child, keys: File::from(terminal.master), screen }
+    }
+
+    fn types(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits for words that come after what was seen before, and forgets up to there.
+    fn shows(&self, words: &str) {
+        await_that(&format!("{words:?} on {:?}", self.screen), || {
+            let mut screen = self.screen.lock().unwrap();
+            let Some(at) = screen.find(words) else { return false };
+            screen.drain(..at + words.len());
+            true
+        });
+    }
+
+    /// Types a command that says its exit code; the marks are put together by the shell, so that what is typed does not show them.
+    fn asks_status(&mut self) {
+        self.types("echo \"status\"=$?.\n");
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        let _ = self.keys.write_all(b"\x03\nexit\nexit\n");
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const CTRL_C: &str = "\x03";
+const CTRL_D: &str = "\x04";
+const CTRL_Z: &str = "\x1a";
+
+#[test]
+fn the_command_reads_what_is_typed() {
+    let server = Server::start();
+    let mut shell = Shell::start(&server);
+    shell.types("\"$FENCEPOST\" run a -- sh -c 'echo \"rea\"dy; read x; echo \"got\"=$x; exit 6'\n");
+    shell.shows("ready");
+    shell.types("hello\n");
+    shell.shows("got=hello");
+    shell.asks_status();
+    shell.shows("status=6.");
+}
+
+#[test]
+fn control_c_reaches_the_command() {
+    let server = Server::start();
+    let mut shell = Shell::start(&server);
+    shell.types("\"$FENCEPOST\" run a -- sh -c 'echo \"rea\"dy; exec sleep 60'\n");
+    shell.shows("ready");
+    shell.types(CTRL_C);
+    shell.asks_status();
+    shell.shows("status=130.");
+    assert!(server.is_free("a"));
+}
+
+#[test]
+fn control_z_stops_the_job_and_fg_goes_on() {
+    let server = Server::start();
+    let mut shell = Shell::start(&server);
+    shell.types("\"$FENCEPOST\" run a --ttl 30s -- sh -c 'echo \"rea\"dy; cat; echo \"after\" cat'\n");
+    shell.shows("ready");
+    shell.types("one\n");
+    shell.shows("one\r\none");
+    shell.types(CTRL_Z);
+    shell.shows("Stopped");
+    // The shell has the terminal back.
+    shell.types("echo \"she\"ll\n");
+    shell.shows("shell");
+    shell.types("fg\n");
+    shell.types("two\n");
+    shell.shows("two\r\ntwo");
+    shell.types(CTRL_D);
+    shell.shows("after cat");
+    shell.asks_status();
+    shell.shows("status=0.");
+}
+
+#[test]
+fn a_job_that_was_stopped_past_its_lease_does_not_go_on() {
+    let server = Server::start();
+    let mut shell = Shell::start(&server);
+    shell.types("\"$FENCEPOST\" run a --ttl 1s -- sh -c 'echo \"rea\"dy; cat; echo \"after\" cat'\n");
+    shell.shows("ready");
+    shell.types(CTRL_Z);
+    shell.shows("Stopped");
+    await_that("the lease has expired", || server.is_free("a"));
+    shell.types("fg\n");
+    shell.shows("killed the command");
+    shell.asks_status();
+    shell.shows("status=70.");
+    assert!(!shell.screen.lock().unwrap().contains("after cat"));
+}
+
+#[test]
+fn in_the_background_it_leaves_the_terminal_to_the_shell() {
+    let server = Server::start();
+    let mut shell = Shell::start(&server);
+    shell.types("\"$FENCEPOST\" run a --ttl 30s -- sh -c 'echo \"rea\"dy; read x; echo \"got\"=$x' &\n");
+    shell.shows("ready");
+    // It wants to read, and stops until it is brought to the front.
+    shell.types("sleep 0.5; jobs\n");
+    shell.shows("Stopped");
+    shell.types("fg\n");
+    shell.types("hello\n");
+    shell.shows("got=hello");
+    shell.asks_status();
+    shell.shows("status=0.");
+}

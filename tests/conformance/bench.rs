@@ -1,0 +1,182 @@
+//! The words that the cases are written in.
+
+use fencepost::{
+    domain::{
+        ids::{AttachmentId, GrantId, LeaseId, RequestId},
+        lease::{LeaseEnd, Terms},
+        limits::Limits,
+        name::{Holder, LockName, Metadata},
+        outcome::{AcquireOutcome, Grant, LockView},
+        rules::{Acquire, Candidate},
+    },
+    store::{Event, Kept, LockStore, Notices},
+};
+use std::{
+    ops::Deref,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use uuid::Uuid;
+
+pub(crate) const TTL: Duration = Duration::from_secs(20);
+/// How many may wait for one lock, in these cases.
+pub(crate) const WAITERS_MAX: usize = 16;
+
+/// A store under test.
+pub(crate) trait Harness: Sized + Send + Sync {
+    type Store: LockStore;
+
+    /// An empty store with these bounds, that tells `notices`.
+    async fn start() -> Self;
+
+    fn store(&self) -> &Self::Store;
+
+    fn notices(&self) -> &Arc<Recorder>;
+
+    /// Lets that much of the store's time pass, and what is due then happen.
+    async fn pass(&self, span: Duration);
+}
+
+pub(crate) fn limits() -> Limits {
+    Limits { waiters_per_lock: WAITERS_MAX, ..Limits::default() }
+}
+
+/// Notes what the store tells.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder {
+    pub(crate) hints: Mutex<Vec<(RequestId, u32)>>,
+    pub(crate) ended: Mutex<Vec<(AttachmentId, LeaseEnd)>>,
+    pub(crate) detached: Mutex<Vec<AttachmentId>>,
+    pub(crate) events: Mutex<Vec<Event>>,
+    pub(crate) watched: AtomicBool,
+}
+
+impl Notices for Recorder {
+    fn look_again(&self, request: RequestId, attempt: u32) {
+        self.hints.lock().unwrap().push((request, attempt));
+    }
+
+    fn lease_ended(&self, attachment: AttachmentId, end: LeaseEnd) {
+        self.ended.lock().unwrap().push((attachment, end));
+    }
+
+    fn detached(&self, attachment: AttachmentId) {
+        self.detached.lock().unwrap().push(attachment);
+    }
+
+    fn is_watched(&self) -> bool {
+        self.watched.load(Ordering::SeqCst)
+    }
+
+    fn event(&self, event: Event) {
+        self.events.lock().unwrap().push(event);
+    }
+}
+
+impl Recorder {
+    /// What was told since the last time, of a kind.
+    pub(crate) fn take<T>(list: &Mutex<Vec<T>>) -> Vec<T> {
+        std::mem::take(&mut *list.lock().unwrap())
+    }
+}
+
+/// A harness with one lock in mind.
+pub(crate) struct Bench<H> {
+    harness: H,
+    pub(crate) lock: LockName,
+}
+
+impl<H> Deref for Bench<H> {
+    type Target = H;
+
+    fn deref(&self) -> &H {
+        &self.harness
+    }
+}
+
+pub(crate) fn name(text: &str) -> LockName {
+    LockName::new(text.into()).unwrap()
+}
+
+pub(crate) fn request(number: u128) -> RequestId {
+    RequestId(Uuid::from_u128(number))
+}
+
+pub(crate) fn attachment(number: u128) -> AttachmentId {
+    AttachmentId(Uuid::from_u128(number))
+}
+
+pub(crate) fn terms() -> Terms {
+    let holder = Holder::new("holder".into()).unwrap();
+    Terms { fingerprint: 7, ttl: TTL, holder, metadata: Metadata::default(), min_token: 0 }
+}
+
+pub(crate) fn candidate() -> Candidate {
+    Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()) }
+}
+
+/// A try of this request, first attempt.
+pub(crate) fn wish(number: u128) -> Acquire {
+    Acquire { request: request(number), attempt: 1, terms: terms(), wait: false, candidate: candidate() }
+}
+
+/// The same, waiting.
+pub(crate) fn waiting(number: u128) -> Acquire {
+    Acquire { wait: true, ..wish(number) }
+}
+
+pub(crate) fn granted(outcome: AcquireOutcome) -> Grant {
+    match outcome {
+        AcquireOutcome::Granted(grant) => grant,
+        other => panic!("expected a grant: {other:?}"),
+    }
+}
+
+pub(crate) fn kept<'a>(name: &'a LockName, lease_id: LeaseId, number: u128, attempt: u32) -> Kept<'a> {
+    Kept { name, lease_id, attachment: attachment(number), attempt }
+}
+
+impl<H: Harness> Bench<H> {
+    pub(crate) fn new(harness: H) -> Self {
+        Self { harness, lock: name("lock") }
+    }
+
+    pub(crate) async fn ask(&self, command: Acquire) -> AcquireOutcome {
+        self.store().acquire(&self.lock, command).await.unwrap()
+    }
+
+    pub(crate) async fn take(&self, number: u128) -> Grant {
+        granted(self.ask(wish(number)).await)
+    }
+
+    pub(crate) async fn queue(&self, numbers: impl IntoIterator<Item = u128>) {
+        for number in numbers {
+            assert_eq!(self.ask(waiting(number)).await, AcquireOutcome::Queued);
+        }
+    }
+
+    pub(crate) async fn claim(&self, number: u128) -> AcquireOutcome {
+        self.store().claim(&self.lock, request(number), 1, candidate()).await.unwrap()
+    }
+
+    pub(crate) async fn give_up(&self, number: u128) -> AcquireOutcome {
+        self.store().give_up(&self.lock, request(number), 1).await.unwrap()
+    }
+
+    pub(crate) fn drop_call(&self, number: u128, attempt: u32) {
+        self.store().drop_call(&self.lock, request(number), attempt);
+    }
+
+    pub(crate) async fn release(&self, grant: Grant) {
+        use fencepost::domain::outcome::ReleaseOutcome;
+        let outcome = self.store().release(&self.lock, grant.lease_id).await.unwrap();
+        assert_eq!(outcome, ReleaseOutcome::Released);
+    }
+
+    pub(crate) async fn view(&self) -> LockView {
+        self.store().view(&self.lock).await.unwrap()
+    }
+}

@@ -1,0 +1,140 @@
+//! Leases: renewal, attachment, release, revocation.
+
+use crate::bench::{Bench, Harness, Recorder, TTL, attachment, granted, kept, name, wish};
+use fencepost::{
+    domain::{
+        ids::LeaseId,
+        lease::LeaseEnd,
+        limits::ENDED_MEMORY,
+        name::Reason,
+        outcome::{Fate, Gone, ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome},
+        token::FencingToken,
+    },
+    store::LockStore,
+};
+use std::time::Duration;
+use uuid::Uuid;
+
+fn gone(fate: Fate, successor: Option<FencingToken>) -> Gone {
+    Gone { fate, successor }
+}
+
+fn left(outcome: RenewOutcome) -> Duration {
+    match outcome {
+        RenewOutcome::Renewed(Renewed { left, .. }) => left,
+        other => panic!("expected a renewal: {other:?}"),
+    }
+}
+
+pub(crate) async fn a_release_is_repeated_with_the_same_answer_and_hits_nobody_else(bench: &Bench<impl Harness>) {
+    let release = |lease_id| async move { bench.store().release(&bench.lock, lease_id).await.unwrap() };
+    let old = bench.take(1).await;
+    assert_eq!(release(old.lease_id).await, ReleaseOutcome::Released);
+    let new = bench.take(2).await;
+    let repeat = ReleaseOutcome::Gone(gone(Fate::Ended(LeaseEnd::Released), Some(new.token)));
+    assert_eq!(release(old.lease_id).await, repeat);
+    let stranger = LeaseId(Uuid::new_v4());
+    assert_eq!(release(stranger).await, ReleaseOutcome::Gone(gone(Fate::Superseded, Some(new.token))));
+    assert_eq!(bench.view().await.current.unwrap().token, new.token);
+    assert_eq!(release(new.lease_id).await, ReleaseOutcome::Released);
+    bench.pass(ENDED_MEMORY).await;
+    assert_eq!(release(new.lease_id).await, ReleaseOutcome::Gone(gone(Fate::Unknown, None)));
+}
+
+pub(crate) async fn a_renewal_never_shortens_and_never_revives(bench: &Bench<impl Harness>) {
+    let grant = bench.take(1).await;
+    let renew = |ttl| async move { bench.store().renew(&bench.lock, grant.lease_id, ttl).await.unwrap() };
+    bench.pass(TTL / 2).await;
+    assert_eq!(left(renew(None).await), TTL);
+    assert_eq!(left(renew(Some(TTL * 2)).await), TTL * 2);
+    assert_eq!(left(renew(Some(TTL)).await), TTL * 2);
+    bench.pass(TTL * 2).await;
+    assert_eq!(renew(None).await, RenewOutcome::Lost(gone(Fate::Ended(LeaseEnd::Expired), None)));
+    assert_eq!(bench.view().await.current, None, "not even if nobody took it since");
+    let next = bench.take(2).await;
+    let lost = RenewOutcome::Lost(gone(Fate::Ended(LeaseEnd::Expired), Some(next.token)));
+    assert_eq!(renew(Some(TTL)).await, lost);
+}
+
+pub(crate) async fn the_newest_attachment_keeps_the_lease(bench: &Bench<impl Harness>) {
+    let grant = bench.take(1).await;
+    let keep = |number, attempt| kept(&bench.lock, grant.lease_id, number, attempt);
+    let attach =
+        |number, attempt| async move { bench.store().attach(&[keep(number, attempt)]).await.remove(0).unwrap() };
+    let renew =
+        |number, attempt| async move { bench.store().renew_kept(&[keep(number, attempt)]).await.remove(0).unwrap() };
+    bench.pass(TTL / 2).await;
+    assert_eq!(left(attach(10, 1).await), TTL, "an attachment renews");
+    assert_eq!(left(attach(20, 2).await), TTL);
+    assert_eq!(Recorder::take(&bench.notices().detached), [attachment(10)]);
+    assert_eq!(renew(10, 1).await, RenewOutcome::AttachedElsewhere);
+    assert_eq!(attach(11, 1).await, RenewOutcome::AttachedElsewhere);
+    assert_eq!(left(attach(21, 2).await), TTL, "among equal attempts the latest wins");
+    assert_eq!(left(renew(21, 2).await), TTL);
+    bench.store().detach(keep(20, 2));
+    assert_eq!(left(renew(21, 2).await), TTL, "who does not keep it cannot give it up");
+    bench.store().detach(keep(21, 2));
+    assert_eq!(renew(21, 2).await, RenewOutcome::AttachedElsewhere);
+    assert_eq!(left(attach(30, 1).await), TTL, "whoever keeps it next counts from 1");
+}
+
+pub(crate) async fn a_stream_that_ends_takes_back_only_what_it_still_keeps(bench: &Bench<impl Harness>) {
+    let grant = bench.take(1).await;
+    bench.queue([2]).await;
+    let keep = |number, attempt| kept(&bench.lock, grant.lease_id, number, attempt);
+    bench.store().attach(&[keep(10, 1)]).await.remove(0).unwrap();
+    bench.store().attach(&[keep(20, 2)]).await.remove(0).unwrap();
+    bench.store().disconnect(keep(10, 1));
+    assert_eq!(bench.view().await.current.unwrap().token, grant.token);
+    bench.store().disconnect(keep(20, 2));
+    assert_eq!(granted(bench.claim(2).await).previous_end, Some(LeaseEnd::Revoked));
+}
+
+pub(crate) async fn a_force_release_hits_the_token_it_names(bench: &Bench<impl Harness>) {
+    let reason = Reason::new("test".into()).unwrap();
+    let force = |token| {
+        let reason = &reason;
+        async move { bench.store().force_release(&bench.lock, token, reason).await.unwrap() }
+    };
+    let grant = bench.take(1).await;
+    let other = FencingToken::new(grant.token.get() - 1).unwrap();
+    assert_eq!(force(other).await, RevokeOutcome::TokenMismatch(grant.token));
+    assert!(matches!(force(grant.token).await, RevokeOutcome::Revoked(holder) if holder.as_str() == "holder"));
+    assert_eq!(force(grant.token).await, RevokeOutcome::NotHeld);
+    let renewed = bench.store().renew(&bench.lock, grant.lease_id, None).await.unwrap();
+    assert_eq!(renewed, RenewOutcome::Lost(gone(Fate::Ended(LeaseEnd::Revoked), None)));
+}
+
+pub(crate) async fn the_end_of_a_lease_is_told_to_its_stream_once(bench: &Bench<impl Harness>) {
+    let expired = bench.take(1).await;
+    bench.store().attach(&[kept(&bench.lock, expired.lease_id, 10, 1)]).await.remove(0).unwrap();
+    bench.pass(TTL).await;
+    let released = bench.take(2).await;
+    bench.store().attach(&[kept(&bench.lock, released.lease_id, 20, 1)]).await.remove(0).unwrap();
+    bench.release(released).await;
+    let unattached = bench.take(3).await;
+    bench.release(unattached).await;
+    bench.pass(TTL).await;
+    let told = Recorder::take(&bench.notices().ended);
+    assert_eq!(told, [(attachment(10), LeaseEnd::Expired), (attachment(20), LeaseEnd::Released)]);
+}
+
+pub(crate) async fn many_leases_are_renewed_at_once_each_with_its_own_outcome(bench: &Bench<impl Harness>) {
+    let mut leases = Vec::new();
+    for number in 0..1_000_u128 {
+        let lock = name(&format!("lock/{number}"));
+        let grant = granted(bench.store().acquire(&lock, wish(number)).await.unwrap());
+        leases.push((lock, grant));
+    }
+    let keeps: Vec<_> = leases.iter().map(|(lock, grant)| kept(lock, grant.lease_id, 1, 1)).collect();
+    assert!(bench.store().attach(&keeps).await.into_iter().all(|outcome| left(outcome.unwrap()) == TTL));
+    for (lock, grant) in leases.iter().step_by(3) {
+        bench.store().release(lock, grant.lease_id).await.unwrap();
+    }
+    let outcomes = bench.store().renew_kept(&keeps).await;
+    assert_eq!(outcomes.len(), keeps.len());
+    for (number, outcome) in outcomes.into_iter().enumerate() {
+        let lost = outcome == Ok(RenewOutcome::Lost(gone(Fate::Ended(LeaseEnd::Released), None)));
+        assert_eq!(lost, number % 3 == 0, "{number}");
+    }
+}

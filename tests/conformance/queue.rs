@@ -1,0 +1,159 @@
+//! Standing in line.
+
+use crate::bench::{Bench, Harness, Recorder, TTL, WAITERS_MAX, granted, request, waiting, wish};
+use fencepost::domain::{
+    lease::LeaseEnd,
+    limits::{CLAIM_WINDOW, DROP_GRACE, ENDED_MEMORY},
+    outcome::AcquireOutcome,
+    rules::Acquire,
+};
+use std::time::Duration;
+
+/// The hints since the last time, by the number of the request.
+fn hints(bench: &Bench<impl Harness>) -> Vec<u128> {
+    Recorder::take(&bench.notices().hints).into_iter().map(|(request, _)| request.0.as_u128()).collect()
+}
+
+pub(crate) async fn waiters_are_offered_the_lock_in_order(bench: &Bench<impl Harness>) {
+    let mut holder = bench.take(1).await;
+    bench.queue(2..8).await;
+    assert_eq!(bench.view().await.waiters, 6);
+    for number in 2..8 {
+        assert_eq!(bench.claim(number).await, AcquireOutcome::Queued, "not while it is held");
+        assert_eq!(hints(bench), [0_u128; 0]);
+        bench.release(holder).await;
+        assert_eq!(hints(bench), [number], "one is woken, and it is the next");
+        let AcquireOutcome::Contended(contention) = bench.ask(wish(99)).await else { panic!("it is on offer") };
+        assert_eq!(contention.current, None);
+        for later in number + 1..8 {
+            assert_eq!(bench.claim(later).await, AcquireOutcome::Queued, "nobody jumps the line");
+        }
+        let next = granted(bench.claim(number).await);
+        assert!(next.token > holder.token);
+        assert_eq!((next.previous_end, next.left), (Some(LeaseEnd::Released), TTL));
+        holder = next;
+    }
+    assert_eq!(bench.view().await.waiters, 0);
+}
+
+pub(crate) async fn a_claim_repeated_answers_the_same_lease(bench: &Bench<impl Harness>) {
+    let holder = bench.take(1).await;
+    bench.queue([2]).await;
+    bench.release(holder).await;
+    let first = granted(bench.claim(2).await);
+    let again = granted(bench.claim(2).await);
+    assert_eq!((first.lease_id, first.token), (again.lease_id, again.token));
+    assert_eq!(granted(bench.give_up(2).await).lease_id, first.lease_id, "a wait that ends too late has the lock");
+}
+
+pub(crate) async fn an_offer_that_is_not_claimed_goes_to_the_next_and_its_waiter_keeps_its_place(
+    bench: &Bench<impl Harness>,
+) {
+    let holder = bench.take(1).await;
+    bench.queue([2, 3, 4]).await;
+    bench.release(holder).await;
+    hints(bench);
+    bench.pass(CLAIM_WINDOW).await;
+    assert_eq!(hints(bench), [3]);
+    let third = granted(bench.claim(3).await);
+    assert_eq!(third.previous_end, Some(LeaseEnd::Released), "an offer leaves no trace");
+    assert_eq!(bench.claim(2).await, AcquireOutcome::Queued, "it shows life");
+    hints(bench);
+    bench.release(third).await;
+    assert_eq!(hints(bench), [2], "and is before those who came after it");
+}
+
+pub(crate) async fn a_waiter_that_gives_up_is_out_of_the_line(bench: &Bench<impl Harness>) {
+    let holder = bench.take(1).await;
+    bench.queue([2, 3]).await;
+    let AcquireOutcome::TimedOut(contention) = bench.give_up(2).await else { panic!("its wait is over") };
+    assert_eq!((contention.current.unwrap().token, contention.waiters), (holder.token, 1));
+    bench.release(holder).await;
+    assert!(matches!(bench.ask(waiting(2)).await, AcquireOutcome::TimedOut(_)), "a late duplicate hears the same");
+    // Whoever gives up with the lock on offer hands it on.
+    assert!(matches!(bench.give_up(3).await, AcquireOutcome::TimedOut(_)));
+    let next = bench.take(4).await;
+    bench.release(next).await;
+    bench.pass(ENDED_MEMORY).await;
+    bench.take(2).await;
+}
+
+pub(crate) async fn a_dropped_waiter_is_skipped_and_its_retry_finds_its_place(bench: &Bench<impl Harness>) {
+    let holder = bench.take(1).await;
+    bench.queue([2, 3, 4]).await;
+    bench.drop_call(2, 1);
+    assert_eq!(bench.claim(2).await, AcquireOutcome::Overtaken, "dropped is final");
+    bench.release(holder).await;
+    assert_eq!(hints(bench), [3], "it is skipped");
+    let third = granted(bench.claim(3).await);
+    assert_eq!(bench.ask(Acquire { attempt: 2, ..waiting(2) }).await, AcquireOutcome::Queued);
+    bench.drop_call(2, 1);
+    assert_eq!(hints(bench), [2], "the call that was overtaken is told");
+    bench.release(third).await;
+    assert_eq!(hints(bench), [2], "its retry stands where it stood");
+}
+
+pub(crate) async fn a_dropped_waiter_is_forgotten_after_its_grace(bench: &Bench<impl Harness>) {
+    let holder = bench.take(1).await;
+    bench.queue([2]).await;
+    bench.drop_call(2, 1);
+    assert_eq!(bench.view().await.waiters, 1);
+    bench.pass(DROP_GRACE).await;
+    assert_eq!(bench.view().await.waiters, 0);
+    assert_eq!(bench.ask(Acquire { attempt: 2, ..waiting(2) }).await, AcquireOutcome::Ended);
+    bench.release(holder).await;
+    bench.take(3).await;
+}
+
+pub(crate) async fn a_dropped_waiter_declines_its_offer_at_once(bench: &Bench<impl Harness>) {
+    let holder = bench.take(1).await;
+    bench.queue([2, 3]).await;
+    bench.release(holder).await;
+    hints(bench);
+    bench.drop_call(2, 1);
+    assert_eq!(hints(bench), [3]);
+    granted(bench.claim(3).await);
+}
+
+pub(crate) async fn a_try_ends_the_wait_of_its_own_request(bench: &Bench<impl Harness>) {
+    let holder = bench.take(1).await;
+    bench.queue([2]).await;
+    assert!(matches!(bench.ask(Acquire { attempt: 2, ..wish(2) }).await, AcquireOutcome::TimedOut(_)));
+    assert_eq!(hints(bench), [2], "the older call learns of it");
+    bench.release(holder).await;
+    assert!(matches!(bench.ask(waiting(2)).await, AcquireOutcome::TimedOut(_)), "and does not queue again");
+    bench.take(3).await;
+}
+
+pub(crate) async fn the_queue_is_bounded(bench: &Bench<impl Harness>) {
+    bench.take(1).await;
+    let last = 2 + WAITERS_MAX as u128;
+    bench.queue(2..last).await;
+    assert_eq!(bench.ask(waiting(last)).await, AcquireOutcome::QueueFull);
+    assert_eq!(
+        bench.ask(Acquire { attempt: 2, ..waiting(2) }).await,
+        AcquireOutcome::Queued,
+        "a repeat is no waiter more"
+    );
+    assert!(matches!(bench.give_up(3).await, AcquireOutcome::TimedOut(_)));
+    assert_eq!(bench.ask(waiting(last)).await, AcquireOutcome::Queued);
+}
+
+pub(crate) async fn an_expiry_serves_the_next_without_any_command(bench: &Bench<impl Harness>) {
+    bench.take(1).await;
+    bench.queue([2]).await;
+    bench.pass(TTL - Duration::from_secs(1)).await;
+    assert_eq!(hints(bench), [0_u128; 0]);
+    bench.pass(Duration::from_secs(1)).await;
+    assert_eq!(hints(bench), [2]);
+    assert_eq!(granted(bench.claim(2).await).previous_end, Some(LeaseEnd::Expired));
+}
+
+pub(crate) async fn nobody_knows_a_request_that_never_was(bench: &Bench<impl Harness>) {
+    assert_eq!(bench.claim(1).await, AcquireOutcome::Unknown);
+    assert_eq!(bench.give_up(1).await, AcquireOutcome::Unknown);
+    bench.drop_call(1, 1);
+    let other = Acquire { request: request(1), attempt: 1, ..wish(1) };
+    assert_eq!(bench.ask(other).await, AcquireOutcome::Overtaken, "a dropped call that was overtaken by its clean-up");
+    granted(bench.ask(Acquire { attempt: 2, ..wish(1) }).await);
+}

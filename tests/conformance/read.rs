@@ -1,0 +1,106 @@
+//! What others see.
+
+use crate::bench::{Bench, Harness, Recorder, TTL, granted, name, waiting, wish};
+use fencepost::{
+    domain::{
+        lease::LeaseEnd,
+        limits::ENDED_MEMORY,
+        name::Reason,
+        outcome::{LockView, TokenStatus},
+        token::FencingToken,
+    },
+    store::{EventKind, LockStore, StoreError},
+};
+use std::{collections::HashSet, sync::atomic::Ordering, time::Duration};
+
+pub(crate) async fn a_view_shows_the_holder_and_the_last_end(bench: &Bench<impl Harness>) {
+    assert_eq!(bench.view().await, LockView::default());
+    let grant = bench.take(1).await;
+    bench.queue([2]).await;
+    bench.pass(Duration::from_secs(2)).await;
+    let view = bench.view().await;
+    let current = view.current.unwrap();
+    assert_eq!((current.token, current.grant_id, current.ttl), (grant.token, grant.grant_id, TTL));
+    assert!(current.left <= TTL - Duration::from_secs(2) && current.held >= Duration::from_secs(2));
+    assert_eq!((view.waiters, view.newest_token, view.previous_end), (1, Some(grant.token), None));
+    bench.give_up(2).await;
+    bench.release(grant).await;
+    let view = bench.view().await;
+    assert_eq!((view.current, view.newest_token), (None, Some(grant.token)));
+    assert_eq!(view.previous_end, Some(LeaseEnd::Released));
+    bench.pass(ENDED_MEMORY).await;
+    assert_eq!(bench.view().await, LockView::default(), "nothing is left of an idle lock");
+}
+
+pub(crate) async fn a_token_is_worth_something_while_its_lease_lives(bench: &Bench<impl Harness>) {
+    let check = |token: FencingToken| async move { bench.store().check_token(&bench.lock, token).await.unwrap() };
+    let first = bench.take(1).await.token;
+    assert_eq!(check(first).await, (TokenStatus::Current, Some(first)));
+    let above = FencingToken::new(first.get() + 1).unwrap();
+    assert_eq!(check(above).await.0, TokenStatus::Unknown);
+    bench.pass(TTL).await;
+    assert_eq!(check(first).await, (TokenStatus::Ended, Some(first)));
+    let second = bench.take(2).await.token;
+    assert_eq!(check(first).await, (TokenStatus::Stale, Some(second)));
+    assert_eq!(check(second).await.0, TokenStatus::Current);
+    bench.pass(TTL + ENDED_MEMORY).await;
+    assert_eq!(check(second).await, (TokenStatus::Unknown, None));
+}
+
+pub(crate) async fn a_listing_shows_each_lock_in_use_once(bench: &Bench<impl Harness>) {
+    let mut expected = HashSet::new();
+    for number in 0..300_u128 {
+        let (held, other, freed) =
+            (name(&format!("a/{number}")), name(&format!("b/{number}")), name(&format!("a/freed/{number}")));
+        for lock in [&held, &other] {
+            granted(bench.store().acquire(lock, wish(number)).await.unwrap());
+        }
+        let grant = granted(bench.store().acquire(&freed, wish(number)).await.unwrap());
+        bench.store().release(&freed, grant.lease_id).await.unwrap();
+        expected.insert(held);
+    }
+    let (mut found, mut from) = (Vec::new(), None);
+    loop {
+        let page = bench.store().list("a/", from.as_deref(), 11).await.unwrap();
+        assert!(page.locks.len() <= 11);
+        found.extend(page.locks.into_iter().map(|(lock, view)| {
+            assert!(view.current.is_some());
+            lock
+        }));
+        from = page.next;
+        if from.is_none() {
+            break;
+        }
+    }
+    assert_eq!(found.len(), expected.len(), "each once");
+    assert_eq!(found.into_iter().collect::<HashSet<_>>(), expected);
+    assert_eq!(bench.store().list("", Some("nonsense"), 1).await, Err(StoreError::BadPageToken));
+}
+
+pub(crate) async fn events_come_in_order_and_only_if_somebody_watches(bench: &Bench<impl Harness>) {
+    let unseen = bench.take(1).await;
+    bench.release(unseen).await;
+    assert_eq!(Recorder::take(&bench.notices().events), []);
+    bench.notices().watched.store(true, Ordering::SeqCst);
+    let released = bench.take(2).await;
+    bench.release(released).await;
+    let revoked = bench.take(3).await;
+    bench.ask(waiting(4)).await;
+    let reason = Reason::new("because".into()).unwrap();
+    bench.store().force_release(&bench.lock, revoked.token, &reason).await.unwrap();
+    let expired = granted(bench.claim(4).await);
+    bench.pass(TTL).await;
+    let events: Vec<_> =
+        Recorder::take(&bench.notices().events).into_iter().map(|event| (event.kind, event.token)).collect();
+    assert_eq!(
+        events,
+        [
+            (EventKind::Granted, released.token),
+            (EventKind::Released, released.token),
+            (EventKind::Granted, revoked.token),
+            (EventKind::Revoked("because".into()), revoked.token),
+            (EventKind::Granted, expired.token),
+            (EventKind::Expired, expired.token),
+        ]
+    );
+}

@@ -1,0 +1,206 @@
+//! The service's acquire, dropped at each await. The store is the real one; around each of its commands stands a gate at which a
+//! call can be held and dropped; time is a value.
+
+use crate::gated::{Gate, GatedStore};
+use fencepost::{
+    clock::{Clock, ManualClock},
+    domain::{
+        ids::{LeaseId, RequestId},
+        lease::Terms,
+        limits::{DROP_GRACE, Limits},
+        name::{Holder, LockName, Metadata},
+        outcome::{LockView, ReleaseOutcome},
+        time::StoreTime,
+    },
+    locks::{AcquireAnswer, AcquireCall, Hub, Locks, LocksError},
+    store::memory::MemoryStore,
+};
+use std::{sync::Arc, time::Duration};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+const TTL: Duration = Duration::from_secs(30);
+
+struct Bench {
+    clock: Arc<ManualClock>,
+    store: Arc<GatedStore>,
+    locks: Locks<GatedStore>,
+    name: LockName,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let clock = Arc::new(ManualClock::at(StoreTime::from_micros(1_800_000_000_000_000)));
+        let hub = Arc::new(Hub::new());
+        let limits = Limits::default();
+        let as_clock: Arc<dyn Clock> = clock.clone();
+        let inner = Arc::new(MemoryStore::new(as_clock, &limits, hub.clone()));
+        let store = Arc::new(GatedStore::new(inner));
+        let locks = Locks::new(store.clone(), hub, limits);
+        Self { clock, store, locks, name: LockName::new("a".into()).unwrap() }
+    }
+
+    fn call(number: u128, attempt: u32, wait: Duration) -> AcquireCall {
+        let terms =
+            Terms { fingerprint: 1, ttl: TTL, holder: Holder::default(), metadata: Metadata::default(), min_token: 0 };
+        let request = RequestId(Uuid::from_u128(number));
+        AcquireCall { request, attempt, terms, wait, arrived: Instant::now(), deadline: None }
+    }
+
+    async fn ask(&self, call: AcquireCall) -> Result<AcquireAnswer, LocksError> {
+        self.locks.acquire(&self.name, call).await
+    }
+
+    async fn take(&self, call: AcquireCall) -> LeaseId {
+        match self.ask(call).await {
+            Ok(AcquireAnswer::Acquired(acquired)) => acquired.grant.lease_id,
+            other => panic!("expected a lease: {other:?}"),
+        }
+    }
+
+    /// Lets a call run up to a gate, and drops it there.
+    async fn drop_at(&self, gate: Gate, call: AcquireCall, meanwhile: impl Future<Output = ()>) {
+        *self.store.shut.lock().unwrap() = Some(gate);
+        let call = self.ask(call);
+        tokio::select! {
+            biased;
+            answer = call => panic!("answered before {gate:?}: {answer:?}"),
+            () = async { meanwhile.await; self.store.reached.notified().await } => {}
+        }
+        *self.store.shut.lock().unwrap() = None;
+    }
+
+    async fn view(&self) -> LockView {
+        self.locks.view(&self.name).await.unwrap()
+    }
+
+    fn pass(&self, span: Duration) {
+        self.clock.advance(span);
+        while self.store.inner.settle_due() {}
+    }
+
+    async fn release(&self, lease_id: LeaseId) {
+        assert_eq!(self.locks.release(&self.name, lease_id).await, Ok(ReleaseOutcome::Released));
+    }
+
+    /// Nothing of a dropped call is left after its grace: the lock is free and is granted at once.
+    async fn nothing_is_left(&self) {
+        self.pass(DROP_GRACE);
+        let view = self.view().await;
+        assert_eq!((view.current, view.waiters), (None, 0));
+        let lease = self.take(Self::call(99, 1, Duration::ZERO)).await;
+        self.release(lease).await;
+    }
+
+    /// How long the lease that holds the lock has left.
+    async fn left(&self) -> Duration {
+        self.view().await.current.unwrap().left
+    }
+}
+
+const WAIT: Duration = Duration::from_secs(600);
+
+#[tokio::test(start_paused = true)]
+async fn dropped_before_the_store_was_asked() {
+    let bench = Bench::new();
+    bench.drop_at(Gate::BeforeAcquire, Bench::call(1, 1, Duration::ZERO), async {}).await;
+    bench.nothing_is_left().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_when_granted_but_unheard_the_lease_is_cut_and_a_retry_re_arms_it() {
+    let bench = Bench::new();
+    bench.drop_at(Gate::AfterAcquire, Bench::call(1, 1, Duration::ZERO), async {}).await;
+    assert_eq!(bench.left().await, DROP_GRACE);
+    bench.nothing_is_left().await;
+
+    bench.drop_at(Gate::AfterAcquire, Bench::call(2, 1, Duration::ZERO), async {}).await;
+    bench.pass(DROP_GRACE / 2);
+    let lease = bench.take(Bench::call(2, 2, Duration::ZERO)).await;
+    assert_eq!(bench.left().await, TTL);
+    bench.release(lease).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_when_queued_but_unheard_the_place_is_kept_for_the_grace() {
+    for retry in [false, true] {
+        let bench = Bench::new();
+        let holder = bench.take(Bench::call(1, 1, Duration::ZERO)).await;
+        bench.drop_at(Gate::AfterAcquire, Bench::call(2, 1, WAIT), async {}).await;
+        assert_eq!(bench.view().await.waiters, 1);
+        if retry {
+            bench.release(holder).await;
+            bench.take(Bench::call(2, 2, WAIT)).await;
+        } else {
+            bench.release(holder).await;
+            bench.nothing_is_left().await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_while_waiting_the_next_is_served() {
+    let bench = Bench::new();
+    let holder = bench.take(Bench::call(1, 1, Duration::ZERO)).await;
+    {
+        let waiting = bench.ask(Bench::call(2, 1, WAIT));
+        tokio::select! {
+            biased;
+            answer = waiting => panic!("nothing to answer: {answer:?}"),
+            () = std::future::ready(()) => {}
+        }
+    }
+    let next = bench.ask(Bench::call(3, 1, WAIT));
+    let (next, ()) = tokio::join!(biased; next, bench.release(holder));
+    assert!(matches!(next, Ok(AcquireAnswer::Acquired(_))), "{next:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_around_the_claim_the_lock_is_not_left_with_a_dead_call() {
+    for gate in [Gate::BeforeClaim, Gate::AfterClaim] {
+        let bench = Bench::new();
+        let holder = bench.take(Bench::call(1, 1, Duration::ZERO)).await;
+        bench.drop_at(gate, Bench::call(2, 1, WAIT), bench.release(holder)).await;
+        bench.nothing_is_left().await;
+
+        let holder = bench.take(Bench::call(4, 1, Duration::ZERO)).await;
+        bench.drop_at(gate, Bench::call(5, 1, WAIT), bench.release(holder)).await;
+        bench.take(Bench::call(5, 2, WAIT)).await;
+        assert_eq!(bench.left().await, TTL, "{gate:?}: the retry has all of its TTL");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_around_the_end_of_its_wait_it_is_out_of_the_line() {
+    for gate in [Gate::BeforeGiveUp, Gate::AfterGiveUp] {
+        let bench = Bench::new();
+        let holder = bench.take(Bench::call(1, 1, Duration::ZERO)).await;
+        bench.drop_at(gate, Bench::call(2, 1, Duration::from_secs(1)), async {}).await;
+        bench.release(holder).await;
+        bench.nothing_is_left().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn equal_attempts_share_the_request_until_the_last_is_gone() {
+    let bench = Bench::new();
+    let holder = bench.take(Bench::call(1, 1, Duration::ZERO)).await;
+    let survivor = bench.ask(Bench::call(2, 1, WAIT));
+    let other = async {
+        bench.drop_at(Gate::AfterAcquire, Bench::call(2, 1, WAIT), async {}).await;
+        bench.release(holder).await;
+    };
+    let (survivor, ()) = tokio::join!(biased; survivor, other);
+    assert!(matches!(survivor, Ok(AcquireAnswer::Acquired(_))), "{survivor:?}");
+    assert_eq!(bench.left().await, TTL, "the clean-up of the one did nothing to the other");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_sends_waiters_away_and_keeps_their_place_for_the_retry() {
+    let bench = Bench::new();
+    bench.take(Bench::call(1, 1, Duration::ZERO)).await;
+    let (waiting, ()) = tokio::join!(biased; bench.ask(Bench::call(2, 1, WAIT)), async { bench.locks.drain() });
+    assert_eq!(waiting, Err(LocksError::Draining));
+    assert_eq!(bench.view().await.waiters, 1);
+    assert_eq!(bench.ask(Bench::call(3, 1, Duration::ZERO)).await, Err(LocksError::Draining));
+}

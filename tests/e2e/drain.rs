@@ -1,0 +1,94 @@
+//! Going away in order.
+
+use crate::support::{Lock, PATIENCE, Server, assert_refused, until, waiting_wish, wish, within};
+use fencepost_proto::v1::{self, LeaseEnd, keep_alive_response::Message};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tokio_stream::StreamExt;
+use tonic::Code;
+use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
+use tonic_types::StatusExt;
+
+const TTL: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(50);
+
+#[tokio::test]
+async fn waiters_are_sent_away_streams_are_told_and_holders_may_still_release() {
+    let mut server = Server::start().await;
+    let mut client = server.client();
+    let mut health = HealthClient::new(server.channel());
+    for service in fencepost::api::SERVICE_NAMES {
+        let answer = health.check(HealthCheckRequest { service: service.into() }).await.unwrap().into_inner();
+        assert_eq!(answer.status(), ServingStatus::Serving, "{service}");
+    }
+    let mut changes = within(health.watch(HealthCheckRequest { service: String::new() })).await.unwrap().into_inner();
+    let lease = client.take(wish("a", TTL)).await;
+    let (say, hear) = tokio::sync::mpsc::channel::<v1::KeepAliveRequest>(1);
+    let requests = tokio_stream::wrappers::ReceiverStream::new(hear);
+    let mut stream = within(client.keep_alive(requests)).await.unwrap().into_inner();
+    let mut other = server.client();
+    let waiter = tokio::spawn(async move { other.acquire(waiting_wish("a", TTL, LONG)).await });
+    until(|| async { server.client().look("a").await.waiters == 1 }).await;
+
+    server.shut_down();
+    let status = assert_refused(within(waiter).await.unwrap(), Code::Unavailable, "DRAINING");
+    assert!(status.get_details_retry_info().unwrap().retry_delay.is_some());
+    let told = within(async {
+        loop {
+            if let Some(Message::Draining(draining)) = stream.next().await.unwrap().unwrap().message {
+                return draining;
+            }
+        }
+    })
+    .await;
+    assert!(told.grace.is_some());
+    within(async { while changes.next().await.unwrap().unwrap().status() != ServingStatus::NotServing {} }).await;
+    assert_refused(client.acquire(wish("b", TTL)).await, Code::Unavailable, "DRAINING");
+    let refused = client.keep_alive(tokio_stream::empty()).await.map(|_| ());
+    assert_refused(refused, Code::Unavailable, "DRAINING");
+    assert_eq!(client.give_back(&lease).await, LeaseEnd::Released);
+    drop((say, stream, changes));
+    within(&mut server.task).await.unwrap();
+}
+
+#[tokio::test]
+async fn it_ends_within_its_bound_whatever_clients_do() {
+    let timeout = Duration::from_millis(300);
+    let mut server = Server::start_with(|config| config.drain_timeout = timeout).await;
+    let mut client = server.client();
+    let (_say, hear) = tokio::sync::mpsc::channel::<v1::KeepAliveRequest>(1);
+    let requests = tokio_stream::wrappers::ReceiverStream::new(hear);
+    let mut stream = within(client.keep_alive(requests)).await.unwrap().into_inner();
+    let _watch = within(client.watch(v1::WatchRequest::default())).await.unwrap().into_inner();
+    // A connection that never speaks, which hyper's own shutdown waits for without end.
+    let _silent = TcpStream::connect(server.addr).await.unwrap();
+    let asked = Instant::now();
+    server.shut_down();
+    within(&mut server.task).await.unwrap();
+    assert!(asked.elapsed() < PATIENCE / 2);
+    let end = within(async {
+        loop {
+            match stream.next().await {
+                Some(Ok(_)) => {}
+                other => return other,
+            }
+        }
+    })
+    .await;
+    assert_eq!(end.unwrap().unwrap_err().code(), Code::Unavailable);
+}
+
+#[tokio::test]
+async fn an_operator_drains_it_by_call() {
+    let mut server = Server::start().await;
+    let mut client = server.client();
+    client.take(wish("a", TTL)).await;
+    let mut other = server.client();
+    let waiter = tokio::spawn(async move { other.acquire(waiting_wish("a", TTL, LONG)).await });
+    until(|| async { server.client().look("a").await.waiters == 1 }).await;
+    let answer = server.admin().drain(v1::DrainRequest {}).await.unwrap().into_inner();
+    assert_eq!((answer.waiters, answer.streams), (1, 0));
+    assert_refused(within(waiter).await.unwrap(), Code::Unavailable, "DRAINING");
+    within(&mut server.task).await.unwrap();
+}

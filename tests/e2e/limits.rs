@@ -1,0 +1,145 @@
+//! Every bound of the API at its edges, and input that no client would send.
+
+use crate::support::{Lock, Server, assert_bad_field, span, wish};
+use fencepost::domain::limits;
+use fencepost_proto::v1::{self, AcquireRequest, acquire_response::Outcome};
+use std::time::Duration;
+use tonic::Code;
+use tonic_types::StatusExt;
+
+const TTL: Duration = Duration::from_secs(30);
+
+fn bytes(count: usize) -> String {
+    "x".repeat(count)
+}
+
+#[tokio::test]
+async fn each_field_is_accepted_at_its_bound_and_refused_beyond() {
+    let server = Server::start_with(|config| config.limits = limits::Limits::default()).await;
+    let mut client = server.client();
+    let day = Duration::from_secs(24 * 60 * 60);
+    let tick = Duration::from_nanos(1);
+    let good = [
+        AcquireRequest { lock_name: bytes(1), ..wish("", TTL) },
+        AcquireRequest { lock_name: bytes(limits::LOCK_NAME_BYTES_MAX), ..wish("", TTL) },
+        AcquireRequest { holder: bytes(limits::HOLDER_BYTES_MAX), ..wish("holder", TTL) },
+        AcquireRequest { holder: String::new(), ..wish("no holder", TTL) },
+        AcquireRequest { ttl: span(Duration::from_secs(1)), ..wish("short", TTL) },
+        AcquireRequest { ttl: span(day), ..wish("long", TTL) },
+        AcquireRequest { ttl: None, ..wish("default", TTL) },
+        AcquireRequest { wait_timeout: span(Duration::from_secs(3_600)), ..wish("wait", TTL) },
+        AcquireRequest {
+            metadata: [("k".into(), bytes(limits::METADATA_BYTES_MAX - 1))].into(),
+            ..wish("metadata", TTL)
+        },
+        AcquireRequest { mode: v1::LockMode::Exclusive.into(), ..wish("mode", TTL) },
+    ];
+    for request in good {
+        let lease = client.ask(request.clone()).await;
+        assert_eq!(lease.outcome(), Outcome::Acquired, "{request:?}");
+    }
+    let bad = [
+        ("lock_name", AcquireRequest { lock_name: String::new(), ..wish("", TTL) }),
+        ("lock_name", AcquireRequest { lock_name: bytes(limits::LOCK_NAME_BYTES_MAX + 1), ..wish("", TTL) }),
+        ("lock_name", AcquireRequest { lock_name: "a\nb".into(), ..wish("", TTL) }),
+        ("holder", AcquireRequest { holder: bytes(limits::HOLDER_BYTES_MAX + 1), ..wish("a", TTL) }),
+        ("holder", AcquireRequest { holder: "\0".into(), ..wish("a", TTL) }),
+        ("ttl", AcquireRequest { ttl: span(Duration::from_secs(1) - tick), ..wish("a", TTL) }),
+        ("ttl", AcquireRequest { ttl: span(day + tick), ..wish("a", TTL) }),
+        ("ttl", AcquireRequest { ttl: Some(prost_types::Duration { seconds: -5, nanos: 0 }), ..wish("a", TTL) }),
+        (
+            "ttl",
+            AcquireRequest {
+                ttl: Some(prost_types::Duration { seconds: i64::MIN, nanos: i32::MIN }),
+                ..wish("a", TTL)
+            },
+        ),
+        (
+            "ttl",
+            AcquireRequest {
+                ttl: Some(prost_types::Duration { seconds: i64::MAX, nanos: i32::MAX }),
+                ..wish("a", TTL)
+            },
+        ),
+        ("wait_timeout", AcquireRequest { wait_timeout: span(Duration::from_secs(3_600) + tick), ..wish("a", TTL) }),
+        (
+            "wait_timeout",
+            AcquireRequest { wait_timeout: Some(prost_types::Duration { seconds: 0, nanos: -1 }), ..wish("a", TTL) },
+        ),
+        (
+            "metadata",
+            AcquireRequest { metadata: [("k".into(), bytes(limits::METADATA_BYTES_MAX))].into(), ..wish("a", TTL) },
+        ),
+        ("request_id", AcquireRequest { request_id: "42".into(), ..wish("a", TTL) }),
+        ("min_token", AcquireRequest { min_token: u64::MAX, ..wish("a", TTL) }),
+        ("mode", AcquireRequest { mode: v1::LockMode::Shared.into(), ..wish("a", TTL) }),
+        ("mode", AcquireRequest { mode: 77, ..wish("a", TTL) }),
+        ("permits", AcquireRequest { permits: 1, ..wish("a", TTL) }),
+        ("lock_delay", AcquireRequest { lock_delay: span(TTL), ..wish("a", TTL) }),
+        ("max_hold", AcquireRequest { max_hold: span(TTL), ..wish("a", TTL) }),
+    ];
+    for (field, request) in bad {
+        assert_bad_field(client.acquire(request).await, field);
+    }
+    assert_eq!(client.look("a").await.current, None, "what is refused changes nothing");
+}
+
+#[tokio::test]
+async fn all_that_is_wrong_with_a_request_is_told_together() {
+    let server = Server::start().await;
+    let request = AcquireRequest {
+        lock_name: String::new(),
+        holder: bytes(1_000),
+        ttl: span(Duration::ZERO),
+        request_id: "x".into(),
+        permits: 3,
+        ..AcquireRequest::default()
+    };
+    let status = server.client().acquire(request).await.unwrap_err();
+    let mut fields: Vec<_> =
+        status.get_details_bad_request().unwrap().field_violations.into_iter().map(|it| it.field).collect();
+    fields.sort();
+    assert_eq!(fields, ["holder", "lock_name", "permits", "request_id", "ttl"]);
+}
+
+#[tokio::test]
+async fn the_other_calls_check_their_fields_too() {
+    let server = Server::start().await;
+    let (mut client, mut admin) = (server.client(), server.admin());
+    let id = uuid::Uuid::new_v4().to_string();
+    let release =
+        |lock_name: &str, lease_id: &str| v1::ReleaseRequest { lock_name: lock_name.into(), lease_id: lease_id.into() };
+    assert_bad_field(client.release(release("", &id)).await, "lock_name");
+    assert_bad_field(client.release(release("a", "")).await, "lease_id");
+    let renew = |ttl| v1::RenewRequest { lock_name: "a".into(), lease_id: id.clone(), ttl };
+    assert_bad_field(client.renew(renew(span(Duration::from_millis(49)))).await, "ttl");
+    assert!(client.renew(renew(span(Duration::from_millis(50)))).await.is_ok());
+    assert_bad_field(client.get(v1::GetRequest::default()).await, "lock_name");
+    let list = |page_size, prefix| v1::ListRequest { prefix, page_size, page_token: String::new() };
+    assert!(client.list(list(limits::PAGE_SIZE_MAX, bytes(limits::LOCK_NAME_BYTES_MAX))).await.is_ok());
+    assert_bad_field(client.list(list(limits::PAGE_SIZE_MAX + 1, String::new())).await, "page_size");
+    assert_bad_field(client.list(list(1, bytes(limits::LOCK_NAME_BYTES_MAX + 1))).await, "prefix");
+    let watch = v1::WatchRequest { prefix: bytes(limits::LOCK_NAME_BYTES_MAX + 1) };
+    assert_bad_field(client.watch(watch).await.map(|_| ()), "prefix");
+    for fencing_token in [0, limits::TOKEN_END] {
+        let check = v1::CheckTokenRequest { lock_name: "a".into(), fencing_token };
+        assert_bad_field(client.check_token(check).await, "fencing_token");
+    }
+    let force =
+        |reason: String, expected_token| v1::ForceReleaseRequest { lock_name: "a".into(), expected_token, reason };
+    assert!(admin.force_release(force(bytes(limits::REASON_BYTES_MAX), limits::TOKEN_END - 1)).await.is_ok());
+    assert_bad_field(admin.force_release(force(bytes(limits::REASON_BYTES_MAX + 1), 1)).await, "reason");
+    assert_bad_field(admin.force_release(force(String::new(), 1)).await, "reason");
+    assert_bad_field(admin.force_release(force("stuck".into(), 0)).await, "expected_token");
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_large_is_refused_unread() {
+    let server = Server::start().await;
+    let mut client = server.client();
+    let fits = AcquireRequest { holder: bytes(limits::REQUEST_BYTES_MAX - 200), ..wish("a", TTL) };
+    assert_bad_field(client.acquire(fits).await, "holder");
+    let too_large = AcquireRequest { holder: bytes(limits::REQUEST_BYTES_MAX), ..wish("a", TTL) };
+    assert_eq!(client.acquire(too_large).await.unwrap_err().code(), Code::OutOfRange);
+    client.take(wish("a", TTL)).await;
+}

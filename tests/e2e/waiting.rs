@@ -1,0 +1,134 @@
+//! Standing in line.
+
+use crate::support::{Lock, Server, assert_refused, until, waiting_wish, wish, within};
+use fencepost_proto::v1::{LeaseEnd, acquire_response::Outcome};
+use std::time::Duration;
+use tokio::time::Instant;
+use tonic::{Code, Request};
+use tonic_types::StatusExt;
+
+const TTL: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(50);
+
+async fn waiters(server: &Server, name: &str) -> u32 {
+    server.client().look(name).await.waiters
+}
+
+#[tokio::test]
+async fn a_waiter_is_served_when_the_lock_is_given_back() {
+    let server = Server::start().await;
+    let mut client = server.client();
+    let lease = client.take(wish("a", TTL)).await;
+    let mut other = server.client();
+    let waiter = tokio::spawn(async move { other.ask(waiting_wish("a", TTL, LONG)).await });
+    until(|| async { waiters(&server, "a").await == 1 }).await;
+    let waited = Duration::from_millis(50);
+    tokio::time::sleep(waited).await;
+    client.give_back(&lease).await;
+    let served = within(waiter).await.unwrap();
+    assert_eq!((served.outcome(), served.previous_end()), (Outcome::Acquired, LeaseEnd::Released));
+    let held_for: Duration = served.held_for.unwrap().try_into().unwrap();
+    assert!(held_for >= waited, "the wait is in held_for, so that the client may reckon from the grant: {held_for:?}");
+    assert!(served.lease.unwrap().fencing_token > lease.fencing_token);
+}
+
+#[tokio::test]
+async fn a_waiter_is_served_when_the_holder_dies() {
+    let server = Server::start().await;
+    let mut client = server.client();
+    client.take(wish("a", Duration::from_millis(100))).await;
+    let served = client.ask(waiting_wish("a", TTL, LONG)).await;
+    assert_eq!((served.outcome(), served.previous_end()), (Outcome::Acquired, LeaseEnd::Expired));
+}
+
+#[tokio::test]
+async fn a_wait_ends_at_its_time_and_leaves_nothing_behind() {
+    let server = Server::start().await;
+    let mut client = server.client();
+    let lease = client.take(wish("a", TTL)).await;
+    let wait = Duration::from_millis(80);
+    let asked = Instant::now();
+    let request = waiting_wish("a", TTL, wait);
+    let answer = client.ask(request.clone()).await;
+    assert!(asked.elapsed() >= wait);
+    assert_eq!((answer.outcome(), answer.waiters), (Outcome::TimedOut, 0));
+    assert_eq!(answer.current.unwrap().fencing_token, lease.fencing_token);
+    client.give_back(&lease).await;
+    assert_eq!(client.ask(request).await.outcome(), Outcome::TimedOut, "a late duplicate does not lock");
+    assert_eq!(client.look("a").await.current, None);
+}
+
+#[tokio::test]
+async fn a_wait_ends_before_the_deadline_of_its_call_so_that_the_answer_arrives() {
+    let server = Server::start().await;
+    let mut client = server.client();
+    client.take(wish("a", TTL)).await;
+    for _ in 0..20 {
+        let mut request = Request::new(waiting_wish("a", TTL, LONG));
+        request.set_timeout(Duration::from_millis(300));
+        let answer = within(client.acquire(request)).await;
+        // A busy machine may be late by more than the margin; then the call is dropped, which is the caller's deadline.
+        match answer {
+            Ok(answer) => {
+                assert_eq!(answer.into_inner().outcome(), Outcome::TimedOut);
+                return;
+            }
+            Err(status) => assert!(matches!(status.code(), Code::Cancelled | Code::DeadlineExceeded), "{status:?}"),
+        }
+    }
+    panic!("in twenty waits, none was answered before its deadline");
+}
+
+#[tokio::test]
+async fn a_thousand_waiters_on_one_lock_are_served_in_order() {
+    const WAITERS: u32 = 1_000;
+    let server = Server::start().await;
+    let mut client = server.client();
+    let first = client.take(wish("a", TTL)).await;
+    let served = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let mut tasks = Vec::new();
+    for number in 0..WAITERS {
+        let (mut other, served) = (client.clone(), served.clone());
+        tasks.push(tokio::spawn(async move {
+            let lease = other.take(waiting_wish("a", TTL, LONG)).await;
+            served.lock().unwrap().push((lease.fencing_token, number));
+            other.give_back(&lease).await;
+        }));
+        until(|| async { waiters(&server, "a").await == number + 1 }).await;
+    }
+    client.give_back(&first).await;
+    for task in tasks {
+        within(task).await.unwrap();
+    }
+    let mut by_token = served.lock().unwrap().clone();
+    by_token.sort_unstable();
+    let order: Vec<_> = by_token.into_iter().map(|(_, number)| number).collect();
+    assert_eq!(order, (0..WAITERS).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn the_bounds_on_waiters_are_told_with_a_time_to_come_back() {
+    let server = Server::start_with(|config| {
+        config.limits.waiters_per_lock = 2;
+        config.limits.waiters_per_server = 3;
+    })
+    .await;
+    let mut client = server.client();
+    client.take(wish("a", TTL)).await;
+    client.take(wish("b", TTL)).await;
+    let mut tasks = Vec::new();
+    for (name, count) in [("a", 1), ("a", 2), ("b", 1)] {
+        if (name, count) == ("b", 1) {
+            let full = client.acquire(waiting_wish("a", TTL, LONG)).await;
+            let status = assert_refused(full, Code::ResourceExhausted, "QUEUE_FULL");
+            assert!(status.get_details_retry_info().unwrap().retry_delay.unwrap() > Duration::ZERO);
+        }
+        let mut other = client.clone();
+        tasks.push(tokio::spawn(async move { other.acquire(waiting_wish(name, TTL, LONG)).await }));
+        until(|| async { waiters(&server, name).await == count }).await;
+    }
+    let full = client.acquire(waiting_wish("b", TTL, LONG)).await;
+    assert_refused(full, Code::ResourceExhausted, "SERVER_FULL");
+    assert_eq!(client.ask(wish("b", TTL)).await.outcome(), Outcome::Contended, "a try waits for nothing");
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+}

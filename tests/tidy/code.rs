@@ -1,0 +1,117 @@
+//! Just enough of Rust's grammar to tell code from comments and text.
+
+/// `text` with its comments and the insides of its literals blanked out; lines stay where they are.
+pub(crate) fn code_of(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let end = skipped_until(text, at);
+        if end > at {
+            out.extend(bytes[at..end].iter().map(|byte| if *byte == b'\n' { b'\n' } else { b' ' }));
+            at = end;
+        } else {
+            out.push(bytes[at]);
+            at += 1;
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// The end of the comment or literal that begins at `at`; `at` itself if none does.
+fn skipped_until(text: &str, at: usize) -> usize {
+    let bytes = text.as_bytes();
+    let from = |start: usize, pattern: &str| {
+        text.as_bytes()[start.min(bytes.len())..]
+            .windows(pattern.len())
+            .position(|window| window == pattern.as_bytes())
+            .map_or(bytes.len(), |found| start + found + pattern.len())
+    };
+    let rest = &bytes[at..];
+    let after_name = at > 0 && (bytes[at - 1].is_ascii_alphanumeric() || bytes[at - 1] == b'_');
+    if rest.starts_with(b"//") {
+        return at + rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+    }
+    if rest.starts_with(b"/*") {
+        return from(at + 2, "*/");
+    }
+    if rest[0] == b'r' && !after_name {
+        let hashes = rest[1..].iter().take_while(|byte| **byte == b'#').count();
+        if rest.get(1 + hashes) == Some(&b'"') {
+            return from(at + 2 + hashes, &format!("\"{}", "#".repeat(hashes)));
+        }
+    }
+    if rest[0] == b'"' {
+        return quoted_end(bytes, at, b'"');
+    }
+    // A character literal; a lifetime has no quote after its first letter.
+    if rest[0] == b'\'' && (rest.get(1) == Some(&b'\\') || rest.get(2) == Some(&b'\'')) {
+        return quoted_end(bytes, at, b'\'');
+    }
+    at
+}
+
+fn quoted_end(bytes: &[u8], start: usize, quote: u8) -> usize {
+    let mut at = start + 1;
+    while at < bytes.len() && bytes[at] != quote {
+        at += if bytes[at] == b'\\' { 2 } else { 1 };
+    }
+    (at + 1).min(bytes.len())
+}
+
+/// Whether `code` has `word` with no letter, digit or underscore around it.
+pub(crate) fn has_word(code: &str, word: &str) -> bool {
+    let inside = |character: Option<char>| character.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    code.match_indices(word)
+        .any(|(at, _)| !inside(code[..at].chars().next_back()) && !inside(code[at + word.len()..].chars().next()))
+}
+
+/// Everything that `code` names right below `root`, be it as `root::a::b` or in `root::{a::b, c}`: here `a` and `c`.
+pub(crate) fn named_below(code: &str, root: &str) -> Vec<String> {
+    let packed: String = code.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut names = Vec::new();
+    for (at, _) in packed.match_indices(root) {
+        if packed[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_') {
+            continue;
+        }
+        let Some(rest) = packed[at + root.len()..].trim_start().strip_prefix("::") else { continue };
+        match rest.trim_start().strip_prefix('{') {
+            None => names.push(first_name(rest)),
+            Some(group) => names.extend(parts_of_group(group).iter().map(|part| first_name(part))),
+        }
+    }
+    names
+}
+
+/// The parts between the commas of a group whose opening brace is already gone.
+fn parts_of_group(group: &str) -> Vec<&str> {
+    let (mut parts, mut depth, mut start) = (Vec::new(), 0, 0);
+    for (at, character) in group.char_indices() {
+        match character {
+            '{' => depth += 1,
+            '}' if depth == 0 => {
+                parts.push(&group[start..at]);
+                break;
+            }
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(&group[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.retain(|part| !part.trim().is_empty());
+    parts
+}
+
+/// The path's first name, with the second one where it says which part of a room is meant.
+fn first_name(path: &str) -> String {
+    let end = |text: &str| text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    let path = path.trim_start();
+    let first = &path[..end(path)];
+    match path[first.len()..].trim_start().strip_prefix("::").map(str::trim_start) {
+        Some(rest) if end(rest) > 0 => format!("{first}::{}", &rest[..end(rest)]),
+        _ => first.to_owned(),
+    }
+}
