@@ -67,8 +67,11 @@ impl Oracle {
                 Answer::Renew(self.renew(command, now, news))
             }
             Command::Detach { lease, attachment } => {
-                if let Some(held) = self.lease.as_mut().filter(|held| held.lease == lease) {
-                    held.attachment = held.attachment.filter(|it| *it != attachment);
+                if let Some(held) =
+                    self.lease.as_mut().filter(|it| it.lease == lease && it.attachment == Some(attachment))
+                {
+                    held.attachment = None;
+                    held.attachment_attempt = 0;
                 }
                 Answer::Nothing
             }

@@ -51,15 +51,21 @@ fn a_repeated_attachment_replaces_nothing() {
 }
 
 #[test]
-fn a_detached_lease_goes_on_and_an_older_attachment_still_loses() {
+fn a_detached_lease_goes_on_and_is_attached_from_1_again() {
     let (mut bench, grant) = Bench::held_and_wanted_by(&[]);
     bench.attach(&grant, 2, stream(2)).left();
     bench.turn(|turn| turn.detach(grant.lease_id, stream(1)));
+    assert_eq!(
+        bench.attach(&grant, 1, stream(1)),
+        RenewOutcome::AttachedElsewhere,
+        "another's detaching changes nothing"
+    );
     bench.answer_beat(&grant, stream(2)).left();
     bench.turn(|turn| turn.detach(grant.lease_id, stream(2)));
     assert_eq!(bench.answer_beat(&grant, stream(2)), RenewOutcome::AttachedElsewhere);
-    assert_eq!(bench.attach(&grant, 1, stream(1)), RenewOutcome::AttachedElsewhere);
-    assert_eq!(bench.renew(&grant, None).left(), TTL);
+    assert_eq!(bench.pass(secs(10)).view().current.unwrap().left, secs(20));
+    assert_eq!(bench.attach(&grant, 1, stream(3)).left(), TTL, "by whoever was given it");
+    assert!(bench.effects.is_empty());
 }
 
 #[test]
