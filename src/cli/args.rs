@@ -32,7 +32,7 @@ pub(crate) struct CallArgs {
 /// What a request for a lock says besides its name.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LockArgs {
-    /// How long the lease lasts without a renewal, such as 30s [default: the server's, 30s]
+    /// How long the lease lasts without a renewal, such as 30s (default: the server's, 30s)
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub ttl: Option<Duration>,
 
@@ -40,7 +40,7 @@ pub(crate) struct LockArgs {
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s")]
     pub wait: Duration,
 
-    /// The label that others see as the holder [default: user@host:pid]
+    /// The label that others see as the holder (default: user@host:pid)
     #[arg(long, value_name = "LABEL")]
     pub holder: Option<String>,
 

@@ -2,7 +2,7 @@
 
 use super::{
     Cli,
-    exit::{Failure, USAGE},
+    exit::{self, Failure, USAGE},
 };
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -19,16 +19,20 @@ pub(super) fn completions(shell: Shell, out: &mut impl Write) -> Result<(), Fail
 pub(super) fn man(of: Option<&str>, out: &mut impl Write) -> Result<(), Failure> {
     let mut command = Cli::command().flatten_help(false);
     command.build();
-    let page = match of {
-        None => command,
+    let mut text = Vec::new();
+    match of {
+        None => {
+            clap_mangen::Man::new(command.after_long_help(None)).render(&mut text)?;
+            // Set as it is: roff would run the lines of the table together.
+            write!(text, ".SH \"EXIT STATUS\"\n.nf\n{}\n.fi\n", exit::TABLE)?;
+        }
         Some(name) => match command.find_subcommand(name) {
-            Some(found) => found.clone().name(format!("fencepost-{name}")),
+            Some(found) => clap_mangen::Man::new(found.clone().name(format!("fencepost-{name}"))).render(&mut text)?,
             None => return Err(Failure::new(USAGE, format!("there is no command {name:?}: see 'fencepost help'"))),
         },
-    };
-    let mut text = Vec::new();
-    clap_mangen::Man::new(page).render(&mut text)?;
-    Ok(out.write_all(&text)?)
+    }
+    let text = String::from_utf8_lossy(&text).replace(".SH EXTRA\n", ".SH NOTES\n");
+    Ok(out.write_all(text.as_bytes())?)
 }
 
 #[cfg(test)]
@@ -51,7 +55,7 @@ mod tests {
             man(of, &mut text).map(|()| String::from_utf8(text).unwrap())
         };
         let main = page(None).unwrap();
-        assert!(main.contains("Exit codes") && main.contains("75"), "{main}");
+        assert!(main.contains("EXIT STATUS") && main.contains("\n   75  the lock"), "{main}");
         let whole = Cli::command();
         for command in whole.get_subcommands() {
             let text = page(Some(command.get_name())).unwrap();

@@ -48,7 +48,7 @@ enum Command {
     CheckToken(calls::show::CheckTokenArgs),
     /// Take a lock from its holder
     ForceRelease(calls::admin::ForceReleaseArgs),
-    /// Have a server go away in order
+    /// Have a server go away in order: the first that --server names
     Drain(calls::admin::DrainArgs),
     /// Print completions for a shell
     Completions {

@@ -18,6 +18,9 @@ pub enum RequestEnd {
     TimedOut,
     /// Its calls were dropped and no retry came in time.
     Abandoned,
+    /// Not an end: this attempt, not the first, was refused the lock. The attempts before it may still be on their way, and nobody
+    /// listens to them any more.
+    Refused(u32),
 }
 
 /// A request that ended.
@@ -77,6 +80,15 @@ impl EndedRequests {
     /// The end of this request, if it is remembered at `now`.
     pub fn request(&self, request: RequestId, now: StoreTime) -> Option<&Ended> {
         self.find(request.0, now, |ended| ended.request == request)
+            .filter(|ended| !matches!(ended.end, RequestEnd::Refused(_)))
+    }
+
+    /// The attempt of this request that was refused last, if it is remembered at `now`.
+    pub fn refused(&self, request: RequestId, now: StoreTime) -> Option<u32> {
+        match self.find(request.0, now, |ended| ended.request == request)?.end {
+            RequestEnd::Refused(attempt) => Some(attempt),
+            _ => None,
+        }
     }
 
     /// The end of the request that had this lease, if it is remembered at `now`.

@@ -121,7 +121,7 @@ pub struct Lease {
     pub previous_end: Option<LeaseEnd>,
     /// The stream that keeps it alive, if one does.
     pub attachment: Option<AttachmentId>,
-    /// The highest attachment attempt seen. It outlives the attachment, so that an older one that turns up late still loses.
+    /// The attachment attempt that the next one must reach, so that an older one that turns up late loses.
     pub attachment_attempt: u32,
     /// Whether its time was cut because every call that could have heard of it was dropped.
     pub unheard: bool,

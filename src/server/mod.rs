@@ -38,7 +38,7 @@ pub enum ServeError {
 }
 
 /// Serves on `listener` until `shutdown` resolves or an operator drains the server, then goes away in order, within the configured
-/// drain timeout and [`drain::CLOSE_TIMEOUT`].
+/// drain timeout and a second.
 ///
 /// Dropped, it stops accepting; connections that are open end with the runtime.
 pub async fn serve(

@@ -7,6 +7,6 @@ mod refusals;
 mod run;
 mod run_danger;
 mod serve;
-#[path = "../support/mod.rs"]
+#[path = "../support/binary.rs"]
 mod support;
 mod terminal;

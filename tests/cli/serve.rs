@@ -36,12 +36,10 @@ fn a_port_that_is_taken_is_named() {
 
 #[test]
 fn a_log_for_people_says_where_it_listens() {
-    let server = Process::start(&mut fencepost(&["serve", "--listen", "127.0.0.1:0"]));
-    // It listens for signals before it says anything; until then one would end it as it ends any process.
-    std::thread::sleep(std::time::Duration::from_millis(300));
-    server.signal(Signal::SIGTERM);
-    let ended = server.ended().expect(0).says("listening").says("addr=127.0.0.1:").says("store=memory:");
-    assert!(!ended.err.contains('\u{1b}'), "no colours where nobody looks: {ended:?}");
+    let log = Server::start_with(&["--log-format", "text"]).log();
+    let line = log.lines().find(|line| line.contains("listening")).unwrap();
+    assert!(line.contains(" INFO ") && line.contains("addr=127.0.0.1:") && line.contains("store=memory:"), "{line}");
+    assert!(!log.contains('\u{1b}'), "no colours where nobody looks: {line}");
 }
 
 #[test]
@@ -50,7 +48,7 @@ fn a_signal_drains_and_sends_waiters_away() {
         let server = Server::start();
         server.run(&["acquire", "a", "--ttl", "1m"]).expect(0);
         // Sent away, it tries again for as long as it was told to wait: the server may be back by then.
-        let waiting = server.spawn(&["acquire", "a", "--wait", "3s"]);
+        let waiting = server.spawn(&["acquire", "a", "--wait", "2s"]);
         await_that("a waiter", || server.waiters("a") == 1);
         server.process.signal(signal);
         server.process.ended().expect(0);
@@ -62,7 +60,7 @@ fn a_signal_drains_and_sends_waiters_away() {
 fn a_second_signal_ends_at_once() {
     let server = Server::start_with(&["--drain-timeout", "5m"]);
     // Holds the drain up: a lock that is kept on a stream.
-    let held = server.spawn(&["run", "a", "--ttl", "10s", "--", "sh", "-c", "echo running; exec sleep 60"]);
+    let held = server.spawn(&["run", "a", "--ttl", "2s", "--", "sh", "-c", "echo running; exec sleep 60"]);
     assert_eq!(held.line(), "running");
     server.process.signal(Signal::SIGTERM);
     server.process.signal(Signal::SIGINT);

@@ -8,6 +8,7 @@ use std::{
     process::{Child, Stdio},
     sync::{Arc, Mutex},
     thread,
+    time::Duration,
 };
 
 /// An interactive shell on a terminal of its own.
@@ -25,6 +26,7 @@ impl Shell {
         let mut command = std::process::Command::new("setsid");
         command.args(["--ctty", "--wait", "bash", "--norc", "--noprofile", "-i"]);
         command.env("FENCEPOST_SERVER", &server.url).env("FENCEPOST", env!("CARGO_BIN_EXE_fencepost"));
+        command.env("PS1", PROMPT);
         let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
         let screen = Arc::new(Mutex::new(String::new()));
         let (mut output, seen) = (File::from(terminal.master.try_clone().unwrap()), screen.clone());
@@ -51,9 +53,27 @@ impl Shell {
         });
     }
 
-    /// Types a command that says its exit code; the marks are put together by the shell, so that what is typed does not show them.
+    /// Types a command when the shell is ready for it: what is typed earlier, while it changes the terminal's mode, may be lost.
+    fn commands(&mut self, line: &str) {
+        self.shows(PROMPT);
+        self.types(line);
+        self.types("\n");
+    }
+
+    /// Types a line until the command reads and repeats it, for the same reason.
+    fn types_until_repeated(&mut self, word: &str) {
+        let repeated = format!("{word}\r\n{word}\r\n");
+        await_that(&repeated, || {
+            self.types(&format!("{word}\n"));
+            thread::sleep(Duration::from_millis(100));
+            self.screen.lock().unwrap().contains(&repeated)
+        });
+        self.shows(&repeated);
+    }
+
+    /// Has the exit code said. The mark is put together by the shell, so that what is typed does not show it.
     fn asks_status(&mut self) {
-        self.types("echo \"status\"=$?.\n");
+        self.commands("echo \"status\"=$?.");
     }
 }
 
@@ -65,6 +85,7 @@ impl Drop for Shell {
     }
 }
 
+const PROMPT: &str = "at your service> ";
 const CTRL_C: &str = "\x03";
 const CTRL_D: &str = "\x04";
 const CTRL_Z: &str = "\x1a";
@@ -73,7 +94,7 @@ const CTRL_Z: &str = "\x1a";
 fn the_command_reads_what_is_typed() {
     let server = Server::start();
     let mut shell = Shell::start(&server);
-    shell.types("\"$FENCEPOST\" run a -- sh -c 'echo \"rea\"dy; read x; echo \"got\"=$x; exit 6'\n");
+    shell.commands("\"$FENCEPOST\" run a -- sh -c 'echo \"rea\"dy; read x; echo \"got\"=$x; exit 6'");
     shell.shows("ready");
     shell.types("hello\n");
     shell.shows("got=hello");
@@ -85,7 +106,7 @@ fn the_command_reads_what_is_typed() {
 fn control_c_reaches_the_command() {
     let server = Server::start();
     let mut shell = Shell::start(&server);
-    shell.types("\"$FENCEPOST\" run a -- sh -c 'echo \"rea\"dy; exec sleep 60'\n");
+    shell.commands("\"$FENCEPOST\" run a -- sh -c 'echo \"rea\"dy; exec sleep 60'");
     shell.shows("ready");
     shell.types(CTRL_C);
     shell.asks_status();
@@ -97,18 +118,16 @@ fn control_c_reaches_the_command() {
 fn control_z_stops_the_job_and_fg_goes_on() {
     let server = Server::start();
     let mut shell = Shell::start(&server);
-    shell.types("\"$FENCEPOST\" run a --ttl 30s -- sh -c 'echo \"rea\"dy; cat; echo \"after\" cat'\n");
+    shell.commands("\"$FENCEPOST\" run a --ttl 30s -- sh -c 'echo \"rea\"dy; cat; echo \"after\" cat'");
     shell.shows("ready");
-    shell.types("one\n");
-    shell.shows("one\r\none");
+    shell.types_until_repeated("one");
     shell.types(CTRL_Z);
     shell.shows("Stopped");
     // The shell has the terminal back.
-    shell.types("echo \"she\"ll\n");
+    shell.commands("echo \"she\"ll");
     shell.shows("shell");
-    shell.types("fg\n");
-    shell.types("two\n");
-    shell.shows("two\r\ntwo");
+    shell.commands("fg");
+    shell.types_until_repeated("two");
     shell.types(CTRL_D);
     shell.shows("after cat");
     shell.asks_status();
@@ -119,12 +138,14 @@ fn control_z_stops_the_job_and_fg_goes_on() {
 fn a_job_that_was_stopped_past_its_lease_does_not_go_on() {
     let server = Server::start();
     let mut shell = Shell::start(&server);
-    shell.types("\"$FENCEPOST\" run a --ttl 1s -- sh -c 'echo \"rea\"dy; cat; echo \"after\" cat'\n");
+    shell.commands("\"$FENCEPOST\" run a --ttl 1s -- sh -c 'echo \"rea\"dy; cat; echo \"after\" cat'");
     shell.shows("ready");
+    // Not before its child runs: a shell that is stopped while it starts one hangs until that is continued.
+    shell.types_until_repeated("one");
     shell.types(CTRL_Z);
     shell.shows("Stopped");
     await_that("the lease has expired", || server.is_free("a"));
-    shell.types("fg\n");
+    shell.commands("fg");
     shell.shows("killed the command");
     shell.asks_status();
     shell.shows("status=70.");
@@ -135,14 +156,16 @@ fn a_job_that_was_stopped_past_its_lease_does_not_go_on() {
 fn in_the_background_it_leaves_the_terminal_to_the_shell() {
     let server = Server::start();
     let mut shell = Shell::start(&server);
-    shell.types("\"$FENCEPOST\" run a --ttl 30s -- sh -c 'echo \"rea\"dy; read x; echo \"got\"=$x' &\n");
-    shell.shows("ready");
+    shell.commands("\"$FENCEPOST\" run a --ttl 30s -- sh -c 'echo \"rea\"dy; read x; echo \"got\"=$x' &");
     // It wants to read, and stops until it is brought to the front.
-    shell.types("sleep 0.5; jobs\n");
+    shell.commands("until jobs | grep 'Stopp'ed; do sleep 0.02; done");
     shell.shows("Stopped");
-    shell.types("fg\n");
-    shell.types("hello\n");
-    shell.shows("got=hello");
-    shell.asks_status();
-    shell.shows("status=0.");
+    shell.commands("fg");
+    await_that("it reads", || {
+        shell.types("hello\n");
+        thread::sleep(Duration::from_millis(100));
+        shell.screen.lock().unwrap().contains("got=hello")
+    });
+    shell.commands("echo \"sta\"tus");
+    shell.shows("status");
 }

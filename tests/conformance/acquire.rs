@@ -79,6 +79,17 @@ pub(crate) async fn an_older_attempt_is_overtaken(bench: &Bench<impl Harness>) {
     assert!(bench.view().await.current.unwrap().left > DROP_GRACE, "nor does its clean-up act");
 }
 
+pub(crate) async fn an_attempt_that_comes_after_a_newer_one_was_refused_changes_nothing(bench: &Bench<impl Harness>) {
+    let holder = bench.take(1).await;
+    let retry = bench.ask(Acquire { attempt: 2, ..wish(2) }).await;
+    assert!(matches!(retry, AcquireOutcome::Contended(_)));
+    bench.release(holder).await;
+    let late = bench.ask(Acquire { attempt: 1, wait: true, ..wish(2) }).await;
+    assert_eq!(late, AcquireOutcome::Overtaken, "its caller heard that it does not have the lock");
+    assert_eq!(bench.view().await.current, None);
+    granted(bench.ask(Acquire { attempt: 3, ..wish(2) }).await);
+}
+
 pub(crate) async fn other_terms_are_refused(bench: &Bench<impl Harness>) {
     let other = |number| Acquire { terms: Terms { fingerprint: 8, ..terms() }, attempt: 9, ..wish(number) };
     let held = bench.take(1).await;

@@ -1,142 +1,25 @@
 //! The service's acquire, dropped at each await. The store is the real one; around each of its commands stands a gate at which a
 //! call can be held and dropped; time is a value.
 
+use crate::gated::{Gate, GatedStore};
 use fencepost::{
     clock::{Clock, ManualClock},
     domain::{
         ids::{LeaseId, RequestId},
         lease::Terms,
         limits::{DROP_GRACE, Limits},
-        name::{Holder, LockName, Metadata, Reason},
-        outcome::{AcquireOutcome, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome, TokenStatus},
-        rules::{Acquire, Candidate},
+        name::{Holder, LockName, Metadata},
+        outcome::{LockView, ReleaseOutcome},
         time::StoreTime,
-        token::FencingToken,
     },
     locks::{AcquireAnswer, AcquireCall, Hub, Locks, LocksError},
-    store::{Kept, LockStore, Page, StoreError, memory::MemoryStore},
+    store::memory::MemoryStore,
 };
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
-use tokio::{sync::Notify, time::Instant};
+use std::{sync::Arc, time::Duration};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 const TTL: Duration = Duration::from_secs(30);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Gate {
-    BeforeAcquire,
-    AfterAcquire,
-    BeforeClaim,
-    AfterClaim,
-    BeforeGiveUp,
-    AfterGiveUp,
-}
-
-/// The memory store behind gates.
-struct GatedStore {
-    inner: Arc<MemoryStore>,
-    shut: Mutex<Option<Gate>>,
-    reached: Notify,
-}
-
-impl GatedStore {
-    async fn pass(&self, gate: Gate) {
-        if *self.shut.lock().unwrap() == Some(gate) {
-            self.reached.notify_one();
-            std::future::pending::<()>().await;
-        }
-    }
-}
-
-impl LockStore for GatedStore {
-    async fn acquire(&self, name: &LockName, command: Acquire) -> Result<AcquireOutcome, StoreError> {
-        self.pass(Gate::BeforeAcquire).await;
-        let outcome = self.inner.acquire(name, command).await;
-        self.pass(Gate::AfterAcquire).await;
-        outcome
-    }
-
-    async fn claim(
-        &self,
-        name: &LockName,
-        request: RequestId,
-        attempt: u32,
-        candidate: Candidate,
-    ) -> Result<AcquireOutcome, StoreError> {
-        self.pass(Gate::BeforeClaim).await;
-        let outcome = self.inner.claim(name, request, attempt, candidate).await;
-        self.pass(Gate::AfterClaim).await;
-        outcome
-    }
-
-    async fn give_up(&self, name: &LockName, request: RequestId, attempt: u32) -> Result<AcquireOutcome, StoreError> {
-        self.pass(Gate::BeforeGiveUp).await;
-        let outcome = self.inner.give_up(name, request, attempt).await;
-        self.pass(Gate::AfterGiveUp).await;
-        outcome
-    }
-
-    fn drop_call(&self, name: &LockName, request: RequestId, attempt: u32) {
-        self.inner.drop_call(name, request, attempt);
-    }
-
-    async fn release(&self, name: &LockName, lease_id: LeaseId) -> Result<ReleaseOutcome, StoreError> {
-        self.inner.release(name, lease_id).await
-    }
-
-    async fn renew(
-        &self,
-        name: &LockName,
-        lease_id: LeaseId,
-        ttl: Option<Duration>,
-    ) -> Result<RenewOutcome, StoreError> {
-        self.inner.renew(name, lease_id, ttl).await
-    }
-
-    async fn attach(&self, leases: &[Kept<'_>]) -> Vec<Result<RenewOutcome, StoreError>> {
-        self.inner.attach(leases).await
-    }
-
-    async fn renew_kept(&self, leases: &[Kept<'_>]) -> Vec<Result<RenewOutcome, StoreError>> {
-        self.inner.renew_kept(leases).await
-    }
-
-    fn detach(&self, lease: Kept<'_>) {
-        self.inner.detach(lease);
-    }
-
-    fn disconnect(&self, lease: Kept<'_>) {
-        self.inner.disconnect(lease);
-    }
-
-    async fn force_release(
-        &self,
-        name: &LockName,
-        expected: FencingToken,
-        reason: &Reason,
-    ) -> Result<RevokeOutcome, StoreError> {
-        self.inner.force_release(name, expected, reason).await
-    }
-
-    async fn view(&self, name: &LockName) -> Result<LockView, StoreError> {
-        self.inner.view(name).await
-    }
-
-    async fn check_token(
-        &self,
-        name: &LockName,
-        token: FencingToken,
-    ) -> Result<(TokenStatus, Option<FencingToken>), StoreError> {
-        self.inner.check_token(name, token).await
-    }
-
-    async fn list(&self, prefix: &str, from: Option<&str>, limit: usize) -> Result<Page, StoreError> {
-        self.inner.list(prefix, from, limit).await
-    }
-}
 
 struct Bench {
     clock: Arc<ManualClock>,
@@ -152,7 +35,7 @@ impl Bench {
         let limits = Limits::default();
         let as_clock: Arc<dyn Clock> = clock.clone();
         let inner = Arc::new(MemoryStore::new(as_clock, &limits, hub.clone()));
-        let store = Arc::new(GatedStore { inner, shut: Mutex::new(None), reached: Notify::new() });
+        let store = Arc::new(GatedStore::new(inner));
         let locks = Locks::new(store.clone(), hub, limits);
         Self { clock, store, locks, name: LockName::new("a".into()).unwrap() }
     }

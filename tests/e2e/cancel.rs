@@ -2,7 +2,8 @@
 
 use crate::support::{Lock, Server, channel, until, waiting_wish, wish, within};
 use fencepost_proto::v1::{self, acquire_response::Outcome, lock_service_client::LockServiceClient};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 use tokio::{
     io::copy_bidirectional,
     net::{TcpListener, TcpStream},

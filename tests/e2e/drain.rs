@@ -2,8 +2,9 @@
 
 use crate::support::{Lock, PATIENCE, Server, assert_refused, until, waiting_wish, wish, within};
 use fencepost_proto::v1::{self, LeaseEnd, keep_alive_response::Message};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tokio_stream::StreamExt;
 use tonic::Code;
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};

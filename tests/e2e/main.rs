@@ -1,14 +1,20 @@
 //! The server end to end, over real sockets, through the generated client: what any language gets.
 //!
 //! Conditions are awaited with a bound (`support::within`), never slept for.
+#![allow(clippy::unwrap_used)] // also in what the tests share
 
 mod acquire;
 mod at_each_await;
+mod at_risk;
 mod cancel;
+mod client;
 mod drain;
+mod gated;
+mod hostile;
 mod inspect;
 mod keepalive;
 mod limits;
-mod scale;
+mod link;
+mod stream;
 mod support;
 mod waiting;

@@ -1,4 +1,5 @@
 //! A server on a free port, clients, and the words that the tests are written in.
+#![allow(dead_code)] // not every test crate uses all of it
 
 use fencepost::config::Config;
 use fencepost_proto::v1::{

@@ -2,7 +2,8 @@
 
 use crate::support::{Lock, Server, assert_refused, until, waiting_wish, wish, within};
 use fencepost_proto::v1::{LeaseEnd, acquire_response::Outcome};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 use tonic::{Code, Request};
 use tonic_types::StatusExt;
 

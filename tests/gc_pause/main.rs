@@ -7,7 +7,7 @@
 
 mod fence;
 mod fence_cases;
-#[path = "../support/mod.rs"]
+#[path = "../support/binary.rs"]
 mod support;
 mod worker;
 

@@ -19,7 +19,7 @@ pub(crate) struct RenewArgs {
     name: String,
     #[command(flatten)]
     lease: LeaseArgs,
-    /// The new TTL, such as 30s [default: the lease's own]
+    /// The new TTL, such as 30s (default: the lease's own)
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     ttl: Option<Duration>,
     #[command(flatten)]

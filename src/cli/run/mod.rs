@@ -136,8 +136,6 @@ fn start(args: &RunArgs, lock: &Lock, terminal: &Terminal) -> Result<Group, Fail
         .env_remove("FENCEPOST_LEASE_ID");
     let mut group = Group::start(&mut command)?;
     terminal.give_to(group.id());
-    // It may have asked for the terminal before it had it, and be stopped for that.
-    group.signal(nix::sys::signal::Signal::SIGCONT);
     if let Err(error) = group.watch() {
         group.kill();
         return Err(Failure::new(UNAVAILABLE, format!("cannot watch the command: {error}")));
@@ -150,13 +148,15 @@ async fn give_back(lock: Lock) {
     if !lock.is_valid() {
         return lock.detach();
     }
-    let name = lock.name().to_owned();
-    match lock.release().await {
-        Ok(released) if released.was_held() => {}
-        Ok(released) => {
+    let (name, valid_for) = (lock.name().to_owned(), lock.valid_for());
+    // Once it has ended by itself, there is nothing left to give back.
+    match tokio::time::timeout(valid_for, lock.release()).await {
+        Ok(Ok(released)) if released.was_held() => {}
+        Ok(Ok(released)) => {
             say(&format!("the lease of {name} {} before the command had ended", text::end(released.end)));
         }
-        Err(error) => say(&format!("{name}: {error}")),
+        Ok(Err(error)) => say(&format!("{name}: {error}")),
+        Err(_) => say(&format!("{name} was not released: the server does not answer; the lease ends by its TTL")),
     }
 }
 

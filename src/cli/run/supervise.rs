@@ -156,6 +156,10 @@ impl<'a> Supervisor<'a> {
         if !matches!(signal, Signal::SIGTSTP | Signal::SIGTTIN | Signal::SIGTTOU) {
             return;
         }
+        if signal != Signal::SIGTSTP && self.terminal.is_with(self.group.id()) {
+            // It asked for the terminal a moment before it got it.
+            return self.group.signal(Signal::SIGCONT);
+        }
         self.terminal.take_back_from(self.group.id());
         // All of the job: those who share our group, in a pipe for one, were left out when the command got its own.
         let _ = kill(Pid::from_raw(0), Signal::SIGTSTP);

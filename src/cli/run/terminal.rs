@@ -18,6 +18,11 @@ impl Terminal {
         Self { there: io::stdin().is_terminal() }
     }
 
+    /// Has this group the foreground?
+    pub(super) fn is_with(&self, group: Pid) -> bool {
+        self.there && tcgetpgrp(io::stdin()) == Ok(group)
+    }
+
     /// Hands the foreground to this group, if it is ours to give: run in the background, we leave it where it is.
     pub(super) fn give_to(&self, group: Pid) {
         self.pass_on(getpgrp(), group);
@@ -29,8 +34,7 @@ impl Terminal {
     }
 
     fn pass_on(&self, from: Pid, to: Pid) {
-        let stdin = io::stdin();
-        if !self.there || tcgetpgrp(&stdin) != Ok(from) {
+        if !self.is_with(from) {
             return;
         }
         // Whoever does this from the background is stopped by this signal unless it is blocked.
@@ -38,7 +42,7 @@ impl Terminal {
         blocked.add(Signal::SIGTTOU);
         let Ok(before) = blocked.thread_swap_mask(SigmaskHow::SIG_BLOCK) else { return };
         // A terminal that is gone by now needs no foreground.
-        let _ = tcsetpgrp(&stdin, to);
+        let _ = tcsetpgrp(io::stdin(), to);
         let _ = before.thread_set_mask();
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Turn;
 use crate::domain::{
-    ended::RequestEnd,
+    ended::{Ended, RequestEnd},
     ids::{GrantId, LeaseId, RequestId},
     lease::{Binding, Bound, Lease, Terms},
     outcome::{AcquireOutcome, Effect, Grant},
@@ -48,6 +48,9 @@ impl Turn<'_> {
         }
         if let Some(outcome) = self.acquire_ended(request, terms) {
             return outcome;
+        }
+        if self.lock.ended.refused(request, self.now).is_some_and(|refused| attempt < refused) {
+            return AcquireOutcome::Overtaken;
         }
         if let Some(outcome) = self.acquire_held(request, attempt, terms) {
             return outcome;
@@ -132,6 +135,11 @@ impl Turn<'_> {
             return self.grant(request, Binding::first(attempt), terms, candidate);
         }
         if !wait {
+            if attempt > 1 {
+                // An attempt before it may come yet: granted, it would hold the lock with nobody to hear of it.
+                let end = RequestEnd::Refused(attempt);
+                self.lock.ended.push(Ended { request, fingerprint: terms.fingerprint, end, at: self.now });
+            }
             return AcquireOutcome::Contended(self.contention());
         }
         if self.lock.waiters(self.now) >= self.waiters_max {

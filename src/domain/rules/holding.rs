@@ -65,7 +65,10 @@ impl Turn<'_> {
     pub fn detach(&mut self, lease_id: LeaseId, attachment: AttachmentId) {
         self.settle();
         if let Some(lease) = self.held(lease_id) {
-            lease.attachment.take_if(|current| *current == attachment);
+            // Whoever keeps it next (another process that was given the lease, say) counts its own attachments from 1.
+            if lease.attachment.take_if(|current| *current == attachment).is_some() {
+                lease.attachment_attempt = 0;
+            }
         }
     }
 

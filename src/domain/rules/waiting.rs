@@ -86,7 +86,7 @@ impl Turn<'_> {
         if let Some(ended) = self.lock.ended.request(request, self.now) {
             return Some(match ended.end {
                 RequestEnd::TimedOut => AcquireOutcome::TimedOut(self.contention()),
-                RequestEnd::Lease(..) | RequestEnd::Abandoned => AcquireOutcome::Ended,
+                RequestEnd::Lease(..) | RequestEnd::Abandoned | RequestEnd::Refused(_) => AcquireOutcome::Ended,
             });
         }
         let lease = self.lock.lease.as_ref().filter(|lease| lease.request == request)?;

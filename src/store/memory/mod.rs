@@ -5,6 +5,8 @@
 
 mod expiry;
 mod shard;
+#[cfg(test)]
+mod tests;
 
 use crate::{
     clock::Clock,

@@ -143,4 +143,8 @@ impl Shard {
     pub(super) fn sizes(&self) -> (usize, usize, usize) {
         (self.slots.len(), self.by_name.len(), self.timers.len())
     }
+
+    pub(super) fn any_lease_of(&self, name: &LockName) -> bool {
+        self.slots.iter().any(|(_, slot)| slot.name == *name && slot.lock.lease().is_some())
+    }
 }

@@ -161,6 +161,7 @@ pub(crate) fn fencepost(arguments: &[&str]) -> Command {
 pub(crate) struct Server {
     pub(crate) process: Process,
     pub(crate) url: String,
+    log: tempfile::NamedTempFile,
 }
 
 impl Server {
@@ -182,15 +183,24 @@ impl Server {
 
     fn start_at(address: &str, flags: &[&str]) -> Self {
         let log = tempfile::NamedTempFile::new().unwrap();
-        let fixed = ["serve", "--listen", address, "--ttl-min", "100ms", "--log-format", "json"];
-        let mut command = fencepost(&fixed);
-        command.args(flags).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.reopen().unwrap());
+        let mut command = fencepost(&["serve", "--listen", address, "--ttl-min", "100ms"]);
+        command
+            .env("FENCEPOST_LOG_FORMAT", "json")
+            .args(flags)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log.reopen().unwrap());
         let mut child = command.spawn().unwrap();
         let url = await_some("the server's address in its log", || {
             assert!(child.try_wait().unwrap().is_none(), "{}", fs::read_to_string(log.path()).unwrap());
             address_in(log.path())
         });
-        Self { process: Process { child, lines: channel().1, errors: Some(thread::spawn(String::new)) }, url }
+        Self { process: Process { child, lines: channel().1, errors: Some(thread::spawn(String::new)) }, url, log }
+    }
+
+    /// What it has logged so far.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.log.path()).unwrap()
     }
 
     /// A command that talks to this server.
@@ -220,9 +230,13 @@ impl Server {
     }
 }
 
+/// Where it listens, once it has said so in a whole line.
 fn address_in(log: &Path) -> Option<String> {
     let text = fs::read_to_string(log).unwrap();
-    let line = text.lines().find(|line| line.contains("listening") && line.ends_with('}'))?;
-    let line: Value = serde_json::from_str(line).unwrap();
-    Some(format!("http://{}", line["addr"].as_str().unwrap()))
+    let line = text.split_inclusive('\n').find(|line| line.contains("listening") && line.ends_with('\n'))?;
+    let address = match serde_json::from_str::<Value>(line) {
+        Ok(line) => line["addr"].as_str().unwrap().to_owned(),
+        Err(_) => line.split("addr=").nth(1).unwrap().split_whitespace().next().unwrap().to_owned(),
+    };
+    Some(format!("http://{address}"))
 }

@@ -1,9 +1,14 @@
-//! Many leases on few streams.
+//! Many leases on few streams. By itself, since it keeps the machine busy.
+#![allow(clippy::unwrap_used)] // also in what the tests share
 
-use crate::{
-    keepalive::{Stream, attachment},
-    support::{Lock, Server, wish},
-};
+#[path = "e2e/stream.rs"]
+mod stream;
+#[path = "e2e/support.rs"]
+mod support;
+
+use stream::{Stream, attachment};
+use support::{Lock, Server, wish};
+
 use fencepost_proto::v1::{self, keep_alive_response::Message as Hear, lock_service_client::LockServiceClient};
 use std::time::Duration;
 use tokio::{sync::mpsc, time::Instant};

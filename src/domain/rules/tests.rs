@@ -1,1 +1,0 @@
-//! Scenarios of every rule.

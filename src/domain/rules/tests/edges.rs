@@ -1,0 +1,158 @@
+//! Bounds at their edges, and a clock that steps back.
+
+use super::*;
+
+#[test]
+fn a_command_acts_up_to_its_not_after_and_no_later() {
+    let mut bench = Bench::new();
+    let not_after = bench.now;
+    let wish = bench.wish(A, 1);
+    let now = bench.pass(MICRO).now;
+    let arrive = |turn: &mut Turn<'_>| {
+        turn.not_after = not_after;
+        turn.acquire(wish.clone())
+    };
+    assert_eq!(bench.turn(arrive), AcquireOutcome::TooLate(now));
+    assert!(bench.lock.is_idle());
+    bench.step_back(MICRO).turn(arrive).granted();
+}
+
+#[test]
+fn a_claim_that_comes_too_late_changes_nothing() {
+    let (mut bench, held) = Bench::held_and_wanted_by(&[B]);
+    bench.release(&held);
+    bench.late = true;
+    assert_eq!(bench.claim(B, 1), AcquireOutcome::TooLate(bench.now));
+    bench.late = false;
+    bench.claim(B, 1).granted();
+}
+
+#[test]
+fn a_mark_holds_as_long_as_its_command_may_act() {
+    let mut bench = Bench::new();
+    let not_after = bench.now.after(COMMAND_WINDOW);
+    bench.drop_call(A, 1);
+    bench.now = not_after;
+    assert_eq!(bench.acquire(A, 1), AcquireOutcome::Overtaken);
+    let due = bench.lock.next_due().unwrap();
+    assert_eq!(due, not_after.after(MICRO));
+    bench.now = due;
+    bench.settle();
+    assert!(bench.lock.is_idle());
+    bench.acquire(A, 1).granted();
+}
+
+#[test]
+fn a_drop_at_the_not_after_of_its_command_still_leaves_a_mark() {
+    let mut bench = Bench::new();
+    let request = RequestId(Uuid::from_u128(A));
+    bench.turn(|turn| {
+        turn.not_after = turn.now;
+        turn.drop_call(request, 1);
+    });
+    assert_eq!(bench.acquire(A, 1), AcquireOutcome::Overtaken);
+}
+
+#[test]
+fn min_token_is_granted_up_to_a_day_ahead_and_refused_above() {
+    let mut bench = Bench::new();
+    let highest = bench.now.after(secs(24 * 60 * 60)).as_micros();
+    bench.min_token = highest + 1;
+    assert_eq!(bench.acquire(A, 1), AcquireOutcome::MinTokenTooHigh(highest));
+    assert!(bench.lock.is_idle());
+    bench.min_token = highest;
+    let grant = bench.acquire(A, 1).granted();
+    assert_eq!(grant.token.get(), highest);
+    bench.release(&grant);
+    bench.min_token = 0;
+    assert_eq!(bench.acquire(B, 1).granted().token.get(), highest + 1);
+}
+
+#[test]
+fn min_token_is_kept_with_the_waiter() {
+    let (mut bench, held) = Bench::held_and_wanted_by(&[]);
+    bench.min_token = held.token.get() + 1_000_000_000;
+    bench.acquire(B, 1);
+    bench.release(&held);
+    assert_eq!(bench.claim(B, 1).granted().token.get(), held.token.get() + 1_000_000_000);
+}
+
+#[test]
+fn as_many_wait_as_may_and_those_who_wait_already_are_not_refused() {
+    let (mut bench, held) = Bench::held_and_wanted_by(&[B, C]);
+    bench.waiters_max = 2;
+    assert_eq!(bench.acquire(D, 1), AcquireOutcome::QueueFull);
+    assert_eq!(bench.acquire(C, 2), AcquireOutcome::Queued, "a retry takes no further place");
+    assert!(matches!(bench.try_acquire(D, 1), AcquireOutcome::Contended(_)));
+    bench.drop_call(C, 2);
+    assert_eq!(bench.acquire(D, 1), AcquireOutcome::QueueFull, "a place that is kept is taken");
+    bench.release(&held);
+    assert_eq!(bench.acquire(D, 1), AcquireOutcome::QueueFull, "an offer is not a lease yet");
+    bench.claim(B, 1).granted();
+    assert_eq!(bench.acquire(D, 1), AcquireOutcome::Queued);
+}
+
+#[test]
+fn nobody_may_wait_where_no_waiter_is_allowed() {
+    let (mut bench, _) = Bench::held_and_wanted_by(&[]);
+    bench.waiters_max = 0;
+    assert_eq!(bench.acquire(B, 1), AcquireOutcome::QueueFull);
+}
+
+#[test]
+fn a_clock_that_steps_back_leaves_a_lease_its_ttl_from_now_and_no_more() {
+    let (mut bench, grant) = Bench::held_and_wanted_by(&[B]);
+    bench.step_back(secs(3_600));
+    assert_eq!(bench.view().current.unwrap().left, TTL);
+    bench.pass(TTL - MICRO);
+    bench.step_back(TTL);
+    bench.settle();
+    bench.pass(TTL).settle();
+    assert_eq!(bench.ends(), [LeaseEnd::Expired]);
+    let next = bench.claim(B, 1).granted();
+    assert!(next.token > grant.token, "tokens rise though the clock does not");
+}
+
+#[test]
+fn a_clock_that_steps_back_leaves_an_unheard_lease_3_s_from_now() {
+    let (mut bench, _) = Bench::held_and_wanted_by(&[]);
+    bench.drop_call(A, 1);
+    assert_eq!(bench.step_back(secs(3_600)).view().current.unwrap().left, secs(3));
+    bench.settle();
+    bench.pass(secs(3)).settle();
+    assert_eq!(bench.ends(), [LeaseEnd::Expired]);
+}
+
+#[test]
+fn a_clock_that_steps_back_leaves_an_offer_its_window_from_now() {
+    let (mut bench, held) = Bench::held_and_wanted_by(&[B, C]);
+    bench.release(&held);
+    bench.step_back(secs(3_600)).settle();
+    bench.pass(secs(3) - MICRO).settle();
+    assert_eq!(bench.woken(), []);
+    bench.pass(MICRO).settle();
+    assert_eq!(bench.woken(), [(C, 1)]);
+}
+
+#[test]
+fn a_clock_that_steps_back_leaves_a_dropped_call_its_place_for_3_s_from_now() {
+    let (mut bench, _) = Bench::held_and_wanted_by(&[B, C]);
+    bench.drop_call(B, 1);
+    bench.pass(secs(1)).drop_call(C, 1);
+    bench.step_back(secs(60)).settle();
+    assert_eq!(bench.pass(secs(3) - MICRO).acquire(B, 2), AcquireOutcome::Queued);
+    assert_eq!(bench.pass(MICRO).acquire(C, 2), AcquireOutcome::Ended);
+}
+
+#[test]
+fn a_clock_that_steps_back_prolongs_no_memory_beyond_10_s_from_now() {
+    let (mut bench, held) = Bench::held_and_wanted_by(&[]);
+    bench.release(&held);
+    bench.drop_call(B, 1);
+    bench.step_back(secs(3_600)).settle();
+    assert_eq!(bench.acquire(A, 1), AcquireOutcome::Ended);
+    bench.pass(secs(10)).settle();
+    assert!(bench.lock.is_idle());
+    assert_eq!(bench.status(held.token), TokenStatus::Unknown);
+    assert_eq!(bench.view().previous_end, None);
+}

@@ -1,0 +1,114 @@
+//! Renewal, attachments, revocation.
+
+use super::*;
+
+#[test]
+fn a_renewal_sets_the_time_left() {
+    let (mut bench, grant) = Bench::held_and_wanted_by(&[]);
+    assert_eq!(bench.pass(secs(20)).renew(&grant, None).left(), TTL, "set, not added");
+    assert_eq!(bench.renew(&grant, secs(60)).left(), secs(60));
+    assert_eq!(bench.pass(secs(30)).renew(&grant, None).left(), secs(60), "the TTL last asked for is the lease's own");
+    assert_eq!(bench.claim(A, 1).granted().token, grant.token, "the token stays");
+}
+
+#[test]
+fn a_renewal_never_shortens() {
+    let (mut bench, grant) = Bench::held_and_wanted_by(&[]);
+    assert_eq!(bench.pass(secs(10)).renew(&grant, secs(1)).left(), secs(20));
+    assert_eq!(bench.pass(secs(19)).renew(&grant, secs(1)).left(), secs(1));
+    assert_eq!(bench.renew(&grant, secs(2)).left(), secs(2));
+}
+
+#[test]
+fn an_attachment_renews_and_so_does_each_beat_that_it_answers() {
+    let (mut bench, grant) = Bench::held_and_wanted_by(&[]);
+    assert_eq!(bench.pass(secs(10)).attach(&grant, 1, stream(1)).left(), TTL);
+    assert_eq!(bench.pass(secs(10)).answer_beat(&grant, stream(1)).left(), TTL);
+    assert_eq!(bench.answer_beat(&grant, stream(2)), RenewOutcome::AttachedElsewhere);
+}
+
+#[test]
+fn the_newest_attachment_wins_and_the_replaced_one_is_told() {
+    let (mut bench, grant) = Bench::held_and_wanted_by(&[]);
+    bench.attach(&grant, 1, stream(1)).left();
+    assert!(bench.effects.is_empty());
+    bench.attach(&grant, 2, stream(2)).left();
+    let detached = |number| Effect::Detached { lease_id: grant.lease_id, attachment: stream(number) };
+    assert_eq!(bench.effects.as_slice(), [detached(1)]);
+    assert_eq!(bench.answer_beat(&grant, stream(1)), RenewOutcome::AttachedElsewhere);
+    assert_eq!(bench.attach(&grant, 1, stream(3)), RenewOutcome::AttachedElsewhere, "a lower number that is late");
+    assert!(bench.effects.is_empty());
+    bench.attach(&grant, 2, stream(4)).left();
+    assert_eq!(bench.effects.as_slice(), [detached(2)], "among equal numbers the latest wins");
+}
+
+#[test]
+fn a_repeated_attachment_replaces_nothing() {
+    let (mut bench, grant) = Bench::held_and_wanted_by(&[]);
+    bench.attach(&grant, 1, stream(1)).left();
+    bench.attach(&grant, 1, stream(1)).left();
+    assert!(bench.effects.is_empty());
+}
+
+#[test]
+fn a_detached_lease_goes_on_and_is_attached_from_1_again() {
+    let (mut bench, grant) = Bench::held_and_wanted_by(&[]);
+    bench.attach(&grant, 2, stream(2)).left();
+    bench.turn(|turn| turn.detach(grant.lease_id, stream(1)));
+    assert_eq!(
+        bench.attach(&grant, 1, stream(1)),
+        RenewOutcome::AttachedElsewhere,
+        "another's detaching changes nothing"
+    );
+    bench.answer_beat(&grant, stream(2)).left();
+    bench.turn(|turn| turn.detach(grant.lease_id, stream(2)));
+    assert_eq!(bench.answer_beat(&grant, stream(2)), RenewOutcome::AttachedElsewhere);
+    assert_eq!(bench.pass(secs(10)).view().current.unwrap().left, secs(20));
+    assert_eq!(bench.attach(&grant, 1, stream(3)).left(), TTL, "by whoever was given it");
+    assert!(bench.effects.is_empty());
+}
+
+#[test]
+fn a_stream_that_ends_takes_back_only_what_is_still_attached_to_it() {
+    let (mut bench, grant) = Bench::held_and_wanted_by(&[B]);
+    bench.attach(&grant, 1, stream(1)).left();
+    bench.attach(&grant, 2, stream(2)).left();
+    bench.turn(|turn| turn.disconnect(grant.lease_id, stream(1)));
+    assert!(bench.effects.is_empty());
+    bench.turn(|turn| turn.disconnect(grant.lease_id, stream(2)));
+    assert_eq!(bench.ends(), [LeaseEnd::Revoked]);
+    assert_eq!(bench.woken(), [(B, 1)]);
+    assert_eq!(bench.renew(&grant, None), RenewOutcome::Lost(ended(LeaseEnd::Revoked, None)));
+}
+
+#[test]
+fn force_release_takes_the_lock_from_the_holder_of_the_expected_token_only() {
+    let (mut bench, grant) = Bench::held_and_wanted_by(&[B]);
+    bench.attach(&grant, 1, stream(1)).left();
+    let wrong = FencingToken::new(grant.token.get() - 1).unwrap();
+    assert_eq!(bench.force_release(wrong), RevokeOutcome::TokenMismatch(grant.token));
+    assert!(bench.effects.is_empty());
+    assert_eq!(bench.force_release(grant.token), RevokeOutcome::Revoked(Holder::new("1".into()).unwrap()));
+    let Effect::Ended { lease, end } = &bench.effects[0] else { panic!("the victim's stream is told") };
+    assert_eq!((lease.attachment, *end), (Some(stream(1)), LeaseEnd::Revoked));
+    assert_eq!(bench.woken(), [(B, 1)]);
+    assert_eq!(bench.status(grant.token), TokenStatus::Ended, "refused at once");
+    assert_eq!(bench.force_release(grant.token), RevokeOutcome::NotHeld);
+    assert_eq!(bench.answer_beat(&grant, stream(1)), RenewOutcome::Lost(ended(LeaseEnd::Revoked, None)));
+    assert_eq!(bench.acquire(A, 2), AcquireOutcome::Ended);
+    let next = bench.claim(B, 1).granted();
+    assert_eq!(next.previous_end, Some(LeaseEnd::Revoked));
+    assert_eq!(bench.force_release(grant.token), RevokeOutcome::TokenMismatch(next.token), "the successor is safe");
+}
+
+#[test]
+fn a_contender_with_a_short_ttl_does_not_shorten_the_holders() {
+    let (mut bench, _) = Bench::held_and_wanted_by(&[]);
+    bench.ttl = secs(1);
+    bench.acquire(B, 1);
+    bench.try_acquire(C, 1);
+    bench.pass(TTL - MICRO).settle();
+    assert_eq!(bench.ends(), []);
+    bench.pass(MICRO).settle();
+    assert_eq!(bench.claim(B, 1).granted().left, secs(1));
+}

@@ -1,0 +1,243 @@
+//! Scenarios of every rule, by subject.
+
+mod dropped;
+mod edges;
+mod ended;
+mod granting;
+mod holding;
+mod queueing;
+mod retrying;
+mod viewing;
+
+use super::{Acquire, Candidate, Lock, Turn};
+use crate::domain::{
+    ids::{AttachmentId, GrantId, Incarnation, LeaseId, RequestId},
+    lease::{LeaseEnd, Terms},
+    limits::COMMAND_WINDOW,
+    name::{Holder, Metadata},
+    outcome::{
+        AcquireOutcome, Effect, Effects, Fate, Gone, Grant, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome,
+        TokenStatus,
+    },
+    time::StoreTime,
+    token::{FencingToken, Sequencer},
+};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// Requests, in the order in which they usually come.
+const A: u128 = 1;
+const B: u128 = 2;
+const C: u128 = 3;
+const D: u128 = 4;
+
+const TTL: Duration = Duration::from_secs(30);
+const MICRO: Duration = Duration::from_micros(1);
+
+const fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+const fn stream(number: u128) -> AttachmentId {
+    AttachmentId(Uuid::from_u128(number))
+}
+
+/// One lock, its bucket's sequencer, and a time that the test sets.
+struct Bench {
+    lock: Lock,
+    sequencer: Sequencer,
+    now: StoreTime,
+    /// What the last command set off.
+    effects: Effects,
+    waiters_max: usize,
+    /// Whether commands arrive after their `not_after`.
+    late: bool,
+    ttl: Duration,
+    min_token: u64,
+    leases: u128,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self {
+            lock: Lock::default(),
+            sequencer: Sequencer::forgotten(),
+            now: StoreTime::from_micros(1_800_000_000_000_000),
+            effects: Effects::new(),
+            waiters_max: 10,
+            late: false,
+            ttl: TTL,
+            min_token: 0,
+            leases: 0,
+        }
+    }
+
+    /// A bench where A holds the lock and these wait for it.
+    fn held_and_wanted_by(waiters: &[u128]) -> (Self, Grant) {
+        let mut bench = Self::new();
+        let grant = bench.acquire(A, 1).granted();
+        for waiter in waiters {
+            assert_eq!(bench.acquire(*waiter, 1), AcquireOutcome::Queued);
+        }
+        (bench, grant)
+    }
+
+    fn pass(&mut self, span: Duration) -> &mut Self {
+        self.now = self.now.after(span);
+        self
+    }
+
+    fn step_back(&mut self, span: Duration) -> &mut Self {
+        self.now = StoreTime::from_micros(self.now.as_micros() - u64::try_from(span.as_micros()).unwrap());
+        self
+    }
+
+    fn turn<T>(&mut self, act: impl FnOnce(&mut Turn<'_>) -> T) -> T {
+        self.effects.clear();
+        let outcome = act(&mut Turn {
+            lock: &mut self.lock,
+            sequencer: &mut self.sequencer,
+            effects: &mut self.effects,
+            now: self.now,
+            not_after: if self.late { StoreTime::default() } else { self.now.after(COMMAND_WINDOW) },
+            incarnation: Incarnation(Uuid::from_u128(1)),
+            waiters_max: self.waiters_max,
+        });
+        self.lock.check();
+        outcome
+    }
+
+    fn candidate(&mut self) -> Candidate {
+        self.leases += 1;
+        Candidate {
+            lease_id: LeaseId(Uuid::from_u128(1_000 + self.leases)),
+            grant_id: GrantId(Uuid::from_u128(2_000 + self.leases)),
+        }
+    }
+
+    fn wish(&mut self, request: u128, attempt: u32) -> Acquire {
+        let terms = Terms {
+            fingerprint: 7,
+            ttl: self.ttl,
+            holder: Holder::new(request.to_string()).unwrap(),
+            metadata: Metadata::default(),
+            min_token: self.min_token,
+        };
+        Acquire {
+            request: RequestId(Uuid::from_u128(request)),
+            attempt,
+            terms,
+            wait: true,
+            candidate: self.candidate(),
+        }
+    }
+
+    fn acquire(&mut self, request: u128, attempt: u32) -> AcquireOutcome {
+        let wish = self.wish(request, attempt);
+        self.turn(|turn| turn.acquire(wish))
+    }
+
+    fn try_acquire(&mut self, request: u128, attempt: u32) -> AcquireOutcome {
+        let wish = Acquire { wait: false, ..self.wish(request, attempt) };
+        self.turn(|turn| turn.acquire(wish))
+    }
+
+    fn acquire_on_other_terms(&mut self, request: u128, attempt: u32) -> AcquireOutcome {
+        let mut wish = self.wish(request, attempt);
+        wish.terms.fingerprint = 8;
+        self.turn(|turn| turn.acquire(wish))
+    }
+
+    fn claim(&mut self, request: u128, attempt: u32) -> AcquireOutcome {
+        let candidate = self.candidate();
+        self.turn(|turn| turn.claim(RequestId(Uuid::from_u128(request)), attempt, candidate))
+    }
+
+    fn give_up(&mut self, request: u128, attempt: u32) -> AcquireOutcome {
+        self.turn(|turn| turn.give_up(RequestId(Uuid::from_u128(request)), attempt))
+    }
+
+    fn drop_call(&mut self, request: u128, attempt: u32) {
+        self.turn(|turn| turn.drop_call(RequestId(Uuid::from_u128(request)), attempt));
+    }
+
+    fn release(&mut self, grant: &Grant) -> ReleaseOutcome {
+        self.turn(|turn| turn.release(grant.lease_id))
+    }
+
+    fn renew(&mut self, grant: &Grant, ttl: impl Into<Option<Duration>>) -> RenewOutcome {
+        self.turn(|turn| turn.renew(grant.lease_id, ttl.into(), None))
+    }
+
+    fn answer_beat(&mut self, grant: &Grant, attachment: AttachmentId) -> RenewOutcome {
+        self.turn(|turn| turn.renew(grant.lease_id, None, Some(attachment)))
+    }
+
+    fn attach(&mut self, grant: &Grant, attempt: u32, attachment: AttachmentId) -> RenewOutcome {
+        self.turn(|turn| turn.attach(grant.lease_id, attempt, attachment))
+    }
+
+    fn force_release(&mut self, token: FencingToken) -> RevokeOutcome {
+        self.turn(|turn| turn.force_release(token))
+    }
+
+    /// The expiry task comes by.
+    fn settle(&mut self) {
+        self.turn(|turn| turn.settle());
+    }
+
+    fn view(&self) -> LockView {
+        self.lock.view(self.now)
+    }
+
+    fn status(&self, token: FencingToken) -> TokenStatus {
+        self.lock.token_status(token, self.now)
+    }
+
+    /// Whose calls the last command told to look again, with the attempt.
+    fn woken(&self) -> Vec<(u128, u32)> {
+        let woken = self.effects.iter().filter_map(|effect| match effect {
+            Effect::LookAgain { request, attempt } => Some((request.0.as_u128(), *attempt)),
+            _ => None,
+        });
+        woken.collect()
+    }
+
+    /// Which ends of leases the last command announced.
+    fn ends(&self) -> Vec<LeaseEnd> {
+        let ends = self.effects.iter().filter_map(|effect| match effect {
+            Effect::Ended { end, .. } => Some(*end),
+            _ => None,
+        });
+        ends.collect()
+    }
+}
+
+impl AcquireOutcome {
+    #[track_caller]
+    fn granted(self) -> Grant {
+        match self {
+            Self::Granted(grant) => grant,
+            other => panic!("not granted: {other:?}"),
+        }
+    }
+
+    fn is_timed_out(&self) -> bool {
+        matches!(self, Self::TimedOut(_))
+    }
+}
+
+impl RenewOutcome {
+    /// The time that the renewed lease has left.
+    #[track_caller]
+    fn left(self) -> Duration {
+        match self {
+            Self::Renewed(renewed) => renewed.left,
+            other => panic!("not renewed: {other:?}"),
+        }
+    }
+}
+
+fn ended(end: LeaseEnd, successor: Option<FencingToken>) -> Gone {
+    Gone { fate: Fate::Ended(end), successor }
+}

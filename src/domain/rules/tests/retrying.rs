@@ -1,0 +1,110 @@
+//! Attempts: the newest is bound, equal ones share, lower ones change nothing.
+
+use super::*;
+
+#[test]
+fn a_higher_attempt_takes_a_waiter_over_in_its_place() {
+    let (mut bench, held) = Bench::held_and_wanted_by(&[B, C]);
+    assert_eq!(bench.acquire(B, 2), AcquireOutcome::Queued);
+    assert_eq!(bench.woken(), [(B, 1)], "the older call learns of it");
+    assert_eq!(bench.claim(B, 1), AcquireOutcome::Overtaken);
+    assert_eq!(bench.give_up(B, 1), AcquireOutcome::Overtaken);
+    bench.release(&held);
+    assert_eq!(bench.woken(), [(B, 2)], "the place is kept, the offer goes to the newer call");
+    bench.claim(B, 2).granted();
+}
+
+#[test]
+fn a_higher_attempt_takes_an_offer_at_once() {
+    let (mut bench, held) = Bench::held_and_wanted_by(&[B, C]);
+    bench.release(&held);
+    let grant = bench.acquire(B, 2).granted();
+    assert_eq!(bench.woken(), [(B, 1)]);
+    assert_eq!(bench.claim(B, 1), AcquireOutcome::Overtaken);
+    assert_eq!(bench.claim(B, 2).granted(), grant);
+}
+
+#[test]
+fn a_higher_attempt_takes_a_lease_over_and_the_clean_up_of_the_older_one_does_nothing() {
+    let mut bench = Bench::new();
+    let first = bench.acquire(A, 1).granted();
+    assert_eq!(bench.acquire(A, 2).granted(), first);
+    assert_eq!(bench.woken(), [(A, 1)]);
+    bench.drop_call(A, 1);
+    assert_eq!(bench.acquire(A, 2).granted().left, TTL);
+    assert_eq!(bench.claim(A, 1), AcquireOutcome::Overtaken);
+}
+
+#[test]
+fn a_lower_attempt_changes_nothing() {
+    let (mut bench, held) = Bench::held_and_wanted_by(&[]);
+    assert_eq!(bench.acquire(B, 3), AcquireOutcome::Queued);
+    assert_eq!(bench.acquire(B, 2), AcquireOutcome::Overtaken);
+    assert_eq!(bench.try_acquire(B, 1), AcquireOutcome::Overtaken);
+    assert_eq!(bench.view().waiters, 1);
+    bench.drop_call(B, 2);
+    bench.release(&held);
+    assert_eq!(bench.woken(), [(B, 3)]);
+    bench.claim(B, 3).granted();
+    assert_eq!(bench.acquire(B, 2), AcquireOutcome::Overtaken);
+}
+
+#[test]
+fn a_lower_attempt_does_not_bring_a_dropped_higher_one_back() {
+    let (mut bench, held) = Bench::held_and_wanted_by(&[]);
+    bench.acquire(B, 2);
+    bench.drop_call(B, 2);
+    assert_eq!(bench.acquire(B, 1), AcquireOutcome::Overtaken);
+    bench.release(&held);
+    assert_eq!(bench.woken(), []);
+}
+
+#[test]
+fn equal_attempts_share_and_the_clean_up_of_one_leaves_the_other_bound() {
+    let (mut bench, held) = Bench::held_and_wanted_by(&[B]);
+    assert_eq!(bench.acquire(B, 1), AcquireOutcome::Queued);
+    assert_eq!(bench.woken(), [], "nobody was overtaken");
+    bench.drop_call(B, 1);
+    bench.release(&held);
+    assert_eq!(bench.woken(), [(B, 1)]);
+    let grant = bench.claim(B, 1).granted();
+    assert_eq!(bench.acquire(B, 1).granted(), grant);
+    bench.drop_call(B, 1);
+    assert_eq!(bench.claim(B, 1).granted().left, TTL, "one of two calls is left");
+    bench.drop_call(B, 1);
+    assert_eq!(bench.claim(B, 1), AcquireOutcome::Overtaken, "none is left");
+}
+
+#[test]
+fn an_attempt_that_was_never_bound_is_told_that_nothing_is_known_of_it() {
+    let (mut bench, held) = Bench::held_and_wanted_by(&[B]);
+    assert_eq!(bench.claim(B, 2), AcquireOutcome::Unknown);
+    assert_eq!(bench.give_up(B, 2), AcquireOutcome::Unknown);
+    bench.release(&held);
+    assert_eq!(bench.claim(B, 2), AcquireOutcome::Unknown, "the offer is to attempt 1");
+    bench.claim(B, 1).granted();
+    assert_eq!(bench.claim(B, 2), AcquireOutcome::Unknown, "and so is the lease");
+}
+
+#[test]
+fn a_request_id_is_bound_to_its_terms() {
+    let (mut bench, held) = Bench::held_and_wanted_by(&[B]);
+    assert_eq!(bench.acquire_on_other_terms(A, 2), AcquireOutcome::OtherTerms, "while it holds");
+    assert_eq!(bench.acquire_on_other_terms(B, 2), AcquireOutcome::OtherTerms, "while it waits");
+    assert_eq!(bench.woken(), [], "nothing was bound");
+    bench.release(&held);
+    assert_eq!(bench.acquire_on_other_terms(A, 2), AcquireOutcome::OtherTerms, "after its end");
+    bench.claim(B, 1).granted();
+    bench.pass(secs(10));
+    assert_eq!(bench.acquire_on_other_terms(A, 2), AcquireOutcome::Queued, "until it is forgotten");
+}
+
+#[test]
+fn a_retry_shows_that_a_waiter_lives_which_missed_its_offer() {
+    let (mut bench, held) = Bench::held_and_wanted_by(&[B, C]);
+    bench.release(&held);
+    let grant = bench.pass(secs(3)).claim(C, 1).granted();
+    assert_eq!(bench.acquire(B, 2), AcquireOutcome::Queued);
+    bench.release(&grant);
+    assert_eq!(bench.woken(), [(B, 2)]);
+}

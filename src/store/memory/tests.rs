@@ -1,0 +1,170 @@
+//! What the memory store does beside the rules: expiry without polling, nothing left behind, rising tokens over restarts.
+
+use super::*;
+use crate::{
+    clock::ManualClock,
+    domain::{
+        ids::{AttachmentId, GrantId},
+        lease::Terms,
+        limits::ENDED_MEMORY,
+        name::{Holder, Metadata},
+    },
+};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const START: StoreTime = StoreTime::from_micros(1_800_000_000_000_000);
+const TTL: Duration = Duration::from_secs(30);
+
+/// Nobody listens.
+struct Deaf;
+
+impl Notices for Deaf {
+    fn look_again(&self, _: RequestId, _: u32) {}
+
+    fn lease_ended(&self, _: AttachmentId, _: LeaseEnd) {}
+
+    fn detached(&self, _: AttachmentId) {}
+
+    fn is_watched(&self) -> bool {
+        false
+    }
+
+    fn event(&self, _: Event) {}
+}
+
+/// Counts how often it is asked, which is how often anything happens.
+struct CountingClock {
+    time: ManualClock,
+    asked: AtomicUsize,
+}
+
+impl Clock for CountingClock {
+    fn now(&self) -> StoreTime {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        self.time.now()
+    }
+}
+
+fn store() -> (Arc<CountingClock>, MemoryStore) {
+    let clock = Arc::new(CountingClock { time: ManualClock::at(START), asked: AtomicUsize::new(0) });
+    let as_clock: Arc<dyn Clock> = clock.clone();
+    (clock, MemoryStore::new(as_clock, &Limits::default(), Arc::new(Deaf)))
+}
+
+fn name(number: u32) -> LockName {
+    LockName::new(format!("lock/{number}")).unwrap()
+}
+
+async fn take(store: &MemoryStore, name: &LockName) -> (LeaseId, FencingToken) {
+    let terms =
+        Terms { fingerprint: 0, ttl: TTL, holder: Holder::default(), metadata: Metadata::default(), min_token: 0 };
+    let candidate = Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()) };
+    let request = RequestId(Uuid::new_v4());
+    let command = Acquire { request, attempt: 1, terms, wait: false, candidate };
+    match store.acquire(name, command).await {
+        Ok(AcquireOutcome::Granted(grant)) => (grant.lease_id, grant.token),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn sizes(store: &MemoryStore) -> (usize, usize, usize) {
+    store
+        .shards
+        .iter()
+        .map(|shard| shard.lock().sizes())
+        .fold((0, 0, 0), |all, one| (all.0 + one.0, all.1 + one.1, all.2 + one.2))
+}
+
+#[tokio::test]
+async fn locks_that_are_idle_leave_nothing_behind() {
+    let (clock, store) = store();
+    for number in 0..5_000 {
+        let (lease, _) = take(&store, &name(number)).await;
+        if number % 2 == 0 {
+            store.release(&name(number), lease).await.unwrap();
+        }
+    }
+    assert_eq!(sizes(&store).0, 5_000);
+    clock.time.advance(TTL + ENDED_MEMORY);
+    while store.settle_due() {}
+    assert_eq!(sizes(&store), (0, 0, 0));
+    store.release(&name(1), LeaseId(Uuid::new_v4())).await.unwrap();
+    store.view(&name(2)).await.unwrap();
+    assert_eq!(sizes(&store), (0, 0, 0), "to ask for a lock is not to make one");
+}
+
+#[tokio::test]
+async fn a_lock_in_use_has_a_few_timers_however_often_it_is_renewed_and_handed_over() {
+    let (clock, store) = store();
+    for _ in 0..1_000 {
+        let (lease, _) = take(&store, &name(1)).await;
+        for _ in 0..10 {
+            clock.time.advance(Duration::from_millis(1));
+            store.renew(&name(1), lease, None).await.unwrap();
+        }
+        store.release(&name(1), lease).await.unwrap();
+        while store.settle_due() {}
+        assert!(sizes(&store).2 <= 3, "{:?}", sizes(&store));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_expiry_task_sleeps_until_something_is_due() {
+    let (clock, store) = store();
+    let hour = Duration::from_secs(60 * 60);
+    let asleep = tokio::time::timeout(hour, store.run_expiry());
+    assert!(asleep.await.is_err());
+    let idle = clock.asked.swap(0, Ordering::SeqCst);
+    assert!(idle <= 3, "with nothing to do it does nothing: {idle}");
+    take(&store, &name(1)).await;
+    // The store's time stands still, so the task finds after each TTL that the lease is not due yet.
+    let asleep = tokio::time::timeout(hour, store.run_expiry());
+    assert!(asleep.await.is_err());
+    let asked = clock.asked.load(Ordering::SeqCst);
+    assert!(asked <= 5 * 120 + 10, "it sleeps for a TTL at a time, 120 times an hour: {asked}");
+}
+
+#[tokio::test]
+async fn an_earlier_expiry_wakes_the_task() {
+    let hub = Arc::new(Deaf);
+    let clock: Arc<dyn Clock> = Arc::new(crate::clock::ProcessClock::start());
+    let store = MemoryStore::new(clock, &Limits::default(), hub);
+    let soon = Duration::from_millis(50);
+    let work = async {
+        take(&store, &name(1)).await;
+        // By now the task sleeps for 30 s.
+        tokio::task::yield_now().await;
+        let (lease, _) = take(&store, &name(2)).await;
+        store.release(&name(2), lease).await.unwrap();
+        let request = RequestId(Uuid::new_v4());
+        let terms =
+            Terms { fingerprint: 0, ttl: soon, holder: Holder::default(), metadata: Metadata::default(), min_token: 0 };
+        let candidate = Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()) };
+        let command = Acquire { request, attempt: 1, terms, wait: false, candidate };
+        store.acquire(&name(3), command).await.unwrap();
+        // Looks at the state without a command, which would settle it by itself.
+        let ended = || store.shards.iter().all(|shard| !shard.lock().any_lease_of(&name(3)));
+        while !ended() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        () = store.run_expiry() => {}
+        done = tokio::time::timeout(Duration::from_secs(20), work) => done.unwrap(),
+    }
+}
+
+#[tokio::test]
+async fn tokens_rise_over_restarts_that_forget_everything() {
+    let mut highest = None;
+    for restart in 0..50_u64 {
+        let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(START.after(Duration::from_millis(10 * restart))));
+        let store = MemoryStore::new(clock, &Limits::default(), Arc::new(Deaf));
+        for _ in 0..100 {
+            let (lease, token) = take(&store, &name(1)).await;
+            assert!(Some(token) > highest);
+            highest = Some(token);
+            store.release(&name(1), lease).await.unwrap();
+        }
+    }
+}

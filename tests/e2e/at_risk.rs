@@ -1,0 +1,82 @@
+//! A stream whose server has lost its store.
+
+use crate::{gated::GatedStore, support::within};
+use fencepost::{
+    clock::{Clock, ProcessClock},
+    domain::{
+        ids::{GrantId, LeaseId, RequestId},
+        lease::Terms,
+        limits::Limits,
+        name::{Holder, LockName, Metadata},
+        outcome::AcquireOutcome,
+        rules::{Acquire, Candidate},
+    },
+    locks::{
+        Hub, Locks,
+        keepalive::{AttachLease, FromClient, KeepAliveError, ToClient, keep_alive},
+    },
+    store::{LockStore, memory::MemoryStore},
+};
+use std::{
+    convert::Infallible,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+use tokio::sync::mpsc;
+use tokio_stream::{Stream, StreamExt, wrappers::ReceiverStream};
+use uuid::Uuid;
+
+const TTL: Duration = Duration::from_secs(9);
+
+type Hears = std::pin::Pin<Box<dyn Stream<Item = Result<ToClient, KeepAliveError<Infallible>>>>>;
+
+async fn next_but_beats(hears: &mut Hears, says: &mpsc::Sender<FromClient>) -> ToClient {
+    loop {
+        match within(hears.next()).await.unwrap().unwrap() {
+            ToClient::Beat { beat, .. } => says.send(FromClient::Answer(beat)).await.unwrap(),
+            other => return other,
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_that_cannot_be_renewed_are_at_risk_until_they_can() {
+    let hub = Arc::new(Hub::new());
+    let clock: Arc<dyn Clock> = Arc::new(ProcessClock::start());
+    let inner = Arc::new(MemoryStore::new(clock, &Limits::default(), hub.clone()));
+    let store = Arc::new(GatedStore::new(inner));
+    let locks = Arc::new(Locks::new(store.clone(), hub, Limits::default()));
+    let name = LockName::new("a".into()).unwrap();
+    let lease_id = LeaseId(Uuid::new_v4());
+    let command = Acquire {
+        request: RequestId(Uuid::new_v4()),
+        attempt: 1,
+        terms: Terms {
+            fingerprint: 0,
+            ttl: TTL,
+            holder: Holder::default(),
+            metadata: Metadata::default(),
+            min_token: 0,
+        },
+        wait: false,
+        candidate: Candidate { lease_id, grant_id: GrantId(Uuid::new_v4()) },
+    };
+    assert!(matches!(store.acquire(&name, command).await, Ok(AcquireOutcome::Granted(_))));
+    let (says, said) = mpsc::channel(64);
+    let inbound = ReceiverStream::new(said).map(Ok::<_, Infallible>);
+    let mut hears: Hears = Box::pin(keep_alive(locks, inbound, Duration::ZERO));
+
+    store.down.store(true, Ordering::SeqCst);
+    let attach = AttachLease { handle: 4, name, lease_id, attempt: 1, release_on_disconnect: false };
+    says.send(FromClient::Attach(vec![attach])).await.unwrap();
+    assert_eq!(next_but_beats(&mut hears, &says).await, ToClient::AtRisk(vec![4]));
+    assert_eq!(next_but_beats(&mut hears, &says).await, ToClient::AtRisk(vec![4]), "each answer tries again");
+    store.down.store(false, Ordering::SeqCst);
+    let ToClient::Renewed { leases, .. } = next_but_beats(&mut hears, &says).await else { panic!("it is attached") };
+    assert_eq!((leases.len(), &leases[0].handles), (1, &vec![4]));
+
+    store.down.store(true, Ordering::SeqCst);
+    assert_eq!(next_but_beats(&mut hears, &says).await, ToClient::AtRisk(vec![4]));
+    store.down.store(false, Ordering::SeqCst);
+    assert!(matches!(next_but_beats(&mut hears, &says).await, ToClient::Renewed { .. }));
+}

@@ -1,0 +1,144 @@
+//! The Rust client against the real server.
+
+use crate::{
+    link::freezable_link,
+    support::{Lock as _, Server, until, within},
+};
+use fencepost_client::{AcquireError, Client, LossCause, RunError, Status};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::time::Instant;
+
+/// Long enough for its margins on a busy machine.
+const TTL: Duration = Duration::from_secs(2);
+const LONG: Duration = Duration::from_secs(50);
+
+fn client(server: &Server) -> Client {
+    Client::new(format!("http://{}", server.addr)).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_is_kept_for_many_ttls_and_passes_on_when_given_back() {
+    let server = Server::start().await;
+    let (one, two) = (client(&server), client(&server));
+    let lock = within(async { one.acquire("a").ttl(TTL).await }).await.unwrap();
+    let kept_until = Instant::now() + TTL * 3;
+    while Instant::now() < kept_until {
+        assert!(lock.is_valid(), "{:?}", lock.status());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(matches!(two.acquire("a").ttl(TTL).await, Err(AcquireError::Contended { .. })));
+    let token = lock.token();
+    let next = tokio::spawn(async move { two.acquire("a").ttl(TTL).wait(LONG).await });
+    until(|| async { server.client().look("a").await.waiters == 1 }).await;
+    assert!(within(lock.release()).await.unwrap().was_held());
+    assert!(within(next).await.unwrap().unwrap().token() > token);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_tasks_under_one_lock_never_overlap_and_their_tokens_rise() {
+    let server = Server::start().await;
+    let inside = Arc::new(AtomicU64::new(0));
+    let last = Arc::new(AtomicU64::new(0));
+    let tasks: Vec<_> = (0..8)
+        .map(|_| {
+            let (client, inside, last) = (client(&server), inside.clone(), last.clone());
+            tokio::spawn(async move {
+                for _ in 0..40 {
+                    let (inside, last) = (inside.clone(), last.clone());
+                    let body = move |held: fencepost_client::Held| async move {
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "nobody else is inside");
+                        tokio::task::yield_now().await;
+                        assert!(last.swap(held.token(), Ordering::SeqCst) < held.token());
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                    };
+                    client.acquire("a").ttl(Duration::from_secs(20)).wait(LONG).run(body).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        within(task).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn acquires_dropped_at_any_moment_leave_nothing_behind() {
+    let server = Server::start().await;
+    let client = client(&server);
+    for round in 0..200_u64 {
+        let wish = client.acquire("a").ttl(Duration::from_secs(600)).wait(LONG).into_future();
+        let _ = tokio::time::timeout(Duration::from_micros(round * 17 % 2_500), wish).await;
+    }
+    within(client.settle()).await;
+    until(|| async {
+        let info = server.client().look("a").await;
+        info.current.is_none() && info.waiters == 0
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_moves_to_another_server_when_its_link_goes_silent() {
+    let server = Server::start().await;
+    let (first, freeze) = freezable_link(server.addr).await;
+    let (second, _open) = freezable_link(server.addr).await;
+    let client =
+        Client::builder().server(format!("http://{first}")).server(format!("http://{second}")).build().unwrap();
+    let lock = within(async { client.acquire("a").ttl(TTL).await }).await.unwrap();
+    freeze.send(true).unwrap();
+    let kept_until = Instant::now() + TTL * 3;
+    while Instant::now() < kept_until {
+        assert!(lock.is_valid(), "{:?}", lock.status());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(lock.status(), Status::Held);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_cut_off_knows_that_it_lost_before_the_lock_passes_on() {
+    let server = Server::start().await;
+    let (via, freeze) = freezable_link(server.addr).await;
+    let cut_off = Client::new(format!("http://{via}")).unwrap();
+    let lock = within(async { cut_off.acquire("a").ttl(TTL).await }).await.unwrap();
+    let other = client(&server);
+    let next = tokio::spawn(async move {
+        let lock = other.acquire("a").ttl(TTL).wait(LONG).await.unwrap();
+        (Instant::now(), lock)
+    });
+    until(|| async { server.client().look("a").await.waiters == 1 }).await;
+    freeze.send(true).unwrap();
+    let lost = within(lock.lost()).await;
+    let known = Instant::now();
+    assert_eq!(lost.cause, LossCause::ValidityOver);
+    assert!(!lock.is_valid());
+    let (passed_on, next) = within(next).await.unwrap();
+    assert!(known <= passed_on, "known {:?} too late", known - passed_on);
+    assert!(next.token() > lock.token());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_ends_when_its_lock_is_revoked() {
+    let server = Server::start().await;
+    let client = client(&server);
+    let (say, hear) = tokio::sync::oneshot::channel();
+    let mut admin = server.admin();
+    let operator = tokio::spawn(async move {
+        let expected_token = hear.await.unwrap();
+        let reason = "test".into();
+        let force = fencepost_proto::v1::ForceReleaseRequest { lock_name: "a".into(), expected_token, reason };
+        admin.force_release(force).await.unwrap();
+    });
+    let body = |held: fencepost_client::Held| async move {
+        say.send(held.token()).unwrap();
+        std::future::pending::<()>().await;
+    };
+    let ended = within(client.acquire("a").ttl(Duration::from_secs(30)).run(body)).await;
+    assert!(matches!(ended, Err(RunError::Lost(lost)) if lost.cause == LossCause::Revoked), "{ended:?}");
+    operator.await.unwrap();
+}

@@ -1,0 +1,151 @@
+//! The memory store behind gates, at which a call can be held and dropped, and behind a link that can be cut.
+
+use fencepost::{
+    domain::{
+        ids::{LeaseId, RequestId},
+        name::{LockName, Reason},
+        outcome::{AcquireOutcome, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome, TokenStatus},
+        rules::{Acquire, Candidate},
+        token::FencingToken,
+    },
+    store::{Kept, LockStore, Page, StoreError, memory::MemoryStore},
+};
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use tokio::sync::Notify;
+
+/// Where a call can be held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gate {
+    BeforeAcquire,
+    AfterAcquire,
+    BeforeClaim,
+    AfterClaim,
+    BeforeGiveUp,
+    AfterGiveUp,
+}
+
+/// The memory store behind gates.
+pub(crate) struct GatedStore {
+    pub(crate) inner: Arc<MemoryStore>,
+    pub(crate) shut: Mutex<Option<Gate>>,
+    pub(crate) reached: Notify,
+    /// Nothing that streams ask gets through.
+    pub(crate) down: AtomicBool,
+}
+
+impl GatedStore {
+    pub(crate) fn new(inner: Arc<MemoryStore>) -> Self {
+        Self { inner, shut: Mutex::new(None), reached: Notify::new(), down: AtomicBool::new(false) }
+    }
+
+    fn cut(&self, count: usize) -> Option<Vec<Result<RenewOutcome, StoreError>>> {
+        let unknown = || Err(StoreError::OutcomeUnknown("the link is cut".into()));
+        self.down.load(Ordering::SeqCst).then(|| (0..count).map(|_| unknown()).collect())
+    }
+
+    async fn pass(&self, gate: Gate) {
+        if *self.shut.lock().unwrap() == Some(gate) {
+            self.reached.notify_one();
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl LockStore for GatedStore {
+    async fn acquire(&self, name: &LockName, command: Acquire) -> Result<AcquireOutcome, StoreError> {
+        self.pass(Gate::BeforeAcquire).await;
+        let outcome = self.inner.acquire(name, command).await;
+        self.pass(Gate::AfterAcquire).await;
+        outcome
+    }
+
+    async fn claim(
+        &self,
+        name: &LockName,
+        request: RequestId,
+        attempt: u32,
+        candidate: Candidate,
+    ) -> Result<AcquireOutcome, StoreError> {
+        self.pass(Gate::BeforeClaim).await;
+        let outcome = self.inner.claim(name, request, attempt, candidate).await;
+        self.pass(Gate::AfterClaim).await;
+        outcome
+    }
+
+    async fn give_up(&self, name: &LockName, request: RequestId, attempt: u32) -> Result<AcquireOutcome, StoreError> {
+        self.pass(Gate::BeforeGiveUp).await;
+        let outcome = self.inner.give_up(name, request, attempt).await;
+        self.pass(Gate::AfterGiveUp).await;
+        outcome
+    }
+
+    fn drop_call(&self, name: &LockName, request: RequestId, attempt: u32) {
+        self.inner.drop_call(name, request, attempt);
+    }
+
+    async fn release(&self, name: &LockName, lease_id: LeaseId) -> Result<ReleaseOutcome, StoreError> {
+        self.inner.release(name, lease_id).await
+    }
+
+    async fn renew(
+        &self,
+        name: &LockName,
+        lease_id: LeaseId,
+        ttl: Option<Duration>,
+    ) -> Result<RenewOutcome, StoreError> {
+        self.inner.renew(name, lease_id, ttl).await
+    }
+
+    async fn attach(&self, leases: &[Kept<'_>]) -> Vec<Result<RenewOutcome, StoreError>> {
+        match self.cut(leases.len()) {
+            Some(cut) => cut,
+            None => self.inner.attach(leases).await,
+        }
+    }
+
+    async fn renew_kept(&self, leases: &[Kept<'_>]) -> Vec<Result<RenewOutcome, StoreError>> {
+        match self.cut(leases.len()) {
+            Some(cut) => cut,
+            None => self.inner.renew_kept(leases).await,
+        }
+    }
+
+    fn detach(&self, lease: Kept<'_>) {
+        self.inner.detach(lease);
+    }
+
+    fn disconnect(&self, lease: Kept<'_>) {
+        self.inner.disconnect(lease);
+    }
+
+    async fn force_release(
+        &self,
+        name: &LockName,
+        expected: FencingToken,
+        reason: &Reason,
+    ) -> Result<RevokeOutcome, StoreError> {
+        self.inner.force_release(name, expected, reason).await
+    }
+
+    async fn view(&self, name: &LockName) -> Result<LockView, StoreError> {
+        self.inner.view(name).await
+    }
+
+    async fn check_token(
+        &self,
+        name: &LockName,
+        token: FencingToken,
+    ) -> Result<(TokenStatus, Option<FencingToken>), StoreError> {
+        self.inner.check_token(name, token).await
+    }
+
+    async fn list(&self, prefix: &str, from: Option<&str>, limit: usize) -> Result<Page, StoreError> {
+        self.inner.list(prefix, from, limit).await
+    }
+}

@@ -1,0 +1,78 @@
+//! The client's side of a KeepAlive stream, by hand.
+#![allow(dead_code)] // not every test crate uses all of it
+
+use crate::support::within;
+use fencepost_proto::v1::{
+    self, keep_alive_request::Message as Say, keep_alive_response::Message as Hear,
+    lock_service_client::LockServiceClient,
+};
+use std::time::Duration;
+use tokio::{sync::mpsc, time::Instant};
+use tokio_stream::{StreamExt, wrappers::ReceiverStream};
+use tonic::{Status, Streaming};
+
+/// The client's side of a stream.
+pub(crate) struct Stream {
+    pub(crate) say: mpsc::Sender<v1::KeepAliveRequest>,
+    hear: Streaming<v1::KeepAliveResponse>,
+}
+
+impl Stream {
+    pub(crate) async fn open(mut client: LockServiceClient<tonic::transport::Channel>) -> Self {
+        let (say, requests) = mpsc::channel(64);
+        let hear = within(client.keep_alive(ReceiverStream::new(requests))).await.unwrap().into_inner();
+        Self { say, hear }
+    }
+
+    pub(crate) async fn say(&self, message: Say) {
+        within(self.say.send(v1::KeepAliveRequest { message: Some(message) })).await.unwrap();
+    }
+
+    pub(crate) async fn attach(&self, leases: Vec<v1::LeaseAttachment>) {
+        self.say(Say::Attach(v1::AttachLeases { leases })).await;
+    }
+
+    pub(crate) async fn answer(&self, beat: u64) {
+        self.say(Say::Answer(v1::BeatAnswer { beat })).await;
+    }
+
+    pub(crate) async fn next(&mut self) -> Result<Hear, Status> {
+        within(self.hear.next()).await.expect("the stream goes on").map(|response| response.message.unwrap())
+    }
+
+    /// The next message that is not a beat. Answers beats on the way, if asked to.
+    pub(crate) async fn next_but_beats(&mut self, answering: bool) -> Hear {
+        loop {
+            match self.next().await.unwrap() {
+                Hear::Beat(beat) if answering => self.answer(beat.beat).await,
+                Hear::Beat(_) => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Answers beats for as long, and counts what was renewed; anything else is a failure.
+    pub(crate) async fn answer_for(&mut self, span: Duration, answer: impl Fn(u64) -> bool) -> usize {
+        let end = Instant::now() + span;
+        let mut renewed = 0;
+        while Instant::now() < end {
+            match self.next().await.unwrap() {
+                Hear::Beat(beat) if answer(beat.beat) => self.answer(beat.beat).await,
+                Hear::Beat(_) => {}
+                Hear::Renewed(message) => renewed += message.leases.iter().map(|it| it.handles.len()).sum::<usize>(),
+                other => panic!("{other:?}"),
+            }
+        }
+        renewed
+    }
+}
+
+pub(crate) fn attachment(handle: u32, lease: &v1::Lease) -> v1::LeaseAttachment {
+    v1::LeaseAttachment {
+        handle,
+        lock_name: lease.lock_name.clone(),
+        lease_id: lease.lease_id.clone(),
+        attempt: 1,
+        release_on_disconnect: false,
+    }
+}

@@ -1,0 +1,255 @@
+//! The oracle's half for the calls that ask for the lock: transmissions, claims, giving up, being dropped.
+
+use super::{
+    Answer, Command,
+    oracle::{Oracle, Reality},
+    state::{GRACE, Holding, How, News, Past, State, Waiting},
+};
+use fencepost::domain::{
+    outcome::{AcquireOutcome, Grant},
+    time::StoreTime,
+};
+use std::time::Duration;
+
+impl Oracle {
+    pub(super) fn expect_of_call(&mut self, command: Command, reality: &Reality<'_>, news: &mut Vec<News>) -> Answer {
+        let now = reality.now;
+        Answer::Acquire(match command {
+            Command::AcquireLate { .. } | Command::ClaimLate { .. } => AcquireOutcome::TooLate(now),
+            Command::AcquireOther { request, attempt } => self.acquire_other(request, attempt),
+            Command::Acquire { request, attempt, wait, lease } => {
+                self.acquire(request, attempt, wait, lease, reality, news)
+            }
+            Command::Claim { request, attempt, lease } => self.claim(request, attempt, lease, reality, news),
+            Command::GiveUp { request, attempt } => self.give_up(request, attempt, now, news),
+            Command::Drop { request, attempt, window } => {
+                self.drop_call(request, attempt, window, now, news);
+                return Answer::Nothing;
+            }
+            _ => return Answer::Nothing,
+        })
+    }
+
+    fn acquire(
+        &mut self,
+        request: u8,
+        attempt: u32,
+        wait: bool,
+        lease: u32,
+        reality: &Reality<'_>,
+        news: &mut Vec<News>,
+    ) -> AcquireOutcome {
+        let now = reality.now;
+        if self.is_marked(request, attempt) {
+            return AcquireOutcome::Overtaken;
+        }
+        if let Some(outcome) = self.outcome_of_past(request, now) {
+            return outcome;
+        }
+        if let Some(held) = self.lease.as_mut().filter(|held| held.request == request) {
+            if attempt < held.attempt {
+                return AcquireOutcome::Overtaken;
+            }
+            news.extend(bind(&mut held.attempt, &mut held.calls, attempt).map(|it| News::LookAgain(request, it)));
+            if held.cut {
+                held.extend(now, held.ttl);
+            }
+            return AcquireOutcome::Granted(held.grant(now));
+        }
+        if let Some(it) = self.line.iter_mut().find(|it| it.request == request) {
+            if attempt < it.attempt {
+                return AcquireOutcome::Overtaken;
+            }
+            let mates = attempt == it.attempt && it.calls > 0;
+            news.extend(bind(&mut it.attempt, &mut it.calls, attempt).map(|it| News::LookAgain(request, it)));
+            it.state = State::Live;
+            self.promote(now, news);
+            news.retain(|it| *it != News::LookAgain(request, attempt));
+            if self.offer.is_some_and(|(it, _)| it == request) {
+                return self.grant_offer(request, lease, reality, news);
+            }
+            if wait {
+                return AcquireOutcome::Queued;
+            }
+            if mates {
+                news.push(News::LookAgain(request, attempt));
+            }
+            return self.time_out(request, now, news);
+        }
+        if self.lease.is_none() && self.offer.is_none() {
+            return self.grant(request, attempt, 1, lease, reality, news);
+        }
+        if !wait {
+            return AcquireOutcome::Contended(self.contention(now));
+        }
+        if self.line.len() >= reality.waiters_max {
+            return AcquireOutcome::QueueFull;
+        }
+        self.line.push(Waiting { request, attempt, calls: 1, state: State::Live });
+        AcquireOutcome::Queued
+    }
+
+    /// Other terms under an id that is known are refused; the model sends them for known ids only.
+    fn acquire_other(&self, request: u8, attempt: u32) -> AcquireOutcome {
+        if self.is_marked(request, attempt) { AcquireOutcome::Overtaken } else { AcquireOutcome::OtherTerms }
+    }
+
+    fn claim(
+        &mut self,
+        request: u8,
+        attempt: u32,
+        lease: u32,
+        reality: &Reality<'_>,
+        news: &mut Vec<News>,
+    ) -> AcquireOutcome {
+        if self.is_marked(request, attempt) {
+            return AcquireOutcome::Overtaken;
+        }
+        if let Some(outcome) = self.what_became_of(request, attempt, reality.now) {
+            return outcome;
+        }
+        let it = self.waiting(request);
+        if it.state == State::Missed {
+            it.state = State::Live;
+        }
+        self.promote(reality.now, news);
+        news.retain(|it| *it != News::LookAgain(request, attempt));
+        if self.offer.is_some_and(|(it, _)| it == request) {
+            self.grant_offer(request, lease, reality, news)
+        } else {
+            AcquireOutcome::Queued
+        }
+    }
+
+    fn give_up(&mut self, request: u8, attempt: u32, now: StoreTime, news: &mut Vec<News>) -> AcquireOutcome {
+        if let Some(outcome) = self.what_became_of(request, attempt, now) {
+            return outcome;
+        }
+        let it = self.waiting(request);
+        it.calls -= 1;
+        if it.calls > 0 { AcquireOutcome::Shared } else { self.time_out(request, now, news) }
+    }
+
+    fn drop_call(&mut self, request: u8, attempt: u32, window: u64, now: StoreTime, news: &mut Vec<News>) {
+        let mut known = self.past.iter().any(|past| past.request == request);
+        if let Some(held) = self.lease.as_mut().filter(|held| held.request == request) {
+            known = attempt <= held.attempt;
+            if attempt == held.attempt && held.calls > 0 {
+                held.calls -= 1;
+                if held.calls == 0 && !held.heard {
+                    held.end = held.end.min(now.after(GRACE));
+                    held.cut = true;
+                }
+            }
+        } else if let Some(it) = self.line.iter_mut().find(|it| it.request == request) {
+            known = attempt <= it.attempt;
+            if attempt == it.attempt && it.calls > 0 {
+                it.calls -= 1;
+                if it.calls == 0 {
+                    it.state = State::Gone(now.after(GRACE));
+                    self.offer = self.offer.filter(|(it, _)| *it != request);
+                    self.promote(now, news);
+                }
+            }
+        }
+        if !known {
+            self.marks.push((request, attempt, now.after(Duration::from_micros(window))));
+        }
+    }
+
+    /// The answer to a call that need not or may not act any more.
+    fn what_became_of(&self, request: u8, attempt: u32, now: StoreTime) -> Option<AcquireOutcome> {
+        if let Some(outcome) = self.outcome_of_past(request, now) {
+            return Some(outcome);
+        }
+        let held = self.lease.as_ref().filter(|held| held.request == request);
+        let bound = held.map(|held| (held.attempt, held.calls));
+        let it = self.line.iter().find(|it| it.request == request);
+        match bound.or(it.map(|it| (it.attempt, it.calls))) {
+            None => Some(AcquireOutcome::Unknown),
+            Some((bound, _)) if bound < attempt => Some(AcquireOutcome::Unknown),
+            Some((bound, calls)) if attempt < bound || calls == 0 => Some(AcquireOutcome::Overtaken),
+            Some(_) => held.map(|held| AcquireOutcome::Granted(held.grant(now))),
+        }
+    }
+
+    fn outcome_of_past(&self, request: u8, now: StoreTime) -> Option<AcquireOutcome> {
+        let past = self.past.iter().find(|past| past.request == request)?;
+        Some(match past.how {
+            How::TimedOut => AcquireOutcome::TimedOut(self.contention(now)),
+            How::Held(..) | How::Abandoned => AcquireOutcome::Ended,
+        })
+    }
+
+    fn time_out(&mut self, request: u8, now: StoreTime, news: &mut Vec<News>) -> AcquireOutcome {
+        self.line.retain(|it| it.request != request);
+        self.offer = self.offer.filter(|(it, _)| *it != request);
+        self.past.push(Past { request, how: How::TimedOut, at: now });
+        self.promote(now, news);
+        AcquireOutcome::TimedOut(self.contention(now))
+    }
+
+    fn grant_offer(&mut self, request: u8, lease: u32, reality: &Reality<'_>, news: &mut Vec<News>) -> AcquireOutcome {
+        let place = self.line.iter().position(|it| it.request == request).unwrap();
+        let it = self.line.remove(place);
+        self.offer = None;
+        self.grant(request, it.attempt, it.calls, lease, reality, news)
+    }
+
+    fn grant(
+        &mut self,
+        request: u8,
+        attempt: u32,
+        calls: u32,
+        lease: u32,
+        reality: &Reality<'_>,
+        news: &mut Vec<News>,
+    ) -> AcquireOutcome {
+        // The number of the token is the sequencer's affair; that it rises is checked on what was answered.
+        let Answer::Acquire(AcquireOutcome::Granted(real)) = reality.answer else {
+            panic!("request {request} gets the lock, not {:?}", reality.answer)
+        };
+        let mut held = Holding::granted(request, attempt, calls, lease, real.token, reality.now);
+        held.before = self.last.map(|(_, end, _)| end);
+        let grant = held.grant(reality.now);
+        self.lease = Some(held);
+        news.push(News::Granted);
+        AcquireOutcome::Granted(grant)
+    }
+
+    fn is_marked(&self, request: u8, attempt: u32) -> bool {
+        self.marks.iter().any(|mark| (mark.0, mark.1) == (request, attempt))
+    }
+
+    /// Whether the id of this request is bound to its terms.
+    pub(super) fn knows(&self, request: u8, now: StoreTime) -> bool {
+        let mut known = self.clone();
+        known.bring_up(now, &mut Vec::new());
+        known.past.iter().any(|it| it.request == request)
+            || known.lease.as_ref().is_some_and(|it| it.request == request)
+            || known.line.iter().any(|it| it.request == request)
+    }
+}
+
+impl Holding {
+    fn grant(&self, now: StoreTime) -> Grant {
+        Grant {
+            lease_id: super::lease_id(self.lease),
+            grant_id: super::grant_id(self.lease),
+            token: self.token,
+            left: self.end.since(now),
+            previous_end: self.before,
+        }
+    }
+}
+
+/// Binds a call; the attempt that it takes over from, if it does.
+fn bind(bound: &mut u32, calls: &mut u32, attempt: u32) -> Option<u32> {
+    if attempt == *bound {
+        *calls += 1;
+        return None;
+    }
+    let before = std::mem::replace(bound, attempt);
+    *calls = 1;
+    Some(before)
+}

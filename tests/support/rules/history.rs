@@ -1,0 +1,155 @@
+//! The promises that can be kept to the letter of what was answered, with no idea of what the lock should have done.
+
+use super::{Answer, Command, lease_number, oracle::Reality, request_number};
+use fencepost::domain::{
+    lease::LeaseEnd,
+    outcome::{AcquireOutcome, Effect, Grant, ReleaseOutcome, RenewOutcome, RevokeOutcome},
+    time::StoreTime,
+};
+use std::time::Duration;
+
+const MEMORY: Duration = Duration::from_secs(10);
+
+/// A request that was answered something that binds the future.
+#[derive(Clone, Debug)]
+struct Said {
+    request: u8,
+    what: What,
+    at: StoreTime,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    /// This attempt was bound.
+    Bound(u32),
+    TimedOut,
+    LeaseEnded,
+}
+
+/// Everything said so far that must stay true.
+#[derive(Clone, Debug, Default)]
+pub(super) struct History {
+    held: Option<(u8, Grant)>,
+    ended: Vec<u32>,
+    highest_token: u64,
+    granted: u32,
+    said: Vec<Said>,
+}
+
+impl History {
+    pub(super) fn follow(&mut self, command: Command, reality: &Reality<'_>) {
+        if !command.acts() {
+            // Only a command that acts sees what the time is: it may have gone forth and back before.
+            return;
+        }
+        // What was said in a future that the clock stepped back from, counts from now.
+        self.said.iter_mut().for_each(|said| said.at = said.at.min(reality.now));
+        self.said.retain(|said| reality.now < said.at.after(MEMORY));
+        let ended = self.hear_of_ends(reality);
+        match reality.answer {
+            Answer::Acquire(outcome) => self.check_acquire(command, outcome, reality),
+            Answer::Release(outcome) => {
+                let released = matches!(outcome, ReleaseOutcome::Released);
+                assert_eq!(released, ended.contains(&LeaseEnd::Released), "each release ends a lease, and says so");
+            }
+            Answer::Renew(RenewOutcome::Renewed(renewed)) => {
+                let held = self.held.as_ref().map(|(_, grant)| (grant.token, lease_number(grant.lease_id)));
+                let named = match command {
+                    Command::Renew { lease, .. }
+                    | Command::RenewAttached { lease, .. }
+                    | Command::Attach { lease, .. } => lease,
+                    _ => unreachable!(),
+                };
+                assert_eq!(held, Some((renewed.token, named)), "only the lease that holds the lock is renewed");
+                assert!(!renewed.left.is_zero() && renewed.left <= renewed.ttl);
+            }
+            Answer::Revoke(outcome) => {
+                let revoked = matches!(outcome, RevokeOutcome::Revoked(_));
+                assert_eq!(revoked, ended.contains(&LeaseEnd::Revoked), "each revocation ends a lease, and says so");
+            }
+            Answer::Renew(_) | Answer::Nothing => {}
+        }
+        let granted = reality.effects.iter().filter(|effect| **effect == Effect::Granted).count();
+        assert!(granted == 0 || matches!(reality.answer, Answer::Acquire(AcquireOutcome::Granted(_))));
+    }
+
+    /// Each end is announced once, and of the lease that held the lock.
+    fn hear_of_ends(&mut self, reality: &Reality<'_>) -> Vec<LeaseEnd> {
+        let mut ends = Vec::new();
+        for effect in reality.effects {
+            let Effect::Ended { lease, end } = effect else { continue };
+            let (request, grant) = self.held.take().expect("nothing ends that was not granted");
+            assert_eq!((grant.lease_id, grant.token), (lease.lease_id, lease.token));
+            assert_eq!(request, request_number(lease.request));
+            assert!(!self.ended.contains(&lease_number(lease.lease_id)), "a lease ends once");
+            self.ended.push(lease_number(lease.lease_id));
+            let at = if *end == LeaseEnd::Expired { lease.expires_at } else { reality.now };
+            assert!(at <= reality.now, "no lease runs out before its time");
+            if reality.now < at.after(MEMORY) {
+                self.say(request, What::LeaseEnded, at);
+            }
+            ends.push(*end);
+        }
+        ends
+    }
+
+    fn check_acquire(&mut self, command: Command, outcome: &AcquireOutcome, reality: &Reality<'_>) {
+        let (request, attempt) = match command {
+            Command::Acquire { request, attempt, .. }
+            | Command::AcquireOther { request, attempt }
+            | Command::Claim { request, attempt, .. }
+            | Command::GiveUp { request, attempt } => (request, attempt),
+            _ => unreachable!(),
+        };
+        let in_force = matches!(outcome, AcquireOutcome::Granted(_) | AcquireOutcome::Queued | AcquireOutcome::Shared);
+        let fresh = reality.effects.contains(&Effect::Granted);
+        // What ended in this very turn (by running out) was said before the answer.
+        for said in self.said.iter().filter(|said| said.request == request) {
+            match said.what {
+                What::Bound(newest) => assert!(attempt >= newest || !in_force, "an overtaken attempt gets nothing"),
+                What::TimedOut | What::LeaseEnded => {
+                    assert!(!in_force && !fresh, "a request that ended gets nothing: {command:?} {outcome:?}");
+                }
+            }
+        }
+        match outcome {
+            AcquireOutcome::Granted(grant) if fresh => {
+                assert!(self.held.is_none(), "at most one lease");
+                assert!(!self.ended.contains(&lease_number(grant.lease_id)), "no lease comes back");
+                assert!(grant.token.get() > self.highest_token, "tokens rise");
+                self.highest_token = grant.token.get();
+                self.granted += 1;
+                self.held = Some((request, *grant));
+            }
+            AcquireOutcome::Granted(grant) => {
+                let (holder, held) = self.held.as_ref().expect("whoever is told of a grant, has it");
+                assert_eq!(*holder, request);
+                let same = |it: &Grant| (it.lease_id, it.grant_id, it.token, it.previous_end);
+                assert_eq!(same(held), same(grant), "a repeat answers the same lease");
+            }
+            AcquireOutcome::TimedOut(_)
+                if !self.said.iter().any(|it| (it.request, it.what) == (request, What::TimedOut)) =>
+            {
+                self.say(request, What::TimedOut, reality.now);
+            }
+            _ => {}
+        }
+        if in_force && !matches!(command, Command::GiveUp { .. }) {
+            self.say(request, What::Bound(attempt), reality.now);
+        }
+    }
+
+    fn say(&mut self, request: u8, what: What, at: StoreTime) {
+        self.said.retain(|said| (said.request, said.what) != (request, what));
+        self.said.push(Said { request, what, at });
+    }
+
+    pub(super) fn granted(&self) -> u32 {
+        self.granted
+    }
+
+    /// Forgets which leases ended, for a search that uses their numbers again: those that nobody remembers.
+    pub(super) fn forget_leases(&mut self, remembered: &[u32]) {
+        self.ended.retain(|lease| remembered.contains(lease));
+    }
+}

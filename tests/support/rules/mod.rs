@@ -1,0 +1,254 @@
+//! A lock under test beside an oracle that was written from the design, not from the rules.
+//!
+//! A [`World`] runs each command through the rules and through the [`Oracle`], and compares answers, effects and views. A
+//! [`History`] of what was answered keeps the promises that need no oracle at all.
+
+mod calls;
+mod history;
+mod oracle;
+mod search;
+mod state;
+mod turn;
+
+use fencepost::domain::{
+    ids::{AttachmentId, GrantId, Incarnation, LeaseId, RequestId},
+    name::Holder,
+    outcome::{AcquireOutcome, Effects, ReleaseOutcome, RenewOutcome, RevokeOutcome, TokenStatus},
+    rules::Lock,
+    time::StoreTime,
+    token::{FencingToken, Sequencer},
+};
+use history::History;
+use oracle::{Oracle, Reality};
+use std::time::Duration;
+use uuid::Uuid;
+
+pub(crate) const SECOND: u64 = 1_000_000;
+const START: u64 = 1_800_000_000 * SECOND;
+
+/// One thing that may happen to the lock. Requests, leases and attachments go by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    /// A transmission of a request, waiting or not, and the number of its lease should it be granted.
+    Acquire {
+        request: u8,
+        attempt: u32,
+        wait: bool,
+        lease: u32,
+    },
+    /// One with other parameters under the same id.
+    AcquireOther {
+        request: u8,
+        attempt: u32,
+    },
+    /// One that arrives after its `not_after`.
+    AcquireLate {
+        request: u8,
+        attempt: u32,
+    },
+    Claim {
+        request: u8,
+        attempt: u32,
+        lease: u32,
+    },
+    ClaimLate {
+        request: u8,
+        attempt: u32,
+    },
+    GiveUp {
+        request: u8,
+        attempt: u32,
+    },
+    /// The call is dropped; a command of it may still arrive for this many microseconds.
+    Drop {
+        request: u8,
+        attempt: u32,
+        window: u64,
+    },
+    Release {
+        lease: u32,
+    },
+    /// With another TTL, if one is given, in microseconds.
+    Renew {
+        lease: u32,
+        ttl: Option<u64>,
+    },
+    RenewAttached {
+        lease: u32,
+        attachment: u32,
+    },
+    Attach {
+        lease: u32,
+        attempt: u32,
+        attachment: u32,
+    },
+    Detach {
+        lease: u32,
+        attachment: u32,
+    },
+    Disconnect {
+        lease: u32,
+        attachment: u32,
+    },
+    /// With the token of the lease that holds the lock, or with one that nobody has.
+    ForceRelease {
+        right: bool,
+    },
+    /// Microseconds pass and nothing comes by.
+    Pass(u64),
+    /// Time passes up to the next moment at which something runs out.
+    ToEdge,
+    /// Time passes up to the last microsecond before that.
+    BeforeEdge,
+    /// The clock steps back.
+    Back(u64),
+    /// The expiry task comes by.
+    Settle,
+}
+
+impl Command {
+    /// Whether it brings the lock up to date: not if it is none but the time's passing, nor if it comes too late.
+    pub(crate) fn acts(self) -> bool {
+        use Command::{AcquireLate, Back, BeforeEdge, ClaimLate, Pass, ToEdge};
+        !matches!(self, Pass(_) | Back(_) | ToEdge | BeforeEdge | AcquireLate { .. } | ClaimLate { .. })
+    }
+}
+
+/// What a command was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Acquire(AcquireOutcome),
+    Release(ReleaseOutcome),
+    Renew(RenewOutcome),
+    Revoke(RevokeOutcome),
+    Nothing,
+}
+
+/// The TTL of each request: longer and shorter than the 3 s for which a dropped call's lease is kept.
+pub(crate) fn ttl(request: u8) -> Duration {
+    Duration::from_secs([5, 2, 12][usize::from(request) % 3])
+}
+
+/// The first digits of an id are what its `Debug` shows: the number goes there.
+fn id(number: u32) -> Uuid {
+    Uuid::from_u128(u128::from(number) << 104)
+}
+
+fn number(id: Uuid) -> u32 {
+    u32::try_from(id.as_u128() >> 104).unwrap()
+}
+
+fn lease_id(number: u32) -> LeaseId {
+    LeaseId(id(number))
+}
+
+fn grant_id(number: u32) -> GrantId {
+    GrantId(id(number))
+}
+
+pub(crate) fn request_number(id: RequestId) -> u8 {
+    u8::try_from(number(id.0)).unwrap()
+}
+
+pub(crate) fn lease_number(id: LeaseId) -> u32 {
+    number(id.0)
+}
+
+pub(crate) fn attachment_number(id: AttachmentId) -> u32 {
+    number(id.0)
+}
+
+pub(crate) fn grant_number(id: GrantId) -> u32 {
+    number(id.0)
+}
+
+/// A lock, its surroundings, and those who watch it.
+#[derive(Clone, Debug)]
+pub(crate) struct World {
+    lock: Lock,
+    sequencer: Sequencer,
+    now: StoreTime,
+    waiters_max: usize,
+    oracle: Oracle,
+    history: History,
+}
+
+impl World {
+    pub(crate) fn new(waiters_max: usize) -> Self {
+        let mut sequencer = Sequencer::forgotten();
+        // Drawn long ago, so that tokens follow the clock.
+        let before = StoreTime::from_micros(START - 100 * SECOND);
+        sequencer.draw(before, Incarnation(id(1)), 0).unwrap();
+        Self {
+            lock: Lock::default(),
+            sequencer,
+            now: StoreTime::from_micros(START),
+            waiters_max,
+            oracle: Oracle::default(),
+            history: History::default(),
+        }
+    }
+
+    /// Runs a command, and fails the test if anything about it is wrong.
+    pub(crate) fn run(&mut self, command: Command) {
+        // Other terms under an id that nobody knows are a new request's.
+        if matches!(command, Command::AcquireOther { request, .. } if !self.oracle.knows(request, self.now)) {
+            return;
+        }
+        self.move_time(command);
+        let mut effects = Effects::new();
+        let answer = self.turn(command, &mut effects);
+        let reality = Reality { now: self.now, waiters_max: self.waiters_max, answer: &answer, effects: &effects };
+        self.oracle.follow(command, &reality);
+        self.history.follow(command, &reality);
+        self.lock.check();
+        self.check_views();
+        if command == Command::Settle {
+            let due = self.lock.next_due();
+            assert!(due.is_none_or(|due| self.now < due), "the expiry task never turns on the spot");
+            assert_eq!(self.lock.is_idle(), self.oracle.is_idle(), "what need not be kept is known as such");
+        }
+    }
+
+    fn move_time(&mut self, command: Command) {
+        let after = |micros| self.now.after(Duration::from_micros(micros));
+        self.now = match command {
+            Command::Pass(micros) => after(micros),
+            Command::Back(micros) => StoreTime::from_micros(self.now.as_micros() - micros),
+            Command::ToEdge => self.oracle.edge(self.now).unwrap_or(self.now),
+            Command::BeforeEdge => match self.oracle.edge(self.now) {
+                Some(edge) => StoreTime::from_micros(edge.as_micros() - 1),
+                None => self.now,
+            },
+            _ => self.now,
+        };
+    }
+
+    /// What anybody may see, whether or not a command came by since it changed.
+    fn check_views(&self) {
+        let view = self.lock.view(self.now);
+        let seen = self.oracle.seen(self.now);
+        assert_eq!(view, seen, "a view agrees with the state");
+        assert_eq!(self.lock.is_in_use(self.now), seen.current.is_some() || seen.waiters > 0);
+        let status = |token: u64| self.lock.token_status(FencingToken::new(token).unwrap(), self.now);
+        let Some(newest) = seen.newest_token.map(FencingToken::get) else {
+            assert_eq!(status(START), TokenStatus::Unknown);
+            return;
+        };
+        let of_newest = if seen.current.is_some() { TokenStatus::Current } else { TokenStatus::Ended };
+        assert_eq!(status(newest - 1), TokenStatus::Stale);
+        assert_eq!(status(newest), of_newest);
+        assert_eq!(status(newest + 1), TokenStatus::Unknown);
+        let change = self.oracle.change();
+        assert!(change.is_none_or(|change| self.lock.next_due().is_some_and(|due| due <= change)), "nothing is missed");
+    }
+
+    /// How many leases have been granted.
+    pub(crate) fn granted(&self) -> u32 {
+        self.history.granted()
+    }
+}
+
+pub(crate) fn holder(request: u8) -> Holder {
+    Holder::new(request.to_string()).unwrap()
+}

@@ -1,0 +1,256 @@
+//! What a lock should come to, kept in plain lists and worked out step by step: time, leases, and what may be seen.
+//! The calls that ask for the lock are in `calls`.
+
+use super::{
+    Answer, Command, holder,
+    state::{CLAIM, GRACE, Holding, How, MEMORY, News, Past, State, WINDOW, Waiting, end_number},
+};
+use fencepost::domain::{
+    lease::LeaseEnd,
+    outcome::{Contention, Effects, Fate, Gone, LockView, ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome},
+    time::StoreTime,
+    token::FencingToken,
+};
+use std::time::Duration;
+
+/// What the rules made of a command.
+pub(crate) struct Reality<'a> {
+    pub(crate) now: StoreTime,
+    pub(crate) waiters_max: usize,
+    pub(crate) answer: &'a Answer,
+    pub(crate) effects: &'a Effects,
+}
+
+/// The lock as it should be.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Oracle {
+    pub(super) line: Vec<Waiting>,
+    pub(super) offer: Option<(u8, StoreTime)>,
+    pub(super) lease: Option<Holding>,
+    pub(super) past: Vec<Past>,
+    pub(super) last: Option<(FencingToken, LeaseEnd, StoreTime)>,
+    pub(super) marks: Vec<(u8, u32, StoreTime)>,
+}
+
+impl Oracle {
+    /// Does what the command should do, and compares.
+    pub(super) fn follow(&mut self, command: Command, reality: &Reality<'_>) {
+        let mut news = Vec::new();
+        let expected = self.expect(command, reality, &mut news);
+        assert_eq!(*reality.answer, expected, "{command:?}");
+        let mut real: Vec<_> = reality.effects.iter().map(News::of).collect();
+        // A call may be woken for what it is being answered anyway.
+        if let Command::Acquire { request, attempt, .. } | Command::Claim { request, attempt, .. } = command {
+            let own = News::LookAgain(request, attempt);
+            real.retain(|it| *it != own || news.contains(&own));
+        }
+        real.sort_unstable();
+        news.sort_unstable();
+        assert_eq!(real, news, "what {command:?} sets off");
+    }
+
+    fn expect(&mut self, command: Command, reality: &Reality<'_>, news: &mut Vec<News>) -> Answer {
+        let now = reality.now;
+        if command.acts() {
+            self.bring_up(now, news);
+        }
+        match command {
+            Command::Release { lease } => {
+                if !self.holds(lease) {
+                    return Answer::Release(ReleaseOutcome::Gone(self.gone(lease)));
+                }
+                self.end(LeaseEnd::Released, now, news);
+                self.promote(now, news);
+                Answer::Release(ReleaseOutcome::Released)
+            }
+            Command::Renew { .. } | Command::RenewAttached { .. } | Command::Attach { .. } => {
+                Answer::Renew(self.renew(command, now, news))
+            }
+            Command::Detach { lease, attachment } => {
+                if let Some(held) =
+                    self.lease.as_mut().filter(|it| it.lease == lease && it.attachment == Some(attachment))
+                {
+                    held.attachment = None;
+                    held.attachment_attempt = 0;
+                }
+                Answer::Nothing
+            }
+            Command::Disconnect { lease, attachment } => {
+                if self.lease.as_ref().is_some_and(|it| it.lease == lease && it.attachment == Some(attachment)) {
+                    self.end(LeaseEnd::Revoked, now, news);
+                    self.promote(now, news);
+                }
+                Answer::Nothing
+            }
+            Command::ForceRelease { right } => Answer::Revoke(match &self.lease {
+                None => RevokeOutcome::NotHeld,
+                Some(held) if !right => RevokeOutcome::TokenMismatch(held.token),
+                Some(held) => {
+                    let holder = holder(held.request);
+                    self.end(LeaseEnd::Revoked, now, news);
+                    self.promote(now, news);
+                    RevokeOutcome::Revoked(holder)
+                }
+            }),
+            _ => self.expect_of_call(command, reality, news),
+        }
+    }
+
+    fn renew(&mut self, command: Command, now: StoreTime, news: &mut Vec<News>) -> RenewOutcome {
+        let (Command::Renew { lease, .. } | Command::RenewAttached { lease, .. } | Command::Attach { lease, .. }) =
+            command
+        else {
+            unreachable!("no renewal: {command:?}")
+        };
+        let gone = self.gone(lease);
+        let Some(held) = self.lease.as_mut().filter(|held| held.lease == lease) else {
+            return RenewOutcome::Lost(gone);
+        };
+        let mut ttl = held.ttl;
+        match command {
+            Command::Renew { ttl: Some(micros), .. } => ttl = Duration::from_micros(micros),
+            Command::RenewAttached { attachment, .. } if held.attachment != Some(attachment) => {
+                return RenewOutcome::AttachedElsewhere;
+            }
+            Command::Attach { attempt, .. } if attempt < held.attachment_attempt => {
+                return RenewOutcome::AttachedElsewhere;
+            }
+            Command::Attach { attempt, attachment, .. } => {
+                news.extend(held.attachment.filter(|it| *it != attachment).map(|it| News::Detached(lease, it)));
+                held.attachment = Some(attachment);
+                held.attachment_attempt = attempt;
+            }
+            _ => {}
+        }
+        held.extend(now, ttl);
+        held.heard = true;
+        RenewOutcome::Renewed(Renewed { token: held.token, ttl: held.ttl, left: held.end.since(now) })
+    }
+
+    /// What time alone does.
+    pub(super) fn bring_up(&mut self, now: StoreTime, news: &mut Vec<News>) {
+        self.heal(now);
+        if let Some(end) = self.lease.as_ref().map(|held| held.end).filter(|end| *end <= now) {
+            self.end(LeaseEnd::Expired, end, news);
+        }
+        if let Some((request, _)) = self.offer.take_if(|(_, until)| *until <= now) {
+            self.waiting(request).state = State::Missed;
+        }
+        let mut abandoned = Vec::new();
+        self.line.retain(|it| match it.state {
+            State::Gone(until) if until <= now => {
+                abandoned.push(Past { request: it.request, how: How::Abandoned, at: until });
+                false
+            }
+            _ => true,
+        });
+        self.past.append(&mut abandoned);
+        self.past.retain(|it| now < it.at.after(MEMORY));
+        self.last = self.last.filter(|(_, _, at)| now < at.after(MEMORY));
+        self.marks.retain(|(_, _, until)| now <= *until);
+        self.promote(now, news);
+    }
+
+    /// Nothing stored lies further ahead than its own period.
+    fn heal(&mut self, now: StoreTime) {
+        if let Some(held) = &mut self.lease {
+            let period = if held.cut { held.ttl.min(GRACE) } else { held.ttl };
+            held.end = held.end.min(now.after(period));
+        }
+        self.offer = self.offer.map(|(request, until)| (request, until.min(now.after(CLAIM))));
+        for it in &mut self.line {
+            if let State::Gone(until) = &mut it.state {
+                *until = (*until).min(now.after(GRACE));
+            }
+        }
+        self.marks.iter_mut().for_each(|mark| mark.2 = mark.2.min(now.after(WINDOW)));
+        self.past.iter_mut().for_each(|past| past.at = past.at.min(now));
+        self.last = self.last.map(|(token, end, at)| (token, end, at.min(now)));
+    }
+
+    /// A free lock goes on offer to the first who is not skipped.
+    pub(super) fn promote(&mut self, now: StoreTime, news: &mut Vec<News>) {
+        if self.lease.is_some() || self.offer.is_some() {
+            return;
+        }
+        if let Some(next) = self.line.iter().find(|it| it.state == State::Live) {
+            self.offer = Some((next.request, now.after(CLAIM)));
+            news.push(News::LookAgain(next.request, next.attempt));
+        }
+    }
+
+    fn end(&mut self, end: LeaseEnd, at: StoreTime, news: &mut Vec<News>) {
+        let held = self.lease.take().unwrap();
+        news.push(News::Ended(held.lease, end_number(end)));
+        self.last = Some((held.token, end, at));
+        self.past.push(Past { request: held.request, how: How::Held(held.lease, end), at });
+    }
+
+    pub(super) fn waiting(&mut self, request: u8) -> &mut Waiting {
+        self.line.iter_mut().find(|it| it.request == request).unwrap()
+    }
+
+    fn holds(&self, lease: u32) -> bool {
+        self.lease.as_ref().is_some_and(|held| held.lease == lease)
+    }
+
+    fn gone(&self, lease: u32) -> Gone {
+        let successor = self.lease.as_ref().map(|held| held.token);
+        let remembered = self.past.iter().find_map(|past| match past.how {
+            How::Held(it, end) if it == lease => Some(end),
+            _ => None,
+        });
+        let unknown = if successor.is_some() { Fate::Superseded } else { Fate::Unknown };
+        Gone { fate: remembered.map_or(unknown, Fate::Ended), successor }
+    }
+
+    pub(super) fn contention(&self, now: StoreTime) -> Box<Contention> {
+        Box::new(Contention { current: self.lease.as_ref().map(|held| held.view(now)), waiters: self.line.len() })
+    }
+
+    /// What may be seen of it, brought up to now.
+    pub(super) fn seen(&self, now: StoreTime) -> LockView {
+        let mut seen = self.clone();
+        seen.bring_up(now, &mut Vec::new());
+        let (current, last) = (seen.lease.as_ref(), seen.last);
+        LockView {
+            current: current.map(|held| held.view(now)),
+            waiters: seen.line.len(),
+            previous_end: current.map_or(last.map(|(_, end, _)| end), |held| held.before),
+            newest_token: current.map(|held| held.token).or(last.map(|(token, _, _)| token)),
+        }
+    }
+
+    /// When time will next end a lease, an offer or a place.
+    pub(super) fn change(&self) -> Option<StoreTime> {
+        let places = self.line.iter().filter_map(|it| match it.state {
+            State::Gone(until) => Some(until),
+            _ => None,
+        });
+        places.chain(self.lease.as_ref().map(|it| it.end)).chain(self.offer.map(|it| it.1)).min()
+    }
+
+    /// The next moment at which anything runs out, a memory too.
+    pub(super) fn edge(&self, now: StoreTime) -> Option<StoreTime> {
+        let past = self.past.iter().map(|it| it.at.after(MEMORY));
+        let marks = self.marks.iter().map(|it| it.2.after(Duration::from_micros(1)));
+        let changes = self.line.iter().filter_map(|it| match it.state {
+            State::Gone(until) => Some(until),
+            _ => None,
+        });
+        let rest = self.lease.as_ref().map(|it| it.end).into_iter().chain(self.offer.map(|it| it.1));
+        past.chain(marks).chain(changes).chain(rest).filter(|edge| now < *edge).min()
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.line.is_empty() && self.lease.is_none() && self.past.is_empty() && self.marks.is_empty()
+    }
+
+    pub(super) fn leases(&self) -> Vec<u32> {
+        let past = self.past.iter().rev().filter_map(|past| match past.how {
+            How::Held(lease, _) => Some(lease),
+            _ => None,
+        });
+        self.lease.as_ref().map(|held| held.lease).into_iter().chain(past).collect()
+    }
+}

@@ -1,0 +1,134 @@
+//! What the oracle keeps of a lock.
+
+use super::{attachment_number, grant_id, holder, lease_number, request_number, ttl};
+use fencepost::domain::{
+    lease::LeaseEnd,
+    outcome::{Effect, HolderView},
+    time::StoreTime,
+    token::FencingToken,
+};
+use std::time::Duration;
+
+pub(super) const MEMORY: Duration = Duration::from_secs(10);
+pub(super) const GRACE: Duration = Duration::from_secs(3);
+pub(super) const CLAIM: Duration = Duration::from_secs(3);
+pub(super) const WINDOW: Duration = Duration::from_millis(500);
+
+/// The effects that a command should have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum News {
+    LookAgain(u8, u32),
+    Granted,
+    Ended(u32, u8),
+    Detached(u32, u32),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Live,
+    Missed,
+    Gone(StoreTime),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Waiting {
+    pub(super) request: u8,
+    pub(super) attempt: u32,
+    pub(super) calls: u32,
+    pub(super) state: State,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Holding {
+    pub(super) request: u8,
+    pub(super) attempt: u32,
+    pub(super) calls: u32,
+    pub(super) lease: u32,
+    pub(super) token: FencingToken,
+    pub(super) since: StoreTime,
+    pub(super) end: StoreTime,
+    pub(super) ttl: Duration,
+    pub(super) before: Option<LeaseEnd>,
+    pub(super) cut: bool,
+    pub(super) heard: bool,
+    pub(super) attachment: Option<u32>,
+    pub(super) attachment_attempt: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    Held(u32, LeaseEnd),
+    TimedOut,
+    Abandoned,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Past {
+    pub(super) request: u8,
+    pub(super) how: How,
+    pub(super) at: StoreTime,
+}
+
+impl Holding {
+    pub(super) fn extend(&mut self, now: StoreTime, ttl: Duration) {
+        if self.end <= now.after(ttl) {
+            self.end = now.after(ttl);
+            self.ttl = ttl;
+        }
+        self.cut = false;
+    }
+
+    pub(super) fn view(&self, now: StoreTime) -> HolderView {
+        HolderView {
+            holder: holder(self.request),
+            metadata: Default::default(),
+            grant_id: grant_id(self.lease),
+            token: self.token,
+            ttl: self.ttl,
+            left: self.end.since(now),
+            held: now.since(self.since),
+        }
+    }
+
+    pub(super) fn granted(
+        request: u8,
+        attempt: u32,
+        calls: u32,
+        lease: u32,
+        token: FencingToken,
+        now: StoreTime,
+    ) -> Self {
+        Self {
+            request,
+            attempt,
+            calls,
+            lease,
+            token,
+            since: now,
+            end: now.after(ttl(request)),
+            ttl: ttl(request),
+            before: None,
+            cut: false,
+            heard: false,
+            attachment: None,
+            attachment_attempt: 0,
+        }
+    }
+}
+
+impl News {
+    pub(super) fn of(effect: &Effect) -> Self {
+        match effect {
+            Effect::LookAgain { request, attempt } => Self::LookAgain(request_number(*request), *attempt),
+            Effect::Granted => Self::Granted,
+            Effect::Ended { lease, end } => Self::Ended(lease_number(lease.lease_id), end_number(*end)),
+            Effect::Detached { lease_id, attachment } => {
+                Self::Detached(lease_number(*lease_id), attachment_number(*attachment))
+            }
+        }
+    }
+}
+
+pub(super) const fn end_number(end: LeaseEnd) -> u8 {
+    end as u8
+}
