@@ -169,17 +169,20 @@ async fn reflection_describes_the_services_in_both_versions() {
     let names: Vec<_> = list.service.into_iter().map(|service| service.name).collect();
     assert!(wanted.iter().all(|name| names.iter().any(|other| other == name)), "{names:?}");
 
-    let ask = reflect_alpha::ServerReflectionRequest {
-        host: String::new(),
-        message_request: Some(reflect_alpha::server_reflection_request::MessageRequest::FileContainingSymbol(
-            wanted[0].into(),
-        )),
-    };
     let mut client = reflect_alpha::server_reflection_client::ServerReflectionClient::new(server.channel());
-    let mut answers = client.server_reflection_info(tokio_stream::once(ask)).await.unwrap().into_inner();
-    let answer = within(answers.next()).await.unwrap().unwrap().message_response.unwrap();
-    assert!(
-        matches!(answer, reflect_alpha::server_reflection_response::MessageResponse::FileDescriptorResponse(_)),
-        "{answer:?}"
-    );
+    // The details of errors are described as well, so that tools can show them.
+    for symbol in [wanted[0], "google.rpc.BadRequest", "google.rpc.ErrorInfo"] {
+        let ask = reflect_alpha::ServerReflectionRequest {
+            host: String::new(),
+            message_request: Some(reflect_alpha::server_reflection_request::MessageRequest::FileContainingSymbol(
+                symbol.into(),
+            )),
+        };
+        let mut answers = client.server_reflection_info(tokio_stream::once(ask)).await.unwrap().into_inner();
+        let answer = within(answers.next()).await.unwrap().unwrap().message_response.unwrap();
+        assert!(
+            matches!(answer, reflect_alpha::server_reflection_response::MessageResponse::FileDescriptorResponse(_)),
+            "{symbol}: {answer:?}"
+        );
+    }
 }
