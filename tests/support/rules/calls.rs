@@ -106,11 +106,11 @@ impl Oracle {
 
     /// Whether a newer attempt was refused the lock.
     fn comes_after_its_refusal(&self, request: u8, attempt: u32) -> bool {
-        let refused = self.past.iter().filter(|past| past.request == request).filter_map(|past| match past.how {
+        let refused = self.past.iter().rev().filter(|past| past.request == request).find_map(|past| match past.how {
             How::Refused(refused) => Some(refused),
             _ => None,
         });
-        refused.last().is_some_and(|refused| attempt < refused)
+        refused.is_some_and(|refused| attempt < refused)
     }
 
     fn claim(
