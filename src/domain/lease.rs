@@ -105,7 +105,7 @@ pub struct Lease {
     pub request: RequestId,
     /// The calls of that request.
     pub binding: Binding,
-    /// What was asked for; its TTL is the one last asked for.
+    /// What was asked for; its TTL is the one that it is renewed by.
     pub terms: Terms,
     /// Proof of ownership.
     pub lease_id: LeaseId,

@@ -46,6 +46,9 @@ impl Oracle {
         if let Some(outcome) = self.outcome_of_past(request, now) {
             return outcome;
         }
+        if self.comes_after_its_refusal(request, attempt) {
+            return AcquireOutcome::Overtaken;
+        }
         if let Some(held) = self.lease.as_mut().filter(|held| held.request == request) {
             if attempt < held.attempt {
                 return AcquireOutcome::Overtaken;
@@ -80,6 +83,9 @@ impl Oracle {
             return self.grant(request, attempt, 1, lease, reality, news);
         }
         if !wait {
+            if attempt > 1 {
+                self.past.push(Past { request, how: How::Refused(attempt), at: now });
+            }
             return AcquireOutcome::Contended(self.contention(now));
         }
         if self.line.len() >= reality.waiters_max {
@@ -91,7 +97,20 @@ impl Oracle {
 
     /// Other terms under an id that is known are refused; the model sends them for known ids only.
     fn acquire_other(&self, request: u8, attempt: u32) -> AcquireOutcome {
-        if self.is_marked(request, attempt) { AcquireOutcome::Overtaken } else { AcquireOutcome::OtherTerms }
+        let ended = self.past.iter().any(|past| past.ends(request));
+        if self.is_marked(request, attempt) || !ended && self.comes_after_its_refusal(request, attempt) {
+            return AcquireOutcome::Overtaken;
+        }
+        AcquireOutcome::OtherTerms
+    }
+
+    /// Whether a newer attempt was refused the lock.
+    fn comes_after_its_refusal(&self, request: u8, attempt: u32) -> bool {
+        let refused = self.past.iter().rev().filter(|past| past.request == request).find_map(|past| match past.how {
+            How::Refused(refused) => Some(refused),
+            _ => None,
+        });
+        refused.is_some_and(|refused| attempt < refused)
     }
 
     fn claim(
@@ -131,7 +150,7 @@ impl Oracle {
     }
 
     fn drop_call(&mut self, request: u8, attempt: u32, window: u64, now: StoreTime, news: &mut Vec<News>) {
-        let mut known = self.past.iter().any(|past| past.request == request);
+        let mut known = self.past.iter().any(|past| past.ends(request));
         if let Some(held) = self.lease.as_mut().filter(|held| held.request == request) {
             known = attempt <= held.attempt;
             if attempt == held.attempt && held.calls > 0 {
@@ -174,10 +193,10 @@ impl Oracle {
     }
 
     fn outcome_of_past(&self, request: u8, now: StoreTime) -> Option<AcquireOutcome> {
-        let past = self.past.iter().find(|past| past.request == request)?;
+        let past = self.past.iter().find(|past| past.ends(request))?;
         Some(match past.how {
             How::TimedOut => AcquireOutcome::TimedOut(self.contention(now)),
-            How::Held(..) | How::Abandoned => AcquireOutcome::Ended,
+            How::Held(..) | How::Abandoned | How::Refused(_) => AcquireOutcome::Ended,
         })
     }
 
@@ -225,7 +244,7 @@ impl Oracle {
     pub(super) fn knows(&self, request: u8, now: StoreTime) -> bool {
         let mut known = self.clone();
         known.bring_up(now, &mut Vec::new());
-        known.past.iter().any(|it| it.request == request)
+        known.past.iter().any(|it| it.ends(request))
             || known.lease.as_ref().is_some_and(|it| it.request == request)
             || known.line.iter().any(|it| it.request == request)
     }

@@ -60,6 +60,8 @@ pub(super) enum How {
     Held(u32, LeaseEnd),
     TimedOut,
     Abandoned,
+    /// Not an end: those attempts that are older than this one come too late.
+    Refused(u32),
 }
 
 #[derive(Clone, Debug)]
@@ -67,6 +69,13 @@ pub(super) struct Past {
     pub(super) request: u8,
     pub(super) how: How,
     pub(super) at: StoreTime,
+}
+
+impl Past {
+    /// Whether it says that this request has ended.
+    pub(super) fn ends(&self, request: u8) -> bool {
+        self.request == request && !matches!(self.how, How::Refused(_))
+    }
 }
 
 impl Holding {
