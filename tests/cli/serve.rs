@@ -43,6 +43,21 @@ fn a_log_for_people_says_where_it_listens() {
 }
 
 #[test]
+fn no_line_of_the_log_holds_a_secret() {
+    let server = Server::start_with(&["--log-level", "trace"]);
+    let request_id = "0ea85d06-5d6b-4f61-8a5f-1f5e5c1c0b11";
+    let taken = server.run(&["acquire", "a", "--ttl", "1m", "--request-id", request_id]).expect(0);
+    let lease_id = taken.field("lease id");
+    server.run(&["renew", "a", "--lease-id", lease_id]).expect(0);
+    server.run(&["force-release", "a", "--token", taken.field("token"), "--reason", "it is stuck"]).expect(0);
+    server.run(&["release", "a", "--lease-id", lease_id]).expect(1);
+    server.run(&["run", "a", "--", "true"]).expect(0);
+    let log = server.log();
+    assert!(log.contains("it is stuck") && log.contains("TRACE"), "{log}");
+    assert!(!log.contains(lease_id) && !log.contains(request_id), "{log}");
+}
+
+#[test]
 fn a_signal_drains_and_sends_waiters_away() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let server = Server::start();
