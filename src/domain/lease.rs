@@ -1,7 +1,7 @@
 //! One grant, and what is bound to it.
 
 use super::{
-    ids::{AttachmentId, GrantId, LeaseId, RequestId},
+    ids::{AttachmentId, GrantId, LeaseId, ReplicaId, RequestId},
     limits::DROP_GRACE,
     name::{Holder, Metadata},
     time::StoreTime,
@@ -43,6 +43,7 @@ pub struct Terms {
 pub struct Binding {
     attempt: u32,
     calls: u32,
+    replica: ReplicaId,
 }
 
 /// What became of an attempt to bind.
@@ -50,16 +51,16 @@ pub struct Binding {
 pub enum Bound {
     /// It is bound, alone or beside calls of the same number.
     Yes,
-    /// It is bound, and the attempt of this number no longer is.
-    TookOver(u32),
+    /// It is bound, and the attempt of this number, last carried by this replica, no longer is.
+    TookOver(u32, ReplicaId),
     /// A newer attempt is bound. Nothing was changed.
     Overtaken,
 }
 
 impl Binding {
     /// The binding of a request's first call.
-    pub const fn first(attempt: u32) -> Self {
-        Self { attempt, calls: 1 }
+    pub const fn first(attempt: u32, replica: ReplicaId) -> Self {
+        Self { attempt, calls: 1, replica }
     }
 
     /// The number of the attempt that is bound.
@@ -67,18 +68,24 @@ impl Binding {
         self.attempt
     }
 
+    /// The server replica that carries its calls; of several, the one that came last.
+    pub const fn replica(self) -> ReplicaId {
+        self.replica
+    }
+
     /// Binds a further call.
-    pub fn bind(&mut self, attempt: u32) -> Bound {
+    pub fn bind(&mut self, attempt: u32, replica: ReplicaId) -> Bound {
         match attempt.cmp(&self.attempt) {
             std::cmp::Ordering::Less => Bound::Overtaken,
             std::cmp::Ordering::Equal => {
                 self.calls = self.calls.saturating_add(1);
+                self.replica = replica;
                 Bound::Yes
             }
             std::cmp::Ordering::Greater => {
-                let before = self.attempt;
-                *self = Self::first(attempt);
-                Bound::TookOver(before)
+                let before = Bound::TookOver(self.attempt, self.replica);
+                *self = Self::first(attempt, replica);
+                before
             }
         }
     }
@@ -121,6 +128,8 @@ pub struct Lease {
     pub previous_end: Option<LeaseEnd>,
     /// The stream that keeps it alive, if one does.
     pub attachment: Option<AttachmentId>,
+    /// The server replica of that stream.
+    pub attachment_replica: ReplicaId,
     /// The attachment attempt that the next one must reach, so that an older one that turns up late loses.
     pub attachment_attempt: u32,
     /// Whether its time was cut because every call that could have heard of it was dropped.
@@ -176,19 +185,21 @@ impl Lease {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use uuid::Uuid;
 
     #[test]
     fn the_newest_attempt_is_bound_and_equal_ones_share_it() {
-        let mut binding = Binding::first(1);
-        assert_eq!(binding.bind(1), Bound::Yes);
+        let (one, two) = (ReplicaId(Uuid::from_u128(1)), ReplicaId(Uuid::from_u128(2)));
+        let mut binding = Binding::first(1, one);
+        assert_eq!(binding.bind(1, two), Bound::Yes);
         assert!(!binding.unbind(1), "one call of attempt 1 is left");
-        assert_eq!(binding.bind(3), Bound::TookOver(1));
-        assert_eq!(binding.bind(2), Bound::Overtaken);
+        assert_eq!(binding.bind(3, one), Bound::TookOver(1, two));
+        assert_eq!(binding.bind(2, two), Bound::Overtaken);
         assert!(!binding.unbind(1), "an overtaken attempt cleans nothing up");
         assert!(binding.unbind(3));
         assert!(!binding.unbind(3), "a clean-up acts once");
         assert!(!binding.is_bound());
-        assert_eq!(binding.bind(3), Bound::Yes, "a retry that does not count binds again");
+        assert_eq!(binding.bind(3, two), Bound::Yes, "a retry that does not count binds again");
         assert!(binding.is_bound());
     }
 }

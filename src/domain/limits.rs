@@ -39,6 +39,12 @@ pub const COMMAND_WINDOW: Duration = Duration::from_millis(500);
 pub const TOKEN_SKIP: Duration = Duration::from_secs(60);
 /// Tokens stay below this (2^53), so that a double, and with it Lua and JSON, holds them exactly.
 pub const TOKEN_END: u64 = 1 << 53;
+/// After this much silence of a replica its waiters are skipped: three polls.
+pub const REPLICA_SILENT: Duration = Duration::from_secs(3);
+/// After this much silence of a replica its waiters are deleted.
+pub const REPLICA_GONE: Duration = Duration::from_secs(30);
+/// Incarnations of its store that a bucket remembers to have left: a server that still talks to one of them is refused.
+pub const INCARNATIONS_LEFT_MAX: usize = 4;
 /// Overdue entries that one command clears away in passing; the rest is left to the next one and to the expiry task.
 pub const SETTLE_BATCH: usize = 64;
 

@@ -7,6 +7,7 @@ pub mod limits;
 pub mod name;
 pub mod outcome;
 pub mod queue;
+pub mod replicas;
 pub mod rules;
 pub mod time;
 pub mod token;

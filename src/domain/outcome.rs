@@ -1,7 +1,7 @@
 //! What a command comes to. A refusal is not an error: it has its own variant.
 
 use super::{
-    ids::{AttachmentId, GrantId, LeaseId, RequestId},
+    ids::{AttachmentId, GrantId, LeaseId, ReplicaId, RequestId},
     lease::{Lease, LeaseEnd},
     name::{Holder, Metadata},
     time::StoreTime,
@@ -80,8 +80,19 @@ pub enum AcquireOutcome {
     QueueFull,
     /// The command came too late to act: its caller has given up. Nothing was changed. Says the store's time.
     TooLate(StoreTime),
+    /// The command was meant for a life of the store that is over: its server must connect anew. Nothing was changed.
+    LeftBehind,
     /// No token is left. The request neither has the lock nor stands in line.
     TokensExhausted,
+}
+
+/// What Poll comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Polled {
+    /// The request and attempt that the lock is on offer to, if the polling replica carries it.
+    pub offered: Option<(RequestId, u32)>,
+    /// How many waiters of the polling replica the lock knows.
+    pub waiters: usize,
 }
 
 /// How a lease that a caller asked about has ended.
@@ -177,6 +188,8 @@ pub struct LockView {
 pub enum Effect {
     /// The calls of this attempt should ask again (Claim): they were offered the lock, or are no longer bound.
     LookAgain {
+        /// The server replica that carries them.
+        replica: ReplicaId,
         /// Their request.
         request: RequestId,
         /// Their attempt.
@@ -193,11 +206,16 @@ pub enum Effect {
     },
     /// A stream's attachment was replaced by a newer one.
     Detached {
+        /// The server replica of that stream.
+        replica: ReplicaId,
         /// The lease.
         lease_id: LeaseId,
         /// The attachment that is void now.
         attachment: AttachmentId,
     },
+    /// The server replica that sent the command had been silent for so long, or is so new here, that waiters of it may have been deleted:
+    /// those that it knows of are to be sent away.
+    ReplicaReturned,
 }
 
 /// The effects of one command, in order. Few commands have more than two.

@@ -1,8 +1,8 @@
 //! The waiters of one lock, first come, first served.
 
 use super::{
-    ids::RequestId,
-    lease::{Binding, Terms},
+    ids::{ReplicaId, RequestId},
+    lease::{Binding, Bound, Terms},
     limits::DROP_GRACE,
     time::StoreTime,
 };
@@ -43,12 +43,19 @@ impl Waiter {
 /// Queues up to this length are checked whole.
 const CHECKED_WHOLE: usize = 32;
 
+/// The waiters of one replica that may be offered the lock or have missed their offer, by place.
+#[derive(Clone, Debug, Default)]
+struct Line {
+    waiting: BTreeMap<u64, RequestId>,
+    missed: BTreeMap<u64, RequestId>,
+}
+
 /// The waiters of one lock.
 #[derive(Clone, Debug, Default)]
 pub struct Queue {
     waiters: HashMap<RequestId, Waiter>,
-    /// Those in line, by place: the first of them is next, however many are skipped before it.
-    line: BTreeMap<u64, RequestId>,
+    /// A line for each replica that has waiters: a silent replica is passed over at once, however many waiters it has.
+    lines: BTreeMap<ReplicaId, Line>,
     /// Those dropped, by the time until which they are kept, and their place.
     dropped: BTreeMap<(StoreTime, u64), RequestId>,
     next_place: u64,
@@ -70,51 +77,91 @@ impl Queue {
         self.waiters.get(&request)
     }
 
-    /// The calls of this request's waiter.
-    pub fn binding_mut(&mut self, request: RequestId) -> Option<&mut Binding> {
-        self.waiters.get_mut(&request).map(|waiter| &mut waiter.binding)
+    /// How many waiters of this replica are in line or have missed their offer.
+    pub fn of_replica(&self, replica: ReplicaId) -> usize {
+        self.lines.get(&replica).map_or(0, |line| line.waiting.len() + line.missed.len())
     }
 
     /// Adds a request at the end of the line.
-    pub fn push(&mut self, request: RequestId, attempt: u32, terms: Terms) {
+    pub fn push(&mut self, request: RequestId, attempt: u32, replica: ReplicaId, terms: Terms) {
         let place = self.next_place;
         self.next_place += 1;
-        self.line.insert(place, request);
-        let waiter = Waiter { place, binding: Binding::first(attempt), terms, standing: Standing::InLine };
+        let binding = Binding::first(attempt, replica);
+        let waiter = Waiter { place, binding, terms, standing: Standing::InLine };
+        self.file(request, &waiter);
         let before = self.waiters.insert(request, waiter);
         assert!(before.is_none(), "a request is queued once");
     }
 
-    /// The request that is next, with its bound attempt.
-    pub fn first(&self) -> Option<(RequestId, u32)> {
-        let (_, request) = self.line.first_key_value()?;
-        self.waiters.get(request).map(|waiter| (*request, waiter.binding.attempt()))
+    /// Binds a further call of a request that is queued. Its place stays.
+    pub fn bind(&mut self, request: RequestId, attempt: u32, replica: ReplicaId) -> Option<Bound> {
+        let mut waiter = self.remove(request)?;
+        let bound = waiter.binding.bind(attempt, replica);
+        self.file(request, &waiter);
+        self.waiters.insert(request, waiter);
+        Some(bound)
+    }
+
+    /// Takes one call of this attempt away. True if that was the last one of the attempt that is bound.
+    pub fn unbind(&mut self, request: RequestId, attempt: u32) -> bool {
+        self.waiters.get_mut(&request).is_some_and(|waiter| waiter.binding.unbind(attempt))
+    }
+
+    /// The request that is next, with the calls bound to it, among those of the replicas that are alive.
+    pub fn first(&self, alive: impl Fn(ReplicaId) -> bool) -> Option<(RequestId, Binding)> {
+        let lines = self.lines.iter().filter(|(replica, _)| alive(**replica));
+        let (_, request) = lines.filter_map(|(_, line)| line.waiting.first_key_value()).min()?;
+        self.waiters.get(request).map(|waiter| (*request, waiter.binding))
+    }
+
+    /// A waiter of a replica that is gone.
+    pub fn first_gone(&self, gone: impl Fn(ReplicaId) -> bool) -> Option<RequestId> {
+        let line = self.lines.iter().find(|(replica, _)| gone(**replica))?.1;
+        line.waiting.values().chain(line.missed.values()).next().copied()
+    }
+
+    /// A waiter of this replica that missed its offer.
+    pub fn first_missed(&self, replica: ReplicaId) -> Option<RequestId> {
+        self.lines.get(&replica)?.missed.values().next().copied()
     }
 
     /// Changes whether a waiter may be offered the lock. Its place stays.
     pub fn set_standing(&mut self, request: RequestId, standing: Standing) {
-        let Some(waiter) = self.waiters.get_mut(&request) else { return };
-        match std::mem::replace(&mut waiter.standing, standing) {
-            Standing::InLine => drop(self.line.remove(&waiter.place)),
-            Standing::Dropped(until) => drop(self.dropped.remove(&(until, waiter.place))),
-            Standing::Offered | Standing::Missed => {}
-        }
-        match standing {
-            Standing::InLine => drop(self.line.insert(waiter.place, request)),
-            Standing::Dropped(until) => drop(self.dropped.insert((until, waiter.place), request)),
-            Standing::Offered | Standing::Missed => {}
-        }
+        let Some(mut waiter) = self.remove(request) else { return };
+        waiter.standing = standing;
+        self.file(request, &waiter);
+        self.waiters.insert(request, waiter);
     }
 
     /// Takes a waiter out.
     pub fn remove(&mut self, request: RequestId) -> Option<Waiter> {
         let waiter = self.waiters.remove(&request)?;
-        match waiter.standing {
-            Standing::InLine => drop(self.line.remove(&waiter.place)),
-            Standing::Dropped(until) => drop(self.dropped.remove(&(until, waiter.place))),
-            Standing::Offered | Standing::Missed => {}
+        if let Standing::Dropped(until) = waiter.standing {
+            self.dropped.remove(&(until, waiter.place));
+        }
+        let replica = waiter.binding.replica();
+        if let Some(line) = self.lines.get_mut(&replica) {
+            match waiter.standing {
+                Standing::InLine => drop(line.waiting.remove(&waiter.place)),
+                Standing::Missed => drop(line.missed.remove(&waiter.place)),
+                Standing::Offered | Standing::Dropped(_) => {}
+            }
+            if line.waiting.is_empty() && line.missed.is_empty() {
+                self.lines.remove(&replica);
+            }
         }
         Some(waiter)
+    }
+
+    /// Files a waiter where it is found by its standing.
+    fn file(&mut self, request: RequestId, waiter: &Waiter) {
+        let (replica, place) = (waiter.binding.replica(), waiter.place);
+        match waiter.standing {
+            Standing::InLine => drop(self.lines.entry(replica).or_default().waiting.insert(place, request)),
+            Standing::Missed => drop(self.lines.entry(replica).or_default().missed.insert(place, request)),
+            Standing::Dropped(until) => drop(self.dropped.insert((until, place), request)),
+            Standing::Offered => {}
+        }
     }
 
     /// After the clock stepped back: keeps no place of a dropped call for longer than its period, counted from now.
@@ -151,15 +198,21 @@ impl Queue {
     /// Checks what must always hold. A long queue is not checked whole, or each command would cost its length.
     pub fn check(&self, offered: bool) {
         if self.waiters.len() > CHECKED_WHOLE {
-            assert!(self.line.len() <= self.waiters.len(), "whoever stands in line is queued");
             return;
         }
-        for (place, request) in &self.line {
-            let waiter = self.waiters.get(request);
-            assert!(
-                waiter.is_some_and(|waiter| waiter.place == *place && waiter.standing == Standing::InLine),
-                "whoever stands in line is queued there"
-            );
+        let mut filed = 0;
+        for (replica, line) in &self.lines {
+            assert!(!(line.waiting.is_empty() && line.missed.is_empty()), "an empty line is given up");
+            let standings = [(&line.waiting, Standing::InLine), (&line.missed, Standing::Missed)];
+            for (places, standing) in standings {
+                for (place, request) in places {
+                    let filed_right = self.waiters.get(request).is_some_and(|waiter| {
+                        waiter.place == *place && waiter.standing == standing && waiter.binding.replica() == *replica
+                    });
+                    assert!(filed_right, "whoever stands in a line is queued there");
+                    filed += 1;
+                }
+            }
         }
         for ((until, place), request) in &self.dropped {
             let waiter = self.waiters.get(request);
@@ -169,7 +222,8 @@ impl Queue {
             );
         }
         let count = |of: fn(Standing) -> bool| self.waiters.values().filter(|waiter| of(waiter.standing)).count();
-        assert_eq!(count(|it| it == Standing::InLine), self.line.len(), "whoever is not skipped stands in line");
+        let in_lines = count(|it| matches!(it, Standing::InLine | Standing::Missed));
+        assert_eq!(in_lines, filed, "whoever is neither offered the lock nor dropped stands in a line");
         assert_eq!(count(|it| it == Standing::Offered), usize::from(offered), "nobody waits for an offer that is none");
         assert_eq!(count(|it| matches!(it, Standing::Dropped(_))), self.dropped.len(), "no dropped call is forgotten");
     }

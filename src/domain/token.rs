@@ -7,9 +7,10 @@
 
 use super::{
     ids::Incarnation,
-    limits::{MIN_TOKEN_AHEAD_MAX, TOKEN_END, TOKEN_SKIP},
+    limits::{INCARNATIONS_LEFT_MAX, MIN_TOKEN_AHEAD_MAX, TOKEN_END, TOKEN_SKIP},
     time::{StoreTime, micros},
 };
+use smallvec::SmallVec;
 use std::{fmt, time::Duration};
 
 /// A number that grows with every grant of a lock. Above 0 and below 2^53.
@@ -44,12 +45,24 @@ pub struct TokensExhausted;
 pub struct Sequencer {
     counter: u64,
     incarnation: Option<Incarnation>,
+    /// The incarnations that came before, the latest first.
+    left: SmallVec<[Incarnation; INCARNATIONS_LEFT_MAX]>,
 }
+
+/// The store's incarnation is one that the bucket has left: its server must connect anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeftBehind;
 
 impl Sequencer {
     /// A sequencer that remembers nothing: its first draw skips ahead of whatever an earlier life may have granted.
     pub const fn forgotten() -> Self {
-        Self { counter: 0, incarnation: None }
+        Self { counter: 0, incarnation: None, left: SmallVec::new_const() }
+    }
+
+    /// Refuses an incarnation that the bucket has left. Of a server that talks to two at once, or to an old one through a connection that
+    /// was moved without its knowledge, the older must not grant.
+    pub fn check(&self, incarnation: Incarnation) -> Result<(), LeftBehind> {
+        if self.left.contains(&incarnation) { Err(LeftBehind) } else { Ok(()) }
     }
 
     /// Draws the next token. It is higher than every token drawn before and at least `min_token`.
@@ -68,7 +81,10 @@ impl Sequencer {
         let token = FencingToken::new(number).ok_or(TokensExhausted)?;
         assert!(token.get() > self.counter, "a sequencer never repeats or falls");
         self.counter = number;
-        self.incarnation = Some(incarnation);
+        if let Some(left) = self.incarnation.replace(incarnation).filter(|left| *left != incarnation) {
+            self.left.truncate(INCARNATIONS_LEFT_MAX - 1);
+            self.left.insert(0, left);
+        }
         Ok(token)
     }
 
@@ -85,6 +101,7 @@ mod tests {
 
     const A: Incarnation = Incarnation(Uuid::from_u128(1));
     const B: Incarnation = Incarnation(Uuid::from_u128(2));
+    const C: Incarnation = Incarnation(Uuid::from_u128(3));
     const T: u64 = 1_800_000_000_000_000;
 
     fn draw(sequencer: &mut Sequencer, now: u64, incarnation: Incarnation, min_token: u64) -> u64 {
@@ -106,7 +123,9 @@ mod tests {
         let first = draw(&mut sequencer, T, A, 0);
         assert_eq!(draw(&mut sequencer, T, B, 0), first + 1_000_000, "ahead of the clock: the counter plus 1 s");
         assert_eq!(draw(&mut sequencer, T, B, 0), first + 1_000_001);
-        assert_eq!(draw(&mut sequencer, T + 90_000_000, A, 0), T + 150_000_000, "behind it: the clock plus 60 s");
+        assert_eq!(sequencer.check(A), Err(LeftBehind), "there is no way back");
+        assert_eq!(sequencer.check(B), Ok(()));
+        assert_eq!(draw(&mut sequencer, T + 90_000_000, C, 0), T + 150_000_000, "behind it: the clock plus 60 s");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::{
         outcome::{AcquireOutcome, Contention, Grant},
         rules::{Acquire, Candidate},
     },
-    store::LockStore,
+    store::{LockStore, StoreError},
 };
 use std::time::Duration;
 use tokio::time::Instant;
@@ -152,6 +152,9 @@ impl<S: LockStore> Locks<S> {
                 return Err(LocksError::QueueFull { max: self.limits.waiters_per_lock });
             }
             AcquireOutcome::TooLate(now) => return Err(LocksError::TooLate(now)),
+            AcquireOutcome::LeftBehind => {
+                return Err(StoreError::Unavailable("it was restarted or replaced; connecting anew".into()).into());
+            }
             AcquireOutcome::TokensExhausted => return Err(LocksError::TokensExhausted),
         })
     }

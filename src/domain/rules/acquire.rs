@@ -41,6 +41,9 @@ impl Turn<'_> {
         if self.not_after < self.now {
             return AcquireOutcome::TooLate(self.now);
         }
+        if self.sequencer.check(self.incarnation).is_err() {
+            return AcquireOutcome::LeftBehind;
+        }
         self.settle();
         let Acquire { request, attempt, ref terms, .. } = command;
         if self.is_marked(request, attempt) {
@@ -80,7 +83,7 @@ impl Turn<'_> {
         if lease.terms.fingerprint != terms.fingerprint {
             return Some(AcquireOutcome::OtherTerms);
         }
-        let bound = lease.binding.bind(attempt);
+        let bound = lease.binding.bind(attempt, self.replica);
         if bound == Bound::Overtaken {
             return Some(AcquireOutcome::Overtaken);
         }
@@ -98,10 +101,11 @@ impl Turn<'_> {
             return Some(AcquireOutcome::OtherTerms);
         }
         let standing = waiter.standing();
-        let bound = self.lock.queue.as_mut()?.binding_mut(request)?.bind(command.attempt);
+        let bound = self.lock.queue.as_mut()?.bind(request, command.attempt, self.replica)?;
         if bound == Bound::Overtaken {
             return Some(AcquireOutcome::Overtaken);
         }
+        self.hear_of_replica();
         if !matches!(standing, Standing::InLine | Standing::Offered) {
             self.set_standing(request, Standing::InLine);
             self.promote();
@@ -117,7 +121,8 @@ impl Turn<'_> {
         // remembered, or else a late transmission of an older attempt would queue again.
         if bound == Bound::Yes && !matches!(standing, Standing::Dropped(_)) {
             // Calls of the same number may still wait: they are to learn of it now, not when their time is over.
-            self.effects.push(Effect::LookAgain { request, attempt: command.attempt });
+            let attempt = command.attempt;
+            self.effects.push(Effect::LookAgain { replica: self.replica, request, attempt });
         }
         self.remove_waiter(request, RequestEnd::TimedOut);
         self.promote();
@@ -132,7 +137,7 @@ impl Turn<'_> {
         }
         // Settled: a free lock has nobody in line. Those who are skipped do not hold it up.
         if self.lock.lease.is_none() && self.lock.offer.is_none() {
-            return self.grant(request, Binding::first(attempt), terms, candidate);
+            return self.grant(request, Binding::first(attempt, self.replica), terms, candidate);
         }
         if !wait {
             if attempt > 1 {
@@ -145,7 +150,8 @@ impl Turn<'_> {
         if self.lock.waiters(self.now) >= self.waiters_max {
             return AcquireOutcome::QueueFull;
         }
-        self.lock.queue.get_or_insert_with(Box::<Queue>::default).push(request, attempt, terms);
+        self.lock.queue.get_or_insert_with(Box::<Queue>::default).push(request, attempt, self.replica, terms);
+        self.hear_of_replica();
         AcquireOutcome::Queued
     }
 
@@ -166,7 +172,8 @@ impl Turn<'_> {
 
     fn grant(&mut self, request: RequestId, binding: Binding, terms: Terms, candidate: Candidate) -> AcquireOutcome {
         assert!(self.lock.lease.is_none() && self.lock.offer.is_none(), "only a free lock is granted");
-        let Ok(token) = self.sequencer.draw(self.now, self.incarnation, terms.min_token) else {
+        let floor = terms.min_token.max(self.known_token.saturating_add(1));
+        let Ok(token) = self.sequencer.draw(self.now, self.incarnation, floor) else {
             self.promote();
             return AcquireOutcome::TokensExhausted;
         };
@@ -181,6 +188,7 @@ impl Turn<'_> {
             terms,
             previous_end: self.lock.last.map(|last| last.end),
             attachment: None,
+            attachment_replica: self.replica,
             attachment_attempt: 0,
             unheard: false,
             heard: false,
@@ -192,8 +200,8 @@ impl Turn<'_> {
     }
 
     fn wake_overtaken(&mut self, request: RequestId, bound: Bound) {
-        if let Bound::TookOver(attempt) = bound {
-            self.effects.push(Effect::LookAgain { request, attempt });
+        if let Bound::TookOver(attempt, replica) = bound {
+            self.effects.push(Effect::LookAgain { replica, request, attempt });
         }
     }
 

@@ -45,18 +45,19 @@ impl Turn<'_> {
     /// Puts a lease into the keeping of a stream, and renews it. The highest attempt wins, among equal ones the latest.
     pub fn attach(&mut self, lease_id: LeaseId, attempt: u32, attachment: AttachmentId) -> RenewOutcome {
         self.settle();
-        let now = self.now;
+        let (now, replica) = (self.now, self.replica);
         let Some(lease) = self.held(lease_id) else { return RenewOutcome::Lost(self.gone(lease_id)) };
         if attempt < lease.attachment_attempt {
             return RenewOutcome::AttachedElsewhere;
         }
         lease.attachment_attempt = attempt;
         let before = lease.attachment.replace(attachment);
+        let replica = std::mem::replace(&mut lease.attachment_replica, replica);
         lease.renew(now, lease.terms.ttl);
         let outcome = RenewOutcome::Renewed(renewed(lease, now));
         // A repeat of the same attachment (its answer was lost) replaces nothing: its stream must not hear that it lost the lease.
         if let Some(before) = before.filter(|before| *before != attachment) {
-            self.effects.push(Effect::Detached { lease_id, attachment: before });
+            self.effects.push(Effect::Detached { replica, lease_id, attachment: before });
         }
         outcome
     }

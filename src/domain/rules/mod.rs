@@ -16,10 +16,11 @@ pub use acquire::{Acquire, Candidate};
 
 use super::{
     ended::EndedRequests,
-    ids::{Incarnation, RequestId},
+    ids::{Incarnation, ReplicaId, RequestId},
     lease::{Lease, LeaseEnd},
     outcome::Effects,
     queue::{Queue, Standing},
+    replicas::Replicas,
     time::StoreTime,
     token::{FencingToken, Sequencer},
 };
@@ -78,8 +79,14 @@ pub struct Turn<'a> {
     pub now: StoreTime,
     /// Until when the command may act: later its caller has given up.
     pub not_after: StoreTime,
-    /// The life of the store.
+    /// The life of the store that the command was meant for.
     pub incarnation: Incarnation,
+    /// The server replica that sent the command.
+    pub replica: ReplicaId,
+    /// The replicas of the lock's bucket.
+    pub replicas: &'a mut Replicas,
+    /// The highest token of the bucket that the replica has seen: what the store forgot, it may remember.
+    pub known_token: u64,
     /// How many requests may wait for the lock.
     pub waiters_max: usize,
 }
@@ -117,8 +124,6 @@ impl Lock {
         if let Some(queue) = &self.queue {
             assert!(!queue.is_empty(), "an empty queue is given up");
             queue.check(self.offer.is_some());
-            let served = self.lease.is_some() || self.offer.is_some();
-            assert!(served || queue.first().is_none(), "a free lock has nobody in line");
         }
         self.ended.check();
         if let (Some(lease), Some(last)) = (&self.lease, &self.last) {

@@ -27,6 +27,7 @@ impl Turn<'_> {
             self.set_standing(offer.request, Standing::Missed);
         }
         self.abandon(self.now);
+        self.delete_gone();
         self.forget();
         self.promote();
     }
@@ -61,6 +62,23 @@ impl Turn<'_> {
         self.give_up_empty_queue();
     }
 
+    /// Deletes waiters of replicas that are gone. Not an end of their requests: their clients may ask again, through another replica.
+    fn delete_gone(&mut self) {
+        for _ in 0..SETTLE_BATCH {
+            let Some(queue) = &mut self.lock.queue else { break };
+            let Some(request) = queue.first_gone(|replica| self.replicas.is_gone(replica, self.now)) else { break };
+            queue.remove(request);
+        }
+        self.give_up_empty_queue();
+    }
+
+    /// Notes that the replica that sent the command is alive.
+    pub(super) fn hear_of_replica(&mut self) {
+        if self.replicas.beat(self.replica, self.now) {
+            self.effects.push(Effect::ReplicaReturned);
+        }
+    }
+
     fn forget(&mut self) {
         self.lock.ended.forget(self.now, SETTLE_BATCH);
         let now = self.now;
@@ -78,10 +96,13 @@ impl Turn<'_> {
         if self.lock.lease.is_some() || self.lock.offer.is_some() {
             return;
         }
-        let Some((request, attempt)) = self.lock.queue.as_ref().and_then(|queue| queue.first()) else { return };
+        let Some(queue) = &self.lock.queue else { return };
+        let alive = |replica| self.replicas.is_alive(replica, self.now);
+        let Some((request, binding)) = queue.first(alive) else { return };
         self.set_standing(request, Standing::Offered);
         self.lock.offer = Some(Offer { request, until: self.now.after(CLAIM_WINDOW) });
-        self.effects.push(Effect::LookAgain { request, attempt });
+        let (replica, attempt) = (binding.replica(), binding.attempt());
+        self.effects.push(Effect::LookAgain { replica, request, attempt });
     }
 
     /// Ends the lease that holds the lock. The caller promotes.

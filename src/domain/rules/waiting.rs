@@ -2,7 +2,12 @@
 
 use super::{Candidate, Mark, Turn, acquire::grant_of};
 use crate::domain::{
-    ended::RequestEnd, ids::RequestId, lease::Binding, limits::DROP_GRACE, outcome::AcquireOutcome, queue::Standing,
+    ended::RequestEnd,
+    ids::RequestId,
+    lease::Binding,
+    limits::DROP_GRACE,
+    outcome::{AcquireOutcome, Polled},
+    queue::Standing,
 };
 
 impl Turn<'_> {
@@ -11,6 +16,9 @@ impl Turn<'_> {
     pub fn claim(&mut self, request: RequestId, attempt: u32, candidate: Candidate) -> AcquireOutcome {
         if self.not_after < self.now {
             return AcquireOutcome::TooLate(self.now);
+        }
+        if self.sequencer.check(self.incarnation).is_err() {
+            return AcquireOutcome::LeftBehind;
         }
         self.settle();
         if self.is_marked(request, attempt) {
@@ -32,19 +40,35 @@ impl Turn<'_> {
         if self.is_offered(request) { self.grant_offered(request, candidate) } else { AcquireOutcome::Queued }
     }
 
+    /// What a replica asks on its own, for all of its waiters: a heartbeat, and the net under wake-ups that got lost. Those of them that missed
+    /// an offer stand in line again, since the replica that carries their calls is alive.
+    pub fn poll(&mut self) -> Polled {
+        self.hear_of_replica();
+        self.settle();
+        while let Some(request) = self.lock.queue.as_ref().and_then(|queue| queue.first_missed(self.replica)) {
+            self.set_standing(request, Standing::InLine);
+        }
+        self.promote();
+        let queue = self.lock.queue.as_ref();
+        let offered = self.lock.offer.and_then(|offer| {
+            let binding = queue?.get(offer.request)?.binding;
+            (binding.replica() == self.replica).then_some((offer.request, binding.attempt()))
+        });
+        Polled { offered, waiters: queue.map_or(0, |queue| queue.of_replica(self.replica)) }
+    }
+
     /// Ends the wait of a call whose time is over. Answers the lease if the request has one.
     pub fn give_up(&mut self, request: RequestId, attempt: u32) -> AcquireOutcome {
         self.settle();
         if let Some(outcome) = self.look_up(request, attempt) {
             return outcome;
         }
-        let Some(binding) = self.lock.queue.as_mut().and_then(|queue| queue.binding_mut(request)) else {
-            return AcquireOutcome::Unknown;
-        };
-        if let Some(outcome) = unbound(*binding, attempt) {
+        let Some(queue) = &mut self.lock.queue else { return AcquireOutcome::Unknown };
+        let Some(waiter) = queue.get(request) else { return AcquireOutcome::Unknown };
+        if let Some(outcome) = unbound(waiter.binding, attempt) {
             return outcome;
         }
-        if !binding.unbind(attempt) {
+        if !queue.unbind(request, attempt) {
             return AcquireOutcome::Shared;
         }
         self.remove_waiter(request, RequestEnd::TimedOut);
@@ -64,9 +88,9 @@ impl Turn<'_> {
                 }
                 return;
             }
-        } else if let Some(binding) = self.lock.queue.as_mut().and_then(|queue| queue.binding_mut(request)) {
-            if attempt <= binding.attempt() {
-                if binding.unbind(attempt) {
+        } else if let Some(queue) = self.lock.queue.as_mut().filter(|queue| queue.get(request).is_some()) {
+            if queue.get(request).is_some_and(|waiter| attempt <= waiter.binding.attempt()) {
+                if queue.unbind(request, attempt) {
                     self.set_standing(request, Standing::Dropped(self.now.after(DROP_GRACE)));
                     self.decline(request);
                     self.promote();

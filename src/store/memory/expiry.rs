@@ -1,7 +1,7 @@
 //! What makes leases end by themselves: one task that sleeps until the earliest timer of all shards.
 
 use super::MemoryStore;
-use crate::domain::{limits::COMMAND_WINDOW, outcome::Effects, rules::Turn, time::StoreTime};
+use crate::domain::time::StoreTime;
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
@@ -80,20 +80,7 @@ impl MemoryStore {
             let now = self.clock.now();
             let settled = (0..DUE_PER_TURN).take_while(|_| {
                 shard
-                    .with_next_due(now, |slot, sequencer| {
-                        let mut effects = Effects::new();
-                        Turn {
-                            lock: &mut slot.lock,
-                            sequencer,
-                            effects: &mut effects,
-                            now,
-                            not_after: now.after(COMMAND_WINDOW),
-                            incarnation: self.incarnation,
-                            waiters_max: self.waiters_max,
-                        }
-                        .settle();
-                        self.announce(slot, effects, "");
-                    })
+                    .with_next_due(now, |slot, sequencer| self.turn_in(slot, sequencer, now, "", |turn| turn.settle()))
                     .is_some()
             });
             more |= settled.count() == DUE_PER_TURN;

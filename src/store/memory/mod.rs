@@ -11,16 +11,17 @@ mod tests;
 use crate::{
     clock::Clock,
     domain::{
-        ids::{Incarnation, LeaseId, RequestId},
+        ids::{Incarnation, LeaseId, ReplicaId, RequestId},
         lease::LeaseEnd,
         limits::{COMMAND_WINDOW, Limits},
         name::{LockName, Reason},
         outcome::{
             AcquireOutcome, Effect, Effects, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome, TokenStatus,
         },
+        replicas::Replicas,
         rules::{Acquire, Candidate, Turn},
         time::StoreTime,
-        token::FencingToken,
+        token::{FencingToken, Sequencer},
     },
     store::{Event, EventKind, Kept, LockStore, Notices, Page, StoreError},
 };
@@ -52,6 +53,8 @@ pub struct MemoryStore {
     waiters_max: usize,
 }
 
+/// The one server that uses this store.
+const THIS_PROCESS: ReplicaId = ReplicaId(Uuid::nil());
 /// The reason that watchers see when a lease is taken back at the end of its stream.
 const STREAM_ENDED: &str = "stream ended";
 
@@ -76,22 +79,34 @@ impl MemoryStore {
         let mut shard = self.shards[at].lock();
         // Read under the lock: within a shard, time never goes back.
         let now = self.clock.now();
-        let outcome = shard.with_lock(name, hash, |slot, sequencer| {
-            let mut effects = Effects::new();
-            let mut turn = Turn {
-                lock: &mut slot.lock,
-                sequencer,
-                effects: &mut effects,
-                now,
-                not_after: now.after(COMMAND_WINDOW),
-                incarnation: self.incarnation,
-                waiters_max: self.waiters_max,
-            };
-            let outcome = act(&mut turn);
-            self.announce(slot, effects, reason);
-            outcome
-        });
+        let outcome = shard.with_lock(name, hash, |slot, sequencer| self.turn_in(slot, sequencer, now, reason, act));
         self.alarm.set(at, shard.next_due());
+        outcome
+    }
+
+    /// Carries out one command on a lock that was found.
+    fn turn_in<R>(
+        &self,
+        slot: &mut Slot,
+        sequencer: &mut Sequencer,
+        now: StoreTime,
+        reason: &str,
+        act: impl FnOnce(&mut Turn<'_>) -> R,
+    ) -> R {
+        let mut effects = Effects::new();
+        let outcome = act(&mut Turn {
+            lock: &mut slot.lock,
+            sequencer,
+            effects: &mut effects,
+            now,
+            not_after: now.after(COMMAND_WINDOW),
+            incarnation: self.incarnation,
+            replica: THIS_PROCESS,
+            replicas: &mut Replicas::one(),
+            known_token: 0,
+            waiters_max: self.waiters_max,
+        });
+        self.announce(slot, effects, reason);
         outcome
     }
 
@@ -111,14 +126,14 @@ impl MemoryStore {
         let watched = self.notices.is_watched();
         for effect in effects {
             match effect {
-                Effect::LookAgain { request, attempt } => self.notices.look_again(request, attempt),
+                Effect::LookAgain { request, attempt, .. } => self.notices.look_again(request, attempt),
                 Effect::Detached { attachment, .. } => self.notices.detached(attachment),
                 Effect::Granted if watched => {
                     if let Some(lease) = slot.lock.lease() {
                         self.notices.event(event(EventKind::Granted, &slot.name, lease));
                     }
                 }
-                Effect::Granted => {}
+                Effect::Granted | Effect::ReplicaReturned => {}
                 Effect::Ended { lease, end } => {
                     if let Some(attachment) = lease.attachment {
                         self.notices.lease_ended(attachment, end);

@@ -128,10 +128,11 @@ impl Holding {
 impl News {
     pub(super) fn of(effect: &Effect) -> Self {
         match effect {
-            Effect::LookAgain { request, attempt } => Self::LookAgain(request_number(*request), *attempt),
+            Effect::LookAgain { request, attempt, .. } => Self::LookAgain(request_number(*request), *attempt),
             Effect::Granted => Self::Granted,
             Effect::Ended { lease, end } => Self::Ended(lease_number(lease.lease_id), end_number(*end)),
-            Effect::Detached { lease_id, attachment } => {
+            Effect::ReplicaReturned => panic!("there is one replica, which never left"),
+            Effect::Detached { lease_id, attachment, .. } => {
                 Self::Detached(lease_number(*lease_id), attachment_number(*attachment))
             }
         }

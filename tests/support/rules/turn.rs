@@ -2,11 +2,12 @@
 
 use super::{Answer, Command, World, grant_id, holder, id, lease_id, ttl};
 use fencepost::domain::{
-    ids::{AttachmentId, Incarnation, RequestId},
+    ids::{AttachmentId, Incarnation, ReplicaId, RequestId},
     lease::Terms,
     limits::COMMAND_WINDOW,
     name::Metadata,
     outcome::Effects,
+    replicas::Replicas,
     rules::{Acquire, Candidate, Turn},
     time::StoreTime,
     token::FencingToken,
@@ -18,6 +19,7 @@ impl World {
         let now = self.now;
         let waiters_max = self.waiters_max;
         let held = self.lock.lease().map(|lease| lease.token);
+        let mut replicas = Replicas::one();
         let mut turn = Turn {
             lock: &mut self.lock,
             sequencer: &mut self.sequencer,
@@ -25,6 +27,9 @@ impl World {
             now,
             not_after: now.after(COMMAND_WINDOW),
             incarnation: Incarnation(id(1)),
+            replica: ReplicaId(id(0)),
+            replicas: &mut replicas,
+            known_token: 0,
             waiters_max,
         };
         let candidate = |lease| Candidate { lease_id: lease_id(lease), grant_id: grant_id(lease) };

@@ -33,7 +33,11 @@ fn the_newest_attachment_wins_and_the_replaced_one_is_told() {
     bench.attach(&grant, 1, stream(1)).left();
     assert!(bench.effects.is_empty());
     bench.attach(&grant, 2, stream(2)).left();
-    let detached = |number| Effect::Detached { lease_id: grant.lease_id, attachment: stream(number) };
+    let detached = |number| Effect::Detached {
+        replica: ReplicaId(Uuid::nil()),
+        lease_id: grant.lease_id,
+        attachment: stream(number),
+    };
     assert_eq!(bench.effects.as_slice(), [detached(1)]);
     assert_eq!(bench.answer_beat(&grant, stream(1)), RenewOutcome::AttachedElsewhere);
     assert_eq!(bench.attach(&grant, 1, stream(3)), RenewOutcome::AttachedElsewhere, "a lower number that is late");

@@ -6,12 +6,13 @@ mod ended;
 mod granting;
 mod holding;
 mod queueing;
+mod replicas;
 mod retrying;
 mod viewing;
 
 use super::{Acquire, Candidate, Lock, Turn};
 use crate::domain::{
-    ids::{AttachmentId, GrantId, Incarnation, LeaseId, RequestId},
+    ids::{AttachmentId, GrantId, Incarnation, LeaseId, ReplicaId, RequestId},
     lease::{LeaseEnd, Terms},
     limits::COMMAND_WINDOW,
     name::{Holder, Metadata},
@@ -19,6 +20,7 @@ use crate::domain::{
         AcquireOutcome, Effect, Effects, Fate, Gone, Grant, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome,
         TokenStatus,
     },
+    replicas::Replicas,
     time::StoreTime,
     token::{FencingToken, Sequencer},
 };
@@ -55,6 +57,11 @@ struct Bench {
     ttl: Duration,
     min_token: u64,
     leases: u128,
+    incarnation: Incarnation,
+    /// Which replica the next command comes from.
+    replica: u128,
+    replicas: Replicas,
+    known_token: u64,
 }
 
 impl Bench {
@@ -69,6 +76,10 @@ impl Bench {
             ttl: TTL,
             min_token: 0,
             leases: 0,
+            incarnation: Incarnation(Uuid::from_u128(1)),
+            replica: 0,
+            replicas: Replicas::one(),
+            known_token: 0,
         }
     }
 
@@ -100,7 +111,10 @@ impl Bench {
             effects: &mut self.effects,
             now: self.now,
             not_after: if self.late { StoreTime::default() } else { self.now.after(COMMAND_WINDOW) },
-            incarnation: Incarnation(Uuid::from_u128(1)),
+            incarnation: self.incarnation,
+            replica: ReplicaId(Uuid::from_u128(self.replica)),
+            replicas: &mut self.replicas,
+            known_token: self.known_token,
             waiters_max: self.waiters_max,
         });
         self.lock.check();
@@ -197,7 +211,7 @@ impl Bench {
     /// Whose calls the last command told to look again, with the attempt.
     fn woken(&self) -> Vec<(u128, u32)> {
         let woken = self.effects.iter().filter_map(|effect| match effect {
-            Effect::LookAgain { request, attempt } => Some((request.0.as_u128(), *attempt)),
+            Effect::LookAgain { request, attempt, .. } => Some((request.0.as_u128(), *attempt)),
             _ => None,
         });
         woken.collect()

@@ -1,0 +1,92 @@
+//! The server replicas that have waiters in a bucket, and when each was last heard of.
+//!
+//! A replica polls for its waiters; the poll is its heartbeat, for all of them at once. Waiters of a replica that has fallen silent
+//! are skipped, and after a longer time deleted: nobody would hear of a lock that they were given.
+
+use super::{
+    ids::ReplicaId,
+    limits::{REPLICA_GONE, REPLICA_SILENT},
+    time::StoreTime,
+};
+use std::{collections::BTreeMap, time::Duration};
+
+/// When each replica was last heard of.
+#[derive(Clone, Debug, Default)]
+pub struct Replicas {
+    /// None: there is one only, and it lives as long as the store does.
+    seen: Option<BTreeMap<ReplicaId, StoreTime>>,
+}
+
+impl Replicas {
+    /// For a store inside the one server that uses it.
+    pub const fn one() -> Self {
+        Self { seen: None }
+    }
+
+    /// For a store that many servers share. None has been heard of yet.
+    pub const fn many() -> Self {
+        Self { seen: Some(BTreeMap::new()) }
+    }
+
+    /// Notes that a replica was heard of. True if it had been silent for so long, or is so new, that waiters of it may have been deleted.
+    pub fn beat(&mut self, replica: ReplicaId, now: StoreTime) -> bool {
+        let gone = self.is_gone(replica, now);
+        if let Some(seen) = &mut self.seen {
+            seen.retain(|_, at| now.since(*at) < REPLICA_GONE);
+            seen.insert(replica, now);
+        }
+        gone
+    }
+
+    /// Whether a replica's waiters may be offered locks.
+    pub fn is_alive(&self, replica: ReplicaId, now: StoreTime) -> bool {
+        self.silent_for(replica, now).is_some_and(|silent| silent < REPLICA_SILENT)
+    }
+
+    /// Whether a replica's waiters are to be deleted.
+    pub fn is_gone(&self, replica: ReplicaId, now: StoreTime) -> bool {
+        self.silent_for(replica, now).is_none_or(|silent| silent >= REPLICA_GONE)
+    }
+
+    /// A time ahead of now means that the clock stepped back: it counts as now.
+    fn silent_for(&self, replica: ReplicaId, now: StoreTime) -> Option<Duration> {
+        match &self.seen {
+            None => Some(Duration::ZERO),
+            Some(seen) => seen.get(&replica).map(|at| now.since(*at)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    const A: ReplicaId = ReplicaId(Uuid::from_u128(1));
+    const B: ReplicaId = ReplicaId(Uuid::from_u128(2));
+
+    fn at(seconds: u64) -> StoreTime {
+        StoreTime::from_micros(seconds * 1_000_000)
+    }
+
+    #[test]
+    fn a_replica_is_skipped_after_3_s_of_silence_and_gone_after_30() {
+        let mut replicas = Replicas::many();
+        assert!(replicas.is_gone(A, at(100)) && !replicas.is_alive(A, at(100)));
+        assert!(replicas.beat(A, at(100)), "a new one cannot have waiters yet");
+        assert!(!replicas.beat(A, at(101)));
+        let (alive, silent) = (StoreTime::from_micros(104_000_000 - 1), at(104));
+        assert!(replicas.is_alive(A, alive) && !replicas.is_alive(A, silent) && !replicas.is_gone(A, silent));
+        assert!(!replicas.is_gone(A, StoreTime::from_micros(131_000_000 - 1)) && replicas.is_gone(A, at(131)));
+        assert!(replicas.beat(A, at(131)), "it is told");
+        replicas.beat(B, at(200));
+        assert!(replicas.is_gone(A, at(200)));
+        assert!(replicas.is_alive(B, at(150)), "a clock that stepped back silences nobody");
+    }
+
+    #[test]
+    fn one_alone_is_always_there() {
+        let mut replicas = Replicas::one();
+        assert!(!replicas.beat(A, at(1)) && replicas.is_alive(A, at(1_000)) && !replicas.is_gone(A, at(1_000)));
+    }
+}
