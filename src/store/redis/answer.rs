@@ -1,0 +1,286 @@
+//! What the scripts answer, turned into the terms of the rules. The codes are named here once, beside `lua/`, which speaks them.
+
+use crate::{
+    domain::{
+        ids::{AttachmentId, GrantId, LeaseId, ReplicaId, RequestId},
+        lease::LeaseEnd,
+        name::{Holder, Metadata},
+        outcome::{
+            AcquireOutcome, Contention, Fate, Gone, Grant, HolderView, Polled, ReleaseOutcome, RenewOutcome, Renewed,
+            RevokeOutcome,
+        },
+        time::StoreTime,
+        token::FencingToken,
+    },
+    store::StoreError,
+};
+use deadpool_redis::redis::Value;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// A script's answer, not yet looked at.
+#[derive(Debug)]
+pub struct Answer {
+    /// The time that the script went by.
+    pub now: StoreTime,
+    /// What it set off.
+    pub effects: Vec<RedisEffect>,
+    code: String,
+    details: Details,
+}
+
+/// What a script has set off beyond its answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RedisEffect {
+    /// The calls of this attempt, on this replica, should claim.
+    LookAgain(ReplicaId, RequestId, u32),
+    /// The lock was granted.
+    Granted(LeaseId),
+    /// A lease ended; if a stream kept it, that is to be told.
+    Ended {
+        /// How.
+        end: LeaseEnd,
+        /// Which.
+        lease_id: LeaseId,
+        /// Its stream, and the replica of that.
+        attachment: Option<(AttachmentId, ReplicaId)>,
+    },
+    /// An attachment was replaced.
+    Detached(ReplicaId, LeaseId, AttachmentId),
+    /// The replica that asked had been silent for so long that waiters of it may have been deleted.
+    ReplicaReturned,
+}
+
+/// The details of an answer, taken one by one.
+#[derive(Debug)]
+struct Details(std::vec::IntoIter<Value>);
+
+type Decoded<T> = Result<T, StoreError>;
+
+fn corrupt(what: &str) -> StoreError {
+    StoreError::Corrupt(format!("{what} in the answer of a script"))
+}
+
+fn array(value: Value) -> Decoded<Vec<Value>> {
+    match value {
+        Value::Array(values) => Ok(values),
+        other => Err(corrupt(&format!("no list but {other:?}"))),
+    }
+}
+
+fn text(value: Value) -> Decoded<String> {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8(bytes).map_err(|_| corrupt("a text that is no UTF-8")),
+        Value::SimpleString(text) => Ok(text),
+        other => Err(corrupt(&format!("no text but {other:?}"))),
+    }
+}
+
+fn uuid(text: &str) -> Decoded<Uuid> {
+    Uuid::try_parse(text).map_err(|_| corrupt("no id"))
+}
+
+fn number(text: &str) -> Decoded<u64> {
+    text.parse().map_err(|_| corrupt("no number"))
+}
+
+fn token(text: &str) -> Decoded<FencingToken> {
+    FencingToken::new(number(text)?).ok_or_else(|| corrupt("no token"))
+}
+
+fn end(text: &str) -> Decoded<LeaseEnd> {
+    match text {
+        "R" => Ok(LeaseEnd::Released),
+        "E" => Ok(LeaseEnd::Expired),
+        "V" => Ok(LeaseEnd::Revoked),
+        _ => Err(corrupt("no end of a lease")),
+    }
+}
+
+impl Details {
+    fn text(&mut self) -> Decoded<String> {
+        text(self.0.next().ok_or_else(|| corrupt("too little"))?)
+    }
+
+    fn maybe(&mut self) -> Decoded<Option<String>> {
+        Ok(Some(self.text()?).filter(|text| !text.is_empty()))
+    }
+
+    fn span(&mut self) -> Decoded<Duration> {
+        Ok(Duration::from_micros(number(&self.text()?)?))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.as_slice().is_empty()
+    }
+}
+
+impl Answer {
+    /// Reads the frame of an answer: time, code, details, effects.
+    pub fn read(value: Value) -> Decoded<Self> {
+        let mut frame = Details(array(value)?.into_iter());
+        let now = StoreTime::from_micros(number(&frame.text()?)?);
+        let code = frame.text()?;
+        let mut next = || frame.0.next().ok_or_else(|| corrupt("too little"));
+        let details = Details(array(next()?)?.into_iter());
+        let effects = array(next()?)?.into_iter().map(effect).collect::<Decoded<_>>()?;
+        Ok(Self { now, effects, code, details })
+    }
+
+    /// As the answer of acquire, claim and give_up.
+    pub fn acquire(mut self) -> Decoded<AcquireOutcome> {
+        let it = &mut self.details;
+        Ok(match self.code.as_str() {
+            "granted" => AcquireOutcome::Granted(Grant {
+                lease_id: LeaseId(uuid(&it.text()?)?),
+                grant_id: GrantId(uuid(&it.text()?)?),
+                token: token(&it.text()?)?,
+                left: it.span()?,
+                previous_end: it.maybe()?.map(|text| end(&text)).transpose()?,
+            }),
+            "contended" => AcquireOutcome::Contended(Box::new(contention(it)?)),
+            "timed_out" => AcquireOutcome::TimedOut(Box::new(contention(it)?)),
+            "queued" => AcquireOutcome::Queued,
+            "shared" => AcquireOutcome::Shared,
+            "overtaken" => AcquireOutcome::Overtaken,
+            "ended" => AcquireOutcome::Ended,
+            "unknown" => AcquireOutcome::Unknown,
+            "other_terms" => AcquireOutcome::OtherTerms,
+            "min_token_too_high" => AcquireOutcome::MinTokenTooHigh(number(&it.text()?)?),
+            "queue_full" => AcquireOutcome::QueueFull,
+            "too_late" => AcquireOutcome::TooLate(self.now),
+            "left_behind" => AcquireOutcome::LeftBehind,
+            "exhausted" => AcquireOutcome::TokensExhausted,
+            _ => return Err(self.unknown_code()),
+        })
+    }
+
+    /// As the answer of release.
+    pub fn release(mut self) -> Decoded<ReleaseOutcome> {
+        match self.code.as_str() {
+            "released" => Ok(ReleaseOutcome::Released),
+            "gone" => Ok(ReleaseOutcome::Gone(gone(&mut self.details)?)),
+            _ => Err(self.unknown_code()),
+        }
+    }
+
+    /// As the answer of renew and attach.
+    pub fn renew(mut self) -> Decoded<RenewOutcome> {
+        let it = &mut self.details;
+        match self.code.as_str() {
+            "renewed" => {
+                let token = token(&it.text()?)?;
+                Ok(RenewOutcome::Renewed(Renewed { token, ttl: it.span()?, left: it.span()? }))
+            }
+            "gone" => Ok(RenewOutcome::Lost(gone(it)?)),
+            "attached_elsewhere" => Ok(RenewOutcome::AttachedElsewhere),
+            _ => Err(self.unknown_code()),
+        }
+    }
+
+    /// As the answer of force_release.
+    pub fn revoke(mut self) -> Decoded<RevokeOutcome> {
+        match self.code.as_str() {
+            "revoked" => Ok(RevokeOutcome::Revoked(holder(self.details.text()?)?)),
+            "not_held" => Ok(RevokeOutcome::NotHeld),
+            "token_mismatch" => Ok(RevokeOutcome::TokenMismatch(token(&self.details.text()?)?)),
+            _ => Err(self.unknown_code()),
+        }
+    }
+
+    /// As the answer of drop_call, detach and disconnect.
+    pub fn done(self) -> Decoded<()> {
+        if self.code == "done" { Ok(()) } else { Err(self.unknown_code()) }
+    }
+
+    /// As the answer of poll, lock by lock.
+    pub fn polled(self) -> Decoded<Vec<Polled>> {
+        if self.code != "polled" {
+            return Err(self.unknown_code());
+        }
+        let each = |value: Value| {
+            let mut it = Details(array(value)?.into_iter());
+            let (request, attempt, waiters) = (it.maybe()?, number(&it.text()?)?, number(&it.text()?)?);
+            let request = request.map(|text| uuid(&text)).transpose()?.map(RequestId);
+            let attempt = u32::try_from(attempt).map_err(|_| corrupt("no attempt"))?;
+            let waiters = usize::try_from(waiters).map_err(|_| corrupt("no count"))?;
+            Ok(Polled { offered: request.map(|request| (request, attempt)), waiters })
+        };
+        self.details.0.map(each).collect()
+    }
+
+    fn unknown_code(&self) -> StoreError {
+        corrupt(&format!("the code {:?}", self.code))
+    }
+}
+
+fn contention(it: &mut Details) -> Decoded<Contention> {
+    let waiters = usize::try_from(number(&it.text()?)?).map_err(|_| corrupt("no count"))?;
+    if it.is_empty() {
+        return Ok(Contention { current: None, waiters });
+    }
+    let current = HolderView {
+        holder: holder(it.text()?)?,
+        metadata: metadata(&it.text()?)?,
+        grant_id: GrantId(uuid(&it.text()?)?),
+        token: token(&it.text()?)?,
+        ttl: it.span()?,
+        left: it.span()?,
+        held: it.span()?,
+    };
+    Ok(Contention { current: Some(current), waiters })
+}
+
+fn gone(it: &mut Details) -> Decoded<Gone> {
+    let fate = match it.text()?.as_str() {
+        "superseded" => Fate::Superseded,
+        "unknown" => Fate::Unknown,
+        text => Fate::Ended(end(text)?),
+    };
+    Ok(Gone { fate, successor: it.maybe()?.map(|text| token(&text)).transpose()? })
+}
+
+fn holder(text: String) -> Decoded<Holder> {
+    Holder::new(text).map_err(|_| corrupt("no holder"))
+}
+
+/// The metadata of a request as it is stored.
+pub fn metadata_text(metadata: &Metadata) -> String {
+    let pairs: Vec<_> = metadata.pairs().collect();
+    serde_json::to_string(&pairs).unwrap_or_default()
+}
+
+fn metadata(text: &str) -> Decoded<Metadata> {
+    let pairs: Vec<(String, String)> = serde_json::from_str(text).map_err(|_| corrupt("no metadata"))?;
+    Metadata::new(pairs).map_err(|_| corrupt("no metadata"))
+}
+
+fn effect(value: Value) -> Decoded<RedisEffect> {
+    let texts: Vec<String> = array(value)?.into_iter().map(text).collect::<Decoded<_>>()?;
+    effect_of(&texts.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// An effect, from an answer or from a message.
+pub fn effect_of(texts: &[&str]) -> Decoded<RedisEffect> {
+    Ok(match texts {
+        ["look", replica, request, attempt] => {
+            let attempt = u32::try_from(number(attempt)?).map_err(|_| corrupt("no attempt"))?;
+            RedisEffect::LookAgain(ReplicaId(uuid(replica)?), RequestId(uuid(request)?), attempt)
+        }
+        ["granted", lease] => RedisEffect::Granted(LeaseId(uuid(lease)?)),
+        ["ended", how, lease, _token, _grant, _holder, attachment, replica] => RedisEffect::Ended {
+            end: end(how)?,
+            lease_id: LeaseId(uuid(lease)?),
+            attachment: if attachment.is_empty() {
+                None
+            } else {
+                Some((AttachmentId(uuid(attachment)?), ReplicaId(uuid(replica)?)))
+            },
+        },
+        ["detached", replica, lease, attachment] => {
+            RedisEffect::Detached(ReplicaId(uuid(replica)?), LeaseId(uuid(lease)?), AttachmentId(uuid(attachment)?))
+        }
+        ["returned"] => RedisEffect::ReplicaReturned,
+        _ => return Err(corrupt("an unknown effect")),
+    })
+}

@@ -1,0 +1,52 @@
+//! The names of keys. Nothing else makes one.
+//!
+//! A lock belongs to a bucket by the hash of its name, and all keys of a bucket carry its number as their hash tag, so that one
+//! script may touch a lock, its queue and its bucket's sequencer in a cluster too.
+
+use crate::domain::{ids::ReplicaId, name::LockName};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// How many buckets there are. Fixed in the meta key: with another number a lock would meet another sequencer.
+pub const BUCKETS: u16 = 1_024;
+/// What all keys begin with.
+pub const PREFIX: &str = "fp:";
+/// Says how the rest is laid out.
+pub const META: &str = "fp:meta";
+
+/// The bucket of a lock. The same in every version: it is where the lock is.
+pub fn bucket(name: &LockName) -> u16 {
+    u16::try_from(xxh3_64(name.as_str().as_bytes()) % u64::from(BUCKETS)).unwrap_or(0)
+}
+
+/// What the keys of a bucket begin with.
+pub fn base(bucket: u16) -> String {
+    format!("{PREFIX}{{{bucket:x}}}:")
+}
+
+/// The keys of the bucket itself, as every script takes them: incarnations, counter, replicas.
+pub fn of_bucket(base: &str) -> [String; 3] {
+    ["b", "n", "r"].map(|letter| format!("{base}{letter}"))
+}
+
+/// The channel on which a replica is told of its own.
+pub fn channel(replica: ReplicaId) -> String {
+    format!("{}{}", super::scripts::CHANNEL, replica.0.simple())
+}
+
+/// Matches the keys of locks whose names begin with `prefix`, for `SCAN`.
+pub fn pattern(prefix: &str) -> String {
+    let mut pattern = format!("{PREFIX}{{*}}:l:");
+    for c in prefix.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern.push('*');
+    pattern
+}
+
+/// The lock's name in the key of a lock.
+pub fn name_in(key: &str) -> Option<&str> {
+    key.strip_prefix(PREFIX)?.split_once("}:l:").map(|(_, name)| name)
+}

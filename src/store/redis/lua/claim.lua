@@ -1,0 +1,22 @@
+--! flags:
+-- Asks what became of a request, on behalf of a call that is alive; turns an offer to it into a lease. Repeated it answers the same lease.
+-- ARGV 7: lock name, request, attempt, lease id, grant id
+-- Reply: granted, queued, timed_out, overtaken, ended, unknown, too_late, left_behind, exhausted
+local request, attempt = ARGV[8], tonumber(ARGV[9])
+open(ARGV[7])
+if not_after < now then return answer('too_late') end
+if left_behind() then return answer('left_behind') end
+settle()
+if is_marked(request, attempt) then return answer('overtaken') end
+local known = look_up(request, attempt)
+if known then return known end
+local w = waiter_of(request)
+if not w then return answer('unknown') end
+local code = unbound(w, attempt)
+if code then return answer(code) end
+if w.standing == 'M' then
+  set_standing(request, 'I')
+  promote()
+end
+if L['or'] == request then return grant_offered(request, waiter_of(request), ARGV[10], ARGV[11]) end
+return answer('queued')

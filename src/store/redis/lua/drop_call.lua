@@ -1,0 +1,39 @@
+--! flags: allow-oom
+-- Cleans up after a call that was dropped, unless a newer attempt is bound. Finding nothing, it leaves a mark until not_after: the call's own
+-- command may have been overtaken. Run again it finds the call unbound, and does nothing.
+-- ARGV 7: lock name, request, attempt
+-- Reply: done
+local request, attempt = ARGV[8], tonumber(ARGV[9])
+open(ARGV[7])
+settle()
+local w = waiter_of(request)
+if L.rq == request then
+  local it = holder_binding()
+  if attempt <= it.attempt then
+    local last = unbind(it, attempt)
+    put_binding(it)
+    -- Not if its holder has acted on it: it reckons with the time that a renewal promised.
+    if last and not L.hd then put('ex', text(math.min(tonumber(L.ex), now + GRACE))); put('uh', '1') end
+    return answer('done')
+  end
+elseif w then
+  if attempt <= w.attempt then
+    local last = unbind(w, attempt)
+    unfile(request, w)
+    if last then w.standing, w.till = 'D', now + GRACE end
+    file(request, w)
+    if last then
+      decline(request)
+      promote()
+    end
+    return answer('done')
+  end
+else
+  local past = past_of(request)
+  if past and past[2] ~= 'F' then return answer('done') end
+end
+if now <= not_after then
+  redis.call('HSET', K.ended, 'k' .. request .. ':' .. text(attempt), text(not_after))
+  keep(K.ended, MEMORY)
+end
+return answer('done')

@@ -1,0 +1,21 @@
+--! flags: allow-oom
+-- Ends the wait of a call whose time is over; answers the lease if the request has one. Repeated it answers timed_out again.
+-- ARGV 7: lock name, request, attempt
+-- Reply: timed_out, granted, shared, overtaken, ended, unknown
+local request, attempt = ARGV[8], tonumber(ARGV[9])
+open(ARGV[7])
+settle()
+local known = look_up(request, attempt)
+if known then return known end
+local w = waiter_of(request)
+if not w then return answer('unknown') end
+local code = unbound(w, attempt)
+if code then return answer(code) end
+if not unbind(w, attempt) then
+  unfile(request, w)
+  file(request, w)
+  return answer('shared')
+end
+remove_waiter(request, w, 'T')
+promote()
+return contention('timed_out')

@@ -1,0 +1,32 @@
+-- Which transmission of a request counts: the newest, and those of the same number beside it.
+local overtaken_call = nil
+
+-- Binds a call to `it` (a lease's or waiter's attempt, calls, replica). False if it is overtaken.
+local function bind(it, request, attempt)
+  if attempt < it.attempt then return false end
+  if attempt == it.attempt then it.calls = it.calls + 1
+  else
+    overtaken_call = { it.replica, request, it.attempt }
+    it.attempt, it.calls = attempt, 1
+  end
+  it.replica = me
+  return true
+end
+
+-- Takes one call away. True if that was the last one of the attempt that is bound.
+local function unbind(it, attempt)
+  if attempt ~= it.attempt or it.calls == 0 then return false end
+  it.calls = it.calls - 1
+  return it.calls == 0
+end
+
+-- What to answer a call that is not bound, or nothing.
+local function unbound(it, attempt)
+  if it.attempt < attempt then return 'unknown' end
+  if attempt < it.attempt or it.calls == 0 then return 'overtaken' end
+end
+
+local function wake_overtaken() if overtaken_call then look_again(unpack(overtaken_call)) end end
+
+local function holder_binding() return { attempt = tonumber(L.at), calls = tonumber(L.ca), replica = L.rp } end
+local function put_binding(it) put('at', text(it.attempt)); put('ca', text(it.calls)); put('rp', it.replica) end

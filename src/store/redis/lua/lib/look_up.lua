@@ -1,0 +1,18 @@
+-- What is settled about a request already.
+
+-- The command of a call that was dropped, when the clean-up came first.
+local function is_marked(request, attempt)
+  local till = redis.call('HGET', K.ended, 'k' .. request .. ':' .. text(attempt))
+  return till and now <= math.min(tonumber(till), now + WINDOW)
+end
+
+-- What is settled about a request already: its end, or its lease.
+local function look_up(request, attempt)
+  local past = past_of(request)
+  if past and past[2] == 'T' then return contention('timed_out') end
+  if past and past[2] ~= 'F' then return answer('ended') end
+  if L.rq ~= request then return nil end
+  local code = unbound(holder_binding(), attempt)
+  if code then return answer(code) end
+  return granted()
+end

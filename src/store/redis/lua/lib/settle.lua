@@ -1,0 +1,33 @@
+-- The beginning of every command that may write: what is out of date is brought up to now.
+local function delete_gone()
+  local left = BATCH
+  for _, replica in ipairs(replicas_in_line()) do
+    if is_gone(replica) then
+      for _, key in ipairs({ line(replica), missed(replica) }) do
+        for _, request in ipairs(left > 0 and redis.call('ZRANGE', key, 0, left - 1) or {}) do
+          take_out(request, waiter_of(request))
+          left = left - 1
+        end
+      end
+    end
+  end
+end
+
+local function settle()
+  guard(K.order, 'list'); guard(K.ended, 'hash')
+  if L.np then guard(K.waiters, 'hash'); guard(K.dropped, 'zset'); guard(K.replicas, 'hash') end
+  heal()
+  if L.li and tonumber(L.ex) <= now then
+    abandon(tonumber(L.ex))
+    end_lease('E', tonumber(L.ex))
+  end
+  if L['or'] and tonumber(L.ou) <= now then
+    local request = L['or']
+    put('or', nil); put('ou', nil)
+    set_standing(request, 'M')
+  end
+  abandon(now)
+  delete_gone()
+  if L.la and now >= tonumber(L.la) + MEMORY then put('lt', nil); put('le', nil); put('la', nil) end
+  promote()
+end

@@ -1,0 +1,29 @@
+-- The waiters: a hash of them, a line for each replica (by place), and those who missed an offer or were dropped beside it.
+local function line(replica) return base .. 'q:' .. replica .. ':' .. name end
+local function missed(replica) return base .. 'm:' .. replica .. ':' .. name end
+
+local function waiter_of(request)
+  local found = L.np and redis.call('HGET', K.waiters, request)
+  if not found then return nil end
+  local w = cmsgpack.unpack(found)
+  return { place = w[1], attempt = w[2], calls = w[3], replica = w[4], standing = w[5], till = w[6], fingerprint = w[7],
+           ttl = w[8], floor = w[9], holder = w[10], metadata = w[11] }
+end
+
+local function unfile(request, w)
+  if w.standing == 'D' then redis.call('ZREM', K.dropped, request) end
+  if w.standing == 'I' then redis.call('ZREM', line(w.replica), request) end
+  if w.standing == 'M' then redis.call('ZREM', missed(w.replica), request) end
+  if redis.call('ZCARD', line(w.replica)) + redis.call('ZCARD', missed(w.replica)) == 0 then put('r' .. w.replica, nil) end
+end
+
+local function file(request, w)
+  redis.call('HSET', K.waiters, request, cmsgpack.pack({ w.place, w.attempt, w.calls, w.replica, w.standing, w.till or 0,
+    w.fingerprint, w.ttl, w.floor, w.holder, w.metadata }))
+  local key, score = nil, w.place
+  if w.standing == 'D' then key, score = K.dropped, w.till end
+  if w.standing == 'I' then key = line(w.replica); put('r' .. w.replica, '1') end
+  if w.standing == 'M' then key = missed(w.replica); put('r' .. w.replica, '1') end
+  if key then redis.call('ZADD', key, text(score), request); keep(key, GONE) end
+  keep(K.waiters, GONE)
+end

@@ -1,0 +1,122 @@
+//! The scripts: one a command, put together from the parts in `lua/` when they are first used.
+//!
+//! Redis runs a script as one step, and has no way to share code between scripts but functions, which an operator would have to
+//! load; so each script carries the parts it needs. The numbers come from [`limits`], the one table of bounds.
+
+use crate::domain::{
+    limits::{
+        CLAIM_WINDOW, COMMAND_WINDOW, DROP_GRACE, ENDED_MEMORY, INCARNATIONS_LEFT_MAX, MIN_TOKEN_AHEAD_MAX,
+        REPLICA_GONE, REPLICA_SILENT, SETTLE_BATCH, TOKEN_END, TOKEN_SKIP,
+    },
+    time::micros,
+};
+use std::{fmt::Write as _, time::Duration};
+
+/// Channels of replicas, and of those who watch, begin with this.
+pub const CHANNEL: &str = "fp:c:";
+/// How much longer than the times inside say a key is kept: clean-up must never come before its time.
+const SLACK: Duration = Duration::from_secs(5);
+/// The fields of a lock's hash that belong to its lease.
+const LEASE_FIELDS: &str = "rq at ca rp fg li gi tk gr ex tt ho md pe am ar aa uh hd";
+
+/// Reads Redis' clock, once.
+const CLOCK: &str = include_str!("lua/lib/clock.lua");
+
+macro_rules! scripts {
+    ($($(#[$doc:meta])* $constant:ident = $file:literal),+ $(,)?) => {
+        $($(#[$doc])* pub const $constant: &str = include_str!(concat!("lua/", $file, ".lua"));)+
+    };
+}
+
+scripts! {
+    /// Asks for the lock.
+    ACQUIRE = "acquire",
+    /// Claims an offer.
+    CLAIM = "claim",
+    /// Ends a wait.
+    GIVE_UP = "give_up",
+    /// Cleans up after a call.
+    DROP_CALL = "drop_call",
+    /// Gives a lease back.
+    RELEASE = "release",
+    /// Renews a lease.
+    RENEW = "renew",
+    /// Attaches a lease to a stream.
+    ATTACH = "attach",
+    /// Detaches it.
+    DETACH = "detach",
+    /// Takes it back at the end of its stream.
+    DISCONNECT = "disconnect",
+    /// Takes it back for an operator.
+    FORCE_RELEASE = "force_release",
+    /// Heartbeat and net.
+    POLL = "poll",
+    /// Reads a lock.
+    VIEW = "view",
+}
+
+/// The parts, in the order in which they build on each other.
+const PARTS: [&str; 14] = [
+    include_str!("lua/lib/frame.lua"),
+    include_str!("lua/lib/ended.lua"),
+    include_str!("lua/lib/waiters.lua"),
+    include_str!("lua/lib/queue.lua"),
+    include_str!("lua/lib/effects.lua"),
+    include_str!("lua/lib/promote.lua"),
+    include_str!("lua/lib/heal.lua"),
+    include_str!("lua/lib/settle.lua"),
+    include_str!("lua/lib/answer.lua"),
+    include_str!("lua/lib/token.lua"),
+    include_str!("lua/lib/grant.lua"),
+    include_str!("lua/lib/bind.lua"),
+    include_str!("lua/lib/look_up.lua"),
+    include_str!("lua/lib/again.lua"),
+];
+
+/// The whole source of a command's script.
+pub fn source(command: &str) -> String {
+    with_clock(command, CLOCK)
+}
+
+/// The same with another clock: a test hands the time in, as it does to the rules.
+pub fn with_clock(command: &str, clock: &str) -> String {
+    let (flags, body) = command.split_once('\n').unwrap_or((command, ""));
+    let mut script = match flags.trim_start_matches("--! flags:").trim() {
+        "" => "#!lua\n".to_owned(),
+        flags => format!("#!lua flags={flags}\n"),
+    };
+    script.push_str(&constants());
+    script.push_str(clock);
+    for part in PARTS {
+        script.push_str(part);
+    }
+    script.push_str(body);
+    script
+}
+
+fn constants() -> String {
+    let mut lines = format!("local CHANNEL = '{CHANNEL}'\nlocal LEASE_FIELDS = {{");
+    for field in LEASE_FIELDS.split(' ') {
+        let _ = write!(lines, "'{field}',");
+    }
+    lines.push_str("}\n");
+    let numbers = [
+        ("MEMORY", micros(ENDED_MEMORY)),
+        ("GRACE", micros(DROP_GRACE)),
+        ("CLAIM", micros(CLAIM_WINDOW)),
+        ("WINDOW", micros(COMMAND_WINDOW)),
+        ("SILENT", micros(REPLICA_SILENT)),
+        ("GONE", micros(REPLICA_GONE)),
+        ("SKIP", micros(TOKEN_SKIP)),
+        ("SECOND", micros(Duration::from_secs(1))),
+        ("DAY", micros(MIN_TOKEN_AHEAD_MAX)),
+        ("TOKEN_END", TOKEN_END),
+        ("LEFT_MAX", INCARNATIONS_LEFT_MAX as u64),
+        ("BATCH", SETTLE_BATCH as u64),
+        ("SLACK_MS", micros(SLACK) / 1_000),
+    ];
+    for (name, number) in numbers {
+        let _ = writeln!(lines, "local {name} = {number}");
+    }
+    lines
+}

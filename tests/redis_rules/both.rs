@@ -1,0 +1,353 @@
+//! One lock, kept twice: by the rules, and by the scripts on a real Redis.
+
+use deadpool_redis::redis::{self, Connection, Value};
+use fencepost::{
+    domain::{
+        ids::{AttachmentId, GrantId, Incarnation, LeaseId, ReplicaId, RequestId},
+        lease::Terms,
+        limits::COMMAND_WINDOW,
+        name::{Holder, LockName, Metadata},
+        outcome::{Effect, Effects},
+        replicas::Replicas,
+        rules::{Acquire, Candidate, Lock, Turn},
+        time::StoreTime,
+        token::{FencingToken, Sequencer},
+    },
+    store::redis::{
+        answer::{Answer, RedisEffect, metadata_text},
+        keys, scripts,
+    },
+};
+use std::{
+    collections::HashMap,
+    fmt::Debug,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+use uuid::Uuid;
+
+const START: u64 = 1_800_000_000_000_000;
+const WAITERS_MAX: usize = 3;
+/// Reads the time that the test wrote.
+const CLOCK: &str = "local now = tonumber(redis.call('GET', 'test:now'))\n";
+
+/// Which lease a command is about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Which {
+    /// The one that holds the lock.
+    Current,
+    /// The one granted before the last.
+    Last,
+    /// One that never was.
+    Stranger,
+}
+
+/// A command, or what happens between two.
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    Acquire { request: u128, attempt: u32, wait: bool, odd: u8 },
+    Claim { request: u128, attempt: u32 },
+    GiveUp { request: u128, attempt: u32 },
+    Drop { request: u128, attempt: u32 },
+    Release(Which),
+    Renew(Which, u64),
+    RenewKept(Which, u128),
+    Attach(Which, u32, u128),
+    Detach(Which, u128),
+    Disconnect(Which, u128),
+    ForceRelease(bool),
+    Poll,
+    FromReplica(u128),
+    Incarnation(u128),
+    Pass(u64),
+}
+
+pub(crate) struct Both {
+    redis: Child,
+    connection: Connection,
+    scripts: HashMap<&'static str, redis::Script>,
+    lock: Lock,
+    sequencer: Sequencer,
+    replicas: Replicas,
+    now: StoreTime,
+    replica: u128,
+    incarnation: u128,
+    leases: Vec<LeaseId>,
+    made: u128,
+    pub(crate) commands: usize,
+}
+
+impl Drop for Both {
+    fn drop(&mut self) {
+        let _ = self.redis.kill();
+        let _ = self.redis.wait();
+    }
+}
+
+fn id(number: u128) -> Uuid {
+    Uuid::from_u128(number)
+}
+
+fn hex(id: Uuid) -> String {
+    id.simple().to_string()
+}
+
+fn name() -> LockName {
+    LockName::new("a:lock {with} *marks*".into()).unwrap()
+}
+
+impl Both {
+    pub(crate) fn start() -> Self {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let redis = Command::new("redis-server")
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("redis-server is installed");
+        let client = redis::Client::open(format!("redis://127.0.0.1:{port}")).unwrap();
+        let connection = loop {
+            match client.get_connection() {
+                Ok(connection) => break connection,
+                Err(_) => std::thread::sleep(Duration::from_millis(10)),
+            }
+        };
+        let commands = [
+            scripts::ACQUIRE,
+            scripts::CLAIM,
+            scripts::GIVE_UP,
+            scripts::DROP_CALL,
+            scripts::RELEASE,
+            scripts::RENEW,
+            scripts::ATTACH,
+            scripts::DETACH,
+            scripts::DISCONNECT,
+            scripts::FORCE_RELEASE,
+            scripts::POLL,
+            scripts::VIEW,
+        ];
+        let scripts = commands
+            .into_iter()
+            .map(|command| (command, redis::Script::new(&scripts::with_clock(command, CLOCK))))
+            .collect();
+        Self {
+            redis,
+            connection,
+            scripts,
+            lock: Lock::default(),
+            sequencer: Sequencer::forgotten(),
+            replicas: Replicas::many(),
+            now: StoreTime::from_micros(START),
+            replica: 1,
+            incarnation: 1,
+            leases: Vec::new(),
+            made: 0,
+            commands: 0,
+        }
+    }
+
+    /// Begins anew, with nothing known to either.
+    pub(crate) fn forget(&mut self) {
+        redis::cmd("FLUSHALL").exec(&mut self.connection).unwrap();
+        self.lock = Lock::default();
+        self.sequencer = Sequencer::forgotten();
+        self.replicas = Replicas::many();
+        self.now = StoreTime::from_micros(START);
+        (self.replica, self.incarnation, self.made) = (1, 1, 0);
+        self.leases.clear();
+    }
+
+    /// Carries out a command twice and compares.
+    pub(crate) fn step(&mut self, op: &Op) -> Result<(), String> {
+        self.commands += 1;
+        match *op {
+            Op::Pass(span) => self.now = self.now.after(Duration::from_micros(span)),
+            Op::FromReplica(replica) => self.replica = replica,
+            Op::Incarnation(incarnation) => self.incarnation = incarnation,
+            Op::Acquire { request, attempt, wait, odd } => return self.acquire(request, attempt, wait, odd),
+            Op::Claim { request, attempt } => {
+                let candidate = self.candidate();
+                let request = RequestId(id(request));
+                let expected = self.turn(|turn| turn.claim(request, attempt, candidate));
+                let args = [hex(request.0), attempt.to_string(), hex(candidate.lease_id.0), hex(candidate.grant_id.0)];
+                return self.compare(op, expected, scripts::CLAIM, &args, |answer| answer.acquire().unwrap());
+            }
+            Op::GiveUp { request, attempt } => {
+                let request = RequestId(id(request));
+                let expected = self.turn(|turn| turn.give_up(request, attempt));
+                let args = [hex(request.0), attempt.to_string()];
+                return self.compare(op, expected, scripts::GIVE_UP, &args, |answer| answer.acquire().unwrap());
+            }
+            Op::Drop { request, attempt } => {
+                let request = RequestId(id(request));
+                let expected = self.turn(|turn| turn.drop_call(request, attempt));
+                let args = [hex(request.0), attempt.to_string()];
+                return self.compare(op, expected, scripts::DROP_CALL, &args, |answer| answer.done().unwrap());
+            }
+            Op::Release(which) => {
+                let lease = self.lease(which);
+                let expected = self.turn(|turn| turn.release(lease));
+                return self.compare(op, expected, scripts::RELEASE, &[hex(lease.0)], |it| it.release().unwrap());
+            }
+            Op::Renew(which, ttl) => {
+                let lease = self.lease(which);
+                let span = (ttl > 0).then(|| Duration::from_secs(ttl));
+                let expected = self.turn(|turn| turn.renew(lease, span, None));
+                let ttl = span.map(|span| span.as_micros().to_string()).unwrap_or_default();
+                let args = [hex(lease.0), ttl, String::new()];
+                return self.compare(op, expected, scripts::RENEW, &args, |answer| answer.renew().unwrap());
+            }
+            Op::RenewKept(which, stream) => {
+                let lease = self.lease(which);
+                let expected = self.turn(|turn| turn.renew(lease, None, Some(AttachmentId(id(stream)))));
+                let args = [hex(lease.0), String::new(), hex(id(stream))];
+                return self.compare(op, expected, scripts::RENEW, &args, |answer| answer.renew().unwrap());
+            }
+            Op::Attach(which, attempt, stream) => {
+                let lease = self.lease(which);
+                let expected = self.turn(|turn| turn.attach(lease, attempt, AttachmentId(id(stream))));
+                let args = [hex(lease.0), attempt.to_string(), hex(id(stream))];
+                return self.compare(op, expected, scripts::ATTACH, &args, |answer| answer.renew().unwrap());
+            }
+            Op::Detach(which, stream) => {
+                let lease = self.lease(which);
+                let expected = self.turn(|turn| turn.detach(lease, AttachmentId(id(stream))));
+                let args = [hex(lease.0), hex(id(stream))];
+                return self.compare(op, expected, scripts::DETACH, &args, |answer| answer.done().unwrap());
+            }
+            Op::Disconnect(which, stream) => {
+                let lease = self.lease(which);
+                let expected = self.turn(|turn| turn.disconnect(lease, AttachmentId(id(stream))));
+                let args = [hex(lease.0), hex(id(stream))];
+                return self.compare(op, expected, scripts::DISCONNECT, &args, |answer| answer.done().unwrap());
+            }
+            Op::ForceRelease(right) => {
+                let held = self.lock.lease().map(|lease| lease.token).filter(|_| right);
+                let token = held.unwrap_or(FencingToken::new(7).unwrap());
+                let expected = self.turn(|turn| turn.force_release(token));
+                let args = [token.to_string(), "because".to_owned()];
+                return self.compare(op, expected, scripts::FORCE_RELEASE, &args, |it| it.revoke().unwrap());
+            }
+            Op::Poll => {
+                let expected = self.turn(|turn| vec![turn.poll()]);
+                return self.compare(op, expected, scripts::POLL, &[], |answer| answer.polled().unwrap());
+            }
+        }
+        Ok(())
+    }
+
+    fn acquire(&mut self, request: u128, attempt: u32, wait: bool, odd: u8) -> Result<(), String> {
+        // Each request keeps its terms, but for the odd one that changes them.
+        let fingerprint = u64::try_from(request).unwrap() + if odd == 2 { 100 } else { 0 };
+        let terms = Terms {
+            fingerprint,
+            ttl: Duration::from_secs([1, 5, 20, 40][usize::try_from(request).unwrap() % 4]),
+            holder: Holder::new(format!("holder {request}")).unwrap(),
+            metadata: Metadata::new([("k\"é".to_owned(), request.to_string())]).unwrap(),
+            min_token: if request == 3 { START + 90_000_000 } else { 0 },
+        };
+        let (request, candidate) = (RequestId(id(request)), self.candidate());
+        let args = [
+            hex(request.0),
+            attempt.to_string(),
+            u8::from(wait).to_string(),
+            hex(candidate.lease_id.0),
+            hex(candidate.grant_id.0),
+            terms.fingerprint.to_string(),
+            terms.ttl.as_micros().to_string(),
+            terms.min_token.to_string(),
+            terms.holder.as_str().to_owned(),
+            metadata_text(&terms.metadata),
+        ];
+        let command = Acquire { request, attempt, terms, wait, candidate };
+        let expected = self.turn(|turn| turn.acquire(command));
+        let what = format!("acquire {request:?} {attempt} wait {wait} odd {odd}");
+        self.compare(&what, expected, scripts::ACQUIRE, &args, |answer| answer.acquire().unwrap())
+    }
+
+    fn candidate(&mut self) -> Candidate {
+        self.made += 1;
+        Candidate { lease_id: LeaseId(id(1_000 + self.made)), grant_id: GrantId(id(9_000 + self.made)) }
+    }
+
+    fn lease(&self, which: Which) -> LeaseId {
+        let current = self.lock.lease().map(|lease| lease.lease_id);
+        let found = match which {
+            Which::Current => current,
+            Which::Last => self.leases.iter().rev().nth(1).copied(),
+            Which::Stranger => None,
+        };
+        found.unwrap_or(LeaseId(id(77)))
+    }
+
+    fn turn<T>(&mut self, act: impl FnOnce(&mut Turn<'_>) -> T) -> (T, Vec<RedisEffect>) {
+        let mut effects = Effects::new();
+        let outcome = act(&mut Turn {
+            lock: &mut self.lock,
+            sequencer: &mut self.sequencer,
+            effects: &mut effects,
+            now: self.now,
+            not_after: self.now.after(COMMAND_WINDOW),
+            incarnation: Incarnation(id(self.incarnation)),
+            replica: ReplicaId(id(self.replica)),
+            replicas: &mut self.replicas,
+            known_token: 0,
+            waiters_max: WAITERS_MAX,
+        });
+        self.lock.check();
+        if let Some(lease) = self.lock.lease().map(|lease| lease.lease_id).filter(|it| self.leases.last() != Some(it)) {
+            self.leases.push(lease);
+        }
+        let granted = self.leases.last().copied();
+        let effects = effects.iter().map(|effect| shown(effect, granted)).collect();
+        (outcome, effects)
+    }
+
+    fn compare<T: Debug + PartialEq>(
+        &mut self,
+        op: &dyn Debug,
+        (expected, effects): (T, Vec<RedisEffect>),
+        script: &'static str,
+        args: &[String],
+        read: impl FnOnce(Answer) -> T,
+    ) -> Result<(), String> {
+        redis::cmd("SET").arg("test:now").arg(self.now.as_micros()).exec(&mut self.connection).unwrap();
+        let base = keys::base(keys::bucket(&name()));
+        let mut call = self.scripts[script].prepare_invoke();
+        for key in keys::of_bucket(&base) {
+            call.key(key);
+        }
+        call.arg(&base).arg(hex(id(self.replica))).arg(hex(id(self.incarnation))).arg(0);
+        call.arg(self.now.after(COMMAND_WINDOW).as_micros()).arg(WAITERS_MAX).arg(name().as_str());
+        for arg in args {
+            call.arg(arg);
+        }
+        let value: Value = call.invoke(&mut self.connection).map_err(|error| format!("{op:?}: {error}"))?;
+        let answer = Answer::read(value).map_err(|error| format!("{op:?}: {error}"))?;
+        if answer.now != self.now {
+            return Err(format!("{op:?}: went by {:?}", answer.now));
+        }
+        let (found, told) = (answer.effects.clone(), read(answer));
+        if told != expected {
+            return Err(format!("{op:?}: the rules say {expected:?}, the script {told:?}"));
+        }
+        if found != effects {
+            return Err(format!("{op:?}: the rules set off {effects:?}, the script {found:?}"));
+        }
+        Ok(())
+    }
+}
+
+/// An effect of the rules, as the scripts tell it.
+fn shown(effect: &Effect, granted: Option<LeaseId>) -> RedisEffect {
+    match effect {
+        Effect::LookAgain { replica, request, attempt } => RedisEffect::LookAgain(*replica, *request, *attempt),
+        Effect::Granted => RedisEffect::Granted(granted.unwrap()),
+        Effect::Ended { lease, end } => RedisEffect::Ended {
+            end: *end,
+            lease_id: lease.lease_id,
+            attachment: lease.attachment.map(|attachment| (attachment, lease.attachment_replica)),
+        },
+        Effect::Detached { replica, lease_id, attachment } => RedisEffect::Detached(*replica, *lease_id, *attachment),
+        Effect::ReplicaReturned => RedisEffect::ReplicaReturned,
+    }
+}

@@ -1,0 +1,70 @@
+//! The scripts against the rules: random commands to both, and every answer and effect compared. Time is a value here too: the scripts are
+//! given a clock that reads what the test wrote, in place of Redis' own.
+#![allow(clippy::unwrap_used)] // also in what the tests share
+
+mod both;
+
+use both::{Both, Op, Which};
+use proptest::{collection::vec, prelude::*, test_runner::Config};
+use std::cell::RefCell;
+
+fn which() -> impl Strategy<Value = Which> {
+    prop_oneof![4 => Just(Which::Current), 2 => Just(Which::Last), 1 => Just(Which::Stranger)]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let request = 1..5_u128;
+    let attempt = prop_oneof![6 => Just(1_u32), 3 => Just(2), 1 => Just(3)];
+    let stream = 1..4_u128;
+    let spans = prop_oneof![
+        Just(1_u64),
+        Just(1_000),
+        Just(500_000),
+        Just(999_999),
+        Just(1_000_000),
+        Just(2_999_999),
+        Just(3_000_000),
+        Just(3_000_001),
+        Just(9_999_999),
+        Just(10_000_000),
+        Just(30_000_000),
+        0..40_000_000_u64
+    ];
+    prop_oneof![
+        10 => (request.clone(), attempt.clone(), any::<bool>(), 0..3_u8)
+            .prop_map(|(request, attempt, wait, odd)| Op::Acquire { request, attempt, wait, odd }),
+        6 => (request.clone(), attempt.clone()).prop_map(|(request, attempt)| Op::Claim { request, attempt }),
+        3 => (request.clone(), attempt.clone()).prop_map(|(request, attempt)| Op::GiveUp { request, attempt }),
+        4 => (request, attempt.clone()).prop_map(|(request, attempt)| Op::Drop { request, attempt }),
+        6 => which().prop_map(Op::Release),
+        3 => (which(), prop_oneof![Just(0_u64), 1..60_u64]).prop_map(|(which, ttl)| Op::Renew(which, ttl)),
+        2 => (which(), stream.clone()).prop_map(|(which, stream)| Op::RenewKept(which, stream)),
+        3 => (which(), attempt, stream.clone()).prop_map(|(which, attempt, stream)| Op::Attach(which, attempt, stream)),
+        1 => (which(), stream.clone()).prop_map(|(which, stream)| Op::Detach(which, stream)),
+        1 => (which(), stream).prop_map(|(which, stream)| Op::Disconnect(which, stream)),
+        1 => any::<bool>().prop_map(Op::ForceRelease),
+        5 => Just(Op::Poll),
+        4 => (1..4_u128).prop_map(Op::FromReplica),
+        1 => (1..6_u128).prop_map(Op::Incarnation),
+        8 => spans.prop_map(Op::Pass),
+    ]
+}
+
+#[test]
+fn the_scripts_do_what_the_rules_say() {
+    let both = RefCell::new(Both::start());
+    let cases = std::env::var("FENCEPOST_SEQUENCES").ok().and_then(|count| count.parse().ok()).unwrap_or(2_000);
+    let mut config = Config { cases, failure_persistence: None, ..Config::default() };
+    config.max_shrink_iters = 4_000;
+    let mut runner = proptest::test_runner::TestRunner::new(config);
+    let result = runner.run(&vec(op(), 1..60), |ops| {
+        let mut both = both.borrow_mut();
+        both.forget();
+        for op in &ops {
+            both.step(op).map_err(TestCaseError::fail)?;
+        }
+        Ok(())
+    });
+    println!("{cases} sequences, {} commands, each answered alike", both.borrow().commands);
+    result.unwrap_or_else(|failure| panic!("{failure}"));
+}
