@@ -70,7 +70,7 @@ impl<S: LockStore> LockService for Api<S> {
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
         let prefix = request.into_inner().prefix;
         convert::prefix(&prefix)?;
-        let watching = self.locks.watch(prefix).map_err(|error| status(&error))?;
+        let watching = self.locks.watch(prefix).await.map_err(|error| status(&error))?;
         // Dropped with the response, the watch ends.
         Ok(Response::new(Box::pin(async_stream::stream! {
             let started = v1::watch_event::Kind::Started;

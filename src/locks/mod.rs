@@ -144,7 +144,9 @@ impl<S: LockStore> Locks<S> {
     }
 
     /// What happens from now on to the locks whose names begin with `prefix`.
-    pub fn watch(&self, prefix: String) -> Result<Watching, LocksError> {
-        self.hub.watchers.watch(prefix, self.going.gone.clone())
+    pub async fn watch(&self, prefix: String) -> Result<Watching, LocksError> {
+        let watching = self.hub.watchers.watch(prefix, self.going.gone.clone())?;
+        self.store.begin_watch().await?;
+        Ok(watching)
     }
 }

@@ -127,4 +127,7 @@ pub trait LockStore: Send + Sync + 'static {
         from: Option<&str>,
         limit: usize,
     ) -> impl Future<Output = Result<Page, StoreError>> + Send;
+
+    /// Makes sure that events are told from now on.
+    fn begin_watch(&self) -> impl Future<Output = Result<(), StoreError>> + Send;
 }

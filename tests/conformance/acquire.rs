@@ -75,7 +75,7 @@ pub(crate) async fn a_repeat_answers_the_same_lease(bench: &Bench<impl Harness>)
 pub(crate) async fn an_older_attempt_is_overtaken(bench: &Bench<impl Harness>) {
     granted(bench.ask(Acquire { attempt: 3, ..wish(1) }).await);
     assert_eq!(bench.ask(Acquire { attempt: 2, ..wish(1) }).await, AcquireOutcome::Overtaken);
-    bench.drop_call(1, 2);
+    bench.drop_call(1, 2).await;
     assert!(bench.view().await.current.unwrap().left > DROP_GRACE, "nor does its clean-up act");
 }
 
@@ -115,13 +115,13 @@ pub(crate) async fn an_ended_request_is_remembered_for_ten_seconds(bench: &Bench
 
 pub(crate) async fn a_dropped_grant_is_cut_and_a_retry_re_arms_it(bench: &Bench<impl Harness>) {
     let grant = bench.take(1).await;
-    bench.drop_call(1, 1);
+    bench.drop_call(1, 1).await;
     assert!(bench.view().await.current.unwrap().left <= DROP_GRACE);
     let retry = granted(bench.ask(Acquire { attempt: 2, ..wish(1) }).await);
     assert_eq!((retry.lease_id, retry.left), (grant.lease_id, TTL));
-    bench.drop_call(1, 1);
+    bench.drop_call(1, 1).await;
     assert_eq!(bench.view().await.current.unwrap().left, TTL, "the clean-up of an overtaken call does nothing");
-    bench.drop_call(1, 2);
+    bench.drop_call(1, 2).await;
     bench.pass(DROP_GRACE).await;
     assert_eq!(bench.take(2).await.previous_end, Some(LeaseEnd::Expired));
     assert_eq!(bench.ask(Acquire { attempt: 3, ..wish(1) }).await, AcquireOutcome::Ended);

@@ -36,6 +36,9 @@ pub(crate) trait Harness: Sized + Send + Sync {
 
     fn notices(&self) -> &Arc<Recorder>;
 
+    /// Waits until what was handed over and is not waited for is done.
+    async fn done(&self);
+
     /// Lets that much of the store's time pass, and what is due then happen.
     async fn pass(&self, span: Duration);
 }
@@ -166,8 +169,19 @@ impl<H: Harness> Bench<H> {
         self.store().give_up(&self.lock, request(number), 1).await.unwrap()
     }
 
-    pub(crate) fn drop_call(&self, number: u128, attempt: u32) {
+    pub(crate) async fn drop_call(&self, number: u128, attempt: u32) {
         self.store().drop_call(&self.lock, request(number), attempt);
+        self.done().await;
+    }
+
+    pub(crate) async fn detach(&self, lease: Kept<'_>) {
+        self.store().detach(lease);
+        self.done().await;
+    }
+
+    pub(crate) async fn disconnect(&self, lease: Kept<'_>) {
+        self.store().disconnect(lease);
+        self.done().await;
     }
 
     pub(crate) async fn release(&self, grant: Grant) {

@@ -71,9 +71,9 @@ pub(crate) async fn the_newest_attachment_keeps_the_lease(bench: &Bench<impl Har
     assert_eq!(attach(11, 1).await, RenewOutcome::AttachedElsewhere);
     assert_eq!(left(attach(21, 2).await), TTL, "among equal attempts the latest wins");
     assert_eq!(left(renew(21, 2).await), TTL);
-    bench.store().detach(keep(20, 2));
+    bench.detach(keep(20, 2)).await;
     assert_eq!(left(renew(21, 2).await), TTL, "who does not keep it cannot give it up");
-    bench.store().detach(keep(21, 2));
+    bench.detach(keep(21, 2)).await;
     assert_eq!(renew(21, 2).await, RenewOutcome::AttachedElsewhere);
     assert_eq!(left(attach(30, 1).await), TTL, "whoever keeps it next counts from 1");
 }
@@ -84,9 +84,9 @@ pub(crate) async fn a_stream_that_ends_takes_back_only_what_it_still_keeps(bench
     let keep = |number, attempt| kept(&bench.lock, grant.lease_id, number, attempt);
     bench.store().attach(&[keep(10, 1)]).await.remove(0).unwrap();
     bench.store().attach(&[keep(20, 2)]).await.remove(0).unwrap();
-    bench.store().disconnect(keep(10, 1));
+    bench.disconnect(keep(10, 1)).await;
     assert_eq!(bench.view().await.current.unwrap().token, grant.token);
-    bench.store().disconnect(keep(20, 2));
+    bench.disconnect(keep(20, 2)).await;
     assert_eq!(granted(bench.claim(2).await).previous_end, Some(LeaseEnd::Revoked));
 }
 

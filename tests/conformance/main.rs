@@ -8,6 +8,11 @@ mod hold;
 mod memory_store;
 mod queue;
 mod read;
+mod redis_store;
+
+#[path = "../support/redis.rs"]
+#[allow(dead_code)] // each test crate uses a part
+mod redis_server;
 
 use bench::Harness;
 
@@ -76,4 +81,5 @@ macro_rules! every_store {
 
 every_store! {
     memory: crate::memory_store::MemoryHarness,
+    redis: crate::redis_store::RedisHarness,
 }

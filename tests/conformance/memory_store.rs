@@ -33,6 +33,8 @@ impl Harness for MemoryHarness {
         &self.notices
     }
 
+    async fn done(&self) {}
+
     async fn pass(&self, span: Duration) {
         self.clock.advance(span);
         while self.store.settle_due() {}

@@ -145,6 +145,10 @@ impl LockStore for GatedStore {
         self.inner.check_token(name, token).await
     }
 
+    async fn begin_watch(&self) -> Result<(), StoreError> {
+        self.inner.begin_watch().await
+    }
+
     async fn list(&self, prefix: &str, from: Option<&str>, limit: usize) -> Result<Page, StoreError> {
         self.inner.list(prefix, from, limit).await
     }

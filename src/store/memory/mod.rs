@@ -258,6 +258,10 @@ impl LockStore for MemoryStore {
         Ok(self.read(name, |lock, now| (lock.token_status(token, now), lock.newest_token(now))))
     }
 
+    async fn begin_watch(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     async fn list(&self, prefix: &str, from: Option<&str>, limit: usize) -> Result<Page, StoreError> {
         let (mut at, mut slot) = match from {
             None => (0, 0),

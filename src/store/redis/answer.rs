@@ -1,21 +1,21 @@
 //! What the scripts answer, turned into the terms of the rules. The codes are named here once, beside `lua/`, which speaks them.
 
+use super::links::Value;
 use crate::{
     domain::{
         ids::{AttachmentId, GrantId, LeaseId, ReplicaId, RequestId},
         lease::LeaseEnd,
-        name::{Holder, Metadata},
+        name::{Holder, LockName, Metadata},
         outcome::{
-            AcquireOutcome, Contention, Fate, Gone, Grant, HolderView, Polled, ReleaseOutcome, RenewOutcome, Renewed,
-            RevokeOutcome,
+            AcquireOutcome, Contention, Fate, Gone, Grant, HolderView, LockView, Polled, ReleaseOutcome, RenewOutcome,
+            Renewed, RevokeOutcome,
         },
         time::StoreTime,
         token::FencingToken,
     },
-    store::StoreError,
+    store::{Event, EventKind, StoreError},
 };
-use deadpool_redis::redis::Value;
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 use uuid::Uuid;
 
 /// A script's answer, not yet looked at.
@@ -47,6 +47,8 @@ pub enum RedisEffect {
     },
     /// An attachment was replaced.
     Detached(ReplicaId, LeaseId, AttachmentId),
+    /// Something happened, for those who watch on this replica.
+    Event(Box<Event>),
     /// The replica that asked had been silent for so long that waiters of it may have been deleted.
     ReplicaReturned,
 }
@@ -55,9 +57,9 @@ pub enum RedisEffect {
 #[derive(Debug)]
 struct Details(std::vec::IntoIter<Value>);
 
-type Decoded<T> = Result<T, StoreError>;
+pub(super) type Decoded<T> = Result<T, StoreError>;
 
-fn corrupt(what: &str) -> StoreError {
+pub(super) fn corrupt(what: &str) -> StoreError {
     StoreError::Corrupt(format!("{what} in the answer of a script"))
 }
 
@@ -76,19 +78,19 @@ fn text(value: Value) -> Decoded<String> {
     }
 }
 
-fn uuid(text: &str) -> Decoded<Uuid> {
+pub(super) fn uuid(text: &str) -> Decoded<Uuid> {
     Uuid::try_parse(text).map_err(|_| corrupt("no id"))
 }
 
-fn number(text: &str) -> Decoded<u64> {
+pub(super) fn number(text: &str) -> Decoded<u64> {
     text.parse().map_err(|_| corrupt("no number"))
 }
 
-fn token(text: &str) -> Decoded<FencingToken> {
+pub(super) fn token(text: &str) -> Decoded<FencingToken> {
     FencingToken::new(number(text)?).ok_or_else(|| corrupt("no token"))
 }
 
-fn end(text: &str) -> Decoded<LeaseEnd> {
+pub(super) fn end(text: &str) -> Decoded<LeaseEnd> {
     match text {
         "R" => Ok(LeaseEnd::Released),
         "E" => Ok(LeaseEnd::Expired),
@@ -125,6 +127,16 @@ impl Answer {
         let details = Details(array(next()?)?.into_iter());
         let effects = array(next()?)?.into_iter().map(effect).collect::<Decoded<_>>()?;
         Ok(Self { now, effects, code, details })
+    }
+
+    /// Whether the command came too late to act.
+    pub(super) fn is_too_late(&self) -> bool {
+        self.code == "too_late"
+    }
+
+    /// Whether it was meant for a life of Redis that is over.
+    pub(super) fn is_left_behind(&self) -> bool {
+        self.code == "left_behind"
     }
 
     /// As the answer of acquire, claim and give_up.
@@ -209,6 +221,29 @@ impl Answer {
         self.details.0.map(each).collect()
     }
 
+    /// As the answer of meta and list: plain texts.
+    pub fn texts(self, code: &str) -> Decoded<Vec<String>> {
+        if self.code != code {
+            return Err(self.unknown_code());
+        }
+        self.details.0.map(text).collect()
+    }
+
+    /// As the answer of view.
+    pub fn view(mut self) -> Decoded<LockView> {
+        if self.code != "seen" {
+            return Err(self.unknown_code());
+        }
+        let fields = array(self.details.0.next().ok_or_else(|| corrupt("too little"))?)?;
+        let mut texts = fields.into_iter().map(text);
+        let mut lock = HashMap::new();
+        while let (Some(field), Some(value)) = (texts.next(), texts.next()) {
+            lock.insert(field?, value?);
+        }
+        let waiters = usize::try_from(number(&self.details.text()?)?).map_err(|_| corrupt("no count"))?;
+        super::view::view(&lock, waiters, self.now)
+    }
+
     fn unknown_code(&self) -> StoreError {
         corrupt(&format!("the code {:?}", self.code))
     }
@@ -240,7 +275,7 @@ fn gone(it: &mut Details) -> Decoded<Gone> {
     Ok(Gone { fate, successor: it.maybe()?.map(|text| token(&text)).transpose()? })
 }
 
-fn holder(text: String) -> Decoded<Holder> {
+pub(super) fn holder(text: String) -> Decoded<Holder> {
     Holder::new(text).map_err(|_| corrupt("no holder"))
 }
 
@@ -250,7 +285,7 @@ pub fn metadata_text(metadata: &Metadata) -> String {
     serde_json::to_string(&pairs).unwrap_or_default()
 }
 
-fn metadata(text: &str) -> Decoded<Metadata> {
+pub(super) fn metadata(text: &str) -> Decoded<Metadata> {
     let pairs: Vec<(String, String)> = serde_json::from_str(text).map_err(|_| corrupt("no metadata"))?;
     Metadata::new(pairs).map_err(|_| corrupt("no metadata"))
 }
@@ -279,6 +314,22 @@ pub fn effect_of(texts: &[&str]) -> Decoded<RedisEffect> {
         },
         ["detached", replica, lease, attachment] => {
             RedisEffect::Detached(ReplicaId(uuid(replica)?), LeaseId(uuid(lease)?), AttachmentId(uuid(attachment)?))
+        }
+        ["event", kind, token_text, grant, holder, reason, lock] => {
+            let kind = match *kind {
+                "G" => EventKind::Granted,
+                "R" => EventKind::Released,
+                "E" => EventKind::Expired,
+                "V" => EventKind::Revoked((*reason).to_owned()),
+                _ => return Err(corrupt("an unknown event")),
+            };
+            RedisEffect::Event(Box::new(Event {
+                kind,
+                name: LockName::new((*lock).to_owned()).map_err(|_| corrupt("no name"))?,
+                holder: (*holder).to_owned(),
+                grant_id: GrantId(uuid(grant)?),
+                token: token(token_text)?,
+            }))
         }
         ["returned"] => RedisEffect::ReplicaReturned,
         _ => return Err(corrupt("an unknown effect")),

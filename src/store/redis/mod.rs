@@ -1,5 +1,81 @@
 //! The store in Redis: the rules, run as scripts by the Redis that all server replicas share.
+//!
+//! A replica keeps nothing that matters: who waits here (to poll for them), and the highest token it has seen in each bucket (to
+//! remember what Redis may forget). One script a command; messages between replicas are hints, the poll is the net.
 
 pub mod answer;
+mod call;
+mod chores;
 pub mod keys;
+pub mod links;
 pub mod scripts;
+mod store;
+mod tend;
+mod view;
+mod waits;
+
+use crate::{
+    domain::{
+        ids::{Incarnation, ReplicaId},
+        limits::Limits,
+    },
+    store::Notices,
+};
+use call::Scripts;
+use chores::Chores;
+use keys::BUCKETS;
+use links::{Links, RedisUrl};
+use parking_lot::Mutex;
+use std::sync::{Arc, atomic::AtomicU64};
+use tokio::sync::{Notify, watch};
+use uuid::Uuid;
+use waits::Waits;
+
+/// The store in Redis.
+pub struct RedisStore {
+    links: Links,
+    me: ReplicaId,
+    notices: Arc<dyn Notices>,
+    waits: Waits,
+    chores: Chores,
+    /// The highest token seen in each bucket.
+    known: Box<[AtomicU64]>,
+    /// The life of Redis whose layout was found to be ours.
+    checked: Mutex<Option<Incarnation>>,
+    /// Hints may have been lost: poll now.
+    resync: Notify,
+    scripts: &'static Scripts,
+    waiters_max: usize,
+}
+
+impl RedisStore {
+    /// A store that is not connected yet: [`RedisStore::run`] connects it, and must run for as long as it is used.
+    pub fn new(url: &RedisUrl, limits: &Limits, notices: Arc<dyn Notices>) -> Self {
+        Self::with_scripts(url, limits, notices, Scripts::shared())
+    }
+
+    /// The same by another clock than Redis' own (see [`scripts::CLOCK`]): for tests, to which time is a value.
+    pub fn with_clock(url: &RedisUrl, limits: &Limits, notices: Arc<dyn Notices>, clock: &str) -> Self {
+        Self::with_scripts(url, limits, notices, Scripts::leak(clock))
+    }
+
+    fn with_scripts(url: &RedisUrl, limits: &Limits, notices: Arc<dyn Notices>, scripts: &'static Scripts) -> Self {
+        Self {
+            links: Links::new(url),
+            me: ReplicaId(Uuid::new_v4()),
+            notices,
+            waits: Waits::default(),
+            chores: Chores::new(),
+            known: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
+            checked: Mutex::new(None),
+            resync: Notify::new(),
+            scripts,
+            waiters_max: limits.waiters_per_lock,
+        }
+    }
+
+    /// Whether Redis is there.
+    pub fn up(&self) -> watch::Receiver<bool> {
+        self.links.up()
+    }
+}

@@ -20,7 +20,7 @@ const SLACK: Duration = Duration::from_secs(5);
 const LEASE_FIELDS: &str = "rq at ca rp fg li gi tk gr ex tt ho md pe am ar aa uh hd";
 
 /// Reads Redis' clock, once.
-const CLOCK: &str = include_str!("lua/lib/clock.lua");
+pub const CLOCK: &str = include_str!("lua/lib/clock.lua");
 
 macro_rules! scripts {
     ($($(#[$doc:meta])* $constant:ident = $file:literal),+ $(,)?) => {
@@ -53,6 +53,12 @@ scripts! {
     POLL = "poll",
     /// Reads a lock.
     VIEW = "view",
+    /// Asks for events.
+    WATCH = "watch",
+    /// Fixes the layout.
+    META = "meta",
+    /// Finds locks.
+    LIST = "list",
 }
 
 /// The parts, in the order in which they build on each other.
@@ -73,12 +79,7 @@ const PARTS: [&str; 14] = [
     include_str!("lua/lib/again.lua"),
 ];
 
-/// The whole source of a command's script.
-pub fn source(command: &str) -> String {
-    with_clock(command, CLOCK)
-}
-
-/// The same with another clock: a test hands the time in, as it does to the rules.
+/// The whole source of a command's script. With another clock than [`CLOCK`] a test hands the time in, as it does to the rules.
 pub fn with_clock(command: &str, clock: &str) -> String {
     let (flags, body) = command.split_once('\n').unwrap_or((command, ""));
     let mut script = match flags.trim_start_matches("--! flags:").trim() {
@@ -95,7 +96,7 @@ pub fn with_clock(command: &str, clock: &str) -> String {
 }
 
 fn constants() -> String {
-    let mut lines = format!("local CHANNEL = '{CHANNEL}'\nlocal LEASE_FIELDS = {{");
+    let mut lines = format!("local CHANNEL, META = '{CHANNEL}', '{}'\nlocal LEASE_FIELDS = {{", super::keys::META);
     for field in LEASE_FIELDS.split(' ') {
         let _ = write!(lines, "'{field}',");
     }

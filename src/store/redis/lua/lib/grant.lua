@@ -6,7 +6,7 @@ local function grant(request, w, lease, grant_id)
   put('li', lease); put('gi', grant_id); put('tk', text(token)); put('gr', text(now)); put('tt', text(w.ttl))
   put('ex', text(now + w.ttl)); put('ho', w.holder); put('md', w.metadata); put('pe', L.le); put('aa', '0')
   effects[#effects + 1] = { 'granted', lease }
-  watched('G', L.tk, grant_id, w.holder)
+  watched('G', L.tk, grant_id, w.holder, '')
   return answer('granted', L.li, L.gi, L.tk, text(w.ttl), L.pe or '')
 end
 

@@ -1,0 +1,112 @@
+//! What is to be done and nobody waits for: clean-ups after dropped calls, detachments, disconnections.
+//!
+//! They are handed over from drop guards, which cannot wait. If Redis is away for longer than they are retried, or too many pile
+//! up, they are given up: TTLs and grace times do the same, later.
+
+use super::{RedisStore, call::hex, links::Arg};
+use crate::domain::{
+    ids::{AttachmentId, LeaseId, RequestId},
+    name::LockName,
+};
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+
+/// Chores that may wait to be done.
+const CHORES_MAX: usize = 65_536;
+/// Chores done at once, over the same few connections.
+const CHORES_AT_ONCE: usize = 256;
+/// How often a chore is tried, and the pause between.
+const TRIES: u32 = 4;
+const PAUSE: Duration = Duration::from_millis(300);
+
+#[derive(Debug)]
+enum Chore {
+    DropCall(LockName, RequestId, u32),
+    Detach(LockName, LeaseId, AttachmentId),
+    Disconnect(LockName, LeaseId, AttachmentId),
+}
+
+/// The chores that wait.
+#[derive(Debug)]
+pub(super) struct Chores {
+    hand_over: mpsc::Sender<Chore>,
+    waiting: Mutex<Option<mpsc::Receiver<Chore>>>,
+    /// Those not done yet.
+    open: watch::Sender<usize>,
+}
+
+impl Chores {
+    pub(super) fn new() -> Self {
+        let (hand_over, waiting) = mpsc::channel(CHORES_MAX);
+        Self { hand_over, waiting: Mutex::new(Some(waiting)), open: watch::Sender::new(0) }
+    }
+
+    pub(super) fn drop_call(&self, name: &LockName, request: RequestId, attempt: u32) {
+        self.add(Chore::DropCall(name.clone(), request, attempt));
+    }
+
+    pub(super) fn detach(&self, name: &LockName, lease: LeaseId, attachment: AttachmentId) {
+        self.add(Chore::Detach(name.clone(), lease, attachment));
+    }
+
+    pub(super) fn disconnect(&self, name: &LockName, lease: LeaseId, attachment: AttachmentId) {
+        self.add(Chore::Disconnect(name.clone(), lease, attachment));
+    }
+
+    fn add(&self, chore: Chore) {
+        self.open.send_modify(|open| *open += 1);
+        if self.hand_over.try_send(chore).is_err() {
+            self.open.send_modify(|open| *open -= 1);
+            tracing::warn!(
+                max = CHORES_MAX,
+                "too many clean-ups wait for redis; leases and places end by their own time"
+            );
+        }
+    }
+}
+
+impl RedisStore {
+    /// Does chores as they come. Never ends. Dropped, what is left is not done.
+    pub(super) async fn do_chores(&self) {
+        let Some(mut waiting) = self.chores.waiting.lock().take() else { return std::future::pending().await };
+        let mut batch = Vec::with_capacity(CHORES_AT_ONCE);
+        while waiting.recv_many(&mut batch, CHORES_AT_ONCE).await > 0 {
+            join_all(batch.drain(..).map(|chore| self.do_chore(chore))).await;
+        }
+    }
+
+    /// Resolves when no chore is left to do.
+    pub async fn chores_done(&self) {
+        // An error means that the sender is gone, and with it the chores.
+        let _ = self.chores.open.subscribe().wait_for(|open| *open == 0).await;
+    }
+
+    async fn do_chore(&self, chore: Chore) {
+        self.try_chore(chore).await;
+        self.chores.open.send_modify(|open| *open -= 1);
+    }
+
+    async fn try_chore(&self, chore: Chore) {
+        let (name, script, tail) = match &chore {
+            Chore::DropCall(name, request, attempt) => {
+                (name, &self.scripts.drop_call, vec![hex(request.0), Arg::from(*attempt)])
+            }
+            Chore::Detach(name, lease, attachment) => {
+                (name, &self.scripts.detach, vec![hex(lease.0), hex(attachment.0)])
+            }
+            Chore::Disconnect(name, lease, attachment) => {
+                (name, &self.scripts.disconnect, vec![hex(lease.0), hex(attachment.0)])
+            }
+        };
+        for left in (0..TRIES).rev() {
+            match self.call(name, script, &tail).await.and_then(super::answer::Answer::done) {
+                Ok(()) => return,
+                Err(error) if left == 0 => tracing::debug!(%error, "a clean-up was given up"),
+                // Each of them may be done twice: the scripts say why that is harmless.
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! The commands of the store trait, each one script.
+
+use super::{
+    RedisStore,
+    answer::{Answer, metadata_text},
+    call::hex,
+    keys,
+    links::Arg,
+};
+use crate::{
+    domain::{
+        ids::{LeaseId, RequestId},
+        name::{LockName, Reason},
+        outcome::{AcquireOutcome, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome, TokenStatus},
+        rules::{Acquire, Candidate},
+        time::micros,
+        token::FencingToken,
+    },
+    store::{Kept, LockStore, Page, StoreError},
+};
+use futures_util::future::join_all;
+use std::time::Duration;
+
+/// Keys that one page of a listing looks at.
+const KEYS_PER_PAGE: u64 = 4_096;
+/// Renewals that are sent at once over each link.
+const RENEWALS_AT_ONCE: usize = 1_024;
+
+impl RedisStore {
+    /// What an answer to acquire, claim or give_up says; a call that does not stand in line is not polled for any more.
+    fn settle(
+        &self,
+        name: &LockName,
+        request: RequestId,
+        attempt: u32,
+        answer: Answer,
+    ) -> Result<AcquireOutcome, StoreError> {
+        let outcome = answer.acquire()?;
+        if outcome != AcquireOutcome::Queued {
+            self.waits.leave(keys::bucket(name), name, request, attempt);
+        }
+        if let AcquireOutcome::Granted(grant) = &outcome {
+            self.know(name, grant.token);
+        }
+        Ok(outcome)
+    }
+
+    async fn renew_one(
+        &self,
+        name: &LockName,
+        script: &'static super::links::Script,
+        tail: &[Arg],
+    ) -> Result<RenewOutcome, StoreError> {
+        let outcome = self.call(name, script, tail).await?.renew()?;
+        if let RenewOutcome::Renewed(renewed) = &outcome {
+            self.know(name, renewed.token);
+        }
+        Ok(outcome)
+    }
+}
+
+impl LockStore for RedisStore {
+    async fn acquire(&self, name: &LockName, command: Acquire) -> Result<AcquireOutcome, StoreError> {
+        let Acquire { request, attempt, terms, wait, candidate } = command;
+        let metadata = metadata_text(&terms.metadata);
+        let tail = [
+            hex(request.0),
+            Arg::from(attempt),
+            Arg::from(wait),
+            hex(candidate.lease_id.0),
+            hex(candidate.grant_id.0),
+            Arg::from(terms.fingerprint.to_string().as_str()),
+            Arg::from(micros(terms.ttl)),
+            Arg::from(terms.min_token),
+            Arg::from(terms.holder.as_str()),
+            Arg::from(metadata.as_str()),
+        ];
+        if wait {
+            self.waits.enter(keys::bucket(name), name, request, attempt);
+        }
+        // Dropped here, or with the outcome unknown, the caller has `drop_call` clean up, which takes it out again.
+        let answer = self.call_for(name, &self.scripts.acquire, &tail, Some((request, attempt))).await?;
+        self.settle(name, request, attempt, answer)
+    }
+
+    async fn claim(
+        &self,
+        name: &LockName,
+        request: RequestId,
+        attempt: u32,
+        candidate: Candidate,
+    ) -> Result<AcquireOutcome, StoreError> {
+        let tail = [hex(request.0), Arg::from(attempt), hex(candidate.lease_id.0), hex(candidate.grant_id.0)];
+        let answer = self.call(name, &self.scripts.claim, &tail).await?;
+        self.settle(name, request, attempt, answer)
+    }
+
+    async fn give_up(&self, name: &LockName, request: RequestId, attempt: u32) -> Result<AcquireOutcome, StoreError> {
+        let answer = self.call(name, &self.scripts.give_up, &[hex(request.0), Arg::from(attempt)]).await?;
+        self.settle(name, request, attempt, answer)
+    }
+
+    fn drop_call(&self, name: &LockName, request: RequestId, attempt: u32) {
+        self.waits.leave(keys::bucket(name), name, request, attempt);
+        self.chores.drop_call(name, request, attempt);
+    }
+
+    async fn release(&self, name: &LockName, lease_id: LeaseId) -> Result<ReleaseOutcome, StoreError> {
+        self.call(name, &self.scripts.release, &[hex(lease_id.0)]).await?.release()
+    }
+
+    async fn renew(
+        &self,
+        name: &LockName,
+        lease_id: LeaseId,
+        ttl: Option<Duration>,
+    ) -> Result<RenewOutcome, StoreError> {
+        let ttl = ttl.map_or(Arg::from(""), |ttl| Arg::from(micros(ttl)));
+        self.renew_one(name, &self.scripts.renew, &[hex(lease_id.0), ttl, Arg::from("")]).await
+    }
+
+    async fn attach(&self, leases: &[Kept<'_>]) -> Vec<Result<RenewOutcome, StoreError>> {
+        let mut outcomes = Vec::with_capacity(leases.len());
+        for batch in leases.chunks(RENEWALS_AT_ONCE) {
+            let each = batch.iter().map(|lease| async move {
+                let tail = [hex(lease.lease_id.0), Arg::from(lease.attempt), hex(lease.attachment.0)];
+                self.renew_one(lease.name, &self.scripts.attach, &tail).await
+            });
+            outcomes.extend(join_all(each).await);
+        }
+        outcomes
+    }
+
+    async fn renew_kept(&self, leases: &[Kept<'_>]) -> Vec<Result<RenewOutcome, StoreError>> {
+        let mut outcomes = Vec::with_capacity(leases.len());
+        for batch in leases.chunks(RENEWALS_AT_ONCE) {
+            let each = batch.iter().map(|lease| async move {
+                let tail = [hex(lease.lease_id.0), Arg::from(""), hex(lease.attachment.0)];
+                self.renew_one(lease.name, &self.scripts.renew, &tail).await
+            });
+            outcomes.extend(join_all(each).await);
+        }
+        outcomes
+    }
+
+    fn detach(&self, lease: Kept<'_>) {
+        self.chores.detach(lease.name, lease.lease_id, lease.attachment);
+    }
+
+    fn disconnect(&self, lease: Kept<'_>) {
+        self.chores.disconnect(lease.name, lease.lease_id, lease.attachment);
+    }
+
+    async fn force_release(
+        &self,
+        name: &LockName,
+        expected: FencingToken,
+        reason: &Reason,
+    ) -> Result<RevokeOutcome, StoreError> {
+        let tail = [Arg::from(expected.get()), Arg::from(reason.as_str())];
+        self.call(name, &self.scripts.force_release, &tail).await?.revoke()
+    }
+
+    async fn view(&self, name: &LockName) -> Result<LockView, StoreError> {
+        self.call(name, &self.scripts.view, &[]).await?.view()
+    }
+
+    async fn check_token(
+        &self,
+        name: &LockName,
+        token: FencingToken,
+    ) -> Result<(TokenStatus, Option<FencingToken>), StoreError> {
+        let view = self.view(name).await?;
+        let status = match view.newest_token {
+            Some(newest) if token < newest => TokenStatus::Stale,
+            Some(newest) if token == newest && view.current.is_some() => TokenStatus::Current,
+            Some(newest) if token == newest => TokenStatus::Ended,
+            _ => TokenStatus::Unknown,
+        };
+        Ok((status, view.newest_token))
+    }
+
+    async fn list(&self, prefix: &str, from: Option<&str>, limit: usize) -> Result<Page, StoreError> {
+        // Where a step of the scan begins, and how many of its keys were on the page before.
+        let (mut cursor, mut skip) = match from {
+            None => (0, 0),
+            Some(from) => place(from).ok_or(StoreError::BadPageToken)?,
+        };
+        let (pattern, step) = (keys::pattern(prefix), u64::try_from(limit.clamp(10, 1_000)).unwrap_or(1_000));
+        let mut page = Page::default();
+        for _ in 0..KEYS_PER_PAGE.div_ceil(step) {
+            let link = self.link(0).await?;
+            let tail = [Arg::from(cursor), Arg::from(pattern.as_str()), Arg::from(step)];
+            let mut found =
+                Answer::read(self.send(&link, 0, &self.scripts.list, &tail).await?)?.texts("keys")?.into_iter();
+            let next = found.next().and_then(|text| text.parse().ok()).unwrap_or(0);
+            let names: Vec<LockName> =
+                found.skip(skip).filter_map(|key| LockName::new(keys::name_in(&key)?.to_owned()).ok()).collect();
+            let views = join_all(names.iter().map(|name| self.view(name))).await;
+            for (name, view) in names.into_iter().zip(views) {
+                if page.locks.len() == limit {
+                    page.next = Some(format!("{cursor:x}.{skip:x}"));
+                    return Ok(page);
+                }
+                skip += 1;
+                let view = view?;
+                if view.current.is_some() || view.waiters > 0 {
+                    page.locks.push((name, view));
+                }
+            }
+            (cursor, skip) = (next, 0);
+            if cursor == 0 {
+                return Ok(page);
+            }
+        }
+        page.next = Some(format!("{cursor:x}.0"));
+        Ok(page)
+    }
+
+    async fn begin_watch(&self) -> Result<(), StoreError> {
+        self.ask_for_events().await
+    }
+}
+
+fn place(text: &str) -> Option<(u64, usize)> {
+    let (cursor, skip) = text.split_once('.')?;
+    Some((u64::from_str_radix(cursor, 16).ok()?, usize::from_str_radix(skip, 16).ok()?))
+}

@@ -1,0 +1,135 @@
+//! What goes on beside the commands: links, polls, hints from other replicas, chores.
+
+use super::{
+    RedisStore,
+    answer::effect_of,
+    keys,
+    links::{Arg, Push},
+};
+use crate::{
+    domain::{name::LockName, outcome::Polled, time::micros},
+    store::StoreError,
+};
+use futures_util::future::{join, join_all};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How often a replica polls for its waiters: the longest that a lost hint can cost, and its heartbeat.
+const POLL_PERIOD: Duration = Duration::from_secs(1);
+/// Locks in one poll of a bucket: about a millisecond of Redis' time.
+const LOCKS_PER_POLL: usize = 128;
+/// For how long events are asked for, and how often that is renewed while somebody watches.
+const WATCH_SPAN: Duration = Duration::from_secs(30);
+const WATCH_PERIOD: Duration = Duration::from_secs(10);
+
+impl RedisStore {
+    /// Keeps the store going. Never ends; dropped, nothing of it goes on.
+    pub async fn run(&self) {
+        join(join(self.links.run(), self.do_chores()), join(join(self.listen(), self.poll()), self.keep_watching()))
+            .await;
+    }
+
+    /// Polls for the waiters that are here, once a period, and at once when hints may have been lost.
+    async fn poll(&self) {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(POLL_PERIOD) => {}
+                () = self.resync.notified() => {}
+            }
+            self.poll_now().await;
+        }
+    }
+
+    /// Polls once for all waiters that are here.
+    pub async fn poll_now(&self) {
+        join_all(self.waits.buckets().into_iter().map(|(bucket, names)| self.poll_bucket(bucket, names))).await;
+    }
+
+    async fn poll_bucket(&self, bucket: u16, names: Vec<LockName>) {
+        for names in names.chunks(LOCKS_PER_POLL) {
+            if let Err(error) = self.poll_locks(bucket, names).await {
+                // Told where the links are kept, if Redis is away; the waiters' own times end their waits.
+                tracing::debug!(bucket, %error, "poll did not get through");
+            }
+        }
+    }
+
+    async fn poll_locks(&self, bucket: u16, names: &[LockName]) -> Result<(), StoreError> {
+        let link = self.link(bucket).await?;
+        let tail: Vec<Arg> = names.iter().map(|name| Arg::from(name.as_str())).collect();
+        let sent = Instant::now();
+        let answer = self.read(&link, sent, self.send(&link, bucket, &self.scripts.poll, &tail).await?)?;
+        for effect in &answer.effects {
+            // Offers come again below, each with its lock; the rest does not ask for it.
+            if !matches!(effect, super::answer::RedisEffect::LookAgain(..)) {
+                self.heed_one(bucket, &names[0], effect, None);
+            }
+        }
+        for (name, Polled { offered, waiters }) in names.iter().zip(answer.polled()?) {
+            if let Some((request, attempt)) = offered {
+                self.hint(bucket, name, request, attempt);
+            }
+            let missing = waiters + usize::from(offered.is_some()) < self.waits.requests(bucket, name);
+            // Once it may be that their commands are on their way; twice, Redis has forgotten some. They ask, and learn it.
+            if self.waits.is_missing_again(bucket, name, missing) {
+                for (request, attempt) in self.waits.calls(bucket, Some(name)) {
+                    self.notices.look_again(request, attempt);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Hears what other replicas' commands set off here.
+    async fn listen(&self) {
+        let mut pushes = self.links.pushes(&keys::channel(self.me));
+        while let Some(push) = pushes.recv().await {
+            match push {
+                Push::Resync => self.resync.notify_one(),
+                Push::Message(message) => {
+                    if let Err(error) = self.hear(&message) {
+                        tracing::warn!(%error, "a message on this replica's channel makes no sense");
+                    }
+                }
+            }
+        }
+    }
+
+    fn hear(&self, message: &[u8]) -> Result<(), StoreError> {
+        let corrupt = |what: &str| StoreError::Corrupt(what.to_owned());
+        let text = std::str::from_utf8(message).map_err(|_| corrupt("a message that is no text"))?;
+        let mut lines: Vec<&str> = text.split('\n').collect();
+        let name = lines.last().copied().unwrap_or_default().to_owned();
+        if lines.first() != Some(&"event") {
+            lines.pop();
+        }
+        let effect = effect_of(&lines)?;
+        let name = LockName::new(name).map_err(|_| corrupt("a message without a lock"))?;
+        self.heed_one(keys::bucket(&name), &name, &effect, None);
+        Ok(())
+    }
+
+    async fn keep_watching(&self) {
+        loop {
+            tokio::time::sleep(WATCH_PERIOD).await;
+            if self.notices.is_watched()
+                && let Err(error) = self.ask_for_events().await
+            {
+                tracing::debug!(%error, "events could not be asked for");
+            }
+        }
+    }
+
+    /// Has the events of all buckets told to this replica for a while.
+    pub(super) async fn ask_for_events(&self) -> Result<(), StoreError> {
+        let span = [Arg::from(micros(WATCH_SPAN))];
+        let each = (0..keys::BUCKETS).map(|bucket| {
+            let span = &span;
+            async move {
+                let link = self.link(bucket).await?;
+                self.send(&link, bucket, &self.scripts.watch, span).await.map(|_| ())
+            }
+        });
+        join_all(each).await.into_iter().collect()
+    }
+}

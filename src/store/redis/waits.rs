@@ -1,0 +1,80 @@
+//! The calls that wait here, by bucket and lock: what the polls are for, and who is told when hints may have been lost.
+
+use crate::domain::{ids::RequestId, name::LockName};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap};
+
+#[derive(Debug, Default)]
+struct Requests {
+    calls: HashMap<(RequestId, u32), usize>,
+    /// The last poll found fewer of them in Redis.
+    missing: bool,
+}
+
+/// The calls that wait here.
+#[derive(Debug, Default)]
+pub(super) struct Waits(Mutex<BTreeMap<u16, HashMap<LockName, Requests>>>);
+
+impl Waits {
+    /// Enters a call, before its command is sent: a hint may be faster than the answer.
+    pub(super) fn enter(&self, bucket: u16, name: &LockName, request: RequestId, attempt: u32) {
+        let mut all = self.0.lock();
+        let locks = all.entry(bucket).or_default();
+        if !locks.contains_key(name) {
+            locks.insert(name.clone(), Requests::default());
+        }
+        if let Some(requests) = locks.get_mut(name) {
+            *requests.calls.entry((request, attempt)).or_default() += 1;
+        }
+    }
+
+    /// Takes a call out, if it is entered.
+    pub(super) fn leave(&self, bucket: u16, name: &LockName, request: RequestId, attempt: u32) {
+        let mut all = self.0.lock();
+        let Some(locks) = all.get_mut(&bucket) else { return };
+        let Some(requests) = locks.get_mut(name) else { return };
+        if let Some(count) = requests.calls.get_mut(&(request, attempt)) {
+            *count -= 1;
+            if *count == 0 {
+                requests.calls.remove(&(request, attempt));
+            }
+        }
+        if requests.calls.is_empty() {
+            locks.remove(name);
+        }
+        if locks.is_empty() {
+            all.remove(&bucket);
+        }
+    }
+
+    /// Whether a call of this attempt waits here.
+    pub(super) fn knows(&self, bucket: u16, name: &LockName, request: RequestId, attempt: u32) -> bool {
+        let all = self.0.lock();
+        all.get(&bucket).and_then(|locks| locks.get(name)).is_some_and(|it| it.calls.contains_key(&(request, attempt)))
+    }
+
+    /// The buckets with waiting calls, and their locks.
+    pub(super) fn buckets(&self) -> Vec<(u16, Vec<LockName>)> {
+        self.0.lock().iter().map(|(bucket, locks)| (*bucket, locks.keys().cloned().collect())).collect()
+    }
+
+    /// How many requests wait for a lock.
+    pub(super) fn requests(&self, bucket: u16, name: &LockName) -> usize {
+        self.0.lock().get(&bucket).and_then(|locks| locks.get(name)).map_or(0, |it| it.calls.len())
+    }
+
+    /// Notes whether a poll found fewer waiters of a lock than there are here. True if the one before it did too.
+    pub(super) fn is_missing_again(&self, bucket: u16, name: &LockName, missing: bool) -> bool {
+        let mut all = self.0.lock();
+        let Some(requests) = all.get_mut(&bucket).and_then(|locks| locks.get_mut(name)) else { return false };
+        std::mem::replace(&mut requests.missing, missing) && missing
+    }
+
+    /// The waiting calls of a lock, or of a whole bucket.
+    pub(super) fn calls(&self, bucket: u16, name: Option<&LockName>) -> Vec<(RequestId, u32)> {
+        let all = self.0.lock();
+        let Some(locks) = all.get(&bucket) else { return Vec::new() };
+        let wanted = locks.iter().filter(|(lock, _)| name.is_none_or(|name| name == *lock));
+        wanted.flat_map(|(_, requests)| requests.calls.keys().copied()).collect()
+    }
+}
