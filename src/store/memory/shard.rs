@@ -11,6 +11,9 @@ use hashbrown::HashTable;
 use slab::Slab;
 use std::{cmp::Reverse, collections::BinaryHeap};
 
+/// Void timers that are not worth the trouble of clearing them away.
+const VOID_TIMERS: usize = 32;
+
 /// What a lock takes up on a page counts as much as slots that were looked at: so the whole budget is about a mebibyte, and
 /// the page fits into the 4 MiB that gRPC's libraries accept however much the holders say of themselves.
 const BYTES_PER_SLOT: usize = 64;
@@ -139,6 +142,7 @@ impl Shard {
                 entry.remove();
             }
             self.slots.remove(number);
+            self.forget_void_timers();
             return;
         }
         if let Some(due) = slot.lock.next_due()
@@ -146,6 +150,18 @@ impl Shard {
         {
             slot.timer = Some(due);
             self.timers.push(Reverse((due, number)));
+            self.forget_void_timers();
+        }
+    }
+
+    /// A lease that is given back leaves a timer behind that would lie here until its TTL is over, for a day perhaps. Cleared away
+    /// when more than half of them are void: that costs each timer as much as to pop it.
+    fn forget_void_timers(&mut self) {
+        if self.timers.len() > 2 * self.slots.len() + VOID_TIMERS {
+            let slots = &self.slots;
+            self.timers
+                .retain(|Reverse((due, number))| slots.get(*number).is_some_and(|slot| slot.timer == Some(*due)));
+            self.timers.shrink_to(2 * slots.len() + VOID_TIMERS);
         }
     }
 }
