@@ -3,7 +3,7 @@
 use crate::{
     link::freezable_link,
     stream::{Stream, attachment},
-    support::{Lock, Server, assert_bad_field, channel, read, until, waiting_wish, wish, within},
+    support::{Lock, Server, assert_bad_field, assert_refused, channel, read, until, waiting_wish, wish, within},
 };
 use fencepost_proto::v1::{
     self, LeaseEnd, detached, keep_alive_request::Message as Say, keep_alive_response::Message as Hear,
@@ -11,6 +11,8 @@ use fencepost_proto::v1::{
 };
 use std::time::Duration;
 use tokio_stream::StreamExt;
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
 
 const TTL: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_millis(300);
@@ -207,6 +209,27 @@ async fn messages_that_make_no_sense_end_the_stream_with_the_field_and_the_rule(
         assert_bad_field(error, field);
     }
     assert!(client.look("a").await.current.is_some());
+}
+
+async fn until_it_ends(mut stream: Stream) -> Status {
+    loop {
+        if let Err(status) = stream.next().await {
+            return status;
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_long_message_fits_into_the_headers_of_the_answer() {
+    let server = Server::start().await;
+    let bad = |handle| v1::LeaseAttachment { handle, lease_id: "mine".into(), ..v1::LeaseAttachment::default() };
+    let stream = Stream::open(server.client()).await;
+    stream.attach((0..2_000).map(bad).collect()).await;
+    let status = until_it_ends(stream).await;
+    let status = assert_refused(Err::<(), _>(status), Code::InvalidArgument, "INVALID_FIELD");
+    let fields = status.get_details_bad_request().unwrap().field_violations;
+    assert_eq!(fields[0].field, "attach.leases[0].lock_name");
+    assert!(status.message().contains(" more"), "{}", status.message());
 }
 
 #[tokio::test]
