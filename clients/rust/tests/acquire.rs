@@ -178,6 +178,21 @@ async fn an_outcome_that_stays_unknown_is_told_and_taken_back() {
 }
 
 #[tokio::test]
+async fn a_refusal_after_an_unknown_outcome_is_told_and_what_may_have_been_done_taken_back() {
+    let fake = Fake::start().await;
+    fake.on_acquire(|request| match request.attempt {
+        1 => Do::Fail(Status::unavailable("lost")),
+        2 => Do::Fail(Status::resource_exhausted("too many wait")),
+        _ => Do::Answer(acquired("x")),
+    });
+    let error = client(&[&fake]).acquire("x").wait(BOUND).await.unwrap_err();
+    assert!(matches!(error, AcquireError::Exhausted { .. }), "{error:?}");
+    fake.until("released", |state| state.releases.len() == 1).await;
+    let state = fake.state();
+    assert_eq!(state.acquires[2].wait_timeout.unwrap_or_default(), wire(Duration::ZERO).unwrap());
+}
+
+#[tokio::test]
 async fn an_acquire_that_is_dropped_leaves_the_line_and_releases_what_was_granted() {
     let fake = Fake::start().await;
     fake.on_acquire(|request| if request.attempt == 1 { Do::Hang } else { Do::Answer(acquired("x")) });
