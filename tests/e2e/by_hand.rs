@@ -65,15 +65,18 @@ impl Bench {
     }
 
     /// Attaches leases, and waits for the server's word.
-    async fn attach(&mut self, count: u32) {
+    async fn attach(&mut self, count: u32) -> Vec<AttachLease> {
+        let mut all = Vec::new();
         for first in (0..count).step_by(1_000) {
             let mut leases = Vec::new();
             for handle in first..count.min(first + 1_000) {
                 leases.push(self.take(handle).await);
             }
+            all.extend(leases.iter().cloned());
             self.says.send(FromClient::Attach(leases)).await.unwrap();
             while !matches!(self.next().await, ToClient::Attached(_)) {}
         }
+        all
     }
 }
 
@@ -127,6 +130,30 @@ async fn many_leases_are_renewed_a_part_at_a_time_and_the_stream_goes_on_between
     assert!(messages > 1 && beats > 0, "{messages} messages and {beats} beats");
     let asked = bench.store.renewals.lock().unwrap().clone();
     assert!(asked.iter().all(|count| *count <= 1_024), "in one go: {asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn very_many_losses_are_told_a_part_at_a_time() {
+    const LEASES: u32 = 3_000;
+    let mut bench = Bench::new();
+    let leases = bench.attach(LEASES).await;
+    for lease in leases {
+        bench.locks.release(&lease.name, lease.lease_id).await.unwrap();
+    }
+    let (mut lost, mut beats) = (0, 0);
+    while lost < LEASES {
+        match bench.next().await {
+            ToClient::Beat { .. } => beats += u32::from(lost > 0),
+            ToClient::Lost { .. } => {
+                lost += 1;
+                if lost == 1 {
+                    tokio::time::sleep(BEAT_PERIOD_MAX).await;
+                }
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(beats > 0, "a beat that is due does not wait for all of them");
 }
 
 #[tokio::test]

@@ -168,9 +168,9 @@ where
             let event = tokio::select! {
                 biased;
                 () = gone.cancelled() => Event::Gone,
+                () = tokio::time::sleep_until(beat_at) => Event::BeatDue,
                 () = session.inbox().ready() => Event::Notice,
                 () = draining.cancelled(), if !told => Event::Draining,
-                () = tokio::time::sleep_until(beat_at) => Event::BeatDue,
                 message = inbound.next() => Event::Message(message),
                 () = std::future::ready(()), if session.is_renewing() => Event::Renewing,
             };
