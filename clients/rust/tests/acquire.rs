@@ -117,7 +117,7 @@ async fn a_wait_that_is_over_before_the_repeat_has_timed_out() {
 async fn a_server_that_never_answers_is_left_for_the_next() {
     let (a, b) = (Fake::start().await, Fake::start().await);
     a.on_acquire(|_| Do::Hang);
-    let client = builder(&[&a, &b]).call_timeout(Duration::from_millis(300)).build().unwrap();
+    let client = builder(&[&a, &b]).call_timeout(Duration::from_millis(1_500)).build().unwrap();
     let lock = client.acquire("x").await.unwrap();
     assert!(lock.is_valid());
     assert_eq!(b.state().acquires[0].attempt, 2);
