@@ -11,12 +11,21 @@ use uuid::Uuid;
 #[derive(Debug, Default)]
 pub(super) struct Fields {
     violations: Vec<(String, String)>,
+    /// How many more there are that are not told.
+    more: usize,
 }
+
+/// As many are told: they travel in headers, of which a peer takes some 8 or 16 KiB before it gives the whole connection up.
+const VIOLATIONS_TOLD: usize = 16;
 
 impl Fields {
     /// Notes that a field breaks a rule.
     pub(super) fn refuse(&mut self, field: impl Into<String>, rule: impl Into<String>) {
-        self.violations.push((field.into(), rule.into()));
+        if self.violations.len() < VIOLATIONS_TOLD {
+            self.violations.push((field.into(), rule.into()));
+        } else {
+            self.more += 1;
+        }
     }
 
     /// Takes a field's value, or notes the rule that it breaks.
@@ -78,7 +87,10 @@ impl Fields {
 
     /// The error. For callers that know that there is something to report.
     pub(super) fn into_status(self) -> Status {
-        let text: Vec<String> = self.violations.iter().map(|(field, rule)| format!("{field} {rule}")).collect();
+        let mut text: Vec<String> = self.violations.iter().map(|(field, rule)| format!("{field} {rule}")).collect();
+        if self.more > 0 {
+            text.push(format!("and {} more", self.more));
+        }
         let mut details = ErrorDetails::new();
         for (field, rule) in self.violations {
             details.add_bad_request_violation(field, rule);

@@ -122,7 +122,11 @@ impl<S: LockStore> Locks<S> {
                     };
                     held_for = arrived.elapsed();
                     outcome = match wake {
-                        Wake::Hint => self.store.claim(name, request, attempt, candidate()).await?,
+                        Wake::Hint => match self.store.claim(name, request, attempt, candidate()).await? {
+                            // Still in line, and no call will wait for it: the guard stays armed here as well.
+                            AcquireOutcome::TooLate(now) => return Err(LocksError::TooLate(now)),
+                            outcome => outcome,
+                        },
                         Wake::TimeOver => self.store.give_up(name, request, attempt).await?,
                         // The guard stays armed: the place in line is kept for the retry.
                         Wake::Draining => return Err(LocksError::Draining),

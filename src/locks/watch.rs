@@ -41,7 +41,8 @@ struct Watcher {
 
 #[derive(Debug, Default)]
 struct Backlog {
-    events: VecDeque<Event>,
+    /// Shared among the watchers: a thousand of them may be behind by thousands of events.
+    events: VecDeque<Arc<Event>>,
     /// Lost after the last of `events`.
     missed: u64,
 }
@@ -72,14 +73,15 @@ impl Watchers {
     }
 
     pub(super) fn tell(&self, event: &Event) {
+        let mut shared = None;
         for watcher in self.list.read().iter().filter(|watcher| event.name.as_str().starts_with(&watcher.prefix)) {
-            watcher.push(event);
+            watcher.push(shared.get_or_insert_with(|| Arc::new(event.clone())));
         }
     }
 }
 
 impl Watcher {
-    fn push(&self, event: &Event) {
+    fn push(&self, event: &Arc<Event>) {
         let mut backlog = self.backlog.lock();
         // Once behind, stay behind until all of the backlog is read: one gap, told once, instead of a sieve.
         if backlog.missed > 0 || backlog.events.len() >= WATCH_BACKLOG_MAX {
@@ -94,7 +96,7 @@ impl Watcher {
     fn pop(&self) -> Option<WatchItem> {
         let mut backlog = self.backlog.lock();
         if let Some(event) = backlog.events.pop_front() {
-            return Some(WatchItem::Event(event));
+            return Some(WatchItem::Event(Arc::unwrap_or_clone(event)));
         }
         let missed = std::mem::take(&mut backlog.missed);
         (missed > 0).then_some(WatchItem::Missed(missed))
@@ -159,6 +161,15 @@ mod tests {
         assert_eq!(watching.next().await, Some(WatchItem::Event(event("a/2", 9))));
         drop(watching);
         assert!(!watchers.any());
+    }
+
+    #[test]
+    fn an_event_is_kept_once_however_many_watch() {
+        let watchers = Watchers::default();
+        let all: Vec<_> = (0..3).map(|_| watchers.watch(String::new(), CancellationToken::new()).unwrap()).collect();
+        watchers.tell(&event("a", 1));
+        let kept: Vec<_> = all.iter().map(|one| one.watcher.backlog.lock().events[0].clone()).collect();
+        assert!(kept.iter().all(|one| Arc::ptr_eq(one, &kept[0])));
     }
 
     #[tokio::test]

@@ -8,7 +8,8 @@ use crate::{
 use nix::sys::signal::Signal;
 use std::time::{Duration, Instant};
 
-const TTL: Duration = Duration::from_secs(2);
+/// The end of the command is planned for 11 % of this before the end of the lease: more than a second.
+const TTL: Duration = Duration::from_secs(10);
 
 /// A command that will not stop when asked, and a child of it that will not either; both leave marks all the time.
 fn stubborn(marks: &Marks) -> String {
@@ -78,7 +79,7 @@ fn a_command_that_stops_when_asked_is_not_killed() {
     let (server, marks) = (Server::start(), Marks::new());
     let script =
         format!("trap 'echo orderly >> {0}; exit 9' TERM; echo ready; while :; do sleep 0.02; done", marks.path());
-    let running = server.spawn(&["run", "a", "--ttl", "2s", "--", "sh", "-c", &script]);
+    let running = server.spawn(&["run", "a", "--ttl", "8s", "--", "sh", "-c", &script]);
     assert_eq!(running.line(), "ready");
     server.process.signal(Signal::SIGKILL);
     let ended = running.ended().expect(70).says("stopping the command");

@@ -22,9 +22,9 @@ impl Shell {
     fn start(server: &Server) -> Self {
         let terminal = openpty(None, None).unwrap();
         let end = || Stdio::from(terminal.slave.try_clone().unwrap());
-        // setsid makes the terminal the session's own, as a login does.
+        // setsid makes the terminal the session's own, as a login does; and no signal is ignored, whoever runs the tests.
         let mut command = std::process::Command::new("setsid");
-        command.args(["--ctty", "--wait", "bash", "--norc", "--noprofile", "-i"]);
+        command.args(["--ctty", "--wait", "env", "--default-signal", "bash", "--norc", "--noprofile", "-i"]);
         command.env("FENCEPOST_SERVER", &server.url).env("FENCEPOST", env!("CARGO_BIN_EXE_fencepost"));
         command.env("PS1", PROMPT);
         let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
@@ -138,7 +138,7 @@ fn control_z_stops_the_job_and_fg_goes_on() {
 fn a_job_that_was_stopped_past_its_lease_does_not_go_on() {
     let server = Server::start();
     let mut shell = Shell::start(&server);
-    shell.commands("\"$FENCEPOST\" run a --ttl 1s -- sh -c 'echo \"rea\"dy; cat; echo \"after\" cat'");
+    shell.commands("\"$FENCEPOST\" run a --ttl 5s -- sh -c 'echo \"rea\"dy; cat; echo \"after\" cat'");
     shell.shows("ready");
     // Not before its child runs: a shell that is stopped while it starts one hangs until that is continued.
     shell.types_until_repeated("one");

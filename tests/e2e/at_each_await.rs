@@ -15,7 +15,10 @@ use fencepost::{
     locks::{AcquireAnswer, AcquireCall, Hub, Locks, LocksError},
     store::memory::MemoryStore,
 };
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -168,6 +171,24 @@ async fn dropped_around_the_claim_the_lock_is_not_left_with_a_dead_call() {
         bench.take(Bench::call(5, 2, WAIT)).await;
         assert_eq!(bench.left().await, TTL, "{gate:?}: the retry has all of its TTL");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_came_too_late_leaves_no_place_in_line_without_a_call() {
+    let bench = Bench::new();
+    let holder = bench.take(Bench::call(1, 1, Duration::ZERO)).await;
+    bench.store.late.store(true, Ordering::SeqCst);
+    let (waiting, ()) = tokio::join!(biased; bench.ask(Bench::call(2, 1, WAIT)), bench.release(holder));
+    assert!(matches!(waiting, Err(LocksError::TooLate(_))), "{waiting:?}");
+    bench.store.late.store(false, Ordering::SeqCst);
+    let lease = bench.take(Bench::call(2, 2, Duration::ZERO)).await;
+    bench.release(lease).await;
+
+    let holder = bench.take(Bench::call(3, 1, Duration::ZERO)).await;
+    bench.store.late.store(true, Ordering::SeqCst);
+    let (waiting, ()) = tokio::join!(biased; bench.ask(Bench::call(4, 1, WAIT)), bench.release(holder));
+    assert!(matches!(waiting, Err(LocksError::TooLate(_))), "{waiting:?}");
+    bench.nothing_is_left().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,6 +6,7 @@ use fencepost::{
         name::{LockName, Reason},
         outcome::{AcquireOutcome, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome, TokenStatus},
         rules::{Acquire, Candidate},
+        time::StoreTime,
         token::FencingToken,
     },
     store::{Kept, LockStore, Page, StoreError, memory::MemoryStore},
@@ -37,11 +38,22 @@ pub(crate) struct GatedStore {
     pub(crate) reached: Notify,
     /// Nothing that streams ask gets through.
     pub(crate) down: AtomicBool,
+    /// Claims come too late to change anything.
+    pub(crate) late: AtomicBool,
+    /// How many leases streams had renewed at once, each time.
+    pub(crate) renewals: Mutex<Vec<usize>>,
 }
 
 impl GatedStore {
     pub(crate) fn new(inner: Arc<MemoryStore>) -> Self {
-        Self { inner, shut: Mutex::new(None), reached: Notify::new(), down: AtomicBool::new(false) }
+        Self {
+            inner,
+            shut: Mutex::new(None),
+            reached: Notify::new(),
+            down: AtomicBool::new(false),
+            late: AtomicBool::new(false),
+            renewals: Mutex::default(),
+        }
     }
 
     fn cut(&self, count: usize) -> Option<Vec<Result<RenewOutcome, StoreError>>> {
@@ -73,6 +85,9 @@ impl LockStore for GatedStore {
         candidate: Candidate,
     ) -> Result<AcquireOutcome, StoreError> {
         self.pass(Gate::BeforeClaim).await;
+        if self.late.load(Ordering::SeqCst) {
+            return Ok(AcquireOutcome::TooLate(StoreTime::default()));
+        }
         let outcome = self.inner.claim(name, request, attempt, candidate).await;
         self.pass(Gate::AfterClaim).await;
         outcome
@@ -110,6 +125,7 @@ impl LockStore for GatedStore {
     }
 
     async fn renew_kept(&self, leases: &[Kept<'_>]) -> Vec<Result<RenewOutcome, StoreError>> {
+        self.renewals.lock().unwrap().push(leases.len());
         match self.cut(leases.len()) {
             Some(cut) => cut,
             None => self.inner.renew_kept(leases).await,

@@ -1,8 +1,12 @@
 //! Reading, listing, watching, checking tokens, revoking; health and reflection.
 
 use crate::support::{Lock, Server, assert_bad_field, read, until, waiting_wish, wish, within};
+use fencepost::domain::limits::METADATA_BYTES_MAX;
 use fencepost_proto::v1::{self, LeaseEnd, check_token_response, force_release_response, watch_event::Kind};
-use std::{collections::HashSet, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 use tokio_stream::StreamExt;
 use tonic_reflection::pb::{v1 as reflect, v1alpha as reflect_alpha};
 
@@ -59,6 +63,28 @@ async fn listing_shows_each_lock_of_the_prefix_once_in_pages() {
     }
     let beyond = v1::ListRequest { page_token: "ff.ffffffffffffffff".into(), ..v1::ListRequest::default() };
     assert_eq!(client.list(beyond).await.unwrap().into_inner().locks, []);
+}
+
+#[tokio::test]
+async fn a_page_of_large_locks_fits_into_the_message_that_clients_take() {
+    let server = Server::start().await;
+    let mut client = server.client();
+    let large: HashMap<_, _> = [("k".into(), "x".repeat(METADATA_BYTES_MAX - 1))].into();
+    for number in 0..1_100 {
+        client.take(v1::AcquireRequest { metadata: large.clone(), ..wish(&format!("a/{number}"), TTL) }).await;
+    }
+    let mut found = 0;
+    let mut request = v1::ListRequest { page_size: 1_000, ..v1::ListRequest::default() };
+    loop {
+        // gRPC's libraries take 4 MiB, unless they are told otherwise.
+        let page = client.list(request.clone()).await.unwrap().into_inner();
+        found += page.locks.len();
+        if page.next_page_token.is_empty() {
+            break;
+        }
+        request.page_token = page.next_page_token;
+    }
+    assert_eq!(found, 1_100);
 }
 
 #[tokio::test]

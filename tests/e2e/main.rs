@@ -6,6 +6,7 @@
 mod acquire;
 mod at_each_await;
 mod at_risk;
+mod by_hand;
 mod cancel;
 mod client;
 mod drain;

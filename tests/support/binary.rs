@@ -17,6 +17,8 @@ use std::{
     time::Duration,
 };
 
+const BINARY: &str = env!("CARGO_BIN_EXE_fencepost");
+
 /// No condition takes longer, however busy the machine is.
 const BOUND: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(5);
@@ -145,9 +147,13 @@ impl Drop for Process {
     }
 }
 
-/// The binary, knowing nothing of the environment that the tests run in.
+/// The binary, knowing nothing of the environment that the tests run in: neither of its variables, nor of the signals that a runner
+/// in the background of a script, or under nohup, ignores and hands down.
 pub(crate) fn fencepost(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_fencepost"));
+    let mut command = Command::new(if cfg!(target_os = "linux") { "env" } else { BINARY });
+    if cfg!(target_os = "linux") {
+        command.args(["--default-signal", BINARY]);
+    }
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("FENCEPOST_") {
             command.env_remove(name);

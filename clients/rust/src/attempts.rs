@@ -14,6 +14,7 @@ use crate::v1;
 use crate::validity::Reading;
 use std::sync::Arc;
 use std::time::Duration;
+use tonic::Code;
 use v1::acquire_response::Outcome;
 use v1::lock_service_client::LockServiceClient;
 
@@ -63,6 +64,7 @@ impl Attempts {
         let until = line_until.plus(core.retry_for);
         let lane = if self.wait.is_zero() { Lane::Prompt } else { Lane::Waiting };
         let first = self.request.attempt.max(1);
+        let mut transmissions = 0_u32;
         let result = core
             .repeat(lane, until, |channel| {
                 let mut wait = self.wait;
@@ -76,6 +78,7 @@ impl Attempts {
                 }
                 self.request.attempt = request.attempt;
                 self.open = true;
+                transmissions += 1;
                 let limit = core.limit(wait, until);
                 let core = core.clone();
                 async move {
@@ -86,7 +89,13 @@ impl Attempts {
                 }
             })
             .await;
-        self.open = result.as_ref().is_err_and(CallError::is_outcome_unknown);
+        self.open = match &result {
+            Ok(_) => false,
+            // Says what became of the request, whichever transmission did it.
+            Err(error) if error.code() == Code::Aborted => false,
+            // Any other refusal is that of its own transmission: an earlier one may be in line all the same, or granted.
+            Err(error) => error.is_outcome_unknown() || (transmissions > 1 && !error.is_unreachable()),
+        };
         result
     }
 }

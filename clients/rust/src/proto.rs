@@ -2,9 +2,14 @@
 
 use std::time::Duration;
 
-/// A duration that a server sent; absent and negative ones count as none.
+/// A duration that a server sent; absent ones count as none, and so do those that are negative or not normal. (prost's own
+/// conversion makes those normal first, and panics on some of them in a debug build.)
 pub(crate) fn duration(wire: Option<prost_types::Duration>) -> Duration {
-    wire.and_then(|wire| Duration::try_from(wire).ok()).unwrap_or_default()
+    let read = |wire: prost_types::Duration| {
+        let nanos = u32::try_from(wire.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
+        Some(Duration::new(u64::try_from(wire.seconds).ok()?, nanos))
+    };
+    wire.and_then(read).unwrap_or_default()
 }
 
 /// A duration for a server. One that does not fit is beyond every bound a server has: it will say so.
@@ -30,7 +35,9 @@ mod tests {
     #[test]
     fn what_does_not_fit() {
         assert_eq!(duration(None), Duration::ZERO);
-        assert_eq!(duration(Some(prost_types::Duration { seconds: -1, nanos: 0 })), Duration::ZERO);
+        for (seconds, nanos) in [(-1, 0), (0, -1), (i64::MIN, 0), (i64::MIN, i32::MIN), (1, i32::MAX)] {
+            assert_eq!(duration(Some(prost_types::Duration { seconds, nanos })), Duration::ZERO);
+        }
         assert_eq!(duration(wire(Duration::MAX)).as_secs(), 315_576_000_000);
     }
 }

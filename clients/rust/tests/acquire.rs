@@ -117,7 +117,7 @@ async fn a_wait_that_is_over_before_the_repeat_has_timed_out() {
 async fn a_server_that_never_answers_is_left_for_the_next() {
     let (a, b) = (Fake::start().await, Fake::start().await);
     a.on_acquire(|_| Do::Hang);
-    let client = builder(&[&a, &b]).call_timeout(Duration::from_millis(300)).build().unwrap();
+    let client = builder(&[&a, &b]).call_timeout(Duration::from_millis(1_500)).build().unwrap();
     let lock = client.acquire("x").await.unwrap();
     assert!(lock.is_valid());
     assert_eq!(b.state().acquires[0].attempt, 2);
@@ -175,6 +175,21 @@ async fn an_outcome_that_stays_unknown_is_told_and_taken_back() {
     assert!(matches!(error, AcquireError::OutcomeUnknown { .. }), "{error:?}");
     let transmitted = fake.state().acquires.iter().map(|request| request.attempt).max().unwrap();
     fake.until("taken back", |state| state.acquires.iter().any(|request| request.attempt > transmitted)).await;
+}
+
+#[tokio::test]
+async fn a_refusal_after_an_unknown_outcome_is_told_and_what_may_have_been_done_taken_back() {
+    let fake = Fake::start().await;
+    fake.on_acquire(|request| match request.attempt {
+        1 => Do::Fail(Status::unavailable("lost")),
+        2 => Do::Fail(Status::resource_exhausted("too many wait")),
+        _ => Do::Answer(acquired("x")),
+    });
+    let error = client(&[&fake]).acquire("x").wait(BOUND).await.unwrap_err();
+    assert!(matches!(error, AcquireError::Exhausted { .. }), "{error:?}");
+    fake.until("released", |state| state.releases.len() == 1).await;
+    let state = fake.state();
+    assert_eq!(state.acquires[2].wait_timeout.unwrap_or_default(), wire(Duration::ZERO).unwrap());
 }
 
 #[tokio::test]

@@ -22,10 +22,10 @@ async fn what_is_read_comes_back() {
 #[tokio::test]
 async fn a_watch_begins_with_started_and_outlives_the_bound_of_its_opening() {
     let fake = Fake::start().await;
-    let client = builder(&[&fake]).call_timeout(Duration::from_millis(200)).build().unwrap();
+    let client = builder(&[&fake]).call_timeout(Duration::from_millis(1_500)).build().unwrap();
     let mut events = client.calls().watch(v1::WatchRequest::default()).await.unwrap();
     assert_eq!(events.message().await.unwrap().unwrap().kind(), Kind::Started);
-    let next = tokio::time::timeout(Duration::from_millis(500), events.message()).await;
+    let next = tokio::time::timeout(Duration::from_millis(2_000), events.message()).await;
     assert!(!matches!(next, Ok(Err(_))), "no deadline ends it: {next:?}");
 }
 

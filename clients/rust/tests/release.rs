@@ -42,7 +42,7 @@ async fn a_release_is_repeated_with_the_same_ids() {
 async fn a_release_whose_outcome_stays_unknown_says_so() {
     let fake = Fake::start().await;
     fake.on_release(|_| Do::Fail(Status::unavailable("lost")));
-    let client = builder(&[&fake]).retry_for(Duration::from_millis(200)).build().unwrap();
+    let client = builder(&[&fake]).retry_for(Duration::from_secs(2)).build().unwrap();
     let error = client.acquire("x").await.unwrap().release().await.unwrap_err();
     assert!(matches!(error, ReleaseError::OutcomeUnknown { source: Some(_) }), "{error:?}");
     assert!(fake.state().releases.len() > 1);

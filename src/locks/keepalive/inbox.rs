@@ -2,6 +2,7 @@
 
 use crate::domain::{ids::AttachmentId, lease::LeaseEnd};
 use parking_lot::Mutex;
+use std::collections::VecDeque;
 use tokio::sync::Notify;
 
 /// Something that befell a lease.
@@ -16,18 +17,28 @@ pub(in crate::locks) enum StreamNotice {
 /// A stream's notices, until it comes to read them. Bounded by what is attached: an attachment ends once, and is replaced once.
 #[derive(Debug, Default)]
 pub(in crate::locks) struct Inbox {
-    notices: Mutex<Vec<(AttachmentId, StreamNotice)>>,
+    notices: Mutex<VecDeque<(AttachmentId, StreamNotice)>>,
     more: Notify,
 }
 
 impl Inbox {
     pub(in crate::locks) fn push(&self, attachment: AttachmentId, notice: StreamNotice) {
-        self.notices.lock().push((attachment, notice));
+        self.notices.lock().push_back((attachment, notice));
         self.more.notify_one();
     }
 
-    pub(super) fn take(&self) -> Vec<(AttachmentId, StreamNotice)> {
-        std::mem::take(&mut *self.notices.lock())
+    /// Takes the oldest, at most `max` of them. If some are left, it is ready again at once.
+    pub(super) fn take(&self, max: usize) -> Vec<(AttachmentId, StreamNotice)> {
+        let mut notices = self.notices.lock();
+        let count = notices.len().min(max);
+        let taken = notices.drain(..count).collect();
+        if notices.is_empty() {
+            // Gives the memory back: a stream can lose very many leases, but does so once.
+            *notices = VecDeque::new();
+        } else {
+            self.more.notify_one();
+        }
+        taken
     }
 
     /// Resolves when there may be something to take. Dropped, nothing is lost.

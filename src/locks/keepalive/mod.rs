@@ -136,6 +136,7 @@ enum Event<E> {
     Notice,
     Message(Option<Result<FromClient, E>>),
     BeatDue,
+    Renewing,
     Draining,
     Gone,
 }
@@ -167,20 +168,22 @@ where
             let event = tokio::select! {
                 biased;
                 () = gone.cancelled() => Event::Gone,
+                () = tokio::time::sleep_until(beat_at) => Event::BeatDue,
                 () = session.inbox().ready() => Event::Notice,
                 () = draining.cancelled(), if !told => Event::Draining,
-                () = tokio::time::sleep_until(beat_at) => Event::BeatDue,
                 message = inbound.next() => Event::Message(message),
+                () = std::future::ready(()), if session.is_renewing() => Event::Renewing,
             };
             let done = match event {
                 Event::Notice => { session.take_notices(); Ok(()) }
+                Event::Renewing => { session.renew_some().await; Ok(()) }
                 Event::BeatDue => { session.beat(Instant::now()); Ok(()) }
                 Event::Draining => { told = true; session.say(ToClient::Draining(drain_grace)); Ok(()) }
                 Event::Message(Some(Ok(message))) => session.receive(message).await,
                 // The transport broke: the client did not end the stream in order, which is the same to its leases.
                 Event::Message(Some(Err(error))) => { yield Err(KeepAliveError::Inbound(error)); return; }
                 Event::Message(None) => return,
-                Event::Gone => { session.end_by_server(); Err(StreamError::Gone(LocksError::Draining)) }
+                Event::Gone => Err(StreamError::Gone(LocksError::Draining)),
             };
             if let Err(error) = done {
                 yield Err(KeepAliveError::Stream(error));

@@ -18,8 +18,12 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::time::Instant;
+use tokio::{runtime::Handle, time::Instant};
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
+
+/// Leases that are renewed, told of, or taken back in one go: about a millisecond of work.
+const LEASES_AT_ONCE: usize = 1_024;
 
 /// A lease that the stream keeps.
 struct Lease {
@@ -55,7 +59,9 @@ pub(super) struct Session<S: LockStore> {
     answered: u64,
     last_beat_at: Instant,
     outgoing: VecDeque<ToClient>,
-    ended_by_server: bool,
+    /// Found due by the answer to this beat, and still to be renewed.
+    to_renew: (u64, VecDeque<u32>),
+    gone: CancellationToken,
 }
 
 impl<S: LockStore> Session<S> {
@@ -74,7 +80,8 @@ impl<S: LockStore> Session<S> {
             answered: 0,
             last_beat_at: Instant::now(),
             outgoing: VecDeque::new(),
-            ended_by_server: false,
+            to_renew: (0, VecDeque::new()),
+            gone: locks.going.gone.clone(),
         };
         // The first beat tells the client that the stream stands.
         session.beat(session.last_beat_at);
@@ -93,11 +100,6 @@ impl<S: LockStore> Session<S> {
         self.outgoing.push_back(message);
     }
 
-    /// The stream ends by the server's doing: no lease is taken back for it.
-    pub(super) fn end_by_server(&mut self) {
-        self.ended_by_server = true;
-    }
-
     pub(super) fn next_beat_at(&self) -> Instant {
         self.last_beat_at + self.pace.period()
     }
@@ -111,9 +113,9 @@ impl<S: LockStore> Session<S> {
         }
     }
 
-    /// Passes on what the store told.
+    /// Passes on what the store told: a part of it, if it is very much.
     pub(super) fn take_notices(&mut self) {
-        for (attachment, notice) in self.inbox.take() {
+        for (attachment, notice) in self.inbox.take(LEASES_AT_ONCE) {
             let handle = handle_of(attachment);
             // Of an attachment that this stream has given up since, the client needs to know nothing more.
             if self.leases.get(&handle).is_none_or(|lease| lease.attachment != attachment) {
@@ -135,10 +137,15 @@ impl<S: LockStore> Session<S> {
         match message {
             FromClient::Attach(leases) => self.attach(leases).await,
             FromClient::Detach(handles) => {
-                for handle in handles {
-                    if let Some(lease) = self.remove(handle) {
-                        self.store.detach(lease.kept());
-                        self.say(ToClient::Detached { handle, reason: DetachReason::Requested });
+                for part in handles.chunks(LEASES_AT_ONCE) {
+                    for handle in part.iter().copied() {
+                        if let Some(lease) = self.remove(handle) {
+                            self.store.detach(lease.kept());
+                            self.say(ToClient::Detached { handle, reason: DetachReason::Requested });
+                        }
+                    }
+                    if part.len() == LEASES_AT_ONCE {
+                        tokio::task::yield_now().await;
                     }
                 }
                 Ok(())
@@ -189,16 +196,31 @@ impl<S: LockStore> Session<S> {
             return Err(StreamError::BeatBackwards { beat, answered: self.answered });
         }
         self.answered = beat;
-        let due: Vec<u32> = self.pace.due(Instant::now()).collect();
+        // What an earlier answer has left over is due still, and among these.
+        self.to_renew = (beat, self.pace.due(Instant::now()).collect());
+        self.renew_some().await;
+        Ok(())
+    }
+
+    /// Whether the last answer has leases left to renew.
+    pub(super) fn is_renewing(&self) -> bool {
+        !self.to_renew.1.is_empty()
+    }
+
+    /// Renews a part of what the last answer found due: a stream may have very many leases, and between two parts it beats, listens,
+    /// and tells what was renewed.
+    pub(super) async fn renew_some(&mut self) {
+        let beat = self.to_renew.0;
+        let part = self.to_renew.1.len().min(LEASES_AT_ONCE);
+        let known = self.to_renew.1.drain(..part).filter(|handle| self.leases.contains_key(handle));
         let (attached, fresh) =
-            due.into_iter().partition::<Vec<_>, _>(|handle| self.leases.get(handle).is_some_and(|it| it.attached));
+            known.partition::<Vec<_>, _>(|handle| self.leases.get(handle).is_some_and(|it| it.attached));
         let renewed = self.renew(&attached, true).await;
         self.say_groups(renewed, |leases| ToClient::Renewed { beat, leases });
         if !fresh.is_empty() {
             let attached = self.renew(&fresh, false).await;
             self.say_groups(attached, |leases| ToClient::Renewed { beat, leases });
         }
-        Ok(())
     }
 
     /// Renews leases, or attaches them, and says what went wrong. Answers those that were renewed, by their time left.
@@ -273,11 +295,28 @@ impl<S: LockStore> Session<S> {
 impl<S: LockStore> Drop for Session<S> {
     fn drop(&mut self) {
         self.hub.close(self.stream);
-        if self.ended_by_server {
+        // The server goes away: no lease is taken back for that, whether the stream was still told so or only cut.
+        if self.gone.is_cancelled() {
             return;
         }
-        for lease in self.leases.values().filter(|lease| lease.release_on_disconnect) {
-            self.store.disconnect(lease.kept());
+        let store = self.store.clone();
+        let leases = std::mem::take(&mut self.leases);
+        let mut opted_in = leases.into_values().filter(|lease| lease.release_on_disconnect).peekable();
+        let mut some = move || {
+            opted_in.by_ref().take(LEASES_AT_ONCE).for_each(|lease| store.disconnect(lease.kept()));
+            opted_in.peek().is_some()
+        };
+        if !some() {
+            return;
+        }
+        // Very many: not in one go, or others would have to wait for it.
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(async move {
+                while some() {
+                    tokio::task::yield_now().await;
+                }
+            })),
+            Err(_) => while some() {},
         }
     }
 }

@@ -1,9 +1,22 @@
 //! One part of the store: locks in slots, found by name, with the times at which they want to be looked at.
 
-use crate::domain::{name::LockName, outcome::LockView, rules::Lock, time::StoreTime, token::Sequencer};
+use crate::domain::{
+    name::LockName,
+    outcome::{HolderView, LockView},
+    rules::Lock,
+    time::StoreTime,
+    token::Sequencer,
+};
 use hashbrown::HashTable;
 use slab::Slab;
 use std::{cmp::Reverse, collections::BinaryHeap};
+
+/// Void timers that are not worth the trouble of clearing them away.
+const VOID_TIMERS: usize = 32;
+
+/// What a lock takes up on a page counts as much as slots that were looked at: so the whole budget is about a mebibyte, and
+/// the page fits into the 4 MiB that gRPC's libraries accept however much the holders say of themselves.
+const BYTES_PER_SLOT: usize = 64;
 
 /// A lock in its place.
 #[derive(Debug)]
@@ -108,7 +121,9 @@ impl Shard {
                 && slot.name.as_str().starts_with(prefix)
                 && slot.lock.is_in_use(now)
             {
-                found.push((slot.name.clone(), slot.lock.view(now)));
+                let view = slot.lock.view(now);
+                *budget = budget.saturating_sub(bytes(&slot.name, &view) / BYTES_PER_SLOT);
+                found.push((slot.name.clone(), view));
             }
         }
         None
@@ -127,6 +142,7 @@ impl Shard {
                 entry.remove();
             }
             self.slots.remove(number);
+            self.forget_void_timers();
             return;
         }
         if let Some(due) = slot.lock.next_due()
@@ -134,8 +150,30 @@ impl Shard {
         {
             slot.timer = Some(due);
             self.timers.push(Reverse((due, number)));
+            self.forget_void_timers();
         }
     }
+
+    /// A lease that is given back leaves a timer behind that would lie here until its TTL is over, for a day perhaps. Cleared away
+    /// when more than half of them are void: that costs each timer as much as to pop it.
+    fn forget_void_timers(&mut self) {
+        if self.timers.len() > 2 * self.slots.len() + VOID_TIMERS {
+            let slots = &self.slots;
+            self.timers
+                .retain(|Reverse((due, number))| slots.get(*number).is_some_and(|slot| slot.timer == Some(*due)));
+            self.timers.shrink_to(2 * slots.len() + VOID_TIMERS);
+        }
+    }
+}
+
+/// About what a lock takes up on a page; what is the same for all of them is not counted.
+fn bytes(name: &LockName, view: &LockView) -> usize {
+    const PER_PAIR: usize = 8;
+    let holder = |holder: &HolderView| {
+        let pairs = holder.metadata.pairs().map(|(key, value)| key.len() + value.len() + PER_PAIR);
+        holder.holder.as_str().len() + pairs.sum::<usize>()
+    };
+    name.as_str().len() + view.current.as_ref().map_or(0, holder)
 }
 
 #[cfg(test)]

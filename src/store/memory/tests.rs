@@ -108,6 +108,20 @@ async fn a_lock_in_use_has_a_few_timers_however_often_it_is_renewed_and_handed_o
     }
 }
 
+#[tokio::test]
+async fn the_timers_of_leases_given_back_do_not_pile_up_until_their_ttl_is_over() {
+    let (clock, store) = store();
+    for number in 0..40_000 {
+        let (lease, _) = take(&store, &name(number)).await;
+        store.release(&name(number), lease).await.unwrap();
+    }
+    clock.time.advance(ENDED_MEMORY);
+    while store.settle_due() {}
+    let (slots, _, timers) = sizes(&store);
+    assert_eq!(slots, 0);
+    assert!(timers <= SHARDS * 64, "{timers} timers of nothing");
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_expiry_task_sleeps_until_something_is_due() {
     let (clock, store) = store();

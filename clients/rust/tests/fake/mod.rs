@@ -18,7 +18,7 @@ use v1::acquire_response::Outcome;
 pub const BOUND: Duration = Duration::from_secs(20);
 
 /// Long enough for a busy machine, short enough to see the end of.
-pub const TTL: Duration = Duration::from_secs(3);
+pub const TTL: Duration = Duration::from_secs(4);
 
 pub fn wire(duration: Duration) -> Option<prost_types::Duration> {
     prost_types::Duration::try_from(duration).ok()
