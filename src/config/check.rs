@@ -81,7 +81,17 @@ impl Reader<'_> {
 fn store(text: &str) -> Result<StoreUrl, String> {
     match text {
         "memory:" => Ok(StoreUrl::Memory),
-        _ => Err("no such store; this version has memory: (locks in this process)".to_owned()),
+        _ if ["redis://", "rediss://"]
+            .iter()
+            .any(|scheme| text.strip_prefix(scheme).is_some_and(|it| !it.is_empty())) =>
+        {
+            Ok(StoreUrl::Redis(text.to_owned()))
+        }
+        _ => {
+            Err("no such store; there are memory: (locks in this process) and redis://[user:password@]host:port[/db], \
+                  or rediss:// for TLS (locks in that Redis, shared by all servers that use it)"
+                .to_owned())
+        }
     }
 }
 

@@ -33,17 +33,29 @@ pub struct Config {
 }
 
 /// Where locks are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum StoreUrl {
     /// In this process: gone when it ends, seen by nobody else.
     Memory,
+    /// In the Redis of this URL, shared by all servers that use it. May hold a password, which is never shown.
+    Redis(String),
 }
 
 impl fmt::Display for StoreUrl {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Memory => out.write_str("memory:"),
+            Self::Redis(url) => match (url.split_once("://"), url.rsplit_once('@')) {
+                (Some((scheme, _)), Some((_, host))) => write!(out, "{scheme}://***@{host}"),
+                _ => out.write_str(url),
+            },
         }
+    }
+}
+
+impl fmt::Debug for StoreUrl {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, out)
     }
 }
 

@@ -57,7 +57,7 @@ fn an_empty_variable_says_nothing() {
 #[test]
 fn all_problems_of_all_sources_are_reported_together() {
     let file = Some("ttl_min = 'soon'\nlisten = true\ncolour = 'red'\n");
-    let error = load(&[("store", "redis://here")], &[("FENCEPOST_WAITERS_PER_LOCK", "0")], file).unwrap_err();
+    let error = load(&[("store", "etcd://here")], &[("FENCEPOST_WAITERS_PER_LOCK", "0")], file).unwrap_err();
     let text = error.to_string();
     assert_eq!(error.problems.len(), 5, "{text}");
     for part in [
@@ -69,7 +69,7 @@ fn all_problems_of_all_sources_are_reported_together() {
         "ttl_min in ",
         "\"soon\"",
         "must be a duration with its unit",
-        "--store = \"redis://here\": no such store; this version has memory:",
+        "--store = \"etcd://here\": no such store; there are memory:",
         "FENCEPOST_WAITERS_PER_LOCK = \"0\": must be a whole number from 1 to 1000000",
     ] {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
@@ -102,7 +102,11 @@ fn a_variable_that_is_not_text_is_a_problem() {
 fn every_rule_holds_at_its_edges() {
     let cases: [(&'static str, &[&str], &[&str]); 10] = [
         ("listen", &["127.0.0.1:0", "[::]:7420"], &["localhost:7420", "7420", "127.0.0.1", ""]),
-        ("store", &["memory:"], &["memory", "redis://127.0.0.1", "memory:x"]),
+        (
+            "store",
+            &["memory:", "redis://127.0.0.1", "rediss://u:p@h:1/2"],
+            &["memory", "redis:", "redis://", "memory:x"],
+        ),
         ("ttl_min", &["50ms", "24h", "1h 30m"], &["49ms", "0s", "1", "-1s"]),
         ("ttl_max", &["1s", "24h"], &["24h 1s", "forever"]),
         ("wait_max", &["0s", "1h"], &["1h 1s"]),

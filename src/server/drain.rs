@@ -55,8 +55,9 @@ async fn drained<S: LockStore>(
     }
     let (waiters, streams) = locks.busy();
     tracing::info!(waiters, streams, "draining: no new acquires");
-    set_health(health, ServingStatus::NotServing).await;
+    // In this order: what follows the store says nothing more once the drain has begun.
     locks.drain();
+    set_health(health, ServingStatus::NotServing).await;
     if timeout(drain_timeout, locks.quiet()).await.is_err() {
         let (waiters, streams) = locks.busy();
         tracing::warn!(waiters, streams, "drain timeout is over; ending what is open");

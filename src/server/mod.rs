@@ -8,12 +8,16 @@ use crate::{
     clock::ProcessClock,
     config::{Config, StoreUrl},
     locks::{Hub, Locks},
-    store::{LockStore, memory::MemoryStore},
+    store::{
+        LockStore,
+        memory::MemoryStore,
+        redis::{RedisStore, links::RedisUrl},
+    },
 };
 use std::{future::Future, sync::Arc, time::Duration};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::watch};
 use tonic::transport::Server;
-use tonic_health::server::HealthReporter;
+use tonic_health::{ServingStatus, server::HealthReporter};
 
 /// How often a silent connection is asked whether it lives, and how long the answer may take. A client that vanished without a
 /// word is noticed within their sum; what it held is not touched by that.
@@ -32,6 +36,9 @@ pub enum ServeError {
     /// The transport failed.
     #[error(transparent)]
     Transport(#[from] tonic::transport::Error),
+    /// The URL of the store cannot be used.
+    #[error("--store: {0}")]
+    StoreUrl(String),
     /// The descriptors compiled into the server do not load.
     #[error("server reflection cannot be set up: {0}")]
     Reflection(#[from] tonic_reflection::server::Error),
@@ -47,13 +54,22 @@ pub async fn serve(
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
     let hub = Arc::new(Hub::new());
-    match config.store {
+    match &config.store {
+        StoreUrl::Redis(url) => {
+            let url = RedisUrl::parse(url).map_err(ServeError::StoreUrl)?;
+            let store = Arc::new(RedisStore::new(&url, &config.limits, hub.clone()));
+            let locks = Arc::new(Locks::new(store.clone(), hub, config.limits.clone()));
+            tokio::select! {
+                served = serve_locks(&config, listener, &locks, store.up(), shutdown) => served,
+                () = store.run() => Ok(()),
+            }
+        }
         StoreUrl::Memory => {
             let clock = Arc::new(ProcessClock::start());
             let store = Arc::new(MemoryStore::new(clock, &config.limits, hub.clone()));
             let locks = Arc::new(Locks::new(store.clone(), hub, config.limits.clone()));
             tokio::select! {
-                served = serve_locks(&config, listener, &locks, shutdown) => served,
+                served = serve_locks(&config, listener, &locks, always_up(), shutdown) => served,
                 () = store.run_expiry() => Ok(()),
             }
         }
@@ -64,10 +80,12 @@ async fn serve_locks<S: LockStore>(
     config: &Config,
     listener: TcpListener,
     locks: &Arc<Locks<S>>,
+    store_up: watch::Receiver<bool>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
     let (health, health_service) = tonic_health::server::health_reporter();
-    set_health(&health, tonic_health::ServingStatus::Serving).await;
+    // Until the store is there, and from the drain on, it says so.
+    set_health(&health, ServingStatus::NotServing).await;
     let streams = config.limits.waiters_per_server.saturating_add(STREAMS_SPARE);
     let router = Server::builder()
         .http2_keepalive_interval(Some(PING_INTERVAL))
@@ -76,7 +94,37 @@ async fn serve_locks<S: LockStore>(
         .max_concurrent_streams(u32::try_from(streams).unwrap_or(u32::MAX))
         .add_routes(api::routes(locks, config.drain_timeout)?)
         .add_service(health_service);
-    drain::serve_until_drained(router, listener, locks, &health, config.drain_timeout, shutdown).await
+    let drained = drain::serve_until_drained(router, listener, locks, &health, config.drain_timeout, shutdown);
+    tokio::select! {
+        drained = drained => drained,
+        never = follow_store(&health, store_up, locks) => match never {},
+    }
+}
+
+/// Health says whether the store is there, until the drain has the last word.
+async fn follow_store<S: LockStore>(
+    health: &HealthReporter,
+    mut up: watch::Receiver<bool>,
+    locks: &Arc<Locks<S>>,
+) -> std::convert::Infallible {
+    loop {
+        let status = if *up.borrow_and_update() { ServingStatus::Serving } else { ServingStatus::NotServing };
+        if !locks.is_draining() {
+            set_health(health, status).await;
+        }
+        if locks.is_draining() {
+            set_health(health, ServingStatus::NotServing).await;
+            std::future::pending::<()>().await;
+        }
+        if up.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// A store in this process is there for as long as the process is.
+fn always_up() -> watch::Receiver<bool> {
+    watch::Sender::new(true).subscribe()
 }
 
 async fn set_health(health: &HealthReporter, status: tonic_health::ServingStatus) {

@@ -36,7 +36,9 @@ impl RedisStore {
         answer: Answer,
     ) -> Result<AcquireOutcome, StoreError> {
         let outcome = answer.acquire()?;
-        if outcome != AcquireOutcome::Queued {
+        if outcome == AcquireOutcome::Queued {
+            self.waits.queued(keys::bucket(name), name, request, attempt);
+        } else {
             self.waits.leave(keys::bucket(name), name, request, attempt);
         }
         if let AcquireOutcome::Granted(grant) = &outcome {

@@ -6,9 +6,17 @@ use std::collections::{BTreeMap, HashMap};
 
 #[derive(Debug, Default)]
 struct Requests {
-    calls: HashMap<(RequestId, u32), usize>,
+    calls: HashMap<(RequestId, u32), Entry>,
     /// The last poll found fewer of them in Redis.
     missing: bool,
+}
+
+/// The calls of one attempt.
+#[derive(Debug, Default)]
+struct Entry {
+    count: usize,
+    /// Redis has said that it stands in line. Before that its command is on its way, and will say what there is to know.
+    queued: bool,
 }
 
 /// The calls that wait here.
@@ -24,7 +32,16 @@ impl Waits {
             locks.insert(name.clone(), Requests::default());
         }
         if let Some(requests) = locks.get_mut(name) {
-            *requests.calls.entry((request, attempt)).or_default() += 1;
+            requests.calls.entry((request, attempt)).or_default().count += 1;
+        }
+    }
+
+    /// Notes that Redis knows it.
+    pub(super) fn queued(&self, bucket: u16, name: &LockName, request: RequestId, attempt: u32) {
+        let mut all = self.0.lock();
+        let requests = all.get_mut(&bucket).and_then(|locks| locks.get_mut(name));
+        if let Some(entry) = requests.and_then(|requests| requests.calls.get_mut(&(request, attempt))) {
+            entry.queued = true;
         }
     }
 
@@ -33,9 +50,9 @@ impl Waits {
         let mut all = self.0.lock();
         let Some(locks) = all.get_mut(&bucket) else { return };
         let Some(requests) = locks.get_mut(name) else { return };
-        if let Some(count) = requests.calls.get_mut(&(request, attempt)) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(entry) = requests.calls.get_mut(&(request, attempt)) {
+            entry.count -= 1;
+            if entry.count == 0 {
                 requests.calls.remove(&(request, attempt));
             }
         }
@@ -58,9 +75,9 @@ impl Waits {
         self.0.lock().iter().map(|(bucket, locks)| (*bucket, locks.keys().cloned().collect())).collect()
     }
 
-    /// How many requests wait for a lock.
+    /// How many requests stand in line for a lock, as far as Redis has said so.
     pub(super) fn requests(&self, bucket: u16, name: &LockName) -> usize {
-        self.0.lock().get(&bucket).and_then(|locks| locks.get(name)).map_or(0, |it| it.calls.len())
+        self.0.lock().get(&bucket).and_then(|locks| locks.get(name)).map_or(0, |it| it.calls.values().filter(|entry| entry.queued).count())
     }
 
     /// Notes whether a poll found fewer waiters of a lock than there are here. True if the one before it did too.
@@ -70,11 +87,12 @@ impl Waits {
         std::mem::replace(&mut requests.missing, missing) && missing
     }
 
-    /// The waiting calls of a lock, or of a whole bucket.
+    /// The calls that stand in line for a lock, or for any of a bucket.
     pub(super) fn calls(&self, bucket: u16, name: Option<&LockName>) -> Vec<(RequestId, u32)> {
         let all = self.0.lock();
         let Some(locks) = all.get(&bucket) else { return Vec::new() };
         let wanted = locks.iter().filter(|(lock, _)| name.is_none_or(|name| name == *lock));
-        wanted.flat_map(|(_, requests)| requests.calls.keys().copied()).collect()
+        let calls = wanted.flat_map(|(_, requests)| &requests.calls);
+        calls.filter(|(_, entry)| entry.queued).map(|(call, _)| *call).collect()
     }
 }

@@ -28,7 +28,7 @@ if not wait then
   return contention('contended')
 end
 if waiters() >= waiters_max then return answer('queue_full') end
-guard(K.waiters, 'hash'); guard(line(me), 'zset'); guard(missed(me), 'zset'); guard(K.replicas, 'hash')
+guard(K.waiters, 'hash'); guard(K.dropped, 'zset'); guard(line(me), 'zset'); guard(missed(me), 'zset'); guard(K.replicas, 'hash')
 wish.place = tonumber(L.np or 0)
 put('np', text(wish.place + 1))
 file(request, wish)

@@ -1,0 +1,45 @@
+//! The server on Redis, end to end: real Redis processes, real sockets, several servers on one Redis.
+#![allow(clippy::unwrap_used)] // also in what the tests share
+
+mod faults;
+#[path = "../support/redis.rs"]
+#[allow(dead_code)] // each test crate uses a part
+mod redis_server;
+mod replicas;
+#[path = "../e2e/stream.rs"]
+mod stream;
+#[path = "../e2e/support.rs"]
+mod support;
+mod tokens;
+
+use fencepost::config::StoreUrl;
+use redis_server::Redis;
+use support::{Server, until};
+use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
+
+/// A server on this Redis that says it is serving.
+async fn server_on(redis: &Redis) -> Server {
+    let server = start_on(redis).await;
+    serving(&server, true).await;
+    server
+}
+
+/// A server on this Redis, which need not be there.
+async fn start_on(redis: &Redis) -> Server {
+    let url = redis.url();
+    Server::start_with(|config| config.store = StoreUrl::Redis(url)).await
+}
+
+/// Waits until health says so.
+async fn serving(server: &Server, wanted: bool) {
+    let health = HealthClient::new(server.channel());
+    until(|| {
+        let mut health = health.clone();
+        async move {
+            let status =
+                health.check(HealthCheckRequest { service: String::new() }).await.unwrap().into_inner().status();
+            (status == ServingStatus::Serving) == wanted
+        }
+    })
+    .await;
+}

@@ -1,0 +1,200 @@
+//! Several servers, one lock service.
+
+use crate::{
+    redis_server::Redis,
+    server_on,
+    stream::{Stream, attachment},
+    support::{Lock, Server, until, waiting_wish, wish, within},
+};
+use fencepost_proto::v1::{
+    self, LeaseEnd, acquire_response::Outcome, keep_alive_response::Message as Hear, watch_event::Kind,
+};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio_stream::StreamExt;
+
+const TTL: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(55);
+
+async fn waiters(server: &Server, name: &str) -> u32 {
+    server.client().look(name).await.waiters
+}
+
+#[tokio::test]
+async fn what_one_grants_the_other_knows() {
+    let redis = Redis::start(&[]);
+    let (one, two) = (server_on(&redis).await, server_on(&redis).await);
+    let request = wish("a", TTL);
+    let lease = one.client().take(request.clone()).await;
+    let refused = two.client().ask(wish("a", TTL)).await;
+    assert_eq!(refused.outcome(), Outcome::Contended);
+    assert_eq!(refused.current.unwrap().fencing_token, lease.fencing_token);
+    let repeat = two.client().take(v1::AcquireRequest { attempt: 2, ..request }).await;
+    assert_eq!((&repeat.lease_id, repeat.fencing_token), (&lease.lease_id, lease.fencing_token));
+    assert_eq!(two.client().give_back(&lease).await, LeaseEnd::Released);
+    assert_eq!(one.client().give_back(&lease).await, LeaseEnd::Released);
+    let next = one.client().take(wish("a", TTL)).await;
+    assert!(next.fencing_token > lease.fencing_token);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_waiters_over_two_servers_are_served_in_order_for_three_scripts_each() {
+    const WAITERS: u32 = 1_000;
+    let redis = Redis::start(&[]);
+    let servers = [server_on(&redis).await, server_on(&redis).await];
+    let mut client = servers[0].client();
+    let first = client.take(wish("a", TTL)).await;
+    let served = Arc::new(Mutex::new(Vec::new()));
+    let clients = [servers[0].client(), servers[1].client()];
+    let mut tasks = Vec::new();
+    for number in 0..WAITERS {
+        let (mut other, served) = (clients[usize::try_from(number % 2).unwrap()].clone(), served.clone());
+        tasks.push(tokio::spawn(async move {
+            let lease = other.take(waiting_wish("a", TTL, LONG)).await;
+            served.lock().unwrap().push((lease.fencing_token, number));
+            other.give_back(&lease).await;
+        }));
+        until(|| async { waiters(&servers[0], "a").await == number + 1 }).await;
+    }
+    let before = redis.calls("evalsha");
+    client.give_back(&first).await;
+    for task in tasks {
+        within(task).await.unwrap();
+    }
+    let scripts = redis.calls("evalsha") - before;
+    let mut by_token = served.lock().unwrap().clone();
+    by_token.sort_unstable();
+    assert_eq!(by_token.into_iter().map(|(_, number)| number).collect::<Vec<_>>(), (0..WAITERS).collect::<Vec<_>>());
+    // A claim and a release each; polls come on top, one a second and server.
+    println!("{scripts} scripts for {WAITERS} hand-offs");
+    assert!(scripts <= u64::from(WAITERS) * 3, "{scripts}");
+}
+
+#[tokio::test]
+async fn waiting_costs_a_poll_a_second_whatever_the_number_of_waiters() {
+    let redis = Redis::start(&[]);
+    let server = server_on(&redis).await;
+    server.client().take(wish("a", TTL)).await;
+    let client = server.client();
+    let tasks: Vec<_> = (0..300)
+        .map(|_| {
+            let mut client = client.clone();
+            tokio::spawn(async move { client.acquire(waiting_wish("a", TTL, LONG)).await })
+        })
+        .collect();
+    until(|| async { waiters(&server, "a").await == 300 }).await;
+    let before = redis.calls("evalsha");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let idle = redis.calls("evalsha") - before;
+    assert!((3..=7).contains(&idle), "{idle} scripts in 5 s");
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test]
+async fn a_dead_holder_and_a_dead_server_hold_nobody_up() {
+    let redis = Redis::start(&[]);
+    let (one, two) = (server_on(&redis).await, server_on(&redis).await);
+    let lease = one.client().take(wish("a", TTL)).await;
+    let mut doomed = two.client();
+    let lost = tokio::spawn(async move { doomed.acquire(waiting_wish("a", TTL, LONG)).await });
+    until(|| async { waiters(&one, "a").await == 1 }).await;
+    let mut other = one.client();
+    let next = tokio::spawn(async move { other.ask(waiting_wish("a", TTL, LONG)).await });
+    until(|| async { waiters(&one, "a").await == 2 }).await;
+    // The second server is gone without a word, with the first in line.
+    two.task.abort();
+    one.client().give_back(&lease).await;
+    let served = within(next).await.unwrap();
+    assert_eq!(
+        served.outcome(),
+        Outcome::Acquired,
+        "within the silence after which a replica is skipped, or a claim window"
+    );
+    lost.abort();
+}
+
+#[tokio::test]
+async fn a_waiter_is_served_when_the_holder_expires_with_nobody_else_about() {
+    let redis = Redis::start(&[]);
+    let server = server_on(&redis).await;
+    server.client().take(wish("a", Duration::from_millis(200))).await;
+    let served = server.client().ask(waiting_wish("a", TTL, LONG)).await;
+    assert_eq!((served.outcome(), served.previous_end()), (Outcome::Acquired, LeaseEnd::Expired));
+}
+
+#[tokio::test]
+async fn a_retry_through_another_server_keeps_its_place() {
+    let redis = Redis::start(&[]);
+    let (one, two) = (server_on(&redis).await, server_on(&redis).await);
+    let lease = one.client().take(wish("a", TTL)).await;
+    let request = waiting_wish("a", TTL, LONG);
+    let (mut first, asked) = (one.client(), request.clone());
+    let first = tokio::spawn(async move { first.acquire(asked).await });
+    until(|| async { waiters(&one, "a").await == 1 }).await;
+    let mut behind = one.client();
+    let behind = tokio::spawn(async move { behind.ask(waiting_wish("a", TTL, LONG)).await });
+    until(|| async { waiters(&one, "a").await == 2 }).await;
+    let mut retry = two.client();
+    let retry = tokio::spawn(async move { retry.ask(v1::AcquireRequest { attempt: 2, ..request }).await });
+    crate::support::assert_refused(within(first).await.unwrap(), tonic::Code::Aborted, "OVERTAKEN");
+    one.client().give_back(&lease).await;
+    let retried = within(retry).await.unwrap().lease.unwrap();
+    assert!(!behind.is_finished());
+    two.client().give_back(&retried).await;
+    assert!(within(behind).await.unwrap().lease.unwrap().fencing_token > retried.fencing_token);
+}
+
+#[tokio::test]
+async fn streams_are_told_across_servers() {
+    let redis = Redis::start(&[]);
+    let (one, two) = (server_on(&redis).await, server_on(&redis).await);
+    let mut events = within(one.client().watch(v1::WatchRequest::default())).await.unwrap().into_inner();
+    let revoked = one.client().take(wish("a", TTL)).await;
+    let moved = one.client().take(wish("b", TTL)).await;
+    let mut stream = Stream::open(one.client()).await;
+    stream.attach(vec![attachment(1, &revoked), attachment(2, &moved)]).await;
+    assert!(matches!(stream.next_but_beats(true).await, Hear::Attached(_)));
+    let mut elsewhere = Stream::open(two.client()).await;
+    elsewhere.attach(vec![v1::LeaseAttachment { attempt: 2, ..attachment(1, &moved) }]).await;
+    assert!(matches!(elsewhere.next_but_beats(true).await, Hear::Attached(_)));
+    let Hear::Detached(told) = stream.next_but_beats(true).await else { panic!("the old stream is told") };
+    assert_eq!((told.handle, told.reason()), (2, v1::detached::Reason::AttachedElsewhere));
+    let force =
+        v1::ForceReleaseRequest { lock_name: "a".into(), expected_token: revoked.fencing_token, reason: "test".into() };
+    two.admin().force_release(force).await.unwrap();
+    let Hear::Lost(lost) = stream.next_but_beats(true).await else { panic!("the victim is told") };
+    assert_eq!((lost.handle, lost.end()), (1, LeaseEnd::Revoked));
+    let seen = within(async {
+        loop {
+            let event = events.next().await.unwrap().unwrap();
+            if event.kind() == Kind::Revoked {
+                return event;
+            }
+        }
+    })
+    .await;
+    assert_eq!((seen.lock_name.as_str(), seen.reason.as_str()), ("a", "test"));
+}
+
+#[tokio::test]
+async fn leases_are_kept_alive_for_many_ttls() {
+    let redis = Redis::start(&[]);
+    let server = server_on(&redis).await;
+    let ttl = Duration::from_secs(3);
+    let mut stream = Stream::open(server.client()).await;
+    let mut leases = Vec::new();
+    for handle in 0..50 {
+        let lease = server.client().take(wish(&format!("a/{handle}"), ttl)).await;
+        stream.attach(vec![attachment(handle, &lease)]).await;
+        leases.push(lease);
+        assert!(matches!(stream.next_but_beats(true).await, Hear::Attached(_) | Hear::Renewed(_)));
+    }
+    let renewed = stream.answer_for(ttl * 3, |_| true).await;
+    assert!(renewed >= 50 * 6, "{renewed}");
+    for lease in leases {
+        let current = server.client().look(&lease.lock_name).await.current.unwrap();
+        assert_eq!(current.fencing_token, lease.fencing_token);
+    }
+}
