@@ -4,6 +4,7 @@
 mod error;
 pub mod memory;
 mod notice;
+pub mod redis;
 
 pub use error::StoreError;
 pub use notice::{Event, EventKind, Notices};

@@ -1,0 +1,154 @@
+//! The first words on a new connection, and the same again when it is checked: who is there, and may we work with it?
+
+use super::reply::why_not_connected;
+use crate::domain::{ids::Incarnation, time::StoreTime};
+use deadpool_redis::redis::{self, ErrorKind, ServerErrorKind, Value, aio::MultiplexedConnection};
+use tokio::time::Instant;
+use uuid::Uuid;
+use xxhash_rust::xxh3::xxh3_128;
+
+/// Scripts with flags need Redis 7.0. Valkey says a compatible version of Redis, 7.2 or later.
+const VERSION_MIN: (u32, u32) = (7, 0);
+
+/// What a Redis says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerInfo {
+    /// `redis` or `valkey`.
+    pub name: String,
+    /// Its own version.
+    pub version: String,
+    /// New at each start of its process.
+    pub run_id: String,
+    /// New at each start and at each promotion.
+    pub master_replid: String,
+}
+
+impl ServerInfo {
+    /// One life of this Redis as a primary. All servers that see the same life make the same id of it.
+    pub fn incarnation(&self) -> Incarnation {
+        let life = format!("{}\n{}", self.run_id, self.master_replid);
+        Incarnation(Uuid::from_u128(xxh3_128(life.as_bytes())))
+    }
+}
+
+/// Who is there, and what time it was there.
+#[derive(Debug)]
+pub(super) struct Greeting {
+    pub(super) info: ServerInfo,
+    pub(super) sent: Instant,
+    pub(super) time: StoreTime,
+}
+
+/// Asks who is there; an error says why it cannot be worked with and what to do. Dropped, it leaves nothing behind.
+pub(super) async fn greet(connection: &mut MultiplexedConnection) -> Result<Greeting, String> {
+    let mut questions = redis::Pipeline::with_capacity(4);
+    // PING is refused while Redis loads its data or a script keeps it busy; the other questions are not.
+    questions.cmd("PING").cmd("INFO").arg("server").cmd("INFO").arg("replication").cmd("TIME");
+    let sent = Instant::now();
+    let answers = connection.send_packed_commands(&questions, 0, 4).await.map_err(|error| why_not_connected(&error))?;
+    let mut good = Vec::with_capacity(answers.len());
+    for answer in answers {
+        good.push(answer.extract_error().map_err(|error| why_not_connected(&error))?);
+    }
+    let [_, server, replication, time] = good.as_slice() else {
+        return Err("Redis, or what is between, answers something else than it was asked".to_owned());
+    };
+    let info = judge(text(server), text(replication))?;
+    let time = redis_time(time).ok_or("Redis answers TIME in a form that is not known here")?;
+    Ok(Greeting { info, sent, time })
+}
+
+/// Whether scripts may be run. The script that is asked for does not exist: nothing runs.
+pub(super) async fn may_run_scripts(connection: &mut MultiplexedConnection) -> Result<(), String> {
+    let mut command = redis::cmd("EVALSHA");
+    command.arg("0000000000000000000000000000000000000000").arg(0);
+    match connection.send_packed_command(&command).await.and_then(Value::extract_error) {
+        Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => Ok(()),
+        Err(error) => Err(why_not_connected(&error)),
+        Ok(_) => Ok(()),
+    }
+}
+
+fn judge(server: &str, replication: &str) -> Result<ServerInfo, String> {
+    let field = |section: &str, name: &str| {
+        let found = section.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'));
+        found.unwrap_or_default().to_owned()
+    };
+    let (spoken, role) = (field(server, "redis_version"), field(replication, "role"));
+    let valkey = field(server, "valkey_version");
+    let (name, version) = if valkey.is_empty() { ("redis", spoken.clone()) } else { ("valkey", valkey) };
+    let mut numbers = spoken.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+    if (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) < VERSION_MIN {
+        let (major, minor) = VERSION_MIN;
+        return Err(format!(
+            "this is Redis {spoken}, and Fencepost needs {major}.{minor} or later, or Valkey: upgrade it, or name another one"
+        ));
+    }
+    if role != "master" {
+        return Err(format!(
+            "this Redis is a replica (role {role}) of {}:{}, and only the primary can grant locks: name the primary in the URL",
+            field(replication, "master_host"),
+            field(replication, "master_port"),
+        ));
+    }
+    let (run_id, master_replid) = (field(server, "run_id"), field(replication, "master_replid"));
+    if run_id.is_empty() && master_replid.is_empty() {
+        return Err(
+            "INFO shows neither run_id nor master_replid, without which a restart of Redis would go unnoticed and \
+             tokens could repeat: connect to Redis itself, not to a proxy that hides them"
+                .to_owned(),
+        );
+    }
+    Ok(ServerInfo { name: name.to_owned(), version, run_id, master_replid })
+}
+
+fn text(value: &Value) -> &str {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).unwrap_or_default(),
+        Value::VerbatimString { text, .. } | Value::SimpleString(text) => text,
+        _ => "",
+    }
+}
+
+/// The reply of TIME, or of a script that passes it on.
+pub(super) fn redis_time(value: &Value) -> Option<StoreTime> {
+    let (seconds, micros): (u64, u64) = redis::from_redis_value_ref(value).ok()?;
+    Some(StoreTime::from_micros(seconds.checked_mul(1_000_000)?.checked_add(micros)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVER: &str = "# Server\r\nredis_version:7.0.15\r\nrun_id:aaaa\r\nconfig_file:\r\n";
+    const PRIMARY: &str = "# Replication\r\nrole:master\r\nmaster_replid:bbbb\r\n";
+
+    #[test]
+    fn one_life_has_one_name_and_the_next_another() {
+        let info = judge(SERVER, PRIMARY).unwrap();
+        assert_eq!((info.name.as_str(), info.version.as_str()), ("redis", "7.0.15"));
+        assert_eq!(info.incarnation(), judge(SERVER, PRIMARY).unwrap().incarnation());
+        // Stored by every bucket: it must not change with a release of the server.
+        assert_eq!(format!("{:?}", info.incarnation()), "Incarnation(342ceb0e-2ea3-fbd4-2fa8-e137aeaed63c)");
+        let restarted = judge(&SERVER.replace("aaaa", "cccc"), PRIMARY).unwrap();
+        let promoted = judge(SERVER, &PRIMARY.replace("bbbb", "cccc")).unwrap();
+        assert_ne!(info.incarnation(), restarted.incarnation());
+        assert_ne!(info.incarnation(), promoted.incarnation());
+        assert_ne!(promoted.incarnation(), restarted.incarnation());
+    }
+
+    #[test]
+    fn who_cannot_be_worked_with_is_told_why() {
+        let old = judge(&SERVER.replace("7.0.15", "6.2.14"), PRIMARY).unwrap_err();
+        assert!(old.contains("6.2.14") && old.contains("upgrade"), "{old}");
+        let replica = "role:slave\r\nmaster_host:db1\r\nmaster_port:6379\r\nmaster_replid:bbbb\r\n";
+        let replica = judge(SERVER, replica).unwrap_err();
+        assert!(replica.contains("replica") && replica.contains("db1:6379"), "{replica}");
+        let hidden = judge("redis_version:7.2.0", "role:master").unwrap_err();
+        assert!(hidden.contains("proxy"), "{hidden}");
+        let nobody = judge("", "").unwrap_err();
+        assert!(nobody.contains("7.0 or later"), "{nobody}");
+        let valkey = "server_name:valkey\r\nredis_version:7.2.4\r\nvalkey_version:8.1.0\r\nrun_id:aaaa\r\n";
+        assert_eq!(judge(valkey, PRIMARY).unwrap().version, "8.1.0");
+    }
+}

@@ -1,0 +1,162 @@
+//! What is sent: a script, its keys and its arguments.
+
+use deadpool_redis::redis::{self, Cmd, RedisWrite, ToRedisArgs};
+use smallvec::SmallVec;
+use std::sync::OnceLock;
+use uuid::Uuid;
+
+/// A script that the server brings with it. Redis knows it by the hash of its source, so two versions of the server can run
+/// side by side, each with its own.
+#[derive(Debug)]
+pub struct Script {
+    name: &'static str,
+    source: &'static str,
+    sha: OnceLock<String>,
+}
+
+impl Script {
+    /// A script by its name (for messages) and its source.
+    pub const fn new(name: &'static str, source: &'static str) -> Self {
+        Self { name, source, sha: OnceLock::new() }
+    }
+
+    /// What it is called in messages.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The name that Redis gives it.
+    pub fn sha(&self) -> &str {
+        self.sha.get_or_init(|| redis::Script::new(self.source).get_hash().to_owned())
+    }
+
+    pub(super) fn load(&self) -> Cmd {
+        let mut command = redis::cmd("SCRIPT");
+        command.arg("LOAD").arg(self.source);
+        command
+    }
+
+    pub(super) fn evalsha(&self, keys: &[String], args: &[Arg]) -> Cmd {
+        let bytes = keys.iter().map(String::len).sum::<usize>() + args.len() * 24 + 64;
+        let mut command = Cmd::with_capacity(keys.len() + args.len() + 3, bytes);
+        command.arg("EVALSHA").arg(self.sha()).arg(keys.len()).arg(keys).arg(args);
+        command
+    }
+}
+
+/// One argument of a script. A UUID or a short text is held in place, without an allocation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Arg {
+    /// A number; Redis gets its decimal digits.
+    Int(i64),
+    /// A number; Redis gets its decimal digits.
+    Uint(u64),
+    /// Anything else, as it is.
+    Bytes(SmallVec<[u8; 40]>),
+}
+
+impl From<i64> for Arg {
+    fn from(number: i64) -> Self {
+        Self::Int(number)
+    }
+}
+
+impl From<u64> for Arg {
+    fn from(number: u64) -> Self {
+        Self::Uint(number)
+    }
+}
+
+impl From<u32> for Arg {
+    fn from(number: u32) -> Self {
+        Self::Uint(number.into())
+    }
+}
+
+impl From<bool> for Arg {
+    fn from(yes: bool) -> Self {
+        Self::Uint(yes.into())
+    }
+}
+
+impl From<&[u8]> for Arg {
+    fn from(bytes: &[u8]) -> Self {
+        Self::Bytes(SmallVec::from_slice(bytes))
+    }
+}
+
+impl From<&str> for Arg {
+    fn from(text: &str) -> Self {
+        text.as_bytes().into()
+    }
+}
+
+impl From<&String> for Arg {
+    fn from(text: &String) -> Self {
+        text.as_bytes().into()
+    }
+}
+
+impl From<Vec<u8>> for Arg {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Bytes(SmallVec::from_vec(bytes))
+    }
+}
+
+impl From<String> for Arg {
+    fn from(text: String) -> Self {
+        text.into_bytes().into()
+    }
+}
+
+impl From<Uuid> for Arg {
+    /// The 32 digits without hyphens.
+    fn from(id: Uuid) -> Self {
+        let mut digits = Uuid::encode_buffer();
+        let text: &str = id.simple().encode_lower(&mut digits);
+        text.into()
+    }
+}
+
+impl ToRedisArgs for Arg {
+    fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
+        match self {
+            Self::Int(number) => number.write_redis_args(out),
+            Self::Uint(number) => number.write_redis_args(out),
+            Self::Bytes(bytes) => out.write_arg(bytes),
+        }
+    }
+}
+
+/// One script call of several that are sent together.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// What to run.
+    pub script: &'static Script,
+    /// The keys it touches, all in one slot.
+    pub keys: Vec<String>,
+    /// Its arguments.
+    pub args: Vec<Arg>,
+}
+
+impl Call {
+    pub(super) fn evalsha(&self) -> Cmd {
+        self.script.evalsha(&self.keys, &self.args)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_packed_as_redis_wants_it() {
+        static SCRIPT: Script = Script::new("one", "return 1");
+        assert_eq!(SCRIPT.sha(), "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
+        let args = [Arg::from(-1i64), Arg::from(2u64), Arg::from("x"), Arg::from(Uuid::nil())];
+        let packed = SCRIPT.evalsha(&["{1}k".to_owned()], &args).get_packed_command();
+        let wanted = "*8\r\n$7\r\nEVALSHA\r\n$40\r\ne0e1f9fabfc9d4800c877a703b823ac0578ff8db\r\n$1\r\n1\r\n$4\r\n{1}k\r\n\
+             $2\r\n-1\r\n$1\r\n2\r\n$1\r\nx\r\n$32\r\n00000000000000000000000000000000\r\n";
+        assert_eq!(String::from_utf8(packed).unwrap(), wanted);
+    }
+}

@@ -1,0 +1,155 @@
+//! Where a Redis is, as an operator writes it. The password goes in and never comes out again: not in a log, not in an error.
+
+use deadpool_redis::redis::{
+    ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, io::tcp::TcpSettings,
+};
+use std::{fmt, time::Duration};
+
+/// How long a connection may be silent before TCP asks whether the other end is still there, and how long between its questions.
+const KEEPALIVE: Duration = Duration::from_secs(5);
+/// How long sent bytes may stay without an acknowledgement before TCP gives the connection up.
+#[cfg(target_os = "linux")]
+const USER_TIMEOUT: Duration = Duration::from_secs(5);
+
+const FORM: &str = "write redis://[user:password@]host:port[/db], or rediss:// for TLS";
+
+/// A checked `redis://` or `rediss://` URL.
+#[derive(Clone)]
+pub struct RedisUrl {
+    info: ConnectionInfo,
+    shown: String,
+}
+
+impl RedisUrl {
+    /// Reads `redis://[user:password@]host:port[/db]` or the same with `rediss://` (TLS, checked against the machine's root
+    /// certificates, or those that `SSL_CERT_FILE` names). Without a port it is 6379. The text of an error holds no part of the
+    /// URL that could be a password.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let tls = if text.starts_with("rediss://") {
+            true
+        } else if text.starts_with("redis://") {
+            false
+        } else {
+            return Err(format!("not the URL of a Redis: {FORM}"));
+        };
+        if text.contains(['?', '#']) {
+            return Err(format!("a Redis URL has no parameters (write ? and # in a password as %3F and %23): {FORM}"));
+        }
+        let info = text.into_connection_info().map_err(|error| {
+            // Its detail could quote the URL, its description is a constant.
+            let why = error.to_string();
+            let why = why.split(" - ").next().unwrap_or_default().to_lowercase();
+            format!(
+                "not the URL of a Redis: {why} (characters like @ : / in a password are written as %40 %3A %2F): {FORM}"
+            )
+        })?;
+        let (host, port) = match info.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } if !host.is_empty() => {
+                (host.clone(), *port)
+            }
+            _ => return Err(format!("the Redis URL names no host: {FORM}")),
+        };
+        let settings = info.redis_settings();
+        if settings.db() < 0 {
+            return Err(format!("the database of a Redis URL is a number from 0 up: {FORM}"));
+        }
+        if settings.username().is_some() && settings.password().is_none() {
+            return Err(format!(
+                "the Redis URL has a user and no password (a password alone is written :password@): {FORM}"
+            ));
+        }
+        let who = match (settings.username(), settings.password()) {
+            (_, None) => String::new(),
+            (user, Some(_)) => format!("{}:***@", user.unwrap_or_default()),
+        };
+        let scheme = if tls { "rediss" } else { "redis" };
+        let host = if host.contains(':') { format!("[{host}]") } else { host };
+        let shown = match settings.db() {
+            0 => format!("{scheme}://{who}{host}:{port}"),
+            db => format!("{scheme}://{who}{host}:{port}/{db}"),
+        };
+        // RESP3: a connection that breaks is reported as a push, instead of being found by the next command.
+        let settings =
+            settings.clone().set_protocol(ProtocolVersion::RESP3).set_lib_name("fencepost", env!("CARGO_PKG_VERSION"));
+        let info = info.set_tcp_settings(tcp_settings()).set_redis_settings(settings);
+        Ok(Self { info, shown })
+    }
+
+    /// Whether the connection is encrypted.
+    pub fn tls(&self) -> bool {
+        matches!(self.info.addr(), ConnectionAddr::TcpTls { .. })
+    }
+
+    pub(super) fn info(&self) -> &ConnectionInfo {
+        &self.info
+    }
+}
+
+/// The crate's defaults leave Nagle's algorithm on, which costs a pipelined connection half of its throughput on a network,
+/// and never notice a peer that vanished.
+fn tcp_settings() -> TcpSettings {
+    let keepalive = socket2::TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
+    let settings = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
+    #[cfg(target_os = "linux")]
+    let settings = settings.set_user_timeout(USER_TIMEOUT);
+    settings
+}
+
+impl fmt::Display for RedisUrl {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.shown)
+    }
+}
+
+impl fmt::Debug for RedisUrl {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "RedisUrl({})", self.shown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_holds_no_password() {
+        for (text, shown) in [
+            ("redis://localhost:7000", "redis://localhost:7000"),
+            ("redis://localhost", "redis://localhost:6379"),
+            ("redis://localhost:7000/3", "redis://localhost:7000/3"),
+            ("redis://:s3cret@localhost:7000", "redis://:***@localhost:7000"),
+            ("rediss://me:s3cret@redis.example/2", "rediss://me:***@redis.example:6379/2"),
+            ("redis://me:s3%40cret@[::1]:7000", "redis://me:***@[::1]:7000"),
+        ] {
+            let url = RedisUrl::parse(text).unwrap();
+            assert_eq!(url.to_string(), shown);
+            let debug = format!("{url:?} {url:#?}");
+            assert!(!debug.contains("cret"), "{debug}");
+            assert_eq!(url.tls(), text.starts_with("rediss"));
+        }
+        let url = RedisUrl::parse("redis://me:s3%40cret@[::1]:7000").unwrap();
+        assert_eq!(url.info().redis_settings().password(), Some("s3@cret"));
+        assert!(url.info().tcp_settings().nodelay());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_without_the_password() {
+        for (text, says) in [
+            ("localhost:6379", "not the URL"),
+            ("http://localhost", "not the URL"),
+            ("redis://", "missing hostname"),
+            ("redis://me:s3cret@localhost:port", "not the URL"),
+            ("redis://me:s3/cret@localhost", "%2F"),
+            ("redis://me:s3cret@localhost/first", "database"),
+            ("redis://me:s3cret@localhost/-1", "from 0 up"),
+            ("redis://s3cret@localhost", "no password"),
+            ("redis://localhost?protocol=resp2", "no parameters"),
+            ("rediss://me:s3cret@localhost#insecure", "no parameters"),
+            ("redis://0.0.0.0", "wildcard"),
+        ] {
+            let said = RedisUrl::parse(text).unwrap_err();
+            assert!(said.contains(says), "{text}: {said}");
+            assert!(!said.contains("cret"), "{said}");
+        }
+    }
+}

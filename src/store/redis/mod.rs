@@ -1,0 +1,4 @@
+//! Leases and queues in Redis.
+
+#[doc(hidden)]
+pub mod links;
