@@ -1,0 +1,262 @@
+//! Real `redis-server` processes for tests: each on a free port, in a folder of its own, gone with its [`Redis`].
+//!
+//! Only the process that was started here is ever signalled, by its id: a Redis that belongs to the machine is left alone.
+
+#![allow(dead_code, reason = "each test crate uses its part")]
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, ErrorKind, Write},
+    net::{TcpListener, TcpStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+use tokio::time::Instant;
+
+/// How long a Redis may take to answer its first PING.
+const START_MAX: Duration = Duration::from_secs(20);
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// A Redis process of one's own. It is killed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Redis {
+    /// Where it listens, on 127.0.0.1. The same after a restart.
+    pub(crate) port: u16,
+    /// Its process; another one after a restart.
+    pub(crate) pid: u32,
+    child: Child,
+    args: Vec<String>,
+    folder: tempfile::TempDir,
+    /// From `--requirepass`, for [`Self::command`].
+    password: Option<String>,
+}
+
+/// An answer of Redis, as little of it as tests need.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// A status or a text.
+    Text(String),
+    /// A number.
+    Int(i64),
+    /// Nothing.
+    Nil,
+    /// Several.
+    List(Vec<Answer>),
+    /// A refusal.
+    Error(String),
+}
+
+impl Answer {
+    /// As text; fails on a refusal.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Int(number) => number.to_string(),
+            Self::Nil => String::new(),
+            Self::List(parts) => parts.iter().map(Self::text).collect::<Vec<_>>().join(" "),
+            Self::Error(error) => panic!("redis refused: {error}"),
+        }
+    }
+}
+
+impl Redis {
+    /// Starts one and waits until it answers. `args` go to its command line (`["--appendonly", "yes"]`); unless they say
+    /// otherwise it writes nothing to disk.
+    pub(crate) fn start(args: &[&str]) -> Self {
+        Self::start_with_files(args, &[])
+    }
+
+    /// Starts one with these files in its folder: a `dump.rdb` of earlier, say.
+    pub(crate) fn start_with_files(args: &[&str], files: &[(&str, &[u8])]) -> Self {
+        // Between finding a free port and its use somebody else may take it: then with another one.
+        let mut started = (0..10).filter_map(|_| Self::try_start(free_port(), args, files).ok());
+        started.next().unwrap_or_else(|| panic!("redis-server does not start with {args:?}"))
+    }
+
+    fn try_start(port: u16, args: &[&str], files: &[(&str, &[u8])]) -> Result<Self, String> {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, content) in files {
+            std::fs::write(folder.path().join(name), content).unwrap();
+        }
+        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let password = args.iter().position(|arg| arg == "--requirepass").map(|at| args[at + 1].clone());
+        match spawn(port, folder.path(), &args, password.as_deref()) {
+            Some(child) => Ok(Self { port, pid: child.id(), child, args, folder, password }),
+            None => Err(log(folder.path())),
+        }
+    }
+
+    /// A port on which nothing listens, for one that is started later with [`Self::start_at`].
+    pub(crate) fn free_port() -> u16 {
+        free_port()
+    }
+
+    /// Starts one where something waits for it.
+    pub(crate) fn start_at(port: u16, args: &[&str]) -> Self {
+        Self::try_start(port, args, &[]).unwrap_or_else(|log| panic!("redis-server does not start on {port}: {log}"))
+    }
+
+    /// Its URL, with the password if it has one.
+    pub(crate) fn url(&self) -> String {
+        match &self.password {
+            Some(password) => format!("redis://:{password}@127.0.0.1:{}", self.port),
+            None => format!("redis://127.0.0.1:{}", self.port),
+        }
+    }
+
+    /// Where it keeps its files.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Stops it in mid-air (SIGSTOP): connections stay, answers do not come.
+    pub(crate) fn pause(&self) {
+        self.signal(Signal::SIGSTOP);
+    }
+
+    /// Lets it go on.
+    pub(crate) fn resume(&self) {
+        self.signal(Signal::SIGCONT);
+    }
+
+    /// Ends it at once (SIGKILL); what is not on disk is lost.
+    pub(crate) fn kill(&mut self) {
+        // Ok also if it is gone already; the wait makes its port free and leaves no zombie.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Kills it if it runs, and starts it again on the same port: with the files it has, or with none.
+    pub(crate) fn restart(&mut self, keep_data: bool) {
+        self.kill();
+        if !keep_data {
+            for entry in std::fs::read_dir(self.folder.path()).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) }.unwrap();
+            }
+        }
+        let child = spawn(self.port, self.folder.path(), &self.args, self.password.as_deref());
+        self.child = child.unwrap_or_else(|| panic!("redis-server does not start again: {}", log(self.folder.path())));
+        self.pid = self.child.id();
+    }
+
+    /// Runs one command on a connection of its own.
+    pub(crate) fn command(&self, words: &[&str]) -> Answer {
+        let answer = ask(self.port, self.password.as_deref(), words);
+        answer.unwrap_or_else(|error| panic!("{words:?}: {error}; {}", log(self.folder.path())))
+    }
+
+    /// A field of INFO.
+    pub(crate) fn info(&self, section: &str, field: &str) -> String {
+        let text = self.command(&["INFO", section]).text();
+        let found = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        found.unwrap_or_else(|| panic!("no {field} in INFO {section}")).trim().to_owned()
+    }
+
+    /// How often a command was run since the start (or CONFIG RESETSTAT).
+    pub(crate) fn calls(&self, command: &str) -> u64 {
+        let text = self.command(&["INFO", "commandstats"]).text();
+        let wanted = format!("cmdstat_{}:calls=", command.to_lowercase());
+        let found = text.lines().find_map(|line| line.strip_prefix(&wanted)?.split(',').next()?.parse().ok());
+        found.unwrap_or(0)
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(i32::try_from(self.pid).unwrap()), signal).unwrap();
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+}
+
+fn log(folder: &Path) -> String {
+    let text = std::fs::read_to_string(folder.join("log")).unwrap_or_default();
+    let last: Vec<&str> = text.lines().rev().take(10).collect();
+    last.into_iter().rev().collect::<Vec<_>>().join("\n")
+}
+
+/// A process that answers; none if it ended before it did.
+fn spawn(port: u16, folder: &Path, args: &[String], password: Option<&str>) -> Option<Child> {
+    let output = File::options().create(true).append(true).open(folder.join("log")).unwrap();
+    let mut command = Command::new("redis-server");
+    // No configuration file: these words are all of it.
+    command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--dir"]).arg(folder);
+    command.args(["--save", "", "--appendonly", "no", "--daemonize", "no", "--enable-debug-command", "yes"]).args(args);
+    command.stdin(Stdio::null()).stdout(output.try_clone().unwrap()).stderr(output);
+    let mut child = command.spawn().unwrap_or_else(|error| match error.kind() {
+        ErrorKind::NotFound => {
+            panic!("redis-server is missing: run .ci/setup, or install the package redis-server (7.0 or later)")
+        }
+        _ => panic!("redis-server does not start: {error}"),
+    });
+    let started = Instant::now();
+    while started.elapsed() < START_MAX {
+        if child.try_wait().unwrap().is_some() {
+            return None;
+        }
+        // A replica whose primary is not there yet is up as well.
+        match ask(port, password, &["PING"]) {
+            Ok(Answer::Text(text)) if text == "PONG" => return Some(child),
+            Ok(Answer::Error(error)) if error.starts_with("MASTERDOWN") => return Some(child),
+            _ => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    panic!("redis-server does not answer within {START_MAX:?}: {}", log(folder));
+}
+
+fn ask(port: u16, password: Option<&str>, words: &[&str]) -> std::io::Result<Answer> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(ANSWER_MAX))?;
+    stream.set_nodelay(true)?;
+    let mut reader = BufReader::new(stream.try_clone()?);
+    if let Some(password) = password {
+        stream.write_all(&packed(&["AUTH", password]))?;
+        read(&mut reader)?;
+    }
+    stream.write_all(&packed(words))?;
+    read(&mut reader)
+}
+
+fn packed(words: &[&str]) -> Vec<u8> {
+    let mut out = format!("*{}\r\n", words.len());
+    for word in words {
+        out.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+    }
+    out.into_bytes()
+}
+
+fn read(reader: &mut impl BufRead) -> std::io::Result<Answer> {
+    let mut line = String::new();
+    if reader.read_line(&mut line)? == 0 {
+        return Err(ErrorKind::UnexpectedEof.into());
+    }
+    let (kind, rest) = line.trim_end().split_at(1);
+    let number = rest.parse::<i64>().unwrap_or(-1);
+    Ok(match (kind, usize::try_from(number)) {
+        ("+", _) => Answer::Text(rest.to_owned()),
+        ("-", _) => Answer::Error(rest.to_owned()),
+        (":", _) => Answer::Int(number),
+        ("$", Ok(length)) => {
+            let mut bytes = vec![0; length + 2];
+            reader.read_exact(&mut bytes)?;
+            bytes.truncate(length);
+            Answer::Text(String::from_utf8_lossy(&bytes).into_owned())
+        }
+        ("*", Ok(length)) => Answer::List((0..length).map(|_| read(reader)).collect::<Result<_, _>>()?),
+        _ => Answer::Nil,
+    })
+}
