@@ -1,4 +1,4 @@
-//! The binary: parses the command line, builds the runtime that the command needs, and ends as the command says.
+//! The binary: names the crypto of TLS, parses the command line, builds the runtime that the command needs, and ends as the command says.
 
 use clap::Parser;
 use fencepost::cli::{Cli, exit};
@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use tokio::runtime::Builder;
 
 fn main() -> ExitCode {
+    // TLS panics where it finds no crypto provider. An error says that there is one already: just as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let cli = Cli::parse();
     // A single call, or one lock kept alive, needs no threads beside the first.
     let mut builder = if cli.serves() { Builder::new_multi_thread() } else { Builder::new_current_thread() };

@@ -81,7 +81,7 @@ async fn attend(links: &Links, link: &Link) -> End {
         }
         match handshake::greet(&mut link.connection()).await {
             Ok(greeting) if greeting.info.incarnation() == link.incarnation() => {
-                link.sample(greeting.sent, greeting.time)
+                link.sample(greeting.sent, greeting.time);
             }
             Ok(_) => {
                 link.retire("Redis was restarted, promoted or replaced by another one; connecting again");

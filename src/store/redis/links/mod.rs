@@ -20,6 +20,8 @@ mod script;
 mod time;
 mod url;
 
+/// What a script answered. The connection speaks RESP3; to a script that does not ask for it that is as RESP2: numbers, texts, nil
+/// (also for `false`) and arrays.
 pub use deadpool_redis::redis::Value;
 pub use handshake::ServerInfo;
 pub use link::Link;

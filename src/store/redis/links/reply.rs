@@ -90,7 +90,10 @@ pub(super) fn why_not_connected(error: &RedisError) -> String {
         StoreError::OutcomeUnknown(_) if error.is_connection_refusal() => {
             "nothing listens there: is Redis running, and are host and port right?".to_owned()
         }
-        StoreError::OutcomeUnknown(_) => error.to_string(),
+        StoreError::OutcomeUnknown(why) if error.is_connection_dropped() || !error.is_io_error() => why,
+        StoreError::OutcomeUnknown(_) => {
+            format!("no connection to Redis (look at host, port and TLS of the URL): {error}")
+        }
         StoreError::Unavailable(why) | StoreError::Corrupt(why) => why,
         StoreError::BadPageToken => error.to_string(),
     }

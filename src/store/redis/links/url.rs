@@ -137,7 +137,7 @@ mod tests {
         for (text, says) in [
             ("localhost:6379", "not the URL"),
             ("http://localhost", "not the URL"),
-            ("redis://", "Redis URL"),
+            ("redis://", "missing hostname"),
             ("redis://me:s3cret@localhost:port", "not the URL"),
             ("redis://me:s3/cret@localhost", "%2F"),
             ("redis://me:s3cret@localhost/first", "database"),
