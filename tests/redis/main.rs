@@ -1,9 +1,9 @@
 //! The server on Redis, end to end: real Redis processes, real sockets, several servers on one Redis.
 #![allow(clippy::unwrap_used)] // also in what the tests share
 
+mod doctor;
 mod faults;
 #[path = "../support/redis.rs"]
-#[allow(dead_code)] // each test crate uses a part
 mod redis_server;
 mod replicas;
 #[path = "../e2e/stream.rs"]

@@ -1,7 +1,7 @@
 //! One command: what every script takes, sending it, and what its answer sets off here.
 
 use super::{
-    RedisStore,
+    LAYOUT, RedisStore,
     answer::{Answer, RedisEffect},
     keys,
     links::{Arg, Link, Script},
@@ -14,9 +14,6 @@ use crate::{
 use std::sync::{Arc, LazyLock, atomic::Ordering};
 use tokio::time::Instant;
 use uuid::Uuid;
-
-/// The layout of the data. Another number is another layout.
-const LAYOUT: &str = "1";
 
 macro_rules! scripts {
     ($($name:ident = $source:ident),+ $(,)?) => {

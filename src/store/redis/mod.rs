@@ -6,6 +6,7 @@
 pub mod answer;
 mod call;
 mod chores;
+pub mod doctor;
 pub mod keys;
 pub mod links;
 pub mod scripts;
@@ -30,6 +31,9 @@ use std::sync::{Arc, atomic::AtomicU64};
 use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 use waits::Waits;
+
+/// The layout of the data. Another number is another layout.
+const LAYOUT: &str = "1";
 
 /// The store in Redis.
 pub struct RedisStore {
