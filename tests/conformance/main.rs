@@ -11,7 +11,6 @@ mod read;
 mod redis_store;
 
 #[path = "../support/redis.rs"]
-#[allow(dead_code)] // each test crate uses a part
 mod redis_server;
 
 use bench::Harness;

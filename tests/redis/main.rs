@@ -3,7 +3,6 @@
 
 mod faults;
 #[path = "../support/redis.rs"]
-#[allow(dead_code)] // each test crate uses a part
 mod redis_server;
 mod replicas;
 #[path = "../e2e/stream.rs"]
