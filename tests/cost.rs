@@ -8,7 +8,7 @@ use fencepost::{
     domain::{
         ids::RequestId,
         lease::Terms,
-        limits::Limits,
+        limits::{Limits, METADATA_BYTES_MAX},
         name::{Holder, LockName, Metadata},
     },
     locks::{AcquireAnswer, AcquireCall, Hub, Locks},
@@ -79,6 +79,15 @@ fn an_uncontended_pair_allocates_for_what_it_keeps_and_no_more() {
     let waiting = warm(|| take_and_release(&locks, &name, Duration::from_secs(1)));
     assert!(waiting.count_total <= 3, "{waiting:?}");
     println!("allocations of a pair: {} as a try, {} if it may wait", tried.count_total, waiting.count_total);
+}
+
+#[test]
+fn metadata_costs_little_more_than_what_it_says() {
+    let pairs: Vec<_> = (0..METADATA_BYTES_MAX / 3).map(|number| (format!("{number:03x}"), String::new())).collect();
+    let mut kept = None;
+    let cost = measure(|| kept = Some(Metadata::new(pairs.clone()).unwrap()));
+    assert!(cost.bytes_current <= 4 * METADATA_BYTES_MAX as i64, "{cost:?}");
+    assert_eq!(kept.unwrap().pairs().count(), pairs.len());
 }
 
 #[test]

@@ -8,11 +8,7 @@ use crate::{
     clock::ProcessClock,
     config::{Config, StoreUrl},
     locks::{Hub, Locks},
-    store::{
-        LockStore,
-        memory::MemoryStore,
-        redis::{RedisStore, links::RedisUrl},
-    },
+    store::{LockStore, MemoryStore, RedisStore, RedisUrl},
 };
 use std::{future::Future, sync::Arc, time::Duration};
 use tokio::{net::TcpListener, sync::watch};

@@ -7,7 +7,9 @@ mod notice;
 pub mod redis;
 
 pub use error::StoreError;
+pub use memory::MemoryStore;
 pub use notice::{Event, EventKind, Notices};
+pub use redis::{RedisStore, links::RedisUrl};
 
 use crate::domain::{
     ids::{AttachmentId, LeaseId, RequestId},

@@ -22,7 +22,7 @@ fn the_configuration_that_is_printed_can_be_fed_back() {
 
 #[test]
 fn all_problems_are_reported_together() {
-    let mut command = fencepost(&["serve", "--listen", "nowhere", "--store", "redis://here"]);
+    let mut command = fencepost(&["serve", "--listen", "nowhere", "--store", "etcd://here"]);
     let refused = Process::start(command.env("FENCEPOST_TTL_MIN", "1")).ended().expect(78);
     refused.says("3 problems").says("--listen = \"nowhere\"").says("memory:").says("FENCEPOST_TTL_MIN = \"1\"");
 }
