@@ -4,9 +4,9 @@ use super::{
     calls::print,
     exit::{COMMAND_LINE, Failure, NO, OUTPUT, UNAVAILABLE},
 };
-use crate::store::redis::{
+use crate::store::{
+    RedisUrl,
     doctor::{self, Finding, Severity},
-    links::RedisUrl,
 };
 use clap::Args;
 use serde::Serialize;
