@@ -1,8 +1,19 @@
 //! `fencepost doctor` on real Redis servers, and what its exit status says.
 
-use crate::redis_server::Redis;
+use crate::{
+    redis_server::Redis,
+    serving, start_on,
+    support::{Lock, PATIENCE, Server, assert_refused, until, wish},
+};
+use fencepost::config::StoreUrl;
 use serde_json::Value;
-use std::process::{Command, Output};
+use std::{
+    process::{Command, Output, Stdio},
+    time::Duration,
+};
+use tonic::Code;
+
+const TTL: Duration = Duration::from_secs(30);
 
 const ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
@@ -70,7 +81,7 @@ fn a_replica_is_an_error_and_one_that_has_replicas_may_forget() {
     replica.command(&["REPLICAOF", "127.0.0.1", &redis.port.to_string()]);
     assert_found(&report(&replica.url(), 1), "role", "error", &redis.port.to_string());
     while replica.info("replication", "master_link_status") != "up" {
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(10));
     }
     assert_found(&report(&redis.url(), 0), "replicas", "warning", "min-replicas-to-write is off");
     redis.command(&["CONFIG", "SET", "min-replicas-to-write", "2"]);
@@ -124,4 +135,68 @@ fn what_may_not_be_asked_is_said_to_be_unchecked() {
     let found = report(&url, 1);
     assert_found(&found, "info", "error", "+info");
     assert_found(&found, "scripts", "error", "+@scripting");
+}
+
+#[tokio::test]
+async fn a_server_refuses_one_that_evicts_until_it_no_longer_does() {
+    let redis = Redis::start(&["--maxmemory-policy", "allkeys-lru"]);
+    let server = start_on(&redis).await;
+    // Refused for what it is, not because the first connection was not made yet.
+    until(|| async {
+        let refused = server.client().acquire(wish("a", TTL)).await;
+        let status = assert_refused(refused, Code::Unavailable, "STORE_UNAVAILABLE");
+        status.message().contains("maxmemory-policy noeviction") && status.message().contains("--allow-eviction")
+    })
+    .await;
+    serving(&server, false).await;
+    assert_eq!(redis.command(&["DBSIZE"]).text(), "0", "nothing was written there");
+    let allowed = Server::start_with(|config| {
+        config.store = StoreUrl::Redis(redis.url());
+        config.allow_eviction = true;
+    })
+    .await;
+    serving(&allowed, true).await;
+    allowed.client().take(wish("b", TTL)).await;
+    redis.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    serving(&server, true).await;
+    server.client().take(wish("a", TTL)).await;
+}
+
+#[tokio::test]
+async fn a_server_asks_info_where_config_is_forbidden() {
+    let redis = Redis::start(&["--maxmemory-policy", "volatile-lru"]);
+    redis.command(&["ACL", "SETUSER", "fp", "on", ">pw", "~*", "&*", "+@all", "-config"]);
+    let url = redis.url().replace("redis://", "redis://fp:pw@");
+    let server = Server::start_with(|config| config.store = StoreUrl::Redis(url)).await;
+    until(|| async {
+        let refused = server.client().acquire(wish("a", TTL)).await;
+        assert_refused(refused, Code::Unavailable, "STORE_UNAVAILABLE").message().contains("volatile-lru")
+    })
+    .await;
+    serving(&server, false).await;
+}
+
+/// What `serve` logs on this Redis, up to a line with these words.
+async fn log_until(redis: &Redis, flags: &[&str], words: &str) -> String {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fencepost"));
+    command.args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json", "--store", &redis.url()]).args(flags);
+    let mut server = command.stdin(Stdio::null()).stderr(log.reopen().unwrap()).spawn().unwrap();
+    let read = || std::fs::read_to_string(log.path()).unwrap();
+    let found = tokio::time::timeout(PATIENCE, until(|| async { read().contains(words) })).await;
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(found.is_ok(), "{words:?} is not in {}", read());
+    read()
+}
+
+#[tokio::test]
+async fn the_log_says_what_doctor_says() {
+    let redis = Redis::start(&["--maxmemory-policy", "allkeys-lru"]);
+    let refused = log_until(&redis, &[], "all leases and waiters").await;
+    let line = refused.lines().find(|line| line.contains("allkeys-lru")).unwrap();
+    assert!(line.contains("ERROR") && line.contains("--allow-eviction") && line.contains("noeviction"), "{line}");
+    let allowed = log_until(&redis, &["--allow-eviction"], "all leases and waiters").await;
+    let line = allowed.lines().find(|line| line.contains("allkeys-lru")).unwrap();
+    assert!(line.contains("WARN"), "{line}");
 }
