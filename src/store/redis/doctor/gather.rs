@@ -88,6 +88,9 @@ async fn ask(connection: &mut MultiplexedConnection, question: &Cmd) -> Result<R
 
 fn refusal(error: &RedisError) -> Result<String, String> {
     match error.kind() {
+        // Not what it is, but what it does at the moment: nothing to judge it by.
+        ErrorKind::Server(ServerErrorKind::BusyLoading) => Err(why_not_connected(error)),
+        _ if error.code() == Some("BUSY") => Err(why_not_connected(error)),
         ErrorKind::Server(_) | ErrorKind::Extension => {
             let (code, detail) = (error.code().unwrap_or_default(), error.detail().unwrap_or_default());
             Ok(format!("{code} {detail}"))
@@ -98,4 +101,18 @@ fn refusal(error: &RedisError) -> Result<String, String> {
 
 fn read<T: FromRedisValue>(value: Value) -> Result<T, String> {
     redis::from_redis_value::<T>(value).map_err(|error| format!("an answer in a form that is not known here: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_a_fact_and_what_will_pass_is_none() {
+        let error = |kind| RedisError::from((kind, "said", "more".to_owned()));
+        let loading = refusal(&error(ErrorKind::Server(ServerErrorKind::BusyLoading)));
+        assert!(loading.unwrap_err().contains("loading"));
+        assert!(refusal(&error(ErrorKind::Io)).is_err());
+        assert!(refusal(&error(ErrorKind::Server(ServerErrorKind::NoPerm))).unwrap().contains("more"));
+    }
 }
