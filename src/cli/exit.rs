@@ -6,7 +6,9 @@ use std::{fmt, io};
 pub const OK: u8 = 0;
 /// The answer is no: nothing is broken, but what was asked is not so.
 pub const NO: u8 = 1;
-/// The server refused the request as malformed. (clap's own code for a bad command line is 2.)
+/// The command line makes no sense; clap's own code for that.
+pub const COMMAND_LINE: u8 = 2;
+/// The server refused the request as malformed.
 pub const USAGE: u8 = 64;
 /// No server answered, or whether it did what was asked is unknown.
 pub const UNAVAILABLE: u8 = 69;
@@ -30,10 +32,10 @@ pub const TABLE: &str = "\
 Exit codes:
     0  done; run: the command's own status, whatever it is
     1  the answer is no: release or renew of a lease that had ended, check-token of any but the current token, force-release
-       that changed nothing; serve: cannot listen or go on
+       that changed nothing; doctor: an error was found; serve: cannot listen or go on
     2  bad command line
    64  the server refused the request as malformed
-   69  no server answered, or the outcome is unknown
+   69  no server answered, or the outcome is unknown; doctor: Redis cannot be reached
    70  run: the lease was lost, or in danger and the command stopped for it
    74  the answer could not be written
    75  the lock was not obtained: held by another, the wait ended, or too many wait

@@ -8,6 +8,7 @@ mod args;
 mod calls;
 mod connect;
 mod docs;
+mod doctor;
 pub mod exit;
 mod json;
 mod run;
@@ -50,6 +51,8 @@ enum Command {
     ForceRelease(calls::admin::ForceReleaseArgs),
     /// Have a server go away in order: the first that --server names
     Drain(calls::admin::DrainArgs),
+    /// Check a Redis for what endangers locks
+    Doctor(doctor::DoctorArgs),
     /// Print completions for a shell
     Completions {
         /// Which shell
@@ -94,6 +97,7 @@ impl Cli {
             Command::CheckToken(args) => calls::show::check_token(args).await?,
             Command::ForceRelease(args) => calls::admin::force_release(args).await?,
             Command::Drain(args) => calls::admin::drain(args).await?,
+            Command::Doctor(args) => doctor::doctor(args).await?,
             Command::Completions { shell } => docs::completions(shell, &mut io::stdout().lock())?,
             Command::Man { command } => docs::man(command.as_deref(), &mut io::stdout().lock())?,
         }

@@ -2,7 +2,10 @@
 
 use super::exit::{CONFIG, Failure, NO, SIGNAL};
 use crate::{
-    config::{Config, options::OPTIONS},
+    config::{
+        Config,
+        options::{OPTIONS, SWITCH},
+    },
     telemetry,
 };
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
@@ -30,7 +33,8 @@ impl Args for ServeArgs {
             let help = format!("{} [env: {}]{}", option.help, option.variable(), default.unwrap_or_default());
             let flag = Arg::new(option.key).long(option.flag()).value_name(option.value_name).help(help);
             // Whatever stands there is read with the rest, also what looks like another flag.
-            flag.allow_negative_numbers(true)
+            let flag = flag.allow_negative_numbers(true);
+            if option.value_name == SWITCH { flag.num_args(0..=1).default_missing_value("true") } else { flag }
         });
         let print = "Print the configuration in effect as a TOML file that can be fed back, and exit";
         command.args(flags).arg(Arg::new(PRINT_CONFIG).long("print-config").action(ArgAction::SetTrue).help(print))

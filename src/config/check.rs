@@ -22,6 +22,7 @@ pub(super) fn check(raw: &RawConfig) -> Result<Config, ConfigError> {
             text.parse().map_err(|_| "must be an IP address and a port, such as 127.0.0.1:7420 or [::]:7420".to_owned())
         }),
         store: reader.read("store", default.store, store),
+        allow_eviction: reader.read("allow_eviction", default.allow_eviction, switch),
         limits: Limits {
             ttl_min: reader.read("ttl_min", limits.ttl_min, duration(TTL_FLOOR..=TTL_CEILING)),
             ttl_max: reader.read("ttl_max", limits.ttl_max, duration(TTL_FLOOR..=TTL_CEILING)),
@@ -93,6 +94,10 @@ fn store(text: &str) -> Result<StoreUrl, String> {
                 .to_owned())
         }
     }
+}
+
+fn switch(text: &str) -> Result<bool, String> {
+    text.parse().map_err(|_| "must be true or false".to_owned())
 }
 
 fn duration(range: RangeInclusive<Duration>) -> impl Fn(&str) -> Result<Duration, String> {

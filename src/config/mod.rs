@@ -24,6 +24,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where locks are kept.
     pub store: StoreUrl,
+    /// Whether to serve on a Redis that may evict leases.
+    pub allow_eviction: bool,
     /// The bounds on what clients may ask for.
     pub limits: Limits,
     /// How long a drain waits for calls and streams to end by themselves.
@@ -134,6 +136,7 @@ impl Default for Config {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 7420)),
             store: StoreUrl::Memory,
+            allow_eviction: false,
             limits: Limits::default(),
             drain_timeout: Duration::from_secs(10),
             log: LogConfig { format: LogFormat::Text, filter: "info".to_owned() },

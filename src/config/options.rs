@@ -23,6 +23,8 @@ impl ServerOption {
     }
 }
 
+/// The value name of options that are true or false; as a flag, one of them without a value is true.
+pub const SWITCH: &str = "BOOL";
 /// The variable that names the file; its flag is `--config`.
 pub const FILE_VARIABLE: &str = "FENCEPOST_CONFIG";
 /// The key under which the flag that names the file is handed over: no option has it, so a file cannot name another one.
@@ -33,13 +35,14 @@ const fn option(key: &'static str, value_name: &'static str, help: &'static str)
 }
 
 /// Every option, in the order in which people read them.
-pub const OPTIONS: [ServerOption; 12] = [
+pub const OPTIONS: [ServerOption; 13] = [
     option("listen", "ADDR", "IP address and port to listen on; port 0 lets the system choose"),
     option(
         "store",
         "URL",
         "Where locks are kept: memory: (in this process), redis://[user:password@]host:port[/db], rediss://… (TLS)",
     ),
+    option("allow_eviction", SWITCH, "Serve also on a Redis whose maxmemory-policy may evict leases: true or false"),
     option("ttl_min", "DURATION", "The shortest TTL a lease may have (50ms to ttl_max)"),
     option("ttl_max", "DURATION", "The longest TTL a lease may have (ttl_min to 24h)"),
     option("wait_max", "DURATION", "The longest time a request may wait for a lock (0s to 1h)"),

@@ -115,7 +115,8 @@ impl RawConfig {
             match value {
                 toml::Value::String(text) => self.say(option.key, Source::File(path.to_owned()), text),
                 toml::Value::Integer(number) => self.say(option.key, Source::File(path.to_owned()), number.to_string()),
-                other => self.complain(at, other.to_string(), "must be a string or a whole number"),
+                toml::Value::Boolean(is) => self.say(option.key, Source::File(path.to_owned()), is.to_string()),
+                other => self.complain(at, other.to_string(), "must be a string, a whole number, or true or false"),
             }
         }
     }

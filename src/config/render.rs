@@ -18,6 +18,7 @@ pub(super) fn value(config: &Config, key: &str) -> Option<String> {
     Some(match key {
         "listen" => string(&config.listen),
         "store" => string(&config.store),
+        "allow_eviction" => config.allow_eviction.to_string(),
         "ttl_min" => duration(limits.ttl_min),
         "ttl_max" => duration(limits.ttl_max),
         "wait_max" => duration(limits.wait_max),

@@ -56,7 +56,7 @@ fn an_empty_variable_says_nothing() {
 
 #[test]
 fn all_problems_of_all_sources_are_reported_together() {
-    let file = Some("ttl_min = 'soon'\nlisten = true\ncolour = 'red'\n");
+    let file = Some("ttl_min = 'soon'\nlisten = 1.5\ncolour = 'red'\n");
     let error = load(&[("store", "etcd://here")], &[("FENCEPOST_WAITERS_PER_LOCK", "0")], file).unwrap_err();
     let text = error.to_string();
     assert_eq!(error.problems.len(), 5, "{text}");
@@ -65,7 +65,7 @@ fn all_problems_of_all_sources_are_reported_together() {
         "colour in ",
         "no such option",
         "listen in ",
-        "must be a string or a whole number",
+        "must be a string, a whole number, or true or false",
         "ttl_min in ",
         "\"soon\"",
         "must be a duration with its unit",
@@ -100,7 +100,8 @@ fn a_variable_that_is_not_text_is_a_problem() {
 
 #[test]
 fn every_rule_holds_at_its_edges() {
-    let cases: [(&'static str, &[&str], &[&str]); 10] = [
+    let cases: [(&'static str, &[&str], &[&str]); 11] = [
+        ("allow_eviction", &["true", "false"], &["yes", "1", ""]),
         ("listen", &["127.0.0.1:0", "[::]:7420"], &["localhost:7420", "7420", "127.0.0.1", ""]),
         (
             "store",
@@ -141,6 +142,7 @@ fn what_is_printed_reads_back_the_same() {
     let flags = [
         ("listen", "[::1]:1234"),
         ("store", "memory:"),
+        ("allow_eviction", "true"),
         ("ttl_min", "1500ms"),
         ("ttl_max", "1h 30m"),
         ("wait_max", "90s"),
@@ -162,7 +164,7 @@ fn what_is_printed_reads_back_the_same() {
 
 #[test]
 fn one_table_names_flags_and_variables() {
-    let option = &options::OPTIONS[2];
+    let option = &options::OPTIONS[3];
     assert_eq!((option.flag().as_str(), option.variable().as_str()), ("ttl-min", "FENCEPOST_TTL_MIN"));
     assert!(options::OPTIONS.iter().any(|option| option.variable() == options::FILE_VARIABLE));
 }

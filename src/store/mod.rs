@@ -9,7 +9,7 @@ pub mod redis;
 pub use error::StoreError;
 pub use memory::MemoryStore;
 pub use notice::{Event, EventKind, Notices};
-pub use redis::{RedisStore, links::RedisUrl};
+pub use redis::{RedisStore, doctor, links::RedisUrl};
 
 use crate::domain::{
     ids::{AttachmentId, LeaseId, RequestId},

@@ -21,7 +21,7 @@ fn answer(as_json: bool, name: &str, reply: &impl Message, judged: Result<String
 }
 
 /// A line, or several, of the answer.
-fn print(text: &str) -> Result<(), Failure> {
+pub(super) fn print(text: &str) -> Result<(), Failure> {
     if text.is_empty() {
         return Ok(());
     }

@@ -15,9 +15,6 @@ use std::sync::{Arc, LazyLock, atomic::Ordering};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-/// The layout of the data. Another number is another layout.
-const LAYOUT: &str = "1";
-
 macro_rules! scripts {
     ($($name:ident = $source:ident),+ $(,)?) => {
         /// The scripts, whole.
@@ -68,28 +65,11 @@ pub(super) fn hex(id: Uuid) -> Arg {
 }
 
 impl RedisStore {
-    /// A link to a Redis whose layout is ours.
+    /// A link to a Redis that was found fit for locks.
     pub(super) async fn link(&self, bucket: u16) -> Result<Arc<Link>, StoreError> {
         let link = self.links.get(bucket)?;
-        if *self.checked.lock() != Some(link.incarnation()) {
-            self.check_layout(&link).await?;
-        }
+        self.meet(&link).await?;
         Ok(link)
-    }
-
-    async fn check_layout(&self, link: &Link) -> Result<(), StoreError> {
-        let wanted = [keys::BUCKETS.to_string(), LAYOUT.to_owned()];
-        let tail = wanted.each_ref().map(|text| Arg::from(text.as_str()));
-        let found = Answer::read(self.send(link, 0, &self.scripts.meta, &tail).await?)?.texts("meta")?;
-        if found != wanted {
-            let text = format!(
-                "its data is laid out as {found:?} (buckets, version), and this server's as {wanted:?}: use another database, \
-                 or the version of the server that wrote it"
-            );
-            return Err(StoreError::Corrupt(text));
-        }
-        *self.checked.lock() = Some(link.incarnation());
-        Ok(())
     }
 
     /// What every script takes before its own arguments.

@@ -6,8 +6,10 @@
 pub mod answer;
 mod call;
 mod chores;
+pub mod doctor;
 pub mod keys;
 pub mod links;
+mod meet;
 pub mod scripts;
 mod store;
 mod tend;
@@ -15,21 +17,21 @@ mod view;
 mod waits;
 
 use crate::{
-    domain::{
-        ids::{Incarnation, ReplicaId},
-        limits::Limits,
-    },
+    domain::{ids::ReplicaId, limits::Limits},
     store::Notices,
 };
 use call::Scripts;
 use chores::Chores;
 use keys::BUCKETS;
 use links::{Links, RedisUrl};
-use parking_lot::Mutex;
+use meet::Met;
 use std::sync::{Arc, atomic::AtomicU64};
 use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 use waits::Waits;
+
+/// The layout of the data. Another number is another layout.
+const LAYOUT: &str = "1";
 
 /// The store in Redis.
 pub struct RedisStore {
@@ -40,8 +42,7 @@ pub struct RedisStore {
     chores: Chores,
     /// The highest token seen in each bucket.
     known: Box<[AtomicU64]>,
-    /// The life of Redis whose layout was found to be ours.
-    checked: Mutex<Option<Incarnation>>,
+    met: Met,
     /// Hints may have been lost: poll now.
     resync: Notify,
     scripts: &'static Scripts,
@@ -67,15 +68,22 @@ impl RedisStore {
             waits: Waits::default(),
             chores: Chores::new(),
             known: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
-            checked: Mutex::new(None),
+            met: Met::nobody(),
             resync: Notify::new(),
             scripts,
             waiters_max: limits.waiters_per_lock,
         }
     }
 
-    /// Whether Redis is there.
+    /// Serves also on a Redis that may evict leases, if that is allowed.
+    #[must_use]
+    pub fn allowing_eviction(mut self, allowed: bool) -> Self {
+        self.met.allow_eviction = allowed;
+        self
+    }
+
+    /// Whether Redis is there, and one that locks may be kept in.
     pub fn up(&self) -> watch::Receiver<bool> {
-        self.links.up()
+        self.met.up.subscribe()
     }
 }

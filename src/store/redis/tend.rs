@@ -25,8 +25,11 @@ const WATCH_PERIOD: Duration = Duration::from_secs(10);
 impl RedisStore {
     /// Keeps the store going. Never ends; dropped, nothing of it goes on.
     pub async fn run(&self) {
-        join(join(self.links.run(), self.do_chores()), join(join(self.listen(), self.poll()), self.keep_watching()))
-            .await;
+        join(
+            join(join(self.links.run(), self.keep_meeting()), self.do_chores()),
+            join(join(self.listen(), self.poll()), self.keep_watching()),
+        )
+        .await;
     }
 
     /// Polls for the waiters that are here, once a period, and at once when hints may have been lost.

@@ -119,7 +119,7 @@ impl Link {
         self.closed.get().map(String::as_str)
     }
 
-    pub(super) fn connection(&self) -> MultiplexedConnection {
+    pub(in crate::store::redis) fn connection(&self) -> MultiplexedConnection {
         self.connection.clone()
     }
 

@@ -29,7 +29,11 @@ pub use pushes::{PUSHES_BACKLOG_MAX, Push, Pushes};
 pub use script::{Arg, Call, Script};
 pub use url::RedisUrl;
 
+pub(super) use handshake::redis_time;
+pub(super) use reply::why_not_connected;
+
 use crate::store::StoreError;
+use deadpool_redis::redis::aio::MultiplexedConnection;
 use dial::Dialer;
 use futures_util::future::{join, join_all};
 use parking_lot::{Mutex, RwLock};
@@ -45,6 +49,11 @@ pub const RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
 const CHECK_PERIOD: Duration = Duration::from_secs(5);
 /// Different reasons of one outage that go to the log: that Redis is lost, and a few more that it takes to see why it stays so.
 const REASONS_TOLD_MAX: usize = 4;
+
+/// One connection, of which nothing is asked: whoever is there, and whatever its role. An error says why not and what to do.
+pub(super) async fn connect(url: &RedisUrl) -> Result<MultiplexedConnection, String> {
+    Dialer::new(url).listener(|_| {}).await
+}
 
 /// The links to one Redis.
 pub struct Links {

@@ -81,7 +81,7 @@ pub(super) fn understand(error: &RedisError) -> Fault {
 }
 
 /// The same for an error of a new connection, where nothing that matters had been sent.
-pub(super) fn why_not_connected(error: &RedisError) -> String {
+pub(in crate::store::redis) fn why_not_connected(error: &RedisError) -> String {
     match understand(error).error {
         StoreError::OutcomeUnknown(_) if error.is_timeout() => {
             "Redis did not answer in time: it is stopped or overloaded, or the network swallows what is sent to it"

@@ -1,0 +1,87 @@
+//! `doctor`: what in a Redis endangers locks, for people and for a pipeline that must not go on if something does.
+
+use super::{
+    calls::print,
+    exit::{COMMAND_LINE, Failure, NO, OUTPUT, UNAVAILABLE},
+};
+use crate::store::{
+    RedisUrl,
+    doctor::{self, Finding, Severity},
+};
+use clap::Args;
+use serde::Serialize;
+
+/// Which Redis to look at.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DoctorArgs {
+    // Not read by clap, which would quote it with its password if it is wrong.
+    /// The Redis, as servers are told: redis://[user:password@]host:port[/db], or rediss:// for TLS
+    #[arg(long, value_name = "URL", env = "FENCEPOST_STORE", hide_env_values = true)]
+    store: String,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    store: String,
+    severity: Severity,
+    findings: &'a [Finding],
+}
+
+/// Looks, and says what it found. Changes nothing there.
+pub(super) async fn doctor(args: DoctorArgs) -> Result<(), Failure> {
+    let url = RedisUrl::parse(&args.store).map_err(|why| Failure::new(COMMAND_LINE, format!("--store: {why}")))?;
+    let examined = doctor::examine(&url).await;
+    let findings = examined.map_err(|why| Failure::new(UNAVAILABLE, format!("{url} cannot be checked: {why}")))?;
+    let severity = doctor::worst(&findings);
+    if args.json {
+        let report = Report { store: url.to_string(), severity, findings: &findings };
+        let line = serde_json::to_string(&report);
+        print(&line.map_err(|error| Failure::new(OUTPUT, format!("cannot write the findings as JSON: {error}")))?)?;
+    } else {
+        print(&text(&findings))?;
+    }
+    if severity == Severity::Error { Err(Failure::silent(NO)) } else { Ok(()) }
+}
+
+/// A line for each finding, and below it what it can cost and what to do.
+fn text(findings: &[Finding]) -> String {
+    let mut lines = Vec::new();
+    for Finding { check, severity, found, at_stake, change } in findings {
+        let severity = match severity {
+            Severity::Ok => "ok",
+            Severity::Warning => "warning",
+            Severity::Error => "ERROR",
+        };
+        lines.push(format!("{severity:<8} {check:<12} {found}"));
+        for (head, said) in [("at stake", at_stake), ("change", change)] {
+            if !said.is_empty() {
+                lines.push(format!("{:21} {head}: {said}", ""));
+            }
+        }
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_read_what_is_at_stake_below_what_was_found() {
+        let finding = |severity, at_stake: &str, change: &str| Finding {
+            check: "eviction",
+            severity,
+            found: "it is so".to_owned(),
+            at_stake: at_stake.to_owned(),
+            change: change.to_owned(),
+        };
+        let findings = [finding(Severity::Ok, "", ""), finding(Severity::Error, "locks", "that")];
+        let wanted = "ok       eviction     it is so\n\
+                      ERROR    eviction     it is so\n                      at stake: locks\n                      change: that";
+        assert_eq!(text(&findings), wanted);
+    }
+}

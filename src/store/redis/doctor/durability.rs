@@ -1,0 +1,177 @@
+//! What the locks survive there: eviction, a full memory, a crash, a power loss, a failover.
+
+use super::{EVICTION, Facts, Finding};
+
+/// Percent of maxmemory from which on it is worth a word.
+const FULL: u64 = 80;
+
+pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if let Err(why) = &facts.settings {
+        findings.push(Finding::warning(
+            "config",
+            format!("CONFIG GET is not allowed ({why})"),
+            "appendfsync, save and min-replicas-to-write could not be checked: what a power loss or a failover forgets is unknown",
+            "allow it (ACL SETUSER <user> +config|get), or look at these settings where the service is managed",
+        ));
+    }
+    findings.extend([eviction(facts), memory(facts), persistence(facts), replicas(facts)]);
+    findings
+}
+
+fn eviction(facts: &Facts) -> Finding {
+    match facts.setting("maxmemory-policy").or_else(|| facts.info("maxmemory_policy")) {
+        Some("noeviction") => Finding::ok(EVICTION, "maxmemory-policy is noeviction"),
+        Some(policy) => Finding::error(
+            EVICTION,
+            format!("maxmemory-policy is {policy}"),
+            "when memory is short, Redis silently removes leases: a lock that is held becomes free, and a second holder gets it",
+            "CONFIG SET maxmemory-policy noeviction, and the same in redis.conf; keep caches in another Redis",
+        ),
+        None => Finding::warning(
+            EVICTION,
+            "maxmemory-policy could not be checked",
+            "with any policy but noeviction, Redis removes leases when memory is short: a second holder gets the lock",
+            "make sure that it is noeviction",
+        ),
+    }
+}
+
+fn memory(facts: &Facts) -> Finding {
+    let used = facts.info_number("used_memory");
+    let max = facts.setting_number("maxmemory").or_else(|| facts.info_number("maxmemory"));
+    let (Some(used), Some(max)) = (used, max) else {
+        return Finding::warning(
+            "memory",
+            "used_memory and maxmemory could not be checked",
+            "a Redis that is full refuses grants",
+            "watch its memory",
+        );
+    };
+    let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
+    if max == 0 {
+        return Finding::ok("memory", format!("{} used, no maxmemory", mib(used)));
+    }
+    let percent = used.saturating_mul(100) / max;
+    let found = format!("{} used of {} ({percent} %)", mib(used), mib(max));
+    let change = "raise maxmemory, or remove what else is stored there";
+    match percent {
+        100.. => {
+            Finding::error("memory", found, "it is full: locks are not granted; releases and renewals go on", change)
+        }
+        FULL.. => Finding::warning("memory", found, "when it is full, locks are not granted", change),
+        _ => Finding::ok("memory", found),
+    }
+}
+
+fn persistence(facts: &Facts) -> Finding {
+    const TOKENS: &str = "Tokens go on rising, unless Redis' clock is then more than 60 s behind";
+    const ALWAYS: &str =
+        "appendonly yes and appendfsync always (slower: each grant waits for the disk), or accept it and fence";
+    let aof = match facts.setting("appendonly") {
+        Some(text) => Some(text == "yes"),
+        None => facts.info("aof_enabled").map(|text| text == "1"),
+    };
+    let warning = |found: &str, at_stake: &str, change: &str| {
+        Finding::warning("persistence", found, format!("{at_stake}. {TOKENS}"), change)
+    };
+    let fsync = facts.setting("appendfsync");
+    match (aof, fsync, facts.setting("save")) {
+        (Some(true), Some("always"), _) if facts.setting("no-appendfsync-on-rewrite") == Some("yes") => warning(
+            "appendonly yes, appendfsync always, but no-appendfsync-on-rewrite yes",
+            "a process crash loses nothing; a power loss during a rewrite of the log loses up to about 30 s of grants, and \
+             these locks can have a second holder",
+            "CONFIG SET no-appendfsync-on-rewrite no",
+        ),
+        (Some(true), Some("always"), _) => Finding::ok(
+            "persistence",
+            "appendonly yes, appendfsync always: neither a process crash nor a power loss loses a grant, if the disk keeps what it confirms",
+        ),
+        (Some(true), Some("everysec"), _) => warning(
+            "appendonly yes, appendfsync everysec",
+            "a process crash loses nothing; a power loss loses the last second or two of grants, and these locks can have a \
+             second holder",
+            "appendfsync always (slower: each grant waits for the disk), or accept it and fence",
+        ),
+        (Some(true), Some(_), _) => warning(
+            "appendonly yes, appendfsync no",
+            "a process crash loses nothing; a power loss loses what the system had not written yet (about 30 s of grants), \
+             and these locks can have a second holder",
+            "appendfsync always, or everysec",
+        ),
+        (Some(true), None, _) => warning(
+            "the append-only file is on, appendfsync could not be checked",
+            "a process crash loses nothing; with appendfsync everysec a power loss loses the last second or two of grants, \
+             with no about 30 s, and these locks can have a second holder",
+            "make sure that it is always or everysec",
+        ),
+        (Some(false), _, Some("")) => warning(
+            "nothing is written to disk (appendonly no, save \"\")",
+            "a process crash, a restart and a power loss each lose all leases and waiters: locks that are held become free",
+            ALWAYS,
+        ),
+        (Some(false), _, Some(save)) => warning(
+            &format!("snapshots only (appendonly no, save {save:?})"),
+            "a process crash and a power loss each lose every grant since the last snapshot, and these locks can have a second \
+             holder",
+            ALWAYS,
+        ),
+        (Some(false), _, None) => warning(
+            "the append-only file is off; whether there are snapshots could not be checked",
+            "a process crash and a power loss each lose every grant since the last snapshot, or all, and these locks can have \
+             a second holder",
+            ALWAYS,
+        ),
+        (None, ..) => warning(
+            "persistence could not be checked",
+            "without an append-only file, a process crash loses grants, and these locks can have a second holder",
+            "make sure that appendonly is yes",
+        ),
+    }
+}
+
+fn replicas(facts: &Facts) -> Finding {
+    const FAILOVER: &str = "a failover forgets the grants that the promoted replica had not received yet: these locks can have \
+                            a second holder";
+    let connected = facts.info_number("connected_slaves").unwrap_or(0);
+    let (least, lag) = (facts.setting_number("min-replicas-to-write"), facts.setting_number("min-replicas-max-lag"));
+    let replicas = format!("{connected} {} connected", if connected == 1 { "replica" } else { "replicas" });
+    let (least, lag) = match (least, lag) {
+        // A lag of 0 turns the rule off, as a number of 0 does.
+        (Some(least), Some(lag)) if least > 0 && lag > 0 => (least, lag),
+        (Some(_), Some(_)) if connected == 0 => return Finding::ok("replicas", "no replicas"),
+        (Some(_), Some(_)) => {
+            return Finding::warning(
+                "replicas",
+                format!("{replicas}, and min-replicas-to-write is off"),
+                format!("{FAILOVER}; a primary that is cut off from its replicas goes on granting beside the new one"),
+                "CONFIG SET min-replicas-to-write 1 min-replicas-max-lag 10 bounds how long; fence what must not be written twice",
+            );
+        }
+        _ => {
+            return Finding::warning(
+                "replicas",
+                format!("{replicas}; min-replicas-to-write could not be checked"),
+                FAILOVER,
+                "make sure that it is 1 or more if a replica is ever promoted, and fence",
+            );
+        }
+    };
+    let in_time = facts.replicas().filter(|replica| follows(replica, lag)).count() as u64;
+    let rule = format!("{replicas}, min-replicas-to-write {least}, min-replicas-max-lag {lag} s");
+    if in_time < least {
+        return Finding::error(
+            "replicas",
+            format!("{rule}, and {in_time} follow in time"),
+            "Redis refuses writes: locks are neither granted nor renewed",
+            "bring the replicas back, or lower min-replicas-to-write",
+        );
+    }
+    Finding::warning("replicas", rule, FAILOVER, "nothing, if what must not be written twice is fenced")
+}
+
+fn follows(replica: &str, lag_max: u64) -> bool {
+    let field = |name: &str| replica.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
+    let in_time = field("lag").and_then(|lag| lag.parse::<u64>().ok()).is_some_and(|lag| lag <= lag_max);
+    field("state") == Some("online") && in_time
+}

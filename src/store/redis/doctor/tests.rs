@@ -1,0 +1,144 @@
+//! From facts to findings, one table.
+
+use super::*;
+use crate::domain::time::StoreTime;
+
+const INFO: &str = "# Server\r\nredis_version:7.0.15\r\nrole:master\r\nconnected_slaves:0\r\nused_memory:1048576\r\nmaxmemory:0\r\n\
+                    maxmemory_policy:noeviction\r\naof_enabled:1\r\ncluster_enabled:0\r\n";
+const SETTINGS: [(&str, &str); 8] = [
+    ("maxmemory-policy", "noeviction"),
+    ("maxmemory", "0"),
+    ("appendonly", "yes"),
+    ("appendfsync", "always"),
+    ("no-appendfsync-on-rewrite", "no"),
+    ("save", ""),
+    ("min-replicas-to-write", "0"),
+    ("min-replicas-max-lag", "10"),
+];
+
+fn sample(redis: u64) -> ClockSample {
+    let at = StoreTime::from_micros;
+    ClockSample { sent: at(100_000_000), redis: at(redis), received: at(100_200_000) }
+}
+
+fn well() -> Facts {
+    Facts {
+        info: Ok(INFO.to_owned()),
+        settings: Ok(SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned())).into()),
+        scripts: Ok(()),
+        meta: Ok(Some(["1024".to_owned(), "1".to_owned()])),
+        clock: Ok(sample(100_100_000)),
+    }
+}
+
+fn set(pairs: &[(&str, &str)]) -> Facts {
+    let mut facts = well();
+    let settings = facts.settings.as_mut().unwrap();
+    settings.extend(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    facts
+}
+
+fn told(pairs: &[(&str, &str)]) -> Facts {
+    let info = pairs.iter().fold(INFO.to_owned(), |info, (from, to)| info.replace(from, to));
+    Facts { info: Ok(info), ..well() }
+}
+
+/// The finding of this check says so, and everything that is not well says what is at stake and what to change.
+#[track_caller]
+fn assert_found(facts: &Facts, check: &str, severity: Severity, words: &str) {
+    let findings = judge(facts);
+    let finding = findings.iter().find(|finding| finding.check == check).unwrap();
+    assert_eq!(finding.severity, severity, "{finding:?}");
+    let text = format!("{} {}", finding.found, finding.at_stake);
+    assert!(text.contains(words), "{words:?} is not in {finding:?}");
+    for finding in &findings {
+        let silent = finding.at_stake.is_empty() && finding.change.is_empty();
+        assert_eq!(silent, finding.severity == Severity::Ok, "{finding:?}");
+    }
+}
+
+#[test]
+fn nothing_is_wrong_with_one_that_is_well() {
+    let findings = judge(&well());
+    assert_eq!(worst(&findings), Severity::Ok, "{findings:?}");
+    assert_found(&Facts { meta: Ok(None), ..well() }, "layout", Severity::Ok, "no locks yet");
+}
+
+#[test]
+fn basics() {
+    use Severity::{Error, Ok as Fine, Warning};
+    assert_found(&told(&[("7.0.15", "6.2.14")]), "version", Error, "6.2.14");
+    assert_found(&told(&[("7.0.15", "7.2.4\r\nvalkey_version:8.1.0")]), "version", Fine, "Valkey 8.1.0");
+    let replica = told(&[("role:master", "role:slave\r\nmaster_host:db1\r\nmaster_port:6379")]);
+    assert_found(&replica, "role", Error, "db1:6379");
+    assert_found(&told(&[("cluster_enabled:0", "cluster_enabled:1")]), "cluster", Error, "node of a cluster");
+    let no = || "NOPERM no".to_owned();
+    assert_found(&Facts { info: Err(no()), ..well() }, "info", Error, "NOPERM");
+    assert_found(&Facts { scripts: Err(no()), ..well() }, "scripts", Error, "NOPERM");
+    assert_found(&Facts { meta: Err(no()), ..well() }, "layout", Warning, "NOPERM");
+    assert_found(&Facts { meta: Err("WRONGTYPE x".to_owned()), ..well() }, "layout", Error, "not one of ours");
+    let other = Ok(Some(["64".to_owned(), "1".to_owned()]));
+    assert_found(&Facts { meta: other, ..well() }, "layout", Error, "\"64\" buckets");
+}
+
+#[test]
+fn a_clock_is_off_by_what_the_round_trip_cannot_explain() {
+    for (redis, severity, words) in [
+        (99_000_000, Severity::Ok, "no more"),
+        (101_200_000, Severity::Ok, "no more"),
+        (98_500_000, Severity::Warning, "1.5 s behind"),
+        (103_200_000, Severity::Warning, "3.0 s ahead of"),
+    ] {
+        assert_found(&Facts { clock: Ok(sample(redis)), ..well() }, "clock", severity, words);
+    }
+    assert_found(&Facts { clock: Err("NOPERM".to_owned()), ..well() }, "clock", Severity::Error, "NOPERM");
+}
+
+#[test]
+fn eviction_and_memory() {
+    for policy in ["allkeys-lru", "volatile-lru", "volatile-ttl", "allkeys-random"] {
+        assert_found(&set(&[("maxmemory-policy", policy)]), EVICTION, Severity::Error, policy);
+    }
+    // CONFIG may be forbidden: INFO tells it as well.
+    let mut facts = told(&[("noeviction", "allkeys-lfu")]);
+    facts.settings = Err("NOPERM".to_owned());
+    assert_found(&facts, EVICTION, Severity::Error, "allkeys-lfu");
+    facts.info = Ok(INFO.replace("maxmemory_policy", "x"));
+    assert_found(&facts, EVICTION, Severity::Warning, "could not be checked");
+    for (max, severity) in [("1200000", Severity::Warning), ("1048576", Severity::Error), ("2000000", Severity::Ok)] {
+        assert_found(&set(&[("maxmemory", max)]), "memory", severity, "1.0 MiB used");
+    }
+    assert_found(&told(&[("used_memory", "x")]), "memory", Severity::Warning, "could not");
+}
+
+#[test]
+fn persistence_says_what_is_lost() {
+    for (settings, words) in [
+        (vec![("appendfsync", "everysec")], "the last second or two"),
+        (vec![("appendfsync", "no")], "about 30 s"),
+        (vec![("no-appendfsync-on-rewrite", "yes")], "during a rewrite"),
+        (vec![("appendonly", "no")], "nothing is written to disk"),
+        (vec![("appendonly", "no"), ("save", "3600 1")], "since the last snapshot"),
+    ] {
+        assert_found(&set(&settings), "persistence", Severity::Warning, words);
+    }
+    let unknown = Facts { settings: Err("NOPERM".to_owned()), ..well() };
+    assert_found(&unknown, "config", Severity::Warning, "CONFIG GET is not allowed");
+    assert_found(&unknown, "persistence", Severity::Warning, "appendfsync could not be checked");
+    let off = Facts { info: Ok(INFO.replace("aof_enabled:1", "aof_enabled:0")), ..unknown };
+    assert_found(&off, "persistence", Severity::Warning, "file is off");
+}
+
+#[test]
+fn replicas_and_what_a_failover_forgets() {
+    let follower = |lag| format!("connected_slaves:1\r\nslave0:ip=10.0.0.2,port=6379,state=online,offset=9,lag={lag}");
+    let one = |lag| told(&[("connected_slaves:0", follower(lag).as_str())]);
+    assert_found(&one(0), "replicas", Severity::Warning, "min-replicas-to-write is off");
+    let rule = set(&[("min-replicas-to-write", "1")]);
+    assert_found(&rule, "replicas", Severity::Error, "0 follow in time");
+    let kept = |lag| Facts { info: one(lag).info, ..rule.clone() };
+    assert_found(&kept(1), "replicas", Severity::Warning, "1 replica connected, min-replicas-to-write 1");
+    assert_found(&kept(11), "replicas", Severity::Error, "refuses writes");
+    let unknown = Facts { settings: Err("NOPERM".to_owned()), ..one(0) };
+    assert_found(&unknown, "replicas", Severity::Warning, "could not be checked");
+}

@@ -1,0 +1,202 @@
+//! `fencepost doctor` on real Redis servers, and what its exit status says.
+
+use crate::{
+    redis_server::Redis,
+    serving, start_on,
+    support::{Lock, PATIENCE, Server, assert_refused, until, wish},
+};
+use fencepost::config::StoreUrl;
+use serde_json::Value;
+use std::{
+    process::{Command, Output, Stdio},
+    time::Duration,
+};
+use tonic::Code;
+
+const TTL: Duration = Duration::from_secs(30);
+
+const ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+
+fn doctor(url: &str, more: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fencepost"));
+    command.args(["doctor", "--store", url]).args(more).env_remove("FENCEPOST_STORE").output().unwrap()
+}
+
+/// The report, after the exit status was found to be this.
+#[track_caller]
+fn report(url: &str, code: i32) -> Value {
+    let output = doctor(url, &["--json"]);
+    assert_eq!(output.status.code(), Some(code), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+#[track_caller]
+fn assert_found(report: &Value, check: &str, severity: &str, words: &str) {
+    let findings = report["findings"].as_array().unwrap();
+    let finding = findings.iter().find(|finding| finding["check"] == check).unwrap();
+    assert_eq!(finding["severity"], severity, "{finding}");
+    assert!(finding.to_string().contains(words), "{words:?} is not in {finding}");
+}
+
+#[test]
+fn one_that_is_well_is_found_well_and_left_as_it_was() {
+    let redis = Redis::start(&ALWAYS);
+    let found = report(&redis.url(), 0);
+    assert_eq!(found["severity"], "ok", "{found}");
+    assert_eq!(found["store"], redis.url());
+    assert_found(&found, "layout", "ok", "no locks yet");
+    assert_eq!(redis.command(&["DBSIZE"]).text(), "0");
+    let text = String::from_utf8(doctor(&redis.url(), &[]).stdout).unwrap();
+    assert!(text.lines().all(|line| line.starts_with("ok ")) && text.contains("noeviction"), "{text}");
+}
+
+#[test]
+fn one_that_evicts_is_an_error() {
+    let redis = Redis::start(&ALWAYS);
+    redis.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    assert_found(&report(&redis.url(), 1), "eviction", "error", "noeviction");
+    let text = String::from_utf8(doctor(&redis.url(), &[]).stdout).unwrap();
+    assert!(text.contains("ERROR    eviction     maxmemory-policy is allkeys-lru"), "{text}");
+}
+
+#[test]
+fn what_a_crash_loses_depends_on_persistence() {
+    let redis = Redis::start(&[]);
+    assert_found(&report(&redis.url(), 0), "persistence", "warning", "all leases and waiters");
+    for (setting, value, words) in [
+        ("save", "3600 1", "since the last snapshot"),
+        ("appendonly", "yes", "everysec"),
+        ("appendfsync", "no", "about 30 s"),
+    ] {
+        redis.command(&["CONFIG", "SET", setting, value]);
+        assert_found(&report(&redis.url(), 0), "persistence", "warning", words);
+    }
+    redis.command(&["CONFIG", "SET", "appendfsync", "always"]);
+    assert_found(&report(&redis.url(), 0), "persistence", "ok", "loses a grant");
+}
+
+#[test]
+fn a_replica_is_an_error_and_one_that_has_replicas_may_forget() {
+    let (redis, replica) = (Redis::start(&ALWAYS), Redis::start(&ALWAYS));
+    replica.command(&["REPLICAOF", "127.0.0.1", &redis.port.to_string()]);
+    assert_found(&report(&replica.url(), 1), "role", "error", &redis.port.to_string());
+    while replica.info("replication", "master_link_status") != "up" {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_found(&report(&redis.url(), 0), "replicas", "warning", "min-replicas-to-write is off");
+    redis.command(&["CONFIG", "SET", "min-replicas-to-write", "2"]);
+    assert_found(&report(&redis.url(), 1), "replicas", "error", "refuses writes");
+}
+
+#[test]
+fn one_that_cannot_be_reached_is_neither() {
+    let nobody = format!("redis://127.0.0.1:{}", Redis::free_port());
+    let output = doctor(&nobody, &["--json"]);
+    assert_eq!(output.status.code(), Some(69), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("nothing listens there"), "{output:?}");
+    let redis = Redis::start(&["--requirepass", "s3cret"]);
+    report(&redis.url(), 0);
+    for url in [redis.url().replace("s3cret", "other-pass"), redis.url().replace(":s3cret@", "")] {
+        let output = doctor(&url, &[]);
+        assert_eq!(output.status.code(), Some(69), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("password") && !said.contains("other-pass"), "{said}");
+    }
+    let output = doctor("localhost:s3cret", &[]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("s3cret"), "{output:?}");
+}
+
+#[test]
+fn the_data_of_others_is_an_error() {
+    let redis = Redis::start(&ALWAYS);
+    redis.command(&["HSET", "fp:meta", "buckets", "64", "layout", "1"]);
+    assert_found(&report(&redis.url(), 1), "layout", "error", "another database");
+    redis.command(&["DEL", "fp:meta"]);
+    redis.command(&["SET", "fp:meta", "not ours"]);
+    assert_found(&report(&redis.url(), 1), "layout", "error", "WRONGTYPE");
+    redis.command(&["DEL", "fp:meta"]);
+    redis.command(&["HSET", "fp:meta", "buckets", "1024", "layout", "1"]);
+    assert_found(&report(&redis.url(), 0), "layout", "ok", "ours");
+}
+
+#[test]
+fn what_may_not_be_asked_is_said_to_be_unchecked() {
+    let redis = Redis::start(&ALWAYS);
+    let url = redis.url().replace("redis://", "redis://fp:pw@");
+    redis.command(&["ACL", "SETUSER", "fp", "on", ">pw", "~*", "&*", "+@all", "-config"]);
+    let found = report(&url, 0);
+    assert_found(&found, "config", "warning", "CONFIG GET is not allowed");
+    assert_found(&found, "persistence", "warning", "appendfsync could not be checked");
+    assert_found(&found, "eviction", "ok", "noeviction");
+    redis.command(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]);
+    assert_found(&report(&url, 1), "eviction", "error", "volatile-ttl");
+    redis.command(&["ACL", "SETUSER", "fp", "-info", "-@scripting"]);
+    let found = report(&url, 1);
+    assert_found(&found, "info", "error", "+info");
+    assert_found(&found, "scripts", "error", "+@scripting");
+}
+
+#[tokio::test]
+async fn a_server_refuses_one_that_evicts_until_it_no_longer_does() {
+    let redis = Redis::start(&["--maxmemory-policy", "allkeys-lru"]);
+    let server = start_on(&redis).await;
+    // Refused for what it is, not because the first connection was not made yet.
+    until(|| async {
+        let refused = server.client().acquire(wish("a", TTL)).await;
+        let status = assert_refused(refused, Code::Unavailable, "STORE_UNAVAILABLE");
+        status.message().contains("maxmemory-policy noeviction") && status.message().contains("--allow-eviction")
+    })
+    .await;
+    serving(&server, false).await;
+    assert_eq!(redis.command(&["DBSIZE"]).text(), "0", "nothing was written there");
+    let allowed = Server::start_with(|config| {
+        config.store = StoreUrl::Redis(redis.url());
+        config.allow_eviction = true;
+    })
+    .await;
+    serving(&allowed, true).await;
+    allowed.client().take(wish("b", TTL)).await;
+    redis.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    serving(&server, true).await;
+    server.client().take(wish("a", TTL)).await;
+}
+
+#[tokio::test]
+async fn a_server_asks_info_where_config_is_forbidden() {
+    let redis = Redis::start(&["--maxmemory-policy", "volatile-lru"]);
+    redis.command(&["ACL", "SETUSER", "fp", "on", ">pw", "~*", "&*", "+@all", "-config"]);
+    let url = redis.url().replace("redis://", "redis://fp:pw@");
+    let server = Server::start_with(|config| config.store = StoreUrl::Redis(url)).await;
+    until(|| async {
+        let refused = server.client().acquire(wish("a", TTL)).await;
+        assert_refused(refused, Code::Unavailable, "STORE_UNAVAILABLE").message().contains("volatile-lru")
+    })
+    .await;
+    serving(&server, false).await;
+}
+
+/// What `serve` logs on this Redis, up to a line with these words.
+async fn log_until(redis: &Redis, flags: &[&str], words: &str) -> String {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fencepost"));
+    command.args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json", "--store", &redis.url()]).args(flags);
+    let mut server = command.stdin(Stdio::null()).stderr(log.reopen().unwrap()).spawn().unwrap();
+    let read = || std::fs::read_to_string(log.path()).unwrap();
+    let found = tokio::time::timeout(PATIENCE, until(|| async { read().contains(words) })).await;
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(found.is_ok(), "{words:?} is not in {}", read());
+    read()
+}
+
+#[tokio::test]
+async fn the_log_says_what_doctor_says() {
+    let redis = Redis::start(&["--maxmemory-policy", "allkeys-lru"]);
+    let refused = log_until(&redis, &[], "all leases and waiters").await;
+    let line = refused.lines().find(|line| line.contains("allkeys-lru")).unwrap();
+    assert!(line.contains("ERROR") && line.contains("--allow-eviction") && line.contains("noeviction"), "{line}");
+    let allowed = log_until(&redis, &["--allow-eviction"], "all leases and waiters").await;
+    let line = allowed.lines().find(|line| line.contains("allkeys-lru")).unwrap();
+    assert!(line.contains("WARN"), "{line}");
+}
