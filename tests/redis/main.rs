@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // also in what the tests share
 
 mod faults;
+mod hints;
 #[path = "../support/redis.rs"]
 mod redis_server;
 mod replicas;
