@@ -5,6 +5,7 @@
 -- Reply: done
 local request, attempt = ARGV[8], tonumber(ARGV[9])
 open(ARGV[7])
+guard(K.marks, 'zset')
 settle()
 local w = waiter_of(request)
 if ARGV[10] and not (w and L['or'] == request and w.replica == me) then return answer('done') end
@@ -33,8 +34,5 @@ else
   local past = past_of(request)
   if past and past[2] ~= 'F' then return answer('done') end
 end
-if now <= not_after then
-  redis.call('HSET', K.ended, 'k' .. request .. ':' .. text(attempt), text(not_after))
-  keep(K.ended, MEMORY)
-end
+if now <= not_after then leave_mark(request, attempt) end
 return answer('done')
