@@ -10,10 +10,10 @@ DENY_VERSION := 0.20.2
 TOOLS := target/tools
 DENY := $(TOOLS)/cargo-deny-$(DENY_VERSION)
 
-.PHONY: help setup test fmt lint unit doc deny advisories proto-baseline run
+.PHONY: help setup test fmt lint unit redis-rules-long doc deny advisories proto-baseline run
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## Build and start a server on 127.0.0.1:7420
 	cargo run --release -- serve
@@ -32,6 +32,10 @@ lint: ## No warning from clippy
 
 unit: ## All tests: of the rules, of the server over real sockets, of the API's compatibility, of this repository
 	cargo test --locked --workspace
+
+# Not part of `test`: it takes about twenty minutes. `unit` compares some thousands.
+redis-rules-long: ## The Redis scripts against the rules, over very many random sequences
+	FENCEPOST_SEQUENCES=200000 cargo test --locked --test redis_rules -- --nocapture
 
 doc: ## The documentation builds without a warning
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps

@@ -32,6 +32,8 @@ impl Replicas {
     pub fn beat(&mut self, replica: ReplicaId, now: StoreTime) -> bool {
         let gone = self.is_gone(replica, now);
         if let Some(seen) = &mut self.seen {
+            // A time ahead, from a clock that stepped back, is cut: who has died since is not to be alive for longer than others.
+            seen.values_mut().for_each(|at| *at = (*at).min(now));
             seen.retain(|_, at| now.since(*at) < REPLICA_GONE);
             seen.insert(replica, now);
         }
@@ -82,6 +84,16 @@ mod tests {
         replicas.beat(B, at(200));
         assert!(replicas.is_gone(A, at(200)));
         assert!(replicas.is_alive(B, at(150)), "a clock that stepped back silences nobody");
+    }
+
+    #[test]
+    fn whoever_dies_before_the_clock_steps_back_is_gone_as_soon_as_others() {
+        let mut replicas = Replicas::many();
+        replicas.beat(A, at(4_000));
+        replicas.beat(B, at(400));
+        assert!(replicas.is_alive(A, at(402)));
+        replicas.beat(B, at(429));
+        assert!(!replicas.is_alive(A, at(403)) && replicas.is_gone(A, at(430)));
     }
 
     #[test]

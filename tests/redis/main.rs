@@ -1,8 +1,12 @@
 //! The server on Redis, end to end: real Redis processes, real sockets, several servers on one Redis.
 #![allow(clippy::unwrap_used)] // also in what the tests share
 
+#[path = "../support/clock.rs"]
+mod clock;
+mod clocks;
 mod doctor;
 mod faults;
+mod hints;
 #[path = "../support/redis.rs"]
 mod redis_server;
 mod replicas;

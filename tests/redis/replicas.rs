@@ -88,7 +88,8 @@ async fn waiting_costs_a_poll_a_second_whatever_the_number_of_waiters() {
     let before = redis.calls("evalsha");
     tokio::time::sleep(Duration::from_secs(5)).await;
     let idle = redis.calls("evalsha") - before;
-    assert!((3..=7).contains(&idle), "{idle} scripts in 5 s");
+    // Five polls; a connection that is replaced meanwhile sends one too.
+    assert!((3..=10).contains(&idle), "{idle} scripts in 5 s");
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
 }
 

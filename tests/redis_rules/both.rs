@@ -60,6 +60,7 @@ pub(crate) enum Op {
     FromReplica(u128),
     Incarnation(u128),
     Pass(u64),
+    StepBack(u64),
 }
 
 pub(crate) struct Both {
@@ -161,6 +162,7 @@ impl Both {
         self.commands += 1;
         match *op {
             Op::Pass(span) => self.now = self.now.after(Duration::from_micros(span)),
+            Op::StepBack(span) => self.now = StoreTime::from_micros(self.now.as_micros() - span),
             Op::FromReplica(replica) => self.replica = replica,
             Op::Incarnation(incarnation) => self.incarnation = incarnation,
             Op::Acquire { request, attempt, wait, odd } => return self.acquire(request, attempt, wait, odd),

@@ -30,6 +30,14 @@ fn op() -> impl Strategy<Value = Op> {
         Just(30_000_000),
         0..40_000_000_u64
     ];
+    let back = prop_oneof![
+        Just(1_000_u64),
+        Just(500_000),
+        Just(3_000_000),
+        Just(10_000_000),
+        Just(3_600_000_000),
+        1_000..40_000_000_u64
+    ];
     prop_oneof![
         10 => (request.clone(), attempt.clone(), any::<bool>(), 0..3_u8)
             .prop_map(|(request, attempt, wait, odd)| Op::Acquire { request, attempt, wait, odd }),
@@ -47,6 +55,7 @@ fn op() -> impl Strategy<Value = Op> {
         4 => (1..4_u128).prop_map(Op::FromReplica),
         1 => (1..6_u128).prop_map(Op::Incarnation),
         8 => spans.prop_map(Op::Pass),
+        1 => back.prop_map(Op::StepBack),
     ]
 }
 

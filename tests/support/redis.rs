@@ -31,10 +31,14 @@ pub(crate) struct Redis {
     pub(crate) pid: u32,
     child: Child,
     args: Vec<String>,
+    env: Env,
     folder: tempfile::TempDir,
     /// From `--requirepass`, for [`Self::command`].
     password: Option<String>,
 }
+
+/// Variables that are set for a process.
+pub(crate) type Env = Vec<(&'static str, std::path::PathBuf)>;
 
 /// An answer of Redis, as little of it as tests need.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,20 +77,25 @@ impl Redis {
 
     /// Starts one with these files in its folder: a `dump.rdb` of earlier, say.
     pub(crate) fn start_with_files(args: &[&str], files: &[(&str, &[u8])]) -> Self {
+        Self::start_in(args, files, &Env::new())
+    }
+
+    /// Starts one with these variables set.
+    pub(crate) fn start_in(args: &[&str], files: &[(&str, &[u8])], env: &Env) -> Self {
         // Between finding a free port and its use somebody else may take it: then with another one.
-        let mut started = (0..10).filter_map(|_| Self::try_start(free_port(), args, files).ok());
+        let mut started = (0..10).filter_map(|_| Self::try_start(free_port(), args, files, env).ok());
         started.next().unwrap_or_else(|| panic!("redis-server does not start with {args:?}"))
     }
 
-    fn try_start(port: u16, args: &[&str], files: &[(&str, &[u8])]) -> Result<Self, String> {
+    fn try_start(port: u16, args: &[&str], files: &[(&str, &[u8])], env: &Env) -> Result<Self, String> {
         let folder = tempfile::tempdir().unwrap();
         for (name, content) in files {
             std::fs::write(folder.path().join(name), content).unwrap();
         }
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         let password = args.iter().position(|arg| arg == "--requirepass").map(|at| args[at + 1].clone());
-        match spawn(port, folder.path(), &args, password.as_deref()) {
-            Some(child) => Ok(Self { port, pid: child.id(), child, args, folder, password }),
+        match spawn(port, folder.path(), &args, password.as_deref(), env) {
+            Some(child) => Ok(Self { port, pid: child.id(), child, args, env: env.clone(), folder, password }),
             None => Err(log(folder.path())),
         }
     }
@@ -98,7 +107,8 @@ impl Redis {
 
     /// Starts one where something waits for it.
     pub(crate) fn start_at(port: u16, args: &[&str]) -> Self {
-        Self::try_start(port, args, &[]).unwrap_or_else(|log| panic!("redis-server does not start on {port}: {log}"))
+        Self::try_start(port, args, &[], &Env::new())
+            .unwrap_or_else(|log| panic!("redis-server does not start on {port}: {log}"))
     }
 
     /// Its URL, with the password if it has one.
@@ -140,7 +150,7 @@ impl Redis {
                 if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) }.unwrap();
             }
         }
-        let child = spawn(self.port, self.folder.path(), &self.args, self.password.as_deref());
+        let child = spawn(self.port, self.folder.path(), &self.args, self.password.as_deref(), &self.env);
         self.child = child.unwrap_or_else(|| panic!("redis-server does not start again: {}", log(self.folder.path())));
         self.pid = self.child.id();
     }
@@ -188,9 +198,10 @@ fn log(folder: &Path) -> String {
 }
 
 /// A process that answers; none if it ended before it did.
-fn spawn(port: u16, folder: &Path, args: &[String], password: Option<&str>) -> Option<Child> {
+fn spawn(port: u16, folder: &Path, args: &[String], password: Option<&str>, env: &Env) -> Option<Child> {
     let output = File::options().create(true).append(true).open(folder.join("log")).unwrap();
     let mut command = Command::new("redis-server");
+    command.envs(env.iter().map(|(name, value)| (name, value)));
     // No configuration file: these words are all of it.
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--dir"]).arg(folder);
     command.args(["--save", "", "--appendonly", "no", "--daemonize", "no", "--enable-debug-command", "yes"]).args(args);

@@ -180,7 +180,8 @@ impl RedisStore {
         if self.waits.knows(bucket, name, request, attempt) {
             self.notices.look_again(request, attempt);
         } else {
-            self.chores.drop_call(name, request, attempt);
+            // Never as a dropped call: a hint that was slow may find the lease that this very offer became.
+            self.chores.decline(name, request, attempt);
         }
     }
 }

@@ -24,6 +24,7 @@ const PAUSE: Duration = Duration::from_millis(300);
 #[derive(Debug)]
 enum Chore {
     DropCall(LockName, RequestId, u32),
+    Decline(LockName, RequestId, u32),
     Detach(LockName, LeaseId, AttachmentId),
     Disconnect(LockName, LeaseId, AttachmentId),
 }
@@ -45,6 +46,10 @@ impl Chores {
 
     pub(super) fn drop_call(&self, name: &LockName, request: RequestId, attempt: u32) {
         self.add(Chore::DropCall(name.clone(), request, attempt));
+    }
+
+    pub(super) fn decline(&self, name: &LockName, request: RequestId, attempt: u32) {
+        self.add(Chore::Decline(name.clone(), request, attempt));
     }
 
     pub(super) fn detach(&self, name: &LockName, lease: LeaseId, attachment: AttachmentId) {
@@ -92,6 +97,9 @@ impl RedisStore {
         let (name, script, tail) = match &chore {
             Chore::DropCall(name, request, attempt) => {
                 (name, &self.scripts.drop_call, vec![hex(request.0), Arg::from(*attempt)])
+            }
+            Chore::Decline(name, request, attempt) => {
+                (name, &self.scripts.drop_call, vec![hex(request.0), Arg::from(*attempt), Arg::from("1")])
             }
             Chore::Detach(name, lease, attachment) => {
                 (name, &self.scripts.detach, vec![hex(lease.0), hex(attachment.0)])

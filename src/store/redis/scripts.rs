@@ -62,12 +62,13 @@ scripts! {
 }
 
 /// The parts, in the order in which they build on each other.
-const PARTS: [&str; 14] = [
+const PARTS: [&str; 15] = [
     include_str!("lua/lib/frame.lua"),
     include_str!("lua/lib/ended.lua"),
     include_str!("lua/lib/waiters.lua"),
     include_str!("lua/lib/queue.lua"),
     include_str!("lua/lib/effects.lua"),
+    include_str!("lua/lib/replicas.lua"),
     include_str!("lua/lib/promote.lua"),
     include_str!("lua/lib/heal.lua"),
     include_str!("lua/lib/settle.lua"),

@@ -27,18 +27,20 @@ const KEYS_PER_PAGE: u64 = 4_096;
 const RENEWALS_AT_ONCE: usize = 1_024;
 
 impl RedisStore {
-    /// What an answer to acquire, claim or give_up says; a call that does not stand in line is not polled for any more.
+    /// What an answer to acquire, claim or give_up says; a call that does not stand in line is not polled for any more. One that
+    /// does (`in_line`) and asked too late still stands there: `drop_call` takes it out.
     fn settle(
         &self,
         name: &LockName,
         request: RequestId,
         attempt: u32,
         answer: Answer,
+        in_line: bool,
     ) -> Result<AcquireOutcome, StoreError> {
         let outcome = answer.acquire()?;
         if outcome == AcquireOutcome::Queued {
             self.waits.queued(keys::bucket(name), name, request, attempt);
-        } else {
+        } else if !in_line || !matches!(outcome, AcquireOutcome::TooLate(_)) {
             self.waits.leave(keys::bucket(name), name, request, attempt);
         }
         if let AcquireOutcome::Granted(grant) = &outcome {
@@ -82,7 +84,7 @@ impl LockStore for RedisStore {
         }
         // Dropped here, or with the outcome unknown, the caller has `drop_call` clean up, which takes it out again.
         let answer = self.call_for(name, &self.scripts.acquire, &tail, Some((request, attempt))).await?;
-        self.settle(name, request, attempt, answer)
+        self.settle(name, request, attempt, answer, false)
     }
 
     async fn claim(
@@ -94,12 +96,12 @@ impl LockStore for RedisStore {
     ) -> Result<AcquireOutcome, StoreError> {
         let tail = [hex(request.0), Arg::from(attempt), hex(candidate.lease_id.0), hex(candidate.grant_id.0)];
         let answer = self.call(name, &self.scripts.claim, &tail).await?;
-        self.settle(name, request, attempt, answer)
+        self.settle(name, request, attempt, answer, true)
     }
 
     async fn give_up(&self, name: &LockName, request: RequestId, attempt: u32) -> Result<AcquireOutcome, StoreError> {
         let answer = self.call(name, &self.scripts.give_up, &[hex(request.0), Arg::from(attempt)]).await?;
-        self.settle(name, request, attempt, answer)
+        self.settle(name, request, attempt, answer, true)
     }
 
     fn drop_call(&self, name: &LockName, request: RequestId, attempt: u32) {

@@ -1,12 +1,14 @@
 --! flags: allow-oom
 -- Cleans up after a call that was dropped, unless a newer attempt is bound. Finding nothing, it leaves a mark until not_after: the call's own
 -- command may have been overtaken. Run again it finds the call unbound, and does nothing.
--- ARGV 7: lock name, request, attempt
+-- ARGV 7: lock name, request, attempt, 1 to decline an open offer and do nothing else
 -- Reply: done
 local request, attempt = ARGV[8], tonumber(ARGV[9])
 open(ARGV[7])
+guard(K.marks, 'zset')
 settle()
 local w = waiter_of(request)
+if ARGV[10] and not (w and L['or'] == request and w.replica == me) then return answer('done') end
 if L.rq == request then
   local it = holder_binding()
   if attempt <= it.attempt then
@@ -32,8 +34,5 @@ else
   local past = past_of(request)
   if past and past[2] ~= 'F' then return answer('done') end
 end
-if now <= not_after then
-  redis.call('HSET', K.ended, 'k' .. request .. ':' .. text(attempt), text(not_after))
-  keep(K.ended, MEMORY)
-end
+if now <= not_after then leave_mark(request, attempt) end
 return answer('done')

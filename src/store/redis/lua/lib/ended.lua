@@ -5,9 +5,14 @@ local function remember(request, fingerprint, how, at, lease, attempt)
   redis.call('HSET', K.ended, 'q' .. request, cmsgpack.pack({ fingerprint, how, at, lease or '', attempt or 0 }))
   if lease then redis.call('HSET', K.ended, 'l' .. lease, cmsgpack.pack({ how, at })) end
   redis.call('RPUSH', K.order, cmsgpack.pack({ at, request, lease or '' }))
-  for _ = 1, BATCH do
+  keep(K.ended, MEMORY); keep(K.order, MEMORY)
+end
+
+-- At every command, so that a clock that steps back brings nothing back to mind.
+local function forget()
+  for _ = 1, L.en and BATCH or 0 do
     local oldest = redis.call('LINDEX', K.order, 0)
-    if not oldest then break end
+    if not oldest then put('en', nil); break end
     oldest = cmsgpack.unpack(oldest)
     if now < oldest[1] + MEMORY then break end
     redis.call('LPOP', K.order)
@@ -16,13 +21,10 @@ local function remember(request, fingerprint, how, at, lease, attempt)
     if found and cmsgpack.unpack(found)[3] <= oldest[1] then redis.call('HDEL', K.ended, 'q' .. oldest[2]) end
     if oldest[3] ~= '' then redis.call('HDEL', K.ended, 'l' .. oldest[3]) end
   end
-  keep(K.ended, MEMORY)
-  keep(K.order, MEMORY)
 end
 
 local function find_ended(field)
-  local found = redis.call('HGET', K.ended, field)
-  return found and cmsgpack.unpack(found) or nil
+  local found = redis.call('HGET', K.ended, field); return found and cmsgpack.unpack(found) or nil
 end
 
 -- { fingerprint, how, at, lease, attempt } of a request, whether it ended (E, R, V: its lease did; T: timed out; A: abandoned) or was

@@ -13,7 +13,7 @@ local L, changed, effects = {}, {}, {}
 -- Turns to a lock, and reads all that is fixed in size about it.
 local function open(lock_name)
   name, L, changed = lock_name, {}, {}
-  for key, letter in pairs({ lock = 'l', waiters = 'w', dropped = 'd', ended = 'e', order = 'o' }) do
+  for key, letter in pairs({ lock = 'l', waiters = 'w', dropped = 'd', ended = 'e', order = 'o', marks = 'k' }) do
     K[key] = base .. letter .. ':' .. name
   end
   local flat = redis.call('HGETALL', K.lock)

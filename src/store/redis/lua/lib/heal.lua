@@ -9,6 +9,11 @@ local function heal()
     local late = redis.call('ZRANGEBYSCORE', K.dropped, '(' .. text(now + GRACE), '+inf')
     for _, request in ipairs(late) do redis.call('ZADD', K.dropped, text(now + GRACE), request) end
   end
+  if L.mk then
+    for _, mark in ipairs(redis.call('ZRANGEBYSCORE', K.marks, '(' .. text(now + WINDOW), '+inf')) do
+      redis.call('ZADD', K.marks, text(now + WINDOW), mark)
+    end
+  end
   if L.en and tonumber(L.en) > now then
     put('en', text(now))
     local all = redis.call('LRANGE', K.order, 0, -1)

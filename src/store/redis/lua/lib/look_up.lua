@@ -2,8 +2,13 @@
 
 -- The command of a call that was dropped, when the clean-up came first.
 local function is_marked(request, attempt)
-  local till = redis.call('HGET', K.ended, 'k' .. request .. ':' .. text(attempt))
-  return till and now <= math.min(tonumber(till), now + WINDOW)
+  return L.mk and redis.call('ZSCORE', K.marks, request .. ':' .. text(attempt))
+end
+
+local function leave_mark(request, attempt)
+  redis.call('ZADD', K.marks, text(not_after), request .. ':' .. text(attempt))
+  keep(K.marks, WINDOW)
+  put('mk', '1')
 end
 
 -- What is settled about a request already: its end, or its lease.

@@ -1,18 +1,4 @@
 -- What time brings: expiry, lapsed offers, hand-off, forgetting.
-local function silent_for(replica)
-  local seen = redis.call('HGET', K.replicas, replica)
-  return seen and math.max(now - tonumber(seen), 0) or nil
-end
-
-local function is_alive(replica) local silent = silent_for(replica); return silent and silent < SILENT end
-local function is_gone(replica) local silent = silent_for(replica); return not silent or silent >= GONE end
-
-local function hear_of_me()
-  if is_gone(me) then tell(me, 'returned') end
-  redis.call('HSET', K.replicas, me, text(now))
-  keep(K.replicas, GONE)
-end
-
 local function promote()
   if L.li or L['or'] or not L.np then return end
   local first, place

@@ -16,6 +16,7 @@ end
 local function settle()
   guard(K.order, 'list'); guard(K.ended, 'hash')
   if L.np then guard(K.waiters, 'hash'); guard(K.dropped, 'zset'); guard(K.replicas, 'hash') end
+  if L.mk then guard(K.marks, 'zset') end
   heal()
   if L.li and tonumber(L.ex) <= now then
     abandon(tonumber(L.ex))
@@ -28,6 +29,11 @@ local function settle()
   end
   abandon(now)
   delete_gone()
+  forget()
   if L.la and now >= tonumber(L.la) + MEMORY then put('lt', nil); put('le', nil); put('la', nil) end
+  if L.mk then
+    redis.call('ZREMRANGEBYSCORE', K.marks, '-inf', '(' .. text(now))
+    if redis.call('EXISTS', K.marks) == 0 then put('mk', nil) end
+  end
   promote()
 end

@@ -1,0 +1,86 @@
+//! Redis' clock is set while it runs.
+
+use crate::{
+    clock::Clock,
+    redis_server::Redis,
+    server_on,
+    stream::{Stream, attachment},
+    support::{Lock, read, until, waiting_wish, wish, within},
+    tokens::Ladder,
+};
+use fencepost_proto::v1::{acquire_response::Outcome, keep_alive_response::Message as Hear};
+use std::time::Duration;
+
+const TTL: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(50);
+const HOUR: i64 = 3_600;
+
+#[tokio::test]
+async fn tokens_rise_whichever_way_the_clock_is_set() {
+    let clock = Clock::new();
+    let redis = Redis::start_in(&[], &[], &clock.env());
+    let server = server_on(&redis).await;
+    let mut ladder = Ladder::default();
+    for ahead in [0, -HOUR, 0, HOUR, -HOUR, HOUR, 0] {
+        clock.set(ahead);
+        ladder.climb(&server, 5).await;
+        // One that has seen nothing, and asks a clock that has been set.
+        ladder.climb(&server_on(&redis).await, 5).await;
+    }
+    // Forgotten by Redis at the same time, they rest on what the server remembers.
+    ladder.climb(&server, 5).await;
+    redis.command(&["FLUSHALL"]);
+    clock.set(-HOUR);
+    ladder.climb(&server, 5).await;
+}
+
+#[tokio::test]
+async fn a_clock_that_steps_back_prolongs_no_lease() {
+    let clock = Clock::new();
+    let redis = Redis::start_in(&[], &[], &clock.env());
+    let server = server_on(&redis).await;
+    let ttl = Duration::from_secs(3);
+    let kept = server.client().take(wish("kept", ttl)).await;
+    let mut stream = Stream::open(server.client()).await;
+    stream.attach(vec![attachment(1, &kept)]).await;
+    assert!(matches!(stream.next_but_beats(true).await, Hear::Attached(_)));
+    server.client().take(wish("left", ttl)).await;
+    clock.set(-HOUR);
+    for name in ["kept", "left"] {
+        let current = server.client().look(name).await.current.unwrap();
+        assert!(read(current.expires_in) <= ttl, "{name} has {:?} left", current.expires_in);
+    }
+    assert!(stream.answer_for(ttl * 2, |_| true).await >= 2, "renewals go on");
+    assert_eq!(server.client().look("kept").await.current.unwrap().fencing_token, kept.fencing_token);
+    // Whoever comes by has it healed; from then on it has its TTL left at most.
+    let next = within(server.client().ask(waiting_wish("left", TTL, LONG))).await;
+    assert_eq!(next.outcome(), Outcome::Acquired);
+}
+
+#[tokio::test]
+async fn waiters_are_served_after_a_step_back_and_none_is_stuck_after_a_step_ahead() {
+    let clock = Clock::new();
+    let redis = Redis::start_in(&[], &[], &clock.env());
+    let server = server_on(&redis).await;
+    for ahead in [-HOUR, HOUR] {
+        clock.set(0);
+        let lease = server.client().take(wish("a", TTL)).await;
+        let mut waiting = server.client();
+        let waiter = tokio::spawn(async move { waiting.acquire(waiting_wish("a", TTL, LONG)).await });
+        until(|| async { server.client().look("a").await.waiters == 1 }).await;
+        clock.set(ahead);
+        let release = fencepost_proto::v1::ReleaseRequest { lock_name: "a".into(), lease_id: lease.lease_id };
+        server.client().release(release).await.unwrap();
+        match within(waiter).await.unwrap() {
+            Ok(response) => {
+                let response = response.into_inner();
+                assert_eq!(response.outcome(), Outcome::Acquired);
+                server.client().give_back(&response.lease.unwrap()).await;
+            }
+            // An hour in which nobody was heard of: the place is gone, and the client is told to ask again.
+            Err(status) => assert_eq!((status.code(), ahead), (tonic::Code::Unavailable, HOUR), "{status:?}"),
+        }
+        let lease = server.client().take(wish("a", TTL)).await;
+        server.client().give_back(&lease).await;
+    }
+}
