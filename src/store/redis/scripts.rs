@@ -1,7 +1,7 @@
 //! The scripts: one a command, put together from the parts in `lua/` when they are first used.
 //!
 //! Redis runs a script as one step, and has no way to share code between scripts but functions, which an operator would have to
-//! load; so each script carries the parts it needs. The numbers come from [`limits`], the one table of bounds.
+//! load; so each script carries the parts it needs. The numbers come from [`limits`](crate::domain::limits), the one table of bounds.
 
 use crate::domain::{
     limits::{
