@@ -125,6 +125,7 @@ impl<S: LockStore> Locks<S> {
                         Wake::Hint => match self.store.claim(name, request, attempt, candidate()).await? {
                             // Still in line, and no call will wait for it: the guard stays armed here as well.
                             AcquireOutcome::TooLate(now) => return Err(LocksError::TooLate(now)),
+                            AcquireOutcome::LeftBehind => return Err(left_behind()),
                             outcome => outcome,
                         },
                         Wake::TimeOver => self.store.give_up(name, request, attempt).await?,
@@ -156,12 +157,14 @@ impl<S: LockStore> Locks<S> {
                 return Err(LocksError::QueueFull { max: self.limits.waiters_per_lock });
             }
             AcquireOutcome::TooLate(now) => return Err(LocksError::TooLate(now)),
-            AcquireOutcome::LeftBehind => {
-                return Err(StoreError::Unavailable("it was restarted or replaced; connecting anew".into()).into());
-            }
+            AcquireOutcome::LeftBehind => return Err(left_behind()),
             AcquireOutcome::TokensExhausted => return Err(LocksError::TokensExhausted),
         })
     }
+}
+
+fn left_behind() -> LocksError {
+    StoreError::Unavailable("it was restarted or replaced; connecting anew".into()).into()
 }
 
 fn candidate() -> Candidate {

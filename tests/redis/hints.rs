@@ -3,9 +3,11 @@
 use crate::{
     redis_server::Redis,
     server_on,
-    support::{Lock, read, waiting_wish, wish},
+    support::{Lock, assert_refused, read, until, waiting_wish, wish, within},
 };
+use fencepost::{domain::name::LockName, store::redis::keys};
 use std::time::Duration;
+use tokio::time::Instant;
 
 const TTL: Duration = Duration::from_secs(30);
 
@@ -18,7 +20,7 @@ async fn a_hint_that_comes_after_the_lease_leaves_it_alone() {
     let request = waiting_wish("a", TTL, TTL);
     let (mut waiting, asked) = (server.client(), request.clone());
     let waiter = tokio::spawn(async move { waiting.take(asked).await });
-    crate::support::until(|| async { server.client().look("a").await.waiters == 1 }).await;
+    until(|| async { server.client().look("a").await.waiters == 1 }).await;
     server.client().give_back(&first).await;
     let lease = waiter.await.unwrap();
     let channel = redis.command(&["PUBSUB", "CHANNELS", "fp:c:*"]).text();
@@ -26,8 +28,30 @@ async fn a_hint_that_comes_after_the_lease_leaves_it_alone() {
     let id = request.request_id.replace('-', "");
     let before = redis.calls("evalsha");
     redis.command(&["PUBLISH", channel.trim(), &format!("look\n{replica}\n{id}\n1\na")]);
-    crate::support::until(|| async { redis.calls("evalsha") > before }).await;
+    until(|| async { redis.calls("evalsha") > before }).await;
     let current = server.client().look("a").await.current.unwrap();
     assert_eq!(current.fencing_token, lease.fencing_token);
     assert!(read(current.expires_in) > TTL / 2, "{:?} left", current.expires_in);
+}
+
+/// The claim is refused because the connection leads to a life of Redis that is over: the place is kept for the retry, and no longer.
+#[tokio::test]
+async fn a_place_whose_claim_was_left_behind_is_given_up() {
+    let redis = Redis::start(&[]);
+    let old = server_on(&redis).await;
+    let held = old.client().take(wish("a", TTL)).await;
+    let mut waiting = old.client();
+    let waiter = tokio::spawn(async move { waiting.acquire(waiting_wish("a", TTL, TTL)).await });
+    until(|| async { old.client().look("a").await.waiters == 1 }).await;
+    redis.command(&["DEBUG", "CHANGE-REPL-ID"]);
+    // A token drawn by a server that knows the new life: the bucket leaves the old one.
+    let newest = server_on(&redis).await;
+    let bucket = |name: &str| keys::bucket(&LockName::new(name.to_owned()).unwrap());
+    let neighbour = (0..).map(|number| format!("n/{number}")).find(|name| bucket(name) == bucket("a")).unwrap();
+    newest.client().take(wish(&neighbour, TTL)).await;
+    newest.client().give_back(&held).await;
+    assert_refused(within(waiter).await.unwrap(), tonic::Code::Unavailable, "STORE_UNAVAILABLE");
+    let refused = Instant::now();
+    until(|| async { newest.client().look("a").await.waiters == 0 }).await;
+    assert!(refused.elapsed() < TTL / 2, "not left until its server is gone: {:?}", refused.elapsed());
 }

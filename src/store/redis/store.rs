@@ -28,7 +28,7 @@ const RENEWALS_AT_ONCE: usize = 1_024;
 
 impl RedisStore {
     /// What an answer to acquire, claim or give_up says; a call that does not stand in line is not polled for any more. One that
-    /// does (`in_line`) and asked too late still stands there: `drop_call` takes it out.
+    /// does (`in_line`) and asked too late, or the wrong life of Redis, still stands there: `drop_call` takes it out.
     fn settle(
         &self,
         name: &LockName,
@@ -40,7 +40,7 @@ impl RedisStore {
         let outcome = answer.acquire()?;
         if outcome == AcquireOutcome::Queued {
             self.waits.queued(keys::bucket(name), name, request, attempt);
-        } else if !in_line || !matches!(outcome, AcquireOutcome::TooLate(_)) {
+        } else if !in_line || !matches!(outcome, AcquireOutcome::TooLate(_) | AcquireOutcome::LeftBehind) {
             self.waits.leave(keys::bucket(name), name, request, attempt);
         }
         if let AcquireOutcome::Granted(grant) = &outcome {
