@@ -7,7 +7,7 @@ local function heal()
   if L.la and tonumber(L.la) > now then put('la', text(now)) end
   if L.np then
     local late = redis.call('ZRANGEBYSCORE', K.dropped, '(' .. text(now + GRACE), '+inf')
-    for _, request in ipairs(late) do redis.call('ZADD', K.dropped, text(now + GRACE), request) end
+    for _, request in ipairs(late) do set_standing(request, 'D', now + GRACE) end
   end
   if L.mk then
     for _, mark in ipairs(redis.call('ZRANGEBYSCORE', K.marks, '(' .. text(now + WINDOW), '+inf')) do
