@@ -5,7 +5,8 @@ use crate::{
         lease::LeaseEnd,
         name::LockName,
         outcome::{
-            Contention, Fate, Gone, HolderView, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome, TokenStatus,
+            ClassicHold, Contention, Fate, Gone, HolderView, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome,
+            TokenStatus,
         },
         token::FencingToken,
     },
@@ -52,7 +53,7 @@ pub(super) fn acquire(name: LockName, answer: AcquireAnswer) -> v1::AcquireRespo
 fn contended(outcome: v1::acquire_response::Outcome, contention: Contention) -> v1::AcquireResponse {
     v1::AcquireResponse {
         outcome: outcome.into(),
-        current: contention.current.map(holder),
+        current: current(contention.current, contention.classic),
         waiters: count(contention.waiters),
         ..v1::AcquireResponse::default()
     }
@@ -97,7 +98,7 @@ pub(super) fn renew(outcome: RenewOutcome, held_for: Duration) -> v1::RenewRespo
 pub(super) fn lock(name: LockName, view: LockView) -> v1::LockInfo {
     v1::LockInfo {
         lock_name: name.into_string(),
-        current: view.current.map(holder),
+        current: current(view.current, view.classic),
         waiters: count(view.waiters),
         previous_end: previous_end(view.previous_end).into(),
         newest_token: number(view.newest_token),
@@ -178,6 +179,19 @@ fn groups(groups: Vec<Group>) -> Vec<v1::RenewedLeases> {
         .into_iter()
         .map(|group| v1::RenewedLeases { ttl: Some(duration(group.left)), handles: group.handles })
         .collect()
+}
+
+/// What stands for the label of a holder that never gave one.
+const CLASSIC_HOLDER: &str = "classic client";
+
+fn current(lease: Option<HolderView>, classic: Option<ClassicHold>) -> Option<v1::LockHolder> {
+    lease.map(holder).or_else(|| {
+        classic.map(|hold| v1::LockHolder {
+            holder: CLASSIC_HOLDER.to_owned(),
+            expires_in: hold.left.map(duration),
+            ..v1::LockHolder::default()
+        })
+    })
 }
 
 fn holder(view: HolderView) -> v1::LockHolder {

@@ -36,6 +36,13 @@ pub(super) fn to_wire(span: Duration) -> prost_types::Duration {
 pub(super) fn held(lock_name: &str, current: Option<&LockHolder>, waiters: u32) -> String {
     let who = match current {
         None => format!("{lock_name} is on its way to the next waiter"),
+        // A client that uses Redis directly: it has no token.
+        Some(holder) if holder.fencing_token == 0 => match &holder.expires_in {
+            Some(left) => {
+                format!("{lock_name} is held by {} for another {}", holder.holder, span(from_wire(Some(left))))
+            }
+            None => format!("{lock_name} is held by {}, with no end", holder.holder),
+        },
         Some(holder) => format!(
             "{lock_name} is held by {} (token {}) for another {}",
             name(&holder.holder),

@@ -8,6 +8,9 @@ use crate::domain::limits::{Limits, TTL_CEILING, TTL_FLOOR};
 use std::{ops::RangeInclusive, time::Duration};
 use tracing_subscriber::EnvFilter;
 
+const CLASSIC_PREFIX_MAX: usize = 512;
+/// What all keys of the Redis store begin with.
+const STATE_PREFIX: &str = "fp:";
 const DRAIN_TIMEOUT_CEILING: Duration = Duration::from_secs(5 * 60);
 
 /// Reads what was said of each option, in the order of the table.
@@ -23,6 +26,7 @@ pub(super) fn check(raw: &RawConfig) -> Result<Config, ConfigError> {
         }),
         store: reader.read("store", default.store, store),
         allow_eviction: reader.read("allow_eviction", default.allow_eviction, switch),
+        classic_prefix: reader.read("classic_prefix", default.classic_prefix, classic_prefix),
         limits: Limits {
             ttl_min: reader.read("ttl_min", limits.ttl_min, duration(TTL_FLOOR..=TTL_CEILING)),
             ttl_max: reader.read("ttl_max", limits.ttl_max, duration(TTL_FLOOR..=TTL_CEILING)),
@@ -47,6 +51,11 @@ pub(super) fn check(raw: &RawConfig) -> Result<Config, ConfigError> {
         let at = reader.in_effect("ttl_min");
         let value = humantime::format_duration(config.limits.ttl_min).to_string();
         reader.problems.push(Problem { at, value, rule: format!("must not be above ttl_max, which is {ttl_max}") });
+    }
+    if reader.problems.is_empty() && !config.classic_prefix.is_empty() && config.store == StoreUrl::Memory {
+        let (at, value) = (reader.in_effect("classic_prefix"), config.classic_prefix.clone());
+        let rule = "needs the Redis that the classic clients use: --store redis://…".to_owned();
+        reader.problems.push(Problem { at, value, rule });
     }
     if reader.problems.is_empty() { Ok(config) } else { Err(ConfigError { problems: reader.problems }) }
 }
@@ -94,6 +103,16 @@ fn store(text: &str) -> Result<StoreUrl, String> {
                 .to_owned())
         }
     }
+}
+
+fn classic_prefix(text: &str) -> Result<String, String> {
+    if text.len() > CLASSIC_PREFIX_MAX || text.contains(char::is_control) {
+        return Err(format!("must be at most {CLASSIC_PREFIX_MAX} bytes with no control characters"));
+    }
+    if text.starts_with(STATE_PREFIX) {
+        return Err(format!("must not begin with {STATE_PREFIX}, as Fencepost's own keys do"));
+    }
+    Ok(text.to_owned())
 }
 
 fn switch(text: &str) -> Result<bool, String> {

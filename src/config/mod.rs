@@ -26,6 +26,8 @@ pub struct Config {
     pub store: StoreUrl,
     /// Whether to serve on a Redis that may evict leases.
     pub allow_eviction: bool,
+    /// What the keys of classic locks begin with, where clients take those past the server; empty if there are none.
+    pub classic_prefix: String,
     /// The bounds on what clients may ask for.
     pub limits: Limits,
     /// How long a drain waits for calls and streams to end by themselves.
@@ -137,6 +139,7 @@ impl Default for Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 7420)),
             store: StoreUrl::Memory,
             allow_eviction: false,
+            classic_prefix: String::new(),
             limits: Limits::default(),
             drain_timeout: Duration::from_secs(10),
             log: LogConfig { format: LogFormat::Text, filter: "info".to_owned() },

@@ -35,7 +35,7 @@ const fn option(key: &'static str, value_name: &'static str, help: &'static str)
 }
 
 /// Every option, in the order in which people read them.
-pub const OPTIONS: [ServerOption; 13] = [
+pub const OPTIONS: [ServerOption; 14] = [
     option("listen", "ADDR", "IP address and port to listen on; port 0 lets the system choose"),
     option(
         "store",
@@ -43,6 +43,11 @@ pub const OPTIONS: [ServerOption; 13] = [
         "Where locks are kept: memory: (in this process), redis://[user:password@]host:port[/db], rediss://… (TLS)",
     ),
     option("allow_eviction", SWITCH, "Serve also on a Redis whose maxmemory-policy may evict leases: true or false"),
+    option(
+        "classic_prefix",
+        "PREFIX",
+        "Share locks with clients that SET PREFIXname NX PX themselves, in the same Redis; empty: there are none",
+    ),
     option("ttl_min", "DURATION", "The shortest TTL a lease may have (50ms to ttl_max)"),
     option("ttl_max", "DURATION", "The longest TTL a lease may have (ttl_min to 24h)"),
     option("wait_max", "DURATION", "The longest time a request may wait for a lock (0s to 1h)"),

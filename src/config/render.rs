@@ -19,6 +19,7 @@ pub(super) fn value(config: &Config, key: &str) -> Option<String> {
         "listen" => string(&config.listen),
         "store" => string(&config.store),
         "allow_eviction" => config.allow_eviction.to_string(),
+        "classic_prefix" => string(&config.classic_prefix),
         "ttl_min" => duration(limits.ttl_min),
         "ttl_max" => duration(limits.ttl_max),
         "wait_max" => duration(limits.wait_max),

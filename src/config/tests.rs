@@ -100,7 +100,8 @@ fn a_variable_that_is_not_text_is_a_problem() {
 
 #[test]
 fn every_rule_holds_at_its_edges() {
-    let cases: [(&'static str, &[&str], &[&str]); 11] = [
+    let cases: [(&'static str, &[&str], &[&str]); 12] = [
+        ("classic_prefix", &[""], &["fp:x", "a\nb"]),
         ("allow_eviction", &["true", "false"], &["yes", "1", ""]),
         ("listen", &["127.0.0.1:0", "[::]:7420"], &["localhost:7420", "7420", "127.0.0.1", ""]),
         (
@@ -141,8 +142,9 @@ fn the_ttl_range_must_not_be_empty() {
 fn what_is_printed_reads_back_the_same() {
     let flags = [
         ("listen", "[::1]:1234"),
-        ("store", "memory:"),
+        ("store", "redis://127.0.0.1"),
         ("allow_eviction", "true"),
+        ("classic_prefix", "lock:\"'{x}"),
         ("ttl_min", "1500ms"),
         ("ttl_max", "1h 30m"),
         ("wait_max", "90s"),
@@ -164,7 +166,7 @@ fn what_is_printed_reads_back_the_same() {
 
 #[test]
 fn one_table_names_flags_and_variables() {
-    let option = &options::OPTIONS[3];
+    let option = &options::OPTIONS[4];
     assert_eq!((option.flag().as_str(), option.variable().as_str()), ("ttl-min", "FENCEPOST_TTL_MIN"));
     assert!(options::OPTIONS.iter().any(|option| option.variable() == options::FILE_VARIABLE));
 }

@@ -44,11 +44,20 @@ pub struct HolderView {
     pub held: Duration,
 }
 
+/// A lock that is taken by a client which goes to the store itself, past this service, by the classic recipe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassicHold {
+    /// How long its key has left; nothing if it stays until somebody deletes it.
+    pub left: Option<Duration>,
+}
+
 /// Why a request did not get the lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contention {
     /// Who holds it; nobody while it is on its way to the next waiter.
     pub current: Option<HolderView>,
+    /// The classic client that holds it, in place of a lease.
+    pub classic: Option<ClassicHold>,
     /// How many wait.
     pub waiters: usize,
 }
@@ -175,6 +184,8 @@ pub enum TokenStatus {
 pub struct LockView {
     /// Who holds it.
     pub current: Option<HolderView>,
+    /// The classic client that holds it, in place of a lease.
+    pub classic: Option<ClassicHold>,
     /// How many wait.
     pub waiters: usize,
     /// How the lease before the current one ended.

@@ -53,8 +53,11 @@ pub async fn serve(
     match &config.store {
         StoreUrl::Redis(url) => {
             let url = RedisUrl::parse(url).map_err(ServeError::StoreUrl)?;
-            let store =
-                Arc::new(RedisStore::new(&url, &config.limits, hub.clone()).allowing_eviction(config.allow_eviction));
+            let mut store = RedisStore::new(&url, &config.limits, hub.clone()).allowing_eviction(config.allow_eviction);
+            if !config.classic_prefix.is_empty() {
+                store = store.beside_classic(&config.classic_prefix);
+            }
+            let store = Arc::new(store);
             let locks = Arc::new(Locks::new(store.clone(), hub, config.limits.clone()));
             tokio::select! {
                 served = serve_locks(&config, listener, &locks, store.up(), shutdown) => served,

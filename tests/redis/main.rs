@@ -1,6 +1,7 @@
 //! The server on Redis, end to end: real Redis processes, real sockets, several servers on one Redis.
 #![allow(clippy::unwrap_used)] // also in what the tests share
 
+mod classic;
 #[path = "../support/clock.rs"]
 mod clock;
 mod clocks;

@@ -1,5 +1,6 @@
 //! One lock, kept twice: by the rules, and by the scripts on a real Redis.
 
+use super::classic::rounded;
 use deadpool_redis::redis::{self, Connection, Value};
 use fencepost::{
     domain::{
@@ -7,7 +8,7 @@ use fencepost::{
         lease::Terms,
         limits::COMMAND_WINDOW,
         name::{Holder, LockName, Metadata},
-        outcome::{Effect, Effects},
+        outcome::{ClassicHold, Effect, Effects},
         replicas::Replicas,
         rules::{Acquire, Candidate, Lock, Turn},
         time::StoreTime,
@@ -28,6 +29,9 @@ use uuid::Uuid;
 
 const START: u64 = 1_800_000_000_000_000;
 const WAITERS_MAX: usize = 3;
+pub(crate) const CLASSIC: &str = "it's a lock:";
+/// More than any sequence takes: Redis' own clock is not the test's.
+pub(crate) const CLASSIC_TTL_MS: u64 = 3_600_000;
 /// Reads the time that the test wrote.
 const CLOCK: &str = "local now = tonumber(redis.call('GET', 'test:now'))\n";
 
@@ -45,10 +49,24 @@ pub(crate) enum Which {
 /// A command, or what happens between two.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    Acquire { request: u128, attempt: u32, wait: bool, odd: u8 },
-    Claim { request: u128, attempt: u32 },
-    GiveUp { request: u128, attempt: u32 },
-    Drop { request: u128, attempt: u32 },
+    Acquire {
+        request: u128,
+        attempt: u32,
+        wait: bool,
+        odd: u8,
+    },
+    Claim {
+        request: u128,
+        attempt: u32,
+    },
+    GiveUp {
+        request: u128,
+        attempt: u32,
+    },
+    Drop {
+        request: u128,
+        attempt: u32,
+    },
     Release(Which),
     Renew(Which, u64),
     RenewKept(Which, u128),
@@ -61,18 +79,26 @@ pub(crate) enum Op {
     Incarnation(u128),
     Pass(u64),
     StepBack(u64),
+    /// A classic client tries to take the lock, with a TTL or for good; or gives it back.
+    ClassicTake(bool),
+    ClassicGive,
 }
 
 pub(crate) struct Both {
     redis: Child,
-    connection: Connection,
+    pub(crate) connection: Connection,
     scripts: HashMap<&'static str, redis::Script>,
-    lock: Lock,
+    pub(crate) lock: Lock,
     sequencer: Sequencer,
     replicas: Replicas,
-    now: StoreTime,
+    pub(crate) now: StoreTime,
     replica: u128,
     incarnation: u128,
+    pub(crate) classic: Option<ClassicHold>,
+    /// Whether there may be classic clients.
+    sharing: bool,
+    /// The grant (or offer) whose end the classic key tells, that end, and the time left when it was set.
+    pub(crate) shown: Option<(Option<GrantId>, StoreTime, Duration)>,
     leases: Vec<LeaseId>,
     made: u128,
     pub(crate) commands: usize,
@@ -93,12 +119,12 @@ fn hex(id: Uuid) -> String {
     id.simple().to_string()
 }
 
-fn name() -> LockName {
+pub(crate) fn name() -> LockName {
     LockName::new("a:lock {with} *marks*".into()).unwrap()
 }
 
 impl Both {
-    pub(crate) fn start() -> Self {
+    pub(crate) fn start(classic: Option<&str>) -> Self {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let redis = Command::new("redis-server")
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
@@ -128,7 +154,7 @@ impl Both {
         ];
         let scripts = commands
             .into_iter()
-            .map(|command| (command, redis::Script::new(&scripts::with_clock(command, CLOCK))))
+            .map(|command| (command, redis::Script::new(&scripts::source(command, CLOCK, classic))))
             .collect();
         Self {
             redis,
@@ -140,6 +166,9 @@ impl Both {
             now: StoreTime::from_micros(START),
             replica: 1,
             incarnation: 1,
+            classic: None,
+            sharing: classic.is_some(),
+            shown: None,
             leases: Vec::new(),
             made: 0,
             commands: 0,
@@ -154,6 +183,7 @@ impl Both {
         self.replicas = Replicas::many();
         self.now = StoreTime::from_micros(START);
         (self.replica, self.incarnation, self.made) = (1, 1, 0);
+        (self.classic, self.shown) = (None, None);
         self.leases.clear();
     }
 
@@ -165,19 +195,22 @@ impl Both {
             Op::StepBack(span) => self.now = StoreTime::from_micros(self.now.as_micros() - span),
             Op::FromReplica(replica) => self.replica = replica,
             Op::Incarnation(incarnation) => self.incarnation = incarnation,
+            Op::ClassicTake(ends) => return self.classic_take(ends),
+            Op::ClassicGive => self.classic_give(),
             Op::Acquire { request, attempt, wait, odd } => return self.acquire(request, attempt, wait, odd),
             Op::Claim { request, attempt } => {
                 let candidate = self.candidate();
                 let request = RequestId(id(request));
                 let expected = self.turn(|turn| turn.claim(request, attempt, candidate));
                 let args = [hex(request.0), attempt.to_string(), hex(candidate.lease_id.0), hex(candidate.grant_id.0)];
-                return self.compare(op, expected, scripts::CLAIM, &args, |answer| answer.acquire().unwrap());
+                return self.compare(op, expected, scripts::CLAIM, &args, |answer| rounded(answer.acquire().unwrap()));
             }
             Op::GiveUp { request, attempt } => {
                 let request = RequestId(id(request));
                 let expected = self.turn(|turn| turn.give_up(request, attempt));
                 let args = [hex(request.0), attempt.to_string()];
-                return self.compare(op, expected, scripts::GIVE_UP, &args, |answer| answer.acquire().unwrap());
+                return self
+                    .compare(op, expected, scripts::GIVE_UP, &args, |answer| rounded(answer.acquire().unwrap()));
             }
             Op::Drop { request, attempt } => {
                 let request = RequestId(id(request));
@@ -263,7 +296,7 @@ impl Both {
         let command = Acquire { request, attempt, terms, wait, candidate };
         let expected = self.turn(|turn| turn.acquire(command));
         let what = format!("acquire {request:?} {attempt} wait {wait} odd {odd}");
-        self.compare(&what, expected, scripts::ACQUIRE, &args, |answer| answer.acquire().unwrap())
+        self.compare(&what, expected, scripts::ACQUIRE, &args, |answer| rounded(answer.acquire().unwrap()))
     }
 
     fn candidate(&mut self) -> Candidate {
@@ -294,6 +327,7 @@ impl Both {
             replicas: &mut self.replicas,
             known_token: 0,
             waiters_max: WAITERS_MAX,
+            classic: self.classic,
         });
         self.lock.check();
         if let Some(lease) = self.lock.lease().map(|lease| lease.lease_id).filter(|it| self.leases.last() != Some(it)) {
@@ -325,6 +359,9 @@ impl Both {
         }
         let value: Value = call.invoke(&mut self.connection).map_err(|error| format!("{op:?}: {error}"))?;
         let answer = Answer::read(value).map_err(|error| format!("{op:?}: {error}"))?;
+        if self.sharing {
+            self.check_classic_key()?;
+        }
         if answer.now != self.now {
             return Err(format!("{op:?}: went by {:?}", answer.now));
         }

@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used)] // also in what the tests share
 
 mod both;
+mod classic;
 
-use both::{Both, Op, Which};
+use both::{Both, CLASSIC, Op, Which};
 use proptest::{collection::vec, prelude::*, test_runner::Config};
 use std::cell::RefCell;
 
@@ -59,14 +60,14 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-#[test]
-fn the_scripts_do_what_the_rules_say() {
-    let both = RefCell::new(Both::start());
-    let cases = std::env::var("FENCEPOST_SEQUENCES").ok().and_then(|count| count.parse().ok()).unwrap_or(2_000);
-    let mut config = Config { cases, failure_persistence: None, ..Config::default() };
+/// Runs random sequences of these commands, half as many as asked for.
+fn compare(classic: Option<&str>, op: impl Strategy<Value = Op>) {
+    let both = RefCell::new(Both::start(classic));
+    let sequences = std::env::var("FENCEPOST_SEQUENCES").ok().and_then(|count| count.parse().ok()).unwrap_or(2_000_u32);
+    let mut config = Config { cases: sequences / 2, failure_persistence: None, ..Config::default() };
     config.max_shrink_iters = 4_000;
     let mut runner = proptest::test_runner::TestRunner::new(config);
-    let result = runner.run(&vec(op(), 1..60), |ops| {
+    let result = runner.run(&vec(op, 1..60), |ops| {
         let mut both = both.borrow_mut();
         both.forget();
         for op in &ops {
@@ -74,6 +75,17 @@ fn the_scripts_do_what_the_rules_say() {
         }
         Ok(())
     });
-    println!("{cases} sequences, {} commands, each answered alike", both.borrow().commands);
+    println!("{} sequences, {} commands, each answered alike", sequences / 2, both.borrow().commands);
     result.unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+#[test]
+fn the_scripts_do_what_the_rules_say() {
+    compare(None, op());
+}
+
+#[test]
+fn beside_classic_clients_too() {
+    let classic = prop_oneof![2 => any::<bool>().prop_map(Op::ClassicTake), 3 => Just(Op::ClassicGive)];
+    compare(Some(CLASSIC), prop_oneof![13 => op(), 1 => classic]);
 }

@@ -86,7 +86,7 @@ fn shown(name: &str, reply: &GetResponse) -> String {
         None if lock.waiters == 0 => lines.push(format!("{name} is free")),
         current => lines.push(text::held(name, current.as_ref(), lock.waiters)),
     }
-    if let Some(current) = &lock.current {
+    if let Some(current) = lock.current.as_ref().filter(|current| current.fencing_token != 0) {
         lines.push(format!("  held for  {}", text::span(text::from_wire(current.held_since.as_ref()))));
         lines.push(format!("  ttl       {}", text::span(text::from_wire(current.ttl.as_ref()))));
         lines.push(format!("  grant id  {}", current.grant_id));
@@ -109,8 +109,8 @@ fn table(locks: &[LockInfo]) -> String {
             None => ("-".to_owned(), "-".to_owned(), "-".to_owned()),
             Some(current) => (
                 text::name(&current.holder).to_owned(),
-                current.fencing_token.to_string(),
-                text::span(text::from_wire(current.expires_in.as_ref())),
+                if current.fencing_token == 0 { "-".to_owned() } else { current.fencing_token.to_string() },
+                current.expires_in.as_ref().map_or("-".to_owned(), |left| text::span(text::from_wire(Some(left)))),
             ),
         };
         [lock.lock_name.clone(), holder, token, ends_in, lock.waiters.to_string()]
@@ -171,6 +171,19 @@ mod tests {
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[0], "a is held by worker-7 (token 7) for another 12 s; 1 waits");
         assert_eq!(lines[1..], ["  held for  1 min 15 s", "  ttl       30 s", "  grant id  g", "  a=1", "  b=2"]);
+    }
+
+    #[test]
+    fn a_classic_client_has_no_token_and_perhaps_no_end() {
+        let mut hold = LockHolder { holder: "classic client".to_owned(), ..Default::default() };
+        hold.expires_in = Some(text::to_wire(Duration::from_secs(9)));
+        let mut lock =
+            LockInfo { lock_name: "a".to_owned(), current: Some(hold), newest_token: 7, ..Default::default() };
+        let show = |lock: &LockInfo| shown("a", &GetResponse { lock: Some(lock.clone()) });
+        assert_eq!(show(&lock), "a is held by classic client for another 9 s\n  newest token  7");
+        lock.current.as_mut().unwrap().expires_in = None;
+        assert_eq!(show(&lock), "a is held by classic client, with no end\n  newest token  7");
+        assert_eq!(table(&[lock]).lines().last().unwrap(), "a     classic client  -      -        0");
     }
 
     #[test]

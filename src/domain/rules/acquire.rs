@@ -136,7 +136,7 @@ impl Turn<'_> {
             return AcquireOutcome::MinTokenTooHigh(min_token_max);
         }
         // Settled: a free lock has nobody in line. Those who are skipped do not hold it up.
-        if self.lock.lease.is_none() && self.lock.offer.is_none() {
+        if self.lock.lease.is_none() && self.lock.offer.is_none() && self.classic.is_none() {
             return self.grant(request, Binding::first(attempt, self.replica), terms, candidate);
         }
         if !wait {

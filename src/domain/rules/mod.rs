@@ -18,7 +18,7 @@ use super::{
     ended::EndedRequests,
     ids::{Incarnation, ReplicaId, RequestId},
     lease::{Lease, LeaseEnd},
-    outcome::Effects,
+    outcome::{ClassicHold, Effects},
     queue::{Queue, Standing},
     replicas::Replicas,
     time::StoreTime,
@@ -89,6 +89,8 @@ pub struct Turn<'a> {
     pub known_token: u64,
     /// How many requests may wait for the lock.
     pub waiters_max: usize,
+    /// The classic client that holds the lock past these rules, if there is one. No lease is granted beside it.
+    pub classic: Option<ClassicHold>,
 }
 
 impl Lock {
@@ -100,6 +102,11 @@ impl Lock {
     /// The lease that holds it, as of the last turn.
     pub fn lease(&self) -> Option<&Lease> {
         self.lease.as_ref()
+    }
+
+    /// Until when it is on offer to a waiter, as of the last turn.
+    pub fn offered_until(&self) -> Option<StoreTime> {
+        self.offer.map(|offer| offer.until)
     }
 
     /// When time will next change it (or allow to forget something of it).

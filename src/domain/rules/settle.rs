@@ -26,10 +26,23 @@ impl Turn<'_> {
             self.lock.offer = None;
             self.set_standing(offer.request, Standing::Missed);
         }
+        self.make_way();
         self.abandon(self.now);
         self.delete_gone();
         self.forget();
         self.promote();
+    }
+
+    /// A classic client has the lock: it is on offer to nobody, and a lease beside it (its key was deleted, or it was granted by a
+    /// server that knew of no classic clients) is over, as a classic holder's is that finds another's value under its key.
+    fn make_way(&mut self) {
+        if self.classic.is_none() {
+            return;
+        }
+        self.end_lease(LeaseEnd::Revoked, self.now);
+        if let Some(offer) = self.lock.offer.take() {
+            self.set_standing(offer.request, Standing::InLine);
+        }
     }
 
     /// A stored time further ahead than its own period means that the clock stepped back: cut to now + period, it heals.
@@ -93,7 +106,7 @@ impl Turn<'_> {
     /// Offers a free lock to whoever is next. Whoever frees a lock does this in the same turn, and so does any other command that
     /// comes by: no wake-up needs to arrive for a hand-off to happen.
     pub(super) fn promote(&mut self) {
-        if self.lock.lease.is_some() || self.lock.offer.is_some() {
+        if self.lock.lease.is_some() || self.lock.offer.is_some() || self.classic.is_some() {
             return;
         }
         let Some(queue) = &self.lock.queue else { return };

@@ -15,6 +15,7 @@ impl Lock {
         let live = self.live(now);
         LockView {
             current: live.map(|lease| holder_view(lease, now)),
+            classic: None,
             waiters: self.waiters(now),
             previous_end: match live {
                 Some(lease) => lease.previous_end,
@@ -63,7 +64,7 @@ impl Lock {
 impl Turn<'_> {
     pub(super) fn contention(&self) -> Box<Contention> {
         let current = self.lock.lease.as_ref().map(|lease| holder_view(lease, self.now));
-        Box::new(Contention { current, waiters: self.lock.waiters(self.now) })
+        Box::new(Contention { current, classic: self.classic, waiters: self.lock.waiters(self.now) })
     }
 }
 

@@ -105,6 +105,7 @@ impl MemoryStore {
             replicas: &mut Replicas::one(),
             known_token: 0,
             waiters_max: self.waiters_max,
+            classic: None,
         });
         self.announce(slot, effects, reason);
         outcome

@@ -7,8 +7,8 @@ use crate::{
         lease::LeaseEnd,
         name::{Holder, LockName, Metadata},
         outcome::{
-            AcquireOutcome, Contention, Fate, Gone, Grant, HolderView, LockView, Polled, ReleaseOutcome, RenewOutcome,
-            Renewed, RevokeOutcome,
+            AcquireOutcome, ClassicHold, Contention, Fate, Gone, Grant, HolderView, LockView, Polled, ReleaseOutcome,
+            RenewOutcome, Renewed, RevokeOutcome,
         },
         time::StoreTime,
         token::FencingToken,
@@ -112,8 +112,17 @@ impl Details {
         Ok(Duration::from_micros(number(&self.text()?)?))
     }
 
-    fn is_empty(&self) -> bool {
-        self.0.as_slice().is_empty()
+    fn left(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Who holds the lock past the rules: the milliseconds that PTTL says (-1: no end), or nothing.
+    fn classic(&mut self) -> Decoded<Option<ClassicHold>> {
+        if self.left() == 0 {
+            return Ok(None);
+        }
+        let pttl = self.text()?.parse::<i64>().map_err(|_| corrupt("no number"))?;
+        Ok(Some(ClassicHold { left: u64::try_from(pttl).ok().map(Duration::from_millis) }))
     }
 }
 
@@ -241,7 +250,11 @@ impl Answer {
             lock.insert(field?, value?);
         }
         let waiters = usize::try_from(number(&self.details.text()?)?).map_err(|_| corrupt("no count"))?;
-        super::view::view(&lock, waiters, self.now)
+        let mut view = super::view::view(&lock, waiters, self.now)?;
+        view.classic = self.details.classic()?;
+        // A lease beside it is over, whether or not a command came by that said so.
+        view.current = view.current.filter(|_| view.classic.is_none());
+        Ok(view)
     }
 
     fn unknown_code(&self) -> StoreError {
@@ -251,8 +264,8 @@ impl Answer {
 
 fn contention(it: &mut Details) -> Decoded<Contention> {
     let waiters = usize::try_from(number(&it.text()?)?).map_err(|_| corrupt("no count"))?;
-    if it.is_empty() {
-        return Ok(Contention { current: None, waiters });
+    if it.left() < 2 {
+        return Ok(Contention { current: None, classic: it.classic()?, waiters });
     }
     let current = HolderView {
         holder: holder(it.text()?)?,
@@ -263,7 +276,7 @@ fn contention(it: &mut Details) -> Decoded<Contention> {
         left: it.span()?,
         held: it.span()?,
     };
-    Ok(Contention { current: Some(current), waiters })
+    Ok(Contention { current: Some(current), classic: None, waiters })
 }
 
 fn gone(it: &mut Details) -> Decoded<Gone> {

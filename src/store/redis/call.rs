@@ -24,8 +24,8 @@ macro_rules! scripts {
 
         impl Scripts {
             /// The scripts with this clock. Kept for as long as the process lives: to be made once.
-            pub(super) fn leak(clock: &str) -> &'static Self {
-                let source = |command| &*Box::leak(scripts::with_clock(command, clock).into_boxed_str());
+            pub(super) fn leak(clock: &str, classic: Option<&str>) -> &'static Self {
+                let source = |command| &*Box::leak(scripts::source(command, clock, classic).into_boxed_str());
                 Box::leak(Box::new(Self { $($name: Script::new(stringify!($name), source(scripts::$source)),)+ }))
             }
         }
@@ -53,7 +53,7 @@ scripts! {
 impl Scripts {
     /// Those that every store uses: they go by Redis' own clock.
     pub(super) fn shared() -> &'static Self {
-        static SHARED: LazyLock<&'static Scripts> = LazyLock::new(|| Scripts::leak(scripts::CLOCK));
+        static SHARED: LazyLock<&'static Scripts> = LazyLock::new(|| Scripts::leak(scripts::CLOCK, None));
         &SHARED
     }
 }

@@ -26,6 +26,8 @@ pub(super) struct Met {
     told: Mutex<Option<Incarnation>>,
     pub(super) up: watch::Sender<bool>,
     pub(super) allow_eviction: bool,
+    /// The prefix of the keys of classic locks.
+    pub(super) classic: Option<String>,
 }
 
 impl Met {
@@ -37,6 +39,7 @@ impl Met {
             told: Mutex::new(None),
             up,
             allow_eviction: false,
+            classic: None,
         }
     }
 }
@@ -96,6 +99,11 @@ impl RedisStore {
             );
             return Err(StoreError::Unavailable(text));
         }
+        if self.met.classic.is_some() && facts.is_cluster() {
+            let text = "this Redis is part of a cluster, where a classic lock's key and Fencepost's lie in different slots and no script \
+                        may touch both: start without --classic-prefix, or use a Redis that is no cluster";
+            return Err(StoreError::Unavailable(text.to_owned()));
+        }
         self.check_layout(link).await
     }
 
@@ -123,16 +131,29 @@ impl RedisStore {
     }
 
     async fn check_layout(&self, link: &Link) -> Result<(), StoreError> {
+        let classic = self.met.classic.as_deref().unwrap_or_default();
         let wanted = [keys::BUCKETS.to_string(), LAYOUT.to_owned()];
-        let tail = wanted.each_ref().map(|text| Arg::from(text.as_str()));
+        let tail = wanted.iter().map(String::as_str).chain([classic]).map(Arg::from).collect::<Vec<_>>();
         let found = Answer::read(self.send(link, 0, &self.scripts.meta, &tail).await?)?.texts("meta")?;
-        if found == wanted {
-            return Ok(());
+        let [buckets, layout, shared] = found.as_slice() else {
+            return Err(StoreError::Corrupt(format!("its meta key says {found:?}")));
+        };
+        if [buckets, layout] != wanted.each_ref() {
+            let text = format!(
+                "its data is laid out as {:?} (buckets, version), and this server's as {wanted:?}: use another database, \
+                 or the version of the server that wrote it",
+                [buckets, layout]
+            );
+            return Err(StoreError::Corrupt(text));
         }
-        let text = format!(
-            "its data is laid out as {found:?} (buckets, version), and this server's as {wanted:?}: use another database, \
-             or the version of the server that wrote it"
-        );
-        Err(StoreError::Corrupt(text))
+        if shared != classic {
+            let text = format!(
+                "its locks are shared with classic clients under the prefix {shared:?}, and this server was started with \
+                 {classic:?}: start it with --classic-prefix {shared:?}, or stop all servers and clear that: HDEL {} classic",
+                keys::META
+            );
+            return Err(StoreError::Unavailable(text));
+        }
+        Ok(())
     }
 }

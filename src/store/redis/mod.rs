@@ -57,7 +57,7 @@ impl RedisStore {
 
     /// The same by another clock than Redis' own (see [`scripts::CLOCK`]): for tests, to which time is a value.
     pub fn with_clock(url: &RedisUrl, limits: &Limits, notices: Arc<dyn Notices>, clock: &str) -> Self {
-        Self::with_scripts(url, limits, notices, Scripts::leak(clock))
+        Self::with_scripts(url, limits, notices, Scripts::leak(clock, None))
     }
 
     fn with_scripts(url: &RedisUrl, limits: &Limits, notices: Arc<dyn Notices>, scripts: &'static Scripts) -> Self {
@@ -79,6 +79,14 @@ impl RedisStore {
     #[must_use]
     pub fn allowing_eviction(mut self, allowed: bool) -> Self {
         self.met.allow_eviction = allowed;
+        self
+    }
+
+    /// Shares locks with clients of the classic recipe: the lock `NAME` is theirs as the key `prefix` + `NAME`. To be called once.
+    #[must_use]
+    pub fn beside_classic(mut self, prefix: &str) -> Self {
+        self.scripts = Scripts::leak(scripts::CLOCK, Some(prefix));
+        self.met.classic = Some(prefix.to_owned());
         self
     }
 

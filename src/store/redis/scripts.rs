@@ -62,13 +62,14 @@ scripts! {
 }
 
 /// The parts, in the order in which they build on each other.
-const PARTS: [&str; 15] = [
+const PARTS: [&str; 16] = [
     include_str!("lua/lib/frame.lua"),
     include_str!("lua/lib/ended.lua"),
     include_str!("lua/lib/waiters.lua"),
     include_str!("lua/lib/queue.lua"),
     include_str!("lua/lib/effects.lua"),
     include_str!("lua/lib/replicas.lua"),
+    include_str!("lua/lib/classic.lua"),
     include_str!("lua/lib/promote.lua"),
     include_str!("lua/lib/heal.lua"),
     include_str!("lua/lib/settle.lua"),
@@ -81,13 +82,18 @@ const PARTS: [&str; 15] = [
 ];
 
 /// The whole source of a command's script. With another clock than [`CLOCK`] a test hands the time in, as it does to the rules.
-pub fn with_clock(command: &str, clock: &str) -> String {
+/// `classic` is the prefix of the keys of classic locks, if such are to be heeded.
+pub fn source(command: &str, clock: &str, classic: Option<&str>) -> String {
     let (flags, body) = command.split_once('\n').unwrap_or((command, ""));
     let mut script = match flags.trim_start_matches("--! flags:").trim() {
         "" => "#!lua\n".to_owned(),
         flags => format!("#!lua flags={flags}\n"),
     };
     script.push_str(&constants());
+    // Byte by byte, so that no prefix can end the string.
+    let bytes = |prefix: &str| prefix.bytes().map(|byte| format!("\\{byte:03}")).collect::<String>();
+    let classic = classic.map_or("nil".to_owned(), |prefix| format!("'{}'", bytes(prefix)));
+    let _ = writeln!(script, "local CLASSIC = {classic}");
     script.push_str(clock);
     for part in PARTS {
         script.push_str(part);

@@ -208,7 +208,7 @@ impl LockStore for RedisStore {
                 }
                 skip += 1;
                 let view = view?;
-                if view.current.is_some() || view.waiters > 0 {
+                if view.current.is_some() || view.classic.is_some() || view.waiters > 0 {
                     page.locks.push((name, view));
                 }
             }

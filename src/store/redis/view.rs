@@ -41,21 +41,32 @@ pub(super) fn view(lock: &Fields, waiters: usize, now: StoreTime) -> Decoded<Loc
                 held: now.since(time(lock, "gr")?),
             };
             let previous_end = lock.get("pe").map(|text| end(text)).transpose()?;
-            return Ok(LockView { current: Some(current), waiters, previous_end, newest_token: Some(token) });
+            return Ok(LockView {
+                current: Some(current),
+                classic: None,
+                waiters,
+                previous_end,
+                newest_token: Some(token),
+            });
         }
         // Its time ran out, and nobody has come by since.
         let remembered = now < expires_at.after(ENDED_MEMORY);
         let previous_end = remembered.then_some(crate::domain::lease::LeaseEnd::Expired);
-        return Ok(LockView { current: None, waiters, previous_end, newest_token: remembered.then_some(token) });
+        return Ok(LockView {
+            waiters,
+            previous_end,
+            newest_token: remembered.then_some(token),
+            ..LockView::default()
+        });
     }
     let last = lock.contains_key("lt") && now < time(lock, "la")?.min(now).after(ENDED_MEMORY);
     if !last {
         return Ok(LockView { waiters, ..LockView::default() });
     }
     Ok(LockView {
-        current: None,
         waiters,
         previous_end: Some(end(field(lock, "le")?)?),
         newest_token: Some(token(field(lock, "lt")?)?),
+        ..LockView::default()
     })
 }

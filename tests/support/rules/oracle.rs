@@ -205,7 +205,11 @@ impl Oracle {
     }
 
     pub(super) fn contention(&self, now: StoreTime) -> Box<Contention> {
-        Box::new(Contention { current: self.lease.as_ref().map(|held| held.view(now)), waiters: self.line.len() })
+        Box::new(Contention {
+            current: self.lease.as_ref().map(|held| held.view(now)),
+            classic: None,
+            waiters: self.line.len(),
+        })
     }
 
     /// What may be seen of it, brought up to now.
@@ -215,6 +219,7 @@ impl Oracle {
         let (current, last) = (seen.lease.as_ref(), seen.last);
         LockView {
             current: current.map(|held| held.view(now)),
+            classic: None,
             waiters: seen.line.len(),
             previous_end: current.map_or(last.map(|(_, end, _)| end), |held| held.before),
             newest_token: current.map(|held| held.token).or(last.map(|(token, _, _)| token)),

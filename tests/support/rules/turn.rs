@@ -21,6 +21,7 @@ impl World {
         let held = self.lock.lease().map(|lease| lease.token);
         let mut replicas = Replicas::one();
         let mut turn = Turn {
+            classic: None,
             lock: &mut self.lock,
             sequencer: &mut self.sequencer,
             effects,

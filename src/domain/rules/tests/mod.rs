@@ -1,5 +1,6 @@
 //! Scenarios of every rule, by subject.
 
+mod classic;
 mod dropped;
 mod edges;
 mod ended;
@@ -17,8 +18,8 @@ use crate::domain::{
     limits::COMMAND_WINDOW,
     name::{Holder, Metadata},
     outcome::{
-        AcquireOutcome, Effect, Effects, Fate, Gone, Grant, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome,
-        TokenStatus,
+        AcquireOutcome, ClassicHold, Effect, Effects, Fate, Gone, Grant, LockView, ReleaseOutcome, RenewOutcome,
+        RevokeOutcome, TokenStatus,
     },
     replicas::Replicas,
     time::StoreTime,
@@ -62,6 +63,7 @@ struct Bench {
     replica: u128,
     replicas: Replicas,
     known_token: u64,
+    classic: Option<ClassicHold>,
 }
 
 impl Bench {
@@ -80,6 +82,7 @@ impl Bench {
             replica: 0,
             replicas: Replicas::one(),
             known_token: 0,
+            classic: None,
         }
     }
 
@@ -116,6 +119,7 @@ impl Bench {
             replicas: &mut self.replicas,
             known_token: self.known_token,
             waiters_max: self.waiters_max,
+            classic: self.classic,
         });
         self.lock.check();
         outcome

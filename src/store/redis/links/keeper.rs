@@ -28,7 +28,10 @@ impl<'a> Seat<'a> {
 impl Drop for Seat<'_> {
     fn drop(&mut self) {
         *self.links.slots[self.slot].write() = None;
-        self.links.say_down(self.link.closed().unwrap_or("the server is stopping"));
+        // A link that nothing is wrong with goes because the server does: nobody is left to be told.
+        if let Some(why) = self.link.closed() {
+            self.links.say_down(why);
+        }
     }
 }
 

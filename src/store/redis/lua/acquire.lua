@@ -21,7 +21,7 @@ local w = waiter_of(request)
 if w then return acquire_queued(request, w, wish, wait, lease, grant_id) end
 local floor_max = math.min(now + DAY, TOKEN_END - 1)
 if wish.floor > floor_max then return answer('min_token_too_high', text(floor_max)) end
-if not L.li and not L['or'] then return grant(request, wish, lease, grant_id) end
+if not (L.li or L['or'] or classic) then return grant(request, wish, lease, grant_id) end
 if not wait then
   -- An attempt before it may come yet: granted, it would hold the lock with nobody to hear of it.
   if attempt > 1 then remember(request, wish.fingerprint, 'F', now, nil, attempt) end

@@ -6,6 +6,7 @@ local function write_back()
   end
   if #set > 0 then redis.call('HSET', K.lock, unpack(set)) end
   if #del > 0 then redis.call('HDEL', K.lock, unpack(del)) end
+  write_classic()
   if #set > 0 or L.np then
     local last = math.max(tonumber(L.ex or 0), tonumber(L.la or 0), tonumber(L.en or 0), L.np and now + GONE or 0)
     keep(K.lock, math.max(last + MEMORY - now, 0))

@@ -13,6 +13,7 @@ end
 local function granted() return answer('granted', L.li, L.gi, L.tk, text(tonumber(L.ex) - now), L.pe or '') end
 
 local function contention(code)
+  if classic then return answer(code, tostring(waiters()), text(classic)) end
   if not L.li then return answer(code, tostring(waiters())) end
   return answer(code, tostring(waiters()), L.ho, L.md, L.gi, L.tk, L.tt, text(tonumber(L.ex) - now), text(math.max(now - tonumber(L.gr), 0)))
 end

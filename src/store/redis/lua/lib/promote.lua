@@ -1,6 +1,6 @@
 -- What time brings: expiry, lapsed offers, hand-off, forgetting.
 local function promote()
-  if L.li or L['or'] or not L.np then return end
+  if L.li or L['or'] or classic or not L.np then return end
   local first, place
   for _, replica in ipairs(replicas_in_line()) do
     local head = is_alive(replica) and redis.call('ZRANGE', line(replica), 0, 0, 'WITHSCORES') or {}

@@ -17,6 +17,7 @@ local function settle()
   guard(K.order, 'list'); guard(K.ended, 'hash')
   if L.np then guard(K.waiters, 'hash'); guard(K.dropped, 'zset'); guard(K.replicas, 'hash') end
   if L.mk then guard(K.marks, 'zset') end
+  look_at_classic()
   heal()
   if L.li and tonumber(L.ex) <= now then
     abandon(tonumber(L.ex))
@@ -27,9 +28,7 @@ local function settle()
     put('or', nil); put('ou', nil)
     set_standing(request, 'M')
   end
-  abandon(now)
-  delete_gone()
-  forget()
+  make_way(); abandon(now); delete_gone(); forget()
   if L.la and now >= tonumber(L.la) + MEMORY then put('lt', nil); put('le', nil); put('la', nil) end
   if L.mk then
     redis.call('ZREMRANGEBYSCORE', K.marks, '-inf', '(' .. text(now))

@@ -1,0 +1,235 @@
+//! Beside clients of the classic recipe: `SET lock:NAME value NX PX ttl`, and a script that deletes the key if the value is still theirs.
+
+use crate::{
+    redis_server::{Answer, Redis},
+    server_on, serving,
+    support::{Lock, Server, assert_refused, read, span, until, waiting_wish, wish, within},
+};
+use fencepost::config::StoreUrl;
+use fencepost_proto::v1::{self, LeaseEnd, acquire_response::Outcome, renew_response};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+use tonic::Code;
+
+const TTL: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(50);
+const GIVE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+
+async fn start_sharing(redis: &Redis, prefix: &str) -> Server {
+    let url = redis.url();
+    Server::start_with(|config| {
+        config.store = StoreUrl::Redis(url);
+        config.classic_prefix = prefix.to_owned();
+    })
+    .await
+}
+
+async fn sharing(redis: &Redis) -> Server {
+    let server = start_sharing(redis, "lock:").await;
+    serving(&server, true).await;
+    server
+}
+
+/// The classic recipe.
+fn classic_take(redis: &Redis, value: &str, ttl_ms: u64) -> bool {
+    redis.command(&["SET", "lock:a", value, "NX", "PX", &ttl_ms.to_string()]) != Answer::Nil
+}
+
+fn pttl(redis: &Redis) -> Duration {
+    Duration::from_millis(redis.command(&["PTTL", "lock:a"]).text().parse().unwrap())
+}
+
+async fn renew(server: &Server, lease: &v1::Lease, ttl: Option<Duration>) -> v1::RenewResponse {
+    let (lock_name, lease_id) = (lease.lock_name.clone(), lease.lease_id.clone());
+    let request = v1::RenewRequest { lock_name, lease_id, ttl: ttl.and_then(span) };
+    within(server.client().renew(request)).await.unwrap().into_inner()
+}
+
+#[tokio::test]
+async fn a_lease_is_a_classic_lock_for_as_long_as_it_lasts() {
+    let redis = Redis::start(&[]);
+    let server = sharing(&redis).await;
+    let lease = server.client().take(wish("a", TTL)).await;
+    assert_eq!(redis.command(&["GET", "lock:a"]).text(), lease.grant_id, "the value is the grant id");
+    assert!(!classic_take(&redis, "other", 1_000));
+    assert!(pttl(&redis) > TTL / 2 && pttl(&redis) <= TTL + Duration::from_millis(2), "{:?}", pttl(&redis));
+    assert_eq!(renew(&server, &lease, Some(TTL * 2)).await.outcome(), renew_response::Outcome::Renewed);
+    assert!(pttl(&redis) > TTL, "extended with the lease");
+    assert_eq!(server.client().give_back(&lease).await, LeaseEnd::Released);
+    assert!(classic_take(&redis, "other", 1_000), "deleted with the lease");
+    redis.command(&["DEL", "lock:a"]);
+
+    let lease = server.client().take(wish("a", TTL)).await;
+    let force = v1::ForceReleaseRequest {
+        lock_name: "a".into(),
+        expected_token: lease.fencing_token,
+        reason: "because".into(),
+    };
+    within(server.admin().force_release(force)).await.unwrap();
+    assert!(classic_take(&redis, "other", 1_000), "deleted when it was revoked");
+    redis.command(&["DEL", "lock:a"]);
+
+    server.client().take(wish("a", Duration::from_millis(100))).await;
+    until(|| async { classic_take(&redis, "other", 1_000) }).await;
+}
+
+#[tokio::test]
+async fn what_a_classic_client_holds_is_held_and_waiters_get_it_when_it_goes() {
+    let redis = Redis::start(&[]);
+    let (one, two) = (sharing(&redis).await, sharing(&redis).await);
+    assert!(classic_take(&redis, "mine", 60_000));
+    let refused = one.client().ask(wish("a", TTL)).await;
+    assert_eq!(refused.outcome(), Outcome::Contended);
+    let current = refused.current.unwrap();
+    assert_eq!((current.holder.as_str(), current.grant_id.as_str(), current.fencing_token), ("classic client", "", 0));
+    assert!(read(current.expires_in) > Duration::from_secs(30));
+    assert_eq!(two.client().look("a").await.current.unwrap().holder, "classic client");
+    for (server, gone) in [(&one, "given back"), (&two, "expired")] {
+        let mut waiting = server.client();
+        let waiter = tokio::spawn(async move { waiting.take(waiting_wish("a", TTL, LONG)).await });
+        until(|| async { server.client().look("a").await.waiters == 1 }).await;
+        match gone {
+            "expired" => redis.command(&["PEXPIRE", "lock:a", "50"]),
+            _ => redis.command(&["EVAL", GIVE, "1", "lock:a", "mine"]),
+        };
+        let lease = within(waiter).await.unwrap();
+        assert_eq!(redis.command(&["GET", "lock:a"]).text(), lease.grant_id, "{gone}");
+        server.client().give_back(&lease).await;
+        assert!(classic_take(&redis, "mine", 60_000));
+    }
+    redis.command(&["PERSIST", "lock:a"]);
+    assert_eq!(one.client().look("a").await.current.unwrap().expires_in, None, "it has no end");
+}
+
+/// Redisson's locks are hashes: whatever lies under the key holds the lock, and nothing breaks.
+#[tokio::test]
+async fn a_key_of_another_type_holds_the_lock_too() {
+    let redis = Redis::start(&[]);
+    let server = sharing(&redis).await;
+    redis.command(&["HSET", "lock:a", "client:1", "1"]);
+    let refused = server.client().ask(wish("a", TTL)).await;
+    assert_eq!((refused.outcome(), refused.current.unwrap().holder.as_str()), (Outcome::Contended, "classic client"));
+    redis.command(&["DEL", "lock:a"]);
+    server.client().take(wish("a", TTL)).await;
+}
+
+#[tokio::test]
+async fn a_key_that_went_missing_comes_back_and_one_that_was_taken_ends_the_lease() {
+    let redis = Redis::start(&[]);
+    let server = sharing(&redis).await;
+    let lease = server.client().take(wish("a", TTL)).await;
+    redis.command(&["DEL", "lock:a"]);
+    assert_eq!(renew(&server, &lease, None).await.outcome(), renew_response::Outcome::Renewed);
+    assert_eq!(redis.command(&["GET", "lock:a"]).text(), lease.grant_id);
+    redis.command(&["DEL", "lock:a"]);
+    assert!(classic_take(&redis, "thief", 60_000));
+    let lost = renew(&server, &lease, None).await;
+    assert_eq!((lost.outcome(), lost.end()), (renew_response::Outcome::Lost, LeaseEnd::Revoked));
+    assert_eq!(server.client().give_back(&lease).await, LeaseEnd::Revoked);
+    assert_eq!(redis.command(&["GET", "lock:a"]).text(), "thief", "not ours to delete");
+}
+
+/// Both kinds at once, over two servers: never two in the lock, and both get it.
+#[tokio::test(flavor = "multi_thread")]
+async fn both_kinds_of_clients_exclude_each_other() {
+    const ROUNDS: u32 = 10;
+    let redis = Arc::new(Redis::start(&[]));
+    let servers = [sharing(&redis).await, sharing(&redis).await];
+    let (inside, ours, theirs) = (Arc::new(AtomicU32::new(0)), Arc::default(), Arc::new(AtomicU32::new(0)));
+    let done = Arc::new(AtomicBool::new(false));
+    let work = |inside: Arc<AtomicU32>, count: Arc<AtomicU32>| async move {
+        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two in the lock");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        inside.fetch_sub(1, Ordering::SeqCst);
+        count.fetch_add(1, Ordering::SeqCst);
+    };
+    let mut waiters = Vec::new();
+    for number in 0..6 {
+        let (mut client, inside, ours) = (servers[number % 2].client(), inside.clone(), Arc::clone(&ours));
+        waiters.push(tokio::spawn(async move {
+            for _ in 0..ROUNDS {
+                let lease = client.take(waiting_wish("a", TTL, LONG)).await;
+                work(inside.clone(), Arc::clone(&ours)).await;
+                assert_eq!(client.give_back(&lease).await, LeaseEnd::Released);
+                // Now and then nobody of ours waits, so that theirs get it.
+                tokio::time::sleep(Duration::from_millis(40)).await;
+            }
+        }));
+    }
+    let mut classics = Vec::new();
+    for number in 0..3 {
+        let (redis, inside, theirs, done) = (redis.clone(), inside.clone(), theirs.clone(), done.clone());
+        classics.push(tokio::spawn(async move {
+            let value = format!("classic {number}");
+            while !done.load(Ordering::SeqCst) {
+                if classic_take(&redis, &value, 60_000) {
+                    work(inside.clone(), theirs.clone()).await;
+                    assert_eq!(redis.command(&["EVAL", GIVE, "1", "lock:a", &value]).text(), "1");
+                }
+                tokio::time::sleep(Duration::from_millis(3)).await;
+            }
+        }));
+    }
+    for waiter in waiters {
+        tokio::time::timeout(LONG, waiter).await.expect("waiters are served").unwrap();
+    }
+    // Freed by the last of ours, it is theirs for the taking.
+    let before = theirs.load(Ordering::SeqCst);
+    until(|| async { theirs.load(Ordering::SeqCst) > before }).await;
+    done.store(true, Ordering::SeqCst);
+    for classic in classics {
+        within(classic).await.unwrap();
+    }
+    assert_eq!(ours.load(Ordering::SeqCst), 6 * ROUNDS);
+}
+
+#[tokio::test]
+async fn servers_that_disagree_about_classic_locks_do_not_share_a_redis() {
+    let redis = Redis::start(&[]);
+    let server = sharing(&redis).await;
+    for (prefix, other) in [("", start_sharing(&redis, "").await), ("other:", start_sharing(&redis, "other:").await)] {
+        until(|| async {
+            let refused = other.client().acquire(wish("a", TTL)).await;
+            let status = assert_refused(refused, Code::Unavailable, "STORE_UNAVAILABLE");
+            status.message().contains("--classic-prefix \"lock:\"") && status.message().contains("HDEL fp:meta classic")
+        })
+        .await;
+        serving(&other, false).await;
+        assert_eq!(redis.command(&["EXISTS", "lock:a", "other:a"]).text(), "0", "{prefix:?}");
+    }
+    server.client().take(wish("a", TTL)).await;
+    redis.command(&["HDEL", "fp:meta", "classic"]);
+    server_on(&redis).await.client().take(wish("b", TTL)).await;
+    assert_eq!(redis.command(&["EXISTS", "lock:b"]).text(), "0");
+}
+
+#[tokio::test]
+async fn a_cluster_is_refused() {
+    let redis = Redis::start(&["--cluster-enabled", "yes"]);
+    let server = start_sharing(&redis, "lock:").await;
+    until(|| async {
+        let refused = server.client().acquire(wish("a", TTL)).await;
+        let status = assert_refused(refused, Code::Unavailable, "STORE_UNAVAILABLE");
+        status.message().contains("cluster") && status.message().contains("--classic-prefix")
+    })
+    .await;
+    serving(&server, false).await;
+}
+
+/// The key rides along: no round trip more.
+#[tokio::test]
+async fn a_pair_costs_two_scripts_as_ever() {
+    let redis = Redis::start(&[]);
+    let server = sharing(&redis).await;
+    let warm = server.client().take(wish("a", TTL)).await;
+    server.client().give_back(&warm).await;
+    let before = redis.calls("evalsha");
+    let lease = server.client().take(wish("a", TTL)).await;
+    server.client().give_back(&lease).await;
+    assert_eq!(redis.calls("evalsha") - before, 2);
+}

@@ -1,0 +1,95 @@
+//! A classic client beside the server, and the key that they share.
+
+use super::both::{Both, CLASSIC, CLASSIC_TTL_MS, name};
+use deadpool_redis::redis;
+use fencepost::domain::{
+    ids::GrantId,
+    outcome::{AcquireOutcome, ClassicHold},
+    time::StoreTime,
+};
+use std::time::Duration;
+
+impl Both {
+    fn classic_key() -> String {
+        format!("{CLASSIC}{}", name().as_str())
+    }
+
+    /// What of ours the key should tell, and until when: the value of a lease is its grant id.
+    fn due(&self) -> Option<(Option<GrantId>, StoreTime)> {
+        let lease = self.lock.lease().map(|lease| (Some(lease.grant_id), lease.expires_at));
+        lease.or(self.lock.offered_until().map(|until| (None, until)))
+    }
+
+    /// Redis' clock is not the test's: what is over by the latter has its key deleted here, as Redis would have done.
+    fn expire_classic_key(&mut self) {
+        if self.classic.is_none() && self.due().is_some_and(|(_, until)| until <= self.now) {
+            redis::cmd("DEL").arg(Self::classic_key()).exec(&mut self.connection).unwrap();
+        }
+    }
+
+    /// The classic recipe, but for its TTL: every lease that is valid keeps it out, and every offer.
+    pub(crate) fn classic_take(&mut self, ends: bool) -> Result<(), String> {
+        self.expire_classic_key();
+        let mut take = redis::cmd("SET");
+        take.arg(Self::classic_key()).arg("a classic client").arg("NX");
+        if ends {
+            take.arg("PX").arg(CLASSIC_TTL_MS);
+        }
+        let taken: Option<String> = take.query(&mut self.connection).unwrap();
+        let held = self.classic.is_some() || self.due().is_some_and(|(_, until)| self.now < until);
+        if taken.is_none() != held {
+            return Err(format!("a classic client was answered {taken:?}, and the lock is held: {held}"));
+        }
+        if taken.is_some() {
+            self.classic = Some(ClassicHold { left: ends.then_some(Duration::from_millis(CLASSIC_TTL_MS)) });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn classic_give(&mut self) {
+        if self.classic.take().is_some() {
+            redis::cmd("DEL").arg(Self::classic_key()).exec(&mut self.connection).unwrap();
+        }
+    }
+
+    /// After each command: the key is the classic client's, or says what the lease says.
+    pub(crate) fn check_classic_key(&mut self) -> Result<(), String> {
+        self.expire_classic_key();
+        let value: Option<String> = redis::cmd("GET").arg(Self::classic_key()).query(&mut self.connection).unwrap();
+        let pttl: i64 = redis::cmd("PTTL").arg(Self::classic_key()).query(&mut self.connection).unwrap();
+        let due = self.due().filter(|(_, until)| self.now < *until);
+        let expected = match (self.classic, due) {
+            (Some(_), _) => Some("a classic client".to_owned()),
+            (None, Some((None, _))) => Some("on offer by fencepost".to_owned()),
+            (None, due) => due.and_then(|(grant, _)| grant).map(|grant| grant.0.to_string()),
+        };
+        if value != expected {
+            return Err(format!("the key holds {value:?}, not {expected:?}"));
+        }
+        let Some((grant, until)) = due.filter(|_| self.classic.is_none()) else { return Ok(()) };
+        // Redis' clock is not the test's: its TTL is that of the moment at which the end was last set.
+        if self.shown.is_none_or(|(of, end, _)| (of, end) != (grant, until)) {
+            self.shown = Some((grant, until, until.since(self.now)));
+        }
+        let left = self.shown.map_or(0, |(.., left)| i64::try_from(left.as_millis()).unwrap());
+        if pttl > left + 2 || pttl < left - REAL_TIME_MS {
+            return Err(format!("the key has {pttl} ms left, the lease {left}"));
+        }
+        Ok(())
+    }
+}
+
+/// An outcome without the time that passed between taking the classic lock and the command.
+pub(crate) fn rounded(mut outcome: AcquireOutcome) -> AcquireOutcome {
+    if let AcquireOutcome::Contended(contention) | AcquireOutcome::TimedOut(contention) = &mut outcome
+        && let Some(ClassicHold { left: Some(left) }) = &mut contention.classic
+    {
+        let whole = Duration::from_millis(CLASSIC_TTL_MS);
+        assert!(*left <= whole && whole - *left < Duration::from_millis(REAL_TIME_MS.unsigned_abs()), "{left:?}");
+        *left = whole;
+    }
+    outcome
+}
+
+/// What the test itself may take.
+const REAL_TIME_MS: i64 = 10_000;
