@@ -28,9 +28,12 @@ impl<'a> Seat<'a> {
 impl Drop for Seat<'_> {
     fn drop(&mut self) {
         *self.links.slots[self.slot].write() = None;
-        // A link that nothing is wrong with goes because the server does: nobody is left to be told.
-        if let Some(why) = self.link.closed() {
-            self.links.say_down(why);
+        match self.link.closed() {
+            Some(why) => self.links.say_down(why),
+            // Nothing is wrong with it: it goes because the server does, which is no news for the log.
+            None => {
+                self.links.down("the server is stopping");
+            }
         }
     }
 }

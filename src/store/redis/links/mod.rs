@@ -141,15 +141,23 @@ impl Links {
         }
     }
 
+    /// Notes it if no link is left, and why.
+    fn down(&self, why: &str) -> bool {
+        if self.slots.iter().any(|slot| slot.read().is_some()) {
+            return false;
+        }
+        self.up.send_replace(false);
+        why.clone_into(&mut self.trouble.lock().why);
+        true
+    }
+
     /// Of something that went wrong: if no link is left, Redis is lost, and that is told once. (All keepers are polled by one
     /// task: nothing comes between the looking and the telling.)
     fn say_down(&self, why: &str) {
-        if self.slots.iter().any(|slot| slot.read().is_some()) {
+        if !self.down(why) {
             return;
         }
-        self.up.send_replace(false);
         let mut trouble = self.trouble.lock();
-        why.clone_into(&mut trouble.why);
         let url = self.dialer.url();
         if trouble.told.is_empty() {
             tracing::warn!(%url, why, "redis is not there: locks are refused until it is back");
