@@ -2,7 +2,7 @@
 
 use crate::{
     redis_server::Redis,
-    serving, start_on,
+    server_on, serving, start_on,
     support::{Lock, PATIENCE, Server, assert_refused, until, wish},
 };
 use fencepost::config::StoreUrl;
@@ -160,6 +160,23 @@ async fn a_server_refuses_one_that_evicts_until_it_no_longer_does() {
     redis.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     serving(&server, true).await;
     server.client().take(wish("a", TTL)).await;
+}
+
+/// Within ten seconds and a bit: it looks again and again, for settings can be changed without a restart.
+#[tokio::test]
+async fn a_server_notices_what_is_changed_while_it_serves() {
+    let redis = Redis::start(&[]);
+    let server = server_on(&redis).await;
+    server.client().take(wish("a", Duration::from_secs(60))).await;
+    redis.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    serving(&server, false).await;
+    let refused = server.client().acquire(wish("b", Duration::from_secs(60))).await;
+    let status = assert_refused(refused, Code::Unavailable, "STORE_UNAVAILABLE");
+    assert!(status.message().contains("--allow-eviction"), "{status:?}");
+    redis.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    serving(&server, true).await;
+    redis.command(&["FLUSHALL"]);
+    until(|| async { redis.command(&["EXISTS", "fp:meta"]).text() == "1" }).await;
 }
 
 #[tokio::test]

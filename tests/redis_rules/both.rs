@@ -95,6 +95,8 @@ pub(crate) struct Both {
     replica: u128,
     incarnation: u128,
     pub(crate) classic: Option<ClassicHold>,
+    /// What was due when the classic key went by itself.
+    pub(crate) gone: Option<(Option<GrantId>, StoreTime)>,
     /// Whether there may be classic clients.
     sharing: bool,
     /// The grant (or offer) whose end the classic key tells, that end, and the time left when it was set.
@@ -169,6 +171,7 @@ impl Both {
             classic: None,
             sharing: classic.is_some(),
             shown: None,
+            gone: None,
             leases: Vec::new(),
             made: 0,
             commands: 0,
@@ -183,7 +186,7 @@ impl Both {
         self.replicas = Replicas::many();
         self.now = StoreTime::from_micros(START);
         (self.replica, self.incarnation, self.made) = (1, 1, 0);
-        (self.classic, self.shown) = (None, None);
+        (self.classic, self.shown, self.gone) = (None, None, None);
         self.leases.clear();
     }
 

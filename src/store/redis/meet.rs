@@ -14,6 +14,8 @@ use tokio::{sync::watch, time::Instant};
 
 /// How often a life that was refused is looked at again, and a failed look repeated: an operator may have changed it.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
+/// How often a life that was found good is looked at again: its settings may have been changed, its meta key deleted.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// For how long all who ask get the answer of a look that failed. They came while it went on: one look is enough for them.
 const FAILURE_SHARED: Duration = Duration::from_millis(200);
 
@@ -22,8 +24,8 @@ pub(super) struct Met {
     known: Mutex<Option<Incarnation>>,
     /// Held by who looks: one at a time. Inside is the last look that failed.
     turn: tokio::sync::Mutex<Option<(Instant, Incarnation, StoreError)>>,
-    /// The life whose findings are in the log.
-    told: Mutex<Option<Incarnation>>,
+    /// The life whose findings are in the log, and what they are about.
+    told: Mutex<Option<(Incarnation, Vec<(&'static str, Severity)>)>>,
     pub(super) up: watch::Sender<bool>,
     pub(super) allow_eviction: bool,
     /// The prefix of the keys of classic locks.
@@ -72,8 +74,13 @@ impl RedisStore {
     /// Meets each new life at once, and keeps `up` true to it.
     pub(super) async fn keep_meeting(&self) {
         let mut links = self.links.up();
+        let mut looked = Instant::now();
         loop {
             links.borrow_and_update();
+            if looked.elapsed() >= LOOK_AGAIN {
+                self.look_again().await;
+                looked = Instant::now();
+            }
             let up = self.link(0).await.is_ok();
             self.met.up.send_if_modified(|was| std::mem::replace(was, up) != up);
             tokio::select! {
@@ -83,14 +90,22 @@ impl RedisStore {
         }
     }
 
+    /// Looks at a life that was found good, while commands go on; if it is good no longer, the next command has to meet it anew.
+    async fn look_again(&self) {
+        let Ok(link) = self.links.get(0) else { return };
+        let life = Some(link.incarnation());
+        if *self.met.known.lock() == life && self.look(&link).await.is_err() {
+            let mut known = self.met.known.lock();
+            *known = known.filter(|known| Some(*known) != life);
+        }
+    }
+
     async fn look(&self, link: &Link) -> Result<(), StoreError> {
         let facts = doctor::gather(&mut link.connection()).await.map_err(StoreError::Unavailable)?;
         let findings = doctor::judge(&facts);
         let evicts = |finding: &&Finding| finding.check == EVICTION && finding.severity == Severity::Error;
         let refused = findings.iter().find(evicts).filter(|_| !self.met.allow_eviction);
-        if self.met.told.lock().replace(link.incarnation()) != Some(link.incarnation()) {
-            findings.iter().for_each(|finding| self.tell(finding));
-        }
+        self.tell_new(link.incarnation(), &findings);
         // Before the layout is fixed there: nothing is written to a Redis that is refused.
         if let Some(Finding { found, at_stake, change, .. }) = refused {
             let text = format!(
@@ -105,6 +120,15 @@ impl RedisStore {
             return Err(StoreError::Unavailable(text.to_owned()));
         }
         self.check_layout(link).await
+    }
+
+    /// Logs what was not found in this life before.
+    fn tell_new(&self, life: Incarnation, findings: &[Finding]) {
+        let kinds = findings.iter().map(|finding| (finding.check, finding.severity)).collect::<Vec<_>>();
+        let before = self.met.told.lock().replace((life, kinds)).filter(|(of, _)| *of == life);
+        let told = before.map(|(_, kinds)| kinds).unwrap_or_default();
+        let new = findings.iter().filter(|finding| !told.contains(&(finding.check, finding.severity)));
+        new.for_each(|finding| self.tell(finding));
     }
 
     fn tell(&self, finding: &Finding) {
