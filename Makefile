@@ -10,7 +10,7 @@ DENY_VERSION := 0.20.2
 TOOLS := target/tools
 DENY := $(TOOLS)/cargo-deny-$(DENY_VERSION)
 
-.PHONY: help setup test fmt lint unit redis-rules-long doc deny advisories proto-baseline run
+.PHONY: help setup test fmt lint unit redis-rules-long fuzz doc deny advisories proto-baseline run
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,13 @@ unit: ## All tests: of the rules, of the server over real sockets, of the API's 
 # Not part of `test`: it takes about twenty minutes. `unit` compares some thousands.
 redis-rules-long: ## The Redis scripts against the rules, over very many random sequences
 	FENCEPOST_SEQUENCES=200000 cargo test --locked --test redis_rules -- --nocapture
+
+# Not part of `test`: it builds everything again, with coverage. `unit` has thousands of random changes to good inputs.
+FUZZ_SECONDS ?= 600
+fuzz: setup ## Everything that reads bytes from outside, fuzzed for FUZZ_SECONDS each
+	tests/fuzz/run.sh request $(FUZZ_SECONDS)
+	tests/fuzz/run.sh redis $(FUZZ_SECONDS)
+	tests/fuzz/run.sh config $(FUZZ_SECONDS)
 
 doc: ## The documentation builds without a warning
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps

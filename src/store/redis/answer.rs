@@ -308,8 +308,19 @@ fn effect(value: Value) -> Decoded<RedisEffect> {
     effect_of(&texts.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// An effect, from an answer or from a message.
-pub fn effect_of(texts: &[&str]) -> Decoded<RedisEffect> {
+/// A message on a replica's channel: what a command of another replica set off here, and on which lock. Its last line is the name.
+pub fn message(bytes: &[u8]) -> Decoded<(LockName, RedisEffect)> {
+    let text = std::str::from_utf8(bytes).map_err(|_| StoreError::Corrupt("a message that is no text".into()))?;
+    let mut lines: Vec<&str> = text.split('\n').collect();
+    let name = lines.last().copied().unwrap_or_default().to_owned();
+    if lines.first() != Some(&"event") {
+        lines.pop();
+    }
+    let name = LockName::new(name).map_err(|_| StoreError::Corrupt("a message without a lock".into()))?;
+    Ok((name, effect_of(&lines)?))
+}
+
+fn effect_of(texts: &[&str]) -> Decoded<RedisEffect> {
     Ok(match texts {
         ["look", replica, request, attempt] => {
             let attempt = u32::try_from(number(attempt)?).map_err(|_| corrupt("no attempt"))?;

@@ -1,9 +1,7 @@
 //! What goes on beside the commands: links, polls, hints from other replicas, chores.
 
 use super::{
-    RedisStore,
-    answer::effect_of,
-    keys,
+    RedisStore, answer, keys,
     links::{Arg, Push},
 };
 use crate::{
@@ -99,15 +97,7 @@ impl RedisStore {
     }
 
     fn hear(&self, message: &[u8]) -> Result<(), StoreError> {
-        let corrupt = |what: &str| StoreError::Corrupt(what.to_owned());
-        let text = std::str::from_utf8(message).map_err(|_| corrupt("a message that is no text"))?;
-        let mut lines: Vec<&str> = text.split('\n').collect();
-        let name = lines.last().copied().unwrap_or_default().to_owned();
-        if lines.first() != Some(&"event") {
-            lines.pop();
-        }
-        let effect = effect_of(&lines)?;
-        let name = LockName::new(name).map_err(|_| corrupt("a message without a lock"))?;
+        let (name, effect) = answer::message(message)?;
         self.heed_one(keys::bucket(&name), &name, &effect, None);
         Ok(())
     }

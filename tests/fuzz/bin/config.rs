@@ -1,0 +1,6 @@
+//! libFuzzer's entry to the target of this name.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let _ = fencepost_fuzz::config(bytes);
+});

@@ -1,0 +1,49 @@
+//! What an operator says: the file, the variables, the flags, the URL of the store.
+
+use fencepost::{
+    config::{Config, options},
+    store::RedisUrl,
+};
+use std::{cell::RefCell, ffi::OsString, fs, os::unix::ffi::OsStringExt};
+
+/// Any file, and any text for any option. What is accepted reads back the same.
+pub fn config(bytes: &[u8]) {
+    let Some((kind, bytes)) = bytes.split_first() else { return };
+    let loaded = match kind % 3 {
+        0 => {
+            thread_local! {
+                static FILE: RefCell<tempfile::NamedTempFile> =
+                    RefCell::new(tempfile::NamedTempFile::new().expect("a file can be made"));
+            }
+            FILE.with_borrow(|file| {
+                fs::write(file.path(), bytes).expect("a file can be written");
+                Config::load([(options::FILE_KEY, file.path().display().to_string())], |_| None)
+            })
+        }
+        1 => {
+            let values: Vec<&[u8]> = bytes.split(|byte| *byte == 0).collect();
+            let place = |name: &str| options::OPTIONS.iter().position(|option| option.variable() == name);
+            Config::load([], |name| {
+                let value = place(name).and_then(|place| values.get(place)).filter(|value| !value.is_empty())?;
+                // Which file is another target's business: no path is read that the bytes made up.
+                (name != options::FILE_VARIABLE).then(|| OsString::from_vec(value.to_vec()))
+            })
+        }
+        _ => {
+            let text = String::from_utf8_lossy(bytes).into_owned();
+            if let Ok(url) = RedisUrl::parse(&text) {
+                let _ = url.to_string();
+            }
+            return;
+        }
+    };
+    match loaded {
+        Ok(config) => {
+            let text = config.to_toml();
+            for option in options::in_file() {
+                assert!(config.text_of(option.key).is_some(), "{} can be shown: {text}", option.key);
+            }
+        }
+        Err(error) => assert!(!error.problems.is_empty() && !error.to_string().is_empty()),
+    }
+}

@@ -1,0 +1,62 @@
+//! What Redis says: answers of scripts, messages between replicas, and its report about itself.
+
+use deadpool_redis::redis::parse_redis_value;
+use fencepost::{
+    domain::time::StoreTime,
+    store::{
+        doctor::{self, ClockSample, Facts},
+        redis::{
+            answer::{self, Answer},
+            keys,
+        },
+    },
+};
+
+/// Any bytes on the connection to Redis: each decoder reads them, or says that they make no sense.
+pub fn redis(bytes: &[u8]) {
+    let Some((kind, bytes)) = bytes.split_first() else { return };
+    match kind % 4 {
+        0 => {
+            let _ = answer::message(bytes);
+        }
+        1 => report(bytes),
+        2 => {
+            if let Ok(key) = std::str::from_utf8(bytes) {
+                let _ = (keys::name_in(key), keys::pattern(key));
+            }
+        }
+        _ => script(bytes),
+    }
+}
+
+/// One answer, read as that of each command: a script of another version may answer anything.
+fn script(bytes: &[u8]) {
+    let read = || Answer::read(parse_redis_value(bytes).ok()?).ok();
+    if read().is_none() {
+        return;
+    }
+    let _ = read().map(Answer::acquire);
+    let _ = read().map(Answer::release);
+    let _ = read().map(Answer::renew);
+    let _ = read().map(Answer::revoke);
+    let _ = read().map(Answer::done);
+    let _ = read().map(Answer::polled);
+    let _ = read().map(Answer::view);
+    let _ = read().map(|answer| answer.texts("meta"));
+}
+
+fn report(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let settings = text.lines().filter_map(|line| line.split_once(':'));
+    let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let numbers: Vec<u64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let time = |place: usize| StoreTime::from_micros(numbers.get(place).copied().unwrap_or_default());
+    let facts = Facts {
+        info: Ok(text.clone().into_owned()),
+        settings: Ok(settings),
+        scripts: Ok(()),
+        meta: Ok(Some([text.clone().into_owned(), text.into_owned()])),
+        clock: Ok(ClockSample { sent: time(0), redis: time(1), received: time(2) }),
+    };
+    assert!(!doctor::judge(&facts).is_empty(), "there is always something to say");
+}
