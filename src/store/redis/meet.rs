@@ -19,13 +19,16 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// For how long all who ask get the answer of a look that failed. They came while it went on: one look is enough for them.
 const FAILURE_SHARED: Duration = Duration::from_millis(200);
 
+/// A life, and what was found in it: each check with how bad it was.
+type Told = (Incarnation, Vec<(&'static str, Severity)>);
+
 /// Which life of Redis is known, and how that went.
 pub(super) struct Met {
     known: Mutex<Option<Incarnation>>,
     /// Held by who looks: one at a time. Inside is the last look that failed.
     turn: tokio::sync::Mutex<Option<(Instant, Incarnation, StoreError)>>,
     /// The life whose findings are in the log, and what they are about.
-    told: Mutex<Option<(Incarnation, Vec<(&'static str, Severity)>)>>,
+    told: Mutex<Option<Told>>,
     pub(super) up: watch::Sender<bool>,
     pub(super) allow_eviction: bool,
     /// The prefix of the keys of classic locks.
