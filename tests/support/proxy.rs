@@ -4,7 +4,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
 };
 use tokio::{
@@ -19,7 +19,7 @@ use tokio::{
 /// Ends with its listener when it is dropped; connections end with their ends.
 pub(crate) struct Proxy {
     addr: SocketAddr,
-    swallowing: Arc<AtomicBool>,
+    seen: Arc<AtomicUsize>,
     listening: JoinHandle<()>,
 }
 
@@ -27,8 +27,8 @@ impl Proxy {
     /// A way to this port. From the first request that holds `word` on, all answers are swallowed, that to this request first.
     pub(crate) async fn swallowing_from(word: &str, port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (addr, swallowing) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
-        let (flag, word) = (swallowing.clone(), Arc::<[u8]>::from(word.as_bytes()));
+        let (addr, seen) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+        let (count, word) = (seen.clone(), Arc::<[u8]>::from(word.as_bytes()));
         let listening = tokio::spawn(async move {
             loop {
                 let (near, _) = listener.accept().await.unwrap();
@@ -36,20 +36,20 @@ impl Proxy {
                 near.set_nodelay(true).unwrap();
                 far.set_nodelay(true).unwrap();
                 let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
-                tokio::spawn(requests(near_in, far_out, word.clone(), flag.clone()));
-                tokio::spawn(answers(far_in, near_out, flag.clone()));
+                tokio::spawn(requests(near_in, far_out, word.clone(), count.clone()));
+                tokio::spawn(answers(far_in, near_out, count.clone()));
             }
         });
-        Self { addr, swallowing, listening }
+        Self { addr, seen, listening }
     }
 
     pub(crate) fn url(&self) -> String {
         format!("redis://{}", self.addr)
     }
 
-    /// Whether the request came.
-    pub(crate) fn is_swallowing(&self) -> bool {
-        self.swallowing.load(Ordering::SeqCst)
+    /// How many requests with the word came.
+    pub(crate) fn seen(&self) -> usize {
+        self.seen.load(Ordering::SeqCst)
     }
 }
 
@@ -59,25 +59,24 @@ impl Drop for Proxy {
     }
 }
 
-async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, word: Arc<[u8]>, swallowing: Arc<AtomicBool>) {
+async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, word: Arc<[u8]>, seen: Arc<AtomicUsize>) {
     let (mut buffer, mut recent) = (vec![0; 64 * 1024], Vec::new());
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
         // The word may come in two parts.
         recent.extend_from_slice(&buffer[..count]);
-        if recent.windows(word.len()).any(|part| part == &*word) {
-            swallowing.store(true, Ordering::SeqCst);
-        }
-        recent.drain(..recent.len().saturating_sub(word.len()));
+        let found = recent.windows(word.len()).filter(|part| *part == &*word).count();
+        seen.fetch_add(found, Ordering::SeqCst);
+        recent.drain(..recent.len().saturating_sub(word.len() - 1));
         if to.write_all(&buffer[..count]).await.is_err() {
             return;
         }
     }
 }
 
-async fn answers(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, swallowing: Arc<AtomicBool>) {
+async fn answers(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, seen: Arc<AtomicUsize>) {
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
-        if !swallowing.load(Ordering::SeqCst) && to.write_all(&buffer[..count]).await.is_err() {
+        if seen.load(Ordering::SeqCst) == 0 && to.write_all(&buffer[..count]).await.is_err() {
             return;
         }
     }
