@@ -10,7 +10,7 @@ DENY_VERSION := 0.20.2
 TOOLS := target/tools
 DENY := $(TOOLS)/cargo-deny-$(DENY_VERSION)
 
-.PHONY: help setup test fmt lint unit redis-rules-long doc deny advisories proto-baseline run
+.PHONY: help setup test fmt lint unit redis-rules-long redis-million doc deny advisories proto-baseline run
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,10 @@ unit: ## All tests: of the rules, of the server over real sockets, of the API's 
 # Not part of `test`: it takes about twenty minutes. `unit` compares some thousands.
 redis-rules-long: ## The Redis scripts against the rules, over very many random sequences
 	FENCEPOST_SEQUENCES=200000 cargo test --locked --test redis_rules -- --nocapture
+
+# Not part of `test`: it takes some minutes. `unit` uses 50,000.
+redis-million: ## A million lock names leave nothing behind in Redis
+	FENCEPOST_NAMES=1000000 cargo test --locked --test redis_names -- --nocapture
 
 doc: ## The documentation builds without a warning
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
