@@ -10,7 +10,7 @@ DENY_VERSION := 0.20.2
 TOOLS := target/tools
 DENY := $(TOOLS)/cargo-deny-$(DENY_VERSION)
 
-.PHONY: help setup test fmt lint unit redis-rules-long redis-million doc deny advisories proto-baseline run
+.PHONY: help setup test fmt lint unit redis-rules-long redis-million redis-scale doc deny advisories proto-baseline run
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,10 @@ redis-rules-long: ## The Redis scripts against the rules, over very many random 
 # Not part of `test`: it takes some minutes. `unit` uses 50,000.
 redis-million: ## A million lock names leave nothing behind in Redis
 	FENCEPOST_NAMES=1000000 cargo test --locked --test redis_names -- --nocapture
+
+# Not part of `test`: it builds an optimised server, and wants a machine that does nothing else. `unit` keeps 10,000.
+redis-scale: ## A hundred thousand leases on ten streams, on Redis
+	FENCEPOST_LEASES=100000 cargo test --locked --release --test redis_scale -- --nocapture
 
 doc: ## The documentation builds without a warning
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
