@@ -7,6 +7,7 @@ mod clocks;
 mod doctor;
 mod faults;
 mod hints;
+mod places;
 #[path = "../support/proxy.rs"]
 mod proxy;
 #[path = "../support/redis.rs"]
