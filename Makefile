@@ -10,7 +10,7 @@ DENY_VERSION := 0.20.2
 TOOLS := target/tools
 DENY := $(TOOLS)/cargo-deny-$(DENY_VERSION)
 
-.PHONY: help setup test fmt lint unit redis-rules-long fuzz doc deny advisories proto-baseline run
+.PHONY: help setup test fmt lint unit redis-rules-long redis-million redis-scale fuzz doc deny advisories proto-baseline run
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,14 @@ unit: ## All tests: of the rules, of the server over real sockets, of the API's 
 # Not part of `test`: it takes about twenty minutes. `unit` compares some thousands.
 redis-rules-long: ## The Redis scripts against the rules, over very many random sequences
 	FENCEPOST_SEQUENCES=200000 cargo test --locked --test redis_rules -- --nocapture
+
+# Not part of `test`: it takes some minutes. `unit` uses 50,000.
+redis-million: ## A million lock names leave nothing behind in Redis
+	FENCEPOST_NAMES=1000000 cargo test --locked --test redis_names -- --nocapture
+
+# Not part of `test`: it builds an optimised server, and wants a machine that does nothing else. `unit` keeps 10,000.
+redis-scale: ## A hundred thousand leases on ten streams, on Redis
+	FENCEPOST_LEASES=100000 cargo test --locked --release --test redis_scale -- --nocapture
 
 # Not part of `test`: it builds everything again, with coverage. `unit` has thousands of random changes to good inputs.
 FUZZ_SECONDS ?= 600

@@ -8,8 +8,12 @@ mod clocks;
 mod doctor;
 mod faults;
 mod hints;
+mod places;
+#[path = "../support/proxy.rs"]
+mod proxy;
 #[path = "../support/redis.rs"]
 mod redis_server;
+mod renewals;
 mod replicas;
 #[path = "../e2e/stream.rs"]
 mod stream;
@@ -31,7 +35,10 @@ async fn server_on(redis: &Redis) -> Server {
 
 /// A server on this Redis, which need not be there.
 async fn start_on(redis: &Redis) -> Server {
-    let url = redis.url();
+    start_on_url(redis.url()).await
+}
+
+async fn start_on_url(url: String) -> Server {
     Server::start_with(|config| config.store = StoreUrl::Redis(url)).await
 }
 

@@ -3,8 +3,11 @@
 
 #[path = "../support/binary.rs"]
 mod binary;
+#[path = "../support/proxy.rs"]
+mod proxy;
 #[path = "../support/redis.rs"]
 mod redis_server;
+mod replies;
 #[path = "../e2e/support.rs"]
 mod support;
 
@@ -28,9 +31,13 @@ struct Replica(binary::Server);
 
 impl Replica {
     async fn start(redis: &Redis) -> Self {
-        let replica = Self(binary::Server::start_with(&["--store", &redis.url()]));
+        let replica = Self::start_on(&redis.url());
         until(|| async { replica.client().acquire(wish("probe", Duration::from_millis(100))).await.is_ok() }).await;
         replica
+    }
+
+    fn start_on(url: &str) -> Self {
+        Self(binary::Server::start_with(&["--store", url]))
     }
 
     fn client(&self) -> LockServiceClient<Channel> {

@@ -177,21 +177,27 @@ impl Server {
     }
 
     pub(crate) fn start_with(flags: &[&str]) -> Self {
-        Self::start_at("127.0.0.1:0", flags)
+        Self::start_at("127.0.0.1:0", flags, &[])
+    }
+
+    /// The same, with these variables set.
+    pub(crate) fn start_in(flags: &[&str], env: &[(&str, &Path)]) -> Self {
+        Self::start_at("127.0.0.1:0", flags, env)
     }
 
     /// Ends it without a word, and starts another one at its address, which knows nothing of it.
     pub(crate) fn replace(self) -> Self {
         self.process.signal(Signal::SIGKILL);
         self.process.ended().expect(-(Signal::SIGKILL as i32));
-        Self::start_at(self.url.trim_start_matches("http://"), &[])
+        Self::start_at(self.url.trim_start_matches("http://"), &[], &[])
     }
 
-    fn start_at(address: &str, flags: &[&str]) -> Self {
+    fn start_at(address: &str, flags: &[&str], env: &[(&str, &Path)]) -> Self {
         let log = tempfile::NamedTempFile::new().unwrap();
         let mut command = fencepost(&["serve", "--listen", address, "--ttl-min", "100ms"]);
         command
             .env("FENCEPOST_LOG_FORMAT", "json")
+            .envs(env.iter().copied())
             .args(flags)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

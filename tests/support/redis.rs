@@ -1,5 +1,7 @@
 //! Real `redis-server` processes for tests: each on a free port, in a folder of its own, gone with its [`Redis`].
 //!
+//! FENCEPOST_REDIS_SERVER names another program than `redis-server` on the path: another version, or Valkey.
+//!
 //! Only the process that was started here is ever signalled, by its id: a Redis that belongs to the machine is left alone.
 
 #![allow(dead_code, reason = "each test crate uses its part")]
@@ -200,7 +202,7 @@ fn log(folder: &Path) -> String {
 /// A process that answers; none if it ended before it did.
 fn spawn(port: u16, folder: &Path, args: &[String], password: Option<&str>, env: &Env) -> Option<Child> {
     let output = File::options().create(true).append(true).open(folder.join("log")).unwrap();
-    let mut command = Command::new("redis-server");
+    let mut command = Command::new(std::env::var_os("FENCEPOST_REDIS_SERVER").unwrap_or("redis-server".into()));
     command.envs(env.iter().map(|(name, value)| (name, value)));
     // No configuration file: these words are all of it.
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--dir"]).arg(folder);

@@ -26,7 +26,8 @@ use keys::BUCKETS;
 use links::{Links, RedisUrl};
 use meet::Met;
 use std::sync::{Arc, atomic::AtomicU64};
-use tokio::sync::{Notify, watch};
+use store::RENEWAL_TURNS;
+use tokio::sync::{Notify, Semaphore, watch};
 use uuid::Uuid;
 use waits::Waits;
 
@@ -45,6 +46,8 @@ pub struct RedisStore {
     met: Met,
     /// Hints may have been lost: poll now.
     resync: Notify,
+    /// Turns of renewals that may begin.
+    renewing: Semaphore,
     scripts: &'static Scripts,
     waiters_max: usize,
 }
@@ -70,6 +73,7 @@ impl RedisStore {
             known: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
             met: Met::nobody(),
             resync: Notify::new(),
+            renewing: Semaphore::new(RENEWAL_TURNS),
             scripts,
             waiters_max: limits.waiters_per_lock,
         }

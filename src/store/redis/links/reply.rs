@@ -91,12 +91,21 @@ pub(in crate::store::redis) fn why_not_connected(error: &RedisError) -> String {
             "nothing listens there: is Redis running, and are host and port right?".to_owned()
         }
         StoreError::OutcomeUnknown(why) if error.is_connection_dropped() || !error.is_io_error() => why,
+        StoreError::OutcomeUnknown(_) if is_of_unknown_authority(&error.to_string()) => format!(
+            "the certificate of Redis comes from an authority that is not trusted here: name the file of the right one in \
+             SSL_CERT_FILE, or add it to the machine's root certificates ({error})"
+        ),
         StoreError::OutcomeUnknown(_) => {
             format!("no connection to Redis (look at host, port and TLS of the URL): {error}")
         }
         StoreError::Unavailable(why) | StoreError::Corrupt(why) => why,
         StoreError::BadPageToken => error.to_string(),
     }
+}
+
+/// What rustls says of an authority that it does not know, and of one that has the name of one that it knows.
+fn is_of_unknown_authority(said: &str) -> bool {
+    ["UnknownIssuer", "BadSignature"].iter().any(|why| said.contains(&format!("invalid peer certificate: {why}")))
 }
 
 fn understand_code(code: &str, detail: &str) -> Fault {

@@ -1,0 +1,115 @@
+//! What a server and Redis remember of those who wait, seen from the store.
+
+use crate::{
+    redis_server::Redis,
+    server_on,
+    support::{Lock, until, waiting_wish, wish, within},
+};
+use fencepost::{
+    domain::{
+        ids::{AttachmentId, GrantId, LeaseId, RequestId},
+        lease::{LeaseEnd, Terms},
+        limits::{Limits, REPLICA_GONE},
+        name::{Holder, LockName, Metadata},
+        outcome::{AcquireOutcome, ReleaseOutcome},
+        rules::{Acquire, Candidate},
+        time::micros,
+    },
+    store::{
+        Event, LockStore, Notices,
+        redis::{RedisStore, keys, links::RedisUrl},
+    },
+};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use uuid::Uuid;
+
+const TTL: Duration = Duration::from_secs(60);
+
+/// Notes who was told to look.
+#[derive(Default)]
+struct Hints(Mutex<Vec<(RequestId, u32)>>);
+
+impl Notices for Hints {
+    fn look_again(&self, request: RequestId, attempt: u32) {
+        self.0.lock().unwrap().push((request, attempt));
+    }
+    fn lease_ended(&self, _: AttachmentId, _: LeaseEnd) {}
+    fn detached(&self, _: AttachmentId) {}
+    fn is_watched(&self) -> bool {
+        false
+    }
+    fn event(&self, _: Event) {}
+}
+
+fn candidate() -> Candidate {
+    Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()) }
+}
+
+fn acquire(request: RequestId, wait: bool) -> Acquire {
+    let holder = Holder::new("test".into()).unwrap();
+    let terms = Terms { fingerprint: 7, ttl: TTL, holder, metadata: Metadata::default(), min_token: 0 };
+    Acquire { request, attempt: 1, terms, wait, candidate: candidate() }
+}
+
+/// Two calls of one attempt wait. The claim of one is refused and it is dropped: the other stands in line as before, is polled
+/// for, and told of its offer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_whose_claim_was_left_behind_takes_no_other_with_it() {
+    let redis = Redis::start(&[]);
+    let hints = Arc::new(Hints::default());
+    let url = RedisUrl::parse(&redis.url()).unwrap();
+    let store = Arc::new(RedisStore::new(&url, &Limits::default(), hints.clone()));
+    let running = store.clone();
+    let running = tokio::spawn(async move { running.run().await });
+    within(store.up().wait_for(|up| *up)).await.unwrap();
+    let name = LockName::new("a".into()).unwrap();
+    let bucket = format!("{}b", keys::base(keys::bucket(&name)));
+    let (holder, waiter) = (RequestId(Uuid::new_v4()), RequestId(Uuid::new_v4()));
+    let AcquireOutcome::Granted(grant) = store.acquire(&name, acquire(holder, false)).await.unwrap() else {
+        panic!("it is free")
+    };
+    for _ in 0..2 {
+        assert_eq!(store.acquire(&name, acquire(waiter, true)).await, Ok(AcquireOutcome::Queued));
+    }
+    // As if a server that knows a newer life of this Redis had drawn a token.
+    let life = redis.command(&["HGET", &bucket, "inc"]).text();
+    redis.command(&["HSET", &bucket, "left", &life]);
+    assert_eq!(store.claim(&name, waiter, 1, candidate()).await, Ok(AcquireOutcome::LeftBehind));
+    store.drop_call(&name, waiter, 1);
+    redis.command(&["HDEL", &bucket, "left"]);
+    within(store.chores_done()).await;
+    until(|| async { store.view(&name).await.is_ok() }).await;
+    hints.0.lock().unwrap().clear();
+    assert_eq!(store.release(&name, grant.lease_id).await, Ok(ReleaseOutcome::Released));
+    until(|| async { hints.0.lock().unwrap().contains(&(waiter, 1)) }).await;
+    let claimed = store.claim(&name, waiter, 1, candidate()).await;
+    assert!(matches!(claimed, Ok(AcquireOutcome::Granted(_))), "{claimed:?}");
+    running.abort();
+}
+
+#[tokio::test]
+async fn servers_that_are_gone_are_forgotten_by_those_that_live() {
+    let redis = Redis::start(&[]);
+    let server = server_on(&redis).await;
+    server.client().take(wish("a", TTL)).await;
+    let bucket = keys::bucket(&LockName::new("a".into()).unwrap());
+    let replicas = format!("{}r", keys::base(bucket));
+    let now = redis.command(&["TIME"]).text();
+    let (seconds, rest) = now.split_once(' ').unwrap();
+    let now: u64 = seconds.parse::<u64>().unwrap() * 1_000_000 + rest.parse::<u64>().unwrap();
+    let id = || Uuid::new_v4().simple().to_string();
+    let (gone, silent) = (id(), id());
+    redis.command(&["HSET", &replicas, &gone, &(now - micros(REPLICA_GONE)).to_string()]);
+    redis.command(&["HSET", &replicas, &silent, &(now - micros(REPLICA_GONE) / 3).to_string()]);
+    let mut waiting = server.client();
+    let waiter = tokio::spawn(async move { waiting.acquire(waiting_wish("a", TTL, TTL)).await });
+    until(|| async { server.client().look("a").await.waiters == 1 }).await;
+    let known = redis.command(&["HKEYS", &replicas]).text();
+    assert!(!known.contains(&gone), "{known}");
+    assert!(known.contains(&silent), "it may come back, and its places are kept: {known}");
+    assert_eq!(known.split(' ').count(), 2, "and the server's own: {known}");
+    waiter.abort();
+}

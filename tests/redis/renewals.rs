@@ -1,0 +1,64 @@
+//! Very many leases that are due at once.
+
+use crate::{
+    proxy::Proxy,
+    redis_server::Redis,
+    start_on_url,
+    stream::{Stream, attachment},
+    support::{Lock, until, wish},
+};
+use fencepost::{
+    domain::limits::BEATS_PER_TTL,
+    store::redis::{links::Script, scripts},
+};
+use fencepost_proto::v1::keep_alive_response::Message as Hear;
+use std::time::Duration;
+
+const STREAMS: usize = 4;
+const LEASES_PER_STREAM: u32 = 500;
+const TTL: Duration = Duration::from_secs(15);
+/// Some rounds of those that may be under way at once: a round times out in half a second, and it takes two of them to find the links
+/// dead.
+const UNANSWERED_MAX: usize = 5 * 256;
+
+/// All renewals at once would keep everybody else's commands waiting for longer than commands wait.
+#[tokio::test(flavor = "multi_thread")]
+async fn are_renewed_a_few_at_a_time() {
+    let redis = Redis::start(&[]);
+    let source: &'static str = scripts::source(scripts::RENEW, scripts::CLOCK, None).leak();
+    redis.command(&["SCRIPT", "LOAD", source]);
+    let proxy = Proxy::swallowing_from(Script::new("renew", source).sha(), redis.port).await;
+    let server = start_on_url(proxy.url()).await;
+    until(|| async { server.client().acquire(wish("probe", TTL)).await.is_ok() }).await;
+    let (mut streams, mut open) = (Vec::new(), Vec::new());
+    for number in 0..STREAMS {
+        let (mut client, mut attachments) = (server.client(), Vec::new());
+        for handle in 0..LEASES_PER_STREAM {
+            let lease = client.take(wish(&format!("a/{number}/{handle}"), TTL)).await;
+            attachments.push(attachment(handle, &lease));
+        }
+        streams.push((client, attachments));
+    }
+    assert_eq!(proxy.seen(), 0);
+    // All at once, so that their beats come at once.
+    for (client, attachments) in streams {
+        open.push((Stream::open(client).await, attachments));
+    }
+    // Half a period later, so that all are due by the same beat.
+    tokio::time::sleep(TTL / BEATS_PER_TTL / 2).await;
+    let told: Vec<_> = open
+        .into_iter()
+        .map(|(mut stream, attachments)| {
+            tokio::spawn(async move {
+                stream.attach(attachments).await;
+                // Answered until the renewals that this set off did not come to anything.
+                while !matches!(stream.next_but_beats(true).await, Hear::AtRisk(_)) {}
+            })
+        })
+        .collect();
+    for told in told {
+        told.await.unwrap();
+    }
+    println!("{} renewals without an answer", proxy.seen());
+    assert!((1..=UNANSWERED_MAX).contains(&proxy.seen()), "{}", proxy.seen());
+}

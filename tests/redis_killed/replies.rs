@@ -1,0 +1,118 @@
+//! A server that is killed after Redis granted a lock for it, and before it heard of that: nobody but Redis knows of the lease.
+
+use crate::{
+    LONG, Replica, TTL, proxy::Proxy, redis_server::Redis, served, served_lease, support::Lock, support::until,
+    support::waiting_wish, support::wish, support::within,
+};
+use fencepost::{
+    domain::name::LockName,
+    store::redis::{keys, links::Script, scripts},
+};
+use fencepost_proto::v1::{self, LeaseEnd};
+use std::time::Duration;
+use tonic::{Code, Status};
+
+/// A server whose next grant by this command it never hears of.
+struct Doomed {
+    replica: Replica,
+    proxy: Proxy,
+}
+
+impl Doomed {
+    async fn start(redis: &Redis, command: &str) -> Self {
+        let source: &'static str = scripts::with_clock(command, scripts::CLOCK).leak();
+        // Redis knows it: the first call of it runs.
+        redis.command(&["SCRIPT", "LOAD", source]);
+        let proxy = Proxy::swallowing_from(Script::new("doomed", source).sha(), redis.port).await;
+        let replica = Replica::start_on(&proxy.url());
+        until(|| async { replica.client().get(v1::GetRequest { lock_name: "probe".into() }).await.is_ok() }).await;
+        Self { replica, proxy }
+    }
+
+    /// Kills it once Redis has a lease for this request. Answers the lease's token.
+    async fn kill_when_granted(self, redis: &Redis, request: &v1::AcquireRequest) -> u64 {
+        let name = LockName::new(request.lock_name.clone()).unwrap();
+        let key = format!("{}l:{name}", keys::base(keys::bucket(&name)));
+        let id = request.request_id.replace('-', "");
+        until(|| async { redis.command(&["HGET", &key, "rq"]).text() == id }).await;
+        let token = redis.command(&["HGET", &key, "tk"]).text().parse().unwrap();
+        assert!(self.proxy.seen() > 0, "it has not heard of the grant");
+        self.replica.kill();
+        token
+    }
+}
+
+fn unheard(answer: Result<tonic::Response<v1::AcquireResponse>, Status>) {
+    let code = answer.unwrap_err().code();
+    assert!([Code::Unavailable, Code::Unknown, Code::Internal].contains(&code), "the connection broke: {code:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_gets_the_grant_whose_answer_was_lost_with_the_server() {
+    let redis = Redis::start(&[]);
+    let one = Replica::start(&redis).await;
+    let doomed = Doomed::start(&redis, scripts::ACQUIRE).await;
+    let request = wish("a", TTL);
+    let (mut client, asked) = (doomed.replica.client(), request.clone());
+    let lost = tokio::spawn(async move { client.acquire(asked).await });
+    let token = doomed.kill_when_granted(&redis, &request).await;
+    unheard(within(lost).await.unwrap());
+    let (next, last) = (one.waiter(1).await, one.waiter(2).await);
+    let lease = one.client().take(v1::AcquireRequest { attempt: 2, ..request.clone() }).await;
+    assert_eq!(lease.fencing_token, token);
+    let again = one.client().take(v1::AcquireRequest { attempt: 3, ..request }).await;
+    assert_eq!((again.fencing_token, &again.lease_id), (token, &lease.lease_id));
+    assert!(!next.is_finished() && !last.is_finished());
+    one.client().give_back(&lease).await;
+    let second = served_lease(next).await;
+    assert!(second.fencing_token > token);
+    one.client().give_back(&second).await;
+    assert!(served_lease(last).await.fencing_token > second.fencing_token);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_gets_the_hand_off_whose_answer_was_lost_with_the_server() {
+    let redis = Redis::start(&[]);
+    let (one, two) = (Replica::start(&redis).await, Replica::start(&redis).await);
+    let doomed = Doomed::start(&redis, scripts::CLAIM).await;
+    let first = one.client().take(wish("a", TTL)).await;
+    let request = waiting_wish("a", TTL, LONG);
+    let (mut client, asked) = (doomed.replica.client(), request.clone());
+    let lost = tokio::spawn(async move { client.acquire(asked).await });
+    until(|| async { one.client().look("a").await.waiters == 1 }).await;
+    let (next, last) = (one.waiter(2).await, two.waiter(3).await);
+    one.client().give_back(&first).await;
+    let token = doomed.kill_when_granted(&redis, &request).await;
+    unheard(within(lost).await.unwrap());
+    let lease = two.client().take(v1::AcquireRequest { attempt: 2, ..request }).await;
+    assert_eq!(lease.fencing_token, token);
+    assert!(token > first.fencing_token);
+    assert!(!next.is_finished() && !last.is_finished());
+    one.client().give_back(&lease).await;
+    let second = served_lease(next).await;
+    assert!(second.fencing_token > token);
+    one.client().give_back(&second).await;
+    assert!(served_lease(last).await.fencing_token > second.fencing_token);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_that_nobody_heard_of_ends_with_its_ttl() {
+    let redis = Redis::start(&[]);
+    let one = Replica::start(&redis).await;
+    let doomed = Doomed::start(&redis, scripts::CLAIM).await;
+    let first = one.client().take(wish("a", TTL)).await;
+    let request = waiting_wish("a", Duration::from_secs(4), LONG);
+    let (mut client, asked) = (doomed.replica.client(), request.clone());
+    let lost = tokio::spawn(async move { client.acquire(asked).await });
+    until(|| async { one.client().look("a").await.waiters == 1 }).await;
+    let next = one.waiter(2).await;
+    one.client().give_back(&first).await;
+    let token = doomed.kill_when_granted(&redis, &request).await;
+    unheard(within(lost).await.unwrap());
+    let served = served(next).await;
+    assert_eq!(served.previous_end(), LeaseEnd::Expired);
+    assert!(served.lease.unwrap().fencing_token > token);
+    // Too late for what was lost: a new request is to be made.
+    let late = one.client().acquire(v1::AcquireRequest { attempt: 2, ..request }).await;
+    crate::support::assert_refused(late, Code::Aborted, "REQUEST_ENDED");
+}

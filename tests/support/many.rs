@@ -1,0 +1,140 @@
+//! Many leases on few streams: acquired, attached, and kept alive for some time.
+#![allow(dead_code, reason = "each of the tests uses a part of it")]
+
+use crate::{
+    stream::{Stream, attachment},
+    support::{Lock, wish},
+};
+use fencepost_proto::v1::{self, keep_alive_response::Message as Hear, lock_service_client::LockServiceClient};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{
+    sync::mpsc,
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
+use tonic::transport::Channel;
+
+/// Attachments in one message: within 64 KiB.
+const PER_MESSAGE: usize = 500;
+
+type Client = LockServiceClient<Channel>;
+
+/// What is kept.
+#[derive(Clone, Copy)]
+pub(crate) struct Many {
+    pub(crate) streams: usize,
+    pub(crate) leases_per_stream: usize,
+    pub(crate) ttl: Duration,
+    /// Acquires under way at once for each stream, on a connection of its own.
+    pub(crate) at_once: usize,
+    /// For how long all of them are kept at once.
+    pub(crate) span: Duration,
+}
+
+/// What the streams told, once all leases were attached.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) renewals: usize,
+    /// Leases that the store did not renew when they were due; none was lost by that.
+    pub(crate) at_risk: usize,
+}
+
+/// Streams at work.
+pub(crate) struct Keepers {
+    many: Many,
+    ready: Arc<AtomicUsize>,
+    streams: Vec<JoinHandle<Told>>,
+}
+
+impl Many {
+    /// Acquires and attaches all leases, each stream over a client of its own.
+    pub(crate) fn keep(self, mut client: impl FnMut() -> Client) -> Keepers {
+        let ready = Arc::new(AtomicUsize::new(0));
+        let streams = (0..self.streams).map(|number| tokio::spawn(keep(self, number, client(), ready.clone())));
+        Keepers { many: self, streams: streams.collect(), ready }
+    }
+}
+
+impl Keepers {
+    /// Waits until all leases are attached.
+    pub(crate) async fn all_attached(&self) {
+        while self.ready.load(Ordering::SeqCst) < self.many.streams && !self.streams.iter().any(JoinHandle::is_finished)
+        {
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Waits until all leases were kept for the span. Fails if one was lost.
+    pub(crate) async fn done(self) -> Told {
+        let mut all = Told::default();
+        for stream in self.streams {
+            let told = stream.await.unwrap();
+            all.renewals += told.renewals;
+            all.at_risk += told.at_risk;
+        }
+        all
+    }
+}
+
+async fn keep(many: Many, number: usize, client: Client, ready: Arc<AtomicUsize>) -> Told {
+    let mut acquired = acquire_all(many, number, &client);
+    let mut stream = Stream::open(client).await;
+    let (mut sent, mut attached, mut told) = (0, 0, Told::default());
+    let mut fresh = Vec::new();
+    let mut end = None;
+    while end.is_none_or(|end| Instant::now() < end) {
+        if end.is_none() && ready.load(Ordering::SeqCst) == many.streams {
+            end = Some(Instant::now() + many.span);
+        }
+        let message = tokio::select! {
+            message = stream.next() => message.unwrap(),
+            count = acquired.recv_many(&mut fresh, PER_MESSAGE), if sent < many.leases_per_stream => {
+                assert!(count > 0, "all are acquired");
+                let attachments = fresh.drain(..).zip(sent..).map(|(lease, place)| {
+                    attachment(u32::try_from(place).unwrap(), &lease)
+                });
+                stream.attach(attachments.collect()).await;
+                sent += count;
+                continue;
+            }
+        };
+        match message {
+            Hear::Beat(beat) => stream.answer(beat.beat).await,
+            Hear::Attached(message) => {
+                attached += message.leases.iter().map(|group| group.handles.len()).sum::<usize>();
+                if attached == many.leases_per_stream {
+                    ready.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+            Hear::Renewed(message) if end.is_some() => {
+                told.renewals += message.leases.iter().map(|group| group.handles.len()).sum::<usize>();
+            }
+            Hear::Renewed(_) => {}
+            Hear::AtRisk(message) => told.at_risk += message.handles.len(),
+            other => panic!("{other:?}"),
+        }
+    }
+    told
+}
+
+fn acquire_all(many: Many, number: usize, client: &Client) -> mpsc::Receiver<v1::Lease> {
+    let (found, acquired) = mpsc::channel(PER_MESSAGE);
+    for worker in 0..many.at_once {
+        let (mut client, found) = (client.clone(), found.clone());
+        tokio::spawn(async move {
+            for lease in (worker..many.leases_per_stream).step_by(many.at_once) {
+                let lease = client.take(wish(&format!("scale/{number}/{lease}"), many.ttl)).await;
+                if found.send(lease).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    acquired
+}

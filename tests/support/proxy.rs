@@ -1,0 +1,83 @@
+//! A way to Redis that swallows what comes back from a chosen moment on: requests go through and are run, and nobody hears of it.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        TcpListener, TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    task::JoinHandle,
+};
+
+/// Ends with its listener when it is dropped; connections end with their ends.
+pub(crate) struct Proxy {
+    addr: SocketAddr,
+    seen: Arc<AtomicUsize>,
+    listening: JoinHandle<()>,
+}
+
+impl Proxy {
+    /// A way to this port. From the first request that holds `word` on, all answers are swallowed, that to this request first.
+    pub(crate) async fn swallowing_from(word: &str, port: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (addr, seen) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+        let (count, word) = (seen.clone(), Arc::<[u8]>::from(word.as_bytes()));
+        let listening = tokio::spawn(async move {
+            loop {
+                let (near, _) = listener.accept().await.unwrap();
+                let Ok(far) = TcpStream::connect(("127.0.0.1", port)).await else { continue };
+                near.set_nodelay(true).unwrap();
+                far.set_nodelay(true).unwrap();
+                let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
+                tokio::spawn(requests(near_in, far_out, word.clone(), count.clone()));
+                tokio::spawn(answers(far_in, near_out, count.clone()));
+            }
+        });
+        Self { addr, seen, listening }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://{}", self.addr)
+    }
+
+    /// How many requests with the word came.
+    pub(crate) fn seen(&self) -> usize {
+        self.seen.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.listening.abort();
+    }
+}
+
+async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, word: Arc<[u8]>, seen: Arc<AtomicUsize>) {
+    let (mut buffer, mut recent) = (vec![0; 64 * 1024], Vec::new());
+    while let Ok(count @ 1..) = from.read(&mut buffer).await {
+        // The word may come in two parts.
+        recent.extend_from_slice(&buffer[..count]);
+        let found = recent.windows(word.len()).filter(|part| *part == &*word).count();
+        seen.fetch_add(found, Ordering::SeqCst);
+        recent.drain(..recent.len().saturating_sub(word.len() - 1));
+        if to.write_all(&buffer[..count]).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn answers(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, seen: Arc<AtomicUsize>) {
+    let mut buffer = vec![0; 64 * 1024];
+    while let Ok(count @ 1..) = from.read(&mut buffer).await {
+        if seen.load(Ordering::SeqCst) == 0 && to.write_all(&buffer[..count]).await.is_err() {
+            return;
+        }
+    }
+}
