@@ -92,10 +92,13 @@ pub trait LockStore: Send + Sync + 'static {
         ttl: Option<Duration>,
     ) -> impl Future<Output = Result<RenewOutcome, StoreError>> + Send;
 
+    /// Locks with the same number are cheap to command together.
+    fn group(&self, name: &LockName) -> u16;
+
     /// Takes leases into the keeping of a stream and renews them. Answers one by one, in order.
     fn attach(&self, leases: &[Kept<'_>]) -> impl Future<Output = Vec<Result<RenewOutcome, StoreError>>> + Send;
 
-    /// Renews leases that a stream keeps. Answers one by one, in order.
+    /// Renews leases that a stream keeps, best handed over group by group. Answers one by one, in order.
     fn renew_kept(&self, leases: &[Kept<'_>]) -> impl Future<Output = Vec<Result<RenewOutcome, StoreError>>> + Send;
 
     /// Takes a lease out of a stream's keeping.

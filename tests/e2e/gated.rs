@@ -124,6 +124,10 @@ impl LockStore for GatedStore {
         }
     }
 
+    fn group(&self, name: &LockName) -> u16 {
+        self.inner.group(name)
+    }
+
     async fn renew_kept(&self, leases: &[Kept<'_>]) -> Vec<Result<RenewOutcome, StoreError>> {
         self.renewals.lock().unwrap().push(leases.len());
         match self.cut(leases.len()) {

@@ -20,7 +20,7 @@ struct Doomed {
 
 impl Doomed {
     async fn start(redis: &Redis, command: &str) -> Self {
-        let source: &'static str = scripts::with_clock(command, scripts::CLOCK).leak();
+        let source: &'static str = scripts::source(command, scripts::CLOCK, None).leak();
         // Redis knows it: the first call of it runs.
         redis.command(&["SCRIPT", "LOAD", source]);
         let proxy = Proxy::swallowing_from(Script::new("doomed", source).sha(), redis.port).await;

@@ -147,6 +147,7 @@ impl Both {
             scripts::DROP_CALL,
             scripts::RELEASE,
             scripts::RENEW,
+            scripts::RENEW_KEPT,
             scripts::ATTACH,
             scripts::DETACH,
             scripts::DISCONNECT,
@@ -231,14 +232,14 @@ impl Both {
                 let span = (ttl > 0).then(|| Duration::from_secs(ttl));
                 let expected = self.turn(|turn| turn.renew(lease, span, None));
                 let ttl = span.map(|span| span.as_micros().to_string()).unwrap_or_default();
-                let args = [hex(lease.0), ttl, String::new()];
+                let args = [hex(lease.0), ttl];
                 return self.compare(op, expected, scripts::RENEW, &args, |answer| answer.renew().unwrap());
             }
             Op::RenewKept(which, stream) => {
                 let lease = self.lease(which);
                 let expected = self.turn(|turn| turn.renew(lease, None, Some(AttachmentId(id(stream)))));
-                let args = [hex(lease.0), String::new(), hex(id(stream))];
-                return self.compare(op, expected, scripts::RENEW, &args, |answer| answer.renew().unwrap());
+                let args = [hex(lease.0), hex(id(stream))];
+                return self.compare(op, expected, scripts::RENEW_KEPT, &args, |answer| answer.renew().unwrap());
             }
             Op::Attach(which, attempt, stream) => {
                 let lease = self.lease(which);
@@ -361,7 +362,10 @@ impl Both {
             call.arg(arg);
         }
         let value: Value = call.invoke(&mut self.connection).map_err(|error| format!("{op:?}: {error}"))?;
-        let answer = Answer::read(value).map_err(|error| format!("{op:?}: {error}"))?;
+        let mut answer = Answer::read(value).map_err(|error| format!("{op:?}: {error}"))?;
+        if script == scripts::RENEW_KEPT {
+            answer = answer.each(1).map_err(|error| format!("{op:?}: {error}"))?.remove(0);
+        }
         if self.sharing {
             self.check_classic_key()?;
         }

@@ -1,7 +1,8 @@
 //! The state of one KeepAlive stream.
 
 use super::{
-    AttachLease, DetachReason, FromClient, Group, Inbox, StreamError, StreamNotice, ToClient, ended, pace::Pace,
+    AttachLease, DetachReason, FromClient, Group, Inbox, StreamError, StreamNotice, ToClient, ended,
+    pace::{Pace, Place},
 };
 use crate::{
     domain::{
@@ -28,6 +29,7 @@ const LEASES_AT_ONCE: usize = 1_024;
 /// A lease that the stream keeps.
 struct Lease {
     name: LockName,
+    place: Place,
     lease_id: LeaseId,
     attachment: AttachmentId,
     attempt: u32,
@@ -169,9 +171,11 @@ impl<S: LockStore> Session<S> {
             self.attachments = self.attachments.wrapping_add(1);
             let attachment = attachment_id(self.stream, self.attachments, handle);
             // Its TTL is not known before the store has answered; if it does not, the next answer to a beat tries again.
-            let due = self.pace.add(handle, TTL_DEFAULT, now);
+            let place = Place { group: self.store.group(&name), handle };
+            let due = self.pace.add(place, TTL_DEFAULT, now);
             let lease = Lease {
                 name,
+                place,
                 lease_id,
                 attachment,
                 attempt,
@@ -197,7 +201,7 @@ impl<S: LockStore> Session<S> {
         }
         self.answered = beat;
         // What an earlier answer has left over is due still, and among these.
-        self.to_renew = (beat, self.pace.due(Instant::now()).collect());
+        self.to_renew = (beat, self.pace.due(Instant::now()).iter().map(|place| place.handle).collect());
         self.renew_some().await;
         Ok(())
     }
@@ -263,9 +267,9 @@ impl<S: LockStore> Session<S> {
 
     fn renewed(&mut self, handle: u32, ttl: Duration, at: Instant) {
         let Some(lease) = self.leases.get_mut(&handle) else { return };
-        self.pace.remove(handle, lease.ttl, lease.due);
+        self.pace.remove(lease.place, lease.ttl, lease.due);
         lease.ttl = ttl;
-        lease.due = self.pace.add(handle, ttl, at);
+        lease.due = self.pace.add(lease.place, ttl, at);
         lease.attached = true;
     }
 
@@ -273,13 +277,13 @@ impl<S: LockStore> Session<S> {
     fn retry_at_once(&mut self, handle: u32, now: Instant, error: &StoreError) {
         tracing::debug!(handle, %error, "renewal did not get through");
         let Some(lease) = self.leases.get_mut(&handle) else { return };
-        self.pace.remove(handle, lease.ttl, lease.due);
-        lease.due = self.pace.add(handle, lease.ttl, now.checked_sub(lease.ttl).unwrap_or(now));
+        self.pace.remove(lease.place, lease.ttl, lease.due);
+        lease.due = self.pace.add(lease.place, lease.ttl, now.checked_sub(lease.ttl).unwrap_or(now));
     }
 
     fn remove(&mut self, handle: u32) -> Option<Lease> {
         let lease = self.leases.remove(&handle)?;
-        self.pace.remove(handle, lease.ttl, lease.due);
+        self.pace.remove(lease.place, lease.ttl, lease.due);
         Some(lease)
     }
 

@@ -226,6 +226,10 @@ impl LockStore for MemoryStore {
         self.each(leases, |turn, lease| turn.attach(lease.lease_id, lease.attempt, lease.attachment)).await
     }
 
+    fn group(&self, _: &LockName) -> u16 {
+        0
+    }
+
     async fn renew_kept(&self, leases: &[Kept<'_>]) -> Vec<Result<RenewOutcome, StoreError>> {
         self.each(leases, |turn, lease| turn.renew(lease.lease_id, None, Some(lease.attachment))).await
     }

@@ -112,6 +112,12 @@ impl Details {
         Ok(Duration::from_micros(number(&self.text()?)?))
     }
 
+    fn details_and_effects(&mut self) -> Decoded<(Details, Vec<RedisEffect>)> {
+        let mut next = || self.0.next().ok_or_else(|| corrupt("too little"));
+        let details = Details(array(next()?)?.into_iter());
+        Ok((details, array(next()?)?.into_iter().map(effect).collect::<Decoded<_>>()?))
+    }
+
     fn left(&self) -> usize {
         self.0.len()
     }
@@ -132,9 +138,7 @@ impl Answer {
         let mut frame = Details(array(value)?.into_iter());
         let now = StoreTime::from_micros(number(&frame.text()?)?);
         let code = frame.text()?;
-        let mut next = || frame.0.next().ok_or_else(|| corrupt("too little"));
-        let details = Details(array(next()?)?.into_iter());
-        let effects = array(next()?)?.into_iter().map(effect).collect::<Decoded<_>>()?;
+        let (details, effects) = frame.details_and_effects()?;
         Ok(Self { now, effects, code, details })
     }
 
@@ -194,6 +198,7 @@ impl Answer {
                 Ok(RenewOutcome::Renewed(Renewed { token, ttl: it.span()?, left: it.span()? }))
             }
             "gone" => Ok(RenewOutcome::Lost(gone(it)?)),
+            "broken" => Err(StoreError::Corrupt(self.details.text()?)),
             "attached_elsewhere" => Ok(RenewOutcome::AttachedElsewhere),
             _ => Err(self.unknown_code()),
         }
@@ -228,6 +233,22 @@ impl Answer {
             Ok(Polled { offered: request.map(|request| (request, attempt)), waiters })
         };
         self.details.0.map(each).collect()
+    }
+
+    /// As the answer of renew_kept: one answer for each of its leases.
+    pub fn each(self, count: usize) -> Decoded<Vec<Self>> {
+        if self.code != "each" {
+            return Err(self.unknown_code());
+        }
+        let now = self.now;
+        let each = |value: Value| {
+            let mut frame = Details(array(value)?.into_iter());
+            let code = frame.text()?;
+            let (details, effects) = frame.details_and_effects()?;
+            Ok(Self { now, effects, code, details })
+        };
+        let each = self.details.0.map(each).collect::<Decoded<Vec<_>>>()?;
+        if each.len() == count { Ok(each) } else { Err(corrupt(&format!("{} of {count} leases", each.len()))) }
     }
 
     /// As the answer of meta and list: plain texts.

@@ -39,6 +39,7 @@ scripts! {
     drop_call = DROP_CALL,
     release = RELEASE,
     renew = RENEW,
+    renew_kept = RENEW_KEPT,
     attach = ATTACH,
     detach = DETACH,
     disconnect = DISCONNECT,

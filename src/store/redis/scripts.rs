@@ -41,6 +41,8 @@ scripts! {
     RELEASE = "release",
     /// Renews a lease.
     RENEW = "renew",
+    /// Renews leases that streams keep.
+    RENEW_KEPT = "renew_kept",
     /// Attaches a lease to a stream.
     ATTACH = "attach",
     /// Detaches it.

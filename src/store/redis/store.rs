@@ -19,15 +19,10 @@ use crate::{
     store::{Kept, LockStore, Page, StoreError},
 };
 use futures_util::future::join_all;
-use std::{future::Future, time::Duration};
+use std::time::Duration;
 
 /// Keys that one page of a listing looks at.
 const KEYS_PER_PAGE: u64 = 4_096;
-/// Renewals that are sent together, one after the other.
-const RENEWALS_PER_TURN: usize = 64;
-/// Turns under way at once, of all streams: some milliseconds of Redis' time, so that nobody's command waits for long behind them.
-/// With all leases of all streams due at once, and all sent, each would wait for longer than an answer is waited for.
-pub(super) const RENEWAL_TURNS: usize = 4;
 
 impl RedisStore {
     /// What an answer to acquire, claim or give_up says; a call that does not stand in line is not polled for any more. One that
@@ -48,37 +43,6 @@ impl RedisStore {
         }
         if let AcquireOutcome::Granted(grant) = &outcome {
             self.know(name, grant.token);
-        }
-        Ok(outcome)
-    }
-
-    /// Renews each by `renew`, and answers in order. Dropped on the way, some are done and some are not.
-    async fn renew_in_turns<'a, R>(
-        &self,
-        leases: &'a [Kept<'a>],
-        renew: impl Fn(&'a Kept<'a>) -> R,
-    ) -> Vec<Result<RenewOutcome, StoreError>>
-    where
-        R: Future<Output = Result<RenewOutcome, StoreError>>,
-    {
-        let mut outcomes = Vec::with_capacity(leases.len());
-        for batch in leases.chunks(RENEWALS_PER_TURN) {
-            // Never closed, so always a turn.
-            let _turn = self.renewing.acquire().await;
-            outcomes.extend(join_all(batch.iter().map(&renew)).await);
-        }
-        outcomes
-    }
-
-    async fn renew_one(
-        &self,
-        name: &LockName,
-        script: &'static super::links::Script,
-        tail: &[Arg],
-    ) -> Result<RenewOutcome, StoreError> {
-        let outcome = self.call(name, script, tail).await?.renew()?;
-        if let RenewOutcome::Renewed(renewed) = &outcome {
-            self.know(name, renewed.token);
         }
         Ok(outcome)
     }
@@ -141,23 +105,19 @@ impl LockStore for RedisStore {
         ttl: Option<Duration>,
     ) -> Result<RenewOutcome, StoreError> {
         let ttl = ttl.map_or(Arg::from(""), |ttl| Arg::from(micros(ttl)));
-        self.renew_one(name, &self.scripts.renew, &[hex(lease_id.0), ttl, Arg::from("")]).await
+        self.renew_one(name, &self.scripts.renew, &[hex(lease_id.0), ttl]).await
+    }
+
+    fn group(&self, name: &LockName) -> u16 {
+        keys::bucket(name)
     }
 
     async fn attach(&self, leases: &[Kept<'_>]) -> Vec<Result<RenewOutcome, StoreError>> {
-        self.renew_in_turns(leases, |lease| async move {
-            let tail = [hex(lease.lease_id.0), Arg::from(lease.attempt), hex(lease.attachment.0)];
-            self.renew_one(lease.name, &self.scripts.attach, &tail).await
-        })
-        .await
+        self.attach_each(leases).await
     }
 
     async fn renew_kept(&self, leases: &[Kept<'_>]) -> Vec<Result<RenewOutcome, StoreError>> {
-        self.renew_in_turns(leases, |lease| async move {
-            let tail = [hex(lease.lease_id.0), Arg::from(""), hex(lease.attachment.0)];
-            self.renew_one(lease.name, &self.scripts.renew, &tail).await
-        })
-        .await
+        self.renew_in_groups(leases).await
     }
 
     fn detach(&self, lease: Kept<'_>) {
