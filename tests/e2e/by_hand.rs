@@ -20,9 +20,18 @@ use fencepost::{
     },
     store::{LockStore, memory::MemoryStore},
 };
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use futures_util::StreamExt as _;
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    task::Poll,
+    time::Duration,
+};
 use tokio::sync::mpsc;
-use tokio_stream::{Stream, StreamExt, wrappers::ReceiverStream};
+use tokio_stream::{Stream, wrappers::ReceiverStream};
 use uuid::Uuid;
 
 const TTL: Duration = Duration::from_secs(600);
@@ -33,6 +42,8 @@ struct Bench {
     store: Arc<GatedStore>,
     locks: Arc<Locks<GatedStore>>,
     says: mpsc::Sender<FromClient>,
+    /// How many messages that ask for nothing are there before anything else that the client says.
+    chatter: Arc<AtomicU32>,
     hears: Hears,
 }
 
@@ -44,9 +55,15 @@ impl Bench {
         let store = Arc::new(GatedStore::new(inner));
         let locks = Arc::new(Locks::new(store.clone(), hub, Limits::default()));
         let (says, said) = mpsc::channel(64);
-        let inbound = ReceiverStream::new(said).map(Ok::<_, Infallible>);
+        let chatter = Arc::new(AtomicU32::new(0));
+        let (mut said, more) = (ReceiverStream::new(said), chatter.clone());
+        let inbound = futures_util::stream::poll_fn(move |context| {
+            let left = more.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+            if left.is_ok() { Poll::Ready(Some(FromClient::Detach(Vec::new()))) } else { said.poll_next_unpin(context) }
+        });
+        let inbound = inbound.map(Ok::<_, Infallible>);
         let hears: Hears = Box::pin(keep_alive(locks.clone(), inbound, Duration::ZERO));
-        Self { store, locks, says, hears }
+        Self { store, locks, says, chatter, hears }
     }
 
     async fn take(&self, handle: u32) -> AttachLease {
@@ -130,6 +147,31 @@ async fn many_leases_are_renewed_a_part_at_a_time_and_the_stream_goes_on_between
     assert!(messages > 1 && beats > 0, "{messages} messages and {beats} beats");
     let asked = bench.store.renewals.lock().unwrap().clone();
     assert!(asked.iter().all(|count| *count <= 1_024), "in one go: {asked:?}");
+}
+
+/// A client that attaches without end, for one.
+#[tokio::test(start_paused = true)]
+async fn renewals_go_on_while_the_client_talks_without_end() {
+    const LEASES: u32 = 10_000;
+    const CHATTER: u32 = 100_000;
+    let mut bench = Bench::new();
+    bench.attach(LEASES).await;
+    tokio::time::sleep(TTL / 3).await;
+    let mut renewed = 0;
+    while renewed < LEASES as usize {
+        match bench.next().await {
+            ToClient::Beat { beat, .. } => bench.says.send(FromClient::Answer(beat)).await.unwrap(),
+            ToClient::Renewed { leases, .. } => {
+                if renewed == 0 {
+                    bench.chatter.store(CHATTER, Ordering::SeqCst);
+                }
+                renewed += leases.iter().map(|group| group.handles.len()).sum::<usize>();
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let heard = CHATTER - bench.chatter.load(Ordering::SeqCst);
+    assert!((1..100).contains(&heard), "{heard} messages were heard before the last renewal: both take turns");
 }
 
 #[tokio::test(start_paused = true)]

@@ -160,6 +160,8 @@ where
         let draining = locks.going.draining.clone();
         let gone = locks.going.gone.clone();
         let mut told = false;
+        // Whether a message was the last thing: then it is the renewals' turn. A client that talks without end is no reason to lose leases.
+        let mut heard = false;
         loop {
             while let Some(message) = session.next_message() {
                 yield Ok(message);
@@ -171,9 +173,11 @@ where
                 () = tokio::time::sleep_until(beat_at) => Event::BeatDue,
                 () = session.inbox().ready() => Event::Notice,
                 () = draining.cancelled(), if !told => Event::Draining,
+                () = std::future::ready(()), if heard && session.is_renewing() => Event::Renewing,
                 message = inbound.next() => Event::Message(message),
                 () = std::future::ready(()), if session.is_renewing() => Event::Renewing,
             };
+            heard = matches!(event, Event::Message(_));
             let done = match event {
                 Event::Notice => { session.take_notices(); Ok(()) }
                 Event::Renewing => { session.renew_some().await; Ok(()) }
