@@ -1,0 +1,4 @@
+//! Torture of Fencepost: real servers, stores and clients under real faults. What happened is written down as a history,
+//! and the history is checked.
+
+pub mod history;

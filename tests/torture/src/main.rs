@@ -1,0 +1,3 @@
+//! The torture harness.
+
+fn main() {}
