@@ -15,10 +15,10 @@ mod redis;
 mod resp;
 mod rng;
 mod run;
+mod seam;
 mod server;
 mod stores;
 mod topology;
-mod verdict;
 mod wall;
 
 use anyhow::{Context, Result, bail};
@@ -142,7 +142,7 @@ fn run_one(args: &RunArgs) -> Result<ExitCode> {
 }
 
 fn tell(history: &[Record]) -> ExitCode {
-    let verdict = verdict::judge(history);
+    let verdict = seam::judge(history);
     println!("{}", verdict.page.trim_end());
     if verdict.holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -6,9 +6,9 @@ use crate::{
     config::{BOUNDS, Config},
     faults::{Inflicted, Scene, inflict},
     plan::{self, Event},
+    seam::figures,
     stores::Stores,
     topology::World,
-    verdict::figures,
 };
 use anyhow::{Context, Result, ensure};
 use fencepost_torture::history::{Record, Run};
