@@ -6,14 +6,13 @@
 //! have.
 
 mod c00_complete;
-#[expect(dead_code, reason = "the next checks use it")]
+mod c01_unique;
 mod findings;
-#[allow(dead_code, reason = "the next checks use it")]
 mod index;
-#[allow(dead_code, reason = "the next checks use it")]
 mod lease;
-#[allow(dead_code, reason = "the next checks use it")]
 mod quiet;
+#[cfg(test)]
+mod story;
 
 use crate::{
     history::{AcquireEnd, Record, ReleaseEnd},
@@ -28,6 +27,7 @@ pub fn check(records: &[Record]) -> Verdict {
     let history = History::of(records);
     let mut findings = Findings::new(history.begin);
     c00_complete::check(&history, &mut findings);
+    c01_unique::check(&history, &mut findings);
     let counts = counts(&history, records);
     Verdict {
         seed: history.run.map_or(0, |run| run.seed),
