@@ -7,6 +7,7 @@
 
 mod c00_complete;
 mod c01_unique;
+mod c02_order;
 mod findings;
 mod index;
 mod lease;
@@ -28,6 +29,7 @@ pub fn check(records: &[Record]) -> Verdict {
     let mut findings = Findings::new(history.begin);
     c00_complete::check(&history, &mut findings);
     c01_unique::check(&history, &mut findings);
+    c02_order::check(&history, &mut findings);
     let counts = counts(&history, records);
     Verdict {
         seed: history.run.map_or(0, |run| run.seed),
