@@ -8,6 +8,7 @@
 mod c00_complete;
 mod c01_unique;
 mod c02_order;
+mod c03_exclusion;
 mod findings;
 mod index;
 mod lease;
@@ -30,6 +31,7 @@ pub fn check(records: &[Record]) -> Verdict {
     c00_complete::check(&history, &mut findings);
     c01_unique::check(&history, &mut findings);
     c02_order::check(&history, &mut findings);
+    c03_exclusion::check(&history, &mut findings);
     let counts = counts(&history, records);
     Verdict {
         seed: history.run.map_or(0, |run| run.seed),
