@@ -9,6 +9,7 @@ mod c00_complete;
 mod c01_unique;
 mod c02_order;
 mod c03_exclusion;
+mod c04_store;
 mod findings;
 mod index;
 mod lease;
@@ -32,6 +33,7 @@ pub fn check(records: &[Record]) -> Verdict {
     c01_unique::check(&history, &mut findings);
     c02_order::check(&history, &mut findings);
     c03_exclusion::check(&history, &mut findings);
+    c04_store::check(&history, &mut findings);
     let counts = counts(&history, records);
     Verdict {
         seed: history.run.map_or(0, |run| run.seed),
