@@ -10,6 +10,7 @@ mod c01_unique;
 mod c02_order;
 mod c03_exclusion;
 mod c04_store;
+mod c07_one_effect;
 mod findings;
 mod index;
 mod lease;
@@ -34,6 +35,7 @@ pub fn check(records: &[Record]) -> Verdict {
     c02_order::check(&history, &mut findings);
     c03_exclusion::check(&history, &mut findings);
     c04_store::check(&history, &mut findings);
+    c07_one_effect::check(&history, &mut findings);
     let counts = counts(&history, records);
     Verdict {
         seed: history.run.map_or(0, |run| run.seed),
