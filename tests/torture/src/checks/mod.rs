@@ -11,6 +11,7 @@ mod c02_order;
 mod c03_exclusion;
 mod c04_store;
 mod c07_one_effect;
+mod c08_loss;
 mod findings;
 mod index;
 mod lease;
@@ -36,6 +37,7 @@ pub fn check(records: &[Record]) -> Verdict {
     c03_exclusion::check(&history, &mut findings);
     c04_store::check(&history, &mut findings);
     c07_one_effect::check(&history, &mut findings);
+    c08_loss::check(&history, &mut findings);
     let counts = counts(&history, records);
     Verdict {
         seed: history.run.map_or(0, |run| run.seed),
