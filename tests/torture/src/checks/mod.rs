@@ -12,6 +12,8 @@ mod c03_exclusion;
 mod c04_store;
 mod c07_one_effect;
 mod c08_loss;
+mod c10_nothing_left;
+mod c11_digits;
 mod findings;
 mod index;
 mod lease;
@@ -38,6 +40,8 @@ pub fn check(records: &[Record]) -> Verdict {
     c04_store::check(&history, &mut findings);
     c07_one_effect::check(&history, &mut findings);
     c08_loss::check(&history, &mut findings);
+    c10_nothing_left::check(&history, &mut findings);
+    c11_digits::check(&history, &mut findings);
     let counts = counts(&history, records);
     Verdict {
         seed: history.run.map_or(0, |run| run.seed),
