@@ -10,11 +10,15 @@ mod c01_unique;
 mod c02_order;
 mod c03_exclusion;
 mod c04_store;
+mod c05_waiters;
+mod c06_order;
 mod c07_one_effect;
 mod c08_loss;
+mod c09_recovery;
 mod c10_nothing_left;
 mod c11_digits;
 mod findings;
+mod free;
 mod index;
 mod lease;
 mod quiet;
@@ -38,11 +42,14 @@ pub fn check(records: &[Record]) -> Verdict {
     c02_order::check(&history, &mut findings);
     c03_exclusion::check(&history, &mut findings);
     c04_store::check(&history, &mut findings);
+    c05_waiters::check(&history, &mut findings);
+    let inversions = c06_order::check(&history, &mut findings);
     c07_one_effect::check(&history, &mut findings);
     c08_loss::check(&history, &mut findings);
+    c09_recovery::check(&history, &mut findings);
     c10_nothing_left::check(&history, &mut findings);
     c11_digits::check(&history, &mut findings);
-    let counts = counts(&history, records);
+    let counts = Counts { inversions, ..counts(&history, records) };
     Verdict {
         seed: history.run.map_or(0, |run| run.seed),
         topology: history.run.map_or_else(String::new, |run| run.topology.clone()),
