@@ -3,4 +3,6 @@
 
 pub mod checks;
 pub mod history;
+pub mod report;
+pub mod totals;
 pub mod verdict;
