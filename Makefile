@@ -10,7 +10,7 @@ DENY_VERSION := 0.20.2
 TOOLS := target/tools
 DENY := $(TOOLS)/cargo-deny-$(DENY_VERSION)
 
-.PHONY: help setup test fmt lint unit redis-rules-long doc deny advisories proto-baseline run
+.PHONY: help setup test fmt lint unit redis-rules-long torture torture-slice torture-long torture-build doc deny advisories proto-baseline run
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,22 @@ unit: ## All tests: of the rules, of the server over real sockets, of the API's 
 # Not part of `test`: it takes about twenty minutes. `unit` compares some thousands.
 redis-rules-long: ## The Redis scripts against the rules, over very many random sequences
 	FENCEPOST_SEQUENCES=200000 cargo test --locked --test redis_rules -- --nocapture
+
+# None of these is part of `test`: histories take their time. Each prints a page; what is wrong is kept below target/torture.
+torture: torture-build ## Real processes under real faults, for five minutes
+	target/debug/torture suite --for 5m --state target/torture/$@-$$(date +%s)
+
+torture-slice: torture-build ## The same for two minutes, for every change
+	target/debug/torture suite --for 2m --state target/torture/$@-$$(date +%s)
+
+TORTURE_FOR ?= 3h
+TORTURE_SEED ?= 1
+torture-long: torture-build ## The same for hours (TORTURE_FOR), going on where it ended; adds to tests/torture/RESULTS.md
+	target/debug/torture suite --for $(TORTURE_FOR) --seed $(TORTURE_SEED) --state target/torture/long-$(TORTURE_SEED) \
+	    --results tests/torture/RESULTS.md
+
+torture-build:
+	cargo build --locked -p fencepost -p fencepost-torture
 
 doc: ## The documentation builds without a warning
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps

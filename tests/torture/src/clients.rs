@@ -94,6 +94,14 @@ impl Client {
         format!("client {} ({:?})", self.orders.number, self.orders.kind)
     }
 
+    /// With the workers of its present life, as histories know them.
+    pub(crate) fn target(&self) -> String {
+        let lives = self.lives.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let life = u32::try_from(lives.saturating_sub(1)).unwrap_or(u32::MAX);
+        let workers = Orders { life, ..self.orders.clone() }.workers();
+        workers.iter().map(|worker| format!("client {worker}")).collect::<Vec<_>>().join(", ")
+    }
+
     fn log(&self) -> PathBuf {
         self.orders.folder.join(format!("client-{}.log", self.orders.number))
     }

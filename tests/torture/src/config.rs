@@ -1,6 +1,6 @@
 //! What one history is made of. With the same configuration the plan of faults and all choices of clients are the same.
 
-use crate::topology::Topology;
+use crate::{faults::Kind, topology::Topology};
 use fencepost_torture::history::Bounds;
 use std::{
     path::{Path, PathBuf},
@@ -13,8 +13,8 @@ pub(crate) struct Config {
     pub(crate) topology: Topology,
     pub(crate) seed: u64,
     pub(crate) duration: Duration,
-    /// Where in the round of kinds of faults this history begins: see [`crate::plan`].
-    pub(crate) offset: u64,
+    /// The kinds of faults, those first that are wanted most: see [`crate::plan`].
+    pub(crate) kinds: Vec<Kind>,
     pub(crate) server_bin: PathBuf,
     /// For sockets, logs and journals, of this history alone.
     pub(crate) folder: PathBuf,
@@ -28,7 +28,7 @@ impl Config {
             "run".to_owned(),
             format!("--topology={}", self.topology.name()),
             format!("--seed={}", self.seed),
-            format!("--offset={}", self.offset),
+            format!("--kinds={}", self.kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(",")),
             format!("--duration={}", humantime::format_duration(self.duration)),
         ];
         words.into()

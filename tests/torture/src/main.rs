@@ -13,17 +13,20 @@ mod pump;
 mod quiet;
 mod redis;
 mod resp;
+mod results;
 mod rng;
 mod run;
 mod seam;
 mod server;
 mod stores;
+mod suite;
 mod topology;
 mod wall;
 
 use anyhow::{Context, Result, bail};
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use config::Config;
+use faults::Kind;
 use fencepost_torture::history::Record;
 use std::{
     ffi::OsString,
@@ -46,6 +49,8 @@ struct Args {
 enum Command {
     /// Run one history and check it
     Run(RunArgs),
+    /// Run many histories, one after the other and some at once; goes on where it ended
+    Suite(SuiteArgs),
     /// Check a history that was recorded
     Check {
         /// Lines of JSON, as `run --out` writes them
@@ -71,9 +76,9 @@ struct RunArgs {
     /// Decides all that is drawn at random; drawn itself if it is not given
     #[arg(long)]
     seed: Option<u64>,
-    /// Where in the rounds of kinds of faults to begin; the seed decides if it is not given
-    #[arg(long)]
-    offset: Option<u64>,
+    /// The kinds of faults, those first that are wanted most; none for a calm history; all, as the seed has them, if not given
+    #[arg(long, value_delimiter = ',')]
+    kinds: Option<Vec<String>>,
     /// For how long the clients work
     #[arg(long, default_value = "20s", value_parser = humantime::parse_duration)]
     duration: Duration,
@@ -88,6 +93,34 @@ struct RunArgs {
     keep: bool,
 }
 
+#[derive(clap::Args)]
+struct SuiteArgs {
+    /// How long to go on
+    #[arg(long = "for", default_value = "5m", value_parser = humantime::parse_duration)]
+    lasts: Duration,
+    /// How many histories at once
+    #[arg(long, default_value_t = 2)]
+    jobs: usize,
+    /// What to put under torture, in turn
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "redis,redis-replica,memory")]
+    topologies: Vec<Topology>,
+    /// For how long the clients of one history work
+    #[arg(long, default_value = "20s", value_parser = humantime::parse_duration)]
+    duration: Duration,
+    /// The seeds of histories are derived from it
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where the state is kept, and histories in which something is wrong
+    #[arg(long, default_value = "target/torture/suite")]
+    state: PathBuf,
+    /// A table to add the totals to
+    #[arg(long)]
+    results: Option<PathBuf>,
+    /// The server; by default the one that was built beside this program
+    #[arg(long)]
+    server_bin: Option<PathBuf>,
+}
+
 fn main() -> Result<ExitCode> {
     match Args::parse().command {
         Command::Under { parent, command } => process::under(parent, &command).map(|()| ExitCode::SUCCESS),
@@ -98,12 +131,13 @@ fn main() -> Result<ExitCode> {
         Command::Check { file } => Ok(tell(&read(&file)?)),
         Command::Plan(args) => {
             let config = args.config(Path::new(""))?;
-            for event in plan::events(config.topology, config.seed, config.offset, config.duration) {
+            for event in plan::events(&config.kinds, config.seed, config.duration) {
                 println!("{:?} {} for {:?}", event.at, event.kind.name(), event.hold);
             }
             Ok(ExitCode::SUCCESS)
         }
         Command::Run(args) => run_one(&args),
+        Command::Suite(args) => run_many(args),
     }
 }
 
@@ -114,12 +148,34 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 impl RunArgs {
     fn config(&self, folder: &Path) -> Result<Config> {
         let seed = self.seed.unwrap_or_else(|| clock::now() % 1_000_000_007);
-        let beside = || -> Result<PathBuf> { Ok(config::server_beside(&std::env::current_exe()?)) };
-        let server_bin = self.server_bin.clone().map_or_else(beside, Ok)?;
-        let offset = self.offset.unwrap_or(seed % 1_000);
+        let server_bin = self.server_bin.clone().map_or_else(server_beside, Ok)?;
+        let all = || Ok(plan::shuffled(self.topology.kinds(), seed));
+        let kinds = self.kinds.as_ref().map_or_else(all, |names| kinds_of(names))?;
         let (topology, duration, folder) = (self.topology, self.duration, folder.to_owned());
-        Ok(Config { topology, seed, duration, offset, server_bin, folder })
+        Ok(Config { topology, seed, duration, kinds, server_bin, folder })
     }
+}
+
+fn server_beside() -> Result<PathBuf> {
+    Ok(config::server_beside(&std::env::current_exe()?))
+}
+
+fn run_many(args: SuiteArgs) -> Result<ExitCode> {
+    let server_bin = args.server_bin.map_or_else(server_beside, Ok)?;
+    let SuiteArgs { lasts, jobs, topologies, duration, seed, state: folder, results, .. } = args;
+    let state =
+        runtime()?.block_on(suite::run(suite::Wish { lasts, jobs, topologies, duration, seed, server_bin, folder }))?;
+    println!("\n{}", suite::page(&state).trim_end());
+    if let Some(results) = results {
+        results::add(&results, &state)?;
+    }
+    let is_good = state.totals.wrong() == 0 && state.failures.is_empty() && state.totals.histories > 0;
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn kinds_of(names: &[String]) -> Result<Vec<Kind>> {
+    let named = names.iter().filter(|name| !name.is_empty());
+    named.map(|name| Kind::from_str(name, false).map_err(anyhow::Error::msg)).collect()
 }
 
 fn run_one(args: &RunArgs) -> Result<ExitCode> {
@@ -143,8 +199,8 @@ fn run_one(args: &RunArgs) -> Result<ExitCode> {
 
 fn tell(history: &[Record]) -> ExitCode {
     let verdict = seam::judge(history);
-    println!("{}", verdict.page.trim_end());
-    if verdict.holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    println!("{}", seam::page(&verdict).trim_end());
+    if verdict.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn write(path: &Path, records: &[Record]) -> Result<()> {

@@ -1,14 +1,17 @@
 //! Which faults happen when: drawn from the seed, before anything starts.
 //!
-//! Kinds come in rounds, each of which has every kind of the topology once, in an order of its own. A history takes as many as fit,
-//! beginning at its offset; the next one goes on where it ended. So after many histories every kind was there equally often.
+//! A history is given the kinds in the order in which they are wanted (a suite wants those first that it had least), and takes as many
+//! as fit. It takes the first that may happen at that point:
+//!
+//! - Two that touch the same never overlap.
+//! - Data is not lost behind a clock that went back in the same history, and not within a moment of a restart: there the promise of
+//!   rising tokens ends (DESIGN, S2: a forgotten skip with a clock error above the time since; k restarts within k seconds).
 
 use crate::{
     faults::{Domain, Kind},
     rng::Rng,
-    topology::Topology,
 };
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 /// One fault to come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,83 +32,113 @@ const QUIET_BEGIN: Duration = Duration::from_millis(1_000);
 const QUIET_END: Duration = Duration::from_millis(1_800);
 /// What a fault takes on top of its hold: processes start, connections are made.
 const OVERHEAD: Duration = Duration::from_millis(300);
+/// Between two lives of Redis, the second of which may have forgotten the first.
+const BETWEEN_LIVES: Duration = Duration::from_millis(2_000);
 
-/// The `number`th kind of fault of a topology.
-pub(crate) fn kind_at(topology: Topology, number: u64) -> Kind {
-    let mut kinds = topology.kinds();
-    let length = u64::try_from(kinds.len()).unwrap_or(1);
-    Rng::new(number / length, 0x0f).shuffle(&mut kinds);
-    kinds[usize::try_from(number % length).unwrap_or(0)]
+/// The kinds in an order of their own for each seed.
+pub(crate) fn shuffled(mut kinds: Vec<Kind>, seed: u64) -> Vec<Kind> {
+    Rng::new(seed, 0x0f).shuffle(&mut kinds);
+    kinds
 }
 
-/// The faults of a history, in the order of their beginning.
-pub(crate) fn events(topology: Topology, seed: u64, offset: u64, duration: Duration) -> Vec<Event> {
-    let mut rng = Rng::new(seed, 0xfa);
-    let (mut events, mut at, mut number) = (Vec::<Event>::new(), QUIET_BEGIN, offset);
+/// What was planned so far, as far as it says what may come.
+struct Planner {
+    rng: Rng,
+    wanted: VecDeque<Kind>,
+    is_behind: bool,
+    lived_until: Option<Duration>,
+}
+
+/// The faults of a history, in the order of their beginning. `wanted` is gone through again and again.
+pub(crate) fn events(wanted: &[Kind], seed: u64, duration: Duration) -> Vec<Event> {
+    let (rng, wanted) = (Rng::new(seed, 0xfa), wanted.iter().copied().collect());
+    let mut planner = Planner { rng, wanted, is_behind: false, lived_until: None };
+    let (mut events, mut at) = (Vec::<Event>::new(), QUIET_BEGIN);
+    let fits = |event: &Event| event.at + event.hold + OVERHEAD + QUIET_END <= duration;
     loop {
-        let first = event(topology, &mut rng, number, at);
-        let end = at + first.hold + OVERHEAD;
-        if end + QUIET_END > duration {
+        let Some(first) = planner.next(at, None) else { return events };
+        if !fits(&first) {
             return events;
         }
-        let together = rng.chance(35);
-        let second = event(topology, &mut rng, number + 1, at + first.hold.mul_f64(0.4));
-        let second_end = second.at + second.hold + OVERHEAD;
-        let mut over = end;
-        number += 1;
-        let fits = go_together(first.kind, second.kind) && second_end + QUIET_END <= duration;
+        let mut over = first.at + first.hold + OVERHEAD;
+        let together = planner.rng.chance(35);
+        let second = together.then(|| planner.next(at + first.hold.mul_f64(0.4), Some(first.kind))).flatten();
         events.push(first);
-        if together && fits {
+        if let Some(second) = second.filter(|second| fits(second)) {
+            over = over.max(second.at + second.hold + OVERHEAD);
             events.push(second);
-            number += 1;
-            over = over.max(second_end);
         }
-        at = over + rng.millis(250, 900);
+        at = over + planner.rng.millis(250, 900);
     }
 }
 
-fn event(topology: Topology, rng: &mut Rng, number: u64, at: Duration) -> Event {
-    // A pause longer than a TTL now and then.
-    let hold = if rng.chance(25) { rng.millis(1_500, 2_600) } else { rng.millis(200, 1_300) };
-    let (target, draw) = (rng.index(64), rng.next());
-    Event { kind: kind_at(topology, number), at, hold, target, draw }
+impl Planner {
+    fn next(&mut self, at: Duration, beside: Option<Kind>) -> Option<Event> {
+        let place = self.wanted.iter().position(|kind| self.may_come(*kind, at, beside))?;
+        let kind = self.wanted.remove(place)?;
+        self.wanted.push_back(kind);
+        // A pause longer than a TTL now and then.
+        let hold = if self.rng.chance(25) { self.rng.millis(1_500, 2_600) } else { self.rng.millis(200, 1_300) };
+        self.is_behind |= kind == Kind::ClockBack;
+        if kind.begins_a_life() {
+            self.lived_until = Some(at + hold + OVERHEAD);
+        }
+        let (target, draw) = (self.rng.index(64), self.rng.next());
+        Some(Event { kind, at, hold, target, draw })
+    }
+
+    fn may_come(&self, kind: Kind, at: Duration, beside: Option<Kind>) -> bool {
+        let apart = beside.is_none_or(|other| go_together(kind, other));
+        let lives = kind.begins_a_life() || kind.loses_data();
+        let is_old_enough = self.lived_until.is_none_or(|until| at >= until + BETWEEN_LIVES);
+        apart && !(kind.loses_data() && self.is_behind) && (!lives || is_old_enough)
+    }
 }
 
 fn go_together(one: Kind, other: Kind) -> bool {
+    let both = [one, other];
     let (one, other) = (one.domain(), other.domain());
-    one != other && one != Domain::All && other != Domain::All
+    // A clock that goes back while data is being lost is behind it, too.
+    let clocks = both.contains(&Kind::ClockBack) && both.iter().any(|kind| kind.loses_data());
+    one != other && one != Domain::All && other != Domain::All && !clocks
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::topology::Topology;
     use std::collections::BTreeMap;
 
     const LONG: Duration = Duration::from_secs(20);
 
     #[test]
     fn the_seed_says_it_all() {
-        let plan = |seed| events(Topology::Redis, seed, 3, LONG);
+        let plan = |seed| events(&shuffled(Topology::Redis.kinds(), seed), seed, LONG);
         assert_eq!(plan(1), plan(1));
         assert_ne!(plan(1), plan(2));
+        assert!(events(&[], 1, LONG).is_empty());
     }
 
     #[test]
-    fn every_kind_gets_its_turn_and_faults_leave_time_to_recover() {
+    fn every_kind_gets_its_turn_when_the_least_used_are_wanted_first() {
         for topology in [Topology::Memory, Topology::Redis, Topology::RedisReplica] {
-            let (mut counts, mut offset, mut total) = (BTreeMap::<Kind, u32>::new(), 0, 0);
+            let mut counts: BTreeMap<Kind, u32> = topology.kinds().into_iter().map(|kind| (kind, 0)).collect();
             for seed in 0..150 {
-                let plan = events(topology, seed, offset, LONG);
+                let mut wanted = shuffled(topology.kinds(), seed);
+                wanted.sort_by_key(|kind| counts[kind]);
+                let plan = events(&wanted, seed, LONG);
                 assert!((4..=14).contains(&plan.len()), "{}", plan.len());
-                offset += u64::try_from(plan.len()).unwrap_or(0);
-                total += plan.len();
-                plan.iter().for_each(|event| *counts.entry(event.kind).or_default() += 1);
-                assert!(plan.iter().all(|event| event.at + event.hold + QUIET_END <= LONG));
+                for event in &plan {
+                    counts.entry(event.kind).and_modify(|count| *count += 1);
+                    assert!(event.at + event.hold + QUIET_END <= LONG);
+                }
+                let behind = plan.iter().position(|event| event.kind == Kind::ClockBack);
+                let lost_late = behind.is_some_and(|at| plan[at..].iter().any(|event| event.kind.loses_data()));
+                assert!(!lost_late, "{plan:?}");
             }
             let (least, most) = (counts.values().min().copied(), counts.values().max().copied());
-            assert_eq!(counts.len(), topology.kinds().len());
-            assert!(most <= least.map(|least| least + 1), "{counts:?}");
-            assert!(total > 150 * 5, "{total}");
+            assert!(most <= least.map(|least| least + 8), "{counts:?}");
+            assert!(least >= Some(25), "{counts:?}");
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     config::{BOUNDS, Config},
     faults::{Inflicted, Scene, inflict},
     plan::{self, Event},
-    seam::figures,
+    seam::grants,
     stores::Stores,
     topology::World,
 };
@@ -29,7 +29,7 @@ pub(crate) struct Done {
 
 /// Runs one history.
 pub(crate) async fn history(config: &Config) -> Result<Done> {
-    let events = plan::events(config.topology, config.seed, config.offset, config.duration);
+    let events = plan::events(&config.kinds, config.seed, config.duration);
     let stores = Stores::serve(&config.socket("stores"))?;
     let world = config.topology.build(config).await.context("setting up")?;
     world.works().await?;
@@ -54,7 +54,7 @@ pub(crate) async fn history(config: &Config) -> Result<Done> {
     records.extend(stores.steps().into_iter().map(Record::Store));
     records.extend(faults);
     records.extend(finals);
-    let grants = figures(&records).grants;
+    let grants = grants(&records);
     let least = config.duration.as_secs() * GRANTS_PER_SECOND_MIN;
     ensure!(grants >= least, "only {grants} grants in {:?}: what did the clients do?", config.duration);
     ensure!(missed.len() * 2 <= events.len(), "most faults had no effect: {}", missed.join("; "));

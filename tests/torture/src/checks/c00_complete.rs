@@ -35,39 +35,3 @@ pub(crate) fn check(history: &History<'_>, findings: &mut Findings) {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use crate::{
-        checks::{check, story::Story},
-        history::Record,
-        verdict::Check::C0,
-    };
-
-    fn without(left_out: fn(&Record) -> bool) -> Vec<String> {
-        let mut records = Story::new().got(1, "a", (0, 5), 1).released(1, 1, (10, 12)).told();
-        records.retain(|record| !left_out(record));
-        let violations = check(&records).violations;
-        violations.into_iter().filter(|one| one.check == C0).map(|one| one.message).collect()
-    }
-
-    #[test]
-    fn what_is_missing_is_told() {
-        assert!(without(|_| false).is_empty());
-        assert_eq!(without(|record| matches!(record, Record::Run(_))), ["it does not begin with one run"]);
-        assert_eq!(
-            without(|record| matches!(record, Record::Rest(_))),
-            ["nobody looked at what was left after the run"]
-        );
-        assert_eq!(without(|record| matches!(record, Record::Final(_))), ["0 ends were written down"]);
-    }
-
-    #[test]
-    fn what_cannot_be_is_told() {
-        let held = || Story::new().got(1, "a", (0, 5), 1);
-        held().released(1, 1, (12, 10)).shows(C0, "a Release sent at 0.012000 s returned at 0.010000 s");
-        held().lost(1, 9, 1_000, "deadline", None).shows(C0, "was lost at 1.000000 s and never granted");
-        let story = held().step(1, 1, 10, false).step(1, 1, 11, false).took(|step| step.seq = 0);
-        story.shows(C0, "two steps of the stores have the number 0");
-    }
-}

@@ -21,11 +21,7 @@ mod findings;
 mod free;
 mod index;
 mod lease;
-#[cfg(test)]
-mod props;
 mod quiet;
-#[cfg(test)]
-mod sim;
 #[cfg(test)]
 mod story;
 

@@ -125,9 +125,16 @@ async fn hold(worker: &mut Worker, lock: Lock) -> Result<()> {
         let lost = Lost { client, lock, token, at, cause: cause.to_lowercase(), successor };
         worker.caller.journal.note(Record::Lost(lost));
     } else if worker.rng.chance(3) {
+        let until = valid_until(&lock);
         lock.detach();
-        let over = tokio::time::sleep(Duration::from_secs(2));
-        return worker.be_rude(&name, over).await;
+        let caller = worker.caller.clone();
+        let lost = async {
+            tokio::time::sleep(clock::until(until)).await;
+            let (client, at, cause) = (caller.client, clock::now(), "deadline".to_owned());
+            let Name { lock, token, .. } = name.clone();
+            caller.journal.note(Record::Lost(Lost { client, lock, token, at, cause, successor: None }));
+        };
+        return worker.be_rude(&name, lost).await;
     }
     release(worker, lock, name).await;
     Ok(())

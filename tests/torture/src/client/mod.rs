@@ -66,7 +66,12 @@ impl Orders {
 
     /// Names a worker in histories.
     fn worker(&self, number: u32) -> u32 {
-        self.number * 10_000 + self.life * 100 + number
+        (self.number + 1) * 10_000 + self.life * 100 + number
+    }
+
+    /// All workers of this life.
+    pub(crate) fn workers(&self) -> Vec<u32> {
+        (0..self.kind.workers()).map(|number| self.worker(number)).collect()
     }
 }
 

@@ -5,6 +5,9 @@ use anyhow::Result;
 use std::time::Duration;
 use tokio::time::sleep;
 
+/// Longer than any lease that nobody renews.
+const LONG: Duration = Duration::from_secs(10);
+
 pub(super) async fn run(mut worker: Worker) -> Result<()> {
     while !worker.is_ending() {
         let (terms, wait) = worker.choose();
@@ -19,11 +22,15 @@ pub(super) async fn run(mut worker: Worker) -> Result<()> {
 async fn hold(worker: &mut Worker, holding: &Holding) -> Result<()> {
     let name = Name::of(holding);
     match worker.rng.below(100) {
-        // Gone without a word: the lock is free when the lease is over.
-        0..1 => return Ok(()),
+        // Gone without a word: the lock is free when the lease is over, which the holder knows as well.
+        0..1 => {
+            let (caller, holding) = (worker.caller.clone(), holding.clone());
+            tokio::spawn(async move { while !holding.over_within(&caller, LONG).await {} });
+            return Ok(());
+        }
         1..4 if holding.ttl <= Duration::from_secs(2) => {
             let caller = worker.caller.clone();
-            let over = async { while !holding.over_within(&caller, Duration::from_secs(10)).await {} };
+            let over = async { while !holding.over_within(&caller, LONG).await {} };
             return worker.be_rude(&name, over).await;
         }
         _ => {}

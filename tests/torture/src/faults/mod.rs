@@ -12,38 +12,65 @@ use anyhow::Result;
 use clap::ValueEnum;
 use fencepost_torture::history::{Fault, Leaves, Record};
 
-/// A kind of fault: histories count by it.
+/// A kind of fault: histories count by its name. Checks know those that were done to a client by `client` in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum)]
 pub(crate) enum Kind {
+    #[value(name = "sigkill-redis")]
     RedisKilled,
+    #[value(name = "restart-empty")]
     RedisEmpty,
+    #[value(name = "restart-older")]
     RedisOlder,
+    #[value(name = "sigstop-redis")]
     RedisStopped,
+    #[value(name = "sigkill-replica")]
     ReplicaKilled,
+    #[value(name = "sigkill-server")]
     ServerKilled,
+    #[value(name = "sigstop-server")]
     ServerStopped,
+    #[value(name = "drain-server")]
     ServerDrained,
+    #[value(name = "sigkill-client")]
     ClientKilled,
+    #[value(name = "sigstop-client")]
     ClientStopped,
+    #[value(name = "front-blackhole")]
     ClientLinkHeld,
+    #[value(name = "front-blackhole-back")]
     ClientLinkHeldBack,
+    #[value(name = "front-delay")]
     ClientLinkDelayed,
+    #[value(name = "front-reset")]
     ClientLinkReset,
+    #[value(name = "front-half-open")]
     ClientLinkHalfOpen,
+    #[value(name = "store-blackhole")]
     StoreLinkHeld,
+    #[value(name = "store-blackhole-back")]
     StoreLinkHeldBack,
+    #[value(name = "store-delay")]
     StoreLinkDelayed,
+    #[value(name = "store-reset")]
     StoreLinkReset,
+    #[value(name = "store-half-open")]
     StoreLinkHalfOpen,
+    #[value(name = "replication-blackhole")]
     ReplicaLinkHeld,
+    #[value(name = "replication-delay")]
     ReplicaLinkDelayed,
+    #[value(name = "replication-reset")]
     ReplicaLinkReset,
+    #[value(name = "front-reply-dropped")]
     ReplyDropped,
+    #[value(name = "store-reply-dropped")]
     StoreReplyDropped,
+    #[value(name = "flushall")]
     FlushAll,
     ScriptFlush,
     KillPubsub,
     KillNormal,
+    #[value(name = "redis-oom")]
     OutOfMemory,
     Promotion,
     PromotionLagging,
@@ -87,10 +114,22 @@ impl Kind {
         }
     }
 
+    /// Whether Redis may have forgotten something after it.
+    pub(crate) fn loses_data(self) -> bool {
+        use Kind::*;
+        matches!(self, RedisEmpty | RedisOlder | FlushAll | Promotion | PromotionLagging)
+    }
+
+    /// Whether another life of Redis begins with it.
+    pub(crate) fn begins_a_life(self) -> bool {
+        use Kind::*;
+        matches!(self, RedisKilled | RedisEmpty | RedisOlder | Promotion | PromotionLagging)
+    }
+
     fn leaves(self, world: &World) -> Leaves {
         use Kind::*;
         match self {
-            RedisEmpty | RedisOlder | FlushAll | Promotion | PromotionLagging => Leaves::NotMemory,
+            _ if self.loses_data() => Leaves::NotMemory,
             ServerKilled | ServerDrained if world.forgets_with_server() => Leaves::NotMemory,
             ClockForward => Leaves::NotExclusion,
             _ => Leaves::All,

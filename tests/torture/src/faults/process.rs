@@ -63,6 +63,7 @@ pub(super) async fn server(scene: &Scene<'_>) -> Result<Effect> {
 
 pub(super) async fn client(scene: &Scene<'_>) -> Result<Effect> {
     let client = scene.clients.at(scene.event.target);
+    let target = client.target();
     if scene.event.kind == Kind::ClientStopped {
         client.pause().await?;
         sleep(scene.event.hold).await;
@@ -72,5 +73,5 @@ pub(super) async fn client(scene: &Scene<'_>) -> Result<Effect> {
         sleep(scene.event.hold).await;
         client.begin().await?;
     }
-    Ok(Effect::On(client.name()))
+    Ok(Effect::On(target))
 }
