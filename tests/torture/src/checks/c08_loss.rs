@@ -8,7 +8,7 @@ use super::{
     findings::{Findings, Span},
     index::{History, Lock},
     lease::Lease,
-    quiet::{hits_client, is_kill_of_client, overlaps},
+    quiet::{forgets, hits_client, is_kill_of_client, overlaps},
 };
 use crate::{
     history::{AcquireEnd, Lost, Nanos},
@@ -62,7 +62,9 @@ fn told_the_truth(history: &History<'_>, lock: &Lock<'_>, lease: &Lease<'_>, los
     let at = findings.at(lost.at);
     let told = format!("client {} was told at {at} that {} is {}", lost.client, lost.token, lost.cause);
     if let Some(successor) = lost.successor.filter(|successor| *successor <= lost.token) {
-        findings.wrong(Check::C8, lock.name, format!("{told}, and that its successor is {successor}"));
+        // A lease of before can be back in a store that lost data.
+        let excuse = history.excuse(lease.asked_from(), lost.at, forgets);
+        findings.excusable(Check::C8, lock.name, format!("{told}, and that its successor is {successor}"), excuse);
     }
     let is_revoked = lease.revokes.iter().any(|revoked| revoked.invoke <= lost.at);
     let is_released = lease.releases.iter().any(|release| release.invoke <= lost.at);

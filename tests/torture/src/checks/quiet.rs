@@ -10,11 +10,12 @@ pub(crate) struct Troubled {
 }
 
 impl Troubled {
-    /// A fault reaches until the last lease that it may have touched is over, and the last request forgotten.
+    /// A fault reaches until the last lease that it may have touched is over, and the last request forgotten. What clients do all
+    /// the time (a call dropped, a request sent twice) lasts no time at all, and holds nobody up.
     pub(crate) fn by(history: &History<'_>, counts: impl Fn(&Fault) -> bool) -> Self {
         let after = history.max_ttl + MEMORY + history.bounds.slack;
         let mut stretches: Vec<(Nanos, Nanos)> = Vec::new();
-        for fault in history.faults.iter().filter(|fault| counts(fault)) {
+        for fault in history.faults.iter().filter(|fault| fault.begin < fault.end && counts(fault)) {
             let end = fault.end.max(fault.begin).saturating_add(after);
             match stretches.last_mut() {
                 Some(last) if fault.begin <= last.1 => last.1 = last.1.max(end),

@@ -36,8 +36,8 @@ impl ClientKind {
 
     fn workers(self) -> u32 {
         match self {
-            Self::UnaryHot => 8,
-            Self::UnaryCold => 14,
+            Self::UnaryHot => 9,
+            Self::UnaryCold => 20,
             Self::Stream => 5,
             Self::Library => 5,
         }
