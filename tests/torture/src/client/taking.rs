@@ -10,7 +10,7 @@ use super::{
 use crate::{clock, config, journal, rng::Rng};
 use fencepost_torture::history::AcquireEnd;
 use std::{collections::HashMap, time::Duration};
-use tokio::time::sleep;
+use tokio::{task::JoinHandle, time::sleep};
 
 /// For how long a worker repeats what has no known outcome, on top of the wait. Well within the server's memory of 10 s.
 const REPEAT_FOR: Duration = Duration::from_secs(4);
@@ -137,7 +137,8 @@ impl Worker {
         };
         let unknown = Answer { end: AcquireEnd::Unknown("the call panicked".to_owned()), lease: None };
         let answer = answer.unwrap_or(unknown);
-        if matches!(answer.end, AcquireEnd::Acquired(_)) {
+        if let AcquireEnd::Acquired(grant) = &answer.end {
+            tokio::spawn(ignore(self.caller.clone(), terms.ttl, grant.token, rest));
             return answer;
         }
         // Whatever this one says, the other may have it: of two calls of an attempt one can lose its connection.
@@ -163,5 +164,15 @@ impl Worker {
             let pause = self.rng.millis(5, 120);
             sleep(pause).await;
         }
+    }
+}
+
+/// Whatever the other call of an attempt comes to, nothing is done under it. It is the same grant, unless the store has forgotten that
+/// the request had ended: then it is lost when its time is over.
+async fn ignore(caller: Caller, ttl: Duration, token: u64, rest: JoinHandle<Answer>) {
+    let Ok(Answer { end: AcquireEnd::Acquired(grant), lease: Some(lease) }) = rest.await else { return };
+    if grant.token != token && grant.usable {
+        let holding = Holding::new(lease, ttl, grant.valid_until);
+        while !holding.over_within(&caller, ttl).await {}
     }
 }

@@ -1,7 +1,7 @@
 //! What befalls a Redis that goes on running: its data, its scripts, its connections, its memory, its clock.
 
 use super::{Effect, Kind, Scene};
-use crate::rng::Rng;
+use crate::{plan::Event, rng::Rng};
 use anyhow::{Context, Result, ensure};
 use tokio::time::sleep;
 
@@ -32,7 +32,7 @@ pub(super) async fn inflict(scene: &Scene<'_>) -> Result<Effect> {
             ensure!(refused.is_err_and(|error| format!("{error:#}").contains("OOM")), "it had memory left");
         }
         kind => {
-            let seconds = i64::try_from(Rng::new(scene.event.draw, 1).below(30))? + 1;
+            let seconds = seconds(scene.event);
             let by = if kind == Kind::ClockForward { seconds } else { -seconds };
             let before = redis_seconds(scene).await?;
             scene.world.wall.as_ref().context("no clock to set")?.step(by)?;
@@ -42,6 +42,11 @@ pub(super) async fn inflict(scene: &Scene<'_>) -> Result<Effect> {
         }
     }
     Ok(on)
+}
+
+/// By how many the clock is set.
+pub(super) fn seconds(event: &Event) -> i64 {
+    i64::try_from(Rng::new(event.draw, 1).below(30)).unwrap_or(0) + 1
 }
 
 async fn redis_seconds(scene: &Scene<'_>) -> Result<i64> {

@@ -12,6 +12,9 @@ use anyhow::Result;
 use clap::ValueEnum;
 use fencepost_torture::history::{Fault, Leaves, Record};
 
+/// A step of the clock by so many seconds may be as long as the memory of ended requests.
+const FORGETS_AFTER: i64 = 8;
+
 /// A kind of fault: histories count by its name. Checks know those that were done to a client by `client` in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum)]
 pub(crate) enum Kind {
@@ -126,11 +129,13 @@ impl Kind {
         matches!(self, RedisKilled | RedisEmpty | RedisOlder | Promotion | PromotionLagging)
     }
 
-    fn leaves(self, world: &World) -> Leaves {
+    fn leaves(self, world: &World, event: &Event) -> Leaves {
         use Kind::*;
         match self {
             _ if self.loses_data() => Leaves::NotMemory,
             ServerKilled | ServerDrained if world.forgets_with_server() => Leaves::NotMemory,
+            // What is remembered for 10 s of Redis' time is forgotten as well: that requests have ended, for one.
+            ClockForward if data::seconds(event) >= FORGETS_AFTER => Leaves::NotMemory,
             ClockForward => Leaves::NotExclusion,
             _ => Leaves::All,
         }
@@ -184,7 +189,7 @@ pub(crate) async fn inflict(scene: Scene<'_>) -> Result<Inflicted> {
     let mut missed = None;
     match effect {
         Effect::On(target) => {
-            let leaves = kind.leaves(scene.world);
+            let leaves = kind.leaves(scene.world, scene.event);
             records.push(Record::Fault(Fault { kind: kind.name(), target, begin, end, leaves }));
         }
         Effect::Missed(why) => missed = Some(format!("{}: {why}", kind.name())),
