@@ -122,3 +122,74 @@ async fn accept(listener: TcpListener, watching: watch::Receiver<State>, touched
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpStream,
+        time::timeout,
+    };
+
+    const MOMENT: Duration = Duration::from_millis(100);
+    const LONG: Duration = Duration::from_secs(5);
+
+    /// A link to something that says everything back.
+    async fn echo() -> Result<Link> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let link = Link::new("test".to_owned()).await?;
+        link.lead_to(Upstream::Tcp(listener.local_addr()?.port()));
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let (mut input, mut output) = stream.split();
+                    tokio::io::copy(&mut input, &mut output).await
+                });
+            }
+        });
+        Ok(link)
+    }
+
+    async fn told(stream: &mut TcpStream, within: Duration) -> Option<std::io::Result<u8>> {
+        timeout(within, stream.read_u8()).await.ok()
+    }
+
+    #[tokio::test]
+    async fn what_is_held_back_arrives_late_and_nothing_is_lost() -> Result<()> {
+        let link = echo().await?;
+        let mut near = TcpStream::connect(("127.0.0.1", link.port)).await?;
+        near.write_u8(1).await?;
+        assert!(matches!(told(&mut near, LONG).await, Some(Ok(1))));
+        for mode in [Mode { forth: Way::Hold, ..Mode::default() }, Mode { back: Way::Hold, ..Mode::default() }] {
+            let before = link.touched();
+            link.set(mode);
+            near.write_u8(2).await?;
+            assert!(told(&mut near, MOMENT).await.is_none());
+            link.heal();
+            assert!(matches!(told(&mut near, LONG).await, Some(Ok(2))));
+            assert!(link.touched() > before);
+        }
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn lost_replies_half_open_ends_and_resets_end_in_a_reset() -> Result<()> {
+        let link = echo().await?;
+        let whole = Mode::default();
+        for mode in [Mode { back: Way::Discard, ..whole }, Mode { half_open: true, ..whole }] {
+            let mut near = TcpStream::connect(("127.0.0.1", link.port)).await?;
+            near.write_u8(1).await?;
+            assert!(matches!(told(&mut near, LONG).await, Some(Ok(1))));
+            link.set(mode);
+            near.write_u8(2).await?;
+            assert!(told(&mut near, MOMENT).await.is_none(), "nothing tells it: {mode:?}");
+            link.heal();
+            assert!(matches!(told(&mut near, LONG).await, Some(Err(_))), "{mode:?}");
+        }
+        link.set(Mode { refuse: true, ..whole });
+        let mut near = TcpStream::connect(("127.0.0.1", link.port)).await?;
+        assert!(matches!(told(&mut near, LONG).await, Some(Err(_))));
+        Ok(())
+    }
+}
