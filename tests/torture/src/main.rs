@@ -102,7 +102,7 @@ struct SuiteArgs {
     #[arg(long, default_value_t = 2)]
     jobs: usize,
     /// What to put under torture, in turn
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "redis,redis-replica,memory")]
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "redis,redis-replica,memory,redis,redis-replica")]
     topologies: Vec<Topology>,
     /// For how long the clients of one history work
     #[arg(long, default_value = "20s", value_parser = humantime::parse_duration)]

@@ -64,9 +64,8 @@ impl State {
         self.begun += 1;
         let topology = wish.topologies[usize::try_from(number).unwrap_or(0) % wish.topologies.len()];
         let seed = Rng::new(wish.seed, number).next() >> 16;
-        let counts = self.faults.get(topology.name());
         let mut kinds = plan::shuffled(topology.kinds(), seed);
-        kinds.sort_by_key(|kind| counts.and_then(|counts| counts.get(&kind.name())).copied().unwrap_or(0));
+        kinds.sort_by_key(|kind| self.rank(topology, *kind));
         // Of each topology in turn.
         let round = number / wish.topologies.len() as u64;
         if round % CALM_EVERY == CALM_EVERY - 1 {
@@ -76,6 +75,13 @@ impl State {
         }
         let (duration, server_bin, folder) = (wish.duration, wish.server_bin.clone(), folder.to_owned());
         Config { topology, seed, duration, kinds, server_bin, folder }
+    }
+
+    /// Low is rare: in all, and in this topology.
+    fn rank(&self, topology: Topology, kind: Kind) -> u64 {
+        let of = |counts: &BTreeMap<String, u64>| counts.get(&kind.name()).copied().unwrap_or(0);
+        let here = self.faults.get(topology.name()).map_or(0, of);
+        here + self.faults.values().map(of).sum::<u64>()
     }
 
     fn add(&mut self, config: &Config, done: Result<Verdict>) {

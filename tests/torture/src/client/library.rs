@@ -95,9 +95,9 @@ fn refused(error: &AcquireError, ret: Nanos) -> AcquireEnd {
         AcquireError::Unavailable { source } | AcquireError::OutcomeUnknown { source } => {
             AcquireEnd::Unknown(words(source.status()))
         }
-        // The public name is not told; nothing is done under it.
+        // The public name is not told, and two grants must not have the same; nothing is done under it.
         AcquireError::LostOnArrival { token } => {
-            let (token, grant) = (*token, String::new());
+            let (token, grant) = (*token, format!("not told, {token}"));
             AcquireEnd::Acquired(Grant { token, grant, valid_until: ret, held_for: 0, left: 0, usable: false })
         }
         other => AcquireEnd::Refused(other.to_string()),
