@@ -15,11 +15,13 @@ const QUIET_MAX: Duration = Duration::from_secs(37);
 pub(crate) async fn look(world: &World, stores: &Stores) -> Result<Vec<Record>> {
     let bound = clock::now() + clock::nanos(QUIET_MAX);
     let listed = loop {
-        let listed = list(world).await?;
-        if clock::now() > bound || listed.values().all(|lock| lock.current.is_none() && lock.waiters == 0) {
-            break listed;
+        let is_last = clock::now() > bound;
+        match list(world).await {
+            Ok(listed) if is_last || listed.values().all(is_quiet) => break listed,
+            Err(error) if is_last => return Err(error),
+            // A machine that is busy may hold one answer up.
+            Ok(_) | Err(_) => sleep(Duration::from_millis(200)).await,
         }
-        sleep(Duration::from_millis(200)).await;
     };
     let totals = stores.totals();
     let mut records: Vec<Record> = config::all_locks()
@@ -46,6 +48,10 @@ pub(crate) async fn look(world: &World, stores: &Stores) -> Result<Vec<Record>> 
     let leaked_keys = leaked_keys(world).await?;
     records.push(Record::Rest(Rest { at: clock::now(), leaked_keys, crashed, log_errors }));
     Ok(records)
+}
+
+fn is_quiet(lock: &LockInfo) -> bool {
+    lock.current.is_none() && lock.waiters == 0
 }
 
 async fn list(world: &World) -> Result<HashMap<String, LockInfo>> {
