@@ -10,7 +10,8 @@ DENY_VERSION := 0.20.2
 TOOLS := target/tools
 DENY := $(TOOLS)/cargo-deny-$(DENY_VERSION)
 
-.PHONY: help setup test fmt lint unit redis-rules-long redis-million redis-scale fuzz doc deny advisories proto-baseline run
+.PHONY: help setup test fmt lint unit redis-rules-long redis-million redis-scale fuzz torture torture-slice torture-long torture-build \
+    doc deny advisories proto-baseline run
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,7 +20,7 @@ run: ## Build and start a server on 127.0.0.1:7420
 	cargo run --release -- serve
 
 test: setup ## Everything a change has to pass
-	$(MAKE) --no-print-directory fmt lint unit doc deny
+	$(MAKE) --no-print-directory fmt lint unit torture-slice doc deny
 
 setup: ## Install what is missing to build and test
 	@.ci/setup
@@ -51,6 +52,22 @@ fuzz: setup ## Everything that reads bytes from outside, fuzzed for FUZZ_SECONDS
 	tests/fuzz/run.sh request $(FUZZ_SECONDS)
 	tests/fuzz/run.sh redis $(FUZZ_SECONDS)
 	tests/fuzz/run.sh config $(FUZZ_SECONDS)
+
+# Only the slice is part of `test`: histories take their time. Each prints a page; what is wrong is kept below target/torture.
+torture: torture-build ## Real processes under real faults, for five minutes
+	target/debug/torture suite --for 5m --state target/torture/$@-$$(date +%s)
+
+torture-slice: torture-build ## The same for two minutes, for every change
+	target/debug/torture suite --for 2m --state target/torture/$@-$$(date +%s)
+
+TORTURE_FOR ?= 3h
+TORTURE_SEED ?= 1
+torture-long: torture-build ## The same for hours (TORTURE_FOR), going on where it ended; adds to tests/torture/RESULTS.md
+	target/debug/torture suite --for $(TORTURE_FOR) --seed $(TORTURE_SEED) --state target/torture/long-$(TORTURE_SEED) \
+	    --results tests/torture/RESULTS.md
+
+torture-build:
+	cargo build --locked -p fencepost -p fencepost-torture
 
 doc: ## The documentation builds without a warning
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps

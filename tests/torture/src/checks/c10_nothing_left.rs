@@ -1,0 +1,47 @@
+//! C10: after the run nothing is left behind and nothing broke. Who still waits or holds is C5's.
+
+use super::{findings::Findings, index::History};
+use crate::verdict::Check;
+
+pub(crate) fn check(history: &History<'_>, findings: &mut Findings) {
+    for rest in &history.rests {
+        let lists = [
+            ("a key is left", &rest.leaked_keys),
+            ("a server ended", &rest.crashed),
+            ("a server's log", &rest.log_errors),
+        ];
+        for (what, list) in lists {
+            for one in list {
+                findings.wrong_at_large(Check::C10, format!("{what}: {one}"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        checks::{check, story::Story},
+        history::{Record, Rest},
+        verdict::Check::C10,
+    };
+
+    fn said(change: impl FnOnce(&mut Rest)) -> Vec<String> {
+        let mut records = Story::new().told();
+        let rest = records.iter_mut().find_map(|record| match record {
+            Record::Rest(rest) => Some(rest),
+            _ => None,
+        });
+        change(rest.unwrap());
+        let violations = check(&records).violations;
+        violations.into_iter().filter(|one| one.check == C10).map(|one| one.message).collect()
+    }
+
+    #[test]
+    fn each_is_told() {
+        assert!(said(|_| ()).is_empty());
+        assert_eq!(said(|rest| rest.leaked_keys.push("fp:{1}:q".into())), ["a key is left: fp:{1}:q"]);
+        assert_eq!(said(|rest| rest.crashed.push("server 2: exit 101".into())), ["a server ended: server 2: exit 101"]);
+        assert_eq!(said(|rest| rest.log_errors.push("panicked at".into())), ["a server's log: panicked at"]);
+    }
+}

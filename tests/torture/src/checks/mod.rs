@@ -1,0 +1,98 @@
+//! The checks of a history: what DESIGN section 1 promises, each looked for in what really happened.
+//!
+//! They sort and sweep; tokens give the order, so no search is needed. Where an outcome is not known, a check takes what is
+//! best for the server: an Acquire that was not answered may have been granted at any time from its sending on, a Release
+//! may have happened at any time from its sending on, or never. So what is reported did happen; what is not reported may
+//! have.
+
+mod c00_complete;
+mod c01_unique;
+mod c02_order;
+mod c03_exclusion;
+mod c04_store;
+mod c05_waiters;
+mod c06_order;
+mod c07_one_effect;
+mod c08_loss;
+mod c09_recovery;
+mod c10_nothing_left;
+mod c11_digits;
+mod findings;
+mod free;
+mod index;
+mod lease;
+mod quiet;
+#[cfg(test)]
+mod story;
+
+use crate::{
+    history::{AcquireEnd, Record, ReleaseEnd},
+    verdict::{Counts, Verdict, Writes},
+};
+use findings::Findings;
+use index::History;
+
+/// Runs all checks.
+#[must_use]
+pub fn check(records: &[Record]) -> Verdict {
+    let history = History::of(records);
+    let mut findings = Findings::new(history.begin);
+    c00_complete::check(&history, &mut findings);
+    c01_unique::check(&history, &mut findings);
+    c02_order::check(&history, &mut findings);
+    c03_exclusion::check(&history, &mut findings);
+    c04_store::check(&history, &mut findings);
+    c05_waiters::check(&history, &mut findings);
+    let inversions = c06_order::check(&history, &mut findings);
+    c07_one_effect::check(&history, &mut findings);
+    c08_loss::check(&history, &mut findings);
+    c09_recovery::check(&history, &mut findings);
+    c10_nothing_left::check(&history, &mut findings);
+    c11_digits::check(&history, &mut findings);
+    let counts = Counts { inversions, ..counts(&history, records) };
+    Verdict {
+        seed: history.run.map_or(0, |run| run.seed),
+        topology: history.run.map_or_else(String::new, |run| run.topology.clone()),
+        lasted: history.run.map_or(0, |run| run.end.saturating_sub(run.begin)),
+        counts,
+        violations: findings.violations,
+        excused: findings.excused,
+    }
+}
+
+fn counts(history: &History<'_>, records: &[Record]) -> Counts {
+    let mut counts =
+        Counts { grants: history.locks.iter().map(|lock| lock.leases.len() as u64).sum(), ..Counts::default() };
+    for record in records {
+        match record {
+            Record::Acquire(acquire) => {
+                counts.operations += 1;
+                counts.unknown += u64::from(matches!(acquire.end, AcquireEnd::Unknown(_) | AcquireEnd::Dropped));
+            }
+            Record::Release(release) => {
+                counts.operations += 1;
+                counts.unknown += u64::from(matches!(release.end, ReleaseEnd::Unknown(_)));
+            }
+            Record::Revoked(revoked) => {
+                counts.operations += 1;
+                counts.unknown += u64::from(!revoked.certain);
+            }
+            Record::Renewed(_) => counts.operations += 1,
+            Record::Store(step) => {
+                counts.steps += 1;
+                counts.rejected += u64::from(!step.accepted);
+            }
+            Record::Fault(fault) => *counts.faults.entry(fault.kind.clone()).or_default() += 1,
+            Record::Final(end) => {
+                counts.fenced += writes(end.writes_accepted, end.fenced);
+                counts.control += writes(end.writes_all, end.control);
+            }
+            Record::Run(_) | Record::Lost(_) | Record::Rest(_) => {}
+        }
+    }
+    counts
+}
+
+fn writes(taken: u64, left: u64) -> Writes {
+    Writes { taken, lost: taken.saturating_sub(left) }
+}

@@ -1,0 +1,289 @@
+//! Histories for tests, told in milliseconds since the clients began.
+
+use super::{check, index::SECOND};
+use crate::{
+    history::{
+        Acquire, AcquireEnd, Bounds, Fault, Final, Grant, Leaves, Lost, Nanos, Record, Release, ReleaseEnd, Renewed,
+        Rest, Revoked, Run, StoreStep,
+    },
+    verdict::{Check, Verdict},
+};
+
+/// When the clients begin.
+pub(crate) const BEGIN: Nanos = 1_000 * SECOND;
+
+/// The TTL of all requests, in milliseconds.
+pub(crate) const TTL: u64 = 2_000;
+
+/// A time: `ms` milliseconds after the clients began.
+pub(crate) fn ms(ms: u64) -> Nanos {
+    BEGIN + ms * 1_000_000
+}
+
+/// The token that the story calls `n`.
+pub(crate) fn token(n: u64) -> u64 {
+    1_795_000_000_000_000 + n
+}
+
+/// A history in the making. What comes after an Acquire may change it.
+#[derive(Clone)]
+pub(crate) struct Story {
+    pub(crate) records: Vec<Record>,
+    lock: String,
+    later: u64,
+}
+
+impl Story {
+    pub(crate) fn new() -> Self {
+        let run = Run {
+            seed: 7,
+            topology: "story".into(),
+            args: Vec::new(),
+            begin: BEGIN,
+            end: ms(60_000),
+            bounds: Bounds { claim_window: 3 * SECOND, poll: SECOND, slack: SECOND },
+        };
+        Self { records: vec![Record::Run(run)], lock: "lock".into(), later: 0 }
+    }
+
+    fn ms(&self, time: u64) -> Nanos {
+        ms(time + self.later)
+    }
+
+    fn and(mut self, record: Record) -> Self {
+        self.records.push(record);
+        self
+    }
+
+    /// From here on it is about another lock.
+    pub(crate) fn on(mut self, lock: &str) -> Self {
+        self.lock = lock.into();
+        self
+    }
+
+    /// All so far happened so much later.
+    pub(crate) fn later(mut self, by: u64) -> Self {
+        for record in &mut self.records {
+            let times: Vec<&mut Nanos> = match record {
+                Record::Acquire(one) => {
+                    if let AcquireEnd::Acquired(grant) = &mut one.end {
+                        grant.valid_until += by * 1_000_000;
+                    }
+                    vec![&mut one.invoke, &mut one.ret]
+                }
+                Record::Release(one) => vec![&mut one.invoke, &mut one.ret],
+                Record::Renewed(one) => vec![&mut one.sent, &mut one.at, &mut one.valid_until],
+                Record::Lost(one) => vec![&mut one.at],
+                Record::Revoked(one) => vec![&mut one.invoke, &mut one.ret],
+                Record::Store(one) => vec![&mut one.at],
+                Record::Fault(one) => vec![&mut one.begin, &mut one.end],
+                Record::Run(_) | Record::Final(_) | Record::Rest(_) => Vec::new(),
+            };
+            times.into_iter().for_each(|time| *time += by * 1_000_000);
+        }
+        self
+    }
+
+    /// A transmission that was granted, the first of its request. The grant is made when it returns; its name is `g{n}`.
+    pub(crate) fn got(self, client: u32, request: &str, (invoke, ret): (u64, u64), n: u64) -> Self {
+        let grant = Grant {
+            token: token(n),
+            grant: format!("g{n}"),
+            valid_until: self.ms(ret + TTL * 94 / 100),
+            held_for: (ret - invoke) * 1_000_000,
+            left: TTL * 1_000_000,
+            usable: true,
+        };
+        self.ended(client, request, (invoke, ret), AcquireEnd::Acquired(grant))
+    }
+
+    /// A transmission that came to this. It was ready to wait for 20 s.
+    pub(crate) fn ended(self, client: u32, request: &str, (invoke, ret): (u64, u64), end: AcquireEnd) -> Self {
+        let acquire = Acquire {
+            client,
+            lock: self.lock.clone(),
+            request: request.into(),
+            attempt: 1,
+            server: 0,
+            ttl: TTL * 1_000_000,
+            wait: 20 * SECOND,
+            min_token: 0,
+            invoke: self.ms(invoke),
+            ret: self.ms(ret),
+            end,
+        };
+        self.and(Record::Acquire(acquire))
+    }
+
+    /// Changes the last Acquire.
+    pub(crate) fn acquire(mut self, change: impl FnOnce(&mut Acquire)) -> Self {
+        let last = self.records.iter_mut().rev().find_map(|record| match record {
+            Record::Acquire(acquire) => Some(acquire),
+            _ => None,
+        });
+        change(last.unwrap());
+        self
+    }
+
+    /// It was this attempt.
+    pub(crate) fn attempt(self, attempt: u32) -> Self {
+        self.acquire(|acquire| acquire.attempt = attempt)
+    }
+
+    /// It was ready to wait for this long.
+    pub(crate) fn wait(self, wait: u64) -> Self {
+        self.acquire(|acquire| acquire.wait = wait * 1_000_000)
+    }
+
+    /// Changes the grant of the last Acquire.
+    pub(crate) fn grant(self, change: impl FnOnce(&mut Grant)) -> Self {
+        self.acquire(|acquire| match &mut acquire.end {
+            AcquireEnd::Acquired(grant) => change(grant),
+            other => panic!("no grant: {other:?}"),
+        })
+    }
+
+    fn release(self, client: u32, n: u64, (invoke, ret): (u64, u64), end: ReleaseEnd) -> Self {
+        let (lock, invoke, ret) = (self.lock.clone(), self.ms(invoke), self.ms(ret));
+        self.and(Record::Release(Release { client, lock, token: token(n), invoke, ret, end }))
+    }
+
+    pub(crate) fn released(self, client: u32, n: u64, span: (u64, u64)) -> Self {
+        self.release(client, n, span, ReleaseEnd::Released)
+    }
+
+    pub(crate) fn release_unknown(self, client: u32, n: u64, span: (u64, u64)) -> Self {
+        self.release(client, n, span, ReleaseEnd::Unknown("UNAVAILABLE".into()))
+    }
+
+    pub(crate) fn renewed(self, client: u32, n: u64, (sent, at): (u64, u64), until: u64) -> Self {
+        let (lock, sent, at, valid_until) = (self.lock.clone(), self.ms(sent), self.ms(at), self.ms(until));
+        self.and(Record::Renewed(Renewed { client, lock, token: token(n), sent, at, valid_until }))
+    }
+
+    pub(crate) fn lost(self, client: u32, n: u64, at: u64, cause: &str, successor: Option<u64>) -> Self {
+        let (lock, at) = (self.lock.clone(), self.ms(at));
+        let successor = successor.map(token);
+        self.and(Record::Lost(Lost { client, lock, token: token(n), at, cause: cause.into(), successor }))
+    }
+
+    pub(crate) fn revoked(self, n: u64, (invoke, ret): (u64, u64), certain: bool) -> Self {
+        let (lock, invoke, ret) = (self.lock.clone(), self.ms(invoke), self.ms(ret));
+        self.and(Record::Revoked(Revoked { lock, token: token(n), invoke, ret, certain }))
+    }
+
+    pub(crate) fn fault(self, kind: &str, target: &str, (begin, end): (u64, u64), leaves: Leaves) -> Self {
+        let (begin, end) = (self.ms(begin), self.ms(end));
+        self.and(Record::Fault(Fault { kind: kind.into(), target: target.into(), begin, end, leaves }))
+    }
+
+    /// A step that the stores took as they must, in a world with nothing else wrong: `accepted` is worked out.
+    pub(crate) fn step(self, client: u32, n: u64, at: u64, write: bool) -> Self {
+        let steps = || {
+            self.records.iter().rev().filter_map(|record| match record {
+                Record::Store(step) if step.lock == self.lock => Some(step),
+                _ => None,
+            })
+        };
+        let (token, grant) = (token(n), format!("g{n}"));
+        let raised = steps().find(|step| step.accepted);
+        let (highest, of) = raised.map_or((0, String::new()), |step| (step.token, step.grant.clone()));
+        let accepted = token > highest || (token == highest && grant == of);
+        let last = steps().next();
+        let (seq, fenced, control) = last.map_or((0, 0, 0), |step| (step.seq + 1, step.fenced, step.control));
+        let read = steps().find(|step| step.token == token).map_or(control, |step| step.control);
+        let step = StoreStep {
+            client,
+            lock: self.lock.clone(),
+            token,
+            grant,
+            at: self.ms(at),
+            seq,
+            write,
+            highest,
+            accepted,
+            fenced: fenced + u64::from(write && accepted),
+            control: if write { read + 1 } else { control },
+        };
+        self.and(Record::Store(step))
+    }
+
+    /// Changes the last record.
+    pub(crate) fn last(mut self, change: impl FnOnce(&mut Record)) -> Self {
+        change(self.records.last_mut().unwrap());
+        self
+    }
+
+    /// Changes the last step.
+    pub(crate) fn took(self, change: impl FnOnce(&mut StoreStep)) -> Self {
+        self.last(|record| match record {
+            Record::Store(step) => change(step),
+            other => panic!("no step: {other:?}"),
+        })
+    }
+
+    /// The history with its end: all is quiet, and the locks are as their steps left them.
+    pub(crate) fn told(mut self) -> Vec<Record> {
+        let mut locks: std::collections::BTreeMap<String, Final> = std::collections::BTreeMap::new();
+        let end = |lock: &str| Final {
+            lock: lock.into(),
+            writes_accepted: 0,
+            fenced: 0,
+            writes_all: 0,
+            control: 0,
+            waiters: 0,
+            held: false,
+        };
+        for record in &self.records {
+            match record {
+                Record::Acquire(one) => _ = locks.entry(one.lock.clone()).or_insert_with(|| end(&one.lock)),
+                Record::Store(step) => {
+                    let end = locks.entry(step.lock.clone()).or_insert_with(|| end(&step.lock));
+                    end.writes_all += u64::from(step.write);
+                    end.writes_accepted += u64::from(step.write && step.accepted);
+                    (end.fenced, end.control) = (step.fenced, step.control);
+                }
+                Record::Final(end) => _ = locks.insert(end.lock.clone(), end.clone()),
+                _ => {}
+            }
+        }
+        self.records.retain(|record| !matches!(record, Record::Final(_)));
+        self.records.extend(locks.into_values().map(Record::Final));
+        if !self.records.iter().any(|record| matches!(record, Record::Rest(_))) {
+            let (at, none) = (ms(70_000), Vec::new);
+            self.records.push(Record::Rest(Rest { at, leaked_keys: none(), crashed: none(), log_errors: none() }));
+        }
+        self.records
+    }
+
+    pub(crate) fn verdict(self) -> Verdict {
+        check(&self.told())
+    }
+
+    #[track_caller]
+    pub(crate) fn passes(self) {
+        let verdict = self.verdict();
+        assert!(verdict.violations.is_empty() && verdict.excused.is_empty(), "{verdict:#?}");
+    }
+
+    #[track_caller]
+    pub(crate) fn shows_no(self, check: Check) {
+        let verdict = self.verdict();
+        let found = verdict.violations.iter().chain(&verdict.excused).find(|one| one.check == check);
+        assert!(found.is_none(), "{verdict:#?}");
+    }
+
+    #[track_caller]
+    pub(crate) fn shows(self, check: Check, message: &str) {
+        let verdict = self.verdict();
+        let found = verdict.violations.iter().any(|one| one.check == check && one.message.contains(message));
+        assert!(found, "{verdict:#?}");
+    }
+
+    #[track_caller]
+    pub(crate) fn excuses(self, check: Check, kind: &str) {
+        let verdict = self.verdict();
+        let excused = verdict.excused.iter().any(|one| one.check == check && one.excuse.as_deref() == Some(kind));
+        assert!(excused && verdict.violations.iter().all(|one| one.check != check), "{verdict:#?}");
+    }
+}

@@ -1,0 +1,69 @@
+//! What an answer means, and until when a lease is valid (DESIGN section 5): written anew here, and not taken from the client library
+//! that is under torture.
+
+use crate::clock;
+use fencepost_proto::v1::{self, acquire_response::Outcome};
+use fencepost_torture::history::{AcquireEnd, Grant, Nanos};
+use std::time::Duration;
+use tonic::{Code, Status};
+
+pub(super) fn duration(wire: Option<prost_types::Duration>) -> Duration {
+    wire.and_then(|time| time.try_into().ok()).unwrap_or_default()
+}
+
+pub(super) fn wire(time: Duration) -> Option<prost_types::Duration> {
+    time.try_into().ok()
+}
+
+/// What is kept back of a TTL: 1 % for drift, and the margin.
+pub(super) fn kept_back(ttl: Duration) -> Duration {
+    ttl / 100 + (ttl / 20).max(Duration::from_millis(20))
+}
+
+pub(super) fn valid_until(sent: Nanos, read: Nanos, held_for: Duration, ttl: Duration) -> Nanos {
+    // No longer than the whole exchange took by our own clock.
+    let held_for = clock::nanos(held_for).min(read.saturating_sub(sent));
+    (sent + held_for + clock::nanos(ttl)).saturating_sub(clock::nanos(kept_back(ttl)))
+}
+
+/// Whether nobody knows what was done.
+pub(super) fn is_unknown(status: &Status) -> bool {
+    let said = matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled);
+    // A status with a source was made on this side, of a connection that broke.
+    said || std::error::Error::source(status).is_some()
+}
+
+pub(super) fn words(status: &Status) -> String {
+    format!("{:?}: {}", status.code(), status.message())
+}
+
+pub(super) fn acquire_end(
+    answer: Result<v1::AcquireResponse, Status>,
+    sent: Nanos,
+    read: Nanos,
+) -> (AcquireEnd, Option<v1::Lease>) {
+    let end = match answer {
+        Ok(answer) => match (answer.outcome(), answer.lease) {
+            (Outcome::Acquired, Some(lease)) => {
+                let (held_for, left) = (duration(answer.held_for), duration(lease.ttl));
+                let valid_until = valid_until(sent, read, held_for, left);
+                let grant = Grant {
+                    token: lease.fencing_token,
+                    grant: lease.grant_id.clone(),
+                    valid_until,
+                    held_for: clock::nanos(held_for),
+                    left: clock::nanos(left),
+                    usable: valid_until > read,
+                };
+                return (AcquireEnd::Acquired(grant), Some(lease));
+            }
+            (Outcome::Contended, _) => AcquireEnd::Contended,
+            (Outcome::TimedOut, _) => AcquireEnd::TimedOut,
+            (other, _) => AcquireEnd::Refused(format!("an answer without sense: {other:?}")),
+        },
+        Err(status) if status.code() == Code::Aborted => AcquireEnd::Aborted,
+        Err(status) if is_unknown(&status) => AcquireEnd::Unknown(words(&status)),
+        Err(status) => AcquireEnd::Refused(words(&status)),
+    };
+    (end, None)
+}

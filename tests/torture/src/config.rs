@@ -1,0 +1,65 @@
+//! What one history is made of. With the same configuration the plan of faults and all choices of clients are the same.
+
+use crate::{faults::Kind, topology::Topology};
+use fencepost_torture::history::Bounds;
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// For one history.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) topology: Topology,
+    pub(crate) seed: u64,
+    pub(crate) duration: Duration,
+    /// The kinds of faults, those first that are wanted most: see [`crate::plan`].
+    pub(crate) kinds: Vec<Kind>,
+    pub(crate) server_bin: PathBuf,
+    /// For sockets, logs and journals, of this history alone.
+    pub(crate) folder: PathBuf,
+}
+
+impl Config {
+    /// The command line that repeats it.
+    pub(crate) fn args(&self) -> Vec<String> {
+        let words = [
+            "torture".to_owned(),
+            "run".to_owned(),
+            format!("--topology={}", self.topology.name()),
+            format!("--seed={}", self.seed),
+            format!("--kinds={}", self.kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(",")),
+            format!("--duration={}", humantime::format_duration(self.duration)),
+        ];
+        words.into()
+    }
+
+    pub(crate) fn socket(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.sock"))
+    }
+}
+
+/// DESIGN section 6, and what a busy machine may add.
+pub(crate) const BOUNDS: Bounds = Bounds { claim_window: 3_000_000_000, poll: 1_000_000_000, slack: 2_000_000_000 };
+
+/// The server beside this program, as cargo builds them.
+pub(crate) fn server_beside(own: &Path) -> PathBuf {
+    own.with_file_name("fencepost")
+}
+
+/// Locks that many want at once.
+pub(crate) const HOT: u64 = 5;
+/// Locks that hardly anybody wants.
+pub(crate) const COLD: u64 = 40;
+
+pub(crate) fn hot(number: u64) -> String {
+    format!("hot/{number}")
+}
+
+pub(crate) fn cold(number: u64) -> String {
+    format!("cold/{number}")
+}
+
+pub(crate) fn all_locks() -> Vec<String> {
+    (0..HOT).map(hot).chain((0..COLD).map(cold)).collect()
+}

@@ -1,0 +1,126 @@
+//! What a process writes down while it runs, so that a SIGKILL loses nothing but the answer it was waiting for.
+//!
+//! An operation is written down twice: before it is sent, as one whose outcome nobody knows, and when it is over. Read back, the
+//! second line replaces the first; where it is missing the process died in between, and the first one is the truth.
+
+use crate::clock;
+use anyhow::Result;
+use fencepost_torture::history::{Nanos, Record};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::Write,
+    path::Path,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+#[derive(Serialize, Deserialize)]
+struct Line {
+    /// Names an operation within the file.
+    id: u64,
+    /// Whether it is the first of two.
+    open: bool,
+    is: Record,
+}
+
+/// The journal of one process.
+pub(crate) struct Journal {
+    file: Mutex<File>,
+    next: AtomicU64,
+}
+
+impl Journal {
+    pub(crate) fn new(path: &Path) -> Result<Self> {
+        let file = File::options().create_new(true).append(true).open(path)?;
+        Ok(Self { file: Mutex::new(file), next: AtomicU64::new(0) })
+    }
+
+    /// Before something is sent.
+    pub(crate) fn open(&self, is: Record) -> u64 {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        self.write(&Line { id, open: true, is });
+        id
+    }
+
+    /// When its outcome is known, or it is known that it will not be.
+    pub(crate) fn close(&self, id: u64, is: Record) {
+        self.write(&Line { id, open: false, is });
+    }
+
+    /// Something that is over at once.
+    pub(crate) fn note(&self, is: Record) {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        self.close(id, is);
+    }
+
+    /// In one write: lines are whole, but for the last one of a process that was killed in it.
+    fn write(&self, line: &Line) {
+        let Ok(mut text) = serde_json::to_string(line) else { return };
+        text.push('\n');
+        let mut file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Err(error) = file.write_all(text.as_bytes()) {
+            // A history with holes proves nothing.
+            eprintln!("the journal cannot be written: {error}");
+            std::process::exit(3);
+        }
+    }
+}
+
+/// Reads a journal back. What was open when its process ended ended with it.
+pub(crate) fn read(path: &Path, ended: Nanos) -> Result<Vec<Record>> {
+    let text = String::from_utf8_lossy(&std::fs::read(path)?).into_owned();
+    let mut lines = BTreeMap::new();
+    for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+        let line: Line = serde_json::from_str(line)?;
+        lines.insert(line.id, line);
+    }
+    Ok(lines.into_values().map(|line| if line.open { left_open(line.is, ended) } else { line.is }).collect())
+}
+
+fn left_open(mut record: Record, ended: Nanos) -> Record {
+    match &mut record {
+        Record::Acquire(acquire) => acquire.ret = ended.max(acquire.invoke),
+        Record::Release(release) => release.ret = ended.max(release.invoke),
+        Record::Revoked(revoked) => revoked.ret = ended.max(revoked.invoke),
+        _ => {}
+    }
+    record
+}
+
+/// What a record that is still open says.
+pub(crate) const OPEN: &str = "its process ended";
+
+/// A fault that a client makes all by itself, at one moment.
+pub(crate) fn moment(kind: &str, target: String) -> Record {
+    let now = clock::now();
+    let leaves = fencepost_torture::history::Leaves::All;
+    Record::Fault(fencepost_torture::history::Fault { kind: kind.to_owned(), target, begin: now, end: now, leaves })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fencepost_torture::history::{Release, ReleaseEnd};
+
+    fn release(token: u64, ret: Nanos, end: ReleaseEnd) -> Record {
+        Record::Release(Release { client: 1, lock: "a".into(), token, invoke: 5, ret, end })
+    }
+
+    #[test]
+    fn what_was_not_closed_is_unknown_and_a_torn_line_is_left_out() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("j");
+        let journal = Journal::new(&path)?;
+        let unknown = || ReleaseEnd::Unknown(OPEN.to_owned());
+        let (one, _two) = (journal.open(release(1, 5, unknown())), journal.open(release(2, 5, unknown())));
+        journal.close(one, release(1, 6, ReleaseEnd::Released));
+        let mut file = File::options().append(true).open(&path)?;
+        file.write_all(b"{\"id\":9,\"op")?;
+        assert_eq!(read(&path, 77)?, [release(1, 6, ReleaseEnd::Released), release(2, 77, unknown())]);
+        Ok(())
+    }
+}

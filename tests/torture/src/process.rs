@@ -1,0 +1,145 @@
+//! Processes of a run: signalled by their own id only, and gone when the run is gone, however it ends.
+//!
+//! The kernel ends each with the thread that started it (`PR_SET_PDEATHSIG`): so nothing is started from a thread that ends before
+//! the run does. That has to be asked for by the process itself, which is why each is started through `torture under`.
+
+use anyhow::{Context, Result, ensure};
+use nix::{
+    sys::{
+        prctl,
+        signal::{Signal, kill},
+    },
+    unistd::{Pid, getppid},
+};
+use std::{
+    ffi::OsString,
+    fs::File,
+    os::unix::process::{CommandExt, ExitStatusExt},
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+use tokio::{process::ChildStdin, time::timeout};
+
+/// The program that runs, also after it was built anew.
+const OWN: &str = "/proc/self/exe";
+/// No process takes longer to do what a signal says.
+const BOUND: Duration = Duration::from_secs(10);
+
+/// What to start.
+#[derive(Clone, Debug)]
+pub(crate) struct Recipe {
+    program: PathBuf,
+    args: Vec<OsString>,
+    env: Vec<(&'static str, PathBuf)>,
+}
+
+impl Recipe {
+    pub(crate) fn new(program: impl Into<PathBuf>) -> Self {
+        Self { program: program.into(), args: Vec::new(), env: Vec::new() }
+    }
+
+    /// This program with other arguments.
+    pub(crate) fn own() -> Self {
+        Self::new(OWN)
+    }
+
+    pub(crate) fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    pub(crate) fn env(mut self, env: &[(&'static str, PathBuf)]) -> Self {
+        self.env.extend_from_slice(env);
+        self
+    }
+
+    /// Starts it; what it says goes to the end of `log`. Its input stays open until the process is dropped or told to end.
+    pub(crate) fn start(&self, log: &Path) -> Result<Process> {
+        let output = File::options().create(true).append(true).open(log)?;
+        let mut command = tokio::process::Command::new(OWN);
+        command.arg("under").arg(std::process::id().to_string()).arg(&self.program).args(&self.args);
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("FENCEPOST_") {
+                command.env_remove(name);
+            }
+        }
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::piped()).stdout(output.try_clone()?).stderr(output).kill_on_drop(true);
+        let mut child = command.spawn().with_context(|| format!("{} does not start", self.program.display()))?;
+        let pid = Pid::from_raw(i32::try_from(child.id().context("it ended at once")?)?);
+        let input = child.stdin.take();
+        Ok(Process { child, pid, input })
+    }
+}
+
+/// `torture under PARENT PROGRAM ARGS…`: becomes the program, after asking to be ended with its parent.
+pub(crate) fn under(parent: u32, command: &[OsString]) -> Result<()> {
+    prctl::set_pdeathsig(Signal::SIGKILL)?;
+    ensure!(u32::try_from(getppid().as_raw()) == Ok(parent), "the run is over");
+    let (program, args) = command.split_first().context("no program")?;
+    Err(std::process::Command::new(program).args(args).exec()).with_context(|| format!("{}", program.display()))
+}
+
+/// A process that was started here. Killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: tokio::process::Child,
+    pid: Pid,
+    input: Option<ChildStdin>,
+}
+
+impl Process {
+    /// How it ended, if it did.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    fn signal(&mut self, signal: Signal) -> Result<()> {
+        ensure!(self.ended().is_none(), "process {} had ended by itself", self.pid);
+        kill(self.pid, signal).with_context(|| format!("{signal} to {}", self.pid))
+    }
+
+    /// Ends it at once, and makes sure that this was what ended it.
+    pub(crate) async fn kill(&mut self) -> Result<()> {
+        self.signal(Signal::SIGKILL)?;
+        let status = timeout(BOUND, self.child.wait()).await??;
+        ensure!(status.signal() == Some(9), "{} ended otherwise: {status}", self.pid);
+        ensure!(!Path::new(&format!("/proc/{}", self.pid)).exists(), "{} is still there", self.pid);
+        Ok(())
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub(crate) async fn terminate(&mut self, bound: Duration) -> Result<ExitStatus> {
+        self.signal(Signal::SIGTERM)?;
+        timeout(bound, self.child.wait()).await.context("it did not end on SIGTERM")?.map_err(Into::into)
+    }
+
+    /// Its input ends: what it takes for being told to end.
+    pub(crate) fn close_input(&mut self) {
+        self.input = None;
+    }
+
+    /// Closes its input, and waits until it has ended.
+    pub(crate) async fn finish(&mut self, bound: Duration) -> Result<ExitStatus> {
+        self.input = None;
+        timeout(bound, self.child.wait()).await.context("it did not end when told")?.map_err(Into::into)
+    }
+
+    /// Stops all of it in mid-air, and makes sure that it stands still.
+    pub(crate) async fn pause(&mut self) -> Result<()> {
+        self.signal(Signal::SIGSTOP)?;
+        for _ in 0..1_000 {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid))?;
+            if status.contains("State:\tT") {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        anyhow::bail!("{} does not stand still", self.pid)
+    }
+
+    pub(crate) fn resume(&mut self) -> Result<()> {
+        self.signal(Signal::SIGCONT)
+    }
+}

@@ -1,0 +1,173 @@
+//! One replica of the server, with the link that clients reach it by.
+//!
+//! It takes a port that the system chooses, another one in each life, and the link follows: nobody else can take it away.
+
+use crate::{
+    process::{Process, Recipe},
+    proxy::Link,
+    pump::Upstream,
+};
+use anyhow::{Context, Result, bail};
+use fencepost_proto::v1::{GetRequest, lock_service_client::LockServiceClient};
+use std::{
+    path::{Path, PathBuf},
+    sync::{Mutex as PlainMutex, PoisonError},
+    time::Duration,
+};
+use tokio::{
+    sync::Mutex,
+    time::{sleep, timeout},
+};
+use tonic::transport::{Channel, Endpoint};
+
+const START_MAX: Duration = Duration::from_secs(15);
+/// How long a server may take to serve again when nothing is wrong with what it needs.
+const WORKS_MAX: Duration = Duration::from_secs(12);
+
+struct Life {
+    process: Process,
+    port: u16,
+}
+
+pub(crate) struct Server {
+    pub(crate) index: usize,
+    /// By which clients reach it.
+    pub(crate) link: Link,
+    recipe: Recipe,
+    folder: PathBuf,
+    life: Mutex<Option<Life>>,
+    logs: PlainMutex<Vec<PathBuf>>,
+    crashed: PlainMutex<Vec<String>>,
+}
+
+fn locked<T>(mutex: &PlainMutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Server {
+    /// `store` as its URL. Started, and known to serve.
+    pub(crate) async fn start(bin: &Path, index: usize, store: &str, folder: &Path) -> Result<Self> {
+        let args = ["serve", "--listen=127.0.0.1:0", "--ttl-min=200ms", "--drain-timeout=2s", "--log-format=json"];
+        let recipe = Recipe::new(bin).args(args).args([format!("--store={store}")]);
+        let link = Link::new(format!("client->server {index}")).await?;
+        let (life, logs, crashed) = (Mutex::new(None), PlainMutex::default(), PlainMutex::default());
+        let server = Self { index, link, recipe, folder: folder.to_owned(), life, logs, crashed };
+        server.begin().await?;
+        Ok(server)
+    }
+
+    /// Starts it, if it does not run.
+    pub(crate) async fn begin(&self) -> Result<()> {
+        let mut life = self.life.lock().await;
+        if life.is_some() {
+            return Ok(());
+        }
+        let log = self.folder.join(format!("server-{}-{}.log", self.index, locked(&self.logs).len()));
+        let mut process = self.recipe.start(&log)?;
+        locked(&self.logs).push(log.clone());
+        let listening = async {
+            loop {
+                if let Some(port) = std::fs::read_to_string(&log).ok().and_then(|text| port_in(&text)) {
+                    return Ok(port);
+                }
+                if let Some(status) = process.ended() {
+                    bail!("the server ended: {status}: {}", std::fs::read_to_string(&log).unwrap_or_default());
+                }
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let port = timeout(START_MAX, listening).await.context("the server does not listen")??;
+        self.link.lead_to(Upstream::Tcp(port));
+        *life = Some(Life { process, port });
+        Ok(())
+    }
+
+    /// SIGKILL.
+    pub(crate) async fn kill(&self) -> Result<()> {
+        self.take().await?.process.kill().await
+    }
+
+    /// SIGTERM, and until it has gone.
+    pub(crate) async fn drain(&self) -> Result<()> {
+        let status = self.take().await?.process.terminate(Duration::from_secs(8)).await?;
+        if !status.success() {
+            locked(&self.crashed).push(format!("server {} on SIGTERM: {status}", self.index));
+        }
+        Ok(())
+    }
+
+    async fn take(&self) -> Result<Life> {
+        let mut life = self.life.lock().await.take().with_context(|| format!("server {} is down", self.index))?;
+        if let Some(status) = life.process.ended() {
+            locked(&self.crashed).push(format!("server {} by itself: {status}", self.index));
+            bail!("server {} had ended by itself: {status}", self.index);
+        }
+        Ok(life)
+    }
+
+    pub(crate) async fn pause(&self) -> Result<()> {
+        self.life.lock().await.as_mut().context("it is down")?.process.pause().await
+    }
+
+    pub(crate) async fn resume(&self) -> Result<()> {
+        self.life.lock().await.as_mut().context("it is down")?.process.resume()
+    }
+
+    /// A channel to it that no proxy stands in.
+    pub(crate) async fn direct(&self) -> Result<Channel> {
+        let port = self.life.lock().await.as_ref().with_context(|| format!("server {} is down", self.index))?.port;
+        channel(port)
+    }
+
+    /// Until it answers from its store.
+    pub(crate) async fn works(&self) -> Result<()> {
+        let answers = async {
+            while self.answers().await.is_err() {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(WORKS_MAX, answers).await.with_context(|| format!("server {} does not serve again", self.index))
+    }
+
+    async fn answers(&self) -> Result<()> {
+        let mut client = LockServiceClient::new(self.direct().await?);
+        let get = client.get(GetRequest { lock_name: "probe".to_owned() });
+        timeout(Duration::from_millis(500), get).await??;
+        Ok(())
+    }
+
+    /// Ends of its process that nobody asked for.
+    pub(crate) async fn crashes(&self) -> Vec<String> {
+        if let Some(status) = self.life.lock().await.as_mut().and_then(|life| life.process.ended()) {
+            locked(&self.crashed).push(format!("server {} by itself: {status}", self.index));
+        }
+        locked(&self.crashed).clone()
+    }
+
+    /// Lines of its logs that no fault explains.
+    pub(crate) fn log_errors(&self) -> Vec<String> {
+        // That Redis is out of memory is for it to say, and for the harness to have done.
+        let is_explained = |line: &str| line.contains("\"check\":\"memory\"");
+        let is_error = |line: &str| line.contains("\"level\":\"ERROR\"") && !is_explained(line);
+        let is_bad = |line: &&str| is_error(line) || line.contains("panicked");
+        let logs = locked(&self.logs).clone();
+        let texts = logs.iter().filter_map(|log| std::fs::read_to_string(log).ok());
+        texts.flat_map(|text| text.lines().filter(is_bad).map(str::to_owned).collect::<Vec<_>>()).collect()
+    }
+}
+
+/// To what listens on this port of this host. Connects when it is used.
+pub(crate) fn channel(port: u16) -> Result<Channel> {
+    let endpoint = Endpoint::from_shared(format!("http://127.0.0.1:{port}"))?;
+    let endpoint = endpoint.connect_timeout(Duration::from_secs(1)).tcp_nodelay(true);
+    // Dead connections are found out soon: histories are short.
+    let endpoint =
+        endpoint.http2_keep_alive_interval(Duration::from_secs(1)).keep_alive_timeout(Duration::from_secs(1));
+    Ok(endpoint.keep_alive_while_idle(true).connect_lazy())
+}
+
+fn port_in(log: &str) -> Option<u16> {
+    let line = log.split_inclusive('\n').find(|line| line.contains("listening") && line.ends_with('\n'))?;
+    let line: serde_json::Value = serde_json::from_str(line).ok()?;
+    line["addr"].as_str()?.rsplit(':').next()?.parse().ok()
+}

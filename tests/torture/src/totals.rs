@@ -1,0 +1,205 @@
+//! The verdicts of many histories, added up: what a table of results shows.
+
+use crate::{
+    history::Nanos,
+    verdict::{Check, Counts, Verdict, Violation},
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// How many violations are kept in full.
+const KEPT: usize = 100;
+
+/// Many verdicts in one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Totals {
+    /// How many histories.
+    pub histories: u64,
+    /// From begin to end, all together.
+    pub lasted: Nanos,
+    /// How many histories of each topology.
+    pub topologies: BTreeMap<String, u64>,
+    /// The seeds, by topology.
+    pub seeds: BTreeMap<String, Vec<u64>>,
+    /// What was counted in all of them.
+    pub counts: Counts,
+    /// What is wrong, by check: a check that found nothing is here with a 0.
+    pub violations: BTreeMap<Check, u64>,
+    /// What faults excused, by check and by the kind of the fault.
+    pub excused: BTreeMap<Check, BTreeMap<String, u64>>,
+    /// The histories in which something is wrong.
+    pub bad: Vec<Bad>,
+}
+
+/// A history in which something is wrong: with its seed it can be run again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bad {
+    /// Its topology.
+    pub topology: String,
+    /// Its seed.
+    pub seed: u64,
+    /// What is wrong: of many, the first hundred.
+    pub violations: Vec<Violation>,
+}
+
+impl Totals {
+    /// Adds one more history.
+    pub fn add(&mut self, verdict: &Verdict) {
+        self.histories += 1;
+        self.lasted += verdict.lasted;
+        *self.topologies.entry(verdict.topology.clone()).or_default() += 1;
+        self.seeds.entry(verdict.topology.clone()).or_default().push(verdict.seed);
+        self.counts.add(&verdict.counts);
+        for check in Check::ALL {
+            let found = verdict.violations.iter().filter(|one| one.check == check).count() as u64;
+            *self.violations.entry(check).or_default() += found;
+        }
+        for one in &verdict.excused {
+            let kind = one.excuse.clone().unwrap_or_default();
+            *self.excused.entry(one.check).or_default().entry(kind).or_default() += 1;
+        }
+        if !verdict.is_good() {
+            let violations = verdict.violations.iter().take(KEPT).cloned().collect();
+            self.bad.push(Bad { topology: verdict.topology.clone(), seed: verdict.seed, violations });
+        }
+    }
+
+    /// Adds what another process added up.
+    pub fn merge(&mut self, other: Self) {
+        self.histories += other.histories;
+        self.lasted += other.lasted;
+        add_each(&mut self.topologies, &other.topologies);
+        for (topology, seeds) in other.seeds {
+            self.seeds.entry(topology).or_default().extend(seeds);
+        }
+        self.counts.add(&other.counts);
+        add_each(&mut self.violations, &other.violations);
+        for (check, kinds) in other.excused {
+            add_each(self.excused.entry(check).or_default(), &kinds);
+        }
+        self.bad.extend(other.bad);
+    }
+
+    /// All violations.
+    #[must_use]
+    pub fn wrong(&self) -> u64 {
+        self.violations.values().sum()
+    }
+
+    /// How often exclusion broke under faults that are outside of the promise: shown beside a fenced store that lost nothing.
+    #[must_use]
+    pub fn exclusion_excused(&self) -> u64 {
+        self.excused.get(&Check::C3).map_or(0, |kinds| kinds.values().sum())
+    }
+
+    /// Did the control, which does not look at tokens, lose anything? If not, the faults were too tame to show that fencing
+    /// is what helps.
+    #[must_use]
+    pub fn can_see(&self) -> bool {
+        self.counts.control.lost > 0
+    }
+
+    /// Is nothing wrong, and could the suite have seen it?
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.histories > 0 && self.wrong() == 0 && self.can_see()
+    }
+}
+
+impl Counts {
+    /// Adds these to them.
+    pub fn add(&mut self, other: &Self) {
+        self.operations += other.operations;
+        self.unknown += other.unknown;
+        self.grants += other.grants;
+        self.steps += other.steps;
+        self.rejected += other.rejected;
+        add_each(&mut self.faults, &other.faults);
+        self.inversions += other.inversions;
+        self.fenced += other.fenced;
+        self.control += other.control;
+    }
+}
+
+fn add_each<K: Ord + Clone>(sums: &mut BTreeMap<K, u64>, more: &BTreeMap<K, u64>) {
+    for (key, count) in more {
+        *sums.entry(key.clone()).or_default() += count;
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::verdict::Writes;
+
+    /// Two histories, one of them bad.
+    pub(crate) fn two() -> [Verdict; 2] {
+        let faults = BTreeMap::from([("sigkill-redis".to_owned(), 2)]);
+        let control = Writes { taken: 200, lost: 25 };
+        let counts = Counts { operations: 1_000, faults, control, inversions: 1, ..Counts::default() };
+        let counts = Counts { fenced: Writes { taken: 150, lost: 0 }, steps: 400, rejected: 50, ..counts };
+        let violation = |check, excuse: Option<&str>| Violation {
+            check,
+            lock: Some("lock-1".into()),
+            message: "something happened at 1.000000 s".into(),
+            excuse: excuse.map(str::to_owned),
+        };
+        let good = Verdict {
+            seed: 1,
+            topology: "standalone".into(),
+            lasted: 15_000_000_000,
+            counts: counts.clone(),
+            violations: Vec::new(),
+            excused: vec![violation(Check::C3, Some("clock-forward")), violation(Check::C7, Some("wipe"))],
+        };
+        let bad = Verdict { seed: 2, violations: vec![violation(Check::C5, None)], counts, ..good.clone() };
+        [good, bad]
+    }
+
+    #[test]
+    fn they_add_up() {
+        let mut totals = Totals::default();
+        two().iter().for_each(|one| totals.add(one));
+        assert_eq!((totals.histories, totals.lasted, totals.wrong()), (2, 30_000_000_000, 1));
+        assert_eq!(totals.counts.faults["sigkill-redis"], 4);
+        assert_eq!((totals.counts.control, totals.counts.operations), (Writes { taken: 400, lost: 50 }, 2_000));
+        assert!((totals.counts.control.lost_percent() - 12.5).abs() < 1e-9);
+        assert_eq!((totals.violations[&Check::C5], totals.violations[&Check::C1]), (1, 0));
+        assert_eq!((totals.exclusion_excused(), totals.excused[&Check::C7]["wipe"]), (2, 2));
+        assert_eq!(totals.seeds["standalone"], [1, 2]);
+        assert_eq!(totals.bad.iter().map(|bad| bad.seed).collect::<Vec<_>>(), [2]);
+    }
+
+    #[test]
+    fn merged_is_the_same_as_added() {
+        let [first, second] = two();
+        let (mut all, mut one, mut other) = (Totals::default(), Totals::default(), Totals::default());
+        all.add(&first);
+        all.add(&second);
+        one.add(&first);
+        other.add(&second);
+        one.merge(other);
+        assert_eq!(one, all);
+    }
+
+    #[test]
+    fn good_is_what_found_nothing_and_could_have() {
+        let [mut good, bad] = two();
+        let of = |verdict: &Verdict| {
+            let mut totals = Totals::default();
+            totals.add(verdict);
+            totals.is_good()
+        };
+        assert!(of(&good) && !of(&bad) && !Totals::default().is_good());
+        good.counts.control.lost = 0;
+        assert!(!of(&good), "a control that lost nothing shows nothing");
+    }
+
+    #[test]
+    fn it_goes_through_json() {
+        let mut totals = Totals::default();
+        two().iter().for_each(|one| totals.add(one));
+        let text = serde_json::to_string(&totals).unwrap();
+        assert_eq!(serde_json::from_str::<Totals>(&text).unwrap(), totals);
+    }
+}

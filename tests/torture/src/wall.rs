@@ -1,0 +1,43 @@
+//! The wall clock of the Redis processes, set while they run.
+
+use anyhow::{Result, ensure};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::{AtomicI64, Ordering},
+};
+
+const SOURCE: &str = include_str!("../../support/clock_shim.c");
+
+pub(crate) struct WallClock {
+    folder: PathBuf,
+    ahead: AtomicI64,
+}
+
+impl WallClock {
+    /// One that is right.
+    pub(crate) fn new(folder: &Path) -> Result<Self> {
+        let folder = folder.join("clock");
+        std::fs::create_dir(&folder)?;
+        let clock = Self { folder, ahead: AtomicI64::new(0) };
+        std::fs::write(clock.folder.join("shim.c"), SOURCE)?;
+        let mut compiler = Command::new("cc");
+        compiler.args(["-shared", "-fPIC", "-O1", "-o"]);
+        let output = compiler.args([clock.folder.join("shim.so"), clock.folder.join("shim.c")]).output()?;
+        ensure!(output.status.success(), "cc: {}", String::from_utf8_lossy(&output.stderr));
+        clock.step(0)?;
+        Ok(clock)
+    }
+
+    /// Sets it by so many seconds, ahead or back, from where it is.
+    pub(crate) fn step(&self, seconds: i64) -> Result<()> {
+        let ahead = self.ahead.fetch_add(seconds, Ordering::Relaxed) + seconds;
+        std::fs::write(self.folder.join("new"), ahead.to_string())?;
+        Ok(std::fs::rename(self.folder.join("new"), self.folder.join("offset"))?)
+    }
+
+    /// What a process needs to go by it.
+    pub(crate) fn env(&self) -> Vec<(&'static str, PathBuf)> {
+        vec![("LD_PRELOAD", self.folder.join("shim.so")), ("CLOCK_OFFSET_FILE", self.folder.join("offset"))]
+    }
+}
