@@ -220,16 +220,13 @@ fn retry_anew(records: &mut Vec<Record>, pick: Index) -> Option<Check> {
     Some(Check::C7)
 }
 
-/// A second answer to a request that had but one.
+/// A second answer to a request that was sent but once: one that was sent before may have ended, and been forgotten, long ago.
 fn retry_added(records: &mut Vec<Record>, pick: Index) -> Option<(u64, Nanos)> {
-    let only = records.iter().filter_map(|record| match record {
-        Record::Acquire(acquire) => match &acquire.end {
-            AcquireEnd::Acquired(grant) if grant.usable => Some((acquire.clone(), grant.token)),
-            _ => None,
-        },
-        _ => None,
-    });
-    let (mut again, token) = picked(only.collect(), pick)?;
+    let once = |leases: &[Lease<'_>]| {
+        let once = leases.iter().filter(|lease| lease.was_usable() && lease.transmissions.len() == 1);
+        once.map(|lease| (lease.answers[0].0.clone(), lease.token)).collect()
+    };
+    let (mut again, token) = find(records, pick, once)?;
     again.attempt += 1;
     again.invoke = again.ret + 1;
     again.ret += 2;
