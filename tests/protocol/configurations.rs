@@ -134,7 +134,6 @@ fn mistakes_of_clients_and_replicas_show() {
     shows(Bug::DeafToDeletion, "no lost waiter", leap);
     shows(Bug::ValidFromReply, "exclusion", delayed(1));
     shows(Bug::RenewedFromReply, "exclusion", Protocol { renewals: 1, ..delayed(1) });
-    shows(Bug::ReplayIsWhole, "exclusion", Protocol { budget: faults(|it| it.losses = 1), ..retrying() });
     shows(Bug::WorksUntilReleased, "exclusion", plain());
     shows(Bug::NoNotAfter, "dropped is final", delayed(2));
 }

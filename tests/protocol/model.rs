@@ -47,8 +47,6 @@ pub(crate) enum Bug {
     /// Validity counts from the arrival of the reply, to a call or to a renewal.
     ValidFromReply,
     RenewedFromReply,
-    /// A repeat's answer counts as if the whole TTL was left.
-    ReplayIsWhole,
     /// A client works on until it hears that its release was done.
     WorksUntilReleased,
     /// Commands do not say until when they may act.

@@ -25,7 +25,7 @@ impl Protocol {
         let clock = state.store.clock(state.now);
         let mut not_after = clock.after(COMMAND_WINDOW);
         if self.bug == Some(Bug::NoNotAfter) && ask != Ask::Drop {
-            not_after = StoreTime::from_micros(u64::MAX);
+            not_after = clock.after(COMMAND_WINDOW * 100);
         }
         let known_token = state.replicas.get(usize::from(from)).map_or(NONE_KNOWN, |replica| replica.known_token);
         let command = Command { ask, from, attempt, not_after, life: state.store.life, known_token };
@@ -82,7 +82,6 @@ impl Protocol {
                 // DESIGN 5: counted from the sending of this transmission, plus what it was held for before the script was sent.
                 let held_for = asked.since(call.arrived);
                 let from = call.sent.after(held_for);
-                let left = if self.bug == Some(Bug::ReplayIsWhole) { self.ttl } else { left };
                 Reply::Acquired { from, left }
             }
             Said::TimedOut => Reply::TimedOut,
