@@ -10,7 +10,7 @@ DENY_VERSION := 0.20.2
 TOOLS := target/tools
 DENY := $(TOOLS)/cargo-deny-$(DENY_VERSION)
 
-.PHONY: help setup test fmt lint unit redis-rules-long doc deny advisories proto-baseline run
+.PHONY: help setup test fmt lint unit redis-rules-long protocol-long mutants doc deny advisories proto-baseline run
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,14 @@ unit: ## All tests: of the rules, of the server over real sockets, of the API's 
 # Not part of `test`: it takes about twenty minutes. `unit` compares some thousands.
 redis-rules-long: ## The Redis scripts against the rules, over very many random sequences
 	FENCEPOST_SEQUENCES=200000 cargo test --locked --test redis_rules -- --nocapture
+
+# Not part of `test`: it takes many minutes, and gigabytes of memory. `unit` follows the smaller worlds to their end.
+protocol-long: ## The protocol between clients, replicas and store, in larger worlds
+	FENCEPOST_PROTOCOL_LONG=1 cargo test --locked --release --test protocol -- --nocapture --test-threads 1
+
+# Not part of `test`: each mutant is a build. Writes tests/mutants/RESULTS.md.
+mutants: ## Each deliberate mistake in the rules and the scripts is found by the test that is named for it
+	FENCEPOST_MUTANTS=1 cargo test --locked --test mutants -- --nocapture
 
 doc: ## The documentation builds without a warning
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps

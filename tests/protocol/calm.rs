@@ -14,7 +14,7 @@ impl Protocol {
         if waiting.is_empty() {
             return true;
         }
-        let calm = Self { hints: false, ..self.clone() };
+        let calm = Self { hints: false, ..*self };
         let mut state = state.clone();
         // Each who is served may hold the lock for its TTL, each who is dead may let its offer lapse, and a dead replica is noticed.
         let each = self.ttl + 3 * SECOND + 2 * self.tick;

@@ -120,7 +120,7 @@ fn crash_and_retry() {
 
 /// The mistake shows, and as the breach of this promise.
 fn shows(bug: Bug, promise: &str, protocol: Protocol) {
-    let steps = breach(&Protocol { bug: Some(bug), ..protocol }, promise);
+    let steps = breach(Protocol { bug: Some(bug), ..protocol }, promise);
     println!("{bug:?} breaks {promise:?} in {steps} steps");
 }
 

@@ -13,6 +13,7 @@ mod key;
 mod model;
 mod replica;
 mod state;
+mod steps;
 mod store;
 
 use model::Protocol;
@@ -49,10 +50,11 @@ fn in_the_long_run(name: &str, protocol: Protocol) {
 }
 
 /// How many steps it takes to break a promise.
-fn breach(protocol: &Protocol, promise: &str) -> usize {
+fn breach(protocol: Protocol, promise: &str) -> usize {
     let promise = protocol.properties().into_iter().find(|it| it.name == promise).expect("a promise").name;
     let found = HasDiscoveries::AnyOf(BTreeSet::from([promise]));
-    let checker = protocol.clone().checker().finish_when(found).threads(2).spawn_bfs().join();
-    let path = checker.discovery(promise).unwrap_or_else(|| panic!("{:?} breaks nothing", protocol.bug));
+    let bug = protocol.bug;
+    let checker = protocol.checker().finish_when(found).threads(2).spawn_bfs().join();
+    let path = checker.discovery(promise).unwrap_or_else(|| panic!("{bug:?} breaks nothing"));
     path.into_actions().len()
 }

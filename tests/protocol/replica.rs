@@ -55,7 +55,7 @@ impl Protocol {
                 state.send(Message::Released { request: attempt.request });
             }
             (_, Answer::Acquire(outcome), Some(copy)) => {
-                let said = self.said(outcome, ask);
+                let said = self.said(&outcome, ask);
                 let returned = set_off.returned;
                 state.send(Message::FromStore { to: from, attempt, copy, said, hints: own, returned });
             }
@@ -176,7 +176,7 @@ impl Protocol {
     }
 
     /// What an answer says to the call.
-    fn said(&self, outcome: AcquireOutcome, ask: Ask) -> Said {
+    fn said(&self, outcome: &AcquireOutcome, ask: Ask) -> Said {
         match outcome {
             AcquireOutcome::Granted(grant) => {
                 // Elsewhere a token says nothing that its lease does not, and would tell equal states apart.
