@@ -45,10 +45,24 @@ pub(crate) enum Which {
 /// A command, or what happens between two.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    Acquire { request: u128, attempt: u32, wait: bool, odd: u8 },
-    Claim { request: u128, attempt: u32 },
-    GiveUp { request: u128, attempt: u32 },
-    Drop { request: u128, attempt: u32 },
+    Acquire {
+        request: u128,
+        attempt: u32,
+        wait: bool,
+        odd: u8,
+    },
+    Claim {
+        request: u128,
+        attempt: u32,
+    },
+    GiveUp {
+        request: u128,
+        attempt: u32,
+    },
+    Drop {
+        request: u128,
+        attempt: u32,
+    },
     Release(Which),
     Renew(Which, u64),
     RenewKept(Which, u128),
@@ -59,6 +73,10 @@ pub(crate) enum Op {
     Poll,
     FromReplica(u128),
     Incarnation(u128),
+    /// How late commands are carried out from now on: half a second is still in time.
+    Late(u64),
+    /// From now on the replica knows of a token this far ahead of the clock.
+    Known(u64),
     Pass(u64),
     StepBack(u64),
 }
@@ -73,6 +91,8 @@ pub(crate) struct Both {
     now: StoreTime,
     replica: u128,
     incarnation: u128,
+    late: u64,
+    known_token: u64,
     leases: Vec<LeaseId>,
     made: u128,
     pub(crate) commands: usize,
@@ -140,6 +160,8 @@ impl Both {
             now: StoreTime::from_micros(START),
             replica: 1,
             incarnation: 1,
+            late: 0,
+            known_token: 0,
             leases: Vec::new(),
             made: 0,
             commands: 0,
@@ -154,6 +176,7 @@ impl Both {
         self.replicas = Replicas::many();
         self.now = StoreTime::from_micros(START);
         (self.replica, self.incarnation, self.made) = (1, 1, 0);
+        (self.late, self.known_token) = (0, 0);
         self.leases.clear();
     }
 
@@ -165,6 +188,8 @@ impl Both {
             Op::StepBack(span) => self.now = StoreTime::from_micros(self.now.as_micros() - span),
             Op::FromReplica(replica) => self.replica = replica,
             Op::Incarnation(incarnation) => self.incarnation = incarnation,
+            Op::Late(late) => self.late = late,
+            Op::Known(ahead) => self.known_token = self.now.as_micros() + ahead,
             Op::Acquire { request, attempt, wait, odd } => return self.acquire(request, attempt, wait, odd),
             Op::Claim { request, attempt } => {
                 let candidate = self.candidate();
@@ -281,18 +306,23 @@ impl Both {
         found.unwrap_or(LeaseId(id(77)))
     }
 
+    fn not_after(&self) -> StoreTime {
+        StoreTime::from_micros(self.now.after(COMMAND_WINDOW).as_micros() - self.late)
+    }
+
     fn turn<T>(&mut self, act: impl FnOnce(&mut Turn<'_>) -> T) -> (T, Vec<RedisEffect>) {
         let mut effects = Effects::new();
+        let not_after = self.not_after();
         let outcome = act(&mut Turn {
             lock: &mut self.lock,
             sequencer: &mut self.sequencer,
             effects: &mut effects,
             now: self.now,
-            not_after: self.now.after(COMMAND_WINDOW),
+            not_after,
             incarnation: Incarnation(id(self.incarnation)),
             replica: ReplicaId(id(self.replica)),
             replicas: &mut self.replicas,
-            known_token: 0,
+            known_token: self.known_token,
             waiters_max: WAITERS_MAX,
         });
         self.lock.check();
@@ -318,8 +348,8 @@ impl Both {
         for key in keys::of_bucket(&base) {
             call.key(key);
         }
-        call.arg(&base).arg(hex(id(self.replica))).arg(hex(id(self.incarnation))).arg(0);
-        call.arg(self.now.after(COMMAND_WINDOW).as_micros()).arg(WAITERS_MAX).arg(name().as_str());
+        call.arg(&base).arg(hex(id(self.replica))).arg(hex(id(self.incarnation))).arg(self.known_token);
+        call.arg(self.not_after().as_micros()).arg(WAITERS_MAX).arg(name().as_str());
         for arg in args {
             call.arg(arg);
         }

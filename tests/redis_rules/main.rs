@@ -54,6 +54,8 @@ fn op() -> impl Strategy<Value = Op> {
         5 => Just(Op::Poll),
         4 => (1..4_u128).prop_map(Op::FromReplica),
         1 => (1..6_u128).prop_map(Op::Incarnation),
+        3 => prop_oneof![3 => Just(0_u64), 1 => Just(500_000), 1 => Just(500_001), 1 => Just(3_000_000)].prop_map(Op::Late),
+        1 => prop_oneof![Just(0_u64), Just(5_000_000), Just(3_600_000_000)].prop_map(Op::Known),
         8 => spans.prop_map(Op::Pass),
         1 => back.prop_map(Op::StepBack),
     ]
