@@ -10,8 +10,8 @@ DENY_VERSION := 0.20.2
 TOOLS := target/tools
 DENY := $(TOOLS)/cargo-deny-$(DENY_VERSION)
 
-.PHONY: help setup test fmt lint unit redis-rules-long redis-million redis-scale fuzz torture torture-slice torture-long torture-build \
-    doc deny advisories proto-baseline run
+.PHONY: help setup test fmt lint unit redis-rules-long redis-million redis-scale protocol-long mutants fuzz torture torture-slice \
+    torture-long torture-build doc deny advisories proto-baseline run
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,14 @@ torture-long: torture-build ## The same for hours (TORTURE_FOR), going on where 
 
 torture-build:
 	cargo build --locked -p fencepost -p fencepost-torture
+
+# Not part of `test`: it takes many minutes, and gigabytes of memory. `unit` follows the smaller worlds to their end.
+protocol-long: ## The protocol between clients, replicas and store, in larger worlds
+	FENCEPOST_PROTOCOL_LONG=1 cargo test --locked --release --test protocol -- --nocapture --test-threads 1
+
+# Not part of `test`: each mutant is a build. Writes tests/mutants/RESULTS.md.
+mutants: ## Each deliberate mistake in the rules and the scripts is found by the test that is named for it
+	FENCEPOST_MUTANTS=1 cargo test --locked --test mutants -- --nocapture
 
 doc: ## The documentation builds without a warning
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps

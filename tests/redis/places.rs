@@ -1,8 +1,9 @@
 //! What a server and Redis remember of those who wait, seen from the store.
 
 use crate::{
+    proxy::Proxy,
     redis_server::Redis,
-    server_on,
+    server_on, start_on_url,
     support::{Lock, until, waiting_wish, wish, within},
 };
 use fencepost::{
@@ -17,7 +18,11 @@ use fencepost::{
     },
     store::{
         Event, LockStore, Notices,
-        redis::{RedisStore, keys, links::RedisUrl},
+        redis::{
+            RedisStore, keys,
+            links::{RedisUrl, Script},
+            scripts,
+        },
     },
 };
 use std::{
@@ -112,4 +117,35 @@ async fn servers_that_are_gone_are_forgotten_by_those_that_live() {
     assert!(known.contains(&silent), "it may come back, and its places are kept: {known}");
     assert_eq!(known.split(' ').count(), 2, "and the server's own: {known}");
     waiter.abort();
+}
+
+/// A proxy repeats a call through another server, under the same number. The first is dropped, and the answer to its clean-up is
+/// lost: tried again, that would take away the other call as well.
+#[tokio::test]
+async fn a_clean_up_whose_answer_was_lost_leaves_the_other_call_its_place() {
+    let redis = Redis::start(&[]);
+    let source: &'static str = scripts::source(scripts::DROP_CALL, scripts::CLOCK, None).leak();
+    redis.command(&["SCRIPT", "LOAD", source]);
+    let proxy = Proxy::swallowing_from(Script::new("drop_call", source).sha(), redis.port).await;
+    let (one, two) = (start_on_url(proxy.url()).await, server_on(&redis).await);
+    until(|| async { one.client().acquire(wish("probe", TTL)).await.is_ok() }).await;
+    let held = two.client().take(wish("a", TTL)).await;
+    let request = waiting_wish("a", TTL, TTL);
+    let (mut dropped, mut other) = (one.client(), two.client());
+    let (asked, again) = (request.clone(), request);
+    let first = tokio::spawn(async move { dropped.acquire(asked).await });
+    until(|| async { two.client().look("a").await.waiters == 1 }).await;
+    let waiters = format!("{}w:a", keys::base(keys::bucket(&LockName::new("a".to_owned()).unwrap())));
+    let bound =
+        || redis.command(&["EVAL", "return redis.sha1hex(redis.call('HVALS', KEYS[1])[1])", "1", &waiters]).text();
+    let before = bound();
+    let second = tokio::spawn(async move { other.take(again).await });
+    until(|| async { bound() != before }).await;
+    first.abort();
+    until(|| async { proxy.seen() > 0 }).await;
+    // Longer than a clean-up is tried again and again: each answer is waited for half a second, and a pause follows.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    two.client().give_back(&held).await;
+    let lease = within(second).await.unwrap();
+    assert!(lease.fencing_token > held.fencing_token);
 }

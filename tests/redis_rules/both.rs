@@ -1,6 +1,9 @@
 //! One lock, kept twice: by the rules, and by the scripts on a real Redis.
 
-use super::classic::rounded;
+use super::{
+    classic::rounded,
+    op::{Op, Which},
+};
 use deadpool_redis::redis::{self, Connection, Value};
 use fencepost::{
     domain::{
@@ -35,55 +38,6 @@ pub(crate) const CLASSIC_TTL_MS: u64 = 3_600_000;
 /// Reads the time that the test wrote.
 const CLOCK: &str = "local now = tonumber(redis.call('GET', 'test:now'))\n";
 
-/// Which lease a command is about.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Which {
-    /// The one that holds the lock.
-    Current,
-    /// The one granted before the last.
-    Last,
-    /// One that never was.
-    Stranger,
-}
-
-/// A command, or what happens between two.
-#[derive(Clone, Debug)]
-pub(crate) enum Op {
-    Acquire {
-        request: u128,
-        attempt: u32,
-        wait: bool,
-        odd: u8,
-    },
-    Claim {
-        request: u128,
-        attempt: u32,
-    },
-    GiveUp {
-        request: u128,
-        attempt: u32,
-    },
-    Drop {
-        request: u128,
-        attempt: u32,
-    },
-    Release(Which),
-    Renew(Which, u64),
-    RenewKept(Which, u128),
-    Attach(Which, u32, u128),
-    Detach(Which, u128),
-    Disconnect(Which, u128),
-    ForceRelease(bool),
-    Poll,
-    FromReplica(u128),
-    Incarnation(u128),
-    Pass(u64),
-    StepBack(u64),
-    /// A classic client tries to take the lock, with a TTL or for good; or gives it back.
-    ClassicTake(bool),
-    ClassicGive,
-}
-
 pub(crate) struct Both {
     redis: Child,
     pub(crate) connection: Connection,
@@ -101,6 +55,8 @@ pub(crate) struct Both {
     sharing: bool,
     /// The grant (or offer) whose end the classic key tells, that end, and the time left when it was set.
     pub(crate) shown: Option<(Option<GrantId>, StoreTime, Duration)>,
+    late: u64,
+    known_token: u64,
     leases: Vec<LeaseId>,
     made: u128,
     pub(crate) commands: usize,
@@ -173,6 +129,8 @@ impl Both {
             sharing: classic.is_some(),
             shown: None,
             gone: None,
+            late: 0,
+            known_token: 0,
             leases: Vec::new(),
             made: 0,
             commands: 0,
@@ -188,6 +146,7 @@ impl Both {
         self.now = StoreTime::from_micros(START);
         (self.replica, self.incarnation, self.made) = (1, 1, 0);
         (self.classic, self.shown, self.gone) = (None, None, None);
+        (self.late, self.known_token) = (0, 0);
         self.leases.clear();
     }
 
@@ -201,6 +160,8 @@ impl Both {
             Op::Incarnation(incarnation) => self.incarnation = incarnation,
             Op::ClassicTake(ends) => return self.classic_take(ends),
             Op::ClassicGive => self.classic_give(),
+            Op::Late(late) => self.late = late,
+            Op::Known(ahead) => self.known_token = self.now.as_micros() + ahead,
             Op::Acquire { request, attempt, wait, odd } => return self.acquire(request, attempt, wait, odd),
             Op::Claim { request, attempt } => {
                 let candidate = self.candidate();
@@ -318,18 +279,23 @@ impl Both {
         found.unwrap_or(LeaseId(id(77)))
     }
 
+    fn not_after(&self) -> StoreTime {
+        StoreTime::from_micros(self.now.after(COMMAND_WINDOW).as_micros() - self.late)
+    }
+
     fn turn<T>(&mut self, act: impl FnOnce(&mut Turn<'_>) -> T) -> (T, Vec<RedisEffect>) {
         let mut effects = Effects::new();
+        let not_after = self.not_after();
         let outcome = act(&mut Turn {
             lock: &mut self.lock,
             sequencer: &mut self.sequencer,
             effects: &mut effects,
             now: self.now,
-            not_after: self.now.after(COMMAND_WINDOW),
+            not_after,
             incarnation: Incarnation(id(self.incarnation)),
             replica: ReplicaId(id(self.replica)),
             replicas: &mut self.replicas,
-            known_token: 0,
+            known_token: self.known_token,
             waiters_max: WAITERS_MAX,
             classic: self.classic,
         });
@@ -356,8 +322,8 @@ impl Both {
         for key in keys::of_bucket(&base) {
             call.key(key);
         }
-        call.arg(&base).arg(hex(id(self.replica))).arg(hex(id(self.incarnation))).arg(0);
-        call.arg(self.now.after(COMMAND_WINDOW).as_micros()).arg(WAITERS_MAX).arg(name().as_str());
+        call.arg(&base).arg(hex(id(self.replica))).arg(hex(id(self.incarnation))).arg(self.known_token);
+        call.arg(self.not_after().as_micros()).arg(WAITERS_MAX).arg(name().as_str());
         for arg in args {
             call.arg(arg);
         }

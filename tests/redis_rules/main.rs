@@ -4,8 +4,10 @@
 
 mod both;
 mod classic;
+mod op;
 
-use both::{Both, CLASSIC, Op, Which};
+use both::{Both, CLASSIC};
+use op::{Op, Which};
 use proptest::{collection::vec, prelude::*, test_runner::Config};
 use std::cell::RefCell;
 
@@ -55,6 +57,8 @@ fn op() -> impl Strategy<Value = Op> {
         5 => Just(Op::Poll),
         4 => (1..4_u128).prop_map(Op::FromReplica),
         1 => (1..6_u128).prop_map(Op::Incarnation),
+        3 => prop_oneof![3 => Just(0_u64), 1 => Just(500_000), 1 => Just(500_001), 1 => Just(3_000_000)].prop_map(Op::Late),
+        1 => prop_oneof![Just(0_u64), Just(5_000_000), Just(3_600_000_000)].prop_map(Op::Known),
         8 => spans.prop_map(Op::Pass),
         1 => back.prop_map(Op::StepBack),
     ]

@@ -4,9 +4,12 @@
 //! up, they are given up: TTLs and grace times do the same, later.
 
 use super::{RedisStore, call::hex, links::Arg};
-use crate::domain::{
-    ids::{AttachmentId, LeaseId, RequestId},
-    name::LockName,
+use crate::{
+    domain::{
+        ids::{AttachmentId, LeaseId, RequestId},
+        name::LockName,
+    },
+    store::StoreError,
 };
 use futures_util::future::join_all;
 use parking_lot::Mutex;
@@ -27,6 +30,17 @@ enum Chore {
     Decline(LockName, RequestId, u32),
     Detach(LockName, LeaseId, AttachmentId),
     Disconnect(LockName, LeaseId, AttachmentId),
+}
+
+impl Chore {
+    /// Whether it may be tried again after this error. A call is taken away once: done twice, the second time takes away another call of
+    /// the same attempt (a proxy's repeat, through another replica), which may have been granted the lock for its whole TTL.
+    fn may_follow(&self, error: &StoreError) -> bool {
+        match self {
+            Self::DropCall(..) | Self::Decline(..) => !matches!(error, StoreError::OutcomeUnknown(_)),
+            Self::Detach(..) | Self::Disconnect(..) => true,
+        }
+    }
 }
 
 /// The chores that wait.
@@ -111,8 +125,10 @@ impl RedisStore {
         for left in (0..TRIES).rev() {
             match self.call(name, script, &tail).await.and_then(super::answer::Answer::done) {
                 Ok(()) => return,
-                Err(error) if left == 0 => tracing::debug!(%error, "a clean-up was given up"),
-                // Each of them may be done twice: the scripts say why that is harmless.
+                Err(error) if left == 0 || !chore.may_follow(&error) => {
+                    tracing::debug!(%error, "a clean-up was given up");
+                    return;
+                }
                 Err(_) => tokio::time::sleep(PAUSE).await,
             }
         }

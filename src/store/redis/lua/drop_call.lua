@@ -1,6 +1,7 @@
 --! flags: allow-oom
 -- Cleans up after a call that was dropped, unless a newer attempt is bound. Finding nothing, it leaves a mark until not_after: the call's own
--- command may have been overtaken. Run again it finds the call unbound, and does nothing.
+-- command may have been overtaken. Run again it finds the call unbound and does nothing, but where another call of the same attempt is
+-- bound, it takes that away: so whoever does not know whether it ran does not run it again.
 -- ARGV 7: lock name, request, attempt, 1 to decline an open offer and do nothing else
 -- Reply: done
 local request, attempt = ARGV[8], tonumber(ARGV[9])

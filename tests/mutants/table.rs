@@ -1,0 +1,178 @@
+//! The mutants: one small mistake each, and the tests that have to find it.
+
+/// A mistake, made by replacing a text that occurs once.
+pub(crate) struct Mutant {
+    pub(crate) name: &'static str,
+    /// What it breaks, for the reader of the results; the peer that shipped it, where we know of one.
+    pub(crate) breaks: &'static str,
+    pub(crate) file: &'static str,
+    pub(crate) from: &'static str,
+    pub(crate) to: &'static str,
+    pub(crate) killers: &'static [Killer],
+}
+
+/// A test target, and the tests of it that count.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Killer {
+    /// The rules' own unit tests.
+    Units,
+    /// Every short sequence of commands, beside the oracle.
+    Model,
+    /// Long random sequences, beside the oracle.
+    Properties,
+    /// The protocol of clients, replicas and store.
+    Protocol,
+    /// The scripts beside the rules.
+    Scripts,
+}
+
+use Killer::{Model, Properties, Protocol, Scripts, Units};
+
+macro_rules! mutants {
+    ($(in $file:literal: $($name:literal, $breaks:literal, $from:literal => $to:literal, [$($killer:ident),+];)+)+) => {
+        /// All of them.
+        pub(crate) const MUTANTS: &[Mutant] = &[$($(Mutant {
+            name: $name, breaks: $breaks, file: $file, from: $from, to: $to, killers: &[$($killer),+],
+        },)+)+];
+    };
+}
+
+mutants! {
+in "src/domain/rules/acquire.rs":
+    "late script", "a command acts after its caller gave up (TimeLock: atlasdb PR 4933, phantom clients)",
+    "    pub fn acquire(&mut self, command: Acquire) -> AcquireOutcome {\n        if self.not_after < self.now {"
+    => "    pub fn acquire(&mut self, command: Acquire) -> AcquireOutcome {\n        if false {", [Units, Model];
+    "left-behind store", "a server grants through a life of the store that is over",
+    "        if self.sequencer.check(self.incarnation).is_err() {\n            return AcquireOutcome::LeftBehind;\n        }\n        self.settle();\n        let Acquire"
+    => "        self.settle();\n        let Acquire", [Units];
+    "mark ignored", "a clean-up that overtook its own acquire has no effect: a lease with nobody to hear of it",
+    "        if self.is_marked(request, attempt) {\n            return AcquireOutcome::Overtaken;\n        }\n        if let Some(outcome) = self.acquire_ended"
+    => "        if let Some(outcome) = self.acquire_ended", [Units, Protocol];
+    "ended request acquires again", "a late duplicate locks again (node-redlock PR 369)",
+    "        if let Some(outcome) = self.acquire_ended(request, terms) {\n            return outcome;\n        }\n" => "", [Units, Protocol];
+    "refused try comes later", "an older attempt gets the lock after the newer was refused",
+    "is_some_and(|refused| attempt < refused)" => "is_some_and(|_| false)", [Units, Model];
+    "other terms", "a request id is bound to nothing",
+    "        if lease.terms.fingerprint != terms.fingerprint {" => "        if false {", [Units, Model];
+    "replay answers the full TTL", "a repeat promises time that the lease does not have (node-redlock #169)",
+    "        left: lease.left(now),\n        previous_end" => "        left: lease.terms.ttl,\n        previous_end", [Units, Protocol];
+    "retry does not re-arm", "a lease cut short stays so for the retry that found it",
+    "        lease.rearm(now);\n" => "", [Units, Model];
+    "known_token ignored", "what the replica remembers does not heal a store that forgot",
+    "terms.min_token.max(self.known_token.saturating_add(1))" => "terms.min_token", [Units];
+    "new request overtakes the line", "a free lock on offer is given to whoever comes (grackle #1)",
+    "if self.lock.lease.is_none() && self.lock.offer.is_none() {\n            return self.grant"
+    => "if self.lock.lease.is_none() {\n            self.lock.offer = None;\n            return self.grant", [Units, Model];
+    "queue without a bound", "waiters without end (dflockd: no error for a full queue)",
+    "if self.lock.waiters(self.now) >= self.waiters_max {" => "if false {", [Units, Model];
+    "enqueue is no heartbeat", "a new replica's waiters are deleted at once",
+    ".push(request, attempt, self.replica, terms);\n        self.hear_of_replica();" => ".push(request, attempt, self.replica, terms);", [Units, Protocol];
+in "src/domain/rules/waiting.rs":
+    "late claim", "a claim acts after its caller gave up: a lease with nobody to hear of it",
+    "        if self.not_after < self.now {" => "        if false {", [Units, Model];
+    "no mark", "a clean-up overtakes its own acquire, which then queues for nobody",
+    "        if self.now <= self.not_after {" => "        if false {", [Units, Protocol];
+    "cancel frees a retried grant", "the clean-up of an old attempt takes the lease from the new one",
+    "            if attempt <= lease.binding.attempt() {\n                if lease.binding.unbind(attempt) {"
+    => "            if attempt <= lease.binding.attempt() {\n                if true {", [Units, Model];
+    "dropped waiter stays in line", "the lock is offered to a caller that is gone (Redisson #4595)",
+    "self.set_standing(request, Standing::Dropped(self.now.after(DROP_GRACE)));" => "", [Units, Model];
+    "drop keeps its offer", "the next waiter waits for a claim that cannot come",
+    "                    self.decline(request);\n" => "", [Units, Model];
+    "dropped claim comes back", "a claim on its way revives a call that was dropped",
+    "attempt < binding.attempt() || !binding.is_bound()" => "attempt < binding.attempt()", [Units, Protocol];
+    "poll forgets those who missed", "a waiter that let one offer lapse is never served again (Redisson #3004)",
+    "            self.set_standing(request, Standing::InLine);\n        }\n        self.promote();\n        let queue"
+    => "            self.set_standing(request, Standing::InLine);\n            break;\n        }\n        let queue", [Units, Protocol];
+    "poll is no heartbeat", "waiters of a living replica are skipped",
+    "        self.hear_of_replica();\n        self.settle();" => "        self.settle();", [Units, Protocol];
+in "src/domain/rules/settle.rs":
+    "lease never expires", "a dead holder keeps the lock for ever (redis-py #818)",
+    "filter(|at| *at <= self.now);" => "filter(|_| false);", [Units, Protocol];
+    "offer counts as expiry", "a lapsed offer is told as the end of a lease",
+    "            self.lock.offer = None;\n            self.set_standing(offer.request, Standing::Missed);"
+    => "            self.lock.offer = None;\n            self.lock.last = self.lock.last.map(|last| LastLease { end: LeaseEnd::Expired, ..last });\n            self.set_standing(offer.request, Standing::Missed);", [Units, Properties];
+    "lapsed offer stands first again", "a dead waiter at the head holds everybody up (Redisson #6150)",
+    "Standing::Missed);\n        }\n        self.abandon" => "Standing::InLine);\n        }\n        self.abandon", [Units, Protocol];
+    "promotion ignores silence", "the lock is offered to waiters of a dead replica",
+    "let alive = |replica| self.replicas.is_alive(replica, self.now);" => "let alive = |_| true;", [Units, Protocol];
+    "time brings no hand-off", "expiry wakes nobody (Redisson #3730)",
+    "        self.forget();\n        self.promote();" => "        self.forget();", [Units, Model];
+    "deleted waiters wait for ever", "a replica that comes back is not told that its waiters are gone",
+    "            self.effects.push(Effect::ReplicaReturned);" => "", [Units, Protocol];
+    "gone replicas keep their waiters", "the queue fills with the dead",
+    "        self.delete_gone();\n        self.forget" => "        self.forget", [Units];
+    "ended requests forgotten at once", "a late duplicate locks again (bluetape4k #1068)",
+    "        self.lock.ended.forget(self.now, SETTLE_BATCH);" => "        self.lock.ended = Default::default();", [Units, Protocol];
+    "hand-off tells nobody", "no hint is sent (Redisson #1763)",
+    "        let (replica, attempt) = (binding.replica(), binding.attempt());\n        self.effects.push(Effect::LookAgain { replica, request, attempt });"
+    => "        let _ = binding;", [Units, Model];
+in "src/domain/rules/holding.rs":
+    "release without the lease id", "anybody can release (etcd Unlock; redis-py PR 1095)",
+    "        if self.held(lease_id).is_none() {\n            return ReleaseOutcome" => "        if self.lock.lease.is_none() {\n            return ReleaseOutcome", [Units, Model];
+    "release hands nothing over", "the next waiter is found by a poll only",
+    "        self.end_lease(LeaseEnd::Released, self.now);\n        self.promote();" => "        self.end_lease(LeaseEnd::Released, self.now);", [Units, Model];
+    "renewal by a lost attachment", "an old stream keeps a lease that was attached elsewhere",
+    "attachment.is_some() && attachment != lease.attachment" => "false", [Units, Model];
+    "older attachment wins", "an attachment that turns up late takes the lease back",
+    "        if attempt < lease.attachment_attempt {" => "        if false {", [Units, Model];
+    "detach of a stale attachment", "the end of an old stream detaches the new one",
+    "take_if(|current| *current == attachment)" => "take_if(|_| true)", [Units, Model];
+    "disconnect of a stale attachment", "the end of an old stream revokes a lease that a new one keeps",
+    "is_some_and(|lease| lease.attachment == Some(attachment))" => "is_some_and(|_| true)", [Units, Model];
+    "force release of any token", "an operator hits the wrong holder",
+    "        if lease.token != expected {" => "        if false {", [Units, Model];
+in "src/domain/lease.rs":
+    "renewal shortens", "a contender's or renewer's TTL cuts the lease (Kubernetes PR 114872)",
+    "        if expires_at >= self.expires_at {" => "        if true {", [Units, Model];
+    "drop cuts a renewed lease", "a holder that reckons with its renewal loses the lock",
+    "        if !self.heard {" => "        if true {", [Units, Model];
+    "overtaken attempt re-binds", "an old transmission takes the request back",
+    "std::cmp::Ordering::Less => Bound::Overtaken," => "std::cmp::Ordering::Less => { *self = Self::first(attempt, replica); Bound::Yes }", [Units, Model];
+    "older attempt unbinds", "the clean-up of an old attempt takes the new one's call away",
+    "        if attempt != self.attempt || self.calls == 0 {" => "        if self.calls == 0 {", [Units, Model];
+in "src/domain/token.rs":
+    "token equal instead of greater", "two grants in one moment have one token",
+    "(self.counter.saturating_add(1)).max(floor)" => "self.counter.max(floor)", [Units];
+    "no skip", "a store that forgot grants an old token again (Kleppmann; Redisson #775)",
+    "now.after(TOKEN_SKIP).as_micros()" => "now.as_micros()", [Units, Protocol];
+    "no second when ahead", "a new life with its counter ahead of the clock repeats what the old one lost",
+    ".max(self.counter.saturating_add(micros(Duration::from_secs(1))))" => "", [Units];
+    "min_token relative", "each request with a floor raises the next one's bound",
+    "        now.after(MIN_TOKEN_AHEAD_MAX).as_micros().min" => "        (now.as_micros() * 2).min", [Units];
+in "src/domain/ended.rs":
+    "memory is short", "a duplicate that comes in time is not known",
+    "        self.at.after(ENDED_MEMORY)" => "        self.at.after(ENDED_MEMORY / 4)", [Units, Model];
+in "src/domain/replicas.rs":
+    "silent for ever", "a replica that is gone is not known as gone",
+    "silent >= REPLICA_GONE)" => "silent > REPLICA_GONE * 10)", [Units];
+in "src/store/redis/lua/release.lua":
+    "script: release without the lease id", "anybody can release",
+    "if L.li ~= ARGV[8] then" => "if not L.li then", [Scripts];
+in "src/store/redis/lua/acquire.lua":
+    "script: late acquire", "a command acts after its caller gave up",
+    "if not_after < now then" => "if false then", [Scripts];
+in "src/store/redis/lua/drop_call.lua":
+    "script: no mark", "a clean-up overtakes its own acquire",
+    "if now <= not_after then leave_mark(request, attempt) end" => "", [Scripts];
+in "src/store/redis/lua/lib/token.lua":
+    "script: token equal instead of greater", "two grants in one moment have one token",
+    "math.max(before + 1, low)" => "math.max(before, low)", [Scripts];
+    "script: known_token ignored", "what the replica remembers does not heal a Redis that forgot",
+    "math.max(floor, known_token + 1, now)" => "math.max(floor, now)", [Scripts];
+in "src/store/redis/lua/lib/promote.lua":
+    "script: promotion ignores silence", "the lock is offered to waiters of a dead replica",
+    "is_alive(replica) and redis" => "true and redis", [Scripts];
+in "src/store/redis/lua/lib/grant.lua":
+    "script: renewal shortens", "a renewal cuts the lease",
+    "if now + ttl >= tonumber(L.ex) then" => "if true then", [Scripts];
+in "src/store/redis/lua/lib/bind.lua":
+    "script: overtaken attempt re-binds", "an old transmission takes the request back",
+    "  if attempt < it.attempt then return false end\n" => "", [Scripts];
+in "src/store/redis/lua/detach.lua":
+    "script: detach of a stale attachment", "the end of an old stream detaches the new one",
+    "L.li == ARGV[8] and L.am == ARGV[9]" => "L.li == ARGV[8]", [Scripts];
+in "src/store/redis/lua/lib/ended.lua":
+    "script: ended requests forgotten at once", "a late duplicate locks again",
+    "if found and now < found[3] + MEMORY then return found end" => "if false then return found end", [Scripts];
+}

@@ -1,0 +1,92 @@
+//! When two states are the same: dates mean nothing, only distances do, and what is long past is past.
+
+use super::state::State;
+use fencepost::domain::time::StoreTime;
+use std::{
+    fmt::{Debug, Write},
+    hash::{Hash, Hasher},
+};
+
+/// Whatever is longer past than this (the longest memory is 10 s) is past. A replica's silence of 30 s is longer: it comes about by a
+/// leap, not by ticks.
+const PAST: i64 = 11_000_000;
+
+impl Hash for State {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.key().hash(hasher);
+    }
+}
+
+impl PartialEq for State {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl State {
+    fn key(&self) -> String {
+        // Where time is bounded, a clock that takes over may be behind tokens of long ago.
+        let past = if self.budget.ticks.is_some() { i64::MAX } else { PAST };
+        let mut text = String::with_capacity(4096);
+        let mut key = String::with_capacity(4096);
+        let mut put = |now: StoreTime, part: &dyn Debug| {
+            text.clear();
+            write!(text, "{part:?}").expect("memory is enough");
+            undated(&text, now, past, &mut key);
+        };
+        let Self { now, store, clients, replicas, network, budget, ghost } = self;
+        let clock = store.clock(*now);
+        put(*now, &(clients, replicas, network, budget, &ghost.for_key()));
+        put(clock, &(&store.memory.replicas, store.life, store.behind));
+        if budget.ticks.is_some() {
+            // Here tokens count: as they lie to the clock and to each other.
+            let highest = |token: u64| StoreTime::from_micros(token);
+            put(clock, &(&store.memory.sequencer, highest(ghost.highest_token), &store.copy));
+        }
+        text.clear();
+        write!(text, "{:?}", store.memory.lock).expect("memory is enough");
+        // The order of a hash map's entries means nothing.
+        if let Some((before, waiters, after)) = cut(&text, "waiters: {", "}, lines: ") {
+            let mut waiters: Vec<_> =
+                waiters.split(", RequestId").map(|it| it.trim_start_matches("RequestId")).collect();
+            waiters.sort_unstable();
+            undated(before, clock, past, &mut key);
+            waiters.iter().for_each(|waiter| undated(waiter, clock, past, &mut key));
+            undated(after, clock, past, &mut key);
+        } else {
+            undated(&text, clock, past, &mut key);
+        }
+        key
+    }
+}
+
+/// Writes times as distances, and leaves tokens out: they count by their order only, which is that of the grants.
+fn undated(text: &str, now: StoreTime, past: i64, key: &mut String) {
+    const TIME: &str = "StoreTime(";
+    const TOKEN: &str = "FencingToken(";
+    let mut rest = text;
+    while let Some(place) = rest.find(['(', ':']) {
+        let (before, after) = rest.split_at(place + 1);
+        key.push_str(before);
+        rest = after;
+        let is_counter = before.ends_with("counter:");
+        if before.ends_with(TIME) || is_counter {
+            let digits = rest.trim_start();
+            let end = digits.find(|it: char| !it.is_ascii_digit()).unwrap_or(digits.len());
+            let moment: i64 = digits[..end].parse().expect("a time is a number");
+            let distance = moment - i64::try_from(now.as_micros()).expect("a date of this age");
+            let distance = distance.max(-past);
+            write!(key, "{distance}").expect("memory is enough");
+            rest = &digits[end..];
+        } else if before.ends_with(TOKEN) {
+            rest = rest.trim_start_matches(|it: char| it.is_ascii_digit());
+        }
+    }
+    key.push_str(rest);
+}
+
+fn cut<'a>(text: &'a str, from: &str, to: &str) -> Option<(&'a str, &'a str, &'a str)> {
+    let (before, rest) = text.split_once(from)?;
+    let (between, after) = rest.split_once(to)?;
+    Some((before, between, after))
+}

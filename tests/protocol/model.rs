@@ -1,0 +1,268 @@
+//! The model: a configuration, the events that may follow each other in it, and the promises.
+
+use super::{
+    ghost::Promise,
+    state::{Budget, Message, Phase, REQUESTS_PER_CLIENT, Reply, State},
+    store::Memory,
+};
+use stateright::{Model, Property};
+use std::time::Duration;
+
+/// A configuration of the protocol: who takes part, what they do, what may go wrong.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Protocol {
+    pub(crate) clients: u8,
+    pub(crate) replicas: u8,
+    /// Requests and transmissions of each.
+    pub(crate) requests: u8,
+    pub(crate) attempts: u32,
+    pub(crate) renewals: u8,
+    /// In microseconds. In a tick every answer that was awaited is overdue.
+    pub(crate) ttl: u64,
+    pub(crate) tick: u64,
+    /// Whether requests wait, and whether replicas hear of other replicas' commands.
+    pub(crate) wait: bool,
+    pub(crate) hints: bool,
+    /// Whether clients cancel of their own accord, waits may end, and clients give back what they hold.
+    pub(crate) cancels: bool,
+    pub(crate) timeouts: bool,
+    pub(crate) releases: bool,
+    /// Whether calls take time on their way to a replica.
+    pub(crate) slow_calls: bool,
+    /// How far the clock of a store that takes over is behind.
+    pub(crate) behind: u64,
+    pub(crate) budget: Budget,
+    pub(crate) bug: Option<Bug>,
+}
+
+/// A mistake in the clients or replicas that the model must notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bug {
+    /// Replicas rely on hints.
+    NoPolls,
+    /// Only the replica that carries the first waiter polls.
+    OnlyTheHeadPolls,
+    /// A replica does not heed that waiters of it were deleted.
+    DeafToDeletion,
+    /// Validity counts from the arrival of the reply, to a call or to a renewal.
+    ValidFromReply,
+    RenewedFromReply,
+    /// A client works on until it hears that its release was done.
+    WorksUntilReleased,
+    /// Commands do not say until when they may act.
+    NoNotAfter,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Begin {
+        client: usize,
+        replica: u8,
+    },
+    Retry {
+        client: usize,
+        replica: u8,
+    },
+    Cancel {
+        client: usize,
+    },
+    Release {
+        client: usize,
+    },
+    Renew {
+        client: usize,
+    },
+    Deliver(usize),
+    Lose(usize),
+    Repeat(usize),
+    GiveUp {
+        replica: u8,
+        place: usize,
+    },
+    Poll {
+        replica: u8,
+    },
+    Crash {
+        replica: u8,
+    },
+    Tick,
+    Leap,
+    /// A replica of the store has all that the store knows now; later that may be what takes over.
+    Copy,
+    FailOver(Survives),
+}
+
+/// What a store that takes over knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Survives {
+    Everything,
+    TheCopy,
+    Nothing,
+}
+
+const LEAP: Duration = Duration::from_secs(31);
+
+impl Protocol {
+    pub(super) fn deliver(&self, state: &mut State, at: usize) {
+        match state.network.remove(at) {
+            Message::Call { to, attempt, copy, sent } => self.take_call(state, to, attempt, copy, sent),
+            Message::Cancel { to, attempt } => {
+                // A call and its end come through the same connection, in order.
+                let call = |it: &Message| matches!(it, Message::Call { to: other, attempt: its, .. } if (to, attempt) == (*other, *its));
+                state.network.retain(|message| !call(message));
+                let calls = &state.replicas[usize::from(to)].calls;
+                if let Some(place) = calls.iter().position(|call| call.attempt == attempt) {
+                    self.drop_call(state, to, place);
+                }
+            }
+            Message::ToStore { command, copy, sent } => self.reach_store(state, &command, copy, sent),
+            Message::FromStore { to, attempt, copy, said, hints, returned } => {
+                let calls = &state.replicas[usize::from(to)].calls;
+                if calls.iter().any(|call| (call.attempt, call.copy) == (attempt, copy)) {
+                    self.heed(state, to, attempt, &hints, returned);
+                    self.take_answer(state, to, attempt, copy, said);
+                }
+            }
+            Message::Hint { to, attempt } => self.take_hint(state, to, attempt),
+            Message::Reply { attempt, reply } => self.take_reply(state, attempt, reply),
+            Message::Renewed { request, from, left } => self.take_renewed(state, request, from, left),
+            Message::Released { request } => Self::take_released(state, request),
+        }
+    }
+
+    pub(super) fn pass(&self, state: &mut State, span: Duration) {
+        state.now = state.now.after(span);
+        for at in 0..self.replicas {
+            // Whatever is still not answered, is not waited for any longer.
+            while let Some(place) = state.replicas[usize::from(at)].calls.iter().position(|it| it.asked.is_some()) {
+                let attempt = state.replicas[usize::from(at)].calls[place].attempt;
+                self.drop_call(state, at, place);
+                state.send(Message::Reply { attempt, reply: Reply::Failed });
+            }
+            let replica = &mut state.replicas[usize::from(at)];
+            replica.poll_due = replica.alive && !replica.calls.is_empty() && self.bug != Some(Bug::NoPolls);
+        }
+        for client in &mut state.clients {
+            if matches!(client.phase, Phase::Holding { until } if until <= state.now) {
+                client.phase = Phase::Idle;
+            }
+        }
+    }
+
+    fn act(&self, state: &mut State, action: Action) {
+        match action {
+            Action::Begin { client, replica } => self.begin(state, client, replica),
+            Action::Retry { client, replica } => self.retry(state, client, replica),
+            Action::Cancel { client } => self.cancel(state, client),
+            Action::Release { client } => self.release(state, client),
+            Action::Renew { client } => self.renew(state, client),
+            Action::Deliver(at) => self.deliver(state, at),
+            Action::Lose(at) => {
+                state.budget.losses -= 1;
+                state.network.remove(at);
+            }
+            Action::Repeat(at) => {
+                state.budget.repeats -= 1;
+                let again = match state.network[at].clone() {
+                    Message::Call { to, attempt, sent, .. } => {
+                        state.ghost.repeated = true;
+                        Message::Call { to: (to + 1) % self.replicas, attempt, copy: 1, sent }
+                    }
+                    other => other,
+                };
+                state.send(again);
+            }
+            Action::GiveUp { replica, place } => self.give_up(state, replica, place),
+            Action::Poll { replica } => self.poll(state, replica),
+            Action::Crash { replica } => {
+                state.budget.crashes -= 1;
+                let dead = &mut state.replicas[usize::from(replica)];
+                (dead.alive, dead.poll_due) = (false, false);
+                dead.calls.clear();
+            }
+            Action::Tick => {
+                let late = !state.network.is_empty() || state.replicas.iter().any(|replica| replica.poll_due);
+                state.budget.delays -= u8::from(late);
+                state.budget.ticks = state.budget.ticks.map(|left| left - 1);
+                self.pass(state, Duration::from_micros(self.tick));
+            }
+            Action::Leap => {
+                state.budget.leaps -= 1;
+                self.pass(state, LEAP);
+            }
+            Action::Copy => state.store.copy = Some(Box::new(state.store.memory.clone())),
+            Action::FailOver(survives) => {
+                state.budget.failovers -= 1;
+                state.ghost.store_forgot = true;
+                state.ghost.failed_over = Some(state.now);
+                state.store.life += 1;
+                state.store.behind += self.behind;
+                // What was on its way to the old one, ends with its connections.
+                state.network.retain(|message| !matches!(message, Message::ToStore { .. }));
+                match (survives, state.store.copy.take()) {
+                    (Survives::TheCopy, Some(copy)) => state.store.memory = *copy,
+                    (Survives::Nothing, _) => state.store.memory = Memory::empty(),
+                    (Survives::Everything | Survives::TheCopy, _) => {}
+                }
+            }
+        }
+    }
+
+    /// The promises of this state alone.
+    fn check(state: &mut State) {
+        let now = state.now;
+        let valid = |phase: Phase| matches!(phase, Phase::Holding { until } if now < until);
+        let holders = state.clients.iter().filter(|client| valid(client.phase)).count();
+        let kept = holders <= 1 || state.ghost.store_forgot;
+        state.ghost.keep(Promise::Exclusion, kept);
+    }
+
+    pub(super) fn tracks_tokens(&self) -> bool {
+        self.budget.ticks.is_some()
+    }
+
+    /// Whether everybody who waits is served in time when all faults end, except that no hint arrives any more.
+    fn loses_no_waiter(&self, state: &State) -> bool {
+        state.ghost.store_forgot || !state.network.is_empty() || self.serves_all(state)
+    }
+}
+
+impl Model for Protocol {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        assert!(self.requests <= REQUESTS_PER_CLIENT && self.tick >= 500_000);
+        vec![State::new(self.clients, self.replicas, self.renewals, self.budget)]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        self.of_clients(state, actions);
+        self.of_replicas(state, actions);
+        self.of_the_network(state, actions);
+        self.of_time(state, actions);
+    }
+
+    fn next_state(&self, before: &State, action: Action) -> Option<State> {
+        let mut after = before.clone();
+        self.act(&mut after, action);
+        Self::check(&mut after);
+        Some(after)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::<Self>::always("tokens rise", |_, state: &State| state.ghost.keeps(Promise::TokensRise)),
+            Property::<Self>::always("exclusion", |_, state: &State| state.ghost.keeps(Promise::Exclusion)),
+            Property::always("no lost waiter", |model: &Self, state: &State| model.loses_no_waiter(state)),
+            Property::<Self>::always("in order", |_, state: &State| state.ghost.keeps(Promise::InOrder)),
+            Property::<Self>::always("once per request", |_, state: &State| state.ghost.keeps(Promise::OncePerRequest)),
+            Property::<Self>::always("no revival", |_, state: &State| state.ghost.keeps(Promise::NoRevival)),
+            Property::<Self>::always("dropped is final", |_, state: &State| state.ghost.keeps(Promise::DroppedIsFinal)),
+            Property::<Self>::always("told is true", |_, state: &State| state.ghost.keeps(Promise::ToldIsTrue)),
+            Property::<Self>::always("nothing left", |_, state: &State| {
+                state.ghost.store_forgot || !state.is_quiet() || !state.store.leaves_behind(state.now)
+            }),
+        ]
+    }
+}

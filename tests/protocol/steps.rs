@@ -1,0 +1,103 @@
+//! What may happen next: all that clients, replicas, the network and time may do in a state.
+
+use super::{
+    model::{Action, Protocol, Survives},
+    state::{Message, Phase, State},
+    store::Ask,
+};
+
+impl Protocol {
+    pub(super) fn of_clients(&self, state: &State, actions: &mut Vec<Action>) {
+        let alive: Vec<u8> = (0..self.replicas).filter(|replica| state.replicas[usize::from(*replica)].alive).collect();
+        for (client, it) in state.clients.iter().enumerate() {
+            match it.phase {
+                Phase::Idle if it.begun < self.requests => {
+                    // Clients are alike, and so are replicas: the first steps go in order.
+                    let first = state.clients.iter().all(|it| it.begun == 0);
+                    if it.begun > 0 || client == 0 || state.clients[client - 1].begun > 0 {
+                        let through = alive.iter().take(if first { 1 } else { usize::MAX });
+                        actions.extend(through.map(|replica| Action::Begin { client, replica: *replica }));
+                    }
+                }
+                Phase::Idle => {}
+                Phase::Asking { attempt, failed, .. } => {
+                    if attempt < self.attempts && !state.ended_long_ago(state.request_of(client)) {
+                        actions.extend(alive.iter().map(|replica| Action::Retry { client, replica: *replica }));
+                    }
+                    if self.cancels || failed {
+                        actions.push(Action::Cancel { client });
+                    }
+                }
+                Phase::Holding { .. } => {
+                    let request = state.request_of(client);
+                    let on_its_way = |message: &Message| match message {
+                        Message::ToStore { command, .. } => {
+                            command.ask == Ask::Release && command.attempt.request == request
+                        }
+                        Message::Released { request: it } => *it == request,
+                        _ => false,
+                    };
+                    if self.releases && !state.network.iter().any(on_its_way) {
+                        actions.push(Action::Release { client });
+                    }
+                    if it.renewals > 0 {
+                        actions.push(Action::Renew { client });
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn of_replicas(&self, state: &State, actions: &mut Vec<Action>) {
+        for (at, replica) in (0..self.replicas).zip(&state.replicas).filter(|(_, replica)| replica.alive) {
+            if replica.poll_due {
+                actions.push(Action::Poll { replica: at });
+            }
+            if state.budget.crashes > 0 && !replica.calls.is_empty() {
+                actions.push(Action::Crash { replica: at });
+            }
+            if self.timeouts {
+                let waiting = replica.calls.iter().enumerate().filter(|(_, call)| call.asked.is_none());
+                actions.extend(waiting.map(|(place, _)| Action::GiveUp { replica: at, place }));
+            }
+        }
+    }
+
+    pub(super) fn of_the_network(&self, state: &State, actions: &mut Vec<Action>) {
+        for (at, message) in state.network.iter().enumerate() {
+            if at > 0 && state.network[at - 1] == *message {
+                continue;
+            }
+            actions.push(Action::Deliver(at));
+            if state.budget.losses > 0 {
+                actions.push(Action::Lose(at));
+            }
+            let repeats = match message {
+                Message::Call { copy, .. } => *copy == 0,
+                Message::ToStore { command, copy, .. } => copy.is_none() && command.ask != Ask::Poll,
+                _ => false,
+            };
+            if repeats && state.budget.repeats > 0 {
+                actions.push(Action::Repeat(at));
+            }
+        }
+    }
+
+    pub(super) fn of_time(&self, state: &State, actions: &mut Vec<Action>) {
+        let budget = state.budget;
+        let busy = !state.network.is_empty() || state.replicas.iter().any(|replica| replica.poll_due);
+        if (!busy || budget.delays > 0) && budget.ticks != Some(0) {
+            actions.push(Action::Tick);
+        }
+        if state.network.is_empty() && budget.leaps > 0 {
+            actions.push(Action::Leap);
+        }
+        if budget.failovers > 0 && state.ghost.failed_over != Some(state.now) {
+            actions.extend([Survives::Everything, Survives::Nothing].map(Action::FailOver));
+            actions.push(match state.store.copy {
+                None => Action::Copy,
+                Some(_) => Action::FailOver(Survives::TheCopy),
+            });
+        }
+    }
+}

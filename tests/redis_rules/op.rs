@@ -1,0 +1,54 @@
+//! What may happen, in any order.
+
+/// Which lease a command is about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Which {
+    /// The one that holds the lock.
+    Current,
+    /// The one granted before the last.
+    Last,
+    /// One that never was.
+    Stranger,
+}
+
+/// A command, or what happens between two.
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    Acquire {
+        request: u128,
+        attempt: u32,
+        wait: bool,
+        odd: u8,
+    },
+    Claim {
+        request: u128,
+        attempt: u32,
+    },
+    GiveUp {
+        request: u128,
+        attempt: u32,
+    },
+    Drop {
+        request: u128,
+        attempt: u32,
+    },
+    Release(Which),
+    Renew(Which, u64),
+    RenewKept(Which, u128),
+    Attach(Which, u32, u128),
+    Detach(Which, u128),
+    Disconnect(Which, u128),
+    ForceRelease(bool),
+    Poll,
+    FromReplica(u128),
+    Incarnation(u128),
+    /// How late commands are carried out from now on: half a second is still in time.
+    Late(u64),
+    /// From now on the replica knows of a token this far ahead of the clock.
+    Known(u64),
+    Pass(u64),
+    StepBack(u64),
+    /// A classic client tries to take the lock, with a TTL or for good; or gives it back.
+    ClassicTake(bool),
+    ClassicGive,
+}
