@@ -75,7 +75,7 @@ protocol-long: ## The protocol between clients, replicas and store, in larger wo
 
 # Not part of `test`: each mutant is a build. Writes tests/mutants/RESULTS.md.
 mutants: ## Each deliberate mistake in the rules and the scripts is found by the test that is named for it
-	FENCEPOST_MUTANTS=1 cargo test --locked --test mutants -- --nocapture
+	cargo test --locked --test mutants-run -- --nocapture
 
 doc: ## The documentation builds without a warning
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps

@@ -61,8 +61,10 @@ in "src/domain/rules/acquire.rs":
     "known_token ignored", "what the replica remembers does not heal a store that forgot",
     "terms.min_token.max(self.known_token.saturating_add(1))" => "terms.min_token", [Units];
     "new request overtakes the line", "a free lock on offer is given to whoever comes (grackle #1)",
-    "if self.lock.lease.is_none() && self.lock.offer.is_none() {\n            return self.grant"
-    => "if self.lock.lease.is_none() {\n            self.lock.offer = None;\n            return self.grant", [Units, Model];
+    "if self.lock.lease.is_none() && self.lock.offer.is_none() && self.classic.is_none() {"
+    => "if self.lock.lease.is_none() && self.classic.is_none() {\n            self.lock.offer = None;", [Units, Model];
+    "grant beside a classic client", "the lock is given away while a classic client has it",
+    " && self.classic.is_none() {\n            return self.grant" => " {\n            return self.grant", [Units, Scripts];
     "queue without a bound", "waiters without end (dflockd: no error for a full queue)",
     "if self.lock.waiters(self.now) >= self.waiters_max {" => "if false {", [Units, Model];
     "enqueue is no heartbeat", "a new replica's waiters are deleted at once",
@@ -93,7 +95,11 @@ in "src/domain/rules/settle.rs":
     "            self.lock.offer = None;\n            self.set_standing(offer.request, Standing::Missed);"
     => "            self.lock.offer = None;\n            self.lock.last = self.lock.last.map(|last| LastLease { end: LeaseEnd::Expired, ..last });\n            self.set_standing(offer.request, Standing::Missed);", [Units, Properties];
     "lapsed offer stands first again", "a dead waiter at the head holds everybody up (Redisson #6150)",
-    "Standing::Missed);\n        }\n        self.abandon" => "Standing::InLine);\n        }\n        self.abandon", [Units, Protocol];
+    "Standing::Missed);\n        }\n        self.make_way" => "Standing::InLine);\n        }\n        self.make_way", [Units, Protocol];
+    "lease beside a classic client", "two hold the lock: a lease, and a client that took its key",
+    "        self.end_lease(LeaseEnd::Revoked, self.now);\n        if let Some(offer)" => "        if let Some(offer)", [Units];
+    "offer beside a classic client", "an offer is claimed although a classic client was faster",
+    "        if let Some(offer) = self.lock.offer.take() {\n            self.set_standing(offer.request, Standing::InLine);\n        }\n" => "", [Units];
     "promotion ignores silence", "the lock is offered to waiters of a dead replica",
     "let alive = |replica| self.replicas.is_alive(replica, self.now);" => "let alive = |_| true;", [Units, Protocol];
     "time brings no hand-off", "expiry wakes nobody (Redisson #3730)",
@@ -175,4 +181,16 @@ in "src/store/redis/lua/detach.lua":
 in "src/store/redis/lua/lib/ended.lua":
     "script: ended requests forgotten at once", "a late duplicate locks again",
     "if found and now < found[3] + MEMORY then return found end" => "if false then return found end", [Scripts];
+in "src/store/redis/lua/lib/classic.lua":
+    "script: classic key not told of a renewal", "a classic client gets the lock while the lease goes on",
+    "if not value or (ours == value and not changed.ex and not changed.ou) then return end" => "if not value or ours == value then return end", [Scripts];
+    "script: classic key left behind", "a lock that was given back stays held for classic clients",
+    "  if ours and not value then redis.call('DEL', key) end\n" => "", [Scripts];
+    "script: classic key of an offer", "a classic client overtakes the line",
+    "or L['or'] and OFFERED, L.ex or L.ou" => ", L.ex or L.ou", [Scripts];
+in "src/store/redis/lua/renew_kept.lua":
+    "script: quick renewal of another's lease", "a stream renews a lease that is no longer its own",
+    "if l[1] ~= lease or l[2] ~= attachment or" => "if", [Scripts];
+    "script: quick renewal after the end", "an ended lease is revived",
+    "if ends <= now or ends > now + ttl then return nil end" => "", [Scripts];
 }
