@@ -29,18 +29,34 @@ struct Report<'a> {
     store: String,
     severity: Severity,
     findings: &'a [Finding],
+    /// Why nothing could be found out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+}
+
+impl Report<'_> {
+    fn print(&self) -> Result<(), Failure> {
+        let line = serde_json::to_string(self);
+        print(&line.map_err(|error| Failure::new(OUTPUT, format!("cannot write the findings as JSON: {error}")))?)
+    }
 }
 
 /// Looks, and says what it found. Changes nothing there.
 pub(super) async fn doctor(args: DoctorArgs) -> Result<(), Failure> {
     let url = RedisUrl::parse(&args.store).map_err(|why| Failure::new(COMMAND_LINE, format!("--store: {why}")))?;
-    let examined = doctor::examine(&url).await;
-    let findings = examined.map_err(|why| Failure::new(UNAVAILABLE, format!("{url} cannot be checked: {why}")))?;
+    let store = url.to_string();
+    let findings = match doctor::examine(&url).await {
+        Ok(findings) => findings,
+        Err(why) => {
+            if args.json {
+                Report { store, severity: Severity::Error, findings: &[], error: Some(&why) }.print()?;
+            }
+            return Err(Failure::new(UNAVAILABLE, format!("{url} cannot be checked: {why}")));
+        }
+    };
     let severity = doctor::worst(&findings);
     if args.json {
-        let report = Report { store: url.to_string(), severity, findings: &findings };
-        let line = serde_json::to_string(&report);
-        print(&line.map_err(|error| Failure::new(OUTPUT, format!("cannot write the findings as JSON: {error}")))?)?;
+        Report { store, severity, findings: &findings, error: None }.print()?;
     } else {
         print(&text(&findings))?;
     }

@@ -94,6 +94,9 @@ fn one_that_cannot_be_reached_is_neither() {
     let output = doctor(&nobody, &["--json"]);
     assert_eq!(output.status.code(), Some(69), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("nothing listens there"), "{output:?}");
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(told["error"].as_str().unwrap().contains("nothing listens there"), "{told}");
+    assert_eq!((&told["severity"], told["findings"].as_array().map(Vec::len)), (&"error".into(), Some(0)));
     let redis = Redis::start(&["--requirepass", "s3cret"]);
     report(&redis.url(), 0);
     for url in [redis.url().replace("s3cret", "other-pass"), redis.url().replace(":s3cret@", "")] {

@@ -75,6 +75,15 @@ fn persistence(facts: &Facts) -> Finding {
     let warning = |found: &str, at_stake: &str, change: &str| {
         Finding::warning("persistence", found, format!("{at_stake}. {TOKENS}"), change)
     };
+    let failed = [("aof_last_write_status", "append-only file"), ("rdb_last_bgsave_status", "snapshot")];
+    if let Some((_, what)) = failed.into_iter().find(|(field, _)| facts.info(field) == Some("err")) {
+        return Finding::error(
+            "persistence",
+            format!("the last write of the {what} failed"),
+            "Redis refuses grants until a write succeeds, or, if stop-writes-on-bgsave-error is no, forgets them at its next end",
+            "look at its log; most often the disk is full or the folder not writable",
+        );
+    }
     let fsync = facts.setting("appendfsync");
     match (aof, fsync, facts.setting("save")) {
         (Some(true), Some("always"), _) if facts.setting("no-appendfsync-on-rewrite") == Some("yes") => warning(

@@ -58,6 +58,16 @@ fn assert_found(facts: &Facts, check: &str, severity: Severity, words: &str) {
 }
 
 #[test]
+fn a_disk_that_takes_nothing_is_an_error() {
+    for field in ["aof_last_write_status", "rdb_last_bgsave_status"] {
+        let facts = told(&[("role:master", &format!("role:master\r\n{field}:err"))]);
+        assert_found(&facts, "persistence", Severity::Error, "failed");
+        let facts = told(&[("role:master", &format!("role:master\r\n{field}:ok"))]);
+        assert_found(&facts, "persistence", Severity::Ok, "always");
+    }
+}
+
+#[test]
 fn nothing_is_wrong_with_one_that_is_well() {
     let findings = judge(&well());
     assert_eq!(worst(&findings), Severity::Ok, "{findings:?}");
