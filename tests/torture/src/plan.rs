@@ -4,8 +4,9 @@
 //! as fit. It takes the first that may happen at that point:
 //!
 //! - Two that touch the same never overlap.
-//! - Data is not lost behind a clock that went back in the same history, and not within a moment of a restart: there the promise of
-//!   rising tokens ends (DESIGN, S2: a forgotten skip with a clock error above the time since; k restarts within k seconds).
+//! - Data is not lost in a history in which the clock goes back, before or after that, and not within a moment of a restart: there the
+//!   promise of rising tokens ends (DESIGN, S2: a forgotten skip with a clock error above the time since; k restarts within k seconds).
+//! - The clock is not set while Redis is not there.
 
 use crate::{
     faults::{Domain, Kind},
@@ -46,13 +47,14 @@ struct Planner {
     rng: Rng,
     wanted: VecDeque<Kind>,
     is_behind: bool,
+    has_lost: bool,
     lived_until: Option<Duration>,
 }
 
 /// The faults of a history, in the order of their beginning. `wanted` is gone through again and again.
 pub(crate) fn events(wanted: &[Kind], seed: u64, duration: Duration) -> Vec<Event> {
     let (rng, wanted) = (Rng::new(seed, 0xfa), wanted.iter().copied().collect());
-    let mut planner = Planner { rng, wanted, is_behind: false, lived_until: None };
+    let mut planner = Planner { rng, wanted, is_behind: false, has_lost: false, lived_until: None };
     let (mut events, mut at) = (Vec::<Event>::new(), QUIET_BEGIN);
     let fits = |event: &Event| event.at + event.hold + OVERHEAD + QUIET_END <= duration;
     loop {
@@ -80,6 +82,7 @@ impl Planner {
         // A pause longer than a TTL now and then.
         let hold = if self.rng.chance(25) { self.rng.millis(1_500, 2_600) } else { self.rng.millis(200, 1_300) };
         self.is_behind |= kind == Kind::ClockBack;
+        self.has_lost |= kind.loses_data();
         if kind.begins_a_life() {
             self.lived_until = Some(at + hold + OVERHEAD);
         }
@@ -91,15 +94,16 @@ impl Planner {
         let apart = beside.is_none_or(|other| go_together(kind, other));
         let lives = kind.begins_a_life() || kind.loses_data();
         let is_old_enough = self.lived_until.is_none_or(|until| at >= until + BETWEEN_LIVES);
-        apart && !(kind.loses_data() && self.is_behind) && (!lives || is_old_enough)
+        let forgets_behind = kind.loses_data() && self.is_behind || kind == Kind::ClockBack && self.has_lost;
+        apart && !forgets_behind && (!lives || is_old_enough)
     }
 }
 
 fn go_together(one: Kind, other: Kind) -> bool {
     let both = [one, other];
     let (one, other) = (one.domain(), other.domain());
-    // A clock that goes back while data is being lost is behind it, too.
-    let clocks = both.contains(&Kind::ClockBack) && both.iter().any(|kind| kind.loses_data());
+    let sets_clock = |kind: &Kind| matches!(kind, Kind::ClockBack | Kind::ClockForward);
+    let clocks = both.iter().any(sets_clock) && both.iter().any(|kind| kind.begins_a_life());
     one != other && one != Domain::All && other != Domain::All && !clocks
 }
 
@@ -132,9 +136,8 @@ mod tests {
                     counts.entry(event.kind).and_modify(|count| *count += 1);
                     assert!(event.at + event.hold + QUIET_END <= LONG);
                 }
-                let behind = plan.iter().position(|event| event.kind == Kind::ClockBack);
-                let lost_late = behind.is_some_and(|at| plan[at..].iter().any(|event| event.kind.loses_data()));
-                assert!(!lost_late, "{plan:?}");
+                let goes_back = plan.iter().any(|event| event.kind == Kind::ClockBack);
+                assert!(!(goes_back && plan.iter().any(|event| event.kind.loses_data())), "{plan:?}");
             }
             let (least, most) = (counts.values().min().copied(), counts.values().max().copied());
             assert!(most <= least.map(|least| least + 8), "{counts:?}");
