@@ -37,12 +37,13 @@ fn line(state: &State) -> Result<String> {
     let (date, commit) = (said("date", &["-u", "+%Y-%m-%d"])?, said("git", &["rev-parse", "--short", "HEAD"])?);
     let least = if least == u64::MAX { 0 } else { least };
     Ok(format!(
-        "| {date} | {commit} | {} ({}) | {seeds} | {} | {} | {injected}, each kind {least} or more | {by_clients} | {:.2} % | {:.2} % | {wrong} | {} |\n",
+        "| {date} | {commit} | {} ({}) | {seeds} | {} | {} | {injected}, each kind {least} or more | {by_clients} | {:.2} % | {} | {:.2} % | {wrong} | {} |\n",
         totals.histories,
         topologies.join(", "),
         counts.operations,
         counts.grants,
         counts.control.lost_percent(),
+        totals.exclusion_excused(),
         counts.fenced.lost_percent(),
         state.failures.len(),
     ))
