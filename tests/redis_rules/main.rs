@@ -67,11 +67,13 @@ fn op() -> impl Strategy<Value = Op> {
 /// Runs random sequences of these commands, half as many as asked for.
 fn compare(classic: Option<&str>, op: impl Strategy<Value = Op>) {
     let both = RefCell::new(Both::start(classic));
-    let sequences = std::env::var("FENCEPOST_SEQUENCES").ok().and_then(|count| count.parse().ok()).unwrap_or(2_000_u32);
+    let asked = |name: &str| std::env::var(name).ok().map(|count| count.parse::<u32>().expect("a number"));
+    let sequences = asked("FENCEPOST_SEQUENCES").unwrap_or(2_000);
+    let longest = asked("FENCEPOST_COMMANDS").unwrap_or(60);
     let mut config = Config { cases: sequences / 2, failure_persistence: None, ..Config::default() };
     config.max_shrink_iters = 4_000;
     let mut runner = proptest::test_runner::TestRunner::new(config);
-    let result = runner.run(&vec(op, 1..60), |ops| {
+    let result = runner.run(&vec(op, 1..=usize::try_from(longest).unwrap()), |ops| {
         let mut both = both.borrow_mut();
         both.forget();
         for op in &ops {

@@ -8,7 +8,7 @@ use tokio::{
     time::timeout,
 };
 
-const ANSWER_MAX: Duration = Duration::from_secs(5);
+const ANSWER_MAX: Duration = Duration::from_secs(15);
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
