@@ -56,6 +56,21 @@ pub(crate) async fn a_renewal_never_shortens_and_never_revives(bench: &Bench<imp
     assert_eq!(renew(Some(TTL)).await, lost);
 }
 
+pub(crate) async fn a_stream_keeps_a_lease_and_never_revives_it(bench: &Bench<impl Harness>) {
+    let grant = bench.take(1).await;
+    let keep = kept(&bench.lock, grant.lease_id, 10, 1);
+    let renew = || async move { bench.store().renew_kept(&[keep]).await.remove(0).unwrap() };
+    bench.store().attach(&[keep]).await.remove(0).unwrap();
+    for _ in 0..3 {
+        bench.pass(TTL - Duration::from_micros(1)).await;
+        assert_eq!(left(renew().await), TTL);
+    }
+    bench.pass(TTL).await;
+    assert_eq!(renew().await, RenewOutcome::Lost(gone(Fate::Ended(LeaseEnd::Expired), None)));
+    assert_eq!(Recorder::take(&bench.notices().ended), [(attachment(10), LeaseEnd::Expired)]);
+    assert_eq!(bench.view().await.current, None);
+}
+
 pub(crate) async fn the_newest_attachment_keeps_the_lease(bench: &Bench<impl Harness>) {
     let grant = bench.take(1).await;
     let keep = |number, attempt| kept(&bench.lock, grant.lease_id, number, attempt);
@@ -126,6 +141,8 @@ pub(crate) async fn many_leases_are_renewed_at_once_each_with_its_own_outcome(be
         let grant = granted(bench.store().acquire(&lock, wish(number)).await.unwrap());
         leases.push((lock, grant));
     }
+    // As streams hand them over.
+    leases.sort_by_key(|(lock, _)| bench.store().group(lock));
     let keeps: Vec<_> = leases.iter().map(|(lock, grant)| kept(lock, grant.lease_id, 1, 1)).collect();
     assert!(bench.store().attach(&keeps).await.into_iter().all(|outcome| left(outcome.unwrap()) == TTL));
     for (lock, grant) in leases.iter().step_by(3) {

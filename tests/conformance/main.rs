@@ -62,6 +62,7 @@ macro_rules! every_store {
             hold {
                 a_release_is_repeated_with_the_same_answer_and_hits_nobody_else,
                 a_renewal_never_shortens_and_never_revives,
+                a_stream_keeps_a_lease_and_never_revives_it,
                 the_newest_attachment_keeps_the_lease,
                 a_stream_that_ends_takes_back_only_what_it_still_keeps,
                 a_force_release_hits_the_token_it_names,

@@ -70,7 +70,7 @@ impl Bench {
 
     /// Makes the mistake, runs its tests until one fails, and takes it back.
     pub(crate) fn try_out(&self, mutant: &Mutant) -> Verdict {
-        let of_scripts = mutant.killers.iter().any(|killer| matches!(killer, Killer::Scripts));
+        let of_scripts = mutant.killers.iter().any(|killer| matches!(killer, Killer::Scripts | Killer::Stores));
         let file = if of_scripts { &self.whole } else { &self.rules }.join(mutant.file);
         let text = fs::read_to_string(&file).unwrap();
         fs::write(&file, text.replacen(mutant.from, mutant.to, 1)).unwrap();
@@ -87,6 +87,7 @@ impl Bench {
             Killer::Properties => (&self.rules, self.rules_built.clone(), &["--test", "rules_props"]),
             Killer::Protocol => (&self.rules, self.rules_built.clone(), &["--test", "protocol"]),
             Killer::Scripts => (&self.whole, self.target.clone(), &["--test", "redis_rules"]),
+            Killer::Stores => (&self.whole, self.target.clone(), &["--test", "conformance"]),
         };
         let output = Command::new(env!("CARGO"))
             .args(["test", "--offline", "--quiet"])

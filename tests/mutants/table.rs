@@ -24,9 +24,11 @@ pub(crate) enum Killer {
     Protocol,
     /// The scripts beside the rules.
     Scripts,
+    /// What every store must do.
+    Stores,
 }
 
-use Killer::{Model, Properties, Protocol, Scripts, Units};
+use Killer::{Model, Properties, Protocol, Scripts, Stores, Units};
 
 macro_rules! mutants {
     ($(in $file:literal: $($name:literal, $breaks:literal, $from:literal => $to:literal, [$($killer:ident),+];)+)+) => {
@@ -64,7 +66,7 @@ in "src/domain/rules/acquire.rs":
     "if self.lock.lease.is_none() && self.lock.offer.is_none() && self.classic.is_none() {"
     => "if self.lock.lease.is_none() && self.classic.is_none() {\n            self.lock.offer = None;", [Units, Model];
     "grant beside a classic client", "the lock is given away while a classic client has it",
-    " && self.classic.is_none() {\n            return self.grant" => " {\n            return self.grant", [Units, Scripts];
+    " && self.classic.is_none() {\n            return self.grant" => " {\n            return self.grant", [Units];
     "queue without a bound", "waiters without end (dflockd: no error for a full queue)",
     "if self.lock.waiters(self.now) >= self.waiters_max {" => "if false {", [Units, Model];
     "enqueue is no heartbeat", "a new replica's waiters are deleted at once",
@@ -192,5 +194,5 @@ in "src/store/redis/lua/renew_kept.lua":
     "script: quick renewal of another's lease", "a stream renews a lease that is no longer its own",
     "if l[1] ~= lease or l[2] ~= attachment or" => "if", [Scripts];
     "script: quick renewal after the end", "an ended lease is revived",
-    "if ends <= now or ends > now + ttl then return nil end" => "", [Scripts];
+    "if ends <= now or ends > now + ttl then return nil end" => "", [Stores];
 }
