@@ -160,6 +160,9 @@ fn server_beside() -> Result<PathBuf> {
     Ok(config::server_beside(&std::env::current_exe()?))
 }
 
+/// A suite fails if more than one history in so many could not be made.
+const NOT_MADE_SHARE: u64 = 5;
+
 fn run_many(args: SuiteArgs) -> Result<ExitCode> {
     let server_bin = args.server_bin.map_or_else(server_beside, Ok)?;
     let SuiteArgs { lasts, jobs, topologies, duration, seed, state: folder, results, .. } = args;
@@ -169,7 +172,10 @@ fn run_many(args: SuiteArgs) -> Result<ExitCode> {
     if let Some(results) = results {
         results::add(&results, &state)?;
     }
-    let is_good = state.totals.wrong() == 0 && state.failures.is_empty() && state.totals.histories > 0;
+    // One that cannot be made now and then (a Redis that does not start in time, say) is told of, and says nothing about the server.
+    let made = state.totals.histories;
+    let few_failed = state.failures.len() as u64 * NOT_MADE_SHARE <= made;
+    let is_good = state.totals.wrong() == 0 && made > 0 && few_failed;
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
