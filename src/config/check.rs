@@ -109,8 +109,11 @@ fn classic_prefix(text: &str) -> Result<String, String> {
     if text.len() > CLASSIC_PREFIX_MAX || text.contains(char::is_control) {
         return Err(format!("must be at most {CLASSIC_PREFIX_MAX} bytes with no control characters"));
     }
-    if text.starts_with(STATE_PREFIX) {
-        return Err(format!("must not begin with {STATE_PREFIX}, as Fencepost's own keys do"));
+    // A prefix that is shorter is no better: a lock's name may go on where it ends.
+    if text.starts_with(STATE_PREFIX) || !text.is_empty() && STATE_PREFIX.starts_with(text) {
+        return Err(format!(
+            "must neither begin with {STATE_PREFIX}, as Fencepost's own keys do, nor be the beginning of that"
+        ));
     }
     Ok(text.to_owned())
 }

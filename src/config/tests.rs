@@ -101,7 +101,7 @@ fn a_variable_that_is_not_text_is_a_problem() {
 #[test]
 fn every_rule_holds_at_its_edges() {
     let cases: [(&'static str, &[&str], &[&str]); 12] = [
-        ("classic_prefix", &[""], &["fp:x", "a\nb"]),
+        ("classic_prefix", &[""], &["a\nb"]),
         ("allow_eviction", &["true", "false"], &["yes", "1", ""]),
         ("listen", &["127.0.0.1:0", "[::]:7420"], &["localhost:7420", "7420", "127.0.0.1", ""]),
         (
@@ -127,6 +127,19 @@ fn every_rule_holds_at_its_edges() {
             let flag = options::OPTIONS.iter().find(|option| option.key == key).unwrap().flag();
             assert!(refused(&[(key, text)]).contains(&format!("--{flag}")), "{key} = {text:?}");
         }
+    }
+}
+
+/// With the prefix `f` the lock `p:meta` would have the meta key for its classic lock.
+#[test]
+fn no_classic_lock_has_a_key_of_ours() {
+    let with = |prefix| load(&[("store", "redis://127.0.0.1"), ("classic_prefix", prefix)], &[], None);
+    for prefix in ["fp:x", "fp:", "fp", "f"] {
+        let text = with(prefix).unwrap_err().to_string();
+        assert!(text.contains("--classic-prefix") && text.contains("fp:"), "{text}");
+    }
+    for prefix in ["lock:", "fpx", "p:"] {
+        assert!(with(prefix).is_ok(), "{prefix}");
     }
 }
 

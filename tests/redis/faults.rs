@@ -113,6 +113,38 @@ async fn a_redis_out_of_memory_refuses_grants_and_still_takes_leases_back() {
     server.client().take(wish("b", TTL)).await;
 }
 
+/// Also after the server has looked at Redis again, which it does every ten seconds.
+#[tokio::test]
+async fn a_redis_that_stays_out_of_memory_keeps_the_leases_that_there_are() {
+    let redis = Redis::start(&["--maxmemory-policy", "noeviction"]);
+    let server = server_on(&redis).await;
+    let lease = server.client().take(wish("a", TTL)).await;
+    redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let end = Instant::now() + Duration::from_secs(14);
+    while Instant::now() < end {
+        let (lock_name, lease_id) = (lease.lock_name.clone(), lease.lease_id.clone());
+        let renewed = within(server.client().renew(v1::RenewRequest { lock_name, lease_id, ttl: None })).await;
+        assert_eq!(renewed.unwrap().into_inner().outcome(), v1::renew_response::Outcome::Renewed);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    assert_eq!(server.client().give_back(&lease).await, LeaseEnd::Released);
+}
+
+/// The same of a Redis that refuses to write.
+#[tokio::test]
+async fn a_redis_that_lacks_replicas_still_tells_who_holds_a_lock() {
+    let redis = Redis::start(&[]);
+    let server = server_on(&redis).await;
+    let lease = server.client().take(wish("a", TTL)).await;
+    redis.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    let end = Instant::now() + Duration::from_secs(14);
+    while Instant::now() < end {
+        assert_eq!(server.client().look("a").await.current.unwrap().fencing_token, lease.fencing_token);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    assert_refused(server.client().acquire(wish("b", TTL)).await, Code::Unavailable, "STORE_UNAVAILABLE");
+}
+
 #[tokio::test]
 async fn a_key_of_another_type_is_an_error_and_leaves_no_half_done_grant() {
     use fencepost::{domain::name::LockName, store::redis::keys};

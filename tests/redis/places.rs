@@ -35,7 +35,7 @@ const TTL: Duration = Duration::from_secs(60);
 
 /// Notes who was told to look.
 #[derive(Default)]
-struct Hints(Mutex<Vec<(RequestId, u32)>>);
+pub(crate) struct Hints(pub(crate) Mutex<Vec<(RequestId, u32)>>);
 
 impl Notices for Hints {
     fn look_again(&self, request: RequestId, attempt: u32) {
@@ -49,11 +49,11 @@ impl Notices for Hints {
     fn event(&self, _: Event) {}
 }
 
-fn candidate() -> Candidate {
+pub(crate) fn candidate() -> Candidate {
     Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()) }
 }
 
-fn acquire(request: RequestId, wait: bool) -> Acquire {
+pub(crate) fn acquire(request: RequestId, wait: bool) -> Acquire {
     let holder = Holder::new("test".into()).unwrap();
     let terms = Terms { fingerprint: 7, ttl: TTL, holder, metadata: Metadata::default(), min_token: 0 };
     Acquire { request, attempt: 1, terms, wait, candidate: candidate() }

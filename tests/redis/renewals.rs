@@ -1,18 +1,34 @@
 //! Very many leases that are due at once.
 
 use crate::{
+    places::{Hints, acquire, candidate},
     proxy::Proxy,
     redis_server::Redis,
     start_on_url,
     stream::{Stream, attachment},
-    support::{Lock, until, wish},
+    support::{Lock, until, wish, within},
 };
 use fencepost::{
-    domain::limits::BEATS_PER_TTL,
-    store::redis::{links::Script, scripts},
+    domain::{
+        ids::{AttachmentId, RequestId},
+        lease::LeaseEnd,
+        limits::{BEATS_PER_TTL, Limits},
+        name::LockName,
+        outcome::{AcquireOutcome, Fate, Gone, RenewOutcome},
+    },
+    store::{
+        Kept, LockStore, StoreError,
+        redis::{
+            RedisStore, keys,
+            links::{RedisUrl, Script},
+            scripts,
+        },
+    },
 };
 use fencepost_proto::v1::keep_alive_response::Message as Hear;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
+use tokio::time::Instant;
+use uuid::Uuid;
 
 const STREAMS: usize = 4;
 const LEASES_PER_STREAM: u32 = 500;
@@ -61,4 +77,86 @@ async fn are_renewed_a_few_at_a_time() {
     }
     println!("{} renewals without an answer", proxy.seen());
     assert!((1..=UNANSWERED_MAX).contains(&proxy.seen()), "{}", proxy.seen());
+}
+
+/// A lease a stream, as most clients have it, and a way to Redis that is long: one script of theirs is not counted as sixteen.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_streams_do_not_wait_for_each_other() {
+    const STREAMS: u32 = 120;
+    const TTL: Duration = Duration::from_secs(4);
+    let redis = Redis::start(&[]);
+    let proxy = Proxy::slow(Duration::from_millis(100), redis.port).await;
+    let server = start_on_url(proxy.url()).await;
+    until(|| async { server.client().acquire(wish("probe", TTL)).await.is_ok() }).await;
+    let streams = (0..STREAMS).map(|number| {
+        let mut client = server.client();
+        tokio::spawn(async move {
+            let mut stream = Stream::open(client.clone()).await;
+            let lease = client.take(wish(&format!("a/{number}"), TTL)).await;
+            stream.attach(vec![attachment(0, &lease)]).await;
+            let end = Instant::now() + 2 * TTL;
+            while Instant::now() < end {
+                match stream.next_but_beats(true).await {
+                    // A machine that does much else may answer late once.
+                    Hear::Attached(_) | Hear::Renewed(_) | Hear::AtRisk(_) => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+        })
+    });
+    for stream in streams.collect::<Vec<_>>() {
+        stream.await.expect("the lease is kept");
+    }
+}
+
+/// Leases of one bucket, in one script: what is wrong with one, or was set off by one, is its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_group_are_told_apart() {
+    let redis = Redis::start(&[]);
+    let (url, hints) = (RedisUrl::parse(&redis.url()).unwrap(), Arc::new(Hints::default()));
+    let store = Arc::new(RedisStore::new(&url, &Limits::default(), hints.clone()));
+    let running = store.clone();
+    let running = tokio::spawn(async move { running.run().await });
+    within(store.up().wait_for(|up| *up)).await.unwrap();
+    let names = (0..).map(|number| LockName::new(format!("a/{number}")).unwrap());
+    let names: Vec<_> = names.filter(|name| keys::bucket(name) == 7).take(5).collect();
+    let base = keys::base(7);
+    let mut held = Vec::new();
+    for name in &names {
+        let request = RequestId(Uuid::new_v4());
+        let AcquireOutcome::Granted(grant) = store.acquire(name, acquire(request, false)).await.unwrap() else {
+            panic!("it is free")
+        };
+        held.push((name, grant, AttachmentId(Uuid::new_v4())));
+    }
+    let kept = held.iter().map(|(name, grant, attachment)| Kept {
+        name,
+        lease_id: grant.lease_id,
+        attachment: *attachment,
+        attempt: 1,
+    });
+    let mut all: Vec<_> = kept.collect();
+    assert!(store.attach(&all).await.iter().all(|outcome| matches!(outcome, Ok(RenewOutcome::Renewed(_)))));
+    // The first has a key that is not ours, the second a stranger's memory, the third is waited for and over.
+    redis.command(&["SET", &format!("{base}l:{}", names[0].as_str()), "?"]);
+    redis.command(&["HSET", &format!("{base}l:{}", names[1].as_str()), "en", "1"]);
+    redis.command(&["SET", &format!("{base}o:{}", names[1].as_str()), "?"]);
+    let waiter = RequestId(Uuid::new_v4());
+    assert_eq!(store.acquire(&names[2], acquire(waiter, true)).await, Ok(AcquireOutcome::Queued));
+    let now = redis.command(&["TIME"]).text();
+    let (seconds, _) = now.split_once(' ').unwrap();
+    redis.command(&["HSET", &format!("{base}l:{}", names[2].as_str()), "ex", &format!("{seconds}000000")]);
+    all[3].attachment = AttachmentId(Uuid::new_v4());
+    let [first, second, third, fourth, fifth] = store.renew_kept(&all).await.try_into().unwrap();
+    assert!(matches!(first, Err(StoreError::Corrupt(_))), "{first:?}");
+    assert!(matches!(second, Err(StoreError::Corrupt(_))), "{second:?}");
+    let expired = RenewOutcome::Lost(Gone { fate: Fate::Ended(LeaseEnd::Expired), successor: None });
+    assert_eq!(third, Ok(expired));
+    assert_eq!(fourth, Ok(RenewOutcome::AttachedElsewhere));
+    let Ok(RenewOutcome::Renewed(renewed)) = fifth else { panic!("{fifth:?}") };
+    assert_eq!(renewed.token, held[4].1.token);
+    until(|| async { hints.0.lock().unwrap().contains(&(waiter, 1)) }).await;
+    let claimed = store.claim(&names[2], waiter, 1, candidate()).await;
+    assert!(matches!(claimed, Ok(AcquireOutcome::Granted(_))), "{claimed:?}");
+    running.abort();
 }

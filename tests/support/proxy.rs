@@ -1,4 +1,6 @@
-//! A way to Redis that swallows what comes back from a chosen moment on: requests go through and are run, and nobody hears of it.
+//! A way to Redis that swallows what comes back from a chosen moment on: requests go through and are run, and nobody hears of it. Or
+//! one that is only long.
+#![allow(dead_code)] // not every test crate uses all of it
 
 use std::{
     net::SocketAddr,
@@ -6,6 +8,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -13,7 +16,9 @@ use tokio::{
         TcpListener, TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
+    sync::mpsc,
     task::JoinHandle,
+    time::Instant,
 };
 
 /// Ends with its listener when it is dropped; connections end with their ends.
@@ -26,6 +31,15 @@ pub(crate) struct Proxy {
 impl Proxy {
     /// A way to this port. From the first request that holds `word` on, all answers are swallowed, that to this request first.
     pub(crate) async fn swallowing_from(word: &str, port: u16) -> Self {
+        Self::start(word, port, Duration::ZERO).await
+    }
+
+    /// A way to this port on which each answer takes so long.
+    pub(crate) async fn slow(delay: Duration, port: u16) -> Self {
+        Self::start("\0", port, delay).await
+    }
+
+    async fn start(word: &str, port: u16, delay: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (addr, seen) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
         let (count, word) = (seen.clone(), Arc::<[u8]>::from(word.as_bytes()));
@@ -37,7 +51,9 @@ impl Proxy {
                 far.set_nodelay(true).unwrap();
                 let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
                 tokio::spawn(requests(near_in, far_out, word.clone(), count.clone()));
-                tokio::spawn(answers(far_in, near_out, count.clone()));
+                let (late, on_time) = mpsc::unbounded_channel();
+                tokio::spawn(answers(far_in, late, count.clone(), delay));
+                tokio::spawn(deliver(on_time, near_out));
             }
         });
         Self { addr, seen, listening }
@@ -73,10 +89,22 @@ async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, word: Arc<[u8
     }
 }
 
-async fn answers(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, seen: Arc<AtomicUsize>) {
+async fn answers(mut from: OwnedReadHalf, to: mpsc::UnboundedSender<Late>, seen: Arc<AtomicUsize>, delay: Duration) {
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
-        if seen.load(Ordering::SeqCst) == 0 && to.write_all(&buffer[..count]).await.is_err() {
+        if seen.load(Ordering::SeqCst) == 0 && to.send((Instant::now() + delay, buffer[..count].to_vec())).is_err() {
+            return;
+        }
+    }
+}
+
+/// Bytes, and when they arrive.
+type Late = (Instant, Vec<u8>);
+
+async fn deliver(mut from: mpsc::UnboundedReceiver<Late>, mut to: OwnedWriteHalf) {
+    while let Some((when, bytes)) = from.recv().await {
+        tokio::time::sleep_until(when).await;
+        if to.write_all(&bytes).await.is_err() {
             return;
         }
     }

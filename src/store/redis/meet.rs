@@ -19,6 +19,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// For how long all who ask get the answer of a look that failed. They came while it went on: one look is enough for them.
 const FAILURE_SHARED: Duration = Duration::from_millis(200);
 
+/// What a look came to: the life is good, or why it is not. An error beside it: it could not be asked.
+type Looked = Result<Result<(), StoreError>, StoreError>;
+
 /// A life, and what was found in it: each check with how bad it was.
 type Told = (Incarnation, Vec<(&'static str, Severity)>);
 
@@ -66,7 +69,7 @@ impl RedisStore {
         {
             return Err(error.clone());
         }
-        let looked = self.look(link).await;
+        let looked = self.look(link).await.flatten();
         *last = looked.as_ref().err().map(|error| (Instant::now(), life, error.clone()));
         if looked.is_ok() {
             *self.met.known.lock() = Some(life);
@@ -93,17 +96,19 @@ impl RedisStore {
         }
     }
 
-    /// Looks at a life that was found good, while commands go on; if it is good no longer, the next command has to meet it anew.
+    /// Looks at a life that was found good, while commands go on; if it is good no longer, the next command has to meet it anew. One that
+    /// cannot be asked now (it refuses to write, say) is as good as it was: commands find out themselves which of them it refuses.
     async fn look_again(&self) {
         let Ok(link) = self.links.get(0) else { return };
         let life = Some(link.incarnation());
-        if *self.met.known.lock() == life && self.look(&link).await.is_err() {
+        if *self.met.known.lock() == life && matches!(self.look(&link).await, Ok(Err(_)) | Err(StoreError::Corrupt(_)))
+        {
             let mut known = self.met.known.lock();
             *known = known.filter(|known| Some(*known) != life);
         }
     }
 
-    async fn look(&self, link: &Link) -> Result<(), StoreError> {
+    async fn look(&self, link: &Link) -> Looked {
         let facts = doctor::gather(&mut link.connection()).await.map_err(StoreError::Unavailable)?;
         let findings = doctor::judge(&facts);
         let evicts = |finding: &&Finding| finding.check == EVICTION && finding.severity == Severity::Error;
@@ -115,12 +120,12 @@ impl RedisStore {
                 "this Redis may evict locks, so the server does not use it: {found}; {at_stake}. Change it ({change}), or allow \
                  it with --allow-eviction"
             );
-            return Err(StoreError::Unavailable(text));
+            return Ok(Err(StoreError::Unavailable(text)));
         }
         if self.met.classic.is_some() && facts.is_cluster() {
             let text = "this Redis is part of a cluster, where a classic lock's key and Fencepost's lie in different slots and no script \
                         may touch both: start without --classic-prefix, or use a Redis that is no cluster";
-            return Err(StoreError::Unavailable(text.to_owned()));
+            return Ok(Err(StoreError::Unavailable(text.to_owned())));
         }
         self.check_layout(link).await
     }
@@ -157,13 +162,13 @@ impl RedisStore {
         }
     }
 
-    async fn check_layout(&self, link: &Link) -> Result<(), StoreError> {
+    async fn check_layout(&self, link: &Link) -> Looked {
         let classic = self.met.classic.as_deref().unwrap_or_default();
         let wanted = [keys::BUCKETS.to_string(), LAYOUT.to_owned()];
         let tail = wanted.iter().map(String::as_str).chain([classic]).map(Arg::from).collect::<Vec<_>>();
         let found = Answer::read(self.send(link, 0, &self.scripts.meta, &tail).await?)?.texts("meta")?;
         let [buckets, layout, shared] = found.as_slice() else {
-            return Err(StoreError::Corrupt(format!("its meta key says {found:?}")));
+            return Ok(Err(StoreError::Corrupt(format!("its meta key says {found:?}"))));
         };
         if [buckets, layout] != wanted.each_ref() {
             let text = format!(
@@ -171,7 +176,7 @@ impl RedisStore {
                  or the version of the server that wrote it",
                 [buckets, layout]
             );
-            return Err(StoreError::Corrupt(text));
+            return Ok(Err(StoreError::Corrupt(text)));
         }
         if shared != classic {
             let text = format!(
@@ -179,8 +184,8 @@ impl RedisStore {
                  {classic:?}: start it with --classic-prefix {shared:?}, or stop all servers and clear that: HDEL {} classic",
                 keys::META
             );
-            return Err(StoreError::Unavailable(text));
+            return Ok(Err(StoreError::Unavailable(text)));
         }
-        Ok(())
+        Ok(Ok(()))
     }
 }

@@ -26,7 +26,7 @@ use chores::Chores;
 use keys::BUCKETS;
 use links::{Links, RedisUrl};
 use meet::Met;
-use renewing::RENEWAL_TURNS;
+use renewing::RENEWAL_SCRIPTS;
 use std::sync::{Arc, atomic::AtomicU64};
 use tokio::sync::{Notify, Semaphore, watch};
 use uuid::Uuid;
@@ -47,7 +47,7 @@ pub struct RedisStore {
     met: Met,
     /// Hints may have been lost: poll now.
     resync: Notify,
-    /// Turns of renewals that may begin.
+    /// Scripts of renewals that may be sent.
     renewing: Semaphore,
     scripts: &'static Scripts,
     waiters_max: usize,
@@ -74,7 +74,7 @@ impl RedisStore {
             known: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
             met: Met::nobody(),
             resync: Notify::new(),
-            renewing: Semaphore::new(RENEWAL_TURNS),
+            renewing: Semaphore::new(RENEWAL_SCRIPTS),
             scripts,
             waiters_max: limits.waiters_per_lock,
         }

@@ -17,9 +17,10 @@ use tokio::time::Instant;
 const LEASES_PER_SCRIPT: usize = 32;
 /// Scripts that are sent together, one after the other.
 const SCRIPTS_PER_TURN: usize = 16;
-/// Turns under way at once, of all streams: some milliseconds of Redis' time, so that nobody's command waits for long behind them.
-/// With all leases of all streams due at once, and all sent, each would wait for longer than an answer is waited for.
-pub(super) const RENEWAL_TURNS: usize = 4;
+/// Scripts under way at once, of all streams: some milliseconds of Redis' time, so that nobody's command waits for long behind them.
+/// With all leases of all streams due at once, and all sent, each would wait for longer than an answer is waited for. Scripts are
+/// counted, not turns: most streams keep one lease, and each of them would take up as much as sixteen scripts.
+pub(super) const RENEWAL_SCRIPTS: usize = 4 * SCRIPTS_PER_TURN;
 
 type Outcomes = Vec<Result<RenewOutcome, StoreError>>;
 
@@ -53,8 +54,9 @@ impl RedisStore {
     {
         let mut outcomes = Vec::with_capacity(groups.iter().map(|group| group.len()).sum());
         for turn in groups.chunks(SCRIPTS_PER_TURN) {
-            // Never closed, so always a turn.
-            let _turn = self.renewing.acquire().await;
+            // Never closed, so they are always had.
+            let scripts = u32::try_from(turn.len()).unwrap_or(u32::MAX);
+            let _scripts = self.renewing.acquire_many(scripts).await;
             outcomes.extend(join_all(turn.iter().map(|group| run(group))).await.into_iter().flatten());
         }
         outcomes

@@ -38,6 +38,10 @@ fn script(bytes: &[u8]) {
     let _ = read().map(Answer::acquire);
     let _ = read().map(Answer::release);
     let _ = read().map(Answer::renew);
+    for count in 1..=2 {
+        let each = read().and_then(|answer| answer.each(count).ok());
+        each.into_iter().flatten().for_each(|answer| drop(answer.renew()));
+    }
     let _ = read().map(Answer::revoke);
     let _ = read().map(Answer::done);
     let _ = read().map(Answer::polled);

@@ -135,6 +135,14 @@ fn nothing_that_redis_says_makes_it_panic() {
             3,
             "*4\r\n$1\r\n1\r\n$4\r\nseen\r\n*2\r\n*4\r\n$2\r\nli\r\n$1\r\nx\r\n$2\r\nex\r\n$1\r\n9\r\n$1\r\n0\r\n*0\r\n",
         ),
+        text(
+            3,
+            &format!(
+                "*4\r\n$1\r\n1\r\n$4\r\neach\r\n*2\r\n*3\r\n$7\r\nrenewed\r\n{}{look}*3\r\n$6\r\nbroken\r\n{}*0\r\n*0\r\n",
+                strings(&["1795000000000000", "30000000", "29000000"]),
+                strings(&["WRONGTYPE"])
+            ),
+        ),
         text(3, "*4\r\n$1\r\n1\r\n$6\r\npolled\r\n*1\r\n*3\r\n$0\r\n\r\n$1\r\n0\r\n$1\r\n0\r\n*0\r\n"),
         text(0, &format!("look\n{id}\n{id}\n1\nname")),
         text(0, &format!("event\nG\n1795000000000000\n{id}\nholder\n\nname")),

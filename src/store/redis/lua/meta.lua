@@ -1,4 +1,4 @@
---! flags:
+--! flags: allow-oom
 -- Fixes the layout of the data when there is none yet, and the prefix of classic locks when there is one, and tells them. Repeated it only tells.
 -- ARGV 7: number of buckets, version of the layout, prefix of classic locks or nothing
 -- Reply: meta, with all three as they are fixed
