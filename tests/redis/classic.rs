@@ -196,16 +196,27 @@ async fn servers_that_disagree_about_classic_locks_do_not_share_a_redis() {
         until(|| async {
             let refused = other.client().acquire(wish("a", TTL)).await;
             let status = assert_refused(refused, Code::Unavailable, "STORE_UNAVAILABLE");
-            status.message().contains("--classic-prefix \"lock:\"") && status.message().contains("HDEL fp:meta classic")
+            status.message().contains("the classic prefix \"lock:\"")
+                && status.message().contains("HDEL fp:meta classic")
         })
         .await;
         serving(&other, false).await;
         assert_eq!(redis.command(&["EXISTS", "lock:a", "other:a"]).text(), "0", "{prefix:?}");
     }
     server.client().take(wish("a", TTL)).await;
+    // Changed for all of them: none runs meanwhile.
+    drop(server);
     redis.command(&["HDEL", "fp:meta", "classic"]);
-    server_on(&redis).await.client().take(wish("b", TTL)).await;
+    let server = server_on(&redis).await;
+    server.client().take(wish("b", TTL)).await;
     assert_eq!(redis.command(&["EXISTS", "lock:b"]).text(), "0");
+    let late = start_sharing(&redis, "lock:").await;
+    until(|| async {
+        let refused = late.client().acquire(wish("b", TTL)).await;
+        assert_refused(refused, Code::Unavailable, "STORE_UNAVAILABLE").message().contains("the classic prefix \"\"")
+    })
+    .await;
+    server.client().take(wish("c", TTL)).await;
 }
 
 #[tokio::test]

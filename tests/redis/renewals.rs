@@ -43,7 +43,7 @@ async fn are_renewed_a_few_at_a_time() {
     let redis = Redis::start(&[]);
     let source: &'static str = scripts::source(scripts::RENEW_KEPT, scripts::CLOCK, None).leak();
     redis.command(&["SCRIPT", "LOAD", source]);
-    let proxy = Proxy::swallowing_from(Script::new("renew_kept", source).sha(), redis.port).await;
+    let proxy = Arc::new(Proxy::swallowing_from(Script::new("renew_kept", source).sha(), redis.port).await);
     let server = start_on_url(proxy.url()).await;
     until(|| async { server.client().acquire(wish("probe", TTL)).await.is_ok() }).await;
     let (mut streams, mut open) = (Vec::new(), Vec::new());
@@ -65,10 +65,11 @@ async fn are_renewed_a_few_at_a_time() {
     let told: Vec<_> = open
         .into_iter()
         .map(|(mut stream, attachments)| {
+            let proxy = proxy.clone();
             tokio::spawn(async move {
                 stream.attach(attachments).await;
                 // Answered until the renewals that this set off did not come to anything.
-                while !matches!(stream.next_but_beats(true).await, Hear::AtRisk(_)) {}
+                while !matches!(stream.next_but_beats(true).await, Hear::AtRisk(_)) || proxy.seen() == 0 {}
             })
         })
         .collect();

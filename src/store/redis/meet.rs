@@ -180,8 +180,8 @@ impl RedisStore {
         }
         if shared != classic {
             let text = format!(
-                "its locks are shared with classic clients under the prefix {shared:?}, and this server was started with \
-                 {classic:?}: start it with --classic-prefix {shared:?}, or stop all servers and clear that: HDEL {} classic",
+                "its servers go by the classic prefix {shared:?} (empty: by none), and this one was started with {classic:?}: start it \
+                 as the others, or to change it for all of them, stop them all, clear it (HDEL {} classic), and start them alike",
                 keys::META
             );
             return Ok(Err(StoreError::Unavailable(text)));
