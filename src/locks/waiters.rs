@@ -1,16 +1,11 @@
 //! The calls that wait here, by their request, so that the store's hints find them.
 
-use crate::domain::ids::RequestId;
-use parking_lot::Mutex;
-use smallvec::SmallVec;
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+use crate::{
+    domain::ids::RequestId,
+    sync::{AtomicUsize, Mutex, Notify, Ordering},
 };
-use tokio::sync::Notify;
+use smallvec::SmallVec;
+use std::{collections::HashMap, sync::Arc};
 
 /// Parts, each under its own lock.
 const PARTS: usize = 64;

@@ -1,12 +1,11 @@
 //! What makes leases end by themselves: one task that sleeps until the earliest timer of all shards.
 
 use super::MemoryStore;
-use crate::domain::time::StoreTime;
-use std::{
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
+use crate::{
+    domain::time::StoreTime,
+    sync::{AtomicU64, Notify, Ordering},
 };
-use tokio::sync::Notify;
+use std::time::Duration;
 
 /// Locks looked at while a shard stays locked: about 50 µs of work.
 const DUE_PER_TURN: usize = 128;
