@@ -24,9 +24,11 @@ pub(crate) enum Killer {
     Protocol,
     /// The scripts beside the rules.
     Scripts,
+    /// The store and the waiters under one order of events after the other.
+    Schedules,
 }
 
-use Killer::{Model, Properties, Protocol, Scripts, Units};
+use Killer::{Model, Properties, Protocol, Schedules, Scripts, Units};
 
 macro_rules! mutants {
     ($(in $file:literal: $($name:literal, $breaks:literal, $from:literal => $to:literal, [$($killer:ident),+];)+)+) => {
@@ -193,4 +195,19 @@ in "src/store/redis/lua/renew_kept.lua":
     "if l[1] ~= lease or l[2] ~= attachment or" => "if", [Scripts];
     "script: quick renewal after the end", "an ended lease is revived",
     "if ends <= now or ends > now + ttl then return nil end" => "", [Scripts];
+in "src/store/memory/mod.rs":
+    "clock read before the lock", "within a shard, time goes back",
+    "        let mut shard = self.shards[at].lock();\n        // Read under the lock: within a shard, time never goes back.\n        let now = self.clock.now();\n"
+    => "        let now = self.clock.now();\n        let mut shard = self.shards[at].lock();\n", [Schedules];
+in "src/locks/wait.rs":
+    "waits after it asked", "a hint that comes before the call is entered is lost",
+    "        let waiting = match wait_until {\n            Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),\n            None => None,\n        };\n        let mut cleanup = Cleanup { store: &*self.store, name, request, attempt, armed: true };\n        let mut held_for = arrived.elapsed();\n        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: candidate() };\n        let mut outcome = self.store.acquire(name, command).await?;\n"
+    => "        let mut cleanup = Cleanup { store: &*self.store, name, request, attempt, armed: true };\n        let mut held_for = arrived.elapsed();\n        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: candidate() };\n        let mut outcome = self.store.acquire(name, command).await?;\n        let waiting = match wait_until {\n            Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),\n            None => None,\n        };\n", [Schedules];
+    "dropped call not cleaned up", "a call that is gone holds up those behind it",
+    "        if self.armed {"
+    => "        if false {", [Schedules];
+in "src/locks/keepalive/inbox.rs":
+    "stream woken too early", "a stream looks for a notice before it is there, and never again",
+    "        self.notices.lock().push_back((attachment, notice));\n        self.more.notify_one();"
+    => "        self.more.notify_one();\n        self.notices.lock().push_back((attachment, notice));", [Schedules];
 }
