@@ -210,4 +210,11 @@ in "src/locks/keepalive/inbox.rs":
     "stream woken too early", "a stream looks for a notice before it is there, and never again",
     "        self.notices.lock().push_back((attachment, notice));\n        self.more.notify_one();"
     => "        self.more.notify_one();\n        self.notices.lock().push_back((attachment, notice));", [Schedules];
+in "src/store/memory/expiry.rs":
+    "alarm does not look again", "a lease that is due earlier is not noticed as the expiry task goes to sleep",
+    "self.earliest().min(announced)"
+    => "announced", [Schedules];
+    "alarm sleeps longer than announced", "a timer that is cleared away puts the expiry task to sleep for good",
+    "self.earliest().min(announced)"
+    => "self.earliest()", [Schedules];
 }

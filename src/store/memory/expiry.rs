@@ -46,10 +46,12 @@ impl Alarm {
         self.due.iter().map(|due| due.load(Ordering::SeqCst)).min().unwrap_or(u64::MAX)
     }
 
-    /// Announces the sleep, and answers until when it may last.
+    /// Announces the sleep, and answers until when it may last: never longer than was announced, though by the second look a timer
+    /// may have been cleared away, or nobody would wake the task for what is due between the two.
     fn sleep_until(&self) -> u64 {
-        self.asleep_until.store(self.earliest(), Ordering::SeqCst);
-        self.earliest()
+        let announced = self.earliest();
+        self.asleep_until.store(announced, Ordering::SeqCst);
+        self.earliest().min(announced)
     }
 }
 

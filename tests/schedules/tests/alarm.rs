@@ -53,3 +53,42 @@ fn a_lease_that_is_due_before_the_task_would_wake_ends_in_time() {
         });
     });
 }
+
+/// The times that a shard wants rise as well: void timers are cleared away, and the one that was next is gone.
+///
+/// This found that the task could sleep longer than it had announced, for ever if it found no timer at its second look; and since
+/// what it had announced lay in the past by then, no later lease woke it again.
+#[test]
+fn a_timer_that_is_cleared_away_does_not_put_the_task_to_sleep_for_good() {
+    /// As many void timers as a shard keeps.
+    const VOID: u128 = 32;
+    check(|| {
+        block_on(async {
+            let (ear, store) = store(1);
+            for number in 1..=VOID {
+                let lock = name(&number.to_string());
+                let grant = take(&store, &lock, number, 30 * SECOND).await;
+                store.release(&lock, grant.lease_id).await.unwrap();
+            }
+            advance(SECOND);
+            let last = take(&store, &name("last"), VOID + 1, 30 * SECOND).await;
+            store.release(&name("last"), last.lease_id).await.unwrap();
+            advance(9 * SECOND);
+            while store.settle_due() {}
+            // Left is one lock, of which there is something to forget in a second, and the void timers.
+            let expiry = run_expiry(&store);
+            let toucher = spawn({
+                let store = store.clone();
+                async move {
+                    advance(SECOND);
+                    store.release(&name("last"), candidate(0).lease_id).await.unwrap();
+                    take(&store, &name("new"), VOID + 2, 5 * SECOND).await;
+                }
+            });
+            toucher.await.unwrap();
+            advance(5 * SECOND);
+            ear.hear(is_expired("new")).await;
+            expiry.abort();
+        });
+    });
+}
