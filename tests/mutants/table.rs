@@ -217,4 +217,14 @@ in "src/store/memory/expiry.rs":
     "alarm sleeps longer than announced", "a timer that is cleared away puts the expiry task to sleep for good",
     "self.earliest().min(announced)"
     => "self.earliest()", [Schedules];
+in "src/locks/waiters.rs":
+    "refused call is counted", "the drain waits for a call that was refused",
+    "self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).ok()?;"
+    => "if self.count.fetch_add(1, Ordering::Relaxed) >= max {\n            self.count.fetch_sub(1, Ordering::Relaxed);\n            return None;\n        }\n        let _ = room;", [Schedules];
+    "bound checked, then counted", "more wait than may",
+    "self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).ok()?;"
+    => "room(self.count.load(Ordering::Relaxed))?;\n        self.count.fetch_add(1, Ordering::Relaxed);", [Schedules];
+    "drain told before the call is counted out", "the drain waits for nobody",
+    "        self.waiters.count.fetch_sub(1, Ordering::Relaxed);\n        self.waiters.left.notify_one();"
+    => "        self.waiters.left.notify_one();\n        self.waiters.count.fetch_sub(1, Ordering::Relaxed);", [Schedules];
 }
