@@ -10,7 +10,7 @@ DENY_VERSION := 0.20.2
 TOOLS := target/tools
 DENY := $(TOOLS)/cargo-deny-$(DENY_VERSION)
 
-.PHONY: help setup test fmt lint unit redis-rules-long redis-million redis-scale protocol-long mutants fuzz torture torture-slice \
+.PHONY: help setup test fmt lint unit redis-rules-long redis-million redis-scale protocol-long mutants schedules fuzz torture torture-slice \
     torture-long torture-build doc deny advisories proto-baseline run
 
 help: ## This list
@@ -45,6 +45,13 @@ redis-million: ## A million lock names leave nothing behind in Redis
 # Not part of `test`: it builds an optimised server, and wants a machine that does nothing else. `unit` keeps 10,000.
 redis-scale: ## A hundred thousand leases on ten streams, on Redis
 	FENCEPOST_LEASES=100000 cargo test --locked --release --test redis_scale -- --nocapture
+
+# Not part of `test`: it takes some minutes. `unit` tries 2,000 of each.
+SCHEDULES ?= 200000
+SCHEDULES_SEED ?= 1
+schedules: ## The store and the waiters under very many orders of events, other ones with another SCHEDULES_SEED
+	FENCEPOST_SCHEDULES=$(SCHEDULES) FENCEPOST_SEED=$(SCHEDULES_SEED) \
+	    cargo test --locked -p fencepost-schedules -- --nocapture
 
 # Not part of `test`: it builds everything again, with coverage. `unit` has thousands of random changes to good inputs.
 FUZZ_SECONDS ?= 600

@@ -1,7 +1,7 @@
 //! Fencepost: a lock server with fencing tokens.
 //!
 //! The rooms and their one-way doors, held by `tests/tidy`: `domain` <- `store` <- `locks` <- `api` <- `server` <- the
-//! command line; `clock`, `config` and `telemetry` are leaves.
+//! command line; `clock`, `config`, `sync` and `telemetry` are leaves.
 
 pub mod api;
 pub mod cli;
@@ -11,4 +11,5 @@ pub mod domain;
 pub mod locks;
 pub mod server;
 pub mod store;
+mod sync;
 pub mod telemetry;

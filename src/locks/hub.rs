@@ -11,10 +11,9 @@ use crate::{
         lease::LeaseEnd,
     },
     store::{Event, Notices},
+    sync::{Notify, RwLock},
 };
-use parking_lot::RwLock;
 use std::{collections::HashMap, sync::Arc};
-use tokio::sync::Notify;
 
 /// Passes the store's notices on.
 #[derive(Debug)]

@@ -1,16 +1,11 @@
 //! The calls that wait here, by their request, so that the store's hints find them.
 
-use crate::domain::ids::RequestId;
-use parking_lot::Mutex;
-use smallvec::SmallVec;
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+use crate::{
+    domain::ids::RequestId,
+    sync::{AtomicUsize, Mutex, Notify, Ordering},
 };
-use tokio::sync::Notify;
+use smallvec::SmallVec;
+use std::{collections::HashMap, sync::Arc};
 
 /// Parts, each under its own lock.
 const PARTS: usize = 64;
@@ -46,10 +41,9 @@ impl Waiters {
 
     /// Enters a call, unless `max` wait already. To be done before the store is asked: a hint that comes first would be lost.
     pub(super) fn enter(&self, request: RequestId, attempt: u32, max: usize) -> Option<Waiting<'_>> {
-        if self.count.fetch_add(1, Ordering::Relaxed) >= max {
-            self.count.fetch_sub(1, Ordering::Relaxed);
-            return None;
-        }
+        // One that is refused is never counted: nobody would be told that it left.
+        let room = |count: usize| (count < max).then_some(count + 1);
+        self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).ok()?;
         let hint = Arc::new(Notify::new());
         self.part(request).lock().entry(request).or_default().push((attempt, hint.clone()));
         Some(Waiting { waiters: self, request, hint })

@@ -4,16 +4,9 @@ use super::LocksError;
 use crate::{
     domain::limits::{WATCH_BACKLOG_MAX, WATCHERS_MAX},
     store::Event,
+    sync::{AtomicUsize, Mutex, Notify, Ordering, RwLock},
 };
-use parking_lot::{Mutex, RwLock};
-use std::{
-    collections::VecDeque,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
-use tokio::sync::Notify;
+use std::{collections::VecDeque, sync::Arc};
 use tokio_util::sync::CancellationToken;
 
 /// What a watcher is told.

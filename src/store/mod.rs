@@ -1,138 +1,14 @@
 //! Where leases and queues live. One trait that speaks commands and outcomes, so that a single Redis, a cluster of them, or a
 //! quorum fits behind it as well as memory does.
 
+mod commands;
 mod error;
 pub mod memory;
 mod notice;
 pub mod redis;
 
+pub use commands::{Kept, LockStore, Page};
 pub use error::StoreError;
 pub use memory::MemoryStore;
 pub use notice::{Event, EventKind, Notices};
 pub use redis::{RedisStore, doctor, links::RedisUrl};
-
-use crate::domain::{
-    ids::{AttachmentId, LeaseId, RequestId},
-    name::{LockName, Reason},
-    outcome::{AcquireOutcome, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome, TokenStatus},
-    rules::{Acquire, Candidate},
-    token::FencingToken,
-};
-use std::{future::Future, time::Duration};
-
-/// A lease in the keeping of a stream.
-#[derive(Clone, Copy, Debug)]
-pub struct Kept<'a> {
-    /// Its lock.
-    pub name: &'a LockName,
-    /// The lease.
-    pub lease_id: LeaseId,
-    /// The stream's attachment of it.
-    pub attachment: AttachmentId,
-    /// The client's count of attachments.
-    pub attempt: u32,
-}
-
-/// A page of a listing.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Page {
-    /// The locks on it, in no particular order.
-    pub locks: Vec<(LockName, LockView)>,
-    /// Where the next one begins; none at the end.
-    pub next: Option<String>,
-}
-
-/// Carries out commands by the rules of `domain`. A store tells what it sets off through the [`Notices`] it was made with.
-///
-/// Every command is atomic and may be repeated. A future that is dropped leaves the command done or not done, nothing between:
-/// the caller does not know which (*outcome unknown*) and repeats it, or has `drop_call` clean up.
-///
-/// The functions that return no future do not block. They are called from drop guards: the work is done now or handed to a
-/// cleaner, and nobody waits for it.
-pub trait LockStore: Send + Sync + 'static {
-    /// Asks for the lock.
-    fn acquire(
-        &self,
-        name: &LockName,
-        command: Acquire,
-    ) -> impl Future<Output = Result<AcquireOutcome, StoreError>> + Send;
-
-    /// Claims the offer to a waiting request, or asks what became of it.
-    fn claim(
-        &self,
-        name: &LockName,
-        request: RequestId,
-        attempt: u32,
-        candidate: Candidate,
-    ) -> impl Future<Output = Result<AcquireOutcome, StoreError>> + Send;
-
-    /// Ends the wait of a call whose time is over.
-    fn give_up(
-        &self,
-        name: &LockName,
-        request: RequestId,
-        attempt: u32,
-    ) -> impl Future<Output = Result<AcquireOutcome, StoreError>> + Send;
-
-    /// Cleans up after a call that was dropped.
-    fn drop_call(&self, name: &LockName, request: RequestId, attempt: u32);
-
-    /// Gives a lease back.
-    fn release(
-        &self,
-        name: &LockName,
-        lease_id: LeaseId,
-    ) -> impl Future<Output = Result<ReleaseOutcome, StoreError>> + Send;
-
-    /// Renews a lease, whichever stream keeps it.
-    fn renew(
-        &self,
-        name: &LockName,
-        lease_id: LeaseId,
-        ttl: Option<Duration>,
-    ) -> impl Future<Output = Result<RenewOutcome, StoreError>> + Send;
-
-    /// Locks with the same number are cheap to command together.
-    fn group(&self, name: &LockName) -> u16;
-
-    /// Takes leases into the keeping of a stream and renews them. Answers one by one, in order.
-    fn attach(&self, leases: &[Kept<'_>]) -> impl Future<Output = Vec<Result<RenewOutcome, StoreError>>> + Send;
-
-    /// Renews leases that a stream keeps, best handed over group by group. Answers one by one, in order.
-    fn renew_kept(&self, leases: &[Kept<'_>]) -> impl Future<Output = Vec<Result<RenewOutcome, StoreError>>> + Send;
-
-    /// Takes a lease out of a stream's keeping.
-    fn detach(&self, lease: Kept<'_>);
-
-    /// Takes a lease back because its stream ended, if it is still in that stream's keeping.
-    fn disconnect(&self, lease: Kept<'_>);
-
-    /// Takes the lock from the holder of this token.
-    fn force_release(
-        &self,
-        name: &LockName,
-        expected: FencingToken,
-        reason: &Reason,
-    ) -> impl Future<Output = Result<RevokeOutcome, StoreError>> + Send;
-
-    /// Reads a lock.
-    fn view(&self, name: &LockName) -> impl Future<Output = Result<LockView, StoreError>> + Send;
-
-    /// What a token is worth, and the highest one granted.
-    fn check_token(
-        &self,
-        name: &LockName,
-        token: FencingToken,
-    ) -> impl Future<Output = Result<(TokenStatus, Option<FencingToken>), StoreError>> + Send;
-
-    /// Lists the locks in use whose names begin with `prefix`, from `from` on ([`Page::next`]), at most `limit`.
-    fn list(
-        &self,
-        prefix: &str,
-        from: Option<&str>,
-        limit: usize,
-    ) -> impl Future<Output = Result<Page, StoreError>> + Send;
-
-    /// Makes sure that events are told from now on.
-    fn begin_watch(&self) -> impl Future<Output = Result<(), StoreError>> + Send;
-}

@@ -70,8 +70,8 @@ impl Bench {
 
     /// Makes the mistake, runs its tests until one fails, and takes it back.
     pub(crate) fn try_out(&self, mutant: &Mutant) -> Verdict {
-        let of_scripts = mutant.killers.iter().any(|killer| matches!(killer, Killer::Scripts | Killer::Stores));
-        let file = if of_scripts { &self.whole } else { &self.rules }.join(mutant.file);
+        let in_whole = |killer: &Killer| matches!(killer, Killer::Scripts | Killer::Stores | Killer::Schedules);
+        let file = if mutant.killers.iter().any(in_whole) { &self.whole } else { &self.rules }.join(mutant.file);
         let text = fs::read_to_string(&file).unwrap();
         fs::write(&file, text.replacen(mutant.from, mutant.to, 1)).unwrap();
         let killed = mutant.killers.iter().find_map(|killer| self.run(mutant, *killer));
@@ -88,6 +88,7 @@ impl Bench {
             Killer::Protocol => (&self.rules, self.rules_built.clone(), &["--test", "protocol"]),
             Killer::Scripts => (&self.whole, self.target.clone(), &["--test", "redis_rules"]),
             Killer::Stores => (&self.whole, self.target.clone(), &["--test", "conformance"]),
+            Killer::Schedules => (&self.whole, self.target.clone(), &["--package", "fencepost-schedules"]),
         };
         let output = Command::new(env!("CARGO"))
             .args(["test", "--offline", "--quiet"])

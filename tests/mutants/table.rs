@@ -26,9 +26,11 @@ pub(crate) enum Killer {
     Scripts,
     /// What every store must do.
     Stores,
+    /// The store and the waiters under one order of events after the other.
+    Schedules,
 }
 
-use Killer::{Model, Properties, Protocol, Scripts, Stores, Units};
+use Killer::{Model, Properties, Protocol, Schedules, Scripts, Stores, Units};
 
 macro_rules! mutants {
     ($(in $file:literal: $($name:literal, $breaks:literal, $from:literal => $to:literal, [$($killer:ident),+];)+)+) => {
@@ -195,4 +197,36 @@ in "src/store/redis/lua/renew_kept.lua":
     "if l[1] ~= lease or l[2] ~= attachment or" => "if", [Scripts];
     "script: quick renewal after the end", "an ended lease is revived",
     "if ends <= now or ends > now + ttl then return nil end" => "", [Stores];
+in "src/store/memory/mod.rs":
+    "clock read before the lock", "within a shard, time goes back",
+    "        let mut shard = self.shards[at].lock();\n        // Read under the lock: within a shard, time never goes back.\n        let now = self.clock.now();\n"
+    => "        let now = self.clock.now();\n        let mut shard = self.shards[at].lock();\n", [Schedules];
+in "src/locks/wait.rs":
+    "waits after it asked", "a hint that comes before the call is entered is lost",
+    "        let waiting = match wait_until {\n            Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),\n            None => None,\n        };\n        let mut cleanup = Cleanup { store: &*self.store, name, request, attempt, armed: true };\n        let mut held_for = arrived.elapsed();\n        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: candidate() };\n        let mut outcome = self.store.acquire(name, command).await?;\n"
+    => "        let mut cleanup = Cleanup { store: &*self.store, name, request, attempt, armed: true };\n        let mut held_for = arrived.elapsed();\n        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: candidate() };\n        let mut outcome = self.store.acquire(name, command).await?;\n        let waiting = match wait_until {\n            Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),\n            None => None,\n        };\n", [Schedules];
+    "dropped call not cleaned up", "a call that is gone holds up those behind it",
+    "        if self.armed {"
+    => "        if false {", [Schedules];
+in "src/locks/keepalive/inbox.rs":
+    "stream woken too early", "a stream looks for a notice before it is there, and never again",
+    "        self.notices.lock().push_back((attachment, notice));\n        self.more.notify_one();"
+    => "        self.more.notify_one();\n        self.notices.lock().push_back((attachment, notice));", [Schedules];
+in "src/store/memory/expiry.rs":
+    "alarm does not look again", "a lease that is due earlier is not noticed as the expiry task goes to sleep",
+    "self.earliest().min(announced)"
+    => "announced", [Schedules];
+    "alarm sleeps longer than announced", "a timer that is cleared away puts the expiry task to sleep for good",
+    "self.earliest().min(announced)"
+    => "self.earliest()", [Schedules];
+in "src/locks/waiters.rs":
+    "refused call is counted", "the drain waits for a call that was refused",
+    "self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).ok()?;"
+    => "if self.count.fetch_add(1, Ordering::Relaxed) >= max {\n            self.count.fetch_sub(1, Ordering::Relaxed);\n            return None;\n        }\n        let _ = room;", [Schedules];
+    "bound checked, then counted", "more wait than may",
+    "self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).ok()?;"
+    => "room(self.count.load(Ordering::Relaxed))?;\n        self.count.fetch_add(1, Ordering::Relaxed);", [Schedules];
+    "drain told before the call is counted out", "the drain waits for nobody",
+    "        self.waiters.count.fetch_sub(1, Ordering::Relaxed);\n        self.waiters.left.notify_one();"
+    => "        self.waiters.left.notify_one();\n        self.waiters.count.fetch_sub(1, Ordering::Relaxed);", [Schedules];
 }

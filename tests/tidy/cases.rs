@@ -65,6 +65,18 @@ fn libraries_stay_in_their_rooms() {
 }
 
 #[test]
+fn tasks_meet_where_the_schedules_see_it() {
+    refused("src/locks/a.rs", "use parking_lot::Mutex;", "crate::sync");
+    refused("src/locks/a/b.rs", "use std::{sync::{Arc, atomic::AtomicU64}, time::Duration};", "crate::sync");
+    refused("src/store/memory/a.rs", "use tokio::{sync::Notify, time::sleep};", "crate::sync");
+    refused("src/sync.rs", "use crate::clock::Clock;", "must not use crate::clock");
+    passes("src/sync.rs", "pub(crate) use parking_lot::Mutex; pub(crate) use std::sync::atomic::AtomicU64;");
+    passes("src/locks/a.rs", "use crate::sync::{AtomicU64, Mutex, Notify}; use tokio_util::sync::CancellationToken;");
+    passes("src/store/memory/tests.rs", "use std::sync::atomic::AtomicUsize;");
+    passes("src/store/redis/a.rs", "use parking_lot::Mutex; use tokio::sync::Notify;");
+}
+
+#[test]
 fn unfinished_work_is_refused() {
     refused("src/domain/a.rs", "#[ignore]\nfn f() {}", "a test runs or goes");
     refused("clients/rust/src/a.rs", "# [ ignore = \"slow\" ]", "a test runs or goes");

@@ -8,7 +8,7 @@ const LUA_LINES_MAX: usize = 40;
 /// From the ground up: a room uses what stands before it, never what stands after it.
 const ROOMS: [&str; 6] = ["domain", "store", "locks", "api", "server", "cli"];
 /// Used by every room but `domain`, and using no room themselves but for what [`may_use`] says.
-const LEAVES: [&str; 3] = ["config", "telemetry", "clock"];
+const LEAVES: [&str; 4] = ["config", "telemetry", "clock", "sync"];
 
 /// Everything that is wrong with one file.
 pub(crate) fn check(path: &str, text: &str) -> Vec<String> {
@@ -28,6 +28,7 @@ pub(crate) fn check(path: &str, text: &str) -> Vec<String> {
         if let Some(inner) = path.strip_prefix("src/") {
             complaints.extend(directions(path, inner, &code));
             complaints.extend(strangers(path, inner, &code));
+            complaints.extend(unseen(path, inner, &code));
         }
     }
     complaints
@@ -66,7 +67,7 @@ fn may_use(room: &str, other: &str) -> bool {
         ("config", _) => other == "domain::limits",
         ("telemetry", _) => base == "config",
         ("clock", _) => other == "domain::time",
-        ("domain", _) => false,
+        ("domain" | "sync", _) => false,
         _ if LEAVES.contains(&base) => true,
         _ => match (rank(room), rank(base)) {
             (Some(own), Some(used)) => used < own,
@@ -118,4 +119,20 @@ fn strangers(path: &str, inner: &str, code: &str) -> Vec<String> {
         only(word, room != "domain", "the rules are pure");
     }
     complaints
+}
+
+/// What threads and tasks meet at, in the rooms that `tests/schedules` builds: it must see all of it.
+fn unseen(path: &str, inner: &str, code: &str) -> Vec<String> {
+    if !["store/memory/", "locks/"].iter().any(|seen| inner.starts_with(seen)) || inner.ends_with("/tests.rs") {
+        return Vec::new();
+    }
+    let mut found: Vec<_> =
+        ["parking_lot", "atomic", "Condvar", "OnceLock"].into_iter().filter(|word| has_word(code, word)).collect();
+    if named_below(code, "tokio").iter().any(|name| name.starts_with("sync")) {
+        found.push("tokio::sync");
+    }
+    found
+        .iter()
+        .map(|word| format!("{path}: {word}: take it from crate::sync, which tests/schedules replaces"))
+        .collect()
 }

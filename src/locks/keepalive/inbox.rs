@@ -1,9 +1,10 @@
 //! What the store tells a stream of the leases it keeps.
 
-use crate::domain::{ids::AttachmentId, lease::LeaseEnd};
-use parking_lot::Mutex;
+use crate::{
+    domain::{ids::AttachmentId, lease::LeaseEnd},
+    sync::{Mutex, Notify},
+};
 use std::collections::VecDeque;
-use tokio::sync::Notify;
 
 /// Something that befell a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

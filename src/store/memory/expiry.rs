@@ -1,12 +1,11 @@
 //! What makes leases end by themselves: one task that sleeps until the earliest timer of all shards.
 
 use super::MemoryStore;
-use crate::domain::time::StoreTime;
-use std::{
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
+use crate::{
+    domain::time::StoreTime,
+    sync::{AtomicU64, Notify, Ordering},
 };
-use tokio::sync::Notify;
+use std::time::Duration;
 
 /// Locks looked at while a shard stays locked: about 50 µs of work.
 const DUE_PER_TURN: usize = 128;
@@ -47,10 +46,12 @@ impl Alarm {
         self.due.iter().map(|due| due.load(Ordering::SeqCst)).min().unwrap_or(u64::MAX)
     }
 
-    /// Announces the sleep, and answers until when it may last.
+    /// Announces the sleep, and answers until when it may last: never longer than was announced, though by the second look a timer
+    /// may have been cleared away, or nobody would wake the task for what is due between the two.
     fn sleep_until(&self) -> u64 {
-        self.asleep_until.store(self.earliest(), Ordering::SeqCst);
-        self.earliest()
+        let announced = self.earliest();
+        self.asleep_until.store(announced, Ordering::SeqCst);
+        self.earliest().min(announced)
     }
 }
 

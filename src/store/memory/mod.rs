@@ -24,9 +24,9 @@ use crate::{
         token::{FencingToken, Sequencer},
     },
     store::{Event, EventKind, Kept, LockStore, Notices, Page, StoreError},
+    sync::Mutex,
 };
 use expiry::Alarm;
-use parking_lot::Mutex;
 use shard::{Shard, Slot};
 use std::{
     hash::{BuildHasher, RandomState},
@@ -35,7 +35,7 @@ use std::{
 };
 use uuid::Uuid;
 
-/// How many parts the store has, each under its own lock and with its own sequencer. A power of two.
+/// How many parts the store has, each under its own lock and with its own sequencer.
 const SHARDS: usize = 256;
 /// Leases renewed between two chances for other tasks to run: about 100 µs of work.
 const RENEWALS_PER_TURN: usize = 256;
@@ -61,21 +61,33 @@ const STREAM_ENDED: &str = "stream ended";
 impl MemoryStore {
     /// An empty store. Its [`MemoryStore::run_expiry`] must run for leases to end by themselves.
     pub fn new(clock: Arc<dyn Clock>, limits: &Limits, notices: Arc<dyn Notices>) -> Self {
+        Self::with_shards(SHARDS, clock, limits, notices)
+    }
+
+    /// An empty store of this many parts, a power of two: with few of them, locks meet in one.
+    pub fn with_shards(shards: usize, clock: Arc<dyn Clock>, limits: &Limits, notices: Arc<dyn Notices>) -> Self {
+        assert!(shards.is_power_of_two(), "the highest bits of a hash are the number of its shard");
         Self {
-            shards: (0..SHARDS).map(|_| Mutex::new(Shard::new())).collect(),
+            shards: (0..shards).map(|_| Mutex::new(Shard::new())).collect(),
             hasher: RandomState::new(),
             clock,
             notices,
-            alarm: Alarm::new(SHARDS),
+            alarm: Alarm::new(shards),
             incarnation: Incarnation(Uuid::new_v4()),
             waiters_max: limits.waiters_per_lock,
         }
     }
 
+    /// The shard of a hash: its highest bits, since the shard's own table uses the others.
+    fn place(&self, hash: u64) -> usize {
+        let bits = self.shards.len().ilog2();
+        hash.checked_shr(u64::BITS - bits).and_then(|place| usize::try_from(place).ok()).unwrap_or(0)
+    }
+
     /// Carries out one command on one lock.
     fn turn<R>(&self, name: &LockName, reason: &str, act: impl FnOnce(&mut Turn<'_>) -> R) -> R {
         let hash = self.hasher.hash_one(name);
-        let at = place(hash);
+        let at = self.place(hash);
         let mut shard = self.shards[at].lock();
         // Read under the lock: within a shard, time never goes back.
         let now = self.clock.now();
@@ -114,7 +126,7 @@ impl MemoryStore {
     /// Reads one lock.
     fn read<R>(&self, name: &LockName, read: impl FnOnce(&crate::domain::rules::Lock, StoreTime) -> R) -> R {
         let hash = self.hasher.hash_one(name);
-        let shard = self.shards[place(hash)].lock();
+        let shard = self.shards[self.place(hash)].lock();
         let now = self.clock.now();
         match shard.find(name, hash) {
             Some(slot) => read(&slot.lock, now),
@@ -177,11 +189,6 @@ fn event(kind: EventKind, name: &LockName, lease: &crate::domain::lease::Lease) 
         grant_id: lease.grant_id,
         token: lease.token,
     }
-}
-
-/// The shard of a hash: its highest bits, since the shard's own table uses the others.
-fn place(hash: u64) -> usize {
-    usize::try_from(hash >> (u64::BITS - SHARDS.ilog2())).unwrap_or(0)
 }
 
 // No function here awaits anything before its work is done: the futures are ready when first polled, so a dropped call
@@ -270,11 +277,11 @@ impl LockStore for MemoryStore {
     async fn list(&self, prefix: &str, from: Option<&str>, limit: usize) -> Result<Page, StoreError> {
         let (mut at, mut slot) = match from {
             None => (0, 0),
-            Some(from) => cursor(from).ok_or(StoreError::BadPageToken)?,
+            Some(from) => cursor(from, self.shards.len()).ok_or(StoreError::BadPageToken)?,
         };
         let mut page = Page::default();
         let mut budget = SLOTS_PER_PAGE;
-        while at < SHARDS && page.locks.len() < limit && budget > 0 {
+        while at < self.shards.len() && page.locks.len() < limit && budget > 0 {
             let shard = self.shards[at].lock();
             let now = self.clock.now();
             match shard.scan(slot, &mut budget, limit, prefix, now, &mut page.locks) {
@@ -282,13 +289,13 @@ impl LockStore for MemoryStore {
                 None => (at, slot) = (at + 1, 0),
             }
         }
-        page.next = (at < SHARDS).then(|| format!("{at:x}.{slot:x}"));
+        page.next = (at < self.shards.len()).then(|| format!("{at:x}.{slot:x}"));
         Ok(page)
     }
 }
 
-fn cursor(text: &str) -> Option<(usize, usize)> {
+fn cursor(text: &str, shards: usize) -> Option<(usize, usize)> {
     let (at, slot) = text.split_once('.')?;
-    let at = usize::from_str_radix(at, 16).ok().filter(|at| *at < SHARDS)?;
+    let at = usize::from_str_radix(at, 16).ok().filter(|at| *at < shards)?;
     Some((at, usize::from_str_radix(slot, 16).ok()?))
 }

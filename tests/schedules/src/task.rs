@@ -1,0 +1,3 @@
+//! Tasks that the scheduler knows.
+
+pub use shuttle::future::{JoinHandle, block_on, spawn, yield_now};

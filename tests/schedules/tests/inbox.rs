@@ -1,0 +1,84 @@
+//! What befalls the leases of a KeepAlive stream, against the stream that reads of it.
+
+#![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
+
+mod support;
+
+use fencepost_schedules::{
+    check,
+    domain::{ids::AttachmentId, limits::Limits, name::Reason},
+    locks::{
+        Hub, Locks,
+        keepalive::{AttachLease, DetachReason, FromClient, ToClient, keep_alive},
+    },
+    store::{Kept, LockStore, MemoryStore},
+    task::{block_on, spawn},
+    time::StandingClock,
+};
+use std::{collections::BTreeMap, pin::pin, sync::Arc};
+use support::{SECOND, name, take};
+use tokio_stream::StreamExt;
+use uuid::Uuid;
+
+/// Only one stream in a schedule: async-stream passes items on through a variable of the thread, which all tasks share here.
+///
+/// Seeded and found: the stream is not woken for a notice; it is woken before the notice is there; it is not entered in the hub.
+#[test]
+fn a_stream_learns_what_becomes_of_each_of_its_leases() {
+    check(|| {
+        block_on(async {
+            let hub = Arc::new(Hub::new());
+            let limits = Limits::default();
+            let store = Arc::new(MemoryStore::with_shards(1, Arc::new(StandingClock), &limits, hub.clone()));
+            let locks = Arc::new(Locks::new(store.clone(), hub, limits));
+            let mut grants = Vec::new();
+            for (number, lock) in [(1, "released"), (2, "revoked"), (3, "taken over")] {
+                grants.push((number, name(lock), take(&store, &name(lock), u128::from(number), 30 * SECOND).await));
+            }
+            let attach = grants.iter().map(|(handle, name, grant)| AttachLease {
+                handle: *handle,
+                name: name.clone(),
+                lease_id: grant.lease_id,
+                attempt: 1,
+                release_on_disconnect: false,
+            });
+            let attach = FromClient::Attach(attach.collect());
+            let inbound = tokio_stream::once(Ok::<_, ()>(attach)).chain(tokio_stream::pending());
+            let stream = keep_alive(locks.clone(), inbound, SECOND);
+            let reader = spawn(async move {
+                let mut stream = pin!(stream);
+                let mut fates = BTreeMap::new();
+                while fates.len() < 3 {
+                    match stream.next().await.unwrap().unwrap() {
+                        ToClient::Lost { handle, .. } => assert_eq!(fates.insert(handle, None), None),
+                        ToClient::Detached { handle, reason } => {
+                            assert_eq!(fates.insert(handle, Some(reason)), None);
+                        }
+                        ToClient::Beat { .. } | ToClient::Attached(_) => {}
+                        other => panic!("{other:?}"),
+                    }
+                }
+                fates
+            });
+            let revoker = spawn({
+                let (store, token) = (store.clone(), grants[1].2.token);
+                let reason = Reason::new("test".into()).unwrap();
+                async move { store.force_release(&name("revoked"), token, &reason).await.unwrap() }
+            });
+            let other_stream = spawn({
+                let (store, lease_id) = (store.clone(), grants[2].2.lease_id);
+                async move {
+                    let (name, attachment) = (name("taken over"), AttachmentId(Uuid::from_u128(7)));
+                    store.attach(&[Kept { name: &name, lease_id, attachment, attempt: 2 }]).await.remove(0).unwrap()
+                }
+            });
+            locks.release(&grants[0].1, grants[0].2.lease_id).await.unwrap();
+            let fates = reader.await.unwrap();
+            revoker.await.unwrap();
+            other_stream.await.unwrap();
+            let elsewhere = Some(DetachReason::AttachedElsewhere);
+            assert_eq!(fates, BTreeMap::from([(1, None), (2, None), (3, elsewhere)]));
+            assert_eq!(locks.busy(), (0, 0));
+        });
+    });
+}

@@ -1,0 +1,311 @@
+//! The memory store beside its rules: whatever tasks do at once, each gets the answer that the rules give when the commands are
+//! carried out one after the other, in the order in which the store read its clock for them.
+
+#![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
+
+mod support;
+
+use fencepost_schedules::{
+    check,
+    clock::Clock,
+    domain::{
+        ids::{Incarnation, LeaseId, RequestId},
+        limits::{COMMAND_WINDOW, Limits},
+        name::LockName,
+        outcome::{AcquireOutcome, Effect, Effects, ReleaseOutcome, RenewOutcome},
+        replicas::Replicas,
+        rules::{Acquire, Candidate, Lock, Turn},
+        time::{StoreTime, micros},
+        token::Sequencer,
+    },
+    store::{EventKind, LockStore, MemoryStore},
+    sync::point,
+    task::{block_on, spawn},
+    time::START,
+};
+use shuttle::{
+    current,
+    rand::{Rng, thread_rng},
+};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use support::{Ear, candidate, name, request, terms};
+use uuid::Uuid;
+
+const TASKS: usize = 3;
+const COMMANDS: usize = 5;
+const LOCKS: [&str; 2] = ["a", "b"];
+const TTL: Duration = Duration::from_secs(2);
+const WAITERS_MAX: usize = 2;
+
+/// Shows another time at each look, and who looked when: within a shard that is the order of the commands.
+#[derive(Default)]
+struct StampClock(Mutex<(u64, HashMap<current::TaskId, Vec<StoreTime>>)>);
+
+impl StampClock {
+    fn advance(&self, span: Duration) {
+        point();
+        self.0.lock().unwrap().0 += micros(span);
+    }
+
+    /// What the asking task has seen since it asked last.
+    fn seen(&self) -> Vec<StoreTime> {
+        self.0.lock().unwrap().1.remove(&current::me()).unwrap_or_default()
+    }
+}
+
+impl Clock for StampClock {
+    fn now(&self) -> StoreTime {
+        point();
+        let mut inner = self.0.lock().unwrap();
+        inner.0 += 1;
+        let now = START.after(Duration::from_micros(inner.0));
+        inner.1.entry(current::me()).or_default().push(now);
+        now
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Command {
+    Acquire { request: RequestId, attempt: u32, wait: bool, candidate: Candidate },
+    Claim(RequestId, u32, Candidate),
+    GiveUp(RequestId, u32),
+    DropCall(RequestId, u32),
+    Release(LeaseId),
+    Renew(LeaseId),
+    Settle,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Answer {
+    Acquire(AcquireOutcome),
+    Release(ReleaseOutcome),
+    Renew(RenewOutcome),
+    Nothing,
+}
+
+struct Done {
+    at: StoreTime,
+    lock: LockName,
+    command: Command,
+    answer: Answer,
+}
+
+/// A command at random: about requests and leases that others know too.
+fn some_command(serial: u128) -> Command {
+    let mut random = thread_rng();
+    let (request, attempt) = (request(random.gen_range(1..=3)), random.gen_range(1..=2));
+    // A lease has the number of the command that was granted it.
+    let lease = LeaseId(Uuid::from_u128(random.gen_range(1..=(TASKS * COMMANDS) as u128)));
+    let candidate = candidate(serial);
+    match random.gen_range(0..10) {
+        0..=3 => Command::Acquire { request, attempt, wait: random.gen_bool(0.7), candidate },
+        4..=5 => Command::Claim(request, attempt, candidate),
+        6 => Command::GiveUp(request, attempt),
+        7 => Command::DropCall(request, attempt),
+        8 => Command::Release(lease),
+        _ => Command::Renew(lease),
+    }
+}
+
+/// The store, and what was done with it.
+struct Watched {
+    store: MemoryStore,
+    clock: Arc<StampClock>,
+    done: Mutex<Vec<Done>>,
+}
+
+impl Watched {
+    async fn carry_out(&self, lock: LockName, command: Command) {
+        let answer = carry_out(&self.store, &lock, command.clone()).await;
+        let [at] = self.clock.seen()[..] else { panic!("a command has one time") };
+        self.done.lock().unwrap().push(Done { at, lock, command, answer });
+    }
+
+    /// Has the store settle what is due, and answers whether anything was.
+    fn settle(&self) -> bool {
+        assert!(!self.store.settle_due(), "a few locks only");
+        // It looks at the clock before it locks a shard that seems to be due, and again when it has.
+        let [_, ref at @ ..] = self.clock.seen()[..] else { panic!("it asks for the time") };
+        for lock in LOCKS.map(name) {
+            let settle = |at: &StoreTime| Done {
+                at: *at,
+                lock: lock.clone(),
+                command: Command::Settle,
+                answer: Answer::Nothing,
+            };
+            self.done.lock().unwrap().extend(at.iter().map(settle));
+        }
+        !at.is_empty()
+    }
+}
+
+async fn carry_out(store: &MemoryStore, lock: &LockName, command: Command) -> Answer {
+    match command {
+        Command::Settle => Answer::Nothing,
+        Command::Acquire { request, attempt, wait, candidate } => {
+            let command = Acquire { request, attempt, terms: terms(TTL), wait, candidate };
+            Answer::Acquire(store.acquire(lock, command).await.unwrap())
+        }
+        Command::Claim(request, attempt, candidate) => {
+            Answer::Acquire(store.claim(lock, request, attempt, candidate).await.unwrap())
+        }
+        Command::GiveUp(request, attempt) => Answer::Acquire(store.give_up(lock, request, attempt).await.unwrap()),
+        Command::DropCall(request, attempt) => {
+            store.drop_call(lock, request, attempt);
+            Answer::Nothing
+        }
+        Command::Release(lease) => Answer::Release(store.release(lock, lease).await.unwrap()),
+        Command::Renew(lease) => Answer::Renew(store.renew(lock, lease, None).await.unwrap()),
+    }
+}
+
+fn by_the_rules(turn: &mut Turn<'_>, command: &Command) -> Answer {
+    match *command {
+        Command::Settle => {
+            turn.settle();
+            Answer::Nothing
+        }
+        Command::Acquire { request, attempt, wait, candidate } => {
+            Answer::Acquire(turn.acquire(Acquire { request, attempt, terms: terms(TTL), wait, candidate }))
+        }
+        Command::Claim(request, attempt, candidate) => Answer::Acquire(turn.claim(request, attempt, candidate)),
+        Command::GiveUp(request, attempt) => Answer::Acquire(turn.give_up(request, attempt)),
+        Command::DropCall(request, attempt) => {
+            turn.drop_call(request, attempt);
+            Answer::Nothing
+        }
+        Command::Release(lease) => Answer::Release(turn.release(lease)),
+        Command::Renew(lease) => Answer::Renew(turn.renew(lease, None, None)),
+    }
+}
+
+/// One shard by the rules alone.
+struct Model {
+    locks: HashMap<LockName, Lock>,
+    sequencer: Sequencer,
+    /// What was granted and what ended, lock by lock.
+    told: HashMap<LockName, Vec<(bool, u64)>>,
+}
+
+impl Model {
+    fn turn<R>(&mut self, name: &LockName, now: StoreTime, act: impl FnOnce(&mut Turn<'_>) -> R) -> R {
+        let mut lock = self.locks.remove(name).unwrap_or_default();
+        let mut effects = Effects::new();
+        let answer = act(&mut Turn {
+            lock: &mut lock,
+            sequencer: &mut self.sequencer,
+            effects: &mut effects,
+            now,
+            not_after: now.after(COMMAND_WINDOW),
+            incarnation: Incarnation(Uuid::nil()),
+            replica: fencepost_schedules::domain::ids::ReplicaId(Uuid::nil()),
+            replicas: &mut Replicas::one(),
+            known_token: 0,
+            waiters_max: WAITERS_MAX,
+            classic: None,
+        });
+        let told = self.told.entry(name.clone()).or_default();
+        for effect in effects {
+            match effect {
+                Effect::Granted => told.push((true, lock.lease().unwrap().token.get())),
+                Effect::Ended { lease, .. } => told.push((false, lease.token.get())),
+                _ => {}
+            }
+        }
+        if !lock.is_idle() {
+            self.locks.insert(name.clone(), lock);
+        }
+        answer
+    }
+}
+
+/// Seeded and found: the clock is read before the shard is locked; the shard is unlocked between the look for a slot and the act on
+/// it; a lock is kept in a second slot; a lock in use is taken for idle; what is due is settled by an older time.
+#[test]
+fn what_tasks_do_at_once_comes_to_what_the_rules_say_in_some_order() {
+    check(|| {
+        block_on(async {
+            let (clock, ear) = (Arc::new(StampClock::default()), Arc::new(Ear::default()));
+            let limits = Limits { waiters_per_lock: WAITERS_MAX, ..Limits::default() };
+            let store = MemoryStore::with_shards(1, clock.clone(), &limits, ear.clone());
+            let watched = Arc::new(Watched { store, clock: clock.clone(), done: Mutex::default() });
+            let tasks = [0, 1, 2].map(|task: usize| {
+                let watched = watched.clone();
+                spawn(async move {
+                    for number in 0..COMMANDS {
+                        let lock = name(LOCKS[thread_rng().gen_range(0..LOCKS.len())]);
+                        watched.carry_out(lock, some_command((1 + task * COMMANDS + number) as u128)).await;
+                    }
+                })
+            });
+            let time = spawn({
+                let watched = watched.clone();
+                async move {
+                    // A mark, a lease, an offer, the memory of the ended: each may run out.
+                    for span in [600, 2_000, 3_100, 10_100] {
+                        if thread_rng().gen_bool(0.5) {
+                            watched.clock.advance(Duration::from_millis(span));
+                        }
+                        watched.settle();
+                    }
+                }
+            });
+            for task in tasks {
+                task.await.unwrap();
+            }
+            time.await.unwrap();
+            // Each round unbinds one call of each request, and lets what is left of it run out.
+            for _ in 0..TASKS * COMMANDS {
+                for (lock, request, attempt) in every_attempt() {
+                    watched.carry_out(lock, Command::GiveUp(request, attempt)).await;
+                }
+                clock.advance(Duration::from_secs(60));
+                while watched.settle() {}
+                let left = watched.store.list("", None, 1).await.unwrap().locks;
+                clock.seen();
+                if left.is_empty() {
+                    break;
+                }
+            }
+            clock.advance(Duration::from_secs(60));
+            while watched.settle() {}
+            clock.advance(Duration::from_secs(24 * 60 * 60));
+            assert!(!watched.settle(), "timers are left");
+            compare(&mut watched.done.lock().unwrap(), &ear);
+        });
+    });
+}
+
+fn every_attempt() -> impl Iterator<Item = (LockName, RequestId, u32)> {
+    let requests = (1..=3).flat_map(|number| [(request(number), 1), (request(number), 2)]);
+    requests.flat_map(|(request, attempt)| LOCKS.map(|lock| (name(lock), request, attempt)))
+}
+
+fn compare(done: &mut [Done], ear: &Ear) {
+    done.sort_by_key(|one| one.at);
+    let mut model = Model { locks: HashMap::new(), sequencer: Sequencer::forgotten(), told: HashMap::new() };
+    for Done { at, lock, command, answer } in done.iter() {
+        let expected = model.turn(lock, *at, |turn| by_the_rules(turn, command));
+        assert_eq!(*answer, expected, "{command:?} of {lock:?} at {at:?}");
+    }
+    for lock in LOCKS.map(name) {
+        let events = ear.events.lock();
+        let told: Vec<_> = events
+            .iter()
+            .filter(|event| event.name == lock)
+            .map(|event| (event.kind == EventKind::Granted, event.token.get()))
+            .collect();
+        assert_eq!(told, model.told.remove(&lock).unwrap_or_default(), "what was told of {lock:?}");
+        let grants: Vec<_> = told.iter().filter(|(granted, _)| *granted).map(|(_, token)| *token).collect();
+        assert!(grants.is_sorted_by(|one, next| one < next), "tokens rise: {grants:?}");
+        for (index, (granted, token)) in told.iter().enumerate() {
+            assert_eq!(*granted, index % 2 == 0, "one holder at a time");
+            assert!(*granted || told[index - 1].1 == *token, "what ends is what was granted");
+        }
+    }
+    assert!(model.locks.is_empty(), "the rules are done with all locks");
+}

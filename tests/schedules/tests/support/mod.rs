@@ -1,0 +1,117 @@
+//! What the scenarios share: names, wishes, a store, and an ear for what it tells.
+
+#![allow(dead_code, reason = "each test uses a part")]
+
+use fencepost_schedules::{
+    clock::Clock,
+    domain::{
+        ids::{AttachmentId, GrantId, LeaseId, RequestId},
+        lease::{LeaseEnd, Terms},
+        limits::Limits,
+        name::{Holder, LockName, Metadata},
+        outcome::{AcquireOutcome, Grant},
+        rules::{Acquire, Candidate},
+    },
+    locks::{AcquireAnswer, AcquireCall, Hub, Locks, LocksError},
+    store::{Event, LockStore, MemoryStore, Notices},
+    sync::{Mutex, Notify},
+    time::{Instant, StandingClock},
+};
+use std::{sync::Arc, time::Duration};
+use uuid::Uuid;
+
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+
+pub(crate) fn name(text: &str) -> LockName {
+    LockName::new(text.into()).unwrap()
+}
+
+pub(crate) fn request(number: u128) -> RequestId {
+    RequestId(Uuid::from_u128(number))
+}
+
+pub(crate) fn candidate(number: u128) -> Candidate {
+    Candidate { lease_id: LeaseId(Uuid::from_u128(number)), grant_id: GrantId(Uuid::from_u128(number)) }
+}
+
+pub(crate) fn terms(ttl: Duration) -> Terms {
+    Terms { fingerprint: 0, ttl, holder: Holder::default(), metadata: Metadata::default(), min_token: 0 }
+}
+
+/// Takes a lock that is free.
+pub(crate) async fn take(store: &MemoryStore, lock: &LockName, number: u128, ttl: Duration) -> Grant {
+    let command =
+        Acquire { request: request(number), attempt: 1, terms: terms(ttl), wait: false, candidate: candidate(number) };
+    match store.acquire(lock, command).await {
+        Ok(AcquireOutcome::Granted(grant)) => grant,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The service over a store whose locks all meet in one shard.
+pub(crate) fn service(limits: Limits) -> Arc<Locks<MemoryStore>> {
+    let hub = Arc::new(Hub::new());
+    let clock: Arc<dyn Clock> = Arc::new(StandingClock);
+    let store = Arc::new(MemoryStore::with_shards(1, clock, &limits, hub.clone()));
+    Arc::new(Locks::new(store, hub, limits))
+}
+
+/// Wants a lock by the service.
+pub(crate) async fn want(
+    locks: &Locks<MemoryStore>,
+    lock: &LockName,
+    number: u128,
+    attempt: u32,
+    wait: Duration,
+) -> Result<AcquireAnswer, LocksError> {
+    let call = AcquireCall {
+        request: request(number),
+        attempt,
+        terms: terms(30 * SECOND),
+        wait,
+        arrived: Instant::now(),
+        deadline: None,
+    };
+    locks.acquire(lock, call).await
+}
+
+/// The grant of an answer.
+pub(crate) fn granted(answer: Result<AcquireAnswer, LocksError>) -> Grant {
+    match answer {
+        Ok(AcquireAnswer::Acquired(acquired)) => acquired.grant,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Keeps what it is told.
+#[derive(Default)]
+pub(crate) struct Ear {
+    pub(crate) events: Mutex<Vec<Event>>,
+    more: Notify,
+}
+
+impl Ear {
+    /// Resolves when an event has been told that `is_it`. If none ever is, the schedule ends in a deadlock.
+    pub(crate) async fn hear(&self, is_it: impl Fn(&Event) -> bool) {
+        while !self.events.lock().iter().any(&is_it) {
+            self.more.notified().await;
+        }
+    }
+}
+
+impl Notices for Ear {
+    fn look_again(&self, _: RequestId, _: u32) {}
+
+    fn lease_ended(&self, _: AttachmentId, _: LeaseEnd) {}
+
+    fn detached(&self, _: AttachmentId) {}
+
+    fn is_watched(&self) -> bool {
+        true
+    }
+
+    fn event(&self, event: Event) {
+        self.events.lock().push(event);
+        self.more.notify_one();
+    }
+}
