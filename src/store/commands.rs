@@ -32,7 +32,7 @@ pub struct Page {
     pub next: Option<String>,
 }
 
-/// Carries out commands by the rules of `domain`. A store tells what it sets off through the [`Notices`] it was made with.
+/// Carries out commands by the rules of `domain`. A store tells what it sets off through the [`Notices`](super::Notices) it was made with.
 ///
 /// Every command is atomic and may be repeated. A future that is dropped leaves the command done or not done, nothing between:
 /// the caller does not know which (*outcome unknown*) and repeats it, or has `drop_call` clean up.
