@@ -35,17 +35,7 @@ impl RedisStore {
     /// Attaches leases, each by a script of its own: it happens once.
     pub(super) async fn attach_each(&self, leases: &[Kept<'_>]) -> Outcomes {
         let groups: Vec<_> = leases.chunks(1).collect();
-        let attach = |group: &'_ [Kept<'_>]| {
-            let attached = group.first().map(|lease| {
-                let tail = [hex(lease.lease_id.0), Arg::from(lease.attempt), hex(lease.attachment.0)];
-                (lease.name.clone(), tail)
-            });
-            async move {
-                let Some((name, tail)) = attached else { return Vec::new() };
-                vec![self.renew_one(&name, &self.scripts.attach, &tail).await]
-            }
-        };
-        self.in_turns(&groups, attach).await
+        self.in_turns(&groups, |group| self.attach_group(group)).await
     }
 
     async fn in_turns<'a, F>(&self, groups: &[&'a [Kept<'a>]], run: impl Fn(&'a [Kept<'a>]) -> F) -> Outcomes
@@ -58,6 +48,15 @@ impl RedisStore {
             let scripts = u32::try_from(turn.len()).unwrap_or(u32::MAX);
             let _scripts = self.renewing.acquire_many(scripts).await;
             outcomes.extend(join_all(turn.iter().map(|group| run(group))).await.into_iter().flatten());
+        }
+        outcomes
+    }
+
+    async fn attach_group(&self, group: &[Kept<'_>]) -> Outcomes {
+        let mut outcomes = Vec::with_capacity(group.len());
+        for lease in group {
+            let tail = [hex(lease.lease_id.0), Arg::from(lease.attempt), hex(lease.attachment.0)];
+            outcomes.push(self.renew_one(lease.name, &self.scripts.attach, &tail).await);
         }
         outcomes
     }
