@@ -47,6 +47,15 @@ impl<S: LockStore> LockService for Api<S> {
         Ok(Response::new(super::keepalive::serve(self, request.into_inner())))
     }
 
+    type SessionStream = Pin<Box<dyn Stream<Item = Result<v1::SessionResponse, Status>> + Send>>;
+
+    async fn session(
+        &self,
+        _: Request<Streaming<v1::SessionRequest>>,
+    ) -> Result<Response<Self::SessionStream>, Status> {
+        Err(Status::unimplemented("work in progress"))
+    }
+
     async fn get(&self, request: Request<v1::GetRequest>) -> Result<Response<v1::GetResponse>, Status> {
         let name = convert::name(request.into_inner().lock_name)?;
         let view = self.locks.view(&name).await.map_err(|error| status(&error))?;
