@@ -1,10 +1,10 @@
 //! Taking a lock.
 
-use crate::attempts::Attempts;
+use crate::attempts::{Attempts, Way};
 use crate::client::Client;
 use crate::error::{CallError, FieldViolation};
 use crate::lock::Lock;
-use crate::proto::{duration, wire};
+use crate::proto::wire;
 use crate::v1;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -79,9 +79,11 @@ impl Acquire {
         }
         self.request.wait_timeout = wire(self.wait);
         let shared = self.client.shared;
-        let timed = Attempts::new(shared.core.clone(), self.request, true).run().await?;
+        let way = Way::Session { keeper: shared.keeper.clone(), ahead: None };
+        let mut acquired = Attempts::new(shared.core.clone(), way, self.request, true).run().await?;
         // No await from here on: the lease is either in a lock, or being released.
-        let answer = &timed.message;
+        let lease = acquired.lease(&shared.core, self.ttl);
+        let answer = acquired.timed.message;
         match answer.outcome() {
             Outcome::Acquired => {}
             Outcome::TimedOut => return Err(AcquireError::timed_out(answer)),
@@ -90,10 +92,9 @@ impl Acquire {
             Outcome::Contended => return Err(AcquireError::contended(answer)),
             Outcome::Unspecified => return Err(AcquireError::Answer),
         }
-        let Some(lease) = answer.lease.clone() else { return Err(AcquireError::Answer) };
-        let (reading, token) = (timed.reading(&lease), lease.fencing_token);
-        let ttl = self.ttl.max(duration(lease.ttl));
-        let lock = Lock::start(shared, lease, reading, ttl, answer.previous_end());
+        let lease = lease.ok_or(AcquireError::Answer)?;
+        let token = lease.token;
+        let lock = Lock::start(shared, lease, answer.previous_end());
         if lock.is_valid() { Ok(lock) } else { Err(AcquireError::LostOnArrival { token }) }
     }
 }
@@ -189,12 +190,12 @@ pub enum AcquireError {
 }
 
 impl AcquireError {
-    fn contended(answer: &v1::AcquireResponse) -> Self {
-        Self::Contended { current: answer.current.clone(), waiters: answer.waiters }
+    fn contended(answer: v1::AcquireResponse) -> Self {
+        Self::Contended { current: answer.current, waiters: answer.waiters }
     }
 
-    fn timed_out(answer: &v1::AcquireResponse) -> Self {
-        Self::TimedOut { current: answer.current.clone(), waiters: answer.waiters }
+    fn timed_out(answer: v1::AcquireResponse) -> Self {
+        Self::TimedOut { current: answer.current, waiters: answer.waiters }
     }
 }
 

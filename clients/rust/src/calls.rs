@@ -1,6 +1,6 @@
 //! The calls of the API as they are, for those who want the messages themselves.
 
-use crate::attempts::{Attempts, Timed};
+use crate::attempts::{Attempts, Timed, Way};
 use crate::clock::Moment;
 use crate::core::Core;
 use crate::error::CallError;
@@ -13,7 +13,7 @@ use tonic::{Status, Streaming};
 use v1::admin_service_client::AdminServiceClient;
 use v1::lock_service_client::LockServiceClient;
 
-/// Raw calls, with this crate's bounds and repeats: a call whose outcome is unknown is repeated with the same ids, on
+/// Raw unary calls, with this crate's bounds and repeats: a call whose outcome is unknown is repeated with the same ids, on
 /// another server if there is one, until its bound is over. The messages are documented in [`v1`].
 #[derive(Clone, Debug)]
 pub struct Calls {
@@ -55,7 +55,7 @@ impl Calls {
         if ours {
             request.request_id = uuid::Uuid::new_v4().to_string();
         }
-        Attempts::new(self.core.clone(), request, ours).run().await
+        Ok(Attempts::new(self.core.clone(), Way::Calls, request, ours).run().await?.timed)
     }
 
     /// Renews one lease, for callers that keep no stream.

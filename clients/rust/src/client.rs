@@ -6,6 +6,7 @@ use crate::clock::Moment;
 use crate::core::Core;
 use crate::held::Held;
 use crate::keeper::Keeper;
+use crate::lease::LeaseState;
 use crate::lock::Lock;
 use crate::proto::duration;
 use crate::run::RunError;
@@ -18,8 +19,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tonic::transport::Endpoint;
 
-/// A client of a Fencepost server and its replicas. Cheap to clone; all clones share the connections and the one stream
-/// that keeps their locks alive.
+/// A client of a Fencepost server and its replicas. Cheap to clone; all clones share the connections and the one session
+/// on which their locks are acquired, kept alive and released.
 ///
 /// Its background tasks run on the tokio runtime that it was built in: locks are kept alive as long as that runs.
 #[derive(Clone, Debug)]
@@ -102,7 +103,8 @@ impl Client {
     pub fn keep(&self, lease: v1::Lease, sent_at: Moment, held_for: Duration) -> Lock {
         let ttl = duration(lease.ttl);
         let reading = Reading { sent: sent_at, read: Moment::now(), held_for, ttl };
-        Lock::start(self.shared.clone(), lease, reading, ttl, v1::LeaseEnd::Unspecified)
+        let state = LeaseState::new(self.shared.core.next_key(), lease, reading, ttl);
+        Lock::start(self.shared.clone(), Arc::new(state), v1::LeaseEnd::Unspecified)
     }
 
     /// The calls of the API as they are.

@@ -2,8 +2,10 @@
 
 use crate::clock::Moment;
 use crate::error::CallError;
+use crate::lease::LeaseKey;
 use crate::servers::{Lane, Servers};
 use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
@@ -28,6 +30,7 @@ pub(crate) struct Core {
     pub(crate) retry_for: Duration,
     /// The default label of grants.
     pub(crate) holder: String,
+    last_key: AtomicU64,
     runtime: Handle,
     /// Releases and clean-ups in the background. Each ends within `retry_for` and one transmission.
     background: TaskTracker,
@@ -37,7 +40,12 @@ impl Core {
     pub(crate) fn new(servers: Servers, runtime: Handle, holder: String, call: Duration, retry: Duration) -> Self {
         let background = TaskTracker::new();
         background.close();
-        Self { servers, call_timeout: call, retry_for: retry, holder, runtime, background }
+        Self { servers, call_timeout: call, retry_for: retry, holder, last_key: AtomicU64::new(0), runtime, background }
+    }
+
+    /// A name for one more lease.
+    pub(crate) fn next_key(&self) -> LeaseKey {
+        self.last_key.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Runs something that [`settled`](Self::settled) waits for.
@@ -68,32 +76,25 @@ impl Core {
         tokio::time::sleep(duration)
     }
 
-    /// Repeats a call until its outcome is known or `until` has come, each time on a server that is not known to fail.
-    /// Dropped, it leaves what was last transmitted to the server, which is told that the call was cancelled.
+    /// For a call that is to be repeated until its outcome is known or `until` has come.
+    pub(crate) fn repeats(&self, until: Moment) -> Repeats<'_> {
+        Repeats { core: self, until, pauses: Pauses::default(), perhaps_sent: false }
+    }
+
+    /// Repeats a call, each time on a server that is not known to fail. Dropped, it leaves what was last transmitted to the
+    /// server, which is told that the call was cancelled.
     pub(crate) async fn repeat<T, F, Fut>(&self, lane: Lane, until: Moment, mut transmit: F) -> Result<T, CallError>
     where
         F: FnMut(Channel) -> Fut,
         Fut: Future<Output = Result<T, Status>>,
     {
-        let mut pauses = Pauses::default();
-        let mut perhaps_sent = false;
+        let mut repeats = self.repeats(until);
         loop {
             let server = self.servers.preferred();
-            let error = match transmit(self.servers.channel(server, lane)).await {
+            match transmit(self.servers.channel(server, lane)).await {
                 Ok(reply) => return Ok(reply),
-                Err(status) => CallError::new(status).after_sending(perhaps_sent),
-            };
-            if !error.may_pass() {
-                return Err(error);
+                Err(status) => repeats.failed(server, CallError::new(status)).await?,
             }
-            perhaps_sent = !error.is_unreachable();
-            self.servers.failed(server);
-            let pause = pauses.next().max(error.retry_delay().unwrap_or_default());
-            tracing::debug!(code = ?error.code(), server, ?pause, "call failed, outcome unknown");
-            if pause >= until.from_now() {
-                return Err(error);
-            }
-            self.sleep(pause).await;
         }
     }
 
@@ -117,6 +118,35 @@ impl Core {
     /// How long one transmission may take that asks the server to wait for `wait`.
     pub(crate) fn limit(&self, wait: Duration, until: Moment) -> Duration {
         wait.saturating_add(self.call_timeout).min(until.from_now().max(TRANSMISSION_MIN)).min(TRANSMISSION_MAX)
+    }
+}
+
+/// The transmissions of one call, all of which have failed so far.
+pub(crate) struct Repeats<'a> {
+    core: &'a Core,
+    until: Moment,
+    pauses: Pauses,
+    perhaps_sent: bool,
+}
+
+impl Repeats<'_> {
+    /// One to this server failed: waits until it is time for the next. Fails with what there is to say if there is to be
+    /// none.
+    pub(crate) async fn failed(&mut self, server: usize, error: CallError) -> Result<(), CallError> {
+        let error = error.after_sending(self.perhaps_sent);
+        if error.may_pass() {
+            self.perhaps_sent = !error.is_unreachable();
+            self.core.servers.failed(server);
+        } else if !error.is_session_full() {
+            return Err(error);
+        }
+        let pause = self.pauses.next().max(error.retry_delay().unwrap_or_default());
+        tracing::debug!(code = ?error.code(), server, ?pause, "call failed, to be repeated");
+        if pause >= self.until.from_now() {
+            return Err(error);
+        }
+        self.core.sleep(pause).await;
+        Ok(())
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a call to the server can fail with, and what that says about its effect.
 
+use crate::v1;
+use prost::Message as _;
 use std::{error::Error as _, fmt, time::Duration};
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
@@ -29,6 +31,18 @@ impl CallError {
         Self { status: Box::new(status), perhaps_sent }
     }
 
+    /// An operation that failed before it was handed to a connection.
+    pub(crate) fn unsent(status: Status) -> Self {
+        Self { status: Box::new(status), perhaps_sent: false }
+    }
+
+    /// The error of one operation of a session.
+    pub(crate) fn of_operation(error: &v1::OperationError) -> Self {
+        // The same fields as `google.rpc.Status`: what a status carries as its details.
+        let details = error.encode_to_vec();
+        Self::new(Status::with_details(Code::from(error.code), error.message.clone(), details.into()))
+    }
+
     /// The request went out in an earlier transmission, whatever became of this one.
     pub(crate) fn after_sending(mut self, perhaps_sent: bool) -> Self {
         self.perhaps_sent |= perhaps_sent;
@@ -54,6 +68,16 @@ impl CallError {
             // Made on this side, of a connection that broke: a status that a server sent has no source.
             _ => self.status.source().is_some(),
         }
+    }
+
+    /// Did a session have too much under way to do anything? Then the operation may come again.
+    pub(crate) fn is_session_full(&self) -> bool {
+        self.code() == Code::ResourceExhausted && self.reason().as_deref() == Some("SESSION_FULL")
+    }
+
+    /// Does the server go away?
+    pub(crate) fn is_draining(&self) -> bool {
+        self.code() == Code::Unavailable && self.reason().as_deref() == Some("DRAINING")
     }
 
     /// The gRPC code.
@@ -144,6 +168,19 @@ mod tests {
         assert_eq!(error.retry_delay(), Some(Duration::from_millis(250)));
         assert_eq!(error.field_violations()[0].field, "ttl");
         assert!(!error.is_outcome_unknown() && !error.may_pass());
+    }
+
+    #[test]
+    fn an_operation_fails_with_what_the_call_would_have() {
+        let mut details = ErrorDetails::with_retry_info(Some(Duration::from_millis(250)));
+        details.set_error_info("SESSION_FULL", "fencepost", std::collections::HashMap::new());
+        let status = Status::with_error_details(Code::ResourceExhausted, "too much", details);
+        let error = v1::OperationError::decode(status.details()).unwrap();
+        assert_eq!((error.code, error.message.as_str()), (8, "too much"));
+        let error = CallError::of_operation(&error);
+        assert!(error.is_session_full() && !error.is_outcome_unknown());
+        assert_eq!((error.code(), error.message()), (Code::ResourceExhausted, "too much"));
+        assert_eq!(error.retry_delay(), Some(Duration::from_millis(250)));
     }
 
     #[test]

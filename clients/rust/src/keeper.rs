@@ -1,30 +1,31 @@
-//! Keeps the leases of a client alive: one background task, one stream for all of them.
+//! Keeps the leases of a client alive and carries its operations: one background task, one session for all of them.
 //!
-//! The server sets the pace; there is no renewal timer here. What this task does is to doubt the stream: when nothing comes
-//! any more, when beats come but renewals do not, when it ends or drains, the leases are attached to a stream on the next
-//! server, with higher numbers. The old stream goes on until the new one has shown that it works. The time for all this
-//! is the TTL.
+//! The server sets the pace; there is no renewal timer here. What this task does is to doubt the session: when nothing
+//! comes any more, when beats come but renewals do not, when it ends or drains, the leases are attached to a session on the
+//! next server, with higher numbers. The old one goes on until the new one has shown that it works, and what is under way
+//! on it is answered. The time for all this is the TTL.
 //!
-//! The task starts with the first lease and ends soon after the last.
+//! The first operation opens a session, and it ends soon after the last lease.
 
 use crate::clock::Moment;
 use crate::core::{Core, part_of};
 use crate::lease::{LeaseKey, LeaseState};
 use crate::link::{Health, Link};
+use crate::operation::Operation;
 use crate::patience;
+use crate::v1;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
+use tonic::Status;
 
-/// How long a stream without leases is kept for the next one.
+/// How long a session that nobody uses is kept for the next one.
 const LINGER: Duration = Duration::from_secs(5);
 
 pub(crate) struct Keeper {
     core: Arc<Core>,
-    next_key: AtomicU64,
     wake: Arc<Notify>,
     /// Never held over an await. Taken before the locks of links and leases.
     state: Mutex<State>,
@@ -38,7 +39,10 @@ struct State {
     current: Option<OpenLink>,
     /// Goes on until the current one has shown that it works.
     previous: Option<OpenLink>,
-    /// When to open the next stream, once it is known that there must be one.
+    /// When the current one was opened, and when one that works was left by operations.
+    opened: Option<Moment>,
+    moved: Option<Moment>,
+    /// When to open the next, once it is known that there must be one.
     due: Option<Moment>,
     /// How many were opened since one worked.
     tries: u32,
@@ -47,18 +51,26 @@ struct State {
     client_gone: bool,
 }
 
-/// A stream and its read loop, which ends with it.
+/// A session and its read loop, which ends with it.
 #[derive(Debug)]
 struct OpenLink {
     link: Arc<Link>,
     task: JoinHandle<()>,
 }
 
+impl OpenLink {
+    /// Does it still renew or answer?
+    fn is_of_use(&self) -> bool {
+        let health = self.link.health();
+        health.works() || (!health.ended && self.link.is_busy())
+    }
+}
+
 impl Drop for OpenLink {
     fn drop(&mut self) {
         // The transport goes on sending for as long as the sending half says anything: dropping the reading half is not
         // enough to end a stream.
-        self.link.close();
+        self.link.close(Status::unavailable("the session was given up"));
         self.task.abort();
     }
 }
@@ -71,15 +83,11 @@ impl std::fmt::Debug for Keeper {
 
 impl Keeper {
     pub(crate) fn new(core: Arc<Core>) -> Arc<Self> {
-        Arc::new(Self { core, next_key: AtomicU64::new(1), wake: Arc::default(), state: Mutex::default() })
+        Arc::new(Self { core, wake: Arc::default(), state: Mutex::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn next_key(&self) -> LeaseKey {
-        self.next_key.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Keeps a lease alive from now on.
@@ -95,11 +103,13 @@ impl Keeper {
             if quicker {
                 current.link.pace_changed(now);
             }
-            current.link.attach(lease.clone(), now);
+            // Granted there, it is attached already.
+            if lease.is_on_stream() && !current.link.is_attached(lease.key) {
+                current.link.attach(lease.clone(), now);
+            }
         }
         state.leases.insert(lease.key, lease);
-        if !state.running {
-            state.running = true;
+        if !self.runs(&mut state) {
             self.core.spawn(run(self.clone()));
         } else if quicker || state.current.is_none() {
             self.wake.notify_one();
@@ -116,6 +126,41 @@ impl Keeper {
         }
     }
 
+    /// Keeps a lease alive no more and hands its release over to a session that works, if one has room at this moment.
+    /// What could renew it is not sent after this.
+    pub(crate) fn release(&self, key: LeaseKey, request: &v1::ReleaseRequest) -> Option<Operation> {
+        let mut state = self.state();
+        state.leases.remove(&key);
+        let works = |open: &&OpenLink| open.link.health().works();
+        let chosen = state.current.iter().chain(&state.previous).find(works).or(state.current.as_ref());
+        let operation = chosen.and_then(|open| {
+            let room = open.link.room_to_release()?;
+            Some(open.link.release(key, request.clone(), room))
+        });
+        // Where the release goes, the lease is not attached any more.
+        state.detach(key);
+        operation
+    }
+
+    /// The session that operations go to: the current one, unless it is of no use and it is time for the next.
+    pub(crate) fn link(self: &Arc<Self>) -> Arc<Link> {
+        let now = Moment::now();
+        let mut state = self.state();
+        if let Some(current) = state.usable(self.core.servers.preferred(), now) {
+            return current.clone();
+        }
+        let link = self.open(&mut state, now);
+        if !self.runs(&mut state) {
+            self.core.spawn(run(self.clone()));
+        }
+        link
+    }
+
+    /// Does the task run? It will from now on.
+    fn runs(&self, state: &mut State) -> bool {
+        std::mem::replace(&mut state.running, true)
+    }
+
     /// There will be no more leases.
     pub(crate) fn client_gone(&self) {
         self.state().client_gone = true;
@@ -123,28 +168,16 @@ impl Keeper {
     }
 
     /// Looks at everything once. Says when to look again at the latest; `None` when there is nothing left to do.
-    fn look(&self, now: Moment) -> Option<Duration> {
+    fn look(self: &Arc<Self>, now: Moment) -> Option<Duration> {
         let state = &mut *self.state();
         let stuck = state.look_at_leases(now, self.core.servers.count());
-        let Some(shortest) = state.shortest else {
-            let idle_for = now.since(*state.idle_since.get_or_insert(now));
-            if state.client_gone || idle_for >= LINGER {
-                *state = State { client_gone: state.client_gone, ..State::default() };
-                return None;
-            }
-            return Some(LINGER - idle_for);
-        };
-        state.idle_since = None;
         let health = state.current.as_ref().map(|current| current.link.health());
-        if health.is_some_and(|health| health.proven && !health.ended) {
-            state.previous = None;
-            // One that works but drains is no end of trying: the next is opened after a growing pause.
-            if !health.is_some_and(|health| health.draining) {
-                state.tries = 0;
-            }
-        }
-        if state.previous.as_ref().is_some_and(|previous| previous.link.health().ended) {
-            state.previous = None;
+        state.look_at_previous(health, now);
+        let Some(shortest) = state.shortest else { return state.look_at_nothing(now) };
+        state.idle_since = None;
+        // One that works but drains is no end of trying: the next is opened after a growing pause.
+        if health.is_some_and(|health| health.works() && !health.draining) {
+            state.tries = 0;
         }
         let tick = patience::tick(shortest);
         if !stuck && !health.is_none_or(|health| is_bad(health, now, shortest)) {
@@ -156,41 +189,84 @@ impl Keeper {
         if now < due {
             return Some(tick.min(due.since(now)));
         }
+        if let Some(current) = &state.current {
+            self.core.servers.failed(current.link.server);
+        }
         self.open(state, now);
         Some(tick)
     }
 
-    /// Opens a stream to the next server and attaches everything to it.
-    fn open(&self, state: &mut State, now: Moment) {
-        let servers = &self.core.servers;
-        let server = state.current.as_ref().map_or(servers.preferred(), |current| servers.after(current.link.server));
-        tracing::debug!(server, leases = state.leases.len(), tries = state.tries, "opening a keep-alive stream");
+    /// Opens a session with the server to talk to and attaches everything to it.
+    fn open(&self, state: &mut State, now: Moment) -> Arc<Link> {
+        let server = self.core.servers.preferred();
+        tracing::debug!(server, leases = state.leases.len(), tries = state.tries, "opening a session");
         let link = Link::new(self.core.clone(), server, self.wake.clone(), now);
         for lease in state.leases.values().filter(|lease| lease.is_on_stream()) {
             link.attach(lease.clone(), now);
         }
         let task = self.core.spawn(link.clone().run());
-        let replaced = state.current.replace(OpenLink { link, task });
-        // One that worked goes on for now; one that never did ends here.
-        if let Some(replaced) = replaced.filter(|replaced| {
-            let health = replaced.link.health();
-            health.proven && !health.ended
-        }) {
+        let replaced = state.current.replace(OpenLink { link: link.clone(), task });
+        // One that is of use goes on for now; one that never was ends here.
+        if let Some(replaced) = replaced.filter(OpenLink::is_of_use) {
             state.previous = Some(replaced);
         }
-        state.due = None;
+        (state.due, state.opened) = (None, Some(now));
         state.tries = state.tries.saturating_add(1);
+        link
     }
 }
 
 impl State {
+    /// The current session, if operations had better go there than to a new one.
+    fn usable(&mut self, preferred: usize, now: Moment) -> Option<&Arc<Link>> {
+        let link = &self.current.as_ref()?.link;
+        let health = link.health();
+        let works = !health.ended && !health.draining;
+        let recently = |then: Option<Moment>, pause| then.is_some_and(|then| now.since(then) < pause);
+        let stays = if works {
+            link.server == preferred || recently(self.moved, patience::BETWEEN_MOVES)
+        } else {
+            recently(self.opened, patience::BETWEEN_SESSIONS)
+        };
+        if works && !stays {
+            self.moved = Some(now);
+        }
+        stays.then_some(link)
+    }
+
+    /// Lets go of the previous session when it is of no use any more.
+    fn look_at_previous(&mut self, current: Option<Health>, now: Moment) {
+        let Some(previous) = &self.previous else { return };
+        let health = previous.link.health();
+        let silent = |shortest| is_silent(health, now, shortest);
+        let answers = previous.link.is_busy() && !self.shortest.is_some_and(silent);
+        let replaced = self.shortest.is_none() || current.is_some_and(|health| health.works());
+        if health.ended || (replaced && !answers) {
+            self.previous = None;
+        }
+    }
+
+    /// No leases: waits for the operations, and a little longer.
+    fn look_at_nothing(&mut self, now: Moment) -> Option<Duration> {
+        if self.previous.is_some() || self.current.as_ref().is_some_and(|current| current.link.is_busy()) {
+            self.idle_since = None;
+            return Some(patience::IDLE_TICK);
+        }
+        let idle_for = now.since(*self.idle_since.get_or_insert(now));
+        if self.client_gone || idle_for >= LINGER {
+            *self = Self { client_gone: self.client_gone, ..Self::default() };
+            return None;
+        }
+        Some(LINGER - idle_for)
+    }
+
     fn detach(&self, key: LeaseKey) {
         for open in self.current.iter().chain(&self.previous) {
             open.link.detach(key);
         }
     }
 
-    /// Lets go of lost leases, and finds out whether the stream fails to renew one.
+    /// Lets go of lost leases, and finds out whether the session fails to renew one.
     fn look_at_leases(&mut self, now: Moment, servers: usize) -> bool {
         let (mut shortest, mut stuck, mut lost) = (None, false, Vec::new());
         for lease in self.leases.values() {
@@ -216,10 +292,14 @@ impl State {
     }
 }
 
-/// Is a stream not, or not much longer, of use?
+/// Is a session not, or not much longer, of use?
 fn is_bad(health: Health, now: Moment, shortest: Duration) -> bool {
+    health.ended || health.draining || is_silent(health, now, shortest)
+}
+
+fn is_silent(health: Health, now: Moment, shortest: Duration) -> bool {
     let limit = if health.answers { shortest / 2 } else { patience::first_answer(shortest) };
-    health.ended || health.draining || now.since(health.heard) > limit
+    now.since(health.heard) > limit
 }
 
 /// Dropped with the runtime, it leaves the leases to their TTLs.

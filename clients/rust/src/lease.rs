@@ -161,6 +161,12 @@ impl LeaseState {
         }
     }
 
+    /// As granted on a session, which is its first attachment.
+    pub(crate) fn attached_by_grant(mut self) -> Self {
+        self.attachment = AtomicU32::new(1);
+        self
+    }
+
     /// Looks at the clock, and then at what is known.
     pub(crate) fn look(&self, now: Moment) -> Known {
         self.update(now, |_| {})

@@ -27,7 +27,8 @@
 //! them. So send the **fencing token** with every write to the store that the lock protects, and have the store refuse
 //! lower ones: that holds whatever the timing.
 //!
-//! A lock is kept alive in the background, on one stream for all locks of a [`Client`], until it is released or dropped.
+//! All locks of a [`Client`] are acquired, kept alive and released on one stream, the `Session` of the API; each is kept
+//! alive in the background until it is released or dropped.
 //! [`Held::lost`] resolves when it is lost: as soon as the server says so, at the latest when its validity is over by this
 //! process' own reckoning. Silence means lost.
 //!
@@ -49,12 +50,16 @@ mod keeper;
 mod lease;
 mod link;
 mod lock;
+mod operation;
+mod operations;
 mod outbox;
 mod patience;
 mod proto;
 mod release;
+mod releasing;
 mod run;
 mod servers;
+mod taken_back;
 mod validity;
 
 pub use acquire::{Acquire, AcquireError};

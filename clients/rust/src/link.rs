@@ -1,24 +1,28 @@
-//! One keep-alive stream: its read loop, and what it learns.
+//! One session with a server: its read loop, and what it learns.
+
+mod kept;
+mod operations;
+
+pub(crate) use operations::Room;
 
 use crate::clock::Moment;
 use crate::core::Core;
-use crate::lease::{LeaseKey, LeaseState, Lost};
+use crate::error::CallError;
+use crate::lease::{LeaseKey, LeaseState};
+use crate::operations::{ACQUIRES, RELEASES};
 use crate::outbox::Outbox;
-use crate::proto::duration;
 use crate::servers::Lane;
 use crate::v1;
-use crate::validity::Reading;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio_stream::Stream;
-use v1::detached::Reason;
-use v1::keep_alive_response::Message;
+use tonic::Status;
 use v1::lock_service_client::LockServiceClient;
+use v1::session_response::Message;
 
-/// What its keeper wants to know of a stream.
+/// What its keeper wants to know of a session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Health {
     /// When it was last heard of; since when it could have been, if never.
@@ -31,21 +35,35 @@ pub(crate) struct Health {
     pub(crate) ended: bool,
 }
 
+impl Health {
+    /// Has it shown that it can keep a lease alive, and may do so still?
+    pub(crate) fn works(&self) -> bool {
+        self.proven && !self.ended
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) server: usize,
     core: Arc<Core>,
     /// Wakes the keeper, who looks at the health.
     keeper: Arc<Notify>,
+    /// How many more acquires and releases may be under way.
+    acquires: Arc<Semaphore>,
+    releases: Arc<Semaphore>,
     /// Both held for a few instructions only, never over an await; the outbox never while the health is.
     outbox: Mutex<Outbox>,
     health: Mutex<Health>,
+    /// What ended it.
+    end: OnceLock<Status>,
 }
 
 impl Link {
     pub(crate) fn new(core: Arc<Core>, server: usize, keeper: Arc<Notify>, now: Moment) -> Arc<Self> {
         let health = Health { heard: now, answers: false, proven: false, draining: false, ended: false };
-        Arc::new(Self { server, core, keeper, outbox: Mutex::default(), health: Mutex::new(health) })
+        let (acquires, releases) = (Arc::new(Semaphore::new(ACQUIRES)), Arc::new(Semaphore::new(RELEASES)));
+        let (outbox, health, end) = (Mutex::default(), Mutex::new(health), OnceLock::new());
+        Arc::new(Self { server, core, keeper, acquires, releases, outbox, health, end })
     }
 
     fn outbox(&self) -> MutexGuard<'_, Outbox> {
@@ -56,12 +74,20 @@ impl Link {
         *self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&self, change: impl FnOnce(&mut Health)) {
-        change(&mut self.health.lock().unwrap_or_else(PoisonError::into_inner));
+    /// Changes what is known of it. Says what was known before.
+    fn note(&self, change: impl FnOnce(&mut Health)) -> Health {
+        let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = *health;
+        change(&mut health);
+        before
     }
 
     pub(crate) fn attach(&self, lease: Arc<LeaseState>, now: Moment) {
         self.outbox().attach(lease, now);
+    }
+
+    pub(crate) fn is_attached(&self, key: LeaseKey) -> bool {
+        self.outbox().is_attached(key)
     }
 
     pub(crate) fn detach(&self, key: LeaseKey) {
@@ -73,43 +99,65 @@ impl Link {
         self.note(|health| health.heard = health.heard.max(now));
     }
 
-    /// Says nothing more: the sending half ends.
-    pub(crate) fn close(&self) {
-        self.outbox().close();
-    }
-
-    /// Opens the stream and reads it until it ends. Dropped, it resets the stream, which changes nothing for the leases.
-    pub(crate) async fn run(self: Arc<Self>) {
-        let result = self.read().await;
-        tracing::debug!(server = self.server, ?result, "keep-alive stream ended");
-        self.close();
+    /// Says nothing more: the sending half ends, and what is not answered never is.
+    pub(crate) fn close(&self, status: Status) {
+        // Only what ended it first says why.
+        let _ended_before = self.end.set(status);
         self.note(|health| health.ended = true);
-        self.core.servers.failed(self.server);
-        self.keeper.notify_one();
+        let operations = self.outbox().close();
+        self.leave_unanswered(operations);
     }
 
-    async fn read(self: &Arc<Self>) -> Result<(), tonic::Status> {
+    fn ended_with(&self) -> Status {
+        self.end.get().cloned().unwrap_or_else(|| Status::unavailable("the session ended"))
+    }
+
+    /// Opens the session and reads it until it ends. Dropped, it resets the stream, which changes nothing for the leases.
+    pub(crate) async fn run(self: Arc<Self>) {
+        let _closing = Closing(self.clone());
+        let status = self.read().await;
+        tracing::debug!(server = self.server, %status, "session ended");
+        self.close(status);
+        self.core.servers.failed(self.server);
+    }
+
+    /// Says what ended it.
+    async fn read(self: &Arc<Self>) -> Status {
         let mut client = LockServiceClient::new(self.core.servers.channel(self.server, Lane::Prompt));
-        let mut messages = client.keep_alive(Outgoing(self.clone())).await?.into_inner();
-        while let Some(message) = messages.message().await? {
-            if let Some(message) = message.message {
-                self.take_in(message, Moment::now());
+        let mut messages = match client.session(Outgoing(self.clone())).await {
+            Ok(messages) => messages.into_inner(),
+            // A server that refuses to open one has done nothing: that is the answer to all that was asked.
+            Err(refused) => return refused,
+        };
+        loop {
+            match messages.message().await {
+                Ok(Some(response)) => self.take_in(response, Moment::now()),
+                Ok(None) => return Status::unavailable("the session ended"),
+                // It says nothing of what was asked before.
+                Err(status) if CallError::new(status.clone()).may_pass() => return status,
+                Err(status) => return Status::unavailable(format!("the session ended: {status}")),
             }
         }
-        Ok(())
     }
 
     /// Nothing is awaited here, so that a beat is answered as soon as it is read.
-    fn take_in(&self, message: Message, now: Moment) {
-        let first_proof = matches!(message, Message::Attached(_) | Message::Renewed(_) | Message::Lost(_));
-        let proven_before = self.health().proven;
-        self.note(|health| {
+    fn take_in(self: &Arc<Self>, response: v1::SessionResponse, now: Moment) {
+        let Some(message) = response.message else { return };
+        let proof = match &message {
+            Message::Attached(_) | Message::Renewed(_) | Message::Lost(_) => true,
+            Message::Acquire(answer) => answer.lease.is_some(),
+            _ => false,
+        };
+        let before = self.note(|health| {
             health.heard = health.heard.max(now);
             health.answers = true;
-            health.proven |= first_proof;
-            health.draining |= matches!(message, Message::Draining(_));
+            health.proven |= proof;
         });
         match message {
+            answer @ (Message::Acquire(_) | Message::Release(_) | Message::Renew(_) | Message::Error(_)) => {
+                self.answered(response.operation, answer, now);
+            }
+            Message::Waiting(waiting) => self.moved_up(response.operation, waiting),
             Message::Beat(beat) => self.outbox().answer(beat.beat),
             Message::Attached(attached) => self.renewed(&attached.leases, None, now),
             Message::Renewed(renewed) => {
@@ -119,75 +167,32 @@ impl Link {
                     self.renewed(&renewed.leases, sent, now);
                 }
             }
-            Message::Lost(lost) => {
-                let ended = self.outbox().take(lost.handle);
-                if let Some(ended) = ended {
-                    ended.lease.end(Lost::told(lost.end(), lost.successor_token));
-                }
-            }
+            Message::Lost(lost) => self.lost(lost),
             Message::AtRisk(at_risk) => self.at_risk(&at_risk.handles, now),
             Message::Detached(detached) => self.detached(detached, now),
-            Message::Draining(_) => {
-                // New calls had better go elsewhere too.
-                self.core.servers.failed(self.server);
-                self.keeper.notify_one();
-            }
+            Message::Draining(_) => self.drains(),
         }
-        if first_proof && !proven_before {
+        if proof && !before.proven {
             self.keeper.notify_one();
         }
     }
 
-    /// Leases that were renewed, by the answer sent then or by what attached them.
-    fn renewed(&self, groups: &[v1::RenewedLeases], sent: Option<Moment>, now: Moment) {
-        for group in groups {
-            let ttl = duration(group.ttl);
-            for handle in &group.handles {
-                let found = self.outbox().attachment(*handle).cloned();
-                let Some(attachment) = found else { continue };
-                // A renewal in the name of an attachment that is not sent yet is not ours.
-                let Some(attached) = attachment.sent else { continue };
-                let sent = sent.unwrap_or(attached);
-                attachment.lease.renewed(Reading { sent, read: now, held_for: Duration::ZERO, ttl });
-            }
+    /// The server goes away: what is new had better go elsewhere.
+    fn drains(&self) {
+        if !self.note(|health| health.draining = true).draining {
+            self.core.servers.failed(self.server);
+            self.keeper.notify_one();
         }
     }
+}
 
-    fn at_risk(&self, handles: &[u32], now: Moment) {
-        for handle in handles {
-            let found = self.outbox().attachment(*handle).cloned();
-            if let Some(attachment) = found.filter(|attachment| attachment.is_latest()) {
-                attachment.lease.store_unreachable(now);
-            }
-        }
-    }
+/// However the read loop ends, nobody waits for what it would have read.
+struct Closing(Arc<Link>);
 
-    /// The stream no longer keeps a lease alive.
-    fn detached(&self, detached: v1::Detached, now: Moment) {
-        let taken = self.outbox().take(detached.handle);
-        // If this process has attached it to its next stream since, that is the reason, and all is well.
-        let Some(attachment) = taken.filter(|attachment| attachment.is_latest()) else { return };
-        let lease = attachment.lease;
-        match detached.reason() {
-            Reason::StreamFull => {
-                lease.leave_stream();
-                self.core.spawn(crate::alone::keep_alive(self.core.clone(), lease));
-            }
-            // Somebody else keeps it? Once is a mistake (an old stream that turned up late) and set right. Twice is another
-            // process that was given the lease: it is valid until the end of what we know, and no longer ours to renew.
-            Reason::AttachedElsewhere | Reason::Unspecified | Reason::Requested => {
-                if lease.may_reattach() {
-                    self.attach(lease.clone(), now);
-                    // Given back at this very moment? It must not be kept alive again.
-                    if lease.lost(now).is_some() {
-                        self.detach(lease.key);
-                    }
-                } else {
-                    lease.leave_stream();
-                    lease.at_risk(now);
-                }
-            }
-        }
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.close(Status::unavailable("the session ended"));
+        self.0.keeper.notify_one();
     }
 }
 
@@ -195,7 +200,7 @@ impl Link {
 struct Outgoing(Arc<Link>);
 
 impl Stream for Outgoing {
-    type Item = v1::KeepAliveRequest;
+    type Item = v1::SessionRequest;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let mut outbox = self.0.outbox();
@@ -203,7 +208,7 @@ impl Stream for Outgoing {
             return Poll::Ready(None);
         }
         match outbox.next(Moment::now()) {
-            Some(message) => Poll::Ready(Some(v1::KeepAliveRequest { message: Some(message) })),
+            Some(message) => Poll::Ready(Some(message)),
             None => {
                 outbox.wake_by(context.waker());
                 Poll::Pending

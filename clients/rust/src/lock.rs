@@ -4,12 +4,11 @@ use crate::client::Shared;
 use crate::clock::Moment;
 use crate::held::Held;
 use crate::lease::{LeaseState, LossCause, Lost};
-use crate::release::{ReleaseError, Released, release};
+use crate::release::{ReleaseError, Released};
+use crate::releasing::Releasing;
 use crate::v1;
-use crate::validity::Reading;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// A lock held by this process, kept alive in the background. What can be asked of it is in [`Held`], to which it derefs.
 ///
@@ -27,14 +26,7 @@ pub struct Lock {
 
 impl Lock {
     /// Starts to keep a lease alive.
-    pub(crate) fn start(
-        shared: Arc<Shared>,
-        lease: v1::Lease,
-        reading: Reading,
-        ttl: Duration,
-        previous_end: v1::LeaseEnd,
-    ) -> Self {
-        let state = Arc::new(LeaseState::new(shared.keeper.next_key(), lease, reading, ttl));
+    pub(crate) fn start(shared: Arc<Shared>, state: Arc<LeaseState>, previous_end: v1::LeaseEnd) -> Self {
         shared.keeper.add(state.clone());
         let held = Held { state, core: shared.core.clone() };
         Self { held, previous_end, shared, owed: true }
@@ -61,12 +53,11 @@ impl Lock {
     /// Repeated with the same ids while its outcome is unknown, within the client's bound. Dropped, it goes on in the
     /// background.
     pub async fn release(self) -> Result<Released, ReleaseError> {
-        // Nothing is awaited before the task is on its way; dropping the handle leaves it running.
+        // Nothing is awaited before it is on its way.
         let mut lock = self;
-        match lock.start_release().await {
-            Ok(result) => result,
-            Err(_shutting_down) => Err(ReleaseError::OutcomeUnknown { source: None }),
-        }
+        let releasing = lock.start_release();
+        drop(lock);
+        releasing.finish().await
     }
 
     /// Stops keeping the lease alive and hands it to the caller, who now has to renew and release it. Its `ttl` is what is
@@ -97,11 +88,9 @@ impl Lock {
         self.shared.keeper.remove(self.held.state.key);
     }
 
-    fn start_release(&mut self) -> tokio::task::JoinHandle<Result<Released, ReleaseError>> {
-        self.stop(LossCause::Released);
-        let Held { state, core } = self.held.clone();
-        let task = async move { release(&core, &state.name, &state.lease_id).await };
-        self.shared.core.in_background(task)
+    fn start_release(&mut self) -> Releasing {
+        self.owed = false;
+        Releasing::start(self.shared.core.clone(), self.shared.keeper.clone(), &self.held.state)
     }
 }
 
@@ -126,7 +115,7 @@ impl Drop for Lock {
         }
         match self.held.state.lost(Moment::now()).map(|lost| lost.cause) {
             // It is held; or it is lost by our reckoning, and for all we know the server still has it.
-            None | Some(LossCause::ValidityOver) => drop(self.start_release()), // the task goes on
+            None | Some(LossCause::ValidityOver) => drop(self.start_release()), // it goes on
             Some(_told) => self.stop(LossCause::Released),
         }
     }

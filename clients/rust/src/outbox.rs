@@ -1,16 +1,21 @@
-//! What is still to be said on a keep-alive stream, and when things were said.
+//! What is still to be said on a session, and when things were said.
 //!
 //! The transport pulls each message at the moment it can send it, so there is no queue that could grow or go stale: what
-//! waits here is bounded by the number of leases, and of several beats only the newest is answered. Detachments go
-//! first: once a lock is released, no answer that could renew it goes out any more.
+//! waits here is bounded by the number of leases and of operations, and of several beats only the newest is answered.
+//! Detachments and releases go first: once a lock is released, no answer that could renew it goes out any more. Acquires
+//! go last: what is held comes before what is wished for.
 
 use crate::clock::Moment;
 use crate::lease::{LeaseKey, LeaseState};
+use crate::operation::Outcome;
+use crate::operations::{Cancelled, Operations, UnderWay};
+use crate::proto::duration;
 use crate::v1;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
-use v1::keep_alive_request::Message;
+use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
+use v1::session_request::Message;
 
 /// How large the parts of one message may become together; the server takes 64 KiB.
 const MESSAGE_BYTES: usize = 48 * 1024;
@@ -46,6 +51,7 @@ pub(crate) struct Outbox {
     attached: HashMap<u32, Attachment>,
     by_lease: HashMap<LeaseKey, u32>,
     last_handle: u32,
+    pub(crate) operations: Operations,
     to_attach: VecDeque<u32>,
     to_detach: Vec<u32>,
     to_answer: Option<u64>,
@@ -61,28 +67,101 @@ impl Outbox {
             return;
         }
         let number = lease.next_attachment(now);
+        let handle = self.next_handle();
+        self.note(handle, Attachment { lease, number, sent: None });
+        self.to_attach.push_back(handle);
+        self.wake();
+    }
+
+    fn next_handle(&mut self) -> u32 {
         loop {
             self.last_handle = self.last_handle.wrapping_add(1);
-            if !self.attached.contains_key(&self.last_handle) {
-                break;
+            if !self.attached.contains_key(&self.last_handle) && !self.operations.has_chosen(self.last_handle) {
+                return self.last_handle;
             }
         }
-        if let Some(old) = self.by_lease.insert(lease.key, self.last_handle) {
+    }
+
+    fn note(&mut self, handle: u32, attachment: Attachment) {
+        if let Some(old) = self.by_lease.insert(attachment.lease.key, handle) {
             self.attached.remove(&old);
         }
-        self.attached.insert(self.last_handle, Attachment { lease, number, sent: None });
-        self.to_attach.push_back(self.last_handle);
+        self.attached.insert(handle, attachment);
+    }
+
+    /// A lease that was granted here, and is attached since `sent` asked for it.
+    pub(crate) fn granted(&mut self, handle: u32, lease: Arc<LeaseState>, sent: Moment) {
+        if !self.closed {
+            self.note(handle, Attachment { lease, number: 1, sent: Some(sent) });
+        }
+    }
+
+    pub(crate) fn is_attached(&self, key: LeaseKey) -> bool {
+        self.by_lease.contains_key(&key)
+    }
+
+    /// Asks for a lock. Says the number of the operation.
+    pub(crate) fn acquire(
+        &mut self,
+        request: v1::AcquireRequest,
+        ahead: Option<watch::Sender<Option<u32>>>,
+        caller: oneshot::Sender<Outcome>,
+        room: OwnedSemaphorePermit,
+    ) -> u64 {
+        let (handle, ttl) = (self.next_handle(), duration(request.ttl));
+        let message = v1::SessionAcquire { request: Some(request), handle, release_on_disconnect: false };
+        let mut operation = UnderWay::new(Message::Acquire(message), caller, room);
+        (operation.handle, operation.ttl, operation.ahead) = (Some(handle), ttl, ahead);
         self.wake();
+        self.operations.add(operation)
+    }
+
+    /// Gives a lease back. From the release on the server does not renew it, so there is nothing to detach.
+    pub(crate) fn release(
+        &mut self,
+        key: LeaseKey,
+        request: v1::ReleaseRequest,
+        caller: oneshot::Sender<Outcome>,
+        room: OwnedSemaphorePermit,
+    ) -> u64 {
+        let mut operation = UnderWay::new(Message::Release(request), caller, room);
+        operation.handle = self.forget(key);
+        self.wake();
+        self.operations.add(operation)
+    }
+
+    /// An operation's caller is gone. Says whether it was sent.
+    pub(crate) fn give_up(&mut self, number: u64) -> bool {
+        let cancelled = self.operations.cancel(number);
+        if let Cancelled::Unsent(operation) = &cancelled {
+            self.to_detach.extend(operation.gives_back());
+        }
+        self.wake();
+        matches!(cancelled, Cancelled::Sent)
+    }
+
+    /// Takes out an operation that was answered. A release that failed must not leave a lease that is renewed.
+    pub(crate) fn operation_answered(&mut self, number: u64, failed: bool) -> Option<UnderWay> {
+        let operation = self.operations.answered(number)?;
+        if let Some(handle) = operation.gives_back().filter(|_| failed) {
+            self.to_detach.push(handle);
+            self.wake();
+        }
+        Some(operation)
     }
 
     /// Asks for a lease to be kept alive no more.
     pub(crate) fn detach(&mut self, key: LeaseKey) {
-        let Some(handle) = self.by_lease.remove(&key) else { return };
-        let said = self.attached.remove(&handle).is_some_and(|attachment| attachment.sent.is_some());
-        if said && !self.closed {
+        if let Some(handle) = self.forget(key) {
             self.to_detach.push(handle);
             self.wake();
         }
+    }
+
+    /// The handle that the server knows a lease by, which from now on names it no more.
+    fn forget(&mut self, key: LeaseKey) -> Option<u32> {
+        let handle = self.by_lease.remove(&key)?;
+        self.attached.remove(&handle)?.sent.map(|_| handle)
     }
 
     /// A beat to answer.
@@ -109,13 +188,11 @@ impl Outbox {
         Some(attachment)
     }
 
-    /// Nothing more will be said.
-    pub(crate) fn close(&mut self) {
-        let waker = self.waker.take();
-        *self = Self { closed: true, ..Self::default() };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+    /// Nothing more will be said. What is not answered now never is.
+    pub(crate) fn close(&mut self) -> impl Iterator<Item = UnderWay> + use<> {
+        self.wake();
+        let closed = std::mem::replace(self, Self { closed: true, ..Self::default() });
+        closed.operations.into_under_way()
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -133,19 +210,39 @@ impl Outbox {
     }
 
     /// The next thing to say. What it says counts from `now`, which is before it is sent.
-    pub(crate) fn next(&mut self, now: Moment) -> Option<Message> {
-        if !self.to_detach.is_empty() {
-            let rest = self.to_detach.len().saturating_sub(HANDLES);
-            let handles = self.to_detach.split_off(rest);
-            return Some(Message::Detach(v1::DetachLeases { handles }));
+    pub(crate) fn next(&mut self, now: Moment) -> Option<v1::SessionRequest> {
+        let said = |(operation, message)| v1::SessionRequest { operation, message: Some(message) };
+        if let Some(detach) = self.next_detach() {
+            return Some(said((0, detach)));
         }
-        if let Some(beat) = self.to_answer.take() {
-            if self.answered.len() == ANSWERS {
-                self.answered.pop_front();
-            }
-            self.answered.push_back((beat, now));
-            return Some(Message::Answer(v1::BeatAnswer { beat }));
+        if let Some(urgent) = self.operations.next_urgent(now) {
+            return Some(said(urgent));
         }
+        if let Some(message) = self.next_answer(now).or_else(|| self.next_attach(now)) {
+            return Some(said((0, message)));
+        }
+        self.operations.next_acquire(now).map(said)
+    }
+
+    fn next_detach(&mut self) -> Option<Message> {
+        if self.to_detach.is_empty() {
+            return None;
+        }
+        let rest = self.to_detach.len().saturating_sub(HANDLES);
+        let handles = self.to_detach.split_off(rest);
+        Some(Message::Detach(v1::DetachLeases { handles }))
+    }
+
+    fn next_answer(&mut self, now: Moment) -> Option<Message> {
+        let beat = self.to_answer.take()?;
+        if self.answered.len() == ANSWERS {
+            self.answered.pop_front();
+        }
+        self.answered.push_back((beat, now));
+        Some(Message::Answer(v1::BeatAnswer { beat }))
+    }
+
+    fn next_attach(&mut self, now: Moment) -> Option<Message> {
         let mut leases = Vec::new();
         let mut bytes = 0;
         while let Some(handle) = self.to_attach.pop_front() {

@@ -12,6 +12,10 @@ fn lease(key: LeaseKey) -> Arc<LeaseState> {
     Arc::new(LeaseState::new(key, lease, Reading { sent: now, read: now, held_for: Duration::ZERO, ttl: TTL }, TTL))
 }
 
+fn said(outbox: &mut Outbox, now: Moment) -> Option<Message> {
+    outbox.next(now).and_then(|request| request.message)
+}
+
 fn attached(message: Option<Message>) -> Vec<v1::LeaseAttachment> {
     match message {
         Some(Message::Attach(attach)) => attach.leases,
@@ -23,12 +27,12 @@ fn attached(message: Option<Message>) -> Vec<v1::LeaseAttachment> {
 fn a_released_lease_is_detached_before_any_answer_goes_out() {
     let (mut outbox, now) = (Outbox::default(), Moment::now());
     outbox.attach(lease(1), now);
-    let handle = attached(outbox.next(now))[0].handle;
+    let handle = attached(said(&mut outbox, now))[0].handle;
     outbox.answer(1);
     outbox.detach(1);
-    assert_eq!(outbox.next(now), Some(Message::Detach(v1::DetachLeases { handles: vec![handle] })));
-    assert_eq!(outbox.next(now), Some(Message::Answer(v1::BeatAnswer { beat: 1 })));
-    assert_eq!(outbox.next(now), None);
+    assert_eq!(said(&mut outbox, now), Some(Message::Detach(v1::DetachLeases { handles: vec![handle] })));
+    assert_eq!(said(&mut outbox, now), Some(Message::Answer(v1::BeatAnswer { beat: 1 })));
+    assert_eq!(said(&mut outbox, now), None);
 }
 
 #[test]
@@ -36,7 +40,7 @@ fn a_lease_released_before_it_was_attached_is_never_mentioned() {
     let (mut outbox, now) = (Outbox::default(), Moment::now());
     outbox.attach(lease(1), now);
     outbox.detach(1);
-    assert_eq!(outbox.next(now), None);
+    assert_eq!(said(&mut outbox, now), None);
 }
 
 #[test]
@@ -46,7 +50,7 @@ fn long_lists_are_split() {
         outbox.attach(lease(key), now);
     }
     let mut seen = std::collections::HashSet::new();
-    while let Some(Message::Attach(attach)) = outbox.next(now) {
+    while let Some(Message::Attach(attach)) = said(&mut outbox, now) {
         let bytes: usize = attach.leases.iter().map(|l| l.lock_name.len() + l.lease_id.len() + ATTACHMENT_BYTES).sum();
         assert!(bytes <= 64 * 1024);
         seen.extend(attach.leases.iter().map(|lease| lease.handle));
@@ -71,10 +75,10 @@ fn a_lease_attached_again_gets_a_new_handle_and_a_higher_number() {
     let (mut outbox, now) = (Outbox::default(), Moment::now());
     let lease = lease(1);
     outbox.attach(lease.clone(), now);
-    let first = attached(outbox.next(now)).remove(0);
+    let first = attached(said(&mut outbox, now)).remove(0);
     assert!(outbox.take(first.handle).is_some_and(|attachment| attachment.is_latest()));
     outbox.attach(lease, now);
-    let second = attached(outbox.next(now)).remove(0);
+    let second = attached(said(&mut outbox, now)).remove(0);
     assert!(second.handle != first.handle && second.attempt > first.attempt);
     assert!(outbox.attachment(first.handle).is_none());
 }
@@ -82,7 +86,97 @@ fn a_lease_attached_again_gets_a_new_handle_and_a_higher_number() {
 #[test]
 fn a_closed_outbox_takes_nothing_in() {
     let (mut outbox, now) = (Outbox::default(), Moment::now());
-    outbox.close();
+    drop(outbox.close());
     outbox.attach(lease(1), now);
+    assert_eq!(said(&mut outbox, now), None);
+}
+
+/// Leave for one operation, and where its outcome goes.
+fn asked() -> (oneshot::Sender<Outcome>, OwnedSemaphorePermit) {
+    let room = Arc::new(tokio::sync::Semaphore::new(1));
+    (oneshot::channel().0, room.try_acquire_owned().unwrap())
+}
+
+fn acquire(outbox: &mut Outbox) -> u64 {
+    let (caller, room) = asked();
+    outbox.acquire(v1::AcquireRequest::default(), None, caller, room)
+}
+
+fn release(outbox: &mut Outbox, key: LeaseKey) -> u64 {
+    let (caller, room) = asked();
+    outbox.release(key, v1::ReleaseRequest::default(), caller, room)
+}
+
+#[test]
+fn a_release_goes_before_any_answer_and_what_is_held_before_what_is_wished_for() {
+    let (mut outbox, now) = (Outbox::default(), Moment::now());
+    outbox.attach(lease(1), now);
+    said(&mut outbox, now);
+    acquire(&mut outbox);
+    outbox.attach(lease(2), now);
+    outbox.answer(1);
+    let number = release(&mut outbox, 1);
+    let first = outbox.next(now).unwrap();
+    assert_eq!((first.operation, first.message), (number, Some(Message::Release(v1::ReleaseRequest::default()))));
+    assert!(matches!(said(&mut outbox, now), Some(Message::Answer(_))));
+    assert!(matches!(said(&mut outbox, now), Some(Message::Attach(_))));
+    assert!(matches!(said(&mut outbox, now), Some(Message::Acquire(_))));
     assert_eq!(outbox.next(now), None);
+}
+
+#[test]
+fn an_operation_counts_from_when_it_is_handed_to_the_transport() {
+    let (mut outbox, start) = (Outbox::default(), Moment::now());
+    let number = acquire(&mut outbox);
+    assert!(outbox.operation_answered(number, false).is_none(), "not asked yet");
+    let sent = start.plus(Duration::from_secs(3));
+    let message = outbox.next(sent).unwrap();
+    let Some(Message::Acquire(acquire)) = message.message else { panic!("{message:?}") };
+    let operation = outbox.operation_answered(message.operation, false).unwrap();
+    assert_eq!((operation.sent, operation.handle), (Some(sent), Some(acquire.handle)));
+    assert!(outbox.operation_answered(number, false).is_none(), "answered once");
+}
+
+#[test]
+fn what_was_not_sent_is_not_going_to_be_and_what_was_is_cancelled_once() {
+    let (mut outbox, now) = (Outbox::default(), Moment::now());
+    let (first, second) = (acquire(&mut outbox), acquire(&mut outbox));
+    assert!(!outbox.give_up(first));
+    assert_eq!(outbox.next(now).unwrap().operation, second);
+    assert!(outbox.give_up(second) && outbox.give_up(second));
+    let cancel = Message::Cancel(v1::CancelOperation { operation: second });
+    assert_eq!(outbox.next(now), Some(v1::SessionRequest { operation: 0, message: Some(cancel) }));
+    assert_eq!(outbox.next(now), None);
+    assert!(outbox.operation_answered(second, false).is_some(), "and answered all the same");
+}
+
+#[test]
+fn a_release_that_came_to_nothing_leaves_no_lease_that_is_renewed() {
+    let (mut outbox, now) = (Outbox::default(), Moment::now());
+    for (key, sent) in [(1, true), (2, false)] {
+        outbox.attach(lease(key), now);
+        let handle = attached(said(&mut outbox, now))[0].handle;
+        let number = release(&mut outbox, key);
+        if sent {
+            said(&mut outbox, now);
+            outbox.operation_answered(number, true);
+        } else {
+            outbox.give_up(number);
+        }
+        assert_eq!(said(&mut outbox, now), Some(Message::Detach(v1::DetachLeases { handles: vec![handle] })));
+        assert_eq!(outbox.next(now), None);
+    }
+}
+
+#[test]
+fn a_lease_is_attached_from_its_grant_on() {
+    let (mut outbox, now) = (Outbox::default(), Moment::now());
+    acquire(&mut outbox);
+    let message = outbox.next(now).unwrap();
+    let handle = outbox.operation_answered(message.operation, false).unwrap().handle.unwrap();
+    let lease = Arc::new(Arc::into_inner(lease(1)).unwrap().attached_by_grant());
+    outbox.granted(handle, lease.clone(), now);
+    assert!(outbox.is_attached(1) && outbox.attachment(handle).unwrap().is_latest());
+    assert_eq!(outbox.next(now), None, "no message is needed");
+    assert_eq!(lease.next_attachment(now), 2, "the next attachment is the second");
 }

@@ -19,6 +19,17 @@ pub(crate) fn pause(shortest: Duration, tries: u32) -> Duration {
     first.saturating_mul(1 << tries.min(4)).min(shortest / 8).clamp(Duration::from_millis(10), Duration::from_secs(2))
 }
 
+/// How soon after one session the next may be opened for operations that find it ended or draining: they pause and come
+/// again.
+pub(crate) const BETWEEN_SESSIONS: Duration = Duration::from_millis(20);
+
+/// How soon after the last time operations may leave a session that works, for a server that is thought to do better. All
+/// leases move with them, and where the store is the trouble no server does better.
+pub(crate) const BETWEEN_MOVES: Duration = Duration::from_secs(5);
+
+/// How often to look whether a session without leases is of use to anybody.
+pub(crate) const IDLE_TICK: Duration = Duration::from_millis(100);
+
 #[cfg(test)]
 mod tests {
     use super::*;

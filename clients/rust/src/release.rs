@@ -1,4 +1,4 @@
-//! Giving a lease back: repeated with the same ids until the outcome is known, or a bound is over.
+//! What giving a lease back comes to.
 
 use crate::clock::Moment;
 use crate::core::Core;
@@ -50,7 +50,14 @@ impl From<CallError> for ReleaseError {
     }
 }
 
-/// One Release, repeated. Dropped, it leaves the last transmission to the server.
+impl From<v1::ReleaseResponse> for Released {
+    fn from(response: v1::ReleaseResponse) -> Self {
+        let successor_token = (response.successor_token != 0).then_some(response.successor_token);
+        Self { end: response.end(), successor_token }
+    }
+}
+
+/// One Release by unary calls, repeated. Dropped, it leaves the last transmission to the server.
 pub(crate) async fn call(core: &Core, request: v1::ReleaseRequest) -> Result<v1::ReleaseResponse, CallError> {
     let until = Moment::now().plus(core.retry_for);
     core.repeat(Lane::Prompt, until, |channel| {
@@ -62,11 +69,4 @@ pub(crate) async fn call(core: &Core, request: v1::ReleaseRequest) -> Result<v1:
         }
     })
     .await
-}
-
-pub(crate) async fn release(core: &Core, lock_name: &str, lease_id: &str) -> Result<Released, ReleaseError> {
-    let request = v1::ReleaseRequest { lock_name: lock_name.to_owned(), lease_id: lease_id.to_owned() };
-    let response = call(core, request).await?;
-    let successor_token = (response.successor_token != 0).then_some(response.successor_token);
-    Ok(Released { end: response.end(), successor_token })
 }

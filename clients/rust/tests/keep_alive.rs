@@ -4,7 +4,7 @@
 mod fake;
 
 use fake::{BOUND, Fake, TTL, builder, client, wire};
-use fencepost_client::v1::keep_alive_response::Message as Told;
+use fencepost_client::v1::session_response::Message as Told;
 use fencepost_client::{Client, Lock, LossCause, Lost, Moment, Status, v1};
 use std::time::Duration;
 

@@ -4,7 +4,7 @@
 mod fake;
 
 use fake::{BOUND, Do, Fake, TTL, builder, client, refused, released};
-use fencepost_client::v1::keep_alive_response::Message as Told;
+use fencepost_client::v1::session_response::Message as Told;
 use fencepost_client::{AcquireError, LossCause, ReleaseError, RunError, v1};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ async fn a_release_ends_the_keeping_and_says_how_the_lease_ended() {
     assert!(result.was_held() && result.successor_token.is_none());
     assert!(!held.is_valid());
     assert_eq!(held.lost().await.cause, LossCause::Released);
-    fake.until("detached", |state| state.streams[0].detached.len() == 1).await;
+    assert!(fake.state().streams[0].attached.is_empty(), "never renewed again");
 
     fake.on_release(|_| Do::Answer(released(v1::LeaseEnd::Expired)));
     let result = client.acquire("x").await.unwrap().release().await.unwrap();
@@ -168,11 +168,13 @@ async fn a_body_is_dropped_when_the_lock_is_lost() {
     let fake = Fake::start().await;
     let noted = Arc::new(AtomicBool::new(false));
     let body = Body { fake: fake.clone(), dropped_before_release: noted.clone() };
+    let (say, runs) = tokio::sync::oneshot::channel();
     let running = tokio::spawn(client(&[&fake]).acquire("x").ttl(TTL).run(move |_| async move {
         let _body = body;
+        say.send(()).unwrap();
         std::future::pending::<()>().await;
     }));
-    fake.until("attached", |state| state.streams.iter().any(|stream| !stream.attached.is_empty())).await;
+    runs.await.unwrap();
     let end = v1::LeaseEnd::Revoked.into();
     fake.tell_each(|handle| Told::Lost(v1::Lost { handle, end, successor_token: 0 }));
     let result = tokio::time::timeout(BOUND, running).await.unwrap().unwrap();
@@ -185,11 +187,13 @@ async fn a_run_that_is_dropped_drops_the_body_and_then_gives_the_lock_back() {
     let fake = Fake::start().await;
     let noted = Arc::new(AtomicBool::new(false));
     let body = Body { fake: fake.clone(), dropped_before_release: noted.clone() };
+    let (say, runs) = tokio::sync::oneshot::channel();
     let running = tokio::spawn(client(&[&fake]).acquire("x").run(move |_| async move {
         let _body = body;
+        say.send(()).unwrap();
         std::future::pending::<()>().await;
     }));
-    fake.until("attached", |state| state.streams.iter().any(|stream| !stream.attached.is_empty())).await;
+    runs.await.unwrap();
     running.abort();
     fake.until("released", |state| state.releases.len() == 1).await;
     assert!(noted.load(Ordering::SeqCst));

@@ -2,8 +2,9 @@
 #![allow(dead_code, unreachable_pub)] // each test binary uses a part of it
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
-use fencepost_client::v1::keep_alive_request::Message as Said;
-use fencepost_client::v1::keep_alive_response::Message as Told;
+mod session;
+
+use fencepost_client::v1::session_response::Message as Told;
 use fencepost_client::{Client, ClientBuilder, v1};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -35,12 +36,12 @@ pub enum Do<T> {
 }
 
 impl<T> Do<T> {
-    async fn run(self) -> Result<Response<T>, Status> {
+    async fn run(self) -> Result<T, Status> {
         match self {
-            Self::Answer(answer) => Ok(Response::new(answer)),
+            Self::Answer(answer) => Ok(answer),
             Self::Late(time, answer) => {
                 tokio::time::sleep(time).await;
-                Ok(Response::new(answer))
+                Ok(answer)
             }
             Self::Fail(status) => Err(status),
             Self::Hang => std::future::pending().await,
@@ -50,7 +51,7 @@ impl<T> Do<T> {
 
 type Script<Req, Res> = Box<dyn FnMut(&Req) -> Do<Res> + Send>;
 
-/// One keep-alive stream, as the server saw it.
+/// One session, as the server saw it.
 #[derive(Default)]
 pub struct Stream {
     /// By handle.
@@ -60,15 +61,20 @@ pub struct Stream {
     pub answers: Vec<u64>,
     pub beats: u64,
     pub ended: bool,
-    to_client: Option<mpsc::Sender<Result<v1::KeepAliveResponse, Status>>>,
+    /// The numbers of operations, as they came.
+    pub operations: Vec<u64>,
+    pub cancelled: Vec<u64>,
+    to_client: Option<mpsc::Sender<Result<v1::SessionResponse, Status>>>,
 }
 
 /// What the server saw, and how it behaves.
 pub struct State {
     pub acquires: Vec<v1::AcquireRequest>,
     pub timeouts: Vec<Option<String>>,
-    /// The attempts whose calls were dropped before they were answered.
+    /// The attempts whose calls or operations were dropped or cancelled before they were answered.
     pub dropped: Vec<u32>,
+    /// The lease ids of what was granted.
+    pub granted: Vec<String>,
     pub releases: Vec<v1::ReleaseRequest>,
     pub renews: Vec<v1::RenewRequest>,
     pub streams: Vec<Stream>,
@@ -82,6 +88,10 @@ pub struct State {
     pub full: bool,
     /// Answers attachments with the end of their lease.
     pub over: bool,
+    /// Lets acquires that are cancelled go on.
+    pub deaf: bool,
+    /// Refuses sessions.
+    pub refuses: Option<Status>,
 }
 
 #[derive(Clone)]
@@ -135,6 +145,7 @@ impl Fake {
             acquires: Vec::new(),
             timeouts: Vec::new(),
             dropped: Vec::new(),
+            granted: Vec::new(),
             releases: Vec::new(),
             renews: Vec::new(),
             streams: Vec::new(),
@@ -144,6 +155,8 @@ impl Fake {
             renews_leases: true,
             full: false,
             over: false,
+            deaf: false,
+            refuses: None,
         };
         let fake = Self { url, state: Arc::new(Mutex::new(state)), changed: watch::Sender::new(()) };
         let service = v1::lock_service_server::LockServiceServer::new(fake.clone());
@@ -156,7 +169,7 @@ impl Fake {
         self.state.lock().unwrap()
     }
 
-    fn note<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+    pub fn note<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
         let result = change(&mut self.state());
         self.changed.send_replace(());
         result
@@ -185,14 +198,14 @@ impl Fake {
     pub fn tell_each(&self, message: impl Fn(u32) -> Told) {
         for stream in &self.state().streams {
             for handle in stream.attached.keys() {
-                send(stream, message(*handle));
+                session::send(stream, 0, message(*handle));
             }
         }
     }
 
     pub fn tell(&self, message: &Told) {
         for stream in &self.state().streams {
-            send(stream, message.clone());
+            session::send(stream, 0, message.clone());
         }
     }
 
@@ -204,59 +217,18 @@ impl Fake {
             }
         }
     }
-
-    fn said(&self, index: usize, message: Said) {
-        self.note(|state| {
-            let (renews, full, over) = (state.renews_leases, state.full, state.over);
-            let stream = &mut state.streams[index];
-            let renewed = |handles| v1::RenewedLeases { ttl: wire(TTL), handles };
-            match message {
-                Said::Attach(attach) => {
-                    for lease in attach.leases {
-                        let handle = lease.handle;
-                        stream.all_attached.push(lease.clone());
-                        if full {
-                            let reason = v1::detached::Reason::StreamFull.into();
-                            send(stream, Told::Detached(v1::Detached { handle, reason }));
-                            continue;
-                        }
-                        if over {
-                            let end = v1::LeaseEnd::Expired.into();
-                            send(stream, Told::Lost(v1::Lost { handle, end, successor_token: 42 }));
-                            continue;
-                        }
-                        stream.attached.insert(handle, lease);
-                        if renews {
-                            send(stream, Told::Attached(v1::Attached { leases: vec![renewed(vec![handle])] }));
-                        }
-                    }
-                }
-                Said::Detach(detach) => {
-                    stream.attached.retain(|handle, _| !detach.handles.contains(handle));
-                    stream.detached.extend(detach.handles);
-                }
-                Said::Answer(answer) => {
-                    stream.answers.push(answer.beat);
-                    if renews && !stream.attached.is_empty() {
-                        let leases = vec![renewed(stream.attached.keys().copied().collect())];
-                        send(stream, Told::Renewed(v1::Renewed { beat: answer.beat, leases }));
-                    }
-                }
-            }
-        });
-    }
-}
-
-fn send(stream: &Stream, message: Told) {
-    if let Some(to_client) = &stream.to_client {
-        let _ = to_client.try_send(Ok(v1::KeepAliveResponse { message: Some(message) }));
-    }
 }
 
 /// Notes that a call was dropped before its answer.
 struct Unanswered {
     fake: Fake,
     attempt: Option<u32>,
+}
+
+impl Unanswered {
+    fn answered(&mut self) {
+        self.attempt = None;
+    }
 }
 
 impl Drop for Unanswered {
@@ -280,8 +252,11 @@ impl v1::lock_service_server::LockService for Fake {
             action
         });
         let answer = action.run().await;
-        unanswered.attempt = None;
-        answer
+        unanswered.answered();
+        if let Ok(answer) = &answer {
+            self.note(|state| state.granted.extend(answer.lease.iter().map(|lease| lease.lease_id.clone())));
+        }
+        answer.map(Response::new)
     }
 
     async fn release(&self, request: Request<v1::ReleaseRequest>) -> Result<Response<v1::ReleaseResponse>, Status> {
@@ -291,7 +266,7 @@ impl v1::lock_service_server::LockService for Fake {
             state.releases.push(request);
             action
         });
-        action.run().await
+        action.run().await.map(Response::new)
     }
 
     async fn renew(&self, request: Request<v1::RenewRequest>) -> Result<Response<v1::RenewResponse>, Status> {
@@ -304,37 +279,20 @@ impl v1::lock_service_server::LockService for Fake {
 
     async fn keep_alive(
         &self,
-        request: Request<Streaming<v1::KeepAliveRequest>>,
+        _: Request<Streaming<v1::KeepAliveRequest>>,
     ) -> Result<Response<Self::KeepAliveStream>, Status> {
-        let (to_client, messages) = mpsc::channel(1_000);
-        let index = self.note(|state| {
-            state.streams.push(Stream { to_client: Some(to_client), ..Stream::default() });
-            state.streams.len() - 1
-        });
-        let (fake, mut incoming) = (self.clone(), request.into_inner());
-        tokio::spawn(async move {
-            let mut pace = tokio::time::interval(TTL / 12);
-            loop {
-                tokio::select! {
-                    message = incoming.message() => match message {
-                        Ok(Some(message)) => fake.said(index, message.message.unwrap()),
-                        _ => break,
-                    },
-                    _ = pace.tick() => fake.note(|state| {
-                        if state.beats {
-                            let stream = &mut state.streams[index];
-                            stream.beats += 1;
-                            send(stream, Told::Beat(v1::Beat { beat: stream.beats, next_in: wire(TTL / 12) }));
-                        }
-                    }),
-                }
-            }
-            fake.note(|state| {
-                state.streams[index].ended = true;
-                state.streams[index].to_client = None;
-            });
-        });
-        Ok(Response::new(ReceiverStream::new(messages)))
+        Err(Status::unimplemented("keep_alive"))
+    }
+
+    type SessionStream = ReceiverStream<Result<v1::SessionResponse, Status>>;
+
+    async fn session(
+        &self,
+        request: Request<Streaming<v1::SessionRequest>>,
+    ) -> Result<Response<Self::SessionStream>, Status> {
+        let refuses = self.state().refuses.clone();
+        refuses.map_or(Ok(()), Err)?;
+        Ok(Response::new(session::open(self.clone(), request.into_inner())))
     }
 
     async fn get(&self, _: Request<v1::GetRequest>) -> Result<Response<v1::GetResponse>, Status> {

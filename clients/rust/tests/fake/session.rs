@@ -1,0 +1,196 @@
+//! The sessions of the server that does what a test tells it: the same scripts as for the unary calls.
+
+use super::{Do, Fake, State, Stream, TTL, Told, Unanswered, refused, wire};
+use fencepost_client::v1;
+use fencepost_client::v1::session_request::Message as Said;
+use prost::Message as _;
+use std::collections::HashMap;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Status, Streaming};
+use v1::acquire_response::Outcome;
+
+type Messages = ReceiverStream<Result<v1::SessionResponse, Status>>;
+
+pub fn send(stream: &Stream, operation: u64, message: Told) {
+    if let Some(to_client) = &stream.to_client {
+        let _ = to_client.try_send(Ok(v1::SessionResponse { operation, message: Some(message) }));
+    }
+}
+
+fn error(status: &Status) -> Told {
+    let mut error = v1::OperationError::decode(status.details()).unwrap_or_default();
+    (error.code, error.message) = (status.code().into(), status.message().to_owned());
+    Told::Error(error)
+}
+
+pub fn open(fake: Fake, mut incoming: Streaming<v1::SessionRequest>) -> Messages {
+    let (to_client, messages) = mpsc::channel(100_000);
+    let index = fake.note(|state| {
+        state.streams.push(Stream { to_client: Some(to_client), ..Stream::default() });
+        state.streams.len() - 1
+    });
+    tokio::spawn(async move {
+        let mut session = Session { fake: fake.clone(), index, waiting: HashMap::new() };
+        let mut pace = tokio::time::interval(TTL / 12);
+        loop {
+            tokio::select! {
+                message = incoming.message() => match message {
+                    Ok(Some(message)) => session.said(message.operation, message.message.unwrap()),
+                    _ => break,
+                },
+                _ = pace.tick() => fake.note(|state| {
+                    if state.beats {
+                        let stream = &mut state.streams[index];
+                        stream.beats += 1;
+                        send(stream, 0, Told::Beat(v1::Beat { beat: stream.beats, next_in: wire(TTL / 12) }));
+                    }
+                }),
+            }
+        }
+        drop(session);
+        fake.note(|state| {
+            state.streams[index].ended = true;
+            state.streams[index].to_client = None;
+        });
+    });
+    ReceiverStream::new(messages)
+}
+
+struct Session {
+    fake: Fake,
+    index: usize,
+    waiting: HashMap<u64, AbortHandle>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.waiting.values().for_each(AbortHandle::abort);
+    }
+}
+
+impl Session {
+    fn said(&mut self, operation: u64, message: Said) {
+        if operation != 0 {
+            self.fake.note(|state| state.streams[self.index].operations.push(operation));
+        }
+        match message {
+            Said::Acquire(acquire) => self.acquire(operation, acquire),
+            Said::Release(release) => self.release(operation, release),
+            Said::Cancel(cancel) => self.cancel(cancel.operation),
+            Said::Renew(_) => panic!("nobody renews on a session"),
+            Said::Attach(attach) => {
+                self.fake.note(|state| attach.leases.into_iter().for_each(|lease| attached(state, self.index, lease)));
+            }
+            Said::Detach(detach) => self.fake.note(|state| {
+                let stream = &mut state.streams[self.index];
+                stream.attached.retain(|handle, _| !detach.handles.contains(handle));
+                stream.detached.extend(detach.handles);
+            }),
+            Said::Answer(answer) => self.fake.note(|state| {
+                let renews = state.renews_leases;
+                let stream = &mut state.streams[self.index];
+                stream.answers.push(answer.beat);
+                if renews && !stream.attached.is_empty() {
+                    let leases = vec![renewed(stream.attached.keys().copied().collect())];
+                    send(stream, 0, Told::Renewed(v1::Renewed { beat: answer.beat, leases }));
+                }
+            }),
+        }
+    }
+
+    fn acquire(&mut self, operation: u64, acquire: v1::SessionAcquire) {
+        let (request, handle) = (acquire.request.unwrap(), acquire.handle);
+        let mut unanswered = Unanswered { fake: self.fake.clone(), attempt: Some(request.attempt) };
+        let action = self.fake.note(|state| {
+            let action = (state.on_acquire)(&request);
+            state.acquires.push(request);
+            action
+        });
+        let (fake, index) = (self.fake.clone(), self.index);
+        let answer = tokio::spawn(async move {
+            let answer = action.run().await;
+            unanswered.answered();
+            fake.note(|state| match answer {
+                Ok(answer) => answered(state, index, operation, handle, answer),
+                Err(status) => send(&state.streams[index], operation, error(&status)),
+            });
+        });
+        self.waiting.insert(operation, answer.abort_handle());
+    }
+
+    fn cancel(&mut self, operation: u64) {
+        let deaf = self.fake.note(|state| {
+            state.streams[self.index].cancelled.push(operation);
+            state.deaf
+        });
+        if let Some(waiting) = self.waiting.remove(&operation).filter(|waiting| !deaf && !waiting.is_finished()) {
+            waiting.abort();
+            let answer = Told::Acquire(refused(Outcome::TimedOut));
+            self.fake.note(|state| send(&state.streams[self.index], operation, answer));
+        }
+    }
+
+    fn release(&self, operation: u64, release: v1::ReleaseRequest) {
+        let action = self.fake.note(|state| {
+            state.streams[self.index].attached.retain(|_, attached| attached.lease_id != release.lease_id);
+            let action = (state.on_release)(&release);
+            state.releases.push(release);
+            action
+        });
+        if matches!(action, Do::Hang) {
+            return;
+        }
+        let (fake, index) = (self.fake.clone(), self.index);
+        tokio::spawn(async move {
+            let message = match action.run().await {
+                Ok(answer) => Told::Release(answer),
+                Err(status) => error(&status),
+            };
+            fake.note(|state| send(&state.streams[index], operation, message));
+        });
+    }
+}
+
+fn renewed(handles: Vec<u32>) -> v1::RenewedLeases {
+    v1::RenewedLeases { ttl: wire(TTL), handles }
+}
+
+/// What is granted is attached.
+fn answered(state: &mut State, index: usize, operation: u64, handle: u32, answer: v1::AcquireResponse) {
+    let granted = answer.lease.clone();
+    let full = state.full;
+    let stream = &mut state.streams[index];
+    send(stream, operation, Told::Acquire(answer));
+    let Some(v1::Lease { lock_name, lease_id, .. }) = granted else { return };
+    state.granted.push(lease_id.clone());
+    let lease = v1::LeaseAttachment { handle, lock_name, lease_id, attempt: 1, release_on_disconnect: false };
+    stream.all_attached.push(lease.clone());
+    if full {
+        send(stream, 0, detached(handle));
+    } else {
+        stream.attached.insert(handle, lease);
+    }
+}
+
+fn attached(state: &mut State, index: usize, lease: v1::LeaseAttachment) {
+    let (renews, full, over, handle) = (state.renews_leases, state.full, state.over, lease.handle);
+    let stream = &mut state.streams[index];
+    stream.all_attached.push(lease.clone());
+    if full {
+        return send(stream, 0, detached(handle));
+    }
+    if over {
+        let end = v1::LeaseEnd::Expired.into();
+        return send(stream, 0, Told::Lost(v1::Lost { handle, end, successor_token: 42 }));
+    }
+    stream.attached.insert(handle, lease);
+    if renews {
+        send(stream, 0, Told::Attached(v1::Attached { leases: vec![renewed(vec![handle])] }));
+    }
+}
+
+fn detached(handle: u32) -> Told {
+    Told::Detached(v1::Detached { handle, reason: v1::detached::Reason::StreamFull.into() })
+}

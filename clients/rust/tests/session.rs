@@ -1,0 +1,261 @@
+//! Many operations on one stream: which answer belongs to whom, and what becomes of them when the stream ends.
+#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+
+mod fake;
+
+use fake::{BOUND, Do, Fake, TTL, acquired, builder, client, refused, released, wire};
+use fencepost_client::{AcquireError, Client, Lock, v1};
+use std::collections::HashSet;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
+use v1::acquire_response::Outcome;
+
+/// A wait for a lock, in a task of its own.
+fn wait(client: &Client, name: &str) -> JoinHandle<Result<Lock, AcquireError>> {
+    let acquire = client.acquire(name).ttl(TTL).wait(BOUND);
+    tokio::spawn(acquire.into_future())
+}
+
+fn with_reason(code: Code, reason: &str, delay: Duration) -> Status {
+    let mut details = ErrorDetails::with_retry_info(Some(delay));
+    details.set_error_info(reason, "fencepost", std::collections::HashMap::new());
+    Status::with_error_details(code, "no", details)
+}
+
+fn as_asked(request: &v1::AcquireRequest) -> Do<v1::AcquireResponse> {
+    Do::Answer(acquired(&request.lock_name))
+}
+
+#[tokio::test]
+async fn answers_find_who_asked_in_whatever_order_they_come() {
+    let fake = Fake::start().await;
+    fake.on_acquire(|request| {
+        let late = Duration::from_millis(u64::from(request.request_id.as_bytes()[0]));
+        Do::Late(late, acquired(&request.lock_name))
+    });
+    let client = client(&[&fake]);
+    let names: Vec<_> = (0..300).map(|n| format!("lock-{n}")).collect();
+    let waits: Vec<_> = names.iter().map(|name| wait(&client, name)).collect();
+    let mut locks = Vec::new();
+    for (name, wait) in names.iter().zip(waits) {
+        let lock = wait.await.unwrap().unwrap();
+        assert_eq!((lock.name(), lock.lease_id()), (name.as_str(), format!("lease-of-{name}").as_str()));
+        locks.push(lock);
+    }
+    {
+        let state = fake.state();
+        let stream = &state.streams[0];
+        assert_eq!((state.streams.len(), stream.attached.len()), (1, 300));
+        let numbers: HashSet<_> = stream.operations.iter().collect();
+        assert_eq!(numbers.len(), stream.operations.len(), "a number each");
+        assert!(stream.all_attached.iter().all(|lease| lease.attempt == 1), "attached by their grants");
+        assert_eq!(stream.all_attached.len(), 300, "and not again");
+    }
+    drop(locks);
+    client.settle().await;
+    let state = fake.state();
+    assert_eq!((state.releases.len(), state.streams.len()), (300, 1));
+    assert!(state.streams[0].detached.is_empty(), "a release needs no detachment");
+}
+
+#[tokio::test]
+async fn what_was_under_way_on_a_session_that_ends_is_repeated_and_granted_once() {
+    let (a, b) = (Fake::start().await, Fake::start().await);
+    a.on_acquire(|request| if request.lock_name == "held" { as_asked(request) } else { Do::Hang });
+    a.on_release(|_| Do::Hang);
+    let client = client(&[&a, &b]);
+    let held = client.acquire("held").await.unwrap();
+    let releasing = tokio::spawn(held.release());
+    let waits = [wait(&client, "x"), wait(&client, "y")];
+    a.until("all under way", |state| state.acquires.len() == 3 && state.releases.len() == 1).await;
+    a.end_streams();
+    for wait in waits {
+        assert!(tokio::time::timeout(BOUND, wait).await.unwrap().unwrap().unwrap().is_valid());
+    }
+    assert!(tokio::time::timeout(BOUND, releasing).await.unwrap().unwrap().unwrap().was_held());
+    let (a, b) = (a.state(), b.state());
+    assert_eq!(b.releases[0], a.releases[0]);
+    assert_eq!(b.acquires.len(), 2);
+    for again in &b.acquires {
+        let first = a.acquires.iter().find(|request| request.lock_name == again.lock_name).unwrap();
+        assert_eq!((&again.request_id, again.attempt, first.attempt), (&first.request_id, 2, 1));
+    }
+    assert_eq!(b.streams.len(), 1);
+}
+
+#[tokio::test]
+async fn an_acquire_that_is_dropped_in_line_is_cancelled() {
+    let fake = Fake::start().await;
+    fake.on_acquire(|_| Do::Hang);
+    let client = client(&[&fake]);
+    let waiting = wait(&client, "x");
+    fake.until("in line", |state| state.acquires.len() == 1).await;
+    waiting.abort();
+    fake.until("cancelled", |state| state.dropped == [1]).await;
+    tokio::time::timeout(BOUND, client.settle()).await.unwrap();
+    let state = fake.state();
+    assert_eq!(state.streams[0].cancelled, state.streams[0].operations);
+    assert_eq!((state.acquires.len(), state.releases.len()), (1, 0), "the answer said all there is to know");
+}
+
+#[tokio::test]
+async fn a_grant_that_crosses_with_its_cancellation_is_released() {
+    let fake = Fake::start().await;
+    fake.state().deaf = true;
+    fake.on_acquire(|_| Do::Late(Duration::from_millis(200), acquired("x")));
+    let client = client(&[&fake]);
+    let waiting = wait(&client, "x");
+    fake.until("in line", |state| state.acquires.len() == 1).await;
+    waiting.abort();
+    fake.until("released", |state| state.releases.len() == 1).await;
+    tokio::time::timeout(BOUND, client.settle()).await.unwrap();
+    let state = fake.state();
+    assert_eq!((state.streams[0].cancelled.len(), state.acquires.len()), (1, 1));
+    assert_eq!(state.releases[0].lease_id, "lease-of-x");
+    assert!(state.streams[0].attached.is_empty());
+}
+
+#[tokio::test]
+async fn an_acquire_that_is_dropped_on_a_session_that_dies_is_taken_back_with_the_next_attempt() {
+    let fake = Fake::start().await;
+    fake.state().deaf = true;
+    fake.on_acquire(|request| if request.attempt == 1 { Do::Hang } else { as_asked(request) });
+    let client = client(&[&fake]);
+    let waiting = wait(&client, "x");
+    fake.until("in line", |state| state.acquires.len() == 1).await;
+    waiting.abort();
+    fake.until("cancelled", |state| state.streams[0].cancelled.len() == 1).await;
+    fake.end_streams();
+    fake.until("released", |state| state.releases.len() == 1).await;
+    {
+        let state = fake.state();
+        let (first, second) = (&state.acquires[0], &state.acquires[1]);
+        assert_eq!((&second.request_id, second.attempt), (&first.request_id, 2));
+        assert_eq!(second.wait_timeout.unwrap_or_default(), wire(Duration::ZERO).unwrap());
+        assert_eq!(state.releases[0].lease_id, "lease-of-x");
+        assert!(state.streams.iter().all(|stream| stream.attached.is_empty()), "never kept alive");
+    }
+    client.settle().await;
+}
+
+#[tokio::test]
+async fn a_grant_that_comes_after_its_transmission_was_given_up_is_not_kept_alive() {
+    let (a, b) = (Fake::start().await, Fake::start().await);
+    a.state().deaf = true;
+    a.on_acquire(|_| Do::Late(Duration::from_millis(1_500), acquired("x")));
+    b.on_acquire(|_| Do::Answer(refused(Outcome::Contended)));
+    let client = builder(&[&a, &b]).call_timeout(Duration::from_millis(700)).build().unwrap();
+    let error = client.acquire("x").await.unwrap_err();
+    assert!(matches!(error, AcquireError::Contended { .. }), "{error:?}");
+    a.until("granted", |state| state.granted.len() == 1).await;
+    a.until("let go", |state| state.streams.iter().all(|stream| stream.attached.is_empty())).await;
+    assert!(a.state().releases.is_empty(), "a newer attempt may have been granted the same lease");
+}
+
+#[tokio::test]
+async fn operations_leave_a_server_that_drains_and_so_do_leases() {
+    let (a, b) = (Fake::start().await, Fake::start().await);
+    let client = client(&[&a, &b]);
+    let held = client.acquire("held").ttl(TTL).await.unwrap();
+    let draining = with_reason(Code::Unavailable, "DRAINING", Duration::from_millis(100));
+    a.on_acquire(move |_| Do::Fail(draining.clone()));
+    assert!(client.acquire("x").ttl(TTL).await.unwrap().is_valid());
+    assert_eq!(b.state().acquires[0].attempt, 2);
+    b.until("moved", |state| state.streams[0].attached.values().any(|lease| lease.attempt == 2)).await;
+    assert!(client.acquire("y").await.unwrap().is_valid());
+    assert_eq!((a.state().acquires.len(), b.state().acquires.len()), (2, 2), "what is new goes to the next");
+    a.until("the old session ends", |state| state.streams[0].ended).await;
+    assert!(held.is_valid());
+}
+
+#[tokio::test]
+async fn a_wait_goes_on_where_it_is_when_other_operations_move_to_the_next_server() {
+    let (a, b) = (Fake::start().await, Fake::start().await);
+    a.on_acquire(|request| match request.lock_name.as_str() {
+        "waits" => Do::Late(Duration::from_secs(2), acquired("waits")),
+        _ => Do::Fail(Status::unavailable("no store")),
+    });
+    let client = client(&[&a, &b]);
+    let waiting = wait(&client, "waits");
+    a.until("in line", |state| state.acquires.len() == 1).await;
+    assert!(client.acquire("x").ttl(TTL).await.unwrap().is_valid());
+    let lock = waiting.await.unwrap().unwrap();
+    assert!(b.state().acquires.iter().all(|request| request.lock_name == "x"));
+    let moved = |lease: &v1::LeaseAttachment| lease.lock_name == "waits" && lease.attempt == 2;
+    b.until("kept there", |state| state.streams[0].attached.values().any(moved)).await;
+    a.until("the old session ends", |state| state.streams[0].ended).await;
+    assert!(lock.is_valid());
+}
+
+#[tokio::test]
+async fn a_session_without_room_is_asked_no_more_for_this_one() {
+    let fake = Fake::start().await;
+    let (full, delay) = ("SESSION_FULL", Duration::from_millis(300));
+    let status = with_reason(Code::ResourceExhausted, full, delay);
+    fake.on_acquire(move |request| if request.attempt == 1 { Do::Fail(status.clone()) } else { as_asked(request) });
+    let client = client(&[&fake]);
+    let asked = fencepost_client::Moment::now();
+    let lock = client.acquire("x").ttl(TTL).await.unwrap();
+    assert!(fencepost_client::Moment::now().since(asked) >= delay, "the pause that the server asked for");
+    fake.until("kept alive", |state| state.streams[0].attached.len() == 1).await;
+    let mut first = true;
+    let status = with_reason(Code::ResourceExhausted, full, delay);
+    fake.on_release(move |_| match std::mem::take(&mut first) {
+        true => Do::Fail(status.clone()),
+        false => Do::Answer(released(v1::LeaseEnd::Released)),
+    });
+    assert!(lock.release().await.unwrap().was_held());
+    assert_eq!(fake.state().releases.len(), 2);
+    assert_eq!(fake.state().streams[0].detached.len(), 1, "not renewed in between");
+}
+
+#[tokio::test]
+async fn a_grant_counts_from_when_it_was_asked_for() {
+    let fake = Fake::start().await;
+    let late = Duration::from_millis(800);
+    fake.on_acquire(move |_| Do::Late(late, acquired("x")));
+    let lock = client(&[&fake]).acquire("x").ttl(TTL).await.unwrap();
+    assert!(lock.valid_for() <= TTL * 94 / 100 - late);
+}
+
+#[tokio::test]
+async fn a_session_that_is_refused_is_told_at_once() {
+    let fake = Fake::start().await;
+    fake.state().refuses = Some(Status::permission_denied("who are you?"));
+    let error = client(&[&fake]).acquire("x").await.unwrap_err();
+    assert!(matches!(&error, AcquireError::Refused { source } if source.code() == Code::PermissionDenied), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_session_outlasts_a_wait_and_ends_when_nobody_uses_it() {
+    let fake = Fake::start().await;
+    fake.on_acquire(|_| Do::Late(Duration::from_secs(7), refused(Outcome::TimedOut)));
+    let error = client(&[&fake]).acquire("x").wait(Duration::from_secs(7)).await.unwrap_err();
+    assert!(matches!(error, AcquireError::TimedOut { .. }), "{error:?}");
+    let client = client(&[&fake]);
+    fake.on_acquire(as_asked);
+    client.acquire("x").await.unwrap().release().await.unwrap();
+    fake.until("all sessions end", |state| state.streams.iter().all(|stream| stream.ended)).await;
+    assert_eq!(fake.state().streams.len(), 2);
+    assert!(client.acquire("x").await.unwrap().is_valid(), "and the next is opened when it is needed");
+}
+
+#[tokio::test]
+async fn so_many_may_be_under_way_and_a_release_never_waits_for_them() {
+    const ACQUIRES: usize = 8_000;
+    let fake = Fake::start().await;
+    fake.on_acquire(|request| if request.lock_name.starts_with("held") { as_asked(request) } else { Do::Hang });
+    let client = client(&[&fake]);
+    let held = client.acquire("held").await.unwrap();
+    let waits: Vec<_> = (0..ACQUIRES).map(|n| wait(&client, &format!("lock-{n}"))).collect();
+    fake.until("all under way", |state| state.acquires.len() == ACQUIRES + 1).await;
+    let late = wait(&client, "held, later");
+    held.release().await.unwrap();
+    assert_eq!(fake.state().acquires.len(), ACQUIRES + 1, "one more has to wait for its turn");
+    waits[17].abort();
+    let lock = tokio::time::timeout(BOUND, late).await.unwrap().unwrap().unwrap();
+    assert!(fake.state().acquires.last().unwrap().wait_timeout != wire(BOUND), "what is left of the wait");
+    assert!(lock.is_valid());
+}
