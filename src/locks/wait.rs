@@ -168,5 +168,5 @@ fn left_behind() -> LocksError {
 }
 
 fn candidate() -> Candidate {
-    Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()) }
+    Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()), attachment: None }
 }

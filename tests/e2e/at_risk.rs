@@ -59,7 +59,7 @@ async fn leases_that_cannot_be_renewed_are_at_risk_until_they_can() {
             min_token: 0,
         },
         wait: false,
-        candidate: Candidate { lease_id, grant_id: GrantId(Uuid::new_v4()) },
+        candidate: Candidate { lease_id, grant_id: GrantId(Uuid::new_v4()), attachment: None },
     };
     assert!(matches!(store.acquire(&name, command).await, Ok(AcquireOutcome::Granted(_))));
     let (says, said) = mpsc::channel(64);

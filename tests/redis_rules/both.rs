@@ -77,6 +77,11 @@ fn hex(id: Uuid) -> String {
     id.simple().to_string()
 }
 
+fn ids(candidate: Candidate) -> [String; 3] {
+    let stream = candidate.attachment.map_or(String::new(), |attachment| hex(attachment.0));
+    [hex(candidate.lease_id.0), hex(candidate.grant_id.0), stream]
+}
+
 pub(crate) fn name() -> LockName {
     LockName::new("a:lock {with} *marks*".into()).unwrap()
 }
@@ -167,7 +172,8 @@ impl Both {
                 let candidate = self.candidate();
                 let request = RequestId(id(request));
                 let expected = self.turn(|turn| turn.claim(request, attempt, candidate));
-                let args = [hex(request.0), attempt.to_string(), hex(candidate.lease_id.0), hex(candidate.grant_id.0)];
+                let [lease, grant, stream] = ids(candidate);
+                let args = [hex(request.0), attempt.to_string(), lease, grant, stream];
                 return self.compare(op, expected, scripts::CLAIM, &args, |answer| rounded(answer.acquire().unwrap()));
             }
             Op::GiveUp { request, attempt } => {
@@ -246,12 +252,14 @@ impl Both {
             min_token: if request == 3 { START + 90_000_000 } else { 0 },
         };
         let (request, candidate) = (RequestId(id(request)), self.candidate());
+        let [lease, grant, stream] = ids(candidate);
         let args = [
             hex(request.0),
             attempt.to_string(),
             u8::from(wait).to_string(),
-            hex(candidate.lease_id.0),
-            hex(candidate.grant_id.0),
+            lease,
+            grant,
+            stream,
             terms.fingerprint.to_string(),
             terms.ttl.as_micros().to_string(),
             terms.min_token.to_string(),
@@ -266,7 +274,9 @@ impl Both {
 
     fn candidate(&mut self) -> Candidate {
         self.made += 1;
-        Candidate { lease_id: LeaseId(id(1_000 + self.made)), grant_id: GrantId(id(9_000 + self.made)) }
+        // Now and then it is attached from its grant on, to a stream that other commands know of.
+        let attachment = (self.made % 3 == 0).then(|| AttachmentId(id(1 + self.made / 3 % 2)));
+        Candidate { lease_id: LeaseId(id(1_000 + self.made)), grant_id: GrantId(id(9_000 + self.made)), attachment }
     }
 
     fn lease(&self, which: Which) -> LeaseId {
