@@ -275,7 +275,7 @@ impl Both {
     fn candidate(&mut self) -> Candidate {
         self.made += 1;
         // Now and then it is attached from its grant on, to a stream that other commands know of.
-        let attachment = (self.made % 3 == 0).then(|| AttachmentId(id(1 + self.made / 3 % 2)));
+        let attachment = self.made.is_multiple_of(3).then(|| AttachmentId(id(1 + self.made / 3 % 2)));
         Candidate { lease_id: LeaseId(id(1_000 + self.made)), grant_id: GrantId(id(9_000 + self.made)), attachment }
     }
 
