@@ -13,7 +13,8 @@ use fencepost::{
     },
     locks::{
         Hub, Locks,
-        keepalive::{AttachLease, FromClient, KeepAliveError, ToClient, keep_alive},
+        keepalive::{AttachLease, FromClient, ToClient},
+        session::{SessionError, keep_alive},
     },
     store::{LockStore, memory::MemoryStore},
 };
@@ -28,7 +29,7 @@ use uuid::Uuid;
 
 const TTL: Duration = Duration::from_secs(9);
 
-type Hears = std::pin::Pin<Box<dyn Stream<Item = Result<ToClient, KeepAliveError<Infallible>>>>>;
+type Hears = std::pin::Pin<Box<dyn Stream<Item = Result<ToClient, SessionError<Infallible>>>>>;
 
 async fn next_but_beats(hears: &mut Hears, says: &mpsc::Sender<FromClient>) -> ToClient {
     loop {

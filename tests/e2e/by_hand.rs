@@ -16,7 +16,8 @@ use fencepost::{
     },
     locks::{
         Hub, Locks,
-        keepalive::{AttachLease, FromClient, KeepAliveError, ToClient, keep_alive},
+        keepalive::{AttachLease, FromClient, ToClient},
+        session::{SessionError, keep_alive},
     },
     store::{LockStore, memory::MemoryStore},
 };
@@ -36,7 +37,7 @@ use uuid::Uuid;
 
 const TTL: Duration = Duration::from_secs(600);
 
-type Hears = std::pin::Pin<Box<dyn Stream<Item = Result<ToClient, KeepAliveError<Infallible>>>>>;
+type Hears = std::pin::Pin<Box<dyn Stream<Item = Result<ToClient, SessionError<Infallible>>>>>;
 
 struct Bench {
     store: Arc<GatedStore>,

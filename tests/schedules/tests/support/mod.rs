@@ -75,6 +75,8 @@ pub(crate) async fn want(
         wait,
         arrived: Instant::now(),
         deadline: None,
+        attachment: None,
+        follower: None,
     };
     locks.acquire(lock, call).await
 }
