@@ -2,6 +2,7 @@
 
 use super::{
     AttachLease, DetachReason, FromClient, Group, Inbox, StreamError, StreamNotice, ToClient, ended,
+    expected::Expected,
     pace::{Pace, Place},
 };
 use crate::{
@@ -11,7 +12,7 @@ use crate::{
         name::LockName,
         outcome::RenewOutcome,
     },
-    locks::{Acquired, Hub, Locks},
+    locks::{Hub, Locks},
     store::{Kept, LockStore, StoreError},
 };
 use std::{
@@ -27,7 +28,7 @@ use uuid::Uuid;
 const LEASES_AT_ONCE: usize = 1_024;
 
 /// A lease that the stream keeps.
-struct Lease {
+pub(super) struct Lease {
     name: LockName,
     place: Place,
     lease_id: LeaseId,
@@ -46,26 +47,18 @@ impl Lease {
     }
 }
 
-/// A lease that is being acquired for a handle.
-struct Expected {
-    attachment: AttachmentId,
-    release_on_disconnect: bool,
-    /// What befell it before its grant was known here.
-    early: Option<StreamNotice>,
-}
-
 /// The leases of one stream. Dropped, the stream is over. `M` is what is said on it, these leases' messages among it.
 pub(in crate::locks) struct Keeping<S: LockStore, M> {
     store: Arc<S>,
     hub: Arc<Hub>,
     inbox: Arc<Inbox>,
-    leases_max: usize,
+    pub(super) leases_max: usize,
     /// The higher half of the ids of its attachments.
     stream: u64,
     attachments: u32,
-    leases: HashMap<u32, Lease>,
+    pub(super) leases: HashMap<u32, Lease>,
     by_id: HashMap<LeaseId, u32>,
-    expected: HashMap<u32, Expected>,
+    pub(super) expected: HashMap<u32, Expected>,
     pace: Pace,
     sent: u64,
     answered: u64,
@@ -138,50 +131,12 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
         }
     }
 
-    fn gone(&mut self, handle: u32, notice: StreamNotice) {
+    pub(super) fn gone(&mut self, handle: u32, notice: StreamNotice) {
         self.remove(handle);
         self.say(match notice {
             StreamNotice::Ended(end) => ToClient::Lost { handle, gone: ended(end) },
             StreamNotice::AttachedElsewhere => ToClient::Detached { handle, reason: DetachReason::AttachedElsewhere },
         });
-    }
-
-    /// Whether it may carry another lease.
-    pub(in crate::locks) fn has_room(&self) -> bool {
-        self.leases.len() + self.expected.len() < self.leases_max
-    }
-
-    /// Prepares for a lease that is about to be acquired. Answers the attachment that it should have from its grant on.
-    pub(in crate::locks) fn expect(
-        &mut self,
-        handle: u32,
-        release_on_disconnect: bool,
-    ) -> Result<AttachmentId, StreamError> {
-        if self.is_in_use(handle) {
-            return Err(StreamError::HandleInUse(handle));
-        }
-        let attachment = self.next_attachment(handle);
-        self.expected.insert(handle, Expected { attachment, release_on_disconnect, early: None });
-        Ok(attachment)
-    }
-
-    /// It was not acquired.
-    pub(in crate::locks) fn expect_no_more(&mut self, handle: u32) {
-        self.expected.remove(&handle);
-    }
-
-    /// It was acquired. If it is not attached yet (a repeat picked up what an earlier call was granted), that is done now.
-    pub(in crate::locks) async fn adopt(&mut self, handle: u32, name: &LockName, acquired: Acquired) {
-        let Some(Expected { attachment, release_on_disconnect, early }) = self.expected.remove(&handle) else { return };
-        let (ttl, lease_id, attached) = (acquired.grant.left, acquired.grant.lease_id, acquired.attached);
-        let lease = AttachLease { handle, name: name.clone(), lease_id, attempt: 1, release_on_disconnect };
-        self.insert(lease, attachment, ttl, attached);
-        if let Some(notice) = early {
-            self.gone(handle, notice);
-        } else if !attached {
-            let groups = self.renew(&[handle], false).await;
-            self.say_groups(groups, ToClient::Attached);
-        }
     }
 
     /// A lease is about to be given back: it is not renewed from here on.
@@ -191,16 +146,16 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
         }
     }
 
-    fn is_in_use(&self, handle: u32) -> bool {
+    pub(super) fn is_in_use(&self, handle: u32) -> bool {
         self.leases.contains_key(&handle) || self.expected.contains_key(&handle)
     }
 
-    fn next_attachment(&mut self, handle: u32) -> AttachmentId {
+    pub(super) fn next_attachment(&mut self, handle: u32) -> AttachmentId {
         self.attachments = self.attachments.wrapping_add(1);
         attachment_id(self.stream, self.attachments, handle)
     }
 
-    fn insert(&mut self, lease: AttachLease, attachment: AttachmentId, ttl: Duration, attached: bool) {
+    pub(super) fn insert(&mut self, lease: AttachLease, attachment: AttachmentId, ttl: Duration, attached: bool) {
         let AttachLease { handle, name, lease_id, attempt, release_on_disconnect } = lease;
         let place = Place { group: self.store.group(&name), handle };
         let due = self.pace.add(place, ttl, Instant::now());
@@ -291,7 +246,7 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
     }
 
     /// Renews leases, or attaches them, and says what went wrong. Answers those that were renewed, by their time left.
-    async fn renew(&mut self, handles: &[u32], attached: bool) -> Vec<Group> {
+    pub(super) async fn renew(&mut self, handles: &[u32], attached: bool) -> Vec<Group> {
         if handles.is_empty() {
             return Vec::new();
         }
@@ -354,7 +309,7 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
         Some(lease)
     }
 
-    fn say_groups(&mut self, groups: Vec<Group>, message: impl Fn(Vec<Group>) -> ToClient) {
+    pub(super) fn say_groups(&mut self, groups: Vec<Group>, message: impl Fn(Vec<Group>) -> ToClient) {
         for Group { left, handles } in groups {
             for handles in handles.chunks(HANDLES_PER_MESSAGE) {
                 self.say(message(vec![Group { left, handles: handles.to_vec() }]));

@@ -4,6 +4,7 @@
 //! stuck stops renewing, whatever its kernel and its transport go on acknowledging (etcd #17470: leases kept alive after
 //! their client was gone).
 
+mod expected;
 mod inbox;
 mod keeping;
 mod pace;

@@ -196,21 +196,21 @@ where
                 }
                 Event::Message(mut next) => {
                     let mut result = Ok(());
-                    for left in (0..AT_ONCE).rev() {
-                        match next {
-                            Some(Ok(message)) => match session.receive(message).await {
-                                Ok(begun) => under_way.extend(begun),
-                                Err(error) => { result = Err(error); break; }
-                            },
+                    for _ in 0..AT_ONCE {
+                        let message = match next {
+                            Some(Ok(message)) => message,
                             // The transport broke: the client did not end the stream in order, which is the same to its leases.
                             Some(Err(error)) => { yield Err(SessionError::Inbound(error)); return; }
                             None => return,
+                        };
+                        // Of kept leases one message may be much work, for which the store is awaited.
+                        let is_light = !matches!(message, FromClient::Keep(_));
+                        match session.receive(message).await {
+                            Ok(begun) => under_way.extend(begun),
+                            Err(error) => { result = Err(error); break; }
                         }
-                        if left == 0 { break; }
-                        match inbound.next().now_or_never() {
-                            Some(message) => next = message,
-                            None => break,
-                        }
+                        let Some(message) = is_light.then(|| inbound.next().now_or_never()).flatten() else { break };
+                        next = message;
                     }
                     result
                 }
