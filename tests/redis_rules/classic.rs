@@ -25,6 +25,8 @@ impl Both {
         if self.classic.is_none() && self.due().is_some_and(|(_, until)| until <= self.now) {
             redis::cmd("DEL").arg(Self::classic_key()).exec(&mut self.connection).unwrap();
             self.gone = self.due();
+            // If it comes back it is set anew, with what is left then.
+            self.shown = None;
         }
     }
 
