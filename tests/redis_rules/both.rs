@@ -1,7 +1,7 @@
 //! One lock, kept twice: by the rules, and by the scripts on a real Redis.
 
 use super::{
-    classic::rounded,
+    classic::{Shown, real_time, rounded},
     op::{Op, Which},
 };
 use deadpool_redis::redis::{self, Connection, Value};
@@ -26,7 +26,7 @@ use std::{
     collections::HashMap,
     fmt::Debug,
     process::{Child, Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use uuid::Uuid;
 
@@ -53,8 +53,9 @@ pub(crate) struct Both {
     pub(crate) gone: Option<(Option<GrantId>, StoreTime)>,
     /// Whether there may be classic clients.
     sharing: bool,
-    /// The grant (or offer) whose end the classic key tells, that end, and the time left when it was set.
-    pub(crate) shown: Option<(Option<GrantId>, StoreTime, Duration)>,
+    pub(crate) shown: Option<Shown>,
+    /// When the last command was sent, by a real clock.
+    pub(crate) sent: Instant,
     late: u64,
     known_token: u64,
     leases: Vec<LeaseId>,
@@ -133,6 +134,7 @@ impl Both {
             classic: None,
             sharing: classic.is_some(),
             shown: None,
+            sent: real_time(),
             gone: None,
             late: 0,
             known_token: 0,
@@ -327,6 +329,7 @@ impl Both {
         read: impl FnOnce(Answer) -> T,
     ) -> Result<(), String> {
         redis::cmd("SET").arg("test:now").arg(self.now.as_micros()).exec(&mut self.connection).unwrap();
+        self.sent = real_time();
         let base = keys::base(keys::bucket(&name()));
         let mut call = self.scripts[script].prepare_invoke();
         for key in keys::of_bucket(&base) {
