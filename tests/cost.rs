@@ -32,7 +32,16 @@ fn call(wait: Duration) -> AcquireCall {
     let terms =
         Terms { fingerprint: 0, ttl: Duration::from_secs(30), holder, metadata: Metadata::default(), min_token: 0 };
     let request = RequestId(Uuid::new_v4());
-    AcquireCall { request, attempt: 1, terms, wait, arrived: Instant::now(), deadline: None }
+    AcquireCall {
+        request,
+        attempt: 1,
+        terms,
+        wait,
+        arrived: Instant::now(),
+        deadline: None,
+        attachment: None,
+        follower: None,
+    }
 }
 
 fn name(number: usize) -> LockName {

@@ -110,7 +110,7 @@ async fn call(store: Arc<RedisStore>, next: Arc<AtomicUsize>, names: usize) {
             metadata: Metadata::default(),
             min_token: 0,
         };
-        let candidate = Candidate { lease_id, grant_id: GrantId(Uuid::new_v4()) };
+        let candidate = Candidate { lease_id, grant_id: GrantId(Uuid::new_v4()), attachment: None };
         let mut wish = Acquire { request: RequestId(Uuid::new_v4()), attempt: 1, terms, wait: false, candidate };
         // As a client does it: an outcome that is not known is asked for again.
         let outcome = loop {

@@ -12,6 +12,7 @@ use crate::{
     locks::{
         AcquireCall,
         keepalive::{AttachLease, FromClient},
+        session::Operation,
     },
 };
 use fencepost_proto::v1;
@@ -57,7 +58,9 @@ pub(super) fn acquire(
             let fingerprint = fingerprint(ttl, &holder, &metadata, request.min_token);
             let terms = Terms { fingerprint, ttl, holder, metadata, min_token: request.min_token };
             let (request, attempt) = (RequestId(request_id), request.attempt.max(1));
-            Ok((name, AcquireCall { request, attempt, terms, wait, arrived, deadline }))
+            let call =
+                AcquireCall { request, attempt, terms, wait, arrived, deadline, attachment: None, follower: None };
+            Ok((name, call))
         }
         _ => Err(fields.into_status()),
     }
@@ -151,35 +154,57 @@ pub(super) fn page_size(size: u32) -> Result<usize, Status> {
     Ok(usize::try_from(if size == 0 { PAGE_SIZE_DEFAULT } else { size }).unwrap_or(usize::MAX))
 }
 
+/// Checks an acquire on a session, which has no deadline of its own.
+pub(super) fn session_acquire(request: v1::SessionAcquire, limits: &Limits) -> Result<Operation<Status>, Status> {
+    let v1::SessionAcquire { request, handle, release_on_disconnect } = request;
+    let (name, call) = acquire(request.unwrap_or_default(), limits, Instant::now(), None)?;
+    Ok(Operation::Acquire { name, call, handle, release_on_disconnect })
+}
+
 /// Checks a message of a KeepAlive stream.
 pub(super) fn keep_alive(request: v1::KeepAliveRequest) -> Result<FromClient, Status> {
     use v1::keep_alive_request::Message;
-    let mut fields = Fields::default();
     match request.message {
-        Some(Message::Answer(answer)) => Ok(FromClient::Answer(answer.beat)),
-        Some(Message::Detach(detach)) => Ok(FromClient::Detach(detach.handles)),
-        Some(Message::Attach(attach)) => {
-            let mut leases = Vec::with_capacity(attach.leases.len());
-            for (place, lease) in attach.leases.into_iter().enumerate() {
-                let lease_id = Uuid::try_parse(&lease.lease_id);
-                match (LockName::new(lease.lock_name), lease_id) {
-                    (Ok(name), Ok(lease_id)) => leases.push(AttachLease {
-                        handle: lease.handle,
-                        name,
-                        lease_id: LeaseId(lease_id),
-                        attempt: lease.attempt.max(1),
-                        release_on_disconnect: lease.release_on_disconnect,
-                    }),
-                    (Err(rule), _) => fields.refuse(format!("attach.leases[{place}].lock_name"), rule.0),
-                    (_, Err(_)) => fields.refuse(format!("attach.leases[{place}].lease_id"), "must be a UUID"),
-                }
-            }
-            fields.done()?;
-            Ok(FromClient::Attach(leases))
-        }
-        None => {
-            fields.refuse("message", "must be given: attach, detach or answer");
-            Err(fields.into_status())
+        Some(Message::Answer(message)) => Ok(answer(message)),
+        Some(Message::Detach(message)) => Ok(detach(message)),
+        Some(Message::Attach(message)) => attach(message),
+        None => Err(no_message("attach, detach or answer")),
+    }
+}
+
+/// A stream's message without one.
+pub(super) fn no_message(wanted: &str) -> Status {
+    let mut fields = Fields::default();
+    fields.refuse("message", format!("must be given: {wanted}"));
+    fields.into_status()
+}
+
+pub(super) fn answer(answer: v1::BeatAnswer) -> FromClient {
+    FromClient::Answer(answer.beat)
+}
+
+pub(super) fn detach(detach: v1::DetachLeases) -> FromClient {
+    FromClient::Detach(detach.handles)
+}
+
+/// Checks leases that are to be kept alive.
+pub(super) fn attach(attach: v1::AttachLeases) -> Result<FromClient, Status> {
+    let mut fields = Fields::default();
+    let mut leases = Vec::with_capacity(attach.leases.len());
+    for (place, lease) in attach.leases.into_iter().enumerate() {
+        let lease_id = Uuid::try_parse(&lease.lease_id);
+        match (LockName::new(lease.lock_name), lease_id) {
+            (Ok(name), Ok(lease_id)) => leases.push(AttachLease {
+                handle: lease.handle,
+                name,
+                lease_id: LeaseId(lease_id),
+                attempt: lease.attempt.max(1),
+                release_on_disconnect: lease.release_on_disconnect,
+            }),
+            (Err(rule), _) => fields.refuse(format!("attach.leases[{place}].lock_name"), rule.0),
+            (_, Err(_)) => fields.refuse(format!("attach.leases[{place}].lease_id"), "must be a UUID"),
         }
     }
+    fields.done()?;
+    Ok(FromClient::Attach(leases))
 }

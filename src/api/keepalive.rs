@@ -1,7 +1,7 @@
 //! KeepAlive: messages in, messages out. What they mean is the service's.
 
 use super::{Api, convert, reply, status::stream_status};
-use crate::{locks::keepalive, store::LockStore};
+use crate::{locks::session, store::LockStore};
 use fencepost_proto::v1;
 use std::pin::Pin;
 use tokio_stream::{Stream, StreamExt};
@@ -12,6 +12,6 @@ pub(super) type KeepAliveStream = Pin<Box<dyn Stream<Item = Result<v1::KeepAlive
 /// The response stream. It is polled, and dropped, with the transport's: no task of its own keeps it alive.
 pub(super) fn serve<S: LockStore>(api: &Api<S>, inbound: Streaming<v1::KeepAliveRequest>) -> KeepAliveStream {
     let inbound = inbound.map(|message| message.and_then(convert::keep_alive));
-    let outbound = keepalive::keep_alive(api.locks.clone(), inbound, api.drain_grace);
+    let outbound = session::keep_alive(api.locks.clone(), inbound, api.drain_grace);
     Box::pin(outbound.map(|message| message.map(reply::keep_alive).map_err(stream_status)))
 }

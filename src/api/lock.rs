@@ -1,6 +1,8 @@
 //! LockService: check, call, convert.
 
-use super::{Api, convert, deadline::deadline, keepalive::KeepAliveStream, reply, status::status};
+use super::{
+    Api, convert, deadline::deadline, keepalive::KeepAliveStream, reply, session::SessionStream, status::status,
+};
 use crate::{locks::LocksError, store::LockStore};
 use fencepost_proto::v1::{self, lock_service_server::LockService};
 use std::pin::Pin;
@@ -47,13 +49,16 @@ impl<S: LockStore> LockService for Api<S> {
         Ok(Response::new(super::keepalive::serve(self, request.into_inner())))
     }
 
-    type SessionStream = Pin<Box<dyn Stream<Item = Result<v1::SessionResponse, Status>> + Send>>;
+    type SessionStream = SessionStream;
 
     async fn session(
         &self,
-        _: Request<Streaming<v1::SessionRequest>>,
+        request: Request<Streaming<v1::SessionRequest>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
-        Err(Status::unimplemented("work in progress"))
+        if self.locks.is_draining() {
+            return Err(status(&LocksError::Draining));
+        }
+        Ok(Response::new(super::session::serve(self, request.into_inner())))
     }
 
     async fn get(&self, request: Request<v1::GetRequest>) -> Result<Response<v1::GetResponse>, Status> {

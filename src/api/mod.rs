@@ -7,6 +7,7 @@ mod fields;
 mod keepalive;
 mod lock;
 mod reply;
+mod session;
 mod status;
 
 use crate::{domain::limits::REQUEST_BYTES_MAX, locks::Locks, store::LockStore};

@@ -1,5 +1,6 @@
 //! What the service answers, turned into messages.
 
+use super::status::status;
 use crate::{
     domain::{
         lease::LeaseEnd,
@@ -13,11 +14,14 @@ use crate::{
     locks::{
         AcquireAnswer, WatchItem,
         keepalive::{DetachReason, Group, ToClient},
+        session::{self, Answer},
     },
     store::EventKind,
 };
 use fencepost_proto::v1;
+use prost::Message as _;
 use std::time::Duration;
+use tonic::Status;
 
 pub(super) fn duration(span: Duration) -> prost_types::Duration {
     prost_types::Duration {
@@ -172,6 +176,46 @@ pub(super) fn keep_alive(message: ToClient) -> v1::KeepAliveResponse {
         ToClient::Draining(grace) => Message::Draining(v1::Draining { grace: Some(duration(grace)) }),
     };
     v1::KeepAliveResponse { message: Some(message) }
+}
+
+/// A session's message. Those of kept leases are the same as on a KeepAlive stream.
+pub(super) fn session(message: session::ToClient<Status>) -> v1::SessionResponse {
+    use v1::session_response::Message;
+    let (operation, message) = match message {
+        session::ToClient::Answer(operation, answer) => (operation, answer_of(answer)),
+        session::ToClient::Kept(message) => {
+            use v1::keep_alive_response::Message as Kept;
+            let message = keep_alive(message).message.map(|message| match message {
+                Kept::Beat(beat) => Message::Beat(beat),
+                Kept::Attached(attached) => Message::Attached(attached),
+                Kept::Renewed(renewed) => Message::Renewed(renewed),
+                Kept::Lost(lost) => Message::Lost(lost),
+                Kept::AtRisk(at_risk) => Message::AtRisk(at_risk),
+                Kept::Detached(detached) => Message::Detached(detached),
+                Kept::Draining(draining) => Message::Draining(draining),
+            });
+            return v1::SessionResponse { operation: 0, message };
+        }
+    };
+    v1::SessionResponse { operation, message: Some(message) }
+}
+
+fn answer_of(answer: Answer<Status>) -> v1::session_response::Message {
+    use v1::session_response::Message;
+    match answer {
+        Answer::Waiting(ahead) => Message::Waiting(v1::Waiting { ahead: u32::try_from(ahead).unwrap_or(u32::MAX) }),
+        Answer::Acquire { name, answer, .. } => Message::Acquire(acquire(name, answer)),
+        Answer::Release(outcome) => Message::Release(release(outcome)),
+        Answer::Renew(outcome, held_for) => Message::Renew(renew(outcome, held_for)),
+        Answer::Failed(error) => Message::Error(operation_error(&status(&error))),
+        Answer::Refused(status) => Message::Error(operation_error(&status)),
+    }
+}
+
+/// A status as a message. Its details, if there are any, are such a message already.
+fn operation_error(status: &Status) -> v1::OperationError {
+    let details = v1::OperationError::decode(status.details()).unwrap_or_default().details;
+    v1::OperationError { code: status.code().into(), message: status.message().to_owned(), details }
 }
 
 fn groups(groups: Vec<Group>) -> Vec<v1::RenewedLeases> {

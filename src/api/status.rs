@@ -3,10 +3,7 @@
 use super::fields::Fields;
 use crate::{
     domain::limits::RETRY_DELAY,
-    locks::{
-        LocksError,
-        keepalive::{KeepAliveError, StreamError},
-    },
+    locks::{LocksError, keepalive::StreamError, session::SessionError},
     store::StoreError,
 };
 use std::{collections::HashMap, time::Duration};
@@ -35,6 +32,7 @@ pub(super) fn status(error: &LocksError) -> Status {
         }
         LocksError::QueueFull { .. } => (Code::ResourceExhausted, "QUEUE_FULL", Some(RETRY_DELAY)),
         LocksError::ServerFull { .. } => (Code::ResourceExhausted, "SERVER_FULL", Some(RETRY_DELAY)),
+        LocksError::SessionFull { .. } => (Code::ResourceExhausted, "SESSION_FULL", Some(RETRY_DELAY)),
         LocksError::WatchersFull { .. } => (Code::ResourceExhausted, "WATCHERS_FULL", Some(RETRY_DELAY)),
         LocksError::Shared => (Code::Unavailable, "ATTEMPT_SHARED", Some(RETRY_DELAY)),
         LocksError::Forgotten => (Code::Unavailable, "PLACE_LOST", Some(RETRY_DELAY)),
@@ -53,15 +51,14 @@ pub(super) fn status(error: &LocksError) -> Status {
     Status::with_error_details(code, error.to_string(), details)
 }
 
-/// The status with which a KeepAlive stream ends.
-pub(super) fn stream_status(error: KeepAliveError<Status>) -> Status {
+/// The status with which a session or a KeepAlive stream ends.
+pub(super) fn stream_status(error: SessionError<Status>) -> Status {
     match error {
-        KeepAliveError::Inbound(status) => status,
-        KeepAliveError::Stream(StreamError::Gone(error)) => status(&error),
-        KeepAliveError::Stream(error @ StreamError::HandleInUse(_)) => {
-            refused("attach.leases.handle", &error.to_string())
-        }
-        KeepAliveError::Stream(error @ (StreamError::BeatNotSent(_) | StreamError::BeatBackwards { .. })) => {
+        SessionError::Inbound(status) => status,
+        SessionError::Stream(StreamError::Gone(error)) => status(&error),
+        SessionError::Stream(error @ StreamError::HandleInUse(_)) => refused("handle", &error.to_string()),
+        SessionError::Stream(error @ StreamError::OperationNumber(_)) => refused("operation", &error.to_string()),
+        SessionError::Stream(error @ (StreamError::BeatNotSent(_) | StreamError::BeatBackwards { .. })) => {
             refused("answer.beat", &error.to_string())
         }
     }

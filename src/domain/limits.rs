@@ -56,6 +56,10 @@ pub const BEAT_PERIOD_MAX: Duration = Duration::from_secs(10);
 pub const BEATS_UNANSWERED_MAX: u64 = 32;
 /// Handles in one message of a stream to the client: keeps each below 64 KiB.
 pub const HANDLES_PER_MESSAGE: usize = 8_192;
+/// Operations that may be under way on one session; above it is `RESOURCE_EXHAUSTED`, `SESSION_FULL`.
+pub const OPERATIONS_PER_SESSION_MAX: usize = 16_384;
+/// How often a session tells those that wait on it how many are before them, if that has changed.
+pub const POSITION_PERIOD: Duration = Duration::from_secs(1);
 /// Events that a watcher may be behind before it is told that it missed some.
 pub const WATCH_BACKLOG_MAX: usize = 4_096;
 /// Watch streams that may be open on one server; above it is `RESOURCE_EXHAUSTED`.

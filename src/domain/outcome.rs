@@ -102,6 +102,8 @@ pub struct Polled {
     pub offered: Option<(RequestId, u32)>,
     /// How many waiters of the polling replica the lock knows.
     pub waiters: usize,
+    /// The place of whoever stands first in line.
+    pub first_place: Option<u64>,
 }
 
 /// How a lease that a caller asked about has ended.

@@ -114,6 +114,11 @@ impl Queue {
         self.waiters.get(request).map(|waiter| (*request, waiter.binding))
     }
 
+    /// The place of whoever stands first in line, of whatever replica.
+    pub fn first_place(&self) -> Option<u64> {
+        self.lines.values().filter_map(|line| line.waiting.first_key_value()).map(|(place, _)| *place).min()
+    }
+
     /// A waiter of a replica that is gone.
     pub fn first_gone(&self, gone: impl Fn(ReplicaId) -> bool) -> Option<RequestId> {
         let line = self.lines.iter().find(|(replica, _)| gone(**replica))?.1;

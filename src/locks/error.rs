@@ -32,6 +32,14 @@ pub enum LocksError {
         /// How many may.
         max: usize,
     },
+    /// As many operations are under way on a session, or leases kept by it, as may.
+    #[error("{max} {what} on this session already: try again later, or open another session")]
+    SessionFull {
+        /// Of what.
+        what: &'static str,
+        /// How many may.
+        max: usize,
+    },
     /// As many watch as may.
     #[error("{max} watch streams are open on this server already: try again later, or on another replica")]
     WatchersFull {

@@ -3,13 +3,14 @@
 mod error;
 mod hub;
 pub mod keepalive;
+pub mod session;
 mod wait;
 mod waiters;
 mod watch;
 
 pub use error::LocksError;
 pub use hub::Hub;
-pub use wait::{AcquireAnswer, AcquireCall, Acquired};
+pub use wait::{AcquireAnswer, AcquireCall, Acquired, Follower};
 pub use watch::{WatchItem, Watching};
 
 use crate::{
@@ -47,6 +48,10 @@ impl<S: LockStore> Locks<S> {
     /// The service over `store`, which was made to tell `hub`.
     pub fn new(store: Arc<S>, hub: Arc<Hub>, limits: Limits) -> Self {
         Self { store, hub, limits, going: Going::default() }
+    }
+
+    fn store(&self) -> &S {
+        &self.store
     }
 
     /// Its bounds.

@@ -3,7 +3,7 @@
 use super::{Locks, LocksError};
 use crate::{
     domain::{
-        ids::{GrantId, LeaseId, RequestId},
+        ids::{AttachmentId, GrantId, LeaseId, RequestId},
         lease::Terms,
         limits::DEADLINE_MARGIN_MAX,
         name::LockName,
@@ -11,8 +11,9 @@ use crate::{
         rules::{Acquire, Candidate},
     },
     store::{LockStore, StoreError},
+    sync::{Mutex, Notify},
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -31,6 +32,30 @@ pub struct AcquireCall {
     pub arrived: Instant,
     /// When its caller gives up by itself.
     pub deadline: Option<Instant>,
+    /// The attachment that the lease is to have from its grant on.
+    pub attachment: Option<AttachmentId>,
+    /// The caller, if it looks on while it waits.
+    pub follower: Option<Arc<Follower>>,
+}
+
+/// A caller that looks on while its call waits: it learns when the call stands in line, and may end the wait in order.
+#[derive(Debug)]
+pub struct Follower {
+    number: u64,
+    in_line: Arc<Mutex<Vec<u64>>>,
+    enough: Notify,
+}
+
+impl Follower {
+    /// Under this number it is found among those `in_line`, as soon as its call is.
+    pub fn new(number: u64, in_line: Arc<Mutex<Vec<u64>>>) -> Self {
+        Self { number, in_line, enough: Notify::new() }
+    }
+
+    /// Ends the wait, as if its time were over.
+    pub fn wait_no_longer(&self) {
+        self.enough.notify_one();
+    }
 }
 
 /// A lock that was got.
@@ -40,6 +65,8 @@ pub struct Acquired {
     pub grant: Grant,
     /// How long the call was here before the command was sent whose answer this is.
     pub held_for: Duration,
+    /// Whether the lease has had the call's attachment from its grant on.
+    pub attached: bool,
 }
 
 /// What an acquire comes to.
@@ -101,7 +128,7 @@ impl<S: LockStore> Locks<S> {
             return Err(LocksError::Draining);
         }
         let wait_until = call.wait_until();
-        let AcquireCall { request, attempt, terms, arrived, .. } = call;
+        let AcquireCall { request, attempt, terms, arrived, attachment, follower, .. } = call;
         let max = self.limits.waiters_per_server;
         let waiting = match wait_until {
             Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),
@@ -109,31 +136,41 @@ impl<S: LockStore> Locks<S> {
         };
         let mut cleanup = Cleanup { store: &*self.store, name, request, attempt, armed: true };
         let mut held_for = arrived.elapsed();
-        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: candidate() };
+        let mut told = false;
+        let mut wanted = candidate(attachment);
+        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: wanted };
         let mut outcome = self.store.acquire(name, command).await?;
         let answer = loop {
             match (outcome, &waiting, wait_until) {
                 (AcquireOutcome::Queued, Some(waiting), Some(until)) => {
+                    if let Some(follower) = follower.as_ref().filter(|_| !told) {
+                        follower.in_line.lock().push(follower.number);
+                        told = true;
+                    }
                     let wake = tokio::select! {
                         biased;
                         () = self.going.draining.cancelled() => Wake::Draining,
                         () = waiting.hint() => Wake::Hint,
+                        () = enough(follower.as_deref()) => Wake::TimeOver,
                         () = tokio::time::sleep_until(until) => Wake::TimeOver,
                     };
                     held_for = arrived.elapsed();
                     outcome = match wake {
-                        Wake::Hint => match self.store.claim(name, request, attempt, candidate()).await? {
-                            // Still in line, and no call will wait for it: the guard stays armed here as well.
-                            AcquireOutcome::TooLate(now) => return Err(LocksError::TooLate(now)),
-                            AcquireOutcome::LeftBehind => return Err(left_behind()),
-                            outcome => outcome,
-                        },
+                        Wake::Hint => {
+                            wanted = candidate(attachment);
+                            match self.store.claim(name, request, attempt, wanted).await? {
+                                // Still in line, and no call will wait for it: the guard stays armed here as well.
+                                AcquireOutcome::TooLate(now) => return Err(LocksError::TooLate(now)),
+                                AcquireOutcome::LeftBehind => return Err(left_behind()),
+                                outcome => outcome,
+                            }
+                        }
                         Wake::TimeOver => self.store.give_up(name, request, attempt).await?,
                         // The guard stays armed: the place in line is kept for the retry.
                         Wake::Draining => return Err(LocksError::Draining),
                     };
                 }
-                (outcome, ..) => break self.answer(outcome, held_for),
+                (outcome, ..) => break self.answer(outcome, held_for, wanted),
             }
         };
         // The store has said the last word: whatever it was, there is nothing to clean up.
@@ -141,9 +178,17 @@ impl<S: LockStore> Locks<S> {
         answer
     }
 
-    fn answer(&self, outcome: AcquireOutcome, held_for: Duration) -> Result<AcquireAnswer, LocksError> {
+    fn answer(
+        &self,
+        outcome: AcquireOutcome,
+        held_for: Duration,
+        wanted: Candidate,
+    ) -> Result<AcquireAnswer, LocksError> {
         Ok(match outcome {
-            AcquireOutcome::Granted(grant) => AcquireAnswer::Acquired(Acquired { grant, held_for }),
+            AcquireOutcome::Granted(grant) => {
+                let attached = wanted.attachment.is_some() && grant.lease_id == wanted.lease_id;
+                AcquireAnswer::Acquired(Acquired { grant, held_for, attached })
+            }
             AcquireOutcome::Contended(contention) => AcquireAnswer::Contended(contention),
             AcquireOutcome::TimedOut(contention) => AcquireAnswer::TimedOut(contention),
             AcquireOutcome::Shared => return Err(LocksError::Shared),
@@ -167,6 +212,13 @@ fn left_behind() -> LocksError {
     StoreError::Unavailable("it was restarted or replaced; connecting anew".into()).into()
 }
 
-fn candidate() -> Candidate {
-    Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()) }
+async fn enough(follower: Option<&Follower>) {
+    match follower {
+        Some(follower) => follower.enough.notified().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn candidate(attachment: Option<AttachmentId>) -> Candidate {
+    Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()), attachment }
 }

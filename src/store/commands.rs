@@ -64,6 +64,10 @@ pub trait LockStore: Send + Sync + 'static {
         attempt: u32,
     ) -> impl Future<Output = Result<AcquireOutcome, StoreError>> + Send;
 
+    /// How many stand in line before a call that waits here, at most, as far as is known without asking. Nothing if it is not known to
+    /// stand in line.
+    fn ahead(&self, name: &LockName, request: RequestId, attempt: u32) -> Option<u64>;
+
     /// Cleans up after a call that was dropped.
     fn drop_call(&self, name: &LockName, request: RequestId, attempt: u32);
 

@@ -118,7 +118,7 @@ pub(crate) fn terms() -> Terms {
 }
 
 pub(crate) fn candidate() -> Candidate {
-    Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()) }
+    Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()), attachment: None }
 }
 
 /// A try of this request, first attempt.

@@ -1,13 +1,14 @@
 //! Leases: renewal, attachment, release, revocation.
 
-use crate::bench::{Bench, Harness, Recorder, TTL, attachment, granted, kept, name, wish};
+use crate::bench::{Bench, Harness, Recorder, TTL, attachment, candidate, granted, kept, name, request, waiting, wish};
 use fencepost::{
     domain::{
         ids::LeaseId,
         lease::LeaseEnd,
         limits::ENDED_MEMORY,
         name::Reason,
-        outcome::{Fate, Gone, ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome},
+        outcome::{Fate, Gone, Grant, ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome},
+        rules::{Acquire, Candidate},
         token::FencingToken,
     },
     store::LockStore,
@@ -154,4 +155,27 @@ pub(crate) async fn many_leases_are_renewed_at_once_each_with_its_own_outcome(be
         let lost = outcome == Ok(RenewOutcome::Lost(gone(Fate::Ended(LeaseEnd::Released), None)));
         assert_eq!(lost, number % 3 == 0, "{number}");
     }
+}
+
+pub(crate) async fn a_lease_may_be_attached_from_its_grant_on(bench: &Bench<impl Harness>) {
+    let attached = |number, stream| Acquire {
+        candidate: Candidate { attachment: Some(attachment(stream)), ..candidate() },
+        ..waiting(number)
+    };
+    let first = granted(bench.ask(attached(1, 11)).await);
+    let keep = |grant: Grant, stream, attempt| kept(&bench.lock, grant.lease_id, stream, attempt);
+    assert!(matches!(bench.store().renew_kept(&[keep(first, 11, 1)]).await[..], [Ok(RenewOutcome::Renewed(_))]));
+    bench.queue([2]).await;
+    bench.release(first).await;
+    let ended = Recorder::take(&bench.notices().ended);
+    assert_eq!(ended, [(attachment(11), LeaseEnd::Released)], "its stream is told");
+    let Candidate { lease_id, grant_id, .. } = candidate();
+    let claimed = Candidate { lease_id, grant_id, attachment: Some(attachment(12)) };
+    let second = granted(bench.store().claim(&bench.lock, request(2), 1, claimed).await.unwrap());
+    assert!(matches!(bench.store().renew_kept(&[keep(second, 12, 1)]).await[..], [Ok(RenewOutcome::Renewed(_))]));
+    assert!(matches!(bench.store().attach(&[keep(second, 13, 2)]).await[..], [Ok(RenewOutcome::Renewed(_))]));
+    assert!(matches!(
+        bench.store().renew_kept(&[keep(second, 12, 1)]).await[..],
+        [Ok(RenewOutcome::AttachedElsewhere)]
+    ));
 }

@@ -58,6 +58,7 @@ macro_rules! every_store {
                 the_queue_is_bounded,
                 an_expiry_serves_the_next_without_any_command,
                 nobody_knows_a_request_that_never_was,
+                a_waiter_knows_how_many_are_before_it_at_most,
             }
             hold {
                 a_release_is_repeated_with_the_same_answer_and_hits_nobody_else,
@@ -68,6 +69,7 @@ macro_rules! every_store {
                 a_force_release_hits_the_token_it_names,
                 the_end_of_a_lease_is_told_to_its_stream_once,
                 many_leases_are_renewed_at_once_each_with_its_own_outcome,
+                a_lease_may_be_attached_from_its_grant_on,
             }
             read {
                 a_view_shows_the_holder_and_the_last_end,

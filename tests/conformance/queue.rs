@@ -1,11 +1,14 @@
 //! Standing in line.
 
 use crate::bench::{Bench, Harness, Recorder, TTL, WAITERS_MAX, granted, request, waiting, wish};
-use fencepost::domain::{
-    lease::LeaseEnd,
-    limits::{CLAIM_WINDOW, DROP_GRACE, ENDED_MEMORY},
-    outcome::AcquireOutcome,
-    rules::Acquire,
+use fencepost::{
+    domain::{
+        lease::LeaseEnd,
+        limits::{CLAIM_WINDOW, DROP_GRACE, ENDED_MEMORY},
+        outcome::AcquireOutcome,
+        rules::Acquire,
+    },
+    store::LockStore,
 };
 use std::time::Duration;
 
@@ -157,4 +160,18 @@ pub(crate) async fn nobody_knows_a_request_that_never_was(bench: &Bench<impl Har
     let other = Acquire { request: request(1), attempt: 1, ..wish(1) };
     assert_eq!(bench.ask(other).await, AcquireOutcome::Overtaken, "a dropped call that was overtaken by its clean-up");
     granted(bench.ask(Acquire { attempt: 2, ..wish(1) }).await);
+}
+
+pub(crate) async fn a_waiter_knows_how_many_are_before_it_at_most(bench: &Bench<impl Harness>) {
+    let ahead = |number| bench.store().ahead(&bench.lock, request(number), 1);
+    let holder = bench.take(1).await;
+    assert_eq!(ahead(1), None, "it does not wait");
+    bench.queue(2..5).await;
+    assert_eq!([2, 3, 4].map(ahead), [Some(0), Some(1), Some(2)]);
+    bench.release(holder).await;
+    granted(bench.claim(2).await);
+    assert_eq!(bench.claim(4).await, AcquireOutcome::Queued);
+    assert_eq!([2, 4].map(ahead), [None, Some(1)]);
+    bench.give_up(4).await;
+    assert_eq!(ahead(4), None);
 }

@@ -47,7 +47,16 @@ impl Bench {
         let terms =
             Terms { fingerprint: 1, ttl: TTL, holder: Holder::default(), metadata: Metadata::default(), min_token: 0 };
         let request = RequestId(Uuid::from_u128(number));
-        AcquireCall { request, attempt, terms, wait, arrived: Instant::now(), deadline: None }
+        AcquireCall {
+            request,
+            attempt,
+            terms,
+            wait,
+            arrived: Instant::now(),
+            deadline: None,
+            attachment: None,
+            follower: None,
+        }
     }
 
     async fn ask(&self, call: AcquireCall) -> Result<AcquireAnswer, LocksError> {

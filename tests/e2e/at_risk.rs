@@ -13,7 +13,8 @@ use fencepost::{
     },
     locks::{
         Hub, Locks,
-        keepalive::{AttachLease, FromClient, KeepAliveError, ToClient, keep_alive},
+        keepalive::{AttachLease, FromClient, ToClient},
+        session::{SessionError, keep_alive},
     },
     store::{LockStore, memory::MemoryStore},
 };
@@ -28,7 +29,7 @@ use uuid::Uuid;
 
 const TTL: Duration = Duration::from_secs(9);
 
-type Hears = std::pin::Pin<Box<dyn Stream<Item = Result<ToClient, KeepAliveError<Infallible>>>>>;
+type Hears = std::pin::Pin<Box<dyn Stream<Item = Result<ToClient, SessionError<Infallible>>>>>;
 
 async fn next_but_beats(hears: &mut Hears, says: &mpsc::Sender<FromClient>) -> ToClient {
     loop {
@@ -59,7 +60,7 @@ async fn leases_that_cannot_be_renewed_are_at_risk_until_they_can() {
             min_token: 0,
         },
         wait: false,
-        candidate: Candidate { lease_id, grant_id: GrantId(Uuid::new_v4()) },
+        candidate: Candidate { lease_id, grant_id: GrantId(Uuid::new_v4()), attachment: None },
     };
     assert!(matches!(store.acquire(&name, command).await, Ok(AcquireOutcome::Granted(_))));
     let (says, said) = mpsc::channel(64);

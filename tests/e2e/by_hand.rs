@@ -16,7 +16,8 @@ use fencepost::{
     },
     locks::{
         Hub, Locks,
-        keepalive::{AttachLease, FromClient, KeepAliveError, ToClient, keep_alive},
+        keepalive::{AttachLease, FromClient, ToClient},
+        session::{SessionError, keep_alive},
     },
     store::{LockStore, memory::MemoryStore},
 };
@@ -36,7 +37,7 @@ use uuid::Uuid;
 
 const TTL: Duration = Duration::from_secs(600);
 
-type Hears = std::pin::Pin<Box<dyn Stream<Item = Result<ToClient, KeepAliveError<Infallible>>>>>;
+type Hears = std::pin::Pin<Box<dyn Stream<Item = Result<ToClient, SessionError<Infallible>>>>>;
 
 struct Bench {
     store: Arc<GatedStore>,
@@ -71,7 +72,7 @@ impl Bench {
         let lease_id = LeaseId(Uuid::new_v4());
         let terms =
             Terms { fingerprint: 0, ttl: TTL, holder: Holder::default(), metadata: Metadata::default(), min_token: 0 };
-        let candidate = Candidate { lease_id, grant_id: GrantId(Uuid::new_v4()) };
+        let candidate = Candidate { lease_id, grant_id: GrantId(Uuid::new_v4()), attachment: None };
         let command = Acquire { request: RequestId(Uuid::new_v4()), attempt: 1, terms, wait: false, candidate };
         assert!(matches!(self.store.acquire(&name, command).await, Ok(AcquireOutcome::Granted(_))));
         AttachLease { handle, name, lease_id, attempt: 1, release_on_disconnect: true }

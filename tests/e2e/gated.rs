@@ -100,6 +100,10 @@ impl LockStore for GatedStore {
         outcome
     }
 
+    fn ahead(&self, name: &LockName, request: RequestId, attempt: u32) -> Option<u64> {
+        self.inner.ahead(name, request, attempt)
+    }
+
     fn drop_call(&self, name: &LockName, request: RequestId, attempt: u32) {
         self.inner.drop_call(name, request, attempt);
     }

@@ -196,7 +196,7 @@ async fn messages_that_make_no_sense_end_the_stream_with_the_field_and_the_rule(
         (Some(Say::Answer(v1::BeatAnswer { beat: 0 })), "answer.beat"),
         (attach(vec![attachment(2, &lease), bad_name]), "attach.leases[1].lock_name"),
         (attach(vec![bad_id]), "attach.leases[0].lease_id"),
-        (attach(twice), "attach.leases.handle"),
+        (attach(twice), "handle"),
     ];
     for (message, field) in cases {
         let mut stream = Stream::open(server.client()).await;

@@ -16,6 +16,8 @@ mod inspect;
 mod keepalive;
 mod limits;
 mod link;
+mod session;
+mod session_stream;
 mod stream;
 mod support;
 mod waiting;

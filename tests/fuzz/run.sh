@@ -11,6 +11,8 @@ export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
 export CARGO_PROFILE_RELEASE_LTO=off
 cargo build --locked --release --package fencepost-fuzz --features libfuzzer --bin "fuzz-$target" --target "$host" --target-dir target/fuzz
 corpus=target/fuzz/corpus/$target
-mkdir -p "$corpus" target/fuzz/found
-exec "target/fuzz/$host/release/fuzz-$target" "$corpus" -max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=2048 \
+# The target itself writes its good inputs there (src/seeds.rs).
+export FENCEPOST_FUZZ_SEEDS=target/fuzz/seeds/$target
+mkdir -p "$corpus" "$FENCEPOST_FUZZ_SEEDS" target/fuzz/found
+exec "target/fuzz/$host/release/fuzz-$target" "$corpus" "$FENCEPOST_FUZZ_SEEDS" -max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=2048 \
     -artifact_prefix=target/fuzz/found/ -print_final_stats=1

@@ -165,6 +165,9 @@ in "src/store/redis/lua/acquire.lua":
 in "src/store/redis/lua/drop_call.lua":
     "script: no mark", "a clean-up overtakes its own acquire",
     "if now <= not_after then leave_mark(request, attempt) end" => "", [Scripts];
+in "src/store/redis/lua/lib/look_up.lua":
+    "script: mark cut short", "of two clean-ups of one attempt the earlier one's command acts",
+    "'ZADD', K.marks, 'GT', text" => "'ZADD', K.marks, text", [Scripts];
 in "src/store/redis/lua/lib/token.lua":
     "script: token equal instead of greater", "two grants in one moment have one token",
     "math.max(before + 1, low)" => "math.max(before, low)", [Scripts];

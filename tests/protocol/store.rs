@@ -134,7 +134,7 @@ impl Store {
         };
         let Attempt { request, number } = command.attempt;
         let (id, lease) = (RequestId(id(request.into())), lease_of(request));
-        let candidate = Candidate { lease_id: lease, grant_id: GrantId(lease.0) };
+        let candidate = Candidate { lease_id: lease, grant_id: GrantId(lease.0), attachment: None };
         let answer = match command.ask {
             Ask::Acquire => {
                 let wish = Acquire { request: id, attempt: number, terms: terms(request, ttl), wait, candidate };

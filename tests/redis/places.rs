@@ -50,7 +50,7 @@ impl Notices for Hints {
 }
 
 pub(crate) fn candidate() -> Candidate {
-    Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()) }
+    Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()), attachment: None }
 }
 
 pub(crate) fn acquire(request: RequestId, wait: bool) -> Acquire {

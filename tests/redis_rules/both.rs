@@ -1,7 +1,7 @@
 //! One lock, kept twice: by the rules, and by the scripts on a real Redis.
 
 use super::{
-    classic::rounded,
+    classic::{Shown, real_time, rounded},
     op::{Op, Which},
 };
 use deadpool_redis::redis::{self, Connection, Value};
@@ -26,7 +26,7 @@ use std::{
     collections::HashMap,
     fmt::Debug,
     process::{Child, Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use uuid::Uuid;
 
@@ -53,8 +53,9 @@ pub(crate) struct Both {
     pub(crate) gone: Option<(Option<GrantId>, StoreTime)>,
     /// Whether there may be classic clients.
     sharing: bool,
-    /// The grant (or offer) whose end the classic key tells, that end, and the time left when it was set.
-    pub(crate) shown: Option<(Option<GrantId>, StoreTime, Duration)>,
+    pub(crate) shown: Option<Shown>,
+    /// When the last command was sent, by a real clock.
+    pub(crate) sent: Instant,
     late: u64,
     known_token: u64,
     leases: Vec<LeaseId>,
@@ -75,6 +76,11 @@ fn id(number: u128) -> Uuid {
 
 fn hex(id: Uuid) -> String {
     id.simple().to_string()
+}
+
+fn ids(candidate: Candidate) -> [String; 3] {
+    let stream = candidate.attachment.map_or(String::new(), |attachment| hex(attachment.0));
+    [hex(candidate.lease_id.0), hex(candidate.grant_id.0), stream]
 }
 
 pub(crate) fn name() -> LockName {
@@ -128,6 +134,7 @@ impl Both {
             classic: None,
             sharing: classic.is_some(),
             shown: None,
+            sent: real_time(),
             gone: None,
             late: 0,
             known_token: 0,
@@ -167,7 +174,8 @@ impl Both {
                 let candidate = self.candidate();
                 let request = RequestId(id(request));
                 let expected = self.turn(|turn| turn.claim(request, attempt, candidate));
-                let args = [hex(request.0), attempt.to_string(), hex(candidate.lease_id.0), hex(candidate.grant_id.0)];
+                let [lease, grant, stream] = ids(candidate);
+                let args = [hex(request.0), attempt.to_string(), lease, grant, stream];
                 return self.compare(op, expected, scripts::CLAIM, &args, |answer| rounded(answer.acquire().unwrap()));
             }
             Op::GiveUp { request, attempt } => {
@@ -246,12 +254,14 @@ impl Both {
             min_token: if request == 3 { START + 90_000_000 } else { 0 },
         };
         let (request, candidate) = (RequestId(id(request)), self.candidate());
+        let [lease, grant, stream] = ids(candidate);
         let args = [
             hex(request.0),
             attempt.to_string(),
             u8::from(wait).to_string(),
-            hex(candidate.lease_id.0),
-            hex(candidate.grant_id.0),
+            lease,
+            grant,
+            stream,
             terms.fingerprint.to_string(),
             terms.ttl.as_micros().to_string(),
             terms.min_token.to_string(),
@@ -266,7 +276,9 @@ impl Both {
 
     fn candidate(&mut self) -> Candidate {
         self.made += 1;
-        Candidate { lease_id: LeaseId(id(1_000 + self.made)), grant_id: GrantId(id(9_000 + self.made)) }
+        // Now and then it is attached from its grant on, to a stream that other commands know of.
+        let attachment = self.made.is_multiple_of(3).then(|| AttachmentId(id(1 + self.made / 3 % 2)));
+        Candidate { lease_id: LeaseId(id(1_000 + self.made)), grant_id: GrantId(id(9_000 + self.made)), attachment }
     }
 
     fn lease(&self, which: Which) -> LeaseId {
@@ -317,6 +329,7 @@ impl Both {
         read: impl FnOnce(Answer) -> T,
     ) -> Result<(), String> {
         redis::cmd("SET").arg("test:now").arg(self.now.as_micros()).exec(&mut self.connection).unwrap();
+        self.sent = real_time();
         let base = keys::base(keys::bucket(&name()));
         let mut call = self.scripts[script].prepare_invoke();
         for key in keys::of_bucket(&base) {

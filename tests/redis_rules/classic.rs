@@ -7,7 +7,21 @@ use fencepost::domain::{
     outcome::{AcquireOutcome, ClassicHold},
     time::StoreTime,
 };
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// What the classic key tells: the end of a grant (or of the offer), how much time was left when it was set, and when that was at the
+/// earliest by a real clock.
+#[derive(Clone, Copy)]
+pub(crate) struct Shown {
+    due: (Option<GrantId>, StoreTime),
+    left: Duration,
+    since: Instant,
+}
+
+#[expect(clippy::disallowed_methods, reason = "Redis drops keys by its own clock, which is not the test's")]
+pub(crate) fn real_time() -> Instant {
+    Instant::now()
+}
 
 impl Both {
     fn classic_key() -> String {
@@ -25,6 +39,8 @@ impl Both {
         if self.classic.is_none() && self.due().is_some_and(|(_, until)| until <= self.now) {
             redis::cmd("DEL").arg(Self::classic_key()).exec(&mut self.connection).unwrap();
             self.gone = self.due();
+            // If it comes back it is set anew, with what is left then.
+            self.shown = None;
         }
     }
 
@@ -32,6 +48,11 @@ impl Both {
     /// not there, and the lock is held, until one comes by.
     fn is_gone_unnoticed(&self) -> bool {
         self.gone.is_some() && self.gone == self.due()
+    }
+
+    /// Whether the key that tells this may be gone by Redis' own clock: with a millisecond left by the test's, it soon is.
+    fn may_have_gone(&self, due: (Option<GrantId>, StoreTime)) -> bool {
+        self.shown.is_some_and(|shown| shown.due == due && shown.since.elapsed() >= shown.left)
     }
 
     /// The classic recipe, but for its TTL: every lease that is valid keeps it out, and every offer.
@@ -44,7 +65,8 @@ impl Both {
         }
         let taken: Option<String> = take.query(&mut self.connection).unwrap();
         let held = self.classic.is_some() || self.due().is_some_and(|(_, until)| self.now < until);
-        if taken.is_none() != held && !(taken.is_some() && self.is_gone_unnoticed()) {
+        let gone = self.is_gone_unnoticed() || self.due().is_some_and(|due| self.may_have_gone(due));
+        if taken.is_none() != held && !(taken.is_some() && gone) {
             return Err(format!("a classic client was answered {taken:?}, and the lock is held: {held}"));
         }
         if taken.is_some() {
@@ -70,6 +92,13 @@ impl Both {
             (None, Some((None, _))) => Some("on offer by fencepost".to_owned()),
             (None, due) => due.and_then(|(grant, _)| grant).map(|grant| grant.0.to_string()),
         };
+        if let Some(due) = due.filter(|due| self.classic.is_none() && self.shown.is_none_or(|shown| shown.due != *due))
+        {
+            self.shown = Some(Shown { due, left: due.1.since(self.now), since: self.sent });
+        }
+        if value.is_none() && due.is_some_and(|due| self.may_have_gone(due)) {
+            (self.gone, self.shown) = (due, None);
+        }
         if value.is_none() && self.is_gone_unnoticed() {
             return Ok(());
         }
@@ -77,12 +106,11 @@ impl Both {
         if value != expected {
             return Err(format!("the key holds {value:?}, not {expected:?}"));
         }
-        let Some((grant, until)) = due.filter(|_| self.classic.is_none()) else { return Ok(()) };
-        // Redis' clock is not the test's: its TTL is that of the moment at which the end was last set.
-        if self.shown.is_none_or(|(of, end, _)| (of, end) != (grant, until)) {
-            self.shown = Some((grant, until, until.since(self.now)));
+        if due.is_none() || self.classic.is_some() {
+            return Ok(());
         }
-        let left = self.shown.map_or(0, |(.., left)| i64::try_from(left.as_millis()).unwrap());
+        // Its TTL is that of the moment at which the end was last set.
+        let left = self.shown.map_or(0, |shown| i64::try_from(shown.left.as_millis()).unwrap());
         if pttl > left + 2 || pttl < left - REAL_TIME_MS {
             return Err(format!("the key has {pttl} ms left, the lease {left}"));
         }

@@ -3,7 +3,7 @@
 use super::Turn;
 use crate::domain::{
     ended::{Ended, RequestEnd},
-    ids::{GrantId, LeaseId, RequestId},
+    ids::{AttachmentId, GrantId, LeaseId, RequestId},
     lease::{Binding, Bound, Lease, Terms},
     outcome::{AcquireOutcome, Effect, Grant},
     queue::{Queue, Standing},
@@ -33,6 +33,8 @@ pub struct Candidate {
     pub lease_id: LeaseId,
     /// Public name.
     pub grant_id: GrantId,
+    /// The stream that is to keep it from its grant on, if one asked: the first attachment of the lease.
+    pub attachment: Option<AttachmentId>,
 }
 
 impl Turn<'_> {
@@ -187,9 +189,9 @@ impl Turn<'_> {
             expires_at: self.now.after(terms.ttl),
             terms,
             previous_end: self.lock.last.map(|last| last.end),
-            attachment: None,
+            attachment: candidate.attachment,
             attachment_replica: self.replica,
-            attachment_attempt: 0,
+            attachment_attempt: u32::from(candidate.attachment.is_some()),
             unheard: false,
             heard: false,
         };

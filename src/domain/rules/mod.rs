@@ -104,6 +104,13 @@ impl Lock {
         self.lease.as_ref()
     }
 
+    /// How many stand in line before this request, at most: those between that left the line are counted still.
+    pub fn ahead(&self, request: RequestId) -> Option<u64> {
+        let queue = self.queue.as_ref()?;
+        let place = queue.get(request)?.place;
+        Some(queue.first_place().map_or(0, |first| place.saturating_sub(first)))
+    }
+
     /// Until when it is on offer to a waiter, as of the last turn.
     pub fn offered_until(&self) -> Option<StoreTime> {
         self.offer.map(|offer| offer.until)

@@ -54,7 +54,11 @@ impl Turn<'_> {
             let binding = queue?.get(offer.request)?.binding;
             (binding.replica() == self.replica).then_some((offer.request, binding.attempt()))
         });
-        Polled { offered, waiters: queue.map_or(0, |queue| queue.of_replica(self.replica)) }
+        Polled {
+            offered,
+            waiters: queue.map_or(0, |queue| queue.of_replica(self.replica)),
+            first_place: queue.and_then(|queue| queue.first_place()),
+        }
     }
 
     /// Ends the wait of a call whose time is over. Answers the lease if the request has one.

@@ -43,7 +43,7 @@ impl Inbox {
     }
 
     /// Resolves when there may be something to take. Dropped, nothing is lost.
-    pub(super) async fn ready(&self) {
+    pub(in crate::locks) async fn ready(&self) {
         self.more.notified().await;
     }
 }

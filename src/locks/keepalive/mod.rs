@@ -1,29 +1,25 @@
-//! KeepAlive: one stream that keeps any number of leases, at the server's pace.
+//! Keeping alive: any number of leases on one stream, at the server's pace.
 //!
 //! The server sends beats; only the client's answers renew. So a client that is paused, or cut off, or whose read loop is
 //! stuck stops renewing, whatever its kernel and its transport go on acknowledging (etcd #17470: leases kept alive after
 //! their client was gone).
 
+mod expected;
 mod inbox;
+mod keeping;
 mod pace;
-mod session;
 
 pub(super) use inbox::{Inbox, StreamNotice};
+pub(super) use keeping::Keeping;
 
-use super::{Locks, LocksError};
-use crate::{
-    domain::{
-        ids::LeaseId,
-        limits::BEAT_PERIOD_MAX,
-        name::LockName,
-        outcome::{Fate, Gone},
-    },
-    store::LockStore,
+use super::LocksError;
+use crate::domain::{
+    ids::LeaseId,
+    limits::BEAT_PERIOD_MAX,
+    name::LockName,
+    outcome::{Fate, Gone},
 };
-use session::Session;
-use std::{sync::Arc, time::Duration};
-use tokio::time::Instant;
-use tokio_stream::{Stream, StreamExt};
+use std::time::Duration;
 
 /// What the client says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,6 +112,9 @@ pub enum StreamError {
     /// The client attached two leases under one number.
     #[error("handle {0} is in use on this stream: attach under another one, or detach it first")]
     HandleInUse(u32),
+    /// The client gave two operations one number, or none.
+    #[error("operation {0} is no number for an operation: use one above 0 that no other operation under way has")]
+    OperationNumber(u64),
     /// The client answered what it was not asked.
     #[error("beat {0} was not sent on this stream")]
     BeatNotSent(u64),
@@ -130,80 +129,6 @@ pub enum StreamError {
     /// The server goes away.
     #[error(transparent)]
     Gone(#[from] LocksError),
-}
-
-enum Event<E> {
-    Notice,
-    Message(Option<Result<FromClient, E>>),
-    BeatDue,
-    Renewing,
-    Draining,
-    Gone,
-}
-
-/// Keeps leases alive as the client asks on `inbound`, until it ends or the server goes away.
-///
-/// Dropping the stream is the sign that the client is gone: the session's own `Drop` does what is to be done then, whichever
-/// await it was dropped in. While the client does not read, nothing is polled here: no beat is answered, and leases end.
-pub fn keep_alive<S, E>(
-    locks: Arc<Locks<S>>,
-    inbound: impl Stream<Item = Result<FromClient, E>> + Send + 'static,
-    drain_grace: Duration,
-) -> impl Stream<Item = Result<ToClient, KeepAliveError<E>>> + Send + 'static
-where
-    S: LockStore,
-    E: Send + 'static,
-{
-    async_stream::stream! {
-        let mut inbound = std::pin::pin!(inbound);
-        let mut session = Session::open(&locks);
-        let draining = locks.going.draining.clone();
-        let gone = locks.going.gone.clone();
-        let mut told = false;
-        // Whether a message was the last thing: then it is the renewals' turn. A client that talks without end is no reason to lose leases.
-        let mut heard = false;
-        loop {
-            while let Some(message) = session.next_message() {
-                yield Ok(message);
-            }
-            let beat_at = session.next_beat_at();
-            let event = tokio::select! {
-                biased;
-                () = gone.cancelled() => Event::Gone,
-                () = tokio::time::sleep_until(beat_at) => Event::BeatDue,
-                () = session.inbox().ready() => Event::Notice,
-                () = draining.cancelled(), if !told => Event::Draining,
-                () = std::future::ready(()), if heard && session.is_renewing() => Event::Renewing,
-                message = inbound.next() => Event::Message(message),
-                () = std::future::ready(()), if session.is_renewing() => Event::Renewing,
-            };
-            heard = matches!(event, Event::Message(_));
-            let done = match event {
-                Event::Notice => { session.take_notices(); Ok(()) }
-                Event::Renewing => { session.renew_some().await; Ok(()) }
-                Event::BeatDue => { session.beat(Instant::now()); Ok(()) }
-                Event::Draining => { told = true; session.say(ToClient::Draining(drain_grace)); Ok(()) }
-                Event::Message(Some(Ok(message))) => session.receive(message).await,
-                // The transport broke: the client did not end the stream in order, which is the same to its leases.
-                Event::Message(Some(Err(error))) => { yield Err(KeepAliveError::Inbound(error)); return; }
-                Event::Message(None) => return,
-                Event::Gone => Err(StreamError::Gone(LocksError::Draining)),
-            };
-            if let Err(error) = done {
-                yield Err(KeepAliveError::Stream(error));
-                return;
-            }
-        }
-    }
-}
-
-/// Why a stream ended, the transport's reasons included.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeepAliveError<E> {
-    /// The service's reason.
-    Stream(StreamError),
-    /// The transport's, or that of whoever decoded the message.
-    Inbound(E),
 }
 
 /// A lease that ended without anybody having taken the lock since, as far as is known.

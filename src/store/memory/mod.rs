@@ -212,6 +212,10 @@ impl LockStore for MemoryStore {
         Ok(self.turn(name, "", |turn| turn.give_up(request, attempt)))
     }
 
+    fn ahead(&self, name: &LockName, request: RequestId, _: u32) -> Option<u64> {
+        self.read(name, |lock, _| lock.ahead(request))
+    }
+
     fn drop_call(&self, name: &LockName, request: RequestId, attempt: u32) {
         self.turn(name, "", |turn| turn.drop_call(request, attempt));
     }

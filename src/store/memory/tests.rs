@@ -58,7 +58,8 @@ fn name(number: u32) -> LockName {
 async fn take(store: &MemoryStore, name: &LockName) -> (LeaseId, FencingToken) {
     let terms =
         Terms { fingerprint: 0, ttl: TTL, holder: Holder::default(), metadata: Metadata::default(), min_token: 0 };
-    let candidate = Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()) };
+    let candidate =
+        Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()), attachment: None };
     let request = RequestId(Uuid::new_v4());
     let command = Acquire { request, attempt: 1, terms, wait: false, candidate };
     match store.acquire(name, command).await {
@@ -153,7 +154,8 @@ async fn an_earlier_expiry_wakes_the_task() {
         let request = RequestId(Uuid::new_v4());
         let terms =
             Terms { fingerprint: 0, ttl: soon, holder: Holder::default(), metadata: Metadata::default(), min_token: 0 };
-        let candidate = Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()) };
+        let candidate =
+            Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()), attachment: None };
         let command = Acquire { request, attempt: 1, terms, wait: false, candidate };
         store.acquire(&name(3), command).await.unwrap();
         // Looks at the state without a command, which would settle it by itself.

@@ -180,6 +180,16 @@ impl Answer {
         })
     }
 
+    /// Of an answer that a request is queued: its place, and the first one in line.
+    pub(super) fn queued_at(&mut self) -> Decoded<Option<(u64, u64)>> {
+        if self.code != "queued" {
+            return Ok(None);
+        }
+        let place = number(&self.details.text()?)?;
+        let first = self.details.maybe()?.map_or(Ok(place), |text| number(&text))?;
+        Ok(Some((place, first)))
+    }
+
     /// As the answer of release.
     pub fn release(mut self) -> Decoded<ReleaseOutcome> {
         match self.code.as_str() {
@@ -227,10 +237,11 @@ impl Answer {
         let each = |value: Value| {
             let mut it = Details(array(value)?.into_iter());
             let (request, attempt, waiters) = (it.maybe()?, number(&it.text()?)?, number(&it.text()?)?);
+            let first_place = it.maybe()?.map(|text| number(&text)).transpose()?;
             let request = request.map(|text| uuid(&text)).transpose()?.map(RequestId);
             let attempt = u32::try_from(attempt).map_err(|_| corrupt("no attempt"))?;
             let waiters = usize::try_from(waiters).map_err(|_| corrupt("no count"))?;
-            Ok(Polled { offered: request.map(|request| (request, attempt)), waiters })
+            Ok(Polled { offered: request.map(|request| (request, attempt)), waiters, first_place })
         };
         self.details.0.map(each).collect()
     }

@@ -64,7 +64,7 @@ scripts! {
 }
 
 /// The parts, in the order in which they build on each other.
-const PARTS: [&str; 16] = [
+const PARTS: [&str; 17] = [
     include_str!("lua/lib/frame.lua"),
     include_str!("lua/lib/ended.lua"),
     include_str!("lua/lib/waiters.lua"),
@@ -76,6 +76,7 @@ const PARTS: [&str; 16] = [
     include_str!("lua/lib/heal.lua"),
     include_str!("lua/lib/settle.lua"),
     include_str!("lua/lib/answer.lua"),
+    include_str!("lua/lib/ahead.lua"),
     include_str!("lua/lib/token.lua"),
     include_str!("lua/lib/grant.lua"),
     include_str!("lua/lib/bind.lua"),

@@ -32,13 +32,15 @@ impl RedisStore {
         name: &LockName,
         request: RequestId,
         attempt: u32,
-        answer: Answer,
+        mut answer: Answer,
         in_line: bool,
     ) -> Result<AcquireOutcome, StoreError> {
+        if let Some((place, first)) = answer.queued_at()? {
+            self.waits.queued(keys::bucket(name), name, (request, attempt), place, first);
+            return Ok(AcquireOutcome::Queued);
+        }
         let outcome = answer.acquire()?;
-        if outcome == AcquireOutcome::Queued {
-            self.waits.queued(keys::bucket(name), name, request, attempt);
-        } else if !in_line || !matches!(outcome, AcquireOutcome::TooLate(_) | AcquireOutcome::LeftBehind) {
+        if !in_line || !matches!(outcome, AcquireOutcome::TooLate(_) | AcquireOutcome::LeftBehind) {
             self.waits.leave(keys::bucket(name), name, request, attempt);
         }
         if let AcquireOutcome::Granted(grant) = &outcome {
@@ -58,6 +60,7 @@ impl LockStore for RedisStore {
             Arg::from(wait),
             hex(candidate.lease_id.0),
             hex(candidate.grant_id.0),
+            attachment(candidate),
             Arg::from(terms.fingerprint.to_string().as_str()),
             Arg::from(micros(terms.ttl)),
             Arg::from(terms.min_token),
@@ -79,7 +82,8 @@ impl LockStore for RedisStore {
         attempt: u32,
         candidate: Candidate,
     ) -> Result<AcquireOutcome, StoreError> {
-        let tail = [hex(request.0), Arg::from(attempt), hex(candidate.lease_id.0), hex(candidate.grant_id.0)];
+        let (lease_id, grant_id) = (hex(candidate.lease_id.0), hex(candidate.grant_id.0));
+        let tail = [hex(request.0), Arg::from(attempt), lease_id, grant_id, attachment(candidate)];
         let answer = self.call(name, &self.scripts.claim, &tail).await?;
         self.settle(name, request, attempt, answer, true)
     }
@@ -87,6 +91,10 @@ impl LockStore for RedisStore {
     async fn give_up(&self, name: &LockName, request: RequestId, attempt: u32) -> Result<AcquireOutcome, StoreError> {
         let answer = self.call(name, &self.scripts.give_up, &[hex(request.0), Arg::from(attempt)]).await?;
         self.settle(name, request, attempt, answer, true)
+    }
+
+    fn ahead(&self, name: &LockName, request: RequestId, attempt: u32) -> Option<u64> {
+        self.waits.ahead(keys::bucket(name), name, request, attempt)
     }
 
     fn drop_call(&self, name: &LockName, request: RequestId, attempt: u32) {
@@ -197,6 +205,10 @@ impl LockStore for RedisStore {
     async fn begin_watch(&self) -> Result<(), StoreError> {
         self.ask_for_events().await
     }
+}
+
+fn attachment(candidate: Candidate) -> Arg {
+    candidate.attachment.map_or(Arg::from(""), |attachment| hex(attachment.0))
 }
 
 fn place(text: &str) -> Option<(u64, usize)> {

@@ -66,9 +66,12 @@ impl RedisStore {
                 self.heed_one(bucket, &names[0], effect, None);
             }
         }
-        for (name, Polled { offered, waiters }) in names.iter().zip(answer.polled()?) {
+        for (name, Polled { offered, waiters, first_place }) in names.iter().zip(answer.polled()?) {
             if let Some((request, attempt)) = offered {
                 self.hint(bucket, name, request, attempt);
+            }
+            if let Some(first) = first_place {
+                self.waits.first_place(bucket, name, first);
             }
             let missing = waiters + usize::from(offered.is_some()) < self.waits.requests(bucket, name);
             // Once it may be that their commands are on their way; twice, Redis has forgotten some. They ask, and learn it.

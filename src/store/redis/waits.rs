@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 #[derive(Debug, Default)]
 struct Requests {
     calls: HashMap<(RequestId, u32), Entry>,
+    /// The first place in line, when Redis last said it.
+    first_place: u64,
     /// The last poll found fewer of them in Redis.
     missing: bool,
 }
@@ -17,6 +19,8 @@ struct Entry {
     count: usize,
     /// Redis has said that it stands in line. Before that its command is on its way, and will say what there is to know.
     queued: bool,
+    /// Its place in line: arrival order.
+    place: u64,
 }
 
 /// The calls that wait here.
@@ -36,13 +40,29 @@ impl Waits {
         }
     }
 
-    /// Notes that Redis knows it.
-    pub(super) fn queued(&self, bucket: u16, name: &LockName, request: RequestId, attempt: u32) {
+    /// Notes that Redis knows it, and where it stands.
+    pub(super) fn queued(&self, bucket: u16, name: &LockName, call: (RequestId, u32), place: u64, first: u64) {
         let mut all = self.0.lock();
-        let requests = all.get_mut(&bucket).and_then(|locks| locks.get_mut(name));
-        if let Some(entry) = requests.and_then(|requests| requests.calls.get_mut(&(request, attempt))) {
-            entry.queued = true;
+        let Some(requests) = all.get_mut(&bucket).and_then(|locks| locks.get_mut(name)) else { return };
+        requests.first_place = first;
+        if let Some(entry) = requests.calls.get_mut(&call) {
+            (entry.queued, entry.place) = (true, place);
         }
+    }
+
+    /// Notes who stands first in line.
+    pub(super) fn first_place(&self, bucket: u16, name: &LockName, first: u64) {
+        if let Some(requests) = self.0.lock().get_mut(&bucket).and_then(|locks| locks.get_mut(name)) {
+            requests.first_place = first;
+        }
+    }
+
+    /// How many stand before a call that waits here, at most.
+    pub(super) fn ahead(&self, bucket: u16, name: &LockName, request: RequestId, attempt: u32) -> Option<u64> {
+        let all = self.0.lock();
+        let requests = all.get(&bucket)?.get(name)?;
+        let entry = requests.calls.get(&(request, attempt)).filter(|entry| entry.queued)?;
+        Some(entry.place.saturating_sub(requests.first_place))
     }
 
     /// Takes a call out, if it is entered.

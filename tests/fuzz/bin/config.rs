@@ -1,6 +1,8 @@
 //! libFuzzer's entry to the target of this name.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+use fencepost_fuzz::seeds;
+
+libfuzzer_sys::fuzz_target!(init: seeds::write(&seeds::configurations()), |bytes: &[u8]| {
     let _ = fencepost_fuzz::config(bytes);
 });

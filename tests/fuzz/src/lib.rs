@@ -4,6 +4,7 @@
 mod config;
 mod redis;
 mod request;
+pub mod seeds;
 
 pub use config::config;
 pub use redis::redis;

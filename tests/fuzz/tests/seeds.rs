@@ -1,9 +1,9 @@
 //! A slice of the fuzzing in every test run: good inputs, and thousands of random changes to them.
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
-use fencepost_fuzz::{METHODS, config, redis, request};
-use fencepost_proto::v1;
-use prost::Message;
+use deadpool_redis::redis::parse_redis_value;
+use fencepost::store::redis::answer::Answer;
+use fencepost_fuzz::{METHODS, config, redis, request, seeds};
 use tonic::Code;
 
 /// Changes to each seed.
@@ -55,119 +55,32 @@ fn throw(seeds: &[Vec<u8>], target: impl Fn(&[u8])) {
     }
 }
 
-fn span(seconds: i64) -> Option<prost_types::Duration> {
-    Some(prost_types::Duration { seconds, nanos: 0 })
-}
-
-fn requests() -> Vec<Vec<u8>> {
-    let id = "0ea85d06-5d6b-4f61-8a5f-1f5e5c1c0b11".to_owned();
-    let name = "orders/42".to_owned();
-    let acquire = v1::AcquireRequest {
-        lock_name: name.clone(),
-        holder: "worker".into(),
-        ttl: span(30),
-        wait_timeout: span(5),
-        request_id: id.clone(),
-        attempt: 1,
-        metadata: [("k".to_owned(), "v".to_owned())].into(),
-        min_token: 7,
-        ..Default::default()
-    };
-    let attach = v1::KeepAliveRequest {
-        message: Some(v1::keep_alive_request::Message::Attach(v1::AttachLeases {
-            leases: vec![v1::LeaseAttachment {
-                handle: 1,
-                lock_name: name.clone(),
-                lease_id: id.clone(),
-                attempt: 1,
-                release_on_disconnect: true,
-            }],
-        })),
-    };
-    let messages = [
-        acquire.encode_to_vec(),
-        v1::ReleaseRequest { lock_name: name.clone(), lease_id: id.clone() }.encode_to_vec(),
-        v1::RenewRequest { lock_name: name.clone(), lease_id: id, ttl: span(60) }.encode_to_vec(),
-        attach.encode_to_vec(),
-        v1::GetRequest { lock_name: name.clone() }.encode_to_vec(),
-        v1::ListRequest { prefix: "or".into(), page_size: 3, page_token: String::new() }.encode_to_vec(),
-        v1::WatchRequest { prefix: "or".into() }.encode_to_vec(),
-        v1::CheckTokenRequest { lock_name: name.clone(), fencing_token: 7 }.encode_to_vec(),
-        v1::ForceReleaseRequest { lock_name: name, expected_token: 7, reason: "x".into() }.encode_to_vec(),
-    ];
-    let numbered = messages.into_iter().zip(0_u8..);
-    numbered.map(|(message, method)| [vec![method], message].concat()).collect()
-}
-
 #[test]
 fn no_request_makes_the_server_panic_or_blame_itself() {
-    let seeds = requests();
+    let seeds = seeds::requests();
     assert_eq!(request(&seeds[0]), Some(Code::Ok), "{} is reached", METHODS[0]);
     throw(&seeds, |bytes| {
         request(bytes);
     });
 }
 
-fn text(number: u8, text: &str) -> Vec<u8> {
-    [&[number], text.as_bytes()].concat()
+#[test]
+fn nothing_that_redis_says_makes_it_panic() {
+    throw(&seeds::answers(), redis);
 }
 
 #[test]
-fn nothing_that_redis_says_makes_it_panic() {
-    let id = "0ea85d065d6b4f618a5f1f5e5c1c0b11";
-    let strings = |words: &[&str]| {
-        let each = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
-        format!("*{}\r\n{}", words.len(), each.collect::<String>())
-    };
-    let answer = |code: &str, details: &[&str], effects: &str| {
-        format!("*4\r\n$16\r\n1795000000000000\r\n${}\r\n{code}\r\n{}{effects}", code.len(), strings(details))
-    };
-    let look = format!("*1\r\n{}", strings(&["look", id, id, "1"]));
-    let event = format!("*1\r\n{}", strings(&["event", "G", "1795000000000000", id, "holder", "", "name"]));
-    let seeds = [
-        text(3, &answer("granted", &[id, id, "1795000000000000", "30000000", "R"], &look)),
-        text(3, &answer("contended", &["2", "holder", "{}", id, "1795000000000000", "1", "2", "3"], "*0\r\n")),
-        text(3, &answer("contended", &["2", "-1"], &event)),
-        text(3, &answer("gone", &["E", "1795000000000000"], "*0\r\n")),
-        text(3, &answer("renewed", &["1795000000000000", "30000000", "29000000"], "*0\r\n")),
-        text(3, &answer("meta", &["1024", "1", "lock:"], "*0\r\n")),
-        text(
-            3,
-            "*4\r\n$1\r\n1\r\n$4\r\nseen\r\n*2\r\n*4\r\n$2\r\nli\r\n$1\r\nx\r\n$2\r\nex\r\n$1\r\n9\r\n$1\r\n0\r\n*0\r\n",
-        ),
-        text(
-            3,
-            &format!(
-                "*4\r\n$1\r\n1\r\n$4\r\neach\r\n*2\r\n*3\r\n$7\r\nrenewed\r\n{}{look}*3\r\n$6\r\nbroken\r\n{}*0\r\n*0\r\n",
-                strings(&["1795000000000000", "30000000", "29000000"]),
-                strings(&["WRONGTYPE"])
-            ),
-        ),
-        text(3, "*4\r\n$1\r\n1\r\n$6\r\npolled\r\n*1\r\n*3\r\n$0\r\n\r\n$1\r\n0\r\n$1\r\n0\r\n*0\r\n"),
-        text(0, &format!("look\n{id}\n{id}\n1\nname")),
-        text(0, &format!("event\nG\n1795000000000000\n{id}\nholder\n\nname")),
-        text(
-            1,
-            "redis_version:7.0.15\r\nrole:master\r\nslave0:ip=1,port=2,state=online,offset=9,lag=0\r\nmaxmemory:100\r\n",
-        ),
-        text(1, "used_memory:99\r\nmaxmemory:100\r\nsave:3600 1 300 100\r\n1 2 3\r\nmin-replicas-to-write:x"),
-        text(2, "fp:{3f}:l:a*[b]"),
-    ];
-    throw(&seeds, redis);
+fn each_good_answer_of_a_script_is_one() {
+    for seed in seeds::answers().iter().filter(|seed| seed[0] == 3) {
+        let read = || Answer::read(parse_redis_value(&seed[1..]).unwrap()).unwrap();
+        let of_a_lease = read().acquire().is_ok() || read().renew().is_ok() || read().release().is_ok();
+        let of_a_lock = read().view().is_ok() || read().revoke().is_ok() || read().polled().is_ok();
+        let of_more = read().each(2).is_ok() || read().texts("meta").is_ok();
+        assert!(of_a_lease || of_a_lock || of_more, "{}", String::from_utf8_lossy(seed));
+    }
 }
 
 #[test]
 fn no_configuration_makes_it_panic() {
-    let file = fencepost::config::Config::default().to_toml();
-    let seeds = [
-        text(0, &file),
-        text(0, "ttl_min = \"1s\"\nlisten = \"[::1]:1\"\nwaiters_per_lock = 7\n"),
-        text(
-            1,
-            "127.0.0.1:0\0redis://u:p@h:1/2\0true\0lock:\x001s\x002h\x005s\x007\x008\x009\x005s\0json\0info,a::b=debug",
-        ),
-        text(2, "redis://user:pass%20word@[::1]:6379/3?protocol=resp3"),
-        text(2, "rediss://h:1/#insecure"),
-    ];
-    throw(&seeds, config);
+    throw(&seeds::configurations(), config);
 }

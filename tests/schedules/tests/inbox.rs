@@ -9,7 +9,8 @@ use fencepost_schedules::{
     domain::{ids::AttachmentId, limits::Limits, name::Reason},
     locks::{
         Hub, Locks,
-        keepalive::{AttachLease, DetachReason, FromClient, ToClient, keep_alive},
+        keepalive::{AttachLease, DetachReason, FromClient, ToClient},
+        session::keep_alive,
     },
     store::{Kept, LockStore, MemoryStore},
     task::{block_on, spawn},

@@ -33,7 +33,7 @@ impl World {
             known_token: 0,
             waiters_max,
         };
-        let candidate = |lease| Candidate { lease_id: lease_id(lease), grant_id: grant_id(lease) };
+        let candidate = |lease| Candidate { lease_id: lease_id(lease), grant_id: grant_id(lease), attachment: None };
         match command {
             Command::Acquire { request, attempt, wait, lease } => {
                 turn.not_after = now;

@@ -155,3 +155,15 @@ fn a_drop_whose_command_can_come_no_more_leaves_nothing_behind() {
     bench.drop_call(A, 1);
     assert!(bench.lock.is_idle());
 }
+
+#[test]
+fn a_second_clean_up_of_an_attempt_does_not_shorten_the_mark_of_the_first() {
+    let mut bench = Bench::new();
+    bench.drop_call(A, 1);
+    let request = RequestId(Uuid::from_u128(A));
+    bench.turn(|turn| {
+        turn.not_after = turn.now;
+        turn.drop_call(request, 1);
+    });
+    assert_eq!(bench.pass(MICRO).acquire(A, 1), AcquireOutcome::Overtaken);
+}

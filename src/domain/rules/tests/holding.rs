@@ -47,6 +47,29 @@ fn the_newest_attachment_wins_and_the_replaced_one_is_told() {
 }
 
 #[test]
+fn a_lease_may_be_attached_from_its_grant_on() {
+    let (mut bench, first) = Bench::held_and_wanted_by(&[B]);
+    bench.attachment = Some(stream(1));
+    bench.release(&first);
+    let grant = bench.claim(B, 1).granted();
+    assert_eq!(bench.pass(secs(10)).answer_beat(&grant, stream(1)).left(), TTL);
+    bench.attachment = Some(stream(2));
+    assert_eq!(bench.acquire(B, 2).granted().lease_id, grant.lease_id);
+    assert_eq!(bench.answer_beat(&grant, stream(2)), RenewOutcome::AttachedElsewhere, "a repeat attaches nothing");
+    assert_eq!(bench.attach(&grant, 2, stream(2)).left(), TTL, "its next attachment is the second");
+    assert_eq!(bench.attach(&grant, 1, stream(1)), RenewOutcome::AttachedElsewhere);
+}
+
+#[test]
+fn an_attached_lease_that_nobody_heard_of_is_cut_short() {
+    let mut bench = Bench::new();
+    bench.attachment = Some(stream(1));
+    bench.acquire(A, 1).granted();
+    bench.turn(|turn| turn.drop_call(RequestId(Uuid::from_u128(A)), 1));
+    assert_eq!(bench.pass(secs(3)).acquire(B, 1).granted().previous_end, Some(LeaseEnd::Expired));
+}
+
+#[test]
 fn a_repeated_attachment_replaces_nothing() {
     let (mut bench, grant) = Bench::held_and_wanted_by(&[]);
     bench.attach(&grant, 1, stream(1)).left();

@@ -64,6 +64,8 @@ struct Bench {
     replicas: Replicas,
     known_token: u64,
     classic: Option<ClassicHold>,
+    /// The stream that keeps the next leases from their grant on.
+    attachment: Option<AttachmentId>,
 }
 
 impl Bench {
@@ -83,6 +85,7 @@ impl Bench {
             replicas: Replicas::one(),
             known_token: 0,
             classic: None,
+            attachment: None,
         }
     }
 
@@ -130,6 +133,7 @@ impl Bench {
         Candidate {
             lease_id: LeaseId(Uuid::from_u128(1_000 + self.leases)),
             grant_id: GrantId(Uuid::from_u128(2_000 + self.leases)),
+            attachment: self.attachment,
         }
     }
 

@@ -146,3 +146,14 @@ fn claims_and_give_ups_of_what_nobody_knows_are_told_so() {
     assert_eq!(bench.give_up(B, 1), AcquireOutcome::Unknown);
     assert!(bench.lock.is_idle());
 }
+
+#[test]
+fn a_waiter_knows_how_many_are_before_it_at_most() {
+    let (mut bench, grant) = Bench::held_and_wanted_by(&[B, C, D]);
+    let ahead = |bench: &Bench| [A, B, C, D].map(|number| bench.lock.ahead(RequestId(Uuid::from_u128(number))));
+    assert_eq!(ahead(&bench), [None, Some(0), Some(1), Some(2)]);
+    bench.give_up(C, 1);
+    assert_eq!(ahead(&bench), [None, Some(0), None, Some(2)], "who left from between is counted still");
+    bench.release(&grant);
+    assert_eq!(ahead(&bench), [None, Some(0), None, Some(0)], "the lock is on offer to the first");
+}

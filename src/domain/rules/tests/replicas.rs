@@ -64,7 +64,7 @@ fn waiters_of_a_replica_that_is_gone_are_deleted_and_it_is_told_when_it_returns(
         bench.from(3).renew(&grant, None);
     }
     assert_eq!(bench.view().waiters, 1);
-    assert_eq!(bench.poll(2), Polled { offered: None, waiters: 0 });
+    assert_eq!(bench.poll(2), Polled { offered: None, waiters: 0, first_place: Some(1) });
     assert!(bench.effects.contains(&Effect::ReplicaReturned));
     assert_eq!(bench.from(2).claim(B, 1), AcquireOutcome::Unknown);
     assert_eq!(bench.from(3).acquire(B, 2), AcquireOutcome::Queued, "its client may ask again");
@@ -75,8 +75,12 @@ fn a_poll_finds_the_offer_whose_hint_was_lost() {
     let (mut bench, grant) = Bench::shared(&[(B, 2)]);
     bench.release(&grant);
     let request = RequestId(Uuid::from_u128(B));
-    assert_eq!(bench.poll(2), Polled { offered: Some((request, 1)), waiters: 0 });
-    assert_eq!(bench.poll(1), Polled { offered: None, waiters: 0 }, "another's offer is none of its business");
+    assert_eq!(bench.poll(2), Polled { offered: Some((request, 1)), waiters: 0, first_place: None });
+    assert_eq!(
+        bench.poll(1),
+        Polled { offered: None, waiters: 0, first_place: None },
+        "another's offer is none of its business"
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 --! flags:
 -- Asks what became of a request, on behalf of a call that is alive; turns an offer to it into a lease. Repeated it answers the same lease.
--- ARGV 7: lock name, request, attempt, lease id, grant id
+-- ARGV 7: lock name, request, attempt, lease id, grant id, attachment
 -- Reply: granted, queued, timed_out, overtaken, ended, unknown, too_late, left_behind, exhausted
 local request, attempt = ARGV[8], tonumber(ARGV[9])
 open(ARGV[7])
@@ -18,5 +18,5 @@ if w.standing == 'M' then
   set_standing(request, 'I')
   promote()
 end
-if L['or'] == request then return grant_offered(request, waiter_of(request), ARGV[10], ARGV[11]) end
-return answer('queued')
+if L['or'] == request then return grant_offered(request, waiter_of(request), { ARGV[10], ARGV[11], ARGV[12] }) end
+return queued(w)

@@ -2,7 +2,7 @@
 -- A replica's heartbeat in a bucket, and the net under hints that got lost: for each of its locks there, who is next is served, and its own waiters
 -- that missed an offer stand in line again. Repeated it says the same.
 -- ARGV 7: lock names
--- Reply: polled, with for each lock: the request and attempt that it is on offer to (if this replica carries it), and its waiters here
+-- Reply: polled, with for each lock: the request and attempt that it is on offer to (if this replica carries it), its waiters here, and the first place in line
 hear_of_me()
 local found = {}
 for place = 7, #ARGV do
@@ -13,7 +13,7 @@ for place = 7, #ARGV do
   local w = L['or'] and waiter_of(L['or'])
   local mine = w and w.replica == me
   found[#found + 1] = { mine and L['or'] or '', mine and text(w.attempt) or '0',
-    text(redis.call('ZCARD', line(me)) + redis.call('ZCARD', missed(me))) }
+    text(redis.call('ZCARD', line(me)) + redis.call('ZCARD', missed(me))), first_place() }
   for _, key in ipairs({ K.waiters, K.dropped, line(me), missed(me) }) do keep(key, GONE) end
   write_back()
 end

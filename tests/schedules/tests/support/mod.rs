@@ -31,7 +31,11 @@ pub(crate) fn request(number: u128) -> RequestId {
 }
 
 pub(crate) fn candidate(number: u128) -> Candidate {
-    Candidate { lease_id: LeaseId(Uuid::from_u128(number)), grant_id: GrantId(Uuid::from_u128(number)) }
+    Candidate {
+        lease_id: LeaseId(Uuid::from_u128(number)),
+        grant_id: GrantId(Uuid::from_u128(number)),
+        attachment: None,
+    }
 }
 
 pub(crate) fn terms(ttl: Duration) -> Terms {
@@ -71,6 +75,8 @@ pub(crate) async fn want(
         wait,
         arrived: Instant::now(),
         deadline: None,
+        attachment: None,
+        follower: None,
     };
     locks.acquire(lock, call).await
 }

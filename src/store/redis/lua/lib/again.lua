@@ -10,7 +10,7 @@ local function acquire_held(request, wish)
   return granted()
 end
 
-local function acquire_queued(request, w, wish, wait, lease, grant_id)
+local function acquire_queued(request, w, wish, wait, candidate)
   if w.fingerprint ~= wish.fingerprint then return answer('other_terms') end
   if wish.attempt < w.attempt then return answer('overtaken') end
   local standing, same = w.standing, wish.attempt == w.attempt
@@ -24,8 +24,8 @@ local function acquire_queued(request, w, wish, wait, lease, grant_id)
   end
   wake_overtaken()
   w = waiter_of(request)
-  if L['or'] == request then return grant_offered(request, w, lease, grant_id) end
-  if wait then return answer('queued') end
+  if L['or'] == request then return grant_offered(request, w, candidate) end
+  if wait then return queued(w) end
   -- A try by one that waits is the end of the wait; calls of the same number are to learn of it now.
   if same and standing ~= 'D' then look_again(me, request, wish.attempt) end
   remove_waiter(request, w, 'T')

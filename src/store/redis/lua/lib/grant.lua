@@ -1,10 +1,11 @@
--- The lease that carries the token.
-local function grant(request, w, lease, grant_id)
-  local token = draw(w.floor)
+-- The lease that carries the token. A candidate is its ids: lease, grant, attachment (or '').
+local function grant(request, w, candidate)
+  local token, lease, grant_id, attachment = draw(w.floor), unpack(candidate)
   if not token then promote(); return answer('exhausted') end
   put('rq', request); put('at', text(w.attempt)); put('ca', text(w.calls)); put('rp', w.replica); put('fg', w.fingerprint)
   put('li', lease); put('gi', grant_id); put('tk', text(token)); put('gr', text(now)); put('tt', text(w.ttl))
   put('ex', text(now + w.ttl)); put('ho', w.holder); put('md', w.metadata); put('pe', L.le); put('aa', '0')
+  if attachment ~= '' then put('am', attachment); put('ar', me); put('aa', '1') end
   effects[#effects + 1] = { 'granted', lease }
   watched('G', L.tk, grant_id, w.holder, '')
   return answer('granted', L.li, L.gi, L.tk, text(w.ttl), L.pe or '')
@@ -19,10 +20,10 @@ local function contention(code)
 end
 
 -- Turns the offer to a waiter into a lease: here the token is drawn and the TTL begins.
-local function grant_offered(request, w, lease, grant_id)
+local function grant_offered(request, w, candidate)
   take_out(request, w)
   decline(request)
-  return grant(request, w, lease, grant_id)
+  return grant(request, w, candidate)
 end
 
 -- Sets the time left to `ttl`, which becomes the lease's own; never shortens.

@@ -5,8 +5,9 @@ local function is_marked(request, attempt)
   return L.mk and redis.call('ZSCORE', K.marks, request .. ':' .. text(attempt))
 end
 
+-- Two calls may share an attempt: the mark holds as long as a command of either may come, in whatever order their clean-ups do.
 local function leave_mark(request, attempt)
-  redis.call('ZADD', K.marks, text(not_after), request .. ':' .. text(attempt))
+  redis.call('ZADD', K.marks, 'GT', text(not_after), request .. ':' .. text(attempt))
   keep(K.marks, WINDOW)
   put('mk', '1')
 end

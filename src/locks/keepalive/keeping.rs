@@ -1,7 +1,8 @@
-//! The state of one KeepAlive stream.
+//! The leases that one stream keeps alive, and what is to be said on it.
 
 use super::{
     AttachLease, DetachReason, FromClient, Group, Inbox, StreamError, StreamNotice, ToClient, ended,
+    expected::Expected,
     pace::{Pace, Place},
 };
 use crate::{
@@ -27,7 +28,7 @@ use uuid::Uuid;
 const LEASES_AT_ONCE: usize = 1_024;
 
 /// A lease that the stream keeps.
-struct Lease {
+pub(super) struct Lease {
     name: LockName,
     place: Place,
     lease_id: LeaseId,
@@ -46,30 +47,32 @@ impl Lease {
     }
 }
 
-/// The state of one stream. Dropped, the stream is over.
-pub(super) struct Session<S: LockStore> {
+/// The leases of one stream. Dropped, the stream is over. `M` is what is said on it, these leases' messages among it.
+pub(in crate::locks) struct Keeping<S: LockStore, M> {
     store: Arc<S>,
     hub: Arc<Hub>,
     inbox: Arc<Inbox>,
-    leases_max: usize,
+    pub(super) leases_max: usize,
     /// The higher half of the ids of its attachments.
     stream: u64,
     attachments: u32,
-    leases: HashMap<u32, Lease>,
+    pub(super) leases: HashMap<u32, Lease>,
+    by_id: HashMap<LeaseId, u32>,
+    pub(super) expected: HashMap<u32, Expected>,
     pace: Pace,
     sent: u64,
     answered: u64,
     last_beat_at: Instant,
-    outgoing: VecDeque<ToClient>,
+    pub(in crate::locks) outgoing: VecDeque<M>,
     /// Found due by the answer to this beat, and still to be renewed.
     to_renew: (u64, VecDeque<u32>),
     gone: CancellationToken,
 }
 
-impl<S: LockStore> Session<S> {
-    pub(super) fn open(locks: &Locks<S>) -> Self {
+impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
+    pub(in crate::locks) fn open(locks: &Locks<S>) -> Self {
         let stream = Uuid::new_v4().as_u64_pair().0;
-        let mut session = Self {
+        let mut keeping = Self {
             store: locks.store.clone(),
             hub: locks.hub.clone(),
             inbox: locks.hub.open(stream),
@@ -77,6 +80,8 @@ impl<S: LockStore> Session<S> {
             stream,
             attachments: 0,
             leases: HashMap::new(),
+            by_id: HashMap::new(),
+            expected: HashMap::new(),
             pace: Pace::default(),
             sent: 0,
             answered: 0,
@@ -86,28 +91,24 @@ impl<S: LockStore> Session<S> {
             gone: locks.going.gone.clone(),
         };
         // The first beat tells the client that the stream stands.
-        session.beat(session.last_beat_at);
-        session
+        keeping.beat(keeping.last_beat_at);
+        keeping
     }
 
-    pub(super) fn inbox(&self) -> &Inbox {
+    pub(in crate::locks) fn inbox(&self) -> &Inbox {
         &self.inbox
     }
 
-    pub(super) fn next_message(&mut self) -> Option<ToClient> {
-        self.outgoing.pop_front()
+    pub(in crate::locks) fn say(&mut self, message: ToClient) {
+        self.outgoing.push_back(message.into());
     }
 
-    pub(super) fn say(&mut self, message: ToClient) {
-        self.outgoing.push_back(message);
-    }
-
-    pub(super) fn next_beat_at(&self) -> Instant {
+    pub(in crate::locks) fn next_beat_at(&self) -> Instant {
         self.last_beat_at + self.pace.period()
     }
 
     /// Sends a beat, unless the client is too far behind with its answers.
-    pub(super) fn beat(&mut self, now: Instant) {
+    pub(in crate::locks) fn beat(&mut self, now: Instant) {
         self.last_beat_at = now;
         if self.sent - self.answered < BEATS_UNANSWERED_MAX {
             self.sent += 1;
@@ -116,26 +117,58 @@ impl<S: LockStore> Session<S> {
     }
 
     /// Passes on what the store told: a part of it, if it is very much.
-    pub(super) fn take_notices(&mut self) {
+    pub(in crate::locks) fn take_notices(&mut self) {
         for (attachment, notice) in self.inbox.take(LEASES_AT_ONCE) {
             let handle = handle_of(attachment);
             // Of an attachment that this stream has given up since, the client needs to know nothing more.
             if self.leases.get(&handle).is_none_or(|lease| lease.attachment != attachment) {
+                if let Some(expected) = self.expected.get_mut(&handle).filter(|it| it.attachment == attachment) {
+                    expected.early = Some(notice);
+                }
                 continue;
             }
-            self.remove(handle);
-            self.say(match notice {
-                StreamNotice::Ended(end) => ToClient::Lost { handle, gone: ended(end) },
-                StreamNotice::AttachedElsewhere => {
-                    ToClient::Detached { handle, reason: DetachReason::AttachedElsewhere }
-                }
-            });
+            self.gone(handle, notice);
         }
     }
 
-    /// Does what the client says. Dropped on the way, commands to the store are done or not; the session's `Drop` knows of all leases
+    pub(super) fn gone(&mut self, handle: u32, notice: StreamNotice) {
+        self.remove(handle);
+        self.say(match notice {
+            StreamNotice::Ended(end) => ToClient::Lost { handle, gone: ended(end) },
+            StreamNotice::AttachedElsewhere => ToClient::Detached { handle, reason: DetachReason::AttachedElsewhere },
+        });
+    }
+
+    /// A lease is about to be given back: it is not renewed from here on.
+    pub(in crate::locks) fn give_back(&mut self, lease_id: LeaseId) {
+        if let Some(handle) = self.by_id.get(&lease_id) {
+            self.remove(*handle);
+        }
+    }
+
+    pub(super) fn is_in_use(&self, handle: u32) -> bool {
+        self.leases.contains_key(&handle) || self.expected.contains_key(&handle)
+    }
+
+    pub(super) fn next_attachment(&mut self, handle: u32) -> AttachmentId {
+        self.attachments = self.attachments.wrapping_add(1);
+        attachment_id(self.stream, self.attachments, handle)
+    }
+
+    pub(super) fn insert(&mut self, lease: AttachLease, attachment: AttachmentId, ttl: Duration, attached: bool) {
+        let AttachLease { handle, name, lease_id, attempt, release_on_disconnect } = lease;
+        let place = Place { group: self.store.group(&name), handle };
+        let due = self.pace.add(place, ttl, Instant::now());
+        self.by_id.insert(lease_id, handle);
+        self.leases.insert(
+            handle,
+            Lease { name, place, lease_id, attachment, attempt, ttl, due, attached, release_on_disconnect },
+        );
+    }
+
+    /// Does what the client says. Dropped on the way, commands to the store are done or not; `Drop` knows of all leases
     /// that it may have attached.
-    pub(super) async fn receive(&mut self, message: FromClient) -> Result<(), StreamError> {
+    pub(in crate::locks) async fn receive(&mut self, message: FromClient) -> Result<(), StreamError> {
         match message {
             FromClient::Attach(leases) => self.attach(leases).await,
             FromClient::Detach(handles) => {
@@ -157,34 +190,19 @@ impl<S: LockStore> Session<S> {
     }
 
     async fn attach(&mut self, leases: Vec<AttachLease>) -> Result<(), StreamError> {
-        let now = Instant::now();
         let mut handles = Vec::with_capacity(leases.len());
         for lease in leases {
-            let AttachLease { handle, name, lease_id, attempt, release_on_disconnect } = lease;
-            if self.leases.contains_key(&handle) {
+            let handle = lease.handle;
+            if self.is_in_use(handle) {
                 return Err(StreamError::HandleInUse(handle));
             }
-            if self.leases.len() >= self.leases_max {
+            if !self.has_room() {
                 self.say(ToClient::Detached { handle, reason: DetachReason::StreamFull });
                 continue;
             }
-            self.attachments = self.attachments.wrapping_add(1);
-            let attachment = attachment_id(self.stream, self.attachments, handle);
+            let attachment = self.next_attachment(handle);
             // Its TTL is not known before the store has answered; if it does not, the next answer to a beat tries again.
-            let place = Place { group: self.store.group(&name), handle };
-            let due = self.pace.add(place, TTL_DEFAULT, now);
-            let lease = Lease {
-                name,
-                place,
-                lease_id,
-                attachment,
-                attempt,
-                ttl: TTL_DEFAULT,
-                due,
-                attached: false,
-                release_on_disconnect,
-            };
-            self.leases.insert(handle, lease);
+            self.insert(lease, attachment, TTL_DEFAULT, false);
             handles.push(handle);
         }
         let groups = self.renew(&handles, false).await;
@@ -207,13 +225,13 @@ impl<S: LockStore> Session<S> {
     }
 
     /// Whether the last answer has leases left to renew.
-    pub(super) fn is_renewing(&self) -> bool {
+    pub(in crate::locks) fn is_renewing(&self) -> bool {
         !self.to_renew.1.is_empty()
     }
 
     /// Renews a part of what the last answer found due: a stream may have very many leases, and between two parts it beats, listens,
     /// and tells what was renewed.
-    pub(super) async fn renew_some(&mut self) {
+    pub(in crate::locks) async fn renew_some(&mut self) {
         let beat = self.to_renew.0;
         let part = self.to_renew.1.len().min(LEASES_AT_ONCE);
         let known = self.to_renew.1.drain(..part).filter(|handle| self.leases.contains_key(handle));
@@ -228,7 +246,7 @@ impl<S: LockStore> Session<S> {
     }
 
     /// Renews leases, or attaches them, and says what went wrong. Answers those that were renewed, by their time left.
-    async fn renew(&mut self, handles: &[u32], attached: bool) -> Vec<Group> {
+    pub(super) async fn renew(&mut self, handles: &[u32], attached: bool) -> Vec<Group> {
         if handles.is_empty() {
             return Vec::new();
         }
@@ -283,11 +301,15 @@ impl<S: LockStore> Session<S> {
 
     fn remove(&mut self, handle: u32) -> Option<Lease> {
         let lease = self.leases.remove(&handle)?;
+        // Attached twice under two handles, it is found by the latter.
+        if self.by_id.get(&lease.lease_id) == Some(&handle) {
+            self.by_id.remove(&lease.lease_id);
+        }
         self.pace.remove(lease.place, lease.ttl, lease.due);
         Some(lease)
     }
 
-    fn say_groups(&mut self, groups: Vec<Group>, message: impl Fn(Vec<Group>) -> ToClient) {
+    pub(super) fn say_groups(&mut self, groups: Vec<Group>, message: impl Fn(Vec<Group>) -> ToClient) {
         for Group { left, handles } in groups {
             for handles in handles.chunks(HANDLES_PER_MESSAGE) {
                 self.say(message(vec![Group { left, handles: handles.to_vec() }]));
@@ -296,7 +318,7 @@ impl<S: LockStore> Session<S> {
     }
 }
 
-impl<S: LockStore> Drop for Session<S> {
+impl<S: LockStore, M> Drop for Keeping<S, M> {
     fn drop(&mut self) {
         self.hub.close(self.stream);
         // The server goes away: no lease is taken back for that, whether the stream was still told so or only cut.

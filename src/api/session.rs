@@ -1,0 +1,45 @@
+//! Session: messages in, messages out. What they mean is the service's.
+
+use super::{Api, convert, reply, status::stream_status};
+use crate::{
+    domain::limits::Limits,
+    locks::session::{self, FromClient, Operation},
+    store::LockStore,
+};
+use fencepost_proto::v1::{self, session_request::Message};
+use std::pin::Pin;
+use tokio::time::Instant;
+use tokio_stream::{Stream, StreamExt};
+use tonic::{Status, Streaming};
+
+pub(super) type SessionStream = Pin<Box<dyn Stream<Item = Result<v1::SessionResponse, Status>> + Send>>;
+
+/// The response stream. It is polled, and dropped, with the transport's: no task of its own keeps it alive.
+pub(super) fn serve<S: LockStore>(api: &Api<S>, inbound: Streaming<v1::SessionRequest>) -> SessionStream {
+    let limits = api.locks.limits().clone();
+    let inbound = inbound.map(move |message| message.and_then(|message| heard(message, &limits)));
+    let outbound = session::session(api.locks.clone(), inbound, api.drain_grace);
+    Box::pin(outbound.map(|message| message.map(reply::session).map_err(stream_status)))
+}
+
+/// What breaks a rule is the answer to its operation, if it is one, and else the end of the stream.
+fn heard(request: v1::SessionRequest, limits: &Limits) -> Result<FromClient<Status>, Status> {
+    let operation = match request.message {
+        Some(Message::Acquire(acquire)) => convert::session_acquire(acquire, limits),
+        Some(Message::Release(release)) => convert::lease(release.lock_name, &release.lease_id)
+            .map(|(name, lease_id)| Operation::Release(name, lease_id)),
+        Some(Message::Renew(renew)) => renewal(renew, limits),
+        Some(Message::Cancel(cancel)) => return Ok(FromClient::Cancel(cancel.operation)),
+        Some(Message::Attach(attach)) => return convert::attach(attach).map(FromClient::Keep),
+        Some(Message::Detach(detach)) => return Ok(FromClient::Keep(convert::detach(detach))),
+        Some(Message::Answer(answer)) => return Ok(FromClient::Keep(convert::answer(answer))),
+        None => return Err(convert::no_message("acquire, release, renew, cancel, attach, detach or answer")),
+    };
+    Ok(FromClient::Begin(request.operation, operation.unwrap_or_else(Operation::Refused)))
+}
+
+fn renewal(renew: v1::RenewRequest, limits: &Limits) -> Result<Operation<Status>, Status> {
+    let ttl = convert::optional_ttl(renew.ttl, limits)?;
+    let (name, lease_id) = convert::lease(renew.lock_name, &renew.lease_id)?;
+    Ok(Operation::Renew { name, lease_id, ttl, arrived: Instant::now() })
+}

@@ -1,0 +1,212 @@
+//! The operations of one session, from their number to their answer.
+
+use super::{Answer, FromClient, Operation, ToClient, waits::Waits};
+use crate::{
+    domain::{
+        ids::{LeaseId, RequestId},
+        limits::{OPERATIONS_PER_SESSION_MAX, POSITION_PERIOD},
+        name::LockName,
+        outcome::{ReleaseOutcome, RenewOutcome},
+    },
+    locks::{
+        AcquireAnswer, AcquireCall, Locks, LocksError,
+        keepalive::{Keeping, StreamError},
+    },
+    store::LockStore,
+};
+use std::{collections::HashMap, sync::Arc, time::Duration};
+use tokio::time::Instant;
+
+/// An operation that is under way.
+#[derive(Clone, Copy)]
+enum UnderWay {
+    Acquire { handle: u32 },
+    Other,
+}
+
+/// What is to be done for an operation.
+enum Task {
+    Acquire(LockName, AcquireCall),
+    Release(LockName, LeaseId),
+    Renew(LockName, LeaseId, Option<Duration>, Instant),
+}
+
+/// What came of it.
+pub(super) struct Done(u64, Outcome);
+
+enum Outcome {
+    Acquire(LockName, (RequestId, u32), Result<AcquireAnswer, LocksError>),
+    Release(Result<ReleaseOutcome, LocksError>),
+    Renew(Result<(RenewOutcome, Duration), LocksError>),
+}
+
+impl Task {
+    /// Dropped before it is done, it is as if the call of this kind had been dropped.
+    async fn run<S: LockStore>(self, operation: u64, locks: Arc<Locks<S>>) -> Done {
+        let outcome = match self {
+            Self::Acquire(name, call) => {
+                let ids = (call.request, call.attempt);
+                let answer = locks.acquire(&name, call).await;
+                Outcome::Acquire(name, ids, answer)
+            }
+            Self::Release(name, lease_id) => Outcome::Release(locks.release(&name, lease_id).await),
+            Self::Renew(name, lease_id, ttl, arrived) => {
+                Outcome::Renew(locks.renew(&name, lease_id, ttl, arrived).await)
+            }
+        };
+        Done(operation, outcome)
+    }
+}
+
+/// The state of one session. Dropped, the session is over.
+pub(super) struct Session<S: LockStore, E> {
+    pub(super) keeping: Keeping<S, ToClient<E>>,
+    locks: Arc<Locks<S>>,
+    under_way: HashMap<u64, UnderWay>,
+    pub(super) waits: Waits,
+    look_at: Instant,
+}
+
+impl<S: LockStore, E> Session<S, E> {
+    pub(super) fn open(locks: Arc<Locks<S>>) -> Self {
+        let keeping = Keeping::open(&locks);
+        let (under_way, waits) = (HashMap::new(), Waits::default());
+        Self { keeping, locks, under_way, waits, look_at: Instant::now() }
+    }
+
+    pub(super) fn next_message(&mut self) -> Option<ToClient<E>> {
+        self.keeping.outgoing.pop_front()
+    }
+
+    /// When there is something to be done whatever happens.
+    pub(super) fn next_due(&self) -> Instant {
+        let beat_at = self.keeping.next_beat_at();
+        if self.waits.is_empty() { beat_at } else { beat_at.min(self.look_at) }
+    }
+
+    pub(super) fn on_time(&mut self, now: Instant) {
+        if self.keeping.next_beat_at() <= now {
+            self.keeping.beat(now);
+        }
+        if self.look_at <= now {
+            self.waits.look_at_all();
+            self.look_at = now + POSITION_PERIOD;
+        }
+    }
+
+    /// Tells some of those that wait how many are before them.
+    pub(super) fn tell_some(&mut self) {
+        let outgoing = &mut self.keeping.outgoing;
+        self.waits.look(self.locks.store(), |operation, ahead| {
+            outgoing.push_back(ToClient::Answer(operation, Answer::Waiting(ahead)));
+        });
+    }
+
+    /// Does what the client says, or begins it.
+    pub(super) async fn receive(
+        &mut self,
+        message: FromClient<E>,
+    ) -> Result<Option<impl Future<Output = Done> + use<S, E>>, StreamError> {
+        let task = match message {
+            FromClient::Keep(message) => {
+                self.keeping.receive(message).await?;
+                None
+            }
+            FromClient::Cancel(operation) => {
+                self.waits.cancel(operation);
+                None
+            }
+            FromClient::Begin(operation, what) => self.begin(operation, what)?.map(|task| (operation, task)),
+        };
+        Ok(task.map(|(operation, task)| task.run(operation, self.locks.clone())))
+    }
+
+    fn begin(&mut self, operation: u64, what: Operation<E>) -> Result<Option<Task>, StreamError> {
+        if operation == 0 || self.under_way.contains_key(&operation) {
+            return Err(StreamError::OperationNumber(operation));
+        }
+        let task = match what {
+            Operation::Refused(error) => {
+                self.say(operation, Answer::Refused(error));
+                return Ok(None);
+            }
+            _ if self.under_way.len() >= OPERATIONS_PER_SESSION_MAX => {
+                self.say(operation, full("operations are under way", OPERATIONS_PER_SESSION_MAX));
+                return Ok(None);
+            }
+            Operation::Acquire { .. } if !self.keeping.has_room() => {
+                self.say(operation, full("leases are kept", self.locks.limits().leases_per_stream));
+                return Ok(None);
+            }
+            Operation::Acquire { name, mut call, handle, release_on_disconnect } => {
+                call.attachment = Some(self.keeping.expect(handle, release_on_disconnect)?);
+                if !call.wait.is_zero() {
+                    if self.waits.is_empty() {
+                        self.look_at = Instant::now() + POSITION_PERIOD;
+                    }
+                    call.follower = Some(self.waits.add(operation, &name, (call.request, call.attempt)));
+                }
+                self.under_way.insert(operation, UnderWay::Acquire { handle });
+                return Ok(Some(Task::Acquire(name, call)));
+            }
+            Operation::Release(name, lease_id) => {
+                self.keeping.give_back(lease_id);
+                Task::Release(name, lease_id)
+            }
+            Operation::Renew { name, lease_id, ttl, arrived } => Task::Renew(name, lease_id, ttl, arrived),
+        };
+        self.under_way.insert(operation, UnderWay::Other);
+        Ok(Some(task))
+    }
+
+    fn say(&mut self, operation: u64, answer: Answer<E>) {
+        self.keeping.outgoing.push_back(ToClient::Answer(operation, answer));
+    }
+
+    /// Answers an operation that is done. Dropped here, a lease that it was granted lasts for its TTL, or for 3 s if its answer had not left.
+    pub(super) async fn done(&mut self, Done(operation, outcome): Done) {
+        let handle = match self.under_way.remove(&operation) {
+            Some(UnderWay::Acquire { handle }) => handle,
+            Some(UnderWay::Other) | None => 0,
+        };
+        match outcome {
+            Outcome::Acquire(name, call, answer) => {
+                self.waits.remove(operation);
+                let acquired = match &answer {
+                    Ok(AcquireAnswer::Acquired(acquired)) => Some((*acquired, name.clone())),
+                    _ => None,
+                };
+                self.say(
+                    operation,
+                    answer.map_or_else(Answer::Failed, |answer| Answer::Acquire { name, call, answer }),
+                );
+                match acquired {
+                    Some((acquired, name)) => self.keeping.adopt(handle, &name, acquired).await,
+                    None => self.keeping.expect_no_more(handle),
+                }
+            }
+            Outcome::Release(outcome) => self.say(operation, outcome.map_or_else(Answer::Failed, Answer::Release)),
+            Outcome::Renew(outcome) => {
+                self.say(
+                    operation,
+                    outcome.map_or_else(Answer::Failed, |(outcome, held)| Answer::Renew(outcome, held)),
+                );
+            }
+        }
+    }
+}
+
+fn full<E>(what: &'static str, max: usize) -> Answer<E> {
+    Answer::Failed(LocksError::SessionFull { what, max })
+}
+
+impl<S: LockStore, E> Drop for Session<S, E> {
+    fn drop(&mut self) {
+        // Grants that nobody was told of: as if their calls had been dropped.
+        for message in &self.keeping.outgoing {
+            if let ToClient::Answer(_, Answer::Acquire { name, call, answer: AcquireAnswer::Acquired(_) }) = message {
+                self.locks.store().drop_call(name, call.0, call.1);
+            }
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Sessions: many operations on one stream.
+
+use crate::{
+    session_stream::Session,
+    stream::{Stream, attachment},
+    support::{Lock, Server, assert_bad_field, assert_refused, read, span, until, waiting_wish, wish, within},
+};
+use fencepost_proto::v1::{
+    self, LeaseEnd, acquire_response::Outcome, session_request::Message as Say, session_response::Message as Hear,
+};
+use std::{collections::BTreeSet, time::Duration};
+use tonic::Code;
+
+const TTL: Duration = Duration::from_secs(30);
+const WAIT: Duration = Duration::from_secs(60);
+/// Long enough that on a busy machine an answer may come more than a second late.
+const SHORT: Duration = Duration::from_secs(3);
+
+#[tokio::test]
+async fn many_operations_are_under_way_at_once_and_each_is_answered() {
+    let server = Server::start().await;
+    let mut session = Session::open(server.client()).await;
+    for number in 1..=500 {
+        session.acquire(number, wish(&format!("lock/{number}"), TTL)).await;
+    }
+    let mut open: BTreeSet<u64> = (1..=500).collect();
+    let mut leases = Vec::new();
+    while !open.is_empty() {
+        let (number, Hear::Acquire(answer)) = session.answer().await else { panic!("an answer to an acquire") };
+        assert!(open.remove(&number), "answered once");
+        let lease = answer.lease.unwrap();
+        assert_eq!(lease.lock_name, format!("lock/{number}"));
+        leases.push((number, lease));
+    }
+    for (number, lease) in &leases {
+        session.release(number + 500, lease).await;
+    }
+    for _ in &leases {
+        let (number, Hear::Release(answer)) = session.answer().await else { panic!("an answer to a release") };
+        assert!(number > 500);
+        assert_eq!(answer.end(), LeaseEnd::Released);
+    }
+}
+
+#[tokio::test]
+async fn what_is_acquired_is_kept_alive_by_the_beats() {
+    let server = Server::start().await;
+    let mut session = Session::open(server.client()).await;
+    let lease = session.take(1, wish("a", SHORT)).await;
+    let mut renewed = 0;
+    let end = tokio::time::Instant::now() + SHORT * 5 / 2;
+    while tokio::time::Instant::now() < end {
+        match session.heard().await {
+            (0, Hear::Renewed(message)) => {
+                assert_eq!(message.leases.iter().flat_map(|it| &it.handles).collect::<Vec<_>>(), [&1]);
+                renewed += 1;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!((2..=8).contains(&renewed), "{renewed} times in 2.5 TTLs");
+    let current = server.client().look("a").await.current.unwrap();
+    assert_eq!(current.fencing_token, lease.fencing_token);
+}
+
+#[tokio::test]
+async fn unanswered_beats_keep_nothing_and_the_loss_is_told() {
+    let server = Server::start().await;
+    let mut session = Session::open(server.client()).await;
+    session.take(7, wish("a", SHORT)).await;
+    loop {
+        match session.next().await.unwrap() {
+            (0, Hear::Beat(_)) => {}
+            (0, Hear::Lost(lost)) => {
+                assert_eq!((lost.handle, lost.end()), (7, LeaseEnd::Expired));
+                break;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_revocation_is_told_at_once() {
+    let server = Server::start().await;
+    let mut session = Session::open(server.client()).await;
+    let lease = session.take(3, wish("a", TTL)).await;
+    let (lock_name, expected_token) = (lease.lock_name, lease.fencing_token);
+    let force = v1::ForceReleaseRequest { lock_name, expected_token, reason: "a test".into() };
+    within(server.admin().force_release(force)).await.unwrap();
+    let (0, Hear::Lost(lost)) = session.heard().await else { panic!("it is told") };
+    assert_eq!((lost.handle, lost.end()), (3, LeaseEnd::Revoked));
+}
+
+#[tokio::test]
+async fn waiters_learn_their_place_and_are_served_in_order() {
+    let server = Server::start().await;
+    let mut session = Session::open(server.client()).await;
+    let mut holder = session.take(1, wish("a", TTL)).await;
+    for (ahead, number) in (2..=4).enumerate() {
+        session.acquire(number, waiting_wish("a", TTL, WAIT)).await;
+        let (answered, Hear::Waiting(waiting)) = session.heard().await else { panic!("it waits") };
+        assert_eq!((answered, waiting.ahead), (number, u32::try_from(ahead).unwrap()));
+    }
+    for number in 2..=4 {
+        session.release(100 + number, &holder).await;
+        let mut seen = BTreeSet::new();
+        while seen.len() < 2 {
+            match session.answer().await {
+                (answered, Hear::Release(_)) => assert!(seen.insert(answered)),
+                (answered, Hear::Acquire(answer)) => {
+                    assert_eq!(answered, number, "first come, first served");
+                    let next = answer.lease.unwrap();
+                    assert!(next.fencing_token > holder.fencing_token);
+                    holder = next;
+                    assert!(seen.insert(answered));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_waits_is_told_when_it_moves_up() {
+    let server = Server::start().await;
+    let mut session = Session::open(server.client()).await;
+    let mut others = Session::open(server.client()).await;
+    let holder = others.take(1, wish("a", TTL)).await;
+    others.acquire(2, waiting_wish("a", TTL, WAIT)).await;
+    assert!(matches!(others.heard().await, (2, Hear::Waiting(_))));
+    session.acquire(3, waiting_wish("a", TTL, WAIT)).await;
+    assert!(matches!(session.heard().await, (3, Hear::Waiting(v1::Waiting { ahead: 1 }))));
+    others.release(4, &holder).await;
+    assert!(matches!(session.heard().await, (3, Hear::Waiting(v1::Waiting { ahead: 0 }))));
+}
+
+#[tokio::test]
+async fn a_cancelled_acquire_leaves_the_line_and_is_answered() {
+    let server = Server::start().await;
+    let mut session = Session::open(server.client()).await;
+    let holder = session.take(1, wish("a", TTL)).await;
+    session.acquire(2, waiting_wish("a", TTL, WAIT)).await;
+    assert!(matches!(session.heard().await, (2, Hear::Waiting(_))));
+    session.cancel(2).await;
+    let (2, Hear::Acquire(answer)) = session.answer().await else { panic!("it is answered") };
+    assert_eq!(answer.outcome(), Outcome::TimedOut);
+    assert_eq!(server.client().look("a").await.waiters, 0, "at once, not after the grace of a dropped call");
+    session.cancel(2).await;
+    session.cancel(99).await;
+    session.release(3, &holder).await;
+    assert_eq!(session.released(3).await, LeaseEnd::Released, "to cancel what is not there does nothing");
+}
+
+#[tokio::test]
+async fn a_lease_that_is_given_back_is_not_renewed_and_its_handle_is_free() {
+    let server = Server::start().await;
+    let mut session = Session::open(server.client()).await;
+    let lease = session.take(1, wish("a", SHORT)).await;
+    session.release(2, &lease).await;
+    assert_eq!(session.released(2).await, LeaseEnd::Released);
+    session.release(3, &lease).await;
+    assert_eq!(session.released(3).await, LeaseEnd::Released, "a repeat is answered the same");
+    let again = session.take(1, wish("a", SHORT)).await;
+    assert!(again.fencing_token > lease.fencing_token);
+}
+
+#[tokio::test]
+async fn a_session_that_ends_changes_no_lease_and_it_is_attached_elsewhere() {
+    let server = Server::start().await;
+    let mut session = Session::open(server.client()).await;
+    let lease = session.take(1, wish("a", SHORT)).await;
+    drop(session);
+    let mut second = Session::open(server.client()).await;
+    let leases = vec![v1::LeaseAttachment { attempt: 2, ..attachment(5, &lease) }];
+    second.say(0, Say::Attach(v1::AttachLeases { leases: leases.clone() })).await;
+    let (0, Hear::Attached(attached)) = second.heard().await else { panic!("it is attached") };
+    assert_eq!(attached.leases[0].handles, [5]);
+    let third = Stream::open(server.client()).await;
+    third.attach(vec![v1::LeaseAttachment { attempt: 3, ..leases[0].clone() }]).await;
+    let (0, Hear::Detached(detached)) = second.heard().await else { panic!("the newest attachment wins") };
+    assert_eq!((detached.handle, detached.reason()), (5, v1::detached::Reason::AttachedElsewhere));
+}
+
+#[tokio::test]
+async fn a_session_that_ends_takes_back_what_was_to_be() {
+    let server = Server::start().await;
+    let mut session = Session::open(server.client()).await;
+    let acquire = v1::SessionAcquire { request: Some(wish("a", TTL)), handle: 9, release_on_disconnect: true };
+    session.say(1, Say::Acquire(acquire)).await;
+    session.granted(1).await;
+    drop(session);
+    let mut client = server.client();
+    until(async || client.clone().look("a").await.current.is_none()).await;
+    assert_eq!(client.look("a").await.previous_end(), LeaseEnd::Revoked);
+}
+
+#[tokio::test]
+async fn who_waits_on_a_session_that_ends_keeps_its_place_for_a_retry() {
+    let server = Server::start().await;
+    let mut client = server.client();
+    let holder = client.take(wish("a", TTL)).await;
+    let mut session = Session::open(server.client()).await;
+    let wanted = waiting_wish("a", TTL, WAIT);
+    session.acquire(1, wanted.clone()).await;
+    assert!(matches!(session.heard().await, (1, Hear::Waiting(_))));
+    let mut other = Session::open(server.client()).await;
+    other.acquire(1, waiting_wish("a", TTL, WAIT)).await;
+    assert!(matches!(other.heard().await, (1, Hear::Waiting(_))));
+    drop(session);
+    let mut session = Session::open(server.client()).await;
+    session.acquire(1, v1::AcquireRequest { attempt: 2, ..wanted }).await;
+    let (1, Hear::Waiting(waiting)) = session.heard().await else { panic!("it waits") };
+    assert_eq!(waiting.ahead, 0);
+    client.give_back(&holder).await;
+    session.granted(1).await;
+}
+
+#[tokio::test]
+async fn a_repeat_on_another_session_gets_the_same_lease_and_keeps_it() {
+    let server = Server::start().await;
+    let mut first = Session::open(server.client()).await;
+    let wanted = wish("a", SHORT);
+    let lease = first.take(1, wanted.clone()).await;
+    let mut second = Session::open(server.client()).await;
+    second.acquire(4, v1::AcquireRequest { attempt: 2, ..wanted }).await;
+    let again = second.granted(4).await;
+    assert_eq!((again.lease_id, again.fencing_token), (lease.lease_id, lease.fencing_token));
+    let (0, Hear::Attached(attached)) = second.heard().await else { panic!("it is attached now") };
+    assert_eq!((attached.leases[0].handles.as_slice(), read(attached.leases[0].ttl)), ([4].as_slice(), SHORT));
+    let (0, Hear::Detached(detached)) = first.heard().await else { panic!("and no more there") };
+    assert_eq!(detached.handle, 1);
+}
+
+#[tokio::test]
+async fn what_fails_is_answered_and_the_stream_goes_on() {
+    let server = Server::start().await;
+    let mut session = Session::open(server.client()).await;
+    session.acquire(1, wish("", TTL)).await;
+    assert_bad_field(Err::<(), _>(session.failed(1).await), "lock_name");
+    let holder = session.take(2, wish("a", TTL)).await;
+    session.acquire(3, wish("a", TTL)).await;
+    let (3, Hear::Acquire(answer)) = session.answer().await else { panic!("contention is an outcome") };
+    assert_eq!(answer.outcome(), Outcome::Contended);
+    let renew = |ttl| v1::RenewRequest { lock_name: "a".into(), lease_id: holder.lease_id.clone(), ttl: span(ttl) };
+    session.say(4, Say::Renew(renew(TTL * 2))).await;
+    let (4, Hear::Renew(renewed)) = session.answer().await else { panic!("it is renewed") };
+    assert_eq!(read(renewed.ttl), TTL * 2);
+    session.say(5, Say::Renew(renew(Duration::ZERO))).await;
+    assert_bad_field(Err::<(), _>(session.failed(5).await), "ttl");
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_ends_the_stream() {
+    let server = Server::start().await;
+    for (operations, field) in [([0, 1], "operation"), ([7, 7], "operation")] {
+        let mut session = Session::open(server.client()).await;
+        server.client().ask(wish("held", TTL)).await;
+        for operation in operations {
+            session.acquire(operation, waiting_wish("held", TTL, WAIT)).await;
+        }
+        let error = loop {
+            match session.next().await {
+                Ok(_) => {}
+                Err(status) => break status,
+            }
+        };
+        assert_bad_field(Err::<(), _>(error), field);
+    }
+}
+
+#[tokio::test]
+async fn operations_beyond_the_bound_are_refused_and_those_before_go_on() {
+    let server = Server::start_with(|config| config.limits.leases_per_stream = 2).await;
+    let mut session = Session::open(server.client()).await;
+    session.take(1, wish("a", TTL)).await;
+    let second = session.take(2, wish("b", TTL)).await;
+    session.acquire(3, wish("c", TTL)).await;
+    assert_refused(Err::<(), _>(session.failed(3).await), Code::ResourceExhausted, "SESSION_FULL");
+    session.release(4, &second).await;
+    assert_eq!(session.released(4).await, LeaseEnd::Released);
+    session.take(5, wish("c", TTL)).await;
+}
+
+#[tokio::test]
+async fn a_drain_sends_those_that_wait_away_and_keeps_the_leases() {
+    let mut server = Server::start_with(|config| config.drain_timeout = Duration::from_secs(30)).await;
+    let mut session = Session::open(server.client()).await;
+    let lease = session.take(1, wish("a", TTL)).await;
+    session.acquire(2, waiting_wish("a", TTL, WAIT)).await;
+    assert!(matches!(session.heard().await, (2, Hear::Waiting(_))));
+    server.shut_down();
+    let (mut told, mut sent_away) = (false, false);
+    while !(told && sent_away) {
+        match session.answer().await {
+            (0, Hear::Draining(_)) => told = true,
+            (2, Hear::Error(error)) => {
+                assert_eq!(error.code, i32::from(Code::Unavailable));
+                sent_away = true;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    session.acquire(3, wish("b", TTL)).await;
+    assert_refused(Err::<(), _>(session.failed(3).await), Code::Unavailable, "DRAINING");
+    session.release(4, &lease).await;
+    assert_eq!(session.released(4).await, LeaseEnd::Released, "what is held can be given back");
+    drop(session);
+    within(&mut server.task).await.unwrap();
+}
