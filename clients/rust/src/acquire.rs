@@ -9,6 +9,7 @@ use crate::v1;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::time::Duration;
+use tokio::sync::watch;
 use tonic::Code;
 use uuid::Uuid;
 use v1::acquire_response::Outcome;
@@ -24,13 +25,14 @@ pub struct Acquire {
     request: v1::AcquireRequest,
     wait: Duration,
     ttl: Duration,
+    ahead: Option<watch::Sender<Option<u32>>>,
 }
 
 impl Acquire {
     pub(crate) fn new(client: Client, lock_name: String) -> Self {
         let holder = client.shared.core.holder.clone();
         let request = v1::AcquireRequest { lock_name, holder, ..Default::default() };
-        Self { client, request, wait: Duration::ZERO, ttl: Duration::ZERO }
+        Self { client, request, wait: Duration::ZERO, ttl: Duration::ZERO, ahead: None }
     }
 
     /// How long the lease lasts unless it is renewed: the lock of a holder that dies is free after this time. Choose at
@@ -72,6 +74,26 @@ impl Acquire {
         self
     }
 
+    /// Tells how many requests stand in line before this one, at most: those that left the line since may still be counted.
+    /// Told when it joins the line, and when it has moved up, at most once a second.
+    ///
+    /// ```no_run
+    /// # async fn example(client: fencepost_client::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// let (ahead, mut told) = tokio::sync::watch::channel(None);
+    /// let acquire = client.acquire("orders/42").wait(Duration::from_secs(60)).tell_ahead(ahead);
+    /// let waiting = tokio::spawn(acquire.into_future());
+    /// while told.changed().await.is_ok() {
+    ///     println!("{:?} in line before this one, at most", *told.borrow());
+    /// }
+    /// let lock = waiting.await??;
+    /// # drop(lock); Ok(()) }
+    /// ```
+    pub fn tell_ahead(mut self, ahead: watch::Sender<Option<u32>>) -> Self {
+        self.ahead = Some(ahead);
+        self
+    }
+
     /// Dropped at any await, it leaves the clean-up of [`Attempts`] running.
     async fn acquire(mut self) -> Result<Lock, AcquireError> {
         if self.request.request_id.is_empty() {
@@ -79,7 +101,7 @@ impl Acquire {
         }
         self.request.wait_timeout = wire(self.wait);
         let shared = self.client.shared;
-        let way = Way::Session { keeper: shared.keeper.clone(), ahead: None };
+        let way = Way::Session { keeper: shared.keeper.clone(), ahead: self.ahead };
         let mut acquired = Attempts::new(shared.core.clone(), way, self.request, true).run().await?;
         // No await from here on: the lease is either in a lock, or being released.
         let lease = acquired.lease(&shared.core, self.ttl);

@@ -146,6 +146,7 @@ impl Keeper {
     pub(crate) fn link(self: &Arc<Self>) -> Arc<Link> {
         let now = Moment::now();
         let mut state = self.state();
+        state.idle_since = None;
         if let Some(current) = state.usable(self.core.servers.preferred(), now) {
             return current.clone();
         }

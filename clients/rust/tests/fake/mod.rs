@@ -6,7 +6,7 @@ mod session;
 
 use fencepost_client::v1::session_response::Message as Told;
 use fencepost_client::{Client, ClientBuilder, v1};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -64,6 +64,8 @@ pub struct Stream {
     /// The numbers of operations, as they came.
     pub operations: Vec<u64>,
     pub cancelled: Vec<u64>,
+    /// Acquires that are not answered: each is answered once.
+    unanswered: HashSet<u64>,
     to_client: Option<mpsc::Sender<Result<v1::SessionResponse, Status>>>,
 }
 
@@ -206,6 +208,15 @@ impl Fake {
     pub fn tell(&self, message: &Told) {
         for stream in &self.state().streams {
             session::send(stream, 0, message.clone());
+        }
+    }
+
+    /// Tells all operations how many are before them in line.
+    pub fn tell_ahead(&self, ahead: u32) {
+        for stream in &self.state().streams {
+            for operation in &stream.operations {
+                session::send(stream, *operation, Told::Waiting(v1::Waiting { ahead }));
+            }
         }
     }
 

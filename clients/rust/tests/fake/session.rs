@@ -106,6 +106,7 @@ impl Session {
         let action = self.fake.note(|state| {
             let action = (state.on_acquire)(&request);
             state.acquires.push(request);
+            state.streams[self.index].unanswered.insert(operation);
             action
         });
         let (fake, index) = (self.fake.clone(), self.index);
@@ -113,6 +114,7 @@ impl Session {
             let answer = action.run().await;
             unanswered.answered();
             fake.note(|state| match answer {
+                _ if !state.streams[index].unanswered.remove(&operation) => {}
                 Ok(answer) => answered(state, index, operation, handle, answer),
                 Err(status) => send(&state.streams[index], operation, error(&status)),
             });
@@ -121,14 +123,18 @@ impl Session {
     }
 
     fn cancel(&mut self, operation: u64) {
-        let deaf = self.fake.note(|state| {
-            state.streams[self.index].cancelled.push(operation);
-            state.deaf
+        let waits = self.fake.note(|state| {
+            let deaf = state.deaf;
+            let stream = &mut state.streams[self.index];
+            stream.cancelled.push(operation);
+            let waits = !deaf && stream.unanswered.remove(&operation);
+            if waits {
+                send(stream, operation, Told::Acquire(refused(Outcome::TimedOut)));
+            }
+            waits
         });
-        if let Some(waiting) = self.waiting.remove(&operation).filter(|waiting| !deaf && !waiting.is_finished()) {
+        if let Some(waiting) = self.waiting.remove(&operation).filter(|_| waits) {
             waiting.abort();
-            let answer = Told::Acquire(refused(Outcome::TimedOut));
-            self.fake.note(|state| send(&state.streams[self.index], operation, answer));
         }
     }
 
