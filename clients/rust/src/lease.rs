@@ -131,7 +131,7 @@ pub(crate) struct LeaseState {
     attachment: AtomicU32,
     /// Has it been attached again after somebody else had attached it?
     reattached: AtomicBool,
-    /// Is it for the keep-alive stream to renew it?
+    /// Is it for the session to renew it?
     on_stream: AtomicBool,
     /// Held for a few instructions only, never over an await.
     known: Mutex<Known>,
@@ -258,7 +258,7 @@ impl LeaseState {
         !self.reattached.swap(true, Ordering::Relaxed)
     }
 
-    /// The keep-alive stream is not to renew it any more.
+    /// The session is not to renew it any more.
     pub(crate) fn leave_stream(&self) {
         self.on_stream.store(false, Ordering::Relaxed);
     }

@@ -4,7 +4,7 @@
 //! tonic channel connects when it is first used and again by itself after a failure; nothing here has to.
 //!
 //! Each replica has two channels. A server bounds the concurrent streams of one connection, and calls that wait in line
-//! can use them all up: a release or a keep-alive stream must never queue behind them.
+//! can use them all up: a session must never queue behind them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
