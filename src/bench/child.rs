@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use parking_lot::Mutex;
 use std::{
     collections::VecDeque,
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     io::{BufRead, BufReader, Read},
     process::{self, Command, Stdio},
     sync::Arc,
@@ -30,7 +30,7 @@ impl Child {
     ///
     /// To be called on a thread that lives as long as the process should: on Linux it is the end of the thread that ends the child.
     pub(super) fn start(program: impl Into<OsString>, arguments: &[String]) -> Result<Self> {
-        Self::watched(program.into(), arguments, |_| {})
+        Self::watched(&program.into(), arguments, |_| {})
     }
 
     /// Starts this program with another command, and waits until it has said where it listens.
@@ -38,7 +38,7 @@ impl Child {
         let (sender, found) = oneshot::channel();
         let mut sender = Some(sender);
         let own = std::env::current_exe().context("cannot find this program")?;
-        let child = Self::watched(own.into(), arguments, move |line| {
+        let child = Self::watched(own.as_os_str(), arguments, move |line| {
             if let Some(address) = address_in(line)
                 && let Some(sender) = sender.take()
             {
@@ -53,13 +53,13 @@ impl Child {
     }
 
     fn watched(
-        program: OsString,
+        program: &OsStr,
         arguments: &[String],
         mut line_said: impl FnMut(&str) + Send + 'static,
     ) -> Result<Self> {
         let own = std::env::current_exe().context("cannot find this program")?;
         let mut command = Command::new(own);
-        command.args(["bench-child", &process::id().to_string(), "--"]).arg(&program).args(arguments);
+        command.args(["bench-child", &process::id().to_string(), "--"]).arg(program).args(arguments);
         // It is to run as its arguments say, whatever the environment says of servers.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FENCEPOST_")) {
             command.env_remove(name);
@@ -79,6 +79,11 @@ impl Child {
 
     pub(super) fn pid(&self) -> u32 {
         self.process.id()
+    }
+
+    /// It ended by itself.
+    pub(super) fn has_ended(&mut self) -> bool {
+        !matches!(self.process.try_wait(), Ok(None))
     }
 
     /// The last lines that it said.

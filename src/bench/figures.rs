@@ -2,6 +2,8 @@
 
 use super::meter::Grant;
 use serde_json::{Map, Value};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// What the figures of several rounds become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,27 +93,30 @@ pub(super) fn jain(shares: &[u64]) -> Option<f64> {
     (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
 }
 
-/// How many grants were overtaken: another call was granted before, although it was sent only after this one had arrived.
+/// How many grants were overtaken, and by how much at most: another call was granted before, although it was sent only after this one had
+/// arrived.
 ///
 /// The order of grants is that of their tokens. A call had arrived, at the latest, when its answer was received less the time for which the
 /// server says that it held it. Where two calls may have met on their way, neither has overtaken the other: so none is counted that was not
-/// one, though one that was close may be missed.
-pub(super) fn inversions(grants: &mut [Grant]) -> u64 {
+/// one, though one that was close may be missed. A server with several threads may be interrupted between a call's arrival and its place in
+/// line; that is seen here too, as what it is: few, and by as long as a thread is kept from running.
+pub(super) fn inversions(grants: &mut [Grant]) -> (u64, Duration) {
     grants.sort_unstable_by_key(|grant| grant.order);
-    let mut overtaken = 0;
-    let mut sent_last = None;
+    let (mut count, mut most) = (0, Duration::ZERO);
+    let mut sent_last: Option<Instant> = None;
     for grant in grants {
-        overtaken += u64::from(sent_last.is_some_and(|sent| sent > grant.arrived));
+        if let Some(sent) = sent_last.filter(|sent| *sent > grant.arrived) {
+            count += 1;
+            most = most.max(sent.duration_since(grant.arrived));
+        }
         sent_last = sent_last.max(Some(grant.sent));
     }
-    overtaken
+    (count, most)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
-    use tokio::time::Instant;
 
     #[test]
     fn fairness_is_one_for_equal_shares_and_one_nth_for_a_single_winner() {
@@ -130,19 +135,18 @@ mod tests {
             sent: zero + Duration::from_millis(sent),
             arrived: zero + Duration::from_millis(arrived),
         };
-        assert_eq!(inversions(&mut []), 0);
-        assert_eq!(inversions(&mut [grant(1, 0, 1), grant(2, 2, 3), grant(3, 4, 5)]), 0, "first come, first served");
-        assert_eq!(
-            inversions(&mut [grant(2, 0, 1), grant(1, 2, 3)]),
-            1,
-            "there before the other was sent, granted after"
-        );
-        assert_eq!(inversions(&mut [grant(2, 0, 3), grant(1, 2, 4)]), 0, "they may have met on their way");
-        assert_eq!(
-            inversions(&mut [grant(1, 9, 10), grant(2, 0, 1), grant(3, 2, 3), grant(4, 11, 12)]),
-            2,
-            "one call overtook two"
-        );
+        let inversions = |grants: &mut [Grant]| {
+            let (count, most) = inversions(grants);
+            (count, most.as_millis())
+        };
+        assert_eq!(inversions(&mut []), (0, 0));
+        let in_order = &mut [grant(1, 0, 1), grant(2, 2, 3), grant(3, 4, 5)];
+        assert_eq!(inversions(in_order), (0, 0), "first come, first served");
+        let overtaken = &mut [grant(2, 0, 1), grant(1, 3, 4)];
+        assert_eq!(inversions(overtaken), (1, 2), "there before the other was sent, granted after");
+        assert_eq!(inversions(&mut [grant(2, 0, 3), grant(1, 2, 4)]), (0, 0), "they may have met on their way");
+        let twice = &mut [grant(1, 9, 10), grant(2, 0, 1), grant(3, 2, 3), grant(4, 11, 12)];
+        assert_eq!(inversions(twice), (2, 8), "one call overtook two");
     }
 
     #[test]
@@ -163,7 +167,7 @@ mod tests {
     #[test]
     fn numbers_keep_six_digits() {
         assert_eq!(number(12.0).to_string(), "12");
-        assert_eq!(number(1234.567_891).to_string(), "1234.56789");
+        assert_eq!(number(1_234.567_891).to_string(), "1234.56789");
         assert_eq!(number(0.000_123_456_789).to_string(), "0.000123457");
     }
 }

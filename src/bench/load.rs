@@ -158,7 +158,9 @@ impl Measured {
     /// What is of interest where many want the same lock.
     pub(super) fn order(&mut self, figures: &mut Figures) {
         figures.put_known("jain_fairness", Fold::Median, jain(&self.tally.shares));
-        figures.put("inversions", Fold::Sum, inversions(&mut self.tally.grants) as f64);
+        let (count, most) = inversions(&mut self.tally.grants);
+        figures.put("inversions", Fold::Sum, count as f64);
+        figures.put("inversion_max_us", Fold::Max, most.as_secs_f64() * 1e6);
     }
 
     /// What is used by work that goes on by itself, in percent of a core, and commands a second.

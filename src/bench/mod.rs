@@ -37,7 +37,7 @@ use uuid::Uuid;
 pub(crate) async fn run(plan: Plan) -> Report {
     // A server that is in use is not disturbed, and two runs at once do not meet.
     let run = Uuid::new_v4().simple().to_string();
-    let mut report = Report::new(&plan, environment(&plan).await);
+    let mut report = Report::new(&plan, environment(&plan).await.as_deref());
     for &shape in &plan.shapes {
         let contenders = contest::contenders(&plan, shape);
         let mut entries: Vec<Entry> = contenders.iter().map(|contender| Entry::new(*contender)).collect();

@@ -1,12 +1,17 @@
 //! What the load falls on: servers, an echo in their stead, Redis behind them or alone.
 
 use super::{
-    child::Child,
-    plan::{Plan, Target},
+    caller,
+    child::{Child, START_MAX},
+    plan::{Plan, Target, Via},
     redis::Redis,
     usage::{self, Reading},
 };
-use anyhow::Result;
+use anyhow::{Result, bail};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+const LOOK: Duration = Duration::from_millis(10);
 
 /// A place is made anew for each measurement, so that none finds what another left: memory that was freed but kept, leases that expire.
 pub(super) struct Place {
@@ -37,7 +42,22 @@ impl Place {
             let words = ["serve", "--listen", "127.0.0.1:0", "--store", &store].into_iter().chain(flags);
             place.start(&words.map(str::to_owned).collect::<Vec<_>>()).await?;
         }
+        place.up().await?;
         Ok(place)
+    }
+
+    /// Waits until all of its servers have their store.
+    async fn up(&self) -> Result<()> {
+        let began = Instant::now();
+        for mut caller in caller::connect(&self.urls, self.urls.len(), Via::Unary).await? {
+            while let Err(fault) = caller.waiters("bench").await {
+                if began.elapsed() > START_MAX {
+                    bail!("a server does not come up: {}", fault.0);
+                }
+                sleep(LOOK).await;
+            }
+        }
+        Ok(())
     }
 
     /// A server that answers the same calls with the same messages and does nothing.

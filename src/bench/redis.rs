@@ -54,13 +54,13 @@ impl Redis {
         let mut arguments: Vec<String> = fixed.iter().map(|word| (*word).to_owned()).collect();
         arguments.push(folder.0.display().to_string());
         arguments.extend(options(&plan.redis_options));
-        let process = Child::start(&plan.redis_server, &arguments)?;
+        let mut process = Child::start(&plan.redis_server, &arguments)?;
         let url = format!("redis://127.0.0.1:{port}");
         let started = Instant::now();
         let asking = loop {
             match connect(&url).await {
                 Ok(connection) => break connection,
-                Err(error) if started.elapsed() > START_MAX => {
+                Err(error) if started.elapsed() > START_MAX || process.has_ended() => {
                     bail!("{} does not start: {error}; {}", plan.redis_server.display(), process.said())
                 }
                 Err(_) => sleep(TRY_AGAIN).await,

@@ -63,7 +63,7 @@ impl Entry {
 }
 
 impl Report {
-    pub(super) fn new(plan: &Plan, redis: Option<String>) -> Self {
+    pub(super) fn new(plan: &Plan, redis: Option<&str>) -> Self {
         let about = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "optimised": !cfg!(debug_assertions),
@@ -200,7 +200,7 @@ fn table(entries: &[Entry]) -> String {
 /// Three digits, or all before the point.
 fn short(value: f64) -> String {
     match value.abs() {
-        0.0 => "0".to_owned(),
+        whole if whole.fract() == 0.0 => format!("{value:.0}"),
         100.0.. => format!("{value:.0}"),
         10.0.. => format!("{value:.1}"),
         1.0.. => format!("{value:.2}"),

@@ -53,7 +53,7 @@ impl Recipe {
     ) -> Result<Option<String>, Fault> {
         let value = uuid::Uuid::new_v4().to_string();
         let mut set = redis::cmd("SET");
-        set.arg(name).arg(&value).arg("NX").arg("PX").arg(ttl.as_millis() as u64);
+        set.arg(name).arg(&value).arg("NX").arg("PX").arg(millis(ttl));
         let set: Option<String> = set.query_async(redis).await?;
         Ok(set.map(|_| value))
     }
@@ -69,8 +69,12 @@ impl Recipe {
         value: &str,
         ttl: Duration,
     ) -> Result<(), Fault> {
-        done(self.renew.key(name).arg(value).arg(ttl.as_millis() as u64).invoke_async(redis).await?)
+        done(self.renew.key(name).arg(value).arg(millis(ttl)).invoke_async(redis).await?)
     }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn done(count: u64) -> Result<(), Fault> {
