@@ -43,8 +43,10 @@ pub(super) fn contenders(plan: &Plan, shape: Shape) -> Vec<Contender> {
 }
 
 /// By what they are compared: what a yardstick has of these becomes a ratio.
-pub(super) fn compared(shape: Shape) -> &'static [&'static str] {
+pub(super) fn compared(shape: Shape, yardstick: Contender) -> &'static [&'static str] {
     match shape {
+        // Its latency is that of one round trip, not of a wait in line.
+        Shape::Handoff if yardstick.is_echo() => &["rate_per_s"],
         Shape::Pairs => &[
             "rate_per_s",
             "p50_us",
@@ -54,9 +56,15 @@ pub(super) fn compared(shape: Shape) -> &'static [&'static str] {
             "redis_cpu_s_per_100k",
             "evalsha_per_operation",
         ],
-        Shape::Handoff => {
-            &["rate_per_s", "p50_us", "p99_us", "jain_fairness", "redis_cpu_s_per_100k", "evalsha_per_operation"]
-        }
+        Shape::Handoff => &[
+            "rate_per_s",
+            "passed_on_per_s",
+            "p50_us",
+            "p99_us",
+            "jain_fairness",
+            "redis_cpu_s_per_100k",
+            "evalsha_per_operation",
+        ],
         Shape::Idle => &["commands_per_s", "redis_cpu_percent", "server_bytes_per_waiter"],
         Shape::Hold => &["renewals_per_s", "redis_cpu_percent", "evalsha_per_s", "redis_bytes_per_lease"],
         Shape::Wake => &["p50_us", "p99_us"],

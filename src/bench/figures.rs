@@ -132,6 +132,7 @@ mod tests {
         let zero = Instant::now();
         let grant = |order, sent, arrived| Grant {
             order,
+            client: 0,
             sent: zero + Duration::from_millis(sent),
             arrived: zero + Duration::from_millis(arrived),
         };

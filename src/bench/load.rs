@@ -159,6 +159,9 @@ impl Measured {
     pub(super) fn order(&mut self, figures: &mut Figures) {
         figures.put_known("jain_fairness", Fold::Median, jain(&self.tally.shares));
         let (count, most) = inversions(&mut self.tally.grants);
+        // In order by now. Who releases a lock and at once gets it again has passed it on to nobody.
+        let passed_on = self.tally.grants.windows(2).filter(|pair| pair[0].client != pair[1].client).count();
+        figures.put("passed_on_per_s", Fold::Median, passed_on as f64 / self.seconds);
         figures.put("inversions", Fold::Sum, count as f64);
         figures.put("inversion_max_us", Fold::Max, most.as_secs_f64() * 1e6);
     }

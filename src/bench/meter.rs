@@ -18,6 +18,8 @@ const ERRORS_MAX: usize = 16;
 pub(super) struct Grant {
     /// Grants happened in the order of this.
     pub order: u64,
+    /// To whom it was.
+    pub client: usize,
     /// When the call was sent.
     pub sent: Instant,
     /// When it had arrived, at the latest.

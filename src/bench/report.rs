@@ -169,7 +169,7 @@ fn ratios(shape: Shape, entries: &[Entry]) -> Vec<(Contender, Vec<(&'static str,
     let ratios = others.map(|other| {
         let theirs = other.figures();
         let ratio = |name: &&'static str| Some((*name, ours.get(name)? / theirs.get(name).filter(|it| *it != 0.0)?));
-        (other.contender, compared(shape).iter().filter_map(ratio).collect::<Vec<_>>())
+        (other.contender, compared(shape, other.contender).iter().filter_map(ratio).collect::<Vec<_>>())
     });
     ratios.filter(|(_, ratios)| !ratios.is_empty()).collect()
 }

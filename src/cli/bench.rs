@@ -30,7 +30,7 @@ Shapes:
   pairs    acquire and release, each client a lock of its own; latencies of the pair, and of the acquire in it
   handoff  all clients want one lock, wait in line and release at once; latencies are those of the wait. An inversion is a grant that was \
 overtaken: another was granted before it, although that one's call was sent only after this one's had arrived (the answer's arrival less \
-held_for, the latest that it can have been); inversion_max_us says by how much at most
+held_for, the latest that it can have been); inversion_max_us says by how much at most; passed_on_per_s counts the hand-offs to another client than the last
   idle     waiters on a lock that does not come free: what they cost
   hold     leases kept alive on streams (with a shorter --duration than --ttl / 3, not each of them is renewed)
   wake     one holder, one waiter: from the sending of the release to the grant

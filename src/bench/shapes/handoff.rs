@@ -38,7 +38,7 @@ async fn contend(client: Client, mut caller: Caller, name: String) {
         let received = Instant::now();
         // It cannot have arrived later than that, or it would not have been held for so long.
         let arrived = received.checked_sub(granted.held_for).unwrap_or(received);
-        let grant = Grant { order: granted.lease.fencing_token, sent, arrived };
+        let grant = Grant { order: granted.lease.fencing_token, client: client.index, sent, arrived };
         client.done(received.duration_since(began), None, Some(grant));
         if let Err(fault) = caller.release(granted).await {
             client.failed(fault).await;

@@ -16,13 +16,16 @@ use tokio::time::{Instant, sleep};
 const WAIT: Duration = Duration::from_secs(3600);
 /// How long they may take to get into line.
 const LINE_MAX: Duration = Duration::from_secs(60);
+/// How long the server has to see that they wait no more.
+const LEAVE: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(20);
 
 pub(in crate::bench) async fn run(run: Run<'_>, place: &Place, via: Via) -> Result<(Figures, Measured)> {
     let waiters = run.plan.waiters;
     let callers = connect(&place.urls, run.plan.connections(waiters, place.urls.len()), via).await?;
     let name = format!("{}one", run.prefix);
-    let mut asking = callers[0].clone();
+    // Not one of the waiters' own: their sessions are to end before the lock is given back.
+    let mut asking = connect(&place.urls, 1, Via::Unary).await?.remove(0);
     let held = asking.acquire(&name, WAIT + run.plan.duration, Duration::ZERO).await;
     let held = held.map_err(|fault| anyhow::anyhow!("cannot hold the lock: {}", fault.0))?;
     let alone = place.read().await?;
@@ -48,7 +51,9 @@ pub(in crate::bench) async fn run(run: Run<'_>, place: &Place, via: Via) -> Resu
     memory(&mut figures, &alone, &measured.after, waiters, ["server_bytes_per_waiter", "redis_bytes_per_waiter"]);
     figures.put("errors", Fold::Sum, measured.errors() as f64);
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
-    // So that a server that goes on is not left with it.
+    drop(callers);
+    // A server that goes on is not left with it; nor does it pass the lock on to those who wait no more.
+    sleep(LEAVE).await;
     let _ = asking.release(held).await;
     Ok((figures, measured))
 }

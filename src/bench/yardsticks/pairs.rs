@@ -37,16 +37,20 @@ async fn measure(run: Run<'_>, place: &Place, way: Way) -> Result<(Figures, Meas
     let mut load = Load::paced(run.plan, run.label, run.plan.clients);
     for index in 0..run.plan.clients {
         let (way, name) = (way.clone(), format!("{}{index}", run.prefix));
-        load.start(index, |client| pairs(client, way, name));
+        let fresh = run.plan.fresh_names;
+        load.start(index, move |client| pairs(client, way, name, fresh));
     }
     let measured = load.measure(place).await?;
     Ok((measured.figures(), measured))
 }
 
-async fn pairs(client: Client, way: Way, name: String) {
+async fn pairs(client: Client, way: Way, own: String, fresh: bool) {
     let recipe = Recipe::new();
+    let mut count = 0u64;
     while let Some(began) = client.next().await {
-        match pair(&way, &recipe, &name).await {
+        count += 1;
+        let name = if fresh { &format!("{own}/{count}") } else { &own };
+        match pair(&way, &recipe, name).await {
             Ok(acquired) => client.done(began.elapsed(), Some(acquired.duration_since(began)), None),
             Err(fault) => client.failed(fault).await,
         }

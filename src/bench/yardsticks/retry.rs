@@ -53,7 +53,7 @@ pub(in crate::bench) async fn handoff(run: Run<'_>, place: &Place, redis: &Redis
             while let Some(began) = retrier.client.next().await {
                 let Some(taken) = retrier.take().await else { return };
                 let order = order.fetch_add(1, SeqCst);
-                let grant = Grant { order, sent: taken.sent, arrived: taken.first_answer };
+                let grant = Grant { order, client: index, sent: taken.sent, arrived: taken.first_answer };
                 retrier.client.done(taken.at.duration_since(began), None, Some(grant));
                 retrier.release(&taken.value).await;
             }
