@@ -50,7 +50,7 @@ pub(crate) enum Target {
 pub(crate) struct Plan {
     /// What is driven.
     pub target: Target,
-    /// In this order.
+    /// Which of them.
     pub shapes: Vec<Shape>,
     /// How.
     pub via: Via,
@@ -109,14 +109,6 @@ impl Shape {
             Self::Hold => "hold",
             Self::Wake => "wake",
         }
-    }
-}
-
-impl FromStr for Shape {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|shape| shape.name() == text).ok_or_else(|| "no such shape".to_owned())
     }
 }
 

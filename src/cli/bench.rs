@@ -15,7 +15,7 @@ use clap::{
 use std::{ffi::OsString, io::Write, path::PathBuf, time::Duration};
 use tokio::signal::unix::{SignalKind, signal};
 
-const LONG_ABOUT: &str = "\
+pub(super) const LONG_ABOUT: &str = "\
 Measure a server, and the yardsticks beside it
 
 Drives servers that run already (--server), or starts its own (--store). In the same run, in turn, it measures the yardsticks, and prints \
@@ -41,9 +41,12 @@ Figures: rates per second, latencies in microseconds, CPU seconds for 100,000 op
 process without them; of evalsha and commands for each replica (commands: those within scripts too). What cannot be seen, such as the CPU of a \
 server elsewhere, is a dash.";
 
+/// For every shape.
+const ALL: &str = "all";
+
 /// What to measure, and how.
 #[derive(Args, Clone, Debug)]
-#[command(long_about = LONG_ABOUT, group(ArgGroup::new("target").required(true).args(["server", "store"])))]
+#[command(group(ArgGroup::new("target").required(true).args(["server", "store"])))]
 pub(crate) struct BenchArgs {
     /// Drive the server that runs there; several (repeated, or with commas between them) are replicas of one service
     #[arg(long, value_name = "URL", value_delimiter = ',')]
@@ -57,9 +60,9 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "URL", conflicts_with = "store")]
     redis: Option<String>,
 
-    /// Which shapes, with commas between them (default: all)
-    #[arg(long, value_name = "SHAPE", value_delimiter = ',', value_parser = shapes())]
-    shape: Vec<Shape>,
+    /// Which shapes, with commas between them
+    #[arg(long, value_name = "SHAPE", value_delimiter = ',', default_value = ALL, value_parser = shape_names())]
+    shape: Vec<String>,
 
     /// How calls are made: a call each (leases are kept on KeepAlive streams), or all of them on Session streams
     #[arg(long, default_value = "unary", value_parser = vias())]
@@ -190,7 +193,8 @@ impl BenchArgs {
         if !self.redis_option.is_empty() && target != Target::OwnRedis {
             return usage("--redis-option: only a Redis of its own can be started with it; add --store redis");
         }
-        let shapes = if self.shape.is_empty() { Shape::ALL.to_vec() } else { self.shape };
+        let wanted = |shape: &Shape| self.shape.iter().any(|name| name == ALL || name == shape.name());
+        let shapes = Shape::ALL.into_iter().filter(wanted).collect();
         Ok(Plan {
             target,
             shapes,
@@ -214,8 +218,8 @@ impl BenchArgs {
     }
 }
 
-fn shapes() -> impl TypedValueParser<Value = Shape> {
-    PossibleValuesParser::new(Shape::ALL.map(Shape::name)).try_map(|text| text.parse::<Shape>())
+fn shape_names() -> PossibleValuesParser {
+    PossibleValuesParser::new(Shape::ALL.map(Shape::name).into_iter().chain([ALL]))
 }
 
 fn vias() -> impl TypedValueParser<Value = Via> {

@@ -55,6 +55,7 @@ enum Command {
     /// Check a Redis for what endangers locks
     Doctor(doctor::DoctorArgs),
     /// Measure a server, and the yardsticks beside it
+    #[command(long_about = bench::LONG_ABOUT)]
     Bench(Box<bench::BenchArgs>),
     /// The yardstick of the transport, for bench
     #[command(hide = true)]
