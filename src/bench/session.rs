@@ -16,8 +16,8 @@ use std::sync::{
     atomic::{AtomicU32, Ordering::Relaxed},
 };
 use tokio::sync::{mpsc, oneshot};
-use tokio_stream::wrappers::UnboundedReceiverStream;
-use tonic::{Code, Streaming, transport::Channel};
+use tokio_stream::{Stream, StreamExt, wrappers::UnboundedReceiverStream};
+use tonic::{Code, Status, transport::Channel};
 
 /// A stream that is shared by its clones. It ends with the last of them.
 #[derive(Clone, Debug)]
@@ -48,11 +48,19 @@ impl Session {
         let opened = client.session(UnboundedReceiverStream::new(outbound)).await;
         let inbound =
             opened.map_err(|status| anyhow::anyhow!(Fault::from(status).0)).context("cannot open a Session")?;
+        Ok(Self::over(requests, inbound.into_inner()))
+    }
+
+    /// Over a stream that is open.
+    fn over(
+        requests: mpsc::UnboundedSender<SessionRequest>,
+        inbound: impl Stream<Item = Result<SessionResponse, Status>> + Send + Unpin + 'static,
+    ) -> Self {
         let kept = Arc::new(Kept::default());
         let shared = Arc::new(Shared { state: Mutex::default(), handles: AtomicU32::new(0), kept });
         // Weak, so that the stream ends when nobody uses it any more.
-        tokio::spawn(read(inbound.into_inner(), requests.downgrade(), shared.clone()));
-        Ok(Self { requests, shared })
+        tokio::spawn(read(inbound, requests.downgrade(), shared.clone()));
+        Self { requests, shared }
     }
 
     /// What became of the leases on it.
@@ -115,16 +123,16 @@ impl Shared {
 
 /// Reads until the end. It answers beats itself, at once.
 async fn read(
-    mut inbound: Streaming<SessionResponse>,
+    mut inbound: impl Stream<Item = Result<SessionResponse, Status>> + Unpin,
     requests: mpsc::WeakUnboundedSender<SessionRequest>,
     shared: Arc<Shared>,
 ) {
     use session_response::Message;
     let why = loop {
-        let response = match inbound.message().await {
-            Ok(Some(response)) => response,
-            Ok(None) => break Fault("the server ended the session".to_owned()),
-            Err(status) => break Fault::from(status),
+        let response = match inbound.next().await {
+            Some(Ok(response)) => response,
+            None => break Fault("the server ended the session".to_owned()),
+            Some(Err(status)) => break Fault::from(status),
         };
         let Some(message) = response.message else { continue };
         match message {
@@ -159,5 +167,75 @@ fn unexpected(message: session_response::Message) -> Fault {
             Fault(format!("{:?}: {}", Code::from_i32(error.code), error.message))
         }
         _ => Fault("an operation was answered as another".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fencepost_proto::v1::{Beat, LeaseEnd, OperationError, Waiting};
+    use session_response::Message;
+
+    type Responses = mpsc::UnboundedSender<Result<SessionResponse, Status>>;
+
+    /// A session, and the server's ends of its stream.
+    fn session() -> (Session, mpsc::UnboundedReceiver<SessionRequest>, Responses) {
+        let (requests, outbound) = mpsc::unbounded_channel();
+        let (responses, inbound) = mpsc::unbounded_channel();
+        (Session::over(requests, UnboundedReceiverStream::new(inbound)), outbound, responses)
+    }
+
+    fn message(operation: u64, message: Message) -> Result<SessionResponse, Status> {
+        Ok(SessionResponse { operation, message: Some(message) })
+    }
+
+    #[tokio::test]
+    async fn answers_find_who_waits_for_them_and_beats_are_answered_meanwhile() {
+        let (session, mut requests, responses) = session();
+        let (one, two) = (session.clone(), session.clone());
+        let acquire = tokio::spawn(async move { one.acquire(AcquireRequest::default()).await });
+        let first = requests.recv().await.unwrap();
+        let release = tokio::spawn(async move { two.release(ReleaseRequest::default()).await });
+        let second = requests.recv().await.unwrap();
+        assert_eq!((first.operation, second.operation), (1, 2));
+        let Some(session_request::Message::Acquire(asked)) = first.message else { panic!("{first:?}") };
+        assert_eq!(asked.handle, 1);
+        responses.send(message(1, Message::Waiting(Waiting { ahead: 0 }))).unwrap();
+        responses.send(message(0, Message::Beat(Beat { beat: 7, next_in: None }))).unwrap();
+        let answered = requests.recv().await.unwrap();
+        let answer = session_request::Message::Answer(BeatAnswer { beat: 7 });
+        assert_eq!((answered.operation, answered.message), (0, Some(answer)));
+        assert!(!acquire.is_finished(), "it waits in line");
+        let released = ReleaseResponse { end: LeaseEnd::Released.into(), successor_token: 0 };
+        responses.send(message(2, Message::Release(released))).unwrap();
+        assert_eq!(release.await.unwrap(), Ok(released));
+        responses.send(message(1, Message::Acquire(AcquireResponse { waiters: 3, ..Default::default() }))).unwrap();
+        assert_eq!(acquire.await.unwrap().unwrap().waiters, 3);
+    }
+
+    #[tokio::test]
+    async fn an_error_is_that_of_one_operation_and_the_end_that_of_all() {
+        let (session, mut requests, responses) = session();
+        let failing = session.clone();
+        let acquire = tokio::spawn(async move { failing.acquire(AcquireRequest::default()).await });
+        let operation = requests.recv().await.unwrap().operation;
+        let error = OperationError { code: Code::Unavailable.into(), message: "no store".to_owned(), details: vec![] };
+        responses.send(message(operation, Message::Error(error))).unwrap();
+        assert_eq!(acquire.await.unwrap(), Err(Fault("Unavailable: no store".to_owned())));
+        let cut = session.clone();
+        let release = tokio::spawn(async move { cut.release(ReleaseRequest::default()).await });
+        requests.recv().await.unwrap();
+        responses.send(Err(Status::unavailable("going away"))).unwrap();
+        let why = Fault("Unavailable: going away".to_owned());
+        assert_eq!(release.await.unwrap(), Err(why.clone()));
+        assert_eq!(session.acquire(AcquireRequest::default()).await, Err(why));
+        assert_eq!(session.kept().ended.get(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_session_that_nobody_uses_ends() {
+        let (session, mut requests, _responses) = session();
+        drop(session);
+        assert_eq!(requests.recv().await, None);
     }
 }
