@@ -57,8 +57,8 @@ pub(crate) struct BenchArgs {
     store: Option<Target>,
 
     /// With --server, the Redis behind it: to look at, and to measure the yardsticks on
-    #[arg(long, value_name = "URL", conflicts_with = "store")]
-    redis: Option<String>,
+    #[arg(long = "redis", value_name = "URL", conflicts_with = "store")]
+    behind: Option<String>,
 
     /// Which shapes, with commas between them
     #[arg(long, value_name = "SHAPE", value_delimiter = ',', default_value = ALL, value_parser = shape_names())]
@@ -184,7 +184,7 @@ impl BenchArgs {
     fn plan(self) -> Result<Plan, Failure> {
         let target = match self.store {
             Some(target) => target,
-            None => Target::Servers(self.server, self.redis),
+            None => Target::Servers(self.server, self.behind),
         };
         let usage = |why: &str| Err(Failure::new(super::exit::COMMAND_LINE, why));
         if self.replicas > 1 && !matches!(target, Target::Redis(_) | Target::OwnRedis) {
