@@ -10,7 +10,15 @@ fn main() -> ExitCode {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let cli = Cli::parse();
     // A single call, or one lock kept alive, needs no threads beside the first.
-    let mut builder = if cli.serves() { Builder::new_multi_thread() } else { Builder::new_current_thread() };
+    let mut builder = match cli.threads() {
+        Some(threads) => {
+            let mut builder = Builder::new_multi_thread();
+            builder.worker_threads(threads);
+            builder
+        }
+        None if cli.serves() => Builder::new_multi_thread(),
+        None => Builder::new_current_thread(),
+    };
     match builder.enable_all().build() {
         Ok(runtime) => {
             let code = runtime.block_on(cli.run());

@@ -5,6 +5,7 @@
 //! standard error.
 
 mod args;
+mod bench;
 mod calls;
 mod connect;
 mod docs;
@@ -53,6 +54,15 @@ enum Command {
     Drain(calls::admin::DrainArgs),
     /// Check a Redis for what endangers locks
     Doctor(doctor::DoctorArgs),
+    /// Measure a server, and the yardsticks beside it
+    #[command(long_about = bench::LONG_ABOUT)]
+    Bench(Box<bench::BenchArgs>),
+    /// The yardstick of the transport, for bench
+    #[command(hide = true)]
+    BenchEcho,
+    /// Become a program that ends with bench
+    #[command(hide = true)]
+    BenchChild(bench::ChildArgs),
     /// Print completions for a shell
     Completions {
         /// Which shell
@@ -68,7 +78,15 @@ enum Command {
 impl Cli {
     /// Does a server's work want more than one thread?
     pub fn serves(&self) -> bool {
-        matches!(self.command, Command::Serve(_))
+        matches!(self.command, Command::Serve(_) | Command::BenchEcho)
+    }
+
+    /// How many threads besides the first its work was asked to use.
+    pub fn threads(&self) -> Option<usize> {
+        match &self.command {
+            Command::Bench(args) if args.threads > 1 => Some(args.threads),
+            _ => None,
+        }
     }
 
     /// Does what was asked, and says on standard error why if it could not.
@@ -98,6 +116,11 @@ impl Cli {
             Command::ForceRelease(args) => calls::admin::force_release(args).await?,
             Command::Drain(args) => calls::admin::drain(args).await?,
             Command::Doctor(args) => doctor::doctor(args).await?,
+            Command::Bench(args) => return bench::bench(*args).await,
+            Command::BenchEcho => {
+                crate::bench::echo::serve().await.map_err(|error| Failure::new(exit::NO, error.to_string()))?;
+            }
+            Command::BenchChild(args) => return Err(bench::child(&args)),
             Command::Completions { shell } => docs::completions(shell, &mut io::stdout().lock())?,
             Command::Man { command } => docs::man(command.as_deref(), &mut io::stdout().lock())?,
         }

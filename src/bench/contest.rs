@@ -1,0 +1,150 @@
+//! Who is measured in which shape, beside whom, and by which figures they are compared.
+
+use super::{
+    figures::Figures,
+    load::Measured,
+    place::Place,
+    plan::{Plan, Shape, Via},
+    redis::Redis,
+    shapes::{Run, handoff, hold, idle, pairs, wake},
+    yardsticks,
+};
+use anyhow::{Context, Result, bail};
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Contender {
+    Fencepost,
+    /// A plain tonic server, a call each.
+    EchoUnary,
+    /// The same, messages on a stream.
+    EchoStream,
+    /// The recipe on Redis, with a checkout from a deadpool for each command.
+    ClassicPool,
+    /// The same, on one multiplexed connection.
+    ClassicMultiplexed,
+    /// Who waits tries again and again.
+    RetryLoop,
+    /// A timer for each lease.
+    Watchdogs,
+}
+
+/// Fencepost comes last: the yardsticks that it is compared to are measured around it, round by round.
+pub(super) fn contenders(plan: &Plan, shape: Shape) -> Vec<Contender> {
+    use Contender::{ClassicMultiplexed, ClassicPool, EchoStream, EchoUnary, Fencepost, RetryLoop, Watchdogs};
+    let all: &[Contender] = match shape {
+        Shape::Pairs => &[EchoUnary, EchoStream, ClassicPool, ClassicMultiplexed],
+        Shape::Handoff | Shape::Wake => &[EchoUnary, EchoStream, RetryLoop],
+        Shape::Idle => &[EchoUnary, RetryLoop],
+        Shape::Hold => &[Watchdogs],
+    };
+    let measured = all.iter().filter(|one| plan.yardsticks && (plan.has_redis() || one.is_echo()));
+    measured.copied().chain([Fencepost]).collect()
+}
+
+/// By what they are compared: what a yardstick has of these becomes a ratio.
+pub(super) fn compared(shape: Shape, yardstick: Contender) -> &'static [&'static str] {
+    match shape {
+        // Its latency is that of one round trip, not of a wait in line.
+        Shape::Handoff if yardstick.is_echo() => &["rate_per_s"],
+        Shape::Pairs => &[
+            "rate_per_s",
+            "p50_us",
+            "p99_us",
+            "acquire_p50_us",
+            "server_cpu_s_per_100k",
+            "redis_cpu_s_per_100k",
+            "evalsha_per_operation",
+        ],
+        Shape::Handoff => &[
+            "rate_per_s",
+            "passed_on_per_s",
+            "p50_us",
+            "p99_us",
+            "jain_fairness",
+            "redis_cpu_s_per_100k",
+            "evalsha_per_operation",
+        ],
+        Shape::Idle => &["commands_per_s", "redis_cpu_percent", "server_bytes_per_waiter"],
+        Shape::Hold => &["renewals_per_s", "redis_cpu_percent", "evalsha_per_s", "redis_bytes_per_lease"],
+        Shape::Wake => &["p50_us", "p99_us"],
+    }
+}
+
+/// Measures one of them once.
+pub(super) async fn measure(run: Run<'_>, shape: Shape, contender: Contender) -> Result<(Figures, Measured)> {
+    let place = match contender {
+        Contender::Fencepost => Place::fencepost(run.plan).await.context("cannot start a server")?,
+        Contender::EchoUnary | Contender::EchoStream => Place::echo().await.context("cannot start the echo")?,
+        _ => Place::redis_alone(run.plan).await.context("cannot use Redis")?,
+    };
+    let (via, own) = match contender {
+        Contender::EchoUnary => (Via::Unary, false),
+        Contender::EchoStream => (Via::Session, false),
+        _ => (run.plan.via, contender == Contender::Fencepost),
+    };
+    if own || contender.is_echo() {
+        return match shape {
+            Shape::Pairs => pairs::run(run, &place, via).await,
+            Shape::Idle => idle::run(run, &place, via).await,
+            // A hand-off cannot take less than a message to the server and one back.
+            Shape::Handoff | Shape::Wake if !own => pairs::round_trips(run, &place, via).await,
+            Shape::Handoff => handoff::run(run, &place, via).await,
+            Shape::Wake => wake::run(run, &place, via).await,
+            Shape::Hold => hold::run(run, &place, via).await,
+        };
+    }
+    let redis = place.redis.as_ref().context("there is no Redis")?;
+    classic(run, shape, contender, &place, redis).await
+}
+
+async fn classic(
+    run: Run<'_>,
+    shape: Shape,
+    contender: Contender,
+    place: &Place,
+    redis: &Redis,
+) -> Result<(Figures, Measured)> {
+    use yardsticks::{pairs, retry, watchdogs};
+    match (shape, contender) {
+        (Shape::Pairs, Contender::ClassicPool) => pairs::pooled(run, place, redis).await,
+        (Shape::Pairs, Contender::ClassicMultiplexed) => pairs::shared(run, place, redis).await,
+        (Shape::Handoff, Contender::RetryLoop) => retry::handoff(run, place, redis).await,
+        (Shape::Idle, Contender::RetryLoop) => retry::idle(run, place, redis).await,
+        (Shape::Wake, Contender::RetryLoop) => retry::wake(run, place, redis).await,
+        (Shape::Hold, Contender::Watchdogs) => watchdogs::hold(run, place, redis).await,
+        _ => bail!("{} is no yardstick of {}", contender.name(), shape.name()),
+    }
+}
+
+impl Contender {
+    fn is_echo(self) -> bool {
+        matches!(self, Self::EchoUnary | Self::EchoStream)
+    }
+
+    /// For people.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Fencepost => "fencepost",
+            Self::EchoUnary => "tonic echo, unary",
+            Self::EchoStream => "tonic echo, stream",
+            Self::ClassicPool => "classic, deadpool",
+            Self::ClassicMultiplexed => "classic, multiplexed",
+            Self::RetryLoop => "classic, retry loop",
+            Self::Watchdogs => "direct watchdogs",
+        }
+    }
+
+    /// For programs.
+    pub(super) fn key(self) -> &'static str {
+        match self {
+            Self::Fencepost => "fencepost",
+            Self::EchoUnary => "echo_unary",
+            Self::EchoStream => "echo_stream",
+            Self::ClassicPool => "classic_deadpool",
+            Self::ClassicMultiplexed => "classic_multiplexed",
+            Self::RetryLoop => "retry_loop",
+            Self::Watchdogs => "watchdogs",
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What the load falls on: servers, an echo in their stead, Redis behind them or alone.
+
+use super::{
+    caller,
+    child::{Child, START_MAX},
+    plan::{Plan, Target, Via},
+    redis::Redis,
+    usage::{self, Reading},
+};
+use anyhow::{Result, bail};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+const LOOK: Duration = Duration::from_millis(10);
+
+/// A place is made anew for each measurement, so that none finds what another left: memory that was freed but kept, leases that expire.
+pub(super) struct Place {
+    /// Where its servers are.
+    pub urls: Vec<String>,
+    servers: Vec<Child>,
+    /// The last to end: servers that lose their Redis complain.
+    pub redis: Option<Redis>,
+}
+
+impl Place {
+    /// The servers that are to be measured.
+    pub(super) async fn fencepost(plan: &Plan) -> Result<Self> {
+        let (store, redis) = match &plan.target {
+            Target::Servers(urls, _) => {
+                return Ok(Self { urls: urls.clone(), servers: Vec::new(), redis: redis(plan).await? });
+            }
+            Target::Memory => ("memory:".to_owned(), None),
+            Target::Redis(_) | Target::OwnRedis => {
+                let redis = redis(plan).await?;
+                (redis.as_ref().map(|redis| redis.url.clone()).unwrap_or_default(), redis)
+            }
+        };
+        let mut place = Self { urls: Vec::new(), servers: Vec::new(), redis };
+        for _ in 0..plan.replicas {
+            // Short TTLs, so that a short run sees renewals; the bounds of the line, so that a long one fits.
+            let flags = ["--ttl-min", "100ms", "--waiters-per-lock", "1000000", "--waiters-per-server", "1000000"];
+            let words = ["serve", "--listen", "127.0.0.1:0", "--store", &store].into_iter().chain(flags);
+            place.start(&words.map(str::to_owned).collect::<Vec<_>>()).await?;
+        }
+        place.up().await?;
+        Ok(place)
+    }
+
+    /// Waits until all of its servers have their store.
+    async fn up(&self) -> Result<()> {
+        let began = Instant::now();
+        for mut caller in caller::connect(&self.urls, self.urls.len(), Via::Unary).await? {
+            while let Err(fault) = caller.waiters("bench").await {
+                if began.elapsed() > START_MAX {
+                    bail!("a server does not come up: {}", fault.0);
+                }
+                sleep(LOOK).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// A server that answers the same calls with the same messages and does nothing.
+    pub(super) async fn echo() -> Result<Self> {
+        let mut place = Self { urls: Vec::new(), servers: Vec::new(), redis: None };
+        place.start(&["bench-echo".to_owned()]).await?;
+        Ok(place)
+    }
+
+    /// Redis alone, for clients that use it directly.
+    pub(super) async fn redis_alone(plan: &Plan) -> Result<Self> {
+        Ok(Self { urls: Vec::new(), servers: Vec::new(), redis: redis(plan).await? })
+    }
+
+    async fn start(&mut self, arguments: &[String]) -> Result<()> {
+        let (child, url) = Child::listening(arguments).await?;
+        self.servers.push(child);
+        self.urls.push(url);
+        Ok(())
+    }
+
+    /// The counters, now.
+    pub(super) async fn read(&self) -> Result<Reading> {
+        let servers = usage::of_processes(self.servers.iter().map(Child::pid));
+        let redis = match &self.redis {
+            Some(redis) => Some(redis.read().await?),
+            None => None,
+        };
+        let own_cpu = usage::of_process(std::process::id()).map(|(cpu, _)| cpu);
+        Ok(Reading {
+            server_cpu: servers.map(|read| read.0),
+            server_memory: servers.map(|read| read.1),
+            redis,
+            own_cpu,
+        })
+    }
+}
+
+/// The Redis of the plan, if there is one.
+async fn redis(plan: &Plan) -> Result<Option<Redis>> {
+    Ok(match &plan.target {
+        Target::Memory | Target::Servers(_, None) => None,
+        Target::Redis(url) | Target::Servers(_, Some(url)) => Some(Redis::running(url).await?),
+        Target::OwnRedis => Some(Redis::own(plan).await?),
+    })
+}

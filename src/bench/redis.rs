@@ -1,0 +1,140 @@
+//! The Redis that is measured: one that runs already, or one that is started here and thrown away.
+
+use super::{
+    child::{Child, START_MAX},
+    plan::Plan,
+    usage::RedisReading,
+};
+use anyhow::{Context, Result, bail};
+use deadpool_redis::redis::{self, AsyncConnectionConfig, Client, aio::MultiplexedConnection};
+use std::{fs, net::TcpListener, path::PathBuf, time::Duration};
+use tokio::time::{Instant, sleep};
+
+/// How long it is tried to connect to a Redis that starts.
+const TRY_AGAIN: Duration = Duration::from_millis(20);
+/// Under load an answer may take a while; that it does is what is measured, not an error.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+pub(super) struct Redis {
+    /// Where it is.
+    pub url: String,
+    /// For the counters.
+    asking: MultiplexedConnection,
+    _own: Option<Own>,
+}
+
+/// Ends before its folder goes.
+struct Own {
+    _process: Child,
+    _folder: Folder,
+}
+
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // Left behind, it does no harm.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Redis {
+    pub(super) async fn running(url: &str) -> Result<Self> {
+        let asking = connect(url).await.context("cannot connect to Redis")?;
+        Ok(Self { url: url.to_owned(), asking, _own: None })
+    }
+
+    /// Starts one on a free port, that keeps nothing unless `redis_options` say so.
+    pub(super) async fn own(plan: &Plan) -> Result<Self> {
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let folder = Folder(std::env::temp_dir().join(format!("fencepost-bench-{}", uuid::Uuid::new_v4().simple())));
+        fs::create_dir(&folder.0).context("cannot make a folder for Redis")?;
+        let port_text = port.to_string();
+        let fixed = ["--port", &port_text, "--bind", "127.0.0.1", "--save", "", "--daemonize", "no", "--dir"];
+        let mut arguments: Vec<String> = fixed.iter().map(|word| (*word).to_owned()).collect();
+        arguments.push(folder.0.display().to_string());
+        arguments.extend(options(&plan.redis_options));
+        let mut process = Child::start(&plan.redis_server, &arguments)?;
+        let url = format!("redis://127.0.0.1:{port}");
+        let started = Instant::now();
+        let asking = loop {
+            match connect(&url).await {
+                Ok(connection) => break connection,
+                Err(error) if started.elapsed() > START_MAX || process.has_ended() => {
+                    bail!("{} does not start: {error}; {}", plan.redis_server.display(), process.said())
+                }
+                Err(_) => sleep(TRY_AGAIN).await,
+            }
+        };
+        Ok(Self { url, asking, _own: Some(Own { _process: process, _folder: folder }) })
+    }
+
+    /// A connection that many use at once.
+    pub(super) async fn connection(&self) -> Result<MultiplexedConnection> {
+        connect(&self.url).await.context("cannot connect to Redis")
+    }
+
+    pub(super) async fn read(&self) -> Result<RedisReading> {
+        Ok(RedisReading::from_info(&self.info().await?))
+    }
+
+    /// Its version, and what it does before it says that a write is done.
+    pub(super) async fn description(&self) -> Result<String> {
+        let info = self.info().await?;
+        let version =
+            info.lines().find_map(|line| line.strip_prefix("redis_version:")).unwrap_or("?").trim().to_owned();
+        let mut asking = self.asking.clone();
+        let mut setting = async |name: &str| {
+            let answer: Result<(String, String), _> =
+                redis::cmd("CONFIG").arg("GET").arg(name).query_async(&mut asking).await;
+            answer.map_or_else(|_| "?".to_owned(), |(_, value)| value)
+        };
+        let (kept, when) = (setting("appendonly").await, setting("appendfsync").await);
+        Ok(match kept.as_str() {
+            "yes" => format!("{version}, appendfsync {when}"),
+            kept => format!("{version}, appendonly {kept}"),
+        })
+    }
+
+    async fn info(&self) -> Result<String> {
+        let mut asking = self.asking.clone();
+        redis::cmd("INFO").arg("everything").query_async(&mut asking).await.context("Redis does not answer INFO")
+    }
+}
+
+/// What Redis is started with besides. Who says when the log is synced wants one.
+fn options(given: &[String]) -> Vec<String> {
+    let mut words = Vec::new();
+    let has = |name: &str| given.iter().any(|option| option.trim_start_matches('-').starts_with(name));
+    if has("appendfsync") && !has("appendonly") {
+        words.extend(["--appendonly".to_owned(), "yes".to_owned()]);
+    }
+    for option in given {
+        let (name, value) = option.trim().trim_start_matches('-').split_once(' ').unwrap_or((option, ""));
+        words.extend([format!("--{name}"), value.trim().to_owned()]);
+    }
+    words
+}
+
+async fn connect(url: &str) -> redis::RedisResult<MultiplexedConnection> {
+    let config = AsyncConnectionConfig::new().set_response_timeout(Some(ANSWER_MAX));
+    let client = Client::open(url)?;
+    // As the server does: a small command is to go out at once.
+    let tcp = redis::io::tcp::TcpSettings::default().set_nodelay(true);
+    let info = client.get_connection_info().clone().set_tcp_settings(tcp);
+    Client::open(info)?.get_multiplexed_async_connection_with_config(&config).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_become_arguments_and_syncing_a_log_needs_one() {
+        let options =
+            |given: &[&str]| options(&given.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>()).join("|");
+        assert_eq!(options(&["maxmemory 1gb"]), "--maxmemory|1gb");
+        assert_eq!(options(&["appendfsync always"]), "--appendonly|yes|--appendfsync|always");
+        assert_eq!(options(&["--appendfsync everysec", "appendonly yes"]), "--appendfsync|everysec|--appendonly|yes");
+    }
+}
