@@ -46,7 +46,7 @@ redis-million: ## A million lock names leave nothing behind in Redis
 redis-scale: ## A hundred thousand leases on ten streams, on Redis
 	FENCEPOST_LEASES=100000 cargo test --locked --release --test redis_scale -- --nocapture
 
-# Not part of `test`: it takes some minutes. `unit` tries 2,000 of each.
+# Not part of `test`: it takes ten minutes. `unit` tries 2,000 of each.
 SCHEDULES ?= 200000
 SCHEDULES_SEED ?= 1
 schedules: ## The store and the waiters under very many orders of events, other ones with another SCHEDULES_SEED
@@ -76,7 +76,8 @@ torture-long: torture-build ## The same for hours (TORTURE_FOR), going on where 
 torture-build:
 	cargo build --locked -p fencepost -p fencepost-torture
 
-# Not part of `test`: it takes many minutes, and gigabytes of memory. `unit` follows the smaller worlds to their end.
+# Not part of `test`: it builds optimised, then takes some minutes and half a gigabyte of memory. The larger world has a million states;
+# `unit` follows the smaller ones, of up to 28,000, to their end.
 protocol-long: ## The protocol between clients, replicas and store, in larger worlds
 	FENCEPOST_PROTOCOL_LONG=1 cargo test --locked --release --test protocol -- --nocapture --test-threads 1
 

@@ -2,7 +2,7 @@
 
 use super::table::{Killer, Mutant};
 use std::{
-    fs,
+    env, fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -45,6 +45,10 @@ opt-level = 1
 [workspace]
 "#;
 
+/// Without another version cargo would take what it builds from the copy for what it built from the real sources, and test mutants there.
+const VERSION: &str = concat!("\nversion = \"", env!("CARGO_PKG_VERSION"), "\"\n");
+const VERSION_OF_THE_COPY: &str = concat!("\nversion = \"", env!("CARGO_PKG_VERSION"), "+mutant\"\n");
+
 impl Bench {
     pub(crate) fn set_up(root: &Path) -> Self {
         let scratch = root.join("target/mutants");
@@ -65,6 +69,10 @@ impl Bench {
                 copy(&root.join(part), &whole.join(part));
             }
         }
+        let manifest = whole.join("Cargo.toml");
+        let text = fs::read_to_string(&manifest).unwrap();
+        assert!(text.contains(VERSION), "the copy is to have another version");
+        fs::write(&manifest, text.replacen(VERSION, VERSION_OF_THE_COPY, 1)).unwrap();
         Self { rules, rules_built: scratch.join("built"), whole, target: root.join("target") }
     }
 
@@ -90,7 +98,12 @@ impl Bench {
             Killer::Stores => (&self.whole, self.target.clone(), &["--test", "conformance"]),
             Killer::Schedules => (&self.whole, self.target.clone(), &["--package", "fencepost-schedules"]),
         };
-        let output = Command::new(env!("CARGO"))
+        let mut cargo = Command::new(env!("CARGO"));
+        // What cargo says of this test is no business of the builds: some of their dependencies would be built again for it.
+        for (name, _) in env::vars_os().filter(|(name, _)| is_cargos_word(&name.to_string_lossy())) {
+            cargo.env_remove(name);
+        }
+        let output = cargo
             .args(["test", "--offline", "--quiet"])
             .args(arguments)
             .current_dir(place)
@@ -108,6 +121,11 @@ impl Bench {
         let target = arguments.last()?.trim_start_matches("--");
         Some(format!("{}: `{failed}`", if target == "lib" { "unit test" } else { target }))
     }
+}
+
+/// Whether cargo sets this variable for a test: which package it is of.
+fn is_cargos_word(variable: &str) -> bool {
+    ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"].iter().any(|prefix| variable.starts_with(prefix))
 }
 
 /// Copies a file, or a folder with all that is in it.

@@ -43,7 +43,7 @@ pub(crate) struct Ghost {
     pub(crate) broken: BTreeSet<Promise>,
     pub(crate) highest_token: u64,
     granted: BTreeSet<u8>,
-    /// Requests whose lease ended, and when that was noticed.
+    /// Requests whose lease ended, and when: what is remembered of them is remembered from then on.
     ended: Vec<(u8, StoreTime)>,
     dropped: BTreeSet<Attempt>,
     /// Requests whose client was told that they are over.
@@ -80,9 +80,7 @@ impl Ghost {
         if self.store_forgot {
             return;
         }
-        for (request, _) in &set_off.ended {
-            self.ended.push((*request, now));
-        }
+        self.ended.extend(&set_off.ended);
         let before = self.offered;
         self.hear(now, command, answer);
         if let Some((request, _)) = set_off.granted {

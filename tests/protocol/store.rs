@@ -71,7 +71,8 @@ pub(crate) struct SetOff {
     pub(crate) hints: Vec<(u8, Attempt)>,
     /// The token of a lease that began with this command.
     pub(crate) granted: Option<(u8, u64)>,
-    pub(crate) ended: Vec<(u8, LeaseEnd)>,
+    /// Requests whose lease ended, and when: one that expired may have done so long before anybody noticed.
+    pub(crate) ended: Vec<(u8, StoreTime)>,
     pub(crate) returned: bool,
 }
 
@@ -154,10 +155,10 @@ impl Store {
             Ask::Poll => Answer::Polled(turn.poll()),
         };
         self.memory.lock.check();
-        (answer, self.set_off(&effects))
+        (answer, self.set_off(now, &effects))
     }
 
-    fn set_off(&self, effects: &Effects) -> SetOff {
+    fn set_off(&self, now: StoreTime, effects: &Effects) -> SetOff {
         let mut set_off = SetOff::default();
         for effect in effects {
             match effect {
@@ -170,7 +171,10 @@ impl Store {
                     let lease = self.memory.lock.lease().expect("what was granted is held");
                     set_off.granted = Some((number(lease.request.0), lease.token.get()));
                 }
-                Effect::Ended { lease, end } => set_off.ended.push((number(lease.request.0), *end)),
+                Effect::Ended { lease, end } => {
+                    let at = if *end == LeaseEnd::Expired { lease.expires_at } else { now };
+                    set_off.ended.push((number(lease.request.0), at));
+                }
                 Effect::ReplicaReturned => set_off.returned = true,
                 Effect::Detached { .. } => unreachable!("nothing is attached here"),
             }

@@ -110,6 +110,8 @@ fn what_random_sequences_found() {
             Some(CLASSIC),
             vec![acquire(2), Op::Late(500_001), Op::Pass(27_000_000), acquire(1), Op::StepBack(10_000_000), give_up(1)],
         ),
+        // A renewal after a step back sets the end to what it was: the time left is another.
+        (Some(CLASSIC), vec![acquire(4), Op::StepBack(3_000_000), Op::Renew(Which::Current, 4)]),
     ];
     for (classic, ops) in found {
         let mut both = Both::start(classic);
