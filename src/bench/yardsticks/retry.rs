@@ -101,12 +101,9 @@ pub(in crate::bench) async fn wake(run: Run<'_>, place: &Place, redis: &Redis) -
     let (connection, name) = (redis.connection().await?, format!("{}one", run.prefix));
     load.start(0, |client| async move {
         let mut holder = Retrier::new(client.clone(), connection.clone(), name.clone());
-        let mut round = 1;
         while client.goes_on() {
             let Some(held) = holder.take().await else { return };
             let mut waiter = Retrier::new(client.clone(), connection.clone(), name.clone());
-            round += 1;
-            waiter.random ^= round;
             // The release comes at any time between two tries.
             let wait = waiter.random_pause();
             let waiting = tokio::spawn(async move { waiter.take().await.map(|taken| (taken, waiter)) });
@@ -124,7 +121,8 @@ pub(in crate::bench) async fn wake(run: Run<'_>, place: &Place, redis: &Redis) -
 
 impl Retrier {
     fn new(client: Client, redis: MultiplexedConnection, name: String) -> Self {
-        let random = 0x9E37_79B9_7F4A_7C15 ^ (client.index as u64 + 1);
+        // Other pauses in each run: few wake-ups fit into one, and they would be the same ones.
+        let random = uuid::Uuid::new_v4().as_u64_pair().0;
         Self { client, redis, recipe: Recipe::new(), name, random }
     }
 
