@@ -115,35 +115,25 @@ fn text(number: u8, text: &str) -> Vec<u8> {
 #[test]
 fn nothing_that_redis_says_makes_it_panic() {
     let id = "0ea85d065d6b4f618a5f1f5e5c1c0b11";
-    let strings = |words: &[&str]| {
-        let each = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
-        format!("*{}\r\n{}", words.len(), each.collect::<String>())
-    };
-    let answer = |code: &str, details: &[&str], effects: &str| {
-        format!("*4\r\n$16\r\n1795000000000000\r\n${}\r\n{code}\r\n{}{effects}", code.len(), strings(details))
-    };
-    let look = format!("*1\r\n{}", strings(&["look", id, id, "1"]));
-    let event = format!("*1\r\n{}", strings(&["event", "G", "1795000000000000", id, "holder", "", "name"]));
+    let word = |word: &str| [&[0xd9, u8::try_from(word.len()).unwrap()], word.as_bytes()].concat();
+    let list = |values: &[Vec<u8>]| [vec![0x90 | u8::try_from(values.len()).unwrap()], values.concat()].concat();
+    let words = |words: &[&str]| list(&words.iter().map(|one| word(one)).collect::<Vec<_>>());
+    let number = |number: u64| [vec![0xcf], number.to_be_bytes().to_vec()].concat();
+    let answer = |code: &str, details: Vec<u8>, effects: Vec<u8>| [vec![3], word(code), details, effects].concat();
+    let (token, none) = (number(1_795_000_000_000_000), list(&[]));
+    let look = list(&[list(&[word("look"), word(id), word(id), vec![1]])]);
+    let event = list(&[words(&["event", "G", "1795000000000000", id, "holder", "", "name"])]);
+    let current = [vec![2], word("holder"), word("{}"), word(id), token.clone(), vec![1], vec![2], vec![3]];
     let seeds = [
-        text(3, &answer("granted", &[id, id, "1795000000000000", "30000000", "R"], &look)),
-        text(3, &answer("contended", &["2", "holder", "{}", id, "1795000000000000", "1", "2", "3"], "*0\r\n")),
-        text(3, &answer("contended", &["2", "-1"], &event)),
-        text(3, &answer("gone", &["E", "1795000000000000"], "*0\r\n")),
-        text(3, &answer("renewed", &["1795000000000000", "30000000", "29000000"], "*0\r\n")),
-        text(3, &answer("meta", &["1024", "1", "lock:"], "*0\r\n")),
-        text(
-            3,
-            "*4\r\n$1\r\n1\r\n$4\r\nseen\r\n*2\r\n*4\r\n$2\r\nli\r\n$1\r\nx\r\n$2\r\nex\r\n$1\r\n9\r\n$1\r\n0\r\n*0\r\n",
-        ),
-        text(
-            3,
-            &format!(
-                "*4\r\n$1\r\n1\r\n$4\r\neach\r\n*2\r\n*3\r\n$7\r\nrenewed\r\n{}{look}*3\r\n$6\r\nbroken\r\n{}*0\r\n*0\r\n",
-                strings(&["1795000000000000", "30000000", "29000000"]),
-                strings(&["WRONGTYPE"])
-            ),
-        ),
-        text(3, "*4\r\n$1\r\n1\r\n$6\r\npolled\r\n*1\r\n*3\r\n$0\r\n\r\n$1\r\n0\r\n$1\r\n0\r\n*0\r\n"),
+        answer("granted", list(&[word(id), word(id), token.clone(), number(30_000_000), word("R")]), look),
+        answer("contended", list(&current), none.clone()),
+        answer("contended", list(&[vec![2], vec![0xff]]), event),
+        answer("gone", list(&[word("E"), token.clone()]), none.clone()),
+        answer("renewed", list(&[token, number(30_000_000), number(29_000_000)]), none.clone()),
+        answer("meta", words(&["1024", "2", "lock:"]), none.clone()),
+        answer("seen", list(&[list(&[word("li"), word("x"), word("ex"), vec![9]]), vec![0]]), none.clone()),
+        answer("broken", words(&["WRONGTYPE"]), none.clone()),
+        answer("polled", list(&[list(&[word(""), vec![0], vec![0], word("")])]), none),
         text(0, &format!("look\n{id}\n{id}\n1\nname")),
         text(0, &format!("event\nG\n1795000000000000\n{id}\nholder\n\nname")),
         text(
