@@ -104,7 +104,7 @@ fn quick_paths_see_what_is_remembered() {
     let pair = |request| [ask(request), Op::Release(Which::Current)];
     // The clock steps back over an end: it is remembered from then on, and no longer.
     let stepped_back =
-        [&pair(1)[..], &[Op::StepBack(5_000_000)], &pair(2), &[Op::Pass(10_500_000), ask(1), ask(2)]].concat();
+        [&pair(1)[..], &[Op::StepBack(5_000_000), ask(2), Op::Pass(10_500_000), ask(1), ask(2)]].concat();
     // Ends that were put aside, young ones and old ones, and those that are over.
     let mut aside = Vec::new();
     for round in 0..9 {
