@@ -110,7 +110,7 @@ async fn of_many_streams_do_not_wait_for_each_other() {
     }
 }
 
-/// Leases of one bucket, in one script: what is wrong with one, or was set off by one, is its own.
+/// Leases that are renewed by one script: what is wrong with one, or was set off by one, is its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_a_group_are_told_apart() {
     let redis = Redis::start(&[]);
@@ -138,15 +138,18 @@ async fn of_a_group_are_told_apart() {
     });
     let mut all: Vec<_> = kept.collect();
     assert!(store.attach(&all).await.iter().all(|outcome| matches!(outcome, Ok(RenewOutcome::Renewed(_)))));
-    // The first has a key that is not ours, the second a stranger's memory, the third is waited for and over.
+    // The first has a key that is not ours, the second is cut off, the third is waited for and over.
     redis.command(&["SET", &format!("{base}l:{}", names[0].as_str()), "?"]);
-    redis.command(&["HSET", &format!("{base}l:{}", names[1].as_str()), "en", "1"]);
-    redis.command(&["SET", &format!("{base}o:{}", names[1].as_str()), "?"]);
+    let half = "redis.call('SET', KEYS[1], redis.call('GET', KEYS[1]):sub(1, -9))";
+    redis.command(&["EVAL", half, "1", &format!("{base}l:{}", names[1].as_str())]);
     let waiter = RequestId(Uuid::new_v4());
     assert_eq!(store.acquire(&names[2], acquire(waiter, true)).await, Ok(AcquireOutcome::Queued));
     let now = redis.command(&["TIME"]).text();
     let (seconds, _) = now.split_once(' ').unwrap();
-    redis.command(&["HSET", &format!("{base}l:{}", names[2].as_str()), "ex", &format!("{seconds}000000")]);
+    let script = "local values = {cmsgpack.unpack(redis.call('GET', KEYS[1]))}; values[tonumber(ARGV[1])] = tonumber(ARGV[2]) \
+                  redis.call('SET', KEYS[1], cmsgpack.pack(unpack(values, 1, 60)), 'KEEPTTL')";
+    let (key, place) = (format!("{base}l:{}", names[2].as_str()), scripts::place("ex").unwrap().to_string());
+    redis.command(&["EVAL", script, "1", &key, &place, &format!("{seconds}000000")]);
     all[3].attachment = AttachmentId(Uuid::new_v4());
     let [first, second, third, fourth, fifth] = store.renew_kept(&all).await.try_into().unwrap();
     assert!(matches!(first, Err(StoreError::Corrupt(_))), "{first:?}");

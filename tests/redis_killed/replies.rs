@@ -34,8 +34,14 @@ impl Doomed {
         let name = LockName::new(request.lock_name.clone()).unwrap();
         let key = format!("{}l:{name}", keys::base(keys::bucket(&name)));
         let id = request.request_id.replace('-', "");
-        until(|| async { redis.command(&["HGET", &key, "rq"]).text() == id }).await;
-        let token = redis.command(&["HGET", &key, "tk"]).text().parse().unwrap();
+        let script = "local found = redis.call('GET', KEYS[1]); local value = found and ({cmsgpack.unpack(found)})[tonumber(ARGV[1])] \
+                      return type(value) == 'number' and string.format('%.0f', value) or value or ''";
+        let field = |name: &str| {
+            let place = scripts::place(name).unwrap().to_string();
+            redis.command(&["EVAL", script, "1", &key, &place]).text()
+        };
+        until(|| async { field("rq") == id }).await;
+        let token = field("tk").parse().unwrap();
         assert!(self.proxy.seen() > 0, "it has not heard of the grant");
         self.replica.kill();
         token

@@ -64,7 +64,7 @@ impl Kept {
 
     fn distinct(&self) -> usize {
         let mut links: Vec<_> =
-            (0..16).filter_map(|bucket| self.links.get(bucket).ok()).map(|l| Arc::as_ptr(&l)).collect();
+            (0..1_024).step_by(64).filter_map(|bucket| self.links.get(bucket).ok()).map(|l| Arc::as_ptr(&l)).collect();
         links.sort_unstable();
         links.dedup();
         links.len()
@@ -125,7 +125,7 @@ fn unavailable<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
 async fn scripts_run_and_a_bucket_keeps_its_link() {
     let redis = Redis::start(&[]);
     let kept = Kept::to(&redis).await;
-    let (one, other) = (kept.link(), kept.links.get(8).unwrap());
+    let (one, other) = (kept.link(), kept.links.get(1_000).unwrap());
     assert!(Arc::ptr_eq(&one, &kept.link()) && !Arc::ptr_eq(&one, &other));
     assert_eq!(one.incarnation(), other.incarnation());
     assert_eq!(one.info().run_id, redis.info("server", "run_id"));

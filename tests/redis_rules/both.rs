@@ -14,12 +14,14 @@ use fencepost::{
         outcome::{ClassicHold, Effect, Effects},
         replicas::Replicas,
         rules::{Acquire, Candidate, Lock, Turn},
-        time::StoreTime,
+        time::{StoreTime, micros},
         token::{FencingToken, Sequencer},
     },
     store::redis::{
         answer::{Answer, RedisEffect, metadata_text},
-        keys, scripts,
+        keys,
+        links::{Arg, Sender, head, replies},
+        scripts,
     },
 };
 use std::{
@@ -74,12 +76,12 @@ fn id(number: u128) -> Uuid {
     Uuid::from_u128(number)
 }
 
-fn hex(id: Uuid) -> String {
-    id.simple().to_string()
+fn hex(id: Uuid) -> Arg {
+    Arg::from(id)
 }
 
-fn ids(candidate: Candidate) -> [String; 3] {
-    let stream = candidate.attachment.map_or(String::new(), |attachment| hex(attachment.0));
+fn ids(candidate: Candidate) -> [Arg; 3] {
+    let stream = candidate.attachment.map_or(Arg::from(""), |attachment| hex(attachment.0));
     [hex(candidate.lease_id.0), hex(candidate.grant_id.0), stream]
 }
 
@@ -175,20 +177,20 @@ impl Both {
                 let request = RequestId(id(request));
                 let expected = self.turn(|turn| turn.claim(request, attempt, candidate));
                 let [lease, grant, stream] = ids(candidate);
-                let args = [hex(request.0), attempt.to_string(), lease, grant, stream];
+                let args = [hex(request.0), Arg::from(attempt), lease, grant, stream];
                 return self.compare(op, expected, scripts::CLAIM, &args, |answer| rounded(answer.acquire().unwrap()));
             }
             Op::GiveUp { request, attempt } => {
                 let request = RequestId(id(request));
                 let expected = self.turn(|turn| turn.give_up(request, attempt));
-                let args = [hex(request.0), attempt.to_string()];
+                let args = [hex(request.0), Arg::from(attempt)];
                 return self
                     .compare(op, expected, scripts::GIVE_UP, &args, |answer| rounded(answer.acquire().unwrap()));
             }
             Op::Drop { request, attempt } => {
                 let request = RequestId(id(request));
                 let expected = self.turn(|turn| turn.drop_call(request, attempt));
-                let args = [hex(request.0), attempt.to_string()];
+                let args = [hex(request.0), Arg::from(attempt)];
                 return self.compare(op, expected, scripts::DROP_CALL, &args, |answer| answer.done().unwrap());
             }
             Op::Release(which) => {
@@ -200,8 +202,8 @@ impl Both {
                 let lease = self.lease(which);
                 let span = (ttl > 0).then(|| Duration::from_secs(ttl));
                 let expected = self.turn(|turn| turn.renew(lease, span, None));
-                let ttl = span.map(|span| span.as_micros().to_string()).unwrap_or_default();
-                let args = [hex(lease.0), ttl];
+                let ttl = span.map(|span| Arg::from(micros(span)));
+                let args: Vec<_> = [hex(lease.0)].into_iter().chain(ttl).collect();
                 return self.compare(op, expected, scripts::RENEW, &args, |answer| answer.renew().unwrap());
             }
             Op::RenewKept(which, stream) => {
@@ -213,7 +215,7 @@ impl Both {
             Op::Attach(which, attempt, stream) => {
                 let lease = self.lease(which);
                 let expected = self.turn(|turn| turn.attach(lease, attempt, AttachmentId(id(stream))));
-                let args = [hex(lease.0), attempt.to_string(), hex(id(stream))];
+                let args = [hex(lease.0), Arg::from(attempt), hex(id(stream))];
                 return self.compare(op, expected, scripts::ATTACH, &args, |answer| answer.renew().unwrap());
             }
             Op::Detach(which, stream) => {
@@ -232,7 +234,7 @@ impl Both {
                 let held = self.lock.lease().map(|lease| lease.token).filter(|_| right);
                 let token = held.unwrap_or(FencingToken::new(7).unwrap());
                 let expected = self.turn(|turn| turn.force_release(token));
-                let args = [token.to_string(), "because".to_owned()];
+                let args = [Arg::from(token.get()), Arg::from("because")];
                 return self.compare(op, expected, scripts::FORCE_RELEASE, &args, |it| it.revoke().unwrap());
             }
             Op::Poll => {
@@ -257,16 +259,16 @@ impl Both {
         let [lease, grant, stream] = ids(candidate);
         let args = [
             hex(request.0),
-            attempt.to_string(),
-            u8::from(wait).to_string(),
+            Arg::from(attempt),
+            Arg::from(wait),
             lease,
             grant,
             stream,
-            terms.fingerprint.to_string(),
-            terms.ttl.as_micros().to_string(),
-            terms.min_token.to_string(),
-            terms.holder.as_str().to_owned(),
-            metadata_text(&terms.metadata),
+            Arg::from(terms.fingerprint.to_string()),
+            Arg::from(micros(terms.ttl)),
+            Arg::from(terms.min_token),
+            Arg::from(terms.holder.as_str()),
+            Arg::from(metadata_text(&terms.metadata)),
         ];
         let command = Acquire { request, attempt, terms, wait, candidate };
         let expected = self.turn(|turn| turn.acquire(command));
@@ -325,26 +327,24 @@ impl Both {
         op: &dyn Debug,
         (expected, effects): (T, Vec<RedisEffect>),
         script: &'static str,
-        args: &[String],
+        args: &[Arg],
         read: impl FnOnce(Answer) -> T,
     ) -> Result<(), String> {
         redis::cmd("SET").arg("test:now").arg(self.now.as_micros()).exec(&mut self.connection).unwrap();
         self.sent = real_time();
-        let base = keys::base(keys::bucket(&name()));
+        let bucket = keys::bucket(&name());
+        let sender = Sender { replica: ReplicaId(id(self.replica)), waiters_max: WAITERS_MAX };
+        let mut command = Vec::new();
+        for arg in
+            [Arg::from(keys::base(bucket)), Arg::from(self.known_token), Arg::from(name().as_str())].iter().chain(args)
+        {
+            arg.pack(&mut command);
+        }
         let mut call = self.scripts[script].prepare_invoke();
-        for key in keys::of_bucket(&base) {
-            call.key(key);
-        }
-        call.arg(&base).arg(hex(id(self.replica))).arg(hex(id(self.incarnation))).arg(self.known_token);
-        call.arg(self.not_after().as_micros()).arg(WAITERS_MAX).arg(name().as_str());
-        for arg in args {
-            call.arg(arg);
-        }
+        call.key(keys::of_bucket(bucket)).arg(head(sender, id(self.incarnation), self.not_after())).arg(command);
         let value: Value = call.invoke(&mut self.connection).map_err(|error| format!("{op:?}: {error}"))?;
-        let mut answer = Answer::read(value).map_err(|error| format!("{op:?}: {error}"))?;
-        if script == scripts::RENEW_KEPT {
-            answer = answer.each(1).map_err(|error| format!("{op:?}: {error}"))?.remove(0);
-        }
+        let (now, mut answers) = replies(value, 1).map_err(|error| format!("{op:?}: {error}"))?;
+        let answer = Answer::read(now, &answers.remove(0)).map_err(|error| format!("{op:?}: {error}"))?;
         if self.sharing {
             self.check_classic_key()?;
         }

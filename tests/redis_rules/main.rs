@@ -119,3 +119,46 @@ fn what_random_sequences_found() {
         ops.iter().for_each(|op| both.step(op).unwrap());
     }
 }
+
+/// Where chance comes by seldom: what quick paths have to see in the memory of ended requests.
+#[test]
+fn quick_paths_see_what_is_remembered() {
+    let mut both = Both::start(None);
+    let ask = |request| Op::Acquire { request, attempt: 1, wait: false, odd: 0 };
+    let pair = |request| [ask(request), Op::Release(Which::Current)];
+    // The clock steps back over an end: it is remembered from then on, and no longer.
+    let stepped_back =
+        [&pair(1)[..], &[Op::StepBack(5_000_000), ask(2), Op::Pass(10_500_000), ask(1), ask(2)]].concat();
+    // Ends that were put aside, young ones and old ones, and those that are over.
+    let mut aside = Vec::new();
+    for round in 0..9 {
+        aside.extend(pair(2 + round % 3));
+        aside.extend([ask(2 + round % 3), Op::Pass(3_500_000), ask(2), Op::Release(Which::Current)]);
+        aside.extend([ask(3), ask(4), Op::Release(Which::Last), Op::Release(Which::Current)]);
+    }
+    let pause = |tenths: u64| [Op::Pass(tenths * 100_000)];
+    let old = [
+        &pair(2)[..],
+        &pause(1),
+        &pair(3),
+        &pause(98),
+        &pair(1),
+        &pause(3),
+        &pair(4),
+        &pause(1),
+        &pair(3),
+        &pause(1),
+        &pair(2),
+        &[ask(1)],
+    ];
+    // After the clock stepped back over what was forgotten, it stays forgotten.
+    let back =
+        [&aside[..], &[Op::StepBack(9_000_000), ask(2), ask(3), ask(4), Op::StepBack(30_000_000), ask(2), ask(3)]]
+            .concat();
+    for ops in [stepped_back, aside, old.concat(), back] {
+        both.forget();
+        for op in &ops {
+            both.step(op).unwrap_or_else(|failure| panic!("{failure}"));
+        }
+    }
+}

@@ -36,7 +36,7 @@ impl Proxy {
 
     /// A way to this port on which each answer takes so long.
     pub(crate) async fn slow(delay: Duration, port: u16) -> Self {
-        Self::start("\0", port, delay).await
+        Self::start("a word that no request holds", port, delay).await
     }
 
     async fn start(word: &str, port: u16, delay: Duration) -> Self {

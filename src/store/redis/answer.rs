@@ -1,6 +1,6 @@
 //! What the scripts answer, turned into the terms of the rules. The codes are named here once, beside `lua/`, which speaks them.
 
-use super::links::Value;
+use super::{links::Value, packed::unpack};
 use crate::{
     domain::{
         ids::{AttachmentId, GrantId, LeaseId, ReplicaId, RequestId},
@@ -74,6 +74,7 @@ fn text(value: Value) -> Decoded<String> {
     match value {
         Value::BulkString(bytes) => String::from_utf8(bytes).map_err(|_| corrupt("a text that is no UTF-8")),
         Value::SimpleString(text) => Ok(text),
+        Value::Int(number) => Ok(number.to_string()),
         other => Err(corrupt(&format!("no text but {other:?}"))),
     }
 }
@@ -112,7 +113,16 @@ impl Details {
         Ok(Duration::from_micros(number(&self.text()?)?))
     }
 
+    /// Lists of both; or, from a quick path, how many details, they, and the one effect if there is one.
     fn details_and_effects(&mut self) -> Decoded<(Details, Vec<RedisEffect>)> {
+        if let Some(Value::Int(count)) = self.0.as_slice().first() {
+            let count = usize::try_from(*count).map_err(|_| corrupt("no count"))?;
+            self.0.next();
+            let details = Details(self.0.by_ref().take(count).collect::<Vec<_>>().into_iter());
+            let effect = self.0.by_ref().collect::<Vec<_>>();
+            let effects = if effect.is_empty() { Vec::new() } else { vec![self::effect(Value::Array(effect))?] };
+            return Ok((details, effects));
+        }
         let mut next = || self.0.next().ok_or_else(|| corrupt("too little"));
         let details = Details(array(next()?)?.into_iter());
         Ok((details, array(next()?)?.into_iter().map(effect).collect::<Decoded<_>>()?))
@@ -133,12 +143,14 @@ impl Details {
 }
 
 impl Answer {
-    /// Reads the frame of an answer: time, code, details, effects.
-    pub fn read(value: Value) -> Decoded<Self> {
-        let mut frame = Details(array(value)?.into_iter());
-        let now = StoreTime::from_micros(number(&frame.text()?)?);
+    /// Reads the answer to one command: its code, details, effects. One that failed by itself is the error that Redis would have said.
+    pub fn read(now: StoreTime, packed: &[u8]) -> Decoded<Self> {
+        let mut frame = Details(unpack(packed).ok_or_else(|| corrupt("bytes that make no sense"))?.into_iter());
         let code = frame.text()?;
-        let (details, effects) = frame.details_and_effects()?;
+        let (mut details, effects) = frame.details_and_effects()?;
+        if code == "broken" {
+            return Err(StoreError::Corrupt(details.text()?));
+        }
         Ok(Self { now, effects, code, details })
     }
 
@@ -208,7 +220,6 @@ impl Answer {
                 Ok(RenewOutcome::Renewed(Renewed { token, ttl: it.span()?, left: it.span()? }))
             }
             "gone" => Ok(RenewOutcome::Lost(gone(it)?)),
-            "broken" => Err(StoreError::Corrupt(self.details.text()?)),
             "attached_elsewhere" => Ok(RenewOutcome::AttachedElsewhere),
             _ => Err(self.unknown_code()),
         }
@@ -244,22 +255,6 @@ impl Answer {
             Ok(Polled { offered: request.map(|request| (request, attempt)), waiters, first_place })
         };
         self.details.0.map(each).collect()
-    }
-
-    /// As the answer of renew_kept: one answer for each of its leases.
-    pub fn each(self, count: usize) -> Decoded<Vec<Self>> {
-        if self.code != "each" {
-            return Err(self.unknown_code());
-        }
-        let now = self.now;
-        let each = |value: Value| {
-            let mut frame = Details(array(value)?.into_iter());
-            let code = frame.text()?;
-            let (details, effects) = frame.details_and_effects()?;
-            Ok(Self { now, effects, code, details })
-        };
-        let each = self.details.0.map(each).collect::<Decoded<Vec<_>>>()?;
-        if each.len() == count { Ok(each) } else { Err(corrupt(&format!("{} of {count} leases", each.len()))) }
     }
 
     /// As the answer of meta and list: plain texts.

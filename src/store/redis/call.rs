@@ -4,15 +4,14 @@ use super::{
     RedisStore,
     answer::{Answer, RedisEffect},
     keys,
-    links::{Arg, Link, Script},
+    links::{Arg, Link, Reply, Script},
     scripts,
 };
 use crate::{
-    domain::{ids::RequestId, limits::COMMAND_WINDOW, name::LockName, token::FencingToken},
+    domain::{ids::RequestId, name::LockName, token::FencingToken},
     store::{Event, StoreError},
 };
 use std::sync::{Arc, LazyLock, atomic::Ordering};
-use tokio::time::Instant;
 use uuid::Uuid;
 
 macro_rules! scripts {
@@ -73,30 +72,24 @@ impl RedisStore {
         Ok(link)
     }
 
-    /// What every script takes before its own arguments.
-    pub(super) fn frame(&self, link: &Link, bucket: u16, base: &str, tail: &[Arg]) -> Vec<Arg> {
-        let mut args = Vec::with_capacity(6 + tail.len());
-        args.extend([
-            Arg::from(base),
-            hex(self.me.0),
-            hex(link.incarnation().0),
-            Arg::from(self.known[usize::from(bucket)].load(Ordering::Relaxed)),
-            Arg::from(link.not_after(COMMAND_WINDOW).as_micros()),
-            Arg::from(self.waiters_max as u64),
-        ]);
-        args.extend_from_slice(tail);
-        args
+    /// A command as the scripts take it: its bucket, the highest token seen there, and its own arguments.
+    fn packed(&self, bucket: u16, name: Option<&LockName>, tail: &[Arg]) -> Vec<u8> {
+        let mut command = Vec::with_capacity(256);
+        Arg::from(keys::base(bucket)).pack(&mut command);
+        Arg::from(self.known[usize::from(bucket)].load(Ordering::Relaxed)).pack(&mut command);
+        name.iter().for_each(|name| Arg::from(name.as_str()).pack(&mut command));
+        tail.iter().for_each(|arg| arg.pack(&mut command));
+        command
     }
 
     pub(super) async fn send(
         &self,
-        link: &Link,
+        link: &Arc<Link>,
         bucket: u16,
         script: &'static Script,
         tail: &[Arg],
-    ) -> Result<super::links::Value, StoreError> {
-        let base = keys::base(bucket);
-        link.run(script, &keys::of_bucket(&base), &self.frame(link, bucket, &base, tail)).await
+    ) -> Result<Answer, StoreError> {
+        self.read(link, link.ask(self.sender, script, bucket, self.packed(bucket, None, tail)).await?)
     }
 
     /// Runs a command on one lock. Dropped, the command may run all the same.
@@ -119,25 +112,21 @@ impl RedisStore {
     ) -> Result<Answer, StoreError> {
         let bucket = keys::bucket(name);
         let link = self.link(bucket).await?;
-        let mut args = Vec::with_capacity(1 + tail.len());
-        args.push(Arg::from(name.as_str()));
-        args.extend_from_slice(tail);
-        let sent = Instant::now();
-        let answer = self.read(&link, sent, self.send(&link, bucket, script, &args).await?)?;
+        let command = self.packed(bucket, Some(name), tail);
+        let answer = self.read(&link, link.ask(self.sender, script, bucket, command).await?)?;
         if !answer.is_too_late() {
             self.heed(bucket, name, &answer, own);
             return Ok(answer);
         }
         // Nothing was done, and now Redis' time is known: it was set since the last sample, or nothing was asked for long.
-        let sent = Instant::now();
-        let answer = self.read(&link, sent, self.send(&link, bucket, script, &args).await?)?;
+        let command = self.packed(bucket, Some(name), tail);
+        let answer = self.read(&link, link.ask(self.sender, script, bucket, command).await?)?;
         self.heed(bucket, name, &answer, own);
         Ok(answer)
     }
 
-    pub(super) fn read(&self, link: &Link, sent: Instant, value: super::links::Value) -> Result<Answer, StoreError> {
-        let answer = Answer::read(value)?;
-        link.sample(sent, answer.now);
+    fn read(&self, link: &Link, (now, packed): Reply) -> Result<Answer, StoreError> {
+        let answer = Answer::read(now, &packed)?;
         if answer.is_left_behind() {
             link.retire("redis has left the incarnation that this connection was made to");
         }

@@ -23,9 +23,9 @@ pub fn base(bucket: u16) -> String {
     format!("{PREFIX}{{{bucket:x}}}:")
 }
 
-/// The keys of the bucket itself, as every script takes them: incarnations, counter, replicas.
-pub fn of_bucket(base: &str) -> [String; 3] {
-    ["b", "n", "r"].map(|letter| format!("{base}{letter}"))
+/// The key of the bucket itself: incarnations, counter, who watches.
+pub fn of_bucket(bucket: u16) -> String {
+    format!("{PREFIX}{{{bucket:x}}}:b")
 }
 
 /// The channel on which a replica is told of its own.

@@ -2,14 +2,13 @@
 
 use super::{
     LAYOUT, RedisStore,
-    answer::Answer,
     doctor::{self, EVICTION, Finding, Severity},
     keys,
     links::{Arg, Link},
 };
 use crate::{domain::ids::Incarnation, store::StoreError};
 use parking_lot::Mutex;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use tokio::{sync::watch, time::Instant};
 
 /// How often a life that was refused is looked at again, and a failed look repeated: an operator may have changed it.
@@ -54,7 +53,7 @@ impl Met {
 
 impl RedisStore {
     /// Makes sure that the life of Redis at the end of this link is one to work with.
-    pub(super) async fn meet(&self, link: &Link) -> Result<(), StoreError> {
+    pub(super) async fn meet(&self, link: &Arc<Link>) -> Result<(), StoreError> {
         let life = link.incarnation();
         if *self.met.known.lock() == Some(life) {
             return Ok(());
@@ -108,7 +107,7 @@ impl RedisStore {
         }
     }
 
-    async fn look(&self, link: &Link) -> Looked {
+    async fn look(&self, link: &Arc<Link>) -> Looked {
         let facts = doctor::gather(&mut link.connection()).await.map_err(StoreError::Unavailable)?;
         let findings = doctor::judge(&facts);
         let evicts = |finding: &&Finding| finding.check == EVICTION && finding.severity == Severity::Error;
@@ -162,11 +161,11 @@ impl RedisStore {
         }
     }
 
-    async fn check_layout(&self, link: &Link) -> Looked {
+    async fn check_layout(&self, link: &Arc<Link>) -> Looked {
         let classic = self.met.classic.as_deref().unwrap_or_default();
         let wanted = [keys::BUCKETS.to_string(), LAYOUT.to_owned()];
         let tail = wanted.iter().map(String::as_str).chain([classic]).map(Arg::from).collect::<Vec<_>>();
-        let found = Answer::read(self.send(link, 0, &self.scripts.meta, &tail).await?)?.texts("meta")?;
+        let found = self.send(link, 0, &self.scripts.meta, &tail).await?.texts("meta")?;
         let [buckets, layout, shared] = found.as_slice() else {
             return Ok(Err(StoreError::Corrupt(format!("its meta key says {found:?}"))));
         };

@@ -10,6 +10,7 @@ pub mod doctor;
 pub mod keys;
 pub mod links;
 mod meet;
+mod packed;
 mod renewing;
 pub mod scripts;
 mod store;
@@ -24,7 +25,7 @@ use crate::{
 use call::Scripts;
 use chores::Chores;
 use keys::BUCKETS;
-use links::{Links, RedisUrl};
+use links::{Links, RedisUrl, Sender};
 use meet::Met;
 use renewing::RENEWAL_SCRIPTS;
 use std::sync::{Arc, atomic::AtomicU64};
@@ -33,7 +34,7 @@ use uuid::Uuid;
 use waits::Waits;
 
 /// The layout of the data. Another number is another layout.
-const LAYOUT: &str = "1";
+const LAYOUT: &str = "2";
 
 /// The store in Redis.
 pub struct RedisStore {
@@ -50,7 +51,8 @@ pub struct RedisStore {
     /// Scripts of renewals that may be sent.
     renewing: Semaphore,
     scripts: &'static Scripts,
-    waiters_max: usize,
+    /// As scripts are told of this replica.
+    sender: Sender,
 }
 
 impl RedisStore {
@@ -65,9 +67,10 @@ impl RedisStore {
     }
 
     fn with_scripts(url: &RedisUrl, limits: &Limits, notices: Arc<dyn Notices>, scripts: &'static Scripts) -> Self {
+        let me = ReplicaId(Uuid::new_v4());
         Self {
             links: Links::new(url),
-            me: ReplicaId(Uuid::new_v4()),
+            me,
             notices,
             waits: Waits::default(),
             chores: Chores::new(),
@@ -76,7 +79,7 @@ impl RedisStore {
             resync: Notify::new(),
             renewing: Semaphore::new(RENEWAL_SCRIPTS),
             scripts,
-            waiters_max: limits.waiters_per_lock,
+            sender: Sender { replica: me, waiters_max: limits.waiters_per_lock },
         }
     }
 

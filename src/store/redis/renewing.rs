@@ -3,18 +3,14 @@
 use super::{
     RedisStore,
     call::hex,
-    keys,
-    links::{Arg, Script},
+    links::{Arg, COMMANDS_PER_SCRIPT, Script},
 };
 use crate::{
     domain::{name::LockName, outcome::RenewOutcome},
     store::{Kept, StoreError},
 };
 use futures_util::future::join_all;
-use tokio::time::Instant;
 
-/// Leases in one script: some hundred microseconds, in which Redis does nothing else.
-const LEASES_PER_SCRIPT: usize = 32;
 /// Scripts that are sent together, one after the other.
 const SCRIPTS_PER_TURN: usize = 16;
 /// Scripts under way at once, of all streams: some milliseconds of Redis' time, so that nobody's command waits for long behind them.
@@ -25,10 +21,9 @@ pub(super) const RENEWAL_SCRIPTS: usize = 4 * SCRIPTS_PER_TURN;
 type Outcomes = Vec<Result<RenewOutcome, StoreError>>;
 
 impl RedisStore {
-    /// Renews leases, neighbours of one bucket together, and answers in order. Dropped on the way, some are done and some are not.
+    /// Renews leases and answers in order; neighbours are sent together. Dropped on the way, some are done and some are not.
     pub(super) async fn renew_in_groups(&self, leases: &[Kept<'_>]) -> Outcomes {
-        let same = |a: &Kept<'_>, b: &Kept<'_>| keys::bucket(a.name) == keys::bucket(b.name);
-        let groups: Vec<_> = leases.chunk_by(same).flat_map(|group| group.chunks(LEASES_PER_SCRIPT)).collect();
+        let groups: Vec<_> = leases.chunks(COMMANDS_PER_SCRIPT).collect();
         self.in_turns(&groups, |group| self.renew_group(group)).await
     }
 
@@ -61,31 +56,13 @@ impl RedisStore {
         outcomes
     }
 
+    /// Each a command of its own; asked for together, they are sent together.
     async fn renew_group(&self, group: &[Kept<'_>]) -> Outcomes {
-        match self.ask_for_group(group).await {
-            Ok(outcomes) => outcomes,
-            Err(error) => group.iter().map(|_| Err(error.clone())).collect(),
-        }
-    }
-
-    async fn ask_for_group(&self, group: &[Kept<'_>]) -> Result<Outcomes, StoreError> {
-        let Some(first) = group.first() else { return Ok(Vec::new()) };
-        let bucket = keys::bucket(first.name);
-        let mut tail = Vec::with_capacity(group.len() * 3);
-        for lease in group {
-            tail.extend([Arg::from(lease.name.as_str()), hex(lease.lease_id.0), hex(lease.attachment.0)]);
-        }
-        let link = self.link(bucket).await?;
-        let sent = Instant::now();
-        let answer = self.read(&link, sent, self.send(&link, bucket, &self.scripts.renew_kept, &tail).await?)?;
-        let mut outcomes = Vec::with_capacity(group.len());
-        for (lease, one) in group.iter().zip(answer.each(group.len())?) {
-            for effect in &one.effects {
-                self.heed_one(bucket, lease.name, effect, None);
-            }
-            outcomes.push(one.renew().inspect(|outcome| self.know_renewed(lease.name, outcome)));
-        }
-        Ok(outcomes)
+        let each = group.iter().map(|lease| async {
+            let tail = [hex(lease.lease_id.0), hex(lease.attachment.0)];
+            self.renew_one(lease.name, &self.scripts.renew_kept, &tail).await
+        });
+        join_all(each).await
     }
 
     pub(super) async fn renew_one(

@@ -16,8 +16,13 @@ use std::{fmt::Write as _, time::Duration};
 pub const CHANNEL: &str = "fp:c:";
 /// How much longer than the times inside say a key is kept: clean-up must never come before its time.
 const SLACK: Duration = Duration::from_secs(5);
-/// The fields of a lock's hash that belong to its lease.
-const LEASE_FIELDS: &str = "rq at ca rp fg li gi tk gr ex tt ho md pe am ar aa uh hd";
+/// What the text of a lock begins with: whatever else lies under its key is not ours.
+const MARK: &str = "fp2";
+/// The fields of a lock in the order of its text, behind the mark: what is remembered, its lease, its queue. A text ends with the last
+/// field that is there, so those that most locks have come first.
+const PAST_FIELDS: &str = "lt le la zq zf zh za zl zn gs go gf gk";
+const LEASE_FIELDS: &str = "rq at ca rp fg li gi tk gr ex tt ho md pe am ar aa hd uh";
+const QUEUE_FIELDS: &str = "oq ou np mk rs";
 
 /// Reads Redis' clock, once.
 pub const CLOCK: &str = include_str!("lua/lib/clock.lua");
@@ -63,10 +68,11 @@ scripts! {
     LIST = "list",
 }
 
-/// The parts, in the order in which they build on each other.
-const PARTS: [&str; 17] = [
+/// The parts of the whole rules, in the order in which they build on each other.
+const PARTS: [&str; 18] = [
     include_str!("lua/lib/frame.lua"),
     include_str!("lua/lib/ended.lua"),
+    include_str!("lua/lib/memory.lua"),
     include_str!("lua/lib/waiters.lua"),
     include_str!("lua/lib/queue.lua"),
     include_str!("lua/lib/effects.lua"),
@@ -84,10 +90,33 @@ const PARTS: [&str; 17] = [
     include_str!("lua/lib/again.lua"),
 ];
 
+/// The quick paths, by the name that a command's first line calls them. Each defines `quickly`.
+const QUICK: [(&str, &[&str]); 4] = [
+    ("acquire", &[include_str!("lua/quick/acquire.lua")]),
+    ("release", &[include_str!("lua/quick/release.lua")]),
+    (
+        "renew",
+        &[
+            include_str!("lua/quick/renew.lua"),
+            "local function quickly(base, known_token, name, lease, ttl) return renew_quickly(base, name, lease, nil, ttl) end\n",
+        ],
+    ),
+    (
+        "renew_kept",
+        &[
+            include_str!("lua/quick/renew.lua"),
+            "local function quickly(base, known_token, name, lease, attachment) return renew_quickly(base, name, lease, attachment) end\n",
+        ],
+    ),
+];
+
 /// The whole source of a command's script. With another clock than [`CLOCK`] a test hands the time in, as it does to the rules.
-/// `classic` is the prefix of the keys of classic locks, if such are to be heeded.
+/// `classic` is the prefix of the keys of classic locks, if such are to be heeded: the quick paths know nothing of them.
+///
+/// What the rules need is made by a function that is called for the commands that no quick path is for: it is most of the script.
 pub fn source(command: &str, clock: &str, classic: Option<&str>) -> String {
-    let (flags, body) = command.split_once('\n').unwrap_or((command, ""));
+    let (first, body) = command.split_once('\n').unwrap_or((command, ""));
+    let (flags, quick) = first.trim_start_matches("--! flags:").split_once("; quick:").unwrap_or((first, ""));
     let mut script = match flags.trim_start_matches("--! flags:").trim() {
         "" => "#!lua\n".to_owned(),
         flags => format!("#!lua flags={flags}\n"),
@@ -95,22 +124,57 @@ pub fn source(command: &str, clock: &str, classic: Option<&str>) -> String {
     script.push_str(&constants());
     // Byte by byte, so that no prefix can end the string.
     let bytes = |prefix: &str| prefix.bytes().map(|byte| format!("\\{byte:03}")).collect::<String>();
-    let classic = classic.map_or("nil".to_owned(), |prefix| format!("'{}'", bytes(prefix)));
-    let _ = writeln!(script, "local CLASSIC = {classic}");
+    let prefix = classic.map_or("nil".to_owned(), |prefix| format!("'{}'", bytes(prefix)));
+    let _ = writeln!(script, "local CLASSIC = {prefix}");
     script.push_str(clock);
+    script.push_str(include_str!("lua/lib/head.lua"));
+    match QUICK.iter().find(|(name, _)| *name == quick.trim() && classic.is_none()) {
+        Some((_, parts)) => {
+            script.push_str(&placed(include_str!("lua/quick/plain.lua")));
+            parts.iter().for_each(|part| script.push_str(&placed(part)));
+        }
+        None => script.push_str("local quickly = nil\n"),
+    }
+    script.push_str("local function wholly(base, known_token, ...)\n");
+    script.push_str(&fields());
     for part in PARTS {
         script.push_str(part);
     }
     script.push_str(body);
+    script.push_str("end\n");
+    script.push_str(include_str!("lua/lib/tail.lua"));
     script
 }
 
+/// The place of a field among the values of a lock's text, from 1: for tests, and whoever has to look at one by hand.
+pub fn place(field: &str) -> Option<usize> {
+    all_fields().position(|one| one == field).map(|index| index + 2)
+}
+
+/// The names of fields as places: a table without names is read and written with fewer steps.
+fn placed(part: &str) -> String {
+    all_fields()
+        .zip(2..)
+        .fold(part.to_owned(), |text, (field, place)| text.replace(&format!("V.{field}"), &format!("V[{place}]")))
+}
+
+fn all_fields() -> impl Iterator<Item = &'static str> {
+    [PAST_FIELDS, LEASE_FIELDS, QUEUE_FIELDS].into_iter().flat_map(|fields| fields.split(' '))
+}
+
+fn fields() -> String {
+    let list = |name: &str, fields: &mut dyn Iterator<Item = &str>| {
+        let each = fields.map(|field| format!("'{field}',")).collect::<String>();
+        format!("local {name} = {{{each}}}\n")
+    };
+    list("FIELDS", &mut std::iter::once("v").chain(all_fields())) + &list("LEASE_FIELDS", &mut LEASE_FIELDS.split(' '))
+}
+
 fn constants() -> String {
-    let mut lines = format!("local CHANNEL, META = '{CHANNEL}', '{}'\nlocal LEASE_FIELDS = {{", super::keys::META);
-    for field in LEASE_FIELDS.split(' ') {
-        let _ = write!(lines, "'{field}',");
-    }
-    lines.push_str("}\n");
+    let mut lines = format!("local CHANNEL, META, MARK = '{CHANNEL}', '{}', '{MARK}'\n", super::keys::META);
+    let count = |fields: &str| fields.split(' ').count() as u64;
+    let past_end = 1 + count(PAST_FIELDS);
+    let lease_end = past_end + count(LEASE_FIELDS);
     let numbers = [
         ("MEMORY", micros(ENDED_MEMORY)),
         ("GRACE", micros(DROP_GRACE)),
@@ -125,6 +189,9 @@ fn constants() -> String {
         ("LEFT_MAX", INCARNATIONS_LEFT_MAX as u64),
         ("BATCH", SETTLE_BATCH as u64),
         ("SLACK_MS", micros(SLACK) / 1_000),
+        ("PAST_END", past_end),
+        ("LEASE_END", lease_end),
+        ("FIELDS_END", lease_end + count(QUEUE_FIELDS)),
     ];
     for (name, number) in numbers {
         let _ = writeln!(lines, "local {name} = {number}");

@@ -112,8 +112,9 @@ impl LockStore for RedisStore {
         lease_id: LeaseId,
         ttl: Option<Duration>,
     ) -> Result<RenewOutcome, StoreError> {
-        let ttl = ttl.map_or(Arg::from(""), |ttl| Arg::from(micros(ttl)));
-        self.renew_one(name, &self.scripts.renew, &[hex(lease_id.0), ttl]).await
+        let mut tail = vec![hex(lease_id.0)];
+        tail.extend(ttl.map(|ttl| Arg::from(micros(ttl))));
+        self.renew_one(name, &self.scripts.renew, &tail).await
     }
 
     fn group(&self, name: &LockName) -> u16 {
@@ -176,8 +177,7 @@ impl LockStore for RedisStore {
         for _ in 0..KEYS_PER_PAGE.div_ceil(step) {
             let link = self.link(0).await?;
             let tail = [Arg::from(cursor), Arg::from(pattern.as_str()), Arg::from(step)];
-            let mut found =
-                Answer::read(self.send(&link, 0, &self.scripts.list, &tail).await?)?.texts("keys")?.into_iter();
+            let mut found = self.send(&link, 0, &self.scripts.list, &tail).await?.texts("keys")?.into_iter();
             let next = found.next().and_then(|text| text.parse().ok()).unwrap_or(0);
             let names: Vec<LockName> =
                 found.skip(skip).filter_map(|key| LockName::new(keys::name_in(&key)?.to_owned()).ok()).collect();

@@ -10,7 +10,6 @@ use crate::{
 };
 use futures_util::future::{join, join_all};
 use std::time::Duration;
-use tokio::time::Instant;
 
 /// How often a replica polls for its waiters: the longest that a lost hint can cost, and its heartbeat.
 const POLL_PERIOD: Duration = Duration::from_secs(1);
@@ -58,8 +57,7 @@ impl RedisStore {
     async fn poll_locks(&self, bucket: u16, names: &[LockName]) -> Result<(), StoreError> {
         let link = self.link(bucket).await?;
         let tail: Vec<Arg> = names.iter().map(|name| Arg::from(name.as_str())).collect();
-        let sent = Instant::now();
-        let answer = self.read(&link, sent, self.send(&link, bucket, &self.scripts.poll, &tail).await?)?;
+        let answer = self.send(&link, bucket, &self.scripts.poll, &tail).await?;
         for effect in &answer.effects {
             // Offers come again below, each with its lock; the rest does not ask for it.
             if !matches!(effect, super::answer::RedisEffect::LookAgain(..)) {

@@ -8,6 +8,7 @@ use fencepost::{
         redis::{
             answer::{self, Answer},
             keys,
+            links::replies,
         },
     },
 };
@@ -15,7 +16,7 @@ use fencepost::{
 /// Any bytes on the connection to Redis: each decoder reads them, or says that they make no sense.
 pub fn redis(bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else { return };
-    match kind % 4 {
+    match kind % 5 {
         0 => {
             let _ = answer::message(bytes);
         }
@@ -25,28 +26,32 @@ pub fn redis(bytes: &[u8]) {
                 let _ = (keys::name_in(key), keys::pattern(key));
             }
         }
-        _ => script(bytes),
+        3 => script(bytes),
+        _ => whole(bytes),
     }
 }
 
 /// One answer, read as that of each command: a script of another version may answer anything.
 fn script(bytes: &[u8]) {
-    let read = || Answer::read(parse_redis_value(bytes).ok()?).ok();
+    let read = || Answer::read(StoreTime::from_micros(1_795_000_000_000_000), bytes).ok();
     if read().is_none() {
         return;
     }
     let _ = read().map(Answer::acquire);
     let _ = read().map(Answer::release);
     let _ = read().map(Answer::renew);
-    for count in 1..=2 {
-        let each = read().and_then(|answer| answer.each(count).ok());
-        each.into_iter().flatten().for_each(|answer| drop(answer.renew()));
-    }
     let _ = read().map(Answer::revoke);
     let _ = read().map(Answer::done);
     let _ = read().map(Answer::polled);
     let _ = read().map(Answer::view);
     let _ = read().map(|answer| answer.texts("meta"));
+}
+
+/// What a script answers as a whole, to two commands.
+fn whole(bytes: &[u8]) {
+    if let Ok(value) = parse_redis_value(bytes) {
+        let _ = replies(value, 2);
+    }
 }
 
 fn report(bytes: &[u8]) {

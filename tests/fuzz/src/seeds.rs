@@ -61,63 +61,75 @@ fn text(number: u8, text: &str) -> Vec<u8> {
     [&[number], text.as_bytes()].concat()
 }
 
-/// What Redis may well say.
+fn word(word: &str) -> Vec<u8> {
+    [&[0xd9, u8::try_from(word.len()).unwrap_or(0)], word.as_bytes()].concat()
+}
+
+fn list(values: &[Vec<u8>]) -> Vec<u8> {
+    let count = u16::try_from(values.len()).unwrap_or(0).to_be_bytes();
+    [vec![0xdc], count.to_vec(), values.concat()].concat()
+}
+
+fn words(words: &[&str]) -> Vec<u8> {
+    list(&words.iter().map(|one| word(one)).collect::<Vec<_>>())
+}
+
+fn number(number: u64) -> Vec<u8> {
+    [vec![0xcf], number.to_be_bytes().to_vec()].concat()
+}
+
+/// The first byte says what it is: an answer of a script is 3, of a whole script 4.
 pub fn answers() -> Vec<Vec<u8>> {
     let id = "0ea85d065d6b4f618a5f1f5e5c1c0b11";
-    let strings = |words: &[&str]| {
-        let each = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
-        format!("*{}\r\n{}", words.len(), each.collect::<String>())
+    let answer = |code: &str, details: Vec<u8>, effects: Vec<u8>| [vec![3], word(code), details, effects].concat();
+    let (token, none) = (number(1_795_000_000_000_000), list(&[]));
+    let look = list(&[list(&[word("look"), word(id), word(id), vec![1]])]);
+    let ended = words(&["ended", "E", id, "1795000000000000", id, "holder", id, id]);
+    let event = list(&[words(&["event", "G", "1795000000000000", id, "holder", "", "name"])]);
+    let current =
+        [vec![2], word("holder"), word("[[\"k\",\"v\"]]"), word(id), token.clone(), vec![1], vec![2], vec![3]];
+    let seen = |fields: &[Vec<u8>]| answer("seen", list(&[list(fields), vec![0]]), list(&[]));
+    let quick = |code: &str, details: &[Vec<u8>], effect: &[Vec<u8>]| {
+        [vec![3], word(code), vec![u8::try_from(details.len()).unwrap_or(0)], details.concat(), effect.concat()]
+            .concat()
     };
-    let answer = |code: &str, details: &[&str], effects: &str| {
-        format!("*4\r\n$16\r\n1795000000000000\r\n${}\r\n{code}\r\n{}{effects}", code.len(), strings(details))
-    };
-    let look = format!("*1\r\n{}", strings(&["look", id, id, "1"]));
-    let ended = format!("*1\r\n{}", strings(&["ended", "E", id, "1795000000000000", id, "holder", id, id]));
-    let event = format!("*1\r\n{}", strings(&["event", "G", "1795000000000000", id, "holder", "", "name"]));
-    let seen = |fields: &[[&str; 2]]| {
-        text(
-            3,
-            &format!(
-                "*4\r\n$16\r\n1795000000000000\r\n$4\r\nseen\r\n*2\r\n{}$1\r\n0\r\n*0\r\n",
-                strings(&fields.concat())
-            ),
-        )
-    };
+    let granted = [word(id), word(id), token.clone(), number(30_000_000), word("R")];
     vec![
-        text(3, &answer("granted", &[id, id, "1795000000000000", "30000000", "R"], &look)),
-        text(
-            3,
-            &answer("contended", &["2", "holder", "[[\"k\",\"v\"]]", id, "1795000000000000", "1", "2", "3"], "*0\r\n"),
-        ),
-        text(3, &answer("contended", &["2", "-1"], &event)),
-        text(3, &answer("timed_out", &["0"], "*0\r\n")),
-        text(3, &answer("released", &[], &ended)),
-        text(3, &answer("gone", &["E", "1795000000000000"], "*0\r\n")),
-        text(3, &answer("renewed", &["1795000000000000", "30000000", "29000000"], "*0\r\n")),
-        text(3, &answer("revoked", &["holder"], &ended)),
-        text(3, &answer("token_mismatch", &["1795000000000000"], "*0\r\n")),
-        text(3, &answer("meta", &["1024", "1", "lock:"], "*0\r\n")),
+        answer("granted", list(&granted), look),
+        quick("granted", &granted, &[word("granted"), word(id)]),
+        answer("queued", list(&[vec![3], vec![1]]), none.clone()),
+        answer("contended", list(&current), none.clone()),
+        answer("contended", list(&[vec![2], vec![0xff]]), event),
+        answer("timed_out", list(&[vec![0]]), none.clone()),
+        answer("released", none.clone(), list(std::slice::from_ref(&ended))),
+        answer("gone", list(&[word("E"), token.clone()]), none.clone()),
+        answer("renewed", list(&[token.clone(), number(30_000_000), number(29_000_000)]), none.clone()),
+        answer("revoked", words(&["holder"]), list(&[ended])),
+        answer("token_mismatch", list(std::slice::from_ref(&token)), none.clone()),
+        answer("meta", words(&["1024", "2", "lock:"]), none.clone()),
         seen(&[
-            ["li", id],
-            ["tt", "30000000"],
-            ["ex", "1795000020000000"],
-            ["tk", "1795000000000000"],
-            ["ho", "holder"],
-            ["md", "[]"],
-            ["gi", id],
-            ["gr", "1795000000000000"],
-            ["pe", "R"],
+            word("li"),
+            word(id),
+            word("ho"),
+            word("holder"),
+            word("md"),
+            word("[]"),
+            word("gi"),
+            word(id),
+            word("pe"),
+            word("R"),
+            word("tt"),
+            number(30_000_000),
+            word("ex"),
+            number(1_795_000_020_000_000),
+            word("tk"),
+            token.clone(),
+            word("gr"),
+            token.clone(),
         ]),
-        seen(&[["la", "1795000000000000"], ["le", "V"], ["lt", "1795000000000000"]]),
-        text(
-            3,
-            &format!(
-                "*4\r\n$1\r\n1\r\n$4\r\neach\r\n*2\r\n*3\r\n$7\r\nrenewed\r\n{}{look}*3\r\n$6\r\nbroken\r\n{}*0\r\n*0\r\n",
-                strings(&["1795000000000000", "30000000", "29000000"]),
-                strings(&["WRONGTYPE"])
-            ),
-        ),
-        text(3, "*4\r\n$1\r\n1\r\n$6\r\npolled\r\n*1\r\n*3\r\n$0\r\n\r\n$1\r\n0\r\n$1\r\n0\r\n*0\r\n"),
+        seen(&[word("la"), token, word("le"), word("V"), word("lt"), number(1_795_000_000_000_000)]),
+        answer("polled", list(&[list(&[word(""), vec![0], vec![0], word("")])]), none),
+        text(4, "*3\r\n:1795000000000000\r\n$3\r\nabc\r\n$0\r\n\r\n"),
         text(0, &format!("look\n{id}\n{id}\n1\nname")),
         text(0, &format!("event\nG\n1795000000000000\n{id}\nholder\n\nname")),
         text(

@@ -21,6 +21,8 @@ pub struct ServerInfo {
     pub run_id: String,
     /// New at each start and at each promotion.
     pub master_replid: String,
+    /// Part of a cluster: a script may touch one slot only.
+    pub is_cluster: bool,
 }
 
 impl ServerInfo {
@@ -99,7 +101,8 @@ fn judge(server: &str, replication: &str) -> Result<ServerInfo, String> {
                 .to_owned(),
         );
     }
-    Ok(ServerInfo { name: name.to_owned(), version, run_id, master_replid })
+    let is_cluster = field(server, "redis_mode") == "cluster";
+    Ok(ServerInfo { name: name.to_owned(), version, run_id, master_replid, is_cluster })
 }
 
 fn text(value: &Value) -> &str {

@@ -2,6 +2,7 @@
 
 use super::{
     Arg, Call, Script, ServerInfo,
+    batch::Line,
     handshake::Greeting,
     reply::{Fault, Then, settle, understand},
     time::RedisClock,
@@ -24,6 +25,7 @@ pub struct Link {
     closed: OnceLock<String>,
     /// Wakes whoever keeps it: it was closed, or it may be dead.
     attention: Notify,
+    pub(super) line: Line,
 }
 
 impl Link {
@@ -31,7 +33,7 @@ impl Link {
         let Greeting { info, sent, time } = greeting;
         let incarnation = info.incarnation();
         let (clock, closed, attention) = (RedisClock::new(sent, time), OnceLock::new(), Notify::new());
-        Self { connection, info, incarnation, clock, closed, attention }
+        Self { connection, info, incarnation, clock, closed, attention, line: Line::default() }
     }
 
     /// The life of Redis that this link leads to, from its first word to its last.
@@ -44,18 +46,25 @@ impl Link {
         &self.info
     }
 
+    pub(super) fn is_cluster(&self) -> bool {
+        self.info.is_cluster
+    }
+
     /// Runs a script. Redis not knowing it is no error: it is loaded and run, on the same connection.
     ///
     /// Answers within twice the response timeout. Dropped before it is done, the script may still run: it was handed over with
     /// the first poll, and nobody hears the answer. The same holds for `OutcomeUnknown`.
     pub async fn run(&self, script: &'static Script, keys: &[String], args: &[Arg]) -> Result<Value, StoreError> {
         self.open()?;
-        let command = script.evalsha(keys, args);
+        self.run_command(script, &script.evalsha(keys, args)).await
+    }
+
+    pub(super) async fn run_command(&self, script: &'static Script, command: &Cmd) -> Result<Value, StoreError> {
         let mut connection = self.connection.clone();
-        let reply = settle(connection.send_packed_command(&command).await);
+        let reply = settle(connection.send_packed_command(command).await);
         let reply = match reply {
             Err(fault) if fault.no_script => {
-                let mut replies = self.load_and_run(&[script], &[&command]).await;
+                let mut replies = self.load_and_run(&[script], &[command]).await;
                 replies.pop().unwrap_or(Err(fault))
             }
             reply => reply,
@@ -128,7 +137,7 @@ impl Link {
         self.attention.notified().await;
     }
 
-    fn open(&self) -> Result<(), StoreError> {
+    pub(super) fn open(&self) -> Result<(), StoreError> {
         self.closed.get().map_or(Ok(()), |why| Err(StoreError::Unavailable(why.clone())))
     }
 

@@ -10,6 +10,7 @@
 //! connections, and requests go over clones of them. Everything that runs is polled by [`Links::run`].
 
 mod backoff;
+mod batch;
 mod dial;
 mod handshake;
 mod keeper;
@@ -20,6 +21,7 @@ mod script;
 mod time;
 mod url;
 
+pub use batch::{COMMANDS_PER_SCRIPT, Reply, Sender, head, replies};
 /// What a script answered. The connection speaks RESP3; to a script that does not ask for it that is as RESP2: numbers, texts, nil
 /// (also for `false`) and arrays.
 pub use deadpool_redis::redis::Value;
@@ -32,6 +34,7 @@ pub use url::RedisUrl;
 pub(super) use handshake::redis_time;
 pub(super) use reply::why_not_connected;
 
+use super::keys::BUCKETS;
 use crate::store::StoreError;
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use dial::Dialer;
@@ -94,7 +97,8 @@ impl Links {
     /// The link that carries the requests of this bucket: the same one for as long as it lives, so that they keep their order.
     /// None up is `Unavailable`, at once, with the reason.
     pub fn get(&self, bucket: u16) -> Result<Arc<Link>, StoreError> {
-        let first = usize::from(bucket) % LINKS_PER_SERVER;
+        // Neighbours share one: what is asked of them together is sent together.
+        let first = (usize::from(bucket) * LINKS_PER_SERVER / usize::from(BUCKETS)).min(LINKS_PER_SERVER - 1);
         let slots = self.slots[first..].iter().chain(&self.slots[..first]);
         // One that is closed is replaced in a moment.
         let usable = |link: &Arc<Link>| link.closed().is_none();

@@ -42,6 +42,16 @@ impl Script {
         command.arg("EVALSHA").arg(self.sha()).arg(keys.len()).arg(keys).arg(args);
         command
     }
+
+    pub(super) fn evalsha_packed(&self, key: &str, args: &[Vec<u8>]) -> Cmd {
+        let bytes = args.iter().map(|arg| arg.len() + 8).sum::<usize>() + key.len() + 96;
+        let mut command = Cmd::with_capacity(args.len() + 4, bytes);
+        command.arg("EVALSHA").arg(self.sha()).arg(1).arg(key);
+        for arg in args {
+            command.arg(arg.as_slice());
+        }
+        command
+    }
 }
 
 /// One argument of a script. A UUID or a short text is held in place, without an allocation.
@@ -126,6 +136,48 @@ impl ToRedisArgs for Arg {
             Self::Bytes(bytes) => out.write_arg(bytes),
         }
     }
+}
+
+impl Arg {
+    /// Appends it in the form that `cmsgpack.unpack` reads: numbers arrive as numbers.
+    pub fn pack(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Int(number @ ..0) => {
+                out.push(0xd3);
+                out.extend_from_slice(&number.to_be_bytes());
+            }
+            Self::Int(number) => pack_number(number.unsigned_abs(), out),
+            Self::Uint(number) => pack_number(*number, out),
+            Self::Bytes(bytes) => pack_bytes(bytes, out),
+        }
+    }
+}
+
+pub(super) fn pack_number(number: u64, out: &mut Vec<u8>) {
+    match u8::try_from(number) {
+        Ok(small @ ..128) => out.push(small),
+        // Read as negative by Redis; as good as any other that is out of all bounds.
+        _ if i64::try_from(number).is_err() => {
+            out.push(0xcb);
+            out.extend_from_slice(&(number as f64).to_be_bytes());
+        }
+        _ => {
+            out.push(0xcf);
+            out.extend_from_slice(&number.to_be_bytes());
+        }
+    }
+}
+
+pub(super) fn pack_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+    match (u8::try_from(bytes.len()), u32::try_from(bytes.len())) {
+        (Ok(short @ ..32), _) => out.push(0xa0 | short),
+        (Ok(length), _) => out.extend_from_slice(&[0xd9, length]),
+        (_, length) => {
+            out.push(0xdb);
+            out.extend_from_slice(&length.unwrap_or(u32::MAX).to_be_bytes());
+        }
+    }
+    out.extend_from_slice(bytes);
 }
 
 /// One script call of several that are sent together.

@@ -1,14 +1,15 @@
 --! flags: allow-oom
 -- Puts a lease into the keeping of a stream of this replica, and renews it. Repeated it changes nothing more.
--- ARGV 7: lock name, lease id, attachment attempt, attachment
+-- Takes: lock name, lease id, attachment attempt, attachment
 -- Reply: renewed, gone, attached_elsewhere
-open(ARGV[7])
+local lock_name, lease, attempt, attachment = ...
+open(lock_name)
 settle()
-if L.li ~= ARGV[8] then return gone(ARGV[8]) end
-if tonumber(ARGV[9]) < tonumber(L.aa) then return answer('attached_elsewhere') end
+if L.li ~= lease then return gone(lease) end
+if attempt < L.aa then return answer('attached_elsewhere') end
 local before, replica = L.am, L.ar
-put('aa', ARGV[9]); put('am', ARGV[10]); put('ar', me)
-extend(tonumber(L.tt))
-put('hd', '1')
-if before and before ~= ARGV[10] then tell(replica, 'detached', replica, L.li, before) end
-return answer('renewed', L.tk, L.tt, text(tonumber(L.ex) - now))
+put('aa', attempt); put('am', attachment); put('ar', me)
+extend(L.tt)
+put('hd', 1)
+if before and before ~= attachment then tell(replica, 'detached', replica, L.li, before) end
+return answer('renewed', L.tk, L.tt, L.ex - now)

@@ -1,9 +1,9 @@
 --! flags:
 -- Asks what became of a request, on behalf of a call that is alive; turns an offer to it into a lease. Repeated it answers the same lease.
--- ARGV 7: lock name, request, attempt, lease id, grant id, attachment
+-- Takes: lock name, request, attempt, lease id, grant id, attachment
 -- Reply: granted, queued, timed_out, overtaken, ended, unknown, too_late, left_behind, exhausted
-local request, attempt = ARGV[8], tonumber(ARGV[9])
-open(ARGV[7])
+local lock_name, request, attempt, lease, grant_id, attachment = ...
+open(lock_name)
 if not_after < now then return answer('too_late') end
 if left_behind() then return answer('left_behind') end
 settle()
@@ -18,5 +18,5 @@ if w.standing == 'M' then
   set_standing(request, 'I')
   promote()
 end
-if L['or'] == request then return grant_offered(request, waiter_of(request), { ARGV[10], ARGV[11], ARGV[12] }) end
+if L.oq == request then return grant_offered(request, waiter_of(request), { lease, grant_id, attachment }) end
 return queued(w)

@@ -1,10 +1,11 @@
 --! flags: allow-oom
 -- Takes a lease back because its stream ended, if this attachment still keeps it. Repeated it does nothing.
--- ARGV 7: lock name, lease id, attachment
+-- Takes: lock name, lease id, attachment
 -- Reply: done
-open(ARGV[7])
+local lock_name, lease, attachment = ...
+open(lock_name)
 settle()
-if L.li == ARGV[8] and L.am == ARGV[9] then
+if L.li == lease and L.am == attachment then
   end_lease('V', now, 'stream ended')
   promote()
 end

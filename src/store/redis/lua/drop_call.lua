@@ -2,21 +2,21 @@
 -- Cleans up after a call that was dropped, unless a newer attempt is bound. Finding nothing, it leaves a mark until not_after: the call's own
 -- command may have been overtaken. Run again it finds the call unbound and does nothing, but where another call of the same attempt is
 -- bound, it takes that away: so whoever does not know whether it ran does not run it again.
--- ARGV 7: lock name, request, attempt, 1 to decline an open offer and do nothing else
+-- Takes: lock name, request, attempt, 1 to decline an open offer and do nothing else
 -- Reply: done
-local request, attempt = ARGV[8], tonumber(ARGV[9])
-open(ARGV[7])
+local lock_name, request, attempt, declines = ...
+open(lock_name)
 guard(K.marks, 'zset')
 settle()
 local w = waiter_of(request)
-if ARGV[10] and not (w and L['or'] == request and w.replica == me) then return answer('done') end
+if declines and not (w and L.oq == request and w.replica == me) then return answer('done') end
 if L.rq == request then
   local it = holder_binding()
   if attempt <= it.attempt then
     local last = unbind(it, attempt)
     put_binding(it)
     -- Not if its holder has acted on it: it reckons with the time that a renewal promised.
-    if last and not L.hd then put('ex', text(math.min(tonumber(L.ex), now + GRACE))); put('uh', '1') end
+    if last and not L.hd then put('ex', math.min(L.ex, now + GRACE)); put('uh', 1) end
     return answer('done')
   end
 elseif w then

@@ -1,9 +1,9 @@
 --! flags: allow-oom
 -- Ends the wait of a call whose time is over; answers the lease if the request has one. Repeated it answers timed_out again.
--- ARGV 7: lock name, request, attempt
+-- Takes: lock name, request, attempt
 -- Reply: timed_out, granted, shared, overtaken, ended, unknown
-local request, attempt = ARGV[8], tonumber(ARGV[9])
-open(ARGV[7])
+local lock_name, request, attempt = ...
+open(lock_name)
 settle()
 local known = look_up(request, attempt)
 if known then return known end

@@ -1,20 +1,20 @@
 --! flags: allow-oom
 -- A replica's heartbeat in a bucket, and the net under hints that got lost: for each of its locks there, who is next is served, and its own waiters
 -- that missed an offer stand in line again. Repeated it says the same.
--- ARGV 7: lock names
+-- Takes: lock names
 -- Reply: polled, with for each lock: the request and attempt that it is on offer to (if this replica carries it), its waiters here, and the first place in line
 hear_of_me()
 local found = {}
-for place = 7, #ARGV do
-  open(ARGV[place])
+for _, lock_name in ipairs({ ... }) do
+  open(lock_name)
   settle()
   for _, request in ipairs(redis.call('ZRANGE', missed(me), 0, -1)) do set_standing(request, 'I') end
   promote()
-  local w = L['or'] and waiter_of(L['or'])
+  local w = L.oq and waiter_of(L.oq)
   local mine = w and w.replica == me
-  found[#found + 1] = { mine and L['or'] or '', mine and text(w.attempt) or '0',
-    text(redis.call('ZCARD', line(me)) + redis.call('ZCARD', missed(me))), first_place() }
+  found[#found + 1] = { mine and L.oq or '', mine and w.attempt or 0,
+    redis.call('ZCARD', line(me)) + redis.call('ZCARD', missed(me)), first_place() }
   for _, key in ipairs({ K.waiters, K.dropped, line(me), missed(me) }) do keep(key, GONE) end
   write_back()
 end
-return { text(now), 'polled', found, effects }
+return { 'polled', found, effects }

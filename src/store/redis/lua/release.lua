@@ -1,10 +1,11 @@
---! flags: allow-oom
+--! flags: allow-oom; quick: release
 -- Gives a lease back and offers the lock to whoever is next. Repeated it answers how the lease ended.
--- ARGV 7: lock name, lease id
+-- Takes: lock name, lease id
 -- Reply: released, gone
-open(ARGV[7])
+local lock_name, lease = ...
+open(lock_name)
 settle()
-if L.li ~= ARGV[8] then return gone(ARGV[8]) end
+if L.li ~= lease then return gone(lease) end
 end_lease('R', now)
 promote()
 return answer('released')

@@ -5,7 +5,7 @@ local function acquire_held(request, wish)
   if not bind(it, request, wish.attempt) then return answer('overtaken') end
   put_binding(it)
   -- It was cut short because nobody could have heard of it. Now somebody does.
-  if L.uh then extend(tonumber(L.tt)) end
+  if L.uh then extend(L.tt) end
   wake_overtaken()
   return granted()
 end
@@ -24,7 +24,7 @@ local function acquire_queued(request, w, wish, wait, candidate)
   end
   wake_overtaken()
   w = waiter_of(request)
-  if L['or'] == request then return grant_offered(request, w, candidate) end
+  if L.oq == request then return grant_offered(request, w, candidate) end
   if wait then return queued(w) end
   -- A try by one that waits is the end of the wait; calls of the same number are to learn of it now.
   if same and standing ~= 'D' then look_again(me, request, wish.attempt) end

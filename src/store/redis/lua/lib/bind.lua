@@ -28,5 +28,5 @@ end
 
 local function wake_overtaken() if overtaken_call then look_again(unpack(overtaken_call)) end end
 
-local function holder_binding() return { attempt = tonumber(L.at), calls = tonumber(L.ca), replica = L.rp } end
-local function put_binding(it) put('at', text(it.attempt)); put('ca', text(it.calls)); put('rp', it.replica) end
+local function holder_binding() return { attempt = L.at, calls = L.ca, replica = L.rp } end
+local function put_binding(it) put('at', it.attempt); put('ca', it.calls); put('rp', it.replica) end

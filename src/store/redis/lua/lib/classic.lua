@@ -17,17 +17,17 @@ end
 local function make_way()
   if not classic then return end
   if L.li then end_lease('V', now, 'a classic client has ' .. CLASSIC .. name) end
-  local request = L['or']
-  put('or', nil); put('ou', nil)
+  local request = L.oq
+  put('oq', nil); put('ou', nil)
   if request then set_standing(request, 'I') end
 end
 
 -- Has the key say what the lock says. Nothing came between the look at it and this: it is ours, or nobody's.
 local function write_classic()
   if not looked then return end
-  local key, value, till = (CLASSIC or '') .. name, L.li and as_uuid(L.gi) or L['or'] and OFFERED, L.ex or L.ou
+  local key, value, till = (CLASSIC or '') .. name, L.li and as_uuid(L.gi) or L.oq and OFFERED, L.ex or L.ou
   if ours and not value then redis.call('DEL', key) end
   if not value or (ours == value and not changed.ex and not changed.ou) then return end
   -- Rounded up, and 1 ms more: Redis reckons from the millisecond in which the script began. It must not end before the lease does.
-  redis.call('SET', key, value, ours and 'XX' or 'NX', 'PX', text(math.ceil((tonumber(till) - now) / 1000) + 1))
+  redis.call('SET', key, value, ours and 'XX' or 'NX', 'PX', text(math.ceil((till - now) / 1000) + 1))
 end

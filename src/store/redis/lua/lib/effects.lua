@@ -20,12 +20,19 @@ local function watched(...)
   end
 end
 
+-- What was asked for and is over goes, so that the quick paths are taken again.
+local function is_watched()
+  for till in (bucket[3] or ''):gmatch(':(%d+)') do if now < tonumber(till) then return true end end
+  if bucket[3] then redis.call('HDEL', K.bucket, 'watched') end
+  return false
+end
+
 -- Ends the lease that holds the lock. The caller promotes.
 local function end_lease(how, at, reason)
   remember(L.rq, L.fg, how, at, L.li)
-  put('lt', L.tk); put('le', how); put('la', text(at))
-  local ended = { 'ended', how, L.li, L.tk, L.gi, L.ho, L.am or '', L.am and L.ar or '' }
+  put('lt', L.tk); put('le', how); put('la', at)
+  local ended = { 'ended', how, L.li, text(L.tk), L.gi, L.ho, L.am or '', L.am and L.ar or '' }
   tell(L.am and L.ar or me, unpack(ended))
-  watched(how, L.tk, L.gi, L.ho, reason or '')
+  watched(how, text(L.tk), L.gi, L.ho, reason or '')
   for _, field in ipairs(LEASE_FIELDS) do put(field, nil) end
 end

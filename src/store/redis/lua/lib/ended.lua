@@ -1,40 +1,37 @@
--- The memory of ended requests: what makes a late duplicate harmless. A hash to find them in, a list to forget them in order.
-local function remember(request, fingerprint, how, at, lease, attempt)
-  at = math.max(at, tonumber(L.en or 0))
-  put('en', text(at))
-  redis.call('HSET', K.ended, 'q' .. request, cmsgpack.pack({ fingerprint, how, at, lease or '', attempt or 0 }))
-  if lease then redis.call('HSET', K.ended, 'l' .. lease, cmsgpack.pack({ how, at })) end
-  redis.call('RPUSH', K.order, cmsgpack.pack({ at, request, lease or '' }))
-  keep(K.ended, MEMORY); keep(K.order, MEMORY)
-end
+-- The memory of ended requests: what makes a late duplicate harmless. The newest end lies in the lock (zq: request, zl: lease, zf: fingerprint,
+-- zh: how, za: when, zn: attempt); those before it in two hashes, young and old, by request and by lease, as { when, how, fingerprint, lease,
+-- attempt }. When the young one has been filled for as long as ends are remembered, it takes the place of the old one, all of whose ends are
+-- over by then. gs: the first end in the young one; go: none in the old one is later; gf: ends up to then are forgotten; gk: TTLs set.
 
--- At every command, so that a clock that steps back brings nothing back to mind.
-local function forget()
-  for _ = 1, L.en and BATCH or 0 do
-    local oldest = redis.call('LINDEX', K.order, 0)
-    if not oldest then put('en', nil); break end
-    oldest = cmsgpack.unpack(oldest)
-    if now < oldest[1] + MEMORY then break end
-    redis.call('LPOP', K.order)
-    local found = redis.call('HGET', K.ended, 'q' .. oldest[2])
-    -- The same id may have been used again since.
-    if found and cmsgpack.unpack(found)[3] <= oldest[1] then redis.call('HDEL', K.ended, 'q' .. oldest[2]) end
-    if oldest[3] ~= '' then redis.call('HDEL', K.ended, 'l' .. oldest[3]) end
+-- After the clock stepped back: what was forgotten goes before it would be remembered again, and nothing ended later than now.
+local function rewrite_ends()
+  for _, key in ipairs({ K.young, K.old }) do
+    local flat = redis.call('HGETALL', key)
+    for i = 1, #flat, 2 do
+      local past = cmsgpack.unpack(flat[i + 1])
+      if past[1] <= (L.gf or 0) then redis.call('HDEL', key, flat[i])
+      elseif past[1] > now then past[1] = now; redis.call('HSET', key, flat[i], cmsgpack.pack(past)) end
+    end
+    keep(key, MEMORY + SECOND)
   end
+  put('gf', nil); put('gs', L.gs and math.min(L.gs, now)); put('go', L.go and math.min(L.go, now))
 end
 
-local function find_ended(field)
-  local found = redis.call('HGET', K.ended, field); return found and cmsgpack.unpack(found) or nil
+local function spill()
+  if L.gs and L.za >= L.gs + MEMORY then
+    redis.call('UNLINK', K.old)
+    if redis.call('EXISTS', K.young) == 1 then redis.call('RENAME', K.young, K.old) end
+    put('go', L.za); put('gs', nil); put('gk', nil)
+  end
+  spill_end(K.young, L.zq, L.za, L.zh, L.zf, L.zl, L.zn)
+  put('gs', L.gs or L.za)
+  if L.gk and L.gk <= now and now < L.gk + SECOND then return end
+  keep(K.young, MEMORY + SECOND); keep(K.old, MEMORY + SECOND); put('gk', now)
 end
 
--- { fingerprint, how, at, lease, attempt } of a request, whether it ended (E, R, V: its lease did; T: timed out; A: abandoned) or was
--- refused (F, at a later attempt than the first).
-local function past_of(request)
-  local found = find_ended('q' .. request)
-  if found and now < found[3] + MEMORY then return found end
-end
-
-local function end_of_lease(lease)
-  local found = find_ended('l' .. lease)
-  if found and now < found[2] + MEMORY then return found[1] end
+local function remember(request, fingerprint, how, at, lease, attempt)
+  at = math.max(at, L.za or 0)
+  if L.gf and at <= L.gf then rewrite_ends() end
+  if L.zq then spill() end
+  put('zq', request); put('zf', fingerprint); put('zh', how); put('za', at); put('zl', lease); put('zn', attempt)
 end

@@ -9,7 +9,7 @@ end
 local function leave_mark(request, attempt)
   redis.call('ZADD', K.marks, 'GT', text(not_after), request .. ':' .. text(attempt))
   keep(K.marks, WINDOW)
-  put('mk', '1')
+  put('mk', 1)
 end
 
 -- What is settled about a request already: its end, or its lease.

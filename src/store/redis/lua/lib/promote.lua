@@ -1,6 +1,6 @@
 -- What time brings: expiry, lapsed offers, hand-off, forgetting.
 local function promote()
-  if L.li or L['or'] or classic or not L.np then return end
+  if L.li or L.oq or classic or not L.np then return end
   local first, place
   for _, replica in ipairs(replicas_in_line()) do
     local head = is_alive(replica) and redis.call('ZRANGE', line(replica), 0, 0, 'WITHSCORES') or {}
@@ -9,7 +9,7 @@ local function promote()
   if not first then return end
   local w = waiter_of(first)
   set_standing(first, 'O')
-  put('or', first); put('ou', text(now + CLAIM))
+  put('oq', first); put('ou', now + CLAIM)
   look_again(w.replica, first, w.attempt)
 end
 

@@ -15,7 +15,7 @@ end
 
 local function replicas_in_line()
   local found = {}
-  for field in pairs(L) do if #field == 33 and field:sub(1, 1) == 'r' then found[#found + 1] = field:sub(2) end end
+  for replica in (L.rs or ''):gmatch('%S+') do found[#found + 1] = replica end
   return found
 end
 
@@ -25,7 +25,7 @@ local function waiters()
 end
 
 -- Takes back an open offer to this request.
-local function decline(request) if L['or'] == request then put('or', nil); put('ou', nil) end end
+local function decline(request) if L.oq == request then put('oq', nil); put('ou', nil) end end
 
 -- Takes a waiter out of the queue and remembers how it ended. The caller promotes.
 local function remove_waiter(request, w, how)

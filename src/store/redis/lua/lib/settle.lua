@@ -14,22 +14,22 @@ local function delete_gone()
 end
 
 local function settle()
-  guard(K.order, 'list'); guard(K.ended, 'hash')
+  guard(K.young, 'hash'); guard(K.old, 'hash')
   if L.np then guard(K.waiters, 'hash'); guard(K.dropped, 'zset'); guard(K.replicas, 'hash') end
   if L.mk then guard(K.marks, 'zset') end
   look_at_classic()
   heal()
-  if L.li and tonumber(L.ex) <= now then
-    abandon(tonumber(L.ex))
-    end_lease('E', tonumber(L.ex))
+  if L.li and L.ex <= now then
+    abandon(L.ex)
+    end_lease('E', L.ex)
   end
-  if L['or'] and tonumber(L.ou) <= now then
-    local request = L['or']
-    put('or', nil); put('ou', nil)
+  if L.oq and L.ou <= now then
+    local request = L.oq
+    put('oq', nil); put('ou', nil)
     set_standing(request, 'M')
   end
   make_way(); abandon(now); delete_gone(); forget()
-  if L.la and now >= tonumber(L.la) + MEMORY then put('lt', nil); put('le', nil); put('la', nil) end
+  if L.la and now >= L.la + MEMORY then put('lt', nil); put('le', nil); put('la', nil) end
   if L.mk then
     redis.call('ZREMRANGEBYSCORE', K.marks, '-inf', '(' .. text(now))
     if redis.call('EXISTS', K.marks) == 0 then put('mk', nil) end

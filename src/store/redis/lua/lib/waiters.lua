@@ -2,6 +2,13 @@
 local function line(replica) return base .. 'q:' .. replica .. ':' .. name end
 local function missed(replica) return base .. 'm:' .. replica .. ':' .. name end
 
+-- The replicas with waiters in line, or beside it.
+local function set_in_line(replica, is)
+  local others = (L.rs or ''):gsub(replica .. ' ', '')
+  local all = is and others .. replica .. ' ' or others
+  put('rs', all ~= '' and all or nil)
+end
+
 local function waiter_of(request)
   local found = L.np and redis.call('HGET', K.waiters, request)
   if not found then return nil end
@@ -14,7 +21,7 @@ local function unfile(request, w)
   if w.standing == 'D' then redis.call('ZREM', K.dropped, request) end
   if w.standing == 'I' then redis.call('ZREM', line(w.replica), request) end
   if w.standing == 'M' then redis.call('ZREM', missed(w.replica), request) end
-  if redis.call('ZCARD', line(w.replica)) + redis.call('ZCARD', missed(w.replica)) == 0 then put('r' .. w.replica, nil) end
+  if redis.call('ZCARD', line(w.replica)) + redis.call('ZCARD', missed(w.replica)) == 0 then set_in_line(w.replica, false) end
 end
 
 local function file(request, w)
@@ -22,8 +29,8 @@ local function file(request, w)
     w.fingerprint, w.ttl, w.floor, w.holder, w.metadata }))
   local key, score = nil, w.place
   if w.standing == 'D' then key, score = K.dropped, w.till end
-  if w.standing == 'I' then key = line(w.replica); put('r' .. w.replica, '1') end
-  if w.standing == 'M' then key = missed(w.replica); put('r' .. w.replica, '1') end
+  if w.standing == 'I' then key = line(w.replica); set_in_line(w.replica, true) end
+  if w.standing == 'M' then key = missed(w.replica); set_in_line(w.replica, true) end
   if key then redis.call('ZADD', key, text(score), request); keep(key, GONE) end
   keep(K.waiters, GONE)
 end

@@ -1,0 +1,174 @@
+//! What a lock costs in Redis: pairs of acquire and release through the store, beside the classic recipe on one connection in the same run.
+//! `cargo bench --bench redis_scripts -- [seconds]`; it starts a `redis-server` of its own. With FENCEPOST_COMMANDSTATS set it also prints
+//! how often each command of Redis ran, within scripts or without.
+#![allow(clippy::unwrap_used, missing_docs, reason = "it says what is wrong by failing")]
+
+#[path = "../tests/support/redis.rs"]
+mod redis_server;
+
+use deadpool_redis::redis::{self, aio::MultiplexedConnection};
+use fencepost::{
+    domain::{
+        ids::{AttachmentId, GrantId, LeaseId, RequestId},
+        lease::{LeaseEnd, Terms},
+        limits::Limits,
+        name::{Holder, LockName, Metadata},
+        outcome::{AcquireOutcome, ReleaseOutcome, RenewOutcome},
+        rules::{Acquire, Candidate},
+    },
+    store::{
+        Event, LockStore, Notices,
+        redis::{RedisStore, links::RedisUrl},
+    },
+};
+use redis_server::Redis;
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+const TTL: Duration = Duration::from_secs(30);
+const GIVE_BACK: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+static CLASSIC: LazyLock<redis::Script> = LazyLock::new(|| redis::Script::new(GIVE_BACK));
+
+struct Deaf;
+
+impl Notices for Deaf {
+    fn look_again(&self, _: RequestId, _: u32) {}
+    fn lease_ended(&self, _: AttachmentId, _: LeaseEnd) {}
+    fn detached(&self, _: AttachmentId) {}
+    fn is_watched(&self) -> bool {
+        false
+    }
+    fn event(&self, _: Event) {}
+}
+
+/// What each caller does, over and over.
+#[derive(Clone)]
+enum Work {
+    /// The recipe: `SET NX PX`, then compare and delete.
+    Classic(MultiplexedConnection),
+    /// Acquire and release through the store; the name is another one each time, or the caller's own.
+    Pairs(Arc<RedisStore>, bool),
+    /// Renewals of one lease a caller.
+    Renewals(Arc<RedisStore>),
+}
+
+async fn take(store: &RedisStore, name: &LockName) -> LeaseId {
+    let lease_id = LeaseId(Uuid::new_v4());
+    let holder = Holder::new("host-17:worker-4".into()).unwrap();
+    let terms = Terms { fingerprint: 7, ttl: TTL, holder, metadata: Metadata::default(), min_token: 0 };
+    let candidate = Candidate { lease_id, grant_id: GrantId(Uuid::new_v4()), attachment: None };
+    let wish = Acquire { request: RequestId(Uuid::new_v4()), attempt: 1, terms, wait: false, candidate };
+    let outcome = store.acquire(name, wish).await.unwrap();
+    assert!(matches!(outcome, AcquireOutcome::Granted(_)), "{outcome:?}");
+    lease_id
+}
+
+async fn call(work: Work, caller: usize, until: Instant) -> usize {
+    let own = LockName::new(format!("orders/{caller:08}")).unwrap();
+    let mut done = 0;
+    match work {
+        Work::Classic(mut connection) => {
+            while Instant::now() < until {
+                let (key, value) = (format!("classic/{caller:08}"), Uuid::new_v4().to_string());
+                let mut take = redis::cmd("SET");
+                take.arg(&key).arg(&value).arg("NX").arg("PX").arg(30_000);
+                let taken: Option<String> = take.query_async(&mut connection).await.unwrap();
+                assert!(taken.is_some());
+                let given: i64 = CLASSIC.key(&key).arg(&value).invoke_async(&mut connection).await.unwrap();
+                assert_eq!(given, 1);
+                done += 1;
+            }
+        }
+        Work::Pairs(store, reuse) => {
+            while Instant::now() < until {
+                let fresh = (!reuse).then(|| LockName::new(format!("fresh/{}", Uuid::new_v4())).unwrap());
+                let name = fresh.as_ref().unwrap_or(&own);
+                let lease = take(&store, name).await;
+                let outcome = store.release(name, lease).await.unwrap();
+                assert_eq!(outcome, ReleaseOutcome::Released);
+                done += 1;
+            }
+        }
+        Work::Renewals(store) => {
+            let lease = take(&store, &own).await;
+            while Instant::now() < until {
+                let outcome = store.renew(&own, lease, None).await.unwrap();
+                assert!(matches!(outcome, RenewOutcome::Renewed(_)), "{outcome:?}");
+                done += 1;
+            }
+            store.release(&own, lease).await.unwrap();
+        }
+    }
+    done
+}
+
+/// Seconds of processor time of a process.
+fn cpu_of(pid: u32) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
+    fields.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
+}
+
+/// Runs it and prints: how many a second, what one costs Redis and this process, and how long Redis was in its scripts.
+async fn measure(redis: &Redis, what: &str, work: &Work, callers: usize, span: Duration) -> f64 {
+    redis.command(&["CONFIG", "RESETSTAT"]);
+    let (begun, before) = (Instant::now(), [cpu_of(redis.pid), cpu_of(std::process::id())]);
+    let until = begun + span;
+    let callers: Vec<_> = (0..callers).map(|caller| tokio::spawn(call(work.clone(), caller, until))).collect();
+    let (count, mut done) = (callers.len(), 0);
+    for caller in callers {
+        done += caller.await.unwrap();
+    }
+    let took = begun.elapsed().as_secs_f64();
+    let used = [cpu_of(redis.pid) - before[0], cpu_of(std::process::id()) - before[1]];
+    let each = |seconds: f64| seconds * 1e6 / done as f64;
+    let scripts = redis.command(&["INFO", "commandstats"]).text();
+    if std::env::var_os("FENCEPOST_COMMANDSTATS").is_some() {
+        for line in scripts.lines().filter(|line| line.starts_with("cmdstat_")) {
+            let (name, rest) = line["cmdstat_".len()..].split_once(":calls=").unwrap_or_default();
+            let calls = rest.split(',').next().and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
+            print!("{name} {:.2}  ", calls / done as f64);
+        }
+        println!();
+    }
+    let script = scripts.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:")).unwrap_or_default();
+    let field = |name: &str| {
+        let found = script.split(',').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+        found.and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0)
+    };
+    let rate = done as f64 / took;
+    println!(
+        "{what:<22} {count:>4} under way: {rate:>8.0}/s; CPU each: redis {:>6.2} µs, here {:>6.2} µs; evalsha: {:.2} each, {:>6.2} µs a call",
+        each(used[0]),
+        each(used[1]),
+        field("calls") / done as f64,
+        field("usec_per_call"),
+    );
+    rate
+}
+
+#[tokio::main]
+async fn main() {
+    let seconds = std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(3.0);
+    let span = Duration::from_secs_f64(seconds);
+    let redis = Redis::start(&[]);
+    let store = Arc::new(RedisStore::new(&RedisUrl::parse(&redis.url()).unwrap(), &Limits::default(), Arc::new(Deaf)));
+    let running = store.clone();
+    let running = tokio::spawn(async move { running.run().await });
+    store.up().wait_for(|up| *up).await.unwrap();
+    let client = redis::Client::open(redis.url()).unwrap();
+    let connection = client.get_multiplexed_async_connection().await.unwrap();
+    for callers in [1, 64, 256] {
+        let classic = measure(&redis, "classic pairs", &Work::Classic(connection.clone()), callers, span).await;
+        let pairs = measure(&redis, "pairs, own name", &Work::Pairs(store.clone(), true), callers, span).await;
+        let fresh = measure(&redis, "pairs, another name", &Work::Pairs(store.clone(), false), callers, span).await;
+        measure(&redis, "renewals", &Work::Renewals(store.clone()), callers, span).await;
+        println!("of the classic recipe: {:.2}, and {:.2}", pairs / classic, fresh / classic);
+        redis.command(&["FLUSHALL"]);
+    }
+    running.abort();
+}

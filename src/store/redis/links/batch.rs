@@ -1,0 +1,135 @@
+//! Commands that are asked for in the same moment are sent together: one script for those of one kind.
+//!
+//! No timer: whoever asks first has them sent as soon as those who are ready to run have run. A lone command is sent at once.
+
+use super::{
+    Link, Script,
+    script::{pack_bytes, pack_number},
+};
+use crate::{
+    domain::{ids::ReplicaId, limits::COMMAND_WINDOW, time::StoreTime},
+    store::{StoreError, redis::keys},
+};
+use deadpool_redis::redis::Value;
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+use std::{mem, sync::Arc};
+use tokio::{sync::oneshot, time::Instant};
+use uuid::Uuid;
+
+/// Commands in one script: a fifth of a millisecond of Redis' time for plain ones, about one for others. It does nothing else meanwhile.
+pub const COMMANDS_PER_SCRIPT: usize = 32;
+
+/// Who asks: what all commands of one sending share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sender {
+    /// The server replica.
+    pub replica: ReplicaId,
+    /// How many requests may wait for a lock.
+    pub waiters_max: usize,
+}
+
+/// What a script answered to one command: the time that it went by, and the rest, packed.
+pub type Reply = (StoreTime, Vec<u8>);
+
+#[derive(Debug)]
+struct Queued {
+    sender: Sender,
+    script: &'static Script,
+    bucket: u16,
+    command: Vec<u8>,
+    reply: oneshot::Sender<Result<Reply, StoreError>>,
+}
+
+impl Queued {
+    fn goes_with(&self, other: &Self, cluster: bool) -> bool {
+        let slot = !cluster || self.bucket == other.bucket;
+        std::ptr::eq(self.script, other.script) && self.sender == other.sender && slot
+    }
+}
+
+/// The commands that are to be sent next.
+#[derive(Debug, Default)]
+pub(super) struct Line(Mutex<Vec<Queued>>);
+
+/// What the scripts take before their commands.
+pub fn head(sender: Sender, incarnation: Uuid, not_after: StoreTime) -> Vec<u8> {
+    let mut head = Vec::with_capacity(96);
+    for id in [sender.replica.0, incarnation] {
+        pack_bytes(id.simple().encode_lower(&mut Uuid::encode_buffer()).as_bytes(), &mut head);
+    }
+    pack_number(not_after.as_micros(), &mut head);
+    pack_number(sender.waiters_max as u64, &mut head);
+    head
+}
+
+/// The reply of a script, command by command.
+pub fn replies(value: Value, count: usize) -> Result<(StoreTime, Vec<Vec<u8>>), StoreError> {
+    let strange = || StoreError::Corrupt("a script answered something else than it was asked".to_owned());
+    let Value::Array(values) = value else { return Err(strange()) };
+    let mut values = values.into_iter();
+    let Some(Value::Int(now)) = values.next() else { return Err(strange()) };
+    let each = values.map(|value| if let Value::BulkString(bytes) = value { Ok(bytes) } else { Err(strange()) });
+    let each = each.collect::<Result<Vec<_>, _>>()?;
+    let now = StoreTime::from_micros(u64::try_from(now).map_err(|_| strange())?);
+    if each.len() == count { Ok((now, each)) } else { Err(strange()) }
+}
+
+impl Link {
+    /// Has one command run, together with what others ask for in this moment. Dropped before it is done, it may run all the same.
+    pub async fn ask(
+        self: &Arc<Self>,
+        sender: Sender,
+        script: &'static Script,
+        bucket: u16,
+        command: Vec<u8>,
+    ) -> Result<Reply, StoreError> {
+        self.open()?;
+        let (reply, answer) = oneshot::channel();
+        let is_first = {
+            let mut line = self.line.0.lock();
+            line.push(Queued { sender, script, bucket, command, reply });
+            line.len() == 1
+        };
+        if is_first {
+            tokio::spawn(Arc::clone(self).send_line());
+        }
+        answer.await.unwrap_or_else(|_| Err(StoreError::OutcomeUnknown("the server is stopping".to_owned())))
+    }
+
+    /// Sends what stands in line. A task of its own, because those who asked may go.
+    async fn send_line(self: Arc<Self>) {
+        tokio::task::yield_now().await;
+        let mut groups: Vec<Vec<Queued>> = Vec::with_capacity(2);
+        let cluster = self.is_cluster();
+        for queued in mem::take(&mut *self.line.0.lock()) {
+            let room =
+                |group: &&mut Vec<Queued>| group.len() < COMMANDS_PER_SCRIPT && group[0].goes_with(&queued, cluster);
+            match groups.iter_mut().find(room) {
+                Some(group) => group.push(queued),
+                None => groups.push(vec![queued]),
+            }
+        }
+        join_all(groups.into_iter().map(|group| self.send_group(group))).await;
+    }
+
+    async fn send_group(&self, group: Vec<Queued>) {
+        let Some(Queued { sender, script, bucket, .. }) = group.first() else { return };
+        let (script, key, sent) = (*script, keys::of_bucket(*bucket), Instant::now());
+        let mut args = Vec::with_capacity(1 + group.len());
+        args.push(head(*sender, self.incarnation().0, self.not_after(COMMAND_WINDOW)));
+        let (commands, askers): (Vec<_>, Vec<_>) = group.into_iter().map(|one| (one.command, one.reply)).unzip();
+        args.extend(commands);
+        let answer = self.run_command(script, &script.evalsha_packed(&key, &args)).await;
+        let answer = answer.and_then(|value| replies(value, askers.len()));
+        match answer {
+            Ok((now, each)) => {
+                self.sample(sent, now);
+                for (asker, reply) in askers.into_iter().zip(each) {
+                    let _ = asker.send(Ok((now, reply)));
+                }
+            }
+            Err(error) => askers.into_iter().for_each(|asker| drop(asker.send(Err(error.clone())))),
+        }
+    }
+}

@@ -1,0 +1,27 @@
+-- What is remembered of ended requests, and what no longer.
+local function forget()
+  if not L.za then return end
+  if now < L.za + MEMORY then put('gf', L.gs and math.max(L.gf or 0, now - MEMORY) or nil); return end
+  if L.gs then redis.call('UNLINK', K.young, K.old) end
+  for _, field in ipairs({ 'zq', 'zf', 'zh', 'za', 'zl', 'zn', 'gs', 'go', 'gf', 'gk' }) do put(field, nil) end
+end
+
+-- { when, how, fingerprint, lease, attempt }
+local function find_ended(field)
+  local found = L.gs and redis.call('HGET', K.young, field)
+  if not found and L.go and now < L.go + MEMORY then found = redis.call('HGET', K.old, field) end
+  local past = found and cmsgpack.unpack(found)
+  if past and past[1] > (L.gf or 0) and now < past[1] + MEMORY then return past end
+end
+
+-- Whether a request ended (E, R, V: its lease did; T: timed out; A: abandoned) or was refused (F, at a later attempt than the first).
+local function past_of(request)
+  if L.zq == request and now < L.za + MEMORY then return { L.za, L.zh, L.zf, L.zl, L.zn } end
+  return find_ended('q' .. request)
+end
+
+local function end_of_lease(lease)
+  if L.zl == lease and now < L.za + MEMORY then return L.zh end
+  local found = find_ended('l' .. lease)
+  return found and found[2]
+end

@@ -1,0 +1,15 @@
+-- The commands, each by itself: where one fails, the others go on, and what they did stays done.
+local function run(...)
+  local done = quickly and quickly(...)
+  if done then return done end
+  local whole = wholly(...)
+  return cmsgpack.pack(whole[1], whole[2], whole[3])
+end
+
+local replies = { now }
+for place = 2, #ARGV do
+  local fine, reply = pcall(run, cmsgpack.unpack(ARGV[place]))
+  if not fine then reply = cmsgpack.pack('broken', { type(reply) == 'table' and reply.err or tostring(reply) }, {}) end
+  replies[place] = reply
+end
+return replies
