@@ -19,6 +19,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 use tokio::{
     sync::{mpsc, oneshot},
@@ -30,6 +31,8 @@ use tonic::{Code, transport::Channel};
 
 /// What waits for the transport. More, and the session is as good as dead.
 const UNSENT_MAX: usize = 1_024;
+/// No operation on a session that lives takes longer than this and its wait, whatever fault there is.
+const UNANSWERED_MAX: Duration = Duration::from_secs(8);
 /// Beats whose answers may still renew something.
 const BEATS_KEPT: usize = 100;
 
@@ -57,6 +60,7 @@ struct Operation {
     answer: oneshot::Sender<Hear>,
     /// Of an acquire: under which its lease is to be kept.
     handle: Option<u32>,
+    due: Nanos,
 }
 
 struct Lease {
@@ -104,15 +108,15 @@ impl Stream {
     }
 
     pub(super) fn ask(&self, message: Say) -> Asked {
-        self.state().ask(message, None)
+        self.state().ask(message, None, Duration::ZERO)
     }
 
     pub(super) fn acquire(self: &Arc<Self>, request: v1::AcquireRequest) -> (Asked, Kept) {
-        let handle = self.handles.next();
+        let (handle, wait) = (self.handles.next(), duration(request.wait_timeout));
         let mut state = self.state();
         let tidings = state.expect(handle, false);
         let acquire = v1::SessionAcquire { request: Some(request), handle, release_on_disconnect: false };
-        let asked = state.ask(Say::Acquire(acquire), Some(handle));
+        let asked = state.ask(Say::Acquire(acquire), Some(handle), wait);
         drop(state);
         (asked, Kept { stream: Arc::clone(self), handle, tidings })
     }
@@ -167,12 +171,13 @@ impl State {
         }
     }
 
-    fn ask(&mut self, message: Say, handle: Option<u32>) -> Asked {
+    fn ask(&mut self, message: Say, handle: Option<u32>, wait: Duration) -> Asked {
         self.last_operation += 1;
         let number = self.last_operation;
         let (answer, receiver) = oneshot::channel();
         if self.say.is_some() {
-            self.operations.insert(number, Operation { answer, handle });
+            let due = clock::now() + clock::nanos(wait + UNANSWERED_MAX);
+            self.operations.insert(number, Operation { answer, handle, due });
         }
         self.say(number, message);
         Asked { number, answer: receiver }
@@ -217,6 +222,9 @@ impl State {
                     self.answers.pop_first();
                 }
                 self.say(0, Say::Answer(v1::BeatAnswer { beat: beat.beat }));
+                if let Some((number, _)) = self.operations.iter().find(|(_, operation)| operation.due < at) {
+                    wrong(&format!("operation {number} was never answered"));
+                }
             }
             Some(Hear::Waiting(_)) if !self.operations.contains_key(&response.operation) => {
                 wrong(&format!("operation {} waits, which is not under way", response.operation));
@@ -243,7 +251,7 @@ impl State {
     }
 
     fn answered(&mut self, number: u64, message: Hear) {
-        let Some(Operation { answer, handle }) = self.operations.remove(&number) else {
+        let Some(Operation { answer, handle, .. }) = self.operations.remove(&number) else {
             wrong(&format!("operation {number} is answered, which is not under way: {message:?}"));
         };
         let acquired = matches!(&message, Hear::Acquire(answer) if answer.outcome() == Outcome::Acquired);
