@@ -17,6 +17,7 @@ mod keepalive;
 mod limits;
 mod link;
 mod session;
+mod session_bursts;
 mod session_stream;
 mod stream;
 mod support;

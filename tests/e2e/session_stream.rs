@@ -1,4 +1,5 @@
 //! The client's side of a session, by hand.
+#![allow(dead_code)] // not every test crate uses all of it
 
 use crate::support::within;
 use fencepost_proto::v1::{
@@ -50,12 +51,16 @@ impl Session {
 
     /// The next message that is not a beat. Answers beats on the way.
     pub(crate) async fn heard(&mut self) -> (u64, Hear) {
-        loop {
-            match self.next().await.unwrap() {
-                (0, Hear::Beat(beat)) => self.say(0, Say::Answer(v1::BeatAnswer { beat: beat.beat })).await,
-                other => return other,
+        // As a whole: beats come for ever.
+        within(async {
+            loop {
+                match self.next().await.unwrap() {
+                    (0, Hear::Beat(beat)) => self.say(0, Say::Answer(v1::BeatAnswer { beat: beat.beat })).await,
+                    other => return other,
+                }
             }
-        }
+        })
+        .await
     }
 
     /// The same, without word of the waiting.

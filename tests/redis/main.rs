@@ -15,6 +15,9 @@ mod proxy;
 mod redis_server;
 mod renewals;
 mod replicas;
+#[path = "../e2e/session_stream.rs"]
+mod session_stream;
+mod sessions;
 #[path = "../e2e/stream.rs"]
 mod stream;
 #[path = "../e2e/support.rs"]

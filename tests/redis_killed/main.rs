@@ -8,6 +8,9 @@ mod proxy;
 #[path = "../support/redis.rs"]
 mod redis_server;
 mod replies;
+#[path = "../e2e/session_stream.rs"]
+mod session_stream;
+mod sessions;
 #[path = "../e2e/support.rs"]
 mod support;
 

@@ -25,7 +25,7 @@ use tokio_stream::Stream;
 use waits::Waits;
 
 /// Messages, or operations that are done, that are taken in one go: what is ready at once is answered at once, and no longer
-/// than this before beats, notices and answers have their turn.
+/// than this before beats, notices and answers have their turn. What is taken out is dealt with: none is taken beyond the last.
 const AT_ONCE: usize = 256;
 
 /// What the client says. What breaks a rule of the messages' own is an `E`.
@@ -186,17 +186,17 @@ where
                 Event::Telling => { session.tell_some(); Ok(()) }
                 Event::Draining => { told = true; session.keeping.say(keepalive::ToClient::Draining(drain_grace)); Ok(()) }
                 Event::Done(mut next) => {
-                    for _ in 0..AT_ONCE {
+                    for more in (0..AT_ONCE).rev() {
                         let Some(done) = next else { break };
                         session.done(done).await;
-                        next = under_way.next().now_or_never().flatten();
+                        next = if more > 0 { under_way.next().now_or_never().flatten() } else { None };
                     }
                     session.waits.note_those_in_line();
                     Ok(())
                 }
                 Event::Message(mut next) => {
                     let mut result = Ok(());
-                    for _ in 0..AT_ONCE {
+                    for more in (0..AT_ONCE).rev() {
                         let message = match next {
                             Some(Ok(message)) => message,
                             // The transport broke: the client did not end the stream in order, which is the same to its leases.
@@ -204,12 +204,12 @@ where
                             None => return,
                         };
                         // Of kept leases one message may be much work, for which the store is awaited.
-                        let is_light = !matches!(message, FromClient::Keep(_));
+                        let goes_on = more > 0 && !matches!(message, FromClient::Keep(_));
                         match session.receive(message).await {
                             Ok(begun) => under_way.extend(begun),
                             Err(error) => { result = Err(error); break; }
                         }
-                        let Some(message) = is_light.then(|| inbound.next().now_or_never()).flatten() else { break };
+                        let Some(message) = goes_on.then(|| inbound.next().now_or_never()).flatten() else { break };
                         next = message;
                     }
                     result

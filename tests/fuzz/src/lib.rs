@@ -5,6 +5,7 @@ mod config;
 mod redis;
 mod request;
 pub mod seeds;
+mod talk;
 
 pub use config::config;
 pub use redis::redis;

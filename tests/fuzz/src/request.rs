@@ -1,24 +1,25 @@
 //! Requests: any method of the API, with any body, to a whole server in this process.
 
-use bytes::Bytes;
+use crate::talk::Talk;
 use fencepost::{
     clock::ProcessClock,
     config::Config,
     locks::{Hub, Locks},
     store::MemoryStore,
 };
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use std::{cell::RefCell, sync::Arc, time::Duration};
 use tokio::{runtime::Runtime, time::timeout};
 use tonic::{Code, body::Body, service::Routes};
 use tower::ServiceExt;
 
 /// Every method; the first byte of the input picks one.
-pub const METHODS: [&str; 12] = [
+pub const METHODS: [&str; 13] = [
     "/fencepost.v1.LockService/Acquire",
     "/fencepost.v1.LockService/Release",
     "/fencepost.v1.LockService/Renew",
     "/fencepost.v1.LockService/KeepAlive",
+    "/fencepost.v1.LockService/Session",
     "/fencepost.v1.LockService/Get",
     "/fencepost.v1.LockService/List",
     "/fencepost.v1.LockService/Watch",
@@ -59,14 +60,11 @@ impl Server {
         Self { runtime, routes }
     }
 
-    fn call(&self, method: &str, message: &[u8]) -> Option<Code> {
-        let mut frame = vec![0];
-        frame.extend(u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes());
-        frame.extend(message);
+    fn call(&self, method: &str, talk: Talk) -> Option<Code> {
         let request = http::Request::post(format!("http://localhost{method}"))
             .header("content-type", "application/grpc")
             .header("te", "trailers")
-            .body(Body::new(Full::new(Bytes::from(frame))))
+            .body(Body::new(talk))
             .expect("it is a request");
         self.runtime.block_on(async {
             let response = timeout(PATIENCE, self.routes.clone().oneshot(request)).await.ok()?;
@@ -101,14 +99,20 @@ pub fn request(bytes: &[u8]) -> Option<Code> {
         if *asked > REQUESTS_PER_SERVER {
             (*server, *asked) = (Server::start(), 0);
         }
-        let code = server.call(method, message);
+        let talk = if is_stream(method) { Talk::of_many(message) } else { Talk::of_one(message) };
+        let are_messages = talk.messages().all(|message| is_message(method, message));
+        let code = server.call(method, talk);
         let blamed = matches!(code, Some(Code::Unknown | Code::DataLoss));
         // tonic answers INTERNAL to bytes that are no message of the type: the only case in which it may.
         let undecodable = code == Some(Code::Internal);
         assert!(!blamed, "{method} answered {code:?}");
-        assert!(!undecodable || !is_message(method, message), "{method} answered {code:?} to a message");
+        assert!(!undecodable || !are_messages, "{method} answered {code:?} to a message");
         code
     })
+}
+
+fn is_stream(method: &str) -> bool {
+    method.ends_with("/KeepAlive") || method.ends_with("/Session")
 }
 
 fn is_message(method: &str, bytes: &[u8]) -> bool {
@@ -122,6 +126,7 @@ fn is_message(method: &str, bytes: &[u8]) -> bool {
         "Release" => of::<v1::ReleaseRequest>(bytes),
         "Renew" => of::<v1::RenewRequest>(bytes),
         "KeepAlive" => of::<v1::KeepAliveRequest>(bytes),
+        "Session" => of::<v1::SessionRequest>(bytes),
         "Get" => of::<v1::GetRequest>(bytes),
         "List" => of::<v1::ListRequest>(bytes),
         "Watch" => of::<v1::WatchRequest>(bytes),

@@ -1,5 +1,6 @@
 //! Good inputs, from which random changes begin: bytes made up from nothing hardly ever get past the first check.
 
+use crate::{METHODS, talk};
 use fencepost_proto::v1;
 use prost::Message;
 use std::{env, fs, path::Path};
@@ -16,45 +17,96 @@ fn span(seconds: i64) -> Option<prost_types::Duration> {
     Some(prost_types::Duration { seconds, nanos: 0 })
 }
 
-/// One of each method.
-pub fn requests() -> Vec<Vec<u8>> {
-    let id = "0ea85d06-5d6b-4f61-8a5f-1f5e5c1c0b11".to_owned();
-    let name = "orders/42".to_owned();
-    let acquire = v1::AcquireRequest {
-        lock_name: name.clone(),
+const ID: &str = "0ea85d06-5d6b-4f61-8a5f-1f5e5c1c0b11";
+const NAME: &str = "orders/42";
+
+fn acquire() -> v1::AcquireRequest {
+    v1::AcquireRequest {
+        lock_name: NAME.into(),
         holder: "worker".into(),
         ttl: span(30),
         wait_timeout: span(5),
-        request_id: id.clone(),
+        request_id: ID.into(),
         attempt: 1,
         metadata: [("k".to_owned(), "v".to_owned())].into(),
         min_token: 7,
         ..Default::default()
-    };
-    let attach = v1::KeepAliveRequest {
-        message: Some(v1::keep_alive_request::Message::Attach(v1::AttachLeases {
-            leases: vec![v1::LeaseAttachment {
-                handle: 1,
-                lock_name: name.clone(),
-                lease_id: id.clone(),
-                attempt: 1,
-                release_on_disconnect: true,
-            }],
-        })),
-    };
-    let messages = [
-        acquire.encode_to_vec(),
-        v1::ReleaseRequest { lock_name: name.clone(), lease_id: id.clone() }.encode_to_vec(),
-        v1::RenewRequest { lock_name: name.clone(), lease_id: id, ttl: span(60) }.encode_to_vec(),
-        attach.encode_to_vec(),
-        v1::GetRequest { lock_name: name.clone() }.encode_to_vec(),
-        v1::ListRequest { prefix: "or".into(), page_size: 3, page_token: String::new() }.encode_to_vec(),
-        v1::WatchRequest { prefix: "or".into() }.encode_to_vec(),
-        v1::CheckTokenRequest { lock_name: name.clone(), fencing_token: 7 }.encode_to_vec(),
-        v1::ForceReleaseRequest { lock_name: name, expected_token: 7, reason: "x".into() }.encode_to_vec(),
+    }
+}
+
+fn release() -> v1::ReleaseRequest {
+    v1::ReleaseRequest { lock_name: NAME.into(), lease_id: ID.into() }
+}
+
+fn renew() -> v1::RenewRequest {
+    v1::RenewRequest { lock_name: NAME.into(), lease_id: ID.into(), ttl: span(60) }
+}
+
+fn attach() -> v1::AttachLeases {
+    let (lock_name, lease_id) = (NAME.into(), ID.into());
+    let lease = v1::LeaseAttachment { handle: 1, lock_name, lease_id, attempt: 1, release_on_disconnect: true };
+    v1::AttachLeases { leases: vec![lease] }
+}
+
+/// All that can be said on a KeepAlive stream.
+fn kept_alive() -> Vec<Vec<u8>> {
+    use v1::keep_alive_request::Message::{Answer, Attach, Detach};
+    let all = [Attach(attach()), Answer(v1::BeatAnswer { beat: 1 }), Detach(v1::DetachLeases { handles: vec![1, 2] })];
+    all.map(|message| v1::KeepAliveRequest { message: Some(message) }.encode_to_vec()).into()
+}
+
+/// All that can be said on a session, in one that does not break a rule: two that want one lock, of which one gives up.
+fn sessions() -> Vec<Vec<u8>> {
+    use v1::session_request::Message::{Acquire, Answer, Attach, Cancel, Detach, Release, Renew};
+    let want =
+        |handle, request| Acquire(v1::SessionAcquire { request: Some(request), handle, release_on_disconnect: true });
+    let other = v1::AcquireRequest { request_id: String::new(), wait_timeout: span(60), ..acquire() };
+    let all = [
+        (1, want(2, v1::AcquireRequest { metadata: [].into(), ..acquire() })),
+        (2, want(3, other)),
+        (0, Answer(v1::BeatAnswer { beat: 1 })),
+        (3, Renew(renew())),
+        (0, Attach(attach())),
+        (0, Cancel(v1::CancelOperation { operation: 2 })),
+        (4, Release(release())),
+        (0, Detach(v1::DetachLeases { handles: vec![1, 2] })),
     ];
-    let numbered = messages.into_iter().zip(0_u8..);
-    numbered.map(|(message, method)| [vec![method], message].concat()).collect()
+    all.map(|(operation, message)| v1::SessionRequest { operation, message: Some(message) }.encode_to_vec()).into()
+}
+
+/// A session from its beginning to its end.
+pub fn session() -> Vec<u8> {
+    [vec![number("Session")], talk::written(&sessions(), true)].concat()
+}
+
+/// One of each method; of streams each message by itself as well.
+pub fn requests() -> Vec<Vec<u8>> {
+    let name = NAME.to_owned();
+    let calls = [
+        ("Acquire", acquire().encode_to_vec()),
+        ("Release", release().encode_to_vec()),
+        ("Renew", renew().encode_to_vec()),
+        ("Get", v1::GetRequest { lock_name: name.clone() }.encode_to_vec()),
+        ("List", v1::ListRequest { prefix: "or".into(), page_size: 3, page_token: String::new() }.encode_to_vec()),
+        ("Watch", v1::WatchRequest { prefix: "or".into() }.encode_to_vec()),
+        ("CheckToken", v1::CheckTokenRequest { lock_name: name.clone(), fencing_token: 7 }.encode_to_vec()),
+        (
+            "ForceRelease",
+            v1::ForceReleaseRequest { lock_name: name, expected_token: 7, reason: "x".into() }.encode_to_vec(),
+        ),
+    ];
+    let streams = [("KeepAlive", kept_alive()), ("Session", sessions())].into_iter().flat_map(|(method, messages)| {
+        let whole = [true, false].map(|ends| (method, talk::written(&messages, ends)));
+        let each = messages.into_iter().map(move |message| (method, talk::written(&[message], true)));
+        whole.into_iter().chain(each.collect::<Vec<_>>())
+    });
+    calls.into_iter().chain(streams).map(|(method, said)| [vec![number(method)], said].concat()).collect()
+}
+
+/// The byte that picks a method.
+fn number(method: &str) -> u8 {
+    let place = METHODS.iter().position(|path| path.ends_with(&format!("/{method}")));
+    u8::try_from(place.expect("it is a method")).expect("there are few")
 }
 
 fn text(number: u8, text: &str) -> Vec<u8> {

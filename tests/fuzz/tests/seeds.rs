@@ -58,6 +58,7 @@ fn throw(seeds: &[Vec<u8>], target: impl Fn(&[u8])) {
 fn no_request_makes_the_server_panic_or_blame_itself() {
     let seeds = seeds::requests();
     assert_eq!(request(&seeds[0]), Some(Code::Ok), "{} is reached", METHODS[0]);
+    assert_eq!(request(&seeds::session()), Some(Code::Ok), "it breaks no rule, and is heard to its end");
     throw(&seeds, |bytes| {
         request(bytes);
     });

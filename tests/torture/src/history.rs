@@ -122,7 +122,7 @@ pub struct Grant {
     pub held_for: Nanos,
     /// The TTL in the answer.
     pub left: Nanos,
-    /// Whether it was still valid when it arrived. If not, the client never worked under it.
+    /// Whether it was still valid when it arrived, and somebody waited for it. If not, the client never worked under it.
     pub usable: bool,
 }
 

@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use std::{fs, path::Path, process::Command};
 
 /// Faults that clients make by themselves all the time.
-const BY_CLIENTS: [&str; 2] = ["request-duplicated", "call-dropped"];
+const BY_CLIENTS: [&str; 4] = ["request-duplicated", "call-dropped", "operation-cancelled", "session-ended"];
 
 /// Adds a line to the table.
 pub(crate) fn add(path: &Path, state: &State) -> Result<()> {

@@ -1,6 +1,9 @@
 //! The calls of one worker, each written down before it is sent and when it is over.
 
-use super::outcome::{acquire_end, duration, is_unknown, valid_until, wire, words};
+use super::{
+    outcome::{acquire_end, duration, is_unknown, valid_until, wire, words},
+    session::{Kept, Sessions},
+};
 use crate::{
     clock,
     journal::{Journal, OPEN},
@@ -35,25 +38,41 @@ pub(super) struct Transmission {
     pub(super) wait: Duration,
     /// After which the call is dropped, if it is not over by then.
     pub(super) drop_after: Option<Duration>,
+    /// On a session, where nothing tells the server that a call was dropped: whether it is told.
+    pub(super) cancels: bool,
 }
 
 /// What came of it.
-#[derive(Clone, Debug)]
 pub(super) struct Answer {
     pub(super) end: AcquireEnd,
     pub(super) lease: Option<v1::Lease>,
+    /// On a session: the lease is attached to it.
+    pub(super) kept: Option<Kept>,
+}
+
+/// One that is under way, in the journal.
+pub(super) struct Open {
+    id: u64,
+    pub(super) record: Acquire,
 }
 
 #[derive(Clone)]
 pub(super) struct Caller {
     pub(super) client: u32,
     channels: Vec<Channel>,
+    /// If there are any, all is sent on them.
+    sessions: Option<Arc<Sessions>>,
     pub(super) journal: Arc<Journal>,
 }
 
 impl Caller {
-    pub(super) fn new(client: u32, channels: Vec<Channel>, journal: Arc<Journal>) -> Self {
-        Self { client, channels, journal }
+    pub(super) fn new(
+        client: u32,
+        channels: Vec<Channel>,
+        sessions: Option<Arc<Sessions>>,
+        journal: Arc<Journal>,
+    ) -> Self {
+        Self { client, channels, sessions, journal }
     }
 
     pub(super) fn servers(&self) -> usize {
@@ -65,22 +84,8 @@ impl Caller {
     }
 
     pub(super) async fn acquire(&self, terms: &Terms, sent: Transmission) -> Answer {
-        let Transmission { attempt, server, wait, drop_after } = sent;
-        let invoke = clock::now();
-        let mut record = Acquire {
-            client: self.client,
-            lock: terms.lock.clone(),
-            request: terms.request.to_string(),
-            attempt,
-            server: u32::try_from(server).unwrap_or(u32::MAX),
-            ttl: clock::nanos(terms.ttl),
-            wait: clock::nanos(wait),
-            min_token: terms.min_token,
-            invoke,
-            ret: invoke,
-            end: AcquireEnd::Unknown(OPEN.to_owned()),
-        };
-        let id = self.journal.open(Record::Acquire(record.clone()));
+        let Transmission { attempt, server, wait, drop_after, .. } = sent;
+        let open = self.open(terms, sent);
         let message = AcquireRequest {
             lock_name: terms.lock.clone(),
             holder: format!("client {}", self.client),
@@ -91,20 +96,43 @@ impl Caller {
             min_token: terms.min_token,
             ..Default::default()
         };
+        if let Some(sessions) = &self.sessions {
+            return sessions.acquire(self, open, message, sent).await;
+        }
         let patience = wait + CALL_MAX;
         let mut request = tonic::Request::new(message);
         request.set_timeout(patience);
         let mut service = self.service(server);
         let answer = timeout(drop_after.unwrap_or(patience), service.acquire(request)).await;
-        record.ret = clock::now();
         let (end, lease) = match answer {
-            Ok(answer) => acquire_end(answer.map(tonic::Response::into_inner), invoke, record.ret),
+            Ok(answer) => acquire_end(answer.map(tonic::Response::into_inner), open.record.invoke, clock::now()),
             Err(_) if drop_after.is_some() => (AcquireEnd::Dropped, None),
             Err(_) => (AcquireEnd::Unknown("no answer in time".to_owned()), None),
         };
-        record.end = end.clone();
-        self.journal.close(id, Record::Acquire(record));
-        Answer { end, lease }
+        self.close(open, end.clone());
+        Answer { end, lease, kept: None }
+    }
+
+    fn open(&self, terms: &Terms, sent: Transmission) -> Open {
+        let invoke = clock::now();
+        let record = Acquire {
+            client: self.client,
+            lock: terms.lock.clone(),
+            request: terms.request.to_string(),
+            attempt: sent.attempt,
+            server: u32::try_from(sent.server).unwrap_or(u32::MAX),
+            ttl: clock::nanos(terms.ttl),
+            wait: clock::nanos(sent.wait),
+            min_token: terms.min_token,
+            invoke,
+            ret: invoke,
+            end: AcquireEnd::Unknown(OPEN.to_owned()),
+        };
+        Open { id: self.journal.open(Record::Acquire(record.clone())), record }
+    }
+
+    pub(super) fn close(&self, open: Open, end: AcquireEnd) {
+        self.journal.close(open.id, Record::Acquire(Acquire { ret: clock::now(), end, ..open.record }));
     }
 
     /// One transmission. True if its outcome is known.
@@ -115,8 +143,13 @@ impl Caller {
         let mut record = Release { client: self.client, lock, token, invoke, ret: invoke, end };
         let id = self.journal.open(Record::Release(record.clone()));
         let request = ReleaseRequest { lock_name: lease.lock_name.clone(), lease_id: lease.lease_id.clone() };
-        let mut service = self.service(server);
-        let answer = timed(service.release(request)).await;
+        let answer = match &self.sessions {
+            Some(sessions) => timed(sessions.release(request, server)).await,
+            None => {
+                let mut service = self.service(server);
+                timed(async { service.release(request).await.map(tonic::Response::into_inner) }).await
+            }
+        };
         record.ret = clock::now();
         record.end = match answer {
             Ok(answer) if answer.end() == LeaseEnd::Released => ReleaseEnd::Released,
@@ -132,8 +165,14 @@ impl Caller {
     pub(super) async fn renew(&self, lease: &v1::Lease, server: usize) -> Option<Result<Nanos, Lost>> {
         let sent = clock::now();
         let request = RenewRequest { lock_name: lease.lock_name.clone(), lease_id: lease.lease_id.clone(), ttl: None };
-        let mut service = self.service(server);
-        let answer = timed(service.renew(request)).await.ok()?;
+        let answer = match &self.sessions {
+            Some(sessions) => timed(sessions.renew(request, server)).await,
+            None => {
+                let mut service = self.service(server);
+                timed(async { service.renew(request).await.map(tonic::Response::into_inner) }).await
+            }
+        };
+        let answer = answer.ok()?;
         let at = clock::now();
         let (client, lock, token) = (self.client, lease.lock_name.clone(), lease.fencing_token);
         if answer.outcome() == Outcome::Renewed {
@@ -148,9 +187,9 @@ impl Caller {
     }
 }
 
-async fn timed<T>(call: impl Future<Output = Result<tonic::Response<T>, Status>>) -> Result<T, Status> {
+async fn timed<T>(call: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
     match timeout(CALL_MAX, call).await {
-        Ok(Ok(answer)) => Ok(answer.into_inner()),
+        Ok(Ok(answer)) => Ok(answer),
         Ok(Err(status)) if is_unknown(&status) => Err(status),
         // Nothing that a worker sends is refused otherwise.
         Ok(Err(status)) => Err(Status::new(status.code(), format!("refused: {}", status.message()))),

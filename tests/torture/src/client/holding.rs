@@ -1,12 +1,16 @@
 //! A lease that a worker holds, by its own reckoning.
 
-use super::caller::Caller;
+use super::{
+    caller::{Caller, cause},
+    outcome::valid_until,
+    session::Kept,
+};
 use crate::clock;
 use fencepost_proto::v1;
-use fencepost_torture::history::{Lost, Nanos, Record};
+use fencepost_torture::history::{Lost, Nanos, Record, Renewed};
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -19,11 +23,22 @@ pub(super) struct Holding {
     pub(super) ttl: Duration,
     valid_until: Arc<AtomicU64>,
     lost: Arc<AtomicBool>,
+    /// The session that it was acquired on keeps it, until somebody takes that over.
+    kept: Arc<Mutex<Option<Kept>>>,
 }
 
 impl Holding {
     pub(super) fn new(lease: v1::Lease, ttl: Duration, valid_until: Nanos) -> Self {
-        Self { lease, ttl, valid_until: Arc::new(AtomicU64::new(valid_until)), lost: Arc::default() }
+        let valid_until = Arc::new(AtomicU64::new(valid_until));
+        Self { lease, ttl, valid_until, lost: Arc::default(), kept: Arc::default() }
+    }
+
+    pub(super) fn kept_by(self, kept: Option<Kept>) -> Self {
+        Self { kept: Arc::new(Mutex::new(kept)), ..self }
+    }
+
+    pub(super) fn take_kept(&self) -> Option<Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     pub(super) fn valid_until(&self) -> Nanos {
@@ -35,6 +50,23 @@ impl Holding {
         if !self.is_lost() {
             self.valid_until.fetch_max(valid_until, Ordering::Relaxed);
         }
+    }
+
+    /// It was renewed on a stream, by what was sent then. What comes too late for its holder renews nothing.
+    pub(super) fn renewed(&self, caller: &Caller, sent: Nanos, at: Nanos, ttl: Duration) {
+        if self.is_valid() {
+            let valid_until = valid_until(sent, at, Duration::ZERO, ttl);
+            self.extend(valid_until);
+            let (client, lock, token) = (caller.client, self.lease.lock_name.clone(), self.lease.fencing_token);
+            caller.journal.note(Record::Renewed(Renewed { client, lock, token, sent, at, valid_until }));
+        }
+    }
+
+    /// A stream said so.
+    pub(super) fn lost(&self, caller: &Caller, lost: &v1::Lost, at: Nanos) {
+        let (lock, token) = (self.lease.lock_name.clone(), self.lease.fencing_token);
+        let successor = (lost.successor_token != 0).then_some(lost.successor_token);
+        self.lose(caller, Lost { client: caller.client, lock, token, at, cause: cause(lost.end()), successor });
     }
 
     /// Looks at the clock.

@@ -6,6 +6,7 @@ mod caller;
 mod holding;
 mod library;
 mod outcome;
+mod session;
 mod stream;
 mod taking;
 mod unary;
@@ -27,18 +28,21 @@ pub(crate) enum ClientKind {
     UnaryCold,
     /// Leases kept alive on a stream of its own.
     Stream,
+    /// Everything on sessions that all workers share.
+    Session,
     /// The Rust client library.
     Library,
 }
 
 impl ClientKind {
-    pub(crate) const ALL: [Self; 4] = [Self::UnaryHot, Self::UnaryCold, Self::Stream, Self::Library];
+    pub(crate) const ALL: [Self; 5] = [Self::UnaryHot, Self::UnaryCold, Self::Stream, Self::Session, Self::Library];
 
     fn workers(self) -> u32 {
         match self {
             Self::UnaryHot => 9,
             Self::UnaryCold => 20,
             Self::Stream => 5,
+            Self::Session => 16,
             Self::Library => 5,
         }
     }
@@ -84,20 +88,21 @@ pub(crate) async fn run(orders: Orders) -> Result<()> {
     let channels = orders.servers.iter().map(|port| server::channel(*port)).collect::<Result<Vec<_>>>()?;
     let (end, ending) = watch::channel(false);
     let library = (orders.kind == ClientKind::Library).then(|| library::client(&orders)).transpose()?;
+    let sessions = (orders.kind == ClientKind::Session).then(|| Arc::new(session::Sessions::new(channels.clone())));
     let mut workers = tokio::task::JoinSet::new();
     for number in 0..orders.kind.workers() {
         let id = orders.worker(number);
         let rng = Rng::new(orders.seed, 0x1_0000 + u64::from(id));
-        let caller = Caller::new(id, channels.clone(), Arc::clone(&journal));
+        let caller = Caller::new(id, channels.clone(), sessions.clone(), Arc::clone(&journal));
         let stores = work::Stores::connect(&orders.stores).await?;
         let worker = taking::Worker::new(caller, rng, stores, ending.clone(), orders.kind);
-        let library = library.clone();
+        let (library, sessions) = (library.clone(), sessions.clone());
         workers.spawn(async move {
-            match (orders.kind, library) {
-                (ClientKind::UnaryHot | ClientKind::UnaryCold, _) => unary::run(worker).await,
-                (ClientKind::Stream, _) => stream::run(worker).await,
-                (ClientKind::Library, Some(client)) => library::run(worker, client).await,
-                (ClientKind::Library, None) => Ok(()),
+            match (library, sessions) {
+                (Some(client), _) => library::run(worker, client).await,
+                (_, Some(sessions)) => session::run(worker, sessions).await,
+                _ if orders.kind == ClientKind::Stream => stream::run(worker).await,
+                _ => unary::run(worker).await,
             }
         });
     }

@@ -2,9 +2,9 @@
 //! for half a TTL.
 
 use super::{
-    caller::{CALL_MAX, Caller, cause},
+    caller::{CALL_MAX, Caller},
     holding::Holding,
-    outcome::{duration, valid_until},
+    outcome::duration,
     taking::Worker,
     work::Name,
 };
@@ -14,7 +14,7 @@ use fencepost_proto::v1::{
     AttachLeases, BeatAnswer, KeepAliveRequest, KeepAliveResponse, LeaseAttachment, RenewedLeases, detached::Reason,
     keep_alive_request::Message as Say, keep_alive_response::Message as Hear,
 };
-use fencepost_torture::history::{Lost, Nanos, Record, Renewed};
+use fencepost_torture::history::Nanos;
 use std::{collections::HashMap, time::Duration};
 use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 use tokio_stream::wrappers::ReceiverStream;
@@ -152,10 +152,7 @@ impl Keeper {
             Hear::Attached(attached) => self.renewed(sent.get(&0).copied(), &attached.leases),
             Hear::Renewed(renewed) => self.renewed(sent.get(&renewed.beat).copied(), &renewed.leases),
             Hear::Lost(lost) => {
-                let (lock, token) = (self.holding.lease.lock_name.clone(), self.holding.lease.fencing_token);
-                let successor = (lost.successor_token != 0).then_some(lost.successor_token);
-                let (client, at, cause) = (self.caller.client, clock::now(), cause(lost.end()));
-                self.holding.lose(&self.caller, Lost { client, lock, token, at, cause, successor });
+                self.holding.lost(&self.caller, &lost, clock::now());
                 return Some(Left::Over);
             }
             Hear::AtRisk(_) => {}
@@ -170,13 +167,7 @@ impl Keeper {
         let Some(sent) = sent else { return };
         let at = clock::now();
         for renewed in leases.iter().filter(|renewed| renewed.handles.contains(&HANDLE)) {
-            let valid_until = valid_until(sent, at, Duration::ZERO, duration(renewed.ttl));
-            let (client, lock) = (self.caller.client, self.holding.lease.lock_name.clone());
-            let token = self.holding.lease.fencing_token;
-            if !self.holding.is_lost() && self.holding.is_valid() {
-                self.holding.extend(valid_until);
-                self.caller.journal.note(Record::Renewed(Renewed { client, lock, token, sent, at, valid_until }));
-            }
+            self.holding.renewed(&self.caller, sent, at, duration(renewed.ttl));
         }
     }
 }

@@ -49,7 +49,11 @@ impl Worker {
 
     /// What to take next, and for how long to wait for it.
     pub(super) fn choose(&mut self) -> (Terms, Duration) {
-        let hot = if self.kind == ClientKind::UnaryCold { 4 } else { 75 };
+        let hot = match self.kind {
+            ClientKind::UnaryCold => 4,
+            ClientKind::Session => 40,
+            ClientKind::UnaryHot | ClientKind::Stream | ClientKind::Library => 75,
+        };
         let hot = self.rng.chance(hot);
         let lock =
             if hot { config::hot(self.rng.below(config::HOT)) } else { config::cold(self.rng.below(config::COLD)) };
@@ -79,12 +83,12 @@ impl Worker {
         for attempt in 1..=30 {
             let wait = clock::until(in_line_until);
             let style = self.style(wait);
-            let plain = Transmission { attempt, server, wait, drop_after: None };
+            let plain = Transmission { attempt, server, wait, drop_after: None, cancels: false };
             let answer = match style {
                 Style::Plain => self.caller.acquire(terms, plain).await,
                 Style::Twice(apart) => self.twice(terms, plain, apart).await,
                 Style::Dropped(after) => {
-                    let call = Transmission { drop_after: Some(after), ..plain };
+                    let call = Transmission { drop_after: Some(after), cancels: self.rng.chance(50), ..plain };
                     let answer = self.caller.acquire(terms, call).await;
                     if matches!(answer.end, AcquireEnd::Dropped) {
                         self.caller.journal.note(journal::moment("call-dropped", terms.lock.clone()));
@@ -97,7 +101,7 @@ impl Worker {
             };
             match (answer.end, answer.lease) {
                 (AcquireEnd::Acquired(grant), Some(lease)) => {
-                    let holding = Holding::new(lease, terms.ttl, grant.valid_until);
+                    let holding = Holding::new(lease, terms.ttl, grant.valid_until).kept_by(answer.kept);
                     if grant.usable {
                         return Some(holding);
                     }
@@ -135,7 +139,7 @@ impl Worker {
             answer = &mut one => (answer, other),
             answer = &mut other => (answer, one),
         };
-        let unknown = Answer { end: AcquireEnd::Unknown("the call panicked".to_owned()), lease: None };
+        let unknown = Answer { end: AcquireEnd::Unknown("the call panicked".to_owned()), lease: None, kept: None };
         let answer = answer.unwrap_or(unknown);
         if let AcquireEnd::Acquired(grant) = &answer.end {
             tokio::spawn(ignore(self.caller.clone(), terms.ttl, grant.token, rest));
@@ -170,7 +174,7 @@ impl Worker {
 /// Whatever the other call of an attempt comes to, nothing is done under it. It is the same grant, unless the store has forgotten that
 /// the request had ended: then it is lost when its time is over.
 async fn ignore(caller: Caller, ttl: Duration, token: u64, rest: JoinHandle<Answer>) {
-    let Ok(Answer { end: AcquireEnd::Acquired(grant), lease: Some(lease) }) = rest.await else { return };
+    let Ok(Answer { end: AcquireEnd::Acquired(grant), lease: Some(lease), .. }) = rest.await else { return };
     if grant.token != token && grant.usable {
         let holding = Holding::new(lease, ttl, grant.valid_until);
         while !holding.over_within(&caller, ttl).await {}

@@ -1,0 +1,29 @@
+//! Sessions whose server is killed.
+
+use crate::support::{Lock, waiting_wish, wish, within};
+use crate::{LONG, Replica, TTL, redis_server::Redis, session_stream::Session};
+use fencepost_proto::v1::{self, session_response::Message as Hear};
+
+#[tokio::test]
+async fn a_retry_on_a_session_with_another_server_keeps_its_place() {
+    let redis = Redis::start(&[]);
+    let (one, two) = (Replica::start(&redis).await, Replica::start(&redis).await);
+    let held = two.client().take(wish("a", TTL)).await;
+    let mut session = Session::open(one.client()).await;
+    let wanted = waiting_wish("a", TTL, LONG);
+    session.acquire(1, wanted.clone()).await;
+    assert!(matches!(session.heard().await, (1, Hear::Waiting(v1::Waiting { ahead: 0 }))));
+    let behind = two.waiter(2).await;
+    one.kill();
+    while session.next().await.is_ok() {}
+    let mut session = Session::open(two.client()).await;
+    session.acquire(1, v1::AcquireRequest { attempt: 2, ..wanted }).await;
+    assert!(matches!(session.heard().await, (1, Hear::Waiting(v1::Waiting { ahead: 0 }))));
+    two.client().give_back(&held).await;
+    let lease = session.granted(1).await;
+    assert!(!behind.is_finished(), "it came later");
+    session.release(2, &lease).await;
+    assert_eq!(session.released(2).await, v1::LeaseEnd::Released);
+    let next = within(behind).await.unwrap().unwrap().into_inner().lease.unwrap();
+    assert!(next.fencing_token > lease.fencing_token);
+}
