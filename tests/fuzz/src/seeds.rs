@@ -76,7 +76,7 @@ fn sessions() -> Vec<Vec<u8>> {
 
 /// A session from its beginning to its end.
 pub fn session() -> Vec<u8> {
-    [vec![number("Session")], talk::written(&sessions(), true)].concat()
+    [vec![method("Session")], talk::written(&sessions(), true)].concat()
 }
 
 /// One of each method; of streams each message by itself as well.
@@ -100,12 +100,12 @@ pub fn requests() -> Vec<Vec<u8>> {
         let each = messages.into_iter().map(move |message| (method, talk::written(&[message], true)));
         whole.into_iter().chain(each.collect::<Vec<_>>())
     });
-    calls.into_iter().chain(streams).map(|(method, said)| [vec![number(method)], said].concat()).collect()
+    calls.into_iter().chain(streams).map(|(name, said)| [vec![method(name)], said].concat()).collect()
 }
 
 /// The byte that picks a method.
-fn number(method: &str) -> u8 {
-    let place = METHODS.iter().position(|path| path.ends_with(&format!("/{method}")));
+fn method(name: &str) -> u8 {
+    let place = METHODS.iter().position(|path| path.ends_with(&format!("/{name}")));
     u8::try_from(place.expect("it is a method")).expect("there are few")
 }
 
