@@ -110,6 +110,20 @@ fn what_random_sequences_found() {
             Some(CLASSIC),
             vec![acquire(2), Op::Late(500_001), Op::Pass(27_000_000), acquire(1), Op::StepBack(10_000_000), give_up(1)],
         ),
+        // A lease was over, and a classic client had the lock, when the clock stepped back; no command in time noticed either.
+        (
+            Some(CLASSIC),
+            vec![
+                acquire(1),
+                Op::Late(500_001),
+                Op::Pass(5_000_000),
+                Op::ClassicTake(false),
+                acquire(1),
+                Op::StepBack(1_000),
+                Op::ClassicGive,
+                acquire(1),
+            ],
+        ),
         // A renewal after a step back sets the end to what it was: the time left is another.
         (Some(CLASSIC), vec![acquire(4), Op::StepBack(3_000_000), Op::Renew(Which::Current, 4)]),
     ];
