@@ -33,6 +33,8 @@ use tonic::{Code, transport::Channel};
 const UNSENT_MAX: usize = 1_024;
 /// No operation on a session that lives takes longer than this and its wait, whatever fault there is.
 const UNANSWERED_MAX: Duration = Duration::from_secs(8);
+/// So many beats a server sends without an answer.
+const BEATS_UNANSWERED_MAX: u64 = 32;
 /// Beats whose answers may still renew something.
 const BEATS_KEPT: usize = 100;
 
@@ -61,6 +63,8 @@ struct Operation {
     /// Of an acquire: under which its lease is to be kept.
     handle: Option<u32>,
     due: Nanos,
+    /// The first beat that was heard after that.
+    overdue_since: Option<u64>,
 }
 
 struct Lease {
@@ -177,7 +181,7 @@ impl State {
         let (answer, receiver) = oneshot::channel();
         if self.say.is_some() {
             let due = clock::now() + clock::nanos(wait + UNANSWERED_MAX);
-            self.operations.insert(number, Operation { answer, handle, due });
+            self.operations.insert(number, Operation { answer, handle, due, overdue_since: None });
         }
         self.say(number, message);
         Asked { number, answer: receiver }
@@ -222,8 +226,11 @@ impl State {
                     self.answers.pop_first();
                 }
                 self.say(0, Say::Answer(v1::BeatAnswer { beat: beat.beat }));
-                if let Some((number, _)) = self.operations.iter().find(|(_, operation)| operation.due < at) {
-                    wrong(&format!("operation {number} was never answered"));
+                for (number, operation) in self.operations.iter_mut().filter(|(_, operation)| operation.due < at) {
+                    // What is heard late may have been sent long before. Not so a beat that came after the answer to one that was heard then.
+                    if beat.beat > *operation.overdue_since.get_or_insert(beat.beat) + BEATS_UNANSWERED_MAX {
+                        wrong(&format!("operation {number} was never answered"));
+                    }
                 }
             }
             Some(Hear::Waiting(_)) if !self.operations.contains_key(&response.operation) => {
