@@ -193,11 +193,6 @@ in "src/store/redis/lua/lib/memory.lua":
 in "src/store/redis/lua/lib/ended.lua":
     "script: what was forgotten comes back", "a clock that steps back brings ends back to mind",
     "if past[1] <= (L.gf or 0) then" => "if false then", [Scripts];
-    "script: ends are put aside for ever", "a lock that is used without pause fills Redis",
-    "if L.gs and L.za >= L.gs + MEMORY then" => "if false then", [Units];
-in "src/store/redis/lua/lib/look_up.lua":
-    "script: mark shortened", "a later clean-up ends the mark of an earlier one before its time",
-    "K.marks, 'GT', text" => "K.marks, text", [Scripts];
 in "src/store/redis/lua/lib/classic.lua":
     "script: classic key not told of a renewal", "a classic client gets the lock while the lease goes on",
     "if not value or (ours == value and not changed.ex and not changed.ou) then return end" => "if not value or ours == value then return end", [Scripts];
