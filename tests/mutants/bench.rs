@@ -62,9 +62,17 @@ impl Bench {
         fs::write(rules.join("Cargo.toml"), RULES_MANIFEST).unwrap();
         fs::write(rules.join("src/lib.rs"), "//! The rules alone.\npub mod domain;\n").unwrap();
         copy(&root.join("Cargo.lock"), &rules.join("Cargo.lock"));
-        for part in
-            ["src", "proto", "clients/rust", "examples", "tests", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml"]
-        {
+        for part in [
+            "src",
+            "proto",
+            "clients/rust",
+            "benches",
+            "examples",
+            "tests",
+            "Cargo.toml",
+            "Cargo.lock",
+            "rust-toolchain.toml",
+        ] {
             if root.join(part).exists() {
                 copy(&root.join(part), &whole.join(part));
             }
