@@ -26,11 +26,13 @@ pub(crate) enum Killer {
     Scripts,
     /// What every store must do.
     Stores,
+    /// Sessions with several servers on one Redis.
+    Replicas,
     /// The store and the waiters under one order of events after the other.
     Schedules,
 }
 
-use Killer::{Model, Properties, Protocol, Schedules, Scripts, Stores, Units};
+use Killer::{Model, Properties, Protocol, Replicas, Schedules, Scripts, Stores, Units};
 
 macro_rules! mutants {
     ($(in $file:literal: $($name:literal, $breaks:literal, $from:literal => $to:literal, [$($killer:ident),+];)+)+) => {
@@ -242,7 +244,7 @@ in "src/store/redis/lua/quick/release.lua":
     "script: quick release without the lease id", "anybody can release",
     "not V or V.li ~= lease or" => "not V or not V.li or", [Scripts];
     "script: quick release tells no other replica", "a stream on another replica is not told of its lease's end",
-    "V.am and V.ar ~= me or " => "", [Stores];
+    "V.am and V.ar ~= me or " => "", [Replicas];
     "script: quick release forgets the end before", "a late duplicate locks again, if another request has ended since",
     "    spill_end(young, V.zq, V.za, V.zh, V.zf, V.zl, V.zn)\n" => "", [Scripts];
 in "src/store/redis/lua/quick/renew.lua":

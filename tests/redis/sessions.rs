@@ -69,6 +69,19 @@ async fn revoke(server: &Server, lease: &v1::Lease) {
 }
 
 #[tokio::test]
+async fn a_session_is_told_when_its_lease_is_given_back_through_another_server() {
+    let redis = Redis::start(&[]);
+    let (one, two) = (server_on(&redis).await, server_on(&redis).await);
+    let mut session = Session::open(one.client()).await;
+    let lease = session.take(7, wish("a", TTL)).await;
+    assert_eq!(two.client().give_back(&lease).await, LeaseEnd::Released);
+    match timeout(SOON, session.heard()).await.expect("it is told soon") {
+        (0, Hear::Lost(lost)) => assert_eq!((lost.handle, lost.end()), (7, LeaseEnd::Released)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
 async fn what_is_acquired_is_attached_from_its_grant_on() {
     let redis = Redis::start(&[]);
     let (one, two) = (server_on(&redis).await, server_on(&redis).await);
