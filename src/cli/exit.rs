@@ -32,7 +32,7 @@ pub const TABLE: &str = "\
 Exit codes:
     0  done; run: the command's own status, whatever it is
     1  the answer is no: release or renew of a lease that had ended, check-token of any but the current token, force-release
-       that changed nothing; doctor: an error was found; serve: cannot listen or go on
+       that changed nothing; doctor: an error was found; bench: nothing succeeded; serve: cannot listen or go on
     2  bad command line
    64  the server refused the request as malformed
    69  no server answered, or the outcome is unknown; doctor: Redis cannot be reached

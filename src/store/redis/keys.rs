@@ -25,7 +25,7 @@ pub fn base(bucket: u16) -> String {
 
 /// The key of the bucket itself: incarnations, counter, who watches.
 pub fn of_bucket(bucket: u16) -> String {
-    format!("{PREFIX}{{{bucket:x}}}:b")
+    base(bucket) + "b"
 }
 
 /// The channel on which a replica is told of its own.

@@ -1,4 +1,4 @@
-//! Renewals of very many leases: one script for those of a bucket, and a few scripts at a time.
+//! Renewals of very many leases: neighbours in one script, and a few scripts at a time.
 
 use super::{
     RedisStore,
@@ -27,7 +27,7 @@ impl RedisStore {
         self.in_turns(&groups, |group| self.renew_group(group)).await
     }
 
-    /// Attaches leases, each by a script of its own: it happens once.
+    /// Attaches leases, one after the other: each happens once. What is asked for in the same moment is sent together all the same.
     pub(super) async fn attach_each(&self, leases: &[Kept<'_>]) -> Outcomes {
         let groups: Vec<_> = leases.chunks(1).collect();
         self.in_turns(&groups, |group| self.attach_group(group)).await
