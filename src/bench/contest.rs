@@ -6,7 +6,7 @@ use super::{
     place::Place,
     plan::{Plan, Shape, Via},
     redis::Redis,
-    shapes::{Run, handoff, hold, idle, pairs, wake},
+    shapes::{Run, handoff, held, hold, idle, pairs, wake},
     yardsticks,
 };
 use anyhow::{Context, Result, bail};
@@ -84,6 +84,9 @@ pub(super) async fn measure(run: Run<'_>, shape: Shape, contender: Contender) ->
         _ => (run.plan.via, contender == Contender::Fencepost),
     };
     if own || contender.is_echo() {
+        if own && shape == Shape::Pairs {
+            held::take(run, &place).await.context("cannot take the locks that are held meanwhile")?;
+        }
         return match shape {
             Shape::Pairs => pairs::run(run, &place, via).await,
             Shape::Idle => idle::run(run, &place, via).await,

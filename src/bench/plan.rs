@@ -78,6 +78,8 @@ pub(crate) struct Plan {
     pub rate: Option<f64>,
     /// A lock name is used once.
     pub fresh_names: bool,
+    /// Locks that are held meanwhile.
+    pub held: usize,
     /// Measure the yardsticks too.
     pub yardsticks: bool,
     /// For a Redis of its own.

@@ -117,6 +117,10 @@ pub(crate) struct BenchArgs {
     #[arg(long, default_value = "own", value_parser = ["own", "fresh"])]
     names: String,
 
+    /// Locks that others hold meanwhile, in pairs: on a server of its own, since they are left behind
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "server")]
+    held: usize,
+
     /// Measure no yardsticks
     #[arg(long)]
     no_yardsticks: bool,
@@ -211,6 +215,7 @@ impl BenchArgs {
             rounds: self.rounds,
             rate: self.rate,
             fresh_names: self.names == "fresh",
+            held: self.held,
             yardsticks: !self.no_yardsticks,
             redis_server: self.redis_server,
             redis_options: self.redis_option,

@@ -191,10 +191,10 @@ in "src/store/redis/lua/lib/memory.lua":
     "script: ended requests forgotten at once", "a late duplicate locks again",
     "if L.zq == request and now < L.za + MEMORY then" => "if false then", [Scripts];
     "script: ends put aside are forgotten at once", "a late duplicate locks again, if another request has ended since",
-    "if past and past[1] > (L.gf or 0) and now < past[1] + MEMORY then return past end" => "", [Scripts];
+    "if at > (L.gf or 0) and now < at + MEMORY then return" => "if false then return", [Scripts];
 in "src/store/redis/lua/lib/ended.lua":
     "script: what was forgotten comes back", "a clock that steps back brings ends back to mind",
-    "if past[1] <= (L.gf or 0) then" => "if false then", [Scripts];
+    "if at <= (L.gf or 0) then" => "if false then", [Scripts];
 in "src/store/redis/lua/lib/classic.lua":
     "script: classic key not told of a renewal", "a classic client gets the lock while the lease goes on",
     "if not value or (ours == value and not changed.ex and not changed.ou) then return end" => "if not value or ours == value then return end", [Scripts];
@@ -204,56 +204,60 @@ in "src/store/redis/lua/lib/classic.lua":
     "or L.oq and OFFERED, L.ex or L.ou" => ", L.ex or L.ou", [Scripts];
 in "src/store/redis/lua/quick/plain.lua":
     "script: quick path past the line", "who comes gets the lock that others wait for",
-    "V.oq or V.np or V.mk" => "V.oq or V.mk", [Scripts];
-    "script: quick path past a mark", "a command acts after its clean-up",
-    "V.oq or V.np or V.mk" => "V.oq or V.np", [Scripts];
+    "mark ~= MARK or bit.band(has, QUEUED) ~= 0" => "mark ~= MARK", [Scripts];
     "script: quick path after the end", "an ended lease is revived",
-    "if V.ex <= now or V.ex > now + period then return nil end" => "if V.ex > now + period then return nil end", [Scripts];
+    "if ex <= now or ex > now + period then return false end" => "if ex > now + period then return false end", [Scripts];
     "script: quick path heals nothing", "a clock that stepped back keeps a lease for longer than its TTL",
-    "if V.ex <= now or V.ex > now + period then return nil end" => "if V.ex <= now then return nil end", [Scripts];
+    "if ex <= now or ex > now + period then return false end" => "if ex <= now then return false end", [Scripts];
     "script: quick path heals no memory", "a clock that stepped back keeps ends in mind for longer than their time",
-    "if V.la and V.la > now or V.za and V.za > now or V.gf and now <= V.gf then return nil end" => "", [Scripts];
+    "if la > now or za > now or now <= gf then return false end" => "", [Scripts];
     "script: quick path forgets the end", "the next holder is told of no previous one",
-    "if V.la and now >= V.la + MEMORY then" => "if V.la then", [Scripts];
+    "if la ~= -1 and now >= la + MEMORY then" => "if la ~= -1 then", [Scripts];
     "script: quick path forgets too late", "the next holder is told of one long gone",
-    "if V.la and now >= V.la + MEMORY then" => "if false then", [Scripts];
+    "if la ~= -1 and now >= la + MEMORY then" => "if false then", [Scripts];
 in "src/store/redis/lua/quick/acquire.lua":
     "script: quick acquire too late", "a command acts after its caller gave up",
-    "not_after < now or floor" => "floor", [Scripts];
+    "if not_after < now or floor" => "if floor", [Scripts];
     "script: quick acquire above the bound", "one client uses up the tokens",
-    "not_after < now or floor > math.min(now + DAY, TOKEN_END - 1)" => "not_after < now", [Stores];
+    "floor > math.min(now + DAY, TOKEN_END - 1) or " => "", [Stores];
     "script: quick acquire in another life", "a Redis that forgot grants an old token again",
-    "not counter or counter:sub(-32) ~= incarnation" => "not counter", [Scripts];
+    "before and before:sub(9) == incarnation and struct" => "before and struct", [Scripts];
     "script: quick acquire of a known request", "a repeat is refused by its own lease",
-    "V.rq == request or V.zq == request" => "V.zq == request", [Scripts];
+    "held == request or wait" => "wait", [Scripts];
     "script: quick acquire of an ended request", "a late duplicate locks again",
-    "V.rq == request or V.zq == request" => "V.rq == request", [Scripts];
+    "if past:sub(1, 32) == request then return nil end" => "", [Scripts];
     "script: quick acquire of a request that ended before", "a late duplicate locks again, if another request has ended since",
-    "if V.gs and redis.call('HEXISTS', base .. 'e:' .. name, 'q' .. request) == 1 then return nil end" => "", [Scripts];
+    "if gs ~= -1 and redis.call('HEXISTS', base .. 'e:' .. name, 'q' .. request) == 1 then return nil end" => "", [Scripts];
     "script: quick acquire of a request that ended long before", "a late duplicate locks again, if many requests have ended since",
-    "if V.go and redis.call('HEXISTS', base .. 'o:' .. name, 'q' .. request) == 1 then return nil end" => "", [Scripts];
+    "if go ~= -1 and redis.call('HEXISTS', base .. 'o:' .. name, 'q' .. request) == 1 then return nil end" => "", [Scripts];
     "script: quick refusal of a repeat", "the attempt before it may get the lock with nobody to hear of it",
-    "if wait ~= 0 or attempt > 1 then" => "if wait ~= 0 then", [Scripts];
+    " or struct.unpack('<I4', lease, ATTEMPT_AT) > 1 then" => " then", [Scripts];
     "script: quick refusal of a waiter", "a call that would wait does not",
-    "if wait ~= 0 or attempt > 1 then" => "if attempt > 1 then", [Scripts];
+    "wait ~= 0 or struct" => "struct", [Scripts];
     "script: quick token equal instead of greater", "two grants in one moment have one token",
-    "tonumber(counter:sub(1, -34)) + 1, floor" => "tonumber(counter:sub(1, -34)), floor", [Scripts];
+    "struct.unpack('<d', before) + 1 or" => "struct.unpack('<d', before) or", [Scripts];
     "script: quick token ignores known_token", "what the replica remembers does not heal a Redis that forgot",
     "floor, known_token + 1, now)" => "floor, now)", [Scripts];
+    "script: quick acquire leaves the counter of another life", "the skip over what was forgotten is left out",
+    "if before then redis.call('SET', counter, before) else redis.call('DEL', counter) end" => "", [Scripts];
+    "script: quick refusal in another life", "a server goes by what a Redis said that forgot",
+    "    if (redis.call('GET', counter) or ''):sub(9) ~= incarnation then return nil end\n" => "", [Scripts];
 in "src/store/redis/lua/quick/release.lua":
+    "script: quick release past those who watch", "they are not told of it",
+    "gs + MEMORY or anybody_watches() then" => "gs + MEMORY then", [Stores];
     "script: quick release without the lease id", "anybody can release",
-    "not V or V.li ~= lease or" => "not V or not V.li or", [Scripts];
+    "held:sub(49, 80) ~= lease or" => "", [Scripts];
     "script: quick release tells no other replica", "a stream on another replica is not told of its lease's end",
-    "V.am and V.ar ~= me or " => "", [Replicas];
+    "elseif attachment:sub(33) ~= me then return nil end" => "end", [Replicas];
     "script: quick release forgets the end before", "a late duplicate locks again, if another request has ended since",
-    "    spill_end(young, V.zq, V.za, V.zh, V.zf, V.zl, V.zn)\n" => "", [Scripts];
+    "    spill_end(young, za, past)\n" => "", [Scripts];
 in "src/store/redis/lua/quick/renew.lua":
     "script: quick renewal of another's lease", "a stream renews a lease that is no longer its own",
-    "V.li ~= lease or attachment and" => "attachment and", [Scripts];
+    "held:sub(49, 80) ~= lease or attachment and" => "attachment and", [Scripts];
     "script: quick renewal by a lost attachment", "an old stream keeps a lease that was attached elsewhere",
-    "or attachment and V.am ~= attachment then" => "then", [Scripts];
+    "or attachment and held:sub(145, 176) ~= attachment then" => "then", [Scripts];
     "script: quick renewal shortens", "a renewal cuts the lease",
-    "if now + ttl >= V.ex then" => "if true then", [Scripts];
+    "if now + ttl >= ex then" => "if true then", [Scripts];
 in "src/store/memory/mod.rs":
     "clock read before the lock", "within a shard, time goes back",
     "        let mut shard = self.shards[at].lock();\n        // Read under the lock: within a shard, time never goes back.\n        let now = self.clock.now();\n"

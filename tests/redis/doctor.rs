@@ -119,7 +119,7 @@ fn the_data_of_others_is_an_error() {
     redis.command(&["SET", "fp:meta", "not ours"]);
     assert_found(&report(&redis.url(), 1), "layout", "error", "WRONGTYPE");
     redis.command(&["DEL", "fp:meta"]);
-    redis.command(&["HSET", "fp:meta", "buckets", "1024", "layout", "2"]);
+    redis.command(&["HSET", "fp:meta", "buckets", "1024", "layout", "3"]);
     assert_found(&report(&redis.url(), 0), "layout", "ok", "ours");
 }
 

@@ -140,16 +140,17 @@ async fn of_a_group_are_told_apart() {
     assert!(store.attach(&all).await.iter().all(|outcome| matches!(outcome, Ok(RenewOutcome::Renewed(_)))));
     // The first has a key that is not ours, the second is cut off, the third is waited for and over.
     redis.command(&["SET", &format!("{base}l:{}", names[0].as_str()), "?"]);
-    let half = "redis.call('SET', KEYS[1], redis.call('GET', KEYS[1]):sub(1, -9))";
+    let half = "redis.call('SET', KEYS[1], redis.call('GET', KEYS[1]):sub(1, 150))";
     redis.command(&["EVAL", half, "1", &format!("{base}l:{}", names[1].as_str())]);
     let waiter = RequestId(Uuid::new_v4());
     assert_eq!(store.acquire(&names[2], acquire(waiter, true)).await, Ok(AcquireOutcome::Queued));
     let now = redis.command(&["TIME"]).text();
     let (seconds, _) = now.split_once(' ').unwrap();
-    let script = "local values = {cmsgpack.unpack(redis.call('GET', KEYS[1]))}; values[tonumber(ARGV[1])] = tonumber(ARGV[2]) \
-                  redis.call('SET', KEYS[1], cmsgpack.pack(unpack(values, 1, 60)), 'KEEPTTL')";
-    let (key, place) = (format!("{base}l:{}", names[2].as_str()), scripts::place("ex").unwrap().to_string());
-    redis.command(&["EVAL", script, "1", &key, &place, &format!("{seconds}000000")]);
+    let script = scripts::reader()
+        + "local lock = lock_of(redis.call('GET', KEYS[1])) lock.ex = tonumber(ARGV[1]) \
+           redis.call('SET', KEYS[1], text_of(lock), 'KEEPTTL')";
+    let key = format!("{base}l:{}", names[2].as_str());
+    redis.command(&["EVAL", &script, "1", &key, &format!("{seconds}000000")]);
     all[3].attachment = AttachmentId(Uuid::new_v4());
     let [first, second, third, fourth, fifth] = store.renew_kept(&all).await.try_into().unwrap();
     assert!(matches!(first, Err(StoreError::Corrupt(_))), "{first:?}");

@@ -34,12 +34,10 @@ impl Doomed {
         let name = LockName::new(request.lock_name.clone()).unwrap();
         let key = format!("{}l:{name}", keys::base(keys::bucket(&name)));
         let id = request.request_id.replace('-', "");
-        let script = "local found = redis.call('GET', KEYS[1]); local value = found and ({cmsgpack.unpack(found)})[tonumber(ARGV[1])] \
-                      return type(value) == 'number' and string.format('%.0f', value) or value or ''";
-        let field = |name: &str| {
-            let place = scripts::place(name).unwrap().to_string();
-            redis.command(&["EVAL", script, "1", &key, &place]).text()
-        };
+        let script = scripts::reader()
+            + "local found = redis.call('GET', KEYS[1]); local value = found and lock_of(found)[ARGV[1]] \
+               return type(value) == 'number' and string.format('%.0f', value) or value or ''";
+        let field = |name: &str| redis.command(&["EVAL", &script, "1", &key, name]).text();
         until(|| async { field("rq") == id }).await;
         let token = field("tk").parse().unwrap();
         assert!(self.proxy.seen() > 0, "it has not heard of the grant");

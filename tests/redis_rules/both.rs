@@ -18,8 +18,9 @@ use fencepost::{
         token::{FencingToken, Sequencer},
     },
     store::redis::{
-        answer::{Answer, RedisEffect, metadata_text},
-        keys,
+        answer::Answer,
+        effects::RedisEffect,
+        keys, lease,
         links::{Arg, Sender, head, replies},
         scripts,
     },
@@ -256,19 +257,12 @@ impl Both {
             min_token: if request == 3 { START + 90_000_000 } else { 0 },
         };
         let (request, candidate) = (RequestId(id(request)), self.candidate());
-        let [lease, grant, stream] = ids(candidate);
         let args = [
-            hex(request.0),
-            Arg::from(attempt),
             Arg::from(wait),
-            lease,
-            grant,
-            stream,
-            Arg::from(terms.fingerprint.to_string()),
             Arg::from(micros(terms.ttl)),
             Arg::from(terms.min_token),
-            Arg::from(terms.holder.as_str()),
-            Arg::from(metadata_text(&terms.metadata)),
+            Arg::from(scripts::kept_for(terms.ttl)),
+            lease::packed(ReplicaId(id(self.replica)), (request, attempt), &terms, candidate),
         ];
         let command = Acquire { request, attempt, terms, wait, candidate };
         let expected = self.turn(|turn| turn.acquire(command));

@@ -1,6 +1,7 @@
 //! The shapes of the load, against anything that answers the calls.
 
 pub(super) mod handoff;
+pub(super) mod held;
 pub(super) mod hold;
 pub(super) mod idle;
 pub(super) mod pairs;

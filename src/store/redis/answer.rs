@@ -1,11 +1,17 @@
 //! What the scripts answer, turned into the terms of the rules. The codes are named here once, beside `lua/`, which speaks them.
 
-use super::{links::Value, packed::unpack};
+use super::{
+    effects::{RedisEffect, effect},
+    links::Value,
+    packed::unpack,
+    quick::{self, Quick},
+    scripts::QUICK,
+};
 use crate::{
     domain::{
-        ids::{AttachmentId, GrantId, LeaseId, ReplicaId, RequestId},
+        ids::{GrantId, LeaseId, RequestId},
         lease::LeaseEnd,
-        name::{Holder, LockName, Metadata},
+        name::{Holder, Metadata},
         outcome::{
             AcquireOutcome, ClassicHold, Contention, Fate, Gone, Grant, HolderView, LockView, Polled, ReleaseOutcome,
             RenewOutcome, Renewed, RevokeOutcome,
@@ -13,7 +19,7 @@ use crate::{
         time::StoreTime,
         token::FencingToken,
     },
-    store::{Event, EventKind, StoreError},
+    store::StoreError,
 };
 use std::{collections::HashMap, time::Duration};
 use uuid::Uuid;
@@ -25,32 +31,16 @@ pub struct Answer {
     pub now: StoreTime,
     /// What it set off.
     pub effects: Vec<RedisEffect>,
-    code: String,
-    details: Details,
+    said: Said,
 }
 
-/// What a script has set off beyond its answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RedisEffect {
-    /// The calls of this attempt, on this replica, should claim.
-    LookAgain(ReplicaId, RequestId, u32),
-    /// The lock was granted.
-    Granted(LeaseId),
-    /// A lease ended; if a stream kept it, that is to be told.
-    Ended {
-        /// How.
-        end: LeaseEnd,
-        /// Which.
-        lease_id: LeaseId,
-        /// Its stream, and the replica of that.
-        attachment: Option<(AttachmentId, ReplicaId)>,
-    },
-    /// An attachment was replaced.
-    Detached(ReplicaId, LeaseId, AttachmentId),
-    /// Something happened, for those who watch on this replica.
-    Event(Box<Event>),
-    /// The replica that asked had been silent for so long that waiters of it may have been deleted.
-    ReplicaReturned,
+/// What a command came to.
+#[derive(Debug)]
+enum Said {
+    /// By the rules: a code, and what belongs to it.
+    Code(String, Details),
+    /// By a quick path.
+    Quick(Quick),
 }
 
 /// The details of an answer, taken one by one.
@@ -63,14 +53,14 @@ pub(super) fn corrupt(what: &str) -> StoreError {
     StoreError::Corrupt(format!("{what} in the answer of a script"))
 }
 
-fn array(value: Value) -> Decoded<Vec<Value>> {
+pub(super) fn array(value: Value) -> Decoded<Vec<Value>> {
     match value {
         Value::Array(values) => Ok(values),
         other => Err(corrupt(&format!("no list but {other:?}"))),
     }
 }
 
-fn text(value: Value) -> Decoded<String> {
+pub(super) fn text(value: Value) -> Decoded<String> {
     match value {
         Value::BulkString(bytes) => String::from_utf8(bytes).map_err(|_| corrupt("a text that is no UTF-8")),
         Value::SimpleString(text) => Ok(text),
@@ -113,21 +103,6 @@ impl Details {
         Ok(Duration::from_micros(number(&self.text()?)?))
     }
 
-    /// Lists of both; or, from a quick path, how many details, they, and the one effect if there is one.
-    fn details_and_effects(&mut self) -> Decoded<(Details, Vec<RedisEffect>)> {
-        if let Some(Value::Int(count)) = self.0.as_slice().first() {
-            let count = usize::try_from(*count).map_err(|_| corrupt("no count"))?;
-            self.0.next();
-            let details = Details(self.0.by_ref().take(count).collect::<Vec<_>>().into_iter());
-            let effect = self.0.by_ref().collect::<Vec<_>>();
-            let effects = if effect.is_empty() { Vec::new() } else { vec![self::effect(Value::Array(effect))?] };
-            return Ok((details, effects));
-        }
-        let mut next = || self.0.next().ok_or_else(|| corrupt("too little"));
-        let details = Details(array(next()?)?.into_iter());
-        Ok((details, array(next()?)?.into_iter().map(effect).collect::<Decoded<_>>()?))
-    }
-
     fn left(&self) -> usize {
         self.0.len()
     }
@@ -145,29 +120,58 @@ impl Details {
 impl Answer {
     /// Reads the answer to one command: its code, details, effects. One that failed by itself is the error that Redis would have said.
     pub fn read(now: StoreTime, packed: &[u8]) -> Decoded<Self> {
+        if let Some((&QUICK, rest)) = packed.split_first() {
+            let (quick, effect) = quick::read(rest).ok_or_else(|| corrupt("bytes that make no sense"))?;
+            return Ok(Self { now, effects: effect.into_iter().collect(), said: Said::Quick(quick) });
+        }
         let mut frame = Details(unpack(packed).ok_or_else(|| corrupt("bytes that make no sense"))?.into_iter());
         let code = frame.text()?;
-        let (mut details, effects) = frame.details_and_effects()?;
+        let mut next = || frame.0.next().ok_or_else(|| corrupt("too little"));
+        let mut details = Details(array(next()?)?.into_iter());
+        let effects = array(next()?)?.into_iter().map(effect).collect::<Decoded<_>>()?;
         if code == "broken" {
             return Err(StoreError::Corrupt(details.text()?));
         }
-        Ok(Self { now, effects, code, details })
+        Ok(Self { now, effects, said: Said::Code(code, details) })
+    }
+
+    fn is(&self, code: &str) -> bool {
+        matches!(&self.said, Said::Code(said, _) if said == code)
     }
 
     /// Whether the command came too late to act.
     pub(super) fn is_too_late(&self) -> bool {
-        self.code == "too_late"
+        self.is("too_late")
     }
 
     /// Whether it was meant for a life of Redis that is over.
     pub(super) fn is_left_behind(&self) -> bool {
-        self.code == "left_behind"
+        self.is("left_behind")
+    }
+
+    /// The code and what belongs to it.
+    fn coded(self) -> Decoded<(String, Details)> {
+        match self.said {
+            Said::Code(code, details) => Ok((code, details)),
+            Said::Quick(quick) => Err(corrupt(&format!("the answer {quick:?} to something else"))),
+        }
+    }
+
+    /// What belongs to this code, which is the only one that the command may have.
+    fn only(self, wanted: &str) -> Decoded<Details> {
+        let (code, details) = self.coded()?;
+        if code == wanted { Ok(details) } else { Err(unknown_code(&code)) }
     }
 
     /// As the answer of acquire, claim and give_up.
-    pub fn acquire(mut self) -> Decoded<AcquireOutcome> {
-        let it = &mut self.details;
-        Ok(match self.code.as_str() {
+    pub fn acquire(self) -> Decoded<AcquireOutcome> {
+        if let Said::Quick(Quick::Granted(grant)) = self.said {
+            return Ok(AcquireOutcome::Granted(grant));
+        }
+        let now = self.now;
+        let (code, mut details) = self.coded()?;
+        let it = &mut details;
+        Ok(match code.as_str() {
             "granted" => AcquireOutcome::Granted(Grant {
                 lease_id: LeaseId(uuid(&it.text()?)?),
                 grant_id: GrantId(uuid(&it.text()?)?),
@@ -185,66 +189,73 @@ impl Answer {
             "other_terms" => AcquireOutcome::OtherTerms,
             "min_token_too_high" => AcquireOutcome::MinTokenTooHigh(number(&it.text()?)?),
             "queue_full" => AcquireOutcome::QueueFull,
-            "too_late" => AcquireOutcome::TooLate(self.now),
+            "too_late" => AcquireOutcome::TooLate(now),
             "left_behind" => AcquireOutcome::LeftBehind,
             "exhausted" => AcquireOutcome::TokensExhausted,
-            _ => return Err(self.unknown_code()),
+            _ => return Err(unknown_code(&code)),
         })
     }
 
     /// Of an answer that a request is queued: its place, and the first one in line.
     pub(super) fn queued_at(&mut self) -> Decoded<Option<(u64, u64)>> {
-        if self.code != "queued" {
+        let Said::Code(code, details) = &mut self.said else { return Ok(None) };
+        if code != "queued" {
             return Ok(None);
         }
-        let place = number(&self.details.text()?)?;
-        let first = self.details.maybe()?.map_or(Ok(place), |text| number(&text))?;
+        let place = number(&details.text()?)?;
+        let first = details.maybe()?.map_or(Ok(place), |text| number(&text))?;
         Ok(Some((place, first)))
     }
 
     /// As the answer of release.
-    pub fn release(mut self) -> Decoded<ReleaseOutcome> {
-        match self.code.as_str() {
+    pub fn release(self) -> Decoded<ReleaseOutcome> {
+        if let Said::Quick(Quick::Released) = self.said {
+            return Ok(ReleaseOutcome::Released);
+        }
+        let (code, mut details) = self.coded()?;
+        match code.as_str() {
             "released" => Ok(ReleaseOutcome::Released),
-            "gone" => Ok(ReleaseOutcome::Gone(gone(&mut self.details)?)),
-            _ => Err(self.unknown_code()),
+            "gone" => Ok(ReleaseOutcome::Gone(gone(&mut details)?)),
+            _ => Err(unknown_code(&code)),
         }
     }
 
     /// As the answer of renew and attach.
-    pub fn renew(mut self) -> Decoded<RenewOutcome> {
-        let it = &mut self.details;
-        match self.code.as_str() {
+    pub fn renew(self) -> Decoded<RenewOutcome> {
+        if let Said::Quick(Quick::Renewed(renewed)) = self.said {
+            return Ok(RenewOutcome::Renewed(renewed));
+        }
+        let (code, mut details) = self.coded()?;
+        let it = &mut details;
+        match code.as_str() {
             "renewed" => {
                 let token = token(&it.text()?)?;
                 Ok(RenewOutcome::Renewed(Renewed { token, ttl: it.span()?, left: it.span()? }))
             }
             "gone" => Ok(RenewOutcome::Lost(gone(it)?)),
             "attached_elsewhere" => Ok(RenewOutcome::AttachedElsewhere),
-            _ => Err(self.unknown_code()),
+            _ => Err(unknown_code(&code)),
         }
     }
 
     /// As the answer of force_release.
-    pub fn revoke(mut self) -> Decoded<RevokeOutcome> {
-        match self.code.as_str() {
-            "revoked" => Ok(RevokeOutcome::Revoked(holder(self.details.text()?)?)),
+    pub fn revoke(self) -> Decoded<RevokeOutcome> {
+        let (code, mut details) = self.coded()?;
+        match code.as_str() {
+            "revoked" => Ok(RevokeOutcome::Revoked(holder(details.text()?)?)),
             "not_held" => Ok(RevokeOutcome::NotHeld),
-            "token_mismatch" => Ok(RevokeOutcome::TokenMismatch(token(&self.details.text()?)?)),
-            _ => Err(self.unknown_code()),
+            "token_mismatch" => Ok(RevokeOutcome::TokenMismatch(token(&details.text()?)?)),
+            _ => Err(unknown_code(&code)),
         }
     }
 
     /// As the answer of drop_call, detach and disconnect.
     pub fn done(self) -> Decoded<()> {
-        if self.code == "done" { Ok(()) } else { Err(self.unknown_code()) }
+        self.only("done").map(drop)
     }
 
     /// As the answer of poll, lock by lock.
     pub fn polled(self) -> Decoded<Vec<Polled>> {
-        if self.code != "polled" {
-            return Err(self.unknown_code());
-        }
         let each = |value: Value| {
             let mut it = Details(array(value)?.into_iter());
             let (request, attempt, waiters) = (it.maybe()?, number(&it.text()?)?, number(&it.text()?)?);
@@ -254,39 +265,35 @@ impl Answer {
             let waiters = usize::try_from(waiters).map_err(|_| corrupt("no count"))?;
             Ok(Polled { offered: request.map(|request| (request, attempt)), waiters, first_place })
         };
-        self.details.0.map(each).collect()
+        self.only("polled")?.0.map(each).collect()
     }
 
     /// As the answer of meta and list: plain texts.
     pub fn texts(self, code: &str) -> Decoded<Vec<String>> {
-        if self.code != code {
-            return Err(self.unknown_code());
-        }
-        self.details.0.map(text).collect()
+        self.only(code)?.0.map(text).collect()
     }
 
     /// As the answer of view.
-    pub fn view(mut self) -> Decoded<LockView> {
-        if self.code != "seen" {
-            return Err(self.unknown_code());
-        }
-        let fields = array(self.details.0.next().ok_or_else(|| corrupt("too little"))?)?;
+    pub fn view(self) -> Decoded<LockView> {
+        let now = self.now;
+        let mut details = self.only("seen")?;
+        let fields = array(details.0.next().ok_or_else(|| corrupt("too little"))?)?;
         let mut texts = fields.into_iter().map(text);
         let mut lock = HashMap::new();
         while let (Some(field), Some(value)) = (texts.next(), texts.next()) {
             lock.insert(field?, value?);
         }
-        let waiters = usize::try_from(number(&self.details.text()?)?).map_err(|_| corrupt("no count"))?;
-        let mut view = super::view::view(&lock, waiters, self.now)?;
-        view.classic = self.details.classic()?;
+        let waiters = usize::try_from(number(&details.text()?)?).map_err(|_| corrupt("no count"))?;
+        let mut view = super::view::view(&lock, waiters, now)?;
+        view.classic = details.classic()?;
         // A lease beside it is over, whether or not a command came by that said so.
         view.current = view.current.filter(|_| view.classic.is_none());
         Ok(view)
     }
+}
 
-    fn unknown_code(&self) -> StoreError {
-        corrupt(&format!("the code {:?}", self.code))
-    }
+fn unknown_code(code: &str) -> StoreError {
+    corrupt(&format!("the code {code:?}"))
 }
 
 fn contention(it: &mut Details) -> Decoded<Contention> {
@@ -328,61 +335,4 @@ pub fn metadata_text(metadata: &Metadata) -> String {
 pub(super) fn metadata(text: &str) -> Decoded<Metadata> {
     let pairs: Vec<(String, String)> = serde_json::from_str(text).map_err(|_| corrupt("no metadata"))?;
     Metadata::new(pairs).map_err(|_| corrupt("no metadata"))
-}
-
-fn effect(value: Value) -> Decoded<RedisEffect> {
-    let texts: Vec<String> = array(value)?.into_iter().map(text).collect::<Decoded<_>>()?;
-    effect_of(&texts.iter().map(String::as_str).collect::<Vec<_>>())
-}
-
-/// A message on a replica's channel: what a command of another replica set off here, and on which lock. Its last line is the name.
-pub fn message(bytes: &[u8]) -> Decoded<(LockName, RedisEffect)> {
-    let text = std::str::from_utf8(bytes).map_err(|_| StoreError::Corrupt("a message that is no text".into()))?;
-    let mut lines: Vec<&str> = text.split('\n').collect();
-    let name = lines.last().copied().unwrap_or_default().to_owned();
-    if lines.first() != Some(&"event") {
-        lines.pop();
-    }
-    let name = LockName::new(name).map_err(|_| StoreError::Corrupt("a message without a lock".into()))?;
-    Ok((name, effect_of(&lines)?))
-}
-
-fn effect_of(texts: &[&str]) -> Decoded<RedisEffect> {
-    Ok(match texts {
-        ["look", replica, request, attempt] => {
-            let attempt = u32::try_from(number(attempt)?).map_err(|_| corrupt("no attempt"))?;
-            RedisEffect::LookAgain(ReplicaId(uuid(replica)?), RequestId(uuid(request)?), attempt)
-        }
-        ["granted", lease] => RedisEffect::Granted(LeaseId(uuid(lease)?)),
-        ["ended", how, lease, _token, _grant, _holder, attachment, replica] => RedisEffect::Ended {
-            end: end(how)?,
-            lease_id: LeaseId(uuid(lease)?),
-            attachment: if attachment.is_empty() {
-                None
-            } else {
-                Some((AttachmentId(uuid(attachment)?), ReplicaId(uuid(replica)?)))
-            },
-        },
-        ["detached", replica, lease, attachment] => {
-            RedisEffect::Detached(ReplicaId(uuid(replica)?), LeaseId(uuid(lease)?), AttachmentId(uuid(attachment)?))
-        }
-        ["event", kind, token_text, grant, holder, reason, lock] => {
-            let kind = match *kind {
-                "G" => EventKind::Granted,
-                "R" => EventKind::Released,
-                "E" => EventKind::Expired,
-                "V" => EventKind::Revoked((*reason).to_owned()),
-                _ => return Err(corrupt("an unknown event")),
-            };
-            RedisEffect::Event(Box::new(Event {
-                kind,
-                name: LockName::new((*lock).to_owned()).map_err(|_| corrupt("no name"))?,
-                holder: (*holder).to_owned(),
-                grant_id: GrantId(uuid(grant)?),
-                token: token(token_text)?,
-            }))
-        }
-        ["returned"] => RedisEffect::ReplicaReturned,
-        _ => return Err(corrupt("an unknown effect")),
-    })
 }

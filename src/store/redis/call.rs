@@ -2,7 +2,8 @@
 
 use super::{
     RedisStore,
-    answer::{Answer, RedisEffect},
+    answer::Answer,
+    effects::RedisEffect,
     keys,
     links::{Arg, Link, Reply, Script},
     scripts,

@@ -8,10 +8,13 @@ pub mod answer;
 mod call;
 mod chores;
 pub mod doctor;
+pub mod effects;
 pub mod keys;
+pub mod lease;
 pub mod links;
 mod meet;
 mod packed;
+mod quick;
 mod renewing;
 pub mod scripts;
 mod store;
@@ -35,7 +38,7 @@ use uuid::Uuid;
 use waits::Waits;
 
 /// The layout of the data. Another number is another layout.
-const LAYOUT: &str = "2";
+const LAYOUT: &str = "3";
 
 /// The store in Redis.
 pub struct RedisStore {

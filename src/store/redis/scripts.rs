@@ -17,12 +17,11 @@ pub const CHANNEL: &str = "fp:c:";
 /// How much longer than the times inside say a key is kept: clean-up must never come before its time.
 const SLACK: Duration = Duration::from_secs(5);
 /// What the text of a lock begins with: whatever else lies under its key is not ours.
-const MARK: &str = "fp2";
-/// The fields of a lock in the order of its text, behind the mark: what is remembered, its lease, its queue. A text ends with the last
-/// field that is there, so those that most locks have come first.
-const PAST_FIELDS: &str = "lt le la zq zf zh za zl zn gs go gf gk";
+const MARK: &str = "fp3";
+/// What the answer of a quick path begins with: nothing that is packed does.
+pub(super) const QUICK: u8 = 0xc1;
+/// The fields of a lease, for whatever ends one.
 const LEASE_FIELDS: &str = "rq at ca rp fg li gi tk gr ex tt ho md pe am ar aa hd uh";
-const QUEUE_FIELDS: &str = "oq ou np mk rs";
 
 /// Reads Redis' clock, once.
 pub const CLOCK: &str = include_str!("lua/lib/clock.lua");
@@ -91,7 +90,7 @@ const PARTS: [&str; 18] = [
 ];
 
 /// The quick paths, by the name that a command's first line calls them. Each defines `quickly`.
-const QUICK: [(&str, &[&str]); 4] = [
+const QUICK_PATHS: [(&str, &[&str]); 4] = [
     ("acquire", &[include_str!("lua/quick/acquire.lua")]),
     ("release", &[include_str!("lua/quick/release.lua")]),
     (
@@ -127,16 +126,16 @@ pub fn source(command: &str, clock: &str, classic: Option<&str>) -> String {
     let prefix = classic.map_or("nil".to_owned(), |prefix| format!("'{}'", bytes(prefix)));
     let _ = writeln!(script, "local CLASSIC = {prefix}");
     script.push_str(clock);
+    script.push_str(include_str!("lua/lib/lock.lua"));
     script.push_str(include_str!("lua/lib/head.lua"));
-    match QUICK.iter().find(|(name, _)| *name == quick.trim() && classic.is_none()) {
+    match QUICK_PATHS.iter().find(|(name, _)| *name == quick.trim() && classic.is_none()) {
         Some((_, parts)) => {
-            script.push_str(&placed(include_str!("lua/quick/plain.lua")));
-            parts.iter().for_each(|part| script.push_str(&placed(part)));
+            script.push_str(include_str!("lua/quick/plain.lua"));
+            parts.iter().for_each(|part| script.push_str(part));
         }
         None => script.push_str("local quickly = nil\n"),
     }
     script.push_str("local function wholly(base, known_token, ...)\n");
-    script.push_str(&fields());
     for part in PARTS {
         script.push_str(part);
     }
@@ -146,35 +145,22 @@ pub fn source(command: &str, clock: &str, classic: Option<&str>) -> String {
     script
 }
 
-/// The place of a field among the values of a lock's text, from 1: for tests, and whoever has to look at one by hand.
-pub fn place(field: &str) -> Option<usize> {
-    all_fields().position(|one| one == field).map(|index| index + 2)
+/// Lua that has `lock_of`, which reads the text of a lock into its fields: for tests, and whoever has to look at one by hand.
+pub fn reader() -> String {
+    constants() + include_str!("lua/lib/lock.lua")
 }
 
-/// The names of fields as places: a table without names is read and written with fewer steps.
-fn placed(part: &str) -> String {
-    all_fields()
-        .zip(2..)
-        .fold(part.to_owned(), |text, (field, place)| text.replace(&format!("V.{field}"), &format!("V[{place}]")))
-}
-
-fn all_fields() -> impl Iterator<Item = &'static str> {
-    [PAST_FIELDS, LEASE_FIELDS, QUEUE_FIELDS].into_iter().flat_map(|fields| fields.split(' '))
-}
-
-fn fields() -> String {
-    let list = |name: &str, fields: &mut dyn Iterator<Item = &str>| {
-        let each = fields.map(|field| format!("'{field}',")).collect::<String>();
-        format!("local {name} = {{{each}}}\n")
-    };
-    list("FIELDS", &mut std::iter::once("v").chain(all_fields())) + &list("LEASE_FIELDS", &mut LEASE_FIELDS.split(' '))
+/// For how long the key of a lease of this TTL is kept, in ms, from its grant.
+pub fn kept_for(ttl: Duration) -> String {
+    (ttl + ENDED_MEMORY + SLACK).as_micros().div_ceil(1_000).to_string()
 }
 
 fn constants() -> String {
-    let mut lines = format!("local CHANNEL, META, MARK = '{CHANNEL}', '{}', '{MARK}'\n", super::keys::META);
-    let count = |fields: &str| fields.split(' ').count() as u64;
-    let past_end = 1 + count(PAST_FIELDS);
-    let lease_end = past_end + count(LEASE_FIELDS);
+    let mut lines = format!(
+        "local CHANNEL, META, MARK, QUICK = '{CHANNEL}', '{}', '{MARK}', '\\{QUICK}'\nlocal LEASE_FIELDS = {{'{}'}}\n",
+        super::keys::META,
+        LEASE_FIELDS.replace(' ', "','"),
+    );
     let numbers = [
         ("MEMORY", micros(ENDED_MEMORY)),
         ("GRACE", micros(DROP_GRACE)),
@@ -189,9 +175,6 @@ fn constants() -> String {
         ("LEFT_MAX", INCARNATIONS_LEFT_MAX as u64),
         ("BATCH", SETTLE_BATCH as u64),
         ("SLACK_MS", micros(SLACK) / 1_000),
-        ("PAST_END", past_end),
-        ("LEASE_END", lease_end),
-        ("FIELDS_END", lease_end + count(QUEUE_FIELDS)),
     ];
     for (name, number) in numbers {
         let _ = writeln!(lines, "local {name} = {number}");

@@ -1,12 +1,6 @@
 //! The commands of the store trait, each one script.
 
-use super::{
-    RedisStore,
-    answer::{Answer, metadata_text},
-    call::hex,
-    keys,
-    links::Arg,
-};
+use super::{RedisStore, answer::Answer, call::hex, keys, lease, links::Arg, scripts};
 use crate::{
     domain::{
         ids::{LeaseId, RequestId},
@@ -53,25 +47,19 @@ impl RedisStore {
 impl LockStore for RedisStore {
     async fn acquire(&self, name: &LockName, command: Acquire) -> Result<AcquireOutcome, StoreError> {
         let Acquire { request, attempt, terms, wait, candidate } = command;
-        let metadata = metadata_text(&terms.metadata);
+        let call = (request, attempt);
         let tail = [
-            hex(request.0),
-            Arg::from(attempt),
             Arg::from(wait),
-            hex(candidate.lease_id.0),
-            hex(candidate.grant_id.0),
-            attachment(candidate),
-            Arg::from(terms.fingerprint.to_string().as_str()),
             Arg::from(micros(terms.ttl)),
             Arg::from(terms.min_token),
-            Arg::from(terms.holder.as_str()),
-            Arg::from(metadata.as_str()),
+            Arg::from(scripts::kept_for(terms.ttl)),
+            lease::packed(self.me, call, &terms, candidate),
         ];
         if wait {
             self.waits.enter(keys::bucket(name), name, request, attempt);
         }
         // Dropped here, or with the outcome unknown, the caller has `drop_call` clean up, which takes it out again.
-        let answer = self.call_for(name, &self.scripts.acquire, &tail, Some((request, attempt))).await?;
+        let answer = self.call_for(name, &self.scripts.acquire, &tail, Some(call)).await?;
         self.settle(name, request, attempt, answer, false)
     }
 

@@ -1,7 +1,7 @@
 //! What goes on beside the commands: links, polls, hints from other replicas, chores.
 
 use super::{
-    RedisStore, answer, keys,
+    RedisStore, effects, keys,
     links::{Arg, Push},
 };
 use crate::{
@@ -60,7 +60,7 @@ impl RedisStore {
         let answer = self.send(&link, bucket, &self.scripts.poll, &tail).await?;
         for effect in &answer.effects {
             // Offers come again below, each with its lock; the rest does not ask for it.
-            if !matches!(effect, super::answer::RedisEffect::LookAgain(..)) {
+            if !matches!(effect, super::effects::RedisEffect::LookAgain(..)) {
                 self.heed_one(bucket, &names[0], effect, None);
             }
         }
@@ -98,7 +98,7 @@ impl RedisStore {
     }
 
     fn hear(&self, message: &[u8]) -> Result<(), StoreError> {
-        let (name, effect) = answer::message(message)?;
+        let (name, effect) = effects::message(message)?;
         self.heed_one(keys::bucket(&name), &name, &effect, None);
         Ok(())
     }

@@ -5,11 +5,7 @@ use fencepost::{
     domain::time::StoreTime,
     store::{
         doctor::{self, ClockSample, Facts},
-        redis::{
-            answer::{self, Answer},
-            keys,
-            links::replies,
-        },
+        redis::{answer::Answer, effects, keys, links::replies},
     },
 };
 
@@ -18,7 +14,7 @@ pub fn redis(bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else { return };
     match kind % 5 {
         0 => {
-            let _ = answer::message(bytes);
+            let _ = effects::message(bytes);
         }
         1 => report(bytes),
         2 => {

@@ -141,14 +141,15 @@ pub fn answers() -> Vec<Vec<u8>> {
     let current =
         [vec![2], word("holder"), word("[[\"k\",\"v\"]]"), word(id), token.clone(), vec![1], vec![2], vec![3]];
     let seen = |fields: &[Vec<u8>]| answer("seen", list(&[list(fields), vec![0]]), list(&[]));
-    let quick = |code: &str, details: &[Vec<u8>], effect: &[Vec<u8>]| {
-        [vec![3], word(code), vec![u8::try_from(details.len()).unwrap_or(0)], details.concat(), effect.concat()]
-            .concat()
-    };
+    let floats = |numbers: &[f64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<_>>();
+    let quick = |parts: &[&[u8]]| [&[3, 0xc1], parts.concat().as_slice()].concat();
     let granted = [word(id), word(id), token.clone(), number(30_000_000), word("R")];
     vec![
         answer("granted", list(&granted), look),
-        quick("granted", &granted, &[word("granted"), word(id)]),
+        quick(&[b"GR", &floats(&[1_795_000_000_000_000.0, 30_000_000.0]), id.as_bytes(), id.as_bytes()]),
+        quick(&[b"R", id.as_bytes()]),
+        quick(&[b"R", id.as_bytes(), id.as_bytes(), id.as_bytes()]),
+        quick(&[b"N", &floats(&[1_795_000_000_000_000.0, 30_000_000.0, 29_000_000.0])]),
         answer("queued", list(&[vec![3], vec![1]]), none.clone()),
         answer("contended", list(&current), none.clone()),
         answer("contended", list(&[vec![2], vec![0xff]]), event),
@@ -158,7 +159,7 @@ pub fn answers() -> Vec<Vec<u8>> {
         answer("renewed", list(&[token.clone(), number(30_000_000), number(29_000_000)]), none.clone()),
         answer("revoked", words(&["holder"]), list(&[ended])),
         answer("token_mismatch", list(std::slice::from_ref(&token)), none.clone()),
-        answer("meta", words(&["1024", "2", "lock:"]), none.clone()),
+        answer("meta", words(&["1024", "3", "lock:"]), none.clone()),
         seen(&[
             word("li"),
             word(id),

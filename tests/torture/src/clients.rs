@@ -112,6 +112,8 @@ impl Client {
         let orders = {
             let mut lives = self.lives.lock().unwrap_or_else(PoisonError::into_inner);
             let orders = Orders { life: u32::try_from(lives.len())?, ..self.orders.clone() };
+            // A client that is killed before it writes anything has written nothing.
+            std::fs::File::create_new(orders.journal())?;
             lives.push(Life { journal: orders.journal(), ended: None });
             orders
         };

@@ -35,7 +35,7 @@ pub(crate) struct Journal {
 
 impl Journal {
     pub(crate) fn new(path: &Path) -> Result<Self> {
-        let file = File::options().create_new(true).append(true).open(path)?;
+        let file = File::options().create(true).append(true).open(path)?;
         Ok(Self { file: Mutex::new(file), next: AtomicU64::new(0) })
     }
 

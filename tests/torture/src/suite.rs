@@ -123,7 +123,7 @@ pub(crate) async fn run(wish: Wish) -> Result<State> {
 async fn one_after_the_other(wish: Wish, state: Arc<Mutex<State>>, path: PathBuf, until: u64) -> Result<()> {
     // A history that would not be over in time is not begun.
     while clock::until(until) > wish.duration {
-        let folder = tempfile::Builder::new().prefix("torture-").tempdir()?;
+        let folder = crate::folder()?;
         let config = state.lock().unwrap_or_else(PoisonError::into_inner).next(&wish, folder.path());
         let verdict = match run::history(&config).await {
             Ok(done) => {

@@ -1,10 +1,11 @@
 --! flags:; quick: acquire
 -- Grants the lock, or queues the request, or refuses it. Run again (a repeat of the same request) it answers what the request came to.
--- Takes: lock name, request, attempt, wait (1 or 0), lease id, grant id, attachment, fingerprint, TTL, min_token, holder, metadata
+-- Takes: lock name, wait (1 or 0), TTL, min_token, for how long the key of the lease is to be kept in ms, the lease as it is to be (lib/lock.lua)
 -- Reply: granted, contended, queued, timed_out, overtaken, ended, other_terms, min_token_too_high, queue_full, too_late, left_behind, exhausted
-local lock_name, request, attempt, wait, lease, grant_id, attachment, fingerprint, ttl, floor, holder, metadata = ...
-local candidate, wish = { lease, grant_id, attachment }, { attempt = attempt, calls = 1, replica = me, standing = 'I',
-  fingerprint = fingerprint, ttl = ttl, floor = floor, holder = holder, metadata = metadata }
+local lock_name, wait, ttl, floor, _, wished = ...
+local request, fingerprint, lease, grant_id, _, attachment, _, attempt, _, _, holder, metadata = struct.unpack(LEASE, wished)
+local candidate, wish = { lease, grant_id, attachment ~= NONE and attachment or '' }, { attempt = attempt, calls = 1, replica = me,
+  standing = 'I', fingerprint = fingerprint, ttl = ttl, floor = floor, holder = holder, metadata = metadata }
 open(lock_name)
 if not_after < now then return answer('too_late') end
 if left_behind() then return answer('left_behind') end

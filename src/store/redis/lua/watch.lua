@@ -6,5 +6,8 @@ local left = { me .. ':' .. text(now + (...)) }
 for replica, till in (bucket[3] or ''):gmatch('(%x+):(%d+)') do
   if replica ~= me and now < tonumber(till) then left[#left + 1] = replica .. ':' .. till end
 end
-redis.call('HSET', K.bucket, 'watched', table.concat(left, ' '), 'n', (bucket[4] or '0'):match('^%d+'))
+redis.call('HSET', K.bucket, 'watched', table.concat(left, ' '))
+-- Quick acquires, which tell nobody, do not go by a counter without its incarnation.
+local counter = redis.call('GET', K.counter)
+if counter then redis.call('SET', K.counter, counter:sub(1, 8)) end
 return { 'done', {}, {} }

@@ -1,6 +1,6 @@
 -- The memory of ended requests: what makes a late duplicate harmless. The newest end lies in the lock (zq: request, zl: lease, zf: fingerprint,
--- zh: how, za: when, zn: attempt); those before it in two hashes, young and old, by request and by lease, as { when, how, fingerprint, lease,
--- attempt }. When the young one has been filled for as long as ends are remembered, it takes the place of the old one, all of whose ends are
+-- zh: how, za: when, zn: attempt); those before it in two hashes, young and old, by request and by lease: when, and that part of the lock.
+-- When the young one has been filled for as long as ends are remembered, it takes the place of the old one, all of whose ends are
 -- over by then. gs: the first end in the young one; go: none in the old one is later; gf: ends up to then are forgotten; gk: TTLs set.
 
 -- After the clock stepped back: what was forgotten goes before it would be remembered again, and nothing ended later than now.
@@ -8,9 +8,9 @@ local function rewrite_ends()
   for _, key in ipairs({ K.young, K.old }) do
     local flat = redis.call('HGETALL', key)
     for i = 1, #flat, 2 do
-      local past = cmsgpack.unpack(flat[i + 1])
-      if past[1] <= (L.gf or 0) then redis.call('HDEL', key, flat[i])
-      elseif past[1] > now then past[1] = now; redis.call('HSET', key, flat[i], cmsgpack.pack(past)) end
+      local at = struct.unpack('<d', flat[i + 1])
+      if at <= (L.gf or 0) then redis.call('HDEL', key, flat[i])
+      elseif at > now then redis.call('HSET', key, flat[i], struct.pack('<d', now) .. flat[i + 1]:sub(9)) end
     end
     keep(key, MEMORY + SECOND)
   end
@@ -23,7 +23,7 @@ local function spill()
     if redis.call('EXISTS', K.young) == 1 then redis.call('RENAME', K.young, K.old) end
     put('go', L.za); put('gs', nil); put('gk', nil)
   end
-  spill_end(K.young, L.zq, L.za, L.zh, L.zf, L.zl, L.zn)
+  spill_end(K.young, L.za, struct.pack(PAST, L.zq, L.zf, L.zl or NONE, L.zh, L.zn or -1))
   put('gs', L.gs or L.za)
   if L.gk and L.gk <= now and now < L.gk + SECOND then return end
   keep(K.young, MEMORY + SECOND); keep(K.old, MEMORY + SECOND); put('gk', now)

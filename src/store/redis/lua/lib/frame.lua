@@ -1,7 +1,7 @@
 -- What every command begins and ends with, but those that a quick path does. The keys of a lock, which lie in the same slot, are built from the
--- bucket's prefix and the lock's name. The bucket: its incarnations, who watches, and its sequencer.
-local K, name = { bucket = base .. 'b', replicas = base .. 'r' }, nil
-local bucket = redis.call('HMGET', K.bucket, 'inc', 'left', 'watched', 'n')
+-- bucket's prefix and the lock's name. The bucket: its incarnations, and who watches.
+local K, name = { bucket = base .. 'b', counter = base .. 'n', replicas = base .. 'r' }, nil
+local bucket = redis.call('HMGET', K.bucket, 'inc', 'left', 'watched')
 local L, changed, effects = {}, {}, {}
 
 -- Turns to a lock, and reads all that is fixed in size about it.
@@ -10,8 +10,10 @@ local function open(lock_name)
   for key, letter in pairs({ lock = 'l', waiters = 'w', dropped = 'd', young = 'e', old = 'o', marks = 'k' }) do
     K[key] = base .. letter .. ':' .. name
   end
-  local values = load_lock(K.lock)
-  for place, field in ipairs(FIELDS) do L[field] = values[place] end
+  local found = redis.call('GET', K.lock)
+  if not found then return end
+  if found:sub(1, #MARK) ~= MARK then error({ err = 'WRONGTYPE ' .. K.lock .. ' holds no lock' }) end
+  L = lock_of(found)
 end
 
 local function put(field, value)

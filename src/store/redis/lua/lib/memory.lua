@@ -10,8 +10,9 @@ end
 local function find_ended(field)
   local found = L.gs and redis.call('HGET', K.young, field)
   if not found and L.go and now < L.go + MEMORY then found = redis.call('HGET', K.old, field) end
-  local past = found and cmsgpack.unpack(found)
-  if past and past[1] > (L.gf or 0) and now < past[1] + MEMORY then return past end
+  if not found then return nil end
+  local at, _, fingerprint, lease, how, attempt = struct.unpack('<d' .. PAST:sub(2), found)
+  if at > (L.gf or 0) and now < at + MEMORY then return { at, how, fingerprint, lease, attempt } end
 end
 
 -- Whether a request ended (E, R, V: its lease did; T: timed out; A: abandoned) or was refused (F, at a later attempt than the first).

@@ -1,11 +1,13 @@
 -- The lease that has the lock is renewed, and nobody waits for it.
 local function renew_quickly(base, name, lease, attachment, ttl)
   local key = base .. 'l:' .. name
-  local V = plain(key)
-  if not V or V.li ~= lease or attachment and V.am ~= attachment then return nil end
-  ttl = ttl or V.tt
-  if now + ttl >= V.ex then V.ex, V.tt = now + ttl, ttl end
-  V.uh, V.hd = nil, 1
-  store_lock(key, V, V.ex, LEASE_END - 1)
-  return cmsgpack.pack('renewed', 3, V.tk, V.tt, V.ex - now)
+  local found = redis.call('GET', key)
+  if not found or #found < HEAD_END or not plain(found) or ex == -1 then return nil end
+  local held = found:sub(lease_at)
+  if held:sub(49, 80) ~= lease or attachment and held:sub(145, 176) ~= attachment then return nil end
+  ttl = ttl or tt
+  if now + ttl >= ex then ex, tt = now + ttl, ttl end
+  has = LEASED + HEARD
+  put_lock(key, held, ttl_text(ex))
+  return QUICK .. struct.pack('<c1ddd', 'N', tk, tt, ex - now)
 end

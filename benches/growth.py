@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""How cost grows with locks, waiters, leases and replicas: runs `fencepost bench` at one size after the other and prints tables.
+
+    benches/growth.py PROGRAM [locks] [waiters] [leases] [replicas] [--small]
+
+PROGRAM is an optimised fencepost. All of it takes about half an hour and, for ten million locks, ten gigabytes of memory; --small leaves the
+largest sizes out. Figures are of one run each: look at how they grow, not at a single one.
+"""
+
+import json
+import subprocess
+import sys
+
+SIZES = {
+    "locks": [1_000, 10_000, 100_000, 1_000_000, 10_000_000],
+    "waiters": [1, 10, 100, 1_000, 10_000, 100_000],
+    "leases": [1_000, 10_000, 100_000, 1_000_000],
+    "replicas": [1, 2, 3, 4],
+}
+SMALL = 10_000
+# Ten million keys of Redis are made in ten minutes, and say no more than a million do.
+REDIS_LOCKS_MAX = 1_000_000
+# What one stream, and one session, may carry.
+LEASES_PER_STREAM = 50_000
+WAITERS_PER_SESSION = 8_000
+
+
+def bench(program, store, shape, **options):
+    words = [program, "bench", "--store", store, "--shape", shape, "--via", "session", "--no-yardsticks", "--rounds", "1", "--json"]
+    for name, value in options.items():
+        words += ["--" + name, str(value)]
+    ended = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    if ended.returncode != 0:
+        sys.exit(f"{' '.join(words)}: {ended.stderr.strip().splitlines()[-1:]}")
+    return json.loads(ended.stdout)["shapes"][shape]["fencepost"]
+
+
+def shown(figures, name):
+    value = figures.get(name)
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def table(title, heads, rows):
+    print(f"\n{title}\n\n| {' | '.join(heads)} |\n|{'---|' * len(heads)}", flush=True)
+    for row in rows:
+        print(f"| {' | '.join(row)} |", flush=True)
+
+
+PAIRS = ["rate_per_s", "p50_us", "p99_us", "server_cpu_s_per_100k", "redis_cpu_s_per_100k"]
+PAIRS_HEADS = ["pairs/s", "p50, µs", "p99, µs", "server, CPU s per 100,000", "Redis, CPU s per 100,000"]
+
+
+def locks(program, sizes):
+    for store in ["memory", "redis"]:
+        def rows():
+            for held in sizes:
+                if store == "redis" and held > REDIS_LOCKS_MAX:
+                    continue
+                figures = bench(program, store, "pairs", held=held, duration="3s")
+                yield [f"{held:,}", *(shown(figures, name) for name in PAIRS)]
+        table(f"Locks held meanwhile, {store}: pairs of 64 clients", ["locks", *PAIRS_HEADS], rows())
+
+
+def waiters(program, sizes):
+    for store in ["memory", "redis"]:
+        def rows():
+            for count in sizes:
+                connections = max(1, -(-count // WAITERS_PER_SESSION))
+                moving = bench(program, store, "handoff", clients=count + 1, connections=connections, duration="3s", warmup="2s")
+                still = bench(program, store, "idle", waiters=count, connections=connections, duration="5s")
+                yield [f"{count:,}", *(shown(moving, name) for name in ["rate_per_s", "jain_fairness", "server_cpu_s_per_100k",
+                       "redis_cpu_s_per_100k", "evalsha_per_operation"]),
+                       *(shown(still, name) for name in ["evalsha_per_s", "server_cpu_percent", "server_bytes_per_waiter"])]
+        table(f"Waiters on one lock, {store}", ["waiters", "hand-offs/s", "Jain", "server, CPU s per 100,000", "Redis, CPU s per 100,000",
+              "EVALSHA each", "idle: EVALSHA/s", "idle: server, % of a core", "idle: server, bytes each"], rows())
+
+
+def leases(program, sizes):
+    names = ["renewals_per_s", "lost", "server_cpu_percent", "redis_cpu_percent", "evalsha_per_s", "server_bytes_per_lease", "redis_bytes_per_lease"]
+    for store in ["memory", "redis"]:
+        def rows():
+            for count in sizes:
+                streams = max(10, -(-count // LEASES_PER_STREAM))
+                figures = bench(program, store, "hold", leases=count, streams=streams, ttl="60s", duration="25s")
+                yield [f"{count:,}", *(shown(figures, name) for name in names)]
+        table(f"Leases of 60 s on streams, {store}", ["leases", "renewals/s", "lost", "server, % of a core", "Redis, % of a core", "EVALSHA/s",
+              "server, bytes each", "Redis, bytes each"], rows())
+
+
+def replicas(program, sizes):
+    def rows():
+        for count in sizes:
+            pairs = bench(program, "redis", "pairs", replicas=count, duration="3s")
+            handoff = bench(program, "redis", "handoff", replicas=count, duration="3s")
+            yield [str(count), *(shown(pairs, name) for name in PAIRS), shown(handoff, "rate_per_s"), shown(handoff, "jain_fairness"),
+                   shown(handoff, "evalsha_per_operation")]
+    table("Replicas on one Redis, 64 clients", ["replicas", *PAIRS_HEADS, "hand-offs/s", "Jain", "EVALSHA a hand-off and replica"], rows())
+
+
+def main():
+    words = [word for word in sys.argv[1:] if word != "--small"]
+    unknown = [word for word in words[1:] if word not in SIZES]
+    if not words or unknown:
+        sys.exit(__doc__.strip())
+    for name in words[1:] or SIZES:
+        sizes = [size for size in SIZES[name] if size <= SMALL or "--small" not in sys.argv]
+        globals()[name](words[0], sizes)
+
+
+if __name__ == "__main__":
+    main()

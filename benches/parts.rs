@@ -1,0 +1,193 @@
+//! What the parts cost by themselves, without a network: the rules, the memory store, the reading of what Redis answers.
+//! `cargo bench --bench parts`; Criterion keeps the last run below target/criterion and says what changed.
+#![allow(clippy::unwrap_used, missing_docs, reason = "it says what is wrong by failing")]
+
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use deadpool_redis::redis::parse_redis_value;
+use fencepost::{
+    clock::{Clock, ProcessClock},
+    domain::{
+        ids::{GrantId, Incarnation, LeaseId, ReplicaId, RequestId},
+        lease::Terms,
+        limits::Limits,
+        name::{Holder, LockName, Metadata},
+        outcome::{AcquireOutcome, Effects},
+        replicas::Replicas,
+        rules::{Acquire, Candidate, Lock, Turn},
+        time::StoreTime,
+        token::Sequencer,
+    },
+    locks::Hub,
+    store::{
+        LockStore,
+        memory::MemoryStore,
+        redis::{answer::Answer, links::replies},
+    },
+};
+use std::{future::Future, hint::black_box, pin::pin, sync::Arc, task::Context, time::Duration};
+use uuid::Uuid;
+
+const TTL: Duration = Duration::from_secs(30);
+const NOW: u64 = 1_795_000_000_000_000;
+
+fn wish(number: u128, wait: bool) -> Acquire {
+    let holder = Holder::new("host-17:worker-4".into()).unwrap();
+    let terms = Terms { fingerprint: 7, ttl: TTL, holder, metadata: Metadata::default(), min_token: 0 };
+    Acquire { request: RequestId(Uuid::from_u128(number)), attempt: 1, terms, wait, candidate: candidate(number) }
+}
+
+fn candidate(number: u128) -> Candidate {
+    let (lease_id, grant_id) = (LeaseId(Uuid::from_u128(number)), GrantId(Uuid::from_u128(!number)));
+    Candidate { lease_id, grant_id, attachment: None }
+}
+
+/// One lock, with time that goes on by a millisecond from command to command.
+struct One {
+    lock: Lock,
+    sequencer: Sequencer,
+    replicas: Replicas,
+    effects: Effects,
+    now: u64,
+    made: u128,
+}
+
+impl One {
+    fn new() -> Self {
+        let (lock, sequencer, replicas) = (Lock::default(), Sequencer::forgotten(), Replicas::one());
+        Self { lock, sequencer, replicas, effects: Effects::new(), now: NOW, made: 0 }
+    }
+
+    fn turn<T>(&mut self, act: impl FnOnce(&mut Turn<'_>) -> T) -> T {
+        self.now += 1_000;
+        self.effects.clear();
+        let now = StoreTime::from_micros(self.now);
+        act(&mut Turn {
+            lock: &mut self.lock,
+            sequencer: &mut self.sequencer,
+            effects: &mut self.effects,
+            now,
+            not_after: now.after(Duration::from_millis(500)),
+            incarnation: Incarnation(Uuid::from_u128(1)),
+            replica: ReplicaId(Uuid::from_u128(2)),
+            replicas: &mut self.replicas,
+            known_token: 0,
+            waiters_max: 100_000,
+            classic: None,
+        })
+    }
+
+    fn acquire(&mut self, wait: bool) -> AcquireOutcome {
+        self.made += 1;
+        let wish = wish(self.made, wait);
+        self.turn(|turn| turn.acquire(wish))
+    }
+
+    fn release(&mut self, lease: u128) {
+        black_box(self.turn(|turn| turn.release(LeaseId(Uuid::from_u128(lease)))));
+    }
+
+    /// Held, and with a line of this length.
+    fn with_line(waiters: u128) -> Self {
+        let mut one = Self::new();
+        (0..=waiters).for_each(|_| drop(one.acquire(true)));
+        one
+    }
+}
+
+fn rules(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("rules");
+    let mut one = One::new();
+    group.bench_function("acquire and release", |bencher| {
+        bencher.iter(|| {
+            assert!(matches!(one.acquire(false), AcquireOutcome::Granted(_)));
+            one.release(one.made);
+        });
+    });
+    let mut one = One::with_line(0);
+    group.bench_function("renew", |bencher| {
+        bencher.iter(|| one.turn(|turn| turn.renew(LeaseId(Uuid::from_u128(1)), None, None)));
+    });
+    for line in [1, 100, 10_000] {
+        // Whoever is served goes to the end of the line again, which keeps its length.
+        let (mut one, mut holder) = (One::with_line(line), 1);
+        group.bench_function(format!("hand-off, {line} in line"), |bencher| {
+            bencher.iter(|| {
+                one.release(holder);
+                holder += 1;
+                let (request, candidate) = (RequestId(Uuid::from_u128(holder)), candidate(holder));
+                let served = one.turn(|turn| turn.claim(request, 1, candidate));
+                assert!(matches!(served, AcquireOutcome::Granted(_)));
+                assert!(matches!(one.acquire(true), AcquireOutcome::Queued));
+            });
+        });
+    }
+    group.finish();
+}
+
+/// Commands of the memory store are answered when they are first asked.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(std::task::Waker::noop())) {
+        std::task::Poll::Ready(answer) => answer,
+        std::task::Poll::Pending => panic!("the memory store waits for nothing"),
+    }
+}
+
+fn memory_store(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("memory store");
+    for held in [0, 1_000, 1_000_000_u128] {
+        let clock: Arc<dyn Clock> = Arc::new(ProcessClock::start());
+        let store = MemoryStore::new(clock, &Limits::default(), Arc::new(Hub::new()));
+        let name = |number: u128| LockName::new(format!("orders/{number:08}")).unwrap();
+        for number in 0..held {
+            let outcome = now(store.acquire(&name(number), wish(number + 1, false))).unwrap();
+            assert!(matches!(outcome, AcquireOutcome::Granted(_)));
+        }
+        let (own, mut made) = (name(held), held + 1);
+        group.bench_function(format!("acquire and release, {held} locks held"), |bencher| {
+            bencher.iter(|| {
+                made += 1;
+                now(store.acquire(&own, wish(made, false))).unwrap();
+                now(store.release(&own, LeaseId(Uuid::from_u128(made)))).unwrap()
+            });
+        });
+    }
+    group.finish();
+}
+
+/// Answers of scripts as Redis sends them: of a quick path, and of the rules.
+fn answers() -> [(&'static str, Vec<u8>); 2] {
+    let id = [b'a'; 32];
+    let float = |number: f64| number.to_le_bytes();
+    let quick = [b"\xc1GR".as_slice(), &float(NOW as f64), &float(30e6), &id, &id].concat();
+    let word = |text: &[u8]| [&[0xd9, u8::try_from(text.len()).unwrap()], text].concat();
+    let number = |number: u64| [&[0xcf], number.to_be_bytes().as_slice()].concat();
+    let holder = [&[2], word(b"host-17:worker-4").as_slice(), &word(b"[]"), &word(&id)].concat();
+    let times = [number(NOW), number(30_000_000), number(20_000_000), number(10_000_000)].concat();
+    let contended = [word(b"contended"), vec![0x98], holder, times, vec![0x90]].concat();
+    [("granted by a quick path", quick), ("contended, by the rules", contended)]
+}
+
+fn replies_of_redis(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("replies");
+    for (what, packed) in answers() {
+        let read = |packed: &[u8]| Answer::read(StoreTime::from_micros(NOW), packed).unwrap().acquire().unwrap();
+        group.bench_function(what, |bencher| bencher.iter(|| read(black_box(&packed))));
+        let mut reply = format!("*33\r\n:{NOW}\r\n").into_bytes();
+        for _ in 0..32 {
+            reply.extend_from_slice(format!("${}\r\n", packed.len()).as_bytes());
+            reply.extend_from_slice(&packed);
+            reply.extend_from_slice(b"\r\n");
+        }
+        group.bench_function(format!("32 together, {what}"), |bencher| {
+            bencher.iter_batched(
+                || parse_redis_value(&reply).unwrap(),
+                |value| replies(value, 32).unwrap().1.iter().map(|packed| read(packed)).collect::<Vec<_>>(),
+                BatchSize::SmallInput,
+            );
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(parts, rules, memory_store, replies_of_redis);
+criterion_main!(parts);
