@@ -221,11 +221,11 @@ in "src/store/redis/lua/quick/acquire.lua":
     "script: quick acquire above the bound", "one client uses up the tokens",
     "floor > math.min(now + DAY, TOKEN_END - 1) or " => "", [Stores];
     "script: quick acquire in another life", "a Redis that forgot grants an old token again",
-    "before and before:sub(9) == incarnation and struct" => "before and struct", [Scripts];
+    "before and before:sub(9) == incarnation_id and struct" => "before and struct", [Scripts];
     "script: quick acquire of a known request", "a repeat is refused by its own lease",
     "held == request or wait" => "wait", [Scripts];
     "script: quick acquire of an ended request", "a late duplicate locks again",
-    "if past:sub(1, 32) == request then return nil end" => "", [Scripts];
+    "if past:sub(1, 16) == request then return nil end" => "", [Scripts];
     "script: quick acquire of a request that ended before", "a late duplicate locks again, if another request has ended since",
     "if gs ~= -1 and redis.call('HEXISTS', base .. 'e:' .. name, 'q' .. request) == 1 then return nil end" => "", [Scripts];
     "script: quick acquire of a request that ended long before", "a late duplicate locks again, if many requests have ended since",
@@ -241,21 +241,21 @@ in "src/store/redis/lua/quick/acquire.lua":
     "script: quick acquire leaves the counter of another life", "the skip over what was forgotten is left out",
     "if before then redis.call('SET', counter, before) else redis.call('DEL', counter) end" => "", [Scripts];
     "script: quick refusal in another life", "a server goes by what a Redis said that forgot",
-    "    if (redis.call('GET', counter) or ''):sub(9) ~= incarnation then return nil end\n" => "", [Scripts];
+    "    if (redis.call('GET', counter) or ''):sub(9) ~= incarnation_id then return nil end\n" => "", [Scripts];
 in "src/store/redis/lua/quick/release.lua":
     "script: quick release past those who watch", "they are not told of it",
     "gs + MEMORY or anybody_watches() then" => "gs + MEMORY then", [Stores];
     "script: quick release without the lease id", "anybody can release",
-    "held:sub(49, 80) ~= lease or" => "", [Scripts];
+    "held:sub(25, 40) ~= lease or" => "", [Scripts];
     "script: quick release tells no other replica", "a stream on another replica is not told of its lease's end",
-    "elseif attachment:sub(33) ~= me then return nil end" => "end", [Replicas];
+    "elseif attachment:sub(17) ~= me then return nil end" => "end", [Replicas];
     "script: quick release forgets the end before", "a late duplicate locks again, if another request has ended since",
     "    spill_end(young, za, past)\n" => "", [Scripts];
 in "src/store/redis/lua/quick/renew.lua":
     "script: quick renewal of another's lease", "a stream renews a lease that is no longer its own",
-    "held:sub(49, 80) ~= lease or attachment and" => "attachment and", [Scripts];
+    "held:sub(25, 40) ~= lease or attachment and" => "attachment and", [Scripts];
     "script: quick renewal by a lost attachment", "an old stream keeps a lease that was attached elsewhere",
-    "or attachment and held:sub(145, 176) ~= attachment then" => "then", [Scripts];
+    "or attachment and held:sub(73, 88) ~= attachment then" => "then", [Scripts];
     "script: quick renewal shortens", "a renewal cuts the lease",
     "if now + ttl >= ex then" => "if true then", [Scripts];
 in "src/store/memory/mod.rs":

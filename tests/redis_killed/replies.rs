@@ -35,8 +35,9 @@ impl Doomed {
         let key = format!("{}l:{name}", keys::base(keys::bucket(&name)));
         let id = request.request_id.replace('-', "");
         let script = scripts::reader()
-            + "local found = redis.call('GET', KEYS[1]); local value = found and lock_of(found)[ARGV[1]] \
-               return type(value) == 'number' and string.format('%.0f', value) or value or ''";
+            + "local found = redis.call('GET', KEYS[1]); local value = found and lock_of(found)[ARGV[1]] or '' \
+               if type(value) == 'number' then return string.format('%.0f', value) end \
+               return (value:gsub('.', function(byte) return string.format('%02x', byte:byte()) end))";
         let field = |name: &str| redis.command(&["EVAL", &script, "1", &key, name]).text();
         until(|| async { field("rq") == id }).await;
         let token = field("tk").parse().unwrap();

@@ -77,13 +77,9 @@ fn id(number: u128) -> Uuid {
     Uuid::from_u128(number)
 }
 
-fn hex(id: Uuid) -> Arg {
-    Arg::from(id)
-}
-
 fn ids(candidate: Candidate) -> [Arg; 3] {
-    let stream = candidate.attachment.map_or(Arg::from(""), |attachment| hex(attachment.0));
-    [hex(candidate.lease_id.0), hex(candidate.grant_id.0), stream]
+    let stream = candidate.attachment.map_or(Arg::from(""), |attachment| Arg::from(attachment.0));
+    [Arg::from(candidate.lease_id.0), Arg::from(candidate.grant_id.0), stream]
 }
 
 pub(crate) fn name() -> LockName {
@@ -178,57 +174,57 @@ impl Both {
                 let request = RequestId(id(request));
                 let expected = self.turn(|turn| turn.claim(request, attempt, candidate));
                 let [lease, grant, stream] = ids(candidate);
-                let args = [hex(request.0), Arg::from(attempt), lease, grant, stream];
+                let args = [Arg::from(request.0), Arg::from(attempt), lease, grant, stream];
                 return self.compare(op, expected, scripts::CLAIM, &args, |answer| rounded(answer.acquire().unwrap()));
             }
             Op::GiveUp { request, attempt } => {
                 let request = RequestId(id(request));
                 let expected = self.turn(|turn| turn.give_up(request, attempt));
-                let args = [hex(request.0), Arg::from(attempt)];
+                let args = [Arg::from(request.0), Arg::from(attempt)];
                 return self
                     .compare(op, expected, scripts::GIVE_UP, &args, |answer| rounded(answer.acquire().unwrap()));
             }
             Op::Drop { request, attempt } => {
                 let request = RequestId(id(request));
                 let expected = self.turn(|turn| turn.drop_call(request, attempt));
-                let args = [hex(request.0), Arg::from(attempt)];
+                let args = [Arg::from(request.0), Arg::from(attempt)];
                 return self.compare(op, expected, scripts::DROP_CALL, &args, |answer| answer.done().unwrap());
             }
             Op::Release(which) => {
                 let lease = self.lease(which);
                 let expected = self.turn(|turn| turn.release(lease));
-                return self.compare(op, expected, scripts::RELEASE, &[hex(lease.0)], |it| it.release().unwrap());
+                return self.compare(op, expected, scripts::RELEASE, &[Arg::from(lease.0)], |it| it.release().unwrap());
             }
             Op::Renew(which, ttl) => {
                 let lease = self.lease(which);
                 let span = (ttl > 0).then(|| Duration::from_secs(ttl));
                 let expected = self.turn(|turn| turn.renew(lease, span, None));
                 let ttl = span.map(|span| Arg::from(micros(span)));
-                let args: Vec<_> = [hex(lease.0)].into_iter().chain(ttl).collect();
+                let args: Vec<_> = [Arg::from(lease.0)].into_iter().chain(ttl).collect();
                 return self.compare(op, expected, scripts::RENEW, &args, |answer| answer.renew().unwrap());
             }
             Op::RenewKept(which, stream) => {
                 let lease = self.lease(which);
                 let expected = self.turn(|turn| turn.renew(lease, None, Some(AttachmentId(id(stream)))));
-                let args = [hex(lease.0), hex(id(stream))];
+                let args = [Arg::from(lease.0), Arg::from(id(stream))];
                 return self.compare(op, expected, scripts::RENEW_KEPT, &args, |answer| answer.renew().unwrap());
             }
             Op::Attach(which, attempt, stream) => {
                 let lease = self.lease(which);
                 let expected = self.turn(|turn| turn.attach(lease, attempt, AttachmentId(id(stream))));
-                let args = [hex(lease.0), Arg::from(attempt), hex(id(stream))];
+                let args = [Arg::from(lease.0), Arg::from(attempt), Arg::from(id(stream))];
                 return self.compare(op, expected, scripts::ATTACH, &args, |answer| answer.renew().unwrap());
             }
             Op::Detach(which, stream) => {
                 let lease = self.lease(which);
                 let expected = self.turn(|turn| turn.detach(lease, AttachmentId(id(stream))));
-                let args = [hex(lease.0), hex(id(stream))];
+                let args = [Arg::from(lease.0), Arg::from(id(stream))];
                 return self.compare(op, expected, scripts::DETACH, &args, |answer| answer.done().unwrap());
             }
             Op::Disconnect(which, stream) => {
                 let lease = self.lease(which);
                 let expected = self.turn(|turn| turn.disconnect(lease, AttachmentId(id(stream))));
-                let args = [hex(lease.0), hex(id(stream))];
+                let args = [Arg::from(lease.0), Arg::from(id(stream))];
                 return self.compare(op, expected, scripts::DISCONNECT, &args, |answer| answer.done().unwrap());
             }
             Op::ForceRelease(right) => {

@@ -45,7 +45,7 @@ enum Said {
 
 /// The details of an answer, taken one by one.
 #[derive(Debug)]
-struct Details(std::vec::IntoIter<Value>);
+pub(super) struct Details(std::vec::IntoIter<Value>);
 
 pub(super) type Decoded<T> = Result<T, StoreError>;
 
@@ -91,8 +91,25 @@ pub(super) fn end(text: &str) -> Decoded<LeaseEnd> {
 }
 
 impl Details {
-    fn text(&mut self) -> Decoded<String> {
+    pub(super) fn of(values: Vec<Value>) -> Self {
+        Self(values.into_iter())
+    }
+
+    pub(super) fn text(&mut self) -> Decoded<String> {
         text(self.0.next().ok_or_else(|| corrupt("too little"))?)
+    }
+
+    /// An id, or an empty text where there is none.
+    pub(super) fn maybe_id(&mut self) -> Decoded<Option<Uuid>> {
+        match self.0.next() {
+            Some(Value::BulkString(bytes)) if bytes.is_empty() => Ok(None),
+            Some(Value::BulkString(bytes)) => Uuid::from_slice(&bytes).map(Some).map_err(|_| corrupt("no id")),
+            _ => Err(corrupt("no id")),
+        }
+    }
+
+    pub(super) fn id(&mut self) -> Decoded<Uuid> {
+        self.maybe_id()?.ok_or_else(|| corrupt("no id"))
     }
 
     fn maybe(&mut self) -> Decoded<Option<String>> {
@@ -173,8 +190,8 @@ impl Answer {
         let it = &mut details;
         Ok(match code.as_str() {
             "granted" => AcquireOutcome::Granted(Grant {
-                lease_id: LeaseId(uuid(&it.text()?)?),
-                grant_id: GrantId(uuid(&it.text()?)?),
+                lease_id: LeaseId(it.id()?),
+                grant_id: GrantId(it.id()?),
                 token: token(&it.text()?)?,
                 left: it.span()?,
                 previous_end: it.maybe()?.map(|text| end(&text)).transpose()?,
@@ -258,9 +275,9 @@ impl Answer {
     pub fn polled(self) -> Decoded<Vec<Polled>> {
         let each = |value: Value| {
             let mut it = Details(array(value)?.into_iter());
-            let (request, attempt, waiters) = (it.maybe()?, number(&it.text()?)?, number(&it.text()?)?);
+            let (request, attempt, waiters) =
+                (it.maybe_id()?.map(RequestId), number(&it.text()?)?, number(&it.text()?)?);
             let first_place = it.maybe()?.map(|text| number(&text)).transpose()?;
-            let request = request.map(|text| uuid(&text)).transpose()?.map(RequestId);
             let attempt = u32::try_from(attempt).map_err(|_| corrupt("no attempt"))?;
             let waiters = usize::try_from(waiters).map_err(|_| corrupt("no count"))?;
             Ok(Polled { offered: request.map(|request| (request, attempt)), waiters, first_place })
@@ -304,7 +321,7 @@ fn contention(it: &mut Details) -> Decoded<Contention> {
     let current = HolderView {
         holder: holder(it.text()?)?,
         metadata: metadata(&it.text()?)?,
-        grant_id: GrantId(uuid(&it.text()?)?),
+        grant_id: GrantId(it.id()?),
         token: token(&it.text()?)?,
         ttl: it.span()?,
         left: it.span()?,

@@ -13,7 +13,6 @@ use crate::{
     store::{Event, StoreError},
 };
 use std::sync::{Arc, LazyLock, atomic::Ordering};
-use uuid::Uuid;
 
 macro_rules! scripts {
     ($($name:ident = $source:ident),+ $(,)?) => {
@@ -57,12 +56,6 @@ impl Scripts {
         static SHARED: LazyLock<&'static Scripts> = LazyLock::new(|| Scripts::leak(scripts::CLOCK, None));
         &SHARED
     }
-}
-
-/// An id as the scripts take it.
-pub(super) fn hex(id: Uuid) -> Arg {
-    let mut buffer = Uuid::encode_buffer();
-    Arg::from(&*id.simple().encode_lower(&mut buffer))
 }
 
 impl RedisStore {

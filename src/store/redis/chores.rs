@@ -3,7 +3,7 @@
 //! They are handed over from drop guards, which cannot wait. If Redis is away for longer than they are retried, or too many pile
 //! up, they are given up: TTLs and grace times do the same, later.
 
-use super::{RedisStore, call::hex, links::Arg};
+use super::{RedisStore, links::Arg};
 use crate::{
     domain::{
         ids::{AttachmentId, LeaseId, RequestId},
@@ -110,16 +110,16 @@ impl RedisStore {
     async fn try_chore(&self, chore: Chore) {
         let (name, script, tail) = match &chore {
             Chore::DropCall(name, request, attempt) => {
-                (name, &self.scripts.drop_call, vec![hex(request.0), Arg::from(*attempt)])
+                (name, &self.scripts.drop_call, vec![Arg::from(request.0), Arg::from(*attempt)])
             }
             Chore::Decline(name, request, attempt) => {
-                (name, &self.scripts.drop_call, vec![hex(request.0), Arg::from(*attempt), Arg::from("1")])
+                (name, &self.scripts.drop_call, vec![Arg::from(request.0), Arg::from(*attempt), Arg::from("1")])
             }
             Chore::Detach(name, lease, attachment) => {
-                (name, &self.scripts.detach, vec![hex(lease.0), hex(attachment.0)])
+                (name, &self.scripts.detach, vec![Arg::from(lease.0), Arg::from(attachment.0)])
             }
             Chore::Disconnect(name, lease, attachment) => {
-                (name, &self.scripts.disconnect, vec![hex(lease.0), hex(attachment.0)])
+                (name, &self.scripts.disconnect, vec![Arg::from(lease.0), Arg::from(attachment.0)])
             }
         };
         for left in (0..TRIES).rev() {

@@ -1,8 +1,9 @@
 //! What a script has set off beyond its answer: told in it, to the replica that asked, and by messages to the others.
 
 use super::{
-    answer::{Decoded, array, corrupt, end, number, text, token, uuid},
+    answer::{Decoded, Details, array, corrupt, end, number, text, token},
     links::Value,
+    packed::unpack,
 };
 use crate::{
     domain::{
@@ -37,59 +38,58 @@ pub enum RedisEffect {
     ReplicaReturned,
 }
 
+/// One that stands in an answer.
 pub(super) fn effect(value: Value) -> Decoded<RedisEffect> {
-    let texts: Vec<String> = array(value)?.into_iter().map(text).collect::<Decoded<_>>()?;
-    effect_of(&texts.iter().map(String::as_str).collect::<Vec<_>>())
+    effect_of(Details::of(array(value)?))
 }
 
-/// A message on a replica's channel: what a command of another replica set off here, and on which lock. Its last line is the name.
+/// A message on a replica's channel: what a command of another replica set off here, and on which lock.
 pub fn message(bytes: &[u8]) -> Decoded<(LockName, RedisEffect)> {
-    let text = std::str::from_utf8(bytes).map_err(|_| StoreError::Corrupt("a message that is no text".into()))?;
-    let mut lines: Vec<&str> = text.split('\n').collect();
-    let name = lines.last().copied().unwrap_or_default().to_owned();
-    if lines.first() != Some(&"event") {
-        lines.pop();
+    let strange = || StoreError::Corrupt("a message that makes no sense".to_owned());
+    let mut values = unpack(bytes).ok_or_else(strange)?.into_iter();
+    let (Some(Value::Array(mut effect)), Some(name), None) = (values.next(), values.next(), values.next()) else {
+        return Err(strange());
+    };
+    let name_text = text(name.clone())?;
+    // An event names its lock, wherever it is told.
+    if matches!(effect.first(), Some(Value::BulkString(kind)) if kind == b"event") {
+        effect.push(name);
     }
-    let name = LockName::new(name).map_err(|_| StoreError::Corrupt("a message without a lock".into()))?;
-    Ok((name, effect_of(&lines)?))
+    let name = LockName::new(name_text).map_err(|_| StoreError::Corrupt("a message without a lock".into()))?;
+    Ok((name, effect_of(Details::of(effect))?))
 }
 
-fn effect_of(texts: &[&str]) -> Decoded<RedisEffect> {
-    Ok(match texts {
-        ["look", replica, request, attempt] => {
-            let attempt = u32::try_from(number(attempt)?).map_err(|_| corrupt("no attempt"))?;
-            RedisEffect::LookAgain(ReplicaId(uuid(replica)?), RequestId(uuid(request)?), attempt)
+fn effect_of(mut it: Details) -> Decoded<RedisEffect> {
+    Ok(match it.text()?.as_str() {
+        "look" => {
+            let (replica, request) = (ReplicaId(it.id()?), RequestId(it.id()?));
+            let attempt = u32::try_from(number(&it.text()?)?).map_err(|_| corrupt("no attempt"))?;
+            RedisEffect::LookAgain(replica, request, attempt)
         }
-        ["granted", lease] => RedisEffect::Granted(LeaseId(uuid(lease)?)),
-        ["ended", how, lease, _token, _grant, _holder, attachment, replica] => RedisEffect::Ended {
-            end: end(how)?,
-            lease_id: LeaseId(uuid(lease)?),
-            attachment: if attachment.is_empty() {
-                None
-            } else {
-                Some((AttachmentId(uuid(attachment)?), ReplicaId(uuid(replica)?)))
-            },
-        },
-        ["detached", replica, lease, attachment] => {
-            RedisEffect::Detached(ReplicaId(uuid(replica)?), LeaseId(uuid(lease)?), AttachmentId(uuid(attachment)?))
+        "granted" => RedisEffect::Granted(LeaseId(it.id()?)),
+        "ended" => {
+            let (end, lease_id) = (end(&it.text()?)?, LeaseId(it.id()?));
+            let attachment = match it.maybe_id()? {
+                Some(attachment) => Some((AttachmentId(attachment), ReplicaId(it.id()?))),
+                None => None,
+            };
+            RedisEffect::Ended { end, lease_id, attachment }
         }
-        ["event", kind, token_text, grant, holder, reason, lock] => {
-            let kind = match *kind {
+        "detached" => RedisEffect::Detached(ReplicaId(it.id()?), LeaseId(it.id()?), AttachmentId(it.id()?)),
+        "event" => {
+            let (kind, token, grant_id) = (it.text()?, token(&it.text()?)?, GrantId(it.id()?));
+            let (holder, reason, name) = (it.text()?, it.text()?, it.text()?);
+            let kind = match kind.as_str() {
                 "G" => EventKind::Granted,
                 "R" => EventKind::Released,
                 "E" => EventKind::Expired,
-                "V" => EventKind::Revoked((*reason).to_owned()),
+                "V" => EventKind::Revoked(reason),
                 _ => return Err(corrupt("an unknown event")),
             };
-            RedisEffect::Event(Box::new(Event {
-                kind,
-                name: LockName::new((*lock).to_owned()).map_err(|_| corrupt("no name"))?,
-                holder: (*holder).to_owned(),
-                grant_id: GrantId(uuid(grant)?),
-                token: token(token_text)?,
-            }))
+            let name = LockName::new(name).map_err(|_| corrupt("no name"))?;
+            RedisEffect::Event(Box::new(Event { kind, name, holder, grant_id, token }))
         }
-        ["returned"] => RedisEffect::ReplicaReturned,
+        "returned" => RedisEffect::ReplicaReturned,
         _ => return Err(corrupt("an unknown effect")),
     })
 }

@@ -6,27 +6,20 @@ use crate::domain::{
     lease::Terms,
     rules::Candidate,
 };
-use uuid::Uuid;
-
-/// An id that there is none of.
-const NONE: [u8; 32] = [b' '; 32];
 
 /// The lease that a call of `request` (and its attempt), bound on replica `me`, is granted if it is.
 pub fn packed(me: ReplicaId, (request, attempt): (RequestId, u32), terms: &Terms, candidate: Candidate) -> Arg {
     let (holder, metadata) = (terms.holder.as_str(), metadata_text(&terms.metadata));
-    let fingerprint = format!("{:016x}", terms.fingerprint);
-    let attachment = candidate.attachment.map(|attachment| digits(attachment.0));
-    let keeper = attachment.map(|_| digits(me.0));
-    let mut lease = Vec::with_capacity(256 + holder.len() + metadata.len());
-    lease.extend_from_slice(&digits(request.0));
-    lease.extend_from_slice(fingerprint.as_bytes());
-    for id in [candidate.lease_id.0, candidate.grant_id.0, me.0] {
-        lease.extend_from_slice(&digits(id));
+    // Zeros where there is none.
+    let (attachment, keeper) = candidate.attachment.map_or_else(Default::default, |attachment| (attachment.0, me.0));
+    let mut lease = Vec::with_capacity(128 + holder.len() + metadata.len());
+    lease.extend_from_slice(request.0.as_bytes());
+    lease.extend_from_slice(&terms.fingerprint.to_le_bytes());
+    for id in [candidate.lease_id.0, candidate.grant_id.0, me.0, attachment, keeper] {
+        lease.extend_from_slice(id.as_bytes());
     }
-    lease.extend_from_slice(&attachment.unwrap_or(NONE));
-    lease.extend_from_slice(&keeper.unwrap_or(NONE));
     // One call is bound to it, and so is the first attempt to attach it.
-    for number in [attempt, 1, u32::from(attachment.is_some())] {
+    for number in [attempt, 1, u32::from(candidate.attachment.is_some())] {
         lease.extend_from_slice(&number.to_le_bytes());
     }
     lease.extend_from_slice(&u16::try_from(holder.len()).unwrap_or(u16::MAX).to_le_bytes());
@@ -34,10 +27,4 @@ pub fn packed(me: ReplicaId, (request, attempt): (RequestId, u32), terms: &Terms
     lease.extend_from_slice(&u32::try_from(metadata.len()).unwrap_or(u32::MAX).to_le_bytes());
     lease.extend_from_slice(metadata.as_bytes());
     Arg::from(lease)
-}
-
-fn digits(id: Uuid) -> [u8; 32] {
-    let mut digits = [0; 32];
-    id.simple().encode_lower(&mut digits);
-    digits
 }

@@ -2,7 +2,6 @@
 
 use super::{
     RedisStore,
-    call::hex,
     links::{Arg, COMMANDS_PER_SCRIPT, Script},
 };
 use crate::{
@@ -50,7 +49,7 @@ impl RedisStore {
     async fn attach_group(&self, group: &[Kept<'_>]) -> Outcomes {
         let mut outcomes = Vec::with_capacity(group.len());
         for lease in group {
-            let tail = [hex(lease.lease_id.0), Arg::from(lease.attempt), hex(lease.attachment.0)];
+            let tail = [Arg::from(lease.lease_id.0), Arg::from(lease.attempt), Arg::from(lease.attachment.0)];
             outcomes.push(self.renew_one(lease.name, &self.scripts.attach, &tail).await);
         }
         outcomes
@@ -59,7 +58,7 @@ impl RedisStore {
     /// Each a command of its own; asked for together, they are sent together.
     async fn renew_group(&self, group: &[Kept<'_>]) -> Outcomes {
         let each = group.iter().map(|lease| async {
-            let tail = [hex(lease.lease_id.0), hex(lease.attachment.0)];
+            let tail = [Arg::from(lease.lease_id.0), Arg::from(lease.attachment.0)];
             self.renew_one(lease.name, &self.scripts.renew_kept, &tail).await
         });
         join_all(each).await

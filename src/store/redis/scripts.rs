@@ -68,10 +68,11 @@ scripts! {
 }
 
 /// The parts of the whole rules, in the order in which they build on each other.
-const PARTS: [&str; 18] = [
+const PARTS: [&str; 19] = [
     include_str!("lua/lib/frame.lua"),
     include_str!("lua/lib/ended.lua"),
     include_str!("lua/lib/memory.lua"),
+    include_str!("lua/lib/lines.lua"),
     include_str!("lua/lib/waiters.lua"),
     include_str!("lua/lib/queue.lua"),
     include_str!("lua/lib/effects.lua"),

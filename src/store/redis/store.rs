@@ -1,6 +1,6 @@
 //! The commands of the store trait, each one script.
 
-use super::{RedisStore, answer::Answer, call::hex, keys, lease, links::Arg, scripts};
+use super::{RedisStore, answer::Answer, keys, lease, links::Arg, scripts};
 use crate::{
     domain::{
         ids::{LeaseId, RequestId},
@@ -70,14 +70,14 @@ impl LockStore for RedisStore {
         attempt: u32,
         candidate: Candidate,
     ) -> Result<AcquireOutcome, StoreError> {
-        let (lease_id, grant_id) = (hex(candidate.lease_id.0), hex(candidate.grant_id.0));
-        let tail = [hex(request.0), Arg::from(attempt), lease_id, grant_id, attachment(candidate)];
+        let (lease_id, grant_id) = (Arg::from(candidate.lease_id.0), Arg::from(candidate.grant_id.0));
+        let tail = [Arg::from(request.0), Arg::from(attempt), lease_id, grant_id, attachment(candidate)];
         let answer = self.call(name, &self.scripts.claim, &tail).await?;
         self.settle(name, request, attempt, answer, true)
     }
 
     async fn give_up(&self, name: &LockName, request: RequestId, attempt: u32) -> Result<AcquireOutcome, StoreError> {
-        let answer = self.call(name, &self.scripts.give_up, &[hex(request.0), Arg::from(attempt)]).await?;
+        let answer = self.call(name, &self.scripts.give_up, &[Arg::from(request.0), Arg::from(attempt)]).await?;
         self.settle(name, request, attempt, answer, true)
     }
 
@@ -91,7 +91,7 @@ impl LockStore for RedisStore {
     }
 
     async fn release(&self, name: &LockName, lease_id: LeaseId) -> Result<ReleaseOutcome, StoreError> {
-        self.call(name, &self.scripts.release, &[hex(lease_id.0)]).await?.release()
+        self.call(name, &self.scripts.release, &[Arg::from(lease_id.0)]).await?.release()
     }
 
     async fn renew(
@@ -100,7 +100,7 @@ impl LockStore for RedisStore {
         lease_id: LeaseId,
         ttl: Option<Duration>,
     ) -> Result<RenewOutcome, StoreError> {
-        let mut tail = vec![hex(lease_id.0)];
+        let mut tail = vec![Arg::from(lease_id.0)];
         tail.extend(ttl.map(|ttl| Arg::from(micros(ttl))));
         self.renew_one(name, &self.scripts.renew, &tail).await
     }
@@ -196,7 +196,7 @@ impl LockStore for RedisStore {
 }
 
 fn attachment(candidate: Candidate) -> Arg {
-    candidate.attachment.map_or(Arg::from(""), |attachment| hex(attachment.0))
+    candidate.attachment.map_or(Arg::from(""), |attachment| Arg::from(attachment.0))
 }
 
 fn place(text: &str) -> Option<(u64, usize)> {

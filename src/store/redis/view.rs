@@ -24,7 +24,7 @@ fn time(lock: &Fields, name: &str) -> Decoded<StoreTime> {
 }
 
 pub(super) fn view(lock: &Fields, waiters: usize, now: StoreTime) -> Decoded<LockView> {
-    if lock.contains_key("li") {
+    if lock.contains_key("gi") {
         let ttl = span(lock, "tt")?;
         // Further ahead than its own period means that the clock stepped back.
         let period = if lock.contains_key("uh") { ttl.min(DROP_GRACE) } else { ttl };

@@ -110,7 +110,9 @@ pub(crate) async fn run(wish: Wish) -> Result<State> {
     let until = clock::now() + clock::nanos(wish.lasts);
     let mut jobs = JoinSet::new();
     for _ in 0..wish.jobs {
-        jobs.spawn(one_after_the_other(wish.clone(), Arc::clone(&state), path.clone(), until));
+        let (wish, state, path) = (wish.clone(), Arc::clone(&state), path.clone());
+        // Each on threads of its own: while one judges what it has recorded, which takes seconds, the stores and proxies of the others go on.
+        jobs.spawn_blocking(move || crate::runtime()?.block_on(one_after_the_other(wish, state, path, until)));
     }
     while let Some(job) = jobs.join_next().await {
         job??;

@@ -55,11 +55,11 @@ pub(super) struct Line(Mutex<Vec<Queued>>);
 /// What the scripts take before their commands.
 pub fn head(sender: Sender, incarnation: Uuid, not_after: StoreTime) -> Vec<u8> {
     let mut head = Vec::with_capacity(96);
-    for id in [sender.replica.0, incarnation] {
-        pack_bytes(id.simple().encode_lower(&mut Uuid::encode_buffer()).as_bytes(), &mut head);
-    }
+    pack_bytes(sender.replica.0.as_bytes(), &mut head);
+    pack_bytes(incarnation.simple().encode_lower(&mut Uuid::encode_buffer()).as_bytes(), &mut head);
     pack_number(not_after.as_micros(), &mut head);
     pack_number(sender.waiters_max as u64, &mut head);
+    pack_bytes(incarnation.as_bytes(), &mut head);
     head
 }
 

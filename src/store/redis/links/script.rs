@@ -120,11 +120,9 @@ impl From<String> for Arg {
 }
 
 impl From<Uuid> for Arg {
-    /// The 32 digits without hyphens.
+    /// The 16 bytes.
     fn from(id: Uuid) -> Self {
-        let mut digits = Uuid::encode_buffer();
-        let text: &str = id.simple().encode_lower(&mut digits);
-        text.into()
+        id.as_bytes().as_slice().into()
     }
 }
 
@@ -205,10 +203,11 @@ mod tests {
     fn a_call_is_packed_as_redis_wants_it() {
         static SCRIPT: Script = Script::new("one", "return 1");
         assert_eq!(SCRIPT.sha(), "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
-        let args = [Arg::from(-1i64), Arg::from(2u64), Arg::from("x"), Arg::from(Uuid::nil())];
+        let args =
+            [Arg::from(-1i64), Arg::from(2u64), Arg::from("x"), Arg::from(Uuid::from_bytes(*b"0123456789abcdef"))];
         let packed = SCRIPT.evalsha(&["{1}k".to_owned()], &args).get_packed_command();
         let wanted = "*8\r\n$7\r\nEVALSHA\r\n$40\r\ne0e1f9fabfc9d4800c877a703b823ac0578ff8db\r\n$1\r\n1\r\n$4\r\n{1}k\r\n\
-             $2\r\n-1\r\n$1\r\n2\r\n$1\r\nx\r\n$32\r\n00000000000000000000000000000000\r\n";
+             $2\r\n-1\r\n$1\r\n2\r\n$1\r\nx\r\n$16\r\n0123456789abcdef\r\n";
         assert_eq!(String::from_utf8(packed).unwrap(), wanted);
     }
 }

@@ -29,7 +29,8 @@ if wait == 0 then
   return contention('contended')
 end
 if waiters() >= waiters_max then return answer('queue_full') end
-guard(K.waiters, 'hash'); guard(K.dropped, 'zset'); guard(line(me), 'zset'); guard(missed(me), 'zset'); guard(K.replicas, 'hash')
+if not L.np then guard(K.waiters, 'hash'); guard(K.dropped, 'zset'); guard(K.replicas, 'hash') end
+guard(line(me), 'zset'); guard(missed(me), 'zset')
 wish.place = L.np or 0
 put('np', wish.place + 1)
 file(request, wish)

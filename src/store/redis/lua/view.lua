@@ -5,5 +5,7 @@
 open((...))
 look_at_classic()
 local flat = {}
-for field, value in pairs(L) do flat[#flat + 1] = field; flat[#flat + 1] = value end
+for _, field in ipairs({ 'tt', 'ex', 'tk', 'gr', 'ho', 'md', 'gi', 'pe', 'uh', 'lt', 'le', 'la' }) do
+  if L[field] ~= nil then flat[#flat + 1] = field; flat[#flat + 1] = field == 'gi' and hex(L.gi) or L[field] end
+end
 return { 'seen', { flat, waiters(), classic or nil }, {} }

@@ -2,9 +2,9 @@
 -- Has the events of a bucket told to this replica for a while. Repeated it only moves the end of that.
 -- Takes: for how long, in microseconds
 -- Reply: done
-local left = { me .. ':' .. text(now + (...)) }
+local left = { hex(me) .. ':' .. text(now + (...)) }
 for replica, till in (bucket[3] or ''):gmatch('(%x+):(%d+)') do
-  if replica ~= me and now < tonumber(till) then left[#left + 1] = replica .. ':' .. till end
+  if replica ~= hex(me) and now < tonumber(till) then left[#left + 1] = replica .. ':' .. till end
 end
 redis.call('HSET', K.bucket, 'watched', table.concat(left, ' '))
 -- Quick acquires, which tell nobody, do not go by a counter without its incarnation.

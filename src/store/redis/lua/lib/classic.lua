@@ -2,8 +2,8 @@
 -- else lies under that key, of whatever type, is theirs and holds the lock.
 local classic, ours, looked, OFFERED = nil, nil, false, 'on offer by fencepost'
 
-local function as_uuid(hex)
-  return (hex:gsub('^(%x%x%x%x%x%x%x%x)(%x%x%x%x)(%x%x%x%x)(%x%x%x%x)', '%1-%2-%3-%4-'))
+local function as_uuid(id)
+  return (hex(id):gsub('^(%x%x%x%x%x%x%x%x)(%x%x%x%x)(%x%x%x%x)(%x%x%x%x)', '%1-%2-%3-%4-'))
 end
 
 local function look_at_classic()

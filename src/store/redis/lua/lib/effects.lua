@@ -7,16 +7,17 @@ local function tell(replica, ...)
     return
   end
   if effect[1] ~= 'event' then effects[#effects + 1] = effect end
-  -- Names hold no control characters, so a line each is enough; the name comes last.
-  redis.call('PUBLISH', CHANNEL .. replica, table.concat(effect, '\n') .. '\n' .. name)
+  redis.call('PUBLISH', CHANNEL .. hex(replica), cmsgpack.pack(effect, name))
 end
+
+local function from_hex(replica) return (replica:gsub('%x%x', function(byte) return string.char(tonumber(byte, 16)) end)) end
 
 local function look_again(replica, request, attempt) tell(replica, 'look', replica, request, text(attempt)) end
 
 -- For those who watch: the bucket says which replicas have any, and until when they asked.
 local function watched(...)
   for replica, till in (bucket[3] or ''):gmatch('(%x+):(%d+)') do
-    if now < tonumber(till) then tell(replica, 'event', ...) end
+    if now < tonumber(till) then tell(from_hex(replica), 'event', ...) end
   end
 end
 
@@ -31,8 +32,7 @@ end
 local function end_lease(how, at, reason)
   remember(L.rq, L.fg, how, at, L.li)
   put('lt', L.tk); put('le', how); put('la', at)
-  local ended = { 'ended', how, L.li, text(L.tk), L.gi, L.ho, L.am or '', L.am and L.ar or '' }
-  tell(L.am and L.ar or me, unpack(ended))
+  tell(L.am and L.ar or me, 'ended', how, L.li, L.am or '', L.am and L.ar or '')
   watched(how, text(L.tk), L.gi, L.ho, reason or '')
   for _, field in ipairs(LEASE_FIELDS) do put(field, nil) end
 end

@@ -2,11 +2,12 @@
 -- bucket's prefix and the lock's name. The bucket: its incarnations, and who watches.
 local K, name = { bucket = base .. 'b', counter = base .. 'n', replicas = base .. 'r' }, nil
 local bucket = redis.call('HMGET', K.bucket, 'inc', 'left', 'watched')
-local L, changed, effects = {}, {}, {}
+-- What was read of the lock's waiters, and whether any of them was dropped.
+local L, changed, effects, read, any_dropped = {}, {}, {}, {}, false
 
 -- Turns to a lock, and reads all that is fixed in size about it.
 local function open(lock_name)
-  name, L, changed = lock_name, {}, {}
+  name, L, changed, read, any_dropped = lock_name, {}, {}, {}, false
   for key, letter in pairs({ lock = 'l', waiters = 'w', dropped = 'd', young = 'e', old = 'o', marks = 'k' }) do
     K[key] = base .. letter .. ':' .. name
   end
@@ -24,6 +25,7 @@ end
 local function guard(key, kind)
   local found = redis.call('TYPE', key).ok
   if found ~= 'none' and found ~= kind then error({ err = 'WRONGTYPE ' .. key .. ' holds a ' .. found }) end
+  return found ~= 'none'
 end
 
 local function keep(key, span) redis.call('PEXPIRE', key, ttl_of(span)) end

@@ -1,8 +1,15 @@
 -- What the commands of one sending share: who sent them, to which life of Redis, until when they may act. src/store/redis/links/batch.rs passes it.
-local me, incarnation, not_after, waiters_max = cmsgpack.unpack(ARGV[1])
+local me, incarnation, not_after, waiters_max, incarnation_id = cmsgpack.unpack(ARGV[1])
 
 -- Lua prints a large number with 14 digits: times and tokens have 16.
 local function text(number) return string.format('%.0f', number) end
+
+-- An id as people, channels and names of keys have it.
+local digits = {}
+local function hex(id)
+  digits[id] = digits[id] or id:gsub('.', function(byte) return string.format('%02x', byte:byte()) end)
+  return digits[id]
+end
 
 -- Key TTLs are for clean-up only: the times inside decide.
 local function ttl_of(span) return math.ceil(span / 1000) + SLACK_MS end
@@ -17,7 +24,7 @@ end
 
 -- An end that is not the newest any more, by its request and by its lease.
 local function spill_end(key, at, past)
-  local value, lease = struct.pack('<d', at) .. past, past:sub(49, 80)
-  if lease ~= NONE then redis.call('HSET', key, 'q' .. past:sub(1, 32), value, 'l' .. lease, value)
-  else redis.call('HSET', key, 'q' .. past:sub(1, 32), value) end
+  local value, lease = struct.pack('<d', at) .. past, past:sub(25, 40)
+  if lease ~= NONE then redis.call('HSET', key, 'q' .. past:sub(1, 16), value, 'l' .. lease, value)
+  else redis.call('HSET', key, 'q' .. past:sub(1, 16), value) end
 end

@@ -5,7 +5,7 @@ local function heal()
   if L.ex and L.ex > now + period then put('ex', now + period) end
   if L.ou and L.ou > now + CLAIM then put('ou', now + CLAIM) end
   if L.la and L.la > now then put('la', now) end
-  if L.np then
+  if any_dropped then
     local late = redis.call('ZRANGEBYSCORE', K.dropped, '(' .. text(now + GRACE), '+inf')
     for _, request in ipairs(late) do set_standing(request, 'D', now + GRACE) end
   end

@@ -1,11 +1,11 @@
 -- A lock is one text, so that one call reads it and one writes it and sets its TTL. Its head: the mark, a sum of what it has, how the lease
 -- before ended (le; pe: the one before the lease that it has), and its times and tokens, -1 where there is none. Then come its parts, if it has
--- them: the newest end, the lease, the queue. Ids and fingerprints are hex digits, or blanks.
-local HEAD, HEAD_END, PAST, PAST_LENGTH = '<c3Bc1c1ddddddddddd', 94, '<c32c16c32c1i4', 85
-local LEASE, QUEUE = '<c32c16c32c32c32c32c32I4I4I4Hc0I4c0', '<c32ddbI4c0'
-local LEASED, QUEUED, UNHEARD, HEARD, NONE = 1, 2, 4, 8, string.rep(' ', 32)
-local NOTHING, LEASE_IDS, ATTEMPT_AT = MARK .. '\0  ' .. struct.pack('<ddddddddddd', -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1), 208, 209
-local MAY_LACK = { 'le', 'pe', 'ex', 'tt', 'tk', 'gr', 'lt', 'la', 'za', 'gs', 'go', 'gf', 'gk', 'zl', 'zn', 'am', 'ar', 'oq', 'ou', 'np', 'mk', 'rs' }
+-- them: the newest end, the lease, the queue. Ids are the 16 bytes that they are (Redis' Lua hashes each byte of each text), zeros where there is none.
+local HEAD, HEAD_END, PAST, PAST_LENGTH = '<c3Bc1c1ddddddddddd', 94, '<c16c8c16c1i4', 45
+local LEASE, QUEUE = '<c16c8c16c16c16c16c16I4I4I4Hc0I4c0', '<c16ddbI4c0'
+local LEASED, QUEUED, UNHEARD, HEARD, NONE = 1, 2, 4, 8, string.rep('\0', 16)
+local NOTHING, LEASE_IDS, ATTEMPT_AT = MARK .. '\0  ' .. struct.pack('<ddddddddddd', -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1), 104, 105
+local MAY_LACK = { 'le', 'pe', 'ex', 'tt', 'tk', 'gr', 'lt', 'la', 'za', 'gs', 'go', 'gf', 'gk', 'zl', 'zn', 'am', 'ar', 'ou', 'np', 'mk', 'rs' }
 
 local function lock_of(found)
   local it, _, has, at = {}, nil, nil, nil
@@ -19,6 +19,7 @@ local function lock_of(found)
     local value = it[field]
     if value == -1 or value == NONE or value == ' ' or value == '' then it[field] = nil end
   end
+  if not it.ou then it.oq = nil end
   if bit.band(has, UNHEARD) ~= 0 then it.uh = 1 end
   if bit.band(has, HEARD) ~= 0 then it.hd = 1 end
   return it

@@ -14,7 +14,7 @@ local function promote()
 end
 
 local function abandon(upto)
-  if not L.np then return end
+  if not any_dropped then return end
   local overdue = redis.call('ZRANGEBYSCORE', K.dropped, '-inf', text(upto), 'WITHSCORES', 'LIMIT', 0, BATCH)
   for i = 1, #overdue, 2 do
     local w = waiter_of(overdue[i])

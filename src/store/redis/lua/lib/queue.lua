@@ -10,13 +10,8 @@ end
 local function take_out(request, w)
   unfile(request, w)
   redis.call('HDEL', K.waiters, request)
+  read[request] = nil
   if redis.call('EXISTS', K.waiters) == 0 then put('np', nil) end
-end
-
-local function replicas_in_line()
-  local found = {}
-  for replica in (L.rs or ''):gmatch('%S+') do found[#found + 1] = replica end
-  return found
 end
 
 local function waiters()

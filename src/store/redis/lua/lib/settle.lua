@@ -15,7 +15,7 @@ end
 
 local function settle()
   guard(K.young, 'hash'); guard(K.old, 'hash')
-  if L.np then guard(K.waiters, 'hash'); guard(K.dropped, 'zset'); guard(K.replicas, 'hash') end
+  if L.np then guard(K.waiters, 'hash'); any_dropped = guard(K.dropped, 'zset'); guard(K.replicas, 'hash') end
   if L.mk then guard(K.marks, 'zset') end
   look_at_classic()
   heal()

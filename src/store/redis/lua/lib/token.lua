@@ -9,7 +9,7 @@ local function draw(floor)
   if bucket[1] ~= incarnation or not found then low = math.max(low, now + SKIP, before + SECOND) end
   local token = math.max(before + 1, low)
   if token >= TOKEN_END then return nil end
-  redis.call('SET', K.counter, struct.pack('<d', token) .. (is_watched() and '' or incarnation))
+  redis.call('SET', K.counter, struct.pack('<d', token) .. (is_watched() and '' or incarnation_id))
   if bucket[1] == incarnation then return token end
   local left = { bucket[1] or nil }
   for other in (bucket[2] or ''):gmatch('%S+') do if #left < LEFT_MAX then left[#left + 1] = other end end

@@ -1,30 +1,23 @@
--- The waiters: a hash of them, a line for each replica (by place), and those who missed an offer or were dropped beside it.
-local function line(replica) return base .. 'q:' .. replica .. ':' .. name end
-local function missed(replica) return base .. 'm:' .. replica .. ':' .. name end
-
--- The replicas with waiters in line, or beside it.
-local function set_in_line(replica, is)
-  local others = (L.rs or ''):gsub(replica .. ' ', '')
-  local all = is and others .. replica .. ' ' or others
-  put('rs', all ~= '' and all or nil)
-end
-
+-- The waiters: a hash of them, and the lines in which they stand, or those who were dropped beside them.
 local function waiter_of(request)
+  if read[request] then return read[request] end
   local found = L.np and redis.call('HGET', K.waiters, request)
   if not found then return nil end
   local w = cmsgpack.unpack(found)
-  return { place = w[1], attempt = w[2], calls = w[3], replica = w[4], standing = w[5], till = w[6], fingerprint = w[7],
+  read[request] = { place = w[1], attempt = w[2], calls = w[3], replica = w[4], standing = w[5], till = w[6], fingerprint = w[7],
            ttl = w[8], floor = w[9], holder = w[10], metadata = w[11] }
+  return read[request]
 end
 
 local function unfile(request, w)
   if w.standing == 'D' then redis.call('ZREM', K.dropped, request) end
-  if w.standing == 'I' then redis.call('ZREM', line(w.replica), request) end
-  if w.standing == 'M' then redis.call('ZREM', missed(w.replica), request) end
+  if w.standing ~= 'I' and w.standing ~= 'M' then return end
+  redis.call('ZREM', w.standing == 'I' and line(w.replica) or missed(w.replica), request)
   if redis.call('ZCARD', line(w.replica)) + redis.call('ZCARD', missed(w.replica)) == 0 then set_in_line(w.replica, false) end
 end
 
 local function file(request, w)
+  read[request] = w
   redis.call('HSET', K.waiters, request, cmsgpack.pack({ w.place, w.attempt, w.calls, w.replica, w.standing, w.till or 0,
     w.fingerprint, w.ttl, w.floor, w.holder, w.metadata }))
   local key, score = nil, w.place

@@ -11,9 +11,9 @@ local function quickly(base, known_token, name, lease)
   local found = redis.call('GET', key)
   if not found or #found < HEAD_END or not plain(found) then return nil end
   local held = found:sub(lease_at, lease_at + LEASE_IDS - 1)
-  if ex == -1 or held:sub(49, 80) ~= lease or gs ~= -1 and za >= gs + MEMORY or anybody_watches() then return nil end
-  local attachment = held:sub(145, 208)
-  if attachment == NONE .. NONE then attachment = '' elseif attachment:sub(33) ~= me then return nil end
+  if ex == -1 or held:sub(25, 40) ~= lease or gs ~= -1 and za >= gs + MEMORY or anybody_watches() then return nil end
+  local attachment = held:sub(73, 104)
+  if attachment == NONE .. NONE then attachment = '' elseif attachment:sub(17) ~= me then return nil end
   if za ~= -1 then
     spill_end(young, za, past)
     if gs == -1 then gs = za end
@@ -23,7 +23,7 @@ local function quickly(base, known_token, name, lease)
       gk = now
     end
   end
-  past = held:sub(1, 80) .. 'R' .. struct.pack('<i4', -1)
+  past = held:sub(1, 40) .. 'R' .. struct.pack('<i4', -1)
   has, le, pe, lt, la, za, ex, tt, tk, gr = 0, 'R', ' ', tk, now, now, -1, -1, -1, -1
   put_lock(key, '', ttl_text(now))
   return QUICK .. 'R' .. lease .. attachment

@@ -4,7 +4,7 @@ local function renew_quickly(base, name, lease, attachment, ttl)
   local found = redis.call('GET', key)
   if not found or #found < HEAD_END or not plain(found) or ex == -1 then return nil end
   local held = found:sub(lease_at)
-  if held:sub(49, 80) ~= lease or attachment and held:sub(145, 176) ~= attachment then return nil end
+  if held:sub(25, 40) ~= lease or attachment and held:sub(73, 88) ~= attachment then return nil end
   ttl = ttl or tt
   if now + ttl >= ex then ex, tt = now + ttl, ttl end
   has = LEASED + HEARD
