@@ -167,6 +167,11 @@ in "src/store/redis/lua/acquire.lua":
 in "src/store/redis/lua/drop_call.lua":
     "script: no mark", "a clean-up overtakes its own acquire",
     "if now <= not_after then leave_mark(request, attempt) end" => "", [Scripts];
+in "src/store/redis/lua/decline.lua":
+    "script: declined for all", "a replica that has no call left takes away the call that another has",
+    "  w.standing, w.till = 'D', now + GRACE\n" => "  unbind(w, attempt)\n  w.standing, w.till = 'D', now + GRACE\n", [Scripts];
+    "script: declined by a stranger", "a late hint takes back an offer that was made to another replica",
+    " and w.replica == me and" => " and", [Scripts];
 in "src/store/redis/lua/lib/look_up.lua":
     "script: mark cut short", "of two clean-ups of one attempt the earlier one's command acts",
     "'ZADD', K.marks, 'GT', text" => "'ZADD', K.marks, text", [Scripts];

@@ -27,7 +27,9 @@ async fn a_hint_that_comes_after_the_lease_leaves_it_alone() {
     let replica = channel.trim().strip_prefix("fp:c:").unwrap().to_owned();
     let id = request.request_id.replace('-', "");
     let before = redis.calls("evalsha");
-    redis.command(&["PUBLISH", channel.trim(), &format!("look\n{replica}\n{id}\n1\na")]);
+    let script = "local function raw(id) return (id:gsub('%x%x', function(byte) return string.char(tonumber(byte, 16)) end)) end \
+                  return redis.call('PUBLISH', KEYS[1], cmsgpack.pack({ 'look', raw(ARGV[1]), raw(ARGV[2]), '1' }, 'a'))";
+    assert_eq!(redis.command(&["EVAL", script, "1", channel.trim(), &replica, &id]).text(), "1");
     until(|| async { redis.calls("evalsha") > before }).await;
     let current = server.client().look("a").await.current.unwrap();
     assert_eq!(current.fencing_token, lease.fencing_token);

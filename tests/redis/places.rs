@@ -119,6 +119,32 @@ async fn servers_that_are_gone_are_forgotten_by_those_that_live() {
     waiter.abort();
 }
 
+/// A proxy repeats a call through a second server, under the same number, and the repeat is dropped. The offer goes to where the request was
+/// heard of last, and is declined there: the call that is left is served, and not told that another has overtaken it. Found by the torture.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_is_served_though_its_repeat_elsewhere_is_gone() {
+    let redis = Redis::start(&[]);
+    let (one, two) = (server_on(&redis).await, server_on(&redis).await);
+    let held = one.client().take(wish("a", TTL)).await;
+    let request = waiting_wish("a", TTL, TTL);
+    let (mut first, mut repeated) = (one.client(), two.client());
+    let (asked, again) = (request.clone(), request);
+    let first = tokio::spawn(async move { first.take(asked).await });
+    until(|| async { one.client().look("a").await.waiters == 1 }).await;
+    let waiters = format!("{}w:a", keys::base(keys::bucket(&LockName::new("a".to_owned()).unwrap())));
+    let bound =
+        || redis.command(&["EVAL", "return redis.sha1hex(redis.call('HVALS', KEYS[1])[1])", "1", &waiters]).text();
+    let before = bound();
+    let repeat = tokio::spawn(async move { repeated.acquire(again).await });
+    until(|| async { bound() != before }).await;
+    let both = bound();
+    repeat.abort();
+    until(|| async { bound() != both }).await;
+    one.client().give_back(&held).await;
+    let lease = within(first).await.unwrap();
+    assert!(lease.fencing_token > held.fencing_token);
+}
+
 /// A proxy repeats a call through another server, under the same number. The first is dropped, and the answer to its clean-up is
 /// lost: tried again, that would take away the other call as well.
 #[tokio::test]

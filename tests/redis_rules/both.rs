@@ -106,6 +106,7 @@ impl Both {
             scripts::CLAIM,
             scripts::GIVE_UP,
             scripts::DROP_CALL,
+            scripts::DECLINE,
             scripts::RELEASE,
             scripts::RENEW,
             scripts::RENEW_KEPT,
@@ -189,6 +190,12 @@ impl Both {
                 let expected = self.turn(|turn| turn.drop_call(request, attempt));
                 let args = [Arg::from(request.0), Arg::from(attempt)];
                 return self.compare(op, expected, scripts::DROP_CALL, &args, |answer| answer.done().unwrap());
+            }
+            Op::Decline { request, attempt } => {
+                let request = RequestId(id(request));
+                let expected = self.turn(|turn| turn.decline_offer(request, attempt));
+                let args = [Arg::from(request.0), Arg::from(attempt)];
+                return self.compare(op, expected, scripts::DECLINE, &args, |answer| answer.done().unwrap());
             }
             Op::Release(which) => {
                 let lease = self.lease(which);

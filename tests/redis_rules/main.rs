@@ -46,6 +46,7 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(request, attempt, wait, odd)| Op::Acquire { request, attempt, wait, odd }),
         6 => (request.clone(), attempt.clone()).prop_map(|(request, attempt)| Op::Claim { request, attempt }),
         3 => (request.clone(), attempt.clone()).prop_map(|(request, attempt)| Op::GiveUp { request, attempt }),
+        3 => (request.clone(), attempt.clone()).prop_map(|(request, attempt)| Op::Decline { request, attempt }),
         4 => (request, attempt.clone()).prop_map(|(request, attempt)| Op::Drop { request, attempt }),
         6 => which().prop_map(Op::Release),
         3 => (which(), prop_oneof![Just(0_u64), 1..60_u64]).prop_map(|(which, ttl)| Op::Renew(which, ttl)),

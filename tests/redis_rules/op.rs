@@ -32,6 +32,10 @@ pub(crate) enum Op {
         request: u128,
         attempt: u32,
     },
+    Decline {
+        request: u128,
+        attempt: u32,
+    },
     Release(Which),
     Renew(Which, u64),
     RenewKept(Which, u128),

@@ -12,7 +12,7 @@ use crate::domain::{
 
 impl Turn<'_> {
     /// Asks what became of the request, on behalf of a call that is alive. Turns an offer to it into a lease; repeated, it answers
-    /// the same lease. A waiter that let an offer lapse shows life by this and stands in line again.
+    /// the same lease. A waiter whose offer lapsed, or was declined, shows life by this and stands in line again.
     pub fn claim(&mut self, request: RequestId, attempt: u32, candidate: Candidate) -> AcquireOutcome {
         if self.not_after < self.now {
             return AcquireOutcome::TooLate(self.now);
@@ -33,7 +33,8 @@ impl Turn<'_> {
         if let Some(outcome) = unbound(waiter.binding, attempt) {
             return outcome;
         }
-        if waiter.standing() == Standing::Missed {
+        // Its offer lapsed, or a replica that had another call of it declined it: this call is alive.
+        if matches!(waiter.standing(), Standing::Missed | Standing::Dropped(_)) {
             self.set_standing(request, Standing::InLine);
             self.promote();
         }
@@ -106,6 +107,19 @@ impl Turn<'_> {
         }
         if self.now <= self.not_after {
             self.lock.marks.push(Mark { request, attempt, until: self.not_after });
+        }
+    }
+
+    /// Declines an offer, on behalf of the replica that it was made to and that has no call of the request. What else is bound to it is another
+    /// replica's call, or one whose clean-up got lost: its place is skipped and kept for [`DROP_GRACE`], within which a call that is alive claims.
+    pub fn decline_offer(&mut self, request: RequestId, attempt: u32) {
+        self.settle();
+        let binding = self.lock.queue.as_ref().and_then(|queue| queue.get(request)).map(|waiter| waiter.binding);
+        let is_ours = binding.is_some_and(|it| it.replica() == self.replica && it.attempt() <= attempt);
+        if is_ours && self.is_offered(request) {
+            self.set_standing(request, Standing::Dropped(self.now.after(DROP_GRACE)));
+            self.decline(request);
+            self.promote();
         }
     }
 

@@ -36,6 +36,7 @@ scripts! {
     claim = CLAIM,
     give_up = GIVE_UP,
     drop_call = DROP_CALL,
+    decline = DECLINE,
     release = RELEASE,
     renew = RENEW,
     renew_kept = RENEW_KEPT,

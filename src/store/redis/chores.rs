@@ -37,8 +37,8 @@ impl Chore {
     /// the same attempt (a proxy's repeat, through another replica), which may have been granted the lock for its whole TTL.
     fn may_follow(&self, error: &StoreError) -> bool {
         match self {
-            Self::DropCall(..) | Self::Decline(..) => !matches!(error, StoreError::OutcomeUnknown(_)),
-            Self::Detach(..) | Self::Disconnect(..) => true,
+            Self::DropCall(..) => !matches!(error, StoreError::OutcomeUnknown(_)),
+            Self::Decline(..) | Self::Detach(..) | Self::Disconnect(..) => true,
         }
     }
 }
@@ -113,7 +113,7 @@ impl RedisStore {
                 (name, &self.scripts.drop_call, vec![Arg::from(request.0), Arg::from(*attempt)])
             }
             Chore::Decline(name, request, attempt) => {
-                (name, &self.scripts.drop_call, vec![Arg::from(request.0), Arg::from(*attempt), Arg::from("1")])
+                (name, &self.scripts.decline, vec![Arg::from(request.0), Arg::from(*attempt)])
             }
             Chore::Detach(name, lease, attachment) => {
                 (name, &self.scripts.detach, vec![Arg::from(lease.0), Arg::from(attachment.0)])

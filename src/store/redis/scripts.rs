@@ -41,6 +41,8 @@ scripts! {
     GIVE_UP = "give_up",
     /// Cleans up after a call.
     DROP_CALL = "drop_call",
+    /// Declines an offer that nobody here waits for.
+    DECLINE = "decline",
     /// Gives a lease back.
     RELEASE = "release",
     /// Renews a lease.

@@ -15,7 +15,7 @@ use super::{Acquire, Candidate, Lock, Turn};
 use crate::domain::{
     ids::{AttachmentId, GrantId, Incarnation, LeaseId, ReplicaId, RequestId},
     lease::{LeaseEnd, Terms},
-    limits::COMMAND_WINDOW,
+    limits::{CLAIM_WINDOW, COMMAND_WINDOW},
     name::{Holder, Metadata},
     outcome::{
         AcquireOutcome, ClassicHold, Effect, Effects, Fate, Gone, Grant, LockView, ReleaseOutcome, RenewOutcome,
@@ -181,6 +181,10 @@ impl Bench {
 
     fn drop_call(&mut self, request: u128, attempt: u32) {
         self.turn(|turn| turn.drop_call(RequestId(Uuid::from_u128(request)), attempt));
+    }
+
+    fn decline(&mut self, request: u128, attempt: u32) {
+        self.turn(|turn| turn.decline_offer(RequestId(Uuid::from_u128(request)), attempt));
     }
 
     fn release(&mut self, grant: &Grant) -> ReleaseOutcome {

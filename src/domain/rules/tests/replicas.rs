@@ -103,6 +103,33 @@ fn a_retry_through_another_replica_keeps_its_place_and_is_served_there() {
 }
 
 #[test]
+fn an_offer_declined_where_no_call_is_left_waits_for_the_call_elsewhere() {
+    let (mut bench, grant) = Bench::shared(&[(B, 2), (C, 2)]);
+    assert_eq!(bench.from(3).acquire(B, 1), AcquireOutcome::Queued, "a proxy's repeat");
+    bench.drop_call(B, 1);
+    bench.from(1).release(&grant);
+    assert_eq!(bench.told(), [(3, B)]);
+    bench.from(2).decline(B, 1);
+    assert_eq!(bench.lock.offered_until(), Some(bench.now.after(CLAIM_WINDOW)), "it was not made to that replica");
+    bench.from(3).decline(B, 1);
+    assert_eq!(bench.told(), [(2, C)]);
+    let grant = bench.from(2).claim(C, 1).granted();
+    assert_eq!(bench.from(2).claim(B, 1), AcquireOutcome::Queued, "it is alive, and not overtaken");
+    bench.release(&grant);
+    bench.from(2).claim(B, 1).granted();
+}
+
+#[test]
+fn an_offer_that_was_declined_and_that_nobody_claims_is_over_after_3_s() {
+    let (mut bench, grant) = Bench::shared(&[(B, 2)]);
+    bench.from(1).release(&grant);
+    bench.from(2).decline(B, 1);
+    bench.pass(secs(3)).settle();
+    assert_eq!(bench.claim(B, 1), AcquireOutcome::Ended);
+    bench.from(1).acquire(C, 1).granted();
+}
+
+#[test]
 fn a_wish_of_a_replica_unknown_here_is_a_heartbeat() {
     let (bench, _) = Bench::shared(&[(B, 2)]);
     assert!(bench.effects.contains(&Effect::ReplicaReturned));

@@ -14,7 +14,8 @@ local w = waiter_of(request)
 if not w then return answer('unknown') end
 local code = unbound(w, attempt)
 if code then return answer(code) end
-if w.standing == 'M' then
+-- Its offer lapsed, or a replica that had another call of it declined it: this call is alive.
+if w.standing == 'M' or w.standing == 'D' then
   set_standing(request, 'I')
   promote()
 end

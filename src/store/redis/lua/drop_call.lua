@@ -2,14 +2,13 @@
 -- Cleans up after a call that was dropped, unless a newer attempt is bound. Finding nothing, it leaves a mark until not_after: the call's own
 -- command may have been overtaken. Run again it finds the call unbound and does nothing, but where another call of the same attempt is
 -- bound, it takes that away: so whoever does not know whether it ran does not run it again.
--- Takes: lock name, request, attempt, 1 to decline an open offer and do nothing else
+-- Takes: lock name, request, attempt
 -- Reply: done
-local lock_name, request, attempt, declines = ...
+local lock_name, request, attempt = ...
 open(lock_name)
 guard(K.marks, 'zset')
 settle()
 local w = waiter_of(request)
-if declines and not (w and L.oq == request and w.replica == me) then return answer('done') end
 if L.rq == request then
   local it = holder_binding()
   if attempt <= it.attempt then
