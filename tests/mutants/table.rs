@@ -84,7 +84,7 @@ in "src/domain/rules/waiting.rs":
     "            if attempt <= lease.binding.attempt() {\n                if lease.binding.unbind(attempt) {"
     => "            if attempt <= lease.binding.attempt() {\n                if true {", [Units, Model];
     "dropped waiter stays in line", "the lock is offered to a caller that is gone (Redisson #4595)",
-    "self.set_standing(request, Standing::Dropped(self.now.after(DROP_GRACE)));" => "", [Units, Model];
+    "if queue.unbind(request, attempt) {\n                    self.set_standing(request, Standing::Dropped(self.now.after(DROP_GRACE)));" => "if queue.unbind(request, attempt) {", [Units, Model];
     "drop keeps its offer", "the next waiter waits for a claim that cannot come",
     "                    self.decline(request);\n" => "", [Units, Model];
     "dropped claim comes back", "a claim on its way revives a call that was dropped",

@@ -1,7 +1,7 @@
 //! From facts to findings, one table.
 
 use super::*;
-use crate::domain::time::StoreTime;
+use crate::{domain::time::StoreTime, store::redis::LAYOUT};
 
 const INFO: &str = "# Server\r\nredis_version:7.0.15\r\nrole:master\r\nconnected_slaves:0\r\nused_memory:1048576\r\nmaxmemory:0\r\n\
                     maxmemory_policy:noeviction\r\naof_enabled:1\r\ncluster_enabled:0\r\n";
@@ -26,7 +26,7 @@ fn well() -> Facts {
         info: Ok(INFO.to_owned()),
         settings: Ok(SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned())).into()),
         scripts: Ok(()),
-        meta: Ok(Some(["1024".to_owned(), "2".to_owned()])),
+        meta: Ok(Some(["1024".to_owned(), LAYOUT.to_owned()])),
         clock: Ok(sample(100_100_000)),
     }
 }
