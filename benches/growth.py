@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """How cost grows with locks, waiters, leases and replicas: runs `fencepost bench` at one size after the other and prints tables.
 
-    benches/growth.py PROGRAM [locks] [waiters] [leases] [replicas] [--small]
+    benches/growth.py PROGRAM [locks] [waiters] [leases] [replicas] [--up-to N]
 
-PROGRAM is an optimised fencepost. All of it takes about half an hour and, for ten million locks, ten gigabytes of memory; --small leaves the
-largest sizes out. Figures are of one run each: look at how they grow, not at a single one.
+PROGRAM is an optimised fencepost. All of it takes about half an hour and, for ten million locks, ten gigabytes of memory; --up-to leaves
+larger sizes out. Figures are of one run each: look at how they grow, not at a single one.
 """
 
 import json
@@ -17,7 +17,6 @@ SIZES = {
     "leases": [1_000, 10_000, 100_000, 1_000_000],
     "replicas": [1, 2, 3, 4],
 }
-SMALL = 10_000
 # Ten million keys of Redis are made in ten minutes, and say no more than a million do.
 REDIS_LOCKS_MAX = 1_000_000
 # What one stream, and one session, may carry.
@@ -100,12 +99,16 @@ def replicas(program, sizes):
 
 
 def main():
-    words = [word for word in sys.argv[1:] if word != "--small"]
+    words, largest = sys.argv[1:], float("inf")
+    if "--up-to" in words[:-1]:
+        at = words.index("--up-to")
+        largest = int(words[at + 1])
+        del words[at : at + 2]
     unknown = [word for word in words[1:] if word not in SIZES]
     if not words or unknown:
         sys.exit(__doc__.strip())
     for name in words[1:] or SIZES:
-        sizes = [size for size in SIZES[name] if size <= SMALL or "--small" not in sys.argv]
+        sizes = [size for size in SIZES[name] if size <= largest]
         globals()[name](words[0], sizes)
 
 
