@@ -1,4 +1,4 @@
-//! The fields of a lock's hash, as anybody may see them. The same as `domain::rules::view`, from what Redis holds.
+//! The fields of a lock, as anybody may see them. The same as `domain::rules::view`, from what Redis holds.
 
 use super::answer::{Decoded, corrupt, end, holder, metadata, number, token, uuid};
 use crate::domain::{
