@@ -156,7 +156,7 @@ fn memory_store(criterion: &mut Criterion) {
 
 /// Answers of scripts as Redis sends them: of a quick path, and of the rules.
 fn answers() -> [(&'static str, Vec<u8>); 2] {
-    let id = [b'a'; 32];
+    let id = [b'a'; 16];
     let float = |number: f64| number.to_le_bytes();
     let quick = [b"\xc1GR".as_slice(), &float(NOW as f64), &float(30e6), &id, &id].concat();
     let word = |text: &[u8]| [&[0xd9, u8::try_from(text.len()).unwrap()], text].concat();
