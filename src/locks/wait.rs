@@ -137,7 +137,8 @@ impl<S: LockStore> Locks<S> {
         let mut cleanup = Cleanup { store: &*self.store, name, request, attempt, armed: true };
         let mut held_for = arrived.elapsed();
         let mut told = false;
-        let mut wanted = candidate(attachment);
+        // One lease at most comes of a call, whichever command grants it.
+        let wanted = candidate(attachment);
         let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: wanted };
         let mut outcome = self.store.acquire(name, command).await?;
         let answer = loop {
@@ -156,15 +157,12 @@ impl<S: LockStore> Locks<S> {
                     };
                     held_for = arrived.elapsed();
                     outcome = match wake {
-                        Wake::Hint => {
-                            wanted = candidate(attachment);
-                            match self.store.claim(name, request, attempt, wanted).await? {
-                                // Still in line, and no call will wait for it: the guard stays armed here as well.
-                                AcquireOutcome::TooLate(now) => return Err(LocksError::TooLate(now)),
-                                AcquireOutcome::LeftBehind => return Err(left_behind()),
-                                outcome => outcome,
-                            }
-                        }
+                        Wake::Hint => match self.store.claim(name, request, attempt, wanted).await? {
+                            // Still in line, and no call will wait for it: the guard stays armed here as well.
+                            AcquireOutcome::TooLate(now) => return Err(LocksError::TooLate(now)),
+                            AcquireOutcome::LeftBehind => return Err(left_behind()),
+                            outcome => outcome,
+                        },
                         Wake::TimeOver => self.store.give_up(name, request, attempt).await?,
                         // The guard stays armed: the place in line is kept for the retry.
                         Wake::Draining => return Err(LocksError::Draining),

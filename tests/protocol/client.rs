@@ -80,8 +80,8 @@ impl Protocol {
     }
 
     /// The client gives the lock back; it stops its work before.
-    pub(super) fn release(&self, state: &mut State, client: usize) {
-        self.send_lease_command(state, client, Ask::Release);
+    pub(super) fn release(&self, state: &mut State, client: usize, through: Option<u8>) {
+        self.send_lease_command(state, client, Ask::Release, through);
         if self.bug != Some(Bug::WorksUntilReleased) {
             state.clients[client].phase = Phase::Idle;
         }
@@ -90,14 +90,16 @@ impl Protocol {
     /// The client renews its lease.
     pub(super) fn renew(&self, state: &mut State, client: usize) {
         state.clients[client].renewals -= 1;
-        self.send_lease_command(state, client, Ask::Renew);
+        self.send_lease_command(state, client, Ask::Renew, None);
     }
 
-    fn send_lease_command(&self, state: &mut State, client: usize, ask: Ask) {
+    fn send_lease_command(&self, state: &mut State, client: usize, ask: Ask, through: Option<u8>) {
         let attempt = Attempt { request: state.request_of(client), number: 0 };
         let not_after = state.store.clock(state.now).after(COMMAND_WINDOW);
-        let command =
-            Command { ask, from: NOBODY, attempt, not_after, life: state.store.life, known_token: NONE_KNOWN };
+        let replica = through.map(|it| &state.replicas[usize::from(it)]);
+        let (next, known_token) = replica.map_or((None, NONE_KNOWN), |it| (it.next(), it.known_token));
+        let from = through.unwrap_or(NOBODY);
+        let command = Command { ask, from, attempt, not_after, life: state.store.life, known_token, next };
         state.send(Message::ToStore { command, copy: None, sent: state.now });
     }
 

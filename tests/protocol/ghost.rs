@@ -91,6 +91,9 @@ impl Ghost {
             if before.is_none_or(|(offered, _)| offered != request) {
                 self.check_order(request, now);
             }
+            if let Some((next, _)) = command.next {
+                self.keep(Promise::DroppedIsFinal, self.repeated || !self.dropped.contains(&next));
+            }
             self.line.retain(|place| place.request != request);
         }
         self.check_answer(command, answer);
@@ -142,7 +145,7 @@ impl Ghost {
         let in_force = match answer {
             Answer::Acquire(outcome) => matches!(outcome, AcquireOutcome::Granted(_) | AcquireOutcome::Queued),
             Answer::Renew(outcome) => matches!(outcome, RenewOutcome::Renewed(_)),
-            Answer::Polled(_) | Answer::Done => return,
+            Answer::Polled(_) | Answer::Released(_) | Answer::Done => return,
         };
         if !in_force {
             return;

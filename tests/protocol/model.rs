@@ -66,8 +66,10 @@ pub(crate) enum Action {
     Cancel {
         client: usize,
     },
+    /// Through a replica that claims for a call of its own, or through one that has none.
     Release {
         client: usize,
+        through: Option<u8>,
     },
     Renew {
         client: usize,
@@ -123,6 +125,9 @@ impl Protocol {
                     self.take_answer(state, to, attempt, copy, said);
                 }
             }
+            Message::HandedOver { to, attempt, copy, said, sent } => {
+                self.take_handed_over(state, to, (attempt, copy), said, sent);
+            }
             Message::Hint { to, attempt } => self.take_hint(state, to, attempt),
             Message::Reply { attempt, reply } => self.take_reply(state, attempt, reply),
             Message::Renewed { request, from, left } => self.take_renewed(state, request, from, left),
@@ -154,7 +159,7 @@ impl Protocol {
             Action::Begin { client, replica } => self.begin(state, client, replica),
             Action::Retry { client, replica } => self.retry(state, client, replica),
             Action::Cancel { client } => self.cancel(state, client),
-            Action::Release { client } => self.release(state, client),
+            Action::Release { client, through } => self.release(state, client, through),
             Action::Renew { client } => self.renew(state, client),
             Action::Deliver(at) => self.deliver(state, at),
             Action::Lose(at) => {

@@ -28,7 +28,7 @@ impl Protocol {
             not_after = clock.after(COMMAND_WINDOW * 100);
         }
         let known_token = state.replicas.get(usize::from(from)).map_or(NONE_KNOWN, |replica| replica.known_token);
-        let command = Command { ask, from, attempt, not_after, life: state.store.life, known_token };
+        let command = Command { ask, from, attempt, not_after, life: state.store.life, known_token, next: None };
         state.send(Message::ToStore { command, copy, sent: state.now });
     }
 
@@ -45,6 +45,9 @@ impl Protocol {
             } else if self.hints {
                 state.send(Message::Hint { to: replica, attempt: hinted });
             }
+        }
+        if let (Answer::Released(Some(outcome)), Some((attempt, copy))) = (&answer, command.next) {
+            state.send(Message::HandedOver { to: from, attempt, copy, said: self.said(outcome, Ask::Claim), sent });
         }
         match (ask, answer, copy) {
             (Ask::Renew, Answer::Renew(fencepost::domain::outcome::RenewOutcome::Renewed(renewed)), _) => {
@@ -69,14 +72,29 @@ impl Protocol {
         let Some(place) = replica.calls.iter().position(|it| (it.attempt, it.copy) == (attempt, copy)) else { return };
         let call = &mut replica.calls[place];
         let Some(asked) = call.asked.take() else { return };
-        let reply = match said {
-            Said::Queued => {
-                call.queued = true;
-                if std::mem::take(&mut call.hinted) {
-                    self.claim(state, to, place);
-                }
-                return;
+        if said == Said::Queued {
+            call.queued = true;
+            if std::mem::take(&mut call.hinted) {
+                self.claim(state, to, place);
             }
+            return;
+        }
+        self.end_call(state, to, place, said, asked);
+    }
+
+    /// What was claimed for a call by a release that went through its replica. If the call is gone, it has been cleaned up after.
+    pub(super) fn take_handed_over(&self, state: &mut State, to: u8, its: (Attempt, u8), said: Said, sent: StoreTime) {
+        let calls = &state.replicas[usize::from(to)].calls;
+        if let Some(place) = calls.iter().position(|call| (call.attempt, call.copy) == its) {
+            self.end_call(state, to, place, said, sent);
+        }
+    }
+
+    /// A call ends with what was said to a command that was sent then.
+    fn end_call(&self, state: &mut State, to: u8, place: usize, said: Said, asked: StoreTime) {
+        let replica = &mut state.replicas[usize::from(to)];
+        let (call, attempt) = (replica.calls[place], replica.calls[place].attempt);
+        let reply = match said {
             Said::Granted { token, left } => {
                 replica.known_token = replica.known_token.max(token);
                 // DESIGN 5: counted from the sending of this transmission, plus what it was held for before the script was sent.
@@ -86,7 +104,7 @@ impl Protocol {
             }
             Said::TimedOut => Reply::TimedOut,
             Said::Ended => Reply::Over,
-            Said::Failed | Said::TooLate => Reply::Failed,
+            Said::Failed | Said::TooLate | Said::Queued => Reply::Failed,
         };
         state.replicas[usize::from(to)].calls.remove(place);
         if said == Said::TooLate {
@@ -140,7 +158,7 @@ impl Protocol {
         let (not_after, life) = (clock.after(COMMAND_WINDOW), state.store.life);
         let attempt = Attempt { request: 0xff, number: 0 };
         let known_token = state.replicas[at].known_token;
-        let poll = Command { ask: Ask::Poll, from: replica, attempt, not_after, life, known_token };
+        let poll = Command { ask: Ask::Poll, from: replica, attempt, not_after, life, known_token, next: None };
         if self.bug == Some(Bug::OnlyTheHeadPolls) && state.ghost.head().is_some_and(|head| head != replica) {
             return;
         }

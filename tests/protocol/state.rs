@@ -61,6 +61,15 @@ pub(crate) struct Replica {
     pub(crate) known_token: StoreTime,
 }
 
+impl Replica {
+    /// The call that a release claims for: one that stands in line, and alone of its number.
+    pub(crate) fn next(&self) -> Option<(Attempt, u8)> {
+        let call = self.calls.iter().find(|call| call.queued)?;
+        let others = self.calls.iter().filter(|other| other.attempt == call.attempt).count();
+        (others == 1).then_some((call.attempt, call.copy))
+    }
+}
+
 /// A call that a replica has in hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Call {
@@ -138,6 +147,14 @@ pub(crate) enum Message {
         said: Said,
         hints: Vec<Attempt>,
         returned: bool,
+    },
+    /// What was claimed for a call by the release that was sent then.
+    HandedOver {
+        to: u8,
+        attempt: Attempt,
+        copy: u8,
+        said: Said,
+        sent: StoreTime,
     },
     /// The store's hint to another replica.
     Hint {

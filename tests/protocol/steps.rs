@@ -38,7 +38,9 @@ impl Protocol {
                         _ => false,
                     };
                     if self.releases && !state.network.iter().any(on_its_way) {
-                        actions.push(Action::Release { client });
+                        actions.push(Action::Release { client, through: None });
+                        let claiming = alive.iter().filter(|it| state.replicas[usize::from(**it)].next().is_some());
+                        actions.extend(claiming.map(|it| Action::Release { client, through: Some(*it) }));
                     }
                     if it.renewals > 0 {
                         actions.push(Action::Renew { client });

@@ -6,7 +6,7 @@ use fencepost::domain::{
     name::{Holder, Metadata},
     outcome::{AcquireOutcome, Effect, Effects, Polled, RenewOutcome},
     replicas::Replicas,
-    rules::{Acquire, Candidate, Lock, Turn},
+    rules::{Acquire, Candidate, Lock, Next, Turn},
     time::StoreTime,
     token::Sequencer,
 };
@@ -54,6 +54,8 @@ pub(crate) struct Command {
     pub(crate) life: u32,
     /// A token is a time, more or less: so that it is the distance to now that counts.
     pub(crate) known_token: StoreTime,
+    /// The call that a release claims for: its attempt, and which of the calls with this number.
+    pub(crate) next: Option<(Attempt, u8)>,
 }
 
 /// What the store came to.
@@ -62,6 +64,8 @@ pub(crate) enum Answer {
     Acquire(AcquireOutcome),
     Renew(RenewOutcome),
     Polled(Polled),
+    /// What the claim came to that a release brought with it.
+    Released(Option<AcquireOutcome>),
     Done,
 }
 
@@ -148,8 +152,18 @@ impl Store {
                 Answer::Done
             }
             Ask::Release => {
-                turn.release(lease);
-                Answer::Done
+                let next = command.next.map(|(it, _)| {
+                    let (request, lease_id) = (RequestId(self::id(it.request.into())), lease_of(it.request));
+                    let candidate = Candidate { lease_id, grant_id: GrantId(lease_id.0), attachment: None };
+                    Next { request, attempt: it.number, candidate }
+                });
+                Answer::Released(match next {
+                    Some(next) => turn.release_to(lease, next).1,
+                    None => {
+                        turn.release(lease);
+                        None
+                    }
+                })
             }
             Ask::Renew => Answer::Renew(turn.renew(lease, None, None)),
             Ask::Poll => Answer::Polled(turn.poll()),
@@ -204,6 +218,7 @@ impl Store {
             not_after: late,
             life: self.life,
             known_token: NONE_KNOWN,
+            next: None,
         };
         after.run(late, SECOND, true, &settle);
         !after.memory.lock.is_idle()

@@ -7,6 +7,7 @@ mod clock;
 mod clocks;
 mod doctor;
 mod faults;
+mod hand_over;
 mod hints;
 mod places;
 #[path = "../support/proxy.rs"]

@@ -13,7 +13,7 @@ use fencepost::{
         name::{Holder, LockName, Metadata},
         outcome::{ClassicHold, Effect, Effects},
         replicas::Replicas,
-        rules::{Acquire, Candidate, Lock, Turn},
+        rules::{Acquire, Candidate, Lock, Next, Turn},
         time::{StoreTime, micros},
         token::{FencingToken, Sequencer},
     },
@@ -199,8 +199,15 @@ impl Both {
             }
             Op::Release(which) => {
                 let lease = self.lease(which);
-                let expected = self.turn(|turn| turn.release(lease));
+                let expected = self.turn(|turn| (turn.release(lease), None));
                 return self.compare(op, expected, scripts::RELEASE, &[Arg::from(lease.0)], |it| it.release().unwrap());
+            }
+            Op::ReleaseTo { which, request, attempt } => {
+                let (lease, candidate, request) = (self.lease(which), self.candidate(), RequestId(id(request)));
+                let expected = self.turn(|turn| turn.release_to(lease, Next { request, attempt, candidate }));
+                let [next, grant, stream] = ids(candidate);
+                let args = [Arg::from(lease.0), Arg::from(request.0), Arg::from(attempt), next, grant, stream];
+                return self.compare(op, expected, scripts::RELEASE, &args, |it| it.release().unwrap());
             }
             Op::Renew(which, ttl) => {
                 let lease = self.lease(which);

@@ -47,7 +47,9 @@ fn op() -> impl Strategy<Value = Op> {
         6 => (request.clone(), attempt.clone()).prop_map(|(request, attempt)| Op::Claim { request, attempt }),
         3 => (request.clone(), attempt.clone()).prop_map(|(request, attempt)| Op::GiveUp { request, attempt }),
         3 => (request.clone(), attempt.clone()).prop_map(|(request, attempt)| Op::Decline { request, attempt }),
-        4 => (request, attempt.clone()).prop_map(|(request, attempt)| Op::Drop { request, attempt }),
+        4 => (request.clone(), attempt.clone()).prop_map(|(request, attempt)| Op::Drop { request, attempt }),
+        6 => (which(), request, attempt.clone())
+            .prop_map(|(which, request, attempt)| Op::ReleaseTo { which, request, attempt }),
         6 => which().prop_map(Op::Release),
         3 => (which(), prop_oneof![Just(0_u64), 1..60_u64]).prop_map(|(which, ttl)| Op::Renew(which, ttl)),
         5 => (which(), stream.clone()).prop_map(|(which, stream)| Op::RenewKept(which, stream)),

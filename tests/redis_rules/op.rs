@@ -37,6 +37,12 @@ pub(crate) enum Op {
         attempt: u32,
     },
     Release(Which),
+    /// A release that claims for a call.
+    ReleaseTo {
+        which: Which,
+        request: u128,
+        attempt: u32,
+    },
     Renew(Which, u64),
     RenewKept(Which, u128),
     Attach(Which, u32, u128),

@@ -13,6 +13,7 @@ mod view;
 mod waiting;
 
 pub use acquire::{Acquire, Candidate};
+pub use waiting::Next;
 
 use super::{
     ended::EndedRequests,

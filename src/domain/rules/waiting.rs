@@ -3,14 +3,47 @@
 use super::{Candidate, Mark, Turn, acquire::grant_of};
 use crate::domain::{
     ended::RequestEnd,
-    ids::RequestId,
+    ids::{LeaseId, RequestId},
     lease::Binding,
     limits::DROP_GRACE,
-    outcome::{AcquireOutcome, Polled},
+    outcome::{AcquireOutcome, Polled, ReleaseOutcome},
     queue::Standing,
 };
 
+/// A call that waits at the replica that sends a command, and that it takes to be next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Next {
+    /// Its request.
+    pub request: RequestId,
+    /// Which transmission of it.
+    pub attempt: u32,
+    /// The ids of its lease, if it is granted here.
+    pub candidate: Candidate,
+}
+
 impl Turn<'_> {
+    /// Gives a lease back and claims for a call that waits at the same replica: if it is next, it has the lock at once. The same as a release that
+    /// is followed by that claim, in one step; where the call is not next, only the release.
+    pub fn release_to(&mut self, lease_id: LeaseId, next: Next) -> (ReleaseOutcome, Option<AcquireOutcome>) {
+        let released = self.release(lease_id);
+        let claimed = if released == ReleaseOutcome::Released { self.claim_at_once(next) } else { None };
+        (released, claimed)
+    }
+
+    fn claim_at_once(&mut self, Next { request, attempt, candidate }: Next) -> Option<AcquireOutcome> {
+        if self.not_after < self.now || self.sequencer.check(self.incarnation).is_err() || !self.is_offered(request) {
+            return None;
+        }
+        let binding = self.lock.queue.as_ref()?.get(request)?.binding;
+        let is_here = binding.replica() == self.replica && unbound(binding, attempt).is_none();
+        if !is_here || self.is_marked(request, attempt) {
+            return None;
+        }
+        // The hint to claim, which comes last of what the release set off.
+        self.effects.pop();
+        Some(self.grant_offered(request, candidate))
+    }
+
     /// Asks what became of the request, on behalf of a call that is alive. Turns an offer to it into a lease; repeated, it answers
     /// the same lease. A waiter whose offer lapsed, or was declined, shows life by this and stands in line again.
     pub fn claim(&mut self, request: RequestId, attempt: u32, candidate: Candidate) -> AcquireOutcome {

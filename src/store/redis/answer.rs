@@ -120,6 +120,10 @@ impl Details {
         Ok(Duration::from_micros(number(&self.text()?)?))
     }
 
+    fn list(&mut self) -> Decoded<Self> {
+        Ok(Self::of(array(self.0.next().ok_or_else(|| corrupt("too little"))?)?))
+    }
+
     fn left(&self) -> usize {
         self.0.len()
     }
@@ -186,9 +190,13 @@ impl Answer {
             return Ok(AcquireOutcome::Granted(grant));
         }
         let now = self.now;
-        let (code, mut details) = self.coded()?;
+        let (code, details) = self.coded()?;
+        Self::acquired(now, &code, details)
+    }
+
+    fn acquired(now: StoreTime, code: &str, mut details: Details) -> Decoded<AcquireOutcome> {
         let it = &mut details;
-        Ok(match code.as_str() {
+        Ok(match code {
             "granted" => AcquireOutcome::Granted(Grant {
                 lease_id: LeaseId(it.id()?),
                 grant_id: GrantId(it.id()?),
@@ -209,7 +217,7 @@ impl Answer {
             "too_late" => AcquireOutcome::TooLate(now),
             "left_behind" => AcquireOutcome::LeftBehind,
             "exhausted" => AcquireOutcome::TokensExhausted,
-            _ => return Err(unknown_code(&code)),
+            _ => return Err(unknown_code(code)),
         })
     }
 
@@ -224,15 +232,20 @@ impl Answer {
         Ok(Some((place, first)))
     }
 
-    /// As the answer of release.
-    pub fn release(self) -> Decoded<ReleaseOutcome> {
+    /// As the answer of release, and of the claim that came with it, if that was carried out.
+    pub fn release(self) -> Decoded<(ReleaseOutcome, Option<AcquireOutcome>)> {
         if let Said::Quick(Quick::Released) = self.said {
-            return Ok(ReleaseOutcome::Released);
+            return Ok((ReleaseOutcome::Released, None));
         }
+        let now = self.now;
         let (code, mut details) = self.coded()?;
         match code.as_str() {
-            "released" => Ok(ReleaseOutcome::Released),
-            "gone" => Ok(ReleaseOutcome::Gone(gone(&mut details)?)),
+            "released" => Ok((ReleaseOutcome::Released, None)),
+            "handed_over" => {
+                let (code, claimed) = (details.text()?, details.list()?);
+                Ok((ReleaseOutcome::Released, Some(Self::acquired(now, &code, claimed)?)))
+            }
+            "gone" => Ok((ReleaseOutcome::Gone(gone(&mut details)?), None)),
             _ => Err(unknown_code(&code)),
         }
     }

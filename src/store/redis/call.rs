@@ -9,7 +9,7 @@ use super::{
     scripts,
 };
 use crate::{
-    domain::{ids::RequestId, name::LockName, token::FencingToken},
+    domain::{ids::RequestId, name::LockName, outcome::AcquireOutcome, token::FencingToken},
     store::{Event, StoreError},
 };
 use std::sync::{Arc, LazyLock, atomic::Ordering};
@@ -131,6 +131,13 @@ impl RedisStore {
     /// Remembers a token that was seen, for a Redis that may forget it.
     pub(super) fn know(&self, name: &LockName, token: FencingToken) {
         self.known[usize::from(keys::bucket(name))].fetch_max(token.get(), Ordering::Relaxed);
+    }
+
+    /// The same of a lease, if that is the outcome.
+    pub(super) fn know_granted(&self, name: &LockName, outcome: &AcquireOutcome) {
+        if let AcquireOutcome::Granted(grant) = outcome {
+            self.know(name, grant.token);
+        }
     }
 
     /// Does what a command's effects ask of this replica; the others were told by the script.

@@ -9,6 +9,7 @@ mod call;
 mod chores;
 pub mod doctor;
 pub mod effects;
+mod hand_over;
 pub mod keys;
 pub mod lease;
 pub mod links;

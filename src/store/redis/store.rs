@@ -37,9 +37,7 @@ impl RedisStore {
         if !in_line || !matches!(outcome, AcquireOutcome::TooLate(_) | AcquireOutcome::LeftBehind) {
             self.waits.leave(keys::bucket(name), name, request, attempt);
         }
-        if let AcquireOutcome::Granted(grant) = &outcome {
-            self.know(name, grant.token);
-        }
+        self.know_granted(name, &outcome);
         Ok(outcome)
     }
 }
@@ -56,7 +54,7 @@ impl LockStore for RedisStore {
             lease::packed(self.me, call, &terms, candidate),
         ];
         if wait {
-            self.waits.enter(keys::bucket(name), name, request, attempt);
+            self.waits.enter(keys::bucket(name), name, call, candidate);
         }
         // Dropped here, or with the outcome unknown, the caller has `drop_call` clean up, which takes it out again.
         let answer = self.call_for(name, &self.scripts.acquire, &tail, Some(call)).await?;
@@ -70,6 +68,9 @@ impl LockStore for RedisStore {
         attempt: u32,
         candidate: Candidate,
     ) -> Result<AcquireOutcome, StoreError> {
+        if let Some(outcome) = self.handed_over(name, request, attempt) {
+            return Ok(outcome);
+        }
         let (lease_id, grant_id) = (Arg::from(candidate.lease_id.0), Arg::from(candidate.grant_id.0));
         let tail = [Arg::from(request.0), Arg::from(attempt), lease_id, grant_id, attachment(candidate)];
         let answer = self.call(name, &self.scripts.claim, &tail).await?;
@@ -91,7 +92,10 @@ impl LockStore for RedisStore {
     }
 
     async fn release(&self, name: &LockName, lease_id: LeaseId) -> Result<ReleaseOutcome, StoreError> {
-        self.call(name, &self.scripts.release, &[Arg::from(lease_id.0)]).await?.release()
+        match self.waits.next(keys::bucket(name), name) {
+            Some(next) => self.release_to(name, lease_id, next).await,
+            None => Ok(self.call(name, &self.scripts.release, &[Arg::from(lease_id.0)]).await?.release()?.0),
+        }
     }
 
     async fn renew(
@@ -195,7 +199,7 @@ impl LockStore for RedisStore {
     }
 }
 
-fn attachment(candidate: Candidate) -> Arg {
+pub(super) fn attachment(candidate: Candidate) -> Arg {
     candidate.attachment.map_or(Arg::from(""), |attachment| Arg::from(attachment.0))
 }
 

@@ -1,12 +1,20 @@
-//! The calls that wait here, by bucket and lock: what the polls are for, and who is told when hints may have been lost.
+//! The calls that wait here, by bucket and lock: what the polls are for, who is told when hints may have been lost, and who is next.
 
-use crate::domain::{ids::RequestId, name::LockName};
+use crate::domain::{
+    ids::RequestId,
+    name::LockName,
+    outcome::AcquireOutcome,
+    rules::{Candidate, Next},
+};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
+use tokio::time::Instant;
 
 #[derive(Debug, Default)]
 struct Requests {
     calls: HashMap<(RequestId, u32), Entry>,
+    /// Those that stand in line, by place and attempt.
+    line: BTreeMap<(u64, u32), RequestId>,
     /// The first place in line, when Redis last said it.
     first_place: u64,
     /// The last poll found fewer of them in Redis.
@@ -14,29 +22,49 @@ struct Requests {
 }
 
 /// The calls of one attempt.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Entry {
     count: usize,
-    /// Redis has said that it stands in line. Before that its command is on its way, and will say what there is to know.
-    queued: bool,
-    /// Its place in line: arrival order.
-    place: u64,
+    /// What they claim with.
+    candidate: Candidate,
+    /// Its place in line: arrival order. Until Redis has told it, its command is on its way, and will say what there is to know.
+    place: Option<u64>,
+    handed_over: Option<Box<HandedOver>>,
+}
+
+/// What was claimed for a call, by the command that freed the lock.
+#[derive(Debug)]
+pub(super) struct HandedOver {
+    pub(super) outcome: AcquireOutcome,
+    /// When that command was sent, or before.
+    pub(super) sent: Instant,
 }
 
 /// The calls that wait here.
 #[derive(Debug, Default)]
 pub(super) struct Waits(Mutex<BTreeMap<u16, HashMap<LockName, Requests>>>);
 
+impl Requests {
+    fn stands_no_more(&mut self, call: (RequestId, u32)) {
+        if let Some(place) = self.calls.get(&call).and_then(|entry| entry.place)
+            && self.line.get(&(place, call.1)) == Some(&call.0)
+        {
+            self.line.remove(&(place, call.1));
+        }
+    }
+}
+
 impl Waits {
     /// Enters a call, before its command is sent: a hint may be faster than the answer.
-    pub(super) fn enter(&self, bucket: u16, name: &LockName, request: RequestId, attempt: u32) {
+    pub(super) fn enter(&self, bucket: u16, name: &LockName, call: (RequestId, u32), candidate: Candidate) {
         let mut all = self.0.lock();
         let locks = all.entry(bucket).or_default();
         if !locks.contains_key(name) {
             locks.insert(name.clone(), Requests::default());
         }
         if let Some(requests) = locks.get_mut(name) {
-            requests.calls.entry((request, attempt)).or_default().count += 1;
+            let entry = Entry { count: 0, candidate, place: None, handed_over: None };
+            requests.calls.entry(call).or_insert(entry).count += 1;
         }
     }
 
@@ -45,8 +73,42 @@ impl Waits {
         let mut all = self.0.lock();
         let Some(requests) = all.get_mut(&bucket).and_then(|locks| locks.get_mut(name)) else { return };
         requests.first_place = first;
-        if let Some(entry) = requests.calls.get_mut(&call) {
-            (entry.queued, entry.place) = (true, place);
+        if let Some(entry) = requests.calls.get_mut(&call)
+            && entry.place.replace(place).is_none()
+        {
+            requests.line.insert((place, call.1), call.0);
+        }
+    }
+
+    /// The call that is next in line for a lock, of those that wait here. None where two share it: only Redis can say it to both.
+    pub(super) fn next(&self, bucket: u16, name: &LockName) -> Option<Next> {
+        let all = self.0.lock();
+        let requests = all.get(&bucket)?.get(name)?;
+        let (&(_, attempt), &request) = requests.line.first_key_value()?;
+        let entry = requests.calls.get(&(request, attempt)).filter(|entry| entry.count == 1)?;
+        Some(Next { request, attempt, candidate: entry.candidate })
+    }
+
+    /// Keeps what was claimed for a call until it asks. False if it does not wait any more.
+    pub(super) fn hand_over(&self, bucket: u16, name: &LockName, call: (RequestId, u32), what: HandedOver) -> bool {
+        let mut all = self.0.lock();
+        let Some(requests) = all.get_mut(&bucket).and_then(|locks| locks.get_mut(name)) else { return false };
+        let Some(entry) = requests.calls.get_mut(&call) else { return false };
+        entry.handed_over = Some(Box::new(what));
+        requests.stands_no_more(call);
+        true
+    }
+
+    /// What was claimed for a call, once.
+    pub(super) fn handed_over(&self, bucket: u16, name: &LockName, call: (RequestId, u32)) -> Option<HandedOver> {
+        let mut all = self.0.lock();
+        all.get_mut(&bucket)?.get_mut(name)?.calls.get_mut(&call)?.handed_over.take().map(|what| *what)
+    }
+
+    /// Has the calls for a lock look again as soon as a poll finds fewer of them in Redis.
+    pub(super) fn doubt(&self, bucket: u16, name: &LockName) {
+        if let Some(requests) = self.0.lock().get_mut(&bucket).and_then(|locks| locks.get_mut(name)) {
+            requests.missing = true;
         }
     }
 
@@ -61,8 +123,7 @@ impl Waits {
     pub(super) fn ahead(&self, bucket: u16, name: &LockName, request: RequestId, attempt: u32) -> Option<u64> {
         let all = self.0.lock();
         let requests = all.get(&bucket)?.get(name)?;
-        let entry = requests.calls.get(&(request, attempt)).filter(|entry| entry.queued)?;
-        Some(entry.place.saturating_sub(requests.first_place))
+        Some(requests.calls.get(&(request, attempt))?.place?.saturating_sub(requests.first_place))
     }
 
     /// Takes a call out, if it is entered.
@@ -73,6 +134,7 @@ impl Waits {
         if let Some(entry) = requests.calls.get_mut(&(request, attempt)) {
             entry.count -= 1;
             if entry.count == 0 {
+                requests.stands_no_more((request, attempt));
                 requests.calls.remove(&(request, attempt));
             }
         }
@@ -101,7 +163,7 @@ impl Waits {
             .lock()
             .get(&bucket)
             .and_then(|locks| locks.get(name))
-            .map_or(0, |it| it.calls.values().filter(|entry| entry.queued).count())
+            .map_or(0, |it| it.calls.values().filter(|entry| entry.place.is_some()).count())
     }
 
     /// Notes whether a poll found fewer waiters of a lock than there are here. True if the one before it did too.
@@ -117,6 +179,6 @@ impl Waits {
         let Some(locks) = all.get(&bucket) else { return Vec::new() };
         let wanted = locks.iter().filter(|(lock, _)| name.is_none_or(|name| name == *lock));
         let calls = wanted.flat_map(|(_, requests)| &requests.calls);
-        calls.filter(|(_, entry)| entry.queued).map(|(call, _)| *call).collect()
+        calls.filter(|(_, entry)| entry.place.is_some()).map(|(call, _)| *call).collect()
     }
 }

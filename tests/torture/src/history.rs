@@ -99,8 +99,10 @@ pub enum AcquireEnd {
     Contended,
     /// The wait was over.
     TimedOut,
-    /// The request has ended, or a newer attempt of it is bound (ABORTED).
+    /// The request has ended (ABORTED, `REQUEST_ENDED`).
     Aborted,
+    /// A newer attempt of it is bound, or this one was dropped (ABORTED, `OVERTAKEN`).
+    Overtaken,
     /// Refused for good, with this code: nothing was changed.
     Refused(String),
     /// Nobody knows: no answer, or one that says so (UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED). The code, or what broke.

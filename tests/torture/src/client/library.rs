@@ -91,7 +91,8 @@ fn refused(error: &AcquireError, ret: Nanos) -> AcquireEnd {
     match error {
         AcquireError::Contended { .. } => AcquireEnd::Contended,
         AcquireError::TimedOut { .. } => AcquireEnd::TimedOut,
-        AcquireError::Ended | AcquireError::Overtaken => AcquireEnd::Aborted,
+        AcquireError::Ended => AcquireEnd::Aborted,
+        AcquireError::Overtaken => AcquireEnd::Overtaken,
         AcquireError::Unavailable { source } | AcquireError::OutcomeUnknown { source } => {
             AcquireEnd::Unknown(words(source.status()))
         }

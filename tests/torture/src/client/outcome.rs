@@ -6,6 +6,7 @@ use fencepost_proto::v1::{self, acquire_response::Outcome};
 use fencepost_torture::history::{AcquireEnd, Grant, Nanos};
 use std::time::Duration;
 use tonic::{Code, Status};
+use tonic_types::StatusExt;
 
 pub(super) fn duration(wire: Option<prost_types::Duration>) -> Duration {
     wire.and_then(|time| time.try_into().ok()).unwrap_or_default()
@@ -31,6 +32,14 @@ pub(super) fn is_unknown(status: &Status) -> bool {
     let said = matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled);
     // A status with a source was made on this side, of a connection that broke.
     said || std::error::Error::source(status).is_some()
+}
+
+fn aborted(status: &Status) -> AcquireEnd {
+    match status.get_details_error_info().map(|info| info.reason).as_deref() {
+        Some("REQUEST_ENDED") => AcquireEnd::Aborted,
+        Some("OVERTAKEN") => AcquireEnd::Overtaken,
+        _ => AcquireEnd::Refused(format!("ABORTED for no reason that is known: {}", words(status))),
+    }
 }
 
 pub(super) fn words(status: &Status) -> String {
@@ -61,7 +70,7 @@ pub(super) fn acquire_end(
             (Outcome::TimedOut, _) => AcquireEnd::TimedOut,
             (other, _) => AcquireEnd::Refused(format!("an answer without sense: {other:?}")),
         },
-        Err(status) if status.code() == Code::Aborted => AcquireEnd::Aborted,
+        Err(status) if status.code() == Code::Aborted => aborted(&status),
         Err(status) if is_unknown(&status) => AcquireEnd::Unknown(words(&status)),
         Err(status) => AcquireEnd::Refused(words(&status)),
     };

@@ -13,6 +13,7 @@ use fencepost_proto::v1::{
     session_request::Message as Say, session_response::Message as Hear,
 };
 use fencepost_torture::history::AcquireEnd;
+use prost::Message as _;
 use std::time::Duration;
 use tokio::time::timeout;
 use tonic::Status;
@@ -100,7 +101,11 @@ fn acquired(answer: Result<Hear, Status>) -> Result<AcquireResponse, Status> {
 /// The error of an operation is the status that its unary call would have had.
 fn hear(answer: Result<Hear, Status>) -> Result<Hear, Status> {
     match answer? {
-        Hear::Error(error) => Err(Status::new(error.code.into(), error.message)),
+        // Its fields are those that a status carries as its details.
+        Hear::Error(error) => {
+            let details = error.encode_to_vec().into();
+            Err(Status::with_details(error.code.into(), error.message, details))
+        }
         answer => Ok(answer),
     }
 }

@@ -1,0 +1,180 @@
+//! A release that claims for a call of its own server: the next one has the lock as soon as it is free.
+
+use crate::{
+    places::{Hints, acquire, candidate},
+    redis_server::Redis,
+    server_on,
+    support::{Lock, until, waiting_wish, wish, within},
+};
+use fencepost::{
+    domain::{
+        ids::{LeaseId, RequestId},
+        limits::Limits,
+        name::LockName,
+        outcome::{AcquireOutcome, Grant, ReleaseOutcome},
+        rules::Acquire,
+    },
+    store::{
+        LockStore,
+        redis::{RedisStore, links::RedisUrl},
+    },
+};
+use futures_util::FutureExt;
+use std::{sync::Arc, time::Duration};
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+const TTL: Duration = Duration::from_secs(60);
+
+/// A store, and a lock that somebody holds.
+struct Held {
+    store: Arc<RedisStore>,
+    hints: Arc<Hints>,
+    name: LockName,
+    lease: LeaseId,
+    running: JoinHandle<()>,
+    _redis: Redis,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.running.abort();
+    }
+}
+
+impl Held {
+    async fn new() -> Self {
+        let redis = Redis::start(&[]);
+        let (hints, url) = (Arc::new(Hints::default()), RedisUrl::parse(&redis.url()).unwrap());
+        let store = Arc::new(RedisStore::new(&url, &Limits::default(), hints.clone()));
+        let running = store.clone();
+        let running = tokio::spawn(async move { running.run().await });
+        within(store.up().wait_for(|up| *up)).await.unwrap();
+        let name = LockName::new("a".into()).unwrap();
+        let lease = granted(store.acquire(&name, acquire(new_request(), false)).await.unwrap()).lease_id;
+        Self { store, hints, name, lease, running, _redis: redis }
+    }
+
+    /// Somebody waits.
+    async fn wait(&self) -> Acquire {
+        let call = acquire(new_request(), true);
+        assert_eq!(self.store.acquire(&self.name, call.clone()).await, Ok(AcquireOutcome::Queued));
+        call
+    }
+
+    fn is_told(&self, call: &Acquire) -> bool {
+        self.hints.0.lock().unwrap().contains(&(call.request, call.attempt))
+    }
+
+    async fn release(&self) {
+        assert_eq!(self.store.release(&self.name, self.lease).await, Ok(ReleaseOutcome::Released));
+    }
+
+    async fn claim(&self, call: &Acquire) -> AcquireOutcome {
+        self.store.claim(&self.name, call.request, call.attempt, candidate()).await.unwrap()
+    }
+
+    /// The lease that holds the lock, seen by who does not know it.
+    async fn holder(&self) -> Option<Uuid> {
+        self.store.view(&self.name).await.unwrap().current.map(|current| current.grant_id.0)
+    }
+}
+
+fn new_request() -> RequestId {
+    RequestId(Uuid::new_v4())
+}
+
+fn granted(outcome: AcquireOutcome) -> Grant {
+    let AcquireOutcome::Granted(grant) = outcome else { panic!("{outcome:?}") };
+    grant
+}
+
+#[tokio::test]
+async fn the_next_has_the_lock_when_the_release_is_done() {
+    let held = Held::new().await;
+    let (first, second) = (held.wait().await, held.wait().await);
+    held.release().await;
+    assert_eq!(held.holder().await, Some(first.candidate.grant_id.0), "before it has asked");
+    assert!(held.is_told(&first) && !held.is_told(&second));
+    let grant = granted(held.claim(&first).await);
+    assert_eq!((grant.lease_id, grant.grant_id), (first.candidate.lease_id, first.candidate.grant_id));
+    assert_eq!(held.claim(&second).await, AcquireOutcome::Queued);
+}
+
+/// The call counts the time left from when it asks: what passed since the release was sent is not left.
+#[tokio::test]
+async fn the_lease_counts_from_the_release() {
+    const LATE: Duration = Duration::from_millis(300);
+    let held = Held::new().await;
+    let next = held.wait().await;
+    held.release().await;
+    tokio::time::sleep(LATE).await;
+    let left = granted(held.claim(&next).await).left;
+    assert!(left <= TTL - LATE && left > TTL - LATE * 10, "{left:?}");
+}
+
+/// Whoever releases is gone before the answer is there: the next is told all the same, and asks Redis.
+#[tokio::test]
+async fn a_release_that_is_dropped_leaves_nobody_waiting() {
+    let held = Held::new().await;
+    let next = held.wait().await;
+    assert_eq!(held.store.release(&held.name, held.lease).now_or_never(), None, "it is under way");
+    assert!(held.is_told(&next));
+    until(|| async { held.holder().await == Some(next.candidate.grant_id.0) }).await;
+    granted(held.claim(&next).await);
+}
+
+/// The next one goes while the release is on its way: its lease is cut short, and then it is another's turn.
+#[tokio::test]
+async fn a_call_that_goes_meanwhile_does_not_keep_the_lock() {
+    let held = Held::new().await;
+    let (gone, next) = (held.wait().await, held.wait().await);
+    let mut releasing = Box::pin(held.store.release(&held.name, held.lease));
+    assert!(releasing.as_mut().now_or_never().is_none(), "it is under way");
+    held.store.drop_call(&held.name, gone.request, gone.attempt);
+    assert_eq!(releasing.await, Ok(ReleaseOutcome::Released));
+    until(|| async { held.is_told(&next) }).await;
+    granted(held.claim(&next).await);
+}
+
+/// Two calls of one attempt: which of them the release should claim for, nobody knows. Both are told of the offer.
+#[tokio::test]
+async fn calls_that_share_an_attempt_claim_by_themselves() {
+    let held = Held::new().await;
+    let next = held.wait().await;
+    assert_eq!(held.store.acquire(&held.name, next.clone()).await, Ok(AcquireOutcome::Queued));
+    held.release().await;
+    assert_eq!(held.holder().await, None);
+    assert!(held.is_told(&next));
+    assert_eq!(granted(held.claim(&next).await).lease_id, granted(held.claim(&next).await).lease_id);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiters_of_one_server_are_served_for_a_script_each() {
+    const WAITERS: u32 = 300;
+    let redis = Redis::start(&[]);
+    let server = server_on(&redis).await;
+    let mut client = server.client();
+    let first = client.take(wish("a", TTL)).await;
+    let mut tasks = Vec::new();
+    for number in 0..WAITERS {
+        let mut other = client.clone();
+        tasks.push(tokio::spawn(async move {
+            let lease = other.take(waiting_wish("a", TTL, TTL)).await;
+            other.give_back(&lease).await;
+            lease.fencing_token
+        }));
+        until(|| async { server.client().look("a").await.waiters == number + 1 }).await;
+    }
+    let before = redis.calls("evalsha");
+    client.give_back(&first).await;
+    let mut tokens = vec![first.fencing_token];
+    for task in tasks {
+        tokens.push(within(task).await.unwrap());
+    }
+    let scripts = redis.calls("evalsha") - before;
+    assert!(tokens.is_sorted(), "in the order of their arrival");
+    // Polls come on top, one a second.
+    println!("{scripts} scripts for {WAITERS} hand-offs");
+    assert!(scripts <= u64::from(WAITERS) * 5 / 4, "{scripts}");
+}
