@@ -1,16 +1,31 @@
 //! Redis goes away, stands still, forgets, fills up.
 
 use crate::{
+    places::Hints,
     redis_server::Redis,
     server_on, serving, start_on,
     stream::{Stream, attachment},
     support::{Lock, assert_refused, until, waiting_wish, wish, within},
 };
+use fencepost::{
+    domain::{
+        ids::{AttachmentId, LeaseId},
+        limits::Limits,
+        name::LockName,
+        outcome::RenewOutcome,
+    },
+    store::{
+        Kept, LockStore,
+        redis::{RedisStore, links::RedisUrl},
+    },
+};
 use fencepost_proto::v1::{self, LeaseEnd, acquire_response::Outcome, keep_alive_response::Message as Hear};
-use std::time::Duration;
+use futures_util::FutureExt;
+use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tonic::Code;
 use tonic_types::StatusExt;
+use uuid::Uuid;
 
 const TTL: Duration = Duration::from_secs(30);
 const LONG: Duration = Duration::from_secs(50);
@@ -231,4 +246,37 @@ async fn waiters_wait_on_through_a_restart_that_keeps_the_data() {
     let served = within(waiter).await.unwrap();
     assert_eq!(served.outcome(), Outcome::Acquired);
     assert!(served.lease.unwrap().fencing_token > lease.fencing_token);
+}
+
+/// What a client asked for is not polled while that client stalls, its stream being full. It keeps nobody else from Redis, neither while it looks at
+/// a life of Redis that is not known yet, nor in a renewal. Found by the torture: a server did not serve again after Redis was restarted.
+#[tokio::test]
+async fn what_is_not_polled_keeps_nobody_from_redis() {
+    let redis = Redis::start(&["--maxmemory-policy", "allkeys-lru"]);
+    let (url, hints) = (RedisUrl::parse(&redis.url()).unwrap(), Arc::new(Hints::default()));
+    let store = Arc::new(RedisStore::new(&url, &Limits::default(), hints));
+    let running = store.clone();
+    let running = tokio::spawn(async move { running.run().await });
+    let name = LockName::new("a".into()).unwrap();
+    // Refused at once while there is no link, and for a moment after each look that failed; under way between.
+    let mut stalled = Vec::new();
+    until(|| {
+        let mut asked = Box::pin(store.view(&name));
+        let is_under_way = asked.as_mut().now_or_never().is_none();
+        stalled.extend(is_under_way.then_some(asked));
+        std::future::ready(is_under_way)
+    })
+    .await;
+    redis.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    within(store.up().wait_for(|up| *up)).await.unwrap();
+    within(store.view(&name)).await.unwrap();
+    let lease_id = LeaseId(Uuid::new_v4());
+    let attachment = AttachmentId(Uuid::new_v4());
+    let leases = vec![Kept { name: &name, lease_id, attachment, attempt: 1 }; 2_000];
+    let mut renewing: Vec<_> = (0..4).map(|_| Box::pin(store.renew_kept(&leases))).collect();
+    assert!(renewing.iter_mut().all(|all| all.as_mut().now_or_never().is_none()), "they are under way");
+    let outcomes = within(store.renew_kept(&leases[..1])).await;
+    assert!(matches!(outcomes.as_slice(), [Ok(RenewOutcome::Lost(_))]), "{outcomes:?}");
+    drop((stalled, renewing));
+    running.abort();
 }

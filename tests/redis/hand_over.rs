@@ -51,7 +51,7 @@ impl Held {
         let running = tokio::spawn(async move { running.run().await });
         within(store.up().wait_for(|up| *up)).await.unwrap();
         let name = LockName::new("a".into()).unwrap();
-        let lease = granted(store.acquire(&name, acquire(new_request(), false)).await.unwrap()).lease_id;
+        let lease = granted(&store.acquire(&name, acquire(new_request(), false)).await.unwrap()).lease_id;
         Self { store, hints, name, lease, running, _redis: redis }
     }
 
@@ -84,9 +84,9 @@ fn new_request() -> RequestId {
     RequestId(Uuid::new_v4())
 }
 
-fn granted(outcome: AcquireOutcome) -> Grant {
+fn granted(outcome: &AcquireOutcome) -> Grant {
     let AcquireOutcome::Granted(grant) = outcome else { panic!("{outcome:?}") };
-    grant
+    *grant
 }
 
 #[tokio::test]
@@ -96,7 +96,7 @@ async fn the_next_has_the_lock_when_the_release_is_done() {
     held.release().await;
     assert_eq!(held.holder().await, Some(first.candidate.grant_id.0), "before it has asked");
     assert!(held.is_told(&first) && !held.is_told(&second));
-    let grant = granted(held.claim(&first).await);
+    let grant = granted(&held.claim(&first).await);
     assert_eq!((grant.lease_id, grant.grant_id), (first.candidate.lease_id, first.candidate.grant_id));
     assert_eq!(held.claim(&second).await, AcquireOutcome::Queued);
 }
@@ -109,7 +109,7 @@ async fn the_lease_counts_from_the_release() {
     let next = held.wait().await;
     held.release().await;
     tokio::time::sleep(LATE).await;
-    let left = granted(held.claim(&next).await).left;
+    let left = granted(&held.claim(&next).await).left;
     assert!(left <= TTL - LATE && left > TTL - LATE * 10, "{left:?}");
 }
 
@@ -121,7 +121,7 @@ async fn a_release_that_is_dropped_leaves_nobody_waiting() {
     assert_eq!(held.store.release(&held.name, held.lease).now_or_never(), None, "it is under way");
     assert!(held.is_told(&next));
     until(|| async { held.holder().await == Some(next.candidate.grant_id.0) }).await;
-    granted(held.claim(&next).await);
+    granted(&held.claim(&next).await);
 }
 
 /// The next one goes while the release is on its way: its lease is cut short, and then it is another's turn.
@@ -134,7 +134,7 @@ async fn a_call_that_goes_meanwhile_does_not_keep_the_lock() {
     held.store.drop_call(&held.name, gone.request, gone.attempt);
     assert_eq!(releasing.await, Ok(ReleaseOutcome::Released));
     until(|| async { held.is_told(&next) }).await;
-    granted(held.claim(&next).await);
+    granted(&held.claim(&next).await);
 }
 
 /// Two calls of one attempt: which of them the release should claim for, nobody knows. Both are told of the offer.
@@ -146,7 +146,7 @@ async fn calls_that_share_an_attempt_claim_by_themselves() {
     held.release().await;
     assert_eq!(held.holder().await, None);
     assert!(held.is_told(&next));
-    assert_eq!(granted(held.claim(&next).await).lease_id, granted(held.claim(&next).await).lease_id);
+    assert_eq!(granted(&held.claim(&next).await).lease_id, granted(&held.claim(&next).await).lease_id);
 }
 
 #[tokio::test(flavor = "multi_thread")]

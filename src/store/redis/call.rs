@@ -25,7 +25,11 @@ macro_rules! scripts {
             /// The scripts with this clock. Kept for as long as the process lives: to be made once.
             pub(super) fn leak(clock: &str, classic: Option<&str>) -> &'static Self {
                 let source = |command| &*Box::leak(scripts::source(command, clock, classic).into_boxed_str());
-                Box::leak(Box::new(Self { $($name: Script::new(stringify!($name), source(scripts::$source)),)+ }))
+                let mut scripts = Self { $($name: Script::new(stringify!($name), source(scripts::$source)),)+ };
+                // Streams keep up to a million leases, and ask for all that are due in a moment.
+                scripts.renew_kept = scripts.renew_kept.in_bulk();
+                scripts.attach = scripts.attach.in_bulk();
+                Box::leak(Box::new(scripts))
             }
         }
     };

@@ -1,4 +1,7 @@
 //! Each new life of Redis is looked at before anything is asked of it: what endangers locks there, and whose data it holds.
+//!
+//! One task looks, and commands ask it. They look at nothing themselves: what a stalled client asked for is not polled (its stream is
+//! not), and whoever held a turn meanwhile would keep it from everybody.
 
 use super::{
     LAYOUT, RedisStore,
@@ -9,7 +12,10 @@ use super::{
 use crate::{domain::ids::Incarnation, store::StoreError};
 use parking_lot::Mutex;
 use std::{sync::Arc, time::Duration};
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    time::Instant,
+};
 
 /// How often a life that was refused is looked at again, and a failed look repeated: an operator may have changed it.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
@@ -17,6 +23,8 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// For how long all who ask get the answer of a look that failed. They came while it went on: one look is enough for them.
 const FAILURE_SHARED: Duration = Duration::from_millis(200);
+/// Commands that may wait for a look. More are refused.
+const ASKING_MAX: usize = 65_536;
 
 /// What a look came to: the life is good, or why it is not. An error beside it: it could not be asked.
 type Looked = Result<Result<(), StoreError>, StoreError>;
@@ -24,11 +32,22 @@ type Looked = Result<Result<(), StoreError>, StoreError>;
 /// A life, and what was found in it: each check with how bad it was.
 type Told = (Incarnation, Vec<(&'static str, Severity)>);
 
+/// The last look that failed: when, at which life, and why.
+type Failed = Option<(Instant, Incarnation, StoreError)>;
+
+/// A command that waits to know whether the life at the end of its link is one to work with.
+#[derive(Debug)]
+struct Asking {
+    link: Arc<Link>,
+    reply: oneshot::Sender<Result<(), StoreError>>,
+}
+
 /// Which life of Redis is known, and how that went.
 pub(super) struct Met {
     known: Mutex<Option<Incarnation>>,
-    /// Held by who looks: one at a time. Inside is the last look that failed.
-    turn: tokio::sync::Mutex<Option<(Instant, Incarnation, StoreError)>>,
+    ask: mpsc::Sender<Asking>,
+    /// Until who looks has it.
+    asking: Mutex<Option<mpsc::Receiver<Asking>>>,
     /// The life whose findings are in the log, and what they are about.
     told: Mutex<Option<Told>>,
     pub(super) up: watch::Sender<bool>,
@@ -40,9 +59,11 @@ pub(super) struct Met {
 impl Met {
     pub(super) fn nobody() -> Self {
         let up = watch::Sender::new(false);
+        let (ask, asking) = mpsc::channel(ASKING_MAX);
         Self {
             known: Mutex::new(None),
-            turn: tokio::sync::Mutex::new(None),
+            ask,
+            asking: Mutex::new(Some(asking)),
             told: Mutex::new(None),
             up,
             allow_eviction: false,
@@ -52,47 +73,67 @@ impl Met {
 }
 
 impl RedisStore {
-    /// Makes sure that the life of Redis at the end of this link is one to work with.
+    /// Makes sure that the life of Redis at the end of this link is one to work with. Dropped, or left alone, it holds nobody up.
     pub(super) async fn meet(&self, link: &Arc<Link>) -> Result<(), StoreError> {
-        let life = link.incarnation();
-        if *self.met.known.lock() == Some(life) {
+        if *self.met.known.lock() == Some(link.incarnation()) {
             return Ok(());
         }
-        let mut last = self.met.turn.lock().await;
-        if *self.met.known.lock() == Some(life) {
-            return Ok(());
-        }
-        if let Some((when, whose, error)) = &*last
-            && *whose == life
-            && when.elapsed() < FAILURE_SHARED
-        {
-            return Err(error.clone());
-        }
-        let looked = self.look(link).await.flatten();
-        *last = looked.as_ref().err().map(|error| (Instant::now(), life, error.clone()));
-        if looked.is_ok() {
-            *self.met.known.lock() = Some(life);
-        }
-        looked
+        let (reply, answer) = oneshot::channel();
+        let asking = Asking { link: Arc::clone(link), reply };
+        self.met
+            .ask
+            .try_send(asking)
+            .map_err(|why| StoreError::Unavailable(format!("nobody looks at Redis: {why}")))?;
+        answer.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the server is stopping".to_owned())))
     }
 
-    /// Meets each new life at once, and keeps `up` true to it.
+    /// Meets each new life at once, and whatever commands ask about; keeps `up` true to it. Never ends.
     pub(super) async fn keep_meeting(&self) {
+        let Some(mut asking) = self.met.asking.lock().take() else { return std::future::pending().await };
         let mut links = self.links.up();
-        let mut looked = Instant::now();
+        let (mut looked, mut failed) = (Instant::now(), None);
         loop {
             links.borrow_and_update();
             if looked.elapsed() >= LOOK_AGAIN {
                 self.look_again().await;
                 looked = Instant::now();
             }
-            let up = self.link(0).await.is_ok();
+            let up = match self.links.get(0) {
+                Ok(link) => self.look_for(&link, &mut failed).await.is_ok(),
+                Err(_) => false,
+            };
             self.met.up.send_if_modified(|was| std::mem::replace(was, up) != up);
             tokio::select! {
                 _ = links.changed() => {}
                 () = tokio::time::sleep(LOOK_PERIOD) => {}
+                // The sender is beside the receiver's place: it is not gone.
+                Some(Asking { link, reply }) = asking.recv() => {
+                    if !reply.is_closed() {
+                        let _ = reply.send(self.look_for(&link, &mut failed).await);
+                    }
+                }
             }
         }
+    }
+
+    /// Looks at the life at the end of this link, unless it is known, or a look at it has just failed.
+    async fn look_for(&self, link: &Arc<Link>, failed: &mut Failed) -> Result<(), StoreError> {
+        let life = link.incarnation();
+        if *self.met.known.lock() == Some(life) {
+            return Ok(());
+        }
+        if let Some((when, whose, error)) = &*failed
+            && *whose == life
+            && when.elapsed() < FAILURE_SHARED
+        {
+            return Err(error.clone());
+        }
+        let looked = self.look(link).await.flatten();
+        *failed = looked.as_ref().err().map(|error| (Instant::now(), life, error.clone()));
+        if looked.is_ok() {
+            *self.met.known.lock() = Some(life);
+        }
+        looked
     }
 
     /// Looks at a life that was found good, while commands go on; if it is good no longer, the next command has to meet it anew. One that

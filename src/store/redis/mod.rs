@@ -32,9 +32,8 @@ use chores::Chores;
 use keys::BUCKETS;
 use links::{Links, RedisUrl, Sender};
 use meet::Met;
-use renewing::RENEWAL_SCRIPTS;
 use std::sync::{Arc, atomic::AtomicU64};
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 use waits::Waits;
 
@@ -53,8 +52,6 @@ pub struct RedisStore {
     met: Met,
     /// Hints may have been lost: poll now.
     resync: Notify,
-    /// Scripts of renewals that may be sent.
-    renewing: Semaphore,
     scripts: &'static Scripts,
     /// As scripts are told of this replica.
     sender: Sender,
@@ -82,7 +79,6 @@ impl RedisStore {
             known: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
             met: Met::nobody(),
             resync: Notify::new(),
-            renewing: Semaphore::new(RENEWAL_SCRIPTS),
             scripts,
             sender: Sender { replica: me, waiters_max: limits.waiters_per_lock },
         }

@@ -118,7 +118,7 @@ impl LockStore for RedisStore {
     }
 
     async fn renew_kept(&self, leases: &[Kept<'_>]) -> Vec<Result<RenewOutcome, StoreError>> {
-        self.renew_in_groups(leases).await
+        self.renew_each(leases).await
     }
 
     fn detach(&self, lease: Kept<'_>) {

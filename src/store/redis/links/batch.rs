@@ -1,6 +1,10 @@
 //! Commands that are asked for in the same moment are sent together: one script for those of one kind.
 //!
-//! No timer: whoever asks first has them sent as soon as those who are ready to run have run. A lone command is sent at once.
+//! No timer: whoever asks first has them sent as soon as those who are ready to run have run. A lone command is sent at once. Of commands in bulk
+//! ([`Script::in_bulk`]) a few scripts are under way at a time, and the rest stands in line.
+//!
+//! Tasks of their own do this, because those who asked may go, or may not be polled while their client stalls: nothing that others wait for is
+//! theirs to keep.
 
 use super::{
     Link, Script,
@@ -13,12 +17,16 @@ use crate::{
 use deadpool_redis::redis::Value;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
-use std::{mem, sync::Arc};
+use std::{collections::VecDeque, mem, sync::Arc};
 use tokio::{sync::oneshot, time::Instant};
 use uuid::Uuid;
 
 /// Commands in one script: a fifth of a millisecond of Redis' time for plain ones, about one for others. It does nothing else meanwhile.
 pub const COMMANDS_PER_SCRIPT: usize = 32;
+
+/// Scripts of commands in bulk that are under way at once on a link: some milliseconds of Redis' time, so that nobody's command waits for long
+/// behind them. With all leases of all streams due at once, and all sent, each would wait for longer than an answer is waited for.
+const BULK_SCRIPTS: usize = 16;
 
 /// Who asks: what all commands of one sending share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +58,38 @@ impl Queued {
 
 /// The commands that are to be sent next.
 #[derive(Debug, Default)]
-pub(super) struct Line(Mutex<Vec<Queued>>);
+pub(super) struct Line {
+    next: Mutex<Vec<Queued>>,
+    bulk: Mutex<Bulk>,
+}
+
+/// Those in bulk.
+#[derive(Debug, Default)]
+struct Bulk {
+    queued: VecDeque<Queued>,
+    /// A task sends them.
+    being_sent: bool,
+}
+
+/// Commands that go together, script by script.
+struct Groups {
+    groups: Vec<Vec<Queued>>,
+    max: usize,
+    cluster: bool,
+}
+
+impl Groups {
+    /// Takes a command in, or gives it back if that were one script more than there may be.
+    fn add(&mut self, queued: Queued) -> Option<Queued> {
+        let room = |group: &Vec<Queued>| group.len() < COMMANDS_PER_SCRIPT && group[0].goes_with(&queued, self.cluster);
+        match self.groups.iter().position(room) {
+            Some(place) => self.groups[place].push(queued),
+            None if self.groups.len() < self.max => self.groups.push(vec![queued]),
+            None => return Some(queued),
+        }
+        None
+    }
+}
 
 /// What the scripts take before their commands.
 pub fn head(sender: Sender, incarnation: Uuid, not_after: StoreTime) -> Vec<u8> {
@@ -86,31 +125,65 @@ impl Link {
     ) -> Result<Reply, StoreError> {
         self.open()?;
         let (reply, answer) = oneshot::channel();
-        let is_first = {
-            let mut line = self.line.0.lock();
-            line.push(Queued { sender, script, bucket, command, reply });
-            line.len() == 1
-        };
-        if is_first {
-            tokio::spawn(Arc::clone(self).send_line());
+        let queued = Queued { sender, script, bucket, command, reply };
+        if script.is_bulk() {
+            let mut bulk = self.line.bulk.lock();
+            bulk.queued.push_back(queued);
+            if !mem::replace(&mut bulk.being_sent, true) {
+                tokio::spawn(Arc::clone(self).send_bulk());
+            }
+        } else {
+            let mut line = self.line.next.lock();
+            line.push(queued);
+            if line.len() == 1 {
+                tokio::spawn(Arc::clone(self).send_line());
+            }
         }
         answer.await.unwrap_or_else(|_| Err(StoreError::OutcomeUnknown("the server is stopping".to_owned())))
     }
 
-    /// Sends what stands in line. A task of its own, because those who asked may go.
+    fn groups(&self, max: usize) -> Groups {
+        Groups { groups: Vec::with_capacity(2), max, cluster: self.is_cluster() }
+    }
+
+    /// Sends what stands in line.
     async fn send_line(self: Arc<Self>) {
         tokio::task::yield_now().await;
-        let mut groups: Vec<Vec<Queued>> = Vec::with_capacity(2);
-        let cluster = self.is_cluster();
-        for queued in mem::take(&mut *self.line.0.lock()) {
-            let room =
-                |group: &&mut Vec<Queued>| group.len() < COMMANDS_PER_SCRIPT && group[0].goes_with(&queued, cluster);
-            match groups.iter_mut().find(room) {
-                Some(group) => group.push(queued),
-                None => groups.push(vec![queued]),
-            }
+        let mut all = self.groups(usize::MAX);
+        for queued in mem::take(&mut *self.line.next.lock()) {
+            all.add(queued);
         }
-        join_all(groups.into_iter().map(|group| self.send_group(group))).await;
+        self.send_groups(all).await;
+    }
+
+    /// Sends what stands in line in bulk, some after some.
+    async fn send_bulk(self: Arc<Self>) {
+        loop {
+            tokio::task::yield_now().await;
+            let mut some = self.groups(BULK_SCRIPTS);
+            {
+                let mut bulk = self.line.bulk.lock();
+                if bulk.queued.is_empty() {
+                    bulk.being_sent = false;
+                    return;
+                }
+                while let Some(queued) = bulk.queued.pop_front() {
+                    // Nobody waits for it any more: a stream that has ended renews nothing.
+                    if queued.reply.is_closed() {
+                        continue;
+                    }
+                    if let Some(queued) = some.add(queued) {
+                        bulk.queued.push_front(queued);
+                        break;
+                    }
+                }
+            }
+            self.send_groups(some).await;
+        }
+    }
+
+    async fn send_groups(&self, all: Groups) {
+        join_all(all.groups.into_iter().map(|group| self.send_group(group))).await;
     }
 
     async fn send_group(&self, group: Vec<Queued>) {
@@ -120,7 +193,10 @@ impl Link {
         args.push(head(*sender, self.incarnation().0, self.not_after(COMMAND_WINDOW)));
         let (commands, askers): (Vec<_>, Vec<_>) = group.into_iter().map(|one| (one.command, one.reply)).unzip();
         args.extend(commands);
-        let answer = self.run_command(script, &script.evalsha_packed(&key, &args)).await;
+        let answer = match self.open() {
+            Ok(()) => self.run_command(script, &script.evalsha_packed(&key, &args)).await,
+            Err(why) => Err(why),
+        };
         let answer = answer.and_then(|value| replies(value, askers.len()));
         match answer {
             Ok((now, each)) => {

@@ -12,12 +12,24 @@ pub struct Script {
     name: &'static str,
     source: &'static str,
     sha: OnceLock<String>,
+    bulk: bool,
 }
 
 impl Script {
     /// A script by its name (for messages) and its source.
     pub const fn new(name: &'static str, source: &'static str) -> Self {
-        Self { name, source, sha: OnceLock::new() }
+        Self { name, source, sha: OnceLock::new(), bulk: false }
+    }
+
+    /// One of which very many may be asked for at once, by nobody who is in a hurry.
+    #[must_use]
+    pub const fn in_bulk(mut self) -> Self {
+        self.bulk = true;
+        self
+    }
+
+    pub(super) fn is_bulk(&self) -> bool {
+        self.bulk
     }
 
     /// What it is called in messages.

@@ -50,6 +50,11 @@ pub(super) fn seconds(event: &Event) -> i64 {
 }
 
 async fn redis_seconds(scene: &Scene<'_>) -> Result<i64> {
-    let time = scene.world.primary()?.ask(&["TIME"]).await?.list();
-    Ok(time.first().context("no time")?.text().parse()?)
+    let redis = scene.world.primary()?;
+    let time = match redis.ask(&["TIME"]).await {
+        Ok(time) => time,
+        // Another fault, which kills the connections of all clients, has met this one too.
+        Err(_) => redis.ask(&["TIME"]).await?,
+    };
+    Ok(time.list().first().context("no time")?.text().parse()?)
 }
