@@ -87,7 +87,7 @@ impl Bench {
     /// Makes the mistake, runs its tests until one fails, and takes it back.
     pub(crate) fn try_out(&self, mutant: &Mutant) -> Verdict {
         let in_whole =
-            |killer: &Killer| matches!(killer, Killer::Scripts | Killer::Stores | Killer::Replicas | Killer::Schedules);
+            |killer: &Killer| !matches!(killer, Killer::Units | Killer::Model | Killer::Properties | Killer::Protocol);
         let file = if mutant.killers.iter().any(in_whole) { &self.whole } else { &self.rules }.join(mutant.file);
         let text = fs::read_to_string(&file).unwrap();
         fs::write(&file, text.replacen(mutant.from, mutant.to, 1)).unwrap();
@@ -106,6 +106,7 @@ impl Bench {
             Killer::Scripts => (&self.whole, self.target.clone(), &["--test", "redis_rules"]),
             Killer::Stores => (&self.whole, self.target.clone(), &["--test", "conformance"]),
             Killer::Replicas => (&self.whole, self.target.clone(), &["--test", "redis", "sessions"]),
+            Killer::HandOver => (&self.whole, self.target.clone(), &["--test", "redis", "hand_over"]),
             Killer::Schedules => (&self.whole, self.target.clone(), &["--package", "fencepost-schedules"]),
         };
         let mut cargo = Command::new(env!("CARGO"));

@@ -28,11 +28,13 @@ pub(crate) enum Killer {
     Stores,
     /// Sessions with several servers on one Redis.
     Replicas,
+    /// Releases that claim for a call of their own server.
+    HandOver,
     /// The store and the waiters under one order of events after the other.
     Schedules,
 }
 
-use Killer::{Model, Properties, Protocol, Replicas, Schedules, Scripts, Stores, Units};
+use Killer::{HandOver, Model, Properties, Protocol, Replicas, Schedules, Scripts, Stores, Units};
 
 macro_rules! mutants {
     ($(in $file:literal: $($name:literal, $breaks:literal, $from:literal => $to:literal, [$($killer:ident),+];)+)+) => {
@@ -134,6 +136,17 @@ in "src/domain/rules/holding.rs":
     "is_some_and(|lease| lease.attachment == Some(attachment))" => "is_some_and(|_| true)", [Units, Model];
     "force release of any token", "an operator hits the wrong holder",
     "        if lease.token != expected {" => "        if false {", [Units, Model];
+in "src/domain/rules/waiting.rs":
+    "release claims too late", "a command acts after its caller gave up",
+    "if self.not_after < self.now || self.sequencer.check(self.incarnation).is_err() || !self.is_offered(request) {" => "if self.sequencer.check(self.incarnation).is_err() || !self.is_offered(request) {", [Units];
+    "release claims in another life", "a store that forgot grants an old token again",
+    "if self.not_after < self.now || self.sequencer.check(self.incarnation).is_err() || !self.is_offered(request) {" => "if self.not_after < self.now || !self.is_offered(request) {", [Units];
+    "release claims for an overtaken call", "a lease that nobody hears of",
+    "binding.replica() == self.replica && unbound(binding, attempt).is_none();" => "binding.replica() == self.replica;", [Units];
+    "release claims for another server's call", "its own server is not told",
+    "binding.replica() == self.replica && unbound(binding, attempt).is_none();" => "unbound(binding, attempt).is_none();", [Units];
+    "release claims and hints", "the call is told of the offer that became its lease",
+    "        self.effects.pop();\n" => "", [Units];
 in "src/domain/lease.rs":
     "renewal shortens", "a contender's or renewer's TTL cuts the lease (Kubernetes PR 114872)",
     "        if expires_at >= self.expires_at {" => "        if true {", [Units, Model];
@@ -161,6 +174,21 @@ in "src/domain/replicas.rs":
 in "src/store/redis/lua/release.lua":
     "script: release without the lease id", "anybody can release",
     "if L.li ~= lease then" => "if not L.li then", [Scripts];
+    "script: release claims too late", "a command acts after its caller gave up",
+    " or not_after < now or left_behind() then" => " or left_behind() then", [Scripts];
+    "script: release claims in another life", "a Redis that forgot grants an old token again",
+    " or not_after < now or left_behind() then" => " or not_after < now then", [Scripts];
+    "script: release claims for an overtaken call", "a lease that nobody hears of",
+    " or unbound(w, attempt) or" => " or", [Scripts];
+    "script: release claims for another server's call", "its own server is not told",
+    " or w.replica ~= me or" => " or", [Scripts];
+    "script: release claims and hints", "the call is told of the offer that became its lease",
+    "effects[#effects] = nil\n" => "", [Scripts];
+in "src/store/redis/hand_over.rs":
+    "handed over for longer than it is", "the caller reckons with time that passed before it asked",
+    "grant.left.saturating_sub(sent.elapsed())" => "grant.left", [HandOver];
+    "handed over to nobody", "a call has the lock, and waits until a poll tells it",
+    "if self.is {" => "if false {", [HandOver];
 in "src/store/redis/lua/acquire.lua":
     "script: late acquire", "a command acts after its caller gave up",
     "if not_after < now then" => "if false then", [Scripts];
@@ -269,8 +297,8 @@ in "src/store/memory/mod.rs":
     => "        let now = self.clock.now();\n        let mut shard = self.shards[at].lock();\n", [Schedules];
 in "src/locks/wait.rs":
     "waits after it asked", "a hint that comes before the call is entered is lost",
-    "        let waiting = match wait_until {\n            Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),\n            None => None,\n        };\n        let mut cleanup = Cleanup { store: &*self.store, name, request, attempt, armed: true };\n        let mut held_for = arrived.elapsed();\n        let mut told = false;\n        let mut wanted = candidate(attachment);\n        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: wanted };\n        let mut outcome = self.store.acquire(name, command).await?;\n"
-    => "        let mut cleanup = Cleanup { store: &*self.store, name, request, attempt, armed: true };\n        let mut held_for = arrived.elapsed();\n        let mut told = false;\n        let mut wanted = candidate(attachment);\n        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: wanted };\n        let mut outcome = self.store.acquire(name, command).await?;\n        let waiting = match wait_until {\n            Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),\n            None => None,\n        };\n", [Schedules];
+    "        let waiting = match wait_until {\n            Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),\n            None => None,\n        };\n        let mut cleanup = Cleanup { store: &*self.store, name, request, attempt, armed: true };\n        let mut held_for = arrived.elapsed();\n        let mut told = false;\n        // One lease at most comes of a call, whichever command grants it.\n        let wanted = candidate(attachment);\n        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: wanted };\n        let mut outcome = self.store.acquire(name, command).await?;\n"
+    => "        let mut cleanup = Cleanup { store: &*self.store, name, request, attempt, armed: true };\n        let mut held_for = arrived.elapsed();\n        let mut told = false;\n        // One lease at most comes of a call, whichever command grants it.\n        let wanted = candidate(attachment);\n        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: wanted };\n        let mut outcome = self.store.acquire(name, command).await?;\n        let waiting = match wait_until {\n            Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),\n            None => None,\n        };\n", [Schedules];
     "dropped call not cleaned up", "a call that is gone holds up those behind it",
     "        if self.armed {"
     => "        if false {", [Schedules];

@@ -5,6 +5,7 @@ mod dropped;
 mod edges;
 mod ended;
 mod granting;
+mod handing_over;
 mod holding;
 mod queueing;
 mod replicas;

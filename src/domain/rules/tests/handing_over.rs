@@ -1,0 +1,72 @@
+//! A release that claims for a call of its own replica.
+
+use super::*;
+use crate::domain::rules::Next;
+
+impl Bench {
+    fn release_to(&mut self, grant: &Grant, request: u128, attempt: u32) -> Option<AcquireOutcome> {
+        let next = Next { request: RequestId(Uuid::from_u128(request)), attempt, candidate: self.candidate() };
+        let (released, claimed) = self.turn(|turn| turn.release_to(grant.lease_id, next));
+        assert_eq!(released, ReleaseOutcome::Released);
+        claimed
+    }
+}
+
+#[test]
+fn who_is_next_has_the_lock_at_once() {
+    let (mut bench, held) = Bench::held_and_wanted_by(&[B, C]);
+    let grant = bench.release_to(&held, B, 1).unwrap().granted();
+    assert!(grant.token > held.token);
+    assert_eq!((grant.previous_end, grant.left), (Some(LeaseEnd::Released), TTL));
+    assert_eq!(bench.woken(), [], "it need not ask");
+    assert_eq!(bench.claim(B, 1).granted(), grant, "and if it does, it is told the same");
+    bench.release(&grant);
+    assert_eq!(bench.woken(), [(C, 1)]);
+}
+
+#[test]
+fn who_is_not_next_waits_on() {
+    let (mut bench, held) = Bench::held_and_wanted_by(&[B, C]);
+    assert_eq!(bench.release_to(&held, C, 1), None);
+    assert_eq!(bench.woken(), [(B, 1)]);
+    bench.claim(B, 1).granted();
+}
+
+#[test]
+fn a_call_that_was_dropped_or_overtaken_gets_nothing() {
+    let (mut bench, held) = Bench::held_and_wanted_by(&[B, C]);
+    bench.drop_call(B, 1);
+    assert_eq!(bench.release_to(&held, B, 1), None);
+    assert_eq!(bench.woken(), [(C, 1)]);
+    for of_another_time in [1, 3] {
+        let (mut bench, held) = Bench::held_and_wanted_by(&[B]);
+        assert_eq!(bench.acquire(B, 2), AcquireOutcome::Queued);
+        assert_eq!(bench.release_to(&held, B, of_another_time), None);
+        assert_eq!(bench.woken(), [(B, 2)]);
+    }
+}
+
+#[test]
+fn the_call_of_another_replica_claims_by_itself() {
+    let mut bench = Bench { replicas: Replicas::many(), replica: 1, ..Bench::new() };
+    let held = bench.acquire(A, 1).granted();
+    bench.replica = 2;
+    assert_eq!(bench.acquire(B, 1), AcquireOutcome::Queued);
+    bench.replica = 1;
+    assert_eq!(bench.release_to(&held, B, 1), None);
+    assert_eq!(bench.woken(), [(B, 1)]);
+}
+
+#[test]
+fn a_release_that_comes_late_or_to_another_life_only_releases() {
+    let (mut bench, held) = Bench::held_and_wanted_by(&[B, C]);
+    bench.late = true;
+    assert_eq!(bench.release_to(&held, B, 1), None);
+    assert_eq!(bench.woken(), [(B, 1)]);
+    bench.late = false;
+    let first = std::mem::replace(&mut bench.incarnation, Incarnation(Uuid::from_u128(2)));
+    let grant = bench.claim(B, 1).granted();
+    bench.incarnation = first;
+    assert_eq!(bench.release_to(&grant, C, 1), None);
+    assert_eq!(bench.woken(), [(C, 1)]);
+}
