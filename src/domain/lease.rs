@@ -99,6 +99,13 @@ impl Binding {
         self.calls == 0
     }
 
+    /// The same for a call that was dropped, and had come through `replica`. Where one call is left and it came through another, the
+    /// dropped one was never bound (its command was refused or lost): the one that is left may have heard of its lease.
+    pub fn unbind_dropped(&mut self, attempt: u32, replica: ReplicaId) -> bool {
+        let is_anothers = self.calls == 1 && self.replica != replica;
+        !is_anothers && self.unbind(attempt)
+    }
+
     /// Whether any call is bound.
     pub const fn is_bound(self) -> bool {
         self.calls > 0

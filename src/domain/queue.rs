@@ -107,6 +107,11 @@ impl Queue {
         self.waiters.get_mut(&request).is_some_and(|waiter| waiter.binding.unbind(attempt))
     }
 
+    /// The same for a call that was dropped, and had come through this replica.
+    pub fn unbind_dropped(&mut self, request: RequestId, attempt: u32, replica: ReplicaId) -> bool {
+        self.waiters.get_mut(&request).is_some_and(|waiter| waiter.binding.unbind_dropped(attempt, replica))
+    }
+
     /// The request that is next, with the calls bound to it, among those of the replicas that are alive.
     pub fn first(&self, alive: impl Fn(ReplicaId) -> bool) -> Option<(RequestId, Binding)> {
         let lines = self.lines.iter().filter(|(replica, _)| alive(**replica));

@@ -140,7 +140,14 @@ impl<S: LockStore> Locks<S> {
         // One lease at most comes of a call, whichever command grants it.
         let wanted = candidate(attachment);
         let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: wanted };
-        let mut outcome = self.store.acquire(name, command).await?;
+        let mut outcome = match self.store.acquire(name, command).await {
+            // Nothing was done. A clean-up would be in the way of whoever sends this attempt again, through another replica.
+            Err(error @ StoreError::Unavailable(_)) => {
+                cleanup.armed = false;
+                return Err(error.into());
+            }
+            outcome => outcome?,
+        };
         let answer = loop {
             match (outcome, &waiting, wait_until) {
                 (AcquireOutcome::Queued, Some(waiting), Some(until)) => {

@@ -40,7 +40,7 @@ pub struct Page {
 /// The functions that return no future do not block. They are called from drop guards: the work is done now or handed to a
 /// cleaner, and nobody waits for it.
 pub trait LockStore: Send + Sync + 'static {
-    /// Asks for the lock.
+    /// Asks for the lock. If the store cannot be reached (`Unavailable`), there is nothing for `drop_call` to clean up.
     fn acquire(
         &self,
         name: &LockName,

@@ -5,8 +5,8 @@ use fencepost::{
         ids::{AttachmentId, GrantId, LeaseId, RequestId},
         lease::{LeaseEnd, Terms},
         limits::Limits,
-        name::{Holder, LockName, Metadata},
-        outcome::{AcquireOutcome, Grant, LockView},
+        name::{Holder, LockName, Metadata, Reason},
+        outcome::{AcquireOutcome, Grant, LockView, RevokeOutcome},
         rules::{Acquire, Candidate},
     },
     store::{Event, Kept, LockStore, Notices},
@@ -188,6 +188,12 @@ impl<H: Harness> Bench<H> {
         use fencepost::domain::outcome::ReleaseOutcome;
         let outcome = self.store().release(&self.lock, grant.lease_id).await.unwrap();
         assert_eq!(outcome, ReleaseOutcome::Released);
+    }
+
+    /// Takes the lock back by force, which only offers it: with a release a store may claim for a call that waits at this server.
+    pub(crate) async fn revoke(&self, grant: Grant) {
+        let outcome = self.store().force_release(&self.lock, grant.token, &Reason::new("a test".into()).unwrap()).await;
+        assert!(matches!(outcome, Ok(RevokeOutcome::Revoked(_))), "{outcome:?}");
     }
 
     pub(crate) async fn view(&self) -> LockView {

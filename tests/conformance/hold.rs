@@ -166,9 +166,9 @@ pub(crate) async fn a_lease_may_be_attached_from_its_grant_on(bench: &Bench<impl
     let keep = |grant: Grant, stream, attempt| kept(&bench.lock, grant.lease_id, stream, attempt);
     assert!(matches!(bench.store().renew_kept(&[keep(first, 11, 1)]).await[..], [Ok(RenewOutcome::Renewed(_))]));
     bench.queue([2]).await;
-    bench.release(first).await;
+    bench.revoke(first).await;
     let ended = Recorder::take(&bench.notices().ended);
-    assert_eq!(ended, [(attachment(11), LeaseEnd::Released)], "its stream is told");
+    assert_eq!(ended, [(attachment(11), LeaseEnd::Revoked)], "its stream is told");
     let Candidate { lease_id, grant_id, .. } = candidate();
     let claimed = Candidate { lease_id, grant_id, attachment: Some(attachment(12)) };
     let second = granted(bench.store().claim(&bench.lock, request(2), 1, claimed).await.unwrap());

@@ -48,6 +48,7 @@ macro_rules! every_store {
             }
             queue {
                 waiters_are_offered_the_lock_in_order,
+                what_is_released_is_had_in_order,
                 a_claim_repeated_answers_the_same_lease,
                 an_offer_that_is_not_claimed_goes_to_the_next_and_its_waiter_keeps_its_place,
                 a_waiter_that_gives_up_is_out_of_the_line,

@@ -24,7 +24,7 @@ pub(crate) async fn waiters_are_offered_the_lock_in_order(bench: &Bench<impl Har
     for number in 2..8 {
         assert_eq!(bench.claim(number).await, AcquireOutcome::Queued, "not while it is held");
         assert_eq!(hints(bench), [0_u128; 0]);
-        bench.release(holder).await;
+        bench.revoke(holder).await;
         assert_eq!(hints(bench), [number], "one is woken, and it is the next");
         let AcquireOutcome::Contended(contention) = bench.ask(wish(99)).await else { panic!("it is on offer") };
         assert_eq!(contention.current, None);
@@ -33,7 +33,25 @@ pub(crate) async fn waiters_are_offered_the_lock_in_order(bench: &Bench<impl Har
         }
         let next = granted(bench.claim(number).await);
         assert!(next.token > holder.token);
-        assert_eq!((next.previous_end, next.left), (Some(LeaseEnd::Released), TTL));
+        assert_eq!((next.previous_end, next.left), (Some(LeaseEnd::Revoked), TTL));
+        holder = next;
+    }
+    assert_eq!(bench.view().await.waiters, 0);
+}
+
+/// Whether the lock is offered to it first, or is its own at once.
+pub(crate) async fn what_is_released_is_had_in_order(bench: &Bench<impl Harness>) {
+    let mut holder = bench.take(1).await;
+    bench.queue(2..8).await;
+    for number in 2..8 {
+        bench.release(holder).await;
+        assert_eq!(hints(bench), [number], "one is woken, and it is the next");
+        for later in number + 1..8 {
+            assert_eq!(bench.claim(later).await, AcquireOutcome::Queued, "nobody jumps the line");
+        }
+        let next = granted(bench.claim(number).await);
+        assert!(next.token > holder.token && next.left <= TTL);
+        assert_eq!(next.previous_end, Some(LeaseEnd::Released));
         holder = next;
     }
     assert_eq!(bench.view().await.waiters, 0);
@@ -54,12 +72,12 @@ pub(crate) async fn an_offer_that_is_not_claimed_goes_to_the_next_and_its_waiter
 ) {
     let holder = bench.take(1).await;
     bench.queue([2, 3, 4]).await;
-    bench.release(holder).await;
+    bench.revoke(holder).await;
     hints(bench);
     bench.pass(CLAIM_WINDOW).await;
     assert_eq!(hints(bench), [3]);
     let third = granted(bench.claim(3).await);
-    assert_eq!(third.previous_end, Some(LeaseEnd::Released), "an offer leaves no trace");
+    assert_eq!(third.previous_end, Some(LeaseEnd::Revoked), "an offer leaves no trace");
     assert_eq!(bench.claim(2).await, AcquireOutcome::Queued, "it shows life");
     hints(bench);
     bench.release(third).await;
@@ -71,7 +89,7 @@ pub(crate) async fn a_waiter_that_gives_up_is_out_of_the_line(bench: &Bench<impl
     bench.queue([2, 3]).await;
     let AcquireOutcome::TimedOut(contention) = bench.give_up(2).await else { panic!("its wait is over") };
     assert_eq!((contention.current.unwrap().token, contention.waiters), (holder.token, 1));
-    bench.release(holder).await;
+    bench.revoke(holder).await;
     assert!(matches!(bench.ask(waiting(2)).await, AcquireOutcome::TimedOut(_)), "a late duplicate hears the same");
     // Whoever gives up with the lock on offer hands it on.
     assert!(matches!(bench.give_up(3).await, AcquireOutcome::TimedOut(_)));
@@ -112,7 +130,7 @@ pub(crate) async fn a_dropped_waiter_is_forgotten_after_its_grace(bench: &Bench<
 pub(crate) async fn a_dropped_waiter_declines_its_offer_at_once(bench: &Bench<impl Harness>) {
     let holder = bench.take(1).await;
     bench.queue([2, 3]).await;
-    bench.release(holder).await;
+    bench.revoke(holder).await;
     hints(bench);
     bench.drop_call(2, 1).await;
     assert_eq!(hints(bench), [3]);

@@ -156,6 +156,8 @@ in "src/domain/lease.rs":
     "std::cmp::Ordering::Less => Bound::Overtaken," => "std::cmp::Ordering::Less => { *self = Self::first(attempt, replica); Bound::Yes }", [Units, Model];
     "older attempt unbinds", "the clean-up of an old attempt takes the new one's call away",
     "        if attempt != self.attempt || self.calls == 0 {" => "        if self.calls == 0 {", [Units, Model];
+    "clean-up of a call that was never bound", "a lease that its holder has heard of is cut short",
+    "        !is_anothers && self.unbind(attempt)" => "        let _ = is_anothers;\n        self.unbind(attempt)", [Units];
 in "src/domain/token.rs":
     "token equal instead of greater", "two grants in one moment have one token",
     "(self.counter.saturating_add(1)).max(floor)" => "self.counter.max(floor)", [Units];
@@ -217,6 +219,8 @@ in "src/store/redis/lua/lib/grant.lua":
 in "src/store/redis/lua/lib/bind.lua":
     "script: overtaken attempt re-binds", "an old transmission takes the request back",
     "  if attempt < it.attempt then return false end\n" => "", [Scripts];
+    "script: clean-up of a call that was never bound", "a lease that its holder has heard of is cut short",
+    "  if it.calls == 1 and it.replica ~= me then return false end\n" => "", [Scripts];
 in "src/store/redis/lua/detach.lua":
     "script: detach of a stale attachment", "the end of an old stream detaches the new one",
     "L.li == lease and L.am == attachment" => "L.li == lease", [Scripts];
@@ -297,8 +301,8 @@ in "src/store/memory/mod.rs":
     => "        let now = self.clock.now();\n        let mut shard = self.shards[at].lock();\n", [Schedules];
 in "src/locks/wait.rs":
     "waits after it asked", "a hint that comes before the call is entered is lost",
-    "        let waiting = match wait_until {\n            Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),\n            None => None,\n        };\n        let mut cleanup = Cleanup { store: &*self.store, name, request, attempt, armed: true };\n        let mut held_for = arrived.elapsed();\n        let mut told = false;\n        // One lease at most comes of a call, whichever command grants it.\n        let wanted = candidate(attachment);\n        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: wanted };\n        let mut outcome = self.store.acquire(name, command).await?;\n"
-    => "        let mut cleanup = Cleanup { store: &*self.store, name, request, attempt, armed: true };\n        let mut held_for = arrived.elapsed();\n        let mut told = false;\n        // One lease at most comes of a call, whichever command grants it.\n        let wanted = candidate(attachment);\n        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: wanted };\n        let mut outcome = self.store.acquire(name, command).await?;\n        let waiting = match wait_until {\n            Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),\n            None => None,\n        };\n", [Schedules];
+    "        let waiting = match wait_until {\n            Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),\n            None => None,\n        };\n        let mut cleanup = Cleanup { store: &*self.store, name, request, attempt, armed: true };\n        let mut held_for = arrived.elapsed();\n        let mut told = false;\n        // One lease at most comes of a call, whichever command grants it.\n        let wanted = candidate(attachment);\n        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: wanted };\n        let mut outcome = match self.store.acquire(name, command).await {\n            // Nothing was done. A clean-up would be in the way of whoever sends this attempt again, through another replica.\n            Err(error @ StoreError::Unavailable(_)) => {\n                cleanup.armed = false;\n                return Err(error.into());\n            }\n            outcome => outcome?,\n        };\n"
+    => "        let mut cleanup = Cleanup { store: &*self.store, name, request, attempt, armed: true };\n        let mut held_for = arrived.elapsed();\n        let mut told = false;\n        // One lease at most comes of a call, whichever command grants it.\n        let wanted = candidate(attachment);\n        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: wanted };\n        let mut outcome = match self.store.acquire(name, command).await {\n            // Nothing was done. A clean-up would be in the way of whoever sends this attempt again, through another replica.\n            Err(error @ StoreError::Unavailable(_)) => {\n                cleanup.armed = false;\n                return Err(error.into());\n            }\n            outcome => outcome?,\n        };\n        let waiting = match wait_until {\n            Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),\n            None => None,\n        };\n", [Schedules];
     "dropped call not cleaned up", "a call that is gone holds up those behind it",
     "        if self.armed {"
     => "        if false {", [Schedules];

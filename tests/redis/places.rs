@@ -4,13 +4,13 @@ use crate::{
     proxy::Proxy,
     redis_server::Redis,
     server_on, start_on_url,
-    support::{Lock, until, waiting_wish, wish, within},
+    support::{Lock, assert_refused, until, waiting_wish, wish, within},
 };
 use fencepost::{
     domain::{
         ids::{AttachmentId, GrantId, LeaseId, RequestId},
         lease::{LeaseEnd, Terms},
-        limits::{Limits, REPLICA_GONE},
+        limits::{DROP_GRACE, Limits, REPLICA_GONE},
         name::{Holder, LockName, Metadata},
         outcome::{AcquireOutcome, ReleaseOutcome},
         rules::{Acquire, Candidate},
@@ -174,4 +174,22 @@ async fn a_clean_up_whose_answer_was_lost_leaves_the_other_call_its_place() {
     two.client().give_back(&held).await;
     let lease = within(second).await.unwrap();
     assert!(lease.fencing_token > held.fencing_token);
+}
+
+/// A server that Redis refused has nothing to clean up: the same attempt, which a proxy sends through another server, is served there, and
+/// its lease lasts. Found by the torture.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attempt_that_was_refused_at_one_server_is_served_by_another() {
+    const SHORT: Duration = Duration::from_secs(5);
+    let redis = Redis::start(&[]);
+    let (one, two) = (server_on(&redis).await, server_on(&redis).await);
+    let request = wish("a", SHORT);
+    redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let refused = one.client().acquire(request.clone()).await;
+    assert_refused(refused, tonic::Code::Unavailable, "STORE_UNAVAILABLE");
+    redis.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    let lease = two.client().take(request).await;
+    // Longer than a lease lasts whose last call was dropped.
+    tokio::time::sleep(DROP_GRACE + SHORT / 10).await;
+    assert_eq!(two.client().look("a").await.current.map(|it| it.fencing_token), Some(lease.fencing_token));
 }

@@ -116,19 +116,20 @@ impl Turn<'_> {
 
     /// Cleans up after a call that was dropped (cancelled, reset, deadline over: a server cannot tell which). Acts only while no newer
     /// attempt is bound: the queue entry is skipped but kept for [`DROP_GRACE`], an offer is declined, an unheard lease is
-    /// cut to end then. Finding nothing, it leaves a mark: its own command may have been overtaken on the way.
+    /// cut to end then. Finding nothing, it leaves a mark: its own command may have been overtaken on the way. Finding only a call that came
+    /// through another replica, it does nothing.
     pub fn drop_call(&mut self, request: RequestId, attempt: u32) {
         self.settle();
         if let Some(lease) = self.lock.lease.as_mut().filter(|lease| lease.request == request) {
             if attempt <= lease.binding.attempt() {
-                if lease.binding.unbind(attempt) {
+                if lease.binding.unbind_dropped(attempt, self.replica) {
                     lease.cut_short(self.now);
                 }
                 return;
             }
         } else if let Some(queue) = self.lock.queue.as_mut().filter(|queue| queue.get(request).is_some()) {
             if queue.get(request).is_some_and(|waiter| attempt <= waiter.binding.attempt()) {
-                if queue.unbind(request, attempt) {
+                if queue.unbind_dropped(request, attempt, self.replica) {
                     self.set_standing(request, Standing::Dropped(self.now.after(DROP_GRACE)));
                     self.decline(request);
                     self.promote();

@@ -13,7 +13,10 @@ use crate::{domain::ids::Incarnation, store::StoreError};
 use parking_lot::Mutex;
 use std::{sync::Arc, time::Duration};
 use tokio::{
-    sync::{mpsc, oneshot, watch},
+    sync::{
+        mpsc::{self, error::TrySendError},
+        oneshot, watch,
+    },
     time::Instant,
 };
 
@@ -80,11 +83,14 @@ impl RedisStore {
         }
         let (reply, answer) = oneshot::channel();
         let asking = Asking { link: Arc::clone(link), reply };
-        self.met
-            .ask
-            .try_send(asking)
-            .map_err(|why| StoreError::Unavailable(format!("nobody looks at Redis: {why}")))?;
-        answer.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the server is stopping".to_owned())))
+        let stopping = || StoreError::Unavailable("the server is stopping".to_owned());
+        self.met.ask.try_send(asking).map_err(|why| match why {
+            TrySendError::Full(_) => {
+                StoreError::Unavailable(format!("{ASKING_MAX} commands wait until Redis is known"))
+            }
+            TrySendError::Closed(_) => stopping(),
+        })?;
+        answer.await.unwrap_or_else(|_| Err(stopping()))
     }
 
     /// Meets each new life at once, and whatever commands ask about; keeps `up` true to it. Never ends.

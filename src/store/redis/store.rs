@@ -57,7 +57,11 @@ impl LockStore for RedisStore {
             self.waits.enter(keys::bucket(name), name, call, candidate);
         }
         // Dropped here, or with the outcome unknown, the caller has `drop_call` clean up, which takes it out again.
-        let answer = self.call_for(name, &self.scripts.acquire, &tail, Some(call)).await?;
+        let answer = self.call_for(name, &self.scripts.acquire, &tail, Some(call)).await;
+        if wait && matches!(answer, Err(StoreError::Unavailable(_))) {
+            self.waits.leave(keys::bucket(name), name, request, attempt);
+        }
+        let answer = answer?;
         self.settle(name, request, attempt, answer, false)
     }
 

@@ -167,3 +167,21 @@ fn a_second_clean_up_of_an_attempt_does_not_shorten_the_mark_of_the_first() {
     });
     assert_eq!(bench.pass(MICRO).acquire(A, 1), AcquireOutcome::Overtaken);
 }
+
+/// The same number was sent through two replicas, and only one of the two reached the store. (Found by the torture: a lease was cut short that its
+/// holder reckoned with.)
+#[test]
+fn the_clean_up_of_a_call_that_was_never_bound_takes_no_other_away() {
+    let mut bench = Bench { replicas: Replicas::many(), replica: 1, ..Bench::new() };
+    let held = bench.acquire(A, 1).granted();
+    assert_eq!(bench.acquire(B, 1), AcquireOutcome::Queued);
+    bench.replica = 2;
+    bench.drop_call(A, 1);
+    bench.drop_call(B, 1);
+    assert_eq!(bench.pass(secs(2)).view().current.unwrap().left, TTL - secs(2), "not cut short");
+    bench.replica = 1;
+    bench.release(&held);
+    assert_eq!(bench.woken(), [(B, 1)], "in line as before");
+    bench.drop_call(B, 1);
+    assert_eq!(bench.claim(B, 1), AcquireOutcome::Overtaken, "its own clean-up acts");
+}

@@ -12,7 +12,7 @@ local w = waiter_of(request)
 if L.rq == request then
   local it = holder_binding()
   if attempt <= it.attempt then
-    local last = unbind(it, attempt)
+    local last = unbind_dropped(it, attempt)
     put_binding(it)
     -- Not if its holder has acted on it: it reckons with the time that a renewal promised.
     if last and not L.hd then put('ex', math.min(L.ex, now + GRACE)); put('uh', 1) end
@@ -20,7 +20,7 @@ if L.rq == request then
   end
 elseif w then
   if attempt <= w.attempt then
-    local last = unbind(w, attempt)
+    local last = unbind_dropped(w, attempt)
     unfile(request, w)
     if last then w.standing, w.till = 'D', now + GRACE end
     file(request, w)

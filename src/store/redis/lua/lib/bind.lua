@@ -20,6 +20,13 @@ local function unbind(it, attempt)
   return it.calls == 0
 end
 
+-- The same for a call that was dropped, and had come through this replica. Where one call is left and it came through another, the dropped one was
+-- never bound (its command was refused or lost): the one that is left may have heard of its lease.
+local function unbind_dropped(it, attempt)
+  if it.calls == 1 and it.replica ~= me then return false end
+  return unbind(it, attempt)
+end
+
 -- What to answer a call that is not bound, or nothing.
 local function unbound(it, attempt)
   if it.attempt < attempt then return 'unknown' end
