@@ -83,10 +83,10 @@ in "src/domain/rules/waiting.rs":
     "no mark", "a clean-up overtakes its own acquire, which then queues for nobody",
     "        if self.now <= self.not_after {" => "        if false {", [Units, Protocol];
     "cancel frees a retried grant", "the clean-up of an old attempt takes the lease from the new one",
-    "            if attempt <= lease.binding.attempt() {\n                if lease.binding.unbind(attempt) {"
+    "            if attempt <= lease.binding.attempt() {\n                if lease.binding.unbind_dropped(attempt, self.replica) {"
     => "            if attempt <= lease.binding.attempt() {\n                if true {", [Units, Model];
     "dropped waiter stays in line", "the lock is offered to a caller that is gone (Redisson #4595)",
-    "if queue.unbind(request, attempt) {\n                    self.set_standing(request, Standing::Dropped(self.now.after(DROP_GRACE)));" => "if queue.unbind(request, attempt) {", [Units, Model];
+    "if queue.unbind_dropped(request, attempt, self.replica) {\n                    self.set_standing(request, Standing::Dropped(self.now.after(DROP_GRACE)));" => "if queue.unbind_dropped(request, attempt, self.replica) {", [Units, Model];
     "drop keeps its offer", "the next waiter waits for a claim that cannot come",
     "                    self.decline(request);\n" => "", [Units, Model];
     "dropped claim comes back", "a claim on its way revives a call that was dropped",
@@ -96,6 +96,16 @@ in "src/domain/rules/waiting.rs":
     => "            self.set_standing(request, Standing::InLine);\n            break;\n        }\n        let queue", [Units, Protocol];
     "poll is no heartbeat", "waiters of a living replica are skipped",
     "        self.hear_of_replica();\n        self.settle();" => "        self.settle();", [Units, Protocol];
+    "release claims too late", "a command acts after its caller gave up",
+    "if self.not_after < self.now || self.sequencer.check(self.incarnation).is_err() || !self.is_offered(request) {" => "if self.sequencer.check(self.incarnation).is_err() || !self.is_offered(request) {", [Units];
+    "release claims in another life", "a store that forgot grants an old token again",
+    "if self.not_after < self.now || self.sequencer.check(self.incarnation).is_err() || !self.is_offered(request) {" => "if self.not_after < self.now || !self.is_offered(request) {", [Units];
+    "release claims for an overtaken call", "a lease that nobody hears of",
+    "binding.replica() == self.replica && unbound(binding, attempt).is_none();" => "binding.replica() == self.replica;", [Units];
+    "release claims for another server's call", "its own server is not told",
+    "binding.replica() == self.replica && unbound(binding, attempt).is_none();" => "unbound(binding, attempt).is_none();", [Units];
+    "release claims and hints", "the call is told of the offer that became its lease",
+    "        self.effects.pop();\n" => "", [Units];
 in "src/domain/rules/settle.rs":
     "lease never expires", "a dead holder keeps the lock for ever (redis-py #818)",
     "filter(|at| *at <= self.now);" => "filter(|_| false);", [Units, Protocol];
@@ -136,17 +146,6 @@ in "src/domain/rules/holding.rs":
     "is_some_and(|lease| lease.attachment == Some(attachment))" => "is_some_and(|_| true)", [Units, Model];
     "force release of any token", "an operator hits the wrong holder",
     "        if lease.token != expected {" => "        if false {", [Units, Model];
-in "src/domain/rules/waiting.rs":
-    "release claims too late", "a command acts after its caller gave up",
-    "if self.not_after < self.now || self.sequencer.check(self.incarnation).is_err() || !self.is_offered(request) {" => "if self.sequencer.check(self.incarnation).is_err() || !self.is_offered(request) {", [Units];
-    "release claims in another life", "a store that forgot grants an old token again",
-    "if self.not_after < self.now || self.sequencer.check(self.incarnation).is_err() || !self.is_offered(request) {" => "if self.not_after < self.now || !self.is_offered(request) {", [Units];
-    "release claims for an overtaken call", "a lease that nobody hears of",
-    "binding.replica() == self.replica && unbound(binding, attempt).is_none();" => "binding.replica() == self.replica;", [Units];
-    "release claims for another server's call", "its own server is not told",
-    "binding.replica() == self.replica && unbound(binding, attempt).is_none();" => "unbound(binding, attempt).is_none();", [Units];
-    "release claims and hints", "the call is told of the offer that became its lease",
-    "        self.effects.pop();\n" => "", [Units];
 in "src/domain/lease.rs":
     "renewal shortens", "a contender's or renewer's TTL cuts the lease (Kubernetes PR 114872)",
     "        if expires_at >= self.expires_at {" => "        if true {", [Units, Model];
