@@ -103,6 +103,7 @@ fn beside_classic_clients_too() {
 #[test]
 fn what_random_sequences_found() {
     let acquire = |request| Op::Acquire { request, attempt: 1, wait: false, odd: 0 };
+    let wait = |request| Op::Acquire { request, attempt: 1, wait: true, odd: 0 };
     let drop = |request| Op::Drop { request, attempt: 1 };
     let give_up = |request| Op::GiveUp { request, attempt: 1 };
     let found = [
@@ -125,6 +126,20 @@ fn what_random_sequences_found() {
                 Op::StepBack(1_000),
                 Op::ClassicGive,
                 acquire(1),
+            ],
+        ),
+        // What chance comes by seldom: a release that claims is of a life of Redis that is over.
+        (
+            None,
+            vec![
+                acquire(1),
+                wait(2),
+                wait(4),
+                Op::Release(Which::Current),
+                Op::Incarnation(2),
+                Op::Claim { request: 2, attempt: 1 },
+                Op::Incarnation(1),
+                Op::ReleaseTo { which: Which::Current, request: 4, attempt: 1 },
             ],
         ),
         // A renewal after a step back sets the end to what it was: the time left is another.

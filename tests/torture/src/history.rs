@@ -89,6 +89,9 @@ pub struct Acquire {
     pub end: AcquireEnd,
 }
 
+/// What a record says that was open when its process ended. When it was that its call ended, nobody knows: `ret` is when that was noticed.
+pub const OPEN: &str = "its process ended";
+
 /// What came of an Acquire.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -91,9 +91,6 @@ fn left_open(mut record: Record, ended: Nanos) -> Record {
     record
 }
 
-/// What a record that is still open says.
-pub(crate) const OPEN: &str = "its process ended";
-
 /// A fault that a client makes all by itself, at one moment.
 pub(crate) fn moment(kind: &str, target: String) -> Record {
     let now = clock::now();
@@ -104,7 +101,7 @@ pub(crate) fn moment(kind: &str, target: String) -> Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fencepost_torture::history::{Release, ReleaseEnd};
+    use fencepost_torture::history::{OPEN, Release, ReleaseEnd};
 
     fn release(token: u64, ret: Nanos, end: ReleaseEnd) -> Record {
         Record::Release(Release { client: 1, lock: "a".into(), token, invoke: 5, ret, end })

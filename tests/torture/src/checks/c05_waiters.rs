@@ -7,7 +7,10 @@ use super::{
     index::{History, Lock},
     quiet::Troubled,
 };
-use crate::{history::Nanos, verdict::Check};
+use crate::{
+    history::{AcquireEnd, Nanos, OPEN},
+    verdict::Check,
+};
 
 pub(crate) fn check(history: &History<'_>, findings: &mut Findings) {
     let troubled = Troubled::by(history, |_| true);
@@ -39,7 +42,7 @@ fn ended_in_time(history: &History<'_>, lock: &Lock<'_>, findings: &mut Findings
     let bound = bounds.poll + bounds.claim_window + bounds.slack;
     for one in &lock.acquires {
         let over = one.invoke.saturating_add(one.wait);
-        if one.ret <= over.saturating_add(bound) {
+        if one.end == AcquireEnd::Unknown(OPEN.to_owned()) || one.ret <= over.saturating_add(bound) {
             continue;
         }
         let touches = |begin: Nanos, end: Nanos| begin <= one.ret && end + bounds.slack >= one.invoke;
@@ -60,7 +63,7 @@ fn ended_in_time(history: &History<'_>, lock: &Lock<'_>, findings: &mut Findings
 mod tests {
     use crate::{
         checks::{check, story::Story},
-        history::{AcquireEnd, Leaves, Record},
+        history::{AcquireEnd, Leaves, OPEN, Record},
         verdict::Check::C5,
     };
 
@@ -147,6 +150,8 @@ mod tests {
         story(5_900).passes();
         story(6_100).shows(C5, "to wait until 1.000000 s, returned at 6.100000 s, 5.100000 s after that");
         story(6_100).fault("sigstop-redis", "redis", (900, 2_000), Leaves::All).passes();
+        // Its process ended, nobody knows when: all that is known is when that was noticed.
+        Story::new().ended(1, "a", (0, 6_100), AcquireEnd::Unknown(OPEN.into())).wait(1_000).passes();
         story(7_100).fault("sigstop-redis", "redis", (900, 2_000), Leaves::All).shows(C5, "after that");
     }
 }

@@ -4,15 +4,12 @@ use super::{
     outcome::{acquire_end, duration, is_unknown, valid_until, wire, words},
     session::{Kept, Sessions},
 };
-use crate::{
-    clock,
-    journal::{Journal, OPEN},
-};
+use crate::{clock, journal::Journal};
 use fencepost_proto::v1::{
     self, AcquireRequest, LeaseEnd, ReleaseRequest, RenewRequest, lock_service_client::LockServiceClient,
     renew_response::Outcome,
 };
-use fencepost_torture::history::{Acquire, AcquireEnd, Lost, Nanos, Record, Release, ReleaseEnd, Renewed};
+use fencepost_torture::history::{Acquire, AcquireEnd, Lost, Nanos, OPEN, Record, Release, ReleaseEnd, Renewed};
 use std::{sync::Arc, time::Duration};
 use tokio::time::timeout;
 use tonic::{Status, transport::Channel};

@@ -8,13 +8,10 @@ use super::{
     taking::Worker,
     work::Name,
 };
-use crate::{
-    clock,
-    journal::{self, OPEN},
-};
+use crate::{clock, journal};
 use anyhow::Result;
 use fencepost_client::{AcquireError, Client, Lock, LossCause, ReleaseError, Status};
-use fencepost_torture::history::{Acquire, AcquireEnd, Grant, Lost, Nanos, Record, Release, ReleaseEnd, Renewed};
+use fencepost_torture::history::{Acquire, AcquireEnd, Grant, Lost, Nanos, OPEN, Record, Release, ReleaseEnd, Renewed};
 use std::time::Duration;
 use tokio::time::timeout;
 
