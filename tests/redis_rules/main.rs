@@ -142,6 +142,16 @@ fn what_random_sequences_found() {
                 Op::ReleaseTo { which: Which::Current, request: 4, attempt: 1 },
             ],
         ),
+        // Or it comes later than it may claim.
+        (
+            None,
+            vec![
+                acquire(1),
+                wait(2),
+                Op::Late(3_000_000),
+                Op::ReleaseTo { which: Which::Current, request: 2, attempt: 1 },
+            ],
+        ),
         // A renewal after a step back sets the end to what it was: the time left is another.
         (Some(CLASSIC), vec![acquire(4), Op::StepBack(3_000_000), Op::Renew(Which::Current, 4)]),
     ];
