@@ -1,7 +1,7 @@
 --! flags: allow-oom
 -- Cleans up after a call that was dropped, unless a newer attempt is bound. Finding nothing, it leaves a mark until not_after: the call's own
--- command may have been overtaken. Run again it finds the call unbound and does nothing, but where another call of the same attempt is
--- bound, it takes that away: so whoever does not know whether it ran does not run it again.
+-- command may have been overtaken. Run again it finds the call unbound and does nothing, but where other calls of the same attempt are
+-- bound (one through this replica, or several), it takes one of those away: so whoever does not know whether it ran does not run it again.
 -- Takes: lock name, request, attempt
 -- Reply: done
 local lock_name, request, attempt = ...
