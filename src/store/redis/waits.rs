@@ -73,9 +73,10 @@ impl Waits {
         let mut all = self.0.lock();
         let Some(requests) = all.get_mut(&bucket).and_then(|locks| locks.get_mut(name)) else { return };
         requests.first_place = first;
-        if let Some(entry) = requests.calls.get_mut(&call)
-            && entry.place.replace(place).is_none()
-        {
+        // A Redis that forgot its place gives it another.
+        requests.stands_no_more(call);
+        if let Some(entry) = requests.calls.get_mut(&call) {
+            entry.place = Some(place);
             requests.line.insert((place, call.1), call.0);
         }
     }
