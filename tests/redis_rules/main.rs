@@ -197,7 +197,16 @@ fn quick_paths_see_what_is_remembered() {
     let back =
         [&aside[..], &[Op::StepBack(9_000_000), ask(2), ask(3), ask(4), Op::StepBack(30_000_000), ask(2), ask(3)]]
             .concat();
-    for ops in [stepped_back, aside, old.concat(), back] {
+    // So does one end of several, when a later one is what the clock stepped back over.
+    let forgotten = [
+        &pair(1)[..],
+        &pause(10),
+        &pair(2),
+        &pause(95),
+        &pair(3),
+        &[Op::StepBack(3_000_000), ask(2), ask(1), Op::Release(Which::Current)],
+    ];
+    for ops in [stepped_back, aside, old.concat(), back, forgotten.concat()] {
         both.forget();
         for op in &ops {
             both.step(op).unwrap_or_else(|failure| panic!("{failure}"));
