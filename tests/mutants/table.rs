@@ -239,8 +239,6 @@ in "src/store/redis/lua/lib/classic.lua":
     "script: classic key of an offer", "a classic client overtakes the line",
     "or L.oq and OFFERED, L.ex or L.ou" => ", L.ex or L.ou", [Scripts];
 in "src/store/redis/lua/quick/plain.lua":
-    "script: quick path past the line", "who comes gets the lock that others wait for",
-    "mark ~= MARK or bit.band(has, QUEUED) ~= 0" => "mark ~= MARK", [Scripts];
     "script: quick path after the end", "an ended lease is revived",
     "if ex <= now or ex > now + period then return false end" => "if ex > now + period then return false end", [Scripts];
     "script: quick path heals nothing", "a clock that stepped back keeps a lease for longer than its TTL",
@@ -256,10 +254,8 @@ in "src/store/redis/lua/quick/acquire.lua":
     "if not_after < now or floor" => "if floor", [Scripts];
     "script: quick acquire above the bound", "one client uses up the tokens",
     "floor > math.min(now + DAY, TOKEN_END - 1) or " => "", [Stores];
-    "script: quick acquire in another life", "a Redis that forgot grants an old token again",
-    "before and before:sub(9) == incarnation_id and struct" => "before and struct", [Scripts];
     "script: quick acquire of a known request", "a repeat is refused by its own lease",
-    "held == request or wait" => "wait", [Scripts];
+    "held == request or (redis" => "(redis", [Scripts];
     "script: quick acquire of an ended request", "a late duplicate locks again",
     "if past:sub(1, 16) == request then return nil end" => "", [Scripts];
     "script: quick acquire of a request that ended before", "a late duplicate locks again, if another request has ended since",
@@ -269,15 +265,60 @@ in "src/store/redis/lua/quick/acquire.lua":
     "script: quick refusal of a repeat", "the attempt before it may get the lock with nobody to hear of it",
     " or struct.unpack('<I4', lease, ATTEMPT_AT) > 1 then" => " then", [Scripts];
     "script: quick refusal of a waiter", "a call that would wait does not",
-    "wait ~= 0 or struct" => "struct", [Scripts];
+    "if wait == 1 then return enqueue" => "if false then return enqueue", [Scripts];
+    "script: quick refusal beside a line", "who is refused is told that nobody waits",
+    "if is_queued() or struct" => "if struct", [Scripts];
+    "script: quick refusal in another life", "a server goes by what a Redis said that forgot",
+    "held == request or (redis.call('GET', base .. 'n') or ''):sub(9) ~= incarnation_id then" => "held == request then", [Scripts];
+    "script: quick path past the line", "who comes gets the lock that others wait for",
+    "  if is_queued() then return nil end\n" => "", [Scripts];
+in "src/store/redis/lua/quick/token.lua":
+    "script: quick token in another life", "a Redis that forgot grants an old token again",
+    "before and before:sub(9) == incarnation_id and struct" => "before and struct", [Scripts];
     "script: quick token equal instead of greater", "two grants in one moment have one token",
     "struct.unpack('<d', before) + 1 or" => "struct.unpack('<d', before) or", [Scripts];
     "script: quick token ignores known_token", "what the replica remembers does not heal a Redis that forgot",
-    "floor, known_token + 1, now)" => "floor, now)", [Scripts];
-    "script: quick acquire leaves the counter of another life", "the skip over what was forgotten is left out",
+    "math.max(floor, known_token + 1, now)" => "math.max(floor, now)", [Scripts];
+    "script: quick token leaves the counter of another life", "the skip over what was forgotten is left out",
     "if before then redis.call('SET', counter, before) else redis.call('DEL', counter) end" => "", [Scripts];
-    "script: quick refusal in another life", "a server goes by what a Redis said that forgot",
-    "    if (redis.call('GET', counter) or ''):sub(9) ~= incarnation_id then return nil end\n" => "", [Scripts];
+in "src/store/redis/lua/quick/queue.lua":
+    "script: quick line past an offer", "an offer is forgotten, and nobody is served",
+    "till == -1 and " => "", [Scripts];
+    "script: quick line past a mark", "a mark is forgotten, and a dropped call's command acts",
+    "marks == -1 and " => "", [Scripts];
+    "script: quick line past other replicas", "their waiters are overtaken, and forgotten",
+    "in_line == me and " => "", [Scripts];
+    "script: quick line past those dropped", "they are counted as waiters, and kept beyond their time",
+    " and redis.call('EXISTS', base .. 'd:' .. name) == 0" => "", [Scripts];
+in "src/store/redis/lua/quick/enqueue.lua":
+    "script: quick place above the bound", "a lock has more waiters than it may",
+    "count >= waiters_max or " => "", [Scripts];
+    "script: quick place for one in line", "a repeat loses its place",
+    "count > 0 and redis.call('HEXISTS', waiters, request) == 1" => "false", [Scripts];
+    "script: quick place beside one gone", "a replica that is gone is never forgotten",
+    "at > now or at <= now - GONE" => "at > now", [Scripts];
+    "script: quick place heals nothing", "after a step back of the clock a replica that is gone passes for alive",
+    "at > now or at <= now - GONE" => "at <= now - GONE", [Scripts];
+    "script: quick place is nobody's heartbeat", "a replica that only queues is taken for silent",
+    "  redis.call('HSET', replicas, me, text(now))\n" => "", [Scripts];
+    "script: quick place given twice", "two waiters have one place",
+    "queue_of(next_place + 1)" => "queue_of(next_place)", [Scripts];
+in "src/store/redis/lua/quick/hand_over.lua":
+    "script: quick hand-over too late", "a command acts after its caller gave up",
+    "not_after < now or " => "", [Scripts];
+    "script: quick hand-over at a silent replica", "its calls, which may be gone, are served before those of live ones",
+    " or now - heard >= SILENT" => "", [Scripts];
+    "script: quick hand-over to another than the next", "one in line is overtaken",
+    "next ~= request or " => "", [Scripts];
+    "script: quick hand-over forgets who missed an offer", "a live waiter waits for ever",
+    " or not another and redis.call('EXISTS', base .. 'm:' .. hex(me) .. ':' .. name) == 1 then" => " then", [Scripts];
+    "script: quick hand-over to an overtaken attempt", "a lease is granted to a call that nobody reads",
+    "w[2] ~= attempt or " => "", [Scripts];
+    "script: quick hand-over unattached", "a stream on another replica may take the lease",
+    "is_kept and 1 or 0" => "0", [Scripts];
+in "src/store/redis/lua/quick/end.lua":
+    "script: quick release forgets the end before", "a late duplicate locks again, if another request has ended since",
+    "    spill_end(young, za, past)\n" => "", [Scripts];
 in "src/store/redis/lua/quick/release.lua":
     "script: quick release past those who watch", "they are not told of it",
     "gs + MEMORY or anybody_watches() then" => "gs + MEMORY then", [Stores];
@@ -285,9 +326,9 @@ in "src/store/redis/lua/quick/release.lua":
     "held:sub(25, 40) ~= lease or" => "", [Scripts];
     "script: quick release tells no other replica", "a stream on another replica is not told of its lease's end",
     "elseif attachment:sub(17) ~= me then return nil end" => "end", [Replicas];
-    "script: quick release forgets the end before", "a late duplicate locks again, if another request has ended since",
-    "    spill_end(young, za, past)\n" => "", [Scripts];
 in "src/store/redis/lua/quick/renew.lua":
+    "script: quick renewal beside a line", "those who wait are forgotten",
+    "not plain(found) or is_queued() or ex == -1" => "not plain(found) or ex == -1", [Scripts];
     "script: quick renewal of another's lease", "a stream renews a lease that is no longer its own",
     "held:sub(25, 40) ~= lease or attachment and" => "attachment and", [Scripts];
     "script: quick renewal by a lost attachment", "an old stream keeps a lease that was attached elsewhere",

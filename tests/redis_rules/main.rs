@@ -152,6 +152,17 @@ fn what_random_sequences_found() {
                 Op::ReleaseTo { which: Which::Current, request: 2, attempt: 1 },
             ],
         ),
+        // An offer is declined by the replica that has a call of it after all.
+        (
+            None,
+            vec![
+                acquire(1),
+                wait(2),
+                Op::Release(Which::Current),
+                Op::Decline { request: 2, attempt: 1 },
+                Op::Claim { request: 2, attempt: 1 },
+            ],
+        ),
         // A renewal after a step back sets the end to what it was: the time left is another.
         (Some(CLASSIC), vec![acquire(4), Op::StepBack(3_000_000), Op::Renew(Which::Current, 4)]),
     ];

@@ -142,8 +142,8 @@ impl Answer {
     /// Reads the answer to one command: its code, details, effects. One that failed by itself is the error that Redis would have said.
     pub fn read(now: StoreTime, packed: &[u8]) -> Decoded<Self> {
         if let Some((&QUICK, rest)) = packed.split_first() {
-            let (quick, effect) = quick::read(rest).ok_or_else(|| corrupt("bytes that make no sense"))?;
-            return Ok(Self { now, effects: effect.into_iter().collect(), said: Said::Quick(quick) });
+            let (quick, effects) = quick::read(rest).ok_or_else(|| corrupt("bytes that make no sense"))?;
+            return Ok(Self { now, effects, said: Said::Quick(quick) });
         }
         let mut frame = Details(unpack(packed).ok_or_else(|| corrupt("bytes that make no sense"))?.into_iter());
         let code = frame.text()?;
@@ -186,8 +186,10 @@ impl Answer {
 
     /// As the answer of acquire, claim and give_up.
     pub fn acquire(self) -> Decoded<AcquireOutcome> {
-        if let Said::Quick(Quick::Granted(grant)) = self.said {
-            return Ok(AcquireOutcome::Granted(grant));
+        match self.said {
+            Said::Quick(Quick::Granted(grant)) => return Ok(AcquireOutcome::Granted(grant)),
+            Said::Quick(Quick::Queued { .. }) => return Ok(AcquireOutcome::Queued),
+            _ => {}
         }
         let now = self.now;
         let (code, details) = self.coded()?;
@@ -223,10 +225,11 @@ impl Answer {
 
     /// Of an answer that a request is queued: its place, and the first one in line.
     pub(super) fn queued_at(&mut self) -> Decoded<Option<(u64, u64)>> {
-        let Said::Code(code, details) = &mut self.said else { return Ok(None) };
-        if code != "queued" {
-            return Ok(None);
-        }
+        let details = match &mut self.said {
+            Said::Code(code, details) if code == "queued" => details,
+            Said::Quick(Quick::Queued { place, first }) => return Ok(Some((*place, *first))),
+            _ => return Ok(None),
+        };
         let place = number(&details.text()?)?;
         let first = details.maybe()?.map_or(Ok(place), |text| number(&text))?;
         Ok(Some((place, first)))
@@ -234,8 +237,12 @@ impl Answer {
 
     /// As the answer of release, and of the claim that came with it, if that was carried out.
     pub fn release(self) -> Decoded<(ReleaseOutcome, Option<AcquireOutcome>)> {
-        if let Said::Quick(Quick::Released) = self.said {
-            return Ok((ReleaseOutcome::Released, None));
+        match self.said {
+            Said::Quick(Quick::Released) => return Ok((ReleaseOutcome::Released, None)),
+            Said::Quick(Quick::HandedOver(grant)) => {
+                return Ok((ReleaseOutcome::Released, Some(AcquireOutcome::Granted(grant))));
+            }
+            _ => {}
         }
         let now = self.now;
         let (code, mut details) = self.coded()?;

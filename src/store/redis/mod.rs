@@ -10,6 +10,7 @@ mod chores;
 pub mod doctor;
 pub mod effects;
 mod hand_over;
+mod inline;
 pub mod keys;
 pub mod lease;
 pub mod links;

@@ -14,36 +14,48 @@ use uuid::Uuid;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Quick {
     Granted(Grant),
+    Queued { place: u64, first: u64 },
     Released,
+    HandedOver(Grant),
     Renewed(Renewed),
 }
 
 /// That, and what it set off; nothing, if that is not what stands there.
-pub(super) fn read(mut bytes: &[u8]) -> Option<(Quick, Option<RedisEffect>)> {
+pub(super) fn read(mut bytes: &[u8]) -> Option<(Quick, Vec<RedisEffect>)> {
     let it = &mut bytes;
     let [what] = take(it)?;
     let read = match what {
         b'G' => {
             let [previous] = take(it)?;
-            let (token, left) = (FencingToken::new(number(it)?)?, span(it)?);
-            let (lease_id, grant_id) = (LeaseId(id(it)?), GrantId(id(it)?));
             let previous_end = if previous == b' ' { None } else { Some(end(previous)?) };
-            let grant = Grant { lease_id, grant_id, token, left, previous_end };
-            (Quick::Granted(grant), Some(RedisEffect::Granted(lease_id)))
+            let grant = granted(it, previous_end)?;
+            (Quick::Granted(grant), vec![RedisEffect::Granted(grant.lease_id)])
         }
-        b'R' => {
-            let lease_id = LeaseId(id(it)?);
-            let attachment = if it.is_empty() { None } else { Some((AttachmentId(id(it)?), ReplicaId(id(it)?))) };
-            let ended = RedisEffect::Ended { end: LeaseEnd::Released, lease_id, attachment };
-            (Quick::Released, Some(ended))
+        b'Q' => (Quick::Queued { place: number(it)?, first: number(it)? }, Vec::new()),
+        b'R' => (Quick::Released, vec![released(it)?]),
+        b'H' => {
+            let grant = granted(it, Some(LeaseEnd::Released))?;
+            (Quick::HandedOver(grant), vec![released(it)?, RedisEffect::Granted(grant.lease_id)])
         }
         b'N' => {
             let token = FencingToken::new(number(it)?)?;
-            (Quick::Renewed(Renewed { token, ttl: span(it)?, left: span(it)? }), None)
+            (Quick::Renewed(Renewed { token, ttl: span(it)?, left: span(it)? }), Vec::new())
         }
         _ => return None,
     };
     it.is_empty().then_some(read)
+}
+
+fn granted(it: &mut &[u8], previous_end: Option<LeaseEnd>) -> Option<Grant> {
+    let (token, left) = (FencingToken::new(number(it)?)?, span(it)?);
+    Some(Grant { lease_id: LeaseId(id(it)?), grant_id: GrantId(id(it)?), token, left, previous_end })
+}
+
+/// The end of a lease, and of the stream that kept it, if one did.
+fn released(it: &mut &[u8]) -> Option<RedisEffect> {
+    let lease_id = LeaseId(id(it)?);
+    let attachment = if it.is_empty() { None } else { Some((AttachmentId(id(it)?), ReplicaId(id(it)?))) };
+    Some(RedisEffect::Ended { end: LeaseEnd::Released, lease_id, attachment })
 }
 
 fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {

@@ -3,6 +3,7 @@
 //! Redis runs a script as one step, and has no way to share code between scripts but functions, which an operator would have to
 //! load; so each script carries the parts it needs. The numbers come from [`limits`](crate::domain::limits), the one table of bounds.
 
+use super::inline;
 use crate::domain::{
     limits::{
         CLAIM_WINDOW, COMMAND_WINDOW, DROP_GRACE, ENDED_MEMORY, INCARNATIONS_LEFT_MAX, MIN_TOKEN_AHEAD_MAX,
@@ -20,8 +21,6 @@ const SLACK: Duration = Duration::from_secs(5);
 const MARK: &str = "fp3";
 /// What the answer of a quick path begins with: nothing that is packed does.
 pub(super) const QUICK: u8 = 0xc1;
-/// The fields of a lease, for whatever ends one.
-const LEASE_FIELDS: &str = "rq at ca rp fg li gi tk gr ex tt ho md pe am ar aa hd uh";
 
 /// Reads Redis' clock, once.
 pub const CLOCK: &str = include_str!("lua/lib/clock.lua");
@@ -70,7 +69,8 @@ scripts! {
 }
 
 /// The parts of the whole rules, in the order in which they build on each other.
-const PARTS: [&str; 19] = [
+const PARTS: [&str; 20] = [
+    include_str!("lua/lib/lock.lua"),
     include_str!("lua/lib/frame.lua"),
     include_str!("lua/lib/ended.lua"),
     include_str!("lua/lib/memory.lua"),
@@ -94,8 +94,20 @@ const PARTS: [&str; 19] = [
 
 /// The quick paths, by the name that a command's first line calls them. Each defines `quickly`.
 const QUICK_PATHS: [(&str, &[&str]); 4] = [
-    ("acquire", &[include_str!("lua/quick/acquire.lua")]),
-    ("release", &[include_str!("lua/quick/release.lua")]),
+    (
+        "acquire",
+        &[QUICK_QUEUE, QUICK_TOKEN, include_str!("lua/quick/enqueue.lua"), include_str!("lua/quick/acquire.lua")],
+    ),
+    (
+        "release",
+        &[
+            QUICK_QUEUE,
+            QUICK_TOKEN,
+            include_str!("lua/quick/end.lua"),
+            include_str!("lua/quick/hand_over.lua"),
+            include_str!("lua/quick/release.lua"),
+        ],
+    ),
     (
         "renew",
         &[
@@ -111,11 +123,14 @@ const QUICK_PATHS: [(&str, &[&str]); 4] = [
         ],
     ),
 ];
+const QUICK_QUEUE: &str = include_str!("lua/quick/queue.lua");
+const QUICK_TOKEN: &str = include_str!("lua/quick/token.lua");
 
 /// The whole source of a command's script. With another clock than [`CLOCK`] a test hands the time in, as it does to the rules.
 /// `classic` is the prefix of the keys of classic locks, if such are to be heeded: the quick paths know nothing of them.
 ///
-/// What the rules need is made by a function that is called for the commands that no quick path is for: it is most of the script.
+/// Redis runs all of it for each sending, so what it costs to begin counts: the constants stand in place of their names ([`inline`]), and
+/// what the rules need is made by a function that is called for the commands that no quick path is for: it is most of the script.
 pub fn source(command: &str, clock: &str, classic: Option<&str>) -> String {
     let (first, body) = command.split_once('\n').unwrap_or((command, ""));
     let (flags, quick) = first.trim_start_matches("--! flags:").split_once("; quick:").unwrap_or((first, ""));
@@ -123,13 +138,8 @@ pub fn source(command: &str, clock: &str, classic: Option<&str>) -> String {
         "" => "#!lua\n".to_owned(),
         flags => format!("#!lua flags={flags}\n"),
     };
-    script.push_str(&constants());
-    // Byte by byte, so that no prefix can end the string.
-    let bytes = |prefix: &str| prefix.bytes().map(|byte| format!("\\{byte:03}")).collect::<String>();
-    let prefix = classic.map_or("nil".to_owned(), |prefix| format!("'{}'", bytes(prefix)));
-    let _ = writeln!(script, "local CLASSIC = {prefix}");
+    script.push_str(&constants(classic));
     script.push_str(clock);
-    script.push_str(include_str!("lua/lib/lock.lua"));
     script.push_str(include_str!("lua/lib/head.lua"));
     match QUICK_PATHS.iter().find(|(name, _)| *name == quick.trim() && classic.is_none()) {
         Some((_, parts)) => {
@@ -145,12 +155,12 @@ pub fn source(command: &str, clock: &str, classic: Option<&str>) -> String {
     script.push_str(body);
     script.push_str("end\n");
     script.push_str(include_str!("lua/lib/tail.lua"));
-    script
+    inline::constants(&script)
 }
 
 /// Lua that has `lock_of`, which reads the text of a lock into its fields: for tests, and whoever has to look at one by hand.
 pub fn reader() -> String {
-    constants() + include_str!("lua/lib/lock.lua")
+    inline::constants(&(constants(None) + include_str!("lua/lib/lock.lua")))
 }
 
 /// For how long the key of a lease of this TTL is kept, in ms, from its grant.
@@ -158,12 +168,20 @@ pub fn kept_for(ttl: Duration) -> String {
     (ttl + ENDED_MEMORY + SLACK).as_micros().div_ceil(1_000).to_string()
 }
 
-fn constants() -> String {
-    let mut lines = format!(
-        "local CHANNEL, META, MARK, QUICK = '{CHANNEL}', '{}', '{MARK}', '\\{QUICK}'\nlocal LEASE_FIELDS = {{'{}'}}\n",
-        super::keys::META,
-        LEASE_FIELDS.replace(' ', "','"),
-    );
+/// What the scripts know by name, in Lua.
+fn constants(classic: Option<&str>) -> String {
+    // Byte by byte, so that nothing in it can end the string.
+    let quoted = |bytes: &[u8]| bytes.iter().fold("'".to_owned(), |text, byte| format!("{text}\\{byte:03}")) + "'";
+    let lacking = [MARK.as_bytes(), b"\0  ", &(-1.0_f64).to_le_bytes().repeat(11)].concat();
+    let texts = [
+        ("CHANNEL", quoted(CHANNEL.as_bytes())),
+        ("META", quoted(super::keys::META.as_bytes())),
+        ("MARK", quoted(MARK.as_bytes())),
+        ("QUICK", quoted(&[QUICK])),
+        // The head of a lock that is not there.
+        ("NOTHING", quoted(&lacking)),
+        ("CLASSIC", classic.map_or_else(|| "nil".to_owned(), |prefix| quoted(prefix.as_bytes()))),
+    ];
     let numbers = [
         ("MEMORY", micros(ENDED_MEMORY)),
         ("GRACE", micros(DROP_GRACE)),
@@ -179,8 +197,10 @@ fn constants() -> String {
         ("BATCH", SETTLE_BATCH as u64),
         ("SLACK_MS", micros(SLACK) / 1_000),
     ];
-    for (name, number) in numbers {
-        let _ = writeln!(lines, "local {name} = {number}");
+    let numbers = numbers.map(|(name, number)| (name, number.to_string()));
+    let mut lines = String::new();
+    for (name, value) in texts.into_iter().chain(numbers) {
+        let _ = writeln!(lines, "local {name} = {value}");
     }
-    lines
+    lines + include_str!("lua/lib/layout.lua")
 }

@@ -28,6 +28,8 @@ local function is_watched()
   return false
 end
 
+local LEASE_FIELDS = { 'rq', 'at', 'ca', 'rp', 'fg', 'li', 'gi', 'tk', 'gr', 'ex', 'tt', 'ho', 'md', 'pe', 'am', 'ar', 'aa', 'hd', 'uh' }
+
 -- Ends the lease that holds the lock. The caller promotes.
 local function end_lease(how, at, reason)
   remember(L.rq, L.fg, how, at, L.li)

@@ -1,10 +1,4 @@
--- A lock is one text, so that one call reads it and one writes it and sets its TTL. Its head: the mark, a sum of what it has, how the lease
--- before ended (le; pe: the one before the lease that it has), and its times and tokens, -1 where there is none. Then come its parts, if it has
--- them: the newest end, the lease, the queue. Ids are the 16 bytes that they are (Redis' Lua hashes each byte of each text), zeros where there is none.
-local HEAD, HEAD_END, PAST, PAST_LENGTH = '<c3Bc1c1ddddddddddd', 94, '<c16c8c16c1i4', 45
-local LEASE, QUEUE = '<c16c8c16c16c16c16c16I4I4I4Hc0I4c0', '<c16ddbI4c0'
-local LEASED, QUEUED, UNHEARD, HEARD, NONE = 1, 2, 4, 8, string.rep('\0', 16)
-local NOTHING, LEASE_IDS, ATTEMPT_AT = MARK .. '\0  ' .. struct.pack('<ddddddddddd', -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1), 104, 105
+-- The text of a lock (layout.lua), read into its fields and written from them.
 local MAY_LACK = { 'le', 'pe', 'ex', 'tt', 'tk', 'gr', 'lt', 'la', 'za', 'gs', 'go', 'gf', 'gk', 'zl', 'zn', 'am', 'ar', 'ou', 'np', 'mk', 'rs' }
 
 local function lock_of(found)

@@ -11,7 +11,7 @@ local function find_ended(field)
   local found = L.gs and redis.call('HGET', K.young, field)
   if not found and L.go and now < L.go + MEMORY then found = redis.call('HGET', K.old, field) end
   if not found then return nil end
-  local at, _, fingerprint, lease, how, attempt = struct.unpack('<d' .. PAST:sub(2), found)
+  local at, _, fingerprint, lease, how, attempt = struct.unpack('<d' .. (PAST):sub(2), found)
   if at > (L.gf or 0) and now < at + MEMORY then return { at, how, fingerprint, lease, attempt } end
 end
 

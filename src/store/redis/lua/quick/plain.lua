@@ -1,14 +1,14 @@
 -- Quick paths: the few calls that do for the plain case what the rules say, instead of all that they say. Each looks first, and leaves what it
 -- does not know for plain to the rules, having changed nothing. What makes them quick: times and tokens are read and written all at once, and
--- the parts of a lock (lib/lock.lua) are passed on as the texts that they are.
+-- the parts of a lock (lib/layout.lua) are passed on as the texts that they are.
 local has, le, pe, ex, tt, tk, gr, lt, la, za, gs, go, gf, gk, past, lease_at, changed
 
--- Reads the lock, if nothing but time has to be settled, and settles that. False if somebody waits or was dropped, the lease is over, the clock
--- stepped back, or ends that were put aside are to be forgotten all.
+-- Reads the lock, if nothing but time has to be settled, and settles that. False if the lease is over, the clock stepped back, or ends that were
+-- put aside are to be forgotten all. Whether somebody waits (QUEUED) is for the caller to look at.
 local function plain(found)
   local mark, at
   mark, has, le, pe, ex, tt, tk, gr, lt, la, za, gs, go, gf, gk, at = struct.unpack(HEAD, found or NOTHING)
-  if mark ~= MARK or bit.band(has, QUEUED) ~= 0 then return false end
+  if mark ~= MARK then return false end
   if ex ~= -1 then
     local period = bit.band(has, UNHEARD) ~= 0 and math.min(tt, GRACE) or tt
     if ex <= now or ex > now + period then return false end
@@ -27,7 +27,10 @@ local function plain(found)
   return true
 end
 
-local function put_lock(key, lease, kept_for)
+local function is_queued() return bit.band(has, QUEUED) ~= 0 end
+
+-- `rest`: the lease and the queue.
+local function put_lock(key, rest, kept_for)
   local head = struct.pack(HEAD, MARK, has, le, pe, ex, tt, tk, gr, lt, la, za, gs, go, gf, gk)
-  redis.call('SET', key, head .. past .. lease, 'PX', kept_for)
+  redis.call('SET', key, head .. past .. rest, 'PX', kept_for)
 end
