@@ -33,7 +33,7 @@ struct Held {
     name: LockName,
     lease: LeaseId,
     running: JoinHandle<()>,
-    _redis: Redis,
+    redis: Redis,
 }
 
 impl Drop for Held {
@@ -52,7 +52,7 @@ impl Held {
         within(store.up().wait_for(|up| *up)).await.unwrap();
         let name = LockName::new("a".into()).unwrap();
         let lease = granted(&store.acquire(&name, acquire(new_request(), false)).await.unwrap()).lease_id;
-        Self { store, hints, name, lease, running, _redis: redis }
+        Self { store, hints, name, lease, running, redis }
     }
 
     /// Somebody waits.
@@ -147,6 +147,28 @@ async fn calls_that_share_an_attempt_claim_by_themselves() {
     assert_eq!(held.holder().await, None);
     assert!(held.is_told(&next));
     assert_eq!(granted(&held.claim(&next).await).lease_id, granted(&held.claim(&next).await).lease_id);
+}
+
+/// Every command that goes by the rules reads what its bucket remembers; a quick path does not.
+#[tokio::test]
+async fn in_the_plain_case_the_rules_are_not_run() {
+    const CALLS: u64 = 100;
+    let held = Held::new().await;
+    let by_the_rules = || held.redis.calls("hmget");
+    let first = held.wait().await;
+    let before = by_the_rules();
+    let mut line = vec![first];
+    for _ in 1..CALLS {
+        line.push(held.wait().await);
+    }
+    let mut lease = held.lease;
+    for call in &line {
+        assert_eq!(held.store.release(&held.name, lease).await, Ok(ReleaseOutcome::Released));
+        lease = granted(&held.claim(call).await).lease_id;
+    }
+    // Polls are run by them, one a second.
+    let count = by_the_rules() - before;
+    assert!(count <= CALLS / 4, "{count}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -206,7 +206,8 @@ where
                         // Of kept leases one message may be much work, for which the store is awaited.
                         let goes_on = more > 0 && !matches!(message, FromClient::Keep(_));
                         match session.receive(message).await {
-                            Ok(begun) => under_way.extend(begun),
+                            Ok(None) => {}
+                            Ok(Some(begun)) => under_way.push(begun.run(locks.clone())),
                             Err(error) => { result = Err(error); break; }
                         }
                         let Some(message) = goes_on.then(|| inbound.next().now_or_never()).flatten() else { break };

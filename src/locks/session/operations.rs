@@ -31,6 +31,9 @@ enum Task {
     Renew(LockName, LeaseId, Option<Duration>, Instant),
 }
 
+/// An operation that is to be run. As long as it is not, it is a tenth of the size of what runs it, and is handed around.
+pub(super) struct Begun(u64, Task);
+
 /// What came of it.
 pub(super) struct Done(u64, Outcome);
 
@@ -40,17 +43,18 @@ enum Outcome {
     Renew(Result<(RenewOutcome, Duration), LocksError>),
 }
 
-impl Task {
+impl Begun {
     /// Dropped before it is done, it is as if the call of this kind had been dropped.
-    async fn run<S: LockStore>(self, operation: u64, locks: Arc<Locks<S>>) -> Done {
-        let outcome = match self {
-            Self::Acquire(name, call) => {
+    pub(super) async fn run<S: LockStore>(self, locks: Arc<Locks<S>>) -> Done {
+        let Self(operation, task) = self;
+        let outcome = match task {
+            Task::Acquire(name, call) => {
                 let ids = (call.request, call.attempt);
                 let answer = locks.acquire(&name, call).await;
                 Outcome::Acquire(name, ids, answer)
             }
-            Self::Release(name, lease_id) => Outcome::Release(locks.release(&name, lease_id).await),
-            Self::Renew(name, lease_id, ttl, arrived) => {
+            Task::Release(name, lease_id) => Outcome::Release(locks.release(&name, lease_id).await),
+            Task::Renew(name, lease_id, ttl, arrived) => {
                 Outcome::Renew(locks.renew(&name, lease_id, ttl, arrived).await)
             }
         };
@@ -102,23 +106,16 @@ impl<S: LockStore, E> Session<S, E> {
         });
     }
 
-    /// Does what the client says, or begins it.
-    pub(super) async fn receive(
-        &mut self,
-        message: FromClient<E>,
-    ) -> Result<Option<impl Future<Output = Done> + use<S, E>>, StreamError> {
-        let task = match message {
-            FromClient::Keep(message) => {
-                self.keeping.receive(message).await?;
-                None
-            }
+    /// Does what the client says, or says what is to be run for it.
+    pub(super) async fn receive(&mut self, message: FromClient<E>) -> Result<Option<Begun>, StreamError> {
+        match message {
+            FromClient::Keep(message) => self.keeping.receive(message).await.map(|()| None),
             FromClient::Cancel(operation) => {
                 self.waits.cancel(operation);
-                None
+                Ok(None)
             }
-            FromClient::Begin(operation, what) => self.begin(operation, what)?.map(|task| (operation, task)),
-        };
-        Ok(task.map(|(operation, task)| task.run(operation, self.locks.clone())))
+            FromClient::Begin(operation, what) => Ok(self.begin(operation, what)?.map(|task| Begun(operation, task))),
+        }
     }
 
     fn begin(&mut self, operation: u64, what: Operation<E>) -> Result<Option<Task>, StreamError> {

@@ -11,8 +11,9 @@ local function hand_over(base, known_token, name, key, found, held, attachment, 
   if w[2] ~= attempt or w[3] == 0 then return nil end
   local token = draw_quickly(base, known_token, w[9])
   if not token then return nil end
-  redis.call('ZREM', line, request); redis.call('HDEL', waiters, request)
+  -- First what may fail: of the other keys it is known by now that they are ours.
   end_plainly(base, name, held)
+  redis.call('ZREM', line, request); redis.call('HDEL', waiters, request)
   local is_kept = keeper ~= ''
   local next_lease = struct.pack(LEASE, request, w[7], lease, grant_id, me, is_kept and keeper or NONE, is_kept and me or NONE,
     attempt, w[3], is_kept and 1 or 0, #w[10], w[10], #w[11], w[11])
