@@ -15,8 +15,8 @@ use fencepost::{
         rules::Acquire,
     },
     store::{
-        LockStore,
-        redis::{RedisStore, links::RedisUrl},
+        LockStore, StoreError,
+        redis::{RedisStore, keys, links::RedisUrl},
     },
 };
 use futures_util::FutureExt;
@@ -147,6 +147,24 @@ async fn calls_that_share_an_attempt_claim_by_themselves() {
     assert_eq!(held.holder().await, None);
     assert!(held.is_told(&next));
     assert_eq!(granted(&held.claim(&next).await).lease_id, granted(&held.claim(&next).await).lease_id);
+}
+
+/// What somebody else wrote where the ends of requests belong stops a release before it has done anything.
+#[tokio::test]
+async fn a_hand_over_that_fails_has_done_nothing() {
+    let held = Held::new().await;
+    held.release().await;
+    let lease = granted(&held.store.acquire(&held.name, acquire(new_request(), false)).await.unwrap()).lease_id;
+    let line = [held.wait().await, held.wait().await];
+    let ends = format!("{}e:{}", keys::base(keys::bucket(&held.name)), held.name.as_str());
+    held.redis.command(&["SET", &ends, "x"]);
+    let failed = held.store.release(&held.name, lease).await;
+    assert!(matches!(&failed, Err(StoreError::Corrupt(why)) if why.contains("WRONGTYPE")), "{failed:?}");
+    held.redis.command(&["DEL", &ends]);
+    assert_eq!(held.store.release(&held.name, lease).await, Ok(ReleaseOutcome::Released));
+    let first = granted(&held.claim(&line[0]).await);
+    assert_eq!(held.store.release(&held.name, first.lease_id).await, Ok(ReleaseOutcome::Released));
+    granted(&held.claim(&line[1]).await);
 }
 
 /// Every command that goes by the rules reads what its bucket remembers; a quick path does not.
