@@ -282,8 +282,6 @@ in "src/store/redis/lua/quick/token.lua":
     "script: quick token leaves the counter of another life", "the skip over what was forgotten is left out",
     "if before then redis.call('SET', counter, before) else redis.call('DEL', counter) end" => "", [Scripts];
 in "src/store/redis/lua/quick/queue.lua":
-    "script: quick line past an offer", "an offer is forgotten, and nobody is served",
-    "till == -1 and " => "", [Scripts];
     "script: quick line past a mark", "a mark is forgotten, and a dropped call's command acts",
     "marks == -1 and " => "", [Scripts];
     "script: quick line past other replicas", "their waiters are overtaken, and forgotten",

@@ -173,6 +173,67 @@ fn what_random_sequences_found() {
     }
 }
 
+/// Where chance comes by seldom: what quick paths have to see of the line, and of those who stand in it.
+#[test]
+fn quick_paths_see_the_line() {
+    let mut both = Both::start(None);
+    let ask = |request| Op::Acquire { request, attempt: 1, wait: false, odd: 0 };
+    let wait = |request| Op::Acquire { request, attempt: 1, wait: true, odd: 0 };
+    let hand_to = |request| Op::ReleaseTo { which: Which::Current, request, attempt: 1 };
+    let (give, second) = (Op::Release(Which::Current), 1_000_000);
+    let cases = [
+        // A server of a life of Redis that is over.
+        vec![ask(1), give.clone(), Op::Incarnation(2), ask(2), Op::Incarnation(1), ask(3), wait(4)],
+        // Who was dropped is forgotten from its own time on, whoever came first to see that.
+        vec![
+            ask(1),
+            wait(2),
+            wait(3),
+            Op::Drop { request: 2, attempt: 1 },
+            Op::Pass(3_900_000),
+            wait(4),
+            Op::Pass(100_000),
+            hand_to(3),
+            Op::Pass(9_500_000),
+            ask(2),
+        ],
+        // There is room for three.
+        vec![ask(1), wait(2), wait(3), wait(4), wait(5)],
+        // The clock stepped back, so that a replica seems to have been heard of later than now.
+        vec![
+            Op::FromReplica(2),
+            Op::Poll,
+            Op::FromReplica(1),
+            Op::Poll,
+            Op::StepBack(20 * second),
+            ask(1),
+            wait(2),
+            Op::Pass(31 * second),
+            Op::FromReplica(2),
+            Op::Poll,
+        ],
+        // The next one's replica has been silent for too long.
+        vec![ask(1), wait(2), Op::Pass(4 * second), hand_to(2)],
+        // Somebody missed an offer, and the last one in line is served.
+        vec![
+            ask(1),
+            wait(2),
+            give,
+            Op::Pass(3 * second + 1),
+            ask(3),
+            wait(4),
+            hand_to(4),
+            Op::Claim { request: 2, attempt: 1 },
+        ],
+        // The third candidate is attached from its grant on: no stream that asked before that takes it.
+        vec![ask(1), wait(2), hand_to(2), Op::Attach(Which::Current, 0, 1)],
+    ];
+    for ops in cases {
+        both.forget();
+        ops.iter().for_each(|op| both.step(op).unwrap_or_else(|failure| panic!("{failure}")));
+    }
+}
+
 /// Where chance comes by seldom: what quick paths have to see in the memory of ended requests.
 #[test]
 fn quick_paths_see_what_is_remembered() {

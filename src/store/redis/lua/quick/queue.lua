@@ -1,4 +1,5 @@
--- The queue, where it is plain: nobody was dropped or has an offer, nothing is marked, and all that stand in line came through this replica.
+-- The queue of a lock that somebody has (so that it is on offer to nobody), where it is plain: nobody was dropped, nothing is marked, and all that
+-- stand in line came through this replica.
 local lease_end, next_place
 
 -- Reads it. False if it is not so.
@@ -7,9 +8,9 @@ local function plain_queue(base, name, found)
   local metadata = struct.unpack('<I4', found, lease_at + HOLDER_AT + 2 + holder)
   lease_end, next_place = lease_at + HOLDER_AT + 5 + holder + metadata, 0
   if not is_queued() then return true end
-  local till, marks, in_line, _
-  _, till, next_place, marks, in_line = struct.unpack(QUEUE, found, lease_end + 1)
-  return till == -1 and marks == -1 and in_line == me and redis.call('EXISTS', base .. 'd:' .. name) == 0
+  local marks, in_line, _
+  _, _, next_place, marks, in_line = struct.unpack(QUEUE, found, lease_end + 1)
+  return marks == -1 and in_line == me and redis.call('EXISTS', base .. 'd:' .. name) == 0
 end
 
 local function queue_of(places) return struct.pack(QUEUE, NONE, -1, places, -1, #me, me) end
