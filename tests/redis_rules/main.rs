@@ -182,6 +182,8 @@ fn quick_paths_see_the_line() {
     let hand_to = |request| Op::ReleaseTo { which: Which::Current, request, attempt: 1 };
     let (give, second) = (Op::Release(Which::Current), 1_000_000);
     let cases = [
+        // Who came before, through another server, is next.
+        vec![ask(1), Op::Poll, Op::FromReplica(2), wait(2), Op::FromReplica(1), wait(3), give.clone()],
         // A server of a life of Redis that is over.
         vec![ask(1), give.clone(), Op::Incarnation(2), ask(2), Op::Incarnation(1), ask(3), wait(4)],
         // Who was dropped is forgotten from its own time on, whoever came first to see that.
