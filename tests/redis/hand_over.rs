@@ -62,6 +62,15 @@ impl Held {
         call
     }
 
+    fn key(&self, kind: &str) -> String {
+        format!("{}{kind}:{}", keys::base(keys::bucket(&self.name)), self.name.as_str())
+    }
+
+    /// The key of the line of those who wait here.
+    fn line(&self) -> String {
+        self.redis.command(&["KEYS", "*}:q:*"]).text()
+    }
+
     fn is_told(&self, call: &Acquire) -> bool {
         self.hints.0.lock().unwrap().contains(&(call.request, call.attempt))
     }
@@ -156,7 +165,7 @@ async fn a_hand_over_that_fails_has_done_nothing() {
     held.release().await;
     let lease = granted(&held.store.acquire(&held.name, acquire(new_request(), false)).await.unwrap()).lease_id;
     let line = [held.wait().await, held.wait().await];
-    let ends = format!("{}e:{}", keys::base(keys::bucket(&held.name)), held.name.as_str());
+    let ends = held.key("e");
     held.redis.command(&["SET", &ends, "x"]);
     let failed = held.store.release(&held.name, lease).await;
     assert!(matches!(&failed, Err(StoreError::Corrupt(why)) if why.contains("WRONGTYPE")), "{failed:?}");
@@ -165,6 +174,43 @@ async fn a_hand_over_that_fails_has_done_nothing() {
     let first = granted(&held.claim(&line[0]).await);
     assert_eq!(held.store.release(&held.name, first.lease_id).await, Ok(ReleaseOutcome::Released));
     granted(&held.claim(&line[1]).await);
+}
+
+/// The same of the first one that would wait: what comes after it would stop half way.
+#[tokio::test]
+async fn nobody_stands_in_line_beside_what_is_not_ours() {
+    let held = Held::new().await;
+    // Redis has heard of this server, so that a quick path may be taken.
+    let call = held.wait().await;
+    let missed = held.line().replace(":q:", ":m:");
+    assert!(matches!(
+        held.store.give_up(&held.name, call.request, call.attempt).await,
+        Ok(AcquireOutcome::TimedOut(_))
+    ));
+    for other in [held.key("d"), missed] {
+        held.redis.command(&["SET", &other, "x"]);
+        let refused = held.store.acquire(&held.name, acquire(new_request(), true)).await;
+        assert!(matches!(&refused, Err(StoreError::Corrupt(why)) if why.contains("WRONGTYPE")), "{other}: {refused:?}");
+        held.redis.command(&["DEL", &other]);
+    }
+    held.release().await;
+}
+
+/// Who comes keeps what those before it left from being cleaned up, also where no poll does.
+#[tokio::test]
+async fn a_place_keeps_the_line() {
+    const SOON_MS: i64 = 5_000;
+    let held = Held::new().await;
+    held.wait().await;
+    let line = [held.key("w"), held.line()];
+    for key in &line {
+        held.redis.command(&["PEXPIRE", key, &SOON_MS.to_string()]);
+    }
+    held.wait().await;
+    for key in line {
+        let left: i64 = held.redis.command(&["PTTL", &key]).text().parse().unwrap();
+        assert!(left > SOON_MS, "{key}: {left} ms");
+    }
 }
 
 /// Every command that goes by the rules reads what its bucket remembers; a quick path does not.

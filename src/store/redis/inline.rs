@@ -1,7 +1,8 @@
 //! Scripts as they are sent: with constants in place of their names, and without comments.
 //!
 //! Lua 5.1 has no constants. A name is a local variable, each function that uses it is made with a reference to it, and Redis makes all functions
-//! of a script anew each time that it runs. That was a third of what a script cost.
+//! of a script anew each time that it runs. That was a third of what a script of one command cost. The lines that Redis names in errors are those of
+//! what is sent; texts in double brackets are not known here.
 
 use std::collections::HashMap;
 
@@ -28,7 +29,8 @@ pub(super) fn constants(script: &str) -> String {
 
 fn constant(line: &str) -> Option<(&str, &str)> {
     let (name, value) = line.strip_prefix("local ")?.split_once(" = ")?;
-    let named = name.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
+    let named = name.starts_with(|first: char| first.is_ascii_uppercase())
+        && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
     let inside = value.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
     let is_text = inside.is_some_and(|inside| !inside.contains('\''));
     (named && (is_text || value == "nil" || value.parse::<u64>().is_ok())).then_some((name, value))

@@ -103,7 +103,13 @@ mod tests {
         for odd in [-1.0, 0.5, f64::NAN, f64::INFINITY, 9_007_199_254_740_992.0] {
             assert!(read(&renewed(odd.to_le_bytes())).is_none(), "{odd}");
         }
+        let handed_over = [b"H".as_slice(), &token, &token, &lease, &lease, &lease].concat();
+        let (did, effects) = read(&handed_over).unwrap();
+        assert!(matches!(did, Quick::HandedOver(grant) if grant.token.get() == 7) && effects.len() == 2, "{did:?}");
+        assert!(matches!(read(&[b"Q".as_slice(), &token, &token].concat()), Some((Quick::Queued { place: 7, .. }, _))));
         for bytes in [
+            &handed_over[..handed_over.len() - 1],
+            &[b"Q".as_slice(), &token].concat(),
             b"".as_slice(),
             b"Q",
             b"R",

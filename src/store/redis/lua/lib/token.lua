@@ -1,4 +1,4 @@
--- The token. The counter of a bucket is followed by its incarnation while quick acquires may go by the two: nobody watches.
+-- The token. The counter of a bucket is followed by its incarnation while quick paths may go by the two: nobody watches.
 local function left_behind() return (bucket[2] or ''):find(incarnation, 1, true) end
 
 -- DESIGN 4: the clock sets most tokens, the counter keeps them rising when the clock does not, the skip covers what was forgotten.

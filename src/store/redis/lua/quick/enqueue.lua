@@ -13,14 +13,15 @@ local function enqueue(base, name, key, found, ttl, floor, lease)
   end
   if not heard then return nil end
   local first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')[2]
+  -- Whoever is first in line looks whether the keys that this brings into play are ours.
+  if not first then redis.call('ZCARD', base .. 'm:' .. hex(me) .. ':' .. name); redis.call('ZCARD', base .. 'd:' .. name) end
   local fingerprint, _, _, _, _, _, attempt, _, _, holder, metadata = select(2, struct.unpack(LEASE, lease))
   redis.call('HSET', replicas, me, text(now))
   redis.call('HSET', waiters, request, cmsgpack.pack({ next_place, attempt, 1, me, 'I', 0, fingerprint, ttl, floor, holder, metadata }))
   redis.call('ZADD', line, text(next_place), request)
-  -- The polls set the TTLs anew while somebody waits: once a second does for the replica, and once for the rest.
+  redis.call('PEXPIRE', waiters, ttl_of(GONE)); redis.call('PEXPIRE', line, ttl_of(GONE))
+  -- That of the replicas is set once a second: there is a note in it of when this one was heard of before.
   if math.floor(heard / SECOND) ~= math.floor(now / SECOND) then redis.call('PEXPIRE', replicas, ttl_of(GONE)) end
-  if count == 0 then redis.call('PEXPIRE', waiters, ttl_of(GONE)) end
-  if not first then redis.call('PEXPIRE', line, ttl_of(GONE)) end
   has = bit.bor(has, QUEUED)
   put_lock(key, found:sub(lease_at, lease_end) .. queue_of(next_place + 1), ttl_text(math.max(ex, now + GONE)))
   return QUICK .. struct.pack('<c1dd', 'Q', next_place, first and tonumber(first) or next_place)

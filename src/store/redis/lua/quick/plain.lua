@@ -3,7 +3,7 @@
 -- the parts of a lock (lib/layout.lua) are passed on as the texts that they are.
 local has, le, pe, ex, tt, tk, gr, lt, la, za, gs, go, gf, gk, past, lease_at, changed
 
--- Reads the lock, if nothing but time has to be settled, and settles that. False if the lease is over, the clock stepped back, or ends that were
+-- Reads the lock, if nothing but time has to be settled, and settles that. False if it is not ours, the lease is over, the clock stepped back, or ends that were
 -- put aside are to be forgotten all. Whether somebody waits (QUEUED) is for the caller to look at.
 local function plain(found)
   local mark, at

@@ -1,5 +1,5 @@
--- The queue of a lock that somebody has (so that it is on offer to nobody), where it is plain: nobody was dropped, nothing is marked, and all that
--- stand in line came through this replica.
+-- The queue of a lock that somebody has (so that it is on offer to nobody), where it is plain: there is none, or nobody was dropped, nothing is
+-- marked, and all that stand in line came through this replica.
 local lease_end, next_place
 
 -- Reads it. False if it is not so.
@@ -10,7 +10,7 @@ local function plain_queue(base, name, found)
   if not is_queued() then return true end
   local marks, in_line, _
   _, _, next_place, marks, in_line = struct.unpack(QUEUE, found, lease_end + 1)
-  return marks == -1 and in_line == me and redis.call('EXISTS', base .. 'd:' .. name) == 0
+  return next_place >= 0 and marks == -1 and in_line == me and redis.call('EXISTS', base .. 'd:' .. name) == 0
 end
 
 local function queue_of(places) return struct.pack(QUEUE, NONE, -1, places, -1, #me, me) end

@@ -1,5 +1,6 @@
 -- The lease that has the lock is given back, and nobody waits for it, or the call that the sender claims for is next (hand_over.lua).
--- Whoever watches has said so in all buckets before the watch begins (RedisStore::ask_for_events): one of them is as good as another.
+-- Whoever watches has said so in all buckets before the watch begins (RedisStore::ask_for_events): that of the sending's
+-- first command, which KEYS[1] is, is as good as the lock's own.
 local watches
 local function anybody_watches()
   if watches == nil then watches = redis.call('HEXISTS', KEYS[1], 'watched') == 1 end

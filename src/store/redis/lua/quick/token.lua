@@ -1,4 +1,5 @@
--- Draws a token if the counter says that this life of Redis is the bucket's, and that nobody watches. Nothing if not, or when there is none left.
+-- Draws a token if the counter says that this life of Redis is the bucket's, and that nobody watches. If not, or
+-- when there is none left: nothing, and the counter is what it was.
 local function draw_quickly(base, known_token, floor)
   local counter, token = base .. 'n', math.max(floor, known_token + 1, now)
   if token >= TOKEN_END then return nil end
