@@ -104,6 +104,7 @@ fn every_shape_is_measured_on_a_redis_of_its_own() {
 fn servers_that_run_already_are_driven_and_the_redis_that_is_named_is_looked_at() {
     let redis = Redis::start(&[]);
     let server = Server::start_with(&["--store", &redis.url()]);
+    await_that("the server has met its Redis", || server.run(&["get", "bench"]).code == 0);
     let arguments = ["--server", &server.url, "--redis", &redis.url(), "--shape", "pairs,wake", "--no-yardsticks"];
     let report = report(&arguments);
     check(&report, "pairs", &["evalsha_per_operation"], &[]);
