@@ -129,7 +129,7 @@ const QUICK_TOKEN: &str = include_str!("lua/quick/token.lua");
 /// The whole source of a command's script. With another clock than [`CLOCK`] a test hands the time in, as it does to the rules.
 /// `classic` is the prefix of the keys of classic locks, if such are to be heeded: the quick paths know nothing of them.
 ///
-/// Redis runs all of it for each sending, so what it costs to begin counts: the constants stand in place of their names ([`inline`]), and
+/// Redis runs all of it for each sending, so what it costs to begin counts: the constants stand in place of their names (`inline.rs`), and
 /// what the rules need is made by a function that is called for the commands that no quick path is for: it is most of the script.
 pub fn source(command: &str, clock: &str, classic: Option<&str>) -> String {
     let (first, body) = command.split_once('\n').unwrap_or((command, ""));
