@@ -227,6 +227,10 @@ fn quick_paths_see_the_line() {
             hand_to(4),
             Op::Claim { request: 2, attempt: 1 },
         ],
+        // Somebody else is next.
+        vec![ask(1), wait(2), wait(3), hand_to(3)],
+        // Who is next waits at another server.
+        vec![ask(1), Op::FromReplica(2), wait(2), Op::FromReplica(1), hand_to(2)],
         // The third candidate is attached from its grant on: no stream that asked before that takes it.
         vec![ask(1), wait(2), hand_to(2), Op::Attach(Which::Current, 0, 1)],
     ];
