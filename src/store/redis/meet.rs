@@ -5,7 +5,7 @@
 
 use super::{
     LAYOUT, RedisStore,
-    doctor::{self, EVICTION, Finding, Severity},
+    doctor::{self, EVICTION, Facts, Finding, Meta, Severity},
     keys,
     links::{Arg, Link},
 };
@@ -147,8 +147,16 @@ impl RedisStore {
     async fn look_again(&self) {
         let Ok(link) = self.links.get(0) else { return };
         let life = Some(link.incarnation());
-        if *self.met.known.lock() == life && matches!(self.look(&link).await, Ok(Err(_)) | Err(StoreError::Corrupt(_)))
-        {
+        if *self.met.known.lock() != life {
+            return;
+        }
+        let Ok(facts) = doctor::gather_again(&mut link.connection()).await else { return };
+        let looked = match self.weigh(&link, &facts) {
+            Ok(()) if self.is_laid_out(&facts) => return,
+            Ok(()) => self.check_layout(&link).await,
+            Err(why) => Ok(Err(why)),
+        };
+        if matches!(looked, Ok(Err(_)) | Err(StoreError::Corrupt(_))) {
             let mut known = self.met.known.lock();
             *known = known.filter(|known| Some(*known) != life);
         }
@@ -156,7 +164,16 @@ impl RedisStore {
 
     async fn look(&self, link: &Arc<Link>) -> Looked {
         let facts = doctor::gather(&mut link.connection()).await.map_err(StoreError::Unavailable)?;
-        let findings = doctor::judge(&facts);
+        match self.weigh(link, &facts) {
+            // Even if it is laid out as it should be: this says whether it lets a script write.
+            Ok(()) => self.check_layout(link).await,
+            Err(why) => Ok(Err(why)),
+        }
+    }
+
+    /// Says why this Redis is not to be used, if so. Logs what was found.
+    fn weigh(&self, link: &Link, facts: &Facts) -> Result<(), StoreError> {
+        let findings = doctor::judge(facts);
         let evicts = |finding: &&Finding| finding.check == EVICTION && finding.severity == Severity::Error;
         let refused = findings.iter().find(evicts).filter(|_| !self.met.allow_eviction);
         self.tell_new(link.incarnation(), &findings);
@@ -166,14 +183,14 @@ impl RedisStore {
                 "this Redis may evict locks, so the server does not use it: {found}; {at_stake}. Change it ({change}), or allow \
                  it with --allow-eviction"
             );
-            return Ok(Err(StoreError::Unavailable(text)));
+            return Err(StoreError::Unavailable(text));
         }
         if self.met.classic.is_some() && facts.is_cluster() {
             let text = "this Redis is part of a cluster, where a classic lock's key and Fencepost's lie in different slots and no script \
                         may touch both: start without --classic-prefix, or use a Redis that is no cluster";
-            return Ok(Err(StoreError::Unavailable(text.to_owned())));
+            return Err(StoreError::Unavailable(text.to_owned()));
         }
-        self.check_layout(link).await
+        Ok(())
     }
 
     /// Logs what was not found in this life before.
@@ -208,6 +225,14 @@ impl RedisStore {
         }
     }
 
+    /// What its meta key was found to say is what it is for this server.
+    fn is_laid_out(&self, facts: &Facts) -> bool {
+        let classic = Some(self.met.classic.clone().unwrap_or_default());
+        let ours = Meta { buckets: keys::BUCKETS.to_string(), layout: LAYOUT.to_owned(), classic };
+        facts.meta.as_ref().is_ok_and(|found| found.as_ref() == Some(&ours))
+    }
+
+    /// Fixes the layout if it is not fixed yet. Nothing if it is ours.
     async fn check_layout(&self, link: &Arc<Link>) -> Looked {
         let classic = self.met.classic.as_deref().unwrap_or_default();
         let wanted = [keys::BUCKETS.to_string(), LAYOUT.to_owned()];

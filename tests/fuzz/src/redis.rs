@@ -4,7 +4,7 @@ use deadpool_redis::redis::parse_redis_value;
 use fencepost::{
     domain::time::StoreTime,
     store::{
-        doctor::{self, ClockSample, Facts},
+        doctor::{self, ClockSample, Facts, Meta},
         redis::{answer::Answer, effects, keys, links::replies},
     },
 };
@@ -60,7 +60,7 @@ fn report(bytes: &[u8]) {
         info: Ok(text.clone().into_owned()),
         settings: Ok(settings),
         scripts: Ok(()),
-        meta: Ok(Some([text.clone().into_owned(), text.into_owned()])),
+        meta: Ok(Some(Meta { buckets: text.clone().into_owned(), layout: text.into_owned(), classic: None })),
         clock: Ok(ClockSample { sent: time(0), redis: time(1), received: time(2) }),
     };
     assert!(!doctor::judge(&facts).is_empty(), "there is always something to say");

@@ -1,6 +1,6 @@
 //! Whether locks work there at all: who it is, what it allows, whose data it holds, what time it has.
 
-use super::{ClockSample, Facts, Finding};
+use super::{ClockSample, Facts, Finding, Meta};
 use crate::store::redis::{LAYOUT, keys::BUCKETS};
 use std::time::Duration;
 
@@ -80,16 +80,16 @@ fn scripts(facts: &Facts) -> Finding {
 }
 
 fn meta(facts: &Facts) -> Finding {
-    let ours = [BUCKETS.to_string(), LAYOUT.to_owned()];
+    let ours = (BUCKETS.to_string(), LAYOUT);
     match &facts.meta {
         Ok(None) => Finding::ok("layout", "no locks yet: the first server writes the meta key"),
-        Ok(Some(found)) if *found == ours => {
-            Finding::ok("layout", format!("the meta key is ours: {} buckets, layout {}", ours[0], ours[1]))
+        Ok(Some(Meta { buckets, layout, .. })) if (buckets, layout.as_str()) == (&ours.0, ours.1) => {
+            Finding::ok("layout", format!("the meta key is ours: {buckets} buckets, layout {layout}"))
         }
-        Ok(Some(found)) => Finding::error(
+        Ok(Some(Meta { buckets, layout, .. })) => Finding::error(
             "layout",
-            format!("the meta key fp:meta says {:?} buckets, layout {:?}", found[0], found[1]),
-            format!("this version has {} buckets, layout {}: a server refuses every command", ours[0], ours[1]),
+            format!("the meta key fp:meta says {buckets:?} buckets, layout {layout:?}"),
+            format!("this version has {} buckets, layout {}: a server refuses every command", ours.0, ours.1),
             "use another database, or the version of the server that wrote it",
         ),
         Err(why) if why.starts_with("WRONGTYPE") => Finding::error(

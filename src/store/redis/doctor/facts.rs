@@ -12,10 +12,21 @@ pub struct Facts {
     pub settings: Result<BTreeMap<String, String>, String>,
     /// Whether scripts may be run.
     pub scripts: Result<(), String>,
-    /// Buckets and layout, as the meta key fixes them; none if there is no meta key.
-    pub meta: Result<Option<[String; 2]>, String>,
+    /// What the meta key fixes; none if there is no meta key.
+    pub meta: Result<Option<Meta>, String>,
     /// Both clocks.
     pub clock: Result<ClockSample, String>,
+}
+
+/// What the meta key fixes for all servers on a Redis. A field that it lacks is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Meta {
+    /// Into how many buckets the names of locks are divided.
+    pub buckets: String,
+    /// The version of the layout.
+    pub layout: String,
+    /// The prefix of classic locks, which may be none; nothing, if that is not fixed yet.
+    pub classic: Option<String>,
 }
 
 /// Redis looked at its clock somewhen between the sending of the question and the arrival of the answer.

@@ -1,6 +1,6 @@
 //! Asks a Redis for the facts. Nothing that is asked changes anything.
 
-use super::{ClockSample, Facts};
+use super::{ClockSample, Facts, Meta};
 use crate::{
     clock::{Clock, ProcessClock},
     store::redis::{
@@ -28,15 +28,25 @@ const SETTINGS: [&str; 8] = [
 /// Asks for everything. What is refused is a fact too; an error says that the connection does not hold. Dropped, it leaves
 /// nothing behind.
 pub(in crate::store::redis) async fn gather(connection: &mut MultiplexedConnection) -> Result<Facts, String> {
+    let scripts = may_run_scripts(connection).await?;
+    gather_the_rest(connection, scripts).await
+}
+
+/// The same where scripts run already: their own answers say if they may no longer.
+pub(in crate::store::redis) async fn gather_again(connection: &mut MultiplexedConnection) -> Result<Facts, String> {
+    gather_the_rest(connection, Ok(())).await
+}
+
+async fn gather_the_rest(connection: &mut MultiplexedConnection, scripts: Result<(), String>) -> Result<Facts, String> {
     let clock = sample_clock(connection).await?;
     let info = ask(connection, &redis::cmd("INFO")).await?.and_then(read::<String>);
-    let scripts = may_run_scripts(connection).await?;
     let mut question = redis::cmd("HMGET");
-    question.arg(keys::META).arg("buckets").arg("layout");
-    let meta = ask(connection, &question).await?.and_then(read::<[Option<String>; 2]>);
-    let meta = meta.map(|found| match found {
-        [None, None] => None,
-        found => Some(found.map(Option::unwrap_or_default)),
+    question.arg(keys::META).arg("buckets").arg("layout").arg("classic");
+    let meta = ask(connection, &question).await?.and_then(read::<[Option<String>; 3]>);
+    let meta = meta.map(|[buckets, layout, classic]| {
+        let is_there = buckets.is_some() || layout.is_some();
+        let [buckets, layout] = [buckets, layout].map(Option::unwrap_or_default);
+        is_there.then_some(Meta { buckets, layout, classic })
     });
     let mut settings = Ok(BTreeMap::new());
     for name in SETTINGS {

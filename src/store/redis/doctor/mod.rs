@@ -9,8 +9,8 @@ mod gather;
 #[cfg(test)]
 mod tests;
 
-pub use facts::{ClockSample, Facts};
-pub(super) use gather::gather;
+pub use facts::{ClockSample, Facts, Meta};
+pub(super) use gather::{gather, gather_again};
 
 use super::links::{self, RedisUrl};
 use serde::Serialize;

@@ -26,7 +26,7 @@ fn well() -> Facts {
         info: Ok(INFO.to_owned()),
         settings: Ok(SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned())).into()),
         scripts: Ok(()),
-        meta: Ok(Some(["1024".to_owned(), LAYOUT.to_owned()])),
+        meta: Ok(Some(Meta { buckets: "1024".to_owned(), layout: LAYOUT.to_owned(), classic: None })),
         clock: Ok(sample(100_100_000)),
     }
 }
@@ -87,7 +87,7 @@ fn basics() {
     assert_found(&Facts { scripts: Err(no()), ..well() }, "scripts", Error, "NOPERM");
     assert_found(&Facts { meta: Err(no()), ..well() }, "layout", Warning, "NOPERM");
     assert_found(&Facts { meta: Err("WRONGTYPE x".to_owned()), ..well() }, "layout", Error, "not one of ours");
-    let other = Ok(Some(["64".to_owned(), "2".to_owned()]));
+    let other = Ok(Some(Meta { buckets: "64".to_owned(), layout: "2".to_owned(), classic: None }));
     assert_found(&Facts { meta: other, ..well() }, "layout", Error, "\"64\" buckets");
 }
 
