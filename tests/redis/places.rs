@@ -18,11 +18,7 @@ use fencepost::{
     },
     store::{
         Event, LockStore, Notices,
-        redis::{
-            RedisStore, keys,
-            links::{RedisUrl, Script},
-            scripts,
-        },
+        redis::{RedisStore, keys, links::RedisUrl, scripts},
     },
 };
 use std::{
@@ -150,9 +146,9 @@ async fn a_call_is_served_though_its_repeat_elsewhere_is_gone() {
 #[tokio::test]
 async fn a_clean_up_whose_answer_was_lost_leaves_the_other_call_its_place() {
     let redis = Redis::start(&[]);
-    let source: &'static str = scripts::source(scripts::DROP_CALL, scripts::CLOCK, None).leak();
-    redis.command(&["SCRIPT", "LOAD", source]);
-    let proxy = Proxy::swallowing_from(Script::new("drop_call", source).sha(), redis.port).await;
+    let source = scripts::source(scripts::flags(scripts::DROP_CALL), scripts::CLOCK, None);
+    redis.command(&["SCRIPT", "LOAD", &source]);
+    let proxy = Proxy::swallowing_from(scripts::DROP_CALL, redis.port).await;
     let (one, two) = (start_on_url(proxy.url()).await, server_on(&redis).await);
     until(|| async { one.client().acquire(wish("probe", TTL)).await.is_ok() }).await;
     let held = two.client().take(wish("a", TTL)).await;

@@ -20,41 +20,46 @@ use fencepost::{
         Kept, LockStore, StoreError,
         redis::{
             RedisStore, keys,
-            links::{RedisUrl, Script},
+            links::{BULK_SCRIPTS, COMMANDS_PER_SCRIPT, LINKS_PER_SERVER, RedisUrl},
             scripts,
         },
     },
 };
 use fencepost_proto::v1::keep_alive_response::Message as Hear;
+use futures_util::{StreamExt, future::join_all};
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-const STREAMS: usize = 4;
-const LEASES_PER_STREAM: u32 = 500;
-const TTL: Duration = Duration::from_secs(15);
-/// Some rounds of those that may be under way at once: a round times out in half a second, and it takes two of them to find the links
-/// dead.
-const UNANSWERED_MAX: usize = 5 * 64;
+const STREAMS: usize = 8;
+const LEASES_PER_STREAM: u32 = 1_000;
+const TTL: Duration = Duration::from_secs(30);
+/// Three rounds of those that may be under way at once, on all links: a round times out in half a second, and it takes two of them to find the
+/// links dead.
+const UNANSWERED_MAX: usize = 3 * LINKS_PER_SERVER * BULK_SCRIPTS * COMMANDS_PER_SCRIPT;
+const _: () = assert!(UNANSWERED_MAX < STREAMS * LEASES_PER_STREAM as usize);
 
 /// All renewals at once would keep everybody else's commands waiting for longer than commands wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn are_renewed_a_few_at_a_time() {
     let redis = Redis::start(&[]);
-    let source: &'static str = scripts::source(scripts::RENEW_KEPT, scripts::CLOCK, None).leak();
-    redis.command(&["SCRIPT", "LOAD", source]);
-    let proxy = Arc::new(Proxy::swallowing_from(Script::new("renew_kept", source).sha(), redis.port).await);
+    let source = scripts::source(scripts::flags(scripts::RENEW_KEPT), scripts::CLOCK, None);
+    redis.command(&["SCRIPT", "LOAD", &source]);
+    let proxy = Arc::new(Proxy::swallowing_from(scripts::RENEW_KEPT, redis.port).await);
     let server = start_on_url(proxy.url()).await;
     until(|| async { server.client().acquire(wish("probe", TTL)).await.is_ok() }).await;
-    let (mut streams, mut open) = (Vec::new(), Vec::new());
-    for number in 0..STREAMS {
-        let (mut client, mut attachments) = (server.client(), Vec::new());
-        for handle in 0..LEASES_PER_STREAM {
-            let lease = client.take(wish(&format!("a/{number}/{handle}"), TTL)).await;
-            attachments.push(attachment(handle, &lease));
+    let taken = (0..STREAMS).map(|number| {
+        let client = server.client();
+        async move {
+            let each = (0..LEASES_PER_STREAM).map(|handle| {
+                let mut client = client.clone();
+                async move { attachment(handle, &client.take(wish(&format!("a/{number}/{handle}"), TTL)).await) }
+            });
+            let attachments: Vec<_> = futures_util::stream::iter(each).buffered(16).collect().await;
+            (client, attachments)
         }
-        streams.push((client, attachments));
-    }
+    });
+    let (streams, mut open) = (join_all(taken).await, Vec::new());
     assert_eq!(proxy.seen(), 0);
     // All at once, so that their beats come at once.
     for (client, attachments) in streams {

@@ -6,7 +6,7 @@ use crate::{
 };
 use fencepost::{
     domain::name::LockName,
-    store::redis::{keys, links::Script, scripts},
+    store::redis::{keys, scripts},
 };
 use fencepost_proto::v1::{self, LeaseEnd};
 use std::time::Duration;
@@ -20,10 +20,10 @@ struct Doomed {
 
 impl Doomed {
     async fn start(redis: &Redis, command: &str) -> Self {
-        let source: &'static str = scripts::source(command, scripts::CLOCK, None).leak();
+        let source = scripts::source(scripts::flags(command), scripts::CLOCK, None);
         // Redis knows it: the first call of it runs.
-        redis.command(&["SCRIPT", "LOAD", source]);
-        let proxy = Proxy::swallowing_from(Script::new("doomed", source).sha(), redis.port).await;
+        redis.command(&["SCRIPT", "LOAD", &source]);
+        let proxy = Proxy::swallowing_from(command, redis.port).await;
         let replica = Replica::start_on(&proxy.url());
         until(|| async { replica.client().get(v1::GetRequest { lock_name: "probe".into() }).await.is_ok() }).await;
         Self { replica, proxy }

@@ -5,9 +5,9 @@ use fencepost::store::redis::links::Value;
 use tokio::{io::AsyncWriteExt, net::TcpListener};
 
 static SPIN: Script =
-    Script::new("spin", "#!lua\nlocal till = redis.call('TIME')[1] + 3 while redis.call('TIME')[1] + 0 < till do end");
-static ADD: Script = Script::new("add", "#!lua\nreturn redis.call('INCR', KEYS[1])");
-static NIL: Script = Script::new("nil", "#!lua\nreturn KEYS[1] + nil");
+    Script::new("#!lua\nlocal till = redis.call('TIME')[1] + 3 while redis.call('TIME')[1] + 0 < till do end");
+static ADD: Script = Script::new("#!lua\nreturn redis.call('INCR', KEYS[1])");
+static NIL: Script = Script::new("#!lua\nreturn KEYS[1] + nil");
 
 fn key() -> Vec<String> {
     vec!["{7}n".to_owned()]

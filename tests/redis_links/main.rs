@@ -20,9 +20,9 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-static SET: Script = Script::new("set", "redis.call('SET', KEYS[1], ARGV[1]) return {redis.call('TIME'), ARGV[1]}");
-static GET: Script = Script::new("get", "#!lua flags=no-writes\nreturn redis.call('GET', KEYS[1])");
-static COUNT: Script = Script::new("count", "#!lua\nreturn redis.call('INCR', KEYS[1])");
+static SET: Script = Script::new("redis.call('SET', KEYS[1], ARGV[1]) return {redis.call('TIME'), ARGV[1]}");
+static GET: Script = Script::new("#!lua flags=no-writes\nreturn redis.call('GET', KEYS[1])");
+static COUNT: Script = Script::new("#!lua\nreturn redis.call('INCR', KEYS[1])");
 
 /// Links and the task that polls them, which ends with this.
 struct Kept {

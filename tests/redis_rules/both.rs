@@ -118,13 +118,12 @@ impl Both {
             scripts::VIEW,
         ];
         let scripts = commands
-            .into_iter()
-            .map(|command| (command, redis::Script::new(&scripts::source(command, CLOCK, classic))))
-            .collect();
+            .map(scripts::flags)
+            .map(|flags| (flags, redis::Script::new(&scripts::source(flags, CLOCK, classic))));
         Self {
             redis,
             connection,
-            scripts,
+            scripts: scripts.into(),
             lock: Lock::default(),
             sequencer: Sequencer::forgotten(),
             replicas: Replicas::many(),
@@ -330,7 +329,7 @@ impl Both {
         &mut self,
         op: &dyn Debug,
         (expected, effects): (T, Vec<RedisEffect>),
-        script: &'static str,
+        asked: &'static str,
         args: &[Arg],
         read: impl FnOnce(Answer) -> T,
     ) -> Result<(), String> {
@@ -339,12 +338,11 @@ impl Both {
         let bucket = keys::bucket(&name());
         let sender = Sender { replica: ReplicaId(id(self.replica)), waiters_max: WAITERS_MAX };
         let mut command = Vec::new();
-        for arg in
-            [Arg::from(keys::base(bucket)), Arg::from(self.known_token), Arg::from(name().as_str())].iter().chain(args)
-        {
+        let first = [asked, &keys::base(bucket)].map(Arg::from);
+        for arg in first.iter().chain(&[Arg::from(self.known_token), Arg::from(name().as_str())]).chain(args) {
             arg.pack(&mut command);
         }
-        let mut call = self.scripts[script].prepare_invoke();
+        let mut call = self.scripts[scripts::flags(asked)].prepare_invoke();
         call.key(keys::of_bucket(bucket)).arg(head(sender, id(self.incarnation), self.not_after())).arg(command);
         let value: Value = call.invoke(&mut self.connection).map_err(|error| format!("{op:?}: {error}"))?;
         let (now, mut answers) = replies(value, 1).map_err(|error| format!("{op:?}: {error}"))?;

@@ -2,6 +2,7 @@
 //! one that is only long.
 #![allow(dead_code)] // not every test crate uses all of it
 
+use fencepost::store::redis::links::Arg;
 use std::{
     net::SocketAddr,
     sync::{
@@ -29,20 +30,23 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// A way to this port. From the first request that holds `word` on, all answers are swallowed, that to this request first.
-    pub(crate) async fn swallowing_from(word: &str, port: u16) -> Self {
-        Self::start(word, port, Duration::ZERO).await
+    /// A way to this port. From the first command of this name that a script is asked for on, all answers are swallowed, that to this one
+    /// first. Redis is to know the script: what is sent to it first is swallowed too.
+    pub(crate) async fn swallowing_from(command: &str, port: u16) -> Self {
+        let mut packed = Vec::new();
+        Arg::from(command).pack(&mut packed);
+        Self::start(&packed, port, Duration::ZERO).await
     }
 
     /// A way to this port on which each answer takes so long.
     pub(crate) async fn slow(delay: Duration, port: u16) -> Self {
-        Self::start("a word that no request holds", port, delay).await
+        Self::start(b"a word that no request holds", port, delay).await
     }
 
-    async fn start(word: &str, port: u16, delay: Duration) -> Self {
+    async fn start(word: &[u8], port: u16, delay: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (addr, seen) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
-        let (count, word) = (seen.clone(), Arc::<[u8]>::from(word.as_bytes()));
+        let (count, word) = (seen.clone(), Arc::<[u8]>::from(word));
         let listening = tokio::spawn(async move {
             loop {
                 let (near, _) = listener.accept().await.unwrap();

@@ -5,37 +5,46 @@ use super::{
     answer::Answer,
     effects::RedisEffect,
     keys,
-    links::{Arg, Link, Reply, Script},
+    links::{Arg, Command, Link, Reply, Script},
     scripts,
 };
 use crate::{
     domain::{ids::RequestId, name::LockName, outcome::AcquireOutcome, token::FencingToken},
     store::{Event, StoreError},
 };
-use std::sync::{Arc, LazyLock, atomic::Ordering};
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock, atomic::Ordering},
+};
 
-macro_rules! scripts {
-    ($($name:ident = $source:ident),+ $(,)?) => {
-        /// The scripts, whole.
-        pub(super) struct Scripts {
-            $(pub(super) $name: Script,)+
+macro_rules! commands {
+    ($($name:ident = $constant:ident),+ $(,)?) => {
+        /// What the scripts are asked for.
+        pub(super) struct Commands {
+            $(pub(super) $name: Command,)+
         }
 
-        impl Scripts {
-            /// The scripts with this clock. Kept for as long as the process lives: to be made once.
+        impl Commands {
+            /// The commands with this clock. Kept, with their scripts, for as long as the process lives: to be made once.
             pub(super) fn leak(clock: &str, classic: Option<&str>) -> &'static Self {
-                let source = |command| &*Box::leak(scripts::source(command, clock, classic).into_boxed_str());
-                let mut scripts = Self { $($name: Script::new(stringify!($name), source(scripts::$source)),)+ };
+                let mut scripts = HashMap::<_, &'static Script>::new();
+                let mut command = |name| {
+                    let flags = scripts::flags(name);
+                    let source = || &*Box::leak(scripts::source(flags, clock, classic).into_boxed_str());
+                    let script = scripts.entry(flags).or_insert_with(|| Box::leak(Box::new(Script::new(source()))));
+                    Command::new(name, script)
+                };
+                let mut commands = Self { $($name: command(scripts::$constant),)+ };
                 // Streams keep up to a million leases, and ask for all that are due in a moment.
-                scripts.renew_kept = scripts.renew_kept.in_bulk();
-                scripts.attach = scripts.attach.in_bulk();
-                Box::leak(Box::new(scripts))
+                commands.renew_kept = commands.renew_kept.in_bulk();
+                commands.attach = commands.attach.in_bulk();
+                Box::leak(Box::new(commands))
             }
         }
     };
 }
 
-scripts! {
+commands! {
     acquire = ACQUIRE,
     claim = CLAIM,
     give_up = GIVE_UP,
@@ -55,10 +64,10 @@ scripts! {
     list = LIST,
 }
 
-impl Scripts {
+impl Commands {
     /// Those that every store uses: they go by Redis' own clock.
     pub(super) fn shared() -> &'static Self {
-        static SHARED: LazyLock<&'static Scripts> = LazyLock::new(|| Scripts::leak(scripts::CLOCK, None));
+        static SHARED: LazyLock<&'static Commands> = LazyLock::new(|| Commands::leak(scripts::CLOCK, None));
         &SHARED
     }
 }
@@ -71,55 +80,57 @@ impl RedisStore {
         Ok(link)
     }
 
-    /// A command as the scripts take it: its bucket, the highest token seen there, and its own arguments.
-    fn packed(&self, bucket: u16, name: Option<&LockName>, tail: &[Arg]) -> Vec<u8> {
-        let mut command = Vec::with_capacity(256);
-        Arg::from(keys::base(bucket)).pack(&mut command);
-        Arg::from(self.known[usize::from(bucket)].load(Ordering::Relaxed)).pack(&mut command);
-        name.iter().for_each(|name| Arg::from(name.as_str()).pack(&mut command));
-        tail.iter().for_each(|arg| arg.pack(&mut command));
-        command
+    /// A command as the scripts take it: what it is, its bucket, the highest token seen there, and its own arguments.
+    fn packed(&self, command: &Command, bucket: u16, name: Option<&LockName>, tail: &[Arg]) -> Vec<u8> {
+        let mut packed = Vec::with_capacity(256);
+        Arg::from(command.name()).pack(&mut packed);
+        Arg::from(keys::base(bucket)).pack(&mut packed);
+        Arg::from(self.known[usize::from(bucket)].load(Ordering::Relaxed)).pack(&mut packed);
+        name.iter().for_each(|name| Arg::from(name.as_str()).pack(&mut packed));
+        tail.iter().for_each(|arg| arg.pack(&mut packed));
+        packed
     }
 
     pub(super) async fn send(
         &self,
         link: &Arc<Link>,
         bucket: u16,
-        script: &'static Script,
+        command: &'static Command,
         tail: &[Arg],
     ) -> Result<Answer, StoreError> {
-        self.read(link, link.ask(self.sender, script, bucket, self.packed(bucket, None, tail)).await?)
+        let packed = self.packed(command, bucket, None, tail);
+        self.read(link, link.ask(self.sender, command, bucket, packed).await?)
     }
 
     /// Runs a command on one lock. Dropped, the command may run all the same.
     pub(super) async fn call(
         &self,
         name: &LockName,
-        script: &'static Script,
+        command: &'static Command,
         tail: &[Arg],
     ) -> Result<Answer, StoreError> {
-        self.call_for(name, script, tail, None).await
+        self.call_for(name, command, tail, None).await
     }
 
     /// The same for one of the calls that wait, which its own command need not tell to look again.
     pub(super) async fn call_for(
         &self,
         name: &LockName,
-        script: &'static Script,
+        command: &'static Command,
         tail: &[Arg],
         own: Option<(RequestId, u32)>,
     ) -> Result<Answer, StoreError> {
         let bucket = keys::bucket(name);
         let link = self.link(bucket).await?;
-        let command = self.packed(bucket, Some(name), tail);
-        let answer = self.read(&link, link.ask(self.sender, script, bucket, command).await?)?;
+        let packed = self.packed(command, bucket, Some(name), tail);
+        let answer = self.read(&link, link.ask(self.sender, command, bucket, packed).await?)?;
         if !answer.is_too_late() {
             self.heed(bucket, name, &answer, own);
             return Ok(answer);
         }
         // Nothing was done, and now Redis' time is known: it was set since the last sample, or nothing was asked for long.
-        let command = self.packed(bucket, Some(name), tail);
-        let answer = self.read(&link, link.ask(self.sender, script, bucket, command).await?)?;
+        let packed = self.packed(command, bucket, Some(name), tail);
+        let answer = self.read(&link, link.ask(self.sender, command, bucket, packed).await?)?;
         self.heed(bucket, name, &answer, own);
         Ok(answer)
     }

@@ -108,22 +108,22 @@ impl RedisStore {
     }
 
     async fn try_chore(&self, chore: Chore) {
-        let (name, script, tail) = match &chore {
+        let (name, command, tail) = match &chore {
             Chore::DropCall(name, request, attempt) => {
-                (name, &self.scripts.drop_call, vec![Arg::from(request.0), Arg::from(*attempt)])
+                (name, &self.commands.drop_call, vec![Arg::from(request.0), Arg::from(*attempt)])
             }
             Chore::Decline(name, request, attempt) => {
-                (name, &self.scripts.decline, vec![Arg::from(request.0), Arg::from(*attempt)])
+                (name, &self.commands.decline, vec![Arg::from(request.0), Arg::from(*attempt)])
             }
             Chore::Detach(name, lease, attachment) => {
-                (name, &self.scripts.detach, vec![Arg::from(lease.0), Arg::from(attachment.0)])
+                (name, &self.commands.detach, vec![Arg::from(lease.0), Arg::from(attachment.0)])
             }
             Chore::Disconnect(name, lease, attachment) => {
-                (name, &self.scripts.disconnect, vec![Arg::from(lease.0), Arg::from(attachment.0)])
+                (name, &self.commands.disconnect, vec![Arg::from(lease.0), Arg::from(attachment.0)])
             }
         };
         for left in (0..TRIES).rev() {
-            match self.call(name, script, &tail).await.and_then(super::answer::Answer::done) {
+            match self.call(name, command, &tail).await.and_then(super::answer::Answer::done) {
                 Ok(()) => return,
                 Err(error) if left == 0 || !chore.may_follow(&error) => {
                     tracing::debug!(%error, "a clean-up was given up");

@@ -48,7 +48,7 @@ impl RedisStore {
         let (bucket, call) = (keys::bucket(name), (request, attempt));
         let sent = Instant::now();
         let mut unread = Unread { store: self, call, is: true };
-        let answer = self.call(name, &self.scripts.release, &tail).await.and_then(Answer::release);
+        let answer = self.call(name, &self.commands.release, &tail).await.and_then(Answer::release);
         unread.is = false;
         match answer {
             Ok((released, claimed)) => {

@@ -237,7 +237,7 @@ impl RedisStore {
         let classic = self.met.classic.as_deref().unwrap_or_default();
         let wanted = [keys::BUCKETS.to_string(), LAYOUT.to_owned()];
         let tail = wanted.iter().map(String::as_str).chain([classic]).map(Arg::from).collect::<Vec<_>>();
-        let found = self.send(link, 0, &self.scripts.meta, &tail).await?.texts("meta")?;
+        let found = self.send(link, 0, &self.commands.meta, &tail).await?.texts("meta")?;
         let [buckets, layout, shared] = found.as_slice() else {
             return Ok(Err(StoreError::Corrupt(format!("its meta key says {found:?}"))));
         };

@@ -28,7 +28,7 @@ use crate::{
     domain::{ids::ReplicaId, limits::Limits},
     store::Notices,
 };
-use call::Scripts;
+use call::Commands;
 use chores::Chores;
 use keys::BUCKETS;
 use links::{Links, RedisUrl, Sender};
@@ -53,7 +53,7 @@ pub struct RedisStore {
     met: Met,
     /// Hints may have been lost: poll now.
     resync: Notify,
-    scripts: &'static Scripts,
+    commands: &'static Commands,
     /// As scripts are told of this replica.
     sender: Sender,
 }
@@ -61,15 +61,15 @@ pub struct RedisStore {
 impl RedisStore {
     /// A store that is not connected yet: [`RedisStore::run`] connects it, and must run for as long as it is used.
     pub fn new(url: &RedisUrl, limits: &Limits, notices: Arc<dyn Notices>) -> Self {
-        Self::with_scripts(url, limits, notices, Scripts::shared())
+        Self::with_commands(url, limits, notices, Commands::shared())
     }
 
     /// The same by another clock than Redis' own (see [`scripts::CLOCK`]): for tests, to which time is a value.
     pub fn with_clock(url: &RedisUrl, limits: &Limits, notices: Arc<dyn Notices>, clock: &str) -> Self {
-        Self::with_scripts(url, limits, notices, Scripts::leak(clock, None))
+        Self::with_commands(url, limits, notices, Commands::leak(clock, None))
     }
 
-    fn with_scripts(url: &RedisUrl, limits: &Limits, notices: Arc<dyn Notices>, scripts: &'static Scripts) -> Self {
+    fn with_commands(url: &RedisUrl, limits: &Limits, notices: Arc<dyn Notices>, commands: &'static Commands) -> Self {
         let me = ReplicaId(Uuid::new_v4());
         Self {
             links: Links::new(url),
@@ -80,7 +80,7 @@ impl RedisStore {
             known: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
             met: Met::nobody(),
             resync: Notify::new(),
-            scripts,
+            commands,
             sender: Sender { replica: me, waiters_max: limits.waiters_per_lock },
         }
     }
@@ -95,7 +95,7 @@ impl RedisStore {
     /// Shares locks with clients of the classic recipe: the lock `NAME` is theirs as the key `prefix` + `NAME`. To be called once.
     #[must_use]
     pub fn beside_classic(mut self, prefix: &str) -> Self {
-        self.scripts = Scripts::leak(scripts::CLOCK, Some(prefix));
+        self.commands = Commands::leak(scripts::CLOCK, Some(prefix));
         self.met.classic = Some(prefix.to_owned());
         self
     }

@@ -2,7 +2,7 @@
 
 use super::{
     RedisStore,
-    links::{Arg, Script},
+    links::{Arg, Command},
 };
 use crate::{
     domain::{name::LockName, outcome::RenewOutcome},
@@ -18,7 +18,7 @@ impl RedisStore {
     pub(super) async fn renew_each(&self, leases: &[Kept<'_>]) -> Outcomes {
         let each = leases.iter().map(|lease| async {
             let tail = [Arg::from(lease.lease_id.0), Arg::from(lease.attachment.0)];
-            self.renew_one(lease.name, &self.scripts.renew_kept, &tail).await
+            self.renew_one(lease.name, &self.commands.renew_kept, &tail).await
         });
         join_all(each).await
     }
@@ -27,7 +27,7 @@ impl RedisStore {
     pub(super) async fn attach_each(&self, leases: &[Kept<'_>]) -> Outcomes {
         let each = leases.iter().map(|lease| async {
             let tail = [Arg::from(lease.lease_id.0), Arg::from(lease.attempt), Arg::from(lease.attachment.0)];
-            self.renew_one(lease.name, &self.scripts.attach, &tail).await
+            self.renew_one(lease.name, &self.commands.attach, &tail).await
         });
         join_all(each).await
     }
@@ -35,10 +35,10 @@ impl RedisStore {
     pub(super) async fn renew_one(
         &self,
         name: &LockName,
-        script: &'static Script,
+        command: &'static Command,
         tail: &[Arg],
     ) -> Result<RenewOutcome, StoreError> {
-        let outcome = self.call(name, script, tail).await?.renew()?;
+        let outcome = self.call(name, command, tail).await?.renew()?;
         if let RenewOutcome::Renewed(renewed) = &outcome {
             self.know(name, renewed.token);
         }

@@ -1,7 +1,8 @@
-//! The scripts: one a command, put together from the parts in `lua/` when they are first used.
+//! The scripts, put together from the parts in `lua/` when they are first used: one for all commands that Redis is told the same of.
 //!
 //! Redis runs a script as one step, and has no way to share code between scripts but functions, which an operator would have to
-//! load; so each script carries the parts it needs. The numbers come from [`limits`](crate::domain::limits), the one table of bounds.
+//! load; so each script carries the parts that its commands need. There are few of them, because the collector of Redis' Lua goes through
+//! all that were ever loaded. The numbers come from [`limits`](crate::domain::limits), the one table of bounds.
 
 use super::inline;
 use crate::domain::{
@@ -25,13 +26,16 @@ pub(super) const QUICK: u8 = 0xc1;
 /// Reads Redis' clock, once.
 pub const CLOCK: &str = include_str!("lua/lib/clock.lua");
 
-macro_rules! scripts {
-    ($($(#[$doc:meta])* $constant:ident = $file:literal),+ $(,)?) => {
-        $($(#[$doc])* pub const $constant: &str = include_str!(concat!("lua/", $file, ".lua"));)+
+macro_rules! commands {
+    ($($(#[$doc:meta])* $constant:ident = $name:literal),+ $(,)?) => {
+        $($(#[$doc])* pub const $constant: &str = $name;)+
+
+        /// Each by its name and its text: a line that says what Redis is told of it, and the body of a function.
+        const COMMANDS: &[(&str, &str)] = &[$(($name, include_str!(concat!("lua/", $name, ".lua")))),+];
     };
 }
 
-scripts! {
+commands! {
     /// Asks for the lock.
     ACQUIRE = "acquire",
     /// Claims an offer.
@@ -92,7 +96,7 @@ const PARTS: [&str; 20] = [
     include_str!("lua/lib/again.lua"),
 ];
 
-/// The quick paths, by the name that a command's first line calls them. Each defines `quickly`.
+/// The quick paths, by their commands. Each defines `quickly`.
 const QUICK_PATHS: [(&str, &[&str]); 4] = [
     (
         "acquire",
@@ -126,36 +130,48 @@ const QUICK_PATHS: [(&str, &[&str]); 4] = [
 const QUICK_QUEUE: &str = include_str!("lua/quick/queue.lua");
 const QUICK_TOKEN: &str = include_str!("lua/quick/token.lua");
 
-/// The whole source of a command's script. With another clock than [`CLOCK`] a test hands the time in, as it does to the rules.
+/// What Redis is told of the script that a command is in: whether it may run without memory to spare, whether it writes. Nothing for a command
+/// that there is not.
+pub fn flags(command: &str) -> &'static str {
+    let first = COMMANDS.iter().find(|(name, _)| *name == command).and_then(|(_, text)| text.lines().next());
+    first.and_then(|line| line.strip_prefix("--! flags:")).unwrap_or_default().trim()
+}
+
+/// The whole source of the script with these [`flags`]. With another clock than [`CLOCK`] a test hands the time in, as it does to the rules.
 /// `classic` is the prefix of the keys of classic locks, if such are to be heeded: the quick paths know nothing of them.
 ///
 /// Redis runs all of it for each sending, so what it costs to begin counts: the constants stand in place of their names (`inline.rs`), and
-/// what the rules need is made by a function that is called for the commands that no quick path is for: it is most of the script.
-pub fn source(command: &str, clock: &str, classic: Option<&str>) -> String {
-    let (first, body) = command.split_once('\n').unwrap_or((command, ""));
-    let (flags, quick) = first.trim_start_matches("--! flags:").split_once("; quick:").unwrap_or((first, ""));
-    let mut script = match flags.trim_start_matches("--! flags:").trim() {
-        "" => "#!lua\n".to_owned(),
-        flags => format!("#!lua flags={flags}\n"),
-    };
+/// what commands need is made by functions that are called when there is such a command.
+pub fn source(flags: &str, clock: &str, classic: Option<&str>) -> String {
+    let commands = || COMMANDS.iter().filter(|(name, _)| self::flags(name) == flags);
+    let mut script = if flags.is_empty() { "#!lua\n".to_owned() } else { format!("#!lua flags={flags}\n") };
     script.push_str(&constants(classic));
     script.push_str(clock);
     script.push_str(include_str!("lua/lib/head.lua"));
-    match QUICK_PATHS.iter().find(|(name, _)| *name == quick.trim() && classic.is_none()) {
-        Some((_, parts)) => {
-            script.push_str(include_str!("lua/quick/plain.lua"));
-            parts.iter().for_each(|part| script.push_str(part));
-        }
-        None => script.push_str("local quickly = nil\n"),
+    let is_here = |path: &&(&str, _)| classic.is_none() && commands().any(|(name, _)| *name == path.0);
+    push_quick_paths(&QUICK_PATHS.iter().filter(is_here).collect::<Vec<_>>(), &mut script);
+    script.push_str("local function wholly(command, base, known_token, ...)\n");
+    PARTS.iter().for_each(|part| script.push_str(part));
+    for (name, body) in commands() {
+        let _ = write!(script, "if command == '{name}' then\n{body}end\n");
     }
-    script.push_str("local function wholly(base, known_token, ...)\n");
-    for part in PARTS {
-        script.push_str(part);
-    }
-    script.push_str(body);
     script.push_str("end\n");
     script.push_str(include_str!("lua/lib/tail.lua"));
     inline::constants(&script)
+}
+
+/// A function that makes the quick path of a command, if it has one.
+fn push_quick_paths(paths: &[&(&str, &[&str])], script: &mut String) {
+    script.push_str("local function quick_path(command)\n");
+    if !paths.is_empty() {
+        let known = paths.iter().map(|(name, _)| format!("command ~= '{name}'")).collect::<Vec<_>>();
+        let _ = writeln!(script, "if {} then return nil end", known.join(" and "));
+        script.push_str(include_str!("lua/quick/plain.lua"));
+    }
+    for (name, parts) in paths {
+        let _ = write!(script, "if command == '{name}' then\n{}return quickly\nend\n", parts.concat());
+    }
+    script.push_str("end\n");
 }
 
 /// Lua that has `lock_of`, which reads the text of a lock into its fields: for tests, and whoever has to look at one by hand.

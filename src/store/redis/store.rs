@@ -57,7 +57,7 @@ impl LockStore for RedisStore {
             self.waits.enter(keys::bucket(name), name, call, candidate);
         }
         // Dropped here, or with the outcome unknown, the caller has `drop_call` clean up, which takes it out again.
-        let answer = self.call_for(name, &self.scripts.acquire, &tail, Some(call)).await;
+        let answer = self.call_for(name, &self.commands.acquire, &tail, Some(call)).await;
         if wait && matches!(answer, Err(StoreError::Unavailable(_))) {
             self.waits.leave(keys::bucket(name), name, request, attempt);
         }
@@ -77,12 +77,12 @@ impl LockStore for RedisStore {
         }
         let (lease_id, grant_id) = (Arg::from(candidate.lease_id.0), Arg::from(candidate.grant_id.0));
         let tail = [Arg::from(request.0), Arg::from(attempt), lease_id, grant_id, attachment(candidate)];
-        let answer = self.call(name, &self.scripts.claim, &tail).await?;
+        let answer = self.call(name, &self.commands.claim, &tail).await?;
         self.settle(name, request, attempt, answer, true)
     }
 
     async fn give_up(&self, name: &LockName, request: RequestId, attempt: u32) -> Result<AcquireOutcome, StoreError> {
-        let answer = self.call(name, &self.scripts.give_up, &[Arg::from(request.0), Arg::from(attempt)]).await?;
+        let answer = self.call(name, &self.commands.give_up, &[Arg::from(request.0), Arg::from(attempt)]).await?;
         self.settle(name, request, attempt, answer, true)
     }
 
@@ -98,7 +98,7 @@ impl LockStore for RedisStore {
     async fn release(&self, name: &LockName, lease_id: LeaseId) -> Result<ReleaseOutcome, StoreError> {
         match self.waits.next(keys::bucket(name), name) {
             Some(next) => self.release_to(name, lease_id, next).await,
-            None => Ok(self.call(name, &self.scripts.release, &[Arg::from(lease_id.0)]).await?.release()?.0),
+            None => Ok(self.call(name, &self.commands.release, &[Arg::from(lease_id.0)]).await?.release()?.0),
         }
     }
 
@@ -110,7 +110,7 @@ impl LockStore for RedisStore {
     ) -> Result<RenewOutcome, StoreError> {
         let mut tail = vec![Arg::from(lease_id.0)];
         tail.extend(ttl.map(|ttl| Arg::from(micros(ttl))));
-        self.renew_one(name, &self.scripts.renew, &tail).await
+        self.renew_one(name, &self.commands.renew, &tail).await
     }
 
     fn group(&self, name: &LockName) -> u16 {
@@ -140,11 +140,11 @@ impl LockStore for RedisStore {
         reason: &Reason,
     ) -> Result<RevokeOutcome, StoreError> {
         let tail = [Arg::from(expected.get()), Arg::from(reason.as_str())];
-        self.call(name, &self.scripts.force_release, &tail).await?.revoke()
+        self.call(name, &self.commands.force_release, &tail).await?.revoke()
     }
 
     async fn view(&self, name: &LockName) -> Result<LockView, StoreError> {
-        self.call(name, &self.scripts.view, &[]).await?.view()
+        self.call(name, &self.commands.view, &[]).await?.view()
     }
 
     async fn check_token(
@@ -173,7 +173,7 @@ impl LockStore for RedisStore {
         for _ in 0..KEYS_PER_PAGE.div_ceil(step) {
             let link = self.link(0).await?;
             let tail = [Arg::from(cursor), Arg::from(pattern.as_str()), Arg::from(step)];
-            let mut found = self.send(&link, 0, &self.scripts.list, &tail).await?.texts("keys")?.into_iter();
+            let mut found = self.send(&link, 0, &self.commands.list, &tail).await?.texts("keys")?.into_iter();
             let next = found.next().and_then(|text| text.parse().ok()).unwrap_or(0);
             let names: Vec<LockName> =
                 found.skip(skip).filter_map(|key| LockName::new(keys::name_in(&key)?.to_owned()).ok()).collect();

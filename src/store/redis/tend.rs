@@ -57,7 +57,7 @@ impl RedisStore {
     async fn poll_locks(&self, bucket: u16, names: &[LockName]) -> Result<(), StoreError> {
         let link = self.link(bucket).await?;
         let tail: Vec<Arg> = names.iter().map(|name| Arg::from(name.as_str())).collect();
-        let answer = self.send(&link, bucket, &self.scripts.poll, &tail).await?;
+        let answer = self.send(&link, bucket, &self.commands.poll, &tail).await?;
         for effect in &answer.effects {
             // Offers come again below, each with its lock; the rest does not ask for it.
             if !matches!(effect, super::effects::RedisEffect::LookAgain(..)) {
@@ -121,7 +121,7 @@ impl RedisStore {
             let span = &span;
             async move {
                 let link = self.link(bucket).await?;
-                self.send(&link, bucket, &self.scripts.watch, span).await.map(|_| ())
+                self.send(&link, bucket, &self.commands.watch, span).await.map(|_| ())
             }
         });
         join_all(each).await.into_iter().collect()

@@ -1,13 +1,13 @@
-//! Commands that are asked for in the same moment are sent together: one script for those of one kind.
+//! Commands that are asked for in the same moment are sent together: with one run of a script, those that are in it.
 //!
 //! No timer: whoever asks first has them sent as soon as those who are ready to run have run. A lone command is sent at once. Of commands in bulk
-//! ([`Script::in_bulk`]) a few scripts are under way at a time, and the rest stands in line.
+//! ([`Command::in_bulk`]) a few scripts are under way at a time, and the rest stands in line.
 //!
 //! Tasks of their own do this, because those who asked may go, or may not be polled while their client stalls: nothing that others wait for is
 //! theirs to keep.
 
 use super::{
-    Link, Script,
+    Command, Link, Script,
     script::{pack_bytes, pack_number},
 };
 use crate::{
@@ -26,7 +26,7 @@ pub const COMMANDS_PER_SCRIPT: usize = 32;
 
 /// Scripts of commands in bulk that are under way at once on a link: some milliseconds of Redis' time, so that nobody's command waits for long
 /// behind them. With all leases of all streams due at once, and all sent, each would wait for longer than an answer is waited for.
-const BULK_SCRIPTS: usize = 16;
+pub const BULK_SCRIPTS: usize = 16;
 
 /// Who asks: what all commands of one sending share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ struct Queued {
     sender: Sender,
     script: &'static Script,
     bucket: u16,
-    command: Vec<u8>,
+    packed: Vec<u8>,
     reply: oneshot::Sender<Result<Reply, StoreError>>,
 }
 
@@ -119,14 +119,14 @@ impl Link {
     pub async fn ask(
         self: &Arc<Self>,
         sender: Sender,
-        script: &'static Script,
+        command: &'static Command,
         bucket: u16,
-        command: Vec<u8>,
+        packed: Vec<u8>,
     ) -> Result<Reply, StoreError> {
         self.open()?;
         let (reply, answer) = oneshot::channel();
-        let queued = Queued { sender, script, bucket, command, reply };
-        if script.is_bulk() {
+        let queued = Queued { sender, script: command.script(), bucket, packed, reply };
+        if command.is_bulk() {
             let mut bulk = self.line.bulk.lock();
             bulk.queued.push_back(queued);
             if !mem::replace(&mut bulk.being_sent, true) {
@@ -191,7 +191,7 @@ impl Link {
         let (script, key, sent) = (*script, keys::of_bucket(*bucket), Instant::now());
         let mut args = Vec::with_capacity(1 + group.len());
         args.push(head(*sender, self.incarnation().0, self.not_after(COMMAND_WINDOW)));
-        let (commands, askers): (Vec<_>, Vec<_>) = group.into_iter().map(|one| (one.command, one.reply)).unzip();
+        let (commands, askers): (Vec<_>, Vec<_>) = group.into_iter().map(|one| (one.packed, one.reply)).unzip();
         args.extend(commands);
         let answer = match self.open() {
             Ok(()) => self.run_command(script, &script.evalsha_packed(&key, &args)).await,

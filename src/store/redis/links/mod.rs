@@ -21,14 +21,14 @@ mod script;
 mod time;
 mod url;
 
-pub use batch::{COMMANDS_PER_SCRIPT, Reply, Sender, head, replies};
+pub use batch::{BULK_SCRIPTS, COMMANDS_PER_SCRIPT, Reply, Sender, head, replies};
 /// What a script answered. The connection speaks RESP3; to a script that does not ask for it that is as RESP2: numbers, texts, nil
 /// (also for `false`) and arrays.
 pub use deadpool_redis::redis::Value;
 pub use handshake::ServerInfo;
 pub use link::Link;
 pub use pushes::{PUSHES_BACKLOG_MAX, Push, Pushes};
-pub use script::{Arg, Call, Script};
+pub use script::{Arg, Call, Command, Script};
 pub use url::RedisUrl;
 
 pub(super) use handshake::redis_time;

@@ -9,32 +9,14 @@ use uuid::Uuid;
 /// side by side, each with its own.
 #[derive(Debug)]
 pub struct Script {
-    name: &'static str,
     source: &'static str,
     sha: OnceLock<String>,
-    bulk: bool,
 }
 
 impl Script {
-    /// A script by its name (for messages) and its source.
-    pub const fn new(name: &'static str, source: &'static str) -> Self {
-        Self { name, source, sha: OnceLock::new(), bulk: false }
-    }
-
-    /// One of which very many may be asked for at once, by nobody who is in a hurry.
-    #[must_use]
-    pub const fn in_bulk(mut self) -> Self {
-        self.bulk = true;
-        self
-    }
-
-    pub(super) fn is_bulk(&self) -> bool {
-        self.bulk
-    }
-
-    /// What it is called in messages.
-    pub fn name(&self) -> &'static str {
-        self.name
+    /// A script by its source.
+    pub const fn new(source: &'static str) -> Self {
+        Self { source, sha: OnceLock::new() }
     }
 
     /// The name that Redis gives it.
@@ -63,6 +45,41 @@ impl Script {
             command.arg(arg.as_slice());
         }
         command
+    }
+}
+
+/// One of the commands that a script carries out.
+#[derive(Debug)]
+pub struct Command {
+    name: &'static str,
+    script: &'static Script,
+    bulk: bool,
+}
+
+impl Command {
+    /// A command by the name that its script knows it by.
+    pub const fn new(name: &'static str, script: &'static Script) -> Self {
+        Self { name, script, bulk: false }
+    }
+
+    /// One of which very many may be asked for at once, by nobody who is in a hurry.
+    #[must_use]
+    pub const fn in_bulk(mut self) -> Self {
+        self.bulk = true;
+        self
+    }
+
+    pub(super) fn is_bulk(&self) -> bool {
+        self.bulk
+    }
+
+    /// What its script calls it.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub(super) fn script(&self) -> &'static Script {
+        self.script
     }
 }
 
@@ -213,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_call_is_packed_as_redis_wants_it() {
-        static SCRIPT: Script = Script::new("one", "return 1");
+        static SCRIPT: Script = Script::new("return 1");
         assert_eq!(SCRIPT.sha(), "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
         let args =
             [Arg::from(-1i64), Arg::from(2u64), Arg::from("x"), Arg::from(Uuid::from_bytes(*b"0123456789abcdef"))];

@@ -1,4 +1,4 @@
---! flags:; quick: acquire
+--! flags:
 -- Grants the lock, or queues the request, or refuses it. Run again (a repeat of the same request) it answers what the request came to.
 -- Takes: lock name, wait (1 or 0), TTL, min_token, for how long the key of the lease is to be kept in ms, the lease as it is to be (lib/layout.lua)
 -- Reply: granted, contended, queued, timed_out, overtaken, ended, other_terms, min_token_too_high, queue_full, too_late, left_behind, exhausted

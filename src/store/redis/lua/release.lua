@@ -1,4 +1,4 @@
---! flags: allow-oom; quick: release
+--! flags: allow-oom
 -- Gives a lease back and offers the lock to whoever is next. If that is the call that the sender claims for, it has the lock at once: a lease in
 -- place of its place in line. Repeated it answers how the lease ended.
 -- Takes: lock name, lease id; and of a call that waits at the sender, if one does: request, attempt, lease id, grant id, attachment

@@ -1,4 +1,4 @@
---! flags: allow-oom; quick: renew
+--! flags: allow-oom
 -- Sets the time left of a lease to a TTL, or to its own. Repeated it renews again.
 -- Takes: lock name, lease id, TTL or nothing
 -- Reply: renewed, gone

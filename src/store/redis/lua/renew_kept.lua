@@ -1,4 +1,4 @@
---! flags: allow-oom; quick: renew_kept
+--! flags: allow-oom
 -- Renews a lease that a stream keeps. Repeated it renews again.
 -- Takes: lock name, lease id, attachment
 -- Reply: renewed, gone, attached_elsewhere

@@ -1,8 +1,11 @@
 -- The commands, each by itself: where one fails, the others go on, and what they did stays done.
-local function run(...)
+local quick = {}
+local function run(command, ...)
+  local quickly = quick[command]
+  if quickly == nil then quickly = quick_path(command) or false; quick[command] = quickly end
   local done = quickly and quickly(...)
   if done then return done end
-  local whole = wholly(...)
+  local whole = wholly(command, ...)
   return cmsgpack.pack(whole[1], whole[2], whole[3])
 end
 
