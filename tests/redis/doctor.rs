@@ -178,8 +178,31 @@ async fn a_server_notices_what_is_changed_while_it_serves() {
     assert!(status.message().contains("--allow-eviction"), "{status:?}");
     redis.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     serving(&server, true).await;
+    for (field, other) in [("layout", "99"), ("classic", "other:")] {
+        let ours = redis.command(&["HGET", "fp:meta", field]).text();
+        redis.command(&["HSET", "fp:meta", field, other]);
+        serving(&server, false).await;
+        redis.command(&["HSET", "fp:meta", field, &ours]);
+        serving(&server, true).await;
+    }
     redis.command(&["FLUSHALL"]);
     until(|| async { redis.command(&["EXISTS", "fp:meta"]).text() == "1" }).await;
+}
+
+/// What a server does at rest is what a thousand of them on one Redis do a thousand times.
+#[tokio::test]
+async fn a_look_at_a_redis_that_is_good_runs_no_script() {
+    let redis = Redis::start(&[]);
+    let server = server_on(&redis).await;
+    serving(&server, true).await;
+    // Eight settings are asked for in each look.
+    let looks = || redis.calls("config|get") / 8;
+    let begun = looks();
+    // The first look after the one that let it serve: all links are there by then.
+    until(|| async { looks() > begun }).await;
+    let scripts = redis.calls("evalsha");
+    until(|| async { looks() > begun + 1 }).await;
+    assert_eq!(redis.calls("evalsha"), scripts);
 }
 
 #[tokio::test]

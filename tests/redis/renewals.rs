@@ -33,7 +33,8 @@ use uuid::Uuid;
 
 const STREAMS: usize = 8;
 const LEASES_PER_STREAM: u32 = 1_000;
-const TTL: Duration = Duration::from_secs(30);
+/// Long enough that all are attached before the first is due.
+const TTL: Duration = Duration::from_secs(60);
 /// Three rounds of those that may be under way at once, on all links: a round times out in half a second, and it takes two of them to find the
 /// links dead.
 const UNANSWERED_MAX: usize = 3 * LINKS_PER_SERVER * BULK_SCRIPTS * COMMANDS_PER_SCRIPT;

@@ -126,6 +126,21 @@ async fn who_is_not_let_in_is_told_what_to_do() {
     kept.becomes(true).await;
     let why = unavailable(kept.count().await);
     assert!(why.contains("ACL SETUSER"), "{why}");
+    // What is taken away later is noticed, and that it is given back.
+    redis.command(&["ACL", "SETUSER", "loser", "on", ">s3cret", "~*", "&*", "+@all"]);
+    let kept = Kept::to_url(&format!("redis://loser:s3cret@127.0.0.1:{port}"));
+    kept.becomes(true).await;
+    kept.count().await.unwrap();
+    redis.command(&["ACL", "SETUSER", "loser", "-evalsha"]);
+    // Each link finds out by what is asked of it.
+    while let Ok(link) = kept.links.get(7) {
+        let why = unavailable(link.run(&COUNT, &["{7}n".to_owned()], &[]).await);
+        assert!(why.contains("ACL SETUSER"), "{why}");
+    }
+    refused_because(&kept, "ACL SETUSER").await;
+    redis.command(&["ACL", "SETUSER", "loser", "+evalsha"]);
+    kept.becomes(true).await;
+    kept.count().await.unwrap();
     // A rule that is enough, as the message gives it.
     let enough = "+@scripting +@pubsub +@read +@write +@connection +info +time ~* &*";
     let words: Vec<&str> = ["ACL", "SETUSER", "enough", "on", ">s3cret"].into_iter().chain(enough.split(' ')).collect();

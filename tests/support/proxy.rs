@@ -67,7 +67,7 @@ impl Proxy {
         format!("redis://{}", self.addr)
     }
 
-    /// How many requests with the word came.
+    /// How many commands of that name came.
     pub(crate) fn seen(&self) -> usize {
         self.seen.load(Ordering::SeqCst)
     }

@@ -1,7 +1,7 @@
 //! The store in Redis: the rules, run as scripts by the Redis that all server replicas share.
 //!
 //! A replica keeps nothing that matters: who waits here (to poll for them), and the highest token it has seen in each bucket (to
-//! remember what Redis may forget). One script for each kind of command, which runs those of one moment; messages between replicas are
+//! remember what Redis may forget). Three scripts have all commands, and run those of one moment together; messages between replicas are
 //! hints, the poll is the net.
 
 pub mod answer;

@@ -220,3 +220,22 @@ fn constants(classic: Option<&str>) -> String {
     }
     lines + include_str!("lua/lib/layout.lua")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{ACQUIRE, CLAIM, COMMANDS, LIST, VIEW, flags};
+
+    /// With Redis at its maxmemory whatever gives locks back goes on, and only what takes them is refused.
+    #[test]
+    fn each_command_is_in_the_script_that_it_belongs_to() {
+        for (name, text) in COMMANDS {
+            assert!(text.starts_with("--! flags:"), "{name}");
+            let wanted = match *name {
+                ACQUIRE | CLAIM => "",
+                VIEW | LIST => "no-writes",
+                _ => "allow-oom",
+            };
+            assert_eq!(flags(name), wanted, "{name}");
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! The commands of the store trait, each one script.
+//! The commands of the store trait.
 
 use super::{RedisStore, answer::Answer, keys, lease, links::Arg, scripts};
 use crate::{

@@ -10,7 +10,7 @@ pub struct Facts {
     pub info: Result<String, String>,
     /// What CONFIG GET says of the settings that matter.
     pub settings: Result<BTreeMap<String, String>, String>,
-    /// Whether scripts may be run.
+    /// Whether scripts may be run. Not asked where they run already.
     pub scripts: Result<(), String>,
     /// What the meta key fixes; none if there is no meta key.
     pub meta: Result<Option<Meta>, String>,

@@ -32,7 +32,7 @@ pub(in crate::store::redis) async fn gather(connection: &mut MultiplexedConnecti
     gather_the_rest(connection, scripts).await
 }
 
-/// The same where scripts run already: their own answers say if they may no longer.
+/// The same where scripts run already: a link whose scripts may run no longer is closed by the first of them.
 pub(in crate::store::redis) async fn gather_again(connection: &mut MultiplexedConnection) -> Result<Facts, String> {
     gather_the_rest(connection, Ok(())).await
 }

@@ -1,5 +1,8 @@
 //! Commands that are asked for in the same moment are sent together: with one run of a script, those that are in it.
 //!
+//! Those of one moment are run in any order: none is a caller's second before its first is answered, and a clean-up may come before what it is
+//! for in any case.
+//!
 //! No timer: whoever asks first has them sent as soon as those who are ready to run have run. A lone command is sent at once. Of commands in bulk
 //! ([`Command::in_bulk`]) a few scripts are under way at a time, and the rest stands in line.
 //!
@@ -21,7 +24,8 @@ use std::{collections::VecDeque, mem, sync::Arc};
 use tokio::{sync::oneshot, time::Instant};
 use uuid::Uuid;
 
-/// Commands in one script: a fifth of a millisecond of Redis' time for plain ones, about one for others. It does nothing else meanwhile.
+/// Commands in one script: half a millisecond of Redis' time for plain ones, one or two for others, more for polls of very many locks. It does
+/// nothing else meanwhile.
 pub const COMMANDS_PER_SCRIPT: usize = 32;
 
 /// Scripts of commands in bulk that are under way at once on a link: some milliseconds of Redis' time, so that nobody's command waits for long

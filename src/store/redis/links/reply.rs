@@ -130,6 +130,8 @@ fn understand_code(code: &str, detail: &str) -> Fault {
             format!("too few replicas follow this Redis for its min-replicas-to-write; bring them back {said}"),
             Then::Keep,
         ),
+        // Without that nothing goes: a new link says so to everybody, and to the log, until it is given back.
+        "NOPERM" if detail.contains("'evalsha'") => refused(no_permission(detail), Then::Close),
         "NOPERM" => refused(no_permission(detail), Then::Keep),
         "NOAUTH" => refused(
             format!("Redis wants a password and the URL has none; write it as redis://user:password@host:port {said}"),
