@@ -123,6 +123,10 @@ fn check_text(text: &str, bytes_max: usize) -> Result<(), BrokenRule> {
     if text.len() > bytes_max {
         return Err(BrokenRule(format!("must have at most {bytes_max} bytes; it has {}", text.len())));
     }
+    // Nearly all are of this kind, and it is ten times as fast to see, with no way out half way.
+    if text.bytes().fold(true, |plain, byte| plain & matches!(byte, b' '..=b'~')) {
+        return Ok(());
+    }
     match text.chars().find(|c| c.is_control()) {
         Some(c) => Err(BrokenRule(format!("must not contain control characters; it has U+{:04X}", u32::from(c)))),
         None => Ok(()),

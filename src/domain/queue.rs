@@ -6,7 +6,8 @@ use super::{
     limits::DROP_GRACE,
     time::StoreTime,
 };
-use std::collections::{BTreeMap, HashMap};
+use hashbrown::HashMap;
+use std::collections::BTreeMap;
 
 /// Whether a waiter may be offered the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,8 @@ use crate::{
     store::{Event, Notices},
     sync::{Notify, RwLock},
 };
-use std::{collections::HashMap, sync::Arc};
+use hashbrown::HashMap;
+use std::sync::Arc;
 
 /// Passes the store's notices on.
 #[derive(Debug)]

@@ -4,8 +4,9 @@ use crate::{
     domain::ids::RequestId,
     sync::{AtomicUsize, Mutex, Notify, Ordering},
 };
+use hashbrown::HashMap;
 use smallvec::SmallVec;
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 /// Parts, each under its own lock.
 const PARTS: usize = 64;

@@ -57,9 +57,9 @@ in "src/domain/rules/acquire.rs":
     "        if self.is_marked(request, attempt) {\n            return AcquireOutcome::Overtaken;\n        }\n        if let Some(outcome) = self.acquire_ended"
     => "        if let Some(outcome) = self.acquire_ended", [Units, Protocol];
     "ended request acquires again", "a late duplicate locks again (node-redlock PR 369)",
-    "        if let Some(outcome) = self.acquire_ended(request, terms) {\n            return outcome;\n        }\n" => "", [Units, Protocol];
+    "        if let Some(outcome) = self.acquire_ended(request, attempt, terms) {\n            return outcome;\n        }\n" => "", [Units, Protocol];
     "refused try comes later", "an older attempt gets the lock after the newer was refused",
-    "is_some_and(|refused| attempt < refused)" => "is_some_and(|_| false)", [Units, Model];
+    "(attempt < refused).then_some(" => "false.then_some(", [Units, Model];
     "other terms", "a request id is bound to nothing",
     "        if lease.terms.fingerprint != terms.fingerprint {" => "        if false {", [Units, Model];
     "replay answers the full TTL", "a repeat promises time that the lease does not have (node-redlock #169)",
@@ -166,7 +166,7 @@ in "src/domain/token.rs":
     ".max(self.counter.saturating_add(micros(Duration::from_secs(1))))" => "", [Units];
     "min_token relative", "each request with a floor raises the next one's bound",
     "        now.after(MIN_TOKEN_AHEAD_MAX).as_micros().min" => "        (now.as_micros() * 2).min", [Units];
-in "src/domain/ended.rs":
+in "src/domain/ended/mod.rs":
     "memory is short", "a duplicate that comes in time is not known",
     "        self.at.after(ENDED_MEMORY)" => "        self.at.after(ENDED_MEMORY / 4)", [Units, Model];
 in "src/domain/replicas.rs":

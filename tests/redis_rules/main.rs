@@ -7,6 +7,7 @@ mod classic;
 mod op;
 
 use both::{Both, CLASSIC};
+use deadpool_redis::redis;
 use op::{Op, Which};
 use proptest::{collection::vec, prelude::*, test_runner::Config};
 use std::cell::RefCell;
@@ -289,5 +290,30 @@ fn quick_paths_see_what_is_remembered() {
         for op in &ops {
             both.step(op).unwrap_or_else(|failure| panic!("{failure}"));
         }
+    }
+}
+
+/// Redis finds an entry of a small hash by a look at all before it: a hundred are as dear as all else that an acquire does.
+#[test]
+fn ends_that_come_fast_are_kept_where_one_is_found_at_once() {
+    let mut both = Both::start(None);
+    let ask = |request| Op::Acquire { request, attempt: 1, wait: false, odd: 0 };
+    // By the quick paths, and by the rules, which a clock that stepped back asks for.
+    for (pause, step, wanted) in [
+        (100_000, Op::Pass(1), "hashtable"),
+        (400_000, Op::Pass(1), "listpack"),
+        (100_000, Op::StepBack(1), "hashtable"),
+        (400_000, Op::StepBack(1), "listpack"),
+    ] {
+        both.forget();
+        for request in 1..=2 {
+            for op in [ask(request), step.clone(), Op::Release(Which::Current), Op::Pass(pause)] {
+                both.step(&op).unwrap();
+            }
+        }
+        let keys: Vec<String> = redis::cmd("KEYS").arg("*:e:*").query(&mut both.connection).unwrap();
+        let mut encoding = redis::cmd("OBJECT");
+        let encoding: String = encoding.arg("ENCODING").arg(&keys[0]).query(&mut both.connection).unwrap();
+        assert_eq!((keys.len(), encoding.as_str()), (1, wanted), "{pause} {step:?}");
     }
 }

@@ -51,11 +51,8 @@ impl Turn<'_> {
         if self.is_marked(request, attempt) {
             return AcquireOutcome::Overtaken;
         }
-        if let Some(outcome) = self.acquire_ended(request, terms) {
+        if let Some(outcome) = self.acquire_ended(request, attempt, terms) {
             return outcome;
-        }
-        if self.lock.ended.refused(request, self.now).is_some_and(|refused| attempt < refused) {
-            return AcquireOutcome::Overtaken;
         }
         if let Some(outcome) = self.acquire_held(request, attempt, terms) {
             return outcome;
@@ -66,16 +63,15 @@ impl Turn<'_> {
         self.acquire_new(command)
     }
 
-    /// The request has ended: nothing brings it back.
-    fn acquire_ended(&self, request: RequestId, terms: &Terms) -> Option<AcquireOutcome> {
-        let ended = self.lock.ended.request(request, self.now)?;
-        Some(if ended.fingerprint != terms.fingerprint {
-            AcquireOutcome::OtherTerms
-        } else if ended.end == RequestEnd::TimedOut {
-            AcquireOutcome::TimedOut(self.contention())
-        } else {
-            AcquireOutcome::Ended
-        })
+    /// The request has ended: nothing brings it back. Nor does an attempt before the one that was refused, to which nobody listens any more.
+    fn acquire_ended(&self, request: RequestId, attempt: u32, terms: &Terms) -> Option<AcquireOutcome> {
+        let past = self.lock.ended.past(request, self.now)?;
+        match past.end {
+            RequestEnd::Refused(refused) => (attempt < refused).then_some(AcquireOutcome::Overtaken),
+            _ if past.fingerprint != terms.fingerprint => Some(AcquireOutcome::OtherTerms),
+            RequestEnd::TimedOut => Some(AcquireOutcome::TimedOut(self.contention())),
+            RequestEnd::Lease(..) | RequestEnd::Abandoned => Some(AcquireOutcome::Ended),
+        }
     }
 
     /// The request holds the lock: its reply was lost, or is on its way.

@@ -41,10 +41,10 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
     }
 
     /// It was acquired. If it is not attached yet (a repeat picked up what an earlier call was granted), that is done now.
-    pub(in crate::locks) async fn adopt(&mut self, handle: u32, name: &LockName, acquired: Acquired) {
+    pub(in crate::locks) async fn adopt(&mut self, handle: u32, name: LockName, acquired: Acquired) {
         let Some(Expected { attachment, release_on_disconnect, early }) = self.expected.remove(&handle) else { return };
         let (ttl, lease_id, attached) = (acquired.grant.left, acquired.grant.lease_id, acquired.attached);
-        let lease = AttachLease { handle, name: name.clone(), lease_id, attempt: 1, release_on_disconnect };
+        let lease = AttachLease { handle, name, lease_id, attempt: 1, release_on_disconnect };
         self.insert(lease, attachment, ttl, attached);
         if let Some(notice) = early {
             self.gone(handle, notice);

@@ -15,11 +15,8 @@ use crate::{
     locks::{Hub, Locks},
     store::{Kept, LockStore, StoreError},
 };
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::Arc,
-    time::Duration,
-};
+use hashbrown::HashMap;
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 use tokio::{runtime::Handle, time::Instant};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;

@@ -207,7 +207,14 @@ where
                         let goes_on = more > 0 && !matches!(message, FromClient::Keep(_));
                         match session.receive(message).await {
                             Ok(None) => {}
-                            Ok(Some(begun)) => under_way.push(begun.run(locks.clone())),
+                            Ok(Some(begun)) => {
+                                // Most of what the store has to hand is done as soon as it is begun. What is not is polled once more here.
+                                let mut run = Box::pin(begun.run(locks.clone()));
+                                match run.as_mut().now_or_never() {
+                                    Some(done) => session.done(done).await,
+                                    None => under_way.push(run),
+                                }
+                            }
                             Err(error) => { result = Err(error); break; }
                         }
                         let Some(message) = goes_on.then(|| inbound.next().now_or_never()).flatten() else { break };

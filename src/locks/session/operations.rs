@@ -14,7 +14,8 @@ use crate::{
     },
     store::LockStore,
 };
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use hashbrown::HashMap;
+use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 /// An operation that is under way.
@@ -178,7 +179,7 @@ impl<S: LockStore, E> Session<S, E> {
                     answer.map_or_else(Answer::Failed, |answer| Answer::Acquire { name, call, answer }),
                 );
                 match acquired {
-                    Some((acquired, name)) => self.keeping.adopt(handle, &name, acquired).await,
+                    Some((acquired, name)) => self.keeping.adopt(handle, name, acquired).await,
                     None => self.keeping.expect_no_more(handle),
                 }
             }

@@ -6,10 +6,8 @@ use crate::{
     store::LockStore,
     sync::Mutex,
 };
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::Arc,
-};
+use hashbrown::HashMap;
+use std::{collections::VecDeque, sync::Arc};
 
 /// Positions that are looked up in one go.
 const LOOKS_AT_ONCE: usize = 1_024;

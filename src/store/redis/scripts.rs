@@ -207,6 +207,8 @@ fn constants(classic: Option<&str>) -> String {
         ("GONE", micros(REPLICA_GONE)),
         ("SKIP", micros(TOKEN_SKIP)),
         ("SECOND", micros(Duration::from_secs(1))),
+        // At this pace more ends are remembered than Redis searches a list for at no cost to speak of.
+        ("SOON", micros(ENDED_MEMORY / 32)),
         ("DAY", micros(MIN_TOKEN_AHEAD_MAX)),
         ("TOKEN_END", TOKEN_END),
         ("LEFT_MAX", INCARNATIONS_LEFT_MAX as u64),

@@ -6,8 +6,9 @@ use crate::domain::{
     outcome::AcquireOutcome,
     rules::{Candidate, Next},
 };
+use hashbrown::HashMap;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use tokio::time::Instant;
 
 #[derive(Debug, Default)]

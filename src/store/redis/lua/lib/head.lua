@@ -22,9 +22,11 @@ local function ttl_text(till)
   return last_text
 end
 
--- An end that is not the newest any more, by its request and by its lease.
+-- An end that is not the newest any more, by its request and by its lease. Where the next one came soon after it, there will be many: then it
+-- is made wider than what Redis keeps in one list, which it would search from end to end.
 local function spill_end(key, at, past)
   local value, lease = struct.pack('<d', at) .. past, past:sub(25, 40)
+  if now - at < SOON then value = value .. WIDENED end
   if lease ~= NONE then redis.call('HSET', key, 'q' .. past:sub(1, 16), value, 'l' .. lease, value)
   else redis.call('HSET', key, 'q' .. past:sub(1, 16), value) end
 end

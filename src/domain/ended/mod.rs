@@ -1,13 +1,15 @@
 //! The memory of ended requests: what makes a late duplicate harmless. Bounded by time, one list per lock.
 
+mod index;
+
 use super::{
     ids::{LeaseId, RequestId},
     lease::LeaseEnd,
     limits::ENDED_MEMORY,
     time::StoreTime,
 };
-use std::collections::{HashMap, VecDeque};
-use uuid::Uuid;
+use index::{Index, Key};
+use std::collections::VecDeque;
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +39,13 @@ pub struct Ended {
 }
 
 impl Ended {
+    fn lease(&self) -> Option<LeaseId> {
+        match self.end {
+            RequestEnd::Lease(lease_id, _) => Some(lease_id),
+            _ => None,
+        }
+    }
+
     /// Until when it is remembered (exclusive).
     pub fn until(&self) -> StoreTime {
         self.at.after(ENDED_MEMORY)
@@ -54,7 +63,7 @@ pub struct EndedRequests {
     taken: u64,
     /// No entry ended after this.
     newest: StoreTime,
-    index: Option<HashMap<Uuid, u64>>,
+    index: Option<Box<Index>>,
 }
 
 impl EndedRequests {
@@ -63,41 +72,32 @@ impl EndedRequests {
         // In order of time, so that nothing to be forgotten lies behind something that is not. (Out of order come only those that a
         // full batch left over: they are remembered for a little longer.)
         ended.at = ended.at.max(self.newest);
-        let position = self.taken + self.entries.len() as u64;
         self.entries.push_back(ended);
         self.newest = ended.at;
-        if let Some(index) = &mut self.index {
-            Self::add(index, &ended, position);
+        if self.index.is_some() {
+            self.index_from(self.entries.len() - 1);
         } else if self.entries.len() == INDEX_FROM {
-            let mut index = HashMap::new();
-            for (entry, position) in self.entries.iter().zip(self.taken..) {
-                Self::add(&mut index, entry, position);
-            }
-            self.index = Some(index);
+            self.index = Some(Box::default());
+            self.index_from(0);
         }
+    }
+
+    /// What is remembered of this request at `now`: its end, or that it was refused.
+    pub fn past(&self, request: RequestId, now: StoreTime) -> Option<&Ended> {
+        self.find(Key::Request(request), now)
     }
 
     /// The end of this request, if it is remembered at `now`.
     pub fn request(&self, request: RequestId, now: StoreTime) -> Option<&Ended> {
-        self.find(request.0, now, |ended| ended.request == request)
-            .filter(|ended| !matches!(ended.end, RequestEnd::Refused(_)))
-    }
-
-    /// The attempt of this request that was refused last, if it is remembered at `now`.
-    pub fn refused(&self, request: RequestId, now: StoreTime) -> Option<u32> {
-        match self.find(request.0, now, |ended| ended.request == request)?.end {
-            RequestEnd::Refused(attempt) => Some(attempt),
-            _ => None,
-        }
+        self.past(request, now).filter(|ended| !matches!(ended.end, RequestEnd::Refused(_)))
     }
 
     /// The end of the request that had this lease, if it is remembered at `now`.
     pub fn lease(&self, lease_id: LeaseId, now: StoreTime) -> Option<LeaseEnd> {
-        let of = |ended: &Ended| match ended.end {
-            RequestEnd::Lease(id, end) if id == lease_id => Some(end),
+        match self.find(Key::Lease(lease_id), now)?.end {
+            RequestEnd::Lease(_, end) => Some(end),
             _ => None,
-        };
-        self.find(lease_id.0, now, |ended| of(ended).is_some()).and_then(of)
+        }
     }
 
     /// After the clock stepped back: remembers nothing for longer than its period, counted from now.
@@ -140,45 +140,42 @@ impl EndedRequests {
     fn take_front(&mut self) {
         let Some(oldest) = self.entries.pop_front() else { return };
         if let Some(index) = &mut self.index {
-            for key in Self::keys(&oldest) {
-                // The same id may have been used again after its memory ran out: that entry stays.
-                if index.get(&key) == Some(&self.taken) {
-                    index.remove(&key);
-                }
-            }
+            index.remove(&oldest, number(self.taken));
         }
         self.taken += 1;
     }
 
-    fn find(&self, key: Uuid, now: StoreTime, matches: impl Fn(&Ended) -> bool) -> Option<&Ended> {
+    fn find(&self, key: Key, now: StoreTime) -> Option<&Ended> {
         let found = match &self.index {
-            Some(index) => {
-                let place = usize::try_from(index.get(&key)?.checked_sub(self.taken)?).ok()?;
-                self.entries.get(place).filter(|ended| matches(ended))
-            }
-            None => self.entries.iter().rev().find(|ended| matches(ended)),
+            Some(index) => index.find(key, |number| self.numbered(number)),
+            None => self.entries.iter().rev().find(|ended| key.is_of(ended)),
         };
         found.filter(|ended| now < ended.until())
     }
 
-    fn add(index: &mut HashMap<Uuid, u64>, ended: &Ended, position: u64) {
-        for key in Self::keys(ended) {
-            index.insert(key, position);
+    /// Indexes the entries from this place on.
+    fn index_from(&mut self, first: usize) {
+        let Some(mut index) = self.index.take() else { return };
+        for (ended, position) in self.entries.range(first..).zip(self.taken + first as u64..) {
+            index.add(ended, number(position), |number| self.numbered(number));
         }
+        self.index = Some(index);
     }
 
-    fn keys(ended: &Ended) -> impl Iterator<Item = Uuid> + use<> {
-        let lease = match ended.end {
-            RequestEnd::Lease(lease_id, _) => Some(lease_id.0),
-            _ => None,
-        };
-        std::iter::once(ended.request.0).chain(lease)
+    fn numbered(&self, it: u32) -> Option<&Ended> {
+        usize::try_from(it.wrapping_sub(number(self.taken))).ok().and_then(|place| self.entries.get(place))
     }
+}
+
+/// The lower half of a position.
+fn number(position: u64) -> u32 {
+    u32::try_from(position & u64::from(u32::MAX)).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use uuid::Uuid;
 
     fn at(seconds: u64) -> StoreTime {
         StoreTime::from_micros(seconds * 1_000_000)
@@ -224,13 +221,31 @@ mod tests {
         assert_eq!(memory.entries.len(), 100);
         memory.forget(at(10), 64);
         assert_eq!(memory.entries.len(), 36);
-        assert_eq!(memory.index.as_ref().map(HashMap::len), Some(72));
+        assert_eq!(memory.index.as_ref().map(|index| index.len()), Some(72));
         memory.push(released(3, 10));
         assert!(memory.request(RequestId(Uuid::from_u128(3)), at(11)).is_some(), "an id used again is found again");
         memory.forget(at(20), 64);
         assert!(memory.is_empty() && memory.index.is_none() && memory.entries.capacity() == 0);
         memory.push(released(5, 20));
         assert!(memory.request(RequestId(Uuid::from_u128(5)), at(20)).is_some());
+    }
+
+    /// The index knows the lower half of a position only.
+    #[test]
+    fn is_the_same_after_billions_of_ends() {
+        let mut memory = EndedRequests { taken: u64::from(u32::MAX) - 40, ..EndedRequests::default() };
+        for number in 0..200 {
+            memory.push(released(number, number / 10));
+            memory.forget(at(number / 10), 64);
+            let request = |number: u64| RequestId(Uuid::from_u128(number.into()));
+            let now = at(number / 10);
+            assert!(
+                (number.saturating_sub(90)..=number).all(|it| memory.request(request(it), now).is_some()),
+                "{number}"
+            );
+            assert!((0..number.saturating_sub(99)).all(|it| memory.request(request(it), now).is_none()), "{number}");
+        }
+        assert!(memory.taken > u64::from(u32::MAX) && memory.index.is_some());
     }
 
     #[test]
