@@ -1,4 +1,5 @@
-//! What a lock costs in Redis: pairs of acquire and release through the store, beside the classic recipe on one connection in the same run.
+//! What a lock costs in Redis: pairs of acquire and release through the store, beside the classic recipe on one connection in the same run, and
+//! beside the least that a fenced lock can do (`least.lua`), sent as the store sends its commands: what is more than that, the promises cost.
 //! `cargo bench --bench redis_scripts -- [seconds]`; it starts a `redis-server` of its own. With FENCEPOST_COMMANDSTATS set it also prints
 //! how often each command of Redis ran, within scripts or without.
 #![allow(clippy::unwrap_used, missing_docs, reason = "it says what is wrong by failing")]
@@ -9,7 +10,7 @@ mod redis_server;
 use deadpool_redis::redis::{self, aio::MultiplexedConnection};
 use fencepost::{
     domain::{
-        ids::{AttachmentId, GrantId, LeaseId, RequestId},
+        ids::{AttachmentId, GrantId, LeaseId, ReplicaId, RequestId},
         lease::{LeaseEnd, Terms},
         limits::Limits,
         name::{Holder, LockName, Metadata},
@@ -18,7 +19,10 @@ use fencepost::{
     },
     store::{
         Event, LockStore, Notices,
-        redis::{RedisStore, links::RedisUrl},
+        redis::{
+            RedisStore, keys,
+            links::{Arg, Command, Links, RedisUrl, Script, Sender},
+        },
     },
 };
 use redis_server::Redis;
@@ -32,6 +36,10 @@ use uuid::Uuid;
 const TTL: Duration = Duration::from_secs(30);
 const GIVE_BACK: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 static CLASSIC: LazyLock<redis::Script> = LazyLock::new(|| redis::Script::new(GIVE_BACK));
+
+static LEAST: Script = Script::new(include_str!("least.lua"));
+static LEAST_TAKE: Command = Command::new("take", &LEAST);
+static LEAST_GIVE_BACK: Command = Command::new("give back", &LEAST);
 
 struct Deaf;
 
@@ -50,6 +58,8 @@ impl Notices for Deaf {
 enum Work {
     /// The recipe: `SET NX PX`, then compare and delete.
     Classic(MultiplexedConnection),
+    /// The least of a fenced lock.
+    Least(Arc<Links>),
     /// Acquire and release through the store; the name is another one each time, or the caller's own.
     Pairs(Arc<RedisStore>, bool),
     /// Renewals of one lease a caller.
@@ -67,6 +77,16 @@ async fn take(store: &RedisStore, name: &LockName) -> LeaseId {
     lease_id
 }
 
+async fn least(links: &Links, command: &'static Command, name: &LockName, lease: &[u8]) -> Vec<u8> {
+    let (bucket, mut packed) = (keys::bucket(name), Vec::with_capacity(256));
+    let (key, counter) = (keys::base(bucket) + "l:" + name.as_str(), keys::base(bucket) + "n");
+    for arg in [command.name().into(), Arg::from(key), Arg::from(counter), Arg::from(lease)] {
+        arg.pack(&mut packed);
+    }
+    let sender = Sender { replica: ReplicaId(Uuid::nil()), waiters_max: 0 };
+    links.get(bucket).unwrap().ask(sender, command, bucket, packed).await.unwrap().1
+}
+
 async fn call(work: Work, caller: usize, until: Instant) -> usize {
     let own = LockName::new(format!("orders/{caller:08}")).unwrap();
     let mut done = 0;
@@ -80,6 +100,16 @@ async fn call(work: Work, caller: usize, until: Instant) -> usize {
                 assert!(taken.is_some());
                 let given: i64 = CLASSIC.key(&key).arg(&value).invoke_async(&mut connection).await.unwrap();
                 assert_eq!(given, 1);
+                done += 1;
+            }
+        }
+        Work::Least(links) => {
+            // As long as a lease of the store's.
+            let mut lease = [0; 130];
+            while Instant::now() < until {
+                lease[..16].copy_from_slice(Uuid::new_v4().as_bytes());
+                assert_eq!(least(&links, &LEAST_TAKE, &own, &lease).await.len(), 8, "a token");
+                assert_eq!(least(&links, &LEAST_GIVE_BACK, &own, &lease).await, b"given back");
                 done += 1;
             }
         }
@@ -160,15 +190,27 @@ async fn main() {
     let running = store.clone();
     let running = tokio::spawn(async move { running.run().await });
     store.up().wait_for(|up| *up).await.unwrap();
+    let links = Arc::new(Links::new(&RedisUrl::parse(&redis.url()).unwrap()));
+    let linking = links.clone();
+    let linking = tokio::spawn(async move { linking.run().await });
+    links.up().wait_for(|up| *up).await.unwrap();
     let client = redis::Client::open(redis.url()).unwrap();
     let connection = client.get_multiplexed_async_connection().await.unwrap();
     for callers in [1, 64, 256] {
         let classic = measure(&redis, "classic pairs", &Work::Classic(connection.clone()), callers, span).await;
+        let least = measure(&redis, "the least of pairs", &Work::Least(links.clone()), callers, span).await;
+        redis.command(&["FLUSHALL"]);
         let pairs = measure(&redis, "pairs, own name", &Work::Pairs(store.clone(), true), callers, span).await;
         let fresh = measure(&redis, "pairs, another name", &Work::Pairs(store.clone(), false), callers, span).await;
         measure(&redis, "renewals", &Work::Renewals(store.clone()), callers, span).await;
-        println!("of the classic recipe: {:.2}, and {:.2}", pairs / classic, fresh / classic);
+        println!(
+            "of the classic recipe: {:.2}, and {:.2}; of the least: {:.2}",
+            pairs / classic,
+            fresh / classic,
+            pairs / least
+        );
         redis.command(&["FLUSHALL"]);
     }
     running.abort();
+    linking.abort();
 }

@@ -210,3 +210,27 @@ pub(super) fn attach(attach: v1::AttachLeases) -> Result<FromClient, Status> {
     fields.done()?;
     Ok(FromClient::Attach(leases))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xxhash_rust::xxh3::Xxh3;
+
+    /// It is stored, and compared by servers of other versions: what it was is what it is, whatever the length.
+    #[test]
+    fn a_fingerprint_is_that_of_its_parts_one_after_the_other() {
+        for bytes in [0, 1, 40, 41, 128, 200, 241, 4_000] {
+            let pairs = [("key".to_owned(), "v".repeat(bytes))];
+            let (holder, metadata) = (Holder::new("h".into()).unwrap(), Metadata::new(pairs).unwrap());
+            let mut parts = Xxh3::new();
+            let (ttl, value) = (30_000_000_000_u128.to_le_bytes(), "v".repeat(bytes));
+            for part in [&ttl[..], &7_u64.to_le_bytes(), b"h", b"key", value.as_bytes()] {
+                parts.update(&(part.len() as u64).to_le_bytes());
+                parts.update(part);
+            }
+            assert_eq!(fingerprint(Duration::from_secs(30), &holder, &metadata, 7), parts.digest(), "{bytes}");
+        }
+        let (holder, metadata) = (Holder::new("host-17".into()).unwrap(), Metadata::default());
+        assert_eq!(fingerprint(Duration::from_secs(30), &holder, &metadata, 0), 18_177_338_775_173_038_911);
+    }
+}
