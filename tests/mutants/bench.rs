@@ -30,6 +30,7 @@ version = "0.1.0"
 edition = "2024"
 
 [dependencies]
+hashbrown = { version = "0.17", default-features = false, features = ["default-hasher", "inline-more"] }
 smallvec = { version = "1.15", features = ["const_new"] }
 thiserror = "2"
 uuid = { version = "1.29", features = ["v4"] }
