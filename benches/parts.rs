@@ -139,7 +139,7 @@ fn memory_store(criterion: &mut Criterion) {
         let store = MemoryStore::new(clock, &Limits::default(), Arc::new(Hub::new()));
         let name = |number: u128| LockName::new(format!("orders/{number:08}")).unwrap();
         for number in 0..held {
-            let outcome = now(store.acquire(&name(number), wish(number + 1, false))).unwrap();
+            let outcome = now(store.acquire(&name(number), wish(number + 1, false))).unwrap().outcome;
             assert!(matches!(outcome, AcquireOutcome::Granted(_)));
         }
         let (own, mut made) = (name(held), held + 1);

@@ -21,7 +21,7 @@ use fencepost::{
         Event, LockStore, Notices,
         redis::{
             RedisStore, keys,
-            links::{Arg, Command, Links, RedisUrl, Script, Sender},
+            links::{Arg, Command, Lane, Links, RedisUrl, Script, Sender},
         },
     },
 };
@@ -38,8 +38,8 @@ const GIVE_BACK: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return re
 static CLASSIC: LazyLock<redis::Script> = LazyLock::new(|| redis::Script::new(GIVE_BACK));
 
 static LEAST: Script = Script::new(include_str!("least.lua"));
-static LEAST_TAKE: Command = Command::new("take", &LEAST);
-static LEAST_GIVE_BACK: Command = Command::new("give back", &LEAST);
+static LEAST_TAKE: Command = Command::new("take", &LEAST, Lane::Entry);
+static LEAST_GIVE_BACK: Command = Command::new("give back", &LEAST, Lane::Progress);
 
 struct Deaf;
 
@@ -72,7 +72,7 @@ async fn take(store: &RedisStore, name: &LockName) -> LeaseId {
     let terms = Terms { fingerprint: 7, ttl: TTL, holder, metadata: Metadata::default(), min_token: 0 };
     let candidate = Candidate { lease_id, grant_id: GrantId(Uuid::new_v4()), attachment: None };
     let wish = Acquire { request: RequestId(Uuid::new_v4()), attempt: 1, terms, wait: false, candidate };
-    let outcome = store.acquire(name, wish).await.unwrap();
+    let outcome = store.acquire(name, wish).await.unwrap().outcome;
     assert!(matches!(outcome, AcquireOutcome::Granted(_)), "{outcome:?}");
     lease_id
 }
@@ -84,7 +84,7 @@ async fn least(links: &Links, command: &'static Command, name: &LockName, lease:
         arg.pack(&mut packed);
     }
     let sender = Sender { replica: ReplicaId(Uuid::nil()), waiters_max: 0 };
-    links.get(bucket).unwrap().ask(sender, command, bucket, packed).await.unwrap().1
+    links.get(bucket).unwrap().ask(sender, command, bucket, packed, &mut false).await.unwrap().packed
 }
 
 async fn call(work: Work, caller: usize, until: Instant) -> usize {
@@ -126,7 +126,7 @@ async fn call(work: Work, caller: usize, until: Instant) -> usize {
         Work::Renewals(store) => {
             let lease = take(&store, &own).await;
             while Instant::now() < until {
-                let outcome = store.renew(&own, lease, None).await.unwrap();
+                let outcome = store.renew(&own, lease, None).await.unwrap().outcome;
                 assert!(matches!(outcome, RenewOutcome::Renewed(_)), "{outcome:?}");
                 done += 1;
             }

@@ -114,7 +114,7 @@ async fn call(store: Arc<RedisStore>, next: Arc<AtomicUsize>, names: usize) {
         let mut wish = Acquire { request: RequestId(Uuid::new_v4()), attempt: 1, terms, wait: false, candidate };
         // As a client does it: an outcome that is not known is asked for again.
         let outcome = loop {
-            match store.acquire(&name, wish.clone()).await {
+            match store.acquire(&name, wish.clone()).await.map(|it| it.outcome) {
                 Ok(outcome) => break outcome,
                 Err(error) => again(error).await,
             }

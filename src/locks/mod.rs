@@ -21,7 +21,7 @@ use crate::{
         outcome::{LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome, TokenStatus},
         token::FencingToken,
     },
-    store::{LockStore, Page},
+    store::{LockStore, Page, Timed},
 };
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -97,7 +97,7 @@ impl<S: LockStore> Locks<S> {
         Ok(self.store.release(name, lease_id).await?)
     }
 
-    /// Renews a lease. Also answers how long the call was held before the store was asked.
+    /// Renews a lease. Also answers how long the call was here before the command was sent.
     pub async fn renew(
         &self,
         name: &LockName,
@@ -105,8 +105,8 @@ impl<S: LockStore> Locks<S> {
         ttl: Option<Duration>,
         arrived: Instant,
     ) -> Result<(RenewOutcome, Duration), LocksError> {
-        let held_for = arrived.elapsed();
-        Ok((self.store.renew(name, lease_id, ttl).await?, held_for))
+        let Timed { sent, outcome } = self.store.renew(name, lease_id, ttl).await?;
+        Ok((outcome, sent.saturating_duration_since(arrived)))
     }
 
     /// Takes the lock from the holder of this token. Logged, since it breaks the promise of exclusion.

@@ -10,7 +10,7 @@ use crate::{
         outcome::{AcquireOutcome, Contention, Grant},
         rules::{Acquire, Candidate},
     },
-    store::{LockStore, StoreError},
+    store::{LockStore, StoreError, Timed},
     sync::{Mutex, Notify},
 };
 use std::{sync::Arc, time::Duration};
@@ -63,7 +63,7 @@ impl Follower {
 pub struct Acquired {
     /// The lease.
     pub grant: Grant,
-    /// How long the call was here before the command was sent whose answer this is.
+    /// How long the call was here before the command was sent that granted the lease, or found it granted.
     pub held_for: Duration,
     /// Whether the lease has had the call's attachment from its grant on.
     pub attached: bool,
@@ -94,7 +94,7 @@ impl AcquireCall {
     }
 }
 
-/// Has the store clean up after a call that was dropped, or that ended not knowing what came of it.
+/// Has the store clean up after a call that stands in line and was dropped, or ended not knowing what came of it.
 struct Cleanup<'a, S: LockStore> {
     store: &'a S,
     name: &'a LockName,
@@ -134,20 +134,12 @@ impl<S: LockStore> Locks<S> {
             Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),
             None => None,
         };
-        let mut cleanup = Cleanup { store: &*self.store, name, request, attempt, armed: true };
-        let mut held_for = arrived.elapsed();
         let mut told = false;
         // One lease at most comes of a call, whichever command grants it.
         let wanted = candidate(attachment);
         let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: wanted };
-        let mut outcome = match self.store.acquire(name, command).await {
-            // Nothing was done. A clean-up would be in the way of whoever sends this attempt again, through another replica.
-            Err(error @ StoreError::Unavailable(_)) => {
-                cleanup.armed = false;
-                return Err(error.into());
-            }
-            outcome => outcome?,
-        };
+        let Timed { mut sent, mut outcome } = self.store.acquire(name, command).await?;
+        let mut cleanup = Cleanup { store: &*self.store, name, request, attempt, armed: true };
         let answer = loop {
             match (outcome, &waiting, wait_until) {
                 (AcquireOutcome::Queued, Some(waiting), Some(until)) => {
@@ -162,20 +154,21 @@ impl<S: LockStore> Locks<S> {
                         () = enough(follower.as_deref()) => Wake::TimeOver,
                         () = tokio::time::sleep_until(until) => Wake::TimeOver,
                     };
-                    held_for = arrived.elapsed();
-                    outcome = match wake {
+                    Timed { sent, outcome } = match wake {
                         Wake::Hint => match self.store.claim(name, request, attempt, wanted).await? {
                             // Still in line, and no call will wait for it: the guard stays armed here as well.
-                            AcquireOutcome::TooLate(now) => return Err(LocksError::TooLate(now)),
-                            AcquireOutcome::LeftBehind => return Err(left_behind()),
-                            outcome => outcome,
+                            Timed { outcome: AcquireOutcome::TooLate(now), .. } => {
+                                return Err(LocksError::TooLate(now));
+                            }
+                            Timed { outcome: AcquireOutcome::LeftBehind, .. } => return Err(left_behind()),
+                            claimed => claimed,
                         },
                         Wake::TimeOver => self.store.give_up(name, request, attempt).await?,
                         // The guard stays armed: the place in line is kept for the retry.
                         Wake::Draining => return Err(LocksError::Draining),
                     };
                 }
-                (outcome, ..) => break self.answer(outcome, held_for, wanted),
+                (outcome, ..) => break self.answer(outcome, sent.saturating_duration_since(arrived), wanted),
             }
         };
         // The store has said the last word: whatever it was, there is nothing to clean up.

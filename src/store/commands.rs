@@ -9,6 +9,7 @@ use crate::domain::{
     token::FencingToken,
 };
 use std::{future::Future, time::Duration};
+use tokio::time::Instant;
 
 /// A lease in the keeping of a stream.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +24,29 @@ pub struct Kept<'a> {
     pub attempt: u32,
 }
 
+/// What a command came to, and when it was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timed<T> {
+    /// A moment before the store acted: what a lease has left counts from here, not from when the store was asked, which may be long before.
+    pub sent: Instant,
+    /// What it came to.
+    pub outcome: T,
+}
+
+impl<T> Timed<T> {
+    /// What is done here and now.
+    pub fn act(act: impl FnOnce() -> T) -> Self {
+        let sent = Instant::now();
+        Self { sent, outcome: act() }
+    }
+
+    /// The same of what is made of the outcome.
+    pub fn try_map<R, E>(self, make: impl FnOnce(T) -> Result<R, E>) -> Result<Timed<R>, E> {
+        let Self { sent, outcome } = self;
+        make(outcome).map(|outcome| Timed { sent, outcome })
+    }
+}
+
 /// A page of a listing.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Page {
@@ -35,17 +59,20 @@ pub struct Page {
 /// Carries out commands by the rules of `domain`. A store tells what it sets off through the [`Notices`](super::Notices) it was made with.
 ///
 /// Every command is atomic and may be repeated. A future that is dropped leaves the command done or not done, nothing between:
-/// the caller does not know which (*outcome unknown*) and repeats it, or has `drop_call` clean up.
+/// the caller does not know which (*outcome unknown*) and repeats it, or has `drop_call` clean up (after `acquire` the store does).
 ///
 /// The functions that return no future do not block. They are called from drop guards: the work is done now or handed to a
 /// cleaner, and nobody waits for it.
 pub trait LockStore: Send + Sync + 'static {
-    /// Asks for the lock. If the store cannot be reached (`Unavailable`), there is nothing for `drop_call` to clean up.
+    /// Asks for the lock.
+    ///
+    /// Dropped, or with an error, it cleans up after itself as `drop_call` does, if there can be anything to clean up: only the store knows
+    /// whether the command has left. A clean-up after one that has not would take away another call of the same attempt.
     fn acquire(
         &self,
         name: &LockName,
         command: Acquire,
-    ) -> impl Future<Output = Result<AcquireOutcome, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Timed<AcquireOutcome>, StoreError>> + Send;
 
     /// Claims the offer to a waiting request, or asks what became of it.
     fn claim(
@@ -54,7 +81,7 @@ pub trait LockStore: Send + Sync + 'static {
         request: RequestId,
         attempt: u32,
         candidate: Candidate,
-    ) -> impl Future<Output = Result<AcquireOutcome, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Timed<AcquireOutcome>, StoreError>> + Send;
 
     /// Ends the wait of a call whose time is over.
     fn give_up(
@@ -62,13 +89,13 @@ pub trait LockStore: Send + Sync + 'static {
         name: &LockName,
         request: RequestId,
         attempt: u32,
-    ) -> impl Future<Output = Result<AcquireOutcome, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Timed<AcquireOutcome>, StoreError>> + Send;
 
     /// How many stand in line before a call that waits here, at most, as far as is known without asking. Nothing if it is not known to
     /// stand in line.
     fn ahead(&self, name: &LockName, request: RequestId, attempt: u32) -> Option<u64>;
 
-    /// Cleans up after a call that was dropped.
+    /// Cleans up after a call that was dropped since it stands in line, or whose lease was granted and not heard of.
     fn drop_call(&self, name: &LockName, request: RequestId, attempt: u32);
 
     /// Gives a lease back.
@@ -84,7 +111,7 @@ pub trait LockStore: Send + Sync + 'static {
         name: &LockName,
         lease_id: LeaseId,
         ttl: Option<Duration>,
-    ) -> impl Future<Output = Result<RenewOutcome, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Timed<RenewOutcome>, StoreError>> + Send;
 
     /// Locks with the same number are cheap to command together.
     fn group(&self, name: &LockName) -> u16;

@@ -7,7 +7,7 @@ pub mod memory;
 mod notice;
 pub mod redis;
 
-pub use commands::{Kept, LockStore, Page};
+pub use commands::{Kept, LockStore, Page, Timed};
 pub use error::StoreError;
 pub use memory::MemoryStore;
 pub use notice::{Event, EventKind, Notices};

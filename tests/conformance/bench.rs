@@ -148,7 +148,7 @@ impl<H: Harness> Bench<H> {
     }
 
     pub(crate) async fn ask(&self, command: Acquire) -> AcquireOutcome {
-        self.store().acquire(&self.lock, command).await.unwrap()
+        self.store().acquire(&self.lock, command).await.unwrap().outcome
     }
 
     pub(crate) async fn take(&self, number: u128) -> Grant {
@@ -162,11 +162,11 @@ impl<H: Harness> Bench<H> {
     }
 
     pub(crate) async fn claim(&self, number: u128) -> AcquireOutcome {
-        self.store().claim(&self.lock, request(number), 1, candidate()).await.unwrap()
+        self.store().claim(&self.lock, request(number), 1, candidate()).await.unwrap().outcome
     }
 
     pub(crate) async fn give_up(&self, number: u128) -> AcquireOutcome {
-        self.store().give_up(&self.lock, request(number), 1).await.unwrap()
+        self.store().give_up(&self.lock, request(number), 1).await.unwrap().outcome
     }
 
     pub(crate) async fn drop_call(&self, number: u128, attempt: u32) {

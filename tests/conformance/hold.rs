@@ -44,7 +44,7 @@ pub(crate) async fn a_release_is_repeated_with_the_same_answer_and_hits_nobody_e
 
 pub(crate) async fn a_renewal_never_shortens_and_never_revives(bench: &Bench<impl Harness>) {
     let grant = bench.take(1).await;
-    let renew = |ttl| async move { bench.store().renew(&bench.lock, grant.lease_id, ttl).await.unwrap() };
+    let renew = |ttl| async move { bench.store().renew(&bench.lock, grant.lease_id, ttl).await.unwrap().outcome };
     bench.pass(TTL / 2).await;
     assert_eq!(left(renew(None).await), TTL);
     assert_eq!(left(renew(Some(TTL * 2)).await), TTL * 2);
@@ -117,7 +117,7 @@ pub(crate) async fn a_force_release_hits_the_token_it_names(bench: &Bench<impl H
     assert_eq!(force(other).await, RevokeOutcome::TokenMismatch(grant.token));
     assert!(matches!(force(grant.token).await, RevokeOutcome::Revoked(holder) if holder.as_str() == "holder"));
     assert_eq!(force(grant.token).await, RevokeOutcome::NotHeld);
-    let renewed = bench.store().renew(&bench.lock, grant.lease_id, None).await.unwrap();
+    let renewed = bench.store().renew(&bench.lock, grant.lease_id, None).await.unwrap().outcome;
     assert_eq!(renewed, RenewOutcome::Lost(gone(Fate::Ended(LeaseEnd::Revoked), None)));
 }
 
@@ -139,7 +139,7 @@ pub(crate) async fn many_leases_are_renewed_at_once_each_with_its_own_outcome(be
     let mut leases = Vec::new();
     for number in 0..1_000_u128 {
         let lock = name(&format!("lock/{number}"));
-        let grant = granted(bench.store().acquire(&lock, wish(number)).await.unwrap());
+        let grant = granted(bench.store().acquire(&lock, wish(number)).await.unwrap().outcome);
         leases.push((lock, grant));
     }
     // As streams hand them over.
@@ -171,7 +171,7 @@ pub(crate) async fn a_lease_may_be_attached_from_its_grant_on(bench: &Bench<impl
     assert_eq!(ended, [(attachment(11), LeaseEnd::Revoked)], "its stream is told");
     let Candidate { lease_id, grant_id, .. } = candidate();
     let claimed = Candidate { lease_id, grant_id, attachment: Some(attachment(12)) };
-    let second = granted(bench.store().claim(&bench.lock, request(2), 1, claimed).await.unwrap());
+    let second = granted(bench.store().claim(&bench.lock, request(2), 1, claimed).await.unwrap().outcome);
     assert!(matches!(bench.store().renew_kept(&[keep(second, 12, 1)]).await[..], [Ok(RenewOutcome::Renewed(_))]));
     assert!(matches!(bench.store().attach(&[keep(second, 13, 2)]).await[..], [Ok(RenewOutcome::Renewed(_))]));
     assert!(matches!(

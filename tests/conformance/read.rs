@@ -53,9 +53,9 @@ pub(crate) async fn a_listing_shows_each_lock_in_use_once(bench: &Bench<impl Har
         let (held, other, freed) =
             (name(&format!("a/{number}")), name(&format!("b/{number}")), name(&format!("a/freed/{number}")));
         for lock in [&held, &other] {
-            granted(bench.store().acquire(lock, wish(number)).await.unwrap());
+            granted(bench.store().acquire(lock, wish(number)).await.unwrap().outcome);
         }
-        let grant = granted(bench.store().acquire(&freed, wish(number)).await.unwrap());
+        let grant = granted(bench.store().acquire(&freed, wish(number)).await.unwrap().outcome);
         bench.store().release(&freed, grant.lease_id).await.unwrap();
         expected.insert(held);
     }

@@ -74,7 +74,10 @@ impl Bench {
             Terms { fingerprint: 0, ttl: TTL, holder: Holder::default(), metadata: Metadata::default(), min_token: 0 };
         let candidate = Candidate { lease_id, grant_id: GrantId(Uuid::new_v4()), attachment: None };
         let command = Acquire { request: RequestId(Uuid::new_v4()), attempt: 1, terms, wait: false, candidate };
-        assert!(matches!(self.store.acquire(&name, command).await, Ok(AcquireOutcome::Granted(_))));
+        assert!(matches!(
+            self.store.acquire(&name, command).await.map(|it| it.outcome),
+            Ok(AcquireOutcome::Granted(_))
+        ));
         AttachLease { handle, name, lease_id, attempt: 1, release_on_disconnect: true }
     }
 

@@ -9,7 +9,7 @@ use fencepost::{
         time::StoreTime,
         token::FencingToken,
     },
-    store::{Kept, LockStore, Page, StoreError, memory::MemoryStore},
+    store::{Kept, LockStore, Page, StoreError, Timed, memory::MemoryStore},
 };
 use std::{
     sync::{
@@ -69,11 +69,29 @@ impl GatedStore {
     }
 }
 
+/// An acquire that is behind its gates: a store cleans up after one that is dropped.
+struct Asking<'a> {
+    store: &'a MemoryStore,
+    name: &'a LockName,
+    call: (RequestId, u32),
+    armed: bool,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if self.armed {
+            self.store.drop_call(self.name, self.call.0, self.call.1);
+        }
+    }
+}
+
 impl LockStore for GatedStore {
-    async fn acquire(&self, name: &LockName, command: Acquire) -> Result<AcquireOutcome, StoreError> {
+    async fn acquire(&self, name: &LockName, command: Acquire) -> Result<Timed<AcquireOutcome>, StoreError> {
+        let mut asking = Asking { store: &self.inner, name, call: (command.request, command.attempt), armed: true };
         self.pass(Gate::BeforeAcquire).await;
         let outcome = self.inner.acquire(name, command).await;
         self.pass(Gate::AfterAcquire).await;
+        asking.armed = false;
         outcome
     }
 
@@ -83,17 +101,22 @@ impl LockStore for GatedStore {
         request: RequestId,
         attempt: u32,
         candidate: Candidate,
-    ) -> Result<AcquireOutcome, StoreError> {
+    ) -> Result<Timed<AcquireOutcome>, StoreError> {
         self.pass(Gate::BeforeClaim).await;
         if self.late.load(Ordering::SeqCst) {
-            return Ok(AcquireOutcome::TooLate(StoreTime::default()));
+            return Ok(Timed::act(|| AcquireOutcome::TooLate(StoreTime::default())));
         }
         let outcome = self.inner.claim(name, request, attempt, candidate).await;
         self.pass(Gate::AfterClaim).await;
         outcome
     }
 
-    async fn give_up(&self, name: &LockName, request: RequestId, attempt: u32) -> Result<AcquireOutcome, StoreError> {
+    async fn give_up(
+        &self,
+        name: &LockName,
+        request: RequestId,
+        attempt: u32,
+    ) -> Result<Timed<AcquireOutcome>, StoreError> {
         self.pass(Gate::BeforeGiveUp).await;
         let outcome = self.inner.give_up(name, request, attempt).await;
         self.pass(Gate::AfterGiveUp).await;
@@ -117,7 +140,7 @@ impl LockStore for GatedStore {
         name: &LockName,
         lease_id: LeaseId,
         ttl: Option<Duration>,
-    ) -> Result<RenewOutcome, StoreError> {
+    ) -> Result<Timed<RenewOutcome>, StoreError> {
         self.inner.renew(name, lease_id, ttl).await
     }
 

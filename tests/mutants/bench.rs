@@ -108,6 +108,7 @@ impl Bench {
             Killer::Stores => (&self.whole, self.target.clone(), &["--test", "conformance"]),
             Killer::Replicas => (&self.whole, self.target.clone(), &["--test", "redis", "sessions"]),
             Killer::HandOver => (&self.whole, self.target.clone(), &["--test", "redis", "hand_over"]),
+            Killer::Crowd => (&self.whole, self.target.clone(), &["--test", "redis", "crowd"]),
             Killer::Schedules => (&self.whole, self.target.clone(), &["--package", "fencepost-schedules"]),
         };
         let mut cargo = Command::new(env!("CARGO"));

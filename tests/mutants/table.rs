@@ -30,11 +30,13 @@ pub(crate) enum Killer {
     Replicas,
     /// Releases that claim for a call of their own server.
     HandOver,
+    /// More commands than Redis can answer in time.
+    Crowd,
     /// The store and the waiters under one order of events after the other.
     Schedules,
 }
 
-use Killer::{HandOver, Model, Properties, Protocol, Replicas, Schedules, Scripts, Stores, Units};
+use Killer::{Crowd, HandOver, Model, Properties, Protocol, Replicas, Schedules, Scripts, Stores, Units};
 
 macro_rules! mutants {
     ($(in $file:literal: $($name:literal, $breaks:literal, $from:literal => $to:literal, [$($killer:ident),+];)+)+) => {
@@ -187,9 +189,25 @@ in "src/store/redis/lua/release.lua":
     "effects[#effects] = nil\n" => "", [Scripts];
 in "src/store/redis/hand_over.rs":
     "handed over for longer than it is", "the caller reckons with time that passed before it asked",
-    "grant.left.saturating_sub(sent.elapsed())" => "grant.left", [HandOver];
+    "Some(claimed)" => "Some(Timed { sent: tokio::time::Instant::now(), ..claimed })", [HandOver];
     "handed over to nobody", "a call has the lock, and waits until a poll tells it",
     "if self.is {" => "if false {", [HandOver];
+in "src/store/redis/links/batch.rs":
+    "clean-up after what was never sent", "a call that is dropped in line takes away another call of the same attempt",
+    "*self.unheard = self.outlives_caller || !self.line.lock().withdraw(self.number);" => "*self.unheard = true;", [Crowd];
+in "src/store/redis/links/lane.rs":
+    "all at once", "a hundred thousand acquires are all answered too late, and each retry makes it worse",
+    "Self::Progress | Self::Entry | Self::Bulk => UNDER_WAY_MAX," => "Self::Progress | Self::Entry | Self::Bulk => usize::MAX,", [Crowd];
+    "sent for nobody", "a call that was dropped in line takes the lock all the same",
+    "self.waiting.remove(&number).is_some()" => "self.waiting.contains_key(&number)", [Crowd];
+    "no end of standing in line", "a caller is kept waiting for what it could ask of another server",
+    "now.saturating_duration_since(since) > IN_LINE_MAX" => "now < since", [Crowd];
+in "src/store/redis/call.rs":
+    "release forgotten", "a client gives its lock back and goes, and nobody gets it until it expires",
+    "release = RELEASE, outliving_its_caller;" => "release = RELEASE;", [Crowd];
+    "claims behind a crowd", "offers lapse, because those who come go first",
+    "        claim = CLAIM;\n        give_up = GIVE_UP;\n        release = RELEASE, outliving_its_caller;\n        renew = RENEW, outliving_its_caller;\n        force_release = FORCE_RELEASE, outliving_its_caller;\n    }\n    Entry: {\n"
+    => "        give_up = GIVE_UP;\n        release = RELEASE, outliving_its_caller;\n        renew = RENEW, outliving_its_caller;\n        force_release = FORCE_RELEASE, outliving_its_caller;\n    }\n    Entry: {\n        claim = CLAIM;\n", [Crowd];
 in "src/store/redis/lua/acquire.lua":
     "script: late acquire", "a command acts after its caller gave up",
     "if not_after < now then" => "if false then", [Scripts];
@@ -339,8 +357,8 @@ in "src/store/memory/mod.rs":
     => "        let now = self.clock.now();\n        let mut shard = self.shards[at].lock();\n", [Schedules];
 in "src/locks/wait.rs":
     "waits after it asked", "a hint that comes before the call is entered is lost",
-    "        let waiting = match wait_until {\n            Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),\n            None => None,\n        };\n        let mut cleanup = Cleanup { store: &*self.store, name, request, attempt, armed: true };\n        let mut held_for = arrived.elapsed();\n        let mut told = false;\n        // One lease at most comes of a call, whichever command grants it.\n        let wanted = candidate(attachment);\n        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: wanted };\n        let mut outcome = match self.store.acquire(name, command).await {\n            // Nothing was done. A clean-up would be in the way of whoever sends this attempt again, through another replica.\n            Err(error @ StoreError::Unavailable(_)) => {\n                cleanup.armed = false;\n                return Err(error.into());\n            }\n            outcome => outcome?,\n        };\n"
-    => "        let mut cleanup = Cleanup { store: &*self.store, name, request, attempt, armed: true };\n        let mut held_for = arrived.elapsed();\n        let mut told = false;\n        // One lease at most comes of a call, whichever command grants it.\n        let wanted = candidate(attachment);\n        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: wanted };\n        let mut outcome = match self.store.acquire(name, command).await {\n            // Nothing was done. A clean-up would be in the way of whoever sends this attempt again, through another replica.\n            Err(error @ StoreError::Unavailable(_)) => {\n                cleanup.armed = false;\n                return Err(error.into());\n            }\n            outcome => outcome?,\n        };\n        let waiting = match wait_until {\n            Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),\n            None => None,\n        };\n", [Schedules];
+    "        let waiting = match wait_until {\n            Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),\n            None => None,\n        };\n        let mut told = false;\n        // One lease at most comes of a call, whichever command grants it.\n        let wanted = candidate(attachment);\n        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: wanted };\n        let Timed { mut sent, mut outcome } = self.store.acquire(name, command).await?;\n"
+    => "        let mut told = false;\n        // One lease at most comes of a call, whichever command grants it.\n        let wanted = candidate(attachment);\n        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: wanted };\n        let Timed { mut sent, mut outcome } = self.store.acquire(name, command).await?;\n        let waiting = match wait_until {\n            Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),\n            None => None,\n        };\n", [Schedules];
     "dropped call not cleaned up", "a call that is gone holds up those behind it",
     "        if self.armed {"
     => "        if false {", [Schedules];

@@ -21,7 +21,7 @@ use fencepost::{
 };
 use futures_util::FutureExt;
 use std::{sync::Arc, time::Duration};
-use tokio::task::JoinHandle;
+use tokio::{task::JoinHandle, time::Instant};
 use uuid::Uuid;
 
 const TTL: Duration = Duration::from_secs(60);
@@ -51,14 +51,14 @@ impl Held {
         let running = tokio::spawn(async move { running.run().await });
         within(store.up().wait_for(|up| *up)).await.unwrap();
         let name = LockName::new("a".into()).unwrap();
-        let lease = granted(&store.acquire(&name, acquire(new_request(), false)).await.unwrap()).lease_id;
+        let lease = granted(&store.acquire(&name, acquire(new_request(), false)).await.unwrap().outcome).lease_id;
         Self { store, hints, name, lease, running, redis }
     }
 
     /// Somebody waits.
     async fn wait(&self) -> Acquire {
         let call = acquire(new_request(), true);
-        assert_eq!(self.store.acquire(&self.name, call.clone()).await, Ok(AcquireOutcome::Queued));
+        assert_eq!(self.store.acquire(&self.name, call.clone()).await.map(|it| it.outcome), Ok(AcquireOutcome::Queued));
         call
     }
 
@@ -80,7 +80,7 @@ impl Held {
     }
 
     async fn claim(&self, call: &Acquire) -> AcquireOutcome {
-        self.store.claim(&self.name, call.request, call.attempt, candidate()).await.unwrap()
+        self.store.claim(&self.name, call.request, call.attempt, candidate()).await.unwrap().outcome
     }
 
     /// The lease that holds the lock, seen by who does not know it.
@@ -110,16 +110,17 @@ async fn the_next_has_the_lock_when_the_release_is_done() {
     assert_eq!(held.claim(&second).await, AcquireOutcome::Queued);
 }
 
-/// The call counts the time left from when it asks: what passed since the release was sent is not left.
+/// What is left counts from when the release was sent, however late the call asks.
 #[tokio::test]
 async fn the_lease_counts_from_the_release() {
-    const LATE: Duration = Duration::from_millis(300);
     let held = Held::new().await;
     let next = held.wait().await;
+    let before = Instant::now();
     held.release().await;
-    tokio::time::sleep(LATE).await;
-    let left = granted(&held.claim(&next).await).left;
-    assert!(left <= TTL - LATE && left > TTL - LATE * 10, "{left:?}");
+    let released = Instant::now();
+    let claimed = held.store.claim(&held.name, next.request, next.attempt, candidate()).await.unwrap();
+    assert!((before..released).contains(&claimed.sent));
+    assert_eq!(granted(&claimed.outcome).left, TTL);
 }
 
 /// Whoever releases is gone before the answer is there: the next is told all the same, and asks Redis.
@@ -151,7 +152,7 @@ async fn a_call_that_goes_meanwhile_does_not_keep_the_lock() {
 async fn calls_that_share_an_attempt_claim_by_themselves() {
     let held = Held::new().await;
     let next = held.wait().await;
-    assert_eq!(held.store.acquire(&held.name, next.clone()).await, Ok(AcquireOutcome::Queued));
+    assert_eq!(held.store.acquire(&held.name, next.clone()).await.map(|it| it.outcome), Ok(AcquireOutcome::Queued));
     held.release().await;
     assert_eq!(held.holder().await, None);
     assert!(held.is_told(&next));
@@ -163,7 +164,7 @@ async fn calls_that_share_an_attempt_claim_by_themselves() {
 async fn a_hand_over_that_fails_has_done_nothing() {
     let held = Held::new().await;
     held.release().await;
-    let lease = granted(&held.store.acquire(&held.name, acquire(new_request(), false)).await.unwrap()).lease_id;
+    let lease = granted(&held.store.acquire(&held.name, acquire(new_request(), false)).await.unwrap().outcome).lease_id;
     let line = [held.wait().await, held.wait().await];
     let ends = held.key("e");
     held.redis.command(&["SET", &ends, "x"]);
@@ -184,12 +185,12 @@ async fn nobody_stands_in_line_beside_what_is_not_ours() {
     let call = held.wait().await;
     let missed = held.line().replace(":q:", ":m:");
     assert!(matches!(
-        held.store.give_up(&held.name, call.request, call.attempt).await,
+        held.store.give_up(&held.name, call.request, call.attempt).await.map(|it| it.outcome),
         Ok(AcquireOutcome::TimedOut(_))
     ));
     for other in [held.key("d"), missed] {
         held.redis.command(&["SET", &other, "x"]);
-        let refused = held.store.acquire(&held.name, acquire(new_request(), true)).await;
+        let refused = held.store.acquire(&held.name, acquire(new_request(), true)).await.map(|it| it.outcome);
         assert!(matches!(&refused, Err(StoreError::Corrupt(why)) if why.contains("WRONGTYPE")), "{other}: {refused:?}");
         held.redis.command(&["DEL", &other]);
     }

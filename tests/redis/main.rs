@@ -5,6 +5,7 @@ mod classic;
 #[path = "../support/clock.rs"]
 mod clock;
 mod clocks;
+mod crowd;
 mod doctor;
 mod faults;
 mod hand_over;

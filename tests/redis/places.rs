@@ -69,16 +69,16 @@ async fn a_call_whose_claim_was_left_behind_takes_no_other_with_it() {
     let name = LockName::new("a".into()).unwrap();
     let bucket = format!("{}b", keys::base(keys::bucket(&name)));
     let (holder, waiter) = (RequestId(Uuid::new_v4()), RequestId(Uuid::new_v4()));
-    let AcquireOutcome::Granted(grant) = store.acquire(&name, acquire(holder, false)).await.unwrap() else {
+    let AcquireOutcome::Granted(grant) = store.acquire(&name, acquire(holder, false)).await.unwrap().outcome else {
         panic!("it is free")
     };
     for _ in 0..2 {
-        assert_eq!(store.acquire(&name, acquire(waiter, true)).await, Ok(AcquireOutcome::Queued));
+        assert_eq!(store.acquire(&name, acquire(waiter, true)).await.map(|it| it.outcome), Ok(AcquireOutcome::Queued));
     }
     // As if a server that knows a newer life of this Redis had drawn a token.
     let life = redis.command(&["HGET", &bucket, "inc"]).text();
     redis.command(&["HSET", &bucket, "left", &life]);
-    assert_eq!(store.claim(&name, waiter, 1, candidate()).await, Ok(AcquireOutcome::LeftBehind));
+    assert_eq!(store.claim(&name, waiter, 1, candidate()).await.map(|it| it.outcome), Ok(AcquireOutcome::LeftBehind));
     store.drop_call(&name, waiter, 1);
     redis.command(&["HDEL", &bucket, "left"]);
     within(store.chores_done()).await;
@@ -86,7 +86,7 @@ async fn a_call_whose_claim_was_left_behind_takes_no_other_with_it() {
     hints.0.lock().unwrap().clear();
     assert_eq!(store.release(&name, grant.lease_id).await, Ok(ReleaseOutcome::Released));
     until(|| async { hints.0.lock().unwrap().contains(&(waiter, 1)) }).await;
-    let claimed = store.claim(&name, waiter, 1, candidate()).await;
+    let claimed = store.claim(&name, waiter, 1, candidate()).await.map(|it| it.outcome);
     assert!(matches!(claimed, Ok(AcquireOutcome::Granted(_))), "{claimed:?}");
     running.abort();
 }

@@ -20,7 +20,7 @@ use fencepost::{
         Kept, LockStore, StoreError,
         redis::{
             RedisStore, keys,
-            links::{BULK_SCRIPTS, COMMANDS_PER_SCRIPT, LINKS_PER_SERVER, RedisUrl},
+            links::{LINKS_PER_SERVER, RedisUrl, UNDER_WAY_MAX},
             scripts,
         },
     },
@@ -37,7 +37,7 @@ const LEASES_PER_STREAM: u32 = 1_000;
 const TTL: Duration = Duration::from_secs(60);
 /// Three rounds of those that may be under way at once, on all links: a round times out in half a second, and it takes two of them to find the
 /// links dead.
-const UNANSWERED_MAX: usize = 3 * LINKS_PER_SERVER * BULK_SCRIPTS * COMMANDS_PER_SCRIPT;
+const UNANSWERED_MAX: usize = 3 * LINKS_PER_SERVER * UNDER_WAY_MAX;
 const _: () = assert!(UNANSWERED_MAX < STREAMS * LEASES_PER_STREAM as usize);
 
 /// All renewals at once would keep everybody else's commands waiting for longer than commands wait.
@@ -131,7 +131,7 @@ async fn of_a_group_are_told_apart() {
     let mut held = Vec::new();
     for name in &names {
         let request = RequestId(Uuid::new_v4());
-        let AcquireOutcome::Granted(grant) = store.acquire(name, acquire(request, false)).await.unwrap() else {
+        let AcquireOutcome::Granted(grant) = store.acquire(name, acquire(request, false)).await.unwrap().outcome else {
             panic!("it is free")
         };
         held.push((name, grant, AttachmentId(Uuid::new_v4())));
@@ -149,7 +149,7 @@ async fn of_a_group_are_told_apart() {
     let half = "redis.call('SET', KEYS[1], redis.call('GET', KEYS[1]):sub(1, 150))";
     redis.command(&["EVAL", half, "1", &format!("{base}l:{}", names[1].as_str())]);
     let waiter = RequestId(Uuid::new_v4());
-    assert_eq!(store.acquire(&names[2], acquire(waiter, true)).await, Ok(AcquireOutcome::Queued));
+    assert_eq!(store.acquire(&names[2], acquire(waiter, true)).await.map(|it| it.outcome), Ok(AcquireOutcome::Queued));
     let now = redis.command(&["TIME"]).text();
     let (seconds, _) = now.split_once(' ').unwrap();
     let script = scripts::reader()
@@ -167,7 +167,7 @@ async fn of_a_group_are_told_apart() {
     let Ok(RenewOutcome::Renewed(renewed)) = fifth else { panic!("{fifth:?}") };
     assert_eq!(renewed.token, held[4].1.token);
     until(|| async { hints.0.lock().unwrap().contains(&(waiter, 1)) }).await;
-    let claimed = store.claim(&names[2], waiter, 1, candidate()).await;
+    let claimed = store.claim(&names[2], waiter, 1, candidate()).await.map(|it| it.outcome);
     assert!(matches!(claimed, Ok(AcquireOutcome::Granted(_))), "{claimed:?}");
     running.abort();
 }

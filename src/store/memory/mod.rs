@@ -23,7 +23,7 @@ use crate::{
         time::StoreTime,
         token::{FencingToken, Sequencer},
     },
-    store::{Event, EventKind, Kept, LockStore, Notices, Page, StoreError},
+    store::{Event, EventKind, Kept, LockStore, Notices, Page, StoreError, Timed},
     sync::Mutex,
 };
 use expiry::Alarm;
@@ -194,8 +194,8 @@ fn event(kind: EventKind, name: &LockName, lease: &crate::domain::lease::Lease) 
 // No function here awaits anything before its work is done: the futures are ready when first polled, so a dropped call
 // finds its command either done or never begun.
 impl LockStore for MemoryStore {
-    async fn acquire(&self, name: &LockName, command: Acquire) -> Result<AcquireOutcome, StoreError> {
-        Ok(self.turn(name, "", |turn| turn.acquire(command)))
+    async fn acquire(&self, name: &LockName, command: Acquire) -> Result<Timed<AcquireOutcome>, StoreError> {
+        Ok(Timed::act(|| self.turn(name, "", |turn| turn.acquire(command))))
     }
 
     async fn claim(
@@ -204,12 +204,17 @@ impl LockStore for MemoryStore {
         request: RequestId,
         attempt: u32,
         candidate: Candidate,
-    ) -> Result<AcquireOutcome, StoreError> {
-        Ok(self.turn(name, "", |turn| turn.claim(request, attempt, candidate)))
+    ) -> Result<Timed<AcquireOutcome>, StoreError> {
+        Ok(Timed::act(|| self.turn(name, "", |turn| turn.claim(request, attempt, candidate))))
     }
 
-    async fn give_up(&self, name: &LockName, request: RequestId, attempt: u32) -> Result<AcquireOutcome, StoreError> {
-        Ok(self.turn(name, "", |turn| turn.give_up(request, attempt)))
+    async fn give_up(
+        &self,
+        name: &LockName,
+        request: RequestId,
+        attempt: u32,
+    ) -> Result<Timed<AcquireOutcome>, StoreError> {
+        Ok(Timed::act(|| self.turn(name, "", |turn| turn.give_up(request, attempt))))
     }
 
     fn ahead(&self, name: &LockName, request: RequestId, _: u32) -> Option<u64> {
@@ -229,8 +234,8 @@ impl LockStore for MemoryStore {
         name: &LockName,
         lease_id: LeaseId,
         ttl: Option<Duration>,
-    ) -> Result<RenewOutcome, StoreError> {
-        Ok(self.turn(name, "", |turn| turn.renew(lease_id, ttl, None)))
+    ) -> Result<Timed<RenewOutcome>, StoreError> {
+        Ok(Timed::act(|| self.turn(name, "", |turn| turn.renew(lease_id, ttl, None))))
     }
 
     async fn attach(&self, leases: &[Kept<'_>]) -> Vec<Result<RenewOutcome, StoreError>> {

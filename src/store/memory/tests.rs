@@ -62,7 +62,7 @@ async fn take(store: &MemoryStore, name: &LockName) -> (LeaseId, FencingToken) {
         Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()), attachment: None };
     let request = RequestId(Uuid::new_v4());
     let command = Acquire { request, attempt: 1, terms, wait: false, candidate };
-    match store.acquire(name, command).await {
+    match store.acquire(name, command).await.map(|it| it.outcome) {
         Ok(AcquireOutcome::Granted(grant)) => (grant.lease_id, grant.token),
         other => panic!("{other:?}"),
     }

@@ -5,12 +5,12 @@ use super::{
     answer::Answer,
     effects::RedisEffect,
     keys,
-    links::{Arg, Command, Link, Reply, Script},
+    links::{Arg, Command, Lane, Link, Reply, Script},
     scripts,
 };
 use crate::{
     domain::{ids::RequestId, name::LockName, outcome::AcquireOutcome, token::FencingToken},
-    store::{Event, StoreError},
+    store::{Event, StoreError, Timed},
 };
 use std::{
     collections::HashMap,
@@ -18,50 +18,54 @@ use std::{
 };
 
 macro_rules! commands {
-    ($($name:ident = $constant:ident),+ $(,)?) => {
+    ($($lane:ident: { $($name:ident = $constant:ident $(, $also:ident)?;)+ })+) => {
         /// What the scripts are asked for.
         pub(super) struct Commands {
-            $(pub(super) $name: Command,)+
+            $($(pub(super) $name: Command,)+)+
         }
 
         impl Commands {
             /// The commands with this clock. Kept, with their scripts, for as long as the process lives: to be made once.
             pub(super) fn leak(clock: &str, classic: Option<&str>) -> &'static Self {
                 let mut scripts = HashMap::<_, &'static Script>::new();
-                let mut command = |name| {
+                let mut command = |name, lane| {
                     let flags = scripts::flags(name);
                     let source = || &*Box::leak(scripts::source(flags, clock, classic).into_boxed_str());
                     let script = scripts.entry(flags).or_insert_with(|| Box::leak(Box::new(Script::new(source()))));
-                    Command::new(name, script)
+                    Command::new(name, script, lane)
                 };
-                let mut commands = Self { $($name: command(scripts::$constant),)+ };
-                // Streams keep up to a million leases, and ask for all that are due in a moment.
-                commands.renew_kept = commands.renew_kept.in_bulk();
-                commands.attach = commands.attach.in_bulk();
-                Box::leak(Box::new(commands))
+                Box::leak(Box::new(Self { $($($name: command(scripts::$constant, Lane::$lane)$(.$also())?,)+)+ }))
             }
         }
     };
 }
 
 commands! {
-    acquire = ACQUIRE,
-    claim = CLAIM,
-    give_up = GIVE_UP,
-    drop_call = DROP_CALL,
-    decline = DECLINE,
-    release = RELEASE,
-    renew = RENEW,
-    renew_kept = RENEW_KEPT,
-    attach = ATTACH,
-    detach = DETACH,
-    disconnect = DISCONNECT,
-    force_release = FORCE_RELEASE,
-    poll = POLL,
-    view = VIEW,
-    watch = WATCH,
-    meta = META,
-    list = LIST,
+    Upkeep: {
+        poll = POLL;
+        watch = WATCH;
+        meta = META;
+        drop_call = DROP_CALL;
+        decline = DECLINE;
+        detach = DETACH;
+        disconnect = DISCONNECT;
+    }
+    Progress: {
+        claim = CLAIM;
+        give_up = GIVE_UP;
+        release = RELEASE, outliving_its_caller;
+        renew = RENEW, outliving_its_caller;
+        force_release = FORCE_RELEASE, outliving_its_caller;
+    }
+    Entry: {
+        acquire = ACQUIRE;
+        view = VIEW;
+        list = LIST;
+    }
+    Bulk: {
+        renew_kept = RENEW_KEPT;
+        attach = ATTACH;
+    }
 }
 
 impl Commands {
@@ -99,7 +103,8 @@ impl RedisStore {
         tail: &[Arg],
     ) -> Result<Answer, StoreError> {
         let packed = self.packed(command, bucket, None, tail);
-        self.read(link, link.ask(self.sender, command, bucket, packed).await?)
+        let reply = link.ask(self.sender, command, bucket, packed, &mut false).await?;
+        self.read(link, reply).map(|answer| answer.outcome)
     }
 
     /// Runs a command on one lock. Dropped, the command may run all the same.
@@ -108,39 +113,41 @@ impl RedisStore {
         name: &LockName,
         command: &'static Command,
         tail: &[Arg],
-    ) -> Result<Answer, StoreError> {
-        self.call_for(name, command, tail, None).await
+    ) -> Result<Timed<Answer>, StoreError> {
+        self.call_for(name, command, tail, None, &mut false).await
     }
 
-    /// The same for one of the calls that wait, which its own command need not tell to look again.
+    /// The same for one of the calls that wait, which its own command need not tell to look again. Dropped when the command has left, it says
+    /// so in `unheard`.
     pub(super) async fn call_for(
         &self,
         name: &LockName,
         command: &'static Command,
         tail: &[Arg],
         own: Option<(RequestId, u32)>,
-    ) -> Result<Answer, StoreError> {
+        unheard: &mut bool,
+    ) -> Result<Timed<Answer>, StoreError> {
         let bucket = keys::bucket(name);
         let link = self.link(bucket).await?;
         let packed = self.packed(command, bucket, Some(name), tail);
-        let answer = self.read(&link, link.ask(self.sender, command, bucket, packed).await?)?;
-        if !answer.is_too_late() {
-            self.heed(bucket, name, &answer, own);
+        let answer = self.read(&link, link.ask(self.sender, command, bucket, packed, unheard).await?)?;
+        if !answer.outcome.is_too_late() {
+            self.heed(bucket, name, &answer.outcome, own);
             return Ok(answer);
         }
         // Nothing was done, and now Redis' time is known: it was set since the last sample, or nothing was asked for long.
         let packed = self.packed(command, bucket, Some(name), tail);
-        let answer = self.read(&link, link.ask(self.sender, command, bucket, packed).await?)?;
-        self.heed(bucket, name, &answer, own);
+        let answer = self.read(&link, link.ask(self.sender, command, bucket, packed, unheard).await?)?;
+        self.heed(bucket, name, &answer.outcome, own);
         Ok(answer)
     }
 
-    fn read(&self, link: &Link, (now, packed): Reply) -> Result<Answer, StoreError> {
+    fn read(&self, link: &Link, Reply { sent, now, packed }: Reply) -> Result<Timed<Answer>, StoreError> {
         let answer = Answer::read(now, &packed)?;
         if answer.is_left_behind() {
             link.retire("redis has left the incarnation that this connection was made to");
         }
-        Ok(answer)
+        Ok(Timed { sent, outcome: answer })
     }
 
     /// Remembers a token that was seen, for a Redis that may forget it.

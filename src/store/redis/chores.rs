@@ -123,7 +123,7 @@ impl RedisStore {
             }
         };
         for left in (0..TRIES).rev() {
-            match self.call(name, command, &tail).await.and_then(super::answer::Answer::done) {
+            match self.call(name, command, &tail).await.and_then(|answer| answer.outcome.done()) {
                 Ok(()) => return,
                 Err(error) if left == 0 || !chore.may_follow(&error) => {
                     tracing::debug!(%error, "a clean-up was given up");

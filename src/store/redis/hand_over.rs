@@ -1,7 +1,7 @@
 //! A hand-off within one replica: the release claims for the call that is next in line here. It saves the hint and the claim, a round
 //! trip to Redis while nobody has the lock. The call learns of its lease from this replica, when it is told to look again.
 
-use super::{RedisStore, answer::Answer, keys, links::Arg, store::attachment, waits::HandedOver};
+use super::{RedisStore, answer::Answer, keys, links::Arg, store::attachment};
 use crate::{
     domain::{
         ids::{LeaseId, RequestId},
@@ -9,9 +9,8 @@ use crate::{
         outcome::{AcquireOutcome, ReleaseOutcome},
         rules::Next,
     },
-    store::StoreError,
+    store::{StoreError, Timed},
 };
-use tokio::time::Instant;
 
 /// A claim of which it is not known what it came to. Dropped so (whoever released is gone), its call is told to ask Redis.
 struct Unread<'a> {
@@ -46,16 +45,16 @@ impl RedisStore {
             attachment(candidate),
         ];
         let (bucket, call) = (keys::bucket(name), (request, attempt));
-        let sent = Instant::now();
         let mut unread = Unread { store: self, call, is: true };
-        let answer = self.call(name, &self.commands.release, &tail).await.and_then(Answer::release);
+        let answer = self.call(name, &self.commands.release, &tail).await;
+        let answer = answer.and_then(|answer| answer.try_map(Answer::release));
         unread.is = false;
         match answer {
-            Ok((released, claimed)) => {
+            Ok(Timed { sent, outcome: (released, claimed) }) => {
                 if let Some(outcome) = claimed {
                     self.know_granted(name, &outcome);
                     // A call that is gone by now has been cleaned up after, before the claim or behind it.
-                    if self.waits.hand_over(bucket, name, call, HandedOver { outcome, sent }) {
+                    if self.waits.hand_over(bucket, name, call, Timed { sent, outcome }) {
                         self.notices.look_again(request, attempt);
                     }
                 }
@@ -70,14 +69,15 @@ impl RedisStore {
     }
 
     /// What a call that waits here has been handed over, if it has.
-    pub(super) fn handed_over(&self, name: &LockName, request: RequestId, attempt: u32) -> Option<AcquireOutcome> {
+    pub(super) fn handed_over(
+        &self,
+        name: &LockName,
+        request: RequestId,
+        attempt: u32,
+    ) -> Option<Timed<AcquireOutcome>> {
         let bucket = keys::bucket(name);
-        let HandedOver { mut outcome, sent } = self.waits.handed_over(bucket, name, (request, attempt))?;
+        let claimed = self.waits.handed_over(bucket, name, (request, attempt))?;
         self.waits.leave(bucket, name, request, attempt);
-        if let AcquireOutcome::Granted(grant) = &mut outcome {
-            // The caller counts what is left from now; the script did from when it ran, which was not before it was sent.
-            grant.left = grant.left.saturating_sub(sent.elapsed());
-        }
-        Some(outcome)
+        Some(claimed)
     }
 }

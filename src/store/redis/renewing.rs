@@ -2,11 +2,12 @@
 
 use super::{
     RedisStore,
+    answer::Answer,
     links::{Arg, Command},
 };
 use crate::{
     domain::{name::LockName, outcome::RenewOutcome},
-    store::{Kept, StoreError},
+    store::{Kept, StoreError, Timed},
 };
 use futures_util::future::join_all;
 
@@ -18,7 +19,7 @@ impl RedisStore {
     pub(super) async fn renew_each(&self, leases: &[Kept<'_>]) -> Outcomes {
         let each = leases.iter().map(|lease| async {
             let tail = [Arg::from(lease.lease_id.0), Arg::from(lease.attachment.0)];
-            self.renew_one(lease.name, &self.commands.renew_kept, &tail).await
+            Ok(self.renew_one(lease.name, &self.commands.renew_kept, &tail).await?.outcome)
         });
         join_all(each).await
     }
@@ -27,7 +28,7 @@ impl RedisStore {
     pub(super) async fn attach_each(&self, leases: &[Kept<'_>]) -> Outcomes {
         let each = leases.iter().map(|lease| async {
             let tail = [Arg::from(lease.lease_id.0), Arg::from(lease.attempt), Arg::from(lease.attachment.0)];
-            self.renew_one(lease.name, &self.commands.attach, &tail).await
+            Ok(self.renew_one(lease.name, &self.commands.attach, &tail).await?.outcome)
         });
         join_all(each).await
     }
@@ -37,11 +38,11 @@ impl RedisStore {
         name: &LockName,
         command: &'static Command,
         tail: &[Arg],
-    ) -> Result<RenewOutcome, StoreError> {
-        let outcome = self.call(name, command, tail).await?.renew()?;
-        if let RenewOutcome::Renewed(renewed) = &outcome {
+    ) -> Result<Timed<RenewOutcome>, StoreError> {
+        let renewal = self.call(name, command, tail).await?.try_map(Answer::renew)?;
+        if let RenewOutcome::Renewed(renewed) = &renewal.outcome {
             self.know(name, renewed.token);
         }
-        Ok(outcome)
+        Ok(renewal)
     }
 }

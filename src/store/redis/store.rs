@@ -10,13 +10,37 @@ use crate::{
         time::micros,
         token::FencingToken,
     },
-    store::{Kept, LockStore, Page, StoreError},
+    store::{Kept, LockStore, Page, StoreError, Timed},
 };
 use futures_util::future::join_all;
 use std::time::Duration;
 
 /// Keys that one page of a listing looks at.
 const KEYS_PER_PAGE: u64 = 4_096;
+
+/// An acquire that is under way. Dropped so, or with an error, it is not polled for any more; and if its command has left, what came of that
+/// is cleaned up.
+struct Asking<'a> {
+    store: &'a RedisStore,
+    name: &'a LockName,
+    call: (RequestId, u32),
+    /// It is entered among those that wait.
+    entered: bool,
+    unheard: bool,
+    answered: bool,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let Self { store, name, call: (request, attempt), .. } = *self;
+        if self.entered && !self.answered {
+            store.waits.leave(keys::bucket(name), name, request, attempt);
+        }
+        if self.unheard {
+            store.chores.drop_call(name, request, attempt);
+        }
+    }
+}
 
 impl RedisStore {
     /// What an answer to acquire, claim or give_up says; a call that does not stand in line is not polled for any more. One that
@@ -26,24 +50,24 @@ impl RedisStore {
         name: &LockName,
         request: RequestId,
         attempt: u32,
-        mut answer: Answer,
+        Timed { sent, outcome: mut answer }: Timed<Answer>,
         in_line: bool,
-    ) -> Result<AcquireOutcome, StoreError> {
+    ) -> Result<Timed<AcquireOutcome>, StoreError> {
         if let Some((place, first)) = answer.queued_at()? {
             self.waits.queued(keys::bucket(name), name, (request, attempt), place, first);
-            return Ok(AcquireOutcome::Queued);
+            return Ok(Timed { sent, outcome: AcquireOutcome::Queued });
         }
         let outcome = answer.acquire()?;
         if !in_line || !matches!(outcome, AcquireOutcome::TooLate(_) | AcquireOutcome::LeftBehind) {
             self.waits.leave(keys::bucket(name), name, request, attempt);
         }
         self.know_granted(name, &outcome);
-        Ok(outcome)
+        Ok(Timed { sent, outcome })
     }
 }
 
 impl LockStore for RedisStore {
-    async fn acquire(&self, name: &LockName, command: Acquire) -> Result<AcquireOutcome, StoreError> {
+    async fn acquire(&self, name: &LockName, command: Acquire) -> Result<Timed<AcquireOutcome>, StoreError> {
         let Acquire { request, attempt, terms, wait, candidate } = command;
         let call = (request, attempt);
         let tail = [
@@ -56,13 +80,13 @@ impl LockStore for RedisStore {
         if wait {
             self.waits.enter(keys::bucket(name), name, call, candidate);
         }
-        // Dropped here, or with the outcome unknown, the caller has `drop_call` clean up, which takes it out again.
-        let answer = self.call_for(name, &self.commands.acquire, &tail, Some(call)).await;
-        if wait && matches!(answer, Err(StoreError::Unavailable(_))) {
-            self.waits.leave(keys::bucket(name), name, request, attempt);
-        }
-        let answer = answer?;
-        self.settle(name, request, attempt, answer, false)
+        let mut asking = Asking { store: self, name, call, entered: wait, unheard: false, answered: false };
+        let answer = self.call_for(name, &self.commands.acquire, &tail, Some(call), &mut asking.unheard).await;
+        let outcome = answer.and_then(|answer| self.settle(name, request, attempt, answer, false));
+        asking.answered = outcome.is_ok();
+        // Of what is unavailable nothing was done. A clean-up would be in the way of whoever sends this attempt again, through another replica.
+        asking.unheard = !matches!(outcome, Ok(_) | Err(StoreError::Unavailable(_)));
+        outcome
     }
 
     async fn claim(
@@ -71,7 +95,7 @@ impl LockStore for RedisStore {
         request: RequestId,
         attempt: u32,
         candidate: Candidate,
-    ) -> Result<AcquireOutcome, StoreError> {
+    ) -> Result<Timed<AcquireOutcome>, StoreError> {
         if let Some(outcome) = self.handed_over(name, request, attempt) {
             return Ok(outcome);
         }
@@ -81,7 +105,12 @@ impl LockStore for RedisStore {
         self.settle(name, request, attempt, answer, true)
     }
 
-    async fn give_up(&self, name: &LockName, request: RequestId, attempt: u32) -> Result<AcquireOutcome, StoreError> {
+    async fn give_up(
+        &self,
+        name: &LockName,
+        request: RequestId,
+        attempt: u32,
+    ) -> Result<Timed<AcquireOutcome>, StoreError> {
         let answer = self.call(name, &self.commands.give_up, &[Arg::from(request.0), Arg::from(attempt)]).await?;
         self.settle(name, request, attempt, answer, true)
     }
@@ -98,7 +127,7 @@ impl LockStore for RedisStore {
     async fn release(&self, name: &LockName, lease_id: LeaseId) -> Result<ReleaseOutcome, StoreError> {
         match self.waits.next(keys::bucket(name), name) {
             Some(next) => self.release_to(name, lease_id, next).await,
-            None => Ok(self.call(name, &self.commands.release, &[Arg::from(lease_id.0)]).await?.release()?.0),
+            None => Ok(self.call(name, &self.commands.release, &[Arg::from(lease_id.0)]).await?.outcome.release()?.0),
         }
     }
 
@@ -107,7 +136,7 @@ impl LockStore for RedisStore {
         name: &LockName,
         lease_id: LeaseId,
         ttl: Option<Duration>,
-    ) -> Result<RenewOutcome, StoreError> {
+    ) -> Result<Timed<RenewOutcome>, StoreError> {
         let mut tail = vec![Arg::from(lease_id.0)];
         tail.extend(ttl.map(|ttl| Arg::from(micros(ttl))));
         self.renew_one(name, &self.commands.renew, &tail).await
@@ -140,11 +169,11 @@ impl LockStore for RedisStore {
         reason: &Reason,
     ) -> Result<RevokeOutcome, StoreError> {
         let tail = [Arg::from(expected.get()), Arg::from(reason.as_str())];
-        self.call(name, &self.commands.force_release, &tail).await?.revoke()
+        self.call(name, &self.commands.force_release, &tail).await?.outcome.revoke()
     }
 
     async fn view(&self, name: &LockName) -> Result<LockView, StoreError> {
-        self.call(name, &self.commands.view, &[]).await?.view()
+        self.call(name, &self.commands.view, &[]).await?.outcome.view()
     }
 
     async fn check_token(

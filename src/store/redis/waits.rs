@@ -1,15 +1,17 @@
 //! The calls that wait here, by bucket and lock: what the polls are for, who is told when hints may have been lost, and who is next.
 
-use crate::domain::{
-    ids::RequestId,
-    name::LockName,
-    outcome::AcquireOutcome,
-    rules::{Candidate, Next},
+use crate::{
+    domain::{
+        ids::RequestId,
+        name::LockName,
+        outcome::AcquireOutcome,
+        rules::{Candidate, Next},
+    },
+    store::Timed,
 };
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use tokio::time::Instant;
 
 #[derive(Debug, Default)]
 struct Requests {
@@ -30,16 +32,11 @@ struct Entry {
     candidate: Candidate,
     /// Its place in line: arrival order. Until Redis has told it, its command is on its way, and will say what there is to know.
     place: Option<u64>,
-    handed_over: Option<Box<HandedOver>>,
+    /// What was claimed for it, by the command that freed the lock.
+    handed_over: Option<Box<Claimed>>,
 }
 
-/// What was claimed for a call, by the command that freed the lock.
-#[derive(Debug)]
-pub(super) struct HandedOver {
-    pub(super) outcome: AcquireOutcome,
-    /// When that command was sent, or before.
-    pub(super) sent: Instant,
-}
+type Claimed = Timed<AcquireOutcome>;
 
 /// The calls that wait here.
 #[derive(Debug, Default)]
@@ -92,7 +89,7 @@ impl Waits {
     }
 
     /// Keeps what was claimed for a call until it asks. False if it does not wait any more.
-    pub(super) fn hand_over(&self, bucket: u16, name: &LockName, call: (RequestId, u32), what: HandedOver) -> bool {
+    pub(super) fn hand_over(&self, bucket: u16, name: &LockName, call: (RequestId, u32), what: Claimed) -> bool {
         let mut all = self.0.lock();
         let Some(requests) = all.get_mut(&bucket).and_then(|locks| locks.get_mut(name)) else { return false };
         let Some(entry) = requests.calls.get_mut(&call) else { return false };
@@ -102,7 +99,7 @@ impl Waits {
     }
 
     /// What was claimed for a call, once.
-    pub(super) fn handed_over(&self, bucket: u16, name: &LockName, call: (RequestId, u32)) -> Option<HandedOver> {
+    pub(super) fn handed_over(&self, bucket: u16, name: &LockName, call: (RequestId, u32)) -> Option<Claimed> {
         let mut all = self.0.lock();
         all.get_mut(&bucket)?.get_mut(name)?.calls.get_mut(&call)?.handed_over.take().map(|what| *what)
     }

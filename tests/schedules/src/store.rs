@@ -9,7 +9,7 @@ pub mod memory;
 #[path = "../../../src/store/notice.rs"]
 mod notice;
 
-pub use commands::{Kept, LockStore, Page};
+pub use commands::{Kept, LockStore, Page, Timed};
 pub use error::StoreError;
 pub use memory::MemoryStore;
 pub use notice::{Event, EventKind, Notices};

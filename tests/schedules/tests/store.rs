@@ -148,18 +148,20 @@ async fn carry_out(store: &MemoryStore, lock: &LockName, command: Command) -> An
         Command::Settle => Answer::Nothing,
         Command::Acquire { request, attempt, wait, candidate } => {
             let command = Acquire { request, attempt, terms: terms(TTL), wait, candidate };
-            Answer::Acquire(store.acquire(lock, command).await.unwrap())
+            Answer::Acquire(store.acquire(lock, command).await.unwrap().outcome)
         }
         Command::Claim(request, attempt, candidate) => {
-            Answer::Acquire(store.claim(lock, request, attempt, candidate).await.unwrap())
+            Answer::Acquire(store.claim(lock, request, attempt, candidate).await.unwrap().outcome)
         }
-        Command::GiveUp(request, attempt) => Answer::Acquire(store.give_up(lock, request, attempt).await.unwrap()),
+        Command::GiveUp(request, attempt) => {
+            Answer::Acquire(store.give_up(lock, request, attempt).await.unwrap().outcome)
+        }
         Command::DropCall(request, attempt) => {
             store.drop_call(lock, request, attempt);
             Answer::Nothing
         }
         Command::Release(lease) => Answer::Release(store.release(lock, lease).await.unwrap()),
-        Command::Renew(lease) => Answer::Renew(store.renew(lock, lease, None).await.unwrap()),
+        Command::Renew(lease) => Answer::Renew(store.renew(lock, lease, None).await.unwrap().outcome),
     }
 }
 

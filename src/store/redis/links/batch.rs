@@ -1,16 +1,16 @@
 //! Commands that are asked for in the same moment are sent together: with one run of a script, those that are in it.
 //!
-//! Those of one moment are run in any order: none is a caller's second before its first is answered, and a clean-up may come before what it is
-//! for in any case.
+//! Those of one moment are run in any order: none is a caller's second before its first is answered.
 //!
-//! No timer: whoever asks first has them sent as soon as those who are ready to run have run. A lone command is sent at once. Of commands in bulk
-//! ([`Command::in_bulk`]) a few scripts are under way at a time, and the rest stands in line.
+//! No timer: whoever asks first has them sent as soon as those who are ready to run have run. A lone command is sent at once; where
+//! too many are under way they stand in line ([`Lane`]).
 //!
 //! Tasks of their own do this, because those who asked may go, or may not be polled while their client stalls: nothing that others wait for is
 //! theirs to keep.
 
 use super::{
-    Command, Link, Script,
+    Command, Lane, Link, Script,
+    lane::{IN_LINE_MAX, Line, Taken},
     script::{pack_bytes, pack_number},
 };
 use crate::{
@@ -20,17 +20,13 @@ use crate::{
 use deadpool_redis::redis::Value;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
-use std::{collections::VecDeque, mem, sync::Arc};
+use std::sync::Arc;
 use tokio::{sync::oneshot, time::Instant};
 use uuid::Uuid;
 
 /// Commands in one script: half a millisecond of Redis' time for plain ones, one or two for others, more for polls of very many locks. It does
 /// nothing else meanwhile.
 pub const COMMANDS_PER_SCRIPT: usize = 32;
-
-/// Scripts of commands in bulk that are under way at once on a link: some milliseconds of Redis' time, so that nobody's command waits for long
-/// behind them. With all leases of all streams due at once, and all sent, each would wait for longer than an answer is waited for.
-pub const BULK_SCRIPTS: usize = 16;
 
 /// Who asks: what all commands of one sending share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +37,16 @@ pub struct Sender {
     pub waiters_max: usize,
 }
 
-/// What a script answered to one command: the time that it went by, and the rest, packed.
-pub type Reply = (StoreTime, Vec<u8>);
+/// What a script answered to one command.
+#[derive(Debug)]
+pub struct Reply {
+    /// When it was sent.
+    pub sent: Instant,
+    /// The time that it went by.
+    pub now: StoreTime,
+    /// The rest, packed.
+    pub packed: Vec<u8>,
+}
 
 #[derive(Debug)]
 struct Queued {
@@ -60,39 +64,49 @@ impl Queued {
     }
 }
 
-/// The commands that are to be sent next.
-#[derive(Debug, Default)]
-pub(super) struct Line {
-    next: Mutex<Vec<Queued>>,
-    bulk: Mutex<Bulk>,
-}
+/// The commands that are to be sent next, lane by lane.
+#[derive(Debug)]
+pub(super) struct Lines([Mutex<Line<Queued>>; Lane::COUNT]);
 
-/// Those in bulk.
-#[derive(Debug, Default)]
-struct Bulk {
-    queued: VecDeque<Queued>,
-    /// A task sends them.
-    being_sent: bool,
-}
-
-/// Commands that go together, script by script.
-struct Groups {
-    groups: Vec<Vec<Queued>>,
-    max: usize,
-    cluster: bool,
-}
-
-impl Groups {
-    /// Takes a command in, or gives it back if that were one script more than there may be.
-    fn add(&mut self, queued: Queued) -> Option<Queued> {
-        let room = |group: &Vec<Queued>| group.len() < COMMANDS_PER_SCRIPT && group[0].goes_with(&queued, self.cluster);
-        match self.groups.iter().position(room) {
-            Some(place) => self.groups[place].push(queued),
-            None if self.groups.len() < self.max => self.groups.push(vec![queued]),
-            None => return Some(queued),
-        }
-        None
+impl Lines {
+    pub(super) fn new() -> Self {
+        Self([Lane::Upkeep, Lane::Progress, Lane::Entry, Lane::Bulk].map(|lane| Mutex::new(Line::new(lane))))
     }
+
+    fn of(&self, lane: Lane) -> &Mutex<Line<Queued>> {
+        &self.0[lane as usize]
+    }
+}
+
+/// The place of a command in its line, for as long as whoever asked for it is there.
+struct Place<'a> {
+    line: &'a Mutex<Line<Queued>>,
+    number: u64,
+    outlives_caller: bool,
+    /// Set if it is dropped too late: the command has left.
+    unheard: &'a mut bool,
+    answered: bool,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            *self.unheard = self.outlives_caller || !self.line.lock().withdraw(self.number);
+        }
+    }
+}
+
+/// Puts together what goes together, script by script.
+fn groups(commands: Vec<Queued>, cluster: bool) -> Vec<Vec<Queued>> {
+    let mut groups: Vec<Vec<Queued>> = Vec::with_capacity(2);
+    for queued in commands {
+        let room = |group: &Vec<Queued>| group.len() < COMMANDS_PER_SCRIPT && group[0].goes_with(&queued, cluster);
+        match groups.iter().position(room) {
+            Some(place) => groups[place].push(queued),
+            None => groups.push(vec![queued]),
+        }
+    }
+    groups
 }
 
 /// What the scripts take before their commands.
@@ -119,78 +133,56 @@ pub fn replies(value: Value, count: usize) -> Result<(StoreTime, Vec<Vec<u8>>), 
 }
 
 impl Link {
-    /// Has one command run, together with what others ask for in this moment. Dropped before it is done, it may run all the same.
+    /// Has one command run, together with what others ask for in this moment; it may stand in line before.
+    ///
+    /// Dropped before it is sent, it is not sent, unless it [outlives its caller](Command::outliving_its_caller). Dropped later it may run, and
+    /// nobody hears what came of it: `unheard` is set.
     pub async fn ask(
         self: &Arc<Self>,
         sender: Sender,
         command: &'static Command,
         bucket: u16,
         packed: Vec<u8>,
+        unheard: &mut bool,
     ) -> Result<Reply, StoreError> {
         self.open()?;
         let (reply, answer) = oneshot::channel();
         let queued = Queued { sender, script: command.script(), bucket, packed, reply };
-        if command.is_bulk() {
-            let mut bulk = self.line.bulk.lock();
-            bulk.queued.push_back(queued);
-            if !mem::replace(&mut bulk.being_sent, true) {
-                tokio::spawn(Arc::clone(self).send_bulk());
-            }
-        } else {
-            let mut line = self.line.next.lock();
-            line.push(queued);
-            if line.len() == 1 {
-                tokio::spawn(Arc::clone(self).send_line());
-            }
+        let line = self.lines.of(command.lane());
+        let number = {
+            let mut line = line.lock();
+            let number = line.enter(Instant::now(), queued);
+            self.have_served(command.lane(), &mut line);
+            number
+        };
+        let outlives_caller = command.outlives_caller();
+        let mut place = Place { line, number, outlives_caller, unheard, answered: false };
+        let answer = answer.await;
+        place.answered = true;
+        answer.unwrap_or_else(|_| Err(StoreError::OutcomeUnknown("the server is stopping".to_owned())))
+    }
+
+    /// Has a task send what stands in a line, if it may be sent.
+    fn have_served(self: &Arc<Self>, lane: Lane, line: &mut Line<Queued>) {
+        if line.is_to_be_served() {
+            tokio::spawn(Arc::clone(self).serve(lane));
         }
-        answer.await.unwrap_or_else(|_| Err(StoreError::OutcomeUnknown("the server is stopping".to_owned())))
     }
 
-    fn groups(&self, max: usize) -> Groups {
-        Groups { groups: Vec::with_capacity(2), max, cluster: self.is_cluster() }
-    }
-
-    /// Sends what stands in line.
-    async fn send_line(self: Arc<Self>) {
+    async fn serve(self: Arc<Self>, lane: Lane) {
         tokio::task::yield_now().await;
-        let mut all = self.groups(usize::MAX);
-        for queued in mem::take(&mut *self.line.next.lock()) {
-            all.add(queued);
+        // Whoever asked for it is gone and left it there: to be sent in any case.
+        let must = |queued: &Queued| queued.reply.is_closed();
+        let Taken { next, overdue } = self.lines.of(lane).lock().take(Instant::now(), must);
+        for queued in overdue {
+            let why =
+                format!("more is asked of it than it can do, and this was not sent for {IN_LINE_MAX:?}: retry later");
+            let _ = queued.reply.send(Err(StoreError::Unavailable(why)));
         }
-        self.send_groups(all).await;
+        join_all(groups(next, self.is_cluster()).into_iter().map(|group| self.send_group(lane, group))).await;
     }
 
-    /// Sends what stands in line in bulk, some after some.
-    async fn send_bulk(self: Arc<Self>) {
-        loop {
-            tokio::task::yield_now().await;
-            let mut some = self.groups(BULK_SCRIPTS);
-            {
-                let mut bulk = self.line.bulk.lock();
-                if bulk.queued.is_empty() {
-                    bulk.being_sent = false;
-                    return;
-                }
-                while let Some(queued) = bulk.queued.pop_front() {
-                    // Nobody waits for it any more: a stream that has ended renews nothing.
-                    if queued.reply.is_closed() {
-                        continue;
-                    }
-                    if let Some(queued) = some.add(queued) {
-                        bulk.queued.push_front(queued);
-                        break;
-                    }
-                }
-            }
-            self.send_groups(some).await;
-        }
-    }
-
-    async fn send_groups(&self, all: Groups) {
-        join_all(all.groups.into_iter().map(|group| self.send_group(group))).await;
-    }
-
-    async fn send_group(&self, group: Vec<Queued>) {
+    async fn send_group(self: &Arc<Self>, lane: Lane, group: Vec<Queued>) {
         let Some(Queued { sender, script, bucket, .. }) = group.first() else { return };
         let (script, key, sent) = (*script, keys::of_bucket(*bucket), Instant::now());
         let mut args = Vec::with_capacity(1 + group.len());
@@ -201,12 +193,17 @@ impl Link {
             Ok(()) => self.run_command(script, &script.evalsha_packed(&key, &args)).await,
             Err(why) => Err(why),
         };
+        {
+            let mut line = self.lines.of(lane).lock();
+            line.answered(askers.len());
+            self.have_served(lane, &mut line);
+        }
         let answer = answer.and_then(|value| replies(value, askers.len()));
         match answer {
             Ok((now, each)) => {
                 self.sample(sent, now);
-                for (asker, reply) in askers.into_iter().zip(each) {
-                    let _ = asker.send(Ok((now, reply)));
+                for (asker, packed) in askers.into_iter().zip(each) {
+                    let _ = asker.send(Ok(Reply { sent, now, packed }));
                 }
             }
             Err(error) => askers.into_iter().for_each(|asker| drop(asker.send(Err(error.clone())))),

@@ -2,7 +2,7 @@
 
 use super::{
     Arg, Call, Script, ServerInfo,
-    batch::Line,
+    batch::Lines,
     handshake::Greeting,
     reply::{Fault, Then, settle, understand},
     time::RedisClock,
@@ -15,7 +15,7 @@ use deadpool_redis::redis::{Cmd, Pipeline, Value, aio::MultiplexedConnection};
 use std::{fmt, sync::OnceLock, time::Duration};
 use tokio::{sync::Notify, time::Instant};
 
-/// A connection that many callers use at once; what they send is pipelined, in the order in which they send it.
+/// A connection that many callers use at once; what they send is pipelined.
 pub struct Link {
     connection: MultiplexedConnection,
     info: ServerInfo,
@@ -25,7 +25,7 @@ pub struct Link {
     closed: OnceLock<String>,
     /// Wakes whoever keeps it: it was closed, or it may be dead.
     attention: Notify,
-    pub(super) line: Line,
+    pub(super) lines: Lines,
 }
 
 impl Link {
@@ -33,7 +33,7 @@ impl Link {
         let Greeting { info, sent, time } = greeting;
         let incarnation = info.incarnation();
         let (clock, closed, attention) = (RedisClock::new(sent, time), OnceLock::new(), Notify::new());
-        Self { connection, info, incarnation, clock, closed, attention, line: Line::default() }
+        Self { connection, info, incarnation, clock, closed, attention, lines: Lines::new() }
     }
 
     /// The life of Redis that this link leads to, from its first word to its last.

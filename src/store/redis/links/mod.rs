@@ -3,7 +3,8 @@
 //! - A lease is safe only if the server knows **which life of Redis** it talks to, so nothing reconnects behind its back: a
 //!   connection that breaks, times out in its check, or leads to a replica is closed, and a new one says who is there (a
 //!   [`Link`] with an [incarnation](Link::incarnation)) before anything is sent on it.
-//! - A request is never kept until Redis is back: without a link it is refused at once.
+//! - A request is never kept until Redis is back: without a link it is refused at once. With one it may stand in line for a while
+//!   (`lane.rs`), because what is under way is bounded.
 //! - A request whose answer did not come is not refused but *unknown*, and it is never sent twice from here.
 //!
 //! A checkout from a pool costs two commands each time; shared connections cost none. So the pool makes, counts and replaces
@@ -14,6 +15,7 @@ mod batch;
 mod dial;
 mod handshake;
 mod keeper;
+mod lane;
 mod link;
 mod pushes;
 mod reply;
@@ -21,11 +23,12 @@ mod script;
 mod time;
 mod url;
 
-pub use batch::{BULK_SCRIPTS, COMMANDS_PER_SCRIPT, Reply, Sender, head, replies};
+pub use batch::{COMMANDS_PER_SCRIPT, Reply, Sender, head, replies};
 /// What a script answered. The connection speaks RESP3; to a script that does not ask for it that is as RESP2: numbers, texts, nil
 /// (also for `false`) and arrays.
 pub use deadpool_redis::redis::Value;
 pub use handshake::ServerInfo;
+pub use lane::{IN_LINE_MAX, Lane, UNDER_WAY_MAX};
 pub use link::Link;
 pub use pushes::{PUSHES_BACKLOG_MAX, Push, Pushes};
 pub use script::{Arg, Call, Command, Script};
@@ -46,7 +49,7 @@ use tokio::sync::watch;
 
 /// Connections that carry requests. One is driven by one task and so by one core; Redis itself runs scripts on one.
 pub const LINKS_PER_SERVER: usize = 4;
-/// How long a request waits for its answer, from the moment it is handed over.
+/// How long a request waits for its answer, from the moment it is sent.
 pub const RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
 /// How often a link is asked who is there when nothing else gives a reason to; drawn anew each time, from half of it up.
 const CHECK_PERIOD: Duration = Duration::from_secs(5);
@@ -94,8 +97,7 @@ impl Links {
         join(join_all(keepers), self.listen()).await;
     }
 
-    /// The link that carries the requests of this bucket: the same one for as long as it lives, so that they keep their order.
-    /// None up is `Unavailable`, at once, with the reason.
+    /// The link that carries the requests of this bucket: the same one for as long as it lives, so that they can go together. None up is `Unavailable`, at once, with the reason.
     pub fn get(&self, bucket: u16) -> Result<Arc<Link>, StoreError> {
         // Neighbours share one: what is asked of them together is sent together.
         let first = (usize::from(bucket) * LINKS_PER_SERVER / usize::from(BUCKETS)).min(LINKS_PER_SERVER - 1);

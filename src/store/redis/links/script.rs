@@ -1,5 +1,6 @@
 //! What is sent: a script, its keys and its arguments.
 
+use super::Lane;
 use deadpool_redis::redis::{self, Cmd, RedisWrite, ToRedisArgs};
 use smallvec::SmallVec;
 use std::sync::OnceLock;
@@ -53,24 +54,29 @@ impl Script {
 pub struct Command {
     name: &'static str,
     script: &'static Script,
-    bulk: bool,
+    lane: Lane,
+    outlives_caller: bool,
 }
 
 impl Command {
-    /// A command by the name that its script knows it by.
-    pub const fn new(name: &'static str, script: &'static Script) -> Self {
-        Self { name, script, bulk: false }
+    /// A command by the name that its script knows it by. If whoever asked for it is gone before it is sent, it is not sent.
+    pub const fn new(name: &'static str, script: &'static Script, lane: Lane) -> Self {
+        Self { name, script, lane, outlives_caller: false }
     }
 
-    /// One of which very many may be asked for at once, by nobody who is in a hurry.
+    /// One that is sent in any case: a client may give a lock back, and go.
     #[must_use]
-    pub const fn in_bulk(mut self) -> Self {
-        self.bulk = true;
+    pub const fn outliving_its_caller(mut self) -> Self {
+        self.outlives_caller = true;
         self
     }
 
-    pub(super) fn is_bulk(&self) -> bool {
-        self.bulk
+    pub(super) fn lane(&self) -> Lane {
+        self.lane
+    }
+
+    pub(super) fn outlives_caller(&self) -> bool {
+        self.outlives_caller
     }
 
     /// What its script calls it.

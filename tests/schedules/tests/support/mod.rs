@@ -46,7 +46,7 @@ pub(crate) fn terms(ttl: Duration) -> Terms {
 pub(crate) async fn take(store: &MemoryStore, lock: &LockName, number: u128, ttl: Duration) -> Grant {
     let command =
         Acquire { request: request(number), attempt: 1, terms: terms(ttl), wait: false, candidate: candidate(number) };
-    match store.acquire(lock, command).await {
+    match store.acquire(lock, command).await.map(|it| it.outcome) {
         Ok(AcquireOutcome::Granted(grant)) => grant,
         other => panic!("{other:?}"),
     }
