@@ -194,12 +194,12 @@ in "src/store/redis/hand_over.rs":
     "if self.is {" => "if false {", [HandOver];
 in "src/store/redis/links/batch.rs":
     "clean-up after what was never sent", "a call that is dropped in line takes away another call of the same attempt",
-    "*self.unheard = self.outlives_caller || !self.line.lock().withdraw(self.number);" => "*self.unheard = true;", [Crowd];
+    "*self.unheard = self.command.outlives_caller() || is_sent();" => "is_sent();\n            *self.unheard = true;", [Crowd];
 in "src/store/redis/links/lane.rs":
     "all at once", "a hundred thousand acquires are all answered too late, and each retry makes it worse",
-    "Self::Progress | Self::Entry | Self::Bulk => UNDER_WAY_MAX," => "Self::Progress | Self::Entry | Self::Bulk => usize::MAX,", [Crowd];
+    "Lane::Progress | Lane::Entry | Lane::Bulk => UNDER_WAY_MAX," => "Lane::Progress | Lane::Entry | Lane::Bulk => usize::MAX,", [Crowd];
     "sent for nobody", "a call that was dropped in line takes the lock all the same",
-    "self.waiting.remove(&number).is_some()" => "self.waiting.contains_key(&number)", [Crowd];
+    ".waiting.remove(&number).is_some()" => ".waiting.contains_key(&number)", [Crowd];
     "no end of standing in line", "a caller is kept waiting for what it could ask of another server",
     "now.saturating_duration_since(since) > IN_LINE_MAX" => "now < since", [Crowd];
 in "src/store/redis/call.rs":

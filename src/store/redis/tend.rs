@@ -57,6 +57,8 @@ impl RedisStore {
     async fn poll_locks(&self, bucket: u16, names: &[LockName]) -> Result<(), StoreError> {
         let link = self.link(bucket).await?;
         let tail: Vec<Arg> = names.iter().map(|name| Arg::from(name.as_str())).collect();
+        // Who is told of a place while the poll is under way may have got it after the poll.
+        let before = names.iter().map(|name| self.waits.requests(bucket, name)).collect::<Vec<_>>();
         let answer = self.send(&link, bucket, &self.commands.poll, &tail).await?;
         for effect in &answer.effects {
             // Offers come again below, each with its lock; the rest does not ask for it.
@@ -64,15 +66,16 @@ impl RedisStore {
                 self.heed_one(bucket, &names[0], effect, None);
             }
         }
-        for (name, Polled { offered, waiters, first_place }) in names.iter().zip(answer.polled()?) {
+        for ((name, before), polled) in names.iter().zip(before).zip(answer.polled()?) {
+            let Polled { offered, waiters, first_place } = polled;
             if let Some((request, attempt)) = offered {
                 self.hint(bucket, name, request, attempt);
             }
             if let Some(first) = first_place {
                 self.waits.first_place(bucket, name, first);
             }
-            let missing = waiters + usize::from(offered.is_some()) < self.waits.requests(bucket, name);
-            // Once it may be that their commands are on their way; twice, Redis has forgotten some. They ask, and learn it.
+            let missing = waiters + usize::from(offered.is_some()) < before.min(self.waits.requests(bucket, name));
+            // Once it may be that they leave in this moment; twice, Redis has forgotten some. They ask, and learn it.
             if self.waits.is_missing_again(bucket, name, missing) {
                 for (request, attempt) in self.waits.calls(bucket, Some(name)) {
                     self.notices.look_again(request, attempt);

@@ -158,11 +158,7 @@ impl Waits {
 
     /// How many requests stand in line for a lock, as far as Redis has said so.
     pub(super) fn requests(&self, bucket: u16, name: &LockName) -> usize {
-        self.0
-            .lock()
-            .get(&bucket)
-            .and_then(|locks| locks.get(name))
-            .map_or(0, |it| it.calls.values().filter(|entry| entry.place.is_some()).count())
+        self.0.lock().get(&bucket).and_then(|locks| locks.get(name)).map_or(0, |it| it.line.len())
     }
 
     /// Notes whether a poll found fewer waiters of a lock than there are here. True if the one before it did too.

@@ -10,7 +10,7 @@
 
 use super::{
     Command, Lane, Link, Script,
-    lane::{IN_LINE_MAX, Line, Taken},
+    lane::{Counts, IN_LINE_MAX, Lines, Taken},
     script::{pack_bytes, pack_number},
 };
 use crate::{
@@ -49,8 +49,9 @@ pub struct Reply {
 }
 
 #[derive(Debug)]
-struct Queued {
+pub(super) struct Queued {
     sender: Sender,
+    lane: Lane,
     script: &'static Script,
     bucket: u16,
     packed: Vec<u8>,
@@ -64,25 +65,11 @@ impl Queued {
     }
 }
 
-/// The commands that are to be sent next, lane by lane.
-#[derive(Debug)]
-pub(super) struct Lines([Mutex<Line<Queued>>; Lane::COUNT]);
-
-impl Lines {
-    pub(super) fn new() -> Self {
-        Self([Lane::Upkeep, Lane::Progress, Lane::Entry, Lane::Bulk].map(|lane| Mutex::new(Line::new(lane))))
-    }
-
-    fn of(&self, lane: Lane) -> &Mutex<Line<Queued>> {
-        &self.0[lane as usize]
-    }
-}
-
 /// The place of a command in its line, for as long as whoever asked for it is there.
 struct Place<'a> {
-    line: &'a Mutex<Line<Queued>>,
+    lines: &'a Mutex<Lines<Queued>>,
+    command: &'static Command,
     number: u64,
-    outlives_caller: bool,
     /// Set if it is dropped too late: the command has left.
     unheard: &'a mut bool,
     answered: bool,
@@ -91,7 +78,8 @@ struct Place<'a> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         if !self.answered {
-            *self.unheard = self.outlives_caller || !self.line.lock().withdraw(self.number);
+            let is_sent = || !self.lines.lock().withdraw(self.command.lane(), self.number);
+            *self.unheard = self.command.outlives_caller() || is_sent();
         }
     }
 }
@@ -147,56 +135,59 @@ impl Link {
     ) -> Result<Reply, StoreError> {
         self.open()?;
         let (reply, answer) = oneshot::channel();
-        let queued = Queued { sender, script: command.script(), bucket, packed, reply };
-        let line = self.lines.of(command.lane());
+        let lane = command.lane();
+        let queued = Queued { sender, lane, script: command.script(), bucket, packed, reply };
         let number = {
-            let mut line = line.lock();
-            let number = line.enter(Instant::now(), queued);
-            self.have_served(command.lane(), &mut line);
+            let mut lines = self.lines.lock();
+            let number = lines.enter(lane, Instant::now(), queued);
+            self.have_served(&mut lines);
             number
         };
-        let outlives_caller = command.outlives_caller();
-        let mut place = Place { line, number, outlives_caller, unheard, answered: false };
+        let mut place = Place { lines: &self.lines, command, number, unheard, answered: false };
         let answer = answer.await;
         place.answered = true;
         answer.unwrap_or_else(|_| Err(StoreError::OutcomeUnknown("the server is stopping".to_owned())))
     }
 
-    /// Has a task send what stands in a line, if it may be sent.
-    fn have_served(self: &Arc<Self>, lane: Lane, line: &mut Line<Queued>) {
-        if line.is_to_be_served() {
-            tokio::spawn(Arc::clone(self).serve(lane));
+    /// Has a task send what stands in line, if some of it may be sent.
+    fn have_served(self: &Arc<Self>, lines: &mut Lines<Queued>) {
+        if lines.is_to_be_served() {
+            tokio::spawn(Arc::clone(self).serve());
         }
     }
 
-    async fn serve(self: Arc<Self>, lane: Lane) {
+    async fn serve(self: Arc<Self>) {
         tokio::task::yield_now().await;
         // Whoever asked for it is gone and left it there: to be sent in any case.
         let must = |queued: &Queued| queued.reply.is_closed();
-        let Taken { next, overdue } = self.lines.of(lane).lock().take(Instant::now(), must);
+        let Taken { next, overdue } = self.lines.lock().take(Instant::now(), must);
         for queued in overdue {
             let why =
                 format!("more is asked of it than it can do, and this was not sent for {IN_LINE_MAX:?}: retry later");
             let _ = queued.reply.send(Err(StoreError::Unavailable(why)));
         }
-        join_all(groups(next, self.is_cluster()).into_iter().map(|group| self.send_group(lane, group))).await;
+        join_all(groups(next, self.is_cluster()).into_iter().map(|group| self.send_group(group))).await;
     }
 
-    async fn send_group(self: &Arc<Self>, lane: Lane, group: Vec<Queued>) {
+    async fn send_group(self: &Arc<Self>, group: Vec<Queued>) {
         let Some(Queued { sender, script, bucket, .. }) = group.first() else { return };
         let (script, key, sent) = (*script, keys::of_bucket(*bucket), Instant::now());
         let mut args = Vec::with_capacity(1 + group.len());
         args.push(head(*sender, self.incarnation().0, self.not_after(COMMAND_WINDOW)));
-        let (commands, askers): (Vec<_>, Vec<_>) = group.into_iter().map(|one| (one.packed, one.reply)).unzip();
-        args.extend(commands);
+        let (mut counts, mut askers) = (Counts::default(), Vec::with_capacity(group.len()));
+        for Queued { lane, packed, reply, .. } in group {
+            counts[lane as usize] += 1;
+            args.push(packed);
+            askers.push(reply);
+        }
         let answer = match self.open() {
             Ok(()) => self.run_command(script, &script.evalsha_packed(&key, &args)).await,
             Err(why) => Err(why),
         };
         {
-            let mut line = self.lines.of(lane).lock();
-            line.answered(askers.len());
-            self.have_served(lane, &mut line);
+            let mut lines = self.lines.lock();
+            lines.answered(counts);
+            self.have_served(&mut lines);
         }
         let answer = answer.and_then(|value| replies(value, askers.len()));
         match answer {

@@ -1,7 +1,7 @@
 //! Where commands stand until they are sent. What is under way on a link is bounded, so that it is answered in time however much is asked
 //! for: a hundred thousand acquires sent at once would all be answered too late, and each retry would make it worse.
 //!
-//! What finishes work does not stand behind what begins it. Each lane has its own bound.
+//! What finishes work does not stand behind what begins it. Each lane has its own bound; what can be sent of all of them goes together.
 
 use super::COMMANDS_PER_SCRIPT;
 use std::{collections::BTreeMap, time::Duration};
@@ -29,30 +29,44 @@ pub enum Lane {
     Bulk,
 }
 
-impl Lane {
-    /// How many there are.
-    pub(super) const COUNT: usize = 4;
+/// Every lane, in the order in which they are served.
+const LANES: [Lane; 4] = [Lane::Upkeep, Lane::Progress, Lane::Entry, Lane::Bulk];
 
-    fn under_way_max(self) -> usize {
-        match self {
-            Self::Upkeep => usize::MAX,
-            Self::Progress | Self::Entry | Self::Bulk => UNDER_WAY_MAX,
-        }
-    }
-}
+/// How many of each lane.
+pub(super) type Counts = [usize; LANES.len()];
 
 /// Those that stand in one lane, first come, first served.
 #[derive(Debug)]
-pub(super) struct Line<T> {
+struct Line<T> {
     waiting: BTreeMap<u64, (Instant, T)>,
-    newest: u64,
     under_way: usize,
     under_way_max: usize,
+}
+
+impl<T> Line<T> {
+    fn new(lane: Lane) -> Self {
+        let under_way_max = match lane {
+            Lane::Upkeep => usize::MAX,
+            Lane::Progress | Lane::Entry | Lane::Bulk => UNDER_WAY_MAX,
+        };
+        Self { waiting: BTreeMap::new(), under_way: 0, under_way_max }
+    }
+
+    fn room(&self) -> usize {
+        self.under_way_max - self.under_way
+    }
+}
+
+/// Those that stand before one link.
+#[derive(Debug)]
+pub(super) struct Lines<T> {
+    lines: [Line<T>; LANES.len()],
+    newest: u64,
     /// Somebody is about to take some.
     being_served: bool,
 }
 
-/// What is taken out of a line.
+/// What is taken out of the lines.
 #[derive(Debug)]
 pub(super) struct Taken<T> {
     /// To be sent; under way from now on.
@@ -61,29 +75,28 @@ pub(super) struct Taken<T> {
     pub(super) overdue: Vec<T>,
 }
 
-impl<T> Line<T> {
-    pub(super) fn new(lane: Lane) -> Self {
-        let (waiting, under_way_max) = (BTreeMap::new(), lane.under_way_max());
-        Self { waiting, newest: 0, under_way: 0, under_way_max, being_served: false }
+impl<T> Lines<T> {
+    pub(super) fn new() -> Self {
+        Self { lines: LANES.map(Line::new), newest: 0, being_served: false }
     }
 
     /// Lets one stand in line, and gives it its number there.
-    pub(super) fn enter(&mut self, now: Instant, one: T) -> u64 {
+    pub(super) fn enter(&mut self, lane: Lane, now: Instant, one: T) -> u64 {
         self.newest += 1;
-        self.waiting.insert(self.newest, (now, one));
+        self.lines[lane as usize].waiting.insert(self.newest, (now, one));
         self.newest
     }
 
     /// Takes one out that is not wanted any more. False if it is under way already.
-    pub(super) fn withdraw(&mut self, number: u64) -> bool {
-        self.waiting.remove(&number).is_some()
+    pub(super) fn withdraw(&mut self, lane: Lane, number: u64) -> bool {
+        self.lines[lane as usize].waiting.remove(&number).is_some()
     }
 
     /// Whether some can be taken and nobody is about to: whoever is told so does it. Not before there is room for a whole script: with small
     /// ones sent as small ones are answered, a line that is full would never get large ones again.
     pub(super) fn is_to_be_served(&mut self) -> bool {
-        let room = self.under_way_max - self.under_way;
-        let now = !self.being_served && !self.waiting.is_empty() && room >= COMMANDS_PER_SCRIPT;
+        let can_be = |line: &Line<T>| !line.waiting.is_empty() && line.room() >= COMMANDS_PER_SCRIPT;
+        let now = !self.being_served && self.lines.iter().any(can_be);
         self.being_served |= now;
         now
     }
@@ -92,20 +105,26 @@ impl<T> Line<T> {
     pub(super) fn take(&mut self, now: Instant, must: impl Fn(&T) -> bool) -> Taken<T> {
         self.being_served = false;
         let (mut next, mut overdue) = (Vec::new(), Vec::new());
-        let room = self.under_way_max - self.under_way;
-        while next.len() < room
-            && let Some((_, (since, one))) = self.waiting.pop_first()
-        {
-            let is_overdue = now.saturating_duration_since(since) > IN_LINE_MAX && !must(&one);
-            if is_overdue { &mut overdue } else { &mut next }.push(one);
+        for line in &mut self.lines {
+            while line.room() > 0
+                && let Some((_, (since, one))) = line.waiting.pop_first()
+            {
+                if now.saturating_duration_since(since) > IN_LINE_MAX && !must(&one) {
+                    overdue.push(one);
+                } else {
+                    next.push(one);
+                    line.under_way += 1;
+                }
+            }
         }
-        self.under_way += next.len();
         Taken { next, overdue }
     }
 
     /// Notes that so many are not under way any more.
-    pub(super) fn answered(&mut self, count: usize) {
-        self.under_way -= count;
+    pub(super) fn answered(&mut self, counts: Counts) {
+        for (line, count) in self.lines.iter_mut().zip(counts) {
+            line.under_way -= count;
+        }
     }
 }
 
@@ -113,51 +132,74 @@ impl<T> Line<T> {
 mod tests {
     use super::*;
 
-    fn full(lane: Lane) -> (Line<usize>, Instant) {
-        let (mut line, now) = (Line::new(lane), Instant::now());
+    const NONE: Counts = [0; LANES.len()];
+
+    fn entries(count: usize) -> Counts {
+        let mut counts = NONE;
+        counts[Lane::Entry as usize] = count;
+        counts
+    }
+
+    fn full(lane: Lane) -> (Lines<usize>, Instant) {
+        let (mut lines, now) = (Lines::new(), Instant::now());
         for one in 0..2 * UNDER_WAY_MAX {
-            line.enter(now, one);
+            lines.enter(lane, now, one);
         }
-        assert!(line.is_to_be_served() && !line.is_to_be_served(), "one at a time serves it");
-        (line, now)
+        assert!(lines.is_to_be_served() && !lines.is_to_be_served(), "one at a time serves them");
+        (lines, now)
     }
 
     #[test]
     fn so_many_are_under_way_and_the_next_go_in_whole_scripts() {
-        let (mut line, now) = full(Lane::Entry);
-        assert!(line.take(now, |_| false).next.into_iter().eq(0..UNDER_WAY_MAX), "first come, first served");
-        assert!(!line.is_to_be_served());
-        line.answered(COMMANDS_PER_SCRIPT - 1);
-        assert!(!line.is_to_be_served());
-        line.answered(1);
-        assert!(line.is_to_be_served());
-        assert_eq!(line.take(now, |_| false).next.len(), COMMANDS_PER_SCRIPT);
-        line.answered(UNDER_WAY_MAX);
-        assert!(line.is_to_be_served());
-        assert_eq!(line.take(now, |_| false).next.len(), UNDER_WAY_MAX - COMMANDS_PER_SCRIPT);
-        line.answered(UNDER_WAY_MAX - COMMANDS_PER_SCRIPT);
-        assert!(!line.is_to_be_served(), "nobody is left");
+        let (mut lines, now) = full(Lane::Entry);
+        assert!(lines.take(now, |_| false).next.into_iter().eq(0..UNDER_WAY_MAX), "first come, first served");
+        assert!(!lines.is_to_be_served());
+        lines.answered(entries(COMMANDS_PER_SCRIPT - 1));
+        assert!(!lines.is_to_be_served());
+        lines.answered(entries(1));
+        assert!(lines.is_to_be_served());
+        assert_eq!(lines.take(now, |_| false).next.len(), COMMANDS_PER_SCRIPT);
+        lines.answered(entries(UNDER_WAY_MAX));
+        assert!(lines.is_to_be_served());
+        assert_eq!(lines.take(now, |_| false).next.len(), UNDER_WAY_MAX - COMMANDS_PER_SCRIPT);
+        lines.answered(entries(UNDER_WAY_MAX - COMMANDS_PER_SCRIPT));
+        assert!(!lines.is_to_be_served(), "nobody is left");
         assert_eq!(full(Lane::Upkeep).0.take(now, |_| false).next.len(), 2 * UNDER_WAY_MAX, "these wait for nobody");
     }
 
     #[test]
+    fn a_lane_that_is_full_is_in_nobodys_way() {
+        let (mut lines, now) = full(Lane::Entry);
+        assert_eq!(lines.take(now, |_| false).next.len(), UNDER_WAY_MAX);
+        for lane in [Lane::Bulk, Lane::Progress, Lane::Upkeep] {
+            lines.enter(lane, now, lane as usize);
+        }
+        assert!(lines.is_to_be_served());
+        assert_eq!(
+            lines.take(now, |_| false).next,
+            [Lane::Upkeep, Lane::Progress, Lane::Bulk].map(|lane| lane as usize)
+        );
+    }
+
+    #[test]
     fn one_is_withdrawn_until_it_is_taken() {
-        let (mut line, now) = (Line::new(Lane::Progress), Instant::now());
-        let [first, second] = [1, 2].map(|one| line.enter(now, one));
-        assert!(line.withdraw(first) && !line.withdraw(first));
-        assert_eq!(line.take(now, |_| false).next, [2]);
-        assert!(!line.withdraw(second));
+        let (mut lines, now) = (Lines::new(), Instant::now());
+        let [first, second] = [1, 2].map(|one| lines.enter(Lane::Progress, now, one));
+        assert!(!lines.withdraw(Lane::Entry, first), "it does not stand there");
+        assert!(lines.withdraw(Lane::Progress, first) && !lines.withdraw(Lane::Progress, first));
+        assert_eq!(lines.take(now, |_| false).next, [2]);
+        assert!(!lines.withdraw(Lane::Progress, second));
     }
 
     #[test]
     fn nobody_stands_in_line_for_longer_than_is_said() {
-        let (mut line, now) = full(Lane::Entry);
-        line.enter(now + IN_LINE_MAX, usize::MAX);
-        let Taken { next, overdue } = line.take(now + IN_LINE_MAX, |_| false);
+        let (mut lines, now) = full(Lane::Entry);
+        lines.enter(Lane::Entry, now + IN_LINE_MAX, usize::MAX);
+        let Taken { next, overdue } = lines.take(now + IN_LINE_MAX, |_| false);
         assert_eq!((next.len(), overdue.len()), (UNDER_WAY_MAX, 0));
-        line.answered(UNDER_WAY_MAX);
+        lines.answered(entries(UNDER_WAY_MAX));
         let later = now + IN_LINE_MAX + Duration::from_millis(1);
-        let Taken { next, overdue } = line.take(later, |one| *one == UNDER_WAY_MAX);
+        let Taken { next, overdue } = lines.take(later, |one| *one == UNDER_WAY_MAX);
         assert_eq!((next, overdue.len()), (vec![UNDER_WAY_MAX, usize::MAX], UNDER_WAY_MAX - 1));
     }
 }

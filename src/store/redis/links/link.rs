@@ -2,8 +2,9 @@
 
 use super::{
     Arg, Call, Script, ServerInfo,
-    batch::Lines,
+    batch::Queued,
     handshake::Greeting,
+    lane::Lines,
     reply::{Fault, Then, settle, understand},
     time::RedisClock,
 };
@@ -12,6 +13,7 @@ use crate::{
     store::StoreError,
 };
 use deadpool_redis::redis::{Cmd, Pipeline, Value, aio::MultiplexedConnection};
+use parking_lot::Mutex;
 use std::{fmt, sync::OnceLock, time::Duration};
 use tokio::{sync::Notify, time::Instant};
 
@@ -25,7 +27,8 @@ pub struct Link {
     closed: OnceLock<String>,
     /// Wakes whoever keeps it: it was closed, or it may be dead.
     attention: Notify,
-    pub(super) lines: Lines,
+    /// What is to be sent next.
+    pub(super) lines: Mutex<Lines<Queued>>,
 }
 
 impl Link {
@@ -33,7 +36,7 @@ impl Link {
         let Greeting { info, sent, time } = greeting;
         let incarnation = info.incarnation();
         let (clock, closed, attention) = (RedisClock::new(sent, time), OnceLock::new(), Notify::new());
-        Self { connection, info, incarnation, clock, closed, attention, lines: Lines::new() }
+        Self { connection, info, incarnation, clock, closed, attention, lines: Mutex::new(Lines::new()) }
     }
 
     /// The life of Redis that this link leads to, from its first word to its last.
