@@ -24,6 +24,7 @@ use fencepost::{
         redis::{answer::Answer, links::replies},
     },
 };
+use std::future::pending;
 use std::{future::Future, hint::black_box, pin::pin, sync::Arc, task::Context, time::Duration};
 use uuid::Uuid;
 
@@ -139,14 +140,14 @@ fn memory_store(criterion: &mut Criterion) {
         let store = MemoryStore::new(clock, &Limits::default(), Arc::new(Hub::new()));
         let name = |number: u128| LockName::new(format!("orders/{number:08}")).unwrap();
         for number in 0..held {
-            let outcome = now(store.acquire(&name(number), wish(number + 1, false))).unwrap().outcome;
+            let outcome = now(store.acquire(&name(number), wish(number + 1, false), pending())).unwrap().outcome;
             assert!(matches!(outcome, AcquireOutcome::Granted(_)));
         }
         let (own, mut made) = (name(held), held + 1);
         group.bench_function(format!("acquire and release, {held} locks held"), |bencher| {
             bencher.iter(|| {
                 made += 1;
-                now(store.acquire(&own, wish(made, false))).unwrap();
+                now(store.acquire(&own, wish(made, false), pending())).unwrap();
                 now(store.release(&own, LeaseId(Uuid::from_u128(made)))).unwrap()
             });
         });

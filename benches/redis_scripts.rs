@@ -21,11 +21,12 @@ use fencepost::{
         Event, LockStore, Notices,
         redis::{
             RedisStore, keys,
-            links::{Arg, Command, Lane, Links, RedisUrl, Script, Sender},
+            links::{Arg, Asker, Command, Lane, Links, RedisUrl, Script, Sender},
         },
     },
 };
 use redis_server::Redis;
+use std::future::pending;
 use std::{
     sync::{Arc, LazyLock},
     time::Duration,
@@ -72,7 +73,7 @@ async fn take(store: &RedisStore, name: &LockName) -> LeaseId {
     let terms = Terms { fingerprint: 7, ttl: TTL, holder, metadata: Metadata::default(), min_token: 0 };
     let candidate = Candidate { lease_id, grant_id: GrantId(Uuid::new_v4()), attachment: None };
     let wish = Acquire { request: RequestId(Uuid::new_v4()), attempt: 1, terms, wait: false, candidate };
-    let outcome = store.acquire(name, wish).await.unwrap().outcome;
+    let outcome = store.acquire(name, wish, pending()).await.unwrap().outcome;
     assert!(matches!(outcome, AcquireOutcome::Granted(_)), "{outcome:?}");
     lease_id
 }
@@ -84,7 +85,7 @@ async fn least(links: &Links, command: &'static Command, name: &LockName, lease:
         arg.pack(&mut packed);
     }
     let sender = Sender { replica: ReplicaId(Uuid::nil()), waiters_max: 0 };
-    links.get(bucket).unwrap().ask(sender, command, bucket, packed, &mut false).await.unwrap().packed
+    links.get(bucket).unwrap().ask(sender, command, bucket, packed, &mut Asker::patient()).await.unwrap().packed
 }
 
 async fn call(work: Work, caller: usize, until: Instant) -> usize {

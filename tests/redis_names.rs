@@ -20,6 +20,7 @@ use fencepost::{
     },
 };
 use redis_server::{Answer, Redis};
+use std::future::pending;
 use std::{
     sync::{
         Arc,
@@ -114,7 +115,7 @@ async fn call(store: Arc<RedisStore>, next: Arc<AtomicUsize>, names: usize) {
         let mut wish = Acquire { request: RequestId(Uuid::new_v4()), attempt: 1, terms, wait: false, candidate };
         // As a client does it: an outcome that is not known is asked for again.
         let outcome = loop {
-            match store.acquire(&name, wish.clone()).await.map(|it| it.outcome) {
+            match store.acquire(&name, wish.clone(), pending()).await.map(|it| it.outcome) {
                 Ok(outcome) => break outcome,
                 Err(error) => again(error).await,
             }

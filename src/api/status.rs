@@ -40,6 +40,7 @@ pub(super) fn status(error: &LocksError) -> Status {
         LocksError::Draining => (Code::Unavailable, "DRAINING", Some(RETRY_DELAY)),
         LocksError::TokensExhausted => (Code::FailedPrecondition, "TOKENS_EXHAUSTED", None),
         LocksError::Store(StoreError::Unavailable(_)) => (Code::Unavailable, "STORE_UNAVAILABLE", Some(RETRY_DELAY)),
+        LocksError::Store(StoreError::Overloaded) => (Code::Unavailable, "STORE_OVERLOADED", Some(RETRY_DELAY)),
         LocksError::Store(StoreError::OutcomeUnknown(_)) => (Code::Unavailable, "OUTCOME_UNKNOWN", Some(RETRY_DELAY)),
         LocksError::Store(StoreError::Corrupt(_)) => (Code::DataLoss, "STORE_CORRUPT", None),
     };

@@ -63,8 +63,10 @@ impl Follower {
 pub struct Acquired {
     /// The lease.
     pub grant: Grant,
-    /// How long the call was here before the command was sent that granted the lease, or found it granted.
+    /// How long the call was here before `sent`.
     pub held_for: Duration,
+    /// When the command was sent that granted the lease, or found it granted: what is left of it counts from here.
+    pub sent: Instant,
     /// Whether the lease has had the call's attachment from its grant on.
     pub attached: bool,
 }
@@ -120,9 +122,9 @@ enum Wake {
 impl<S: LockStore> Locks<S> {
     /// Takes a lock, or waits for it.
     ///
-    /// Dropped while it awaits anything (the client cancelled, or is gone), its guard has the store clean up: the place in line is
-    /// kept for a retry for a few seconds, and a lease that was granted unheard is cut short. Once this has returned, the
-    /// answer is the transport's.
+    /// Dropped while it awaits anything (the client cancelled, or is gone), the store cleans up: the place in line is kept for a
+    /// retry for a few seconds, and a lease that was granted unheard is cut short. Once this has returned, the answer is the
+    /// transport's.
     pub async fn acquire(&self, name: &LockName, call: AcquireCall) -> Result<AcquireAnswer, LocksError> {
         if self.going.draining.is_cancelled() {
             return Err(LocksError::Draining);
@@ -138,7 +140,15 @@ impl<S: LockStore> Locks<S> {
         // One lease at most comes of a call, whichever command grants it.
         let wanted = candidate(attachment);
         let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: wanted };
-        let Timed { mut sent, mut outcome } = self.store.acquire(name, command).await?;
+        let stop = async {
+            // Without a wait its caller gives up by itself.
+            let Some(until) = wait_until else { return std::future::pending().await };
+            self.end_of_wait(follower.as_deref(), until).await;
+        };
+        let Timed { mut sent, mut outcome } = match self.store.acquire(name, command, stop).await {
+            Err(StoreError::Overloaded) if self.is_draining() => return Err(LocksError::Draining),
+            answer => answer?,
+        };
         let mut cleanup = Cleanup { store: &*self.store, name, request, attempt, armed: true };
         let answer = loop {
             match (outcome, &waiting, wait_until) {
@@ -151,8 +161,7 @@ impl<S: LockStore> Locks<S> {
                         biased;
                         () = self.going.draining.cancelled() => Wake::Draining,
                         () = waiting.hint() => Wake::Hint,
-                        () = enough(follower.as_deref()) => Wake::TimeOver,
-                        () = tokio::time::sleep_until(until) => Wake::TimeOver,
+                        wake = self.end_of_wait(follower.as_deref(), until) => wake,
                     };
                     Timed { sent, outcome } = match wake {
                         Wake::Hint => match self.store.claim(name, request, attempt, wanted).await? {
@@ -168,7 +177,7 @@ impl<S: LockStore> Locks<S> {
                         Wake::Draining => return Err(LocksError::Draining),
                     };
                 }
-                (outcome, ..) => break self.answer(outcome, sent.saturating_duration_since(arrived), wanted),
+                (outcome, ..) => break self.answer(outcome, sent.saturating_duration_since(arrived), sent, wanted),
             }
         };
         // The store has said the last word: whatever it was, there is nothing to clean up.
@@ -176,16 +185,27 @@ impl<S: LockStore> Locks<S> {
         answer
     }
 
+    /// Resolves when a call waits no longer, whether or not the lock is offered to it.
+    async fn end_of_wait(&self, follower: Option<&Follower>, until: Instant) -> Wake {
+        tokio::select! {
+            biased;
+            () = self.going.draining.cancelled() => Wake::Draining,
+            () = enough(follower) => Wake::TimeOver,
+            () = tokio::time::sleep_until(until) => Wake::TimeOver,
+        }
+    }
+
     fn answer(
         &self,
         outcome: AcquireOutcome,
         held_for: Duration,
+        sent: Instant,
         wanted: Candidate,
     ) -> Result<AcquireAnswer, LocksError> {
         Ok(match outcome {
             AcquireOutcome::Granted(grant) => {
                 let attached = wanted.attachment.is_some() && grant.lease_id == wanted.lease_id;
-                AcquireAnswer::Acquired(Acquired { grant, held_for, attached })
+                AcquireAnswer::Acquired(Acquired { grant, held_for, sent, attached })
             }
             AcquireOutcome::Contended(contention) => AcquireAnswer::Contended(contention),
             AcquireOutcome::TimedOut(contention) => AcquireAnswer::TimedOut(contention),
@@ -212,7 +232,11 @@ fn left_behind() -> LocksError {
 
 async fn enough(follower: Option<&Follower>) {
     match follower {
-        Some(follower) => follower.enough.notified().await,
+        Some(follower) => {
+            follower.enough.notified().await;
+            // Said once, it is said for good: whoever looks next is to see it too.
+            follower.enough.notify_one();
+        }
         None => std::future::pending().await,
     }
 }

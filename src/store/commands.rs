@@ -64,7 +64,7 @@ pub struct Page {
 /// The functions that return no future do not block. They are called from drop guards: the work is done now or handed to a
 /// cleaner, and nobody waits for it.
 pub trait LockStore: Send + Sync + 'static {
-    /// Asks for the lock.
+    /// Asks for the lock. If `stop` resolves before the command has left, it does not leave: `Overloaded`.
     ///
     /// Dropped, or with an error, it cleans up after itself as `drop_call` does, if there can be anything to clean up: only the store knows
     /// whether the command has left. A clean-up after one that has not would take away another call of the same attempt.
@@ -72,6 +72,7 @@ pub trait LockStore: Send + Sync + 'static {
         &self,
         name: &LockName,
         command: Acquire,
+        stop: impl Future<Output = ()> + Send,
     ) -> impl Future<Output = Result<Timed<AcquireOutcome>, StoreError>> + Send;
 
     /// Claims the offer to a waiting request, or asks what became of it.

@@ -11,6 +11,7 @@ use fencepost::{
     },
     store::LockStore,
 };
+use std::future::pending;
 use std::time::Duration;
 
 pub(crate) async fn a_free_lock_is_granted_and_a_held_one_is_not(bench: &Bench<impl Harness>) {
@@ -131,7 +132,7 @@ pub(crate) async fn locks_of_other_names_do_not_meddle(bench: &Bench<impl Harnes
     let mut grants = Vec::new();
     for number in 0..200_u128 {
         let lock = name(&format!("lock/{number}"));
-        let outcome = bench.store().acquire(&lock, wish(number)).await.unwrap().outcome;
+        let outcome = bench.store().acquire(&lock, wish(number), pending()).await.unwrap().outcome;
         grants.push((lock, granted(outcome)));
     }
     for (lock, grant) in grants {
@@ -144,7 +145,7 @@ pub(crate) async fn racing_for_one_lock_one_wins(bench: &Bench<impl Harness>) {
     let store = bench.store();
     let race = |number: u128| async move {
         let command = Acquire { request: request(number), candidate: candidate(), ..wish(number) };
-        matches!(store.acquire(&name("raced"), command).await.unwrap().outcome, AcquireOutcome::Granted(_))
+        matches!(store.acquire(&name("raced"), command, pending()).await.unwrap().outcome, AcquireOutcome::Granted(_))
     };
     let (a, b, c, d) = tokio::join!(race(1), race(2), race(3), race(4));
     assert_eq!([a, b, c, d].into_iter().filter(|won| *won).count(), 1);

@@ -11,6 +11,7 @@ use fencepost::{
     },
     store::{Event, Kept, LockStore, Notices},
 };
+use std::future::pending;
 use std::{
     ops::Deref,
     sync::{
@@ -148,7 +149,7 @@ impl<H: Harness> Bench<H> {
     }
 
     pub(crate) async fn ask(&self, command: Acquire) -> AcquireOutcome {
-        self.store().acquire(&self.lock, command).await.unwrap().outcome
+        self.store().acquire(&self.lock, command, pending()).await.unwrap().outcome
     }
 
     pub(crate) async fn take(&self, number: u128) -> Grant {

@@ -13,6 +13,7 @@ use fencepost::{
     },
     store::LockStore,
 };
+use std::future::pending;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -139,7 +140,7 @@ pub(crate) async fn many_leases_are_renewed_at_once_each_with_its_own_outcome(be
     let mut leases = Vec::new();
     for number in 0..1_000_u128 {
         let lock = name(&format!("lock/{number}"));
-        let grant = granted(bench.store().acquire(&lock, wish(number)).await.unwrap().outcome);
+        let grant = granted(bench.store().acquire(&lock, wish(number), pending()).await.unwrap().outcome);
         leases.push((lock, grant));
     }
     // As streams hand them over.

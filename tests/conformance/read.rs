@@ -11,6 +11,7 @@ use fencepost::{
     },
     store::{EventKind, LockStore, StoreError},
 };
+use std::future::pending;
 use std::{collections::HashSet, sync::atomic::Ordering, time::Duration};
 
 pub(crate) async fn a_view_shows_the_holder_and_the_last_end(bench: &Bench<impl Harness>) {
@@ -53,9 +54,9 @@ pub(crate) async fn a_listing_shows_each_lock_in_use_once(bench: &Bench<impl Har
         let (held, other, freed) =
             (name(&format!("a/{number}")), name(&format!("b/{number}")), name(&format!("a/freed/{number}")));
         for lock in [&held, &other] {
-            granted(bench.store().acquire(lock, wish(number)).await.unwrap().outcome);
+            granted(bench.store().acquire(lock, wish(number), pending()).await.unwrap().outcome);
         }
-        let grant = granted(bench.store().acquire(&freed, wish(number)).await.unwrap().outcome);
+        let grant = granted(bench.store().acquire(&freed, wish(number), pending()).await.unwrap().outcome);
         bench.store().release(&freed, grant.lease_id).await.unwrap();
         expected.insert(held);
     }

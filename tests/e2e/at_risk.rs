@@ -18,6 +18,7 @@ use fencepost::{
     },
     store::{LockStore, memory::MemoryStore},
 };
+use std::future::pending;
 use std::{
     convert::Infallible,
     sync::{Arc, atomic::Ordering},
@@ -62,7 +63,10 @@ async fn leases_that_cannot_be_renewed_are_at_risk_until_they_can() {
         wait: false,
         candidate: Candidate { lease_id, grant_id: GrantId(Uuid::new_v4()), attachment: None },
     };
-    assert!(matches!(store.acquire(&name, command).await.map(|it| it.outcome), Ok(AcquireOutcome::Granted(_))));
+    assert!(matches!(
+        store.acquire(&name, command, pending()).await.map(|it| it.outcome),
+        Ok(AcquireOutcome::Granted(_))
+    ));
     let (says, said) = mpsc::channel(64);
     let inbound = ReceiverStream::new(said).map(Ok::<_, Infallible>);
     let mut hears: Hears = Box::pin(keep_alive(locks, inbound, Duration::ZERO));

@@ -22,6 +22,7 @@ use fencepost::{
     store::{LockStore, memory::MemoryStore},
 };
 use futures_util::StreamExt as _;
+use std::future::pending;
 use std::{
     convert::Infallible,
     sync::{
@@ -75,7 +76,7 @@ impl Bench {
         let candidate = Candidate { lease_id, grant_id: GrantId(Uuid::new_v4()), attachment: None };
         let command = Acquire { request: RequestId(Uuid::new_v4()), attempt: 1, terms, wait: false, candidate };
         assert!(matches!(
-            self.store.acquire(&name, command).await.map(|it| it.outcome),
+            self.store.acquire(&name, command, pending()).await.map(|it| it.outcome),
             Ok(AcquireOutcome::Granted(_))
         ));
         AttachLease { handle, name, lease_id, attempt: 1, release_on_disconnect: true }

@@ -86,10 +86,15 @@ impl Drop for Asking<'_> {
 }
 
 impl LockStore for GatedStore {
-    async fn acquire(&self, name: &LockName, command: Acquire) -> Result<Timed<AcquireOutcome>, StoreError> {
+    async fn acquire(
+        &self,
+        name: &LockName,
+        command: Acquire,
+        stop: impl Future<Output = ()> + Send,
+    ) -> Result<Timed<AcquireOutcome>, StoreError> {
         let mut asking = Asking { store: &self.inner, name, call: (command.request, command.attempt), armed: true };
         self.pass(Gate::BeforeAcquire).await;
-        let outcome = self.inner.acquire(name, command).await;
+        let outcome = self.inner.acquire(name, command, stop).await;
         self.pass(Gate::AfterAcquire).await;
         asking.armed = false;
         outcome

@@ -194,7 +194,9 @@ in "src/store/redis/hand_over.rs":
     "if self.is {" => "if false {", [HandOver];
 in "src/store/redis/links/batch.rs":
     "clean-up after what was never sent", "a call that is dropped in line takes away another call of the same attempt",
-    "*self.unheard = self.command.outlives_caller() || is_sent();" => "is_sent();\n            *self.unheard = true;", [Crowd];
+    "if !self.over && !self.withdraw() {" => "if !self.over && (!self.withdraw() || true) {", [Crowd];
+    "stands in line for ever", "a call waits for longer than it says, behind all others",
+    "() = stop, if !*stopped => {" => "() = stop, if false => {", [Crowd];
 in "src/store/redis/links/lane.rs":
     "all at once", "a hundred thousand acquires are all answered too late, and each retry makes it worse",
     "Lane::Progress | Lane::Entry | Lane::Bulk => UNDER_WAY_MAX," => "Lane::Progress | Lane::Entry | Lane::Bulk => usize::MAX,", [Crowd];
@@ -202,12 +204,15 @@ in "src/store/redis/links/lane.rs":
     ".waiting.remove(&number).is_some()" => ".waiting.contains_key(&number)", [Crowd];
     "no end of standing in line", "a caller is kept waiting for what it could ask of another server",
     "now.saturating_duration_since(since) > IN_LINE_MAX" => "now < since", [Crowd];
-in "src/store/redis/call.rs":
+in "src/store/redis/store.rs":
     "release forgotten", "a client gives its lock back and goes, and nobody gets it until it expires",
-    "release = RELEASE, outliving_its_caller;" => "release = RELEASE;", [Crowd];
+    "if !self.over && !self.asker.unheard {" => "if false {", [Crowd];
+    "grant forgotten", "a call is gone before it hears that it has the lock, which is held for nobody",
+    "if self.asker.unheard {" => "if false {", [Crowd];
+in "src/store/redis/call.rs":
     "claims behind a crowd", "offers lapse, because those who come go first",
-    "        claim = CLAIM;\n        give_up = GIVE_UP;\n        release = RELEASE, outliving_its_caller;\n        renew = RENEW, outliving_its_caller;\n        force_release = FORCE_RELEASE, outliving_its_caller;\n    }\n    Entry: {\n"
-    => "        give_up = GIVE_UP;\n        release = RELEASE, outliving_its_caller;\n        renew = RENEW, outliving_its_caller;\n        force_release = FORCE_RELEASE, outliving_its_caller;\n    }\n    Entry: {\n        claim = CLAIM;\n", [Crowd];
+    "        claim = CLAIM,\n        give_up = GIVE_UP,\n        release = RELEASE,\n        renew = RENEW,\n        force_release = FORCE_RELEASE,\n    }\n    Entry: {\n"
+    => "        give_up = GIVE_UP,\n        release = RELEASE,\n        renew = RENEW,\n        force_release = FORCE_RELEASE,\n    }\n    Entry: {\n        claim = CLAIM,\n", [Crowd];
 in "src/store/redis/lua/acquire.lua":
     "script: late acquire", "a command acts after its caller gave up",
     "if not_after < now then" => "if false then", [Scripts];
@@ -357,8 +362,8 @@ in "src/store/memory/mod.rs":
     => "        let now = self.clock.now();\n        let mut shard = self.shards[at].lock();\n", [Schedules];
 in "src/locks/wait.rs":
     "waits after it asked", "a hint that comes before the call is entered is lost",
-    "        let waiting = match wait_until {\n            Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),\n            None => None,\n        };\n        let mut told = false;\n        // One lease at most comes of a call, whichever command grants it.\n        let wanted = candidate(attachment);\n        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: wanted };\n        let Timed { mut sent, mut outcome } = self.store.acquire(name, command).await?;\n"
-    => "        let mut told = false;\n        // One lease at most comes of a call, whichever command grants it.\n        let wanted = candidate(attachment);\n        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: wanted };\n        let Timed { mut sent, mut outcome } = self.store.acquire(name, command).await?;\n        let waiting = match wait_until {\n            Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),\n            None => None,\n        };\n", [Schedules];
+    "        let waiting = match wait_until {\n            Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),\n            None => None,\n        };\n        let mut told = false;\n        // One lease at most comes of a call, whichever command grants it.\n        let wanted = candidate(attachment);\n        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: wanted };\n        let stop = async {\n            // Without a wait its caller gives up by itself.\n            let Some(until) = wait_until else { return std::future::pending().await };\n            self.end_of_wait(follower.as_deref(), until).await;\n        };\n        let Timed { mut sent, mut outcome } = match self.store.acquire(name, command, stop).await {\n            Err(StoreError::Overloaded) if self.is_draining() => return Err(LocksError::Draining),\n            answer => answer?,\n        };\n"
+    => "        let mut told = false;\n        // One lease at most comes of a call, whichever command grants it.\n        let wanted = candidate(attachment);\n        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: wanted };\n        let stop = async {\n            // Without a wait its caller gives up by itself.\n            let Some(until) = wait_until else { return std::future::pending().await };\n            self.end_of_wait(follower.as_deref(), until).await;\n        };\n        let Timed { mut sent, mut outcome } = match self.store.acquire(name, command, stop).await {\n            Err(StoreError::Overloaded) if self.is_draining() => return Err(LocksError::Draining),\n            answer => answer?,\n        };\n        let waiting = match wait_until {\n            Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),\n            None => None,\n        };\n", [Schedules];
     "dropped call not cleaned up", "a call that is gone holds up those behind it",
     "        if self.armed {"
     => "        if false {", [Schedules];

@@ -17,12 +17,13 @@ use fencepost::{
         Kept, LockStore, StoreError, Timed,
         redis::{
             RedisStore, keys,
-            links::{IN_LINE_MAX, LINKS_PER_SERVER, RedisUrl, UNDER_WAY_MAX},
+            links::{IN_LINE_MAX, LINKS_PER_SERVER, RESPONSE_TIMEOUT, RedisUrl, UNDER_WAY_MAX},
             scripts,
         },
     },
 };
 use futures_util::{FutureExt, StreamExt, future::join_all, stream::FuturesUnordered};
+use std::future::pending;
 use std::{
     pin::pin,
     sync::{
@@ -55,8 +56,12 @@ impl Drop for Bench {
 impl Bench {
     /// A long way to Redis.
     async fn new() -> Self {
+        Self::as_far_as(ROUND_TRIP).await
+    }
+
+    async fn as_far_as(round_trip: Duration) -> Self {
         let redis = Redis::start(&[]);
-        let proxy = Proxy::slow(ROUND_TRIP, redis.port).await;
+        let proxy = Proxy::slow(round_trip, redis.port).await;
         Self::over(redis, proxy).await
     }
 
@@ -70,7 +75,7 @@ impl Bench {
     }
 
     async fn acquire(&self, name: &LockName) -> Result<Timed<AcquireOutcome>, StoreError> {
-        self.store.acquire(name, acquire(new_request(), false)).await
+        self.store.acquire(name, acquire(new_request(), false), pending()).await
     }
 
     async fn take(&self, name: &LockName) -> Grant {
@@ -81,6 +86,13 @@ impl Bench {
     fn is_known(&self, name: &LockName) -> bool {
         let key = format!("{}l:{}", keys::base(keys::bucket(name)), name.as_str());
         self.redis.command(&["EXISTS", &key]).text() == "1"
+    }
+
+    /// Resolves when it does.
+    async fn known(&self, name: &LockName) {
+        while !self.is_known(name) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 }
 
@@ -114,7 +126,8 @@ async fn so_many_commands_are_under_way_and_no_more() {
     let names: Vec<_> = (0..3 * SENT_MAX).map(|number| LockName::new(format!("a/{number}")).unwrap()).collect();
     let answers = within(join_all(names.iter().map(|name| bench.acquire(name)))).await;
     let unknown = answers.iter().filter(|answer| matches!(answer, Err(StoreError::OutcomeUnknown(_)))).count();
-    let refused = answers.iter().filter(|answer| matches!(answer, Err(StoreError::Unavailable(_)))).count();
+    let nothing_done = |answer: &&Result<_, StoreError>| answer.as_ref().is_err_and(StoreError::is_nothing_done);
+    let refused = answers.iter().filter(nothing_done).count();
     assert_eq!(unknown + refused, names.len());
     assert_eq!(unknown, bench.proxy.seen(), "what was sent, and nothing else, may have been done");
     assert!((UNDER_WAY_MAX..=SENT_MAX).contains(&unknown), "{unknown}");
@@ -125,21 +138,21 @@ async fn so_many_commands_are_under_way_and_no_more() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_stands_in_line_for_too_long_is_sent_away_and_nothing_was_done() {
     let bench = Bench::new().await;
-    let served_max = UNDER_WAY_MAX * (1 + IN_LINE_MAX.as_millis() / ROUND_TRIP.as_millis()) as usize;
-    let names: Vec<_> = names().take(served_max + 1_000).collect();
+    let rounds = IN_LINE_MAX.as_millis() / ROUND_TRIP.as_millis();
+    let names: Vec<_> = names().take(UNDER_WAY_MAX * rounds as usize * 3 / 2).collect();
     let start = Instant::now();
-    let answers = join_all(names.iter().map(|name| bench.acquire(name))).await;
+    let all = join_all(names.iter().map(|name| async { (bench.acquire(name).await, start.elapsed()) }));
     let mut sent = Vec::new();
-    for (answer, name) in answers.into_iter().zip(&names) {
-        if let Err(StoreError::Unavailable(why)) = &answer {
-            assert!(why.contains("not sent for 5s") && !bench.is_known(name), "{why}");
+    for ((answer, after), name) in all.await.into_iter().zip(&names) {
+        if answer == Err(StoreError::Overloaded) {
+            assert!(after > IN_LINE_MAX && !bench.is_known(name), "{after:?}");
         } else {
             sent.push(granted(answer).0);
         }
     }
     let served = sent.len();
     println!("{served} of {}, within {:?}", names.len(), start.elapsed());
-    assert!((2 * UNDER_WAY_MAX..=served_max).contains(&served), "{served}");
+    assert!((2 * UNDER_WAY_MAX..names.len()).contains(&served), "{served}");
     let in_turn = |place: usize| sent[place] < sent[place + UNDER_WAY_MAX];
     assert!((0..served - UNDER_WAY_MAX).all(in_turn), "first come, first served");
     assert!(sent[served - 1] - sent[0] > IN_LINE_MAX / 2);
@@ -155,13 +168,13 @@ async fn an_acquire_that_is_dropped_in_line_is_as_if_it_had_not_been() {
         let names: Vec<_> = names.by_ref().take(UNDER_WAY_MAX).collect();
         let mut before: FuturesUnordered<_> = names.iter().map(|name| bench.acquire(name)).collect();
         assert!(before.next().now_or_never().is_none());
-        assert!(bench.store.acquire(&alone, acquire(new_request(), wait)).now_or_never().is_none());
+        assert!(bench.store.acquire(&alone, acquire(new_request(), wait), pending()).now_or_never().is_none());
         let twice = acquire(new_request(), wait);
         let mut second = pin!({
-            let first = bench.store.acquire(&repeated, twice.clone());
+            let first = bench.store.acquire(&repeated, twice.clone(), pending());
             let mut first = Box::pin(first);
             assert!(first.as_mut().now_or_never().is_none());
-            let second = bench.store.acquire(&repeated, twice.clone());
+            let second = bench.store.acquire(&repeated, twice.clone(), pending());
             let mut second = Box::pin(second);
             assert!(second.as_mut().now_or_never().is_none());
             drop(first);
@@ -182,18 +195,13 @@ async fn an_acquire_that_is_dropped_in_line_is_as_if_it_had_not_been() {
 /// It is dropped when it has left: what came of it is cleaned up.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_acquire_that_is_dropped_when_it_has_left_is_cleaned_up_after() {
-    let bench = Bench::new().await;
+    let bench = Bench::as_far_as(RESPONSE_TIMEOUT * 4 / 5).await;
     let name = names().next().unwrap();
     {
         let mut call = pin!(bench.acquire(&name));
-        let known = async {
-            while !bench.is_known(&name) {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
         tokio::select! {
             answer = &mut call => panic!("{answer:?}"),
-            () = within(known) => {}
+            () = within(bench.known(&name)) => {}
         }
     }
     bench.store.chores_done().await;
@@ -220,6 +228,30 @@ async fn a_release_is_sent_though_nobody_waits_for_it_any_more() {
     tokio::time::timeout(SOON, free).await.expect("it was given back, and has not run out");
 }
 
+/// Whoever waits for a lock waits no longer than it says, wherever it stands; and once its command has left, it hears what came of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_says_stop_is_not_kept_in_line() {
+    let bench = Bench::new().await;
+    let mut names = names();
+    let (waited_for, sent) = (names.next().unwrap(), names.next().unwrap());
+    granted(bench.store.acquire(&sent, acquire(new_request(), true), bench.known(&sent)).await);
+    let names: Vec<_> = names.take(4 * UNDER_WAY_MAX).collect();
+    let served = AtomicUsize::new(0);
+    let crowd = join_all(names.iter().map(|name| async {
+        granted(bench.acquire(name).await);
+        served.fetch_add(1, Ordering::Relaxed);
+    }));
+    let stopped = async {
+        let stop = tokio::time::sleep(ROUND_TRIP / 10);
+        let answer = bench.store.acquire(&waited_for, acquire(new_request(), true), stop).await;
+        assert_eq!(answer, Err(StoreError::Overloaded));
+        assert!(served.load(Ordering::Relaxed) < names.len());
+    };
+    tokio::join!(crowd, stopped);
+    bench.store.chores_done().await;
+    assert!(!bench.is_known(&waited_for));
+}
+
 /// Whoever is served already does not stand behind those who come, nor does the heartbeat of the server.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_goes_on_does_not_stand_behind_what_begins() {
@@ -228,7 +260,7 @@ async fn what_goes_on_does_not_stand_behind_what_begins() {
     let (held, kept) = (names.next().unwrap(), names.next().unwrap());
     let (lease, grant) = (bench.take(&held).await.lease_id, bench.take(&kept).await);
     let waiter = acquire(new_request(), true);
-    let queued = bench.store.acquire(&held, waiter.clone()).await.unwrap().outcome;
+    let queued = bench.store.acquire(&held, waiter.clone(), pending()).await.unwrap().outcome;
     assert_eq!(queued, AcquireOutcome::Queued);
     let names: Vec<_> = names.take(12 * UNDER_WAY_MAX).collect();
     let served = AtomicUsize::new(0);

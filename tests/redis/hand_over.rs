@@ -20,6 +20,7 @@ use fencepost::{
     },
 };
 use futures_util::FutureExt;
+use std::future::pending;
 use std::{sync::Arc, time::Duration};
 use tokio::{task::JoinHandle, time::Instant};
 use uuid::Uuid;
@@ -51,14 +52,18 @@ impl Held {
         let running = tokio::spawn(async move { running.run().await });
         within(store.up().wait_for(|up| *up)).await.unwrap();
         let name = LockName::new("a".into()).unwrap();
-        let lease = granted(&store.acquire(&name, acquire(new_request(), false)).await.unwrap().outcome).lease_id;
+        let lease =
+            granted(&store.acquire(&name, acquire(new_request(), false), pending()).await.unwrap().outcome).lease_id;
         Self { store, hints, name, lease, running, redis }
     }
 
     /// Somebody waits.
     async fn wait(&self) -> Acquire {
         let call = acquire(new_request(), true);
-        assert_eq!(self.store.acquire(&self.name, call.clone()).await.map(|it| it.outcome), Ok(AcquireOutcome::Queued));
+        assert_eq!(
+            self.store.acquire(&self.name, call.clone(), pending()).await.map(|it| it.outcome),
+            Ok(AcquireOutcome::Queued)
+        );
         call
     }
 
@@ -152,7 +157,10 @@ async fn a_call_that_goes_meanwhile_does_not_keep_the_lock() {
 async fn calls_that_share_an_attempt_claim_by_themselves() {
     let held = Held::new().await;
     let next = held.wait().await;
-    assert_eq!(held.store.acquire(&held.name, next.clone()).await.map(|it| it.outcome), Ok(AcquireOutcome::Queued));
+    assert_eq!(
+        held.store.acquire(&held.name, next.clone(), pending()).await.map(|it| it.outcome),
+        Ok(AcquireOutcome::Queued)
+    );
     held.release().await;
     assert_eq!(held.holder().await, None);
     assert!(held.is_told(&next));
@@ -164,7 +172,9 @@ async fn calls_that_share_an_attempt_claim_by_themselves() {
 async fn a_hand_over_that_fails_has_done_nothing() {
     let held = Held::new().await;
     held.release().await;
-    let lease = granted(&held.store.acquire(&held.name, acquire(new_request(), false)).await.unwrap().outcome).lease_id;
+    let lease =
+        granted(&held.store.acquire(&held.name, acquire(new_request(), false), pending()).await.unwrap().outcome)
+            .lease_id;
     let line = [held.wait().await, held.wait().await];
     let ends = held.key("e");
     held.redis.command(&["SET", &ends, "x"]);
@@ -190,7 +200,8 @@ async fn nobody_stands_in_line_beside_what_is_not_ours() {
     ));
     for other in [held.key("d"), missed] {
         held.redis.command(&["SET", &other, "x"]);
-        let refused = held.store.acquire(&held.name, acquire(new_request(), true)).await.map(|it| it.outcome);
+        let refused =
+            held.store.acquire(&held.name, acquire(new_request(), true), pending()).await.map(|it| it.outcome);
         assert!(matches!(&refused, Err(StoreError::Corrupt(why)) if why.contains("WRONGTYPE")), "{other}: {refused:?}");
         held.redis.command(&["DEL", &other]);
     }

@@ -21,6 +21,7 @@ use fencepost::{
         redis::{RedisStore, keys, links::RedisUrl, scripts},
     },
 };
+use std::future::pending;
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
@@ -69,11 +70,15 @@ async fn a_call_whose_claim_was_left_behind_takes_no_other_with_it() {
     let name = LockName::new("a".into()).unwrap();
     let bucket = format!("{}b", keys::base(keys::bucket(&name)));
     let (holder, waiter) = (RequestId(Uuid::new_v4()), RequestId(Uuid::new_v4()));
-    let AcquireOutcome::Granted(grant) = store.acquire(&name, acquire(holder, false)).await.unwrap().outcome else {
+    let AcquireOutcome::Granted(grant) = store.acquire(&name, acquire(holder, false), pending()).await.unwrap().outcome
+    else {
         panic!("it is free")
     };
     for _ in 0..2 {
-        assert_eq!(store.acquire(&name, acquire(waiter, true)).await.map(|it| it.outcome), Ok(AcquireOutcome::Queued));
+        assert_eq!(
+            store.acquire(&name, acquire(waiter, true), pending()).await.map(|it| it.outcome),
+            Ok(AcquireOutcome::Queued)
+        );
     }
     // As if a server that knows a newer life of this Redis had drawn a token.
     let life = redis.command(&["HGET", &bucket, "inc"]).text();

@@ -27,6 +27,7 @@ use fencepost::{
 };
 use fencepost_proto::v1::keep_alive_response::Message as Hear;
 use futures_util::{StreamExt, future::join_all};
+use std::future::pending;
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -131,7 +132,9 @@ async fn of_a_group_are_told_apart() {
     let mut held = Vec::new();
     for name in &names {
         let request = RequestId(Uuid::new_v4());
-        let AcquireOutcome::Granted(grant) = store.acquire(name, acquire(request, false)).await.unwrap().outcome else {
+        let AcquireOutcome::Granted(grant) =
+            store.acquire(name, acquire(request, false), pending()).await.unwrap().outcome
+        else {
             panic!("it is free")
         };
         held.push((name, grant, AttachmentId(Uuid::new_v4())));
@@ -149,7 +152,10 @@ async fn of_a_group_are_told_apart() {
     let half = "redis.call('SET', KEYS[1], redis.call('GET', KEYS[1]):sub(1, 150))";
     redis.command(&["EVAL", half, "1", &format!("{base}l:{}", names[1].as_str())]);
     let waiter = RequestId(Uuid::new_v4());
-    assert_eq!(store.acquire(&names[2], acquire(waiter, true)).await.map(|it| it.outcome), Ok(AcquireOutcome::Queued));
+    assert_eq!(
+        store.acquire(&names[2], acquire(waiter, true), pending()).await.map(|it| it.outcome),
+        Ok(AcquireOutcome::Queued)
+    );
     let now = redis.command(&["TIME"]).text();
     let (seconds, _) = now.split_once(' ').unwrap();
     let script = scripts::reader()

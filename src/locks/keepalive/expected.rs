@@ -45,7 +45,7 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
         let Some(Expected { attachment, release_on_disconnect, early }) = self.expected.remove(&handle) else { return };
         let (ttl, lease_id, attached) = (acquired.grant.left, acquired.grant.lease_id, acquired.attached);
         let lease = AttachLease { handle, name, lease_id, attempt: 1, release_on_disconnect };
-        self.insert(lease, attachment, ttl, attached);
+        self.insert(lease, attachment, ttl, attached, acquired.sent);
         if let Some(notice) = early {
             self.gone(handle, notice);
         } else if !attached {

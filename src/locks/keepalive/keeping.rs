@@ -152,10 +152,18 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
         attachment_id(self.stream, self.attachments, handle)
     }
 
-    pub(super) fn insert(&mut self, lease: AttachLease, attachment: AttachmentId, ttl: Duration, attached: bool) {
+    /// Takes a lease in of which so much was left at `at`.
+    pub(super) fn insert(
+        &mut self,
+        lease: AttachLease,
+        attachment: AttachmentId,
+        ttl: Duration,
+        attached: bool,
+        at: Instant,
+    ) {
         let AttachLease { handle, name, lease_id, attempt, release_on_disconnect } = lease;
         let place = Place { group: self.store.group(&name), handle };
-        let due = self.pace.add(place, ttl, Instant::now());
+        let due = self.pace.add(place, ttl, at);
         self.by_id.insert(lease_id, handle);
         self.leases.insert(
             handle,
@@ -199,7 +207,7 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
             }
             let attachment = self.next_attachment(handle);
             // Its TTL is not known before the store has answered; if it does not, the next answer to a beat tries again.
-            self.insert(lease, attachment, TTL_DEFAULT, false);
+            self.insert(lease, attachment, TTL_DEFAULT, false, Instant::now());
             handles.push(handle);
         }
         let groups = self.renew(&handles, false).await;

@@ -194,7 +194,12 @@ fn event(kind: EventKind, name: &LockName, lease: &crate::domain::lease::Lease) 
 // No function here awaits anything before its work is done: the futures are ready when first polled, so a dropped call
 // finds its command either done or never begun.
 impl LockStore for MemoryStore {
-    async fn acquire(&self, name: &LockName, command: Acquire) -> Result<Timed<AcquireOutcome>, StoreError> {
+    async fn acquire(
+        &self,
+        name: &LockName,
+        command: Acquire,
+        _: impl Future<Output = ()> + Send,
+    ) -> Result<Timed<AcquireOutcome>, StoreError> {
         Ok(Timed::act(|| self.turn(name, "", |turn| turn.acquire(command))))
     }
 

@@ -10,6 +10,7 @@ use crate::{
         name::{Holder, Metadata},
     },
 };
+use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const START: StoreTime = StoreTime::from_micros(1_800_000_000_000_000);
@@ -62,7 +63,7 @@ async fn take(store: &MemoryStore, name: &LockName) -> (LeaseId, FencingToken) {
         Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()), attachment: None };
     let request = RequestId(Uuid::new_v4());
     let command = Acquire { request, attempt: 1, terms, wait: false, candidate };
-    match store.acquire(name, command).await.map(|it| it.outcome) {
+    match store.acquire(name, command, pending()).await.map(|it| it.outcome) {
         Ok(AcquireOutcome::Granted(grant)) => (grant.lease_id, grant.token),
         other => panic!("{other:?}"),
     }
@@ -157,7 +158,7 @@ async fn an_earlier_expiry_wakes_the_task() {
         let candidate =
             Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()), attachment: None };
         let command = Acquire { request, attempt: 1, terms, wait: false, candidate };
-        store.acquire(&name(3), command).await.unwrap();
+        store.acquire(&name(3), command, pending()).await.unwrap();
         // Looks at the state without a command, which would settle it by itself.
         let ended = || store.shards.iter().all(|shard| !shard.lock().any_lease_of(&name(3)));
         while !ended() {

@@ -5,7 +5,7 @@ use super::{
     answer::Answer,
     effects::RedisEffect,
     keys,
-    links::{Arg, Command, Lane, Link, Reply, Script},
+    links::{Arg, Asker, Command, Lane, Link, RESPONSE_TIMEOUT, Reply, Script},
     scripts,
 };
 use crate::{
@@ -16,9 +16,10 @@ use std::{
     collections::HashMap,
     sync::{Arc, LazyLock, atomic::Ordering},
 };
+use tokio::time::Instant;
 
 macro_rules! commands {
-    ($($lane:ident: { $($name:ident = $constant:ident $(, $also:ident)?;)+ })+) => {
+    ($($lane:ident: { $($name:ident = $constant:ident,)+ })+) => {
         /// What the scripts are asked for.
         pub(super) struct Commands {
             $($(pub(super) $name: Command,)+)+
@@ -34,7 +35,7 @@ macro_rules! commands {
                     let script = scripts.entry(flags).or_insert_with(|| Box::leak(Box::new(Script::new(source()))));
                     Command::new(name, script, lane)
                 };
-                Box::leak(Box::new(Self { $($($name: command(scripts::$constant, Lane::$lane)$(.$also())?,)+)+ }))
+                Box::leak(Box::new(Self { $($($name: command(scripts::$constant, Lane::$lane),)+)+ }))
             }
         }
     };
@@ -42,29 +43,30 @@ macro_rules! commands {
 
 commands! {
     Upkeep: {
-        poll = POLL;
-        watch = WATCH;
-        meta = META;
-        drop_call = DROP_CALL;
-        decline = DECLINE;
-        detach = DETACH;
-        disconnect = DISCONNECT;
+        poll = POLL,
+        meta = META,
+        drop_call = DROP_CALL,
+        decline = DECLINE,
+        detach = DETACH,
+        disconnect = DISCONNECT,
+        release_for_nobody = RELEASE,
     }
     Progress: {
-        claim = CLAIM;
-        give_up = GIVE_UP;
-        release = RELEASE, outliving_its_caller;
-        renew = RENEW, outliving_its_caller;
-        force_release = FORCE_RELEASE, outliving_its_caller;
+        claim = CLAIM,
+        give_up = GIVE_UP,
+        release = RELEASE,
+        renew = RENEW,
+        force_release = FORCE_RELEASE,
     }
     Entry: {
-        acquire = ACQUIRE;
-        view = VIEW;
-        list = LIST;
+        acquire = ACQUIRE,
+        view = VIEW,
+        list = LIST,
+        watch = WATCH,
     }
     Bulk: {
-        renew_kept = RENEW_KEPT;
-        attach = ATTACH;
+        renew_kept = RENEW_KEPT,
+        attach = ATTACH,
     }
 }
 
@@ -103,7 +105,7 @@ impl RedisStore {
         tail: &[Arg],
     ) -> Result<Answer, StoreError> {
         let packed = self.packed(command, bucket, None, tail);
-        let reply = link.ask(self.sender, command, bucket, packed, &mut false).await?;
+        let reply = link.ask(self.sender, command, bucket, packed, &mut Asker::patient()).await?;
         self.read(link, reply).map(|answer| answer.outcome)
     }
 
@@ -114,30 +116,31 @@ impl RedisStore {
         command: &'static Command,
         tail: &[Arg],
     ) -> Result<Timed<Answer>, StoreError> {
-        self.call_for(name, command, tail, None, &mut false).await
+        self.call_for(name, command, tail, None, &mut Asker::patient()).await
     }
 
-    /// The same for one of the calls that wait, which its own command need not tell to look again. Dropped when the command has left, it says
-    /// so in `unheard`.
-    pub(super) async fn call_for(
+    /// The same for one of the calls that wait, which its own command need not tell to look again. Dropped when the command has left, it tells
+    /// the asker so.
+    pub(super) async fn call_for<F: Future<Output = ()> + Unpin>(
         &self,
         name: &LockName,
         command: &'static Command,
         tail: &[Arg],
         own: Option<(RequestId, u32)>,
-        unheard: &mut bool,
+        asker: &mut Asker<F>,
     ) -> Result<Timed<Answer>, StoreError> {
         let bucket = keys::bucket(name);
         let link = self.link(bucket).await?;
-        let packed = self.packed(command, bucket, Some(name), tail);
-        let answer = self.read(&link, link.ask(self.sender, command, bucket, packed, unheard).await?)?;
-        if !answer.outcome.is_too_late() {
+        let (packed, began) = (self.packed(command, bucket, Some(name), tail), Instant::now());
+        let answer = self.read(&link, link.ask(self.sender, command, bucket, packed, asker).await?)?;
+        // Stood in line twice, it could be so late that the end of its own request is forgotten.
+        if !answer.outcome.is_too_late() || asker.has_stopped() || began.elapsed() > RESPONSE_TIMEOUT {
             self.heed(bucket, name, &answer.outcome, own);
             return Ok(answer);
         }
         // Nothing was done, and now Redis' time is known: it was set since the last sample, or nothing was asked for long.
         let packed = self.packed(command, bucket, Some(name), tail);
-        let answer = self.read(&link, link.ask(self.sender, command, bucket, packed, unheard).await?)?;
+        let answer = self.read(&link, link.ask(self.sender, command, bucket, packed, asker).await?)?;
         self.heed(bucket, name, &answer.outcome, own);
         Ok(answer)
     }

@@ -1,9 +1,12 @@
-//! What is to be done and nobody waits for: clean-ups after dropped calls, detachments, disconnections.
+//! What is to be done and nobody waits for: clean-ups after dropped calls, detachments, disconnections, releases by who is gone.
 //!
 //! They are handed over from drop guards, which cannot wait. If Redis is away for longer than they are retried, or too many pile
 //! up, they are given up: TTLs and grace times do the same, later.
 
-use super::{RedisStore, links::Arg};
+use super::{
+    RedisStore,
+    links::{Arg, Asker},
+};
 use crate::{
     domain::{
         ids::{AttachmentId, LeaseId, RequestId},
@@ -30,6 +33,7 @@ enum Chore {
     Decline(LockName, RequestId, u32),
     Detach(LockName, LeaseId, AttachmentId),
     Disconnect(LockName, LeaseId, AttachmentId),
+    Release(LockName, LeaseId),
 }
 
 impl Chore {
@@ -38,7 +42,7 @@ impl Chore {
     fn may_follow(&self, error: &StoreError) -> bool {
         match self {
             Self::DropCall(..) => !matches!(error, StoreError::OutcomeUnknown(_)),
-            Self::Decline(..) | Self::Detach(..) | Self::Disconnect(..) => true,
+            Self::Decline(..) | Self::Detach(..) | Self::Disconnect(..) | Self::Release(..) => true,
         }
     }
 }
@@ -72,6 +76,10 @@ impl Chores {
 
     pub(super) fn disconnect(&self, name: &LockName, lease: LeaseId, attachment: AttachmentId) {
         self.add(Chore::Disconnect(name.clone(), lease, attachment));
+    }
+
+    pub(super) fn release(&self, name: &LockName, lease: LeaseId) {
+        self.add(Chore::Release(name.clone(), lease));
     }
 
     fn add(&self, chore: Chore) {
@@ -108,22 +116,8 @@ impl RedisStore {
     }
 
     async fn try_chore(&self, chore: Chore) {
-        let (name, command, tail) = match &chore {
-            Chore::DropCall(name, request, attempt) => {
-                (name, &self.commands.drop_call, vec![Arg::from(request.0), Arg::from(*attempt)])
-            }
-            Chore::Decline(name, request, attempt) => {
-                (name, &self.commands.decline, vec![Arg::from(request.0), Arg::from(*attempt)])
-            }
-            Chore::Detach(name, lease, attachment) => {
-                (name, &self.commands.detach, vec![Arg::from(lease.0), Arg::from(attachment.0)])
-            }
-            Chore::Disconnect(name, lease, attachment) => {
-                (name, &self.commands.disconnect, vec![Arg::from(lease.0), Arg::from(attachment.0)])
-            }
-        };
         for left in (0..TRIES).rev() {
-            match self.call(name, command, &tail).await.and_then(|answer| answer.outcome.done()) {
+            match self.do_once(&chore).await {
                 Ok(()) => return,
                 Err(error) if left == 0 || !chore.may_follow(&error) => {
                     tracing::debug!(%error, "a clean-up was given up");
@@ -132,5 +126,27 @@ impl RedisStore {
                 Err(_) => tokio::time::sleep(PAUSE).await,
             }
         }
+    }
+
+    async fn do_once(&self, chore: &Chore) -> Result<(), StoreError> {
+        let (name, command, tail) = match chore {
+            Chore::DropCall(name, request, attempt) => {
+                (name, &self.commands.drop_call, [Arg::from(request.0), Arg::from(*attempt)])
+            }
+            Chore::Decline(name, request, attempt) => {
+                (name, &self.commands.decline, [Arg::from(request.0), Arg::from(*attempt)])
+            }
+            Chore::Detach(name, lease, attachment) => {
+                (name, &self.commands.detach, [Arg::from(lease.0), Arg::from(attachment.0)])
+            }
+            Chore::Disconnect(name, lease, attachment) => {
+                (name, &self.commands.disconnect, [Arg::from(lease.0), Arg::from(attachment.0)])
+            }
+            Chore::Release(name, lease) => {
+                let command = &self.commands.release_for_nobody;
+                return self.give_back(name, *lease, command, &mut Asker::patient()).await.map(drop);
+            }
+        };
+        self.call(name, command, &tail).await?.outcome.done()
     }
 }

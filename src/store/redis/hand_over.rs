@@ -1,7 +1,13 @@
 //! A hand-off within one replica: the release claims for the call that is next in line here. It saves the hint and the claim, a round
 //! trip to Redis while nobody has the lock. The call learns of its lease from this replica, when it is told to look again.
 
-use super::{RedisStore, answer::Answer, keys, links::Arg, store::attachment};
+use super::{
+    RedisStore,
+    answer::Answer,
+    keys,
+    links::{Arg, Asker, Command},
+    store::attachment,
+};
 use crate::{
     domain::{
         ids::{LeaseId, RequestId},
@@ -11,6 +17,7 @@ use crate::{
     },
     store::{StoreError, Timed},
 };
+use futures_util::future::Pending;
 
 /// A claim of which it is not known what it came to. Dropped so (whoever released is gone), its call is told to ask Redis.
 struct Unread<'a> {
@@ -34,6 +41,8 @@ impl RedisStore {
         name: &LockName,
         lease_id: LeaseId,
         next: Next,
+        command: &'static Command,
+        asker: &mut Asker<Pending<()>>,
     ) -> Result<ReleaseOutcome, StoreError> {
         let Next { request, attempt, candidate } = next;
         let tail = [
@@ -46,7 +55,7 @@ impl RedisStore {
         ];
         let (bucket, call) = (keys::bucket(name), (request, attempt));
         let mut unread = Unread { store: self, call, is: true };
-        let answer = self.call(name, &self.commands.release, &tail).await;
+        let answer = self.call_for(name, command, &tail, None, asker).await;
         let answer = answer.and_then(|answer| answer.try_map(Answer::release));
         unread.is = false;
         match answer {

@@ -1,6 +1,12 @@
 //! The commands of the store trait.
 
-use super::{RedisStore, answer::Answer, keys, lease, links::Arg, scripts};
+use super::{
+    RedisStore,
+    answer::Answer,
+    keys, lease,
+    links::{Arg, Asker, Command},
+    scripts,
+};
 use crate::{
     domain::{
         ids::{LeaseId, RequestId},
@@ -12,62 +18,109 @@ use crate::{
     },
     store::{Kept, LockStore, Page, StoreError, Timed},
 };
-use futures_util::future::join_all;
-use std::time::Duration;
+use futures_util::future::{Pending, join_all};
+use std::{pin::pin, time::Duration};
 
 /// Keys that one page of a listing looks at.
 const KEYS_PER_PAGE: u64 = 4_096;
 
 /// An acquire that is under way. Dropped so, or with an error, it is not polled for any more; and if its command has left, what came of that
 /// is cleaned up.
-struct Asking<'a> {
+struct Asking<'a, F> {
     store: &'a RedisStore,
     name: &'a LockName,
     call: (RequestId, u32),
     /// It is entered among those that wait.
     entered: bool,
-    unheard: bool,
-    answered: bool,
+    asker: Asker<F>,
 }
 
-impl Drop for Asking<'_> {
+impl<F> Drop for Asking<'_, F> {
     fn drop(&mut self) {
         let Self { store, name, call: (request, attempt), .. } = *self;
-        if self.entered && !self.answered {
+        if self.entered {
             store.waits.leave(keys::bucket(name), name, request, attempt);
         }
-        if self.unheard {
+        if self.asker.unheard {
             store.chores.drop_call(name, request, attempt);
         }
     }
 }
 
+/// A release that is under way. Dropped before it is sent it is done all the same, and nobody waits for it: a client may give back and go.
+struct GivingBack<'a> {
+    store: &'a RedisStore,
+    name: &'a LockName,
+    lease_id: LeaseId,
+    asker: Asker<Pending<()>>,
+    over: bool,
+}
+
+impl Drop for GivingBack<'_> {
+    fn drop(&mut self) {
+        if !self.over && !self.asker.unheard {
+            self.store.chores.release(self.name, self.lease_id);
+        }
+    }
+}
+
 impl RedisStore {
-    /// What an answer to acquire, claim or give_up says; a call that does not stand in line is not polled for any more. One that
-    /// does (`in_line`) and asked too late, or the wrong life of Redis, still stands there: `drop_call` takes it out.
+    /// What an answer to claim or give_up says; a call that does not stand in line is not polled for any more. One that asked too late, or the
+    /// wrong life of Redis, still stands there: `drop_call` takes it out.
     fn settle(
         &self,
         name: &LockName,
         request: RequestId,
         attempt: u32,
+        answer: Timed<Answer>,
+    ) -> Result<Timed<AcquireOutcome>, StoreError> {
+        use AcquireOutcome::{LeftBehind, Queued, TooLate};
+        let answer = self.read_acquire(name, (request, attempt), answer)?;
+        if !matches!(answer.outcome, Queued | TooLate(_) | LeftBehind) {
+            self.waits.leave(keys::bucket(name), name, request, attempt);
+        }
+        Ok(answer)
+    }
+
+    /// The same of acquire: what it says, noted.
+    fn read_acquire(
+        &self,
+        name: &LockName,
+        call: (RequestId, u32),
         Timed { sent, outcome: mut answer }: Timed<Answer>,
-        in_line: bool,
     ) -> Result<Timed<AcquireOutcome>, StoreError> {
         if let Some((place, first)) = answer.queued_at()? {
-            self.waits.queued(keys::bucket(name), name, (request, attempt), place, first);
+            self.waits.queued(keys::bucket(name), name, call, place, first);
             return Ok(Timed { sent, outcome: AcquireOutcome::Queued });
         }
         let outcome = answer.acquire()?;
-        if !in_line || !matches!(outcome, AcquireOutcome::TooLate(_) | AcquireOutcome::LeftBehind) {
-            self.waits.leave(keys::bucket(name), name, request, attempt);
-        }
         self.know_granted(name, &outcome);
         Ok(Timed { sent, outcome })
+    }
+
+    /// Gives a lease back by this command; to whom waits here, if somebody does.
+    pub(super) async fn give_back(
+        &self,
+        name: &LockName,
+        lease_id: LeaseId,
+        command: &'static Command,
+        asker: &mut Asker<Pending<()>>,
+    ) -> Result<ReleaseOutcome, StoreError> {
+        if let Some(next) = self.waits.next(keys::bucket(name), name) {
+            return self.release_to(name, lease_id, next, command, asker).await;
+        }
+        let answer = self.call_for(name, command, &[Arg::from(lease_id.0)], None, asker).await?;
+        Ok(answer.outcome.release()?.0)
     }
 }
 
 impl LockStore for RedisStore {
-    async fn acquire(&self, name: &LockName, command: Acquire) -> Result<Timed<AcquireOutcome>, StoreError> {
+    async fn acquire(
+        &self,
+        name: &LockName,
+        command: Acquire,
+        stop: impl Future<Output = ()> + Send,
+    ) -> Result<Timed<AcquireOutcome>, StoreError> {
         let Acquire { request, attempt, terms, wait, candidate } = command;
         let call = (request, attempt);
         let tail = [
@@ -80,12 +133,17 @@ impl LockStore for RedisStore {
         if wait {
             self.waits.enter(keys::bucket(name), name, call, candidate);
         }
-        let mut asking = Asking { store: self, name, call, entered: wait, unheard: false, answered: false };
-        let answer = self.call_for(name, &self.commands.acquire, &tail, Some(call), &mut asking.unheard).await;
-        let outcome = answer.and_then(|answer| self.settle(name, request, attempt, answer, false));
-        asking.answered = outcome.is_ok();
-        // Of what is unavailable nothing was done. A clean-up would be in the way of whoever sends this attempt again, through another replica.
-        asking.unheard = !matches!(outcome, Ok(_) | Err(StoreError::Unavailable(_)));
+        let stop = pin!(stop);
+        let mut asking = Asking { store: self, name, call, entered: wait, asker: Asker::until(stop) };
+        let answer = self.call_for(name, &self.commands.acquire, &tail, Some(call), &mut asking.asker).await;
+        let outcome = answer.and_then(|answer| self.read_acquire(name, call, answer));
+        match &outcome {
+            // Here it stays.
+            Ok(Timed { outcome: AcquireOutcome::Queued, .. }) => asking.entered = false,
+            Ok(_) => {}
+            // A clean-up would be in the way of whoever sends this attempt again, through another replica.
+            Err(error) => asking.asker.unheard = !error.is_nothing_done(),
+        }
         outcome
     }
 
@@ -102,7 +160,7 @@ impl LockStore for RedisStore {
         let (lease_id, grant_id) = (Arg::from(candidate.lease_id.0), Arg::from(candidate.grant_id.0));
         let tail = [Arg::from(request.0), Arg::from(attempt), lease_id, grant_id, attachment(candidate)];
         let answer = self.call(name, &self.commands.claim, &tail).await?;
-        self.settle(name, request, attempt, answer, true)
+        self.settle(name, request, attempt, answer)
     }
 
     async fn give_up(
@@ -112,7 +170,7 @@ impl LockStore for RedisStore {
         attempt: u32,
     ) -> Result<Timed<AcquireOutcome>, StoreError> {
         let answer = self.call(name, &self.commands.give_up, &[Arg::from(request.0), Arg::from(attempt)]).await?;
-        self.settle(name, request, attempt, answer, true)
+        self.settle(name, request, attempt, answer)
     }
 
     fn ahead(&self, name: &LockName, request: RequestId, attempt: u32) -> Option<u64> {
@@ -125,10 +183,10 @@ impl LockStore for RedisStore {
     }
 
     async fn release(&self, name: &LockName, lease_id: LeaseId) -> Result<ReleaseOutcome, StoreError> {
-        match self.waits.next(keys::bucket(name), name) {
-            Some(next) => self.release_to(name, lease_id, next).await,
-            None => Ok(self.call(name, &self.commands.release, &[Arg::from(lease_id.0)]).await?.outcome.release()?.0),
-        }
+        let mut giving_back = GivingBack { store: self, name, lease_id, asker: Asker::patient(), over: false };
+        let outcome = self.give_back(name, lease_id, &self.commands.release, &mut giving_back.asker).await;
+        giving_back.over = true;
+        outcome
     }
 
     async fn renew(

@@ -42,7 +42,7 @@ impl RedisStore {
 
     /// Polls once for all waiters that are here.
     pub async fn poll_now(&self) {
-        join_all(self.waits.buckets().into_iter().map(|(bucket, names)| self.poll_bucket(bucket, names))).await;
+        join_all(self.waits.in_line().into_iter().map(|(bucket, names)| self.poll_bucket(bucket, names))).await;
     }
 
     async fn poll_bucket(&self, bucket: u16, names: Vec<LockName>) {

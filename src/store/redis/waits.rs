@@ -30,7 +30,7 @@ struct Entry {
     count: usize,
     /// What they claim with.
     candidate: Candidate,
-    /// Its place in line: arrival order. Until Redis has told it, its command is on its way, and will say what there is to know.
+    /// Its place in line: arrival order. Until Redis has told it, its command is on its way or in line for it, and will say what there is to know.
     place: Option<u64>,
     /// What was claimed for it, by the command that freed the lock.
     handed_over: Option<Box<Claimed>>,
@@ -151,9 +151,13 @@ impl Waits {
         all.get(&bucket).and_then(|locks| locks.get(name)).is_some_and(|it| it.calls.contains_key(&(request, attempt)))
     }
 
-    /// The buckets with waiting calls, and their locks.
-    pub(super) fn buckets(&self) -> Vec<(u16, Vec<LockName>)> {
-        self.0.lock().iter().map(|(bucket, locks)| (*bucket, locks.keys().cloned().collect())).collect()
+    /// The locks in whose lines calls stand, by bucket. Of others there is nothing to ask: their commands say what there is to know.
+    pub(super) fn in_line(&self) -> Vec<(u16, Vec<LockName>)> {
+        let in_line = |(bucket, locks): (&u16, &HashMap<LockName, Requests>)| {
+            let names = locks.iter().filter(|(_, requests)| !requests.line.is_empty()).map(|(name, _)| name.clone());
+            (*bucket, names.collect::<Vec<_>>())
+        };
+        self.0.lock().iter().map(in_line).filter(|(_, names)| !names.is_empty()).collect()
     }
 
     /// How many requests stand in line for a lock, as far as Redis has said so.

@@ -27,6 +27,7 @@ use shuttle::{
     current,
     rand::{Rng, thread_rng},
 };
+use std::future::pending;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},
@@ -148,7 +149,7 @@ async fn carry_out(store: &MemoryStore, lock: &LockName, command: Command) -> An
         Command::Settle => Answer::Nothing,
         Command::Acquire { request, attempt, wait, candidate } => {
             let command = Acquire { request, attempt, terms: terms(TTL), wait, candidate };
-            Answer::Acquire(store.acquire(lock, command).await.unwrap().outcome)
+            Answer::Acquire(store.acquire(lock, command, pending()).await.unwrap().outcome)
         }
         Command::Claim(request, attempt, candidate) => {
             Answer::Acquire(store.claim(lock, request, attempt, candidate).await.unwrap().outcome)

@@ -10,7 +10,7 @@
 
 use super::{
     Command, Lane, Link, Script,
-    lane::{Counts, IN_LINE_MAX, Lines, Taken},
+    lane::{Counts, Lines, Taken},
     script::{pack_bytes, pack_number},
 };
 use crate::{
@@ -18,10 +18,10 @@ use crate::{
     store::{StoreError, redis::keys},
 };
 use deadpool_redis::redis::Value;
-use futures_util::future::join_all;
+use futures_util::future::{Pending, join_all, pending};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use tokio::{sync::oneshot, time::Instant};
+use tokio::{runtime::Handle, sync::oneshot, time::Instant};
 use uuid::Uuid;
 
 /// Commands in one script: half a millisecond of Redis' time for plain ones, one or two for others, more for polls of very many locks. It does
@@ -35,6 +35,35 @@ pub struct Sender {
     pub replica: ReplicaId,
     /// How many requests may wait for a lock.
     pub waiters_max: usize,
+}
+
+/// Whoever asks for a command.
+#[derive(Debug)]
+pub struct Asker<F> {
+    /// Resolves when the command is not wanted any more, if it has not been sent by then.
+    stop: F,
+    stopped: bool,
+    /// The command has left, and nobody has heard what came of it.
+    pub unheard: bool,
+}
+
+impl Asker<Pending<()>> {
+    /// One that stands in line for as long as may be.
+    pub fn patient() -> Self {
+        Self::until(pending())
+    }
+}
+
+impl<F: Future<Output = ()> + Unpin> Asker<F> {
+    /// One that stands in line until then.
+    pub fn until(stop: F) -> Self {
+        Self { stop, stopped: false, unheard: false }
+    }
+
+    /// Whether it does not want the command any more.
+    pub fn has_stopped(&self) -> bool {
+        self.stopped
+    }
 }
 
 /// What a script answered to one command.
@@ -55,8 +84,10 @@ pub(super) struct Queued {
     script: &'static Script,
     bucket: u16,
     packed: Vec<u8>,
-    reply: oneshot::Sender<Result<Reply, StoreError>>,
+    reply: oneshot::Sender<Answer>,
 }
+
+type Answer = Result<Reply, StoreError>;
 
 impl Queued {
     fn goes_with(&self, other: &Self, cluster: bool) -> bool {
@@ -68,19 +99,40 @@ impl Queued {
 /// The place of a command in its line, for as long as whoever asked for it is there.
 struct Place<'a> {
     lines: &'a Mutex<Lines<Queued>>,
-    command: &'static Command,
+    lane: Lane,
     number: u64,
-    /// Set if it is dropped too late: the command has left.
+    answer: oneshot::Receiver<Answer>,
     unheard: &'a mut bool,
-    answered: bool,
+    /// The answer was heard, or there will be none.
+    over: bool,
+}
+
+impl Place<'_> {
+    fn withdraw(&self) -> bool {
+        self.lines.lock().withdraw(self.lane, self.number)
+    }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        if !self.answered {
-            let is_sent = || !self.lines.lock().withdraw(self.command.lane(), self.number);
-            *self.unheard = self.command.outlives_caller() || is_sent();
+        let nothing_done = |answer: Answer| answer.is_err_and(|error| error.is_nothing_done());
+        if !self.over && !self.withdraw() {
+            *self.unheard = !self.answer.try_recv().is_ok_and(nothing_done);
         }
+    }
+}
+
+/// Commands that are under way, for as long as they are: dropped, they make room for others.
+struct UnderWay {
+    link: Arc<Link>,
+    counts: Counts,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut lines = self.link.lines.lock();
+        lines.answered(self.counts);
+        self.link.have_served(&mut lines);
     }
 }
 
@@ -121,17 +173,17 @@ pub fn replies(value: Value, count: usize) -> Result<(StoreTime, Vec<Vec<u8>>), 
 }
 
 impl Link {
-    /// Has one command run, together with what others ask for in this moment; it may stand in line before.
+    /// Has one command run, together with what others ask for in this moment; it may stand in line before. Not sent for
+    /// [`IN_LINE_MAX`](super::IN_LINE_MAX), or until its asker says stop, it is `Overloaded`.
     ///
-    /// Dropped before it is sent, it is not sent, unless it [outlives its caller](Command::outliving_its_caller). Dropped later it may run, and
-    /// nobody hears what came of it: `unheard` is set.
-    pub async fn ask(
+    /// Dropped before it is sent, it is not sent. Dropped later it may run, and nobody hears what came of it: the asker is told.
+    pub async fn ask<F: Future<Output = ()> + Unpin>(
         self: &Arc<Self>,
         sender: Sender,
         command: &'static Command,
         bucket: u16,
         packed: Vec<u8>,
-        unheard: &mut bool,
+        asker: &mut Asker<F>,
     ) -> Result<Reply, StoreError> {
         self.open()?;
         let (reply, answer) = oneshot::channel();
@@ -143,29 +195,43 @@ impl Link {
             self.have_served(&mut lines);
             number
         };
-        let mut place = Place { lines: &self.lines, command, number, unheard, answered: false };
-        let answer = answer.await;
-        place.answered = true;
+        let Asker { stop, stopped, unheard } = asker;
+        let mut place = Place { lines: &self.lines, lane, number, answer, unheard, over: false };
+        let answer = tokio::select! {
+            biased;
+            answer = &mut place.answer => answer,
+            () = stop, if !*stopped => {
+                *stopped = true;
+                if place.withdraw() {
+                    place.over = true;
+                    return Err(StoreError::Overloaded);
+                }
+                (&mut place.answer).await
+            }
+        };
+        place.over = true;
         answer.unwrap_or_else(|_| Err(StoreError::OutcomeUnknown("the server is stopping".to_owned())))
     }
 
     /// Has a task send what stands in line, if some of it may be sent.
     fn have_served(self: &Arc<Self>, lines: &mut Lines<Queued>) {
-        if lines.is_to_be_served() {
-            tokio::spawn(Arc::clone(self).serve());
+        // Without a runtime there is nobody to serve.
+        if lines.is_to_be_served()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            runtime.spawn(Arc::clone(self).serve());
         }
     }
 
     async fn serve(self: Arc<Self>) {
         tokio::task::yield_now().await;
-        // Whoever asked for it is gone and left it there: to be sent in any case.
-        let must = |queued: &Queued| queued.reply.is_closed();
-        let Taken { next, overdue } = self.lines.lock().take(Instant::now(), must);
-        for queued in overdue {
-            let why =
-                format!("more is asked of it than it can do, and this was not sent for {IN_LINE_MAX:?}: retry later");
-            let _ = queued.reply.send(Err(StoreError::Unavailable(why)));
-        }
+        let next = {
+            let mut lines = self.lines.lock();
+            let Taken { next, overdue } = lines.take(Instant::now());
+            // Before anybody can find one of them neither in line nor answered, and take it for sent.
+            overdue.into_iter().for_each(|queued| drop(queued.reply.send(Err(StoreError::Overloaded))));
+            next
+        };
         join_all(groups(next, self.is_cluster()).into_iter().map(|group| self.send_group(group))).await;
     }
 
@@ -180,15 +246,12 @@ impl Link {
             args.push(packed);
             askers.push(reply);
         }
+        let under_way = UnderWay { link: Arc::clone(self), counts };
         let answer = match self.open() {
             Ok(()) => self.run_command(script, &script.evalsha_packed(&key, &args)).await,
             Err(why) => Err(why),
         };
-        {
-            let mut lines = self.lines.lock();
-            lines.answered(counts);
-            self.have_served(&mut lines);
-        }
+        drop(under_way);
         let answer = answer.and_then(|value| replies(value, askers.len()));
         match answer {
             Ok((now, each)) => {

@@ -11,17 +11,18 @@ use tokio::time::Instant;
 /// servers of which each has this much to do are answered in time ([`RESPONSE_TIMEOUT`](super::RESPONSE_TIMEOUT)); and with 5 ms to Redis and
 /// back it is as much as Redis can do.
 pub const UNDER_WAY_MAX: usize = 256;
-/// How long a command may stand in line before it is sent. Longer is `Unavailable`: nothing was done. (Redis runs more than 100,000 commands
+/// How long a command may stand in line before it is sent. Longer is `Overloaded`: nothing was done. (Redis runs more than 100,000 commands
 /// meanwhile, as many as calls may wait on a server.)
 pub const IN_LINE_MAX: Duration = Duration::from_secs(5);
 
 /// What kind of work a command is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// The server's own: polls, clean-ups. Few at a time by themselves, so they are sent at once: a heartbeat that is late has other servers
-    /// skip this one's waiters.
+    /// The server's own: one poll of each bucket at a time, so many clean-ups at a time. They are sent at once: a heartbeat that is late has
+    /// other servers skip this one's waiters.
     Upkeep,
-    /// What gets a caller on who is served already: claims, releases, ends of waits, renewals. A late claim finds its offer withdrawn.
+    /// What gets a caller on who is served already: claims, releases, ends of waits, renewals. A late claim finds its offer withdrawn; and
+    /// where new work goes before renewals, an overload takes the leases, and their holders come back as more new work.
     Progress,
     /// What begins something, and reads.
     Entry,
@@ -101,15 +102,15 @@ impl<T> Lines<T> {
         now
     }
 
-    /// Takes as many as may be under way. Those that `must` be sent are never overdue.
-    pub(super) fn take(&mut self, now: Instant, must: impl Fn(&T) -> bool) -> Taken<T> {
+    /// Takes as many as may be under way.
+    pub(super) fn take(&mut self, now: Instant) -> Taken<T> {
         self.being_served = false;
         let (mut next, mut overdue) = (Vec::new(), Vec::new());
         for line in &mut self.lines {
             while line.room() > 0
                 && let Some((_, (since, one))) = line.waiting.pop_first()
             {
-                if now.saturating_duration_since(since) > IN_LINE_MAX && !must(&one) {
+                if now.saturating_duration_since(since) > IN_LINE_MAX {
                     overdue.push(one);
                 } else {
                     next.push(one);
@@ -152,33 +153,30 @@ mod tests {
     #[test]
     fn so_many_are_under_way_and_the_next_go_in_whole_scripts() {
         let (mut lines, now) = full(Lane::Entry);
-        assert!(lines.take(now, |_| false).next.into_iter().eq(0..UNDER_WAY_MAX), "first come, first served");
+        assert!(lines.take(now).next.into_iter().eq(0..UNDER_WAY_MAX), "first come, first served");
         assert!(!lines.is_to_be_served());
         lines.answered(entries(COMMANDS_PER_SCRIPT - 1));
         assert!(!lines.is_to_be_served());
         lines.answered(entries(1));
         assert!(lines.is_to_be_served());
-        assert_eq!(lines.take(now, |_| false).next.len(), COMMANDS_PER_SCRIPT);
+        assert_eq!(lines.take(now).next.len(), COMMANDS_PER_SCRIPT);
         lines.answered(entries(UNDER_WAY_MAX));
         assert!(lines.is_to_be_served());
-        assert_eq!(lines.take(now, |_| false).next.len(), UNDER_WAY_MAX - COMMANDS_PER_SCRIPT);
+        assert_eq!(lines.take(now).next.len(), UNDER_WAY_MAX - COMMANDS_PER_SCRIPT);
         lines.answered(entries(UNDER_WAY_MAX - COMMANDS_PER_SCRIPT));
         assert!(!lines.is_to_be_served(), "nobody is left");
-        assert_eq!(full(Lane::Upkeep).0.take(now, |_| false).next.len(), 2 * UNDER_WAY_MAX, "these wait for nobody");
+        assert_eq!(full(Lane::Upkeep).0.take(now).next.len(), 2 * UNDER_WAY_MAX, "these wait for nobody");
     }
 
     #[test]
     fn a_lane_that_is_full_is_in_nobodys_way() {
         let (mut lines, now) = full(Lane::Entry);
-        assert_eq!(lines.take(now, |_| false).next.len(), UNDER_WAY_MAX);
+        assert_eq!(lines.take(now).next.len(), UNDER_WAY_MAX);
         for lane in [Lane::Bulk, Lane::Progress, Lane::Upkeep] {
             lines.enter(lane, now, lane as usize);
         }
         assert!(lines.is_to_be_served());
-        assert_eq!(
-            lines.take(now, |_| false).next,
-            [Lane::Upkeep, Lane::Progress, Lane::Bulk].map(|lane| lane as usize)
-        );
+        assert_eq!(lines.take(now).next, [Lane::Upkeep, Lane::Progress, Lane::Bulk].map(|lane| lane as usize));
     }
 
     #[test]
@@ -187,7 +185,7 @@ mod tests {
         let [first, second] = [1, 2].map(|one| lines.enter(Lane::Progress, now, one));
         assert!(!lines.withdraw(Lane::Entry, first), "it does not stand there");
         assert!(lines.withdraw(Lane::Progress, first) && !lines.withdraw(Lane::Progress, first));
-        assert_eq!(lines.take(now, |_| false).next, [2]);
+        assert_eq!(lines.take(now).next, [2]);
         assert!(!lines.withdraw(Lane::Progress, second));
     }
 
@@ -195,11 +193,11 @@ mod tests {
     fn nobody_stands_in_line_for_longer_than_is_said() {
         let (mut lines, now) = full(Lane::Entry);
         lines.enter(Lane::Entry, now + IN_LINE_MAX, usize::MAX);
-        let Taken { next, overdue } = lines.take(now + IN_LINE_MAX, |_| false);
+        let Taken { next, overdue } = lines.take(now + IN_LINE_MAX);
         assert_eq!((next.len(), overdue.len()), (UNDER_WAY_MAX, 0));
         lines.answered(entries(UNDER_WAY_MAX));
         let later = now + IN_LINE_MAX + Duration::from_millis(1);
-        let Taken { next, overdue } = lines.take(later, |one| *one == UNDER_WAY_MAX);
-        assert_eq!((next, overdue.len()), (vec![UNDER_WAY_MAX, usize::MAX], UNDER_WAY_MAX - 1));
+        let Taken { next, overdue } = lines.take(later);
+        assert_eq!((next, overdue.len()), (vec![usize::MAX], UNDER_WAY_MAX));
     }
 }

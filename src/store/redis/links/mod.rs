@@ -23,7 +23,7 @@ mod script;
 mod time;
 mod url;
 
-pub use batch::{COMMANDS_PER_SCRIPT, Reply, Sender, head, replies};
+pub use batch::{Asker, COMMANDS_PER_SCRIPT, Reply, Sender, head, replies};
 /// What a script answered. The connection speaks RESP3; to a script that does not ask for it that is as RESP2: numbers, texts, nil
 /// (also for `false`) and arrays.
 pub use deadpool_redis::redis::Value;

@@ -99,7 +99,7 @@ pub(in crate::store::redis) fn why_not_connected(error: &RedisError) -> String {
             format!("no connection to Redis (look at host, port and TLS of the URL): {error}")
         }
         StoreError::Unavailable(why) | StoreError::Corrupt(why) => why,
-        StoreError::BadPageToken => error.to_string(),
+        StoreError::Overloaded | StoreError::BadPageToken => error.to_string(),
     }
 }
 

@@ -55,28 +55,16 @@ pub struct Command {
     name: &'static str,
     script: &'static Script,
     lane: Lane,
-    outlives_caller: bool,
 }
 
 impl Command {
-    /// A command by the name that its script knows it by. If whoever asked for it is gone before it is sent, it is not sent.
+    /// A command by the name that its script knows it by.
     pub const fn new(name: &'static str, script: &'static Script, lane: Lane) -> Self {
-        Self { name, script, lane, outlives_caller: false }
-    }
-
-    /// One that is sent in any case: a client may give a lock back, and go.
-    #[must_use]
-    pub const fn outliving_its_caller(mut self) -> Self {
-        self.outlives_caller = true;
-        self
+        Self { name, script, lane }
     }
 
     pub(super) fn lane(&self) -> Lane {
         self.lane
-    }
-
-    pub(super) fn outlives_caller(&self) -> bool {
-        self.outlives_caller
     }
 
     /// What its script calls it.

@@ -17,6 +17,7 @@ use fencepost_schedules::{
     sync::{Mutex, Notify},
     time::{Instant, StandingClock},
 };
+use std::future::pending;
 use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
 
@@ -46,7 +47,7 @@ pub(crate) fn terms(ttl: Duration) -> Terms {
 pub(crate) async fn take(store: &MemoryStore, lock: &LockName, number: u128, ttl: Duration) -> Grant {
     let command =
         Acquire { request: request(number), attempt: 1, terms: terms(ttl), wait: false, candidate: candidate(number) };
-    match store.acquire(lock, command).await.map(|it| it.outcome) {
+    match store.acquire(lock, command, pending()).await.map(|it| it.outcome) {
         Ok(AcquireOutcome::Granted(grant)) => grant,
         other => panic!("{other:?}"),
     }
