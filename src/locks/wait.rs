@@ -143,7 +143,8 @@ impl<S: LockStore> Locks<S> {
         let stop = async {
             // Without a wait its caller gives up by itself.
             let Some(until) = wait_until else { return std::future::pending().await };
-            self.end_of_wait(follower.as_deref(), until).await;
+            // Boxed, or each call that waits would be as large as what it needs until it does.
+            Box::pin(self.end_of_wait(follower.as_deref(), until)).await;
         };
         let Timed { mut sent, mut outcome } = match self.store.acquire(name, command, stop).await {
             Err(StoreError::Overloaded) if self.is_draining() => return Err(LocksError::Draining),
