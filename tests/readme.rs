@@ -6,6 +6,7 @@ use fencepost::{
     cli::{Cli, exit},
     config::Config,
     domain::limits::{self, Limits},
+    store::redis::links::IN_LINE_MAX,
 };
 use std::{fs, path::Path, time::Duration};
 
@@ -190,6 +191,7 @@ fn the_bounds_are_those_of_the_code() {
         ("`min_token` above the server's time", span(limits::MIN_TOKEN_AHEAD_MAX)),
         ("memory of requests that ended", span(limits::ENDED_MEMORY)),
         ("place in line of a dropped call", span(limits::DROP_GRACE)),
+        ("a command that Redis has no time for", span(IN_LINE_MAX)),
     ];
     let table = README.lines().skip_while(|line| !line.starts_with("| Bound ")).skip(2);
     let rows: Vec<_> = table.take_while(|line| line.starts_with("| ")).collect();

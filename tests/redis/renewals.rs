@@ -87,7 +87,7 @@ async fn are_renewed_a_few_at_a_time() {
     assert!((1..=UNANSWERED_MAX).contains(&proxy.seen()), "{}", proxy.seen());
 }
 
-/// A lease a stream, as most clients have it, and a way to Redis that is long: one script of theirs is not counted as sixteen.
+/// A lease a stream, as most clients have it, and a way to Redis that is long.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_many_streams_do_not_wait_for_each_other() {
     const STREAMS: u32 = 120;

@@ -73,7 +73,7 @@ pub enum ToClient {
         /// How.
         gone: Gone,
     },
-    /// The store cannot be reached for these.
+    /// The store cannot be reached for these, or has too much to do.
     AtRisk(Vec<u32>),
     /// A lease is no longer kept by this stream.
     Detached {
