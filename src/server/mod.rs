@@ -11,7 +11,7 @@ use crate::{
     store::{LockStore, MemoryStore, RedisStore, RedisUrl},
 };
 use std::{future::Future, sync::Arc, time::Duration};
-use tokio::{net::TcpListener, sync::watch};
+use tokio::{net::TcpListener, sync::watch, time::timeout};
 use tonic::transport::Server;
 use tonic_health::{ServingStatus, server::HealthReporter};
 
@@ -25,6 +25,9 @@ const STREAMS_SPARE: usize = 1_024;
 /// Streams that a client may cancel before they were looked at. Beyond it hyper closes the connection, as it must against an
 /// attack (rapid reset); a client that cancels a burst of waits is none (qdrant #1907).
 const PENDING_RESETS_MAX: usize = 1_024;
+
+/// How long the store has, once everybody is gone, for clean-ups and for releases by clients that did not wait for them.
+const CHORES_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why the server ended otherwise than asked to.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +44,7 @@ pub enum ServeError {
 }
 
 /// Serves on `listener` until `shutdown` resolves or an operator drains the server, then goes away in order, within the configured
-/// drain timeout and a second.
+/// drain timeout and two seconds.
 ///
 /// Dropped, it stops accepting; connections that are open end with the runtime.
 pub async fn serve(
@@ -60,7 +63,12 @@ pub async fn serve(
             let store = Arc::new(store);
             let locks = Arc::new(Locks::new(store.clone(), hub, config.limits.clone()));
             tokio::select! {
-                served = serve_locks(&config, listener, &locks, store.up(), shutdown) => served,
+                served = async {
+                    let served = serve_locks(&config, listener, &locks, store.up(), shutdown).await;
+                    // What its last callers left to be done.
+                    let _ = timeout(CHORES_TIMEOUT, store.chores_done()).await;
+                    served
+                } => served,
                 () = store.run() => Ok(()),
             }
         }

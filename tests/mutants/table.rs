@@ -206,13 +206,13 @@ in "src/store/redis/links/lane.rs":
     "now.saturating_duration_since(since) > IN_LINE_MAX" => "now < since", [Crowd];
 in "src/store/redis/store.rs":
     "release forgotten", "a client gives its lock back and goes, and nobody gets it until it expires",
-    "if !self.over && !self.asker.unheard {" => "if false {", [Crowd];
+    "if !self.over {\n            self.store.chores.release" => "if false {\n            self.store.chores.release", [Crowd];
     "grant forgotten", "a call is gone before it hears that it has the lock, which is held for nobody",
     "if self.asker.unheard {" => "if false {", [Crowd];
 in "src/store/redis/call.rs":
     "claims behind a crowd", "offers lapse, because those who come go first",
-    "        claim = CLAIM,\n        give_up = GIVE_UP,\n        release = RELEASE,\n        renew = RENEW,\n        force_release = FORCE_RELEASE,\n    }\n    Entry: {\n"
-    => "        give_up = GIVE_UP,\n        release = RELEASE,\n        renew = RENEW,\n        force_release = FORCE_RELEASE,\n    }\n    Entry: {\n        claim = CLAIM,\n", [Crowd];
+    "        claim = CLAIM,\n        give_up = GIVE_UP,\n        release = RELEASE,\n        renew = RENEW,\n        force_release = FORCE_RELEASE,\n        watch = WATCH,\n    }\n    Entry: {\n"
+    => "        give_up = GIVE_UP,\n        release = RELEASE,\n        renew = RENEW,\n        force_release = FORCE_RELEASE,\n        watch = WATCH,\n    }\n    Entry: {\n        claim = CLAIM,\n", [Crowd];
 in "src/store/redis/lua/acquire.lua":
     "script: late acquire", "a command acts after its caller gave up",
     "if not_after < now then" => "if false then", [Scripts];

@@ -57,12 +57,12 @@ commands! {
         release = RELEASE,
         renew = RENEW,
         force_release = FORCE_RELEASE,
+        watch = WATCH,
     }
     Entry: {
         acquire = ACQUIRE,
         view = VIEW,
         list = LIST,
-        watch = WATCH,
     }
     Bulk: {
         renew_kept = RENEW_KEPT,

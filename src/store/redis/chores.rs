@@ -3,10 +3,7 @@
 //! They are handed over from drop guards, which cannot wait. If Redis is away for longer than they are retried, or too many pile
 //! up, they are given up: TTLs and grace times do the same, later.
 
-use super::{
-    RedisStore,
-    links::{Arg, Asker},
-};
+use super::{RedisStore, links::Arg};
 use crate::{
     domain::{
         ids::{AttachmentId, LeaseId, RequestId},
@@ -144,7 +141,7 @@ impl RedisStore {
             }
             Chore::Release(name, lease) => {
                 let command = &self.commands.release_for_nobody;
-                return self.give_back(name, *lease, command, &mut Asker::patient()).await.map(drop);
+                return self.give_back(name, *lease, command).await.map(drop);
             }
         };
         self.call(name, command, &tail).await?.outcome.done()

@@ -5,7 +5,7 @@ use super::{
     RedisStore,
     answer::Answer,
     keys,
-    links::{Arg, Asker, Command},
+    links::{Arg, Command},
     store::attachment,
 };
 use crate::{
@@ -17,7 +17,6 @@ use crate::{
     },
     store::{StoreError, Timed},
 };
-use futures_util::future::Pending;
 
 /// A claim of which it is not known what it came to. Dropped so (whoever released is gone), its call is told to ask Redis.
 struct Unread<'a> {
@@ -42,7 +41,6 @@ impl RedisStore {
         lease_id: LeaseId,
         next: Next,
         command: &'static Command,
-        asker: &mut Asker<Pending<()>>,
     ) -> Result<ReleaseOutcome, StoreError> {
         let Next { request, attempt, candidate } = next;
         let tail = [
@@ -55,7 +53,7 @@ impl RedisStore {
         ];
         let (bucket, call) = (keys::bucket(name), (request, attempt));
         let mut unread = Unread { store: self, call, is: true };
-        let answer = self.call_for(name, command, &tail, None, asker).await;
+        let answer = self.call(name, command, &tail).await;
         let answer = answer.and_then(|answer| answer.try_map(Answer::release));
         unread.is = false;
         match answer {

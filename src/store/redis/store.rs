@@ -18,7 +18,7 @@ use crate::{
     },
     store::{Kept, LockStore, Page, StoreError, Timed},
 };
-use futures_util::future::{Pending, join_all};
+use futures_util::future::join_all;
 use std::{pin::pin, time::Duration};
 
 /// Keys that one page of a listing looks at.
@@ -47,18 +47,18 @@ impl<F> Drop for Asking<'_, F> {
     }
 }
 
-/// A release that is under way. Dropped before it is sent it is done all the same, and nobody waits for it: a client may give back and go.
+/// A release that is under way. Dropped, it is done all the same, and nobody waits for it: a client may give back and go. If it had been sent
+/// it may be done twice, which finds nothing the second time.
 struct GivingBack<'a> {
     store: &'a RedisStore,
     name: &'a LockName,
     lease_id: LeaseId,
-    asker: Asker<Pending<()>>,
     over: bool,
 }
 
 impl Drop for GivingBack<'_> {
     fn drop(&mut self) {
-        if !self.over && !self.asker.unheard {
+        if !self.over {
             self.store.chores.release(self.name, self.lease_id);
         }
     }
@@ -104,13 +104,11 @@ impl RedisStore {
         name: &LockName,
         lease_id: LeaseId,
         command: &'static Command,
-        asker: &mut Asker<Pending<()>>,
     ) -> Result<ReleaseOutcome, StoreError> {
         if let Some(next) = self.waits.next(keys::bucket(name), name) {
-            return self.release_to(name, lease_id, next, command, asker).await;
+            return self.release_to(name, lease_id, next, command).await;
         }
-        let answer = self.call_for(name, command, &[Arg::from(lease_id.0)], None, asker).await?;
-        Ok(answer.outcome.release()?.0)
+        Ok(self.call(name, command, &[Arg::from(lease_id.0)]).await?.outcome.release()?.0)
     }
 }
 
@@ -183,8 +181,8 @@ impl LockStore for RedisStore {
     }
 
     async fn release(&self, name: &LockName, lease_id: LeaseId) -> Result<ReleaseOutcome, StoreError> {
-        let mut giving_back = GivingBack { store: self, name, lease_id, asker: Asker::patient(), over: false };
-        let outcome = self.give_back(name, lease_id, &self.commands.release, &mut giving_back.asker).await;
+        let mut giving_back = GivingBack { store: self, name, lease_id, over: false };
+        let outcome = self.give_back(name, lease_id, &self.commands.release).await;
         giving_back.over = true;
         outcome
     }

@@ -11,13 +11,14 @@ use crate::{
 };
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Default)]
 struct Requests {
     calls: HashMap<(RequestId, u32), Entry>,
-    /// Those that stand in line, by place and attempt.
-    line: BTreeMap<(u64, u32), RequestId>,
+    /// Those that stand in line, by place. Two may have one place: a line that was empty begins anew, while the answer that the last one in it
+    /// has the lock is lost.
+    line: BTreeSet<(u64, u32, RequestId)>,
     /// The first place in line, when Redis last said it.
     first_place: u64,
     /// The last poll found fewer of them in Redis.
@@ -44,10 +45,8 @@ pub(super) struct Waits(Mutex<BTreeMap<u16, HashMap<LockName, Requests>>>);
 
 impl Requests {
     fn stands_no_more(&mut self, call: (RequestId, u32)) {
-        if let Some(place) = self.calls.get(&call).and_then(|entry| entry.place)
-            && self.line.get(&(place, call.1)) == Some(&call.0)
-        {
-            self.line.remove(&(place, call.1));
+        if let Some(place) = self.calls.get(&call).and_then(|entry| entry.place) {
+            self.line.remove(&(place, call.1, call.0));
         }
     }
 }
@@ -75,7 +74,7 @@ impl Waits {
         requests.stands_no_more(call);
         if let Some(entry) = requests.calls.get_mut(&call) {
             entry.place = Some(place);
-            requests.line.insert((place, call.1), call.0);
+            requests.line.insert((place, call.1, call.0));
         }
     }
 
@@ -83,7 +82,7 @@ impl Waits {
     pub(super) fn next(&self, bucket: u16, name: &LockName) -> Option<Next> {
         let all = self.0.lock();
         let requests = all.get(&bucket)?.get(name)?;
-        let (&(_, attempt), &request) = requests.line.first_key_value()?;
+        let &(_, attempt, request) = requests.line.first()?;
         let entry = requests.calls.get(&(request, attempt)).filter(|entry| entry.count == 1)?;
         Some(Next { request, attempt, candidate: entry.candidate })
     }
@@ -179,5 +178,40 @@ impl Waits {
         let wanted = locks.iter().filter(|(lock, _)| name.is_none_or(|name| name == *lock));
         let calls = wanted.flat_map(|(_, requests)| &requests.calls);
         calls.filter(|(_, entry)| entry.place.is_some()).map(|(call, _)| *call).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::{GrantId, LeaseId};
+    use uuid::Uuid;
+
+    /// The line was empty and began anew, and nobody has heard yet that the first has the lock: it is missed by the next poll, which finds one.
+    #[test]
+    fn two_calls_of_one_place_are_two() {
+        let (waits, name) = (Waits::default(), LockName::new("a".into()).unwrap());
+        let candidate = Candidate { lease_id: LeaseId(Uuid::nil()), grant_id: GrantId(Uuid::nil()), attachment: None };
+        let calls = [1, 2].map(|number| (RequestId(Uuid::from_u128(number)), 1));
+        for call in calls {
+            waits.enter(7, &name, call, candidate);
+            waits.queued(7, &name, call, 0, 0);
+        }
+        assert_eq!(waits.requests(7, &name), 2);
+        waits.leave(7, &name, calls[1].0, 1);
+        assert_eq!((waits.requests(7, &name), waits.in_line()), (1, vec![(7, vec![name.clone()])]));
+        waits.leave(7, &name, calls[0].0, 1);
+        assert!(waits.in_line().is_empty());
+    }
+
+    #[test]
+    fn a_lock_is_polled_for_when_a_call_stands_in_its_line() {
+        let (waits, name) = (Waits::default(), LockName::new("a".into()).unwrap());
+        let candidate = Candidate { lease_id: LeaseId(Uuid::nil()), grant_id: GrantId(Uuid::nil()), attachment: None };
+        let call = (RequestId(Uuid::from_u128(1)), 1);
+        waits.enter(7, &name, call, candidate);
+        assert!(waits.in_line().is_empty() && waits.knows(7, &name, call.0, 1));
+        waits.queued(7, &name, call, 3, 0);
+        assert_eq!(waits.in_line(), vec![(7, vec![name])]);
     }
 }

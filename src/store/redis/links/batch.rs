@@ -174,7 +174,7 @@ pub fn replies(value: Value, count: usize) -> Result<(StoreTime, Vec<Vec<u8>>), 
 
 impl Link {
     /// Has one command run, together with what others ask for in this moment; it may stand in line before. Not sent for
-    /// [`IN_LINE_MAX`](super::IN_LINE_MAX), or until its asker says stop, it is `Overloaded`.
+    /// [`IN_LINE_MAX`](super::IN_LINE_MAX), or behind others when its asker says stop, it is `Overloaded`.
     ///
     /// Dropped before it is sent, it is not sent. Dropped later it may run, and nobody hears what came of it: the asker is told.
     pub async fn ask<F: Future<Output = ()> + Unpin>(
@@ -202,7 +202,7 @@ impl Link {
             answer = &mut place.answer => answer,
             () = stop, if !*stopped => {
                 *stopped = true;
-                if place.withdraw() {
+                if self.lines.lock().withdraw_from_behind(lane, number) {
                     place.over = true;
                     return Err(StoreError::Overloaded);
                 }

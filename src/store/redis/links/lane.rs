@@ -93,6 +93,13 @@ impl<T> Lines<T> {
         self.lines[lane as usize].waiting.remove(&number).is_some()
     }
 
+    /// The same of one that would not be sent next in any case.
+    pub(super) fn withdraw_from_behind(&mut self, lane: Lane, number: u64) -> bool {
+        let line = &self.lines[lane as usize];
+        let is_next = self.being_served && line.waiting.range(..number).take(line.room()).count() < line.room();
+        !is_next && self.withdraw(lane, number)
+    }
+
     /// Whether some can be taken and nobody is about to: whoever is told so does it. Not before there is room for a whole script: with small
     /// ones sent as small ones are answered, a line that is full would never get large ones again.
     pub(super) fn is_to_be_served(&mut self) -> bool {
@@ -187,6 +194,15 @@ mod tests {
         assert!(lines.withdraw(Lane::Progress, first) && !lines.withdraw(Lane::Progress, first));
         assert_eq!(lines.take(now).next, [2]);
         assert!(!lines.withdraw(Lane::Progress, second));
+    }
+
+    #[test]
+    fn one_that_goes_next_is_not_withdrawn_from_behind() {
+        let (mut lines, now) = full(Lane::Entry);
+        assert!(!lines.withdraw_from_behind(Lane::Entry, UNDER_WAY_MAX as u64), "the last that is taken");
+        assert!(lines.withdraw_from_behind(Lane::Entry, UNDER_WAY_MAX as u64 + 1));
+        assert_eq!(lines.take(now).next.len(), UNDER_WAY_MAX);
+        assert!(lines.withdraw_from_behind(Lane::Entry, UNDER_WAY_MAX as u64 + 2), "nobody is about to take it");
     }
 
     #[test]
