@@ -8,8 +8,8 @@ use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;
 
 /// Commands of one lane that may be under way on a link: about 9 ms of Redis' time, so 0.1 s for all lanes and links of a server. Several
-/// servers of which each has this much to do are answered in time ([`RESPONSE_TIMEOUT`](super::RESPONSE_TIMEOUT)); and with 5 ms to Redis and
-/// back it is as much as Redis can do.
+/// servers of which each has this much to do are answered in time ([`RESPONSE_TIMEOUT`](super::RESPONSE_TIMEOUT)); and with 15 ms to Redis and
+/// back it is still as much as Redis can do.
 pub const UNDER_WAY_MAX: usize = 256;
 /// How long a command may stand in line before it is sent. Longer is `Overloaded`: nothing was done. (Redis runs more than 100,000 commands
 /// meanwhile, as many as calls may wait on a server.)
