@@ -194,7 +194,7 @@ in "src/store/redis/hand_over.rs":
     "if self.is {" => "if false {", [HandOver];
 in "src/store/redis/links/batch.rs":
     "clean-up after what was never sent", "a call that is dropped in line takes away another call of the same attempt",
-    "if !self.over && !self.withdraw() {" => "if !self.over && (!self.withdraw() || true) {", [Crowd];
+    "if !self.over && !self.lines.lock().withdraw(self.lane, self.number) {" => "if !self.over && (!self.lines.lock().withdraw(self.lane, self.number) || true) {", [Crowd];
     "stands in line for ever", "a call waits for longer than it says, behind all others",
     "() = stop, if !*stopped => {" => "() = stop, if false => {", [Crowd];
 in "src/store/redis/links/lane.rs":

@@ -1,7 +1,7 @@
 //! More is asked for at once than Redis can answer in time. A way to it that is long stands for a Redis that has much to do.
 
 use crate::{
-    places::{Hints, acquire, candidate},
+    places::{Hints, acquire, candidate, store_on},
     proxy::Proxy,
     redis_server::Redis,
     support::within,
@@ -9,7 +9,7 @@ use crate::{
 use fencepost::{
     domain::{
         ids::{AttachmentId, LeaseId, RequestId},
-        limits::{DROP_GRACE, Limits},
+        limits::DROP_GRACE,
         name::LockName,
         outcome::{AcquireOutcome, Grant, ReleaseOutcome},
     },
@@ -17,7 +17,7 @@ use fencepost::{
         Kept, LockStore, StoreError, Timed,
         redis::{
             RedisStore, keys,
-            links::{IN_LINE_MAX, LINKS_PER_SERVER, RESPONSE_TIMEOUT, RedisUrl, UNDER_WAY_MAX},
+            links::{IN_LINE_MAX, LINKS_PER_SERVER, RESPONSE_TIMEOUT, UNDER_WAY_MAX},
             scripts,
         },
     },
@@ -66,11 +66,7 @@ impl Bench {
     }
 
     async fn over(redis: Redis, proxy: Proxy) -> Self {
-        let url = RedisUrl::parse(&proxy.url()).unwrap();
-        let store = Arc::new(RedisStore::new(&url, &Limits::default(), Arc::new(Hints::default())));
-        let running = store.clone();
-        let running = tokio::spawn(async move { running.run().await });
-        within(store.up().wait_for(|up| *up)).await.unwrap();
+        let (store, running) = store_on(&proxy.url(), Arc::new(Hints::default())).await;
         Self { store, running, redis, proxy }
     }
 

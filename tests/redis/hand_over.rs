@@ -1,7 +1,7 @@
 //! A release that claims for a call of its own server: the next one has the lock as soon as it is free.
 
 use crate::{
-    places::{Hints, acquire, candidate},
+    places::{Hints, acquire, candidate, store_on},
     redis_server::Redis,
     server_on,
     support::{Lock, until, waiting_wish, wish, within},
@@ -9,14 +9,13 @@ use crate::{
 use fencepost::{
     domain::{
         ids::{LeaseId, RequestId},
-        limits::Limits,
         name::LockName,
         outcome::{AcquireOutcome, Grant, ReleaseOutcome},
         rules::Acquire,
     },
     store::{
         LockStore, StoreError,
-        redis::{RedisStore, keys, links::RedisUrl},
+        redis::{RedisStore, keys},
     },
 };
 use futures_util::FutureExt;
@@ -46,11 +45,8 @@ impl Drop for Held {
 impl Held {
     async fn new() -> Self {
         let redis = Redis::start(&[]);
-        let (hints, url) = (Arc::new(Hints::default()), RedisUrl::parse(&redis.url()).unwrap());
-        let store = Arc::new(RedisStore::new(&url, &Limits::default(), hints.clone()));
-        let running = store.clone();
-        let running = tokio::spawn(async move { running.run().await });
-        within(store.up().wait_for(|up| *up)).await.unwrap();
+        let hints = Arc::new(Hints::default());
+        let (store, running) = store_on(&redis.url(), hints.clone()).await;
         let name = LockName::new("a".into()).unwrap();
         let lease =
             granted(&store.acquire(&name, acquire(new_request(), false), pending()).await.unwrap().outcome).lease_id;

@@ -26,6 +26,7 @@ use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
+use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 const TTL: Duration = Duration::from_secs(60);
@@ -46,6 +47,15 @@ impl Notices for Hints {
     fn event(&self, _: Event) {}
 }
 
+/// A store that goes on until its task is aborted.
+pub(crate) async fn store_on(url: &str, hints: Arc<Hints>) -> (Arc<RedisStore>, JoinHandle<()>) {
+    let store = Arc::new(RedisStore::new(&RedisUrl::parse(url).unwrap(), &Limits::default(), hints));
+    let running = store.clone();
+    let running = tokio::spawn(async move { running.run().await });
+    within(store.up().wait_for(|up| *up)).await.unwrap();
+    (store, running)
+}
+
 pub(crate) fn candidate() -> Candidate {
     Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()), attachment: None }
 }
@@ -62,11 +72,7 @@ pub(crate) fn acquire(request: RequestId, wait: bool) -> Acquire {
 async fn a_call_whose_claim_was_left_behind_takes_no_other_with_it() {
     let redis = Redis::start(&[]);
     let hints = Arc::new(Hints::default());
-    let url = RedisUrl::parse(&redis.url()).unwrap();
-    let store = Arc::new(RedisStore::new(&url, &Limits::default(), hints.clone()));
-    let running = store.clone();
-    let running = tokio::spawn(async move { running.run().await });
-    within(store.up().wait_for(|up| *up)).await.unwrap();
+    let (store, running) = store_on(&redis.url(), hints.clone()).await;
     let name = LockName::new("a".into()).unwrap();
     let bucket = format!("{}b", keys::base(keys::bucket(&name)));
     let (holder, waiter) = (RequestId(Uuid::new_v4()), RequestId(Uuid::new_v4()));

@@ -1,26 +1,26 @@
 //! Very many leases that are due at once.
 
 use crate::{
-    places::{Hints, acquire, candidate},
+    places::{Hints, acquire, candidate, store_on},
     proxy::Proxy,
     redis_server::Redis,
     start_on_url,
     stream::{Stream, attachment},
-    support::{Lock, until, wish, within},
+    support::{Lock, until, wish},
 };
 use fencepost::{
     domain::{
         ids::{AttachmentId, RequestId},
         lease::LeaseEnd,
-        limits::{BEATS_PER_TTL, Limits},
+        limits::BEATS_PER_TTL,
         name::LockName,
         outcome::{AcquireOutcome, Fate, Gone, RenewOutcome},
     },
     store::{
         Kept, LockStore, StoreError,
         redis::{
-            RedisStore, keys,
-            links::{LINKS_PER_SERVER, RedisUrl, UNDER_WAY_MAX},
+            keys,
+            links::{LINKS_PER_SERVER, UNDER_WAY_MAX},
             scripts,
         },
     },
@@ -121,11 +121,8 @@ async fn of_many_streams_do_not_wait_for_each_other() {
 #[tokio::test(flavor = "multi_thread")]
 async fn of_a_group_are_told_apart() {
     let redis = Redis::start(&[]);
-    let (url, hints) = (RedisUrl::parse(&redis.url()).unwrap(), Arc::new(Hints::default()));
-    let store = Arc::new(RedisStore::new(&url, &Limits::default(), hints.clone()));
-    let running = store.clone();
-    let running = tokio::spawn(async move { running.run().await });
-    within(store.up().wait_for(|up| *up)).await.unwrap();
+    let hints = Arc::new(Hints::default());
+    let (store, running) = store_on(&redis.url(), hints.clone()).await;
     let names = (0..).map(|number| LockName::new(format!("a/{number}")).unwrap());
     let names: Vec<_> = names.filter(|name| keys::bucket(name) == 7).take(5).collect();
     let base = keys::base(7);

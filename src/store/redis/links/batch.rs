@@ -107,16 +107,10 @@ struct Place<'a> {
     over: bool,
 }
 
-impl Place<'_> {
-    fn withdraw(&self) -> bool {
-        self.lines.lock().withdraw(self.lane, self.number)
-    }
-}
-
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let nothing_done = |answer: Answer| answer.is_err_and(|error| error.is_nothing_done());
-        if !self.over && !self.withdraw() {
+        if !self.over && !self.lines.lock().withdraw(self.lane, self.number) {
             *self.unheard = !self.answer.try_recv().is_ok_and(nothing_done);
         }
     }
