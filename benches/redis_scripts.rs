@@ -68,11 +68,12 @@ enum Work {
 }
 
 async fn take(store: &RedisStore, name: &LockName) -> LeaseId {
-    let lease_id = LeaseId(Uuid::new_v4());
+    let request = RequestId(Uuid::new_v4());
+    let lease_id = LeaseId::of(request, Uuid::new_v4().as_u64_pair().1);
     let holder = Holder::new("host-17:worker-4".into()).unwrap();
     let terms = Terms { fingerprint: 7, ttl: TTL, holder, metadata: Metadata::default(), min_token: 0 };
     let candidate = Candidate { lease_id, grant_id: GrantId(Uuid::new_v4()), attachment: None };
-    let wish = Acquire { request: RequestId(Uuid::new_v4()), attempt: 1, terms, wait: false, candidate };
+    let wish = Acquire { request, attempt: 1, terms, wait: false, candidate };
     let outcome = store.acquire(name, wish, pending()).await.unwrap().outcome;
     assert!(matches!(outcome, AcquireOutcome::Granted(_)), "{outcome:?}");
     lease_id

@@ -102,7 +102,8 @@ async fn call(store: Arc<RedisStore>, next: Arc<AtomicUsize>, names: usize) {
             return;
         }
         let name = LockName::new(format!("names/{number}")).unwrap();
-        let lease_id = LeaseId(Uuid::new_v4());
+        let request = RequestId(Uuid::new_v4());
+        let lease_id = LeaseId::of(request, Uuid::new_v4().as_u64_pair().1);
         let released = !number.is_multiple_of(EXPIRING);
         let terms = Terms {
             fingerprint: 7,
@@ -112,7 +113,7 @@ async fn call(store: Arc<RedisStore>, next: Arc<AtomicUsize>, names: usize) {
             min_token: 0,
         };
         let candidate = Candidate { lease_id, grant_id: GrantId(Uuid::new_v4()), attachment: None };
-        let mut wish = Acquire { request: RequestId(Uuid::new_v4()), attempt: 1, terms, wait: false, candidate };
+        let mut wish = Acquire { request, attempt: 1, terms, wait: false, candidate };
         // As a client does it: an outcome that is not known is asked for again.
         let outcome = loop {
             match store.acquire(&name, wish.clone(), pending()).await.map(|it| it.outcome) {

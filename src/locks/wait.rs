@@ -138,7 +138,7 @@ impl<S: LockStore> Locks<S> {
         };
         let mut told = false;
         // One lease at most comes of a call, whichever command grants it.
-        let wanted = candidate(attachment);
+        let wanted = candidate(request, attachment);
         let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: wanted };
         let stop = async {
             // Without a wait its caller gives up by itself.
@@ -242,6 +242,10 @@ async fn enough(follower: Option<&Follower>) {
     }
 }
 
-fn candidate(attachment: Option<AttachmentId>) -> Candidate {
-    Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()), attachment }
+fn candidate(request: RequestId, attachment: Option<AttachmentId>) -> Candidate {
+    Candidate {
+        lease_id: LeaseId::of(request, Uuid::new_v4().as_u64_pair().1),
+        grant_id: GrantId(Uuid::new_v4()),
+        attachment,
+    }
 }

@@ -1,6 +1,6 @@
 //! Grants, repeats, and what is remembered of them.
 
-use crate::bench::{Bench, Harness, TTL, candidate, granted, name, request, terms, wish};
+use crate::bench::{Bench, Harness, TTL, granted, name, terms, wish};
 use fencepost::{
     domain::{
         lease::{LeaseEnd, Terms},
@@ -144,7 +144,7 @@ pub(crate) async fn locks_of_other_names_do_not_meddle(bench: &Bench<impl Harnes
 pub(crate) async fn racing_for_one_lock_one_wins(bench: &Bench<impl Harness>) {
     let store = bench.store();
     let race = |number: u128| async move {
-        let command = Acquire { request: request(number), candidate: candidate(), ..wish(number) };
+        let command = wish(number);
         matches!(store.acquire(&name("raced"), command, pending()).await.unwrap().outcome, AcquireOutcome::Granted(_))
     };
     let (a, b, c, d) = tokio::join!(race(1), race(2), race(3), race(4));

@@ -118,13 +118,17 @@ pub(crate) fn terms() -> Terms {
     Terms { fingerprint: 7, ttl: TTL, holder, metadata: Metadata::default(), min_token: 0 }
 }
 
-pub(crate) fn candidate() -> Candidate {
-    Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()), attachment: None }
+pub(crate) fn candidate(request: RequestId) -> Candidate {
+    Candidate {
+        lease_id: LeaseId::of(request, Uuid::new_v4().as_u64_pair().1),
+        grant_id: GrantId(Uuid::new_v4()),
+        attachment: None,
+    }
 }
 
 /// A try of this request, first attempt.
 pub(crate) fn wish(number: u128) -> Acquire {
-    Acquire { request: request(number), attempt: 1, terms: terms(), wait: false, candidate: candidate() }
+    Acquire { request: request(number), attempt: 1, terms: terms(), wait: false, candidate: candidate(request(number)) }
 }
 
 /// The same, waiting.
@@ -163,7 +167,7 @@ impl<H: Harness> Bench<H> {
     }
 
     pub(crate) async fn claim(&self, number: u128) -> AcquireOutcome {
-        self.store().claim(&self.lock, request(number), 1, candidate()).await.unwrap().outcome
+        self.store().claim(&self.lock, request(number), 1, candidate(request(number))).await.unwrap().outcome
     }
 
     pub(crate) async fn give_up(&self, number: u128) -> AcquireOutcome {

@@ -160,7 +160,7 @@ pub(crate) async fn many_leases_are_renewed_at_once_each_with_its_own_outcome(be
 
 pub(crate) async fn a_lease_may_be_attached_from_its_grant_on(bench: &Bench<impl Harness>) {
     let attached = |number, stream| Acquire {
-        candidate: Candidate { attachment: Some(attachment(stream)), ..candidate() },
+        candidate: Candidate { attachment: Some(attachment(stream)), ..candidate(request(number)) },
         ..waiting(number)
     };
     let first = granted(bench.ask(attached(1, 11)).await);
@@ -170,7 +170,7 @@ pub(crate) async fn a_lease_may_be_attached_from_its_grant_on(bench: &Bench<impl
     bench.revoke(first).await;
     let ended = Recorder::take(&bench.notices().ended);
     assert_eq!(ended, [(attachment(11), LeaseEnd::Revoked)], "its stream is told");
-    let Candidate { lease_id, grant_id, .. } = candidate();
+    let Candidate { lease_id, grant_id, .. } = candidate(request(2));
     let claimed = Candidate { lease_id, grant_id, attachment: Some(attachment(12)) };
     let second = granted(bench.store().claim(&bench.lock, request(2), 1, claimed).await.unwrap().outcome);
     assert!(matches!(bench.store().renew_kept(&[keep(second, 12, 1)]).await[..], [Ok(RenewOutcome::Renewed(_))]));

@@ -246,11 +246,18 @@ in "src/store/redis/lua/lib/bind.lua":
 in "src/store/redis/lua/detach.lua":
     "script: detach of a stale attachment", "the end of an old stream detaches the new one",
     "L.li == lease and L.am == attachment" => "L.li == lease", [Scripts];
+in "src/store/redis/lua/lib/head.lua":
+    "script: ends without a lease have one place", "a late duplicate of a call that ran out of time waits again",
+    "  if tag == NO_TAG then tag = tag_of(past:sub(1, 16)) end\n" => "", [Scripts];
 in "src/store/redis/lua/lib/memory.lua":
     "script: ended requests forgotten at once", "a late duplicate locks again",
     "if L.zq == request and now < L.za + MEMORY then" => "if false then", [Scripts];
     "script: ends put aside are forgotten at once", "a late duplicate locks again, if another request has ended since",
     "if at > (L.gf or 0) and now < at + MEMORY then return" => "if false then return", [Scripts];
+    "script: the lease of an end put aside goes unread", "who made up a lease id is told how another lease ended",
+    "found and found[4] == lease and found[2]" => "found and found[2]", [Scripts];
+    "script: ends put aside are not found by their leases", "a repeated release is not told that it was done",
+    "find_ended(lease:sub(1, 8))" => "nil", [Scripts];
 in "src/store/redis/lua/lib/ended.lua":
     "script: what was forgotten comes back", "a clock that steps back brings ends back to mind",
     "if at <= (L.gf or 0) then" => "if false then", [Scripts];
@@ -276,15 +283,15 @@ in "src/store/redis/lua/quick/acquire.lua":
     "script: quick acquire too late", "a command acts after its caller gave up",
     "if not_after < now or floor" => "if floor", [Scripts];
     "script: quick acquire above the bound", "one client uses up the tokens",
-    "floor > math.min(now + DAY, TOKEN_END - 1) or " => "", [Stores];
+    "floor > now + DAY or floor >= TOKEN_END or " => "", [Stores];
     "script: quick acquire of a known request", "a repeat is refused by its own lease",
     "held == request or (redis" => "(redis", [Scripts];
     "script: quick acquire of an ended request", "a late duplicate locks again",
     "if past:sub(1, 16) == request then return nil end" => "", [Scripts];
     "script: quick acquire of a request that ended before", "a late duplicate locks again, if another request has ended since",
-    "if gs ~= -1 and redis.call('HEXISTS', base .. 'e:' .. name, 'q' .. request) == 1 then return nil end" => "", [Scripts];
+    "if gs ~= -1 and redis.call('HEXISTS', base .. 'e:' .. name, lease:sub(25, 32)) == 1 then return nil end" => "", [Scripts];
     "script: quick acquire of a request that ended long before", "a late duplicate locks again, if many requests have ended since",
-    "if go ~= -1 and redis.call('HEXISTS', base .. 'o:' .. name, 'q' .. request) == 1 then return nil end" => "", [Scripts];
+    "if go ~= -1 and redis.call('HEXISTS', base .. 'o:' .. name, lease:sub(25, 32)) == 1 then return nil end" => "", [Scripts];
     "script: quick refusal of a repeat", "the attempt before it may get the lock with nobody to hear of it",
     " or struct.unpack('<I4', lease, ATTEMPT_AT) > 1 then" => " then", [Scripts];
     "script: quick refusal of a waiter", "a call that would wait does not",
@@ -339,7 +346,7 @@ in "src/store/redis/lua/quick/hand_over.lua":
     "is_kept and 1 or 0" => "0", [Scripts];
 in "src/store/redis/lua/quick/end.lua":
     "script: quick release forgets the end before", "a late duplicate locks again, if another request has ended since",
-    "    spill_end(young, za, past)\n" => "", [Scripts];
+    "    spill_end(young, za, past, not is_kept)\n" => "", [Scripts];
 in "src/store/redis/lua/quick/release.lua":
     "script: quick release past those who watch", "they are not told of it",
     "gs + MEMORY or anybody_watches() then" => "gs + MEMORY then", [Stores];
@@ -362,8 +369,8 @@ in "src/store/memory/mod.rs":
     => "        let now = self.clock.now();\n        let mut shard = self.shards[at].lock();\n", [Schedules];
 in "src/locks/wait.rs":
     "waits after it asked", "a hint that comes before the call is entered is lost",
-    "        let waiting = match wait_until {\n            Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),\n            None => None,\n        };\n        let mut told = false;\n        // One lease at most comes of a call, whichever command grants it.\n        let wanted = candidate(attachment);\n        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: wanted };\n        let stop = async {\n            // Without a wait its caller gives up by itself.\n            let Some(until) = wait_until else { return std::future::pending().await };\n            // Boxed, or each call that waits would be as large as what it needs until it does.\n            Box::pin(self.end_of_wait(follower.as_deref(), until)).await;\n        };\n        let Timed { mut sent, mut outcome } = match self.store.acquire(name, command, stop).await {\n            Err(StoreError::Overloaded) if self.is_draining() => return Err(LocksError::Draining),\n            answer => answer?,\n        };\n"
-    => "        let mut told = false;\n        // One lease at most comes of a call, whichever command grants it.\n        let wanted = candidate(attachment);\n        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: wanted };\n        let stop = async {\n            // Without a wait its caller gives up by itself.\n            let Some(until) = wait_until else { return std::future::pending().await };\n            // Boxed, or each call that waits would be as large as what it needs until it does.\n            Box::pin(self.end_of_wait(follower.as_deref(), until)).await;\n        };\n        let Timed { mut sent, mut outcome } = match self.store.acquire(name, command, stop).await {\n            Err(StoreError::Overloaded) if self.is_draining() => return Err(LocksError::Draining),\n            answer => answer?,\n        };\n        let waiting = match wait_until {\n            Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),\n            None => None,\n        };\n", [Schedules];
+    "        let waiting = match wait_until {\n            Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),\n            None => None,\n        };\n        let mut told = false;\n        // One lease at most comes of a call, whichever command grants it.\n        let wanted = candidate(request, attachment);\n        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: wanted };\n        let stop = async {\n            // Without a wait its caller gives up by itself.\n            let Some(until) = wait_until else { return std::future::pending().await };\n            // Boxed, or each call that waits would be as large as what it needs until it does.\n            Box::pin(self.end_of_wait(follower.as_deref(), until)).await;\n        };\n        let Timed { mut sent, mut outcome } = match self.store.acquire(name, command, stop).await {\n            Err(StoreError::Overloaded) if self.is_draining() => return Err(LocksError::Draining),\n            answer => answer?,\n        };\n"
+    => "        let mut told = false;\n        // One lease at most comes of a call, whichever command grants it.\n        let wanted = candidate(request, attachment);\n        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: wanted };\n        let stop = async {\n            // Without a wait its caller gives up by itself.\n            let Some(until) = wait_until else { return std::future::pending().await };\n            // Boxed, or each call that waits would be as large as what it needs until it does.\n            Box::pin(self.end_of_wait(follower.as_deref(), until)).await;\n        };\n        let Timed { mut sent, mut outcome } = match self.store.acquire(name, command, stop).await {\n            Err(StoreError::Overloaded) if self.is_draining() => return Err(LocksError::Draining),\n            answer => answer?,\n        };\n        let waiting = match wait_until {\n            Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),\n            None => None,\n        };\n", [Schedules];
     "dropped call not cleaned up", "a call that is gone holds up those behind it",
     "        if self.armed {"
     => "        if false {", [Schedules];

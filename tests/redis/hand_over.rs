@@ -81,7 +81,7 @@ impl Held {
     }
 
     async fn claim(&self, call: &Acquire) -> AcquireOutcome {
-        self.store.claim(&self.name, call.request, call.attempt, candidate()).await.unwrap().outcome
+        self.store.claim(&self.name, call.request, call.attempt, candidate(call.request)).await.unwrap().outcome
     }
 
     /// The lease that holds the lock, seen by who does not know it.
@@ -119,7 +119,7 @@ async fn the_lease_counts_from_the_release() {
     let before = Instant::now();
     held.release().await;
     let released = Instant::now();
-    let claimed = held.store.claim(&held.name, next.request, next.attempt, candidate()).await.unwrap();
+    let claimed = held.store.claim(&held.name, next.request, next.attempt, candidate(next.request)).await.unwrap();
     assert!((before..released).contains(&claimed.sent));
     assert_eq!(granted(&claimed.outcome).left, TTL);
 }

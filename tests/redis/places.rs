@@ -56,14 +56,18 @@ pub(crate) async fn store_on(url: &str, hints: Arc<Hints>) -> (Arc<RedisStore>, 
     (store, running)
 }
 
-pub(crate) fn candidate() -> Candidate {
-    Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()), attachment: None }
+pub(crate) fn candidate(request: RequestId) -> Candidate {
+    Candidate {
+        lease_id: LeaseId::of(request, Uuid::new_v4().as_u64_pair().1),
+        grant_id: GrantId(Uuid::new_v4()),
+        attachment: None,
+    }
 }
 
 pub(crate) fn acquire(request: RequestId, wait: bool) -> Acquire {
     let holder = Holder::new("test".into()).unwrap();
     let terms = Terms { fingerprint: 7, ttl: TTL, holder, metadata: Metadata::default(), min_token: 0 };
-    Acquire { request, attempt: 1, terms, wait, candidate: candidate() }
+    Acquire { request, attempt: 1, terms, wait, candidate: candidate(request) }
 }
 
 /// Two calls of one attempt wait. The claim of one is refused and it is dropped: the other stands in line as before, is polled
@@ -89,7 +93,10 @@ async fn a_call_whose_claim_was_left_behind_takes_no_other_with_it() {
     // As if a server that knows a newer life of this Redis had drawn a token.
     let life = redis.command(&["HGET", &bucket, "inc"]).text();
     redis.command(&["HSET", &bucket, "left", &life]);
-    assert_eq!(store.claim(&name, waiter, 1, candidate()).await.map(|it| it.outcome), Ok(AcquireOutcome::LeftBehind));
+    assert_eq!(
+        store.claim(&name, waiter, 1, candidate(waiter)).await.map(|it| it.outcome),
+        Ok(AcquireOutcome::LeftBehind)
+    );
     store.drop_call(&name, waiter, 1);
     redis.command(&["HDEL", &bucket, "left"]);
     within(store.chores_done()).await;
@@ -97,7 +104,7 @@ async fn a_call_whose_claim_was_left_behind_takes_no_other_with_it() {
     hints.0.lock().unwrap().clear();
     assert_eq!(store.release(&name, grant.lease_id).await, Ok(ReleaseOutcome::Released));
     until(|| async { hints.0.lock().unwrap().contains(&(waiter, 1)) }).await;
-    let claimed = store.claim(&name, waiter, 1, candidate()).await.map(|it| it.outcome);
+    let claimed = store.claim(&name, waiter, 1, candidate(waiter)).await.map(|it| it.outcome);
     assert!(matches!(claimed, Ok(AcquireOutcome::Granted(_))), "{claimed:?}");
     running.abort();
 }

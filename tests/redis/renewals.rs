@@ -170,7 +170,7 @@ async fn of_a_group_are_told_apart() {
     let Ok(RenewOutcome::Renewed(renewed)) = fifth else { panic!("{fifth:?}") };
     assert_eq!(renewed.token, held[4].1.token);
     until(|| async { hints.0.lock().unwrap().contains(&(waiter, 1)) }).await;
-    let claimed = store.claim(&names[2], waiter, 1, candidate()).await.map(|it| it.outcome);
+    let claimed = store.claim(&names[2], waiter, 1, candidate(waiter)).await.map(|it| it.outcome);
     assert!(matches!(claimed, Ok(AcquireOutcome::Granted(_))), "{claimed:?}");
     running.abort();
 }

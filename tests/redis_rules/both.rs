@@ -170,8 +170,7 @@ impl Both {
             Op::Known(ahead) => self.known_token = self.now.as_micros() + ahead,
             Op::Acquire { request, attempt, wait, odd } => return self.acquire(request, attempt, wait, odd),
             Op::Claim { request, attempt } => {
-                let candidate = self.candidate();
-                let request = RequestId(id(request));
+                let (request, candidate) = self.wished(request);
                 let expected = self.turn(|turn| turn.claim(request, attempt, candidate));
                 let [lease, grant, stream] = ids(candidate);
                 let args = [Arg::from(request.0), Arg::from(attempt), lease, grant, stream];
@@ -202,7 +201,7 @@ impl Both {
                 return self.compare(op, expected, scripts::RELEASE, &[Arg::from(lease.0)], |it| it.release().unwrap());
             }
             Op::ReleaseTo { which, request, attempt } => {
-                let (lease, candidate, request) = (self.lease(which), self.candidate(), RequestId(id(request)));
+                let (lease, (request, candidate)) = (self.lease(which), self.wished(request));
                 let expected = self.turn(|turn| turn.release_to(lease, Next { request, attempt, candidate }));
                 let [next, grant, stream] = ids(candidate);
                 let args = [Arg::from(lease.0), Arg::from(request.0), Arg::from(attempt), next, grant, stream];
@@ -265,7 +264,7 @@ impl Both {
             metadata: Metadata::new([("k\"é".to_owned(), request.to_string())]).unwrap(),
             min_token: if request == 3 { START + 90_000_000 } else { 0 },
         };
-        let (request, candidate) = (RequestId(id(request)), self.candidate());
+        let (request, candidate) = self.wished(request);
         let args = [
             Arg::from(wait),
             Arg::from(micros(terms.ttl)),
@@ -279,18 +278,22 @@ impl Both {
         self.compare(&what, expected, scripts::ACQUIRE, &args, |answer| rounded(answer.acquire().unwrap()))
     }
 
-    fn candidate(&mut self) -> Candidate {
+    fn wished(&mut self, request: u128) -> (RequestId, Candidate) {
+        let request = RequestId(id(request));
         self.made += 1;
         // Now and then it is attached from its grant on, to a stream that other commands know of.
         let attachment = self.made.is_multiple_of(3).then(|| AttachmentId(id(1 + self.made / 3 % 2)));
-        Candidate { lease_id: LeaseId(id(1_000 + self.made)), grant_id: GrantId(id(9_000 + self.made)), attachment }
+        let lease_id = LeaseId::of(request, u64::try_from(self.made).unwrap());
+        (request, Candidate { lease_id, grant_id: GrantId(id(9_000 + self.made)), attachment })
     }
 
     fn lease(&self, which: Which) -> LeaseId {
-        let current = self.lock.lease().map(|lease| lease.lease_id);
+        let before = |number| self.leases.iter().rev().nth(number).copied();
         let found = match which {
-            Which::Current => current,
-            Which::Last => self.leases.iter().rev().nth(1).copied(),
+            Which::Current => self.lock.lease().map(|lease| lease.lease_id),
+            Which::Last => before(1),
+            Which::Earlier => before(3),
+            Which::Sibling => before(3).map(|it| LeaseId(Uuid::from_u128(it.0.as_u128() ^ 1))),
             Which::Stranger => None,
         };
         found.unwrap_or(LeaseId(id(77)))

@@ -13,7 +13,13 @@ use proptest::{collection::vec, prelude::*, test_runner::Config};
 use std::cell::RefCell;
 
 fn which() -> impl Strategy<Value = Which> {
-    prop_oneof![4 => Just(Which::Current), 2 => Just(Which::Last), 1 => Just(Which::Stranger)]
+    prop_oneof![
+        8 => Just(Which::Current),
+        3 => Just(Which::Last),
+        1 => Just(Which::Earlier),
+        1 => Just(Which::Sibling),
+        2 => Just(Which::Stranger),
+    ]
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -256,6 +262,7 @@ fn quick_paths_see_what_is_remembered() {
         aside.extend(pair(2 + round % 3));
         aside.extend([ask(2 + round % 3), Op::Pass(3_500_000), ask(2), Op::Release(Which::Current)]);
         aside.extend([ask(3), ask(4), Op::Release(Which::Last), Op::Release(Which::Current)]);
+        aside.extend([Op::Release(Which::Earlier), Op::Renew(Which::Earlier, 0), Op::Release(Which::Sibling)]);
     }
     let pause = |tenths: u64| [Op::Pass(tenths * 100_000)];
     let old = [

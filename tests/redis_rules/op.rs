@@ -7,6 +7,10 @@ pub(crate) enum Which {
     Current,
     /// The one granted before the last.
     Last,
+    /// One granted before that, whose end was put aside by now.
+    Earlier,
+    /// One that never was, of the same request as that.
+    Sibling,
     /// One that never was.
     Stranger,
 }

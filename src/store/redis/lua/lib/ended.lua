@@ -1,5 +1,5 @@
 -- The memory of ended requests: what makes a late duplicate harmless. The newest end lies in the lock (zq: request, zl: lease, zf: fingerprint,
--- zh: how, za: when, zn: attempt); those before it in two hashes, young and old, by request and by lease: when, and that part of the lock.
+-- zh: how, za: when, zn: attempt); those before it in two hashes, young and old, by their tags: when, and that part of the lock.
 -- When the young one has been filled for as long as ends are remembered, it takes the place of the old one, all of whose ends are
 -- over by then. gs: the first end in the young one; go: none in the old one is later; gf: ends up to then are forgotten; gk: TTLs set.
 
@@ -23,9 +23,10 @@ local function spill()
     if redis.call('EXISTS', K.young) == 1 then redis.call('RENAME', K.young, K.old) end
     put('go', L.za); put('gs', nil); put('gk', nil)
   end
-  spill_end(K.young, L.za, struct.pack(PAST, L.zq, L.zf, L.zl or NONE, L.zh, L.zn or -1))
+  local is_kept = L.gk and L.gk <= now and now < L.gk + SECOND
+  spill_end(K.young, L.za, struct.pack(PAST, L.zq, L.zf, L.zl or NONE, L.zh, L.zn or -1), not is_kept)
   put('gs', L.gs or L.za)
-  if L.gk and L.gk <= now and now < L.gk + SECOND then return end
+  if is_kept then return end
   keep(K.young, MEMORY + SECOND); keep(K.old, MEMORY + SECOND); put('gk', now)
 end
 

@@ -6,23 +6,24 @@ local function forget()
   for _, field in ipairs({ 'zq', 'zf', 'zh', 'za', 'zl', 'zn', 'gs', 'go', 'gf', 'gk' }) do put(field, nil) end
 end
 
--- { when, how, fingerprint, lease, attempt }
-local function find_ended(field)
-  local found = L.gs and redis.call('HGET', K.young, field)
-  if not found and L.go and now < L.go + MEMORY then found = redis.call('HGET', K.old, field) end
+-- { when, how, fingerprint, lease, attempt, request }
+local function find_ended(tag)
+  local found = L.gs and redis.call('HGET', K.young, tag)
+  if not found and L.go and now < L.go + MEMORY then found = redis.call('HGET', K.old, tag) end
   if not found then return nil end
-  local at, _, fingerprint, lease, how, attempt = struct.unpack('<d' .. (PAST):sub(2), found)
-  if at > (L.gf or 0) and now < at + MEMORY then return { at, how, fingerprint, lease, attempt } end
+  local at, request, fingerprint, lease, how, attempt = struct.unpack('<d' .. (PAST):sub(2), found)
+  if at > (L.gf or 0) and now < at + MEMORY then return { at, how, fingerprint, lease, attempt, request } end
 end
 
 -- Whether a request ended (E, R, V: its lease did; T: timed out; A: abandoned) or was refused (F, at a later attempt than the first).
 local function past_of(request)
   if L.zq == request and now < L.za + MEMORY then return { L.za, L.zh, L.zf, L.zl, L.zn } end
-  return find_ended('q' .. request)
+  local found = find_ended(tag_of(request))
+  return found and found[6] == request and found or nil
 end
 
 local function end_of_lease(lease)
   if L.zl == lease and now < L.za + MEMORY then return L.zh end
-  local found = find_ended('l' .. lease)
-  return found and found[2]
+  local found = find_ended(lease:sub(1, 8))
+  return found and found[4] == lease and found[2] or nil
 end

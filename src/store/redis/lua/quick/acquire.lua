@@ -2,10 +2,10 @@
 local function quickly(base, known_token, name, wait, ttl, floor, kept_for, lease)
   local key, request = base .. 'l:' .. name, lease:sub(1, 16)
   local found = redis.call('GET', key)
-  if not_after < now or floor > math.min(now + DAY, TOKEN_END - 1) or found and #found < HEAD_END or not plain(found) then return nil end
+  if not_after < now or floor > now + DAY or floor >= TOKEN_END or found and #found < HEAD_END or not plain(found) then return nil end
   if past:sub(1, 16) == request then return nil end
-  if gs ~= -1 and redis.call('HEXISTS', base .. 'e:' .. name, 'q' .. request) == 1 then return nil end
-  if go ~= -1 and redis.call('HEXISTS', base .. 'o:' .. name, 'q' .. request) == 1 then return nil end
+  if gs ~= -1 and redis.call('HEXISTS', base .. 'e:' .. name, lease:sub(25, 32)) == 1 then return nil end
+  if go ~= -1 and redis.call('HEXISTS', base .. 'o:' .. name, lease:sub(25, 32)) == 1 then return nil end
   if ex ~= -1 then
     local held, _, _, grant_id, _, _, _, _, _, _, holder, metadata = struct.unpack(LEASE, found, lease_at)
     if held == request or (redis.call('GET', base .. 'n') or ''):sub(9) ~= incarnation_id then return nil end
@@ -19,5 +19,5 @@ local function quickly(base, known_token, name, wait, ttl, floor, kept_for, leas
   if not token then return nil end
   has, pe, ex, tt, tk, gr = LEASED, le, now + ttl, ttl, token, now
   put_lock(key, lease, kept_for)
-  return QUICK .. struct.pack('<c1c1dd', 'G', pe, token, ttl) .. lease:sub(25, 56)
+  return struct.pack('<c1c1c1ddc0', QUICK, 'G', pe, token, ttl, lease:sub(25, 56))
 end

@@ -2,14 +2,15 @@
 local function end_plainly(base, name, held)
   if za ~= -1 then
     local young = base .. 'e:' .. name
-    spill_end(young, za, past)
+    local is_kept = gk ~= -1 and now >= gk and now < gk + SECOND
+    spill_end(young, za, past, not is_kept)
     if gs == -1 then gs = za end
-    if gk == -1 or now < gk or now >= gk + SECOND then
+    if not is_kept then
       redis.call('PEXPIRE', young, ttl_of(MEMORY + SECOND))
       if go ~= -1 then redis.call('PEXPIRE', base .. 'o:' .. name, ttl_of(MEMORY + SECOND)) end
       gk = now
     end
   end
-  past = held:sub(1, 40) .. 'R' .. struct.pack('<i4', -1)
+  past = held:sub(1, 40) .. 'R\255\255\255\255'
   has, le, pe, lt, la, za, ex, tt, tk, gr = 0, 'R', ' ', tk, now, now, -1, -1, -1, -1
 end

@@ -31,6 +31,5 @@ local function is_queued() return bit.band(has, QUEUED) ~= 0 end
 
 -- `rest`: the lease and the queue.
 local function put_lock(key, rest, kept_for)
-  local head = struct.pack(HEAD, MARK, has, le, pe, ex, tt, tk, gr, lt, la, za, gs, go, gf, gk)
-  redis.call('SET', key, head .. past .. rest, 'PX', kept_for)
+  redis.call('SET', key, struct.pack(HEAD_AND_PARTS, MARK, has, le, pe, ex, tt, tk, gr, lt, la, za, gs, go, gf, gk, past, rest), 'PX', kept_for)
 end

@@ -14,7 +14,7 @@ local function quickly(base, known_token, name, lease, next_request, ...)
   local held = found:sub(lease_at, lease_at + LEASE_IDS - 1)
   if ex == -1 or held:sub(25, 40) ~= lease or gs ~= -1 and za >= gs + MEMORY or anybody_watches() then return nil end
   local attachment = held:sub(73, 104)
-  if attachment == NONE .. NONE then attachment = '' elseif attachment:sub(17) ~= me then return nil end
+  if attachment == NO_STREAM then attachment = '' elseif attachment:sub(17) ~= me then return nil end
   if is_queued() then return next_request and hand_over(base, known_token, name, key, found, held, attachment, next_request, ...) end
   end_plainly(base, name, held)
   put_lock(key, '', ttl_text(now))
