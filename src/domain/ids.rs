@@ -1,4 +1,4 @@
-//! Identities. A request id and a lease id are credentials: their `Debug` shows only enough to tell two apart in a failed test.
+//! Identities. A request id and a lease id are credentials: their `Debug` shows the first digits alone, for failed tests.
 
 use sha1_smol::Sha1;
 use std::fmt;
@@ -56,8 +56,9 @@ id!(
 
 impl LeaseId {
     /// That of a lease which this request may be granted. Its first half goes by the request, so that a store which files ended requests by it
-    /// finds them by their leases too; the other is to be random, so that who knows the request does not know the lease, and a
-    /// request that comes again after it was forgotten has another. Stored: the same on every replica and in every version.
+    /// finds them by their leases too: one that was not made so would let a late duplicate lock again. The other is to be random (62 bits are
+    /// kept of it), so that who knows the request does not know the lease, and a request that comes again after it was forgotten has
+    /// another. Stored: the same on every replica and in every version.
     pub fn of(request: RequestId, random: u64) -> Self {
         let digest = Sha1::from(request.0.as_bytes()).digest().bytes();
         let mut bytes = [0; 16];

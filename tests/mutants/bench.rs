@@ -31,6 +31,7 @@ edition = "2024"
 
 [dependencies]
 hashbrown = { version = "0.17", default-features = false, features = ["default-hasher", "inline-more"] }
+sha1_smol = "1.0"
 smallvec = { version = "1.15", features = ["const_new"] }
 thiserror = "2"
 uuid = { version = "1.29", features = ["v4"] }
@@ -106,7 +107,9 @@ impl Bench {
             Killer::Protocol => (&self.rules, self.rules_built.clone(), &["--test", "protocol"]),
             Killer::Scripts => (&self.whole, self.target.clone(), &["--test", "redis_rules"]),
             Killer::Stores => (&self.whole, self.target.clone(), &["--test", "conformance"]),
-            Killer::Replicas => (&self.whole, self.target.clone(), &["--test", "redis", "sessions"]),
+            Killer::Replicas => {
+                (&self.whole, self.target.clone(), &["--test", "redis", "--", "sessions::", "replicas::what_"])
+            }
             Killer::HandOver => (&self.whole, self.target.clone(), &["--test", "redis", "hand_over"]),
             Killer::Crowd => (&self.whole, self.target.clone(), &["--test", "redis", "crowd"]),
             Killer::Schedules => (&self.whole, self.target.clone(), &["--package", "fencepost-schedules"]),

@@ -26,7 +26,7 @@ pub(crate) enum Killer {
     Scripts,
     /// What every store must do.
     Stores,
-    /// Sessions with several servers on one Redis.
+    /// Several servers on one Redis: sessions, and what each knows.
     Replicas,
     /// Releases that claim for a call of their own server.
     HandOver,
@@ -346,7 +346,7 @@ in "src/store/redis/lua/quick/hand_over.lua":
     "is_kept and 1 or 0" => "0", [Scripts];
 in "src/store/redis/lua/quick/end.lua":
     "script: quick release forgets the end before", "a late duplicate locks again, if another request has ended since",
-    "    spill_end(young, za, past, not is_kept)\n" => "", [Scripts];
+    "    spill_end(young, za, past)\n" => "", [Scripts];
 in "src/store/redis/lua/quick/release.lua":
     "script: quick release past those who watch", "they are not told of it",
     "gs + MEMORY or anybody_watches() then" => "gs + MEMORY then", [Stores];
@@ -371,6 +371,8 @@ in "src/locks/wait.rs":
     "waits after it asked", "a hint that comes before the call is entered is lost",
     "        let waiting = match wait_until {\n            Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),\n            None => None,\n        };\n        let mut told = false;\n        // One lease at most comes of a call, whichever command grants it.\n        let wanted = candidate(request, attachment);\n        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: wanted };\n        let stop = async {\n            // Without a wait its caller gives up by itself.\n            let Some(until) = wait_until else { return std::future::pending().await };\n            // Boxed, or each call that waits would be as large as what it needs until it does.\n            Box::pin(self.end_of_wait(follower.as_deref(), until)).await;\n        };\n        let Timed { mut sent, mut outcome } = match self.store.acquire(name, command, stop).await {\n            Err(StoreError::Overloaded) if self.is_draining() => return Err(LocksError::Draining),\n            answer => answer?,\n        };\n"
     => "        let mut told = false;\n        // One lease at most comes of a call, whichever command grants it.\n        let wanted = candidate(request, attachment);\n        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: wanted };\n        let stop = async {\n            // Without a wait its caller gives up by itself.\n            let Some(until) = wait_until else { return std::future::pending().await };\n            // Boxed, or each call that waits would be as large as what it needs until it does.\n            Box::pin(self.end_of_wait(follower.as_deref(), until)).await;\n        };\n        let Timed { mut sent, mut outcome } = match self.store.acquire(name, command, stop).await {\n            Err(StoreError::Overloaded) if self.is_draining() => return Err(LocksError::Draining),\n            answer => answer?,\n        };\n        let waiting = match wait_until {\n            Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),\n            None => None,\n        };\n", [Schedules];
+    "lease ids that do not go by their request", "a late duplicate locks again, if another request has ended since",
+    "LeaseId::of(request, Uuid::new_v4().as_u64_pair().1)" => "LeaseId(Uuid::new_v4())", [Replicas];
     "dropped call not cleaned up", "a call that is gone holds up those behind it",
     "        if self.armed {"
     => "        if false {", [Schedules];

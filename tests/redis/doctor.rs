@@ -113,13 +113,13 @@ fn one_that_cannot_be_reached_is_neither() {
 #[test]
 fn the_data_of_others_is_an_error() {
     let redis = Redis::start(&ALWAYS);
-    redis.command(&["HSET", "fp:meta", "buckets", "64", "layout", "2"]);
+    redis.command(&["HSET", "fp:meta", "buckets", "64", "layout", "3"]);
     assert_found(&report(&redis.url(), 1), "layout", "error", "another database");
     redis.command(&["DEL", "fp:meta"]);
     redis.command(&["SET", "fp:meta", "not ours"]);
     assert_found(&report(&redis.url(), 1), "layout", "error", "WRONGTYPE");
     redis.command(&["DEL", "fp:meta"]);
-    redis.command(&["HSET", "fp:meta", "buckets", "1024", "layout", "3"]);
+    redis.command(&["HSET", "fp:meta", "buckets", "1024", "layout", "4"]);
     assert_found(&report(&redis.url(), 0), "layout", "ok", "ours");
 }
 

@@ -4,7 +4,7 @@ use crate::{
     redis_server::Redis,
     server_on,
     stream::{Stream, attachment},
-    support::{Lock, Server, until, waiting_wish, wish, within},
+    support::{Lock, Server, assert_refused, until, waiting_wish, wish, within},
 };
 use fencepost_proto::v1::{
     self, LeaseEnd, acquire_response::Outcome, keep_alive_response::Message as Hear, watch_event::Kind,
@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 use tokio_stream::StreamExt;
+use tonic::Code;
 
 const TTL: Duration = Duration::from_secs(30);
 const LONG: Duration = Duration::from_secs(55);
@@ -31,12 +32,19 @@ async fn what_one_grants_the_other_knows() {
     let refused = two.client().ask(wish("a", TTL)).await;
     assert_eq!(refused.outcome(), Outcome::Contended);
     assert_eq!(refused.current.unwrap().fencing_token, lease.fencing_token);
-    let repeat = two.client().take(v1::AcquireRequest { attempt: 2, ..request }).await;
+    let repeat = two.client().take(v1::AcquireRequest { attempt: 2, ..request.clone() }).await;
     assert_eq!((&repeat.lease_id, repeat.fencing_token), (&lease.lease_id, lease.fencing_token));
     assert_eq!(two.client().give_back(&lease).await, LeaseEnd::Released);
     assert_eq!(one.client().give_back(&lease).await, LeaseEnd::Released);
     let next = one.client().take(wish("a", TTL)).await;
     assert!(next.fencing_token > lease.fencing_token);
+    // Two ends later as well, by its request and by its lease.
+    assert_eq!(two.client().give_back(&next).await, LeaseEnd::Released);
+    for attempt in 1..4 {
+        let late = v1::AcquireRequest { attempt, ..request.clone() };
+        assert_refused(two.client().acquire(late).await, Code::Aborted, "REQUEST_ENDED");
+    }
+    assert_eq!(one.client().give_back(&lease).await, LeaseEnd::Released);
 }
 
 #[tokio::test(flavor = "multi_thread")]

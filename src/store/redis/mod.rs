@@ -39,7 +39,7 @@ use uuid::Uuid;
 use waits::Waits;
 
 /// The layout of the data. Another number is another layout.
-const LAYOUT: &str = "3";
+const LAYOUT: &str = "4";
 
 /// The store in Redis.
 pub struct RedisStore {

@@ -23,10 +23,9 @@ local function spill()
     if redis.call('EXISTS', K.young) == 1 then redis.call('RENAME', K.young, K.old) end
     put('go', L.za); put('gs', nil); put('gk', nil)
   end
-  local is_kept = L.gk and L.gk <= now and now < L.gk + SECOND
-  spill_end(K.young, L.za, struct.pack(PAST, L.zq, L.zf, L.zl or NONE, L.zh, L.zn or -1), not is_kept)
+  spill_end(K.young, L.za, struct.pack(PAST, L.zq, L.zf, L.zl or NONE, L.zh, L.zn or -1))
   put('gs', L.gs or L.za)
-  if is_kept then return end
+  if L.gk and L.gk <= now and now < L.gk + SECOND then return end
   keep(K.young, MEMORY + SECOND); keep(K.old, MEMORY + SECOND); put('gk', now)
 end
 

@@ -25,14 +25,14 @@ end
 -- What a request and the ids of its leases have in common (LeaseId::of in src/domain/ids.rs).
 local function tag_of(request)
   local digest = redis.sha1hex(request)
-  local digits = digest:sub(1, 12) .. '8' .. digest:sub(14, 16)
-  return (digits:gsub('..', function(byte) return string.char(tonumber(byte, 16)) end))
+  local half = digest:sub(1, 12) .. '8' .. digest:sub(14, 16)
+  return (half:gsub('..', function(byte) return string.char(tonumber(byte, 16)) end))
 end
 
--- An end that is not the newest any more. Where the next one came soon after it, there will be many: then one a second (`may_widen`) is made wider
--- than what Redis keeps in one list, which it would search from end to end.
-local function spill_end(key, at, past, may_widen)
+-- An end that is not the newest any more. Where the next one came soon after it, there will be many: then it is made wider than what Redis keeps in
+-- one list, which it would search from end to end.
+local function spill_end(key, at, past)
   local tag = past:sub(25, 32)
   if tag == NO_TAG then tag = tag_of(past:sub(1, 16)) end
-  redis.call('HSET', key, tag, struct.pack('<dc0c0', at, past, may_widen and now - at < SOON and WIDENED or ''))
+  redis.call('HSET', key, tag, struct.pack('<dc0c0', at, past, now - at < SOON and WIDENED or ''))
 end

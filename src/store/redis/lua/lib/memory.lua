@@ -18,7 +18,7 @@ end
 -- Whether a request ended (E, R, V: its lease did; T: timed out; A: abandoned) or was refused (F, at a later attempt than the first).
 local function past_of(request)
   if L.zq == request and now < L.za + MEMORY then return { L.za, L.zh, L.zf, L.zl, L.zn } end
-  local found = find_ended(tag_of(request))
+  local found = (L.gs or L.go) and find_ended(tag_of(request))
   return found and found[6] == request and found or nil
 end
 

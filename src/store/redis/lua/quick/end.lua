@@ -2,10 +2,9 @@
 local function end_plainly(base, name, held)
   if za ~= -1 then
     local young = base .. 'e:' .. name
-    local is_kept = gk ~= -1 and now >= gk and now < gk + SECOND
-    spill_end(young, za, past, not is_kept)
+    spill_end(young, za, past)
     if gs == -1 then gs = za end
-    if not is_kept then
+    if gk == -1 or now < gk or now >= gk + SECOND then
       redis.call('PEXPIRE', young, ttl_of(MEMORY + SECOND))
       if go ~= -1 then redis.call('PEXPIRE', base .. 'o:' .. name, ttl_of(MEMORY + SECOND)) end
       gk = now
