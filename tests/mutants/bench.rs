@@ -108,7 +108,7 @@ impl Bench {
             Killer::Scripts => (&self.whole, self.target.clone(), &["--test", "redis_rules"]),
             Killer::Stores => (&self.whole, self.target.clone(), &["--test", "conformance"]),
             Killer::Replicas => {
-                (&self.whole, self.target.clone(), &["--test", "redis", "--", "sessions::", "replicas::what_"])
+                (&self.whole, self.target.clone(), &["--test", "redis", "--", "replicas::what_", "sessions"])
             }
             Killer::HandOver => (&self.whole, self.target.clone(), &["--test", "redis", "hand_over"]),
             Killer::Crowd => (&self.whole, self.target.clone(), &["--test", "redis", "crowd"]),
