@@ -228,6 +228,8 @@ in "src/store/redis/lua/lib/look_up.lua":
     "script: mark cut short", "of two clean-ups of one attempt the earlier one's command acts",
     "'ZADD', K.marks, 'GT', text" => "'ZADD', K.marks, text", [Scripts];
 in "src/store/redis/lua/lib/token.lua":
+    "script: a life that was left marks the one that is", "a bucket is refused to all from then on",
+    " and not is_in(incarnation)\n" => " and false\n", [Replicas];
     "script: token equal instead of greater", "two grants in one moment have one token",
     "math.max(before + 1, low)" => "math.max(before, low)", [Scripts];
     "script: known_token ignored", "what the replica remembers does not heal a Redis that forgot",
@@ -374,19 +376,16 @@ in "src/locks/wait.rs":
     "lease ids that do not go by their request", "a late duplicate locks again, if another request has ended since",
     "LeaseId::of(request, Uuid::new_v4().as_u64_pair().1)" => "LeaseId(Uuid::new_v4())", [Replicas];
     "dropped call not cleaned up", "a call that is gone holds up those behind it",
-    "        if self.armed {"
-    => "        if false {", [Schedules];
+    "        if self.armed {" => "        if false {", [Schedules];
 in "src/locks/keepalive/inbox.rs":
     "stream woken too early", "a stream looks for a notice before it is there, and never again",
     "        self.notices.lock().push_back((attachment, notice));\n        self.more.notify_one();"
     => "        self.more.notify_one();\n        self.notices.lock().push_back((attachment, notice));", [Schedules];
 in "src/store/memory/expiry.rs":
     "alarm does not look again", "a lease that is due earlier is not noticed as the expiry task goes to sleep",
-    "self.earliest().min(announced)"
-    => "announced", [Schedules];
+    "self.earliest().min(announced)" => "announced", [Schedules];
     "alarm sleeps longer than announced", "a timer that is cleared away puts the expiry task to sleep for good",
-    "self.earliest().min(announced)"
-    => "self.earliest()", [Schedules];
+    "self.earliest().min(announced)" => "self.earliest()", [Schedules];
 in "src/locks/waiters.rs":
     "refused call is counted", "the drain waits for a call that was refused",
     "self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).ok()?;"

@@ -164,7 +164,7 @@ async fn a_call_is_served_though_its_repeat_elsewhere_is_gone() {
 #[tokio::test]
 async fn a_clean_up_whose_answer_was_lost_leaves_the_other_call_its_place() {
     let redis = Redis::start(&[]);
-    let source = scripts::source(scripts::flags(scripts::DROP_CALL), scripts::CLOCK, None);
+    let source = scripts::source(scripts::flags(scripts::DROP_CALL), scripts::PRESENT, None);
     redis.command(&["SCRIPT", "LOAD", &source]);
     let proxy = Proxy::swallowing_from(scripts::DROP_CALL, redis.port).await;
     let (one, two) = (start_on_url(proxy.url()).await, server_on(&redis).await);

@@ -45,7 +45,7 @@ const _: () = assert!(UNANSWERED_MAX < STREAMS * LEASES_PER_STREAM as usize);
 #[tokio::test(flavor = "multi_thread")]
 async fn are_renewed_a_few_at_a_time() {
     let redis = Redis::start(&[]);
-    let source = scripts::source(scripts::flags(scripts::RENEW_KEPT), scripts::CLOCK, None);
+    let source = scripts::source(scripts::flags(scripts::RENEW_KEPT), scripts::PRESENT, None);
     redis.command(&["SCRIPT", "LOAD", &source]);
     let proxy = Arc::new(Proxy::swallowing_from(scripts::RENEW_KEPT, redis.port).await);
     let server = start_on_url(proxy.url()).await;

@@ -38,8 +38,8 @@ const WAITERS_MAX: usize = 3;
 pub(crate) const CLASSIC: &str = "it's a lock:";
 /// More than any sequence takes: Redis' own clock is not the test's.
 pub(crate) const CLASSIC_TTL_MS: u64 = 3_600_000;
-/// Reads the time that the test wrote.
-const CLOCK: &str = "local now = tonumber(redis.call('GET', 'test:now'))\n";
+/// Reads the time that the test wrote. Lives are the test's as well.
+const PRESENT: &str = "local now = tonumber(redis.call('GET', 'test:now')) local function is_in() return true end\n";
 
 pub(crate) struct Both {
     redis: Child,
@@ -119,7 +119,7 @@ impl Both {
         ];
         let scripts = commands
             .map(scripts::flags)
-            .map(|flags| (flags, redis::Script::new(&scripts::source(flags, CLOCK, classic))));
+            .map(|flags| (flags, redis::Script::new(&scripts::source(flags, PRESENT, classic))));
         Self {
             redis,
             connection,

@@ -26,12 +26,12 @@ macro_rules! commands {
         }
 
         impl Commands {
-            /// The commands with this clock. Kept, with their scripts, for as long as the process lives: to be made once.
-            pub(super) fn leak(clock: &str, classic: Option<&str>) -> &'static Self {
+            /// The commands in this present. Kept, with their scripts, for as long as the process lives: to be made once.
+            pub(super) fn leak(present: &str, classic: Option<&str>) -> &'static Self {
                 let mut scripts = HashMap::<_, &'static Script>::new();
                 let mut command = |name, lane| {
                     let flags = scripts::flags(name);
-                    let source = || &*Box::leak(scripts::source(flags, clock, classic).into_boxed_str());
+                    let source = || &*Box::leak(scripts::source(flags, present, classic).into_boxed_str());
                     let script = scripts.entry(flags).or_insert_with(|| Box::leak(Box::new(Script::new(source()))));
                     Command::new(name, script, lane)
                 };
@@ -73,7 +73,7 @@ commands! {
 impl Commands {
     /// Those that every store uses: they go by Redis' own clock.
     pub(super) fn shared() -> &'static Self {
-        static SHARED: LazyLock<&'static Commands> = LazyLock::new(|| Commands::leak(scripts::CLOCK, None));
+        static SHARED: LazyLock<&'static Commands> = LazyLock::new(|| Commands::leak(scripts::PRESENT, None));
         &SHARED
     }
 }

@@ -66,7 +66,7 @@ impl RedisStore {
 
     /// The same by another clock than Redis' own (see [`scripts::CLOCK`]): for tests, to which time is a value.
     pub fn with_clock(url: &RedisUrl, limits: &Limits, notices: Arc<dyn Notices>, clock: &str) -> Self {
-        Self::with_commands(url, limits, notices, Commands::leak(clock, None))
+        Self::with_commands(url, limits, notices, Commands::leak(&format!("{clock}{}", scripts::LIFE), None))
     }
 
     fn with_commands(url: &RedisUrl, limits: &Limits, notices: Arc<dyn Notices>, commands: &'static Commands) -> Self {
@@ -95,7 +95,7 @@ impl RedisStore {
     /// Shares locks with clients of the classic recipe: the lock `NAME` is theirs as the key `prefix` + `NAME`. To be called once.
     #[must_use]
     pub fn beside_classic(mut self, prefix: &str) -> Self {
-        self.commands = Commands::leak(scripts::CLOCK, Some(prefix));
+        self.commands = Commands::leak(scripts::PRESENT, Some(prefix));
         self.met.classic = Some(prefix.to_owned());
         self
     }

@@ -25,6 +25,10 @@ pub(super) const QUICK: u8 = 0xc1;
 
 /// Reads Redis' clock, once.
 pub const CLOCK: &str = include_str!("lua/lib/clock.lua");
+/// Asks Redis which life it is in.
+pub(super) const LIFE: &str = include_str!("lua/lib/life.lua");
+/// What a script asks of Redis itself.
+pub const PRESENT: &str = concat!(include_str!("lua/lib/clock.lua"), include_str!("lua/lib/life.lua"));
 
 macro_rules! commands {
     ($($(#[$doc:meta])* $constant:ident = $name:literal),+ $(,)?) => {
@@ -137,16 +141,17 @@ pub fn flags(command: &str) -> &'static str {
     first.and_then(|line| line.strip_prefix("--! flags:")).unwrap_or_default().trim()
 }
 
-/// The whole source of the script with these [`flags`]. With another clock than [`CLOCK`] a test hands the time in, as it does to the rules.
+/// The whole source of the script with these [`flags`]. With another present than [`PRESENT`] a test hands time and life in, as it does
+/// to the rules.
 /// `classic` is the prefix of the keys of classic locks, if such are to be heeded: the quick paths know nothing of them.
 ///
 /// Redis runs all of it for each sending, so what it costs to begin counts: the constants stand in place of their names (`inline.rs`), and
 /// what commands need is made by functions that are called when there is such a command.
-pub fn source(flags: &str, clock: &str, classic: Option<&str>) -> String {
+pub fn source(flags: &str, present: &str, classic: Option<&str>) -> String {
     let commands = || COMMANDS.iter().filter(|(name, _)| self::flags(name) == flags);
     let mut script = if flags.is_empty() { "#!lua\n".to_owned() } else { format!("#!lua flags={flags}\n") };
     script.push_str(&constants(classic));
-    script.push_str(clock);
+    script.push_str(present);
     script.push_str(include_str!("lua/lib/head.lua"));
     let is_here = |path: &&(&str, _)| classic.is_none() && commands().any(|(name, _)| *name == path.0);
     push_quick_paths(&QUICK_PATHS.iter().filter(is_here).collect::<Vec<_>>(), &mut script);

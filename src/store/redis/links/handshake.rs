@@ -3,9 +3,9 @@
 use super::reply::why_not_connected;
 use crate::domain::{ids::Incarnation, time::StoreTime};
 use deadpool_redis::redis::{self, ErrorKind, ServerErrorKind, Value, aio::MultiplexedConnection};
+use sha1_smol::Sha1;
 use tokio::time::Instant;
 use uuid::Uuid;
-use xxhash_rust::xxh3::xxh3_128;
 
 /// Scripts with flags need Redis 7.0. Valkey says a compatible version of Redis, 7.2 or later.
 const VERSION_MIN: (u32, u32) = (7, 0);
@@ -26,10 +26,11 @@ pub struct ServerInfo {
 }
 
 impl ServerInfo {
-    /// One life of this Redis as a primary. All servers that see the same life make the same id of it.
+    /// One life of this Redis as a primary. All servers that see the same life make the same id of it, and so do the scripts (`lua/lib/life.lua`).
     pub fn incarnation(&self) -> Incarnation {
         let life = format!("{}\n{}", self.run_id, self.master_replid);
-        Incarnation(Uuid::from_u128(xxh3_128(life.as_bytes())))
+        let digest = Sha1::from(life).digest().bytes();
+        Incarnation(Uuid::from_u128(digest[..16].iter().fold(0, |id, byte| id << 8 | u128::from(*byte))))
     }
 }
 
@@ -132,7 +133,7 @@ mod tests {
         assert_eq!((info.name.as_str(), info.version.as_str()), ("redis", "7.0.15"));
         assert_eq!(info.incarnation(), judge(SERVER, PRIMARY).unwrap().incarnation());
         // Stored by every bucket: it must not change with a release of the server.
-        assert_eq!(format!("{:?}", info.incarnation()), "Incarnation(342ceb0e-2ea3-fbd4-2fa8-e137aeaed63c)");
+        assert_eq!(format!("{:?}", info.incarnation()), "Incarnation(4a739936-ada0-ceeb-e27a-f8176e08c58a)");
         let restarted = judge(&SERVER.replace("aaaa", "cccc"), PRIMARY).unwrap();
         let promoted = judge(SERVER, &PRIMARY.replace("bbbb", "cccc")).unwrap();
         assert_ne!(info.incarnation(), restarted.incarnation());

@@ -1,5 +1,11 @@
 -- The token. The counter of a bucket is followed by its incarnation while quick paths may go by the two: nobody watches.
-local function left_behind() return (bucket[2] or ''):find(incarnation, 1, true) end
+
+-- Whether the sender speaks of a life that Redis has left. A bucket that is of another one may be of a later one, which its sender has not heard of:
+-- then it would put a mark on the life that Redis is in, and lock all others out. Found by the torture.
+local function left_behind()
+  if (bucket[2] or ''):find(incarnation, 1, true) then return true end
+  return bucket[1] and bucket[1] ~= incarnation and not is_in(incarnation)
+end
 
 -- DESIGN 4: the clock sets most tokens, the counter keeps them rising when the clock does not, the skip covers what was forgotten.
 local function draw(floor)
