@@ -20,7 +20,7 @@ struct Doomed {
 
 impl Doomed {
     async fn start(redis: &Redis, command: &str) -> Self {
-        let source = scripts::source(scripts::flags(command), scripts::CLOCK, None);
+        let source = scripts::source(scripts::flags(command), scripts::PRESENT, None);
         // Redis knows it: the first call of it runs.
         redis.command(&["SCRIPT", "LOAD", &source]);
         let proxy = Proxy::swallowing_from(command, redis.port).await;

@@ -64,7 +64,7 @@ impl RedisStore {
         Self::with_commands(url, limits, notices, Commands::shared())
     }
 
-    /// The same by another clock than Redis' own (see [`scripts::CLOCK`]): for tests, to which time is a value.
+    /// The same by another clock than Redis' own (`lua/lib/clock.lua`): for tests, to which time is a value.
     pub fn with_clock(url: &RedisUrl, limits: &Limits, notices: Arc<dyn Notices>, clock: &str) -> Self {
         Self::with_commands(url, limits, notices, Commands::leak(&format!("{clock}{}", scripts::LIFE), None))
     }

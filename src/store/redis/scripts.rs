@@ -23,11 +23,9 @@ const MARK: &str = "fp3";
 /// What the answer of a quick path begins with: nothing that is packed does.
 pub(super) const QUICK: u8 = 0xc1;
 
-/// Reads Redis' clock, once.
-pub const CLOCK: &str = include_str!("lua/lib/clock.lua");
 /// Asks Redis which life it is in.
 pub(super) const LIFE: &str = include_str!("lua/lib/life.lua");
-/// What a script asks of Redis itself.
+/// What a script asks of Redis itself: its clock, read once, and its life.
 pub const PRESENT: &str = concat!(include_str!("lua/lib/clock.lua"), include_str!("lua/lib/life.lua"));
 
 macro_rules! commands {
