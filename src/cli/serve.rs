@@ -6,6 +6,7 @@ use crate::{
         Config,
         options::{OPTIONS, SWITCH},
     },
+    store::RedisUrl,
     telemetry,
 };
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
@@ -36,7 +37,8 @@ impl Args for ServeArgs {
             let flag = flag.allow_negative_numbers(true);
             if option.value_name == SWITCH { flag.num_args(0..=1).default_missing_value("true") } else { flag }
         });
-        let print = "Print the configuration in effect as a TOML file that can be fed back, and exit";
+        let print =
+            "Print the configuration in effect as a TOML file that can be fed back (a password as ***), and exit";
         command.args(flags).arg(Arg::new(PRINT_CONFIG).long("print-config").action(ArgAction::SetTrue).help(print))
     }
 
@@ -62,8 +64,8 @@ impl FromArgMatches for ServeArgs {
 
 /// Serves until a signal, or an operator's Drain, has it end.
 pub(super) async fn serve(args: ServeArgs) -> Result<(), Failure> {
-    let config =
-        Config::load(args.flags, |name| std::env::var_os(name)).map_err(|e| Failure::new(CONFIG, e.to_string()))?;
+    let config = Config::load(args.flags, |name| std::env::var_os(name), |url| RedisUrl::parse(url).map(drop))
+        .map_err(|e| Failure::new(CONFIG, e.to_string()))?;
     if args.print_config {
         std::io::stdout().lock().write_all(config.to_toml().as_bytes())?;
         return Ok(());

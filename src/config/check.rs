@@ -13,8 +13,8 @@ const CLASSIC_PREFIX_MAX: usize = 512;
 const STATE_PREFIX: &str = "fp:";
 const DRAIN_TIMEOUT_CEILING: Duration = Duration::from_secs(5 * 60);
 
-/// Reads what was said of each option, in the order of the table.
-pub(super) fn check(raw: &RawConfig) -> Result<Config, ConfigError> {
+/// Reads what was said of each option, in the order of the table. `redis_url` says what is wrong with the URL of a Redis.
+pub(super) fn check(raw: &RawConfig, redis_url: impl Fn(&str) -> Result<(), String>) -> Result<Config, ConfigError> {
     let mut reader = Reader { raw, problems: raw.problems.clone() };
     let default = Config::default();
     let limits = default.limits;
@@ -24,7 +24,7 @@ pub(super) fn check(raw: &RawConfig) -> Result<Config, ConfigError> {
         listen: reader.read("listen", default.listen, |text| {
             text.parse().map_err(|_| "must be an IP address and a port, such as 127.0.0.1:7420 or [::]:7420".to_owned())
         }),
-        store: reader.read("store", default.store, store),
+        store: reader.read("store", default.store, |text| store(text, &redis_url)),
         allow_eviction: reader.read("allow_eviction", default.allow_eviction, switch),
         classic_prefix: reader.read("classic_prefix", default.classic_prefix, classic_prefix),
         limits: Limits {
@@ -73,7 +73,7 @@ impl Reader<'_> {
             match parse(said.text.trim()) {
                 Ok(value) => in_effect = value,
                 Err(rule) => {
-                    self.problems.push(Problem { at: place(key, &said.source), value: said.text.clone(), rule });
+                    self.problems.push(Problem { at: place(key, &said.source), value: shown(key, &said.text), rule });
                 }
             }
         }
@@ -88,14 +88,16 @@ impl Reader<'_> {
     }
 }
 
-fn store(text: &str) -> Result<StoreUrl, String> {
+/// The value in a message. What stands before an `@` in the URL of a store may be a password.
+fn shown(key: &str, text: &str) -> String {
+    if key == "store" && text.contains('@') { String::new() } else { text.to_owned() }
+}
+
+fn store(text: &str, redis_url: impl Fn(&str) -> Result<(), String>) -> Result<StoreUrl, String> {
     match text {
         "memory:" => Ok(StoreUrl::Memory),
-        _ if ["redis://", "rediss://"]
-            .iter()
-            .any(|scheme| text.strip_prefix(scheme).is_some_and(|it| !it.is_empty())) =>
-        {
-            Ok(StoreUrl::Redis(text.to_owned()))
+        _ if text.starts_with("redis://") || text.starts_with("rediss://") => {
+            redis_url(text).map(|()| StoreUrl::Redis(text.to_owned()))
         }
         _ => {
             Err("no such store; there are memory: (locks in this process) and redis://[user:password@]host:port[/db], \

@@ -114,15 +114,18 @@ impl ConfigError {
 impl Config {
     /// Reads the file (if `--config` or `FENCEPOST_CONFIG` names one), puts `environment` over it and `flags` over both, and checks all.
     ///
-    /// `flags` holds pairs of an option's key and its text; `environment` answers the value of a variable.
+    /// `flags` holds pairs of an option's key and its text; `environment` answers the value of a variable; `redis_url` says what is wrong
+    /// with the URL of a Redis, without a part of it that may be a password.
     pub fn load(
         flags: impl IntoIterator<Item = (&'static str, String)>,
         environment: impl Fn(&str) -> Option<OsString>,
+        redis_url: impl Fn(&str) -> Result<(), String>,
     ) -> Result<Self, ConfigError> {
-        check::check(&RawConfig::read(flags, environment))
+        check::check(&RawConfig::read(flags, environment), redis_url)
     }
 
-    /// This configuration as a TOML file that says the same when it is read back, with a comment for each key.
+    /// This configuration as a TOML file that says the same when it is read back, with a comment for each key. Only a password in the
+    /// store's URL is not shown.
     pub fn to_toml(&self) -> String {
         render::to_toml(self)
     }

@@ -14,7 +14,12 @@ fn load(
         kept.write_all(text.as_bytes()).unwrap();
         flags.push((options::FILE_KEY, kept.path().display().to_string()));
     }
-    Config::load(flags, |name| environment.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into()))
+    Config::load(flags, |name| environment.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into()), url)
+}
+
+/// Stands for what the store says of URLs.
+fn url(text: &str) -> Result<(), String> {
+    if text.ends_with("://") || text.contains("odd") { Err("is odd".to_owned()) } else { Ok(()) }
 }
 
 fn refused(flags: &[(&'static str, &str)]) -> String {
@@ -44,9 +49,9 @@ fn a_variable_can_name_the_file_and_a_flag_can_name_another() {
     fs::write(&one, "waiters_per_lock = 1").unwrap();
     fs::write(&two, "waiters_per_lock = 2").unwrap();
     let environment = |name: &str| (name == options::FILE_VARIABLE).then(|| one.clone().into_os_string());
-    assert_eq!(Config::load([], environment).unwrap().limits.waiters_per_lock, 1);
+    assert_eq!(Config::load([], environment, url).unwrap().limits.waiters_per_lock, 1);
     let flag = (options::FILE_KEY, two.display().to_string());
-    assert_eq!(Config::load([flag], environment).unwrap().limits.waiters_per_lock, 2);
+    assert_eq!(Config::load([flag], environment, url).unwrap().limits.waiters_per_lock, 2);
 }
 
 #[test]
@@ -77,6 +82,19 @@ fn all_problems_of_all_sources_are_reported_together() {
 }
 
 #[test]
+fn what_the_store_says_of_its_url_is_reported_without_a_password() {
+    assert_eq!(
+        load(&[("store", "rediss://even")], &[], None).unwrap().store,
+        StoreUrl::Redis("rediss://even".to_owned())
+    );
+    assert!(refused(&[("store", "redis://odd")]).contains("--store = \"redis://odd\": is odd"));
+    for url in ["redis://:secret@odd", "reds://:secret@even"] {
+        let said = refused(&[("store", url), ("listen", "nowhere")]);
+        assert!(said.contains("2 problems") && said.contains("--store: ") && !said.contains("secret"), "{said}");
+    }
+}
+
+#[test]
 fn an_overridden_value_is_checked_too() {
     let error = load(&[("ttl_min", "2s")], &[("FENCEPOST_TTL_MIN", "2")], None).unwrap_err();
     assert_eq!(error.problems[0].at, "FENCEPOST_TTL_MIN");
@@ -95,7 +113,7 @@ fn a_file_that_cannot_be_used_is_a_problem() {
 fn a_variable_that_is_not_text_is_a_problem() {
     use std::os::unix::ffi::OsStringExt;
     let environment = |name: &str| (name == "FENCEPOST_STORE").then(|| OsString::from_vec(vec![b'm', 0xff]));
-    assert!(Config::load([], environment).unwrap_err().to_string().contains("must be UTF-8"));
+    assert!(Config::load([], environment, url).unwrap_err().to_string().contains("must be UTF-8"));
 }
 
 #[test]

@@ -25,6 +25,9 @@ fn all_problems_are_reported_together() {
     let mut command = fencepost(&["serve", "--listen", "nowhere", "--store", "etcd://here"]);
     let refused = Process::start(command.env("FENCEPOST_TTL_MIN", "1")).ended().expect(78);
     refused.says("3 problems").says("--listen = \"nowhere\"").says("memory:").says("FENCEPOST_TTL_MIN = \"1\"");
+    // Before the port opens.
+    let refused = run(&["serve", "--listen", "nowhere", "--store", "redis://user@localhost"]).expect(78);
+    refused.says("2 problems").says("--store: the Redis URL has a user and no password");
 }
 
 #[test]

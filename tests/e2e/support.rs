@@ -46,7 +46,7 @@ impl Server {
 
     /// TTLs may be short, so that expiry can be awaited.
     pub(crate) async fn start_with(change: impl FnOnce(&mut Config)) -> Self {
-        let mut config = Config::load(Vec::new(), |_| None).unwrap();
+        let mut config = Config::load(Vec::new(), |_| None, |_| Ok(())).unwrap();
         config.limits.ttl_min = Duration::from_millis(50);
         change(&mut config);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -6,6 +6,10 @@ use fencepost::{
 };
 use std::{cell::RefCell, ffi::OsString, fs, os::unix::ffi::OsStringExt};
 
+fn url(text: &str) -> Result<(), String> {
+    RedisUrl::parse(text).map(drop)
+}
+
 /// Any file, and any text for any option. What is accepted reads back the same.
 pub fn config(bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else { return };
@@ -17,17 +21,21 @@ pub fn config(bytes: &[u8]) {
             }
             FILE.with_borrow(|file| {
                 fs::write(file.path(), bytes).expect("a file can be written");
-                Config::load([(options::FILE_KEY, file.path().display().to_string())], |_| None)
+                Config::load([(options::FILE_KEY, file.path().display().to_string())], |_| None, url)
             })
         }
         1 => {
             let values: Vec<&[u8]> = bytes.split(|byte| *byte == 0).collect();
             let place = |name: &str| options::OPTIONS.iter().position(|option| option.variable() == name);
-            Config::load([], |name| {
-                let value = place(name).and_then(|place| values.get(place)).filter(|value| !value.is_empty())?;
-                // Which file is another target's business: no path is read that the bytes made up.
-                (name != options::FILE_VARIABLE).then(|| OsString::from_vec(value.to_vec()))
-            })
+            Config::load(
+                [],
+                |name| {
+                    let value = place(name).and_then(|place| values.get(place)).filter(|value| !value.is_empty())?;
+                    // Which file is another target's business: no path is read that the bytes made up.
+                    (name != options::FILE_VARIABLE).then(|| OsString::from_vec(value.to_vec()))
+                },
+                url,
+            )
         }
         _ => {
             let text = String::from_utf8_lossy(bytes).into_owned();
