@@ -70,3 +70,49 @@ fn refused(field: &str, rule: &str) -> Status {
     fields.refuse(field, rule);
     fields.into_status()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::time::StoreTime;
+
+    const MANUAL: &str = include_str!("../../proto/fencepost/v1/lock.proto");
+
+    #[test]
+    fn each_reason_is_in_the_manual_of_the_api() {
+        let (max, what, why) = (1, "operations", String::new);
+        let errors = [
+            LocksError::Overtaken,
+            LocksError::Ended,
+            LocksError::OtherTerms,
+            LocksError::QueueFull { max },
+            LocksError::ServerFull { max },
+            LocksError::SessionFull { what, max },
+            LocksError::WatchersFull { max },
+            LocksError::Shared,
+            LocksError::Forgotten,
+            LocksError::TooLate(StoreTime::default()),
+            LocksError::Draining,
+            LocksError::TokensExhausted,
+            StoreError::Unavailable(why()).into(),
+            StoreError::Overloaded.into(),
+            StoreError::OutcomeUnknown(why()).into(),
+            StoreError::Corrupt(why()).into(),
+        ];
+        let is_name = |word: &&str| word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+        let row = |line: &'static str| {
+            let mut words = line.strip_prefix("//   ")?.split_whitespace();
+            Some((words.next().filter(is_name)?, words.next().filter(is_name)?))
+        };
+        let mut listed: Vec<_> = MANUAL.lines().filter_map(row).collect();
+        for error in errors {
+            let status = status(&error);
+            let reason = status.get_details_error_info().unwrap().reason;
+            let code = format!("{:?}", status.code());
+            let is_it =
+                |(listed, name): &(&str, &str)| listed.replace('_', "").eq_ignore_ascii_case(&code) && *name == reason;
+            listed.remove(listed.iter().position(is_it).unwrap_or_else(|| panic!("{code} {reason} is not listed")));
+        }
+        assert!(listed.is_empty(), "nothing answers {listed:?}");
+    }
+}
