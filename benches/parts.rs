@@ -69,6 +69,7 @@ impl One {
             now,
             not_after: now.after(Duration::from_millis(500)),
             incarnation: Incarnation(Uuid::from_u128(1)),
+            present: Incarnation(Uuid::from_u128(1)),
             replica: ReplicaId(Uuid::from_u128(2)),
             replicas: &mut self.replicas,
             known_token: 0,

@@ -52,6 +52,8 @@ impl Notices for Deaf {
         false
     }
     fn event(&self, _: Event) {}
+
+    fn events_lost(&self) {}
 }
 
 /// What each caller does, over and over.

@@ -56,6 +56,8 @@ impl Notices for Deaf {
         false
     }
     fn event(&self, _: Event) {}
+
+    fn events_lost(&self) {}
 }
 
 #[tokio::test(flavor = "multi_thread")]

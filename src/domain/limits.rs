@@ -20,6 +20,8 @@ pub const PAGE_SIZE_MAX: u32 = 1_000;
 pub const PAGE_SIZE_DEFAULT: u32 = 100;
 /// The TTL of a lease, unless the request says otherwise (or the configured range excludes it).
 pub const TTL_DEFAULT: Duration = Duration::from_secs(30);
+/// What a stream takes the TTL of a lease for until the store has told it: an attach that failed is tried again each second.
+pub const TTL_UNKNOWN: Duration = Duration::from_secs(9);
 /// No configuration may set the TTL range outside of this: below it the margin for scheduling is all there is.
 pub const TTL_FLOOR: Duration = Duration::from_millis(50);
 /// No configuration may set the TTL range outside of this: a dead holder's lock must not outlive the working day that follows.
@@ -43,8 +45,6 @@ pub const TOKEN_END: u64 = 1 << 53;
 pub const REPLICA_SILENT: Duration = Duration::from_secs(3);
 /// After this much silence of a replica its waiters are deleted.
 pub const REPLICA_GONE: Duration = Duration::from_secs(30);
-/// Incarnations of its store that a bucket remembers to have left: a server that still talks to one of them is refused.
-pub const INCARNATIONS_LEFT_MAX: usize = 4;
 /// Overdue entries that one command clears away in passing; the rest is left to the next one and to the expiry task.
 pub const SETTLE_BATCH: usize = 64;
 

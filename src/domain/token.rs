@@ -7,10 +7,9 @@
 
 use super::{
     ids::Incarnation,
-    limits::{INCARNATIONS_LEFT_MAX, MIN_TOKEN_AHEAD_MAX, TOKEN_END, TOKEN_SKIP},
+    limits::{MIN_TOKEN_AHEAD_MAX, TOKEN_END, TOKEN_SKIP},
     time::{StoreTime, micros},
 };
-use smallvec::SmallVec;
 use std::{fmt, time::Duration};
 
 /// A number that grows with every grant of a lock. Above 0 and below 2^53.
@@ -44,25 +43,25 @@ pub struct TokensExhausted;
 #[derive(Clone, Debug)]
 pub struct Sequencer {
     counter: u64,
+    /// That of the last draw.
     incarnation: Option<Incarnation>,
-    /// The incarnations that came before, the latest first.
-    left: SmallVec<[Incarnation; INCARNATIONS_LEFT_MAX]>,
 }
 
-/// The store's incarnation is one that the bucket has left: its server must connect anew.
+/// The incarnation is one that the store has left: its server must connect anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeftBehind;
 
 impl Sequencer {
     /// A sequencer that remembers nothing: its first draw skips ahead of whatever an earlier life may have granted.
     pub const fn forgotten() -> Self {
-        Self { counter: 0, incarnation: None, left: SmallVec::new_const() }
+        Self { counter: 0, incarnation: None }
     }
 
-    /// Refuses an incarnation that the bucket has left. Of a server that talks to two at once, or to an old one through a connection that
-    /// was moved without its knowledge, the older must not grant.
-    pub fn check(&self, incarnation: Incarnation) -> Result<(), LeftBehind> {
-        if self.left.contains(&incarnation) { Err(LeftBehind) } else { Ok(()) }
+    /// Refuses an incarnation that the store has left for the one that is `present`: of a server that knows of two, the older must not grant.
+    /// While the bucket has seen no other there is nothing to fall behind, so the store need not be asked then.
+    pub fn check(&self, incarnation: Incarnation, present: Incarnation) -> Result<(), LeftBehind> {
+        let is_same = self.incarnation.is_none_or(|last| last == incarnation) || incarnation == present;
+        if is_same { Ok(()) } else { Err(LeftBehind) }
     }
 
     /// Draws the next token. It is higher than every token drawn before and at least `min_token`.
@@ -81,10 +80,7 @@ impl Sequencer {
         let token = FencingToken::new(number).ok_or(TokensExhausted)?;
         assert!(token.get() > self.counter, "a sequencer never repeats or falls");
         self.counter = number;
-        if let Some(left) = self.incarnation.replace(incarnation).filter(|left| *left != incarnation) {
-            self.left.truncate(INCARNATIONS_LEFT_MAX - 1);
-            self.left.insert(0, left);
-        }
+        self.incarnation = Some(incarnation);
         Ok(token)
     }
 
@@ -123,8 +119,8 @@ mod tests {
         let first = draw(&mut sequencer, T, A, 0);
         assert_eq!(draw(&mut sequencer, T, B, 0), first + 1_000_000, "ahead of the clock: the counter plus 1 s");
         assert_eq!(draw(&mut sequencer, T, B, 0), first + 1_000_001);
-        assert_eq!(sequencer.check(A), Err(LeftBehind), "there is no way back");
-        assert_eq!(sequencer.check(B), Ok(()));
+        assert_eq!(sequencer.check(A, B), Err(LeftBehind), "there is no way back");
+        assert_eq!((sequencer.check(B, B), sequencer.check(B, C), sequencer.check(C, C)), (Ok(()), Ok(()), Ok(())));
         assert_eq!(draw(&mut sequencer, T + 90_000_000, C, 0), T + 150_000_000, "behind it: the clock plus 60 s");
     }
 

@@ -82,4 +82,8 @@ impl Notices for Hub {
     fn event(&self, event: Event) {
         self.watchers.tell(&event);
     }
+
+    fn events_lost(&self) {
+        self.watchers.tell_gap();
+    }
 }

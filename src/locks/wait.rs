@@ -228,7 +228,8 @@ impl<S: LockStore> Locks<S> {
 }
 
 fn left_behind() -> LocksError {
-    StoreError::Unavailable("it was restarted or replaced; connecting anew".into()).into()
+    StoreError::Unavailable("it was restarted, promoted or replaced, or got its first replica; connecting anew".into())
+        .into()
 }
 
 async fn enough(follower: Option<&Follower>) {

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 pub enum WatchItem {
     /// Something happened.
     Event(Event),
-    /// This many events were lost since the one before, because they were not read in time.
+    /// At least this many events were lost since the one before: they were not read in time, or the store lost some.
     Missed(u64),
 }
 
@@ -36,8 +36,8 @@ struct Watcher {
 struct Backlog {
     /// Shared among the watchers: a thousand of them may be behind by thousands of events.
     events: VecDeque<Arc<Event>>,
-    /// Lost after the last of `events`.
-    missed: u64,
+    /// How many are known to be lost after the last of `events`, if any are.
+    missed: Option<u64>,
 }
 
 /// One open watch; dropped, it ends.
@@ -65,6 +65,11 @@ impl Watchers {
         Ok(Watching { watcher, list: self.list.clone(), count: self.count.clone(), gone })
     }
 
+    /// The store has lost events, of whatever locks.
+    pub(super) fn tell_gap(&self) {
+        self.list.read().iter().for_each(|watcher| watcher.push_gap());
+    }
+
     pub(super) fn tell(&self, event: &Event) {
         let mut shared = None;
         for watcher in self.list.read().iter().filter(|watcher| event.name.as_str().starts_with(&watcher.prefix)) {
@@ -77,12 +82,17 @@ impl Watcher {
     fn push(&self, event: &Arc<Event>) {
         let mut backlog = self.backlog.lock();
         // Once behind, stay behind until all of the backlog is read: one gap, told once, instead of a sieve.
-        if backlog.missed > 0 || backlog.events.len() >= WATCH_BACKLOG_MAX {
-            backlog.missed += 1;
+        if backlog.missed.is_some() || backlog.events.len() >= WATCH_BACKLOG_MAX {
+            *backlog.missed.get_or_insert(0) += 1;
         } else {
             backlog.events.push_back(event.clone());
         }
         drop(backlog);
+        self.more.notify_one();
+    }
+
+    fn push_gap(&self) {
+        self.backlog.lock().missed.get_or_insert(0);
         self.more.notify_one();
     }
 
@@ -91,8 +101,7 @@ impl Watcher {
         if let Some(event) = backlog.events.pop_front() {
             return Some(WatchItem::Event(Arc::unwrap_or_clone(event)));
         }
-        let missed = std::mem::take(&mut backlog.missed);
-        (missed > 0).then_some(WatchItem::Missed(missed))
+        backlog.missed.take().map(WatchItem::Missed)
     }
 }
 
@@ -151,7 +160,12 @@ mod tests {
         }
         assert_eq!(watching.next().await, Some(WatchItem::Missed(3)));
         watchers.tell(&event("a/2", 9));
+        watchers.tell_gap();
+        watchers.tell_gap();
         assert_eq!(watching.next().await, Some(WatchItem::Event(event("a/2", 9))));
+        assert_eq!(watching.next().await, Some(WatchItem::Missed(0)), "what the store lost, nobody counts");
+        watchers.tell(&event("a/2", 10));
+        assert_eq!(watching.next().await, Some(WatchItem::Event(event("a/2", 10))));
         drop(watching);
         assert!(!watchers.any());
     }

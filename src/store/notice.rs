@@ -53,4 +53,7 @@ pub trait Notices: Send + Sync + 'static {
 
     /// Something happened. Events of one lock come in order.
     fn event(&self, event: Event);
+
+    /// Events may have been lost on their way: who watches is to look for itself.
+    fn events_lost(&self);
 }

@@ -78,6 +78,8 @@ impl Notices for Recorder {
     fn event(&self, event: Event) {
         self.events.lock().unwrap().push(event);
     }
+
+    fn events_lost(&self) {}
 }
 
 impl Recorder {

@@ -53,7 +53,7 @@ in "src/domain/rules/acquire.rs":
     "    pub fn acquire(&mut self, command: Acquire) -> AcquireOutcome {\n        if self.not_after < self.now {"
     => "    pub fn acquire(&mut self, command: Acquire) -> AcquireOutcome {\n        if false {", [Units, Model];
     "left-behind store", "a server grants through a life of the store that is over",
-    "        if self.sequencer.check(self.incarnation).is_err() {\n            return AcquireOutcome::LeftBehind;\n        }\n        self.settle();\n        let Acquire"
+    "        if self.sequencer.check(self.incarnation, self.present).is_err() {\n            return AcquireOutcome::LeftBehind;\n        }\n        self.settle();\n        let Acquire"
     => "        self.settle();\n        let Acquire", [Units];
     "mark ignored", "a clean-up that overtook its own acquire has no effect: a lease with nobody to hear of it",
     "        if self.is_marked(request, attempt) {\n            return AcquireOutcome::Overtaken;\n        }\n        if let Some(outcome) = self.acquire_ended"
@@ -99,9 +99,9 @@ in "src/domain/rules/waiting.rs":
     "poll is no heartbeat", "waiters of a living replica are skipped",
     "        self.hear_of_replica();\n        self.settle();" => "        self.settle();", [Units, Protocol];
     "release claims too late", "a command acts after its caller gave up",
-    "if self.not_after < self.now || self.sequencer.check(self.incarnation).is_err() || !self.is_offered(request) {" => "if self.sequencer.check(self.incarnation).is_err() || !self.is_offered(request) {", [Units];
+    "if self.not_after < self.now || self.sequencer.check(self.incarnation, self.present).is_err() || !self.is_offered(request) {" => "if self.sequencer.check(self.incarnation, self.present).is_err() || !self.is_offered(request) {", [Units];
     "release claims in another life", "a store that forgot grants an old token again",
-    "if self.not_after < self.now || self.sequencer.check(self.incarnation).is_err() || !self.is_offered(request) {" => "if self.not_after < self.now || !self.is_offered(request) {", [Units];
+    "if self.not_after < self.now || self.sequencer.check(self.incarnation, self.present).is_err() || !self.is_offered(request) {" => "if self.not_after < self.now || !self.is_offered(request) {", [Units];
     "release claims for an overtaken call", "a lease that nobody hears of",
     "binding.replica() == self.replica && unbound(binding, attempt).is_none();" => "binding.replica() == self.replica;", [Units];
     "release claims for another server's call", "its own server is not told",
@@ -228,8 +228,8 @@ in "src/store/redis/lua/lib/look_up.lua":
     "script: mark cut short", "of two clean-ups of one attempt the earlier one's command acts",
     "'ZADD', K.marks, 'GT', text" => "'ZADD', K.marks, text", [Scripts];
 in "src/store/redis/lua/lib/token.lua":
-    "script: a life that was left marks the one that is", "a bucket is refused to all from then on",
-    " and not is_in(incarnation)\n" => " and false\n", [Replicas];
+    "script: grants through a life that was left", "two lives draw in turn: a token is granted twice",
+    " and not is_in(incarnation) end" => " and false end", [Scripts];
     "script: token equal instead of greater", "two grants in one moment have one token",
     "math.max(before + 1, low)" => "math.max(before, low)", [Scripts];
     "script: known_token ignored", "what the replica remembers does not heal a Redis that forgot",

@@ -132,6 +132,7 @@ impl Store {
             now,
             not_after: command.not_after,
             incarnation: Incarnation(id(command.life)),
+            present: Incarnation(id(self.life)),
             replica: ReplicaId(id(command.from.into())),
             replicas,
             known_token: command.known_token.as_micros(),

@@ -119,7 +119,7 @@ fn the_data_of_others_is_an_error() {
     redis.command(&["SET", "fp:meta", "not ours"]);
     assert_found(&report(&redis.url(), 1), "layout", "error", "WRONGTYPE");
     redis.command(&["DEL", "fp:meta"]);
-    redis.command(&["HSET", "fp:meta", "buckets", "1024", "layout", "4"]);
+    redis.command(&["HSET", "fp:meta", "buckets", "1024", "layout", "5"]);
     assert_found(&report(&redis.url(), 0), "layout", "ok", "ours");
 }
 
@@ -134,6 +134,8 @@ fn what_may_not_be_asked_is_said_to_be_unchecked() {
     assert_found(&found, "eviction", "ok", "noeviction");
     redis.command(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]);
     assert_found(&report(&url, 1), "eviction", "error", "volatile-ttl");
+    redis.command(&["ACL", "SETUSER", "fp", "resetchannels"]);
+    assert_found(&report(&url, 1), "channels", "warning", "messages may not be sent");
     redis.command(&["ACL", "SETUSER", "fp", "-info", "-@scripting"]);
     let found = report(&url, 1);
     assert_found(&found, "info", "error", "+info");
@@ -242,4 +244,13 @@ async fn the_log_says_what_doctor_says() {
     let allowed = log_until(&redis, &["--allow-eviction"], "all leases and waiters").await;
     let line = allowed.lines().find(|line| line.contains("allkeys-lru")).unwrap();
     assert!(line.contains("WARN"), "{line}");
+}
+
+#[tokio::test]
+async fn the_log_says_why_a_redis_that_is_there_is_not_used() {
+    let redis = Redis::start(&ALWAYS);
+    redis.command(&["HSET", "fp:meta", "buckets", "1024", "layout", "3"]);
+    let log = log_until(&redis, &[], "redis is there and not used").await;
+    let line = log.lines().find(|line| line.contains("not used")).unwrap();
+    assert!(line.contains("WARN") && line.contains("use another database"), "{line}");
 }

@@ -280,3 +280,16 @@ async fn what_is_not_polled_keeps_nobody_from_redis() {
     drop((stalled, renewing));
     running.abort();
 }
+
+/// A place that no scan of Redis can be at: the client's mistake, and no damage to the data.
+#[tokio::test]
+async fn a_page_token_that_no_page_gave_is_refused() {
+    let redis = Redis::start(&[]);
+    let server = server_on(&redis).await;
+    for page_token in ["ffffffffffffffff.0", "20000000000000.0", "0", "x.0", "0.x"] {
+        let request = v1::ListRequest { page_token: page_token.into(), ..v1::ListRequest::default() };
+        assert_refused(server.client().list(request).await, Code::InvalidArgument, "INVALID_FIELD");
+    }
+    let request = v1::ListRequest { page_token: "1fffffffffffff.0".into(), ..v1::ListRequest::default() };
+    within(server.client().list(request)).await.unwrap();
+}

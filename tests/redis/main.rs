@@ -1,6 +1,7 @@
 //! The server on Redis, end to end: real Redis processes, real sockets, several servers on one Redis.
 #![allow(clippy::unwrap_used)] // also in what the tests share
 
+mod acl;
 mod classic;
 #[path = "../support/clock.rs"]
 mod clock;
@@ -25,6 +26,7 @@ mod stream;
 #[path = "../e2e/support.rs"]
 mod support;
 mod tokens;
+mod watching;
 
 use fencepost::config::StoreUrl;
 use redis_server::Redis;

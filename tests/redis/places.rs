@@ -45,6 +45,8 @@ impl Notices for Hints {
         false
     }
     fn event(&self, _: Event) {}
+
+    fn events_lost(&self) {}
 }
 
 /// A store that goes on until its task is aborted.
@@ -90,15 +92,14 @@ async fn a_call_whose_claim_was_left_behind_takes_no_other_with_it() {
             Ok(AcquireOutcome::Queued)
         );
     }
-    // As if a server that knows a newer life of this Redis had drawn a token.
-    let life = redis.command(&["HGET", &bucket, "inc"]).text();
-    redis.command(&["HSET", &bucket, "left", &life]);
+    // As if a server that knows of its newer life had drawn a token.
+    redis.command(&["DEBUG", "CHANGE-REPL-ID"]);
+    redis.command(&["HSET", &bucket, "inc", "a newer one"]);
     assert_eq!(
         store.claim(&name, waiter, 1, candidate(waiter)).await.map(|it| it.outcome),
         Ok(AcquireOutcome::LeftBehind)
     );
     store.drop_call(&name, waiter, 1);
-    redis.command(&["HDEL", &bucket, "left"]);
     within(store.chores_done()).await;
     until(|| async { store.view(&name).await.is_ok() }).await;
     hints.0.lock().unwrap().clear();

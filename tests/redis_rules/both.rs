@@ -3,6 +3,7 @@
 use super::{
     classic::{Shown, real_time, rounded},
     op::{Op, Which},
+    told::told,
 };
 use deadpool_redis::redis::{self, Connection, Value};
 use fencepost::{
@@ -11,7 +12,7 @@ use fencepost::{
         lease::Terms,
         limits::COMMAND_WINDOW,
         name::{Holder, LockName, Metadata},
-        outcome::{ClassicHold, Effect, Effects},
+        outcome::{ClassicHold, Effects},
         replicas::Replicas,
         rules::{Acquire, Candidate, Lock, Next, Turn},
         time::{StoreTime, micros},
@@ -38,8 +39,9 @@ const WAITERS_MAX: usize = 3;
 pub(crate) const CLASSIC: &str = "it's a lock:";
 /// More than any sequence takes: Redis' own clock is not the test's.
 pub(crate) const CLASSIC_TTL_MS: u64 = 3_600_000;
-/// Reads the time that the test wrote. Lives are the test's as well.
-const PRESENT: &str = "local now = tonumber(redis.call('GET', 'test:now')) local function is_in() return true end\n";
+/// Reads the time and the life that the test wrote.
+const PRESENT: &str = "local now = tonumber(redis.call('GET', 'test:now')) \
+                       local function is_in(life) return redis.call('GET', 'test:life') == life end\n";
 
 pub(crate) struct Both {
     redis: Child,
@@ -51,6 +53,7 @@ pub(crate) struct Both {
     pub(crate) now: StoreTime,
     replica: u128,
     incarnation: u128,
+    present: u128,
     pub(crate) classic: Option<ClassicHold>,
     /// What was due when the classic key went by itself.
     pub(crate) gone: Option<(Option<GrantId>, StoreTime)>,
@@ -130,6 +133,7 @@ impl Both {
             now: StoreTime::from_micros(START),
             replica: 1,
             incarnation: 1,
+            present: 1,
             classic: None,
             sharing: classic.is_some(),
             shown: None,
@@ -150,7 +154,7 @@ impl Both {
         self.sequencer = Sequencer::forgotten();
         self.replicas = Replicas::many();
         self.now = StoreTime::from_micros(START);
-        (self.replica, self.incarnation, self.made) = (1, 1, 0);
+        (self.replica, self.incarnation, self.present, self.made) = (1, 1, 1, 0);
         (self.classic, self.shown, self.gone) = (None, None, None);
         (self.late, self.known_token) = (0, 0);
         self.leases.clear();
@@ -163,7 +167,8 @@ impl Both {
             Op::Pass(span) => self.now = self.now.after(Duration::from_micros(span)),
             Op::StepBack(span) => self.now = StoreTime::from_micros(self.now.as_micros() - span),
             Op::FromReplica(replica) => self.replica = replica,
-            Op::Incarnation(incarnation) => self.incarnation = incarnation,
+            Op::Present(life) => self.present = life,
+            Op::Incarnation(life) => self.incarnation = life,
             Op::ClassicTake(ends) => return self.classic_take(ends),
             Op::ClassicGive => self.classic_give(),
             Op::Late(late) => self.late = late,
@@ -313,6 +318,7 @@ impl Both {
             now: self.now,
             not_after,
             incarnation: Incarnation(id(self.incarnation)),
+            present: Incarnation(id(self.present)),
             replica: ReplicaId(id(self.replica)),
             replicas: &mut self.replicas,
             known_token: self.known_token,
@@ -324,7 +330,7 @@ impl Both {
             self.leases.push(lease);
         }
         let granted = self.leases.last().copied();
-        let effects = effects.iter().map(|effect| shown(effect, granted)).collect();
+        let effects = effects.iter().map(|effect| told(effect, granted)).collect();
         (outcome, effects)
     }
 
@@ -336,7 +342,9 @@ impl Both {
         args: &[Arg],
         read: impl FnOnce(Answer) -> T,
     ) -> Result<(), String> {
-        redis::cmd("SET").arg("test:now").arg(self.now.as_micros()).exec(&mut self.connection).unwrap();
+        let present = id(self.present).simple().to_string();
+        let present = ("test:now", self.now.as_micros(), "test:life", present);
+        redis::cmd("MSET").arg(present).exec(&mut self.connection).unwrap();
         self.sent = real_time();
         let bucket = keys::bucket(&name());
         let sender = Sender { replica: ReplicaId(id(self.replica)), waiters_max: WAITERS_MAX };
@@ -382,19 +390,4 @@ fn elsewhere(asked: &str, bucket: u16) -> Option<Vec<u8>> {
         arg.pack(&mut command);
     }
     Some(command)
-}
-
-/// An effect of the rules, as the scripts tell it.
-fn shown(effect: &Effect, granted: Option<LeaseId>) -> RedisEffect {
-    match effect {
-        Effect::LookAgain { replica, request, attempt } => RedisEffect::LookAgain(*replica, *request, *attempt),
-        Effect::Granted => RedisEffect::Granted(granted.unwrap()),
-        Effect::Ended { lease, end } => RedisEffect::Ended {
-            end: *end,
-            lease_id: lease.lease_id,
-            attachment: lease.attachment.map(|attachment| (attachment, lease.attachment_replica)),
-        },
-        Effect::Detached { replica, lease_id, attachment } => RedisEffect::Detached(*replica, *lease_id, *attachment),
-        Effect::ReplicaReturned => RedisEffect::ReplicaReturned,
-    }
 }

@@ -5,6 +5,7 @@
 mod both;
 mod classic;
 mod op;
+mod told;
 
 use both::{Both, CLASSIC};
 use deadpool_redis::redis;
@@ -67,6 +68,7 @@ fn op() -> impl Strategy<Value = Op> {
         5 => Just(Op::Poll),
         4 => (1..4_u128).prop_map(Op::FromReplica),
         1 => (1..6_u128).prop_map(Op::Incarnation),
+        1 => (1..6_u128).prop_map(Op::Present),
         3 => prop_oneof![3 => Just(0_u64), 1 => Just(500_000), 1 => Just(500_001), 1 => Just(3_000_000)].prop_map(Op::Late),
         1 => prop_oneof![Just(0_u64), Just(5_000_000), Just(3_600_000_000)].prop_map(Op::Known),
         8 => spans.prop_map(Op::Pass),
@@ -143,6 +145,7 @@ fn what_random_sequences_found() {
                 wait(2),
                 wait(4),
                 Op::Release(Which::Current),
+                Op::Present(2),
                 Op::Incarnation(2),
                 Op::Claim { request: 2, attempt: 1 },
                 Op::Incarnation(1),
@@ -192,7 +195,7 @@ fn quick_paths_see_the_line() {
         // Who came before, through another server, is next.
         vec![ask(1), Op::Poll, Op::FromReplica(2), wait(2), Op::FromReplica(1), wait(3), give.clone()],
         // A server of a life of Redis that is over.
-        vec![ask(1), give.clone(), Op::Incarnation(2), ask(2), Op::Incarnation(1), ask(3), wait(4)],
+        vec![ask(1), give.clone(), Op::Present(2), Op::Incarnation(2), ask(2), Op::Incarnation(1), ask(3), wait(4)],
         // Who was dropped is forgotten from its own time on, whoever came first to see that.
         vec![
             ask(1),

@@ -55,7 +55,10 @@ pub(crate) enum Op {
     ForceRelease(bool),
     Poll,
     FromReplica(u128),
+    /// The life that the replica takes the store to be in.
     Incarnation(u128),
+    /// The one that it is in.
+    Present(u128),
     /// How late commands are carried out from now on: half a second is still in time.
     Late(u64),
     /// From now on the replica knows of a token this far ahead of the clock.

@@ -50,7 +50,8 @@ fn describe(event: &WatchEvent) -> Line {
     let what = match event.kind() {
         Kind::Started => return Line::Aside("watching".to_owned()),
         Kind::Missed => {
-            return Line::Aside(format!("{} events were missed: list with 'fencepost ls' for the state", event.missed));
+            let how_many = if event.missed == 0 { "some".to_owned() } else { format!("at least {}", event.missed) };
+            return Line::Aside(format!("{how_many} events were missed: list with 'fencepost ls' for the state"));
         }
         Kind::Granted => "granted",
         Kind::Released => "released",
@@ -80,7 +81,9 @@ mod tests {
         assert_eq!(describe(&event(Kind::Granted)), Line::Event("granted   a  token 7  worker-7".to_owned()));
         let revoked = WatchEvent { reason: "stuck".to_owned(), ..event(Kind::Revoked) };
         assert_eq!(describe(&revoked), Line::Event("revoked   a  token 7  worker-7  reason: stuck".to_owned()));
-        assert!(matches!(describe(&event(Kind::Missed)), Line::Aside(word) if word.starts_with("3 events")));
+        assert!(matches!(describe(&event(Kind::Missed)), Line::Aside(word) if word.starts_with("at least 3 events")));
+        let uncounted = WatchEvent { missed: 0, ..event(Kind::Missed) };
+        assert!(matches!(describe(&uncounted), Line::Aside(word) if word.starts_with("some events")));
         assert!(matches!(describe(&event(Kind::Started)), Line::Aside(_)));
     }
 }

@@ -43,7 +43,7 @@ impl Turn<'_> {
         if self.not_after < self.now {
             return AcquireOutcome::TooLate(self.now);
         }
-        if self.sequencer.check(self.incarnation).is_err() {
+        if self.sequencer.check(self.incarnation, self.present).is_err() {
             return AcquireOutcome::LeftBehind;
         }
         self.settle();

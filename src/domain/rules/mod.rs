@@ -82,6 +82,8 @@ pub struct Turn<'a> {
     pub not_after: StoreTime,
     /// The life of the store that the command was meant for.
     pub incarnation: Incarnation,
+    /// The one that the store is in.
+    pub present: Incarnation,
     /// The server replica that sent the command.
     pub replica: ReplicaId,
     /// The replicas of the lock's bucket.

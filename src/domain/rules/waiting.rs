@@ -31,7 +31,10 @@ impl Turn<'_> {
     }
 
     fn claim_at_once(&mut self, Next { request, attempt, candidate }: Next) -> Option<AcquireOutcome> {
-        if self.not_after < self.now || self.sequencer.check(self.incarnation).is_err() || !self.is_offered(request) {
+        if self.not_after < self.now
+            || self.sequencer.check(self.incarnation, self.present).is_err()
+            || !self.is_offered(request)
+        {
             return None;
         }
         let binding = self.lock.queue.as_ref()?.get(request)?.binding;
@@ -50,7 +53,7 @@ impl Turn<'_> {
         if self.not_after < self.now {
             return AcquireOutcome::TooLate(self.now);
         }
-        if self.sequencer.check(self.incarnation).is_err() {
+        if self.sequencer.check(self.incarnation, self.present).is_err() {
             return AcquireOutcome::LeftBehind;
         }
         self.settle();

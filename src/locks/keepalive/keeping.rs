@@ -8,7 +8,7 @@ use super::{
 use crate::{
     domain::{
         ids::{AttachmentId, LeaseId},
-        limits::{BEATS_UNANSWERED_MAX, HANDLES_PER_MESSAGE, TTL_DEFAULT},
+        limits::{BEATS_UNANSWERED_MAX, HANDLES_PER_MESSAGE, TTL_UNKNOWN},
         name::LockName,
         outcome::RenewOutcome,
     },
@@ -207,7 +207,7 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
             }
             let attachment = self.next_attachment(handle);
             // Its TTL is not known before the store has answered; if it does not, the next answer to a beat tries again.
-            self.insert(lease, attachment, TTL_DEFAULT, false, Instant::now());
+            self.insert(lease, attachment, TTL_UNKNOWN, false, Instant::now());
             handles.push(handle);
         }
         let groups = self.renew(&handles, false).await;

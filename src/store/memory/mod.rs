@@ -113,6 +113,7 @@ impl MemoryStore {
             now,
             not_after: now.after(COMMAND_WINDOW),
             incarnation: self.incarnation,
+            present: self.incarnation,
             replica: THIS_PROCESS,
             replicas: &mut Replicas::one(),
             known_token: 0,

@@ -31,6 +31,8 @@ impl Notices for Deaf {
     }
 
     fn event(&self, _: Event) {}
+
+    fn events_lost(&self) {}
 }
 
 /// Counts how often it is asked, which is how often anything happens.

@@ -2,7 +2,7 @@
 
 use super::{
     effects::{RedisEffect, effect},
-    links::Value,
+    links::{Value, stumbled},
     packed::unpack,
     quick::{self, Quick},
     scripts::QUICK,
@@ -151,7 +151,7 @@ impl Answer {
         let mut details = Details(array(next()?)?.into_iter());
         let effects = array(next()?)?.into_iter().map(effect).collect::<Decoded<_>>()?;
         if code == "broken" {
-            return Err(StoreError::Corrupt(details.text()?));
+            return Err(stumbled(&details.text()?));
         }
         Ok(Self { now, effects, said: Said::Code(code, details) })
     }
@@ -168,6 +168,15 @@ impl Answer {
     /// Whether it was meant for a life of Redis that is over.
     pub(super) fn is_left_behind(&self) -> bool {
         self.is("left_behind")
+    }
+
+    /// As the answer of watch: whether events have been told until now.
+    pub(super) fn goes_on(self) -> Decoded<bool> {
+        match self.coded()?.0.as_str() {
+            "goes_on" => Ok(true),
+            "begins" => Ok(false),
+            other => Err(unknown_code(other)),
+        }
     }
 
     /// The code and what belongs to it.

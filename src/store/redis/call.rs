@@ -57,7 +57,6 @@ commands! {
         release = RELEASE,
         renew = RENEW,
         force_release = FORCE_RELEASE,
-        watch = WATCH,
     }
     Entry: {
         acquire = ACQUIRE,
@@ -67,6 +66,7 @@ commands! {
     Bulk: {
         renew_kept = RENEW_KEPT,
         attach = ATTACH,
+        watch = WATCH,
     }
 }
 

@@ -23,7 +23,7 @@ pub fn base(bucket: u16) -> String {
     format!("{PREFIX}{{{bucket:x}}}:")
 }
 
-/// The key of the bucket itself: incarnations, and who watches. Its sequencer has a key beside it.
+/// The key of the bucket itself: the incarnation of its last grant, and who watches. Its sequencer has a key beside it.
 pub fn of_bucket(bucket: u16) -> String {
     base(bucket) + "b"
 }

@@ -97,7 +97,7 @@ impl RedisStore {
     pub(super) async fn keep_meeting(&self) {
         let Some(mut asking) = self.met.asking.lock().take() else { return std::future::pending().await };
         let mut links = self.links.up();
-        let (mut looked, mut failed) = (Instant::now(), None);
+        let (mut looked, mut failed, mut told) = (Instant::now(), None, None);
         loop {
             links.borrow_and_update();
             if looked.elapsed() >= LOOK_AGAIN {
@@ -105,7 +105,12 @@ impl RedisStore {
                 looked = Instant::now();
             }
             let up = match self.links.get(0) {
-                Ok(link) => self.look_for(&link, &mut failed).await.is_ok(),
+                Ok(link) => {
+                    let looked = self.look_for(&link, &mut failed).await;
+                    tell_refused(&looked, &mut told);
+                    looked.is_ok()
+                }
+                // Told where the links are kept.
                 Err(_) => false,
             };
             self.met.up.send_if_modified(|was| std::mem::replace(was, up) != up);
@@ -258,5 +263,21 @@ impl RedisStore {
             return Ok(Err(StoreError::Unavailable(text)));
         }
         Ok(Ok(()))
+    }
+}
+
+/// Says once why a Redis that is there is not used, and once that it is: health and all commands go by that.
+fn tell_refused(looked: &Result<(), StoreError>, told: &mut Option<StoreError>) {
+    match looked {
+        Ok(()) => {
+            if told.take().is_some() {
+                tracing::info!("redis is used now");
+            }
+        }
+        Err(why) if told.as_ref() == Some(why) => {}
+        Err(why) => {
+            tracing::warn!(%why, "redis is there and not used");
+            *told = Some(why.clone());
+        }
     }
 }

@@ -23,6 +23,7 @@ mod store;
 mod tend;
 mod view;
 mod waits;
+mod watching;
 
 use crate::{
     domain::{ids::ReplicaId, limits::Limits},
@@ -37,9 +38,10 @@ use std::sync::{Arc, atomic::AtomicU64};
 use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 use waits::Waits;
+use watching::Asked;
 
 /// The layout of the data. Another number is another layout.
-const LAYOUT: &str = "4";
+const LAYOUT: &str = "5";
 
 /// The store in Redis.
 pub struct RedisStore {
@@ -53,6 +55,7 @@ pub struct RedisStore {
     met: Met,
     /// Hints may have been lost: poll now.
     resync: Notify,
+    asked: Asked,
     commands: &'static Commands,
     /// As scripts are told of this replica.
     sender: Sender,
@@ -80,6 +83,7 @@ impl RedisStore {
             known: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
             met: Met::nobody(),
             resync: Notify::new(),
+            asked: Asked::default(),
             commands,
             sender: Sender { replica: me, waiters_max: limits.waiters_per_lock },
         }

@@ -4,11 +4,11 @@
 //! load; so each script carries the parts that its commands need. There are few of them, because the collector of Redis' Lua goes through
 //! all that were ever loaded. The numbers come from [`limits`](crate::domain::limits), the one table of bounds.
 
-use super::inline;
+use super::{LAYOUT, inline};
 use crate::domain::{
     limits::{
-        CLAIM_WINDOW, COMMAND_WINDOW, DROP_GRACE, ENDED_MEMORY, INCARNATIONS_LEFT_MAX, MIN_TOKEN_AHEAD_MAX,
-        REPLICA_GONE, REPLICA_SILENT, SETTLE_BATCH, TOKEN_END, TOKEN_SKIP,
+        CLAIM_WINDOW, COMMAND_WINDOW, DROP_GRACE, ENDED_MEMORY, MIN_TOKEN_AHEAD_MAX, REPLICA_GONE, REPLICA_SILENT,
+        SETTLE_BATCH, TOKEN_END, TOKEN_SKIP,
     },
     time::micros,
 };
@@ -18,8 +18,8 @@ use std::{fmt::Write as _, time::Duration};
 pub const CHANNEL: &str = "fp:c:";
 /// How much longer than the times inside say a key is kept: clean-up must never come before its time.
 const SLACK: Duration = Duration::from_secs(5);
-/// What the text of a lock begins with: whatever else lies under its key is not ours.
-const MARK: &str = "fp3";
+/// What the text of a lock begins with, with the layout behind it: whatever else lies under its key is not ours.
+const MARK: &str = "fp";
 /// What the answer of a quick path begins with: nothing that is packed does.
 pub(super) const QUICK: u8 = 0xc1;
 
@@ -191,11 +191,12 @@ pub fn kept_for(ttl: Duration) -> String {
 fn constants(classic: Option<&str>) -> String {
     // Byte by byte, so that nothing in it can end the string.
     let quoted = |bytes: &[u8]| bytes.iter().fold("'".to_owned(), |text, byte| format!("{text}\\{byte:03}")) + "'";
-    let lacking = [MARK.as_bytes(), b"\0  ", &(-1.0_f64).to_le_bytes().repeat(11)].concat();
+    let mark = format!("{MARK}{LAYOUT}");
+    let lacking = [mark.as_bytes(), b"\0  ", &(-1.0_f64).to_le_bytes().repeat(11)].concat();
     let texts = [
         ("CHANNEL", quoted(CHANNEL.as_bytes())),
         ("META", quoted(super::keys::META.as_bytes())),
-        ("MARK", quoted(MARK.as_bytes())),
+        ("MARK", quoted(mark.as_bytes())),
         ("QUICK", quoted(&[QUICK])),
         // The head of a lock that is not there.
         ("NOTHING", quoted(&lacking)),
@@ -214,7 +215,6 @@ fn constants(classic: Option<&str>) -> String {
         ("SOON", micros(ENDED_MEMORY / 32)),
         ("DAY", micros(MIN_TOKEN_AHEAD_MAX)),
         ("TOKEN_END", TOKEN_END),
-        ("LEFT_MAX", INCARNATIONS_LEFT_MAX as u64),
         ("BATCH", SETTLE_BATCH as u64),
         ("SLACK_MS", micros(SLACK) / 1_000),
     ];

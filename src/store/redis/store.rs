@@ -23,6 +23,8 @@ use std::{pin::pin, time::Duration};
 
 /// Keys that one page of a listing looks at.
 const KEYS_PER_PAGE: u64 = 4_096;
+/// No cursor of a scan comes near it: a script takes it for a number, which is exact up to there.
+const CURSOR_END: u64 = 1 << 53;
 
 /// An acquire that is under way. Dropped so, or with an error, it is not polled for any more; and if its command has left, what came of that
 /// is cleaned up.
@@ -284,7 +286,7 @@ impl LockStore for RedisStore {
     }
 
     async fn begin_watch(&self) -> Result<(), StoreError> {
-        self.ask_for_events().await
+        self.ask_for_events_once().await
     }
 }
 
@@ -294,5 +296,6 @@ pub(super) fn attachment(candidate: Candidate) -> Arg {
 
 fn place(text: &str) -> Option<(u64, usize)> {
     let (cursor, skip) = text.split_once('.')?;
-    Some((u64::from_str_radix(cursor, 16).ok()?, usize::from_str_radix(skip, 16).ok()?))
+    let cursor = u64::from_str_radix(cursor, 16).ok().filter(|cursor| *cursor < CURSOR_END)?;
+    Some((cursor, usize::from_str_radix(skip, 16).ok()?))
 }

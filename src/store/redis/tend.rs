@@ -5,19 +5,16 @@ use super::{
     links::{Arg, Push},
 };
 use crate::{
-    domain::{name::LockName, outcome::Polled, time::micros},
+    domain::{name::LockName, outcome::Polled},
     store::StoreError,
 };
 use futures_util::future::{join, join_all};
 use std::time::Duration;
 
 /// How often a replica polls for its waiters: the longest that a lost hint can cost, and its heartbeat.
-const POLL_PERIOD: Duration = Duration::from_secs(1);
+pub(super) const POLL_PERIOD: Duration = Duration::from_secs(1);
 /// Locks in one poll of a bucket: about a millisecond of Redis' time.
 const LOCKS_PER_POLL: usize = 128;
-/// For how long events are asked for, and how often that is renewed while somebody watches.
-const WATCH_SPAN: Duration = Duration::from_secs(30);
-const WATCH_PERIOD: Duration = Duration::from_secs(10);
 
 impl RedisStore {
     /// Keeps the store going. Never ends; dropped, nothing of it goes on.
@@ -90,7 +87,10 @@ impl RedisStore {
         let mut pushes = self.links.pushes(&keys::channel(self.me));
         while let Some(push) = pushes.recv().await {
             match push {
-                Push::Resync => self.resync.notify_one(),
+                Push::Resync => {
+                    self.resync.notify_one();
+                    self.asked.may_be_unheard();
+                }
                 Push::Message(message) => {
                     if let Err(error) = self.hear(&message) {
                         tracing::warn!(%error, "a message on this replica's channel makes no sense");
@@ -104,29 +104,5 @@ impl RedisStore {
         let (name, effect) = effects::message(message)?;
         self.heed_one(keys::bucket(&name), &name, &effect, None);
         Ok(())
-    }
-
-    async fn keep_watching(&self) {
-        loop {
-            tokio::time::sleep(WATCH_PERIOD).await;
-            if self.notices.is_watched()
-                && let Err(error) = self.ask_for_events().await
-            {
-                tracing::debug!(%error, "events could not be asked for");
-            }
-        }
-    }
-
-    /// Has the events of all buckets told to this replica for a while.
-    pub(super) async fn ask_for_events(&self) -> Result<(), StoreError> {
-        let span = [Arg::from(micros(WATCH_SPAN))];
-        let each = (0..keys::BUCKETS).map(|bucket| {
-            let span = &span;
-            async move {
-                let link = self.link(bucket).await?;
-                self.send(&link, bucket, &self.commands.watch, span).await.map(|_| ())
-            }
-        });
-        join_all(each).await.into_iter().collect()
     }
 }

@@ -60,6 +60,7 @@ fn report(bytes: &[u8]) {
         info: Ok(text.clone().into_owned()),
         settings: Ok(settings),
         scripts: Ok(()),
+        channels: Ok(()),
         meta: Ok(Some(Meta { buckets: text.clone().into_owned(), layout: text.into_owned(), classic: None })),
         clock: Ok(ClockSample { sent: time(0), redis: time(1), received: time(2) }),
     };

@@ -205,6 +205,7 @@ impl Model {
             now,
             not_after: now.after(COMMAND_WINDOW),
             incarnation: Incarnation(Uuid::nil()),
+            present: Incarnation(Uuid::nil()),
             replica: fencepost_schedules::domain::ids::ReplicaId(Uuid::nil()),
             replicas: &mut Replicas::one(),
             known_token: 0,

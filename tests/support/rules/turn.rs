@@ -28,6 +28,7 @@ impl World {
             now,
             not_after: now.after(COMMAND_WINDOW),
             incarnation: Incarnation(id(1)),
+            present: Incarnation(id(1)),
             replica: ReplicaId(id(0)),
             replicas: &mut replicas,
             known_token: 0,

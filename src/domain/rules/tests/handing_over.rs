@@ -64,7 +64,8 @@ fn a_release_that_comes_late_or_to_another_life_only_releases() {
     assert_eq!(bench.release_to(&held, B, 1), None);
     assert_eq!(bench.woken(), [(B, 1)]);
     bench.late = false;
-    let first = std::mem::replace(&mut bench.incarnation, Incarnation(Uuid::from_u128(2)));
+    bench.present = Incarnation(Uuid::from_u128(2));
+    let first = std::mem::replace(&mut bench.incarnation, bench.present);
     let grant = bench.claim(B, 1).granted();
     bench.incarnation = first;
     assert_eq!(bench.release_to(&grant, C, 1), None);

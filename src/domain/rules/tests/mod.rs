@@ -60,6 +60,7 @@ struct Bench {
     min_token: u64,
     leases: u128,
     incarnation: Incarnation,
+    present: Incarnation,
     /// Which replica the next command comes from.
     replica: u128,
     replicas: Replicas,
@@ -82,6 +83,7 @@ impl Bench {
             min_token: 0,
             leases: 0,
             incarnation: Incarnation(Uuid::from_u128(1)),
+            present: Incarnation(Uuid::from_u128(1)),
             replica: 0,
             replicas: Replicas::one(),
             known_token: 0,
@@ -119,6 +121,7 @@ impl Bench {
             now: self.now,
             not_after: if self.late { StoreTime::default() } else { self.now.after(COMMAND_WINDOW) },
             incarnation: self.incarnation,
+            present: self.present,
             replica: ReplicaId(Uuid::from_u128(self.replica)),
             replicas: &mut self.replicas,
             known_token: self.known_token,

@@ -154,7 +154,8 @@ fn a_server_that_talks_to_a_life_of_the_store_that_is_over_is_refused() {
     let (mut bench, grant) = Bench::shared(&[(B, 1)]);
     let first = bench.incarnation;
     bench.release(&grant);
-    bench.incarnation = Incarnation(Uuid::from_u128(2));
+    bench.present = Incarnation(Uuid::from_u128(2));
+    bench.incarnation = bench.present;
     let skipped = bench.claim(B, 1).granted();
     assert!(skipped.token.get() > grant.token.get() + 900_000, "the change was skipped over");
     bench.release(&skipped);

@@ -1,7 +1,7 @@
 //! Whether locks work there at all: who it is, what it allows, whose data it holds, what time it has.
 
 use super::{ClockSample, Facts, Finding, Meta};
-use crate::store::redis::{LAYOUT, keys::BUCKETS};
+use crate::store::redis::{LAYOUT, keys::BUCKETS, scripts::CHANNEL};
 use std::time::Duration;
 
 /// A difference of clocks below this is not worth a word.
@@ -27,7 +27,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
             "name a Redis that is not clustered: clusters are not supported yet",
         ));
     }
-    findings.extend([scripts(facts), meta(facts), clock(facts)]);
+    findings.extend([scripts(facts), channels(facts), meta(facts), clock(facts)]);
     findings
 }
 
@@ -75,6 +75,19 @@ fn scripts(facts: &Facts) -> Finding {
             format!("scripts may not be run ({why})"),
             "every command on a lock is a script: a server does not connect to it",
             "grant it: ACL SETUSER <user> +@scripting",
+        ),
+    }
+}
+
+fn channels(facts: &Facts) -> Finding {
+    match &facts.channels {
+        Ok(()) => Finding::ok("channels", "messages may be sent"),
+        Err(why) => Finding::warning(
+            "channels",
+            format!("messages may not be sent ({why})"),
+            "servers that share this Redis hear nothing of each other: waiters are served within a second instead of at once, streams learn of \
+             a loss by their next renewal, watchers miss events",
+            format!("grant it: ACL SETUSER <user> +@pubsub &{CHANNEL}*"),
         ),
     }
 }

@@ -12,6 +12,8 @@ pub struct Facts {
     pub settings: Result<BTreeMap<String, String>, String>,
     /// Whether scripts may be run. Not asked where they run already.
     pub scripts: Result<(), String>,
+    /// Whether messages may be sent on the channels of servers.
+    pub channels: Result<(), String>,
     /// What the meta key fixes; none if there is no meta key.
     pub meta: Result<Option<Meta>, String>,
     /// Both clocks.

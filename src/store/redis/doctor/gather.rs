@@ -6,6 +6,7 @@ use crate::{
     store::redis::{
         keys,
         links::{redis_time, why_not_connected},
+        scripts::CHANNEL,
     },
 };
 use deadpool_redis::redis::{
@@ -48,6 +49,10 @@ async fn gather_the_rest(connection: &mut MultiplexedConnection, scripts: Result
         let [buckets, layout] = [buckets, layout].map(Option::unwrap_or_default);
         is_there.then_some(Meta { buckets, layout, classic })
     });
+    let mut question = redis::cmd("PUBLISH");
+    // Nobody listens there.
+    question.arg(format!("{CHANNEL}doctor")).arg("");
+    let channels = ask(connection, &question).await?.map(drop);
     let mut settings = Ok(BTreeMap::new());
     for name in SETTINGS {
         // One by one: a Redis that does not know one of them still tells the others.
@@ -63,7 +68,7 @@ async fn gather_the_rest(connection: &mut MultiplexedConnection, scripts: Result
             (Ok(_), Err(_)) => {}
         }
     }
-    Ok(Facts { info, settings, scripts, meta, clock })
+    Ok(Facts { info, settings, scripts, channels, meta, clock })
 }
 
 async fn sample_clock(connection: &mut MultiplexedConnection) -> Result<Result<ClockSample, String>, String> {

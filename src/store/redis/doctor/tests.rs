@@ -26,6 +26,7 @@ fn well() -> Facts {
         info: Ok(INFO.to_owned()),
         settings: Ok(SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned())).into()),
         scripts: Ok(()),
+        channels: Ok(()),
         meta: Ok(Some(Meta { buckets: "1024".to_owned(), layout: LAYOUT.to_owned(), classic: None })),
         clock: Ok(sample(100_100_000)),
     }
@@ -85,6 +86,7 @@ fn basics() {
     let no = || "NOPERM no".to_owned();
     assert_found(&Facts { info: Err(no()), ..well() }, "info", Error, "NOPERM");
     assert_found(&Facts { scripts: Err(no()), ..well() }, "scripts", Error, "NOPERM");
+    assert_found(&Facts { channels: Err(no()), ..well() }, "channels", Warning, "NOPERM");
     assert_found(&Facts { meta: Err(no()), ..well() }, "layout", Warning, "NOPERM");
     assert_found(&Facts { meta: Err("WRONGTYPE x".to_owned()), ..well() }, "layout", Error, "not one of ours");
     let other = Ok(Some(Meta { buckets: "64".to_owned(), layout: "2".to_owned(), classic: None }));

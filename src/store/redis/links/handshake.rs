@@ -19,7 +19,7 @@ pub struct ServerInfo {
     pub version: String,
     /// New at each start of its process.
     pub run_id: String,
-    /// New at each start and at each promotion.
+    /// New at each start and at each promotion, and when the first replica comes.
     pub master_replid: String,
     /// Part of a cluster: a script may touch one slot only.
     pub is_cluster: bool,
@@ -132,7 +132,7 @@ mod tests {
         let info = judge(SERVER, PRIMARY).unwrap();
         assert_eq!((info.name.as_str(), info.version.as_str()), ("redis", "7.0.15"));
         assert_eq!(info.incarnation(), judge(SERVER, PRIMARY).unwrap().incarnation());
-        // Stored by every bucket: it must not change with a release of the server.
+        // Stored by every bucket: where it changes with a release of the server, the layout does too.
         assert_eq!(format!("{:?}", info.incarnation()), "Incarnation(4a739936-ada0-ceeb-e27a-f8176e08c58a)");
         let restarted = judge(&SERVER.replace("aaaa", "cccc"), PRIMARY).unwrap();
         let promoted = judge(SERVER, &PRIMARY.replace("bbbb", "cccc")).unwrap();

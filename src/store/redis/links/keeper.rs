@@ -90,7 +90,9 @@ async fn attend(links: &Links, link: &Link) -> End {
                 link.sample(greeting.sent, greeting.time);
             }
             Ok(_) => {
-                link.retire("Redis was restarted, promoted or replaced by another one; connecting again");
+                link.retire(
+                    "Redis was restarted, promoted, replaced by another one or got its first replica; connecting again",
+                );
                 return End::Wrong;
             }
             Err(why) => {

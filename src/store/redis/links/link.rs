@@ -39,7 +39,7 @@ impl Link {
         Self { connection, info, incarnation, clock, closed, attention, lines: Mutex::new(Lines::new()) }
     }
 
-    /// The life of Redis that this link leads to, from its first word to its last.
+    /// The life that Redis was in when the link was made. It may leave that one without closing the link: whoever grants asks (`lua/lib/life.lua`).
     pub fn incarnation(&self) -> Incarnation {
         self.incarnation
     }

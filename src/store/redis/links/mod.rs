@@ -35,7 +35,7 @@ pub use script::{Arg, Call, Command, Script};
 pub use url::RedisUrl;
 
 pub(super) use handshake::redis_time;
-pub(super) use reply::why_not_connected;
+pub(super) use reply::{stumbled, why_not_connected};
 
 use super::keys::BUCKETS;
 use crate::store::StoreError;

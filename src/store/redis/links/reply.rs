@@ -176,9 +176,23 @@ fn understand_code(code: &str, detail: &str) -> Fault {
     }
 }
 
+/// What a command stumbled over inside of a script, half way perhaps.
+pub(in crate::store::redis) fn stumbled(said: &str) -> StoreError {
+    if is_denied(said) {
+        StoreError::OutcomeUnknown(no_permission(said.trim_start_matches("NOPERM ")))
+    } else {
+        StoreError::Corrupt(said.to_owned())
+    }
+}
+
+/// What Redis 7.0 says of a command in a script that its user may not run, and what later ones do.
+fn is_denied(said: &str) -> bool {
+    ["user executing the script can't", "ACL failure"].iter().any(|words| said.contains(words))
+}
+
 /// `ERR` is said of everything. A script that fails half-way names itself in it; else the command was refused as a whole.
 fn plain_error(detail: &str, said: &str) -> Fault {
-    if detail.contains("ACL failure") || detail.contains("can't run this command") {
+    if is_denied(detail) {
         refused(no_permission(detail), Then::Keep)
     } else if detail.contains("script:") || detail.contains("user_script") {
         fault(StoreError::Corrupt(format!("a script stumbled over what is stored {said}")), Then::Keep)
@@ -192,7 +206,7 @@ fn plain_error(detail: &str, said: &str) -> Fault {
 fn no_permission(detail: &str) -> String {
     format!(
         "the Redis user of the URL may not run a command or touch a key that Fencepost needs; grant it with ACL SETUSER … \
-         +@scripting +@pubsub +@read +@write +@connection +info +time ~* &* (Redis says: NOPERM {detail})"
+         +@scripting +@pubsub +@read +@write +@connection +info +time ~fp:* &fp:c:* (Redis says: NOPERM {detail})"
     )
 }
 

@@ -121,4 +121,6 @@ impl Notices for Ear {
         self.events.lock().push(event);
         self.more.notify_one();
     }
+
+    fn events_lost(&self) {}
 }

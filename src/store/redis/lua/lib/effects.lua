@@ -1,4 +1,4 @@
--- What a command sets off. Whoever sent the command reads it in the answer; other replicas are told by a message, which is a hint.
+-- What a command sets off. The sender reads it in the answer, others are told by a message: a hint, which Redis may refuse to let through.
 local function tell(replica, ...)
   local effect = { ... }
   if replica == me then
@@ -7,7 +7,7 @@ local function tell(replica, ...)
     return
   end
   if effect[1] ~= 'event' then effects[#effects + 1] = effect end
-  redis.call('PUBLISH', CHANNEL .. hex(replica), cmsgpack.pack(effect, name))
+  redis.pcall('PUBLISH', CHANNEL .. hex(replica), cmsgpack.pack(effect, name))
 end
 
 local function from_hex(replica) return (replica:gsub('%x%x', function(byte) return string.char(tonumber(byte, 16)) end)) end
@@ -16,15 +16,15 @@ local function look_again(replica, request, attempt) tell(replica, 'look', repli
 
 -- For those who watch: the bucket says which replicas have any, and until when they asked.
 local function watched(...)
-  for replica, till in (bucket[3] or ''):gmatch('(%x+):(%d+)') do
+  for replica, till in (bucket[2] or ''):gmatch('(%x+):(%d+)') do
     if now < tonumber(till) then tell(from_hex(replica), 'event', ...) end
   end
 end
 
 -- What was asked for and is over goes, so that the quick paths are taken again.
 local function is_watched()
-  for till in (bucket[3] or ''):gmatch(':(%d+)') do if now < tonumber(till) then return true end end
-  if bucket[3] then redis.call('HDEL', K.bucket, 'watched') end
+  for till in (bucket[2] or ''):gmatch(':(%d+)') do if now < tonumber(till) then return true end end
+  if bucket[2] then redis.call('HDEL', K.bucket, 'watched') end
   return false
 end
 

@@ -1,7 +1,7 @@
 -- What every command begins and ends with, but those that a quick path does. The keys of a lock, which lie in the same slot, are built from the
--- bucket's prefix and the lock's name. The bucket: its incarnations, and who watches.
+-- bucket's prefix and the lock's name. The bucket: the incarnation of its last grant, and who watches.
 local K, name = { bucket = base .. 'b', counter = base .. 'n', replicas = base .. 'r' }, nil
-local bucket = redis.call('HMGET', K.bucket, 'inc', 'left', 'watched')
+local bucket = redis.call('HMGET', K.bucket, 'inc', 'watched')
 -- What was read of the lock's waiters, and whether any of them was dropped.
 local L, changed, effects, read, any_dropped = {}, {}, {}, {}, false
 

@@ -1,11 +1,8 @@
 -- The token. The counter of a bucket is followed by its incarnation while quick paths may go by the two: nobody watches.
 
--- Whether the sender speaks of a life that Redis has left. A bucket that is of another one may be of a later one, which its sender has not heard of:
--- then it would put a mark on the life that Redis is in, and lock all others out. Found by the torture.
-local function left_behind()
-  if (bucket[2] or ''):find(incarnation, 1, true) then return true end
-  return bucket[1] and bucket[1] ~= incarnation and not is_in(incarnation)
-end
+-- Whether the sender speaks of a life that Redis has left. A bucket of another life may be of a later one, which the sender has not heard of, and Redis
+-- itself has the last word: a note of lives that were left can be wrong for ever, and the torture found how.
+local function left_behind() return bucket[1] and bucket[1] ~= incarnation and not is_in(incarnation) end
 
 -- DESIGN 4: the clock sets most tokens, the counter keeps them rising when the clock does not, the skip covers what was forgotten.
 local function draw(floor)
@@ -16,9 +13,6 @@ local function draw(floor)
   local token = math.max(before + 1, low)
   if token >= TOKEN_END then return nil end
   redis.call('SET', K.counter, struct.pack('<d', token) .. (is_watched() and '' or incarnation_id))
-  if bucket[1] == incarnation then return token end
-  local left = { bucket[1] or nil }
-  for other in (bucket[2] or ''):gmatch('%S+') do if #left < LEFT_MAX then left[#left + 1] = other end end
-  redis.call('HSET', K.bucket, 'inc', incarnation, 'left', table.concat(left, ' '))
+  if bucket[1] ~= incarnation then redis.call('HSET', K.bucket, 'inc', incarnation) end
   return token
 end

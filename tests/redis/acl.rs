@@ -1,0 +1,66 @@
+//! What a Redis user has to be allowed, and what is said when it is not.
+
+use crate::{
+    redis_server::Redis,
+    server_on, serving, start_on_url,
+    support::{Lock, Server, assert_refused, until, waiting_wish, wish, within},
+};
+use fencepost_proto::v1::{self, LeaseEnd, watch_event::Kind};
+use std::time::Duration;
+use tonic::Code;
+
+const TTL: Duration = Duration::from_secs(30);
+/// As the README and the messages give it.
+const ENOUGH: &str = "+@scripting +@pubsub +@read +@write +@connection +info +time ~fp:* &fp:c:*";
+
+/// A server that comes to Redis as a user with these rights.
+async fn server_with(redis: &Redis, rights: &str) -> Server {
+    let user: Vec<&str> = ["ACL", "SETUSER", "fp", "reset", "on", ">pw"].into_iter().chain(rights.split(' ')).collect();
+    assert_eq!(redis.command(&user).text().trim(), "OK");
+    let server = start_on_url(redis.url().replace("redis://", "redis://fp:pw@")).await;
+    serving(&server, true).await;
+    server
+}
+
+#[tokio::test]
+async fn few_rights_are_enough() {
+    let redis = Redis::start(&[]);
+    let (one, two) = (server_with(&redis, ENOUGH).await, server_with(&redis, ENOUGH).await);
+    let mut events = within(one.client().watch(v1::WatchRequest::default())).await.unwrap().into_inner();
+    let held = one.client().take(wish("a", TTL)).await;
+    let mut waiting = two.client();
+    let waiter = tokio::spawn(async move { waiting.take(waiting_wish("a", TTL, TTL)).await });
+    until(|| async { one.client().look("a").await.waiters == 1 }).await;
+    assert_eq!(one.client().list(v1::ListRequest::default()).await.unwrap().into_inner().locks.len(), 1);
+    assert_eq!(one.client().give_back(&held).await, LeaseEnd::Released);
+    let lease = within(waiter).await.unwrap();
+    let force =
+        v1::ForceReleaseRequest { lock_name: "a".into(), expected_token: lease.fencing_token, reason: "test".into() };
+    one.admin().force_release(force).await.unwrap();
+    let wanted = [Kind::Started, Kind::Granted, Kind::Released, Kind::Granted, Kind::Revoked];
+    for kind in wanted {
+        assert_eq!(within(events.message()).await.unwrap().unwrap().kind(), kind);
+    }
+}
+
+/// A release that has to tell another server of it is done without that word: who waits there is served by the next poll.
+#[tokio::test]
+async fn without_the_right_to_send_messages_locks_work() {
+    let redis = Redis::start(&[]);
+    let (mute, other) = (server_with(&redis, ENOUGH.trim_end_matches(" &fp:c:*")).await, server_on(&redis).await);
+    let held = mute.client().take(wish("a", TTL)).await;
+    let mut waiting = other.client();
+    let waiter = tokio::spawn(async move { waiting.take(waiting_wish("a", TTL, TTL)).await });
+    until(|| async { other.client().look("a").await.waiters == 1 }).await;
+    assert_eq!(mute.client().give_back(&held).await, LeaseEnd::Released);
+    assert!(within(waiter).await.unwrap().fencing_token > held.fencing_token);
+}
+
+/// What a script may not do in the middle of its work is named, and is no damage to the data.
+#[tokio::test]
+async fn a_right_that_is_missing_is_named() {
+    let redis = Redis::start(&[]);
+    let server = server_with(&redis, &format!("{ENOUGH} -set")).await;
+    let status = assert_refused(server.client().acquire(wish("a", TTL)).await, Code::Unavailable, "OUTCOME_UNKNOWN");
+    assert!(status.message().contains("ACL SETUSER") && status.message().contains("~fp:*"), "{status}");
+}

@@ -1,0 +1,83 @@
+//! Events that are lost on their way from Redis: whoever watches is told that there is a gap.
+
+use crate::{
+    redis_server::Redis,
+    server_on,
+    support::{Lock, Server, until, wish, within},
+};
+use fencepost::{domain::name::LockName, store::redis::keys};
+use fencepost_proto::v1::{self, WatchEvent, watch_event::Kind};
+use futures_util::future::join_all;
+use std::time::Duration;
+use tonic::Streaming;
+
+const TTL: Duration = Duration::from_secs(30);
+
+async fn watch(server: &Server) -> Streaming<WatchEvent> {
+    let mut events = within(server.client().watch(v1::WatchRequest::default())).await.unwrap().into_inner();
+    assert_eq!(next(&mut events).await.kind(), Kind::Started);
+    events
+}
+
+async fn next(events: &mut Streaming<WatchEvent>) -> WatchEvent {
+    within(events.message()).await.unwrap().expect("the watch goes on")
+}
+
+/// What comes next is a gap that nobody could count.
+async fn assert_gap(events: &mut Streaming<WatchEvent>) {
+    let gap = next(events).await;
+    assert_eq!((gap.kind(), gap.missed), (Kind::Missed, 0), "{gap:?}");
+}
+
+/// What happens from now on is told.
+async fn assert_goes_on(server: &Server, events: &mut Streaming<WatchEvent>) {
+    let lease = server.client().take(wish("a", TTL)).await;
+    let granted = next(events).await;
+    assert_eq!((granted.kind(), granted.fencing_token), (Kind::Granted, lease.fencing_token), "{granted:?}");
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_is_a_gap() {
+    let redis = Redis::start(&[]);
+    let server = server_on(&redis).await;
+    let mut events = watch(&server).await;
+    let ended = redis.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).text();
+    assert_eq!(ended.trim(), "1");
+    assert_gap(&mut events).await;
+    until(|| async { redis.command(&["PUBSUB", "CHANNELS", "fp:c:*"]).text().contains("fp:c:") }).await;
+    let lease = server.client().take(wish("a", TTL)).await;
+    // When there is another connection, that is told as well.
+    let mut event = next(&mut events).await;
+    if event.kind() == Kind::Missed {
+        event = next(&mut events).await;
+    }
+    assert_eq!(event.fencing_token, lease.fencing_token, "{event:?}");
+}
+
+#[tokio::test]
+async fn what_redis_forgot_to_tell_is_a_gap() {
+    let redis = Redis::start(&[]);
+    let server = server_on(&redis).await;
+    let mut before = watch(&server).await;
+    let bucket = keys::bucket(&LockName::new("a".into()).unwrap());
+    redis.command(&["HDEL", &keys::of_bucket(bucket), "watched"]);
+    // Noticed when it is asked for again, every ten seconds.
+    let mut after = watch(&server).await;
+    assert_gap(&mut before).await;
+    assert_gap(&mut after).await;
+    assert_goes_on(&server, &mut before).await;
+}
+
+#[tokio::test]
+async fn watches_begin_without_a_gap() {
+    let redis = Redis::start(&[]);
+    let server = server_on(&redis).await;
+    let before = redis.calls("evalsha");
+    let mut all = join_all((0..50).map(|_| watch(&server))).await;
+    let asked = redis.calls("evalsha") - before;
+    assert!(asked < 2 * u64::from(keys::BUCKETS) / 32, "asked once for all of them, not {asked} scripts");
+    let lease = server.client().take(wish("a", TTL)).await;
+    for events in &mut all {
+        assert_eq!(next(events).await.fencing_token, lease.fencing_token);
+    }
+}
