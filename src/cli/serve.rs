@@ -10,11 +10,13 @@ use crate::{
     telemetry,
 };
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use std::{future::Future, io::Write, process};
+use parking_lot::Mutex;
+use std::{future::Future, io::Write, process, sync::Arc};
 use tokio::{
     net::TcpListener,
     signal::unix::{Signal, SignalKind, signal},
 };
+use tracing_appender::non_blocking::WorkerGuard;
 
 const PRINT_CONFIG: &str = "print_config";
 
@@ -70,9 +72,11 @@ pub(super) async fn serve(args: ServeArgs) -> Result<(), Failure> {
         std::io::stdout().lock().write_all(config.to_toml().as_bytes())?;
         return Ok(());
     }
-    telemetry::init(&config.log).map_err(|error| Failure::new(CONFIG, error.to_string()))?;
+    let log = telemetry::init(&config.log).map_err(|error| Failure::new(CONFIG, error.to_string()))?;
+    let log = Arc::new(Mutex::new(Some(log)));
     // Before the port opens: a signal that comes early must not be lost.
-    let shutdown = shutdown().map_err(|error| Failure::new(NO, format!("cannot listen for signals: {error}")))?;
+    let shutdown =
+        shutdown(Arc::clone(&log)).map_err(|error| Failure::new(NO, format!("cannot listen for signals: {error}")))?;
     let cannot = |error: std::io::Error| {
         let other = "another process may use the port; choose another one with --listen";
         Failure::new(NO, format!("cannot listen on {}: {error} ({other})", config.listen))
@@ -84,8 +88,8 @@ pub(super) async fn serve(args: ServeArgs) -> Result<(), Failure> {
     served.map_err(|error| Failure::new(NO, format!("the server ended: {error}")))
 }
 
-/// Resolves at the first signal to end; at the second one the process ends at once, whatever it is doing.
-fn shutdown() -> std::io::Result<impl Future<Output = ()> + Send + 'static> {
+/// Resolves at the first signal to end; at the second one the process ends at once, whatever it is doing, but for what it has said.
+fn shutdown(log: Arc<Mutex<Option<WorkerGuard>>>) -> std::io::Result<impl Future<Output = ()> + Send + 'static> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     Ok(async move {
         let first = either(&mut terminate, &mut interrupt).await;
@@ -93,6 +97,7 @@ fn shutdown() -> std::io::Result<impl Future<Output = ()> + Send + 'static> {
         tokio::spawn(async move {
             let second = either(&mut terminate, &mut interrupt).await;
             tracing::warn!(signal = second, "ending at once");
+            drop(log.lock().take());
             process::exit(i32::from(SIGNAL) + second);
         });
     })

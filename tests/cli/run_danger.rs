@@ -6,7 +6,12 @@ use crate::{
     support::{Process, Server, await_that},
 };
 use nix::sys::signal::Signal;
-use std::time::{Duration, Instant};
+use std::{
+    io::{Write, pipe},
+    process::Stdio,
+    thread,
+    time::{Duration, Instant},
+};
 
 /// The end of the command is planned for 11 % of this before the end of the lease: more than a second.
 const TTL: Duration = Duration::from_secs(10);
@@ -96,4 +101,24 @@ fn run_that_was_paused_past_its_lease_kills_as_soon_as_it_wakes() {
     running.signal(Signal::SIGCONT);
     running.ended().expect(70).says("killed the command");
     assert!(all_gone(&marks));
+}
+
+/// A terminal that was stopped with Ctrl-S, or a pipe that nobody reads: what is said of the danger must not keep from averting it.
+#[test]
+fn a_standard_error_that_stands_still_holds_nothing_up() {
+    let (server, marks) = (Server::start(), Marks::new());
+    let (unread, full) = pipe().unwrap();
+    let mut filling = full.try_clone().unwrap();
+    thread::spawn(move || while filling.write_all(b"full").is_ok() {});
+    let ttl = format!("{}ms", TTL.as_millis());
+    let mut command = server.command(&["run", "a", "--ttl", &ttl, "--", "sh", "-c", &stubborn(&marks)]);
+    let mut running = command.stdin(Stdio::null()).stderr(full).spawn().unwrap();
+    marks.await_mark("child");
+    marks.await_mark("parent");
+    let died = Instant::now();
+    server.process.signal(Signal::SIGKILL);
+    await_that("the command is gone", || all_gone(&marks));
+    assert!(died.elapsed() < TTL, "{:?}", died.elapsed());
+    assert_eq!(running.wait().unwrap().code(), Some(70));
+    drop(unread);
 }

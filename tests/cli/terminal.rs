@@ -1,6 +1,9 @@
 //! `run` in a shell on a terminal: the command reads what is typed, and Ctrl-C, Ctrl-Z and fg do what they do for any command.
 
-use crate::support::{Server, await_that};
+use crate::{
+    marks::Marks,
+    support::{Server, await_that},
+};
 use nix::pty::openpty;
 use std::{
     fs::File,
@@ -132,6 +135,29 @@ fn control_z_stops_the_job_and_fg_goes_on() {
     shell.shows("after cat");
     shell.asks_status();
     shell.shows("status=0.");
+}
+
+/// While the job stands still nobody renews its lease: no process of it may go on alone.
+#[test]
+fn control_z_stops_also_who_does_not_heed_it() {
+    let (server, marks) = (Server::start(), Marks::new());
+    let mut shell = Shell::start(&server);
+    let stubborn = format!(
+        "(trap \"\" TSTP; echo child_pid=$(exec sh -c \"echo \\$PPID\") >> {}; while :; do sleep 0.1; done) &",
+        marks.path()
+    );
+    shell.commands(&format!("\"$FENCEPOST\" run a --ttl 30s -- sh -c '{stubborn} echo \"rea\"dy; cat'"));
+    shell.shows("ready");
+    let child = marks.await_value("child_pid");
+    let state = || std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap();
+    shell.types_until_repeated("one");
+    shell.types(CTRL_Z);
+    shell.shows("Stopped");
+    await_that("the child stands still", || state().contains(") T "));
+    shell.commands("fg");
+    await_that("the child goes on", || !state().contains(") T "));
+    shell.types_until_repeated("two");
+    shell.types(CTRL_D);
 }
 
 #[test]

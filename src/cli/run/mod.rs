@@ -5,12 +5,13 @@ mod guard;
 mod signals;
 mod supervise;
 mod terminal;
+mod voice;
 
 use super::{
     args::{LockArgs, ServerArgs},
     connect::{self, Effect, client, failed, reachable},
     exit::{Failure, LEASE_LOST, NOT_OBTAINED, SIGNAL, UNAVAILABLE, USAGE},
-    say, text,
+    text,
 };
 use clap::Args;
 use fencepost_client::{Acquire, AcquireError, Client, Lock};
@@ -20,6 +21,7 @@ use std::{ffi::OsString, process::Command, time::Duration};
 use supervise::{Ending, Supervisor};
 use terminal::Terminal;
 use uuid::Uuid;
+use voice::Voice;
 
 /// How long a call is repeated: somebody may be restarting the server.
 const PATIENT: Duration = Duration::from_secs(5);
@@ -86,16 +88,16 @@ async fn locked(
             },
         }
     };
-    let terminal = Terminal::on_stdin();
+    let (terminal, voice) = (Terminal::on_stdin(), Voice::new());
     let mut group = match start(args, &lock, &terminal) {
         Ok(group) => group,
         Err(failure) => {
-            give_back(lock).await;
+            give_back(lock, &voice).await;
             return Err(failure);
         }
     };
-    let ending = Supervisor::new(lock.held(), &mut group, signals, &terminal).until_all_ended().await;
-    give_back(lock).await;
+    let ending = Supervisor::new(lock.held(), &mut group, signals, &terminal, &voice).until_all_ended().await;
+    give_back(lock, &voice).await;
     match ending {
         Ending::Own(status) => Ok(status),
         // It was said when it happened.
@@ -144,7 +146,7 @@ fn start(args: &RunArgs, lock: &Lock, terminal: &Terminal) -> Result<Group, Fail
 }
 
 /// Gives the lock back if it is still ours. That this fails changes nothing of what the command did.
-async fn give_back(lock: Lock) {
+async fn give_back(lock: Lock, voice: &Voice) {
     if !lock.is_valid() {
         return lock.detach();
     }
@@ -153,10 +155,10 @@ async fn give_back(lock: Lock) {
     match tokio::time::timeout(valid_for, lock.release()).await {
         Ok(Ok(released)) if released.was_held() => {}
         Ok(Ok(released)) => {
-            say(&format!("the lease of {name} {} before the command had ended", text::end(released.end)));
+            voice.say(&format!("the lease of {name} {} before the command had ended", text::end(released.end)));
         }
-        Ok(Err(error)) => say(&format!("{name}: {error}")),
-        Err(_) => say(&format!("{name} was not released: the server does not answer; the lease ends by its TTL")),
+        Ok(Err(error)) => voice.say(&format!("{name}: {error}")),
+        Err(_) => voice.say(&format!("{name} was not released: the server does not answer; the lease ends by its TTL")),
     }
 }
 

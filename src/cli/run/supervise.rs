@@ -8,8 +8,9 @@ use super::{
     guard::{Advice, Guard},
     signals::{Signals, concerns_group, ends},
     terminal::Terminal,
+    voice::Voice,
 };
-use crate::cli::{say, text};
+use crate::cli::text;
 use fencepost_client::{Held, Lost, Status};
 use nix::{
     sys::signal::{Signal, kill},
@@ -41,6 +42,7 @@ pub(super) struct Supervisor<'a> {
     pub(super) group: &'a mut Group,
     pub(super) signals: &'a mut Signals,
     pub(super) terminal: &'a Terminal,
+    voice: &'a Voice,
     pub(super) guard: Guard,
     /// Asked to stop, or killed, for the lease's sake.
     stopping: Option<Stopping>,
@@ -53,9 +55,15 @@ enum Stopping {
 }
 
 impl<'a> Supervisor<'a> {
-    pub(super) fn new(held: Held, group: &'a mut Group, signals: &'a mut Signals, terminal: &'a Terminal) -> Self {
+    pub(super) fn new(
+        held: Held,
+        group: &'a mut Group,
+        signals: &'a mut Signals,
+        terminal: &'a Terminal,
+        voice: &'a Voice,
+    ) -> Self {
         let guard = Guard::of(held.ttl());
-        Self { held, group, signals, terminal, guard, stopping: None }
+        Self { held, group, signals, terminal, voice, guard, stopping: None }
     }
 
     /// Sees the command, and then whatever it leaves behind in its group, to the end.
@@ -67,7 +75,10 @@ impl<'a> Supervisor<'a> {
             return Ending::LeaseLost;
         }
         if !self.held.is_valid() {
-            say(&format!("the lease of {} was over before the last of the command's processes was", self.held.name()));
+            self.voice.say(&format!(
+                "the lease of {} was over before the last of the command's processes was",
+                self.held.name()
+            ));
             return Ending::LeaseLost;
         }
         Ending::Own(status)
@@ -101,7 +112,7 @@ impl<'a> Supervisor<'a> {
             Advice::Terminate(look_again) => {
                 if self.stopping.is_none() {
                     let left = text::span(left);
-                    say(&format!(
+                    self.voice.say(&format!(
                         "the lease of {} is not being renewed and ends in {left}: stopping the command",
                         self.held.name()
                     ));
@@ -114,7 +125,7 @@ impl<'a> Supervisor<'a> {
                 if self.stopping != Some(Stopping::Killed) {
                     let name = self.held.name();
                     let when = if left.is_zero() { "is over" } else { "is about to end" };
-                    say(&format!("the lease of {name} {when}: killed the command"));
+                    self.voice.say(&format!("the lease of {name} {when}: killed the command"));
                 }
                 // Again at each look: what was started between two kills would escape the first.
                 self.group.kill();
@@ -128,7 +139,7 @@ impl<'a> Supervisor<'a> {
     fn kill_for(&mut self, why: &Lost) {
         self.group.kill();
         self.stopping = Some(Stopping::Killed);
-        say(&format!("{why} ({}): killed the command", self.held.name()));
+        self.voice.say(&format!("{why} ({}): killed the command", self.held.name()));
     }
 
     fn warn(&self, status: Status) {
@@ -136,9 +147,9 @@ impl<'a> Supervisor<'a> {
         match status {
             Status::AtRisk { .. } => {
                 let left = text::span(self.held.valid_for());
-                say(&format!("the lease of {name} is not being renewed; it is valid for another {left}"));
+                self.voice.say(&format!("the lease of {name} is not being renewed; it is valid for another {left}"));
             }
-            Status::Held => say(&format!("the lease of {name} is being renewed again")),
+            Status::Held => self.voice.say(&format!("the lease of {name} is being renewed again")),
             _ => {}
         }
     }
@@ -161,6 +172,8 @@ impl<'a> Supervisor<'a> {
             return self.group.signal(Signal::SIGCONT);
         }
         self.terminal.take_back_from(self.group.id());
+        // Also those of its processes that go on at a Ctrl-Z: while we stand still nobody renews the lease.
+        self.group.signal(Signal::SIGSTOP);
         // All of the job: those who share our group, in a pipe for one, were left out when the command got its own.
         let _ = kill(Pid::from_raw(0), Signal::SIGTSTP);
         sleep(STOP_TAKES).await;
@@ -183,7 +196,7 @@ impl<'a> Supervisor<'a> {
             return;
         }
         if self.stopping.is_none() {
-            say("the command left processes behind: stopping them before the lock is released");
+            self.voice.say("the command left processes behind: stopping them before the lock is released");
             self.group.terminate();
         }
         let mut waited = Duration::ZERO;
@@ -205,6 +218,6 @@ impl<'a> Supervisor<'a> {
             }
             waited += LOOK;
         }
-        say("processes that the command left behind do not end, though killed");
+        self.voice.say("processes that the command left behind do not end, though killed");
     }
 }
