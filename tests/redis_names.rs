@@ -57,6 +57,8 @@ impl Notices for Deaf {
     }
     fn event(&self, _: Event) {}
 
+    fn hints_lost(&self) {}
+
     fn events_lost(&self) {}
 }
 

@@ -83,6 +83,10 @@ impl Notices for Hub {
         self.watchers.tell(&event);
     }
 
+    fn hints_lost(&self) {
+        self.streams.read().values().for_each(|inbox| inbox.lack_some());
+    }
+
     fn events_lost(&self) {
         self.watchers.tell_gap();
     }

@@ -54,6 +54,10 @@ pub trait Notices: Send + Sync + 'static {
     /// Something happened. Events of one lock come in order.
     fn event(&self, event: Event);
 
+    /// What befell leases and calls may have gone unheard here. The store itself looks after the calls; a stream asks for all of its leases
+    /// anew.
+    fn hints_lost(&self);
+
     /// Events may have been lost on their way: who watches is to look for itself.
     fn events_lost(&self);
 }

@@ -79,6 +79,8 @@ impl Notices for Recorder {
         self.events.lock().unwrap().push(event);
     }
 
+    fn hints_lost(&self) {}
+
     fn events_lost(&self) {}
 }
 

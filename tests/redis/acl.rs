@@ -3,9 +3,10 @@
 use crate::{
     redis_server::Redis,
     server_on, serving, start_on_url,
+    stream::{Stream, attachment},
     support::{Lock, Server, assert_refused, until, waiting_wish, wish, within},
 };
-use fencepost_proto::v1::{self, LeaseEnd, watch_event::Kind};
+use fencepost_proto::v1::{self, LeaseEnd, keep_alive_response::Message as Hear, watch_event::Kind};
 use std::time::Duration;
 use tonic::Code;
 
@@ -63,4 +64,23 @@ async fn a_right_that_is_missing_is_named() {
     let server = server_with(&redis, &format!("{ENOUGH} -set")).await;
     let status = assert_refused(server.client().acquire(wish("a", TTL)).await, Code::Unavailable, "OUTCOME_UNKNOWN");
     assert!(status.message().contains("ACL SETUSER") && status.message().contains("~fp:*"), "{status}");
+}
+
+/// Its servers are told of a lease's end by a message. Where that is lost the holder learns it at the next beat, however long its TTL.
+#[tokio::test]
+async fn a_stream_learns_of_an_end_whose_message_was_lost() {
+    let redis = Redis::start(&[]);
+    let (deaf, other) = (server_with(&redis, ENOUGH).await, server_on(&redis).await);
+    let lease = deaf.client().take(wish("a", TTL * 120)).await;
+    let mut stream = Stream::open(deaf.client()).await;
+    stream.attach(vec![attachment(1, &lease)]).await;
+    assert!(matches!(stream.next_but_beats(true).await, Hear::Attached(_)));
+    // It ends the connection that listens.
+    redis.command(&["ACL", "SETUSER", "fp", "resetchannels"]);
+    let force =
+        v1::ForceReleaseRequest { lock_name: "a".into(), expected_token: lease.fencing_token, reason: "test".into() };
+    other.admin().force_release(force).await.unwrap();
+    redis.command(&["ACL", "SETUSER", "fp", "&fp:c:*"]);
+    let Hear::Lost(lost) = stream.next_but_beats(true).await else { panic!("the holder is told") };
+    assert_eq!((lost.handle, lost.end()), (1, LeaseEnd::Revoked));
 }

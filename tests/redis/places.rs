@@ -46,6 +46,8 @@ impl Notices for Hints {
     }
     fn event(&self, _: Event) {}
 
+    fn hints_lost(&self) {}
+
     fn events_lost(&self) {}
 }
 

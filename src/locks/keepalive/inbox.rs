@@ -20,12 +20,25 @@ pub(in crate::locks) enum StreamNotice {
 pub(in crate::locks) struct Inbox {
     notices: Mutex<VecDeque<(AttachmentId, StreamNotice)>>,
     more: Notify,
+    /// Some may have been lost on their way.
+    lacks_some: Mutex<bool>,
 }
 
 impl Inbox {
     pub(in crate::locks) fn push(&self, attachment: AttachmentId, notice: StreamNotice) {
         self.notices.lock().push_back((attachment, notice));
         self.more.notify_one();
+    }
+
+    /// Some may have been lost on their way here.
+    pub(in crate::locks) fn lack_some(&self) {
+        *self.lacks_some.lock() = true;
+        self.more.notify_one();
+    }
+
+    /// Whether that is so, since it was asked last.
+    pub(super) fn take_lack(&self) -> bool {
+        std::mem::take(&mut *self.lacks_some.lock())
     }
 
     /// Takes the oldest, at most `max` of them. If some are left, it is ready again at once.

@@ -15,7 +15,7 @@ use crate::{
     locks::{Hub, Locks},
     store::{Kept, LockStore, StoreError},
 };
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 use tokio::{runtime::Handle, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -63,6 +63,8 @@ pub(in crate::locks) struct Keeping<S: LockStore, M> {
     pub(in crate::locks) outgoing: VecDeque<M>,
     /// Found due by the answer to this beat, and still to be renewed.
     to_renew: (u64, VecDeque<u32>),
+    /// Word of the end of some lease may have been lost.
+    lacks_notices: bool,
     gone: CancellationToken,
 }
 
@@ -85,6 +87,7 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
             last_beat_at: Instant::now(),
             outgoing: VecDeque::new(),
             to_renew: (0, VecDeque::new()),
+            lacks_notices: false,
             gone: locks.going.gone.clone(),
         };
         // The first beat tells the client that the stream stands.
@@ -113,8 +116,13 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
         }
     }
 
-    /// Passes on what the store told: a part of it, if it is very much.
+    /// Passes on what the store told: a part of it, if it is very much. Where something may have been lost, the next answer asks for all leases, and
+    /// a beat at once for that answer.
     pub(in crate::locks) fn take_notices(&mut self) {
+        if self.inbox.take_lack() {
+            self.lacks_notices = true;
+            self.beat(Instant::now());
+        }
         for (attachment, notice) in self.inbox.take(LEASES_AT_ONCE) {
             let handle = handle_of(attachment);
             // Of an attachment that this stream has given up since, the client needs to know nothing more.
@@ -223,8 +231,12 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
             return Err(StreamError::BeatBackwards { beat, answered: self.answered });
         }
         self.answered = beat;
-        // What an earlier answer has left over is due still, and among these.
-        self.to_renew = (beat, self.pace.due(Instant::now()).iter().map(|place| place.handle).collect());
+        let is_all = std::mem::take(&mut self.lacks_notices);
+        let due = if is_all { self.pace.all() } else { self.pace.due(Instant::now()) };
+        // What an earlier answer has left over comes first, so that however many they are it is the turn of each.
+        let left: HashSet<u32> = self.to_renew.1.iter().copied().collect();
+        self.to_renew.0 = beat;
+        self.to_renew.1.extend(due.iter().map(|place| place.handle).filter(|handle| !left.contains(handle)));
         self.renew_some().await;
         Ok(())
     }

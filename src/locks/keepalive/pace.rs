@@ -48,7 +48,15 @@ impl Pace {
 
     /// The leases that are due at `now`, group by group.
     pub(super) fn due(&self, now: Instant) -> Vec<Place> {
-        let due = self.due.iter().take_while(move |(due, _)| *due <= now);
+        Self::grouped(self.due.iter().take_while(move |(due, _)| *due <= now))
+    }
+
+    /// All of them, group by group.
+    pub(super) fn all(&self) -> Vec<Place> {
+        Self::grouped(self.due.iter())
+    }
+
+    fn grouped<'a>(due: impl Iterator<Item = &'a (Instant, Place)>) -> Vec<Place> {
         let mut places: Vec<_> = due.map(|(_, place)| *place).collect();
         places.sort_unstable();
         places
@@ -81,6 +89,7 @@ mod tests {
         assert_eq!(pace.period(), second);
         assert_eq!(pace.due(start + 3 * second - Duration::from_nanos(1)).len(), 0);
         assert_eq!(pace.due(start + 3 * second), [place(2)]);
+        assert_eq!(pace.all(), [place(2), place(1)]);
         assert_eq!(pace.due(start + 10 * second), [place(2), place(1)]);
         pace.remove(place(2), 9 * second, short);
         assert_eq!(pace.period(), 30 * second / 9);

@@ -32,6 +32,8 @@ impl Notices for Deaf {
 
     fn event(&self, _: Event) {}
 
+    fn hints_lost(&self) {}
+
     fn events_lost(&self) {}
 }
 

@@ -90,6 +90,7 @@ impl RedisStore {
                 Push::Resync => {
                     self.resync.notify_one();
                     self.asked.may_be_unheard();
+                    self.notices.hints_lost();
                 }
                 Push::Message(message) => {
                     if let Err(error) = self.hear(&message) {

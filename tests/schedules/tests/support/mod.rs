@@ -122,5 +122,7 @@ impl Notices for Ear {
         self.more.notify_one();
     }
 
+    fn hints_lost(&self) {}
+
     fn events_lost(&self) {}
 }
