@@ -6,7 +6,7 @@ use fencepost::{
     cli::{Cli, exit},
     config::Config,
     domain::limits::{self, Limits},
-    store::redis::links::IN_LINE_MAX,
+    store::redis::links::{IN_LINE_MAX, RESPONSE_TIMEOUT},
 };
 use std::{fs, path::Path, time::Duration};
 
@@ -164,6 +164,7 @@ fn count(number: usize) -> String {
 fn span(span: Duration) -> String {
     match span.as_secs() {
         seconds if seconds >= 3600 && seconds % 3600 == 0 => format!("{} h", seconds / 3600),
+        0 => format!("{} ms", span.as_millis()),
         seconds => format!("{seconds} s"),
     }
 }
@@ -192,6 +193,7 @@ fn the_bounds_are_those_of_the_code() {
         ("memory of requests that ended", span(limits::ENDED_MEMORY)),
         ("place in line of a dropped call", span(limits::DROP_GRACE)),
         ("a command that Redis has no time for", span(IN_LINE_MAX)),
+        ("a command that Redis does not answer", span(RESPONSE_TIMEOUT)),
     ];
     let table = README.lines().skip_while(|line| !line.starts_with("| Bound ")).skip(2);
     let rows: Vec<_> = table.take_while(|line| line.starts_with("| ")).collect();

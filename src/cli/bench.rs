@@ -19,9 +19,9 @@ pub(super) const LONG_ABOUT: &str = "\
 Measure a server, and the yardsticks beside it
 
 Drives servers that run already (--server), or starts its own (--store). In the same run, in turn, it measures the yardsticks, and prints \
-ratios to them: a plain tonic server that answers the same messages and does nothing (tonic echo), clients that use Redis directly by the classic \
-recipe (a checkout from a deadpool for each command, or one multiplexed connection), its retry loop, and watchdogs that renew each lease by a \
-timer of its own.
+ratios to them: a plain tonic server that answers the same messages and does nothing (tonic echo), and, with --store redis or --redis, clients that use \
+Redis directly by the classic recipe (a checkout from a deadpool for each command, or one multiplexed connection), its retry loop, and watchdogs that \
+renew each lease by a timer of its own.
 
 Each is measured --rounds times for --duration, with new processes each time; the middle one of the rounds counts (of max_us the largest, of \
 operations, errors and inversions the sum). Give --shape to measure less. Use an optimised build, and leave the machine alone meanwhile.

@@ -34,11 +34,11 @@ Exit codes:
     1  the answer is no: release or renew of a lease that had ended, check-token of any but the current token, force-release
        that changed nothing; doctor: an error was found; bench: nothing succeeded; serve: cannot listen or go on
     2  bad command line
-   64  the server refused the request as malformed
-   69  no server answered, or the outcome is unknown; doctor: Redis cannot be reached
+   64  the server refused the request as malformed, or an argument is
+   69  no server answered, or could do it, or the outcome is unknown; doctor: Redis cannot be reached
    70  run: the lease was lost, or in danger and the command stopped for it
    74  the answer could not be written
-   75  the lock was not obtained: held by another, the wait ended, or too many wait
+   75  the lock was not obtained: held by another, the wait or the request ended, or too many wait or watch
    78  serve: the configuration cannot be used
   126  run: the command cannot be run
   127  run: the command was not found

@@ -53,7 +53,7 @@ pub const OPTIONS: [ServerOption; 14] = [
     option("wait_max", "DURATION", "The longest time a request may wait for a lock (0s to 1h)"),
     option("waiters_per_lock", "COUNT", "Requests that may wait for one lock (1 to 1000000)"),
     option("waiters_per_server", "COUNT", "Requests that may wait on this server (1 to 10000000)"),
-    option("leases_per_stream", "COUNT", "Leases that one KeepAlive stream may carry (1 to 1000000)"),
+    option("leases_per_stream", "COUNT", "Leases that one KeepAlive or Session stream may carry (1 to 1000000)"),
     option("drain_timeout", "DURATION", "How long a drain waits for calls and streams to end (0s to 5m)"),
     option("log_format", "FORMAT", "How a line of the log looks: text or json"),
     option(
