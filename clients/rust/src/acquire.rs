@@ -68,7 +68,8 @@ impl Acquire {
     }
 
     /// Names this request; a new one is made unless set. Never use one for two locks that you want, nor again after you
-    /// dropped its acquire: the clean-up takes it back.
+    /// dropped its acquire: the clean-up takes it back. A wait that you named ends with [`AcquireError::Ended`] if it was
+    /// away from the servers for so long that they gave it up; any other goes on at the end of the line.
     pub fn request_id(mut self, id: Uuid) -> Self {
         self.request.request_id = id.to_string();
         self
@@ -96,9 +97,6 @@ impl Acquire {
 
     /// Dropped at any await, it leaves the clean-up of [`Attempts`] running.
     async fn acquire(mut self) -> Result<Lock, AcquireError> {
-        if self.request.request_id.is_empty() {
-            self.request.request_id = Uuid::new_v4().to_string();
-        }
         self.request.wait_timeout = wire(self.wait);
         let shared = self.client.shared;
         let way = Way::Session { keeper: shared.keeper.clone(), ahead: self.ahead };
@@ -175,9 +173,10 @@ pub enum AcquireError {
         /// When to try again, if the server said.
         retry_after: Option<Duration>,
     },
-    /// The lease of this request id has already ended: use a new id. After a repeat it says that the lock was granted, but
-    /// the answer did not arrive before the lease was over.
-    #[error("the lease of this request has already ended")]
+    /// The request of this id has already ended: use a new id. After a repeat it says that the request was away from the
+    /// servers for too long: its place in line was given up, or it was granted the lock, but the answer did not arrive
+    /// before the lease was over. A wait goes on by itself, unless its id was set or its time is over.
+    #[error("this request has already ended")]
     Ended,
     /// Somebody else repeated this request id with a higher attempt number.
     #[error("a newer attempt of this request took over")]

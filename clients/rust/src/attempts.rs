@@ -3,6 +3,11 @@
 //! Every transmission carries the same request id and the next attempt number, so whatever the network lost or delayed,
 //! the effect is that of one request. If the caller gives up, or the bound is over with the outcome unknown, a clean-up in
 //! the background takes the request back ([`taken_back`](crate::taken_back)).
+//!
+//! A request that was away from the servers for too long may find itself ended: its place in line was given up, or a lease
+//! that it was granted unheard is over. Nothing is held by it, so a wait that has time left goes on with a request of
+//! another id. Only where the id is of this client's own making: one that the caller chose stands for one lock, whoever
+//! repeats it.
 
 use crate::clock::Moment;
 use crate::core::Core;
@@ -20,6 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tonic::{Code, Status};
+use uuid::Uuid;
 use v1::lock_service_client::LockServiceClient;
 use v1::session_response::Message;
 
@@ -82,6 +88,9 @@ pub(crate) struct Attempts {
     line_until: Moment,
     until: Moment,
     clean_up: bool,
+    /// Is the request id of this client's own making?
+    own_id: bool,
+    /// Of the request with this id.
     transmissions: u32,
     /// Transmitted, and not answered yet.
     open: bool,
@@ -92,13 +101,17 @@ pub(crate) struct Attempts {
 }
 
 impl Attempts {
-    /// With `clean_up` a request that is given up is taken back in the background.
-    pub(crate) fn new(core: Arc<Core>, way: Way, request: v1::AcquireRequest, clean_up: bool) -> Self {
+    /// Sets the request id if it is empty. With `clean_up` a request that is given up is taken back in the background.
+    pub(crate) fn new(core: Arc<Core>, way: Way, mut request: v1::AcquireRequest, clean_up: bool) -> Self {
+        let own_id = request.request_id.is_empty();
+        if own_id {
+            request.request_id = Uuid::new_v4().to_string();
+        }
         let wait = duration(request.wait_timeout);
         let line_until = Moment::now().plus(wait);
         let until = line_until.plus(core.retry_for);
         let (transmissions, open, full, operation) = (0, false, false, None);
-        Self { core, way, request, wait, line_until, until, clean_up, transmissions, open, full, operation }
+        Self { core, way, request, wait, line_until, until, clean_up, own_id, transmissions, open, full, operation }
     }
 
     /// Dropped at any of its awaits, it leaves the clean-up running.
@@ -109,12 +122,31 @@ impl Attempts {
             let (server, result) = self.transmit().await;
             let Err(error) = result else { break result };
             self.full = error.is_session_full();
+            if self.goes_on_after(&error) {
+                self.begin_anew();
+                // Of the new request nothing was sent yet.
+                repeats = core.repeats(self.until);
+                continue;
+            }
             if let Err(error) = repeats.failed(server, error).await {
                 break Err(error);
             }
         };
         self.open = result.as_ref().is_err_and(|error| is_open_after(error, self.transmissions > 1));
         result
+    }
+
+    /// Has the request ended while it was away, with time left to wait? A first transmission was not away.
+    fn goes_on_after(&self, error: &CallError) -> bool {
+        self.own_id && self.transmissions > 1 && error.is_request_ended() && !self.line_until.from_now().is_zero()
+    }
+
+    /// Waits on with a new request, in place of one that ended.
+    fn begin_anew(&mut self) {
+        self.request.request_id = Uuid::new_v4().to_string();
+        self.request.attempt = 0;
+        self.request.wait_timeout = wire(self.line_until.from_now().min(self.wait));
+        (self.transmissions, self.open) = (0, false);
     }
 
     /// Says which server it went to.

@@ -38,7 +38,8 @@ macro_rules! repeated {
 }
 
 impl Calls {
-    /// Takes a lock, or waits for it. Sets the request id if it is empty, and counts the attempts from the one given.
+    /// Takes a lock, or waits for it. Sets the request id if it is empty, and counts the attempts from the one given. Should
+    /// a request with an id of this call's own making end while it is away, its wait goes on with another.
     ///
     /// Dropped, it cancels the call. If the request id is of this call's own making, the request is also taken back in
     /// the background; one that you brought may be repeated by you, so it is left alone.
@@ -47,14 +48,8 @@ impl Calls {
     }
 
     /// The same, with the moment that its validity counts from: what [`Client::keep`](crate::Client::keep) asks for.
-    pub async fn acquire_timed(
-        &self,
-        mut request: v1::AcquireRequest,
-    ) -> Result<Timed<v1::AcquireResponse>, CallError> {
+    pub async fn acquire_timed(&self, request: v1::AcquireRequest) -> Result<Timed<v1::AcquireResponse>, CallError> {
         let ours = request.request_id.is_empty();
-        if ours {
-            request.request_id = uuid::Uuid::new_v4().to_string();
-        }
         Ok(Attempts::new(self.core.clone(), Way::Calls, request, ours).run().await?.timed)
     }
 

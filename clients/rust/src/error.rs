@@ -75,6 +75,11 @@ impl CallError {
         self.code() == Code::ResourceExhausted && self.reason().as_deref() == Some("SESSION_FULL")
     }
 
+    /// Has the request ended, whichever of its transmissions came to what?
+    pub(crate) fn is_request_ended(&self) -> bool {
+        self.code() == Code::Aborted && self.reason().as_deref() == Some("REQUEST_ENDED")
+    }
+
     /// Does the server go away?
     pub(crate) fn is_draining(&self) -> bool {
         self.code() == Code::Unavailable && self.reason().as_deref() == Some("DRAINING")

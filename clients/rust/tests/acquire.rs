@@ -112,6 +112,47 @@ async fn a_wait_that_is_over_before_the_repeat_has_timed_out() {
     assert_eq!(fake.state().acquires[1].wait_timeout.unwrap_or_default(), wire(Duration::ZERO).unwrap());
 }
 
+/// A server that restarts: it sends waits away, and finds the request ended when it comes back.
+fn away_and_ended(request: &v1::AcquireRequest) -> Option<Do<v1::AcquireResponse>> {
+    match request.attempt {
+        1 => Some(Do::Fail(Status::unavailable("going away"))),
+        _ => Some(Do::Fail(with_reason(Code::Aborted, "REQUEST_ENDED"))),
+    }
+}
+
+#[tokio::test]
+async fn a_wait_whose_request_ended_while_it_was_away_goes_on_with_a_new_one() {
+    let fake = Fake::start().await;
+    let mut first = None;
+    fake.on_acquire(move |request| {
+        let first = first.get_or_insert_with(|| request.request_id.clone());
+        let away = (*first == request.request_id).then(|| away_and_ended(request)).flatten();
+        away.unwrap_or_else(|| Do::Answer(acquired("x")))
+    });
+    let lock = client(&[&fake]).acquire("x").wait(BOUND).await.unwrap();
+    assert!(lock.is_valid());
+    let state = fake.state();
+    let told: Vec<_> = state.acquires.iter().map(|it| (it.request_id.as_str(), it.attempt)).collect();
+    let (old, new) = (told[0].0, told[2].0);
+    assert_eq!(told, [(old, 1), (old, 2), (new, 1)]);
+    assert!(old != new && uuid::Uuid::parse_str(new).is_ok());
+    let left = Duration::try_from(state.acquires[2].wait_timeout.unwrap()).unwrap();
+    assert!(left < BOUND && !left.is_zero(), "what is left of the wait: {left:?}");
+    assert!(state.releases.is_empty());
+}
+
+#[tokio::test]
+async fn a_request_that_ended_is_final_without_a_wait_and_for_an_id_that_was_set() {
+    let fake = Fake::start().await;
+    fake.on_acquire(|request| away_and_ended(request).unwrap());
+    let client = client(&[&fake]);
+    assert!(matches!(client.acquire("x").await, Err(AcquireError::Ended)));
+    let named = client.acquire("x").wait(BOUND).request_id(uuid::Uuid::new_v4());
+    assert!(matches!(named.await, Err(AcquireError::Ended)));
+    client.settle().await;
+    assert_eq!(fake.state().acquires.len(), 4, "the end says all there is to know");
+}
+
 #[tokio::test]
 async fn a_server_that_never_answers_is_left_for_the_next() {
     let (a, b) = (Fake::start().await, Fake::start().await);
