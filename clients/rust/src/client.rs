@@ -6,13 +6,14 @@ use crate::clock::Moment;
 use crate::core::Core;
 use crate::held::Held;
 use crate::keeper::Keeper;
-use crate::lease::LeaseState;
+use crate::lease::{LeaseState, LossCause};
 use crate::lock::Lock;
 use crate::proto::duration;
 use crate::run::RunError;
 use crate::servers::{self, Servers};
 use crate::v1;
 use crate::validity::Reading;
+use crate::well_formed;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,6 +90,9 @@ impl Client {
     /// [`Calls::renew_timed`]). If it is no longer valid by that reckoning, the lock is lost from the start. Whoever kept it
     /// before must have stopped ([`Lock::into_lease`]).
     ///
+    /// So it is, with [`LossCause::Invalid`], if the lock name (1 to 512 bytes without control characters) or the lease id
+    /// (a UUID) is none: a server would refuse it together with all other leases of this client.
+    ///
     /// ```no_run
     /// # async fn example(client: fencepost_client::Client, lock_name: String, lease_id: String) -> Option<()> {
     /// use fencepost_client::v1;
@@ -103,7 +107,12 @@ impl Client {
     pub fn keep(&self, lease: v1::Lease, sent_at: Moment, held_for: Duration) -> Lock {
         let ttl = duration(lease.ttl);
         let reading = Reading { sent: sent_at, read: Moment::now(), held_for, ttl };
-        let state = LeaseState::new(self.shared.core.next_key(), lease, reading, ttl);
+        let well_formed = well_formed::check(&lease);
+        let mut state = LeaseState::new(self.shared.core.next_key(), lease, reading, ttl);
+        if let Err(rule) = well_formed {
+            tracing::warn!(rule, "a lease that cannot be kept");
+            state = state.lost_from_the_start(LossCause::Invalid);
+        }
         Lock::start(self.shared.clone(), Arc::new(state), v1::LeaseEnd::Unspecified)
     }
 

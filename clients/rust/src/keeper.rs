@@ -90,10 +90,14 @@ impl Keeper {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a lease alive from now on.
+    /// Keeps a lease alive from now on. One that is lost is never attached.
     pub(crate) fn add(self: &Arc<Self>, lease: Arc<LeaseState>) {
         let now = Moment::now();
-        let ttl = lease.ttl();
+        let known = lease.look(now);
+        if known.is_lost() {
+            return;
+        }
+        let ttl = known.ttl;
         let mut state = self.state();
         let quicker = state.shortest.is_none_or(|shortest| ttl < shortest);
         if quicker {

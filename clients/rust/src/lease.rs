@@ -56,6 +56,9 @@ pub enum LossCause {
     Released,
     /// This process stopped keeping it ([`Lock::into_lease`](crate::Lock::into_lease)).
     Detached,
+    /// What was to be kept is no lease: its lock name or its lease id breaks the rules of the API
+    /// ([`Client::keep`](crate::Client::keep)).
+    Invalid,
 }
 
 impl Lost {
@@ -86,6 +89,7 @@ impl std::fmt::Display for Lost {
             LossCause::Unknown => "lock lost: the server knows nothing of the lease",
             LossCause::Released => "lock not held: it was released",
             LossCause::Detached => "lock not kept: its lease was handed on",
+            LossCause::Invalid => "lock not kept: its lock name or its lease id is not valid",
         })
     }
 }
@@ -164,6 +168,13 @@ impl LeaseState {
     /// As granted on a session, which is its first attachment.
     pub(crate) fn attached_by_grant(mut self) -> Self {
         self.attachment = AtomicU32::new(1);
+        self
+    }
+
+    /// As lost from the start.
+    pub(crate) fn lost_from_the_start(mut self, cause: LossCause) -> Self {
+        let known = self.known.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        known.status = Status::Lost(Lost::new(cause, 0));
         self
     }
 

@@ -61,6 +61,7 @@ mod run;
 mod servers;
 mod taken_back;
 mod validity;
+mod well_formed;
 
 pub use acquire::{Acquire, AcquireError};
 pub use attempts::Timed;

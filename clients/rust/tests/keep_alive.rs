@@ -106,7 +106,7 @@ async fn a_stream_that_ends_is_replaced_on_the_next_server_with_a_higher_number(
     a.end_streams();
     b.until("attached there", |state| state.streams.iter().any(|stream| !stream.attached.is_empty())).await;
     assert_eq!(b.state().streams[0].all_attached[0].attempt, 2);
-    assert_eq!(b.state().streams[0].all_attached[0].lease_id, "lease-of-x");
+    assert_eq!(b.state().streams[0].all_attached[0].lease_id, fake::lease_id("x"));
     b.until("a TTL of answers", |state| state.streams[0].answers.len() > 12).await;
     assert!(lock.is_valid());
 }
@@ -228,7 +228,7 @@ async fn a_lease_that_is_handed_on_is_detached_and_not_released() {
     let lock = kept(&client, &fake).await;
     let held = lock.held();
     let lease = lock.into_lease();
-    assert_eq!((lease.lease_id.as_str(), lease.fencing_token), ("lease-of-x", 41));
+    assert_eq!((lease.lease_id.as_str(), lease.fencing_token), (fake::lease_id("x").as_str(), 41));
     assert_eq!(held.lost().await.cause, LossCause::Detached);
     fake.until("detached", |state| state.streams[0].detached.len() == 1).await;
     client.settle().await;

@@ -41,7 +41,7 @@ async fn answers_find_who_asked_in_whatever_order_they_come() {
     let mut locks = Vec::new();
     for (name, wait) in names.iter().zip(waits) {
         let lock = wait.await.unwrap().unwrap();
-        assert_eq!((lock.name(), lock.lease_id()), (name.as_str(), format!("lease-of-{name}").as_str()));
+        assert_eq!((lock.name(), lock.lease_id()), (name.as_str(), fake::lease_id(name).as_str()));
         locks.push(lock);
     }
     {
@@ -113,7 +113,7 @@ async fn a_grant_that_crosses_with_its_cancellation_is_released() {
     tokio::time::timeout(BOUND, client.settle()).await.unwrap();
     let state = fake.state();
     assert_eq!((state.streams[0].cancelled.len(), state.acquires.len()), (1, 1));
-    assert_eq!(state.releases[0].lease_id, "lease-of-x");
+    assert_eq!(state.releases[0].lease_id, fake::lease_id("x"));
     assert!(state.streams[0].attached.is_empty());
 }
 
@@ -134,7 +134,7 @@ async fn an_acquire_that_is_dropped_on_a_session_that_dies_is_taken_back_with_th
         let (first, second) = (&state.acquires[0], &state.acquires[1]);
         assert_eq!((&second.request_id, second.attempt), (&first.request_id, 2));
         assert_eq!(second.wait_timeout.unwrap_or_default(), wire(Duration::ZERO).unwrap());
-        assert_eq!(state.releases[0].lease_id, "lease-of-x");
+        assert_eq!(state.releases[0].lease_id, fake::lease_id("x"));
         assert!(state.streams.iter().all(|stream| stream.attached.is_empty()), "never kept alive");
     }
     client.settle().await;

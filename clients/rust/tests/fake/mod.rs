@@ -7,6 +7,7 @@ mod session;
 use fencepost_client::v1::session_response::Message as Told;
 use fencepost_client::{Client, ClientBuilder, v1};
 use std::collections::{BTreeMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -103,10 +104,17 @@ pub struct Fake {
     changed: watch::Sender<()>,
 }
 
+/// The lease id that goes with a lock name.
+pub fn lease_id(name: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    uuid::Uuid::from_u64_pair(hasher.finish(), 0).to_string()
+}
+
 pub fn lease(name: &str) -> v1::Lease {
     v1::Lease {
         lock_name: name.to_owned(),
-        lease_id: format!("lease-of-{name}"),
+        lease_id: lease_id(name),
         grant_id: "grant-1".to_owned(),
         fencing_token: 41,
         ttl: wire(TTL),

@@ -80,6 +80,12 @@ impl Session {
             Said::Release(release) => self.release(operation, release),
             Said::Cancel(cancel) => self.cancel(cancel.operation),
             Said::Renew(_) => panic!("nobody renews on a session"),
+            Said::Attach(attach) if !attach.leases.iter().all(well_formed) => self.fake.note(|state| {
+                // What makes no sense ends the stream.
+                if let Some(to_client) = state.streams[self.index].to_client.take() {
+                    let _ = to_client.try_send(Err(Status::invalid_argument("no lease")));
+                }
+            }),
             Said::Attach(attach) => {
                 self.fake.note(|state| attach.leases.into_iter().for_each(|lease| attached(state, self.index, lease)));
             }
@@ -157,6 +163,11 @@ impl Session {
             fake.note(|state| send(&state.streams[index], operation, message));
         });
     }
+}
+
+fn well_formed(lease: &v1::LeaseAttachment) -> bool {
+    let name = &lease.lock_name;
+    (1..=512).contains(&name.len()) && !name.contains('\n') && uuid::Uuid::try_parse(&lease.lease_id).is_ok()
 }
 
 fn renewed(handles: Vec<u32>) -> v1::RenewedLeases {
