@@ -160,7 +160,7 @@ pub enum AcquireError {
     /// The request breaks a rule.
     #[error("invalid request: {message}")]
     Invalid {
-        /// The server's words.
+        /// The server's words, or this client's about a request that is too large to be sent.
         message: String,
         /// Which fields broke which rules.
         violations: Vec<FieldViolation>,

@@ -4,7 +4,7 @@
 mod fake;
 
 use fake::{BOUND, Do, Fake, TTL, acquired, builder, client, refused, released, wire};
-use fencepost_client::{AcquireError, Client, Lock, v1};
+use fencepost_client::{AcquireError, Client, Lock, Moment, ReleaseError, v1};
 use std::collections::HashSet;
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -209,6 +209,23 @@ async fn a_session_without_room_is_asked_no_more_for_this_one() {
     assert!(lock.release().await.unwrap().was_held());
     assert_eq!(fake.state().releases.len(), 2);
     assert_eq!(fake.state().streams[0].detached.len(), 1, "not renewed in between");
+}
+
+#[tokio::test]
+async fn what_is_too_large_to_be_sent_is_refused_and_the_session_goes_on() {
+    let fake = Fake::start().await;
+    let client = client(&[&fake]);
+    let held = client.acquire("held").ttl(TTL).await.unwrap();
+    let error = client.acquire("x").metadata("log", "x".repeat(70_000)).wait(BOUND).await.unwrap_err();
+    assert!(matches!(&error, AcquireError::Invalid { message, .. } if message.contains("shorten")), "{error:?}");
+    let lease = v1::Lease { lock_name: "x".repeat(70_000), ..fake::lease("x") };
+    let error = client.keep(lease, Moment::now(), Duration::ZERO).release().await.unwrap_err();
+    assert!(matches!(error, ReleaseError::Refused { .. }), "{error:?}");
+    // As much as goes into one message.
+    let large = client.acquire("y").metadata("log", "y".repeat(65_400)).await.unwrap();
+    assert!(held.is_valid() && large.is_valid());
+    let state = fake.state();
+    assert_eq!((state.streams.len(), state.acquires.len(), state.releases.len()), (1, 2, 0));
 }
 
 #[tokio::test]

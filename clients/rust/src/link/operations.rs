@@ -9,12 +9,21 @@ use crate::operations::UnderWay;
 use crate::proto::duration;
 use crate::v1;
 use crate::validity::Reading;
+use prost::Message as _;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tonic::Status;
 use v1::acquire_response::Outcome as Acquired;
 use v1::session_response::Message;
+
+/// How large the request of an operation may be. A server takes messages of 64 KiB; what is around it takes 25 bytes at most.
+const REQUEST_BYTES_MAX: usize = 64 * 1024 - 32;
+
+fn too_large(bytes: usize) -> Status {
+    let max = REQUEST_BYTES_MAX;
+    Status::invalid_argument(format!("the request has {bytes} bytes, at most {max} can be sent: shorten what it says"))
+}
 
 /// Leave to hand over one operation: so many may be under way.
 pub(crate) struct Room(OwnedSemaphorePermit);
@@ -62,22 +71,30 @@ impl Link {
         room: Room,
     ) -> Operation {
         let (caller, outcome) = oneshot::channel();
-        let number = self.hand_over(caller, |outbox, caller| outbox.acquire(request, ahead, caller, room.0));
+        let bytes = request.encoded_len();
+        let number = self.hand_over(bytes, caller, |outbox, caller| outbox.acquire(request, ahead, caller, room.0));
         Operation::new(self.clone(), number, outcome)
     }
 
     /// Gives a lease back, whether it is attached here or not.
     pub(crate) fn release(self: &Arc<Self>, key: LeaseKey, request: v1::ReleaseRequest, room: Room) -> Operation {
         let (caller, outcome) = oneshot::channel();
-        let number = self.hand_over(caller, |outbox, caller| outbox.release(key, request, caller, room.0));
+        let bytes = request.encoded_len();
+        let number = self.hand_over(bytes, caller, |outbox, caller| outbox.release(key, request, caller, room.0));
         Operation::new(self.clone(), number, outcome)
     }
 
+    /// A message that is too large would end the session, and what else is under way with it: it is refused here.
     fn hand_over(
         &self,
+        bytes: usize,
         caller: oneshot::Sender<Outcome>,
         add: impl FnOnce(&mut crate::outbox::Outbox, oneshot::Sender<Outcome>) -> u64,
     ) -> u64 {
+        if bytes > REQUEST_BYTES_MAX {
+            let _nobody_waits = caller.send(Err(CallError::new(too_large(bytes))));
+            return 0;
+        }
         let mut outbox = self.outbox();
         if outbox.is_closed() {
             drop(outbox);

@@ -170,6 +170,7 @@ impl Fake {
         };
         let fake = Self { url, state: Arc::new(Mutex::new(state)), changed: watch::Sender::new(()) };
         let service = v1::lock_service_server::LockServiceServer::new(fake.clone());
+        let service = service.max_decoding_message_size(64 * 1024);
         let server = Server::builder().add_service(service).serve_with_incoming(TcpListenerStream::new(listener));
         tokio::spawn(server);
         fake
