@@ -34,8 +34,11 @@ pub(crate) struct Keeper {
 #[derive(Debug, Default)]
 struct State {
     leases: HashMap<LeaseKey, Arc<LeaseState>>,
-    /// The shortest TTL among them: what everything here is measured by.
+    /// The shortest TTL among them: how often to look.
     shortest: Option<Duration>,
+    /// The shortest among those that the session renews: what its pace is, and its silence is measured by. One that it had
+    /// no room for is renewed by itself and says nothing of it.
+    pace: Option<Duration>,
     current: Option<OpenLink>,
     /// Goes on until the current one has shown that it works.
     previous: Option<OpenLink>,
@@ -103,13 +106,19 @@ impl Keeper {
         if quicker {
             state.shortest = Some(ttl);
         }
-        if let Some(current) = &state.current {
-            if quicker {
-                current.link.pace_changed(now);
+        if lease.is_on_stream() {
+            let sets_pace = state.pace.is_none_or(|pace| ttl < pace);
+            if sets_pace {
+                state.pace = Some(ttl);
             }
-            // Granted there, it is attached already.
-            if lease.is_on_stream() && !current.link.is_attached(lease.key) {
-                current.link.attach(lease.clone(), now);
+            if let Some(current) = &state.current {
+                if sets_pace {
+                    current.link.pace_changed(now);
+                }
+                // Granted there, it is attached already.
+                if !current.link.is_attached(lease.key) {
+                    current.link.attach(lease.clone(), now);
+                }
             }
         }
         state.leases.insert(lease.key, lease);
@@ -185,7 +194,7 @@ impl Keeper {
             state.tries = 0;
         }
         let tick = patience::tick(shortest);
-        if !stuck && !health.is_none_or(|health| is_bad(health, now, shortest)) {
+        if !stuck && !health.is_none_or(|health| is_bad(health, now, state.pace)) {
             state.due = None;
             return Some(tick);
         }
@@ -243,8 +252,8 @@ impl State {
     fn look_at_previous(&mut self, current: Option<Health>, now: Moment) {
         let Some(previous) = &self.previous else { return };
         let health = previous.link.health();
-        let silent = |shortest| is_silent(health, now, shortest);
-        let answers = previous.link.is_busy() && !self.shortest.is_some_and(silent);
+        // Its pace is that of the leases that have not left it yet.
+        let answers = previous.link.is_busy() && !is_silent(health, now, previous.link.pace(now));
         let replaced = self.shortest.is_none() || current.is_some_and(|health| health.works());
         if health.ended || (replaced && !answers) {
             self.previous = None;
@@ -273,14 +282,17 @@ impl State {
 
     /// Lets go of lost leases, and finds out whether the session fails to renew one.
     fn look_at_leases(&mut self, now: Moment, servers: usize) -> bool {
-        let (mut shortest, mut stuck, mut lost) = (None, false, Vec::new());
+        let (mut shortest, mut pace, mut stuck, mut lost) = (None, None, false, Vec::new());
         for lease in self.leases.values() {
             let known = lease.look(now);
             if known.is_lost() {
                 lost.push(lease.key);
                 continue;
             }
-            shortest = Some(shortest.map_or(known.ttl, |shortest: Duration| shortest.min(known.ttl)));
+            shortest = shorter(shortest, known.ttl);
+            if lease.is_on_stream() {
+                pace = shorter(pace, known.ttl);
+            }
             if known.is_overdue(now) {
                 lease.at_risk(now);
                 // A new attachment gets its time. When the store is the trouble, the same server is no better again.
@@ -288,7 +300,7 @@ impl State {
                 stuck |= lease.is_on_stream() && !patient && !(known.store_unreachable && servers == 1);
             }
         }
-        self.shortest = shortest;
+        (self.shortest, self.pace) = (shortest, pace);
         for key in lost {
             self.leases.remove(&key);
             self.detach(key);
@@ -298,13 +310,18 @@ impl State {
 }
 
 /// Is a session not, or not much longer, of use?
-fn is_bad(health: Health, now: Moment, shortest: Duration) -> bool {
-    health.ended || health.draining || is_silent(health, now, shortest)
+fn is_bad(health: Health, now: Moment, pace: Option<Duration>) -> bool {
+    health.ended || health.draining || is_silent(health, now, pace)
 }
 
-fn is_silent(health: Health, now: Moment, shortest: Duration) -> bool {
-    let limit = if health.answers { shortest / 2 } else { patience::first_answer(shortest) };
-    now.since(health.heard) > limit
+/// With no leases to renew there is nothing to expect: whether the connection stands is for its pings to find out.
+fn is_silent(health: Health, now: Moment, pace: Option<Duration>) -> bool {
+    let limit = |pace| if health.answers { pace / 2 } else { patience::first_answer(pace) };
+    pace.is_some_and(|pace| now.since(health.heard) > limit(pace))
+}
+
+fn shorter(shortest: Option<Duration>, ttl: Duration) -> Option<Duration> {
+    Some(shortest.map_or(ttl, |shortest| shortest.min(ttl)))
 }
 
 /// Dropped with the runtime, it leaves the leases to their TTLs.

@@ -16,6 +16,7 @@ use crate::v1;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 use tokio_stream::Stream;
 use tonic::Status;
@@ -92,6 +93,11 @@ impl Link {
 
     pub(crate) fn detach(&self, key: LeaseKey) {
         self.outbox().detach(key);
+    }
+
+    /// The shortest TTL of the leases attached: what the server's beats go by.
+    pub(crate) fn pace(&self, now: Moment) -> Option<Duration> {
+        self.outbox().leases().map(|lease| lease.look(now).ttl).min()
     }
 
     /// The server is to send beats at a higher pace from now on: do not judge it by the time before.

@@ -96,6 +96,11 @@ impl Outbox {
         }
     }
 
+    /// What it keeps alive, or is about to.
+    pub(crate) fn leases(&self) -> impl Iterator<Item = &LeaseState> {
+        self.attached.values().map(|attachment| &*attachment.lease)
+    }
+
     pub(crate) fn is_attached(&self, key: LeaseKey) -> bool {
         self.by_lease.contains_key(&key)
     }

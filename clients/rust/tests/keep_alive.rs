@@ -3,7 +3,7 @@
 
 mod fake;
 
-use fake::{BOUND, Fake, TTL, builder, client, wire};
+use fake::{BOUND, Do, Fake, TTL, builder, client, wire};
 use fencepost_client::v1::session_response::Message as Told;
 use fencepost_client::{Client, Lock, LossCause, Lost, Moment, Status, v1};
 use std::time::Duration;
@@ -208,6 +208,24 @@ async fn a_lease_for_which_the_stream_has_no_room_is_renewed_on_its_own() {
     let renewals = fake.state().renews.len();
     fake.until("the stream has gone on", |state| state.streams[0].answers.len() > 24).await;
     assert!(fake.state().renews.len() <= renewals + 1, "at most one was under way");
+}
+
+#[tokio::test]
+async fn a_session_is_not_taken_for_silent_by_the_ttl_of_a_lease_that_it_does_not_carry() {
+    let fake = Fake::start().await;
+    fake.on_acquire(|request| {
+        let lease = v1::Lease { ttl: request.ttl, ..fake::lease(&request.lock_name) };
+        Do::Answer(v1::AcquireResponse { lease: Some(lease), ..fake::acquired("") })
+    });
+    let client = client(&[&fake]);
+    let long = client.acquire("long").ttl(TTL * 15).await.unwrap();
+    fake.until("it beats", |state| !state.streams[0].answers.is_empty()).await;
+    // It has no room for another, and goes on at the pace of the one it has.
+    fake.note(|state| (state.full, state.beats) = (true, false));
+    let short = client.acquire("short").ttl(TTL).await.unwrap();
+    fake.until("a TTL of renewals", |state| state.renews.len() > 4).await;
+    assert!(long.is_valid() && short.is_valid());
+    assert_eq!(fake.state().streams.len(), 1);
 }
 
 #[tokio::test]
