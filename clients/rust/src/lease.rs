@@ -96,6 +96,10 @@ impl std::fmt::Display for Lost {
 
 impl std::error::Error for Lost {}
 
+/// How far the numbers of attachments jump when another process has counted further. By how much is not known: it counts the
+/// sessions on which that process kept this lease, which are hardly ever so many.
+const PAST_OTHERS: u32 = 1 << 16;
+
 /// Names a lease within this process.
 pub(crate) type LeaseKey = u64;
 
@@ -133,6 +137,8 @@ pub(crate) struct LeaseState {
     pub(crate) token: u64,
     /// The number of the latest attachment.
     attachment: AtomicU32,
+    /// Has a session of this process ever kept it?
+    kept: AtomicBool,
     /// Has it been attached again after somebody else had attached it?
     reattached: AtomicBool,
     /// Is it for the session to renew it?
@@ -152,6 +158,7 @@ impl LeaseState {
             grant_id: lease.grant_id,
             token: lease.fencing_token,
             attachment: AtomicU32::new(0),
+            kept: AtomicBool::new(false),
             reattached: AtomicBool::new(false),
             on_stream: AtomicBool::new(true),
             known: Mutex::new(Known {
@@ -167,7 +174,7 @@ impl LeaseState {
 
     /// As granted on a session, which is its first attachment.
     pub(crate) fn attached_by_grant(mut self) -> Self {
-        self.attachment = AtomicU32::new(1);
+        (self.attachment, self.kept) = (AtomicU32::new(1), AtomicBool::new(true));
         self
     }
 
@@ -264,9 +271,20 @@ impl LeaseState {
         self.attachment.fetch_add(1, Ordering::Relaxed).saturating_add(1)
     }
 
+    /// A session of this process has kept it.
+    pub(crate) fn kept_by_us(&self) {
+        self.kept.store(true, Ordering::Relaxed);
+    }
+
     /// True once: somebody else has attached it, and it is to be attached again.
     pub(crate) fn may_reattach(&self) -> bool {
-        !self.reattached.swap(true, Ordering::Relaxed)
+        let first = !self.reattached.swap(true, Ordering::Relaxed);
+        // Refused from the start: whoever kept it before is gone without a word, and had counted further. But a process
+        // that had it and lost it must not outdo whoever was given it since.
+        if first && !self.kept.load(Ordering::Relaxed) {
+            self.attachment.fetch_add(PAST_OTHERS, Ordering::Relaxed);
+        }
+        first
     }
 
     /// The session is not to renew it any more.

@@ -3,7 +3,7 @@
 
 mod fake;
 
-use fake::{Fake, TTL, client};
+use fake::{BOUND, Fake, TTL, client};
 use fencepost_client::{LossCause, Moment, v1};
 use std::time::Duration;
 
@@ -33,4 +33,49 @@ async fn a_lease_that_makes_no_sense_is_lost_from_the_start_and_harms_no_other()
     let state = fake.state();
     assert_eq!((state.streams.len(), state.streams[0].all_attached.len()), (1, 1));
     assert!(state.releases.is_empty(), "there is nothing to give back");
+}
+
+#[tokio::test]
+async fn a_lease_is_kept_though_another_process_that_kept_it_had_counted_further() {
+    let fake = Fake::start().await;
+    let lease = fake::lease("x");
+    // It attached the lease seven times, and then it was gone.
+    fake.note(|state| state.kept.insert(lease.lease_id.clone(), (7, usize::MAX, 1)));
+    let lock = client(&[&fake]).keep(lease, Moment::now(), Duration::ZERO);
+    fake.until("kept", |state| state.streams.iter().any(|stream| !stream.attached.is_empty())).await;
+    fake.until("a TTL of answers", |state| state.streams[0].answers.len() > 12).await;
+    assert!(lock.is_valid());
+    assert_eq!(fake.state().streams[0].all_attached.len(), 2);
+}
+
+#[tokio::test]
+async fn of_two_processes_that_keep_a_lease_the_newest_wins_however_far_the_other_had_counted() {
+    let fake = Fake::start().await;
+    let (first_client, second_client) = (client(&[&fake]), client(&[&fake]));
+    let first = first_client.acquire("x").ttl(TTL).await.unwrap();
+    for again in 1..4 {
+        fake.end_streams();
+        fake.until("attached again", |state| state.streams.get(again).is_some_and(|it| !it.attached.is_empty())).await;
+    }
+    assert_eq!(fake.state().streams[3].all_attached[0].attempt, 4);
+    let second = second_client.keep(fake::lease("x"), Moment::now(), Duration::ZERO);
+    fake.until("the first one tries once", |state| state.streams[3].all_attached.len() == 2).await;
+    let lost = tokio::time::timeout(BOUND, first.lost()).await.unwrap();
+    assert_eq!(lost.cause, LossCause::ValidityOver);
+    assert!(second.is_valid());
+    let state = fake.state();
+    assert_eq!((state.streams[3].attached.len(), state.streams[4].attached.len()), (0, 1));
+    assert_eq!(state.streams[4].all_attached.len(), 2, "refused at first, and never after");
+}
+
+#[tokio::test]
+async fn who_kept_a_lease_and_comes_back_does_not_outdo_who_was_given_it_since() {
+    let fake = Fake::start().await;
+    let lock = client(&[&fake]).acquire("x").ttl(TTL).await.unwrap();
+    fake.note(|state| state.kept.insert(fake::lease_id("x"), (9, usize::MAX, 1)));
+    fake.end_streams();
+    let lost = tokio::time::timeout(BOUND, lock.lost()).await.unwrap();
+    assert_eq!(lost.cause, LossCause::ValidityOver);
+    let attempts: Vec<_> = fake.state().streams[1].all_attached.iter().map(|lease| lease.attempt).collect();
+    assert_eq!(attempts, [2, 3]);
 }

@@ -20,6 +20,7 @@ impl Link {
                 // A renewal in the name of an attachment that is not sent yet is not ours.
                 let Some(attached) = attachment.sent else { continue };
                 let sent = sent.unwrap_or(attached);
+                attachment.lease.kept_by_us();
                 attachment.lease.renewed(Reading { sent, read: now, held_for: Duration::ZERO, ttl });
             }
         }

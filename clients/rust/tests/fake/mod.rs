@@ -6,7 +6,7 @@ mod session;
 
 use fencepost_client::v1::session_response::Message as Told;
 use fencepost_client::{Client, ClientBuilder, v1};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -95,6 +95,8 @@ pub struct State {
     pub deaf: bool,
     /// Refuses sessions.
     pub refuses: Option<Status>,
+    /// Which attachment keeps a lease: its number, its stream and its handle, by lease id.
+    pub kept: HashMap<String, (u32, usize, u32)>,
 }
 
 #[derive(Clone)]
@@ -167,6 +169,7 @@ impl Fake {
             over: false,
             deaf: false,
             refuses: None,
+            kept: HashMap::new(),
         };
         let fake = Self { url, state: Arc::new(Mutex::new(state)), changed: watch::Sender::new(()) };
         let service = v1::lock_service_server::LockServiceServer::new(fake.clone());

@@ -10,6 +10,7 @@ use tokio::task::AbortHandle;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 use v1::acquire_response::Outcome;
+use v1::detached::Reason;
 
 type Messages = ReceiverStream<Result<v1::SessionResponse, Status>>;
 
@@ -91,7 +92,9 @@ impl Session {
             }
             Said::Detach(detach) => self.fake.note(|state| {
                 let stream = &mut state.streams[self.index];
-                stream.attached.retain(|handle, _| !detach.handles.contains(handle));
+                for lease in detach.handles.iter().filter_map(|handle| stream.attached.remove(handle)) {
+                    state.kept.remove(&lease.lease_id);
+                }
                 stream.detached.extend(detach.handles);
             }),
             Said::Answer(answer) => self.fake.note(|state| {
@@ -185,8 +188,9 @@ fn answered(state: &mut State, index: usize, operation: u64, handle: u32, answer
     let lease = v1::LeaseAttachment { handle, lock_name, lease_id, attempt: 1, release_on_disconnect: false };
     stream.all_attached.push(lease.clone());
     if full {
-        send(stream, 0, detached(handle));
+        send(stream, 0, detached(handle, Reason::StreamFull));
     } else {
+        state.kept.insert(lease.lease_id.clone(), (lease.attempt, index, handle));
         stream.attached.insert(handle, lease);
     }
 }
@@ -196,18 +200,30 @@ fn attached(state: &mut State, index: usize, lease: v1::LeaseAttachment) {
     let stream = &mut state.streams[index];
     stream.all_attached.push(lease.clone());
     if full {
-        return send(stream, 0, detached(handle));
+        return send(stream, 0, detached(handle, Reason::StreamFull));
     }
     if over {
         let end = v1::LeaseEnd::Expired.into();
         return send(stream, 0, Told::Lost(v1::Lost { handle, end, successor_token: 42 }));
     }
+    // The highest number wins, among equal ones the latest.
+    let before = state.kept.get(&lease.lease_id).copied();
+    if before.is_some_and(|(number, ..)| lease.attempt < number) {
+        return send(stream, 0, detached(handle, Reason::AttachedElsewhere));
+    }
+    state.kept.insert(lease.lease_id.clone(), (lease.attempt, index, handle));
     stream.attached.insert(handle, lease);
+    if let Some((_, stream, handle)) = before
+        && let Some(stream) = state.streams.get_mut(stream)
+        && stream.attached.remove(&handle).is_some()
+    {
+        send(stream, 0, detached(handle, Reason::AttachedElsewhere));
+    }
     if renews {
-        send(stream, 0, Told::Attached(v1::Attached { leases: vec![renewed(vec![handle])] }));
+        send(&state.streams[index], 0, Told::Attached(v1::Attached { leases: vec![renewed(vec![handle])] }));
     }
 }
 
-fn detached(handle: u32) -> Told {
-    Told::Detached(v1::Detached { handle, reason: v1::detached::Reason::StreamFull.into() })
+fn detached(handle: u32, reason: Reason) -> Told {
+    Told::Detached(v1::Detached { handle, reason: reason.into() })
 }
