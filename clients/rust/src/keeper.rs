@@ -2,24 +2,25 @@
 //!
 //! The server sets the pace; there is no renewal timer here. What this task does is to doubt the session: when nothing
 //! comes any more, when beats come but renewals do not, when it ends or drains, the leases are attached to a session on the
-//! next server, with higher numbers. The old one goes on until the new one has shown that it works, and what is under way
-//! on it is answered. The time for all this is the TTL.
+//! next server, with higher numbers, those that end first before the others. The old one goes on until the new one keeps
+//! them all (that takes a while with very many), and what is under way on it is answered. The time for all this is the TTL.
 //!
 //! The first operation opens a session, and it ends soon after the last lease.
+
+mod open;
 
 use crate::clock::Moment;
 use crate::core::{Core, part_of};
 use crate::lease::{LeaseKey, LeaseState};
-use crate::link::{Health, Link};
+use crate::link::Link;
 use crate::operation::Operation;
 use crate::patience;
 use crate::v1;
+use open::{OpenLink, is_bad};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
-use tonic::Status;
 
 /// How long a session that nobody uses is kept for the next one.
 const LINGER: Duration = Duration::from_secs(5);
@@ -40,7 +41,7 @@ struct State {
     /// no room for is renewed by itself and says nothing of it.
     pace: Option<Duration>,
     current: Option<OpenLink>,
-    /// Goes on until the current one has shown that it works.
+    /// Goes on until the current one keeps every lease.
     previous: Option<OpenLink>,
     /// When the current one was opened, and when one that works was left by operations.
     opened: Option<Moment>,
@@ -52,30 +53,6 @@ struct State {
     idle_since: Option<Moment>,
     running: bool,
     client_gone: bool,
-}
-
-/// A session and its read loop, which ends with it.
-#[derive(Debug)]
-struct OpenLink {
-    link: Arc<Link>,
-    task: JoinHandle<()>,
-}
-
-impl OpenLink {
-    /// Does it still renew or answer?
-    fn is_of_use(&self) -> bool {
-        let health = self.link.health();
-        health.works() || (!health.ended && self.link.is_busy())
-    }
-}
-
-impl Drop for OpenLink {
-    fn drop(&mut self) {
-        // The transport goes on sending for as long as the sending half says anything: dropping the reading half is not
-        // enough to end a stream.
-        self.link.close(Status::unavailable("the session was given up"));
-        self.task.abort();
-    }
 }
 
 impl std::fmt::Debug for Keeper {
@@ -186,7 +163,7 @@ impl Keeper {
         let state = &mut *self.state();
         let stuck = state.look_at_leases(now, self.core.servers.count());
         let health = state.current.as_ref().map(|current| current.link.health());
-        state.look_at_previous(health, now);
+        state.look_at_previous(now);
         let Some(shortest) = state.shortest else { return state.look_at_nothing(now) };
         state.idle_since = None;
         // One that works but drains is no end of trying: the next is opened after a growing pause.
@@ -215,13 +192,17 @@ impl Keeper {
         let server = self.core.servers.preferred();
         tracing::debug!(server, leases = state.leases.len(), tries = state.tries, "opening a session");
         let link = Link::new(self.core.clone(), server, self.wake.clone(), now);
-        for lease in state.leases.values().filter(|lease| lease.is_on_stream()) {
+        let mut leases: Vec<_> = state.leases.values().filter(|lease| lease.is_on_stream()).collect();
+        leases.sort_by_cached_key(|lease| lease.look(now).valid_until);
+        for lease in leases {
             link.attach(lease.clone(), now);
         }
         let task = self.core.spawn(link.clone().run());
         let replaced = state.current.replace(OpenLink { link: link.clone(), task });
-        // One that is of use goes on for now; one that never was ends here.
-        if let Some(replaced) = replaced.filter(OpenLink::is_of_use) {
+        // One that is of use goes on for now; one that never was ends here. So does one that did not get far, if the one
+        // before it still renews more.
+        let rest = state.previous.as_ref().map_or(0, |previous| previous.renews(now));
+        if let Some(replaced) = replaced.filter(|replaced| replaced.is_of_use() && replaced.renews(now) >= rest) {
             state.previous = Some(replaced);
         }
         (state.due, state.opened) = (None, Some(now));
@@ -249,13 +230,13 @@ impl State {
     }
 
     /// Lets go of the previous session when it is of no use any more.
-    fn look_at_previous(&mut self, current: Option<Health>, now: Moment) {
+    fn look_at_previous(&mut self, now: Moment) {
         let Some(previous) = &self.previous else { return };
-        let health = previous.link.health();
-        // Its pace is that of the leases that have not left it yet.
-        let answers = previous.link.is_busy() && !is_silent(health, now, previous.link.pace(now));
-        let replaced = self.shortest.is_none() || current.is_some_and(|health| health.works());
-        if health.ended || (replaced && !answers) {
+        let no_leases = self.shortest.is_none();
+        let works = self.current.as_ref().is_some_and(|current| current.link.health().works());
+        let taken_over = no_leases || self.current.as_ref().is_some_and(OpenLink::has_taken_over);
+        let needed = (previous.link.is_busy() || !taken_over) && !previous.is_silent(now);
+        if previous.link.health().ended || ((works || no_leases) && !needed) {
             self.previous = None;
         }
     }
@@ -307,17 +288,6 @@ impl State {
         }
         stuck
     }
-}
-
-/// Is a session not, or not much longer, of use?
-fn is_bad(health: Health, now: Moment, pace: Option<Duration>) -> bool {
-    health.ended || health.draining || is_silent(health, now, pace)
-}
-
-/// With no leases to renew there is nothing to expect: whether the connection stands is for its pings to find out.
-fn is_silent(health: Health, now: Moment, pace: Option<Duration>) -> bool {
-    let limit = |pace| if health.answers { pace / 2 } else { patience::first_answer(pace) };
-    pace.is_some_and(|pace| now.since(health.heard) > limit(pace))
 }
 
 fn shorter(shortest: Option<Duration>, ttl: Duration) -> Option<Duration> {

@@ -95,6 +95,16 @@ impl Link {
         self.outbox().detach(key);
     }
 
+    /// Has the server confirmed every attachment?
+    pub(crate) fn keeps_all(&self) -> bool {
+        self.outbox().is_confirmed()
+    }
+
+    /// How many leases the server keeps by it.
+    pub(crate) fn kept(&self) -> usize {
+        self.outbox().confirmed()
+    }
+
     /// The shortest TTL of the leases attached: what the server's beats go by.
     pub(crate) fn pace(&self, now: Moment) -> Option<Duration> {
         self.outbox().leases().map(|lease| lease.look(now).ttl).min()

@@ -37,6 +37,8 @@ pub(crate) struct Attachment {
     pub(crate) number: u32,
     /// When it was said.
     pub(crate) sent: Option<Moment>,
+    /// Has the server said that it keeps the lease?
+    confirmed: bool,
 }
 
 impl Attachment {
@@ -68,7 +70,7 @@ impl Outbox {
         }
         let number = lease.next_attachment(now);
         let handle = self.next_handle();
-        self.note(handle, Attachment { lease, number, sent: None });
+        self.note(handle, Attachment { lease, number, sent: None, confirmed: false });
         self.to_attach.push_back(handle);
         self.wake();
     }
@@ -92,7 +94,7 @@ impl Outbox {
     /// A lease that was granted here, and is attached since `sent` asked for it.
     pub(crate) fn granted(&mut self, handle: u32, lease: Arc<LeaseState>, sent: Moment) {
         if !self.closed {
-            self.note(handle, Attachment { lease, number: 1, sent: Some(sent) });
+            self.note(handle, Attachment { lease, number: 1, sent: Some(sent), confirmed: true });
         }
     }
 
@@ -182,6 +184,25 @@ impl Outbox {
 
     pub(crate) fn attachment(&self, handle: u32) -> Option<&Attachment> {
         self.attached.get(&handle)
+    }
+
+    /// The server has renewed a lease in the name of an attachment. Says what was attached, and when. In the name of one
+    /// that is not sent yet it is not ours.
+    pub(crate) fn confirm(&mut self, handle: u32) -> Option<(Arc<LeaseState>, Moment)> {
+        let attachment = self.attached.get_mut(&handle)?;
+        let sent = attachment.sent?;
+        attachment.confirmed = true;
+        Some((attachment.lease.clone(), sent))
+    }
+
+    /// How many attachments are confirmed.
+    pub(crate) fn confirmed(&self) -> usize {
+        self.attached.values().filter(|attachment| attachment.confirmed).count()
+    }
+
+    /// Is every attachment confirmed?
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.attached.values().all(|attachment| attachment.confirmed)
     }
 
     /// The server has let go of a lease.

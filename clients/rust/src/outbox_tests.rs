@@ -180,3 +180,16 @@ fn a_lease_is_attached_from_its_grant_on() {
     assert_eq!(outbox.next(now), None, "no message is needed");
     assert_eq!(lease.next_attachment(now), 2, "the next attachment is the second");
 }
+
+#[test]
+fn an_attachment_is_confirmed_by_a_renewal_in_its_name_and_never_before_it_is_sent() {
+    let (mut outbox, now) = (Outbox::default(), Moment::now());
+    outbox.attach(lease(1), now);
+    assert!(outbox.confirm(1).is_none() && !outbox.is_confirmed(), "not sent");
+    let handle = attached(said(&mut outbox, now))[0].handle;
+    assert!(!outbox.is_confirmed());
+    assert_eq!(outbox.confirm(handle).map(|(_, sent)| sent), Some(now));
+    assert!(outbox.is_confirmed());
+    outbox.attach(lease(2), now);
+    assert_eq!((outbox.is_confirmed(), outbox.confirmed()), (false, 1));
+}

@@ -15,13 +15,11 @@ impl Link {
         for group in groups {
             let ttl = duration(group.ttl);
             for handle in &group.handles {
-                let found = self.outbox().attachment(*handle).cloned();
-                let Some(attachment) = found else { continue };
-                // A renewal in the name of an attachment that is not sent yet is not ours.
-                let Some(attached) = attachment.sent else { continue };
+                let confirmed = self.outbox().confirm(*handle);
+                let Some((lease, attached)) = confirmed else { continue };
                 let sent = sent.unwrap_or(attached);
-                attachment.lease.kept_by_us();
-                attachment.lease.renewed(Reading { sent, read: now, held_for: Duration::ZERO, ttl });
+                lease.kept_by_us();
+                lease.renewed(Reading { sent, read: now, held_for: Duration::ZERO, ttl });
             }
         }
     }

@@ -95,6 +95,9 @@ pub struct State {
     pub deaf: bool,
     /// Refuses sessions.
     pub refuses: Option<Status>,
+    /// Takes its time over the attachment of this lock, until it is told to [catch up](Fake::catch_up).
+    pub slow_for: Option<String>,
+    late: Vec<(usize, v1::LeaseAttachment)>,
     /// Which attachment keeps a lease: its number, its stream and its handle, by lease id.
     pub kept: HashMap<String, (u32, usize, u32)>,
 }
@@ -169,6 +172,8 @@ impl Fake {
             over: false,
             deaf: false,
             refuses: None,
+            slow_for: None,
+            late: Vec::new(),
             kept: HashMap::new(),
         };
         let fake = Self { url, state: Arc::new(Mutex::new(state)), changed: watch::Sender::new(()) };
@@ -215,6 +220,16 @@ impl Fake {
                 session::send(stream, 0, message(*handle));
             }
         }
+    }
+
+    /// Does what it took its time over.
+    pub fn catch_up(&self) {
+        self.note(|state| {
+            state.slow_for = None;
+            for (stream, lease) in std::mem::take(&mut state.late) {
+                session::attached(state, stream, lease);
+            }
+        });
     }
 
     pub fn tell(&self, message: &Told) {

@@ -195,9 +195,12 @@ fn answered(state: &mut State, index: usize, operation: u64, handle: u32, answer
     }
 }
 
-fn attached(state: &mut State, index: usize, lease: v1::LeaseAttachment) {
+pub fn attached(state: &mut State, index: usize, lease: v1::LeaseAttachment) {
     let (renews, full, over, handle) = (state.renews_leases, state.full, state.over, lease.handle);
     let stream = &mut state.streams[index];
+    if state.slow_for.as_ref() == Some(&lease.lock_name) {
+        return state.late.push((index, lease));
+    }
     stream.all_attached.push(lease.clone());
     if full {
         return send(stream, 0, detached(handle, Reason::StreamFull));
