@@ -109,7 +109,7 @@ impl Trouble {
     }
 }
 
-pub(super) const ENDED: &str = "the lease of this request has already ended: use another --request-id";
+pub(super) const ENDED: &str = "this request has already ended: ask again, with another --request-id if one was given";
 pub(super) const OVERTAKEN: &str = "a newer attempt of this request took over, and has the answer";
 
 /// A request that breaks a rule, field by field.

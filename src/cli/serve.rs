@@ -7,7 +7,7 @@ use crate::{
         options::{OPTIONS, SWITCH},
     },
     store::RedisUrl,
-    telemetry,
+    telemetry::{self, UntilWritten},
 };
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use parking_lot::Mutex;
@@ -16,7 +16,6 @@ use tokio::{
     net::TcpListener,
     signal::unix::{Signal, SignalKind, signal},
 };
-use tracing_appender::non_blocking::WorkerGuard;
 
 const PRINT_CONFIG: &str = "print_config";
 
@@ -85,11 +84,12 @@ pub(super) async fn serve(args: ServeArgs) -> Result<(), Failure> {
     let addr = listener.local_addr().map_err(cannot)?;
     tracing::info!(%addr, version = env!("CARGO_PKG_VERSION"), store = %config.store, "listening");
     let served = crate::server::serve(config, listener, shutdown).await;
+    drop(log.lock().take());
     served.map_err(|error| Failure::new(NO, format!("the server ended: {error}")))
 }
 
 /// Resolves at the first signal to end; at the second one the process ends at once, whatever it is doing, but for what it has said.
-fn shutdown(log: Arc<Mutex<Option<WorkerGuard>>>) -> std::io::Result<impl Future<Output = ()> + Send + 'static> {
+fn shutdown(log: Arc<Mutex<Option<UntilWritten>>>) -> std::io::Result<impl Future<Output = ()> + Send + 'static> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     Ok(async move {
         let first = either(&mut terminate, &mut interrupt).await;

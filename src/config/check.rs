@@ -1,7 +1,7 @@
 //! From text to [`Config`]: every value is read, also those that another source overrides, and every problem is kept.
 
 use super::{
-    Config, ConfigError, LogFormat, StoreUrl,
+    Config, ConfigError, LogFormat, PASSWORD_SHOWN, StoreUrl,
     raw::{Problem, RawConfig, place},
 };
 use crate::domain::limits::{Limits, TTL_CEILING, TTL_FLOOR};
@@ -52,6 +52,10 @@ pub(super) fn check(raw: &RawConfig, redis_url: impl Fn(&str) -> Result<(), Stri
         let value = humantime::format_duration(config.limits.ttl_min).to_string();
         reader.problems.push(Problem { at, value, rule: format!("must not be above ttl_max, which is {ttl_max}") });
     }
+    if matches!(&config.store, StoreUrl::Redis(url) if url.contains(PASSWORD_SHOWN)) {
+        let rule = "the password was not printed: write it in, or give the URL in FENCEPOST_STORE".to_owned();
+        reader.problems.push(Problem { at: reader.in_effect("store"), value: String::new(), rule });
+    }
     if reader.problems.is_empty() && !config.classic_prefix.is_empty() && config.store == StoreUrl::Memory {
         let (at, value) = (reader.in_effect("classic_prefix"), config.classic_prefix.clone());
         let rule = "needs the Redis that the classic clients use: --store redis://…".to_owned();
@@ -73,7 +77,7 @@ impl Reader<'_> {
             match parse(said.text.trim()) {
                 Ok(value) => in_effect = value,
                 Err(rule) => {
-                    self.problems.push(Problem { at: place(key, &said.source), value: shown(key, &said.text), rule });
+                    self.problems.push(Problem { at: place(key, &said.source), value: said.text.clone(), rule });
                 }
             }
         }
@@ -88,14 +92,11 @@ impl Reader<'_> {
     }
 }
 
-/// The value in a message. What stands before an `@` in the URL of a store may be a password.
-fn shown(key: &str, text: &str) -> String {
-    if key == "store" && text.contains('@') { String::new() } else { text.to_owned() }
-}
-
 fn store(text: &str, redis_url: impl Fn(&str) -> Result<(), String>) -> Result<StoreUrl, String> {
     match text {
         "memory:" => Ok(StoreUrl::Memory),
+        // As printed: it may be overridden.
+        _ if text.contains(PASSWORD_SHOWN) => Ok(StoreUrl::Redis(text.to_owned())),
         _ if text.starts_with("redis://") || text.starts_with("rediss://") => {
             redis_url(text).map(|()| StoreUrl::Redis(text.to_owned()))
         }

@@ -36,6 +36,9 @@ pub struct Config {
     pub log: LogConfig,
 }
 
+/// What is shown of a URL in place of who logs in there.
+const PASSWORD_SHOWN: &str = "://***@";
+
 /// Where locks are kept.
 #[derive(Clone, PartialEq, Eq)]
 pub enum StoreUrl {
@@ -50,7 +53,7 @@ impl fmt::Display for StoreUrl {
         match self {
             Self::Memory => out.write_str("memory:"),
             Self::Redis(url) => match (url.split_once("://"), url.rsplit_once('@')) {
-                (Some((scheme, _)), Some((_, host))) => write!(out, "{scheme}://***@{host}"),
+                (Some((scheme, _)), Some((_, host))) => write!(out, "{scheme}{PASSWORD_SHOWN}{host}"),
                 _ => out.write_str(url),
             },
         }

@@ -36,6 +36,8 @@ impl fmt::Display for Problem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.value.as_str() {
             "" => write!(out, "{}: {}", self.at, self.rule),
+            // What stands before an @ in a URL may be a password, and so may what is behind a colon where the @ is missing.
+            value if value.contains('@') || value.contains("://:") => write!(out, "{}: {}", self.at, self.rule),
             value => write!(out, "{} = {value:?}: {}", self.at, self.rule),
         }
     }
@@ -102,7 +104,12 @@ impl RawConfig {
     fn read_toml(&mut self, path: &Path, text: &str) {
         let table: toml::Table = match text.parse() {
             Ok(table) => table,
-            Err(error) => return self.complain(path.display().to_string(), "", &format!("not TOML: {error}")),
+            Err(error) => {
+                // Without the line itself, which may hold a password.
+                let line = text.get(..error.span().map_or(0, |span| span.start)).unwrap_or_default().lines().count();
+                let rule = format!("not TOML, at line {}: {}", line.max(1), error.message());
+                return self.complain(path.display().to_string(), "", &rule);
+            }
         };
         for (name, value) in table {
             let at = format!("{name} in {}", path.display());

@@ -88,10 +88,26 @@ fn what_the_store_says_of_its_url_is_reported_without_a_password() {
         StoreUrl::Redis("rediss://even".to_owned())
     );
     assert!(refused(&[("store", "redis://odd")]).contains("--store = \"redis://odd\": is odd"));
-    for url in ["redis://:secret@odd", "reds://:secret@even"] {
+    for url in ["redis://:secret@odd", "reds://:secret@even", "reds://:secret"] {
         let said = refused(&[("store", url), ("listen", "nowhere")]);
         assert!(said.contains("2 problems") && said.contains("--store: ") && !said.contains("secret"), "{said}");
     }
+    for file in ["stores = 'redis://:secret@even'", "store = ['redis://:secret@even']", "store = 'redis://:secret@even"]
+    {
+        let said = load(&[], &[], Some(file)).unwrap_err().to_string();
+        assert!(!said.contains("secret"), "{said}");
+    }
+}
+
+#[test]
+fn a_file_that_was_printed_without_the_password_can_be_fed_back_beside_it() {
+    let url = "redis://user:secret@even:6390/2";
+    let printed = load(&[("store", url)], &[], None).unwrap().to_toml();
+    assert!(printed.contains("store = \"redis://***@even:6390/2\"") && !printed.contains("secret"), "{printed}");
+    let back = load(&[], &[("FENCEPOST_STORE", url)], Some(&printed)).unwrap();
+    assert_eq!(back.store, StoreUrl::Redis(url.to_owned()));
+    let alone = load(&[], &[], Some(&printed)).unwrap_err().to_string();
+    assert!(alone.contains("store in ") && alone.contains("FENCEPOST_STORE"), "{alone}");
 }
 
 #[test]

@@ -54,8 +54,8 @@ pub trait Notices: Send + Sync + 'static {
     /// Something happened. Events of one lock come in order.
     fn event(&self, event: Event);
 
-    /// What befell leases and calls may have gone unheard here. The store itself looks after the calls; a stream asks for all of its leases
-    /// anew.
+    /// What befell leases and calls may have gone unheard here. The store itself looks after the calls; a stream asks for its
+    /// leases with its next beats.
     fn hints_lost(&self);
 
     /// Events may have been lost on their way: who watches is to look for itself.

@@ -99,6 +99,8 @@ impl std::error::Error for Lost {}
 /// How far the numbers of attachments jump when another process has counted further. By how much is not known: it counts the
 /// sessions on which that process kept this lease, which are hardly ever so many.
 const PAST_OTHERS: u32 = 1 << 16;
+/// So many jumps, each twice as far as the one before, since those who kept it before may have jumped themselves.
+const JUMPS_MAX: u32 = 8;
 
 /// Names a lease within this process.
 pub(crate) type LeaseKey = u64;
@@ -139,8 +141,8 @@ pub(crate) struct LeaseState {
     attachment: AtomicU32,
     /// Has a session of this process ever kept it?
     kept: AtomicBool,
-    /// Has it been attached again after somebody else had attached it?
-    reattached: AtomicBool,
+    /// How often it was attached again after somebody else had attached it.
+    reattached: AtomicU32,
     /// Is it for the session to renew it?
     on_stream: AtomicBool,
     /// Held for a few instructions only, never over an await.
@@ -159,7 +161,7 @@ impl LeaseState {
             token: lease.fencing_token,
             attachment: AtomicU32::new(0),
             kept: AtomicBool::new(false),
-            reattached: AtomicBool::new(false),
+            reattached: AtomicU32::new(0),
             on_stream: AtomicBool::new(true),
             known: Mutex::new(Known {
                 valid_until: reading.valid_until(),
@@ -276,15 +278,19 @@ impl LeaseState {
         self.kept.store(true, Ordering::Relaxed);
     }
 
-    /// True once: somebody else has attached it, and it is to be attached again.
+    /// Somebody else has attached it: whether it is to be attached again. Once, if this process had kept it.
     pub(crate) fn may_reattach(&self) -> bool {
-        let first = !self.reattached.swap(true, Ordering::Relaxed);
-        // Refused from the start: whoever kept it before is gone without a word, and had counted further. But a process
-        // that had it and lost it must not outdo whoever was given it since.
-        if first && !self.kept.load(Ordering::Relaxed) {
-            self.attachment.fetch_add(PAST_OTHERS, Ordering::Relaxed);
+        // A process that had it and lost it must not outdo whoever was given it since.
+        if self.kept.load(Ordering::Relaxed) {
+            return self.reattached.fetch_add(1, Ordering::Relaxed) == 0;
         }
-        first
+        // Refused from the start: whoever kept it before is gone without a word, and had counted further.
+        let jumps = self.reattached.fetch_add(1, Ordering::Relaxed);
+        if jumps >= JUMPS_MAX {
+            return false;
+        }
+        self.attachment.fetch_add(PAST_OTHERS << jumps, Ordering::Relaxed);
+        true
     }
 
     /// The session is not to renew it any more.

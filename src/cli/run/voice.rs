@@ -1,15 +1,15 @@
 //! What `run` says while a command runs. A terminal that stands still (Ctrl-S), or a pipe that nobody empties, holds up neither the renewals of the
 //! lease nor the end of a command that has lost it: what cannot be said in time is not said.
 
-use crate::telemetry;
+use crate::telemetry::{self, UntilWritten};
 use std::io::Write;
-use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
+use tracing_appender::non_blocking::NonBlocking;
 
 /// Dropped, it waits a moment for what is still to be written.
 #[derive(Debug)]
 pub(super) struct Voice {
     standard_error: NonBlocking,
-    _until_written: WorkerGuard,
+    _until_written: UntilWritten,
 }
 
 impl Voice {

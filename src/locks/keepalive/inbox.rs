@@ -33,7 +33,6 @@ impl Inbox {
     /// Some may have been lost on their way here.
     pub(in crate::locks) fn lack_some(&self) {
         *self.lacks_some.lock() = true;
-        self.more.notify_one();
     }
 
     /// Whether that is so, since it was asked last.

@@ -15,7 +15,7 @@ use crate::{
     locks::{Hub, Locks},
     store::{Kept, LockStore, StoreError},
 };
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 use tokio::{runtime::Handle, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -23,6 +23,8 @@ use uuid::Uuid;
 
 /// Leases that are renewed, told of, or taken back in one go: about a millisecond of work.
 const LEASES_AT_ONCE: usize = 1_024;
+/// Leases that one answer asks for besides those that are due: few, since all streams of a server have to ask in the same seconds.
+const ASKED_AT_ONCE: usize = 128;
 
 /// A lease that the stream keeps.
 pub(super) struct Lease {
@@ -63,8 +65,8 @@ pub(in crate::locks) struct Keeping<S: LockStore, M> {
     pub(in crate::locks) outgoing: VecDeque<M>,
     /// Found due by the answer to this beat, and still to be renewed.
     to_renew: (u64, VecDeque<u32>),
-    /// Word of the end of some lease may have been lost.
-    lacks_notices: bool,
+    /// Asked for by the next answers, a few by each: word of their end may have been lost.
+    to_ask: VecDeque<u32>,
     gone: CancellationToken,
 }
 
@@ -87,7 +89,7 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
             last_beat_at: Instant::now(),
             outgoing: VecDeque::new(),
             to_renew: (0, VecDeque::new()),
-            lacks_notices: false,
+            to_ask: VecDeque::new(),
             gone: locks.going.gone.clone(),
         };
         // The first beat tells the client that the stream stands.
@@ -116,13 +118,8 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
         }
     }
 
-    /// Passes on what the store told: a part of it, if it is very much. Where something may have been lost, the next answer asks for all leases, and
-    /// a beat at once for that answer.
+    /// Passes on what the store told: a part of it, if it is very much.
     pub(in crate::locks) fn take_notices(&mut self) {
-        if self.inbox.take_lack() {
-            self.lacks_notices = true;
-            self.beat(Instant::now());
-        }
         for (attachment, notice) in self.inbox.take(LEASES_AT_ONCE) {
             let handle = handle_of(attachment);
             // Of an attachment that this stream has given up since, the client needs to know nothing more.
@@ -231,12 +228,19 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
             return Err(StreamError::BeatBackwards { beat, answered: self.answered });
         }
         self.answered = beat;
-        let is_all = std::mem::take(&mut self.lacks_notices);
-        let due = if is_all { self.pace.all() } else { self.pace.due(Instant::now()) };
-        // What an earlier answer has left over comes first, so that however many they are it is the turn of each.
-        let left: HashSet<u32> = self.to_renew.1.iter().copied().collect();
-        self.to_renew.0 = beat;
-        self.to_renew.1.extend(due.iter().map(|place| place.handle).filter(|handle| !left.contains(handle)));
+        let now = Instant::now();
+        let is_due = |handle: &u32| self.leases.get(handle).is_some_and(|lease| lease.due <= now);
+        if self.inbox.take_lack() {
+            self.to_ask = self.pace.all().iter().map(|place| place.handle).collect();
+        } else {
+            // What an earlier answer has left over is due still, and found again below, but for those that it asked for besides.
+            let left = self.to_renew.1.iter().rev().filter(|handle| !is_due(handle));
+            left.for_each(|handle| self.to_ask.push_front(*handle));
+        }
+        let mut to_renew: VecDeque<u32> = self.pace.due(now).iter().map(|place| place.handle).collect();
+        let besides = self.to_ask.len().min(ASKED_AT_ONCE);
+        to_renew.extend(self.to_ask.drain(..besides).filter(|handle| !is_due(handle)));
+        self.to_renew = (beat, to_renew);
         self.renew_some().await;
         Ok(())
     }

@@ -31,6 +31,8 @@ struct Last {
     outcome: Option<(Instant, Result<(), StoreError>)>,
     /// They have been since somebody watches.
     is_known: bool,
+    /// A bucket that had been asked has forgotten it, and that is to be told.
+    is_forgotten: bool,
 }
 
 impl Asked {
@@ -52,7 +54,8 @@ impl RedisStore {
             }
             let mut last = self.asked.last.lock().await;
             if !self.notices.is_watched() {
-                last.is_known = false;
+                // Whoever comes next has them asked for.
+                *last = Last::default();
                 is_unheard = false;
                 continue;
             }
@@ -89,13 +92,13 @@ impl RedisStore {
                 self.send(&link, bucket, &self.commands.watch, span).await?.goes_on()
             }
         });
-        let each = join_all(each).await.into_iter().collect::<Result<Vec<_>, _>>();
-        let was_known = last.is_known;
-        last.is_known |= each.is_ok();
-        if was_known && each.as_ref().is_ok_and(|each| each.contains(&false)) {
+        let each = join_all(each).await;
+        last.is_forgotten |= last.is_known && each.iter().any(|goes_on| matches!(goes_on, Ok(false)));
+        let outcome = each.into_iter().try_for_each(|goes_on| goes_on.map(drop));
+        last.is_known |= outcome.is_ok();
+        if outcome.is_ok() && std::mem::take(&mut last.is_forgotten) {
             self.notices.events_lost();
         }
-        let outcome = each.map(drop);
         last.outcome = Some((Instant::now(), outcome.clone()));
         outcome
     }

@@ -70,26 +70,31 @@ impl Order {
 pub(super) async fn keep(dialer: &Dialer, order: &Order) {
     let mut backoff = Backoff::new();
     while !order.queue.is_closed() {
+        let mut has_begun = false;
         let listened = tokio::select! {
-            listened = listen(dialer, order, &mut backoff) => listened,
+            listened = listen(dialer, order, &mut backoff, &mut has_begun) => listened,
             () = order.queue.closed() => return,
         };
         // That Redis is away is logged where the links are kept.
         if let Err(why) = listened {
             tracing::debug!(why, "not listening to redis");
         }
-        order.deliver(Push::Resync);
+        // Where nothing was heard before either, there is nothing more to ask for than at the last loss.
+        if has_begun {
+            order.deliver(Push::Resync);
+        }
         backoff.wait().await;
     }
 }
 
 /// One connection's life.
-async fn listen(dialer: &Dialer, order: &Order, backoff: &mut Backoff) -> Result<(), String> {
+async fn listen(dialer: &Dialer, order: &Order, backoff: &mut Backoff, has_begun: &mut bool) -> Result<(), String> {
     let ended = Arc::new(Notify::new());
     let mut connection = dialer.listener(sink(order.clone(), Arc::clone(&ended))).await?;
     handshake::greet(&mut connection).await?;
     connection.subscribe(order.channel.as_str()).await.map_err(|error| super::reply::why_not_connected(&error))?;
     backoff.reset();
+    *has_begun = true;
     order.deliver(Push::Resync);
     loop {
         tokio::select! {
