@@ -1,6 +1,6 @@
 //! Where mutants are tried out: copies of the sources below `target`, built apart from the real ones.
 
-use super::table::{Killer, Mutant};
+use super::mutant::{Killer, Mutant};
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -112,6 +112,7 @@ impl Bench {
             }
             Killer::HandOver => (&self.whole, self.target.clone(), &["--test", "redis", "hand_over"]),
             Killer::Crowd => (&self.whole, self.target.clone(), &["--test", "redis", "crowd"]),
+            Killer::Gaps => (&self.whole, self.target.clone(), &["--test", "redis", "--", "acl", "watching"]),
             Killer::Schedules => (&self.whole, self.target.clone(), &["--package", "fencepost-schedules"]),
         };
         let mut cargo = Command::new(env!("CARGO"));

@@ -3,10 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
+#[macro_use]
+mod mutant;
 mod table;
 
+use mutant::Mutant;
 use std::{collections::BTreeSet, fs, path::Path};
-use table::{MUTANTS, Mutant};
+use table::MUTANTS;
 
 #[test]
 fn the_table_fits_the_sources() {

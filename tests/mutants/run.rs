@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
 mod bench;
+#[macro_use]
+mod mutant;
 mod table;
 
 use bench::{Bench, Verdict};

@@ -1,51 +1,9 @@
 //! The mutants: one small mistake each, and the tests that have to find it.
 
-/// A mistake, made by replacing a text that occurs once.
-pub(crate) struct Mutant {
-    pub(crate) name: &'static str,
-    /// What it breaks, for the reader of the results; the peer that shipped it, where we know of one.
-    pub(crate) breaks: &'static str,
-    pub(crate) file: &'static str,
-    pub(crate) from: &'static str,
-    pub(crate) to: &'static str,
-    pub(crate) killers: &'static [Killer],
-}
-
-/// A test target, and the tests of it that count.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Killer {
-    /// The rules' own unit tests.
-    Units,
-    /// Every short sequence of commands, beside the oracle.
-    Model,
-    /// Long random sequences, beside the oracle.
-    Properties,
-    /// The protocol of clients, replicas and store.
-    Protocol,
-    /// The scripts beside the rules.
-    Scripts,
-    /// What every store must do.
-    Stores,
-    /// Several servers on one Redis: sessions, and what each knows.
-    Replicas,
-    /// Releases that claim for a call of their own server.
-    HandOver,
-    /// More commands than Redis can answer in time.
-    Crowd,
-    /// The store and the waiters under one order of events after the other.
-    Schedules,
-}
-
-use Killer::{Crowd, HandOver, Model, Properties, Protocol, Replicas, Schedules, Scripts, Stores, Units};
-
-macro_rules! mutants {
-    ($(in $file:literal: $($name:literal, $breaks:literal, $from:literal => $to:literal, [$($killer:ident),+];)+)+) => {
-        /// All of them.
-        pub(crate) const MUTANTS: &[Mutant] = &[$($(Mutant {
-            name: $name, breaks: $breaks, file: $file, from: $from, to: $to, killers: &[$($killer),+],
-        },)+)+];
-    };
-}
+use super::mutant::{
+    Killer::{Crowd, Gaps, HandOver, Model, Properties, Protocol, Replicas, Schedules, Scripts, Stores, Units},
+    Mutant,
+};
 
 mutants! {
 in "src/domain/rules/acquire.rs":
@@ -99,9 +57,9 @@ in "src/domain/rules/waiting.rs":
     "poll is no heartbeat", "waiters of a living replica are skipped",
     "        self.hear_of_replica();\n        self.settle();" => "        self.settle();", [Units, Protocol];
     "release claims too late", "a command acts after its caller gave up",
-    "if self.not_after < self.now || self.sequencer.check(self.incarnation, self.present).is_err() || !self.is_offered(request) {" => "if self.sequencer.check(self.incarnation, self.present).is_err() || !self.is_offered(request) {", [Units];
+    "if self.not_after < self.now\n            || self.sequencer" => "if self.sequencer", [Units];
     "release claims in another life", "a store that forgot grants an old token again",
-    "if self.not_after < self.now || self.sequencer.check(self.incarnation, self.present).is_err() || !self.is_offered(request) {" => "if self.not_after < self.now || !self.is_offered(request) {", [Units];
+    "            || self.sequencer.check(self.incarnation, self.present).is_err()\n            || !self.is_offered" => "            || !self.is_offered", [Units];
     "release claims for an overtaken call", "a lease that nobody hears of",
     "binding.replica() == self.replica && unbound(binding, attempt).is_none();" => "binding.replica() == self.replica;", [Units];
     "release claims for another server's call", "its own server is not told",
@@ -211,8 +169,8 @@ in "src/store/redis/store.rs":
     "if self.asker.unheard {" => "if false {", [Crowd];
 in "src/store/redis/call.rs":
     "claims behind a crowd", "offers lapse, because those who come go first",
-    "        claim = CLAIM,\n        give_up = GIVE_UP,\n        release = RELEASE,\n        renew = RENEW,\n        force_release = FORCE_RELEASE,\n        watch = WATCH,\n    }\n    Entry: {\n"
-    => "        give_up = GIVE_UP,\n        release = RELEASE,\n        renew = RENEW,\n        force_release = FORCE_RELEASE,\n        watch = WATCH,\n    }\n    Entry: {\n        claim = CLAIM,\n", [Crowd];
+    "        claim = CLAIM,\n        give_up = GIVE_UP,\n        release = RELEASE,\n        renew = RENEW,\n        force_release = FORCE_RELEASE,\n    }\n    Entry: {\n"
+    => "        give_up = GIVE_UP,\n        release = RELEASE,\n        renew = RENEW,\n        force_release = FORCE_RELEASE,\n    }\n    Entry: {\n        claim = CLAIM,\n", [Crowd];
 in "src/store/redis/lua/acquire.lua":
     "script: late acquire", "a command acts after its caller gave up",
     "if not_after < now then" => "if false then", [Scripts];
@@ -227,6 +185,20 @@ in "src/store/redis/lua/decline.lua":
 in "src/store/redis/lua/lib/look_up.lua":
     "script: mark cut short", "of two clean-ups of one attempt the earlier one's command acts",
     "'ZADD', K.marks, 'GT', text" => "'ZADD', K.marks, text", [Scripts];
+in "src/store/redis/lua/lib/effects.lua":
+    "script: a refused message stops half way", "a release is remembered, and the lock stays held",
+    "redis.pcall('PUBLISH'" => "redis.call('PUBLISH'", [Gaps];
+in "src/store/redis/watching.rs":
+    "gap in events untold", "who watches does not learn that Redis was not asked any more to tell it",
+    "if outcome.is_ok() && std::mem::take(&mut last.is_forgotten) {" => "if false {", [Gaps];
+    "each watcher asks all buckets", "many that come at once keep Redis from all else",
+    "&& when.elapsed() < if outcome.is_ok() { PERIOD } else { FAILURE_SHARED }" => "&& when.elapsed() < FAILURE_SHARED / 1_000_000", [Gaps];
+in "src/store/redis/links/pushes.rs":
+    "gap told at each try", "a server that may not listen has everybody ask for everything, again and again",
+    "if has_begun {" => "if has_begun || !order.queue.is_closed() {", [Gaps];
+in "src/locks/keepalive/keeping.rs":
+    "lost word of an end", "a holder learns of its loss when the lease is next due, in eight hours",
+    "if self.inbox.take_lack() {" => "if self.inbox.take_lack() && self.leases.is_empty() {", [Gaps];
 in "src/store/redis/lua/lib/token.lua":
     "script: grants through a life that was left", "two lives draw in turn: a token is granted twice",
     " and not is_in(incarnation) end" => " and false end", [Scripts];
