@@ -81,7 +81,7 @@ async fn a_stream_learns_of_an_end_whose_message_was_lost() {
         v1::ForceReleaseRequest { lock_name: "a".into(), expected_token: lease.fencing_token, reason: "test".into() };
     other.admin().force_release(force).await.unwrap();
     redis.command(&["ACL", "SETUSER", "fp", "&fp:c:*"]);
-    let Hear::Lost(lost) = stream.next_but_beats(true).await else { panic!("the holder is told") };
+    let Hear::Lost(lost) = within(stream.next_but_beats(true)).await else { panic!("the holder is told") };
     assert_eq!(lost.handle, 1);
 }
 
