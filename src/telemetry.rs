@@ -28,7 +28,7 @@ pub enum TelemetryError {
     Taken(#[from] tracing_subscriber::util::TryInitError),
 }
 
-/// Dropped, it waits for what is still to be written to standard error, for [`WRITTEN_WITHIN`] at most.
+/// Dropped, it waits for what is still to be written to standard error, a second at most.
 #[derive(Debug)]
 pub struct UntilWritten(Option<WorkerGuard>);
 
