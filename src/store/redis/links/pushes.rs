@@ -79,7 +79,7 @@ pub(super) async fn keep(dialer: &Dialer, order: &Order) {
         if let Err(why) = listened {
             tracing::debug!(why, "not listening to redis");
         }
-        // Where nothing was heard before either, there is nothing more to ask for than at the last loss.
+        // A try that failed loses nothing that was not lost, and told, before it.
         if has_begun {
             order.deliver(Push::Resync);
         }
