@@ -7,7 +7,7 @@ use deadpool_redis::redis::parse_redis_value;
 use fencepost::{
     clock::{Clock, ProcessClock},
     domain::{
-        ids::{GrantId, Incarnation, LeaseId, ReplicaId, RequestId},
+        ids::{Call, CallId, GrantId, Incarnation, LeaseId, ReplicaId, RequestId},
         lease::Terms,
         limits::Limits,
         name::{Holder, LockName, Metadata},
@@ -34,7 +34,11 @@ const NOW: u64 = 1_795_000_000_000_000;
 fn wish(number: u128, wait: bool) -> Acquire {
     let holder = Holder::new("host-17:worker-4".into()).unwrap();
     let terms = Terms { fingerprint: 7, ttl: TTL, holder, metadata: Metadata::default(), min_token: 0 };
-    Acquire { request: RequestId(Uuid::from_u128(number)), attempt: 1, terms, wait, candidate: candidate(number) }
+    Acquire { call: call(number), terms, wait, candidate: candidate(number) }
+}
+
+fn call(number: u128) -> Call {
+    Call { request: RequestId(Uuid::from_u128(number)), attempt: 1, id: CallId(1) }
 }
 
 fn candidate(number: u128) -> Candidate {
@@ -116,8 +120,8 @@ fn rules(criterion: &mut Criterion) {
             bencher.iter(|| {
                 one.release(holder);
                 holder += 1;
-                let (request, candidate) = (RequestId(Uuid::from_u128(holder)), candidate(holder));
-                let served = one.turn(|turn| turn.claim(request, 1, candidate));
+                let (call, candidate) = (call(holder), candidate(holder));
+                let served = one.turn(|turn| turn.claim(call, candidate));
                 assert!(matches!(served, AcquireOutcome::Granted(_)));
                 assert!(matches!(one.acquire(true), AcquireOutcome::Queued));
             });

@@ -10,7 +10,7 @@ mod redis_server;
 use deadpool_redis::redis::{self, aio::MultiplexedConnection};
 use fencepost::{
     domain::{
-        ids::{AttachmentId, GrantId, LeaseId, ReplicaId, RequestId},
+        ids::{AttachmentId, Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
         lease::{LeaseEnd, Terms},
         limits::Limits,
         name::{Holder, LockName, Metadata},
@@ -77,7 +77,8 @@ async fn take(store: &RedisStore, name: &LockName) -> LeaseId {
     let holder = Holder::new("host-17:worker-4".into()).unwrap();
     let terms = Terms { fingerprint: 7, ttl: TTL, holder, metadata: Metadata::default(), min_token: 0 };
     let candidate = Candidate { lease_id, grant_id: GrantId(Uuid::new_v4()), attachment: None };
-    let wish = Acquire { request, attempt: 1, terms, wait: false, candidate };
+    let call = Call { request, attempt: 1, id: CallId(1) };
+    let wish = Acquire { call, terms, wait: false, candidate };
     let outcome = store.acquire(name, wish, pending()).await.unwrap().outcome;
     assert!(matches!(outcome, AcquireOutcome::Granted(_)), "{outcome:?}");
     lease_id

@@ -6,7 +6,7 @@ use allocation_counter::{AllocationInfo, measure};
 use fencepost::{
     clock::{Clock, ProcessClock},
     domain::{
-        ids::RequestId,
+        ids::{Call, CallId, RequestId},
         lease::Terms,
         limits::{Limits, METADATA_BYTES_MAX},
         name::{Holder, LockName, Metadata},
@@ -33,8 +33,7 @@ fn call(wait: Duration) -> AcquireCall {
         Terms { fingerprint: 0, ttl: Duration::from_secs(30), holder, metadata: Metadata::default(), min_token: 0 };
     let request = RequestId(Uuid::new_v4());
     AcquireCall {
-        request,
-        attempt: 1,
+        call: Call { request, attempt: 1, id: CallId(1) },
         terms,
         wait,
         arrived: Instant::now(),

@@ -82,11 +82,11 @@ impl Path {
 fn fit(command: Command, world: &World) -> Option<Command> {
     let lease = |age: u32| world.leases().get(age as usize).copied();
     Some(match command {
-        Command::Acquire { request, attempt, wait, .. } => {
-            Command::Acquire { request, attempt, wait, lease: world.unused_lease(request) }
+        Command::Acquire { request, attempt, copy, wait, .. } => {
+            Command::Acquire { request, attempt, copy, wait, lease: world.unused_lease(request) }
         }
-        Command::Claim { request, attempt, .. } => {
-            Command::Claim { request, attempt, lease: world.unused_lease(request) }
+        Command::Claim { request, attempt, copy, .. } => {
+            Command::Claim { request, attempt, copy, lease: world.unused_lease(request) }
         }
         Command::Release { lease: age } => Command::Release { lease: lease(age)? },
         Command::Renew { lease: age, ttl } => Command::Renew { lease: lease(age)?, ttl },
@@ -105,23 +105,23 @@ fn acquire(request: u8, attempt: u32) -> Command {
 }
 
 fn acquire_as(request: u8, attempt: u32, lease: u32) -> Command {
-    Command::Acquire { request, attempt, wait: true, lease }
+    Command::Acquire { request, attempt, copy: 0, wait: true, lease }
 }
 
 fn try_acquire(request: u8, attempt: u32) -> Command {
-    Command::Acquire { request, attempt, wait: false, lease: 0 }
+    Command::Acquire { request, attempt, copy: 0, wait: false, lease: 0 }
 }
 
 fn claim(request: u8, attempt: u32) -> Command {
-    Command::Claim { request, attempt, lease: 0 }
+    Command::Claim { request, attempt, copy: 0, lease: 0 }
 }
 
 fn give_up(request: u8, attempt: u32) -> Command {
-    Command::GiveUp { request, attempt }
+    Command::GiveUp { request, attempt, copy: 0 }
 }
 
 fn drop_call(request: u8, attempt: u32) -> Command {
-    Command::Drop { request, attempt, window: SECOND / 2 }
+    Command::Drop { request, attempt, copy: 0, window: SECOND / 2 }
 }
 
 const RELEASE: Command = Command::Release { lease: 0 };
@@ -135,6 +135,22 @@ fn two_requests_with_two_attempts() {
     let rest = [try_acquire(1, 1), try_acquire(1, 2), RELEASE, Command::ToEdge, Command::BeforeEdge];
     let alphabet = of_calls.chain(rest).collect();
     Model { name: "two requests with two attempts", start: vec![], alphabet, waiters_max: 2, depth: 6 }.explore();
+}
+
+/// A client that does not count, or a proxy, sends each attempt twice.
+#[test]
+fn two_requests_each_sent_twice_under_one_number() {
+    let calls = (0..2_u8).flat_map(|request| (0..2_u8).map(move |copy| (request, 1, copy)));
+    let of_calls = calls.flat_map(|(request, attempt, copy)| {
+        [
+            Command::Acquire { request, attempt, copy, wait: true, lease: 0 },
+            Command::Claim { request, attempt, copy, lease: 0 },
+            Command::GiveUp { request, attempt, copy },
+            Command::Drop { request, attempt, copy, window: SECOND / 2 },
+        ]
+    });
+    let alphabet = of_calls.chain([acquire(0, 2), RELEASE, Command::ToEdge, Command::BeforeEdge]).collect();
+    Model { name: "two requests, each sent twice", start: vec![], alphabet, waiters_max: 2, depth: 6 }.explore();
 }
 
 #[test]
@@ -195,7 +211,7 @@ fn commands_that_overtake_each_other() {
         give_up(0, 2),
         drop_call(0, 1),
         drop_call(0, 2),
-        Command::Drop { request: 0, attempt: 1, window: 0 },
+        Command::Drop { request: 0, attempt: 1, copy: 0, window: 0 },
         Command::AcquireOther { request: 0, attempt: 1 },
         Command::AcquireOther { request: 0, attempt: 2 },
         Command::AcquireLate { request: 0, attempt: 1 },

@@ -7,7 +7,7 @@ mod redis_server;
 
 use fencepost::{
     domain::{
-        ids::{AttachmentId, GrantId, LeaseId, RequestId},
+        ids::{AttachmentId, Call, CallId, GrantId, LeaseId, RequestId},
         lease::{LeaseEnd, Terms},
         limits::{ENDED_MEMORY, Limits, RETRY_DELAY},
         name::{Holder, LockName, Metadata},
@@ -117,16 +117,17 @@ async fn call(store: Arc<RedisStore>, next: Arc<AtomicUsize>, names: usize) {
             min_token: 0,
         };
         let candidate = Candidate { lease_id, grant_id: GrantId(Uuid::new_v4()), attachment: None };
-        let mut wish = Acquire { request, attempt: 1, terms, wait: false, candidate };
+        let call = Call { request, attempt: 1, id: CallId(1) };
+        let mut wish = Acquire { call, terms, wait: false, candidate };
         // As a client does it: an outcome that is not known is asked for again.
         let outcome = loop {
             match store.acquire(&name, wish.clone(), pending()).await.map(|it| it.outcome) {
                 Ok(outcome) => break outcome,
                 Err(error) => again(error).await,
             }
-            wish.attempt += 1;
+            wish.call.attempt += 1;
         };
-        let expired = wish.attempt > 1 && !released && outcome == AcquireOutcome::Ended;
+        let expired = wish.call.attempt > 1 && !released && outcome == AcquireOutcome::Ended;
         assert!(matches!(outcome, AcquireOutcome::Granted(_)) || expired, "{outcome:?}");
         if released {
             release(&store, &name, lease_id).await;

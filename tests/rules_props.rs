@@ -12,20 +12,22 @@ const REQUESTS: u8 = 6;
 /// A command whose lease, if it names one, is an age: 0 is the newest that was ever granted.
 fn command() -> impl Strategy<Value = Command> {
     let call = (0..REQUESTS, 1..4_u32);
+    let copy = || prop_oneof![3 => Just(0), 1 => 1..3_u8];
     let lease = prop_oneof![4 => Just(0), 1 => 0..4_u32];
     let attachment = 1..4_u32;
     let span =
         || prop_oneof![1..5_u64, 1..SECOND, SECOND..15 * SECOND, Just(SECOND), Just(3 * SECOND), Just(10 * SECOND)];
     prop_oneof![
-        12 => (call.clone(), prop::bool::weighted(0.8))
-            .prop_map(|((request, attempt), wait)| Command::Acquire { request, attempt, wait, lease: 0 }),
+        12 => (call.clone(), copy(), prop::bool::weighted(0.8))
+            .prop_map(|((request, attempt), copy, wait)| Command::Acquire { request, attempt, copy, wait, lease: 0 }),
         1 => call.clone().prop_map(|(request, attempt)| Command::AcquireOther { request, attempt }),
         1 => call.clone().prop_map(|(request, attempt)| Command::AcquireLate { request, attempt }),
-        10 => call.clone().prop_map(|(request, attempt)| Command::Claim { request, attempt, lease: 0 }),
+        10 => (call.clone(), copy())
+            .prop_map(|((request, attempt), copy)| Command::Claim { request, attempt, copy, lease: 0 }),
         1 => call.clone().prop_map(|(request, attempt)| Command::ClaimLate { request, attempt }),
-        2 => call.clone().prop_map(|(request, attempt)| Command::GiveUp { request, attempt }),
-        4 => (call, prop_oneof![Just(0), 0..SECOND / 2])
-            .prop_map(|((request, attempt), window)| Command::Drop { request, attempt, window }),
+        2 => (call.clone(), copy()).prop_map(|((request, attempt), copy)| Command::GiveUp { request, attempt, copy }),
+        4 => (call, copy(), prop_oneof![Just(0), 0..SECOND / 2])
+            .prop_map(|((request, attempt), copy, window)| Command::Drop { request, attempt, copy, window }),
         4 => lease.clone().prop_map(|lease| Command::Release { lease }),
         3 => (lease.clone(), prop::option::of(SECOND..20 * SECOND))
             .prop_map(|(lease, ttl)| Command::Renew { lease, ttl }),
@@ -49,8 +51,10 @@ fn command() -> impl Strategy<Value = Command> {
 fn numbered(command: Command, step: u32) -> Command {
     let old = |age: u32| step.saturating_sub(age);
     match command {
-        Command::Acquire { request, attempt, wait, .. } => Command::Acquire { request, attempt, wait, lease: step + 1 },
-        Command::Claim { request, attempt, .. } => Command::Claim { request, attempt, lease: step + 1 },
+        Command::Acquire { request, attempt, copy, wait, .. } => {
+            Command::Acquire { request, attempt, copy, wait, lease: step + 1 }
+        }
+        Command::Claim { request, attempt, copy, .. } => Command::Claim { request, attempt, copy, lease: step + 1 },
         Command::Release { lease } => Command::Release { lease: old(lease) },
         Command::Renew { lease, ttl } => Command::Renew { lease: old(lease), ttl },
         Command::RenewAttached { lease, attachment } => Command::RenewAttached { lease: old(lease), attachment },

@@ -3,7 +3,7 @@
 use super::fields::Fields;
 use crate::{
     domain::{
-        ids::{LeaseId, RequestId},
+        ids::{Call, CallId, LeaseId, RequestId},
         lease::Terms,
         limits::{LOCK_NAME_BYTES_MAX, Limits, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX},
         name::{Holder, LockName, Metadata, Reason},
@@ -58,10 +58,10 @@ pub(super) fn acquire(
             fields.done()?;
             let fingerprint = fingerprint(ttl, &holder, &metadata, request.min_token);
             let terms = Terms { fingerprint, ttl, holder, metadata, min_token: request.min_token };
-            let (request, attempt) = (RequestId(request_id), request.attempt.max(1));
-            let call =
-                AcquireCall { request, attempt, terms, wait, arrived, deadline, attachment: None, follower: None };
-            Ok((name, call))
+            // Random, and never 0: the version of the UUID is in this half.
+            let id = CallId(Uuid::new_v4().as_u64_pair().0);
+            let call = Call { request: RequestId(request_id), attempt: request.attempt.max(1), id };
+            Ok((name, AcquireCall { call, terms, wait, arrived, deadline, attachment: None, follower: None }))
         }
         _ => Err(fields.into_status()),
     }

@@ -54,6 +54,24 @@ id!(
     Uuid::to_string
 );
 
+/// Tells one call from every other of its attempt. Drawn at random by the server that received the call, never 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallId(pub u64);
+
+/// One call of a request: a transmission, as one server received it.
+///
+/// The attempt alone does not name it: a proxy, gRPC's own retry policy, or a client that does not count may send one attempt several
+/// times, and the cleanup after one of these calls must not take away another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Call {
+    /// The request that it transmits.
+    pub request: RequestId,
+    /// The client's count of transmissions.
+    pub attempt: u32,
+    /// Which call of this attempt it is.
+    pub id: CallId,
+}
+
 impl LeaseId {
     /// That of a lease which this request may be granted. Its first half goes by the request, so that a store which files ended requests by it
     /// finds them by their leases too: one that was not made so would let a late duplicate lock again. The other is to be random (62 bits are

@@ -1,6 +1,7 @@
 //! One grant, and what is bound to it.
 
 use super::{
+    binding::Binding,
     ids::{AttachmentId, GrantId, LeaseId, ReplicaId, RequestId},
     limits::DROP_GRACE,
     name::{Holder, Metadata},
@@ -33,83 +34,6 @@ pub struct Terms {
     pub metadata: Metadata,
     /// The granted token is at least this.
     pub min_token: u64,
-}
-
-/// Which transmission of a request counts, and how many calls carry it.
-///
-/// A server cannot tell a cancelled call from a lost one, so the newest attempt is bound and older ones are not heard any more.
-/// Equal numbers share the binding, because a proxy may repeat a call that its client sent once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Binding {
-    attempt: u32,
-    calls: u32,
-    replica: ReplicaId,
-}
-
-/// What became of an attempt to bind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
-    /// It is bound, alone or beside calls of the same number.
-    Yes,
-    /// It is bound, and the attempt of this number, last carried by this replica, no longer is.
-    TookOver(u32, ReplicaId),
-    /// A newer attempt is bound. Nothing was changed.
-    Overtaken,
-}
-
-impl Binding {
-    /// The binding of a request's first call.
-    pub const fn first(attempt: u32, replica: ReplicaId) -> Self {
-        Self { attempt, calls: 1, replica }
-    }
-
-    /// The number of the attempt that is bound.
-    pub const fn attempt(self) -> u32 {
-        self.attempt
-    }
-
-    /// The server replica that carries its calls; of several, the one that came last.
-    pub const fn replica(self) -> ReplicaId {
-        self.replica
-    }
-
-    /// Binds a further call.
-    pub fn bind(&mut self, attempt: u32, replica: ReplicaId) -> Bound {
-        match attempt.cmp(&self.attempt) {
-            std::cmp::Ordering::Less => Bound::Overtaken,
-            std::cmp::Ordering::Equal => {
-                self.calls = self.calls.saturating_add(1);
-                self.replica = replica;
-                Bound::Yes
-            }
-            std::cmp::Ordering::Greater => {
-                let before = Bound::TookOver(self.attempt, self.replica);
-                *self = Self::first(attempt, replica);
-                before
-            }
-        }
-    }
-
-    /// Takes one call of this attempt away. True if that was the last one of the attempt that is bound: only then may its clean-up act.
-    pub fn unbind(&mut self, attempt: u32) -> bool {
-        if attempt != self.attempt || self.calls == 0 {
-            return false;
-        }
-        self.calls -= 1;
-        self.calls == 0
-    }
-
-    /// The same for a call that was dropped, and had come through `replica`. Where one call is left and it came through another, the
-    /// dropped one was never bound (its command was refused or lost): the one that is left may have heard of its lease.
-    pub fn unbind_dropped(&mut self, attempt: u32, replica: ReplicaId) -> bool {
-        let is_anothers = self.calls == 1 && self.replica != replica;
-        !is_anothers && self.unbind(attempt)
-    }
-
-    /// Whether any call is bound.
-    pub const fn is_bound(self) -> bool {
-        self.calls > 0
-    }
 }
 
 /// One grant of a lock.
@@ -186,27 +110,5 @@ impl Lease {
     /// How long it has left.
     pub fn left(&self, now: StoreTime) -> Duration {
         self.healed_end(now).since(now)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use uuid::Uuid;
-
-    #[test]
-    fn the_newest_attempt_is_bound_and_equal_ones_share_it() {
-        let (one, two) = (ReplicaId(Uuid::from_u128(1)), ReplicaId(Uuid::from_u128(2)));
-        let mut binding = Binding::first(1, one);
-        assert_eq!(binding.bind(1, two), Bound::Yes);
-        assert!(!binding.unbind(1), "one call of attempt 1 is left");
-        assert_eq!(binding.bind(3, one), Bound::TookOver(1, two));
-        assert_eq!(binding.bind(2, two), Bound::Overtaken);
-        assert!(!binding.unbind(1), "an overtaken attempt cleans nothing up");
-        assert!(binding.unbind(3));
-        assert!(!binding.unbind(3), "a clean-up acts once");
-        assert!(!binding.is_bound());
-        assert_eq!(binding.bind(3, two), Bound::Yes, "a retry that does not count binds again");
-        assert!(binding.is_bound());
     }
 }

@@ -35,6 +35,8 @@ pub const CLAIM_WINDOW: Duration = Duration::from_secs(3);
 pub const DROP_GRACE: Duration = Duration::from_secs(3);
 /// How long the end of a request is remembered, so that its late duplicates are recognised.
 pub const ENDED_MEMORY: Duration = Duration::from_secs(10);
+/// Calls of one attempt that are told apart. Clients count their attempts, so more than one is rare: a proxy's retry, or gRPC's own.
+pub const CALLS_PER_ATTEMPT_MAX: usize = 16;
 /// How long after it was sent a command may still take effect in the store. Later it changes nothing: its caller gave up.
 pub const COMMAND_WINDOW: Duration = Duration::from_millis(500);
 /// How far the sequencer of a store that may have forgotten grants starts above the clock.

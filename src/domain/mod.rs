@@ -1,5 +1,6 @@
 //! What may happen to a lock: pure rules with no async, no I/O, no clock and no transport.
 
+pub mod binding;
 pub mod ended;
 pub mod ids;
 pub mod lease;

@@ -1,8 +1,9 @@
 //! The waiters of one lock, first come, first served.
 
 use super::{
-    ids::{ReplicaId, RequestId},
-    lease::{Binding, Bound, Terms},
+    binding::{Binding, Bound, Unbound},
+    ids::{Call, ReplicaId, RequestId},
+    lease::Terms,
     limits::DROP_GRACE,
     time::StoreTime,
 };
@@ -84,40 +85,35 @@ impl Queue {
     }
 
     /// Adds a request at the end of the line.
-    pub fn push(&mut self, request: RequestId, attempt: u32, replica: ReplicaId, terms: Terms) {
+    pub fn push(&mut self, call: Call, replica: ReplicaId, terms: Terms) {
         let place = self.next_place;
         self.next_place += 1;
-        let binding = Binding::first(attempt, replica);
+        let binding = Binding::first(call, replica);
         let waiter = Waiter { place, binding, terms, standing: Standing::InLine };
-        self.file(request, &waiter);
-        let before = self.waiters.insert(request, waiter);
+        self.file(call.request, &waiter);
+        let before = self.waiters.insert(call.request, waiter);
         assert!(before.is_none(), "a request is queued once");
     }
 
     /// Binds a further call of a request that is queued. Its place stays.
-    pub fn bind(&mut self, request: RequestId, attempt: u32, replica: ReplicaId) -> Option<Bound> {
-        let mut waiter = self.remove(request)?;
-        let bound = waiter.binding.bind(attempt, replica);
-        self.file(request, &waiter);
-        self.waiters.insert(request, waiter);
+    pub fn bind(&mut self, call: Call, replica: ReplicaId) -> Option<Bound> {
+        let mut waiter = self.remove(call.request)?;
+        let bound = waiter.binding.bind(call, replica);
+        self.file(call.request, &waiter);
+        self.waiters.insert(call.request, waiter);
         Some(bound)
     }
 
-    /// Takes one call of this attempt away. True if that was the last one of the attempt that is bound.
-    pub fn unbind(&mut self, request: RequestId, attempt: u32) -> bool {
-        self.waiters.get_mut(&request).is_some_and(|waiter| waiter.binding.unbind(attempt))
-    }
-
-    /// The same for a call that was dropped, and had come through this replica.
-    pub fn unbind_dropped(&mut self, request: RequestId, attempt: u32, replica: ReplicaId) -> bool {
-        self.waiters.get_mut(&request).is_some_and(|waiter| waiter.binding.unbind_dropped(attempt, replica))
+    /// Takes a call away from its request, if that is queued.
+    pub fn unbind(&mut self, call: Call) -> Option<Unbound> {
+        self.waiters.get_mut(&call.request).map(|waiter| waiter.binding.unbind(call))
     }
 
     /// The request that is next, with the calls bound to it, among those of the replicas that are alive.
-    pub fn first(&self, alive: impl Fn(ReplicaId) -> bool) -> Option<(RequestId, Binding)> {
+    pub fn first(&self, alive: impl Fn(ReplicaId) -> bool) -> Option<(RequestId, &Binding)> {
         let lines = self.lines.iter().filter(|(replica, _)| alive(**replica));
         let (_, request) = lines.filter_map(|(_, line)| line.waiting.first_key_value()).min()?;
-        self.waiters.get(request).map(|waiter| (*request, waiter.binding))
+        self.waiters.get(request).map(|waiter| (*request, &waiter.binding))
     }
 
     /// The place of whoever stands first in line, of whatever replica.

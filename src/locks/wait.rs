@@ -3,7 +3,7 @@
 use super::{Locks, LocksError};
 use crate::{
     domain::{
-        ids::{AttachmentId, GrantId, LeaseId, RequestId},
+        ids::{AttachmentId, Call, GrantId, LeaseId, RequestId},
         lease::Terms,
         limits::DEADLINE_MARGIN_MAX,
         name::LockName,
@@ -20,10 +20,8 @@ use uuid::Uuid;
 /// A call that wants a lock.
 #[derive(Clone, Debug)]
 pub struct AcquireCall {
-    /// Names the wish across its transmissions.
-    pub request: RequestId,
-    /// Which transmission it is.
-    pub attempt: u32,
+    /// Which call of which request it is.
+    pub call: Call,
     /// What it asks for.
     pub terms: Terms,
     /// How long to wait.
@@ -100,15 +98,14 @@ impl AcquireCall {
 struct Cleanup<'a, S: LockStore> {
     store: &'a S,
     name: &'a LockName,
-    request: RequestId,
-    attempt: u32,
+    call: Call,
     armed: bool,
 }
 
 impl<S: LockStore> Drop for Cleanup<'_, S> {
     fn drop(&mut self) {
         if self.armed {
-            self.store.drop_call(self.name, self.request, self.attempt);
+            self.store.drop_call(self.name, self.call);
         }
     }
 }
@@ -130,16 +127,18 @@ impl<S: LockStore> Locks<S> {
             return Err(LocksError::Draining);
         }
         let wait_until = call.wait_until();
-        let AcquireCall { request, attempt, terms, arrived, attachment, follower, .. } = call;
+        let AcquireCall { call, terms, arrived, attachment, follower, .. } = call;
         let max = self.limits.waiters_per_server;
         let waiting = match wait_until {
-            Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),
+            Some(_) => {
+                Some(self.hub.waiters.enter(call.request, call.attempt, max).ok_or(LocksError::ServerFull { max })?)
+            }
             None => None,
         };
         let mut told = false;
         // One lease at most comes of a call, whichever command grants it.
-        let wanted = candidate(request, attachment);
-        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: wanted };
+        let wanted = candidate(call.request, attachment);
+        let command = Acquire { call, terms, wait: wait_until.is_some(), candidate: wanted };
         let stop = async {
             // Without a wait its caller gives up by itself.
             let Some(until) = wait_until else { return std::future::pending().await };
@@ -150,7 +149,7 @@ impl<S: LockStore> Locks<S> {
             Err(StoreError::Overloaded) if self.is_draining() => return Err(LocksError::Draining),
             answer => answer?,
         };
-        let mut cleanup = Cleanup { store: &*self.store, name, request, attempt, armed: true };
+        let mut cleanup = Cleanup { store: &*self.store, name, call, armed: true };
         let answer = loop {
             match (outcome, &waiting, wait_until) {
                 (AcquireOutcome::Queued, Some(waiting), Some(until)) => {
@@ -165,7 +164,7 @@ impl<S: LockStore> Locks<S> {
                         wake = self.end_of_wait(follower.as_deref(), until) => wake,
                     };
                     Timed { sent, outcome } = match wake {
-                        Wake::Hint => match self.store.claim(name, request, attempt, wanted).await? {
+                        Wake::Hint => match self.store.claim(name, call, wanted).await? {
                             // Still in line, and no call will wait for it: the guard stays armed here as well.
                             Timed { outcome: AcquireOutcome::TooLate(now), .. } => {
                                 return Err(LocksError::TooLate(now));
@@ -173,7 +172,7 @@ impl<S: LockStore> Locks<S> {
                             Timed { outcome: AcquireOutcome::LeftBehind, .. } => return Err(left_behind()),
                             claimed => claimed,
                         },
-                        Wake::TimeOver => self.store.give_up(name, request, attempt).await?,
+                        Wake::TimeOver => self.store.give_up(name, call).await?,
                         // The guard stays armed: the place in line is kept for the retry.
                         Wake::Draining => return Err(LocksError::Draining),
                     };

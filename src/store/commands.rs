@@ -2,7 +2,7 @@
 
 use super::StoreError;
 use crate::domain::{
-    ids::{AttachmentId, LeaseId, RequestId},
+    ids::{AttachmentId, Call, LeaseId},
     name::{LockName, Reason},
     outcome::{AcquireOutcome, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome, TokenStatus},
     rules::{Acquire, Candidate},
@@ -67,7 +67,7 @@ pub trait LockStore: Send + Sync + 'static {
     /// Asks for the lock. If `stop` resolves before the command has left, it does not leave: `Overloaded`.
     ///
     /// Dropped, or with an error, it cleans up after itself as `drop_call` does, if there can be anything to clean up: only the store knows
-    /// whether the command has left. A clean-up after one that has not would take away another call of the same attempt.
+    /// whether the command has left.
     fn acquire(
         &self,
         name: &LockName,
@@ -79,8 +79,7 @@ pub trait LockStore: Send + Sync + 'static {
     fn claim(
         &self,
         name: &LockName,
-        request: RequestId,
-        attempt: u32,
+        call: Call,
         candidate: Candidate,
     ) -> impl Future<Output = Result<Timed<AcquireOutcome>, StoreError>> + Send;
 
@@ -88,16 +87,15 @@ pub trait LockStore: Send + Sync + 'static {
     fn give_up(
         &self,
         name: &LockName,
-        request: RequestId,
-        attempt: u32,
+        call: Call,
     ) -> impl Future<Output = Result<Timed<AcquireOutcome>, StoreError>> + Send;
 
     /// How many stand in line before a call that waits here, at most, as far as is known without asking. Nothing if it is not known to
     /// stand in line.
-    fn ahead(&self, name: &LockName, request: RequestId, attempt: u32) -> Option<u64>;
+    fn ahead(&self, name: &LockName, call: Call) -> Option<u64>;
 
     /// Cleans up after a call that was dropped since it stands in line, or whose lease was granted and not heard of.
-    fn drop_call(&self, name: &LockName, request: RequestId, attempt: u32);
+    fn drop_call(&self, name: &LockName, call: Call);
 
     /// Gives a lease back.
     fn release(

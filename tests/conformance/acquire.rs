@@ -1,6 +1,6 @@
 //! Grants, repeats, and what is remembered of them.
 
-use crate::bench::{Bench, Harness, TTL, granted, name, terms, wish};
+use crate::bench::{Bench, Harness, TTL, call, granted, name, terms, wish};
 use fencepost::{
     domain::{
         lease::{LeaseEnd, Terms},
@@ -67,32 +67,32 @@ pub(crate) async fn a_repeat_answers_the_same_lease(bench: &Bench<impl Harness>)
     let grant = bench.take(1).await;
     bench.pass(Duration::from_secs(1)).await;
     for attempt in [1, 2, 2, 5] {
-        let repeat = granted(bench.ask(Acquire { attempt, ..wish(1) }).await);
+        let repeat = granted(bench.ask(Acquire { call: call(1, attempt), ..wish(1) }).await);
         assert_eq!((repeat.lease_id, repeat.grant_id, repeat.token), (grant.lease_id, grant.grant_id, grant.token));
         assert!(repeat.left < TTL, "a repeat finds less, and renews nothing");
     }
 }
 
 pub(crate) async fn an_older_attempt_is_overtaken(bench: &Bench<impl Harness>) {
-    granted(bench.ask(Acquire { attempt: 3, ..wish(1) }).await);
-    assert_eq!(bench.ask(Acquire { attempt: 2, ..wish(1) }).await, AcquireOutcome::Overtaken);
+    granted(bench.ask(Acquire { call: call(1, 3), ..wish(1) }).await);
+    assert_eq!(bench.ask(Acquire { call: call(1, 2), ..wish(1) }).await, AcquireOutcome::Overtaken);
     bench.drop_call(1, 2).await;
     assert!(bench.view().await.current.unwrap().left > DROP_GRACE, "nor does its clean-up act");
 }
 
 pub(crate) async fn an_attempt_that_comes_after_a_newer_one_was_refused_changes_nothing(bench: &Bench<impl Harness>) {
     let holder = bench.take(1).await;
-    let retry = bench.ask(Acquire { attempt: 2, ..wish(2) }).await;
+    let retry = bench.ask(Acquire { call: call(2, 2), ..wish(2) }).await;
     assert!(matches!(retry, AcquireOutcome::Contended(_)));
     bench.release(holder).await;
-    let late = bench.ask(Acquire { attempt: 1, wait: true, ..wish(2) }).await;
+    let late = bench.ask(Acquire { call: call(2, 1), wait: true, ..wish(2) }).await;
     assert_eq!(late, AcquireOutcome::Overtaken, "its caller heard that it does not have the lock");
     assert_eq!(bench.view().await.current, None);
-    granted(bench.ask(Acquire { attempt: 3, ..wish(2) }).await);
+    granted(bench.ask(Acquire { call: call(2, 3), ..wish(2) }).await);
 }
 
 pub(crate) async fn other_terms_are_refused(bench: &Bench<impl Harness>) {
-    let other = |number| Acquire { terms: Terms { fingerprint: 8, ..terms() }, attempt: 9, ..wish(number) };
+    let other = |number| Acquire { terms: Terms { fingerprint: 8, ..terms() }, call: call(number, 9), ..wish(number) };
     let held = bench.take(1).await;
     bench.queue([2]).await;
     assert_eq!(bench.ask(other(1)).await, AcquireOutcome::OtherTerms);
@@ -106,7 +106,7 @@ pub(crate) async fn an_ended_request_is_remembered_for_ten_seconds(bench: &Bench
     bench.release(released).await;
     bench.pass(ENDED_MEMORY - Duration::from_secs(1)).await;
     for attempt in [1, 2] {
-        let late = bench.ask(Acquire { attempt, wait: true, ..wish(1) }).await;
+        let late = bench.ask(Acquire { call: call(1, attempt), wait: true, ..wish(1) }).await;
         assert_eq!(late, AcquireOutcome::Ended, "a late duplicate neither locks nor queues");
     }
     assert_eq!(bench.view().await.current, None);
@@ -118,14 +118,14 @@ pub(crate) async fn a_dropped_grant_is_cut_and_a_retry_re_arms_it(bench: &Bench<
     let grant = bench.take(1).await;
     bench.drop_call(1, 1).await;
     assert!(bench.view().await.current.unwrap().left <= DROP_GRACE);
-    let retry = granted(bench.ask(Acquire { attempt: 2, ..wish(1) }).await);
+    let retry = granted(bench.ask(Acquire { call: call(1, 2), ..wish(1) }).await);
     assert_eq!((retry.lease_id, retry.left), (grant.lease_id, TTL));
     bench.drop_call(1, 1).await;
     assert_eq!(bench.view().await.current.unwrap().left, TTL, "the clean-up of an overtaken call does nothing");
     bench.drop_call(1, 2).await;
     bench.pass(DROP_GRACE).await;
     assert_eq!(bench.take(2).await.previous_end, Some(LeaseEnd::Expired));
-    assert_eq!(bench.ask(Acquire { attempt: 3, ..wish(1) }).await, AcquireOutcome::Ended);
+    assert_eq!(bench.ask(Acquire { call: call(1, 3), ..wish(1) }).await, AcquireOutcome::Ended);
 }
 
 pub(crate) async fn locks_of_other_names_do_not_meddle(bench: &Bench<impl Harness>) {

@@ -2,7 +2,7 @@
 
 use fencepost::{
     domain::{
-        ids::{AttachmentId, GrantId, LeaseId, RequestId},
+        ids::{AttachmentId, Call, CallId, GrantId, LeaseId, RequestId},
         lease::{LeaseEnd, Terms},
         limits::Limits,
         name::{Holder, LockName, Metadata, Reason},
@@ -113,6 +113,11 @@ pub(crate) fn request(number: u128) -> RequestId {
     RequestId(Uuid::from_u128(number))
 }
 
+/// One call of each attempt.
+pub(crate) fn call(number: u128, attempt: u32) -> Call {
+    Call { request: request(number), attempt, id: CallId(attempt.into()) }
+}
+
 pub(crate) fn attachment(number: u128) -> AttachmentId {
     AttachmentId(Uuid::from_u128(number))
 }
@@ -132,7 +137,7 @@ pub(crate) fn candidate(request: RequestId) -> Candidate {
 
 /// A try of this request, first attempt.
 pub(crate) fn wish(number: u128) -> Acquire {
-    Acquire { request: request(number), attempt: 1, terms: terms(), wait: false, candidate: candidate(request(number)) }
+    Acquire { call: call(number, 1), terms: terms(), wait: false, candidate: candidate(request(number)) }
 }
 
 /// The same, waiting.
@@ -171,15 +176,15 @@ impl<H: Harness> Bench<H> {
     }
 
     pub(crate) async fn claim(&self, number: u128) -> AcquireOutcome {
-        self.store().claim(&self.lock, request(number), 1, candidate(request(number))).await.unwrap().outcome
+        self.store().claim(&self.lock, call(number, 1), candidate(request(number))).await.unwrap().outcome
     }
 
     pub(crate) async fn give_up(&self, number: u128) -> AcquireOutcome {
-        self.store().give_up(&self.lock, request(number), 1).await.unwrap().outcome
+        self.store().give_up(&self.lock, call(number, 1)).await.unwrap().outcome
     }
 
     pub(crate) async fn drop_call(&self, number: u128, attempt: u32) {
-        self.store().drop_call(&self.lock, request(number), attempt);
+        self.store().drop_call(&self.lock, call(number, attempt));
         self.done().await;
     }
 

@@ -1,6 +1,8 @@
 //! Leases: renewal, attachment, release, revocation.
 
-use crate::bench::{Bench, Harness, Recorder, TTL, attachment, candidate, granted, kept, name, request, waiting, wish};
+use crate::bench::{
+    Bench, Harness, Recorder, TTL, attachment, call, candidate, granted, kept, name, request, waiting, wish,
+};
 use fencepost::{
     domain::{
         ids::LeaseId,
@@ -172,7 +174,7 @@ pub(crate) async fn a_lease_may_be_attached_from_its_grant_on(bench: &Bench<impl
     assert_eq!(ended, [(attachment(11), LeaseEnd::Revoked)], "its stream is told");
     let Candidate { lease_id, grant_id, .. } = candidate(request(2));
     let claimed = Candidate { lease_id, grant_id, attachment: Some(attachment(12)) };
-    let second = granted(bench.store().claim(&bench.lock, request(2), 1, claimed).await.unwrap().outcome);
+    let second = granted(bench.store().claim(&bench.lock, call(2, 1), claimed).await.unwrap().outcome);
     assert!(matches!(bench.store().renew_kept(&[keep(second, 12, 1)]).await[..], [Ok(RenewOutcome::Renewed(_))]));
     assert!(matches!(bench.store().attach(&[keep(second, 13, 2)]).await[..], [Ok(RenewOutcome::Renewed(_))]));
     assert!(matches!(

@@ -55,6 +55,7 @@ macro_rules! every_store {
                 a_dropped_waiter_is_skipped_and_its_retry_finds_its_place,
                 a_dropped_waiter_is_forgotten_after_its_grace,
                 a_dropped_waiter_declines_its_offer_at_once,
+                a_cleanup_takes_away_its_own_call_and_no_other,
                 a_try_ends_the_wait_of_its_own_request,
                 the_queue_is_bounded,
                 an_expiry_serves_the_next_without_any_command,

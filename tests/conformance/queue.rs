@@ -1,8 +1,9 @@
 //! Standing in line.
 
-use crate::bench::{Bench, Harness, Recorder, TTL, WAITERS_MAX, granted, request, waiting, wish};
+use crate::bench::{Bench, Harness, Recorder, TTL, WAITERS_MAX, call, granted, waiting, wish};
 use fencepost::{
     domain::{
+        ids::{Call, CallId},
         lease::LeaseEnd,
         limits::{CLAIM_WINDOW, DROP_GRACE, ENDED_MEMORY},
         outcome::AcquireOutcome,
@@ -107,12 +108,32 @@ pub(crate) async fn a_dropped_waiter_is_skipped_and_its_retry_finds_its_place(be
     bench.release(holder).await;
     assert_eq!(hints(bench), [3], "it is skipped");
     let third = granted(bench.claim(3).await);
-    assert_eq!(bench.ask(Acquire { attempt: 2, ..waiting(2) }).await, AcquireOutcome::Queued);
+    assert_eq!(bench.ask(Acquire { call: call(2, 2), ..waiting(2) }).await, AcquireOutcome::Queued);
     bench.drop_call(2, 1).await;
     // The call that was overtaken may be told, though it is gone.
     hints(bench);
     bench.release(third).await;
     assert_eq!(hints(bench), [2], "its retry stands where it stood");
+}
+
+/// A client that does not count its attempts sent two calls under one number, and the first never reached the store.
+pub(crate) async fn a_cleanup_takes_away_its_own_call_and_no_other(bench: &Bench<impl Harness>) {
+    bench.take(1).await;
+    bench.queue([2]).await;
+    for number in [1, 2] {
+        let lost = Call { id: CallId(99), ..call(number, 1) };
+        // Retried, since its answer may have been lost.
+        for _ in 0..2 {
+            bench.store().drop_call(&bench.lock, lost);
+            bench.done().await;
+        }
+    }
+    assert!(bench.view().await.current.unwrap().left > DROP_GRACE, "its holder reckons with the whole TTL");
+    assert_eq!(bench.claim(2).await, AcquireOutcome::Queued, "in line as before");
+    bench.drop_call(1, 1).await;
+    assert!(bench.view().await.current.unwrap().left <= DROP_GRACE, "nobody else was bound");
+    bench.drop_call(2, 1).await;
+    assert_eq!(bench.claim(2).await, AcquireOutcome::Overtaken);
 }
 
 pub(crate) async fn a_dropped_waiter_is_forgotten_after_its_grace(bench: &Bench<impl Harness>) {
@@ -122,7 +143,7 @@ pub(crate) async fn a_dropped_waiter_is_forgotten_after_its_grace(bench: &Bench<
     assert_eq!(bench.view().await.waiters, 1);
     bench.pass(DROP_GRACE).await;
     assert_eq!(bench.view().await.waiters, 0);
-    assert_eq!(bench.ask(Acquire { attempt: 2, ..waiting(2) }).await, AcquireOutcome::Ended);
+    assert_eq!(bench.ask(Acquire { call: call(2, 2), ..waiting(2) }).await, AcquireOutcome::Ended);
     bench.release(holder).await;
     bench.take(3).await;
 }
@@ -140,7 +161,7 @@ pub(crate) async fn a_dropped_waiter_declines_its_offer_at_once(bench: &Bench<im
 pub(crate) async fn a_try_ends_the_wait_of_its_own_request(bench: &Bench<impl Harness>) {
     let holder = bench.take(1).await;
     bench.queue([2]).await;
-    assert!(matches!(bench.ask(Acquire { attempt: 2, ..wish(2) }).await, AcquireOutcome::TimedOut(_)));
+    assert!(matches!(bench.ask(Acquire { call: call(2, 2), ..wish(2) }).await, AcquireOutcome::TimedOut(_)));
     assert_eq!(hints(bench), [2], "the older call learns of it");
     bench.release(holder).await;
     assert!(matches!(bench.ask(waiting(2)).await, AcquireOutcome::TimedOut(_)), "and does not queue again");
@@ -153,7 +174,7 @@ pub(crate) async fn the_queue_is_bounded(bench: &Bench<impl Harness>) {
     bench.queue(2..last).await;
     assert_eq!(bench.ask(waiting(last)).await, AcquireOutcome::QueueFull);
     assert_eq!(
-        bench.ask(Acquire { attempt: 2, ..waiting(2) }).await,
+        bench.ask(Acquire { call: call(2, 2), ..waiting(2) }).await,
         AcquireOutcome::Queued,
         "a repeat is no waiter more"
     );
@@ -175,13 +196,13 @@ pub(crate) async fn nobody_knows_a_request_that_never_was(bench: &Bench<impl Har
     assert_eq!(bench.claim(1).await, AcquireOutcome::Unknown);
     assert_eq!(bench.give_up(1).await, AcquireOutcome::Unknown);
     bench.drop_call(1, 1).await;
-    let other = Acquire { request: request(1), attempt: 1, ..wish(1) };
+    let other = wish(1);
     assert_eq!(bench.ask(other).await, AcquireOutcome::Overtaken, "a dropped call that was overtaken by its clean-up");
-    granted(bench.ask(Acquire { attempt: 2, ..wish(1) }).await);
+    granted(bench.ask(Acquire { call: call(1, 2), ..wish(1) }).await);
 }
 
 pub(crate) async fn a_waiter_knows_how_many_are_before_it_at_most(bench: &Bench<impl Harness>) {
-    let ahead = |number| bench.store().ahead(&bench.lock, request(number), 1);
+    let ahead = |number| bench.store().ahead(&bench.lock, call(number, 1));
     let holder = bench.take(1).await;
     assert_eq!(ahead(1), None, "it does not wait");
     bench.queue(2..5).await;

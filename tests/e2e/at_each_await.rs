@@ -5,7 +5,7 @@ use crate::gated::{Gate, GatedStore};
 use fencepost::{
     clock::{Clock, ManualClock},
     domain::{
-        ids::{LeaseId, RequestId},
+        ids::{Call, CallId, LeaseId, RequestId},
         lease::Terms,
         limits::{DROP_GRACE, Limits},
         name::{Holder, LockName, Metadata},
@@ -48,8 +48,7 @@ impl Bench {
             Terms { fingerprint: 1, ttl: TTL, holder: Holder::default(), metadata: Metadata::default(), min_token: 0 };
         let request = RequestId(Uuid::from_u128(number));
         AcquireCall {
-            request,
-            attempt,
+            call: Call { request, attempt, id: CallId(1) },
             terms,
             wait,
             arrived: Instant::now(),

@@ -4,7 +4,7 @@ use crate::{gated::GatedStore, support::within};
 use fencepost::{
     clock::{Clock, ProcessClock},
     domain::{
-        ids::{GrantId, LeaseId, RequestId},
+        ids::{Call, CallId, GrantId, LeaseId, RequestId},
         lease::Terms,
         limits::Limits,
         name::{Holder, LockName, Metadata},
@@ -51,8 +51,7 @@ async fn leases_that_cannot_be_renewed_are_at_risk_until_they_can() {
     let name = LockName::new("a".into()).unwrap();
     let lease_id = LeaseId(Uuid::new_v4());
     let command = Acquire {
-        request: RequestId(Uuid::new_v4()),
-        attempt: 1,
+        call: Call { request: RequestId(Uuid::new_v4()), attempt: 1, id: CallId(1) },
         terms: Terms {
             fingerprint: 0,
             ttl: TTL,

@@ -7,7 +7,7 @@ use crate::{
 use fencepost::{
     clock::{Clock, ProcessClock},
     domain::{
-        ids::{GrantId, LeaseId, RequestId},
+        ids::{Call, CallId, GrantId, LeaseId, RequestId},
         lease::Terms,
         limits::{BEAT_PERIOD_MAX, Limits},
         name::{Holder, LockName, Metadata},
@@ -74,7 +74,8 @@ impl Bench {
         let terms =
             Terms { fingerprint: 0, ttl: TTL, holder: Holder::default(), metadata: Metadata::default(), min_token: 0 };
         let candidate = Candidate { lease_id, grant_id: GrantId(Uuid::new_v4()), attachment: None };
-        let command = Acquire { request: RequestId(Uuid::new_v4()), attempt: 1, terms, wait: false, candidate };
+        let call = Call { request: RequestId(Uuid::new_v4()), attempt: 1, id: CallId(1) };
+        let command = Acquire { call, terms, wait: false, candidate };
         assert!(matches!(
             self.store.acquire(&name, command, pending()).await.map(|it| it.outcome),
             Ok(AcquireOutcome::Granted(_))

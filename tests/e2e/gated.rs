@@ -2,7 +2,7 @@
 
 use fencepost::{
     domain::{
-        ids::{LeaseId, RequestId},
+        ids::{Call, LeaseId},
         name::{LockName, Reason},
         outcome::{AcquireOutcome, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome, TokenStatus},
         rules::{Acquire, Candidate},
@@ -73,14 +73,14 @@ impl GatedStore {
 struct Asking<'a> {
     store: &'a MemoryStore,
     name: &'a LockName,
-    call: (RequestId, u32),
+    call: Call,
     armed: bool,
 }
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
         if self.armed {
-            self.store.drop_call(self.name, self.call.0, self.call.1);
+            self.store.drop_call(self.name, self.call);
         }
     }
 }
@@ -92,7 +92,7 @@ impl LockStore for GatedStore {
         command: Acquire,
         stop: impl Future<Output = ()> + Send,
     ) -> Result<Timed<AcquireOutcome>, StoreError> {
-        let mut asking = Asking { store: &self.inner, name, call: (command.request, command.attempt), armed: true };
+        let mut asking = Asking { store: &self.inner, name, call: command.call, armed: true };
         self.pass(Gate::BeforeAcquire).await;
         let outcome = self.inner.acquire(name, command, stop).await;
         self.pass(Gate::AfterAcquire).await;
@@ -103,37 +103,31 @@ impl LockStore for GatedStore {
     async fn claim(
         &self,
         name: &LockName,
-        request: RequestId,
-        attempt: u32,
+        call: Call,
         candidate: Candidate,
     ) -> Result<Timed<AcquireOutcome>, StoreError> {
         self.pass(Gate::BeforeClaim).await;
         if self.late.load(Ordering::SeqCst) {
             return Ok(Timed::act(|| AcquireOutcome::TooLate(StoreTime::default())));
         }
-        let outcome = self.inner.claim(name, request, attempt, candidate).await;
+        let outcome = self.inner.claim(name, call, candidate).await;
         self.pass(Gate::AfterClaim).await;
         outcome
     }
 
-    async fn give_up(
-        &self,
-        name: &LockName,
-        request: RequestId,
-        attempt: u32,
-    ) -> Result<Timed<AcquireOutcome>, StoreError> {
+    async fn give_up(&self, name: &LockName, call: Call) -> Result<Timed<AcquireOutcome>, StoreError> {
         self.pass(Gate::BeforeGiveUp).await;
-        let outcome = self.inner.give_up(name, request, attempt).await;
+        let outcome = self.inner.give_up(name, call).await;
         self.pass(Gate::AfterGiveUp).await;
         outcome
     }
 
-    fn ahead(&self, name: &LockName, request: RequestId, attempt: u32) -> Option<u64> {
-        self.inner.ahead(name, request, attempt)
+    fn ahead(&self, name: &LockName, call: Call) -> Option<u64> {
+        self.inner.ahead(name, call)
     }
 
-    fn drop_call(&self, name: &LockName, request: RequestId, attempt: u32) {
-        self.inner.drop_call(name, request, attempt);
+    fn drop_call(&self, name: &LockName, call: Call) {
+        self.inner.drop_call(name, call);
     }
 
     async fn release(&self, name: &LockName, lease_id: LeaseId) -> Result<ReleaseOutcome, StoreError> {

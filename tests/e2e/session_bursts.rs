@@ -4,7 +4,7 @@ use crate::support::within;
 use fencepost::{
     clock::{Clock, ProcessClock},
     domain::{
-        ids::RequestId,
+        ids::{Call, CallId, RequestId},
         lease::Terms,
         limits::Limits,
         name::{Holder, LockName, Metadata},
@@ -39,8 +39,7 @@ fn said_at_once(locks: &Service, name: impl Fn(u64) -> String, wait: Duration) -
         let terms =
             Terms { fingerprint: 0, ttl: TTL, holder: Holder::default(), metadata: Metadata::default(), min_token: 0 };
         let call = AcquireCall {
-            request: RequestId(Uuid::new_v4()),
-            attempt: 1,
+            call: Call { request: RequestId(Uuid::new_v4()), attempt: 1, id: CallId(1) },
             terms,
             wait,
             arrived: Instant::now(),

@@ -14,12 +14,12 @@ in "src/domain/rules/acquire.rs":
     "        if self.sequencer.check(self.incarnation, self.present).is_err() {\n            return AcquireOutcome::LeftBehind;\n        }\n        self.settle();\n        let Acquire"
     => "        self.settle();\n        let Acquire", [Units];
     "mark ignored", "a clean-up that overtook its own acquire has no effect: a lease with nobody to hear of it",
-    "        if self.is_marked(request, attempt) {\n            return AcquireOutcome::Overtaken;\n        }\n        if let Some(outcome) = self.acquire_ended"
+    "        if self.is_marked(call) {\n            return AcquireOutcome::Overtaken;\n        }\n        if let Some(outcome) = self.acquire_ended"
     => "        if let Some(outcome) = self.acquire_ended", [Units, Protocol];
     "ended request acquires again", "a late duplicate locks again (node-redlock PR 369)",
-    "        if let Some(outcome) = self.acquire_ended(request, attempt, terms) {\n            return outcome;\n        }\n" => "", [Units, Protocol];
+    "        if let Some(outcome) = self.acquire_ended(call, terms) {\n            return outcome;\n        }\n" => "", [Units, Protocol];
     "refused try comes later", "an older attempt gets the lock after the newer was refused",
-    "(attempt < refused).then_some(" => "false.then_some(", [Units, Model];
+    "(call.attempt < refused).then_some(" => "false.then_some(", [Units, Model];
     "other terms", "a request id is bound to nothing",
     "        if lease.terms.fingerprint != terms.fingerprint {" => "        if false {", [Units, Model];
     "replay answers the full TTL", "a repeat promises time that the lease does not have (node-redlock #169)",
@@ -36,19 +36,18 @@ in "src/domain/rules/acquire.rs":
     "queue without a bound", "waiters without end (dflockd: no error for a full queue)",
     "if self.lock.waiters(self.now) >= self.waiters_max {" => "if false {", [Units, Model];
     "enqueue is no heartbeat", "a new replica's waiters are deleted at once",
-    ".push(request, attempt, self.replica, terms);\n        self.hear_of_replica();" => ".push(request, attempt, self.replica, terms);", [Units, Protocol];
+    ".push(call, self.replica, terms);\n        self.hear_of_replica();" => ".push(call, self.replica, terms);", [Units, Protocol];
 in "src/domain/rules/waiting.rs":
     "late claim", "a claim acts after its caller gave up: a lease with nobody to hear of it",
     "        if self.not_after < self.now {" => "        if false {", [Units, Model];
     "no mark", "a clean-up overtakes its own acquire, which then queues for nobody",
-    "        if self.now <= self.not_after {" => "        if false {", [Units, Protocol];
+    "        if may_come && self.now <= self.not_after {" => "        if false {", [Units, Protocol];
     "cancel frees a retried grant", "the clean-up of an old attempt takes the lease from the new one",
-    "            if attempt <= lease.binding.attempt() {\n                if lease.binding.unbind_dropped(attempt, self.replica) {"
-    => "            if attempt <= lease.binding.attempt() {\n                if true {", [Units, Model];
+    "if unbound == Unbound::Last {\n                lease.cut_short" => "if true {\n                lease.cut_short", [Units, Model];
     "dropped waiter stays in line", "the lock is offered to a caller that is gone (Redisson #4595)",
-    "if queue.unbind_dropped(request, attempt, self.replica) {\n                    self.set_standing(request, Standing::Dropped(self.now.after(DROP_GRACE)));" => "if queue.unbind_dropped(request, attempt, self.replica) {", [Units, Model];
+    "if unbound == Some(Unbound::Last) {\n                self.set_standing(request, Standing::Dropped(self.now.after(DROP_GRACE)));" => "if unbound == Some(Unbound::Last) {", [Units, Model];
     "drop keeps its offer", "the next waiter waits for a claim that cannot come",
-    "                    self.decline(request);\n" => "", [Units, Model];
+    "                self.decline(request);\n" => "", [Units, Model];
     "dropped claim comes back", "a claim on its way revives a call that was dropped",
     "attempt < binding.attempt() || !binding.is_bound()" => "attempt < binding.attempt()", [Units, Protocol];
     "poll forgets those who missed", "a waiter that let one offer lapse is never served again (Redisson #3004)",
@@ -89,8 +88,8 @@ in "src/domain/rules/settle.rs":
     "ended requests forgotten at once", "a late duplicate locks again (bluetape4k #1068)",
     "        self.lock.ended.forget(self.now, SETTLE_BATCH);" => "        self.lock.ended = Default::default();", [Units, Protocol];
     "hand-off tells nobody", "no hint is sent (Redisson #1763)",
-    "        let (replica, attempt) = (binding.replica(), binding.attempt());\n        self.effects.push(Effect::LookAgain { replica, request, attempt });"
-    => "        let _ = binding;", [Units, Model];
+    "        self.effects.push(Effect::LookAgain { replica, request, attempt });"
+    => "        let _ = (replica, attempt);", [Units, Model];
 in "src/domain/rules/holding.rs":
     "release without the lease id", "anybody can release (etcd Unlock; redis-py PR 1095)",
     "        if self.held(lease_id).is_none() {\n            return ReleaseOutcome" => "        if self.lock.lease.is_none() {\n            return ReleaseOutcome", [Units, Model];
@@ -111,12 +110,15 @@ in "src/domain/lease.rs":
     "        if expires_at >= self.expires_at {" => "        if true {", [Units, Model];
     "drop cuts a renewed lease", "a holder that reckons with its renewal loses the lock",
     "        if !self.heard {" => "        if true {", [Units, Model];
+in "src/domain/binding.rs":
     "overtaken attempt re-binds", "an old transmission takes the request back",
-    "std::cmp::Ordering::Less => Bound::Overtaken," => "std::cmp::Ordering::Less => { *self = Self::first(attempt, replica); Bound::Yes }", [Units, Model];
-    "older attempt unbinds", "the clean-up of an old attempt takes the new one's call away",
-    "        if attempt != self.attempt || self.calls == 0 {" => "        if self.calls == 0 {", [Units, Model];
-    "clean-up of a call that was never bound", "a lease that its holder has heard of is cut short",
-    "        !is_anothers && self.unbind(attempt)" => "        let _ = is_anothers;\n        self.unbind(attempt)", [Units];
+    "std::cmp::Ordering::Less => Bound::Overtaken," => "std::cmp::Ordering::Less => { *self = Self::first(call, replica); Bound::Yes }", [Units, Model];
+    "older attempt unbinds", "the cleanup of an old attempt takes the new one's call away",
+    "if call.attempt != self.attempt || !self.calls.remove(call.id) {" => "if !self.calls.remove(call.id) {", [Units, Model];
+    "cleanup of a call that was never bound", "a lease that its holder has heard of is cut short, and a second holder gets in",
+    "if call.attempt != self.attempt || !self.calls.remove(call.id) {" => "if call.attempt != self.attempt || (!self.calls.remove(call.id) && self.calls.0.pop().is_none()) {", [Units, Model, Protocol];
+    "calls beyond the bound forgotten", "the cleanup of the last call that is remembered cuts the lease of another",
+    "            self.0.push(Self::MANY);\n" => "", [Units];
 in "src/domain/token.rs":
     "token equal instead of greater", "two grants in one moment have one token",
     "(self.counter.saturating_add(1)).max(floor)" => "self.counter.max(floor)", [Units];
@@ -176,10 +178,10 @@ in "src/store/redis/lua/acquire.lua":
     "if not_after < now then" => "if false then", [Scripts];
 in "src/store/redis/lua/drop_call.lua":
     "script: no mark", "a clean-up overtakes its own acquire",
-    "if now <= not_after then leave_mark(request, attempt) end" => "", [Scripts];
+    "if may_come and now <= not_after then leave_mark(request, attempt, id) end" => "", [Scripts];
 in "src/store/redis/lua/decline.lua":
     "script: declined for all", "a replica that has no call left takes away the call that another has",
-    "  w.standing, w.till = 'D', now + GRACE\n" => "  unbind(w, attempt)\n  w.standing, w.till = 'D', now + GRACE\n", [Scripts];
+    "  w.standing, w.till = 'D', now + GRACE\n" => "  w.calls = w.calls:sub(9)\n  w.standing, w.till = 'D', now + GRACE\n", [Scripts];
     "script: declined by a stranger", "a late hint takes back an offer that was made to another replica",
     " and w.replica == me and" => " and", [Scripts];
 in "src/store/redis/lua/lib/look_up.lua":
@@ -215,8 +217,10 @@ in "src/store/redis/lua/lib/grant.lua":
 in "src/store/redis/lua/lib/bind.lua":
     "script: overtaken attempt re-binds", "an old transmission takes the request back",
     "  if attempt < it.attempt then return false end\n" => "", [Scripts];
-    "script: clean-up of a call that was never bound", "a lease that its holder has heard of is cut short",
-    "  if it.calls == 1 and it.replica ~= me then return false end\n" => "", [Scripts];
+    "script: cleanup of a call that was never bound", "a lease that its holder has heard of is cut short, and a second holder gets in",
+    "and id ~= MANY and place_of(it.calls, id)" => "and id ~= MANY and (place_of(it.calls, id) or 1)", [Scripts];
+    "script: calls beyond the bound forgotten", "the cleanup of the last call that is remembered cuts the lease of another",
+    "and it.calls or MANY)" => "and it.calls or '')", [Scripts];
 in "src/store/redis/lua/detach.lua":
     "script: detach of a stale attachment", "the end of an old stream detaches the new one",
     "L.li == lease and L.am == attachment" => "L.li == lease", [Scripts];
@@ -343,8 +347,8 @@ in "src/store/memory/mod.rs":
     => "        let now = self.clock.now();\n        let mut shard = self.shards[at].lock();\n", [Schedules];
 in "src/locks/wait.rs":
     "waits after it asked", "a hint that comes before the call is entered is lost",
-    "        let waiting = match wait_until {\n            Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),\n            None => None,\n        };\n        let mut told = false;\n        // One lease at most comes of a call, whichever command grants it.\n        let wanted = candidate(request, attachment);\n        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: wanted };\n        let stop = async {\n            // Without a wait its caller gives up by itself.\n            let Some(until) = wait_until else { return std::future::pending().await };\n            // Boxed, or each call that waits would be as large as what it needs until it does.\n            Box::pin(self.end_of_wait(follower.as_deref(), until)).await;\n        };\n        let Timed { mut sent, mut outcome } = match self.store.acquire(name, command, stop).await {\n            Err(StoreError::Overloaded) if self.is_draining() => return Err(LocksError::Draining),\n            answer => answer?,\n        };\n"
-    => "        let mut told = false;\n        // One lease at most comes of a call, whichever command grants it.\n        let wanted = candidate(request, attachment);\n        let command = Acquire { request, attempt, terms, wait: wait_until.is_some(), candidate: wanted };\n        let stop = async {\n            // Without a wait its caller gives up by itself.\n            let Some(until) = wait_until else { return std::future::pending().await };\n            // Boxed, or each call that waits would be as large as what it needs until it does.\n            Box::pin(self.end_of_wait(follower.as_deref(), until)).await;\n        };\n        let Timed { mut sent, mut outcome } = match self.store.acquire(name, command, stop).await {\n            Err(StoreError::Overloaded) if self.is_draining() => return Err(LocksError::Draining),\n            answer => answer?,\n        };\n        let waiting = match wait_until {\n            Some(_) => Some(self.hub.waiters.enter(request, attempt, max).ok_or(LocksError::ServerFull { max })?),\n            None => None,\n        };\n", [Schedules];
+    "        let waiting = match wait_until {\n            Some(_) => {\n                Some(self.hub.waiters.enter(call.request, call.attempt, max).ok_or(LocksError::ServerFull { max })?)\n            }\n            None => None,\n        };\n        let mut told = false;\n        // One lease at most comes of a call, whichever command grants it.\n        let wanted = candidate(call.request, attachment);\n        let command = Acquire { call, terms, wait: wait_until.is_some(), candidate: wanted };\n        let stop = async {\n            // Without a wait its caller gives up by itself.\n            let Some(until) = wait_until else { return std::future::pending().await };\n            // Boxed, or each call that waits would be as large as what it needs until it does.\n            Box::pin(self.end_of_wait(follower.as_deref(), until)).await;\n        };\n        let Timed { mut sent, mut outcome } = match self.store.acquire(name, command, stop).await {\n            Err(StoreError::Overloaded) if self.is_draining() => return Err(LocksError::Draining),\n            answer => answer?,\n        };\n"
+    => "        let mut told = false;\n        // One lease at most comes of a call, whichever command grants it.\n        let wanted = candidate(call.request, attachment);\n        let command = Acquire { call, terms, wait: wait_until.is_some(), candidate: wanted };\n        let stop = async {\n            // Without a wait its caller gives up by itself.\n            let Some(until) = wait_until else { return std::future::pending().await };\n            // Boxed, or each call that waits would be as large as what it needs until it does.\n            Box::pin(self.end_of_wait(follower.as_deref(), until)).await;\n        };\n        let Timed { mut sent, mut outcome } = match self.store.acquire(name, command, stop).await {\n            Err(StoreError::Overloaded) if self.is_draining() => return Err(LocksError::Draining),\n            answer => answer?,\n        };\n        let waiting = match wait_until {\n            Some(_) => {\n                Some(self.hub.waiters.enter(call.request, call.attempt, max).ok_or(LocksError::ServerFull { max })?)\n            }\n            None => None,\n        };\n", [Schedules];
     "lease ids that do not go by their request", "a late duplicate locks again, if another request has ended since",
     "LeaseId::of(request, Uuid::new_v4().as_u64_pair().1)" => "LeaseId(Uuid::new_v4())", [Replicas];
     "dropped call not cleaned up", "a call that is gone holds up those behind it",

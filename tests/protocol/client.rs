@@ -99,7 +99,7 @@ impl Protocol {
         let replica = through.map(|it| &state.replicas[usize::from(it)]);
         let (next, known_token) = replica.map_or((None, NONE_KNOWN), |it| (it.next(), it.known_token));
         let from = through.unwrap_or(NOBODY);
-        let command = Command { ask, from, attempt, not_after, life: state.store.life, known_token, next };
+        let command = Command { ask, from, attempt, copy: 0, not_after, life: state.store.life, known_token, next };
         state.send(Message::ToStore { command, copy: None, sent: state.now });
     }
 

@@ -99,6 +99,17 @@ fn one_repeat() {
     holds("two clients, a repeat", Protocol { slow_calls: true, budget: faults(|it| it.repeats = 1), ..plain() });
 }
 
+/// A client that does not count its attempts, or gRPC's own retry policy. The TTL is longer than what a cleanup leaves of it.
+fn repeated_through_the_same_server() -> Protocol {
+    let budget = faults(|it| (it.repeats, it.losses) = (1, 1));
+    Protocol { slow_calls: true, replicas: 1, ttl: 6 * SECOND, tick: 3 * SECOND, budget, ..plain() }
+}
+
+#[test]
+fn one_repeat_through_the_same_server() {
+    holds("a repeat through the same server, a loss", repeated_through_the_same_server());
+}
+
 #[test]
 fn a_store_that_forgets() {
     let budget = faults(|it| (it.failovers, it.ticks) = (1, Some(3)));
@@ -135,5 +146,6 @@ fn mistakes_of_clients_and_replicas_show() {
     shows(Bug::ValidFromReply, "exclusion", delayed(1));
     shows(Bug::RenewedFromReply, "exclusion", Protocol { renewals: 1, ..delayed(1) });
     shows(Bug::WorksUntilReleased, "exclusion", plain());
+    shows(Bug::CleansUpByAttempt, "exclusion", repeated_through_the_same_server());
     shows(Bug::NoNotAfter, "dropped is final", delayed(2));
 }

@@ -51,6 +51,8 @@ pub(crate) enum Bug {
     WorksUntilReleased,
     /// Commands do not say until when they may act.
     NoNotAfter,
+    /// A cleanup names the attempt, not the call: it takes another call of the same number for its own.
+    CleansUpByAttempt,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

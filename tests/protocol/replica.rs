@@ -17,18 +17,22 @@ impl Protocol {
         let call = Call { attempt, copy, sent, arrived: now, asked: Some(now), queued: false, hinted: false };
         state.replicas[usize::from(to)].calls.push(call);
         state.replicas[usize::from(to)].calls.sort_unstable();
-        self.ask(state, to, Ask::Acquire, attempt, Some(copy));
+        self.ask(state, to, Ask::Acquire, attempt, copy);
     }
 
     /// Sends a command to the store.
-    pub(super) fn ask(&self, state: &mut State, from: u8, ask: Ask, attempt: Attempt, copy: Option<u8>) {
+    pub(super) fn ask(&self, state: &mut State, from: u8, ask: Ask, attempt: Attempt, copy: u8) {
         let clock = state.store.clock(state.now);
         let mut not_after = clock.after(COMMAND_WINDOW);
         if self.bug == Some(Bug::NoNotAfter) && ask != Ask::Drop {
             not_after = clock.after(COMMAND_WINDOW * 100);
         }
         let known_token = state.replicas.get(usize::from(from)).map_or(NONE_KNOWN, |replica| replica.known_token);
-        let command = Command { ask, from, attempt, not_after, life: state.store.life, known_token, next: None };
+        let life = state.store.life;
+        let id = if self.bug == Some(Bug::CleansUpByAttempt) { 0 } else { copy };
+        let command = Command { ask, from, attempt, copy: id, not_after, life, known_token, next: None };
+        // Nobody waits for the answer to a cleanup.
+        let copy = (ask != Ask::Drop).then_some(copy);
         state.send(Message::ToStore { command, copy, sent: state.now });
     }
 
@@ -108,7 +112,7 @@ impl Protocol {
         };
         state.replicas[usize::from(to)].calls.remove(place);
         if said == Said::TooLate {
-            self.ask(state, to, Ask::Drop, attempt, None);
+            self.ask(state, to, Ask::Drop, attempt, call.copy);
         }
         state.send(Message::Reply { attempt, reply });
     }
@@ -132,7 +136,7 @@ impl Protocol {
         }
         call.asked = Some(now);
         let (attempt, copy) = (call.attempt, call.copy);
-        self.ask(state, replica, Ask::Claim, attempt, Some(copy));
+        self.ask(state, replica, Ask::Claim, attempt, copy);
     }
 
     /// A call's time is over.
@@ -141,13 +145,13 @@ impl Protocol {
         let call = &mut state.replicas[usize::from(replica)].calls[place];
         let (attempt, copy) = (call.attempt, call.copy);
         call.asked = Some(now);
-        self.ask(state, replica, Ask::GiveUp, attempt, Some(copy));
+        self.ask(state, replica, Ask::GiveUp, attempt, copy);
     }
 
     /// A call's client has gone, or its answer has not come in time.
     pub(super) fn drop_call(&self, state: &mut State, replica: u8, place: usize) {
         let call = state.replicas[usize::from(replica)].calls.remove(place);
-        self.ask(state, replica, Ask::Drop, call.attempt, None);
+        self.ask(state, replica, Ask::Drop, call.attempt, call.copy);
     }
 
     /// A replica polls for its waiters, and has the answer at once: what could come between, may as well come before or after.
@@ -158,7 +162,8 @@ impl Protocol {
         let (not_after, life) = (clock.after(COMMAND_WINDOW), state.store.life);
         let attempt = Attempt { request: 0xff, number: 0 };
         let known_token = state.replicas[at].known_token;
-        let poll = Command { ask: Ask::Poll, from: replica, attempt, not_after, life, known_token, next: None };
+        let poll =
+            Command { ask: Ask::Poll, from: replica, attempt, copy: 0, not_after, life, known_token, next: None };
         if self.bug == Some(Bug::OnlyTheHeadPolls) && state.ghost.head().is_some_and(|head| head != replica) {
             return;
         }

@@ -1,7 +1,7 @@
 //! The one store: the pure rules, driven as the memory store drives them, with a clock and a life of its own.
 
 use fencepost::domain::{
-    ids::{GrantId, Incarnation, LeaseId, ReplicaId, RequestId},
+    ids::{Call, CallId, GrantId, Incarnation, LeaseId, ReplicaId, RequestId},
     lease::{LeaseEnd, Terms},
     name::{Holder, Metadata},
     outcome::{AcquireOutcome, Effect, Effects, Polled, RenewOutcome},
@@ -48,6 +48,8 @@ pub(crate) struct Command {
     pub(crate) ask: Ask,
     pub(crate) from: u8,
     pub(crate) attempt: Attempt,
+    /// Which of the calls with this number.
+    pub(crate) copy: u8,
     /// On the store's clock.
     pub(crate) not_after: StoreTime,
     /// The life of the store that it was meant for.
@@ -138,25 +140,25 @@ impl Store {
             known_token: command.known_token.as_micros(),
             waiters_max: WAITERS_MAX,
         };
-        let Attempt { request, number } = command.attempt;
-        let (id, lease) = (RequestId(id(request.into())), lease_of(request));
+        let request = command.attempt.request;
+        let (call, lease) = (call_of(command.attempt, command.copy), lease_of(request));
         let candidate = Candidate { lease_id: lease, grant_id: GrantId(lease.0), attachment: None };
         let answer = match command.ask {
             Ask::Acquire => {
-                let wish = Acquire { request: id, attempt: number, terms: terms(request, ttl), wait, candidate };
+                let wish = Acquire { call, terms: terms(request, ttl), wait, candidate };
                 Answer::Acquire(turn.acquire(wish))
             }
-            Ask::Claim => Answer::Acquire(turn.claim(id, number, candidate)),
-            Ask::GiveUp => Answer::Acquire(turn.give_up(id, number)),
+            Ask::Claim => Answer::Acquire(turn.claim(call, candidate)),
+            Ask::GiveUp => Answer::Acquire(turn.give_up(call)),
             Ask::Drop => {
-                turn.drop_call(id, number);
+                turn.drop_call(call);
                 Answer::Done
             }
             Ask::Release => {
-                let next = command.next.map(|(it, _)| {
-                    let (request, lease_id) = (RequestId(self::id(it.request.into())), lease_of(it.request));
+                let next = command.next.map(|(it, copy)| {
+                    let lease_id = lease_of(it.request);
                     let candidate = Candidate { lease_id, grant_id: GrantId(lease_id.0), attachment: None };
-                    Next { request, attempt: it.number, candidate }
+                    Next { call: call_of(it, copy), candidate }
                 });
                 Answer::Released(match next {
                     Some(next) => turn.release_to(lease, next).1,
@@ -213,6 +215,7 @@ impl Store {
         // A command that finds nothing: it brings the lock up to its time.
         let nothing = Attempt { request: 0xff, number: 1 };
         let settle = Command {
+            copy: 0,
             ask: Ask::Release,
             from: NOBODY,
             attempt: nothing,
@@ -227,6 +230,10 @@ impl Store {
 }
 
 /// A request has one lease at most, so that it goes by the request's number.
+fn call_of(Attempt { request, number }: Attempt, copy: u8) -> Call {
+    Call { request: RequestId(id(request.into())), attempt: number, id: CallId(1 + u64::from(copy)) }
+}
+
 fn lease_of(request: u8) -> LeaseId {
     LeaseId(id(request.into()))
 }

@@ -270,7 +270,7 @@ async fn what_goes_on_does_not_stand_behind_what_begins() {
         let kept = [Kept { name: &kept, lease_id: grant.lease_id, attachment, attempt: 1 }];
         let attached = bench.store.attach(&kept).await;
         assert!(attached[0].is_ok(), "{attached:?}");
-        let claim = || bench.store.claim(&held, waiter.request, waiter.attempt, candidate(waiter.request));
+        let claim = || bench.store.claim(&held, waiter.call, candidate(waiter.call.request));
         assert_eq!(claim().await.unwrap().outcome, AcquireOutcome::Queued);
         bench.store.release(&held, lease).await.unwrap();
         granted(claim().await);

@@ -73,7 +73,7 @@ impl Held {
     }
 
     fn is_told(&self, call: &Acquire) -> bool {
-        self.hints.0.lock().unwrap().contains(&(call.request, call.attempt))
+        self.hints.0.lock().unwrap().contains(&(call.call.request, call.call.attempt))
     }
 
     async fn release(&self) {
@@ -81,7 +81,7 @@ impl Held {
     }
 
     async fn claim(&self, call: &Acquire) -> AcquireOutcome {
-        self.store.claim(&self.name, call.request, call.attempt, candidate(call.request)).await.unwrap().outcome
+        self.store.claim(&self.name, call.call, candidate(call.call.request)).await.unwrap().outcome
     }
 
     /// The lease that holds the lock, seen by who does not know it.
@@ -119,7 +119,7 @@ async fn the_lease_counts_from_the_release() {
     let before = Instant::now();
     held.release().await;
     let released = Instant::now();
-    let claimed = held.store.claim(&held.name, next.request, next.attempt, candidate(next.request)).await.unwrap();
+    let claimed = held.store.claim(&held.name, next.call, candidate(next.call.request)).await.unwrap();
     assert!((before..released).contains(&claimed.sent));
     assert_eq!(granted(&claimed.outcome).left, TTL);
 }
@@ -142,7 +142,7 @@ async fn a_call_that_goes_meanwhile_does_not_keep_the_lock() {
     let (gone, next) = (held.wait().await, held.wait().await);
     let mut releasing = Box::pin(held.store.release(&held.name, held.lease));
     assert!(releasing.as_mut().now_or_never().is_none(), "it is under way");
-    held.store.drop_call(&held.name, gone.request, gone.attempt);
+    held.store.drop_call(&held.name, gone.call);
     assert_eq!(releasing.await, Ok(ReleaseOutcome::Released));
     until(|| async { held.is_told(&next) }).await;
     granted(&held.claim(&next).await);
@@ -191,7 +191,7 @@ async fn nobody_stands_in_line_beside_what_is_not_ours() {
     let call = held.wait().await;
     let missed = held.line().replace(":q:", ":m:");
     assert!(matches!(
-        held.store.give_up(&held.name, call.request, call.attempt).await.map(|it| it.outcome),
+        held.store.give_up(&held.name, call.call).await.map(|it| it.outcome),
         Ok(AcquireOutcome::TimedOut(_))
     ));
     for other in [held.key("d"), missed] {

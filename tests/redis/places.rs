@@ -3,12 +3,12 @@
 use crate::{
     proxy::Proxy,
     redis_server::Redis,
-    server_on, start_on_url,
+    server_on, serving, start_on_url,
     support::{Lock, assert_refused, until, waiting_wish, wish, within},
 };
 use fencepost::{
     domain::{
-        ids::{AttachmentId, GrantId, LeaseId, RequestId},
+        ids::{AttachmentId, Call, CallId, GrantId, LeaseId, RequestId},
         lease::{LeaseEnd, Terms},
         limits::{DROP_GRACE, Limits, REPLICA_GONE},
         name::{Holder, LockName, Metadata},
@@ -71,7 +71,8 @@ pub(crate) fn candidate(request: RequestId) -> Candidate {
 pub(crate) fn acquire(request: RequestId, wait: bool) -> Acquire {
     let holder = Holder::new("test".into()).unwrap();
     let terms = Terms { fingerprint: 7, ttl: TTL, holder, metadata: Metadata::default(), min_token: 0 };
-    Acquire { request, attempt: 1, terms, wait, candidate: candidate(request) }
+    let call = Call { request, attempt: 1, id: CallId(Uuid::new_v4().as_u64_pair().0) };
+    Acquire { call, terms, wait, candidate: candidate(request) }
 }
 
 /// Two calls of one attempt wait. The claim of one is refused and it is dropped: the other stands in line as before, is polled
@@ -88,26 +89,25 @@ async fn a_call_whose_claim_was_left_behind_takes_no_other_with_it() {
     else {
         panic!("it is free")
     };
-    for _ in 0..2 {
-        assert_eq!(
-            store.acquire(&name, acquire(waiter, true), pending()).await.map(|it| it.outcome),
-            Ok(AcquireOutcome::Queued)
-        );
+    let calls = [acquire(waiter, true), acquire(waiter, true)];
+    for call in calls.clone() {
+        assert_eq!(store.acquire(&name, call, pending()).await.map(|it| it.outcome), Ok(AcquireOutcome::Queued));
     }
+    let [dropped, alive] = calls.map(|it| it.call);
     // As if a server that knows of its newer life had drawn a token.
     redis.command(&["DEBUG", "CHANGE-REPL-ID"]);
     redis.command(&["HSET", &bucket, "inc", "a newer one"]);
     assert_eq!(
-        store.claim(&name, waiter, 1, candidate(waiter)).await.map(|it| it.outcome),
+        store.claim(&name, dropped, candidate(waiter)).await.map(|it| it.outcome),
         Ok(AcquireOutcome::LeftBehind)
     );
-    store.drop_call(&name, waiter, 1);
+    store.drop_call(&name, dropped);
     within(store.chores_done()).await;
     until(|| async { store.view(&name).await.is_ok() }).await;
     hints.0.lock().unwrap().clear();
     assert_eq!(store.release(&name, grant.lease_id).await, Ok(ReleaseOutcome::Released));
     until(|| async { hints.0.lock().unwrap().contains(&(waiter, 1)) }).await;
-    let claimed = store.claim(&name, waiter, 1, candidate(waiter)).await.map(|it| it.outcome);
+    let claimed = store.claim(&name, alive, candidate(waiter)).await.map(|it| it.outcome);
     assert!(matches!(claimed, Ok(AcquireOutcome::Granted(_))), "{claimed:?}");
     running.abort();
 }
@@ -191,6 +191,45 @@ async fn a_clean_up_whose_answer_was_lost_leaves_the_other_call_its_place() {
     two.client().give_back(&held).await;
     let lease = within(second).await.unwrap();
     assert!(lease.fencing_token > held.fencing_token);
+}
+
+/// Connections to Redis break with an acquire under way, and the client, or gRPC's own retry policy, sends it again under the same number
+/// through the same server. The cleanup after the first call, tried until Redis is back, must not cut the lease of the second: that was
+/// answered with its whole TTL, and somebody else would get in.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_cleanup_of_a_broken_call_leaves_the_lease_of_its_repeat() {
+    let redis = Redis::start(&[]);
+    let source = scripts::source(scripts::flags(scripts::ACQUIRE), scripts::PRESENT, None);
+    redis.command(&["SCRIPT", "LOAD", &source]);
+    // Which of the cleanup and the repeat is first is decided anew each time.
+    for round in 0..6 {
+        let proxy = Proxy::swallowing_from(scripts::ACQUIRE, redis.port).await;
+        let server = start_on_url(proxy.url()).await;
+        serving(&server, true).await;
+        let request = wish(&format!("lock {round}"), TTL);
+        let (mut client, asked) = (server.client(), request.clone());
+        let first = tokio::spawn(async move { client.acquire(asked).await });
+        until(|| async { proxy.seen() > 0 }).await;
+        proxy.break_off();
+        assert_refused(within(first).await.unwrap(), tonic::Code::Unavailable, "OUTCOME_UNKNOWN");
+        // As if the call had been lost on its way.
+        redis.command(&["FLUSHALL"]);
+        proxy.mend();
+        let lease = within(async {
+            loop {
+                if let Ok(answer) = server.client().acquire(request.clone()).await {
+                    break answer.into_inner().lease.unwrap();
+                }
+            }
+        })
+        .await;
+        // Longer than the cleanup is tried for.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let current = server.client().look(&request.lock_name).await.current.unwrap();
+        assert_eq!(current.fencing_token, lease.fencing_token);
+        let left = Duration::try_from(current.expires_in.unwrap()).unwrap();
+        assert!(left > TTL - Duration::from_secs(10), "round {round}: only {left:?} of the lease is left");
+    }
 }
 
 /// A server that Redis refused has nothing to clean up: the same attempt, which a proxy sends through another server, is served there, and

@@ -149,8 +149,9 @@ async fn of_a_group_are_told_apart() {
     let half = "redis.call('SET', KEYS[1], redis.call('GET', KEYS[1]):sub(1, 150))";
     redis.command(&["EVAL", half, "1", &format!("{base}l:{}", names[1].as_str())]);
     let waiter = RequestId(Uuid::new_v4());
+    let waiting = acquire(waiter, true);
     assert_eq!(
-        store.acquire(&names[2], acquire(waiter, true), pending()).await.map(|it| it.outcome),
+        store.acquire(&names[2], waiting.clone(), pending()).await.map(|it| it.outcome),
         Ok(AcquireOutcome::Queued)
     );
     let now = redis.command(&["TIME"]).text();
@@ -170,7 +171,7 @@ async fn of_a_group_are_told_apart() {
     let Ok(RenewOutcome::Renewed(renewed)) = fifth else { panic!("{fifth:?}") };
     assert_eq!(renewed.token, held[4].1.token);
     until(|| async { hints.0.lock().unwrap().contains(&(waiter, 1)) }).await;
-    let claimed = store.claim(&names[2], waiter, 1, candidate(waiter)).await.map(|it| it.outcome);
+    let claimed = store.claim(&names[2], waiting.call, candidate(waiter)).await.map(|it| it.outcome);
     assert!(matches!(claimed, Ok(AcquireOutcome::Granted(_))), "{claimed:?}");
     running.abort();
 }

@@ -8,7 +8,7 @@ use super::{
 use deadpool_redis::redis::{self, Connection, Value};
 use fencepost::{
     domain::{
-        ids::{AttachmentId, GrantId, Incarnation, LeaseId, ReplicaId, RequestId},
+        ids::{AttachmentId, Call, CallId, GrantId, Incarnation, LeaseId, ReplicaId, RequestId},
         lease::Terms,
         limits::COMMAND_WINDOW,
         name::{Holder, LockName, Metadata},
@@ -74,6 +74,10 @@ impl Drop for Both {
         let _ = self.redis.kill();
         let _ = self.redis.wait();
     }
+}
+
+fn call(request: u128, attempt: u32, id: u64) -> Call {
+    Call { request: RequestId(self::id(request)), attempt, id: CallId(id) }
 }
 
 fn id(number: u128) -> Uuid {
@@ -173,25 +177,25 @@ impl Both {
             Op::ClassicGive => self.classic_give(),
             Op::Late(late) => self.late = late,
             Op::Known(ahead) => self.known_token = self.now.as_micros() + ahead,
-            Op::Acquire { request, attempt, wait, odd } => return self.acquire(request, attempt, wait, odd),
-            Op::Claim { request, attempt } => {
+            Op::Acquire { request, attempt, id, wait, odd } => return self.acquire(request, (attempt, id), wait, odd),
+            Op::Claim { request, attempt, id } => {
                 let (request, candidate) = self.wished(request);
-                let expected = self.turn(|turn| turn.claim(request, attempt, candidate));
-                let [lease, grant, stream] = ids(candidate);
-                let args = [Arg::from(request.0), Arg::from(attempt), lease, grant, stream];
+                let call = Call { request, attempt, id: CallId(id) };
+                let expected = self.turn(|turn| turn.claim(call, candidate));
+                let args: Vec<_> = lease::call_args(call).into_iter().chain(ids(candidate)).collect();
                 return self.compare(op, expected, scripts::CLAIM, &args, |answer| rounded(answer.acquire().unwrap()));
             }
-            Op::GiveUp { request, attempt } => {
-                let request = RequestId(id(request));
-                let expected = self.turn(|turn| turn.give_up(request, attempt));
-                let args = [Arg::from(request.0), Arg::from(attempt)];
+            Op::GiveUp { request, attempt, id } => {
+                let call = call(request, attempt, id);
+                let expected = self.turn(|turn| turn.give_up(call));
+                let args = lease::call_args(call);
                 return self
                     .compare(op, expected, scripts::GIVE_UP, &args, |answer| rounded(answer.acquire().unwrap()));
             }
-            Op::Drop { request, attempt } => {
-                let request = RequestId(id(request));
-                let expected = self.turn(|turn| turn.drop_call(request, attempt));
-                let args = [Arg::from(request.0), Arg::from(attempt)];
+            Op::Drop { request, attempt, id } => {
+                let call = call(request, attempt, id);
+                let expected = self.turn(|turn| turn.drop_call(call));
+                let args = lease::call_args(call);
                 return self.compare(op, expected, scripts::DROP_CALL, &args, |answer| answer.done().unwrap());
             }
             Op::Decline { request, attempt } => {
@@ -205,11 +209,12 @@ impl Both {
                 let expected = self.turn(|turn| (turn.release(lease), None));
                 return self.compare(op, expected, scripts::RELEASE, &[Arg::from(lease.0)], |it| it.release().unwrap());
             }
-            Op::ReleaseTo { which, request, attempt } => {
+            Op::ReleaseTo { which, request, attempt, id } => {
                 let (lease, (request, candidate)) = (self.lease(which), self.wished(request));
-                let expected = self.turn(|turn| turn.release_to(lease, Next { request, attempt, candidate }));
-                let [next, grant, stream] = ids(candidate);
-                let args = [Arg::from(lease.0), Arg::from(request.0), Arg::from(attempt), next, grant, stream];
+                let call = Call { request, attempt, id: CallId(id) };
+                let expected = self.turn(|turn| turn.release_to(lease, Next { call, candidate }));
+                let args: Vec<_> =
+                    [Arg::from(lease.0)].into_iter().chain(lease::call_args(call)).chain(ids(candidate)).collect();
                 return self.compare(op, expected, scripts::RELEASE, &args, |it| it.release().unwrap());
             }
             Op::Renew(which, ttl) => {
@@ -259,7 +264,7 @@ impl Both {
         Ok(())
     }
 
-    fn acquire(&mut self, request: u128, attempt: u32, wait: bool, odd: u8) -> Result<(), String> {
+    fn acquire(&mut self, request: u128, (attempt, call_id): (u32, u64), wait: bool, odd: u8) -> Result<(), String> {
         // Each request keeps its terms, but for the odd one that changes them.
         let fingerprint = u64::try_from(request).unwrap() + if odd == 2 { 100 } else { 0 };
         let terms = Terms {
@@ -270,16 +275,17 @@ impl Both {
             min_token: if request == 3 { START + 90_000_000 } else { 0 },
         };
         let (request, candidate) = self.wished(request);
+        let call = Call { request, attempt, id: CallId(call_id) };
         let args = [
             Arg::from(wait),
             Arg::from(micros(terms.ttl)),
             Arg::from(terms.min_token),
             Arg::from(scripts::kept_for(terms.ttl)),
-            lease::packed(ReplicaId(id(self.replica)), (request, attempt), &terms, candidate),
+            lease::packed(ReplicaId(id(self.replica)), call, &terms, candidate),
         ];
-        let command = Acquire { request, attempt, terms, wait, candidate };
+        let command = Acquire { call, terms, wait, candidate };
         let expected = self.turn(|turn| turn.acquire(command));
-        let what = format!("acquire {request:?} {attempt} wait {wait} odd {odd}");
+        let what = format!("acquire {call:?} wait {wait} odd {odd}");
         self.compare(&what, expected, scripts::ACQUIRE, &args, |answer| rounded(answer.acquire().unwrap()))
     }
 

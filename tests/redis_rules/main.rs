@@ -26,6 +26,7 @@ fn which() -> impl Strategy<Value = Which> {
 fn op() -> impl Strategy<Value = Op> {
     let request = 1..5_u128;
     let attempt = prop_oneof![6 => Just(1_u32), 3 => Just(2), 1 => Just(3)];
+    let id = || prop_oneof![4 => Just(1_u64), 2 => Just(2), 1 => 3..40_u64];
     let stream = 1..3_u128;
     let spans = prop_oneof![
         Just(1_u64),
@@ -50,14 +51,17 @@ fn op() -> impl Strategy<Value = Op> {
         1_000..40_000_000_u64
     ];
     prop_oneof![
-        10 => (request.clone(), attempt.clone(), any::<bool>(), 0..3_u8)
-            .prop_map(|(request, attempt, wait, odd)| Op::Acquire { request, attempt, wait, odd }),
-        6 => (request.clone(), attempt.clone()).prop_map(|(request, attempt)| Op::Claim { request, attempt }),
-        3 => (request.clone(), attempt.clone()).prop_map(|(request, attempt)| Op::GiveUp { request, attempt }),
+        10 => (request.clone(), attempt.clone(), id(), any::<bool>(), 0..3_u8)
+            .prop_map(|(request, attempt, id, wait, odd)| Op::Acquire { request, attempt, id, wait, odd }),
+        6 => (request.clone(), attempt.clone(), id())
+            .prop_map(|(request, attempt, id)| Op::Claim { request, attempt, id }),
+        3 => (request.clone(), attempt.clone(), id())
+            .prop_map(|(request, attempt, id)| Op::GiveUp { request, attempt, id }),
         3 => (request.clone(), attempt.clone()).prop_map(|(request, attempt)| Op::Decline { request, attempt }),
-        4 => (request.clone(), attempt.clone()).prop_map(|(request, attempt)| Op::Drop { request, attempt }),
-        6 => (which(), request, attempt.clone())
-            .prop_map(|(which, request, attempt)| Op::ReleaseTo { which, request, attempt }),
+        4 => (request.clone(), attempt.clone(), id())
+            .prop_map(|(request, attempt, id)| Op::Drop { request, attempt, id }),
+        6 => (which(), request, attempt.clone(), id())
+            .prop_map(|(which, request, attempt, id)| Op::ReleaseTo { which, request, attempt, id }),
         6 => which().prop_map(Op::Release),
         3 => (which(), prop_oneof![Just(0_u64), 1..60_u64]).prop_map(|(which, ttl)| Op::Renew(which, ttl)),
         5 => (which(), stream.clone()).prop_map(|(which, stream)| Op::RenewKept(which, stream)),
@@ -111,10 +115,10 @@ fn beside_classic_clients_too() {
 /// Sequences on which the two, or the test, once differed.
 #[test]
 fn what_random_sequences_found() {
-    let acquire = |request| Op::Acquire { request, attempt: 1, wait: false, odd: 0 };
-    let wait = |request| Op::Acquire { request, attempt: 1, wait: true, odd: 0 };
-    let drop = |request| Op::Drop { request, attempt: 1 };
-    let give_up = |request| Op::GiveUp { request, attempt: 1 };
+    let acquire = |request| Op::Acquire { request, attempt: 1, id: 1, wait: false, odd: 0 };
+    let wait = |request| Op::Acquire { request, attempt: 1, id: 1, wait: true, odd: 0 };
+    let drop = |request| Op::Drop { request, attempt: 1, id: 1 };
+    let give_up = |request| Op::GiveUp { request, attempt: 1, id: 1 };
     let found = [
         // Of two clean-ups of one attempt the one whose time was over earlier came last, and its mark took the other's place.
         (None, vec![drop(3), Op::Late(500_000), drop(3), Op::Pass(1), acquire(3)]),
@@ -147,9 +151,9 @@ fn what_random_sequences_found() {
                 Op::Release(Which::Current),
                 Op::Present(2),
                 Op::Incarnation(2),
-                Op::Claim { request: 2, attempt: 1 },
+                Op::Claim { request: 2, attempt: 1, id: 1 },
                 Op::Incarnation(1),
-                Op::ReleaseTo { which: Which::Current, request: 4, attempt: 1 },
+                Op::ReleaseTo { which: Which::Current, request: 4, attempt: 1, id: 1 },
             ],
         ),
         // Or it comes later than it may claim.
@@ -159,7 +163,7 @@ fn what_random_sequences_found() {
                 acquire(1),
                 wait(2),
                 Op::Late(3_000_000),
-                Op::ReleaseTo { which: Which::Current, request: 2, attempt: 1 },
+                Op::ReleaseTo { which: Which::Current, request: 2, attempt: 1, id: 1 },
             ],
         ),
         // An offer is declined by the replica that has a call of it after all.
@@ -170,7 +174,7 @@ fn what_random_sequences_found() {
                 wait(2),
                 Op::Release(Which::Current),
                 Op::Decline { request: 2, attempt: 1 },
-                Op::Claim { request: 2, attempt: 1 },
+                Op::Claim { request: 2, attempt: 1, id: 1 },
             ],
         ),
         // A renewal after a step back sets the end to what it was: the time left is another.
@@ -187,9 +191,9 @@ fn what_random_sequences_found() {
 #[test]
 fn quick_paths_see_the_line() {
     let mut both = Both::start(None);
-    let ask = |request| Op::Acquire { request, attempt: 1, wait: false, odd: 0 };
-    let wait = |request| Op::Acquire { request, attempt: 1, wait: true, odd: 0 };
-    let hand_to = |request| Op::ReleaseTo { which: Which::Current, request, attempt: 1 };
+    let ask = |request| Op::Acquire { request, attempt: 1, id: 1, wait: false, odd: 0 };
+    let wait = |request| Op::Acquire { request, attempt: 1, id: 1, wait: true, odd: 0 };
+    let hand_to = |request| Op::ReleaseTo { which: Which::Current, request, attempt: 1, id: 1 };
     let (give, second) = (Op::Release(Which::Current), 1_000_000);
     let cases = [
         // Who came before, through another server, is next.
@@ -201,7 +205,7 @@ fn quick_paths_see_the_line() {
             ask(1),
             wait(2),
             wait(3),
-            Op::Drop { request: 2, attempt: 1 },
+            Op::Drop { request: 2, attempt: 1, id: 1 },
             Op::Pass(3_900_000),
             wait(4),
             Op::Pass(100_000),
@@ -235,7 +239,7 @@ fn quick_paths_see_the_line() {
             ask(3),
             wait(4),
             hand_to(4),
-            Op::Claim { request: 2, attempt: 1 },
+            Op::Claim { request: 2, attempt: 1, id: 1 },
         ],
         // Somebody else is next.
         vec![ask(1), wait(2), wait(3), hand_to(3)],
@@ -254,7 +258,7 @@ fn quick_paths_see_the_line() {
 #[test]
 fn quick_paths_see_what_is_remembered() {
     let mut both = Both::start(None);
-    let ask = |request| Op::Acquire { request, attempt: 1, wait: false, odd: 0 };
+    let ask = |request| Op::Acquire { request, attempt: 1, id: 1, wait: false, odd: 0 };
     let pair = |request| [ask(request), Op::Release(Which::Current)];
     // The clock steps back over an end: it is remembered from then on, and no longer.
     let stepped_back =
@@ -307,7 +311,7 @@ fn quick_paths_see_what_is_remembered() {
 #[test]
 fn ends_that_come_fast_are_kept_where_one_is_found_at_once() {
     let mut both = Both::start(None);
-    let ask = |request| Op::Acquire { request, attempt: 1, wait: false, odd: 0 };
+    let ask = |request| Op::Acquire { request, attempt: 1, id: 1, wait: false, odd: 0 };
     // By the quick paths, and by the rules, which a clock that stepped back asks for.
     for (pause, step, wanted) in [
         (100_000, Op::Pass(1), "hashtable"),

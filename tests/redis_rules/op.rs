@@ -21,20 +21,25 @@ pub(crate) enum Op {
     Acquire {
         request: u128,
         attempt: u32,
+        /// Which call of this attempt.
+        id: u64,
         wait: bool,
         odd: u8,
     },
     Claim {
         request: u128,
         attempt: u32,
+        id: u64,
     },
     GiveUp {
         request: u128,
         attempt: u32,
+        id: u64,
     },
     Drop {
         request: u128,
         attempt: u32,
+        id: u64,
     },
     Decline {
         request: u128,
@@ -46,6 +51,7 @@ pub(crate) enum Op {
         which: Which,
         request: u128,
         attempt: u32,
+        id: u64,
     },
     Renew(Which, u64),
     RenewKept(Which, u128),

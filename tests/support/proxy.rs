@@ -1,5 +1,5 @@
-//! A way to Redis that swallows what comes back from a chosen moment on: requests go through and are run, and nobody hears of it. Or
-//! one that is only long.
+//! A way to Redis that swallows what comes back from a chosen moment on: requests go through and are run, and nobody hears of it. Or one
+//! that breaks, or is only long.
 #![allow(dead_code)] // not every test crate uses all of it
 
 use fencepost::store::redis::links::Arg;
@@ -17,15 +17,27 @@ use tokio::{
         TcpListener, TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
-    sync::mpsc,
+    sync::{mpsc, watch},
     task::JoinHandle,
     time::Instant,
 };
+
+/// How the way is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Answers are swallowed from the chosen command on.
+    Swallowing,
+    /// All connections are broken, and new ones end at once.
+    Broken,
+    /// Everything goes through.
+    Open,
+}
 
 /// Ends with its listener when it is dropped; connections end with their ends.
 pub(crate) struct Proxy {
     addr: SocketAddr,
     seen: Arc<AtomicUsize>,
+    state: watch::Sender<State>,
     listening: JoinHandle<()>,
 }
 
@@ -47,20 +59,35 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (addr, seen) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
         let (count, word) = (seen.clone(), Arc::<[u8]>::from(word));
+        let state = watch::Sender::new(State::Swallowing);
+        let now = state.subscribe();
         let listening = tokio::spawn(async move {
             loop {
                 let (near, _) = listener.accept().await.unwrap();
+                if *now.borrow() == State::Broken {
+                    continue;
+                }
                 let Ok(far) = TcpStream::connect(("127.0.0.1", port)).await else { continue };
                 near.set_nodelay(true).unwrap();
                 far.set_nodelay(true).unwrap();
                 let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
-                tokio::spawn(requests(near_in, far_out, word.clone(), count.clone()));
                 let (late, on_time) = mpsc::unbounded_channel();
-                tokio::spawn(answers(far_in, late, count.clone(), delay));
-                tokio::spawn(deliver(on_time, near_out));
+                spawn_until_broken(&now, requests(near_in, far_out, word.clone(), count.clone()));
+                spawn_until_broken(&now, answers(far_in, late, count.clone(), now.clone(), delay));
+                spawn_until_broken(&now, deliver(on_time, near_out));
             }
         });
-        Self { addr, seen, listening }
+        Self { addr, seen, state, listening }
+    }
+
+    /// Breaks all connections, and lets none through.
+    pub(crate) fn break_off(&self) {
+        self.state.send_replace(State::Broken);
+    }
+
+    /// From now on everything goes through.
+    pub(crate) fn mend(&self) {
+        self.state.send_replace(State::Open);
     }
 
     pub(crate) fn url(&self) -> String {
@@ -79,6 +106,16 @@ impl Drop for Proxy {
     }
 }
 
+fn spawn_until_broken(state: &watch::Receiver<State>, carry: impl Future<Output = ()> + Send + 'static) {
+    let mut state = state.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            () = carry => {}
+            _ = state.wait_for(|state| *state == State::Broken) => {}
+        }
+    });
+}
+
 async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, word: Arc<[u8]>, seen: Arc<AtomicUsize>) {
     let (mut buffer, mut recent) = (vec![0; 64 * 1024], Vec::new());
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
@@ -93,10 +130,17 @@ async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, word: Arc<[u8
     }
 }
 
-async fn answers(mut from: OwnedReadHalf, to: mpsc::UnboundedSender<Late>, seen: Arc<AtomicUsize>, delay: Duration) {
+async fn answers(
+    mut from: OwnedReadHalf,
+    to: mpsc::UnboundedSender<Late>,
+    seen: Arc<AtomicUsize>,
+    state: watch::Receiver<State>,
+    delay: Duration,
+) {
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
-        if seen.load(Ordering::SeqCst) == 0 && to.send((Instant::now() + delay, buffer[..count].to_vec())).is_err() {
+        let swallowed = seen.load(Ordering::SeqCst) > 0 && *state.borrow() == State::Swallowing;
+        if !swallowed && to.send((Instant::now() + delay, buffer[..count].to_vec())).is_err() {
             return;
         }
     }

@@ -2,9 +2,10 @@
 
 use super::Turn;
 use crate::domain::{
+    binding::{Binding, Bound},
     ended::{Ended, RequestEnd},
-    ids::{AttachmentId, GrantId, LeaseId, RequestId},
-    lease::{Binding, Bound, Lease, Terms},
+    ids::{AttachmentId, Call, GrantId, LeaseId, RequestId},
+    lease::{Lease, Terms},
     outcome::{AcquireOutcome, Effect, Grant},
     queue::{Queue, Standing},
     time::StoreTime,
@@ -14,10 +15,8 @@ use crate::domain::{
 /// A wish for the lock.
 #[derive(Clone, Debug)]
 pub struct Acquire {
-    /// Names the wish across its transmissions.
-    pub request: RequestId,
-    /// Which transmission it is.
-    pub attempt: u32,
+    /// The call that brings it.
+    pub call: Call,
     /// What it asks for.
     pub terms: Terms,
     /// Whether to stand in line if the lock is not free.
@@ -47,14 +46,14 @@ impl Turn<'_> {
             return AcquireOutcome::LeftBehind;
         }
         self.settle();
-        let Acquire { request, attempt, ref terms, .. } = command;
-        if self.is_marked(request, attempt) {
+        let Acquire { call, ref terms, .. } = command;
+        if self.is_marked(call) {
             return AcquireOutcome::Overtaken;
         }
-        if let Some(outcome) = self.acquire_ended(request, attempt, terms) {
+        if let Some(outcome) = self.acquire_ended(call, terms) {
             return outcome;
         }
-        if let Some(outcome) = self.acquire_held(request, attempt, terms) {
+        if let Some(outcome) = self.acquire_held(call, terms) {
             return outcome;
         }
         if let Some(outcome) = self.acquire_queued(&command) {
@@ -64,10 +63,10 @@ impl Turn<'_> {
     }
 
     /// The request has ended: nothing brings it back. Nor does an attempt before the one that was refused, to which nobody listens any more.
-    fn acquire_ended(&self, request: RequestId, attempt: u32, terms: &Terms) -> Option<AcquireOutcome> {
-        let past = self.lock.ended.past(request, self.now)?;
+    fn acquire_ended(&self, call: Call, terms: &Terms) -> Option<AcquireOutcome> {
+        let past = self.lock.ended.past(call.request, self.now)?;
         match past.end {
-            RequestEnd::Refused(refused) => (attempt < refused).then_some(AcquireOutcome::Overtaken),
+            RequestEnd::Refused(refused) => (call.attempt < refused).then_some(AcquireOutcome::Overtaken),
             _ if past.fingerprint != terms.fingerprint => Some(AcquireOutcome::OtherTerms),
             RequestEnd::TimedOut => Some(AcquireOutcome::TimedOut(self.contention())),
             RequestEnd::Lease(..) | RequestEnd::Abandoned => Some(AcquireOutcome::Ended),
@@ -75,31 +74,31 @@ impl Turn<'_> {
     }
 
     /// The request holds the lock: its reply was lost, or is on its way.
-    fn acquire_held(&mut self, request: RequestId, attempt: u32, terms: &Terms) -> Option<AcquireOutcome> {
+    fn acquire_held(&mut self, call: Call, terms: &Terms) -> Option<AcquireOutcome> {
         let now = self.now;
-        let lease = self.lock.lease.as_mut().filter(|lease| lease.request == request)?;
+        let lease = self.lock.lease.as_mut().filter(|lease| lease.request == call.request)?;
         if lease.terms.fingerprint != terms.fingerprint {
             return Some(AcquireOutcome::OtherTerms);
         }
-        let bound = lease.binding.bind(attempt, self.replica);
+        let bound = lease.binding.bind(call, self.replica);
         if bound == Bound::Overtaken {
             return Some(AcquireOutcome::Overtaken);
         }
         lease.rearm(now);
         let grant = grant_of(lease, now);
-        self.wake_overtaken(request, bound);
+        self.wake_overtaken(call.request, bound);
         Some(AcquireOutcome::Granted(grant))
     }
 
     /// The request stands in line: this call is bound to it, in its old place.
     fn acquire_queued(&mut self, command: &Acquire) -> Option<AcquireOutcome> {
-        let request = command.request;
+        let Call { request, attempt, .. } = command.call;
         let waiter = self.lock.queue.as_ref()?.get(request)?;
         if waiter.terms.fingerprint != command.terms.fingerprint {
             return Some(AcquireOutcome::OtherTerms);
         }
         let standing = waiter.standing();
-        let bound = self.lock.queue.as_mut()?.bind(request, command.attempt, self.replica)?;
+        let bound = self.lock.queue.as_mut()?.bind(command.call, self.replica)?;
         if bound == Bound::Overtaken {
             return Some(AcquireOutcome::Overtaken);
         }
@@ -119,7 +118,6 @@ impl Turn<'_> {
         // remembered, or else a late transmission of an older attempt would queue again.
         if bound == Bound::Yes && !matches!(standing, Standing::Dropped(_)) {
             // Calls of the same number may still wait: they are to learn of it now, not when their time is over.
-            let attempt = command.attempt;
             self.effects.push(Effect::LookAgain { replica: self.replica, request, attempt });
         }
         self.remove_waiter(request, RequestEnd::TimedOut);
@@ -128,14 +126,15 @@ impl Turn<'_> {
     }
 
     fn acquire_new(&mut self, command: Acquire) -> AcquireOutcome {
-        let Acquire { request, attempt, terms, wait, candidate } = command;
+        let Acquire { call, terms, wait, candidate } = command;
+        let Call { request, attempt, .. } = call;
         let min_token_max = Sequencer::min_token_max(self.now);
         if terms.min_token > min_token_max {
             return AcquireOutcome::MinTokenTooHigh(min_token_max);
         }
         // Settled: a free lock has nobody in line. Those who are skipped do not hold it up.
         if self.lock.lease.is_none() && self.lock.offer.is_none() && self.classic.is_none() {
-            return self.grant(request, Binding::first(attempt, self.replica), terms, candidate);
+            return self.grant(request, Binding::first(call, self.replica), terms, candidate);
         }
         if !wait {
             if attempt > 1 {
@@ -148,7 +147,7 @@ impl Turn<'_> {
         if self.lock.waiters(self.now) >= self.waiters_max {
             return AcquireOutcome::QueueFull;
         }
-        self.lock.queue.get_or_insert_with(Box::<Queue>::default).push(request, attempt, self.replica, terms);
+        self.lock.queue.get_or_insert_with(Box::<Queue>::default).push(call, self.replica, terms);
         self.hear_of_replica();
         AcquireOutcome::Queued
     }
@@ -203,8 +202,8 @@ impl Turn<'_> {
         }
     }
 
-    pub(super) fn is_marked(&self, request: RequestId, attempt: u32) -> bool {
-        self.lock.marks.iter().any(|mark| mark.request == request && mark.attempt == attempt && mark.is_live(self.now))
+    pub(super) fn is_marked(&self, call: Call) -> bool {
+        self.lock.marks.iter().any(|mark| mark.call == call && mark.is_live(self.now))
     }
 }
 

@@ -17,7 +17,7 @@ pub use waiting::Next;
 
 use super::{
     ended::EndedRequests,
-    ids::{Incarnation, ReplicaId, RequestId},
+    ids::{Call, Incarnation, ReplicaId, RequestId},
     lease::{Lease, LeaseEnd},
     outcome::{ClassicHold, Effects},
     queue::{Queue, Standing},
@@ -48,8 +48,7 @@ struct Offer {
 /// Left by the clean-up of a dropped call that overtook its own command: the command, when it comes, changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark {
-    request: RequestId,
-    attempt: u32,
+    call: Call,
     until: StoreTime,
 }
 

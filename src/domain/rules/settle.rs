@@ -112,9 +112,9 @@ impl Turn<'_> {
         let Some(queue) = &self.lock.queue else { return };
         let alive = |replica| self.replicas.is_alive(replica, self.now);
         let Some((request, binding)) = queue.first(alive) else { return };
+        let (replica, attempt) = (binding.replica(), binding.attempt());
         self.set_standing(request, Standing::Offered);
         self.lock.offer = Some(Offer { request, until: self.now.after(CLAIM_WINDOW) });
-        let (replica, attempt) = (binding.replica(), binding.attempt());
         self.effects.push(Effect::LookAgain { replica, request, attempt });
     }
 

@@ -2,9 +2,9 @@
 
 use super::{Candidate, Mark, Turn, acquire::grant_of};
 use crate::domain::{
+    binding::{Binding, Unbound},
     ended::RequestEnd,
-    ids::{LeaseId, RequestId},
-    lease::Binding,
+    ids::{Call, LeaseId, RequestId},
     limits::DROP_GRACE,
     outcome::{AcquireOutcome, Polled, ReleaseOutcome},
     queue::Standing,
@@ -13,10 +13,8 @@ use crate::domain::{
 /// A call that waits at the replica that sends a command, and that it takes to be next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Next {
-    /// Its request.
-    pub request: RequestId,
-    /// Which transmission of it.
-    pub attempt: u32,
+    /// The call.
+    pub call: Call,
     /// The ids of its lease, if it is granted here.
     pub candidate: Candidate,
 }
@@ -30,16 +28,17 @@ impl Turn<'_> {
         (released, claimed)
     }
 
-    fn claim_at_once(&mut self, Next { request, attempt, candidate }: Next) -> Option<AcquireOutcome> {
+    fn claim_at_once(&mut self, Next { call, candidate }: Next) -> Option<AcquireOutcome> {
+        let Call { request, attempt, .. } = call;
         if self.not_after < self.now
             || self.sequencer.check(self.incarnation, self.present).is_err()
             || !self.is_offered(request)
         {
             return None;
         }
-        let binding = self.lock.queue.as_ref()?.get(request)?.binding;
+        let binding = &self.lock.queue.as_ref()?.get(request)?.binding;
         let is_here = binding.replica() == self.replica && unbound(binding, attempt).is_none();
-        if !is_here || self.is_marked(request, attempt) {
+        if !is_here || self.is_marked(call) {
             return None;
         }
         // The hint to claim, which comes last of what the release set off.
@@ -49,7 +48,8 @@ impl Turn<'_> {
 
     /// Asks what became of the request, on behalf of a call that is alive. Turns an offer to it into a lease; repeated, it answers
     /// the same lease. A waiter whose offer lapsed, or was declined, shows life by this and stands in line again.
-    pub fn claim(&mut self, request: RequestId, attempt: u32, candidate: Candidate) -> AcquireOutcome {
+    pub fn claim(&mut self, call: Call, candidate: Candidate) -> AcquireOutcome {
+        let Call { request, attempt, .. } = call;
         if self.not_after < self.now {
             return AcquireOutcome::TooLate(self.now);
         }
@@ -57,7 +57,7 @@ impl Turn<'_> {
             return AcquireOutcome::LeftBehind;
         }
         self.settle();
-        if self.is_marked(request, attempt) {
+        if self.is_marked(call) {
             return AcquireOutcome::Overtaken;
         }
         if let Some(outcome) = self.look_up(request, attempt) {
@@ -66,7 +66,7 @@ impl Turn<'_> {
         let Some(waiter) = self.lock.queue.as_ref().and_then(|queue| queue.get(request)) else {
             return AcquireOutcome::Unknown;
         };
-        if let Some(outcome) = unbound(waiter.binding, attempt) {
+        if let Some(outcome) = unbound(&waiter.binding, attempt) {
             return outcome;
         }
         // Its offer lapsed, or a replica that had another call of it declined it: this call is alive.
@@ -88,7 +88,7 @@ impl Turn<'_> {
         self.promote();
         let queue = self.lock.queue.as_ref();
         let offered = self.lock.offer.and_then(|offer| {
-            let binding = queue?.get(offer.request)?.binding;
+            let binding = &queue?.get(offer.request)?.binding;
             (binding.replica() == self.replica).then_some((offer.request, binding.attempt()))
         });
         Polled {
@@ -99,17 +99,18 @@ impl Turn<'_> {
     }
 
     /// Ends the wait of a call whose time is over. Answers the lease if the request has one.
-    pub fn give_up(&mut self, request: RequestId, attempt: u32) -> AcquireOutcome {
+    pub fn give_up(&mut self, call: Call) -> AcquireOutcome {
+        let Call { request, attempt, .. } = call;
         self.settle();
         if let Some(outcome) = self.look_up(request, attempt) {
             return outcome;
         }
         let Some(queue) = &mut self.lock.queue else { return AcquireOutcome::Unknown };
         let Some(waiter) = queue.get(request) else { return AcquireOutcome::Unknown };
-        if let Some(outcome) = unbound(waiter.binding, attempt) {
+        if let Some(outcome) = unbound(&waiter.binding, attempt) {
             return outcome;
         }
-        if !queue.unbind(request, attempt) {
+        if queue.unbind(call) != Some(Unbound::Last) {
             return AcquireOutcome::Shared;
         }
         self.remove_waiter(request, RequestEnd::TimedOut);
@@ -117,33 +118,37 @@ impl Turn<'_> {
         AcquireOutcome::TimedOut(self.contention())
     }
 
-    /// Cleans up after a call that was dropped (cancelled, reset, deadline over: a server cannot tell which). Acts only while no newer
-    /// attempt is bound: the queue entry is skipped but kept for [`DROP_GRACE`], an offer is declined, an unheard lease is
-    /// cut to end then. Finding nothing, it leaves a mark: its own command may have been overtaken on the way. Finding only a call that came
-    /// through another replica, it does nothing.
-    pub fn drop_call(&mut self, request: RequestId, attempt: u32) {
+    /// Cleans up after a call that was dropped (cancelled, reset, deadline over: a server cannot tell which). When it was the last one
+    /// bound, the queue entry is skipped but kept for [`DROP_GRACE`], an offer is declined, an unheard lease is cut to end then. A call that
+    /// is not bound leaves a mark: its own command may have been overtaken on the way. So it may run any number of times.
+    pub fn drop_call(&mut self, call: Call) {
         self.settle();
-        if let Some(lease) = self.lock.lease.as_mut().filter(|lease| lease.request == request) {
-            if attempt <= lease.binding.attempt() {
-                if lease.binding.unbind_dropped(attempt, self.replica) {
-                    lease.cut_short(self.now);
-                }
-                return;
+        let request = call.request;
+        let bound = if let Some(lease) = self.lock.lease.as_mut().filter(|lease| lease.request == request) {
+            let unbound = lease.binding.unbind(call);
+            if unbound == Unbound::Last {
+                lease.cut_short(self.now);
             }
-        } else if let Some(queue) = self.lock.queue.as_mut().filter(|queue| queue.get(request).is_some()) {
-            if queue.get(request).is_some_and(|waiter| attempt <= waiter.binding.attempt()) {
-                if queue.unbind_dropped(request, attempt, self.replica) {
-                    self.set_standing(request, Standing::Dropped(self.now.after(DROP_GRACE)));
-                    self.decline(request);
-                    self.promote();
-                }
-                return;
+            Some((unbound, lease.binding.attempt()))
+        } else if let Some(queue) = &mut self.lock.queue {
+            let unbound = queue.unbind(call);
+            let attempt = queue.get(request).map(|waiter| waiter.binding.attempt());
+            if unbound == Some(Unbound::Last) {
+                self.set_standing(request, Standing::Dropped(self.now.after(DROP_GRACE)));
+                self.decline(request);
+                self.promote();
             }
-        } else if self.lock.ended.request(request, self.now).is_some() {
-            return;
-        }
-        if self.now <= self.not_after {
-            self.lock.marks.push(Mark { request, attempt, until: self.not_after });
+            unbound.zip(attempt)
+        } else {
+            None
+        };
+        let may_come = match bound {
+            // Bound to a newer attempt, the request takes no older one.
+            Some((unbound, attempt)) => unbound == Unbound::NotBound && attempt <= call.attempt,
+            None => self.lock.ended.request(request, self.now).is_none(),
+        };
+        if may_come && self.now <= self.not_after {
+            self.lock.marks.push(Mark { call, until: self.not_after });
         }
     }
 
@@ -151,7 +156,8 @@ impl Turn<'_> {
     /// replica's call, or one whose clean-up got lost: its place is skipped and kept for [`DROP_GRACE`], within which a call that is alive claims.
     pub fn decline_offer(&mut self, request: RequestId, attempt: u32) {
         self.settle();
-        let binding = self.lock.queue.as_ref().and_then(|queue| queue.get(request)).map(|waiter| waiter.binding);
+        let waiter = self.lock.queue.as_ref().and_then(|queue| queue.get(request));
+        let binding = waiter.map(|waiter| &waiter.binding);
         let is_ours = binding.is_some_and(|it| it.replica() == self.replica && it.attempt() <= attempt);
         if is_ours && self.is_offered(request) {
             self.set_standing(request, Standing::Dropped(self.now.after(DROP_GRACE)));
@@ -169,12 +175,12 @@ impl Turn<'_> {
             });
         }
         let lease = self.lock.lease.as_ref().filter(|lease| lease.request == request)?;
-        Some(unbound(lease.binding, attempt).unwrap_or_else(|| AcquireOutcome::Granted(grant_of(lease, self.now))))
+        Some(unbound(&lease.binding, attempt).unwrap_or_else(|| AcquireOutcome::Granted(grant_of(lease, self.now))))
     }
 }
 
 /// What to answer a call that is not bound to its request.
-fn unbound(binding: Binding, attempt: u32) -> Option<AcquireOutcome> {
+fn unbound(binding: &Binding, attempt: u32) -> Option<AcquireOutcome> {
     if binding.attempt() < attempt {
         // Its Acquire is not known, so the store forgot it. The clean-up of an older attempt could take away again what this one is given.
         Some(AcquireOutcome::Unknown)

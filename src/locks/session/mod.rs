@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     domain::{
-        ids::{LeaseId, RequestId},
+        ids::{Call, LeaseId},
         name::LockName,
         outcome::{ReleaseOutcome, RenewOutcome},
     },
@@ -88,8 +88,8 @@ pub enum Answer<E> {
     Acquire {
         /// The lock.
         name: LockName,
-        /// The request, and which transmission of it.
-        call: (RequestId, u32),
+        /// The call.
+        call: Call,
         /// The outcome.
         answer: AcquireAnswer,
     },

@@ -3,7 +3,7 @@
 use super::{Answer, FromClient, Operation, ToClient, waits::Waits};
 use crate::{
     domain::{
-        ids::{LeaseId, RequestId},
+        ids::{Call, LeaseId},
         limits::{OPERATIONS_PER_SESSION_MAX, POSITION_PERIOD},
         name::LockName,
         outcome::{ReleaseOutcome, RenewOutcome},
@@ -39,7 +39,7 @@ pub(super) struct Begun(u64, Task);
 pub(super) struct Done(u64, Outcome);
 
 enum Outcome {
-    Acquire(LockName, (RequestId, u32), Result<AcquireAnswer, LocksError>),
+    Acquire(LockName, Call, Result<AcquireAnswer, LocksError>),
     Release(Result<ReleaseOutcome, LocksError>),
     Renew(Result<(RenewOutcome, Duration), LocksError>),
 }
@@ -50,7 +50,7 @@ impl Begun {
         let Self(operation, task) = self;
         let outcome = match task {
             Task::Acquire(name, call) => {
-                let ids = (call.request, call.attempt);
+                let ids = call.call;
                 let answer = locks.acquire(&name, call).await;
                 Outcome::Acquire(name, ids, answer)
             }
@@ -142,7 +142,7 @@ impl<S: LockStore, E> Session<S, E> {
                     if self.waits.is_empty() {
                         self.look_at = Instant::now() + POSITION_PERIOD;
                     }
-                    call.follower = Some(self.waits.add(operation, &name, (call.request, call.attempt)));
+                    call.follower = Some(self.waits.add(operation, &name, call.call));
                 }
                 self.under_way.insert(operation, UnderWay::Acquire { handle });
                 return Ok(Some(Task::Acquire(name, call)));
@@ -203,7 +203,7 @@ impl<S: LockStore, E> Drop for Session<S, E> {
         // Grants that nobody was told of: as if their calls had been dropped.
         for message in &self.keeping.outgoing {
             if let ToClient::Answer(_, Answer::Acquire { name, call, answer: AcquireAnswer::Acquired(_) }) = message {
-                self.locks.store().drop_call(name, call.0, call.1);
+                self.locks.store().drop_call(name, *call);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The acquires of a session that wait: what they are called, and how many are before each.
 
 use crate::{
-    domain::{ids::RequestId, name::LockName},
+    domain::{ids::Call, name::LockName},
     locks::Follower,
     store::LockStore,
     sync::Mutex,
@@ -15,7 +15,7 @@ const LOOKS_AT_ONCE: usize = 1_024;
 struct Wait {
     follower: Arc<Follower>,
     name: LockName,
-    call: (RequestId, u32),
+    call: Call,
     /// How many were before it, as its client was last told.
     told: Option<u64>,
 }
@@ -31,7 +31,7 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    pub(super) fn add(&mut self, operation: u64, name: &LockName, call: (RequestId, u32)) -> Arc<Follower> {
+    pub(super) fn add(&mut self, operation: u64, name: &LockName, call: Call) -> Arc<Follower> {
         let follower = Arc::new(Follower::new(operation, self.in_line.clone()));
         let wait = Wait { follower: follower.clone(), name: name.clone(), call, told: None };
         self.waits.insert(operation, wait);
@@ -74,7 +74,7 @@ impl Waits {
         let some = self.to_look.len().min(LOOKS_AT_ONCE);
         for operation in self.to_look.drain(..some) {
             let Some(wait) = self.waits.get_mut(&operation) else { continue };
-            let ahead = store.ahead(&wait.name, wait.call.0, wait.call.1);
+            let ahead = store.ahead(&wait.name, wait.call);
             if let Some(ahead) = ahead.filter(|ahead| Some(*ahead) != wait.told) {
                 wait.told = Some(ahead);
                 tell(operation, ahead);

@@ -11,7 +11,7 @@ mod tests;
 use crate::{
     clock::Clock,
     domain::{
-        ids::{Incarnation, LeaseId, ReplicaId, RequestId},
+        ids::{Call, Incarnation, LeaseId, ReplicaId},
         lease::LeaseEnd,
         limits::{COMMAND_WINDOW, Limits},
         name::{LockName, Reason},
@@ -207,28 +207,22 @@ impl LockStore for MemoryStore {
     async fn claim(
         &self,
         name: &LockName,
-        request: RequestId,
-        attempt: u32,
+        call: Call,
         candidate: Candidate,
     ) -> Result<Timed<AcquireOutcome>, StoreError> {
-        Ok(Timed::act(|| self.turn(name, "", |turn| turn.claim(request, attempt, candidate))))
+        Ok(Timed::act(|| self.turn(name, "", |turn| turn.claim(call, candidate))))
     }
 
-    async fn give_up(
-        &self,
-        name: &LockName,
-        request: RequestId,
-        attempt: u32,
-    ) -> Result<Timed<AcquireOutcome>, StoreError> {
-        Ok(Timed::act(|| self.turn(name, "", |turn| turn.give_up(request, attempt))))
+    async fn give_up(&self, name: &LockName, call: Call) -> Result<Timed<AcquireOutcome>, StoreError> {
+        Ok(Timed::act(|| self.turn(name, "", |turn| turn.give_up(call))))
     }
 
-    fn ahead(&self, name: &LockName, request: RequestId, _: u32) -> Option<u64> {
-        self.read(name, |lock, _| lock.ahead(request))
+    fn ahead(&self, name: &LockName, call: Call) -> Option<u64> {
+        self.read(name, |lock, _| lock.ahead(call.request))
     }
 
-    fn drop_call(&self, name: &LockName, request: RequestId, attempt: u32) {
-        self.turn(name, "", |turn| turn.drop_call(request, attempt));
+    fn drop_call(&self, name: &LockName, call: Call) {
+        self.turn(name, "", |turn| turn.drop_call(call));
     }
 
     async fn release(&self, name: &LockName, lease_id: LeaseId) -> Result<ReleaseOutcome, StoreError> {

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     clock::ManualClock,
     domain::{
-        ids::{AttachmentId, GrantId},
+        ids::{AttachmentId, Call, CallId, GrantId, RequestId},
         lease::Terms,
         limits::ENDED_MEMORY,
         name::{Holder, Metadata},
@@ -66,7 +66,7 @@ async fn take(store: &MemoryStore, name: &LockName) -> (LeaseId, FencingToken) {
     let candidate =
         Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()), attachment: None };
     let request = RequestId(Uuid::new_v4());
-    let command = Acquire { request, attempt: 1, terms, wait: false, candidate };
+    let command = Acquire { call: Call { request, attempt: 1, id: CallId(1) }, terms, wait: false, candidate };
     match store.acquire(name, command, pending()).await.map(|it| it.outcome) {
         Ok(AcquireOutcome::Granted(grant)) => (grant.lease_id, grant.token),
         other => panic!("{other:?}"),
@@ -161,7 +161,7 @@ async fn an_earlier_expiry_wakes_the_task() {
             Terms { fingerprint: 0, ttl: soon, holder: Holder::default(), metadata: Metadata::default(), min_token: 0 };
         let candidate =
             Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()), attachment: None };
-        let command = Acquire { request, attempt: 1, terms, wait: false, candidate };
+        let command = Acquire { call: Call { request, attempt: 1, id: CallId(1) }, terms, wait: false, candidate };
         store.acquire(&name(3), command, pending()).await.unwrap();
         // Looks at the state without a command, which would settle it by itself.
         let ended = || store.shards.iter().all(|shard| !shard.lock().any_lease_of(&name(3)));

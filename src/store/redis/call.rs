@@ -9,7 +9,12 @@ use super::{
     scripts,
 };
 use crate::{
-    domain::{ids::RequestId, name::LockName, outcome::AcquireOutcome, token::FencingToken},
+    domain::{
+        ids::{Call, RequestId},
+        name::LockName,
+        outcome::AcquireOutcome,
+        token::FencingToken,
+    },
     store::{Event, StoreError, Timed},
 };
 use std::{
@@ -126,7 +131,7 @@ impl RedisStore {
         name: &LockName,
         command: &'static Command,
         tail: &[Arg],
-        own: Option<(RequestId, u32)>,
+        own: Option<Call>,
         asker: &mut Asker<F>,
     ) -> Result<Timed<Answer>, StoreError> {
         let bucket = keys::bucket(name);
@@ -166,13 +171,13 @@ impl RedisStore {
     }
 
     /// Does what a command's effects ask of this replica; the others were told by the script.
-    fn heed(&self, bucket: u16, name: &LockName, answer: &Answer, own: Option<(RequestId, u32)>) {
+    fn heed(&self, bucket: u16, name: &LockName, answer: &Answer, own: Option<Call>) {
         for effect in &answer.effects {
             self.heed_one(bucket, name, effect, own);
         }
     }
 
-    pub(super) fn heed_one(&self, bucket: u16, name: &LockName, effect: &RedisEffect, own: Option<(RequestId, u32)>) {
+    pub(super) fn heed_one(&self, bucket: u16, name: &LockName, effect: &RedisEffect, own: Option<Call>) {
         match effect {
             RedisEffect::LookAgain(replica, request, attempt) if *replica == self.me => {
                 self.hint(bucket, name, *request, *attempt);
@@ -184,7 +189,8 @@ impl RedisStore {
             RedisEffect::Event(event) => self.notices.event(Event::clone(event)),
             RedisEffect::ReplicaReturned => {
                 // Those who waited before may be deleted. Each asks, and learns whether it still stands in line.
-                for (request, attempt) in self.waits.calls(bucket, None).into_iter().filter(|call| Some(*call) != own) {
+                let own = own.map(|call| (call.request, call.attempt));
+                for (request, attempt) in self.waits.calls(bucket, None).into_iter().filter(|it| Some(*it) != own) {
                     self.notices.look_again(request, attempt);
                 }
             }

@@ -1,12 +1,12 @@
 //! What is to be done and nobody waits for: clean-ups after dropped calls, detachments, disconnections, releases by who is gone.
 //!
-//! They are handed over from drop guards, which cannot wait. If Redis is away for longer than they are retried, or too many pile
-//! up, they are given up: TTLs and grace times do the same, later.
+//! They are handed over from drop guards, which cannot wait. Each may be carried out more than once, so each is retried until it is known
+//! to be done. If Redis is away for longer than that, or too many pile up, they are given up: TTLs and grace times do the same, later.
 
-use super::{RedisStore, links::Arg};
+use super::{RedisStore, lease::call_args, links::Arg};
 use crate::{
     domain::{
-        ids::{AttachmentId, LeaseId, RequestId},
+        ids::{AttachmentId, Call, LeaseId, RequestId},
         name::LockName,
     },
     store::StoreError,
@@ -26,22 +26,11 @@ const PAUSE: Duration = Duration::from_millis(300);
 
 #[derive(Debug)]
 enum Chore {
-    DropCall(LockName, RequestId, u32),
+    DropCall(LockName, Call),
     Decline(LockName, RequestId, u32),
     Detach(LockName, LeaseId, AttachmentId),
     Disconnect(LockName, LeaseId, AttachmentId),
     Release(LockName, LeaseId),
-}
-
-impl Chore {
-    /// Whether it may be tried again after this error. A call is taken away once: done twice, the second time takes away another call of
-    /// the same attempt (a proxy's repeat, through another replica), which may have been granted the lock for its whole TTL.
-    fn may_follow(&self, error: &StoreError) -> bool {
-        match self {
-            Self::DropCall(..) => !matches!(error, StoreError::OutcomeUnknown(_)),
-            Self::Decline(..) | Self::Detach(..) | Self::Disconnect(..) | Self::Release(..) => true,
-        }
-    }
 }
 
 /// The chores that wait.
@@ -59,8 +48,8 @@ impl Chores {
         Self { hand_over, waiting: Mutex::new(Some(waiting)), open: watch::Sender::new(0) }
     }
 
-    pub(super) fn drop_call(&self, name: &LockName, request: RequestId, attempt: u32) {
-        self.add(Chore::DropCall(name.clone(), request, attempt));
+    pub(super) fn drop_call(&self, name: &LockName, call: Call) {
+        self.add(Chore::DropCall(name.clone(), call));
     }
 
     pub(super) fn decline(&self, name: &LockName, request: RequestId, attempt: u32) {
@@ -116,7 +105,7 @@ impl RedisStore {
         for left in (0..TRIES).rev() {
             match self.do_once(&chore).await {
                 Ok(()) => return,
-                Err(error) if left == 0 || !chore.may_follow(&error) => {
+                Err(error) if left == 0 => {
                     tracing::debug!(%error, "a clean-up was given up");
                     return;
                 }
@@ -127,17 +116,15 @@ impl RedisStore {
 
     async fn do_once(&self, chore: &Chore) -> Result<(), StoreError> {
         let (name, command, tail) = match chore {
-            Chore::DropCall(name, request, attempt) => {
-                (name, &self.commands.drop_call, [Arg::from(request.0), Arg::from(*attempt)])
-            }
+            Chore::DropCall(name, call) => (name, &self.commands.drop_call, call_args(*call).to_vec()),
             Chore::Decline(name, request, attempt) => {
-                (name, &self.commands.decline, [Arg::from(request.0), Arg::from(*attempt)])
+                (name, &self.commands.decline, vec![Arg::from(request.0), Arg::from(*attempt)])
             }
             Chore::Detach(name, lease, attachment) => {
-                (name, &self.commands.detach, [Arg::from(lease.0), Arg::from(attachment.0)])
+                (name, &self.commands.detach, vec![Arg::from(lease.0), Arg::from(attachment.0)])
             }
             Chore::Disconnect(name, lease, attachment) => {
-                (name, &self.commands.disconnect, [Arg::from(lease.0), Arg::from(attachment.0)])
+                (name, &self.commands.disconnect, vec![Arg::from(lease.0), Arg::from(attachment.0)])
             }
             Chore::Release(name, lease) => {
                 let command = &self.commands.release_for_nobody;

@@ -5,12 +5,13 @@ use super::{
     RedisStore,
     answer::Answer,
     keys,
+    lease::call_args,
     links::{Arg, Command},
     store::attachment,
 };
 use crate::{
     domain::{
-        ids::{LeaseId, RequestId},
+        ids::{Call, LeaseId},
         name::LockName,
         outcome::{AcquireOutcome, ReleaseOutcome},
         rules::Next,
@@ -21,14 +22,14 @@ use crate::{
 /// A claim of which it is not known what it came to. Dropped so (whoever released is gone), its call is told to ask Redis.
 struct Unread<'a> {
     store: &'a RedisStore,
-    call: (RequestId, u32),
+    call: Call,
     is: bool,
 }
 
 impl Drop for Unread<'_> {
     fn drop(&mut self) {
         if self.is {
-            self.store.notices.look_again(self.call.0, self.call.1);
+            self.store.notices.look_again(self.call.request, self.call.attempt);
         }
     }
 }
@@ -42,16 +43,18 @@ impl RedisStore {
         next: Next,
         command: &'static Command,
     ) -> Result<ReleaseOutcome, StoreError> {
-        let Next { request, attempt, candidate } = next;
+        let Next { call, candidate } = next;
+        let [request, attempt, id] = call_args(call);
         let tail = [
             Arg::from(lease_id.0),
-            Arg::from(request.0),
-            Arg::from(attempt),
+            request,
+            attempt,
+            id,
             Arg::from(candidate.lease_id.0),
             Arg::from(candidate.grant_id.0),
             attachment(candidate),
         ];
-        let (bucket, call) = (keys::bucket(name), (request, attempt));
+        let bucket = keys::bucket(name);
         let mut unread = Unread { store: self, call, is: true };
         let answer = self.call(name, command, &tail).await;
         let answer = answer.and_then(|answer| answer.try_map(Answer::release));
@@ -62,7 +65,7 @@ impl RedisStore {
                     self.know_granted(name, &outcome);
                     // A call that is gone by now has been cleaned up after, before the claim or behind it.
                     if self.waits.hand_over(bucket, name, call, Timed { sent, outcome }) {
-                        self.notices.look_again(request, attempt);
+                        self.notices.look_again(call.request, call.attempt);
                     }
                 }
                 Ok(released)
@@ -76,15 +79,10 @@ impl RedisStore {
     }
 
     /// What a call that waits here has been handed over, if it has.
-    pub(super) fn handed_over(
-        &self,
-        name: &LockName,
-        request: RequestId,
-        attempt: u32,
-    ) -> Option<Timed<AcquireOutcome>> {
+    pub(super) fn handed_over(&self, name: &LockName, call: Call) -> Option<Timed<AcquireOutcome>> {
         let bucket = keys::bucket(name);
-        let claimed = self.waits.handed_over(bucket, name, (request, attempt))?;
-        self.waits.leave(bucket, name, request, attempt);
+        let claimed = self.waits.handed_over(bucket, name, call)?;
+        self.waits.leave(bucket, name, call);
         Some(claimed)
     }
 }

@@ -41,7 +41,7 @@ use waits::Waits;
 use watching::Asked;
 
 /// The layout of the data. Another number is another layout.
-const LAYOUT: &str = "5";
+const LAYOUT: &str = "6";
 
 /// The store in Redis.
 pub struct RedisStore {

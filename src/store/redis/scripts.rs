@@ -7,8 +7,8 @@
 use super::{LAYOUT, inline};
 use crate::domain::{
     limits::{
-        CLAIM_WINDOW, COMMAND_WINDOW, DROP_GRACE, ENDED_MEMORY, MIN_TOKEN_AHEAD_MAX, REPLICA_GONE, REPLICA_SILENT,
-        SETTLE_BATCH, TOKEN_END, TOKEN_SKIP,
+        CALLS_PER_ATTEMPT_MAX, CLAIM_WINDOW, COMMAND_WINDOW, DROP_GRACE, ENDED_MEMORY, MIN_TOKEN_AHEAD_MAX,
+        REPLICA_GONE, REPLICA_SILENT, SETTLE_BATCH, TOKEN_END, TOKEN_SKIP,
     },
     time::micros,
 };
@@ -216,6 +216,7 @@ fn constants(classic: Option<&str>) -> String {
         ("DAY", micros(MIN_TOKEN_AHEAD_MAX)),
         ("TOKEN_END", TOKEN_END),
         ("BATCH", SETTLE_BATCH as u64),
+        ("CALLS_MAX", CALLS_PER_ATTEMPT_MAX as u64),
         ("SLACK_MS", micros(SLACK) / 1_000),
     ];
     let numbers = numbers.map(|(name, number)| (name, number.to_string()));

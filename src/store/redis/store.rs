@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     domain::{
-        ids::{LeaseId, RequestId},
+        ids::{Call, LeaseId},
         name::{LockName, Reason},
         outcome::{AcquireOutcome, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome, TokenStatus},
         rules::{Acquire, Candidate},
@@ -31,7 +31,7 @@ const CURSOR_END: u64 = 1 << 53;
 struct Asking<'a, F> {
     store: &'a RedisStore,
     name: &'a LockName,
-    call: (RequestId, u32),
+    call: Call,
     /// It is entered among those that wait.
     entered: bool,
     asker: Asker<F>,
@@ -39,12 +39,12 @@ struct Asking<'a, F> {
 
 impl<F> Drop for Asking<'_, F> {
     fn drop(&mut self) {
-        let Self { store, name, call: (request, attempt), .. } = *self;
+        let Self { store, name, call, .. } = *self;
         if self.entered {
-            store.waits.leave(keys::bucket(name), name, request, attempt);
+            store.waits.leave(keys::bucket(name), name, call);
         }
         if self.asker.unheard {
-            store.chores.drop_call(name, request, attempt);
+            store.chores.drop_call(name, call);
         }
     }
 }
@@ -69,17 +69,11 @@ impl Drop for GivingBack<'_> {
 impl RedisStore {
     /// What an answer to claim or give_up says; a call that does not stand in line is not polled for any more. One that asked too late, or the
     /// wrong life of Redis, still stands there: `drop_call` takes it out.
-    fn settle(
-        &self,
-        name: &LockName,
-        request: RequestId,
-        attempt: u32,
-        answer: Timed<Answer>,
-    ) -> Result<Timed<AcquireOutcome>, StoreError> {
+    fn settle(&self, name: &LockName, call: Call, answer: Timed<Answer>) -> Result<Timed<AcquireOutcome>, StoreError> {
         use AcquireOutcome::{LeftBehind, Queued, TooLate};
-        let answer = self.read_acquire(name, (request, attempt), answer)?;
+        let answer = self.read_acquire(name, call, answer)?;
         if !matches!(answer.outcome, Queued | TooLate(_) | LeftBehind) {
-            self.waits.leave(keys::bucket(name), name, request, attempt);
+            self.waits.leave(keys::bucket(name), name, call);
         }
         Ok(answer)
     }
@@ -88,7 +82,7 @@ impl RedisStore {
     fn read_acquire(
         &self,
         name: &LockName,
-        call: (RequestId, u32),
+        call: Call,
         Timed { sent, outcome: mut answer }: Timed<Answer>,
     ) -> Result<Timed<AcquireOutcome>, StoreError> {
         if let Some((place, first)) = answer.queued_at()? {
@@ -121,8 +115,7 @@ impl LockStore for RedisStore {
         command: Acquire,
         stop: impl Future<Output = ()> + Send,
     ) -> Result<Timed<AcquireOutcome>, StoreError> {
-        let Acquire { request, attempt, terms, wait, candidate } = command;
-        let call = (request, attempt);
+        let Acquire { call, terms, wait, candidate } = command;
         let tail = [
             Arg::from(wait),
             Arg::from(micros(terms.ttl)),
@@ -141,7 +134,6 @@ impl LockStore for RedisStore {
             // Here it stays.
             Ok(Timed { outcome: AcquireOutcome::Queued, .. }) => asking.entered = false,
             Ok(_) => {}
-            // A clean-up would be in the way of whoever sends this attempt again, through another replica.
             Err(error) => asking.asker.unheard = !error.is_nothing_done(),
         }
         outcome
@@ -150,36 +142,31 @@ impl LockStore for RedisStore {
     async fn claim(
         &self,
         name: &LockName,
-        request: RequestId,
-        attempt: u32,
+        call: Call,
         candidate: Candidate,
     ) -> Result<Timed<AcquireOutcome>, StoreError> {
-        if let Some(outcome) = self.handed_over(name, request, attempt) {
+        if let Some(outcome) = self.handed_over(name, call) {
             return Ok(outcome);
         }
         let (lease_id, grant_id) = (Arg::from(candidate.lease_id.0), Arg::from(candidate.grant_id.0));
-        let tail = [Arg::from(request.0), Arg::from(attempt), lease_id, grant_id, attachment(candidate)];
+        let [request, attempt, id] = lease::call_args(call);
+        let tail = [request, attempt, id, lease_id, grant_id, attachment(candidate)];
         let answer = self.call(name, &self.commands.claim, &tail).await?;
-        self.settle(name, request, attempt, answer)
+        self.settle(name, call, answer)
     }
 
-    async fn give_up(
-        &self,
-        name: &LockName,
-        request: RequestId,
-        attempt: u32,
-    ) -> Result<Timed<AcquireOutcome>, StoreError> {
-        let answer = self.call(name, &self.commands.give_up, &[Arg::from(request.0), Arg::from(attempt)]).await?;
-        self.settle(name, request, attempt, answer)
+    async fn give_up(&self, name: &LockName, call: Call) -> Result<Timed<AcquireOutcome>, StoreError> {
+        let answer = self.call(name, &self.commands.give_up, &lease::call_args(call)).await?;
+        self.settle(name, call, answer)
     }
 
-    fn ahead(&self, name: &LockName, request: RequestId, attempt: u32) -> Option<u64> {
-        self.waits.ahead(keys::bucket(name), name, request, attempt)
+    fn ahead(&self, name: &LockName, call: Call) -> Option<u64> {
+        self.waits.ahead(keys::bucket(name), name, call)
     }
 
-    fn drop_call(&self, name: &LockName, request: RequestId, attempt: u32) {
-        self.waits.leave(keys::bucket(name), name, request, attempt);
-        self.chores.drop_call(name, request, attempt);
+    fn drop_call(&self, name: &LockName, call: Call) {
+        self.waits.leave(keys::bucket(name), name, call);
+        self.chores.drop_call(name, call);
     }
 
     async fn release(&self, name: &LockName, lease_id: LeaseId) -> Result<ReleaseOutcome, StoreError> {

@@ -2,7 +2,7 @@
 
 use crate::{
     domain::{
-        ids::RequestId,
+        ids::{Call, CallId, RequestId},
         name::LockName,
         outcome::AcquireOutcome,
         rules::{Candidate, Next},
@@ -11,11 +11,12 @@ use crate::{
 };
 use hashbrown::HashMap;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Default)]
 struct Requests {
-    calls: HashMap<(RequestId, u32), Entry>,
+    attempts: HashMap<(RequestId, u32), Entry>,
     /// Those that stand in line, by place. Two may have one place: a line that was empty begins anew, while the answer that the last one in it
     /// has the lock is lost.
     line: BTreeSet<(u64, u32, RequestId)>,
@@ -28,9 +29,8 @@ struct Requests {
 /// The calls of one attempt.
 #[derive(Debug)]
 struct Entry {
-    count: usize,
-    /// What they claim with.
-    candidate: Candidate,
+    /// Each with what it claims with.
+    calls: SmallVec<[(CallId, Candidate); 1]>,
     /// Its place in line: arrival order. Until Redis has told it, its command is on its way or in line for it, and will say what there is to know.
     place: Option<u64>,
     /// What was claimed for it, by the command that freed the lock.
@@ -44,37 +44,42 @@ type Claimed = Timed<AcquireOutcome>;
 pub(super) struct Waits(Mutex<BTreeMap<u16, HashMap<LockName, Requests>>>);
 
 impl Requests {
-    fn stands_no_more(&mut self, call: (RequestId, u32)) {
-        if let Some(place) = self.calls.get(&call).and_then(|entry| entry.place) {
-            self.line.remove(&(place, call.1, call.0));
+    fn of(&mut self, call: Call) -> Option<&mut Entry> {
+        self.attempts.get_mut(&(call.request, call.attempt))
+    }
+
+    fn stands_no_more(&mut self, call: Call) {
+        if let Some(place) = self.of(call).and_then(|entry| entry.place) {
+            self.line.remove(&(place, call.attempt, call.request));
         }
     }
 }
 
 impl Waits {
     /// Enters a call, before its command is sent: a hint may be faster than the answer.
-    pub(super) fn enter(&self, bucket: u16, name: &LockName, call: (RequestId, u32), candidate: Candidate) {
+    pub(super) fn enter(&self, bucket: u16, name: &LockName, call: Call, candidate: Candidate) {
         let mut all = self.0.lock();
         let locks = all.entry(bucket).or_default();
         if !locks.contains_key(name) {
             locks.insert(name.clone(), Requests::default());
         }
         if let Some(requests) = locks.get_mut(name) {
-            let entry = Entry { count: 0, candidate, place: None, handed_over: None };
-            requests.calls.entry(call).or_insert(entry).count += 1;
+            let none = || Entry { calls: SmallVec::new(), place: None, handed_over: None };
+            let entry = requests.attempts.entry((call.request, call.attempt)).or_insert_with(none);
+            entry.calls.push((call.id, candidate));
         }
     }
 
     /// Notes that Redis knows it, and where it stands.
-    pub(super) fn queued(&self, bucket: u16, name: &LockName, call: (RequestId, u32), place: u64, first: u64) {
+    pub(super) fn queued(&self, bucket: u16, name: &LockName, call: Call, place: u64, first: u64) {
         let mut all = self.0.lock();
         let Some(requests) = all.get_mut(&bucket).and_then(|locks| locks.get_mut(name)) else { return };
         requests.first_place = first;
         // A Redis that forgot its place gives it another.
         requests.stands_no_more(call);
-        if let Some(entry) = requests.calls.get_mut(&call) {
+        if let Some(entry) = requests.of(call) {
             entry.place = Some(place);
-            requests.line.insert((place, call.1, call.0));
+            requests.line.insert((place, call.attempt, call.request));
         }
     }
 
@@ -83,24 +88,24 @@ impl Waits {
         let all = self.0.lock();
         let requests = all.get(&bucket)?.get(name)?;
         let &(_, attempt, request) = requests.line.first()?;
-        let entry = requests.calls.get(&(request, attempt)).filter(|entry| entry.count == 1)?;
-        Some(Next { request, attempt, candidate: entry.candidate })
+        let [(id, candidate)] = requests.attempts.get(&(request, attempt))?.calls.as_slice() else { return None };
+        Some(Next { call: Call { request, attempt, id: *id }, candidate: *candidate })
     }
 
     /// Keeps what was claimed for a call until it asks. False if it does not wait any more.
-    pub(super) fn hand_over(&self, bucket: u16, name: &LockName, call: (RequestId, u32), what: Claimed) -> bool {
+    pub(super) fn hand_over(&self, bucket: u16, name: &LockName, call: Call, what: Claimed) -> bool {
         let mut all = self.0.lock();
         let Some(requests) = all.get_mut(&bucket).and_then(|locks| locks.get_mut(name)) else { return false };
-        let Some(entry) = requests.calls.get_mut(&call) else { return false };
+        let Some(entry) = requests.of(call) else { return false };
         entry.handed_over = Some(Box::new(what));
         requests.stands_no_more(call);
         true
     }
 
     /// What was claimed for a call, once.
-    pub(super) fn handed_over(&self, bucket: u16, name: &LockName, call: (RequestId, u32)) -> Option<Claimed> {
+    pub(super) fn handed_over(&self, bucket: u16, name: &LockName, call: Call) -> Option<Claimed> {
         let mut all = self.0.lock();
-        all.get_mut(&bucket)?.get_mut(name)?.calls.get_mut(&call)?.handed_over.take().map(|what| *what)
+        all.get_mut(&bucket)?.get_mut(name)?.of(call)?.handed_over.take().map(|what| *what)
     }
 
     /// Has the calls for a lock look again as soon as a poll finds fewer of them in Redis.
@@ -118,25 +123,25 @@ impl Waits {
     }
 
     /// How many stand before a call that waits here, at most.
-    pub(super) fn ahead(&self, bucket: u16, name: &LockName, request: RequestId, attempt: u32) -> Option<u64> {
+    pub(super) fn ahead(&self, bucket: u16, name: &LockName, call: Call) -> Option<u64> {
         let all = self.0.lock();
         let requests = all.get(&bucket)?.get(name)?;
-        Some(requests.calls.get(&(request, attempt))?.place?.saturating_sub(requests.first_place))
+        Some(requests.attempts.get(&(call.request, call.attempt))?.place?.saturating_sub(requests.first_place))
     }
 
     /// Takes a call out, if it is entered.
-    pub(super) fn leave(&self, bucket: u16, name: &LockName, request: RequestId, attempt: u32) {
+    pub(super) fn leave(&self, bucket: u16, name: &LockName, call: Call) {
         let mut all = self.0.lock();
         let Some(locks) = all.get_mut(&bucket) else { return };
         let Some(requests) = locks.get_mut(name) else { return };
-        if let Some(entry) = requests.calls.get_mut(&(request, attempt)) {
-            entry.count -= 1;
-            if entry.count == 0 {
-                requests.stands_no_more((request, attempt));
-                requests.calls.remove(&(request, attempt));
+        if let Some(entry) = requests.of(call) {
+            entry.calls.retain(|(id, _)| *id != call.id);
+            if entry.calls.is_empty() {
+                requests.stands_no_more(call);
+                requests.attempts.remove(&(call.request, call.attempt));
             }
         }
-        if requests.calls.is_empty() {
+        if requests.attempts.is_empty() {
             locks.remove(name);
         }
         if locks.is_empty() {
@@ -147,7 +152,9 @@ impl Waits {
     /// Whether a call of this attempt waits here.
     pub(super) fn knows(&self, bucket: u16, name: &LockName, request: RequestId, attempt: u32) -> bool {
         let all = self.0.lock();
-        all.get(&bucket).and_then(|locks| locks.get(name)).is_some_and(|it| it.calls.contains_key(&(request, attempt)))
+        all.get(&bucket)
+            .and_then(|locks| locks.get(name))
+            .is_some_and(|it| it.attempts.contains_key(&(request, attempt)))
     }
 
     /// The locks in whose lines calls stand, by bucket. Of others there is nothing to ask: their commands say what there is to know.
@@ -176,7 +183,7 @@ impl Waits {
         let all = self.0.lock();
         let Some(locks) = all.get(&bucket) else { return Vec::new() };
         let wanted = locks.iter().filter(|(lock, _)| name.is_none_or(|name| name == *lock));
-        let calls = wanted.flat_map(|(_, requests)| &requests.calls);
+        let calls = wanted.flat_map(|(_, requests)| &requests.attempts);
         calls.filter(|(_, entry)| entry.place.is_some()).map(|(call, _)| *call).collect()
     }
 }
@@ -187,20 +194,24 @@ mod tests {
     use crate::domain::ids::{GrantId, LeaseId};
     use uuid::Uuid;
 
+    fn call(number: u64) -> Call {
+        Call { request: RequestId(Uuid::from_u128(number.into())), attempt: 1, id: CallId(number) }
+    }
+
     /// The line was empty and began anew, and nobody has heard yet that the first has the lock: it is missed by the next poll, which finds one.
     #[test]
     fn two_calls_of_one_place_are_two() {
         let (waits, name) = (Waits::default(), LockName::new("a".into()).unwrap());
         let candidate = Candidate { lease_id: LeaseId(Uuid::nil()), grant_id: GrantId(Uuid::nil()), attachment: None };
-        let calls = [1, 2].map(|number| (RequestId(Uuid::from_u128(number)), 1));
+        let calls = [1, 2].map(call);
         for call in calls {
             waits.enter(7, &name, call, candidate);
             waits.queued(7, &name, call, 0, 0);
         }
         assert_eq!(waits.requests(7, &name), 2);
-        waits.leave(7, &name, calls[1].0, 1);
+        waits.leave(7, &name, calls[1]);
         assert_eq!((waits.requests(7, &name), waits.in_line()), (1, vec![(7, vec![name.clone()])]));
-        waits.leave(7, &name, calls[0].0, 1);
+        waits.leave(7, &name, calls[0]);
         assert!(waits.in_line().is_empty());
     }
 
@@ -208,9 +219,9 @@ mod tests {
     fn a_lock_is_polled_for_when_a_call_stands_in_its_line() {
         let (waits, name) = (Waits::default(), LockName::new("a".into()).unwrap());
         let candidate = Candidate { lease_id: LeaseId(Uuid::nil()), grant_id: GrantId(Uuid::nil()), attachment: None };
-        let call = (RequestId(Uuid::from_u128(1)), 1);
+        let call = call(1);
         waits.enter(7, &name, call, candidate);
-        assert!(waits.in_line().is_empty() && waits.knows(7, &name, call.0, 1));
+        assert!(waits.in_line().is_empty() && waits.knows(7, &name, call.request, 1));
         waits.queued(7, &name, call, 3, 0);
         assert_eq!(waits.in_line(), vec![(7, vec![name])]);
     }

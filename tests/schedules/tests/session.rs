@@ -7,7 +7,7 @@ mod support;
 use fencepost_schedules::{
     check,
     domain::{
-        ids::LeaseId,
+        ids::{Call, CallId, LeaseId},
         limits::{DROP_GRACE, Limits},
         token::FencingToken,
     },
@@ -28,8 +28,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 fn begin(number: u64) -> FromClient<()> {
     let call = AcquireCall {
-        request: request(u128::from(number) + 1),
-        attempt: 1,
+        call: Call { request: request(u128::from(number) + 1), attempt: 1, id: CallId(1) },
         terms: terms(30 * SECOND),
         wait: MINUTE,
         arrived: Instant::now(),

@@ -9,7 +9,7 @@ use fencepost_schedules::{
     check,
     clock::Clock,
     domain::{
-        ids::{Incarnation, LeaseId, RequestId},
+        ids::{Call, CallId, Incarnation, LeaseId},
         limits::{COMMAND_WINDOW, Limits},
         name::LockName,
         outcome::{AcquireOutcome, Effect, Effects, ReleaseOutcome, RenewOutcome},
@@ -71,10 +71,10 @@ impl Clock for StampClock {
 
 #[derive(Clone, Debug)]
 enum Command {
-    Acquire { request: RequestId, attempt: u32, wait: bool, candidate: Candidate },
-    Claim(RequestId, u32, Candidate),
-    GiveUp(RequestId, u32),
-    DropCall(RequestId, u32),
+    Acquire { call: Call, wait: bool, candidate: Candidate },
+    Claim(Call, Candidate),
+    GiveUp(Call),
+    DropCall(Call),
     Release(LeaseId),
     Renew(LeaseId),
     Settle,
@@ -99,14 +99,15 @@ struct Done {
 fn some_command(serial: u128) -> Command {
     let mut random = thread_rng();
     let (request, attempt) = (request(random.gen_range(1..=3)), random.gen_range(1..=2));
+    let call = Call { request, attempt, id: CallId(random.gen_range(1..=2)) };
     // A lease has the number of the command that was granted it.
     let lease = LeaseId(Uuid::from_u128(random.gen_range(1..=(TASKS * COMMANDS) as u128)));
     let candidate = candidate(serial);
     match random.gen_range(0..10) {
-        0..=3 => Command::Acquire { request, attempt, wait: random.gen_bool(0.7), candidate },
-        4..=5 => Command::Claim(request, attempt, candidate),
-        6 => Command::GiveUp(request, attempt),
-        7 => Command::DropCall(request, attempt),
+        0..=3 => Command::Acquire { call, wait: random.gen_bool(0.7), candidate },
+        4..=5 => Command::Claim(call, candidate),
+        6 => Command::GiveUp(call),
+        7 => Command::DropCall(call),
         8 => Command::Release(lease),
         _ => Command::Renew(lease),
     }
@@ -147,18 +148,14 @@ impl Watched {
 async fn carry_out(store: &MemoryStore, lock: &LockName, command: Command) -> Answer {
     match command {
         Command::Settle => Answer::Nothing,
-        Command::Acquire { request, attempt, wait, candidate } => {
-            let command = Acquire { request, attempt, terms: terms(TTL), wait, candidate };
+        Command::Acquire { call, wait, candidate } => {
+            let command = Acquire { call, terms: terms(TTL), wait, candidate };
             Answer::Acquire(store.acquire(lock, command, pending()).await.unwrap().outcome)
         }
-        Command::Claim(request, attempt, candidate) => {
-            Answer::Acquire(store.claim(lock, request, attempt, candidate).await.unwrap().outcome)
-        }
-        Command::GiveUp(request, attempt) => {
-            Answer::Acquire(store.give_up(lock, request, attempt).await.unwrap().outcome)
-        }
-        Command::DropCall(request, attempt) => {
-            store.drop_call(lock, request, attempt);
+        Command::Claim(call, candidate) => Answer::Acquire(store.claim(lock, call, candidate).await.unwrap().outcome),
+        Command::GiveUp(call) => Answer::Acquire(store.give_up(lock, call).await.unwrap().outcome),
+        Command::DropCall(call) => {
+            store.drop_call(lock, call);
             Answer::Nothing
         }
         Command::Release(lease) => Answer::Release(store.release(lock, lease).await.unwrap()),
@@ -172,13 +169,13 @@ fn by_the_rules(turn: &mut Turn<'_>, command: &Command) -> Answer {
             turn.settle();
             Answer::Nothing
         }
-        Command::Acquire { request, attempt, wait, candidate } => {
-            Answer::Acquire(turn.acquire(Acquire { request, attempt, terms: terms(TTL), wait, candidate }))
+        Command::Acquire { call, wait, candidate } => {
+            Answer::Acquire(turn.acquire(Acquire { call, terms: terms(TTL), wait, candidate }))
         }
-        Command::Claim(request, attempt, candidate) => Answer::Acquire(turn.claim(request, attempt, candidate)),
-        Command::GiveUp(request, attempt) => Answer::Acquire(turn.give_up(request, attempt)),
-        Command::DropCall(request, attempt) => {
-            turn.drop_call(request, attempt);
+        Command::Claim(call, candidate) => Answer::Acquire(turn.claim(call, candidate)),
+        Command::GiveUp(call) => Answer::Acquire(turn.give_up(call)),
+        Command::DropCall(call) => {
+            turn.drop_call(call);
             Answer::Nothing
         }
         Command::Release(lease) => Answer::Release(turn.release(lease)),
@@ -262,10 +259,10 @@ fn what_tasks_do_at_once_comes_to_what_the_rules_say_in_some_order() {
                 task.await.unwrap();
             }
             time.await.unwrap();
-            // Each round unbinds one call of each request, and lets what is left of it run out.
+            // Each round unbinds all calls of each request, and lets what is left of it run out.
             for _ in 0..TASKS * COMMANDS {
-                for (lock, request, attempt) in every_attempt() {
-                    watched.carry_out(lock, Command::GiveUp(request, attempt)).await;
+                for (lock, call) in every_call() {
+                    watched.carry_out(lock, Command::GiveUp(call)).await;
                 }
                 clock.advance(Duration::from_secs(60));
                 while watched.settle() {}
@@ -284,9 +281,10 @@ fn what_tasks_do_at_once_comes_to_what_the_rules_say_in_some_order() {
     });
 }
 
-fn every_attempt() -> impl Iterator<Item = (LockName, RequestId, u32)> {
-    let requests = (1..=3).flat_map(|number| [(request(number), 1), (request(number), 2)]);
-    requests.flat_map(|(request, attempt)| LOCKS.map(|lock| (name(lock), request, attempt)))
+fn every_call() -> impl Iterator<Item = (LockName, Call)> {
+    let of_request = |number| [(1, 1), (1, 2), (2, 1), (2, 2)].map(|it| (request(number), it));
+    let calls = (1..=3).flat_map(of_request).map(|(request, (attempt, id))| Call { request, attempt, id: CallId(id) });
+    calls.flat_map(|call| LOCKS.map(|lock| (name(lock), call)))
 }
 
 fn compare(done: &mut [Done], ear: &Ear) {

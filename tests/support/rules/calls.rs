@@ -17,13 +17,15 @@ impl Oracle {
         Answer::Acquire(match command {
             Command::AcquireLate { .. } | Command::ClaimLate { .. } => AcquireOutcome::TooLate(now),
             Command::AcquireOther { request, attempt } => self.acquire_other(request, attempt),
-            Command::Acquire { request, attempt, wait, lease } => {
-                self.acquire(request, attempt, wait, lease, reality, news)
+            Command::Acquire { request, attempt, copy, wait, lease } => {
+                self.acquire((request, attempt, copy), wait, lease, reality, news)
             }
-            Command::Claim { request, attempt, lease } => self.claim(request, attempt, lease, reality, news),
-            Command::GiveUp { request, attempt } => self.give_up(request, attempt, now, news),
-            Command::Drop { request, attempt, window } => {
-                self.drop_call(request, attempt, window, now, news);
+            Command::Claim { request, attempt, copy, lease } => {
+                self.claim((request, attempt, copy), lease, reality, news)
+            }
+            Command::GiveUp { request, attempt, copy } => self.give_up((request, attempt, copy), now, news),
+            Command::Drop { request, attempt, copy, window } => {
+                self.drop_call((request, attempt, copy), window, now, news);
                 return Answer::Nothing;
             }
             _ => return Answer::Nothing,
@@ -32,15 +34,14 @@ impl Oracle {
 
     fn acquire(
         &mut self,
-        request: u8,
-        attempt: u32,
+        (request, attempt, copy): (u8, u32, u8),
         wait: bool,
         lease: u32,
         reality: &Reality<'_>,
         news: &mut Vec<News>,
     ) -> AcquireOutcome {
         let now = reality.now;
-        if self.is_marked(request, attempt) {
+        if self.is_marked(request, attempt, copy) {
             return AcquireOutcome::Overtaken;
         }
         if let Some(outcome) = self.outcome_of_past(request, now) {
@@ -53,7 +54,7 @@ impl Oracle {
             if attempt < held.attempt {
                 return AcquireOutcome::Overtaken;
             }
-            news.extend(bind(&mut held.attempt, &mut held.calls, attempt).map(|it| News::LookAgain(request, it)));
+            news.extend(bind(&mut held.attempt, &mut held.calls, attempt, copy).map(|it| News::LookAgain(request, it)));
             if held.cut {
                 held.extend(now, held.ttl);
             }
@@ -63,8 +64,8 @@ impl Oracle {
             if attempt < it.attempt {
                 return AcquireOutcome::Overtaken;
             }
-            let mates = attempt == it.attempt && it.calls > 0;
-            news.extend(bind(&mut it.attempt, &mut it.calls, attempt).map(|it| News::LookAgain(request, it)));
+            let mates = attempt == it.attempt && !it.calls.is_empty();
+            news.extend(bind(&mut it.attempt, &mut it.calls, attempt, copy).map(|it| News::LookAgain(request, it)));
             it.state = State::Live;
             self.promote(now, news);
             news.retain(|it| *it != News::LookAgain(request, attempt));
@@ -80,7 +81,7 @@ impl Oracle {
             return self.time_out(request, now, news);
         }
         if self.lease.is_none() && self.offer.is_none() {
-            return self.grant(request, attempt, 1, lease, reality, news);
+            return self.grant(request, attempt, vec![copy], lease, reality, news);
         }
         if !wait {
             if attempt > 1 {
@@ -91,14 +92,14 @@ impl Oracle {
         if self.line.len() >= reality.waiters_max {
             return AcquireOutcome::QueueFull;
         }
-        self.line.push(Waiting { request, attempt, calls: 1, state: State::Live });
+        self.line.push(Waiting { request, attempt, calls: vec![copy], state: State::Live });
         AcquireOutcome::Queued
     }
 
     /// Other terms under an id that is known are refused; the model sends them for known ids only.
     fn acquire_other(&self, request: u8, attempt: u32) -> AcquireOutcome {
         let ended = self.past.iter().any(|past| past.ends(request));
-        if self.is_marked(request, attempt) || !ended && self.comes_after_its_refusal(request, attempt) {
+        if self.is_marked(request, attempt, 0) || !ended && self.comes_after_its_refusal(request, attempt) {
             return AcquireOutcome::Overtaken;
         }
         AcquireOutcome::OtherTerms
@@ -115,13 +116,12 @@ impl Oracle {
 
     fn claim(
         &mut self,
-        request: u8,
-        attempt: u32,
+        (request, attempt, copy): (u8, u32, u8),
         lease: u32,
         reality: &Reality<'_>,
         news: &mut Vec<News>,
     ) -> AcquireOutcome {
-        if self.is_marked(request, attempt) {
+        if self.is_marked(request, attempt, copy) {
             return AcquireOutcome::Overtaken;
         }
         if let Some(outcome) = self.what_became_of(request, attempt, reality.now) {
@@ -140,39 +140,46 @@ impl Oracle {
         }
     }
 
-    fn give_up(&mut self, request: u8, attempt: u32, now: StoreTime, news: &mut Vec<News>) -> AcquireOutcome {
+    fn give_up(
+        &mut self,
+        (request, attempt, copy): (u8, u32, u8),
+        now: StoreTime,
+        news: &mut Vec<News>,
+    ) -> AcquireOutcome {
         if let Some(outcome) = self.what_became_of(request, attempt, now) {
             return outcome;
         }
         let it = self.waiting(request);
-        it.calls -= 1;
-        if it.calls > 0 { AcquireOutcome::Shared } else { self.time_out(request, now, news) }
+        let bound = unbind(&mut it.calls, copy);
+        if bound && it.calls.is_empty() { self.time_out(request, now, news) } else { AcquireOutcome::Shared }
     }
 
-    fn drop_call(&mut self, request: u8, attempt: u32, window: u64, now: StoreTime, news: &mut Vec<News>) {
+    fn drop_call(
+        &mut self,
+        (request, attempt, copy): (u8, u32, u8),
+        window: u64,
+        now: StoreTime,
+        news: &mut Vec<News>,
+    ) {
         let mut known = self.past.iter().any(|past| past.ends(request));
         if let Some(held) = self.lease.as_mut().filter(|held| held.request == request) {
-            known = attempt <= held.attempt;
-            if attempt == held.attempt && held.calls > 0 {
-                held.calls -= 1;
-                if held.calls == 0 && !held.heard {
-                    held.end = held.end.min(now.after(GRACE));
-                    held.cut = true;
-                }
+            let bound = attempt == held.attempt && unbind(&mut held.calls, copy);
+            known = bound || attempt < held.attempt;
+            if bound && held.calls.is_empty() && !held.heard {
+                held.end = held.end.min(now.after(GRACE));
+                held.cut = true;
             }
         } else if let Some(it) = self.line.iter_mut().find(|it| it.request == request) {
-            known = attempt <= it.attempt;
-            if attempt == it.attempt && it.calls > 0 {
-                it.calls -= 1;
-                if it.calls == 0 {
-                    it.state = State::Gone(now.after(GRACE));
-                    self.offer = self.offer.filter(|(it, _)| *it != request);
-                    self.promote(now, news);
-                }
+            let bound = attempt == it.attempt && unbind(&mut it.calls, copy);
+            known = bound || attempt < it.attempt;
+            if bound && it.calls.is_empty() {
+                it.state = State::Gone(now.after(GRACE));
+                self.offer = self.offer.filter(|(it, _)| *it != request);
+                self.promote(now, news);
             }
         }
         if !known {
-            self.marks.push((request, attempt, now.after(Duration::from_micros(window))));
+            self.marks.push((request, attempt, copy, now.after(Duration::from_micros(window))));
         }
     }
 
@@ -182,12 +189,12 @@ impl Oracle {
             return Some(outcome);
         }
         let held = self.lease.as_ref().filter(|held| held.request == request);
-        let bound = held.map(|held| (held.attempt, held.calls));
+        let bound = held.map(|held| (held.attempt, held.calls.is_empty()));
         let it = self.line.iter().find(|it| it.request == request);
-        match bound.or(it.map(|it| (it.attempt, it.calls))) {
+        match bound.or(it.map(|it| (it.attempt, it.calls.is_empty()))) {
             None => Some(AcquireOutcome::Unknown),
             Some((bound, _)) if bound < attempt => Some(AcquireOutcome::Unknown),
-            Some((bound, calls)) if attempt < bound || calls == 0 => Some(AcquireOutcome::Overtaken),
+            Some((bound, nobody)) if attempt < bound || nobody => Some(AcquireOutcome::Overtaken),
             Some(_) => held.map(|held| AcquireOutcome::Granted(held.grant(now))),
         }
     }
@@ -219,7 +226,7 @@ impl Oracle {
         &mut self,
         request: u8,
         attempt: u32,
-        calls: u32,
+        calls: Vec<u8>,
         lease: u32,
         reality: &Reality<'_>,
         news: &mut Vec<News>,
@@ -236,8 +243,8 @@ impl Oracle {
         AcquireOutcome::Granted(grant)
     }
 
-    fn is_marked(&self, request: u8, attempt: u32) -> bool {
-        self.marks.iter().any(|mark| (mark.0, mark.1) == (request, attempt))
+    fn is_marked(&self, request: u8, attempt: u32, copy: u8) -> bool {
+        self.marks.iter().any(|mark| (mark.0, mark.1, mark.2) == (request, attempt, copy))
     }
 
     /// Whether the id of this request is bound to its terms.
@@ -263,12 +270,20 @@ impl Holding {
 }
 
 /// Binds a call; the attempt that it takes over from, if it does.
-fn bind(bound: &mut u32, calls: &mut u32, attempt: u32) -> Option<u32> {
+fn bind(bound: &mut u32, calls: &mut Vec<u8>, attempt: u32, copy: u8) -> Option<u32> {
     if attempt == *bound {
-        *calls += 1;
+        unbind(calls, copy);
+        calls.push(copy);
         return None;
     }
     let before = std::mem::replace(bound, attempt);
-    *calls = 1;
+    *calls = vec![copy];
     Some(before)
+}
+
+/// Takes a call away, and says whether it was there.
+fn unbind(calls: &mut Vec<u8>, copy: u8) -> bool {
+    let before = calls.len();
+    calls.retain(|it| *it != copy);
+    calls.len() < before
 }

@@ -98,7 +98,7 @@ impl History {
             Command::Acquire { request, attempt, .. }
             | Command::AcquireOther { request, attempt }
             | Command::Claim { request, attempt, .. }
-            | Command::GiveUp { request, attempt } => (request, attempt),
+            | Command::GiveUp { request, attempt, .. } => (request, attempt),
             _ => unreachable!(),
         };
         let in_force = matches!(outcome, AcquireOutcome::Granted(_) | AcquireOutcome::Queued | AcquireOutcome::Shared);

@@ -29,10 +29,11 @@ const START: u64 = 1_800_000_000 * SECOND;
 /// One thing that may happen to the lock. Requests, leases and attachments go by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
-    /// A transmission of a request, waiting or not, and the number of its lease should it be granted.
+    /// A call of a request (of one attempt there may be several copies), waiting or not, and the number of its lease should it be granted.
     Acquire {
         request: u8,
         attempt: u32,
+        copy: u8,
         wait: bool,
         lease: u32,
     },
@@ -49,6 +50,7 @@ pub(crate) enum Command {
     Claim {
         request: u8,
         attempt: u32,
+        copy: u8,
         lease: u32,
     },
     ClaimLate {
@@ -58,11 +60,13 @@ pub(crate) enum Command {
     GiveUp {
         request: u8,
         attempt: u32,
+        copy: u8,
     },
     /// The call is dropped; a command of it may still arrive for this many microseconds.
     Drop {
         request: u8,
         attempt: u32,
+        copy: u8,
         window: u64,
     },
     Release {

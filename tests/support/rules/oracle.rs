@@ -29,7 +29,7 @@ pub(super) struct Oracle {
     pub(super) lease: Option<Holding>,
     pub(super) past: Vec<Past>,
     pub(super) last: Option<(FencingToken, LeaseEnd, StoreTime)>,
-    pub(super) marks: Vec<(u8, u32, StoreTime)>,
+    pub(super) marks: Vec<(u8, u32, u8, StoreTime)>,
 }
 
 impl Oracle {
@@ -147,7 +147,7 @@ impl Oracle {
         self.past.append(&mut abandoned);
         self.past.retain(|it| now < it.at.after(MEMORY));
         self.last = self.last.filter(|(_, _, at)| now < at.after(MEMORY));
-        self.marks.retain(|(_, _, until)| now <= *until);
+        self.marks.retain(|(.., until)| now <= *until);
         self.promote(now, news);
     }
 
@@ -163,7 +163,7 @@ impl Oracle {
                 *until = (*until).min(now.after(GRACE));
             }
         }
-        self.marks.iter_mut().for_each(|mark| mark.2 = mark.2.min(now.after(WINDOW)));
+        self.marks.iter_mut().for_each(|mark| mark.3 = mark.3.min(now.after(WINDOW)));
         self.past.iter_mut().for_each(|past| past.at = past.at.min(now));
         self.last = self.last.map(|(token, end, at)| (token, end, at.min(now)));
     }
@@ -238,7 +238,7 @@ impl Oracle {
     /// The next moment at which anything runs out, a memory too.
     pub(super) fn edge(&self, now: StoreTime) -> Option<StoreTime> {
         let past = self.past.iter().map(|it| it.at.after(MEMORY));
-        let marks = self.marks.iter().map(|it| it.2.after(Duration::from_micros(1)));
+        let marks = self.marks.iter().map(|it| it.3.after(Duration::from_micros(1)));
         let changes = self.line.iter().filter_map(|it| match it.state {
             State::Gone(until) => Some(until),
             _ => None,

@@ -34,7 +34,7 @@ pub(super) enum State {
 pub(super) struct Waiting {
     pub(super) request: u8,
     pub(super) attempt: u32,
-    pub(super) calls: u32,
+    pub(super) calls: Vec<u8>,
     pub(super) state: State,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Waiting {
 pub(super) struct Holding {
     pub(super) request: u8,
     pub(super) attempt: u32,
-    pub(super) calls: u32,
+    pub(super) calls: Vec<u8>,
     pub(super) lease: u32,
     pub(super) token: FencingToken,
     pub(super) since: StoreTime,
@@ -102,7 +102,7 @@ impl Holding {
     pub(super) fn granted(
         request: u8,
         attempt: u32,
-        calls: u32,
+        calls: Vec<u8>,
         lease: u32,
         token: FencingToken,
         now: StoreTime,

@@ -1,8 +1,8 @@
 //! Runs a command through the rules.
 
-use super::{Answer, Command, World, grant_id, holder, id, lease_id, ttl};
+use super::{Answer, Command, World, grant_id, holder, id, lease_id, request_number, ttl};
 use fencepost::domain::{
-    ids::{AttachmentId, Incarnation, ReplicaId, RequestId},
+    ids::{AttachmentId, Call, CallId, Incarnation, ReplicaId, RequestId},
     lease::Terms,
     limits::COMMAND_WINDOW,
     name::Metadata,
@@ -36,33 +36,31 @@ impl World {
         };
         let candidate = |lease| Candidate { lease_id: lease_id(lease), grant_id: grant_id(lease), attachment: None };
         match command {
-            Command::Acquire { request, attempt, wait, lease } => {
+            Command::Acquire { request, attempt, copy, wait, lease } => {
                 turn.not_after = now;
-                Answer::Acquire(turn.acquire(wish(request, attempt, wait, candidate(lease))))
+                Answer::Acquire(turn.acquire(wish(call(request, attempt, copy), wait, candidate(lease))))
             }
             Command::AcquireOther { request, attempt } => {
-                let mut other = wish(request, attempt, true, candidate(0));
+                let mut other = wish(call(request, attempt, 0), true, candidate(0));
                 other.terms.fingerprint += 1_000;
                 Answer::Acquire(turn.acquire(other))
             }
             Command::AcquireLate { request, attempt } => {
                 turn.not_after = StoreTime::from_micros(now.as_micros() - 1);
-                Answer::Acquire(turn.acquire(wish(request, attempt, true, candidate(0))))
+                Answer::Acquire(turn.acquire(wish(call(request, attempt, 0), true, candidate(0))))
             }
-            Command::Claim { request, attempt, lease } => {
+            Command::Claim { request, attempt, copy, lease } => {
                 turn.not_after = now;
-                Answer::Acquire(turn.claim(RequestId(id(request.into())), attempt, candidate(lease)))
+                Answer::Acquire(turn.claim(call(request, attempt, copy), candidate(lease)))
             }
             Command::ClaimLate { request, attempt } => {
                 turn.not_after = StoreTime::from_micros(now.as_micros() - 1);
-                Answer::Acquire(turn.claim(RequestId(id(request.into())), attempt, candidate(0)))
+                Answer::Acquire(turn.claim(call(request, attempt, 0), candidate(0)))
             }
-            Command::GiveUp { request, attempt } => {
-                Answer::Acquire(turn.give_up(RequestId(id(request.into())), attempt))
-            }
-            Command::Drop { request, attempt, window } => {
+            Command::GiveUp { request, attempt, copy } => Answer::Acquire(turn.give_up(call(request, attempt, copy))),
+            Command::Drop { request, attempt, copy, window } => {
                 turn.not_after = now.after(Duration::from_micros(window));
-                turn.drop_call(RequestId(id(request.into())), attempt);
+                turn.drop_call(call(request, attempt, copy));
                 Answer::Nothing
             }
             Command::Release { lease } => Answer::Release(turn.release(lease_id(lease))),
@@ -96,7 +94,12 @@ impl World {
     }
 }
 
-fn wish(request: u8, attempt: u32, wait: bool, candidate: Candidate) -> Acquire {
+fn call(request: u8, attempt: u32, copy: u8) -> Call {
+    Call { request: RequestId(id(request.into())), attempt, id: CallId(1 + u64::from(copy)) }
+}
+
+fn wish(call: Call, wait: bool, candidate: Candidate) -> Acquire {
+    let request = request_number(call.request);
     let terms = Terms {
         fingerprint: request.into(),
         ttl: ttl(request),
@@ -104,5 +107,5 @@ fn wish(request: u8, attempt: u32, wait: bool, candidate: Candidate) -> Acquire 
         metadata: Metadata::default(),
         min_token: 0,
     };
-    Acquire { request: RequestId(id(request.into())), attempt, terms, wait, candidate }
+    Acquire { call, terms, wait, candidate }
 }

@@ -45,10 +45,10 @@ fn a_mark_holds_as_long_as_its_command_may_act() {
 #[test]
 fn a_drop_at_the_not_after_of_its_command_still_leaves_a_mark() {
     let mut bench = Bench::new();
-    let request = RequestId(Uuid::from_u128(A));
+    let call = bench.call(A, 1);
     bench.turn(|turn| {
         turn.not_after = turn.now;
-        turn.drop_call(request, 1);
+        turn.drop_call(call);
     });
     assert_eq!(bench.acquire(A, 1), AcquireOutcome::Overtaken);
 }

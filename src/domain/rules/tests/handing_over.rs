@@ -5,7 +5,7 @@ use crate::domain::rules::Next;
 
 impl Bench {
     fn release_to(&mut self, grant: &Grant, request: u128, attempt: u32) -> Option<AcquireOutcome> {
-        let next = Next { request: RequestId(Uuid::from_u128(request)), attempt, candidate: self.candidate() };
+        let next = Next { call: self.call(request, attempt), candidate: self.candidate() };
         let (released, claimed) = self.turn(|turn| turn.release_to(grant.lease_id, next));
         assert_eq!(released, ReleaseOutcome::Released);
         claimed

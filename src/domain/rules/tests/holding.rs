@@ -65,7 +65,7 @@ fn an_attached_lease_that_nobody_heard_of_is_cut_short() {
     let mut bench = Bench::new();
     bench.attachment = Some(stream(1));
     bench.acquire(A, 1).granted();
-    bench.turn(|turn| turn.drop_call(RequestId(Uuid::from_u128(A)), 1));
+    bench.drop_call(A, 1);
     assert_eq!(bench.pass(secs(3)).acquire(B, 1).granted().previous_end, Some(LeaseEnd::Expired));
 }
 

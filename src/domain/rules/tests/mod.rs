@@ -14,7 +14,7 @@ mod viewing;
 
 use super::{Acquire, Candidate, Lock, Turn};
 use crate::domain::{
-    ids::{AttachmentId, GrantId, Incarnation, LeaseId, ReplicaId, RequestId},
+    ids::{AttachmentId, Call, CallId, GrantId, Incarnation, LeaseId, ReplicaId, RequestId},
     lease::{LeaseEnd, Terms},
     limits::{CLAIM_WINDOW, COMMAND_WINDOW},
     name::{Holder, Metadata},
@@ -61,6 +61,8 @@ struct Bench {
     leases: u128,
     incarnation: Incarnation,
     present: Incarnation,
+    /// Which call of its attempt the next command is of.
+    call_id: u64,
     /// Which replica the next command comes from.
     replica: u128,
     replicas: Replicas,
@@ -84,6 +86,7 @@ impl Bench {
             leases: 0,
             incarnation: Incarnation(Uuid::from_u128(1)),
             present: Incarnation(Uuid::from_u128(1)),
+            call_id: 1,
             replica: 0,
             replicas: Replicas::one(),
             known_token: 0,
@@ -149,13 +152,11 @@ impl Bench {
             metadata: Metadata::default(),
             min_token: self.min_token,
         };
-        Acquire {
-            request: RequestId(Uuid::from_u128(request)),
-            attempt,
-            terms,
-            wait: true,
-            candidate: self.candidate(),
-        }
+        Acquire { call: self.call(request, attempt), terms, wait: true, candidate: self.candidate() }
+    }
+
+    fn call(&self, request: u128, attempt: u32) -> Call {
+        Call { request: RequestId(Uuid::from_u128(request)), attempt, id: CallId(self.call_id) }
     }
 
     fn acquire(&mut self, request: u128, attempt: u32) -> AcquireOutcome {
@@ -175,16 +176,18 @@ impl Bench {
     }
 
     fn claim(&mut self, request: u128, attempt: u32) -> AcquireOutcome {
-        let candidate = self.candidate();
-        self.turn(|turn| turn.claim(RequestId(Uuid::from_u128(request)), attempt, candidate))
+        let (call, candidate) = (self.call(request, attempt), self.candidate());
+        self.turn(|turn| turn.claim(call, candidate))
     }
 
     fn give_up(&mut self, request: u128, attempt: u32) -> AcquireOutcome {
-        self.turn(|turn| turn.give_up(RequestId(Uuid::from_u128(request)), attempt))
+        let call = self.call(request, attempt);
+        self.turn(|turn| turn.give_up(call))
     }
 
     fn drop_call(&mut self, request: u128, attempt: u32) {
-        self.turn(|turn| turn.drop_call(RequestId(Uuid::from_u128(request)), attempt));
+        let call = self.call(request, attempt);
+        self.turn(|turn| turn.drop_call(call));
     }
 
     fn decline(&mut self, request: u128, attempt: u32) {

@@ -119,9 +119,12 @@ fn giving_up_after_the_grant_answers_the_lease() {
 #[test]
 fn giving_up_takes_a_shared_place_away_with_the_last_call() {
     let (mut bench, _) = Bench::held_and_wanted_by(&[B]);
+    bench.call_id = 2;
     assert_eq!(bench.acquire(B, 1), AcquireOutcome::Queued);
     assert_eq!(bench.give_up(B, 1), AcquireOutcome::Shared);
+    assert_eq!(bench.give_up(B, 1), AcquireOutcome::Shared, "given up twice, it is one call");
     assert_eq!(bench.view().waiters, 1);
+    bench.call_id = 1;
     assert!(bench.give_up(B, 1).is_timed_out());
     assert_eq!(bench.view().waiters, 0);
 }

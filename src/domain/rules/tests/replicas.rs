@@ -105,8 +105,10 @@ fn a_retry_through_another_replica_keeps_its_place_and_is_served_there() {
 #[test]
 fn an_offer_declined_where_no_call_is_left_waits_for_the_call_elsewhere() {
     let (mut bench, grant) = Bench::shared(&[(B, 2), (C, 2)]);
+    bench.call_id = 2;
     assert_eq!(bench.from(3).acquire(B, 1), AcquireOutcome::Queued, "a proxy's repeat");
     bench.drop_call(B, 1);
+    bench.call_id = 1;
     bench.from(1).release(&grant);
     assert_eq!(bench.told(), [(3, B)]);
     bench.from(2).decline(B, 1);

@@ -60,16 +60,20 @@ fn a_lower_attempt_does_not_bring_a_dropped_higher_one_back() {
 }
 
 #[test]
-fn equal_attempts_share_and_the_clean_up_of_one_leaves_the_other_bound() {
+fn equal_attempts_share_and_the_cleanup_of_one_leaves_the_other_bound() {
     let (mut bench, held) = Bench::held_and_wanted_by(&[B]);
+    bench.call_id = 2;
     assert_eq!(bench.acquire(B, 1), AcquireOutcome::Queued);
     assert_eq!(bench.woken(), [], "nobody was overtaken");
     bench.drop_call(B, 1);
     bench.release(&held);
     assert_eq!(bench.woken(), [(B, 1)]);
+    bench.call_id = 1;
     let grant = bench.claim(B, 1).granted();
+    bench.call_id = 3;
     assert_eq!(bench.acquire(B, 1).granted(), grant);
     bench.drop_call(B, 1);
+    bench.call_id = 1;
     assert_eq!(bench.claim(B, 1).granted().left, TTL, "one of two calls is left");
     bench.drop_call(B, 1);
     assert_eq!(bench.claim(B, 1), AcquireOutcome::Overtaken, "none is left");

@@ -3,14 +3,14 @@
 -- Takes: lock name, wait (1 or 0), TTL, min_token, for how long the key of the lease is to be kept in ms, the lease as it is to be (lib/layout.lua)
 -- Reply: granted, contended, queued, timed_out, overtaken, ended, other_terms, min_token_too_high, queue_full, too_late, left_behind, exhausted
 local lock_name, wait, ttl, floor, _, wished = ...
-local request, fingerprint, lease, grant_id, _, attachment, _, attempt, _, _, holder, metadata = struct.unpack(LEASE, wished)
-local candidate, wish = { lease, grant_id, attachment ~= NONE and attachment or '' }, { attempt = attempt, calls = 1, replica = me,
+local request, fingerprint, lease, grant_id, _, attachment, _, attempt, _, holder, metadata, id = struct.unpack(LEASE, wished)
+local candidate, wish = { lease, grant_id, attachment ~= NONE and attachment or '' }, { attempt = attempt, calls = id, replica = me,
   standing = 'I', fingerprint = fingerprint, ttl = ttl, floor = floor, holder = holder, metadata = metadata }
 open(lock_name)
 if not_after < now then return answer('too_late') end
 if left_behind() then return answer('left_behind') end
 settle()
-if is_marked(request, attempt) then return answer('overtaken') end
+if is_marked(request, attempt, id) then return answer('overtaken') end
 local past = past_of(request)
 if past and past[2] ~= 'F' then
   if past[3] ~= wish.fingerprint then return answer('other_terms') end

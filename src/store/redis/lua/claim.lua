@@ -1,13 +1,13 @@
 --! flags:
 -- Asks what became of a request, on behalf of a call that is alive; turns an offer to it into a lease. Repeated it answers the same lease.
--- Takes: lock name, request, attempt, lease id, grant id, attachment
+-- Takes: lock name, request, attempt, id of the call, lease id, grant id, attachment
 -- Reply: granted, queued, timed_out, overtaken, ended, unknown, too_late, left_behind, exhausted
-local lock_name, request, attempt, lease, grant_id, attachment = ...
+local lock_name, request, attempt, id, lease, grant_id, attachment = ...
 open(lock_name)
 if not_after < now then return answer('too_late') end
 if left_behind() then return answer('left_behind') end
 settle()
-if is_marked(request, attempt) then return answer('overtaken') end
+if is_marked(request, attempt, id) then return answer('overtaken') end
 local known = look_up(request, attempt)
 if known then return known end
 local w = waiter_of(request)

@@ -1,8 +1,8 @@
 --! flags: allow-oom
 -- Ends the wait of a call whose time is over; answers the lease if the request has one. Repeated it answers timed_out again.
--- Takes: lock name, request, attempt
+-- Takes: lock name, request, attempt, id of the call
 -- Reply: timed_out, granted, shared, overtaken, ended, unknown
-local lock_name, request, attempt = ...
+local lock_name, request, attempt, id = ...
 open(lock_name)
 settle()
 local known = look_up(request, attempt)
@@ -11,7 +11,7 @@ local w = waiter_of(request)
 if not w then return answer('unknown') end
 local code = unbound(w, attempt)
 if code then return answer(code) end
-if not unbind(w, attempt) then
+if unbind(w, attempt, id) ~= 'last' then
   unfile(request, w)
   file(request, w)
   return answer('shared')

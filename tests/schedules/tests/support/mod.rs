@@ -5,7 +5,7 @@
 use fencepost_schedules::{
     clock::Clock,
     domain::{
-        ids::{AttachmentId, GrantId, LeaseId, RequestId},
+        ids::{AttachmentId, Call, CallId, GrantId, LeaseId, RequestId},
         lease::{LeaseEnd, Terms},
         limits::Limits,
         name::{Holder, LockName, Metadata},
@@ -45,8 +45,8 @@ pub(crate) fn terms(ttl: Duration) -> Terms {
 
 /// Takes a lock that is free.
 pub(crate) async fn take(store: &MemoryStore, lock: &LockName, number: u128, ttl: Duration) -> Grant {
-    let command =
-        Acquire { request: request(number), attempt: 1, terms: terms(ttl), wait: false, candidate: candidate(number) };
+    let call = Call { request: request(number), attempt: 1, id: CallId(1) };
+    let command = Acquire { call, terms: terms(ttl), wait: false, candidate: candidate(number) };
     match store.acquire(lock, command, pending()).await.map(|it| it.outcome) {
         Ok(AcquireOutcome::Granted(grant)) => grant,
         other => panic!("{other:?}"),
@@ -70,8 +70,7 @@ pub(crate) async fn want(
     wait: Duration,
 ) -> Result<AcquireAnswer, LocksError> {
     let call = AcquireCall {
-        request: request(number),
-        attempt,
+        call: Call { request: request(number), attempt, id: CallId(1) },
         terms: terms(30 * SECOND),
         wait,
         arrived: Instant::now(),

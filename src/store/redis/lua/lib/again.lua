@@ -2,7 +2,7 @@
 local function acquire_held(request, wish)
   if L.fg ~= wish.fingerprint then return answer('other_terms') end
   local it = holder_binding()
-  if not bind(it, request, wish.attempt) then return answer('overtaken') end
+  if not bind(it, request, wish.attempt, wish.calls) then return answer('overtaken') end
   put_binding(it)
   -- It was cut short because nobody could have heard of it. Now somebody does.
   if L.uh then extend(L.tt) end
@@ -15,7 +15,7 @@ local function acquire_queued(request, w, wish, wait, candidate)
   if wish.attempt < w.attempt then return answer('overtaken') end
   local standing, same = w.standing, wish.attempt == w.attempt
   unfile(request, w)
-  bind(w, request, wish.attempt)
+  bind(w, request, wish.attempt, wish.calls)
   file(request, w)
   hear_of_me()
   if standing == 'M' or standing == 'D' then

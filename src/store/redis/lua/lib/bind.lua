@@ -1,36 +1,36 @@
--- Which transmission of a request counts: the newest, and those of the same number beside it.
-local overtaken_call = nil
+-- Which transmission of a request counts: the newest attempt, all calls of it. A call has an id of 8 bytes; `calls` is their ids in a row.
+local overtaken_call, MANY = nil, '\0\0\0\0\0\0\0\0'
+
+local function place_of(calls, id)
+  for at = 1, #calls, #id do if calls:sub(at, at + #id - 1) == id then return at end end
+end
 
 -- Binds a call to `it` (a lease's or waiter's attempt, calls, replica). False if it is overtaken.
-local function bind(it, request, attempt)
+local function bind(it, request, attempt, id)
   if attempt < it.attempt then return false end
-  if attempt == it.attempt then it.calls = it.calls + 1
-  else
+  if attempt > it.attempt then
     overtaken_call = { it.replica, request, it.attempt }
-    it.attempt, it.calls = attempt, 1
+    it.attempt, it.calls = attempt, id
+  elseif not place_of(it.calls, id) then
+    -- Beyond the bound it is only known that there are more: MANY stays, whatever is taken away.
+    it.calls = (#it.calls < CALLS_MAX * #id and it.calls or MANY) .. id
   end
   it.replica = me
   return true
 end
 
--- Takes one call away. True if that was the last one of the attempt that is bound.
-local function unbind(it, attempt)
-  if attempt ~= it.attempt or it.calls == 0 then return false end
-  it.calls = it.calls - 1
-  return it.calls == 0
-end
-
--- The same for a call that was dropped, and had come through this replica. Where one call is left and it came through another, the dropped one was
--- never bound (its command was refused or lost): the one that is left may have heard of its lease.
-local function unbind_dropped(it, attempt)
-  if it.calls == 1 and it.replica ~= me then return false end
-  return unbind(it, attempt)
+-- Takes a call away: 'last' if no other is bound, 'not_last' if one is, nothing if it was not bound itself.
+local function unbind(it, attempt, id)
+  local at = attempt == it.attempt and id ~= MANY and place_of(it.calls, id)
+  if not at then return nil end
+  it.calls = it.calls:sub(1, at - 1) .. it.calls:sub(at + #id)
+  return it.calls == '' and 'last' or 'not_last'
 end
 
 -- What to answer a call that is not bound, or nothing.
 local function unbound(it, attempt)
   if it.attempt < attempt then return 'unknown' end
-  if attempt < it.attempt or it.calls == 0 then return 'overtaken' end
+  if attempt < it.attempt or it.calls == '' then return 'overtaken' end
 end
 
 local function wake_overtaken() if overtaken_call then look_again(unpack(overtaken_call)) end end

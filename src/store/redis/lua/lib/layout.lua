@@ -8,10 +8,10 @@ local PAST = '<c16c8c16c1i4'
 local PAST_LENGTH = 45
 -- A value of a hash with this behind it is longer than hash-max-listpack-value (64 bytes).
 local WIDENED = '\0\0\0\0\0\0\0\0\0\0\0\0'
-local LEASE = '<c16c8c16c16c16c16c16I4I4I4Hc0I4c0'
+local LEASE = '<c16c8c16c16c16c16c16I4I4Hc0I4c0Bc0'
 local LEASE_IDS = 104
 local ATTEMPT_AT = 105
-local HOLDER_AT = 116
+local HOLDER_AT = 112
 local QUEUE = '<c16ddbI4c0'
 local LEASED = 1
 local QUEUED = 2

@@ -1,13 +1,13 @@
 -- What is settled about a request already.
 
 -- The command of a call that was dropped, when the clean-up came first.
-local function is_marked(request, attempt)
-  return L.mk and redis.call('ZSCORE', K.marks, request .. ':' .. text(attempt))
+local function is_marked(request, attempt, id)
+  return L.mk and redis.call('ZSCORE', K.marks, request .. id .. text(attempt))
 end
 
--- Two calls may share an attempt: the mark holds as long as a command of either may come, in whatever order their clean-ups do.
-local function leave_mark(request, attempt)
-  redis.call('ZADD', K.marks, 'GT', text(not_after), request .. ':' .. text(attempt))
+-- A cleanup that runs twice may leave it twice: it holds for as long as the later one says.
+local function leave_mark(request, attempt, id)
+  redis.call('ZADD', K.marks, 'GT', text(not_after), request .. id .. text(attempt))
   keep(K.marks, WINDOW)
   put('mk', 1)
 end

@@ -7,7 +7,7 @@ local function quickly(base, known_token, name, wait, ttl, floor, kept_for, leas
   if gs ~= -1 and redis.call('HEXISTS', base .. 'e:' .. name, lease:sub(25, 32)) == 1 then return nil end
   if go ~= -1 and redis.call('HEXISTS', base .. 'o:' .. name, lease:sub(25, 32)) == 1 then return nil end
   if ex ~= -1 then
-    local held, _, _, grant_id, _, _, _, _, _, _, holder, metadata = struct.unpack(LEASE, found, lease_at)
+    local held, _, _, grant_id, _, _, _, _, _, holder, metadata = struct.unpack(LEASE, found, lease_at)
     if held == request or (redis.call('GET', base .. 'n') or ''):sub(9) ~= incarnation_id then return nil end
     if wait == 1 then return enqueue(base, name, key, found, ttl, floor, lease) end
     if is_queued() or struct.unpack('<I4', lease, ATTEMPT_AT) > 1 then return nil end

@@ -15,9 +15,9 @@ local function enqueue(base, name, key, found, ttl, floor, lease)
   local first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')[2]
   -- Whoever is first in line looks whether the keys that this brings into play are ours.
   if not first then redis.call('ZCARD', base .. 'm:' .. hex(me) .. ':' .. name); redis.call('ZCARD', base .. 'd:' .. name) end
-  local fingerprint, _, _, _, _, _, attempt, _, _, holder, metadata = select(2, struct.unpack(LEASE, lease))
+  local fingerprint, _, _, _, _, _, attempt, _, holder, metadata, id = select(2, struct.unpack(LEASE, lease))
   redis.call('HSET', replicas, me, text(now))
-  redis.call('HSET', waiters, request, cmsgpack.pack({ next_place, attempt, 1, me, 'I', 0, fingerprint, ttl, floor, holder, metadata }))
+  redis.call('HSET', waiters, request, cmsgpack.pack({ next_place, attempt, id, me, 'I', 0, fingerprint, ttl, floor, holder, metadata }))
   redis.call('ZADD', line, text(next_place), request)
   redis.call('PEXPIRE', waiters, ttl_of(GONE)); redis.call('PEXPIRE', line, ttl_of(GONE))
   -- That of the replicas is set once a second: there is a note in it of when this one was heard of before.

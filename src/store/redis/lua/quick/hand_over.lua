@@ -1,5 +1,5 @@
 -- The call that is next in line has the lock, in the same moment as the lease before is given back.
-local function hand_over(base, known_token, name, key, found, held, attachment, request, attempt, lease, grant_id, keeper)
+local function hand_over(base, known_token, name, key, found, held, attachment, request, attempt, _, lease, grant_id, keeper)
   if not_after < now or not plain_queue(base, name, found) then return nil end
   local waiters, line = base .. 'w:' .. name, base .. 'q:' .. hex(me) .. ':' .. name
   local heard = tonumber(redis.call('HGET', base .. 'r', me))
@@ -9,12 +9,12 @@ local function hand_over(base, known_token, name, key, found, held, attachment, 
   local waiter = redis.call('HGET', waiters, request)
   -- w: place, attempt, calls, replica, standing, until when, fingerprint, TTL, min_token, holder, metadata.
   local w = waiter and cmsgpack.unpack(waiter)
-  if not w or w[2] ~= attempt or w[3] == 0 then return nil end
+  if not w or w[2] ~= attempt or w[3] == '' then return nil end
   local token = draw_quickly(base, known_token, w[9])
   if not token then return nil end
   local is_kept = keeper ~= ''
   local next_lease = struct.pack(LEASE, request, w[7], lease, grant_id, me, is_kept and keeper or NONE, is_kept and me or NONE,
-    attempt, w[3], is_kept and 1 or 0, #w[10], w[10], #w[11], w[11])
+    attempt, is_kept and 1 or 0, #w[10], w[10], #w[11], w[11], #w[3], w[3])
   -- First what may fail, with a token that nobody gets: of the other keys it is known by now that they are ours.
   end_plainly(base, name, held)
   redis.call('ZREM', line, request); redis.call('HDEL', waiters, request)

@@ -6,7 +6,8 @@ local lease_end, next_place
 local function plain_queue(base, name, found)
   local holder = struct.unpack('<H', found, lease_at + HOLDER_AT)
   local metadata = struct.unpack('<I4', found, lease_at + HOLDER_AT + 2 + holder)
-  lease_end, next_place = lease_at + HOLDER_AT + 5 + holder + metadata, 0
+  local calls_at = lease_at + HOLDER_AT + 6 + holder + metadata
+  lease_end, next_place = calls_at + found:byte(calls_at), 0
   if not is_queued() then return true end
   local marks, in_line, _
   _, _, next_place, marks, in_line = struct.unpack(QUEUE, found, lease_end + 1)
