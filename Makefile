@@ -56,9 +56,9 @@ schedules: ## The store and the waiters under very many orders of events, other 
 # Not part of `test`: it builds everything again, with coverage. `unit` has thousands of random changes to good inputs.
 FUZZ_SECONDS ?= 600
 fuzz: setup ## Everything that reads bytes from outside, fuzzed for FUZZ_SECONDS each
-	tests/fuzz/run.sh request $(FUZZ_SECONDS)
-	tests/fuzz/run.sh redis $(FUZZ_SECONDS)
-	tests/fuzz/run.sh config $(FUZZ_SECONDS)
+	crates/fuzz/run.sh request $(FUZZ_SECONDS)
+	crates/fuzz/run.sh redis $(FUZZ_SECONDS)
+	crates/fuzz/run.sh config $(FUZZ_SECONDS)
 
 # Only the slice is part of `test`: histories take their time. Each prints a page; what is wrong is kept below target/torture.
 torture: torture-build ## Real processes under real faults, for five minutes
@@ -69,9 +69,9 @@ torture-slice: torture-build ## The same for two minutes, for every change
 
 TORTURE_FOR ?= 3h
 TORTURE_SEED ?= 1
-torture-long: torture-build ## The same for hours (TORTURE_FOR), going on where it ended; adds to tests/torture/RESULTS.md
+torture-long: torture-build ## The same for hours (TORTURE_FOR), going on where it ended; adds to crates/torture/RESULTS.md
 	target/debug/torture suite --for $(TORTURE_FOR) --seed $(TORTURE_SEED) --state target/torture/long-$(TORTURE_SEED) \
-	    --results tests/torture/RESULTS.md
+	    --results crates/torture/RESULTS.md
 
 torture-build:
 	cargo build --locked -p fencepost -p fencepost-torture

@@ -12,7 +12,7 @@ use std::{fs, path::Path, time::Duration};
 
 const README: &str = include_str!("../README.md");
 /// What a path in this repository begins with, if it is in a folder.
-const FOLDERS: [&str; 5] = ["src/", "tests/", "proto/", "examples/", "clients/"];
+const FOLDERS: [&str; 6] = ["src/", "tests/", "proto/", "examples/", "clients/", "crates/"];
 
 /// The fenced blocks of a language.
 fn blocks(language: &str) -> Vec<String> {

@@ -68,6 +68,7 @@ impl Bench {
             "src",
             "proto",
             "clients/rust",
+            "crates",
             "benches",
             "examples",
             "tests",

@@ -122,7 +122,7 @@ fn strangers(path: &str, inner: &str, code: &str) -> Vec<String> {
     complaints
 }
 
-/// What threads and tasks meet at, in the rooms that `tests/schedules` builds: it must see all of it.
+/// What threads and tasks meet at, in the rooms that `crates/schedules` builds: it must see all of it.
 fn unseen(path: &str, inner: &str, code: &str) -> Vec<String> {
     if !["store/memory/", "locks/"].iter().any(|seen| inner.starts_with(seen)) || inner.ends_with("/tests.rs") {
         return Vec::new();
@@ -134,6 +134,6 @@ fn unseen(path: &str, inner: &str, code: &str) -> Vec<String> {
     }
     found
         .iter()
-        .map(|word| format!("{path}: {word}: take it from crate::sync, which tests/schedules replaces"))
+        .map(|word| format!("{path}: {word}: take it from crate::sync, which crates/schedules replaces"))
         .collect()
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fuzzes one target with libFuzzer for some seconds: tests/fuzz/run.sh request|redis|config SECONDS. What it learns is kept below target/.
+# Fuzzes one target with libFuzzer for some seconds: crates/fuzz/run.sh request|redis|config SECONDS. What it learns is kept below target/.
 # The flags are those by which LLVM counts coverage for libFuzzer; they work with the stable compiler.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

@@ -7,7 +7,7 @@ use std::{
     sync::atomic::{AtomicI64, Ordering},
 };
 
-const SOURCE: &str = include_str!("../../support/clock_shim.c");
+const SOURCE: &str = include_str!("../../../tests/support/clock_shim.c");
 
 pub(crate) struct WallClock {
     folder: PathBuf,
