@@ -1,10 +1,9 @@
 //! Fencepost: a lock server with fencing tokens.
 //!
-//! The rooms and their one-way doors, held by `tests/tidy`: `domain` <- `store` <- `locks` <- `api` <- `server` <- `bench` <- the
+//! The rooms and their one-way doors, held by `tests/tidy`: `domain` <- `store` <- `locks` <- `api` <- `server` <- the
 //! command line; `clock`, `config`, `sync` and `telemetry` are leaves.
 
 pub mod api;
-mod bench;
 pub mod cli;
 pub mod clock;
 pub mod config;

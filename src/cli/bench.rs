@@ -4,14 +4,11 @@ use super::{
     args::duration,
     exit::{Failure, NO, SIGNAL},
 };
-use crate::bench::{
-    self,
-    plan::{Plan, Shape, Target, Via},
-};
 use clap::{
     ArgGroup, Args,
     builder::{PossibleValuesParser, TypedValueParser},
 };
+use fencepost_bench::plan::{Plan, Shape, Target, Via};
 use std::{ffi::OsString, io::Write, path::PathBuf, time::Duration};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -153,7 +150,8 @@ pub(crate) struct ChildArgs {
 }
 
 pub(super) fn child(args: &ChildArgs) -> Failure {
-    Failure::new(NO, format!("cannot start {:?}: {}", args.program, bench::become_program(args.parent, &args.program)))
+    let why = fencepost_bench::become_program(args.parent, &args.program);
+    Failure::new(NO, format!("cannot start {:?}: {why}", args.program))
 }
 
 /// Measures until it is done, or until a signal.
@@ -165,7 +163,7 @@ pub(super) async fn bench(args: BenchArgs) -> Result<u8, Failure> {
     let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
     // Dropped, it ends what it started.
     let report = tokio::select! {
-        report = Box::pin(bench::run(plan)) => report,
+        report = Box::pin(fencepost_bench::run(plan)) => report,
         _ = interrupt.recv() => return Err(Failure::new(SIGNAL + 2, "interrupted")),
         _ = terminate.recv() => return Err(Failure::new(SIGNAL + 15, "terminated")),
     };

@@ -118,7 +118,7 @@ impl Cli {
             Command::Doctor(args) => doctor::doctor(args).await?,
             Command::Bench(args) => return bench::bench(*args).await,
             Command::BenchEcho => {
-                crate::bench::echo::serve().await.map_err(|error| Failure::new(exit::NO, error.to_string()))?;
+                fencepost_bench::echo::serve().await.map_err(|error| Failure::new(exit::NO, error.to_string()))?;
             }
             Command::BenchChild(args) => return Err(bench::child(&args)),
             Command::Completions { shell } => docs::completions(shell, &mut io::stdout().lock())?,

@@ -20,7 +20,7 @@ pub(super) struct Entry {
 
 /// Everything that was measured.
 #[derive(Debug)]
-pub(crate) struct Report {
+pub struct Report {
     about: Value,
     shapes: Vec<(Shape, Vec<Entry>)>,
 }
@@ -97,14 +97,14 @@ impl Report {
     }
 
     /// How many operations Fencepost did, and how many things went wrong anywhere.
-    pub(crate) fn totals(&self) -> (f64, f64) {
+    pub fn totals(&self) -> (f64, f64) {
         let ours = self.shapes.iter().filter_map(|(_, entries)| own(entries));
         let operations = ours.filter_map(|entry| entry.figures().get("operations")).sum();
         (operations, self.shapes.iter().flat_map(|(_, entries)| entries).map(Entry::wrong).sum())
     }
 
     /// One object with every figure.
-    pub(crate) fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         let mut json = self.about.clone();
         let shapes = self.shapes.iter().map(|(shape, entries)| {
             let by = |keep: fn(&Entry) -> bool| {
@@ -126,7 +126,7 @@ impl Report {
     }
 
     /// Tables.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let machine = &self.about["machine"];
         let mut text = format!(
             "fencepost {}, {}, {} CPUs ({})",

@@ -1,7 +1,7 @@
 //! `wake`: one holder, one waiter, each on a connection of its own and on a server of its own if there are two: from the sending of the release to the waiter's grant.
 
 use super::{Run, TTL, WAIT};
-use crate::bench::{
+use crate::{
     caller::{Caller, Fault, connect},
     figures::Figures,
     load::{Client, Load, Measured},
@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 /// How often to look whether the waiter stands in line.
 const LOOK: Duration = Duration::from_millis(1);
 
-pub(in crate::bench) async fn run(run: Run<'_>, place: &Place, via: Via) -> Result<(Figures, Measured)> {
+pub(crate) async fn run(run: Run<'_>, place: &Place, via: Via) -> Result<(Figures, Measured)> {
     let callers = connect(&place.urls, place.urls.len().max(2), via).await?;
     let mut load = Load::closed(run.plan, run.label, 1);
     let name = format!("{}one", run.prefix);

@@ -1,7 +1,7 @@
 //! `hold`: many leases are kept alive on a few streams.
 
 use super::{Run, memory};
-use crate::bench::{
+use crate::{
     caller::{Caller, Fault, connect},
     figures::{Figures, Fold},
     keeper::{Count, Keeper, Kept},
@@ -34,7 +34,7 @@ struct Stream {
     kept: Arc<Kept>,
 }
 
-pub(in crate::bench) async fn run(run: Run<'_>, place: &Place, via: Via) -> Result<(Figures, Measured)> {
+pub(crate) async fn run(run: Run<'_>, place: &Place, via: Via) -> Result<(Figures, Measured)> {
     let leases = run.plan.leases;
     let streams = streams(place, run.plan.streams.clamp(1, leases), via).await?;
     let load = Load::closed(run.plan, run.label, 1);

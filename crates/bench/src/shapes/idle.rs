@@ -1,7 +1,7 @@
 //! `idle`: many wait for a lock that does not come free: what waiting itself costs.
 
 use super::{Run, TTL, memory};
-use crate::bench::{
+use crate::{
     caller::{Caller, Fault, connect},
     figures::{Figures, Fold},
     load::{Load, Measured},
@@ -20,7 +20,7 @@ const LINE_MAX: Duration = Duration::from_secs(60);
 const LEAVE: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(20);
 
-pub(in crate::bench) async fn run(run: Run<'_>, place: &Place, via: Via) -> Result<(Figures, Measured)> {
+pub(crate) async fn run(run: Run<'_>, place: &Place, via: Via) -> Result<(Figures, Measured)> {
     let waiters = run.plan.waiters;
     let callers = connect(&place.urls, run.plan.connections(waiters, place.urls.len()), via).await?;
     let name = format!("{}one", run.prefix);

@@ -1,7 +1,7 @@
 //! The classic recipe, uncontended: with a checkout from a pool for each command, or on one connection that all share.
 
 use super::{Recipe, TTL};
-use crate::bench::{
+use crate::{
     caller::Fault,
     figures::Figures,
     load::{Client, Load, Measured},
@@ -23,13 +23,13 @@ enum Way {
     Shared(MultiplexedConnection),
 }
 
-pub(in crate::bench) async fn pooled(run: Run<'_>, place: &Place, redis: &Redis) -> Result<(Figures, Measured)> {
+pub(crate) async fn pooled(run: Run<'_>, place: &Place, redis: &Redis) -> Result<(Figures, Measured)> {
     let mut config = Config::from_url(&redis.url);
     config.pool = Some(PoolConfig::new(run.plan.clients.min(POOL_MAX)));
     measure(run, place, Way::Pool(config.create_pool(Some(Runtime::Tokio1))?)).await
 }
 
-pub(in crate::bench) async fn shared(run: Run<'_>, place: &Place, redis: &Redis) -> Result<(Figures, Measured)> {
+pub(crate) async fn shared(run: Run<'_>, place: &Place, redis: &Redis) -> Result<(Figures, Measured)> {
     measure(run, place, Way::Shared(redis.connection().await?)).await
 }
 

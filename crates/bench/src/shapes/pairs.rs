@@ -1,7 +1,7 @@
 //! `pairs`: acquire and release of a lock that nobody else wants.
 
 use super::{Run, TTL};
-use crate::bench::{
+use crate::{
     caller::{Caller, connect},
     figures::Figures,
     load::{Client, Load, Measured},
@@ -12,7 +12,7 @@ use anyhow::Result;
 use std::time::Duration;
 use tokio::time::Instant;
 
-pub(in crate::bench) async fn run(run: Run<'_>, place: &Place, via: Via) -> Result<(Figures, Measured)> {
+pub(crate) async fn run(run: Run<'_>, place: &Place, via: Via) -> Result<(Figures, Measured)> {
     let callers = connect(&place.urls, run.plan.connections(run.plan.clients, place.urls.len()), via).await?;
     let mut load = Load::paced(run.plan, run.label, run.plan.clients);
     for index in 0..run.plan.clients {
@@ -43,7 +43,7 @@ async fn pairs(client: Client, mut caller: Caller, own: String, fresh: bool) {
 }
 
 /// The yardstick of what takes one round trip after the other: one call under way, whatever the plan says of clients.
-pub(in crate::bench) async fn round_trips(run: Run<'_>, place: &Place, via: Via) -> Result<(Figures, Measured)> {
+pub(crate) async fn round_trips(run: Run<'_>, place: &Place, via: Via) -> Result<(Figures, Measured)> {
     let mut caller = connect(&place.urls, 1, via).await?.remove(0);
     let mut load = Load::closed(run.plan, run.label, 1);
     let name = format!("{}0", run.prefix);

@@ -29,13 +29,7 @@ pub(super) struct Run<'a> {
 }
 
 /// What came on top of each server and of Redis, for each of so many.
-pub(in crate::bench) fn memory(
-    figures: &mut Figures,
-    alone: &Reading,
-    with: &Reading,
-    count: usize,
-    names: [&'static str; 2],
-) {
+pub(crate) fn memory(figures: &mut Figures, alone: &Reading, with: &Reading, count: usize, names: [&'static str; 2]) {
     let server = with.server_memory.zip(alone.server_memory).map(|(with, alone)| with - alone);
     let redis = with.redis.zip(alone.redis).map(|(with, alone)| with.memory - alone.memory);
     for (name, bytes) in names.into_iter().zip([server, redis]) {

@@ -1,7 +1,7 @@
 //! Locks that are held meanwhile: what a command costs must not grow with them.
 
 use super::Run;
-use crate::bench::{
+use crate::{
     caller::{Fault, connect},
     place::Place,
     plan::Via,
@@ -18,7 +18,7 @@ const PER_SESSION: usize = 50_000;
 const TAKERS: usize = 128;
 
 /// Takes them, and leaves them.
-pub(in crate::bench) async fn take(run: Run<'_>, place: &Place) -> Result<()> {
+pub(crate) async fn take(run: Run<'_>, place: &Place) -> Result<()> {
     let held = run.plan.held;
     if held > 0 {
         eprintln!("{}: taking {held} locks", run.label);

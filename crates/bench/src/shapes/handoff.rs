@@ -1,7 +1,7 @@
 //! `handoff`: everybody wants the same lock, waits in line, and gives it back at once.
 
 use super::{Run, TTL, WAIT};
-use crate::bench::{
+use crate::{
     caller::{Caller, connect},
     figures::Figures,
     load::{Client, Load, Measured},
@@ -12,7 +12,7 @@ use crate::bench::{
 use anyhow::Result;
 use tokio::time::Instant;
 
-pub(in crate::bench) async fn run(run: Run<'_>, place: &Place, via: Via) -> Result<(Figures, Measured)> {
+pub(crate) async fn run(run: Run<'_>, place: &Place, via: Via) -> Result<(Figures, Measured)> {
     let callers = connect(&place.urls, run.plan.connections(run.plan.clients, place.urls.len()), via).await?;
     let mut load = Load::paced(run.plan, run.label, run.plan.clients);
     for index in 0..run.plan.clients {

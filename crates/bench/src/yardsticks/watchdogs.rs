@@ -1,7 +1,7 @@
 //! Direct watchdogs: each lease is renewed by a timer of its own, with a script call of its own, every third of its TTL.
 
 use super::Recipe;
-use crate::bench::{
+use crate::{
     figures::{Figures, Fold},
     load::{Client, Load, Measured},
     place::Place,
@@ -19,7 +19,7 @@ use tokio::{
 /// Calls that are under way at once, at most: on a connection that is shared, more would only stand in line.
 const TASKS: usize = 64;
 
-pub(in crate::bench) async fn hold(run: Run<'_>, place: &Place, redis: &Redis) -> Result<(Figures, Measured)> {
+pub(crate) async fn hold(run: Run<'_>, place: &Place, redis: &Redis) -> Result<(Figures, Measured)> {
     let leases = run.plan.leases;
     let tasks = TASKS.min(leases).max(1);
     let mut load = Load::closed(run.plan, run.label, tasks);
@@ -39,7 +39,7 @@ pub(in crate::bench) async fn hold(run: Run<'_>, place: &Place, redis: &Redis) -
     figures.put("operations", Fold::Sum, leases as f64);
     figures.put("renewals_per_s", Fold::Median, measured.tally.whole.len() as f64 / measured.seconds);
     measured.standing(&mut figures, 1);
-    crate::bench::shapes::memory(&mut figures, &alone, &measured.after, leases, ["", "redis_bytes_per_lease"]);
+    crate::shapes::memory(&mut figures, &alone, &measured.after, leases, ["", "redis_bytes_per_lease"]);
     figures.put("errors", Fold::Sum, measured.errors() as f64);
     Ok((figures, measured))
 }

@@ -121,7 +121,7 @@ fn address_in(line: &str) -> Option<String> {
 }
 
 /// `bench-child`: becomes the program, having asked to be killed when `parent` ends.
-pub(crate) fn become_program(parent: u32, program: &[OsString]) -> std::io::Error {
+pub fn become_program(parent: u32, program: &[OsString]) -> std::io::Error {
     use std::os::unix::process::{CommandExt, parent_id};
     #[cfg(target_os = "linux")]
     if let Err(error) = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL) {

@@ -34,7 +34,7 @@ struct Echo {
 }
 
 /// `bench-echo`: answers on a free port, which it says as the server does, until it is killed.
-pub(crate) async fn serve() -> anyhow::Result<()> {
+pub async fn serve() -> anyhow::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     eprintln!("{}", serde_json::json!({ "message": "listening", "addr": listener.local_addr()?.to_string() }));
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));

@@ -1,7 +1,7 @@
 //! The classic retry loop: who does not get the lock tries again after a random pause, for want of a line to stand in.
 
 use super::{Recipe, TTL};
-use crate::bench::{
+use crate::{
     figures::{Figures, Fold},
     load::{Client, Load, Measured},
     meter::Grant,
@@ -41,7 +41,7 @@ struct Taken {
     at: Instant,
 }
 
-pub(in crate::bench) async fn handoff(run: Run<'_>, place: &Place, redis: &Redis) -> Result<(Figures, Measured)> {
+pub(crate) async fn handoff(run: Run<'_>, place: &Place, redis: &Redis) -> Result<(Figures, Measured)> {
     let mut load = Load::paced(run.plan, run.label, run.plan.clients);
     let connection = redis.connection().await?;
     // There are no tokens. One holder at a time: so the order in which they know of their grants is that of the grants.
@@ -65,7 +65,7 @@ pub(in crate::bench) async fn handoff(run: Run<'_>, place: &Place, redis: &Redis
     Ok((figures, measured))
 }
 
-pub(in crate::bench) async fn idle(run: Run<'_>, place: &Place, redis: &Redis) -> Result<(Figures, Measured)> {
+pub(crate) async fn idle(run: Run<'_>, place: &Place, redis: &Redis) -> Result<(Figures, Measured)> {
     let waiters = run.plan.waiters;
     let mut load = Load::closed(run.plan, run.label, waiters);
     let mut connection = redis.connection().await?;
@@ -96,7 +96,7 @@ pub(in crate::bench) async fn idle(run: Run<'_>, place: &Place, redis: &Redis) -
 }
 
 /// One holder, one who tries: from the sending of the release to its grant.
-pub(in crate::bench) async fn wake(run: Run<'_>, place: &Place, redis: &Redis) -> Result<(Figures, Measured)> {
+pub(crate) async fn wake(run: Run<'_>, place: &Place, redis: &Redis) -> Result<(Figures, Measured)> {
     let mut load = Load::closed(run.plan, run.label, 1);
     let (connection, name) = (redis.connection().await?, format!("{}one", run.prefix));
     load.start(0, |client| async move {

@@ -3,18 +3,21 @@
 //! So that its figures can be believed: servers, echo and Redis are processes of their own, so that what they use can be told from what the load
 //! uses; each measurement has new ones; the yardsticks are measured in turn with what they are compared to, on the same machine in the same
 //! minutes, and the middle one of several rounds counts; a fixed rate charges a server with all that it kept waiting; and what fails is counted.
+//!
+//! The program that runs it has the commands `serve`, `bench-echo` ([`echo::serve`]) and `bench-child`
+//! ([`become_program`]): the benchmark starts that program with them.
 
 mod caller;
 mod child;
 mod contest;
-pub(crate) mod echo;
+pub mod echo;
 mod figures;
 mod keeper;
 mod load;
 mod meter;
 mod pace;
 mod place;
-pub(crate) mod plan;
+pub mod plan;
 mod redis;
 mod report;
 mod session;
@@ -22,8 +25,8 @@ mod shapes;
 mod usage;
 mod yardsticks;
 
-pub(crate) use child::become_program;
-pub(crate) use report::Report;
+pub use child::become_program;
+pub use report::Report;
 
 use contest::Contender;
 use plan::{Plan, Shape};
@@ -34,7 +37,7 @@ use uuid::Uuid;
 /// Measures everything, and says on standard error how it goes.
 ///
 /// Dropped, the processes that it started end.
-pub(crate) async fn run(plan: Plan) -> Report {
+pub async fn run(plan: Plan) -> Report {
     // A server that is in use is not disturbed, and two runs at once do not meet.
     let run = Uuid::new_v4().simple().to_string();
     let mut report = Report::new(&plan, environment(&plan).await.as_deref());

@@ -9,7 +9,7 @@ const CLIENTS_PER_CONNECTION: usize = 64;
 /// The shape of the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Shape {
+pub enum Shape {
     /// Acquire and release of a lock that nobody else wants.
     Pairs,
     /// Everybody wants the same lock.
@@ -25,7 +25,7 @@ pub(crate) enum Shape {
 /// How the calls are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Via {
+pub enum Via {
     /// A call each; leases are kept on KeepAlive streams.
     Unary,
     /// All of them on Session streams.
@@ -34,7 +34,7 @@ pub(crate) enum Via {
 
 /// What is driven.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub enum Target {
     /// Servers that run already, and the Redis to look at and to measure the yardsticks on, if it is known.
     Servers(Vec<String>, Option<String>),
     /// Servers of its own, on the memory store.
@@ -47,7 +47,7 @@ pub(crate) enum Target {
 
 /// All that was asked for.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub struct Plan {
     /// What is driven.
     pub target: Target,
     /// Which of them.
@@ -101,9 +101,11 @@ impl Plan {
 }
 
 impl Shape {
-    pub(crate) const ALL: [Self; 5] = [Self::Pairs, Self::Handoff, Self::Idle, Self::Hold, Self::Wake];
+    /// In the order in which they are measured.
+    pub const ALL: [Self; 5] = [Self::Pairs, Self::Handoff, Self::Idle, Self::Hold, Self::Wake];
 
-    pub(crate) fn name(self) -> &'static str {
+    /// Its name on the command line and in the report.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Pairs => "pairs",
             Self::Handoff => "handoff",
@@ -115,7 +117,8 @@ impl Shape {
 }
 
 impl Via {
-    pub(crate) const NAMES: [&str; 2] = ["unary", "session"];
+    /// What [`FromStr`] reads.
+    pub const NAMES: [&str; 2] = ["unary", "session"];
 }
 
 impl FromStr for Via {
