@@ -81,7 +81,7 @@ torture-build:
 protocol-long: ## The protocol between clients, replicas and store, in larger worlds
 	FENCEPOST_PROTOCOL_LONG=1 cargo test --locked --release --test protocol -- --nocapture --test-threads 1
 
-# Not part of `test`: each mutant is a build. Writes tests/mutants/RESULTS.md.
+# Not part of `test`: each mutant is a build. Writes tests/repo/mutants/RESULTS.md.
 mutants: ## Each deliberate mistake in the rules and the scripts is found by the test that is named for it
 	cargo test --locked --test mutants-run -- --nocapture
 

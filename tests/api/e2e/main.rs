@@ -1,0 +1,27 @@
+//! The server end to end, over real sockets, through the generated client: what any language gets.
+//!
+//! Conditions are awaited with a bound (`support::within`), never slept for.
+#![allow(clippy::unwrap_used)] // also in what the tests share
+
+mod acquire;
+mod at_each_await;
+mod at_risk;
+mod by_hand;
+mod cancel;
+mod client;
+mod drain;
+mod gated;
+mod hostile;
+mod inspect;
+mod keepalive;
+mod limits;
+mod link;
+mod session;
+mod session_bursts;
+#[path = "../../support/session_stream.rs"]
+mod session_stream;
+#[path = "../../support/stream.rs"]
+mod stream;
+#[path = "../../support/server.rs"]
+mod support;
+mod waiting;

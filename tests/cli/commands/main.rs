@@ -1,0 +1,12 @@
+//! The binary as its users see it: a real server, real commands, real signals.
+#![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
+
+mod calls;
+mod marks;
+mod refusals;
+mod run;
+mod run_danger;
+mod serve;
+#[path = "../../support/binary.rs"]
+mod support;
+mod terminal;

@@ -1,0 +1,127 @@
+//! Each rule, shown something it has to refuse and something it has to let pass.
+
+use super::{
+    code::{code_of, has_word, named_below},
+    rules::{check, is_test},
+};
+
+fn refused(path: &str, text: &str, because: &str) {
+    let complaints = check(path, text);
+    assert!(complaints.iter().any(|said| said.contains(because)), "{path}: {text:?} said only {complaints:?}");
+}
+
+fn passes(path: &str, text: &str) {
+    assert_eq!(check(path, text), Vec::<String>::new(), "{path}: {text:?}");
+}
+
+#[test]
+fn long_files_are_refused() {
+    passes("src/domain/a.rs", &"\n".repeat(400));
+    refused("src/domain/a.rs", &"\n".repeat(401), "at most 400");
+    refused("tests/a.rs", &"\n".repeat(401), "at most 400");
+    passes("src/store/redis/lua/a.lua", &"\n".repeat(40));
+    refused("src/store/redis/lua/a.lua", &"\n".repeat(41), "at most 40");
+    passes("README.md", &"\n".repeat(4000));
+}
+
+#[test]
+fn doors_open_one_way() {
+    refused("src/domain/a.rs", "use crate::store::Store;", "domain must not use crate::store");
+    refused("src/domain/a.rs", "use crate::clock::Clock;", "domain must not use crate::clock");
+    refused("src/store/memory/a.rs", "use crate::{\n domain::name::LockName,\n locks::Service };", "crate::locks");
+    refused("src/locks/a.rs", "let x = crate::api::convert(y);", "crate::api");
+    refused("src/api/a.rs", "use crate ::\n server;", "crate::server");
+    refused("src/server/a.rs", "use crate::cli;", "crate::cli");
+    refused("src/clock.rs", "use crate::domain::limits;", "crate::domain");
+    refused("src/config/a.rs", "use crate::domain::name::LockName;", "crate::domain::name");
+    refused("src/telemetry.rs", "use crate::server;", "crate::server");
+    refused("src/store/a.rs", "use super::super::locks::Service;", "super::locks");
+    refused("src/helpers/a.rs", "", "no such room");
+    passes("src/domain/a.rs", "use crate::domain::limits::Limits;\n// crate::store is above\n");
+    passes("src/config/a.rs", "use crate::{config::Config, domain::limits::{Limits, TTL_FLOOR}};");
+    passes("src/clock.rs", "use crate::domain::time::StoreTime;");
+    passes("src/telemetry.rs", "use crate::config::LogConfig;");
+    passes("src/server/mod.rs", "use crate::{api, clock::Clock, config::Config, locks, telemetry};");
+    passes("src/cli/serve.rs", "use crate::server::serve;");
+    passes("src/lib.rs", "pub mod server;");
+    passes("src/store/memory/a.rs", "use super::shard::Shard; use super::{expiry, wait};");
+}
+
+#[test]
+fn libraries_stay_in_their_rooms() {
+    for word in ["tokio::time", "tonic::Status", "std::time::Instant", "std::time::SystemTime", "redis::cmd"] {
+        refused("src/domain/a.rs", &format!("use {word};"), "src/domain/a.rs: ");
+    }
+    refused("src/domain/a.rs", "async fn f() {}", "pure");
+    refused("src/locks/a.rs", "use fencepost_proto::v1::Lease;", "generated types");
+    refused("src/server/a.rs", "use fencepost_client::Client;", "only the command line");
+    refused("src/config/a.rs", "use clap::Parser;", "parses arguments");
+    refused("src/store/memory/a.rs", "use deadpool_redis::Pool;", "Redis");
+    refused("src/server/a.rs", "redis::cmd(1)", "Redis");
+    passes("src/api/a.rs", "use fencepost_proto::v1::Lease;");
+    passes("src/cli/a.rs", "use fencepost_proto::v1::Lease; use fencepost_client::Client; use clap::Parser;");
+    passes("src/store/redis/a.rs", "use redis::cmd;");
+    refused("src/server/a.rs", "use fencepost_bench::plan;", "runs the benchmark");
+    passes("src/cli/a.rs", "use fencepost_bench::plan;");
+    passes("src/domain/a.rs", "// as tokio does\nlet text = \"redis\"; let instant = 1;");
+}
+
+#[test]
+fn tasks_meet_where_the_schedules_see_it() {
+    refused("src/locks/a.rs", "use parking_lot::Mutex;", "crate::sync");
+    refused("src/locks/a/b.rs", "use std::{sync::{Arc, atomic::AtomicU64}, time::Duration};", "crate::sync");
+    refused("src/store/memory/a.rs", "use tokio::{sync::Notify, time::sleep};", "crate::sync");
+    refused("src/sync.rs", "use crate::clock::Clock;", "must not use crate::clock");
+    passes("src/sync.rs", "pub(crate) use parking_lot::Mutex; pub(crate) use std::sync::atomic::AtomicU64;");
+    passes("src/locks/a.rs", "use crate::sync::{AtomicU64, Mutex, Notify}; use tokio_util::sync::CancellationToken;");
+    passes("src/store/memory/tests.rs", "use std::sync::atomic::AtomicUsize;");
+    passes("src/store/redis/a.rs", "use parking_lot::Mutex; use tokio::sync::Notify;");
+}
+
+#[test]
+fn tests_are_told_from_their_parts() {
+    for test in ["tests/a.rs", "tests/rules/a.rs", "tests/store/a/main.rs"] {
+        assert!(is_test(test), "{test}");
+    }
+    for part in ["tests/support/a.rs", "tests/support/a/main.rs", "tests/store/a/b.rs", "src/a/main.rs", "tests/a/b.md"]
+    {
+        assert!(!is_test(part), "{part}");
+    }
+}
+
+#[test]
+fn unfinished_work_is_refused() {
+    refused("src/domain/a.rs", "#[ignore]\nfn f() {}", "a test runs or goes");
+    refused("clients/rust/src/a.rs", "# [ ignore = \"slow\" ]", "a test runs or goes");
+    refused("src/domain/a.rs", "todo!()", "finish it");
+    refused("proto/a.rs", "unimplemented!(\"later\")", "finish it");
+    refused("src/domain/a.rs", "dbg!(x)", "log line");
+    passes("src/domain/a.rs", "// todo!() was here\nlet text = \"dbg!(x)\";");
+}
+
+#[test]
+fn paths_of_one_machine_are_refused() {
+    for folder in ["work", "root", "home"] {
+        refused("README.md", &format!("fine\ncd /{folder}/fencepost"), "README.md:2: a path of one machine");
+    }
+    passes("README.md", "cd work/fencepost; ls /usr/share");
+}
+
+#[test]
+fn code_is_told_from_comments_and_text() {
+    let blanked = |text: &str| code_of(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(blanked("a // b\nc /* d\n e */ f"), "a c f");
+    assert_eq!(blanked("let x = \"b \\\" c\"; d"), "let x = ; d");
+    assert_eq!(blanked("let x = r#\"b \" c\"#; d"), "let x = ; d");
+    assert_eq!(blanked("fn f<'a>(x: &'a str) -> char { '\"' } // e"), "fn f<'a>(x: &'a str) -> char { }");
+    assert_eq!(blanked("'\\'' + '\\\\' b"), "+ b");
+    assert_eq!(code_of("a /* é\n */ b").lines().count(), 2);
+    assert_eq!(blanked("\"never closed"), "");
+}
+
+#[test]
+fn names_are_found_in_paths_and_groups() {
+    assert_eq!(named_below("use crate::a::b; crate::c(); mycrate::d;", "crate"), ["a::b", "c"]);
+    assert_eq!(named_below("use crate::{a::{b, c}, d, e::f::g,};", "crate"), ["a", "d", "e::f"]);
+    assert!(has_word("use redis::cmd", "redis") && !has_word("my_redis redisson", "redis"));
+}

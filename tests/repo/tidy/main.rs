@@ -1,0 +1,65 @@
+//! The rules of this repository that no other tool checks: how long a file may be, which room may use which, what must not be there.
+//! `cases` shows each of them refusing something.
+
+#![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
+
+mod cases;
+mod code;
+mod rules;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+#[test]
+fn the_repository_keeps_its_rules() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut complaints = Vec::new();
+    let mut rust_files = 0;
+    for path in files(root) {
+        // A file that was deleted and not yet committed is still listed; one that is not text has no rules.
+        let Some(text) = fs::read(root.join(&path)).ok().and_then(|bytes| String::from_utf8(bytes).ok()) else {
+            continue;
+        };
+        rust_files += usize::from(path.ends_with(".rs"));
+        complaints.extend(rules::check(&path, &text));
+    }
+    assert!(rust_files > 10, "found only {rust_files} Rust files: is this the repository?");
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+/// Cargo runs the tests that its manifest names, and no others.
+#[test]
+fn every_test_is_named_in_the_manifest() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    let named = |path: &str| manifest.contains(&format!("path = \"{path}\""));
+    let tests = files(root).into_iter().filter(|path| rules::is_test(path) && root.join(path).exists());
+    assert_eq!(tests.filter(|path| !named(path)).collect::<Vec<_>>(), Vec::<String>::new(), "not in Cargo.toml");
+}
+
+/// What git knows or would add; in a copy without git, everything but what builds leave behind.
+fn files(root: &Path) -> Vec<String> {
+    let arguments = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+    if let Ok(listed) = Command::new("git").args(arguments).current_dir(root).output()
+        && listed.status.success()
+        && !listed.stdout.is_empty()
+    {
+        return String::from_utf8(listed.stdout).unwrap().split_terminator('\0').map(str::to_owned).collect();
+    }
+    let (mut found, mut folders) = (Vec::new(), vec![root.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path: PathBuf = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            match path.is_dir() {
+                true if ["target", ".git", ".venv", "__pycache__"].contains(&name.as_str()) => {}
+                true => folders.push(path),
+                false => found.push(path.strip_prefix(root).unwrap().to_string_lossy().into_owned()),
+            }
+        }
+    }
+    found
+}

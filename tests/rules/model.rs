@@ -1,0 +1,249 @@
+//! Every sequence of a small alphabet of commands, up to a depth, checked after each step.
+//!
+//! Breadth first; a state met before is not followed again. States that differ only in their date are the same.
+
+#[path = "../support/rules/mod.rs"]
+#[allow(dead_code, clippy::unwrap_used, reason = "test code, of which each test uses its part")]
+mod rules;
+
+use rules::{Command, SECOND, World};
+use std::{
+    collections::HashSet,
+    hash::{DefaultHasher, Hash, Hasher},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    time::Instant,
+};
+
+/// What may be tried in each state. Leases go by their age: 0 is the newest that is remembered.
+struct Model {
+    name: &'static str,
+    start: Vec<Command>,
+    alphabet: Vec<Command>,
+    waiters_max: usize,
+    depth: usize,
+}
+
+struct Path {
+    world: World,
+    commands: Vec<Command>,
+}
+
+impl Model {
+    /// Follows every sequence, and says how many there were.
+    fn explore(&self) {
+        #[expect(clippy::disallowed_methods, reason = "how long the search took is for the reader of its output only")]
+        let begin = Instant::now();
+        let mut seen = HashSet::new();
+        let empty = Path { world: World::new(self.waiters_max), commands: Vec::new() };
+        let start = self.start.iter().fold(empty, |path, command| path.then(*command));
+        let mut frontier = vec![start];
+        let mut steps = 0_u64;
+        for depth in 1..=self.depth {
+            let mut next = Vec::new();
+            for path in &frontier {
+                for command in self.alphabet.iter().filter_map(|command| fit(*command, &path.world)) {
+                    let after = path.then(command);
+                    steps += 1;
+                    let mut hasher = DefaultHasher::new();
+                    after.world.key().hash(&mut hasher);
+                    if seen.insert(hasher.finish()) && depth < self.depth {
+                        next.push(after);
+                    }
+                }
+            }
+            frontier = next;
+        }
+        println!(
+            "{}: {} commands to depth {}: {} states, {steps} steps in {:.1?}",
+            self.name,
+            self.alphabet.len(),
+            self.depth,
+            seen.len(),
+            begin.elapsed()
+        );
+    }
+}
+
+impl Path {
+    fn then(&self, command: Command) -> Self {
+        let mut world = self.world.clone();
+        let mut commands = self.commands.clone();
+        commands.push(command);
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| world.run(command))) {
+            println!("broken by {commands:#?}");
+            resume_unwind(panic);
+        }
+        world.forget_leases();
+        Self { world, commands }
+    }
+}
+
+/// The command with the lease that it means in this world; none if there is no such lease.
+fn fit(command: Command, world: &World) -> Option<Command> {
+    let lease = |age: u32| world.leases().get(age as usize).copied();
+    Some(match command {
+        Command::Acquire { request, attempt, copy, wait, .. } => {
+            Command::Acquire { request, attempt, copy, wait, lease: world.unused_lease(request) }
+        }
+        Command::Claim { request, attempt, copy, .. } => {
+            Command::Claim { request, attempt, copy, lease: world.unused_lease(request) }
+        }
+        Command::Release { lease: age } => Command::Release { lease: lease(age)? },
+        Command::Renew { lease: age, ttl } => Command::Renew { lease: lease(age)?, ttl },
+        Command::RenewAttached { lease: age, attachment } => Command::RenewAttached { lease: lease(age)?, attachment },
+        Command::Attach { lease: age, attempt, attachment } => {
+            Command::Attach { lease: lease(age)?, attempt, attachment }
+        }
+        Command::Detach { lease: age, attachment } => Command::Detach { lease: lease(age)?, attachment },
+        Command::Disconnect { lease: age, attachment } => Command::Disconnect { lease: lease(age)?, attachment },
+        other => other,
+    })
+}
+
+fn acquire(request: u8, attempt: u32) -> Command {
+    acquire_as(request, attempt, 0)
+}
+
+fn acquire_as(request: u8, attempt: u32, lease: u32) -> Command {
+    Command::Acquire { request, attempt, copy: 0, wait: true, lease }
+}
+
+fn try_acquire(request: u8, attempt: u32) -> Command {
+    Command::Acquire { request, attempt, copy: 0, wait: false, lease: 0 }
+}
+
+fn claim(request: u8, attempt: u32) -> Command {
+    Command::Claim { request, attempt, copy: 0, lease: 0 }
+}
+
+fn give_up(request: u8, attempt: u32) -> Command {
+    Command::GiveUp { request, attempt, copy: 0 }
+}
+
+fn drop_call(request: u8, attempt: u32) -> Command {
+    Command::Drop { request, attempt, copy: 0, window: SECOND / 2 }
+}
+
+const RELEASE: Command = Command::Release { lease: 0 };
+
+#[test]
+fn two_requests_with_two_attempts() {
+    let calls = [(0, 1), (0, 2), (1, 1), (1, 2)];
+    let of_calls = calls.iter().flat_map(|&(request, attempt)| {
+        [acquire(request, attempt), claim(request, attempt), give_up(request, attempt), drop_call(request, attempt)]
+    });
+    let rest = [try_acquire(1, 1), try_acquire(1, 2), RELEASE, Command::ToEdge, Command::BeforeEdge];
+    let alphabet = of_calls.chain(rest).collect();
+    Model { name: "two requests with two attempts", start: vec![], alphabet, waiters_max: 2, depth: 6 }.explore();
+}
+
+/// A client that does not count, or a proxy, sends each attempt twice.
+#[test]
+fn two_requests_each_sent_twice_under_one_number() {
+    let calls = (0..2_u8).flat_map(|request| (0..2_u8).map(move |copy| (request, 1, copy)));
+    let of_calls = calls.flat_map(|(request, attempt, copy)| {
+        [
+            Command::Acquire { request, attempt, copy, wait: true, lease: 0 },
+            Command::Claim { request, attempt, copy, lease: 0 },
+            Command::GiveUp { request, attempt, copy },
+            Command::Drop { request, attempt, copy, window: SECOND / 2 },
+        ]
+    });
+    let alphabet = of_calls.chain([acquire(0, 2), RELEASE, Command::ToEdge, Command::BeforeEdge]).collect();
+    Model { name: "two requests, each sent twice", start: vec![], alphabet, waiters_max: 2, depth: 6 }.explore();
+}
+
+#[test]
+fn four_requests_in_line() {
+    let start = (0..4).map(|request| acquire_as(request, 1, request.into())).collect();
+    let of_calls = (1..4).flat_map(|request| [acquire(request, 2), claim(request, 1), drop_call(request, 1)]);
+    let rest = [
+        acquire(4, 1),
+        give_up(1, 1),
+        claim(2, 2),
+        RELEASE,
+        Command::ForceRelease { right: true },
+        Command::ToEdge,
+        Command::Pass(SECOND),
+        Command::Settle,
+    ];
+    let alphabet = of_calls.chain(rest).collect();
+    Model { name: "four requests in line", start, alphabet, waiters_max: 3, depth: 6 }.explore();
+}
+
+#[test]
+fn the_life_of_a_lease() {
+    let alphabet = vec![
+        acquire(0, 1),
+        acquire(0, 2),
+        try_acquire(1, 1),
+        drop_call(0, 1),
+        Command::Renew { lease: 0, ttl: None },
+        Command::Renew { lease: 0, ttl: Some(SECOND) },
+        Command::Renew { lease: 0, ttl: Some(20 * SECOND) },
+        Command::Renew { lease: 1, ttl: None },
+        Command::Attach { lease: 0, attempt: 1, attachment: 1 },
+        Command::Attach { lease: 0, attempt: 1, attachment: 2 },
+        Command::Attach { lease: 0, attempt: 2, attachment: 3 },
+        Command::RenewAttached { lease: 0, attachment: 1 },
+        Command::Detach { lease: 0, attachment: 1 },
+        Command::Disconnect { lease: 0, attachment: 1 },
+        Command::Disconnect { lease: 0, attachment: 3 },
+        Command::ForceRelease { right: true },
+        Command::ForceRelease { right: false },
+        RELEASE,
+        Command::Release { lease: 1 },
+        Command::ToEdge,
+        Command::BeforeEdge,
+        Command::Pass(2 * SECOND),
+    ];
+    Model { name: "the life of a lease", start: vec![], alphabet, waiters_max: 2, depth: 6 }.explore();
+}
+
+#[test]
+fn commands_that_overtake_each_other() {
+    let alphabet = vec![
+        acquire(0, 1),
+        acquire(0, 2),
+        try_acquire(0, 2),
+        claim(0, 1),
+        claim(0, 2),
+        give_up(0, 2),
+        drop_call(0, 1),
+        drop_call(0, 2),
+        Command::Drop { request: 0, attempt: 1, copy: 0, window: 0 },
+        Command::AcquireOther { request: 0, attempt: 1 },
+        Command::AcquireOther { request: 0, attempt: 2 },
+        Command::AcquireLate { request: 0, attempt: 1 },
+        Command::ClaimLate { request: 0, attempt: 1 },
+        acquire(1, 1),
+        claim(1, 1),
+        RELEASE,
+        Command::Settle,
+        Command::ToEdge,
+        Command::BeforeEdge,
+    ];
+    Model { name: "commands that overtake each other", start: vec![], alphabet, waiters_max: 1, depth: 7 }.explore();
+}
+
+#[test]
+fn a_clock_that_steps_back() {
+    let alphabet = vec![
+        acquire(0, 1),
+        acquire(0, 2),
+        acquire(1, 1),
+        claim(1, 1),
+        drop_call(0, 1),
+        drop_call(1, 1),
+        Command::Renew { lease: 0, ttl: None },
+        RELEASE,
+        Command::Settle,
+        Command::ToEdge,
+        Command::Pass(SECOND),
+        Command::Pass(3_600 * SECOND),
+        Command::Back(1),
+        Command::Back(2 * SECOND),
+        Command::Back(3_600 * SECOND),
+    ];
+    Model { name: "a clock that steps back", start: vec![], alphabet, waiters_max: 2, depth: 6 }.explore();
+}

@@ -1,0 +1,64 @@
+//! The server on Redis, end to end: real Redis processes, real sockets, several servers on one Redis.
+#![allow(clippy::unwrap_used)] // also in what the tests share
+
+mod acl;
+mod classic;
+#[path = "../../support/clock.rs"]
+mod clock;
+mod clocks;
+mod crowd;
+mod doctor;
+mod faults;
+mod hand_over;
+mod hints;
+mod places;
+#[path = "../../support/proxy.rs"]
+mod proxy;
+#[path = "../../support/redis.rs"]
+mod redis_server;
+mod renewals;
+mod replicas;
+#[path = "../../support/session_stream.rs"]
+mod session_stream;
+mod sessions;
+#[path = "../../support/stream.rs"]
+mod stream;
+#[path = "../../support/server.rs"]
+mod support;
+mod tokens;
+mod watching;
+
+use fencepost::config::StoreUrl;
+use redis_server::Redis;
+use support::{Server, until};
+use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
+
+/// A server on this Redis that says it is serving.
+async fn server_on(redis: &Redis) -> Server {
+    let server = start_on(redis).await;
+    serving(&server, true).await;
+    server
+}
+
+/// A server on this Redis, which need not be there.
+async fn start_on(redis: &Redis) -> Server {
+    start_on_url(redis.url()).await
+}
+
+async fn start_on_url(url: String) -> Server {
+    Server::start_with(|config| config.store = StoreUrl::Redis(url)).await
+}
+
+/// Waits until health says so.
+async fn serving(server: &Server, wanted: bool) {
+    let health = HealthClient::new(server.channel());
+    until(|| {
+        let mut health = health.clone();
+        async move {
+            let status =
+                health.check(HealthCheckRequest { service: String::new() }).await.unwrap().into_inner().status();
+            (status == ServingStatus::Serving) == wanted
+        }
+    })
+    .await;
+}

@@ -1,0 +1,193 @@
+//! The links to Redis, on real Redis processes: what is promised while Redis is away, comes back, refuses or is somebody else.
+
+#![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
+
+mod errors;
+mod log;
+mod pushes;
+mod recovery;
+#[path = "../../support/redis.rs"]
+mod redis;
+
+use fencepost::store::{
+    StoreError,
+    redis::links::{Arg, Link, Links, RedisUrl, Script, Value},
+};
+use redis::Redis;
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep, timeout},
+};
+
+static SET: Script = Script::new("redis.call('SET', KEYS[1], ARGV[1]) return {redis.call('TIME'), ARGV[1]}");
+static GET: Script = Script::new("#!lua flags=no-writes\nreturn redis.call('GET', KEYS[1])");
+static COUNT: Script = Script::new("#!lua\nreturn redis.call('INCR', KEYS[1])");
+
+/// Links and the task that polls them, which ends with this.
+struct Kept {
+    links: Arc<Links>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Kept {
+    fn to_url(url: &str) -> Self {
+        log::keep();
+        let links = Arc::new(Links::new(&RedisUrl::parse(url).unwrap()));
+        let own = Arc::clone(&links);
+        Self { links, task: tokio::spawn(async move { own.run().await }) }
+    }
+
+    /// Linked to this Redis, all links up.
+    async fn to(redis: &Redis) -> Self {
+        let kept = Self::to_url(&redis.url());
+        kept.all_up().await;
+        kept
+    }
+
+    async fn becomes(&self, wanted: bool) {
+        let mut up = self.links.up();
+        let within = timeout(Duration::from_secs(10), up.wait_for(|up| *up == wanted)).await;
+        assert!(within.is_ok(), "not {} in 10 s: {:?}", if wanted { "up" } else { "down" }, self.links.get(0));
+    }
+
+    async fn all_up(&self) {
+        self.becomes(true).await;
+        eventually("all links are up", || self.distinct() == 4).await;
+    }
+
+    fn distinct(&self) -> usize {
+        let mut links: Vec<_> =
+            (0..1_024).step_by(64).filter_map(|bucket| self.links.get(bucket).ok()).map(|l| Arc::as_ptr(&l)).collect();
+        links.sort_unstable();
+        links.dedup();
+        links.len()
+    }
+
+    fn link(&self) -> Arc<Link> {
+        self.links.get(7).unwrap()
+    }
+
+    async fn count(&self) -> Result<i64, StoreError> {
+        match self.links.get(7)?.run(&COUNT, &["{7}n".to_owned()], &[]).await? {
+            Value::Int(number) => Ok(number),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Counts until it works, and says how long that took.
+    async fn counts_again(&self) -> Duration {
+        let start = Instant::now();
+        while let Err(error) = self.count().await {
+            assert!(!matches!(error, StoreError::Corrupt(_)), "{error}");
+            assert!(start.elapsed() < Duration::from_secs(10), "{error}");
+            sleep(Duration::from_millis(20)).await;
+        }
+        start.elapsed()
+    }
+}
+
+/// Waits for a reason of the refusals.
+async fn refused_because(kept: &Kept, says: &str) {
+    let start = Instant::now();
+    loop {
+        let said = kept.links.get(1).map_or_else(|error| error.to_string(), |_| "up".to_owned());
+        if said.contains(says) {
+            return;
+        }
+        assert!(start.elapsed() < Duration::from_secs(10), "not {says:?} but {said:?}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(10), "not within 10 s: {what}");
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+fn unavailable<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
+    match result {
+        Err(StoreError::Unavailable(why)) => why,
+        other => panic!("not Unavailable: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn scripts_run_and_a_bucket_keeps_its_link() {
+    let redis = Redis::start(&[]);
+    let kept = Kept::to(&redis).await;
+    let (one, other) = (kept.link(), kept.links.get(1_000).unwrap());
+    assert!(Arc::ptr_eq(&one, &kept.link()) && !Arc::ptr_eq(&one, &other));
+    assert_eq!(one.incarnation(), other.incarnation());
+    assert_eq!(one.info().run_id, redis.info("server", "run_id"));
+
+    let sent = Instant::now();
+    let reply = one.run(&SET, &["{7}k".to_owned()], &[Arg::from("värde")]).await.unwrap();
+    let Value::Array(parts) = reply else { panic!("{reply:?}") };
+    assert_eq!(parts[1], Value::BulkString("värde".into()));
+    assert_eq!(other.run(&GET, &["{7}k".to_owned()], &[]).await.unwrap(), Value::BulkString("värde".into()));
+    assert_eq!(other.run(&GET, &["{7}none".to_owned()], &[]).await.unwrap(), Value::Nil);
+
+    // The estimate lies between Redis' time now and that plus the round trip of the sample, give or take nothing: one clock.
+    let redis_time = || {
+        let text = redis.command(&["TIME"]).text();
+        let (seconds, micros) = text.split_once(' ').unwrap();
+        seconds.parse::<u64>().unwrap() * 1_000_000 + micros.parse::<u64>().unwrap()
+    };
+    one.sample(sent, fencepost::domain::time::StoreTime::from_micros(redis_time()));
+    let round_trip = u64::try_from(sent.elapsed().as_micros()).unwrap();
+    let before = redis_time();
+    let estimate = one.now_estimate().as_micros();
+    // The clocks run apart by a hair, and a scheduler may come between the reading of the two.
+    assert!(
+        estimate + 1_000 >= before && estimate <= redis_time() + round_trip + 1_000,
+        "{before} {estimate} {round_trip}"
+    );
+}
+
+#[tokio::test]
+async fn many_callers_share_the_connections() {
+    let redis = Redis::start(&[]);
+    let kept = Kept::to(&redis).await;
+    let calls: Vec<_> = (0..200u16)
+        .map(|bucket| {
+            let links = Arc::clone(&kept.links);
+            tokio::spawn(async move {
+                let link = links.get(bucket)?;
+                for _ in 0..10 {
+                    link.run(&COUNT, &["{x}n".to_owned()], &[]).await?;
+                }
+                Ok::<(), StoreError>(())
+            })
+        })
+        .collect();
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    assert_eq!(redis.command(&["GET", "{x}n"]).text(), "2000");
+    // Four links, and the connection that asks.
+    assert_eq!(redis.command(&["CLIENT", "LIST"]).text().lines().count(), 5);
+    // No checkout of a pool is paid for with its questions.
+    assert!(redis.calls("ping") < 50, "{}", redis.calls("ping"));
+}
+
+#[tokio::test]
+async fn dropping_run_takes_the_links_away() {
+    let redis = Redis::start(&[]);
+    let kept = Kept::to(&redis).await;
+    let link = kept.link();
+    kept.task.abort();
+    kept.becomes(false).await;
+    assert!(unavailable(kept.links.get(1)).contains("stopping"));
+    drop((link, kept));
+    eventually("no connection is left", || redis.command(&["CLIENT", "LIST"]).text().lines().count() == 1).await;
+}

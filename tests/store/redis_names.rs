@@ -1,0 +1,154 @@
+//! Very many lock names, each used once: Redis is as empty afterwards as if there had been few. By itself, since it keeps the
+//! machine busy.
+#![allow(clippy::unwrap_used)] // also in what the tests share
+
+#[path = "../support/redis.rs"]
+mod redis_server;
+
+use fencepost::{
+    domain::{
+        ids::{AttachmentId, Call, CallId, GrantId, LeaseId, RequestId},
+        lease::{LeaseEnd, Terms},
+        limits::{ENDED_MEMORY, Limits, RETRY_DELAY},
+        name::{Holder, LockName, Metadata},
+        outcome::{AcquireOutcome, Fate, Gone, ReleaseOutcome},
+        rules::{Acquire, Candidate},
+    },
+    store::{
+        Event, LockStore, Notices, StoreError,
+        redis::{RedisStore, keys, links::RedisUrl},
+    },
+};
+use redis_server::{Answer, Redis};
+use std::future::pending;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
+
+/// `make redis-million` says more.
+const NAMES: usize = 50_000;
+/// Callers at once.
+const AT_ONCE: usize = 256;
+/// Of so many, one is not given back.
+const EXPIRING: usize = 10;
+const SHORT: Duration = Duration::from_secs(1);
+const LONG: Duration = Duration::from_secs(60);
+/// From the last end on: a TTL, the memory of ended requests, 5 s until the keys go, and the time that Redis takes its time with.
+const CLEAN_MAX: Duration = Duration::from_secs(SHORT.as_secs() + ENDED_MEMORY.as_secs() + 5 + 14);
+/// The incarnations and the counter of each bucket, in one key, and the layout.
+const STAYING_MAX: usize = 2 * keys::BUCKETS as usize + 1;
+/// What these take, and the scripts.
+const GROWTH_MAX: u64 = 2 << 20;
+
+struct Deaf;
+
+impl Notices for Deaf {
+    fn look_again(&self, _: RequestId, _: u32) {}
+    fn lease_ended(&self, _: AttachmentId, _: LeaseEnd) {}
+    fn detached(&self, _: AttachmentId) {}
+    fn is_watched(&self) -> bool {
+        false
+    }
+    fn event(&self, _: Event) {}
+
+    fn hints_lost(&self) {}
+
+    fn events_lost(&self) {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_that_were_used_once_leave_nothing() {
+    let names = std::env::var("FENCEPOST_NAMES").map_or(NAMES, |text| text.parse().unwrap());
+    let redis = Redis::start(&[]);
+    let number = |section, field| redis.info(section, field).parse::<u64>().unwrap();
+    let before = number("memory", "used_memory");
+    let store = Arc::new(RedisStore::new(&RedisUrl::parse(&redis.url()).unwrap(), &Limits::default(), Arc::new(Deaf)));
+    let running = store.clone();
+    let running = tokio::spawn(async move { running.run().await });
+    tokio::time::timeout(Duration::from_secs(20), store.up().wait_for(|up| *up)).await.unwrap().unwrap();
+
+    let begun = Instant::now();
+    let next = Arc::new(AtomicUsize::new(0));
+    let callers: Vec<_> = (0..AT_ONCE).map(|_| tokio::spawn(call(store.clone(), next.clone(), names))).collect();
+    for caller in callers {
+        caller.await.unwrap();
+    }
+    let took = begun.elapsed();
+    let peak = number("memory", "used_memory");
+    println!("{names} names in {took:?}; then {} keys in {} KiB", redis.command(&["DBSIZE"]).text(), peak / 1024);
+
+    let ended = Instant::now();
+    while redis.command(&["DBSIZE"]).text().parse::<usize>().unwrap() > STAYING_MAX {
+        let left = redis.command(&["DBSIZE"]).text();
+        assert!(ended.elapsed() < CLEAN_MAX, "{left} keys are left after {CLEAN_MAX:?}");
+        sleep(Duration::from_millis(50)).await;
+    }
+    let Answer::List(left) = redis.command(&["KEYS", "*"]) else { panic!("KEYS answers a list") };
+    let left: Vec<String> = left.iter().map(Answer::text).collect();
+    let stays = |key: &String| key == keys::META || key.ends_with("}:b") || key.ends_with("}:n");
+    assert!(left.iter().all(stays), "{:?}", left.iter().find(|key| !stays(key)));
+    let after = number("memory", "used_memory");
+    println!("{} keys in {} KiB after {:?}; {} KiB at first", left.len(), after / 1024, ended.elapsed(), before / 1024);
+    assert!(after < before + GROWTH_MAX, "{after} after {before}");
+    running.abort();
+}
+
+async fn call(store: Arc<RedisStore>, next: Arc<AtomicUsize>, names: usize) {
+    loop {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        if number >= names {
+            return;
+        }
+        let name = LockName::new(format!("names/{number}")).unwrap();
+        let request = RequestId(Uuid::new_v4());
+        let lease_id = LeaseId::of(request, Uuid::new_v4().as_u64_pair().1);
+        let released = !number.is_multiple_of(EXPIRING);
+        let terms = Terms {
+            fingerprint: 7,
+            ttl: if released { LONG } else { SHORT },
+            holder: Holder::new("holder".into()).unwrap(),
+            metadata: Metadata::default(),
+            min_token: 0,
+        };
+        let candidate = Candidate { lease_id, grant_id: GrantId(Uuid::new_v4()), attachment: None };
+        let call = Call { request, attempt: 1, id: CallId(1) };
+        let mut wish = Acquire { call, terms, wait: false, candidate };
+        // As a client does it: an outcome that is not known is asked for again.
+        let outcome = loop {
+            match store.acquire(&name, wish.clone(), pending()).await.map(|it| it.outcome) {
+                Ok(outcome) => break outcome,
+                Err(error) => again(error).await,
+            }
+            wish.call.attempt += 1;
+        };
+        let expired = wish.call.attempt > 1 && !released && outcome == AcquireOutcome::Ended;
+        assert!(matches!(outcome, AcquireOutcome::Granted(_)) || expired, "{outcome:?}");
+        if released {
+            release(&store, &name, lease_id).await;
+        }
+    }
+}
+
+async fn release(store: &RedisStore, name: &LockName, lease_id: LeaseId) {
+    let gone = ReleaseOutcome::Gone(Gone { fate: Fate::Ended(LeaseEnd::Released), successor: None });
+    let mut first = true;
+    loop {
+        match store.release(name, lease_id).await {
+            Ok(outcome) if outcome == ReleaseOutcome::Released || !first && outcome == gone => return,
+            Ok(outcome) => panic!("{outcome:?}"),
+            Err(error) => again(error).await,
+        }
+        first = false;
+    }
+}
+
+async fn again(error: StoreError) {
+    assert!(matches!(error, StoreError::OutcomeUnknown(_) | StoreError::Unavailable(_)), "{error}");
+    sleep(RETRY_DELAY).await;
+}
