@@ -6,6 +6,8 @@ mod fake;
 
 use fake::{BOUND, Fake, TTL};
 use fencepost_client::{Client, LossCause, Moment};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -18,8 +20,9 @@ async fn holder() {
     let Ok(server) = std::env::var(SERVER) else { return };
     let lock = Client::new(server).unwrap().acquire("x").ttl(TTL).await.unwrap();
     let lost = tokio::spawn(lock.lost());
-    println!("\nheld");
+    // Before it is said, since the stop may come right after that.
     let mut last = Moment::now();
+    println!("\nheld");
     loop {
         // Mostly here, where no task of the client runs: only the look itself can find out.
         std::thread::sleep(Duration::from_millis(50));
@@ -46,20 +49,16 @@ async fn a_process_that_was_stopped_past_its_ttl_holds_nothing() {
         .kill_on_drop(true)
         .spawn()
         .unwrap();
-    let id = holder.id().unwrap().to_string();
+    let id = Pid::from_raw(holder.id().unwrap().try_into().unwrap());
     let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines();
     expect(&mut lines, "held").await;
     fake.until("kept alive", |state| state.streams.iter().any(|stream| !stream.answers.is_empty())).await;
-    signal("-STOP", &id).await;
+    kill(id, Signal::SIGSTOP).unwrap();
     tokio::time::sleep(TTL + TTL / 2).await; // the pause itself, not a wait for something to happen
-    signal("-CONT", &id).await;
+    kill(id, Signal::SIGCONT).unwrap();
     expect(&mut lines, "lost").await;
     let status = tokio::time::timeout(BOUND, holder.wait()).await.unwrap().unwrap();
     assert!(status.success());
-}
-
-async fn signal(name: &str, process: &str) {
-    assert!(tokio::process::Command::new("kill").args([name, process]).status().await.unwrap().success());
 }
 
 async fn expect(lines: &mut tokio::io::Lines<BufReader<tokio::process::ChildStdout>>, what: &str) {
