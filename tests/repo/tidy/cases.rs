@@ -108,6 +108,15 @@ fn paths_of_one_machine_are_refused() {
 }
 
 #[test]
+fn programs_that_a_small_machine_lacks_are_refused() {
+    refused("tests/a.rs", r#"Command::new("kill").args(["-STOP"])"#, "starts kill");
+    refused("clients/rust/tests/a.rs", r#"tokio::process::Command::new("ps")"#, "starts ps");
+    passes("tests/a.rs", r#"Command::new("openssl"); Command::new(std::env::current_exe()); Command::new(OWN)"#);
+    passes("benches/a.rs", r#"static TAKE: Command = Command::new("take", &TAKE_SCRIPT, Lane::Entry);"#);
+    passes("src/cli/run/group.rs", r#"Command::new("fencepost-no-such-command")"#);
+}
+
+#[test]
 fn code_is_told_from_comments_and_text() {
     let blanked = |text: &str| code_of(text).split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(blanked("a // b\nc /* d\n e */ f"), "a c f");

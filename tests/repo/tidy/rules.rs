@@ -10,6 +10,11 @@ const ROOMS: [&str; 6] = ["domain", "store", "locks", "api", "server", "cli"];
 /// Used by every room but `domain`, and using no room themselves but for what [`may_use`] says.
 const LEAVES: [&str; 4] = ["config", "telemetry", "clock", "sync"];
 
+/// Programs that tests may start, because `.ci/setup` installs them.
+const INSTALLED: [&str; 3] = ["cc", "openssl", "redis-server"];
+/// The same, because the smallest Debian has them, or README asks for them.
+const PRESENT: [&str; 3] = ["env", "git", "setsid"];
+
 /// Everything that is wrong with one file.
 pub(crate) fn check(path: &str, text: &str) -> Vec<String> {
     let mut complaints = machine_paths(path, text);
@@ -25,6 +30,7 @@ pub(crate) fn check(path: &str, text: &str) -> Vec<String> {
     if path.ends_with(".rs") {
         let code = code_of(text);
         complaints.extend(unfinished(path, &code));
+        complaints.extend(programs(path, text));
         if let Some(inner) = path.strip_prefix("src/") {
             complaints.extend(directions(path, inner, &code));
             complaints.extend(strangers(path, inner, &code));
@@ -63,6 +69,17 @@ fn unfinished(path: &str, code: &str) -> Vec<String> {
     ];
     let found = banned.iter().filter(|(pattern, _)| packed.contains(pattern));
     found.map(|(pattern, instead)| format!("{path}: {pattern}: {instead}")).collect()
+}
+
+/// A program that a small machine does not have fails a test only there, so each one is named above.
+fn programs(path: &str, text: &str) -> Vec<String> {
+    if ["src/", "tests/repo/tidy/"].iter().any(|own| path.starts_with(own)) {
+        return Vec::new();
+    }
+    let quoted = text.split("Command::new(\"").skip(1).filter_map(|rest| rest.split_once('"'));
+    let started = quoted.filter(|(_, after)| after.starts_with(')')).map(|(name, _)| name);
+    let strange = started.filter(|name| !INSTALLED.contains(name) && !PRESENT.contains(name));
+    strange.map(|name| format!("{path}: starts {name}: use a crate, or have .ci/setup install it")).collect()
 }
 
 fn room_of(inner: &str) -> &str {
