@@ -22,8 +22,8 @@ LEASES_PER_STREAM = 50_000
 WAITERS_PER_SESSION = 8_000
 
 
-def bench(program, store, shape, **options):
-    words = [program, "bench", "--store", store, "--shape", shape, "--via", "session", "--no-yardsticks", "--rounds", "1", "--json"]
+def bench(program, store, workload, **options):
+    words = [program, "bench", "--store", store, "--workload", workload, "--via", "session", "--no-baselines", "--rounds", "1", "--json"]
     for name, value in options.items():
         words += ["--" + name, str(value)]
     ended = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
@@ -31,7 +31,7 @@ def bench(program, store, shape, **options):
         # Its row says nothing then, and the sizes after it are still measured.
         print(f"{' '.join(words)}: {ended.stderr.strip().splitlines()[-1:]}", file=sys.stderr, flush=True)
         return {}
-    return json.loads(ended.stdout)["shapes"][shape]["fencepost"]
+    return json.loads(ended.stdout)["workloads"][workload]["fencepost"]
 
 
 def shown(figures, name):

@@ -1,4 +1,4 @@
-//! `bench`: what the server can do on this machine, beside what there is to compare it to.
+//! `bench`: measures the server on this machine, beside baselines.
 
 use super::{
     args::duration,
@@ -8,121 +8,127 @@ use clap::{
     ArgGroup, Args,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-use fencepost_bench::plan::{Plan, Shape, Target, Via};
+use fencepost_bench::plan::{Plan, Target, Via, Workload};
 use std::{ffi::OsString, io::Write, path::PathBuf, time::Duration};
 use tokio::signal::unix::{SignalKind, signal};
 
 pub(super) const LONG_ABOUT: &str = "\
-Measure a server, and the yardsticks beside it
+Measure a server, beside baselines measured in the same run
 
-Drives servers that run already (--server), or starts its own (--store). In the same run, in turn, it measures the yardsticks, and prints \
-ratios to them: a plain tonic server that answers the same messages and does nothing (tonic echo), and, with --store redis or --redis, clients that use \
-Redis directly by the classic recipe (a checkout from a deadpool for each command, or one multiplexed connection), its retry loop, and watchdogs that \
-renew each lease by a timer of its own.
+Drives servers that already run (--server), or starts its own (--store). In the same run it measures the baselines and
+prints the ratios to them: a plain tonic server that answers the same messages and does nothing (tonic echo) and, with
+--store redis or --redis, clients that use Redis directly: the classic recipe (through a deadpool pool, or over one
+multiplexed connection), its retry loop, and watchdogs that renew each lease by a timer of its own.
 
-Each is measured --rounds times for --duration, with new processes each time; the middle one of the rounds counts (of max_us the largest, of \
-operations, errors and inversions the sum). Give --shape to measure less. Use an optimised build, and leave the machine alone meanwhile.
+Each contender is measured --rounds times for --duration, with new processes each time. The median round is reported; of
+max_us it is the largest, of operations, errors and inversions the sum. Use an optimised build on an idle machine.
 
-Shapes:
-  pairs    acquire and release, each client a lock of its own; latencies of the pair, and of the acquire in it
-  handoff  all clients want one lock, wait in line and release at once; latencies are those of the wait. An inversion is a grant that was \
-overtaken: another was granted before it, although that one's call was sent only after this one's had arrived (the answer's arrival less \
-held_for, the latest that it can have been); inversion_max_us says by how much at most; passed_on_per_s counts the hand-offs to another client than the last
-  idle     waiters on a lock that does not come free: what they cost
-  hold     leases kept alive on streams (with a shorter --duration than --ttl / 3, not each of them is renewed)
-  wake     one holder, one waiter: from the sending of the release to the grant
+Workloads:
+  pairs    acquire and release, each client with a lock of its own; latencies of the pair, and of the acquire in it
+  handoff  all clients want one lock, queue for it and release it at once; latencies are those of the wait
+  idle     waiters on a lock that is never released: what they cost
+  hold     leases kept alive on streams (some are never renewed if --duration is shorter than --ttl / 3)
+  wake     one holder, one waiter: from sending the release to the grant
 
-The tonic echo does one round trip after the other in handoff and wake, since neither can take less than that; in idle it holds the calls open.
+handoff counts inversions: grants that another client overtook although its call was sent only after this one's had
+arrived (the arrival of the answer minus held_for: the latest possible moment). inversion_max_us is the largest gap.
+passed_on_per_s counts hand-offs to a client other than the last holder.
 
-Figures: rates per second, latencies in microseconds, CPU seconds for 100,000 operations or percent of one core, bytes on top of the \
-process without them; of evalsha and commands for each replica (commands: those within scripts too). What cannot be seen, such as the CPU of a \
-server elsewhere, is a dash.";
+In handoff and wake the tonic echo makes one round trip after another, since nothing can be faster; in idle it holds the
+calls open.
 
-/// For every shape.
+Figures: rates per second, latencies in microseconds, CPU seconds for 100,000 operations or percent of one core, bytes
+on top of the process without the workload; evalsha and commands for each replica (commands include those inside scripts).
+A dash is what cannot be seen, such as the CPU of a server on another machine.";
+
+/// Selects every workload.
 const ALL: &str = "all";
 
 /// What to measure, and how.
 #[derive(Args, Clone, Debug)]
 #[command(group(ArgGroup::new("target").required(true).args(["server", "store"])))]
 pub(crate) struct BenchArgs {
-    /// Drive the server that runs there; several (repeated, or with commas between them) are replicas of one service
+    /// Drive the server that runs there; several (repeated, or separated by commas) are replicas
     #[arg(long, value_name = "URL", value_delimiter = ',')]
     server: Vec<String>,
 
-    /// Start servers with this store: memory, redis (one of its own, thrown away after), or redis://host:port (used as it is)
+    /// Start servers with this store: memory, redis (a new one, deleted afterwards), or redis://host:port (as it is)
     #[arg(long, value_name = "STORE", value_parser = store)]
     store: Option<Target>,
 
-    /// With --server, the Redis behind it: to look at, and to measure the yardsticks on
+    /// With --server, the Redis behind it: to read its counters, and to measure the baselines on
     #[arg(long = "redis", value_name = "URL", conflicts_with = "store")]
     behind: Option<String>,
 
-    /// Which shapes, with commas between them
-    #[arg(long, value_name = "SHAPE", value_delimiter = ',', default_value = ALL, value_parser = shape_names())]
-    shape: Vec<String>,
+    /// The workloads, separated by commas
+    #[arg(long, value_name = "WORKLOAD", value_delimiter = ',', default_value = ALL, value_parser = workload_names())]
+    workload: Vec<String>,
 
-    /// How calls are made: a call each (leases are kept on KeepAlive streams), or all of them on Session streams
+    /// How clients call: unary calls (and KeepAlive streams for leases), or Session streams for everything
     #[arg(long, default_value = "unary", value_parser = vias())]
     via: Via,
 
-    /// Clients of pairs and handoff
+    /// Clients in pairs and handoff
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = at_least_one)]
     clients: usize,
 
-    /// Waiters of idle
+    /// Waiters in idle
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = at_least_one)]
     waiters: usize,
 
-    /// Leases of hold
+    /// Leases in hold
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = at_least_one)]
     leases: usize,
 
-    /// Streams that carry the leases of hold, each on a connection of its own
+    /// Streams that carry the leases in hold, each on a connection of its own
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = at_least_one)]
     streams: usize,
 
-    /// The TTL of the leases of hold
+    /// The TTL of the leases in hold
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = positive)]
     ttl: Duration,
 
-    /// Connections that the clients share, or their sessions, the tonic echo's as well (default: one for every 64 clients, at least one a replica)
+    /// Connections that the clients, or their sessions, share; also to the tonic echo
+    ///
+    /// Default: one for every 64 clients, at least one for each replica
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     connections: Option<usize>,
 
-    /// With --store redis, so many servers on the same Redis, and clients in turn on each
+    /// With --store redis, the number of servers on the same Redis; clients are spread over them
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
     replicas: usize,
 
-    /// For how long each is measured each time
+    /// How long each round is measured
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive)]
     duration: Duration,
 
-    /// For how long it runs before it counts
+    /// How long each round warms up before it is measured
     #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = duration)]
     warmup: Duration,
 
-    /// How often each is measured
+    /// Rounds of each measurement
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = at_least_one)]
     rounds: usize,
 
-    /// Operations a second in all, in pairs and handoff: latencies count from when each was to begin, also if no client was free (default: each client
-    /// begins when it has ended)
+    /// Operations a second in total, in pairs and handoff: latencies count from the scheduled start
+    ///
+    /// Default: each client begins the next operation when it has finished the last
     #[arg(long, value_name = "N", value_parser = rate)]
     rate: Option<f64>,
 
-    /// Lock names of pairs: each client its own, or a fresh one each time
+    /// Lock names in pairs: each client has its own, or each operation a fresh one
     #[arg(long, default_value = "own", value_parser = ["own", "fresh"])]
     names: String,
 
-    /// Locks that others hold meanwhile, in pairs: on a server of its own, since they are left behind
+    /// Locks that others hold meanwhile, in pairs; only on servers started here, because the locks are left behind
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "server")]
     held: usize,
 
-    /// Measure no yardsticks
+    /// Measure no baselines
     #[arg(long)]
-    no_yardsticks: bool,
+    no_baselines: bool,
 
-    /// The program that --store redis starts
+    /// The redis-server program that --store redis starts
     #[arg(long, value_name = "PROGRAM", env = "FENCEPOST_REDIS_SERVER", default_value = "redis-server")]
     redis_server: PathBuf,
 
@@ -130,11 +136,11 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "NAME VALUE")]
     redis_option: Vec<String>,
 
-    /// Threads that make the load: it shares the machine with what it measures
+    /// Threads that generate the load, on the same machine as the servers
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
     pub threads: usize,
 
-    /// Print one JSON object with every figure
+    /// Print one JSON object with all figures
     #[arg(long)]
     json: bool,
 }
@@ -195,11 +201,11 @@ impl BenchArgs {
         if !self.redis_option.is_empty() && target != Target::OwnRedis {
             return usage("--redis-option: only a Redis of its own can be started with it; add --store redis");
         }
-        let wanted = |shape: &Shape| self.shape.iter().any(|name| name == ALL || name == shape.name());
-        let shapes = Shape::ALL.into_iter().filter(wanted).collect();
+        let wanted = |workload: &Workload| self.workload.iter().any(|name| name == ALL || name == workload.name());
+        let workloads = Workload::ALL.into_iter().filter(wanted).collect();
         Ok(Plan {
             target,
-            shapes,
+            workloads,
             via: self.via,
             clients: self.clients,
             waiters: self.waiters,
@@ -214,15 +220,15 @@ impl BenchArgs {
             rate: self.rate,
             fresh_names: self.names == "fresh",
             held: self.held,
-            yardsticks: !self.no_yardsticks,
+            baselines: !self.no_baselines,
             redis_server: self.redis_server,
             redis_options: self.redis_option,
         })
     }
 }
 
-fn shape_names() -> PossibleValuesParser {
-    PossibleValuesParser::new(Shape::ALL.map(Shape::name).into_iter().chain([ALL]))
+fn workload_names() -> PossibleValuesParser {
+    PossibleValuesParser::new(Workload::ALL.map(Workload::name).into_iter().chain([ALL]))
 }
 
 fn vias() -> impl TypedValueParser<Value = Via> {

@@ -54,10 +54,10 @@ enum Command {
     Drain(calls::admin::DrainArgs),
     /// Check a Redis for what endangers locks
     Doctor(doctor::DoctorArgs),
-    /// Measure a server, and the yardsticks beside it
+    /// Measure a server, and the baselines beside it
     #[command(long_about = bench::LONG_ABOUT)]
     Bench(Box<bench::BenchArgs>),
-    /// The yardstick of the transport, for bench
+    /// The baseline of the transport, for bench
     #[command(hide = true)]
     BenchEcho,
     /// Become a program that ends with bench

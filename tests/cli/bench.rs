@@ -1,4 +1,4 @@
-//! `fencepost bench` as its users run it: every shape, for a moment, on both stores. It is the report that is looked at, never the speed.
+//! `fencepost bench` as its users run it: every workload, for a moment, on both stores. It is the report that is looked at, never the speed.
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
 #[path = "../support/binary.rs"]
@@ -50,28 +50,28 @@ fn report(arguments: &[&str]) -> Value {
 }
 
 /// Something was done, and it was measured.
-fn check(report: &Value, shape: &str, figures: &[&str], yardsticks: &[&str]) {
-    let found = &report["shapes"][shape];
+fn check(report: &Value, workload: &str, figures: &[&str], baselines: &[&str]) {
+    let found = &report["workloads"][workload];
     let is_number = |value: &Value| value.as_f64().is_some_and(f64::is_finite);
-    assert!(found["fencepost"]["operations"].as_f64().unwrap() > 0.0, "{shape}: {found:#}");
+    assert!(found["fencepost"]["operations"].as_f64().unwrap() > 0.0, "{workload}: {found:#}");
     for figure in figures {
-        assert!(is_number(&found["fencepost"][figure]), "{shape}: {figure}: {found:#}");
+        assert!(is_number(&found["fencepost"][figure]), "{workload}: {figure}: {found:#}");
     }
-    for yardstick in yardsticks {
+    for baseline in baselines {
         assert!(
-            found["yardsticks"][yardstick]["operations"].as_f64().unwrap() > 0.0,
-            "{shape}: {yardstick}: {found:#}"
+            found["baselines"][baseline]["operations"].as_f64().unwrap() > 0.0,
+            "{workload}: {baseline}: {found:#}"
         );
-        let ratios = found["ratios"][yardstick].as_object();
-        let ratios = ratios.unwrap_or_else(|| panic!("{shape}: no ratio to {yardstick}: {found:#}"));
-        assert!(!ratios.is_empty() && ratios.values().all(is_number), "{shape}: {yardstick}: {found:#}");
+        let ratios = found["ratios"][baseline].as_object();
+        let ratios = ratios.unwrap_or_else(|| panic!("{workload}: no ratio to {baseline}: {found:#}"));
+        assert!(!ratios.is_empty() && ratios.values().all(is_number), "{workload}: {baseline}: {found:#}");
     }
 }
 
 const LATENCIES: [&str; 5] = ["rate_per_s", "p50_us", "p99_us", "p999_us", "max_us"];
 
 #[test]
-fn every_shape_is_measured_on_the_memory_store() {
+fn every_workload_is_measured_on_the_memory_store() {
     let report = report(&["--store", "memory"]);
     let echoes = ["echo_unary", "echo_stream"];
     let with_cpu = [&LATENCIES[..], &["server_cpu_s_per_100k", "bench_cpu_s_per_100k"]].concat();
@@ -80,14 +80,14 @@ fn every_shape_is_measured_on_the_memory_store() {
     check(&report, "idle", &["server_bytes_per_waiter", "server_cpu_percent"], &[]);
     check(&report, "hold", &["server_bytes_per_lease", "renewals_per_s", "lost", "at_risk"], &[]);
     check(&report, "wake", &LATENCIES, &echoes);
-    assert!(report["shapes"]["hold"]["fencepost"]["renewals_per_s"].as_f64().unwrap() > 0.0, "{report:#}");
+    assert!(report["workloads"]["hold"]["fencepost"]["renewals_per_s"].as_f64().unwrap() > 0.0, "{report:#}");
     assert_eq!(report["version"], env!("CARGO_PKG_VERSION"));
     assert!(report["machine"]["cpus"].as_u64().unwrap() > 0 && report["date"].as_str().unwrap().contains('T'));
     assert_eq!(report["parameters"]["clients"], 6);
 }
 
 #[test]
-fn every_shape_is_measured_on_a_redis_of_its_own() {
+fn every_workload_is_measured_on_a_redis_of_its_own() {
     let report = report(&["--store", "redis", "--replicas", "2", "--redis-option", "appendfsync everysec"]);
     assert!(report["redis"].as_str().unwrap().ends_with("appendfsync everysec"), "{report:#}");
     let with_redis = [&LATENCIES[..], &["redis_cpu_s_per_100k", "evalsha_per_operation"]].concat();
@@ -105,18 +105,18 @@ fn servers_that_run_already_are_driven_and_the_redis_that_is_named_is_looked_at(
     let redis = Redis::start(&[]);
     let server = Server::start_with(&["--store", &redis.url()]);
     await_that("the server has met its Redis", || server.run(&["get", "bench"]).code == 0);
-    let arguments = ["--server", &server.url, "--redis", &redis.url(), "--shape", "pairs,wake", "--no-yardsticks"];
+    let arguments = ["--server", &server.url, "--redis", &redis.url(), "--workload", "pairs,wake", "--no-baselines"];
     let report = report(&arguments);
     check(&report, "pairs", &["evalsha_per_operation"], &[]);
     check(&report, "wake", &LATENCIES, &[]);
-    assert_eq!(report["shapes"].as_object().unwrap().len(), 2, "{report:#}");
-    assert_eq!(report["shapes"]["pairs"]["fencepost"]["server_cpu_s_per_100k"], Value::Null);
+    assert_eq!(report["workloads"].as_object().unwrap().len(), 2, "{report:#}");
+    assert_eq!(report["workloads"]["pairs"]["fencepost"]["server_cpu_s_per_100k"], Value::Null);
     assert_eq!(server.waiters("bench"), 0, "it serves as before");
 }
 
 #[test]
 fn a_fixed_rate_is_kept_and_people_get_a_table() {
-    let arguments = ["--store", "memory", "--shape", "pairs", "--rate", "100", "--names", "fresh"];
+    let arguments = ["--store", "memory", "--workload", "pairs", "--rate", "100", "--names", "fresh"];
     let ended = bench(&arguments).ended().expect(0);
     let line = |name: &str| ended.field(name).split_whitespace().last().unwrap().to_owned();
     let rate: f64 = line("rate_per_s").parse().unwrap();
@@ -128,7 +128,7 @@ fn a_fixed_rate_is_kept_and_people_get_a_table() {
 #[test]
 fn nothing_that_it_started_outlives_it() {
     for signal in [Signal::SIGINT, Signal::SIGKILL] {
-        let long = ["bench", "--store", "redis", "--shape", "pairs", "--no-yardsticks", "--warmup", "1m"];
+        let long = ["bench", "--store", "redis", "--workload", "pairs", "--no-baselines", "--warmup", "1m"];
         let process = Process::start(&mut fencepost(&long));
         let children = await_some("a server and its Redis", || {
             let found = children(process.pid());
@@ -148,10 +148,10 @@ fn a_run_in_which_nothing_succeeds_says_so() {
     // A port that was free a moment ago.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let url = format!("http://127.0.0.1:{port}");
-    let failed = bench(&["--server", &url, "--shape", "pairs", "--no-yardsticks"]).ended().expect(1);
+    let failed = bench(&["--server", &url, "--workload", "pairs", "--no-baselines"]).ended().expect(1);
     assert!(failed.out.contains("cannot connect"), "{failed:?}");
     failed.says("nothing succeeded");
-    let missing = ["--store", "redis", "--shape", "pairs", "--redis-server", "no-such-program"];
+    let missing = ["--store", "redis", "--workload", "pairs", "--redis-server", "no-such-program"];
     bench(&missing).ended().expect(1).says("no-such-program");
 }
 
@@ -160,7 +160,7 @@ fn a_bad_command_line_says_how() {
     let run = |arguments: &[&str]| Process::start(&mut fencepost(&[&["bench"], arguments].concat())).ended();
     run(&[]).expect(2).says("--store");
     run(&["--store", "nonsense"]).expect(2).says("must be memory, redis, or the URL of a Redis");
-    run(&["--store", "memory", "--shape", "round"]).expect(2).says("handoff");
+    run(&["--store", "memory", "--workload", "round"]).expect(2).says("handoff");
     run(&["--store", "memory", "--replicas", "2"]).expect(2).says("share a Redis");
     run(&["--store", "memory", "--redis-option", "appendonly yes"]).expect(2).says("--store redis");
     run(&["--store", "memory", "--rate", "0"]).expect(2).says("above 0");

@@ -1,13 +1,13 @@
-//! Who is measured in which shape, beside whom, and by which figures they are compared.
+//! Who is measured in which workload, beside whom, and by which figures they are compared.
 
 use super::{
+    baselines,
     figures::Figures,
     load::Measured,
     place::Place,
-    plan::{Plan, Shape, Via},
+    plan::{Plan, Via, Workload},
     redis::Redis,
-    shapes::{Run, handoff, held, hold, idle, pairs, wake},
-    yardsticks,
+    workloads::{Run, handoff, held, hold, idle, pairs, wake},
 };
 use anyhow::{Context, Result, bail};
 
@@ -29,25 +29,25 @@ pub(super) enum Contender {
     Watchdogs,
 }
 
-/// Fencepost comes last: the yardsticks that it is compared to are measured around it, round by round.
-pub(super) fn contenders(plan: &Plan, shape: Shape) -> Vec<Contender> {
+/// Fencepost comes last: the baselines that it is compared to are measured around it, round by round.
+pub(super) fn contenders(plan: &Plan, workload: Workload) -> Vec<Contender> {
     use Contender::{ClassicMultiplexed, ClassicPool, EchoStream, EchoUnary, Fencepost, RetryLoop, Watchdogs};
-    let all: &[Contender] = match shape {
-        Shape::Pairs => &[EchoUnary, EchoStream, ClassicPool, ClassicMultiplexed],
-        Shape::Handoff | Shape::Wake => &[EchoUnary, EchoStream, RetryLoop],
-        Shape::Idle => &[EchoUnary, RetryLoop],
-        Shape::Hold => &[Watchdogs],
+    let all: &[Contender] = match workload {
+        Workload::Pairs => &[EchoUnary, EchoStream, ClassicPool, ClassicMultiplexed],
+        Workload::Handoff | Workload::Wake => &[EchoUnary, EchoStream, RetryLoop],
+        Workload::Idle => &[EchoUnary, RetryLoop],
+        Workload::Hold => &[Watchdogs],
     };
-    let measured = all.iter().filter(|one| plan.yardsticks && (plan.has_redis() || one.is_echo()));
+    let measured = all.iter().filter(|one| plan.baselines && (plan.has_redis() || one.is_echo()));
     measured.copied().chain([Fencepost]).collect()
 }
 
-/// By what they are compared: what a yardstick has of these becomes a ratio.
-pub(super) fn compared(shape: Shape, yardstick: Contender) -> &'static [&'static str] {
-    match shape {
+/// By what they are compared: what a baseline has of these becomes a ratio.
+pub(super) fn compared(workload: Workload, baseline: Contender) -> &'static [&'static str] {
+    match workload {
         // Its latency is that of one round trip, not of a wait in line.
-        Shape::Handoff if yardstick.is_echo() => &["rate_per_s"],
-        Shape::Pairs => &[
+        Workload::Handoff if baseline.is_echo() => &["rate_per_s"],
+        Workload::Pairs => &[
             "rate_per_s",
             "p50_us",
             "p99_us",
@@ -56,7 +56,7 @@ pub(super) fn compared(shape: Shape, yardstick: Contender) -> &'static [&'static
             "redis_cpu_s_per_100k",
             "evalsha_per_operation",
         ],
-        Shape::Handoff => &[
+        Workload::Handoff => &[
             "rate_per_s",
             "passed_on_per_s",
             "p50_us",
@@ -65,14 +65,14 @@ pub(super) fn compared(shape: Shape, yardstick: Contender) -> &'static [&'static
             "redis_cpu_s_per_100k",
             "evalsha_per_operation",
         ],
-        Shape::Idle => &["commands_per_s", "redis_cpu_percent", "server_bytes_per_waiter"],
-        Shape::Hold => &["renewals_per_s", "redis_cpu_percent", "evalsha_per_s", "redis_bytes_per_lease"],
-        Shape::Wake => &["p50_us", "p99_us"],
+        Workload::Idle => &["commands_per_s", "redis_cpu_percent", "server_bytes_per_waiter"],
+        Workload::Hold => &["renewals_per_s", "redis_cpu_percent", "evalsha_per_s", "redis_bytes_per_lease"],
+        Workload::Wake => &["p50_us", "p99_us"],
     }
 }
 
 /// Measures one of them once.
-pub(super) async fn measure(run: Run<'_>, shape: Shape, contender: Contender) -> Result<(Figures, Measured)> {
+pub(super) async fn measure(run: Run<'_>, workload: Workload, contender: Contender) -> Result<(Figures, Measured)> {
     let place = match contender {
         Contender::Fencepost => Place::fencepost(run.plan).await.context("cannot start a server")?,
         Contender::EchoUnary | Contender::EchoStream => Place::echo().await.context("cannot start the echo")?,
@@ -84,39 +84,39 @@ pub(super) async fn measure(run: Run<'_>, shape: Shape, contender: Contender) ->
         _ => (run.plan.via, contender == Contender::Fencepost),
     };
     if own || contender.is_echo() {
-        if own && shape == Shape::Pairs {
+        if own && workload == Workload::Pairs {
             held::take(run, &place).await.context("cannot take the locks that are held meanwhile")?;
         }
-        return match shape {
-            Shape::Pairs => pairs::run(run, &place, via).await,
-            Shape::Idle => idle::run(run, &place, via).await,
+        return match workload {
+            Workload::Pairs => pairs::run(run, &place, via).await,
+            Workload::Idle => idle::run(run, &place, via).await,
             // A hand-off cannot take less than a message to the server and one back.
-            Shape::Handoff | Shape::Wake if !own => pairs::round_trips(run, &place, via).await,
-            Shape::Handoff => handoff::run(run, &place, via).await,
-            Shape::Wake => wake::run(run, &place, via).await,
-            Shape::Hold => hold::run(run, &place, via).await,
+            Workload::Handoff | Workload::Wake if !own => pairs::round_trips(run, &place, via).await,
+            Workload::Handoff => handoff::run(run, &place, via).await,
+            Workload::Wake => wake::run(run, &place, via).await,
+            Workload::Hold => hold::run(run, &place, via).await,
         };
     }
     let redis = place.redis.as_ref().context("there is no Redis")?;
-    classic(run, shape, contender, &place, redis).await
+    classic(run, workload, contender, &place, redis).await
 }
 
 async fn classic(
     run: Run<'_>,
-    shape: Shape,
+    workload: Workload,
     contender: Contender,
     place: &Place,
     redis: &Redis,
 ) -> Result<(Figures, Measured)> {
-    use yardsticks::{pairs, retry, watchdogs};
-    match (shape, contender) {
-        (Shape::Pairs, Contender::ClassicPool) => pairs::pooled(run, place, redis).await,
-        (Shape::Pairs, Contender::ClassicMultiplexed) => pairs::shared(run, place, redis).await,
-        (Shape::Handoff, Contender::RetryLoop) => retry::handoff(run, place, redis).await,
-        (Shape::Idle, Contender::RetryLoop) => retry::idle(run, place, redis).await,
-        (Shape::Wake, Contender::RetryLoop) => retry::wake(run, place, redis).await,
-        (Shape::Hold, Contender::Watchdogs) => watchdogs::hold(run, place, redis).await,
-        _ => bail!("{} is no yardstick of {}", contender.name(), shape.name()),
+    use baselines::{pairs, retry, watchdogs};
+    match (workload, contender) {
+        (Workload::Pairs, Contender::ClassicPool) => pairs::pooled(run, place, redis).await,
+        (Workload::Pairs, Contender::ClassicMultiplexed) => pairs::shared(run, place, redis).await,
+        (Workload::Handoff, Contender::RetryLoop) => retry::handoff(run, place, redis).await,
+        (Workload::Idle, Contender::RetryLoop) => retry::idle(run, place, redis).await,
+        (Workload::Wake, Contender::RetryLoop) => retry::wake(run, place, redis).await,
+        (Workload::Hold, Contender::Watchdogs) => watchdogs::hold(run, place, redis).await,
+        _ => bail!("{} is no baseline of {}", contender.name(), workload.name()),
     }
 }
 

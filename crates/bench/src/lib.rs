@@ -1,12 +1,13 @@
-//! The benchmark: load on real servers, and on the yardsticks beside them, in one run.
+//! The benchmark: load on real servers, and on the baselines beside them, in one run.
 //!
 //! So that its figures can be believed: servers, echo and Redis are processes of their own, so that what they use can be told from what the load
-//! uses; each measurement has new ones; the yardsticks are measured in turn with what they are compared to, on the same machine in the same
+//! uses; each measurement has new ones; the baselines are measured in turn with what they are compared to, on the same machine in the same
 //! minutes, and the middle one of several rounds counts; a fixed rate charges a server with all that it kept waiting; and what fails is counted.
 //!
 //! The program that runs it has the commands `serve`, `bench-echo` ([`echo::serve`]) and `bench-child`
 //! ([`become_program`]): the benchmark starts that program with them.
 
+mod baselines;
 mod caller;
 mod child;
 mod contest;
@@ -21,18 +22,17 @@ pub mod plan;
 mod redis;
 mod report;
 mod session;
-mod shapes;
 mod usage;
-mod yardsticks;
+mod workloads;
 
 pub use child::become_program;
 pub use report::Report;
 
 use contest::Contender;
-use plan::{Plan, Shape};
+use plan::{Plan, Workload};
 use report::Entry;
-use shapes::Run;
 use uuid::Uuid;
+use workloads::Run;
 
 /// Measures everything, and says on standard error how it goes.
 ///
@@ -41,15 +41,16 @@ pub async fn run(plan: Plan) -> Report {
     // A server that is in use is not disturbed, and two runs at once do not meet.
     let run = Uuid::new_v4().simple().to_string();
     let mut report = Report::new(&plan, environment(&plan).await.as_deref());
-    for &shape in &plan.shapes {
-        let contenders = contest::contenders(&plan, shape);
+    for &workload in &plan.workloads {
+        let contenders = contest::contenders(&plan, workload);
         let mut entries: Vec<Entry> = contenders.iter().map(|contender| Entry::new(*contender)).collect();
         for round in 1..=plan.rounds {
             for entry in &mut entries {
-                let label = format!("{}, {}, round {round} of {}", shape.name(), entry.contender.name(), plan.rounds);
-                let prefix = format!("bench/{run}/{}/{}/{round}/", shape.name(), entry.contender.key());
+                let label =
+                    format!("{}, {}, round {round} of {}", workload.name(), entry.contender.name(), plan.rounds);
+                let prefix = format!("bench/{run}/{}/{}/{round}/", workload.name(), entry.contender.key());
                 let run = Run { plan: &plan, prefix: &prefix, label: &label };
-                match Box::pin(once(run, shape, entry.contender)).await {
+                match Box::pin(once(run, workload, entry.contender)).await {
                     Ok((figures, errors)) => entry.add(figures, errors),
                     Err(error) => {
                         eprintln!("{label}: {error:#}");
@@ -58,7 +59,7 @@ pub async fn run(plan: Plan) -> Report {
                 }
             }
         }
-        report.add(shape, entries);
+        report.add(workload, entries);
     }
     report
 }
@@ -71,10 +72,10 @@ async fn environment(plan: &Plan) -> Option<String> {
 
 async fn once(
     run: Run<'_>,
-    shape: Shape,
+    workload: Workload,
     contender: Contender,
 ) -> anyhow::Result<(figures::Figures, std::collections::BTreeMap<String, u64>)> {
     eprintln!("{}", run.label);
-    let (figures, measured) = contest::measure(run, shape, contender).await?;
+    let (figures, measured) = contest::measure(run, workload, contender).await?;
     Ok((figures, measured.tally.errors))
 }

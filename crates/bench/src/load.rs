@@ -132,7 +132,7 @@ impl Client {
 }
 
 impl Measured {
-    /// What every shape has: how much, how fast, at what cost, with how many errors.
+    /// What every workload has: how much, how fast, at what cost, with how many errors.
     pub(super) fn figures(&self) -> Figures {
         let operations = self.tally.whole.len() as f64;
         let mut figures = Figures::default();

@@ -6,10 +6,10 @@ use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 /// Calls that share one connection, unless it is said otherwise: a client library has one connection for all its callers.
 const CLIENTS_PER_CONNECTION: usize = 64;
 
-/// The shape of the load.
+/// The workload of the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Shape {
+pub enum Workload {
     /// Acquire and release of a lock that nobody else wants.
     Pairs,
     /// Everybody wants the same lock.
@@ -35,7 +35,7 @@ pub enum Via {
 /// What is driven.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Servers that run already, and the Redis to look at and to measure the yardsticks on, if it is known.
+    /// Servers that run already, and the Redis to look at and to measure the baselines on, if it is known.
     Servers(Vec<String>, Option<String>),
     /// Servers of its own, on the memory store.
     Memory,
@@ -51,7 +51,7 @@ pub struct Plan {
     /// What is driven.
     pub target: Target,
     /// Which of them.
-    pub shapes: Vec<Shape>,
+    pub workloads: Vec<Workload>,
     /// How.
     pub via: Via,
     /// Of `pairs` and `handoff`.
@@ -80,8 +80,8 @@ pub struct Plan {
     pub fresh_names: bool,
     /// Locks that are held meanwhile.
     pub held: usize,
-    /// Measure the yardsticks too.
-    pub yardsticks: bool,
+    /// Measure the baselines too.
+    pub baselines: bool,
     /// For a Redis of its own.
     pub redis_server: PathBuf,
     /// For a Redis of its own: `name value`.
@@ -94,13 +94,13 @@ impl Plan {
         self.connections.unwrap_or(clients.div_ceil(CLIENTS_PER_CONNECTION)).max(servers).max(1)
     }
 
-    /// Is there a Redis for the yardsticks that need one?
+    /// Is there a Redis for the baselines that need one?
     pub(super) fn has_redis(&self) -> bool {
         !matches!(self.target, Target::Memory | Target::Servers(_, None))
     }
 }
 
-impl Shape {
+impl Workload {
     /// In the order in which they are measured.
     pub const ALL: [Self; 5] = [Self::Pairs, Self::Handoff, Self::Idle, Self::Hold, Self::Wake];
 

@@ -3,12 +3,12 @@
 use super::{
     contest::{Contender, compared},
     figures::{Figures, number},
-    plan::{Plan, Shape},
+    plan::{Plan, Workload},
 };
 use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, fmt::Write, time::SystemTime};
 
-/// All rounds of one contender in one shape.
+/// All rounds of one contender in one workload.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub contender: Contender,
@@ -22,7 +22,7 @@ pub(super) struct Entry {
 #[derive(Debug)]
 pub struct Report {
     about: Value,
-    shapes: Vec<(Shape, Vec<Entry>)>,
+    workloads: Vec<(Workload, Vec<Entry>)>,
 }
 
 impl Entry {
@@ -73,7 +73,7 @@ impl Report {
             "parameters": {
                 "target": plan.target.name(),
                 "via": plan.via,
-                "shapes": plan.shapes,
+                "workloads": plan.workloads,
                 "clients": plan.clients,
                 "waiters": plan.waiters,
                 "leases": plan.leases,
@@ -89,38 +89,38 @@ impl Report {
                 "redis_options": plan.redis_options,
             },
         });
-        Self { about, shapes: Vec::new() }
+        Self { about, workloads: Vec::new() }
     }
 
-    pub(super) fn add(&mut self, shape: Shape, entries: Vec<Entry>) {
-        self.shapes.push((shape, entries));
+    pub(super) fn add(&mut self, workload: Workload, entries: Vec<Entry>) {
+        self.workloads.push((workload, entries));
     }
 
     /// How many operations Fencepost did, and how many things went wrong anywhere.
     pub fn totals(&self) -> (f64, f64) {
-        let ours = self.shapes.iter().filter_map(|(_, entries)| own(entries));
+        let ours = self.workloads.iter().filter_map(|(_, entries)| own(entries));
         let operations = ours.filter_map(|entry| entry.figures().get("operations")).sum();
-        (operations, self.shapes.iter().flat_map(|(_, entries)| entries).map(Entry::wrong).sum())
+        (operations, self.workloads.iter().flat_map(|(_, entries)| entries).map(Entry::wrong).sum())
     }
 
     /// One object with every figure.
     pub fn json(&self) -> Value {
         let mut json = self.about.clone();
-        let shapes = self.shapes.iter().map(|(shape, entries)| {
+        let workloads = self.workloads.iter().map(|(workload, entries)| {
             let by = |keep: fn(&Entry) -> bool| {
                 let kept = entries.iter().filter(|entry| keep(entry));
                 kept.map(|entry| (entry.contender.key().to_owned(), entry.json())).collect::<Map<_, _>>()
             };
             let mut one = by(|entry| entry.contender == Contender::Fencepost);
-            one.insert("yardsticks".to_owned(), by(|entry| entry.contender != Contender::Fencepost).into());
-            let ratios = ratios(*shape, entries).into_iter().map(|(yardstick, ratios)| {
+            one.insert("baselines".to_owned(), by(|entry| entry.contender != Contender::Fencepost).into());
+            let ratios = ratios(*workload, entries).into_iter().map(|(baseline, ratios)| {
                 let ratios = ratios.into_iter().map(|(figure, ratio)| (figure.to_owned(), number(ratio)));
-                (yardstick.key().to_owned(), Value::Object(ratios.collect()))
+                (baseline.key().to_owned(), Value::Object(ratios.collect()))
             });
             one.insert("ratios".to_owned(), Value::Object(ratios.collect()));
-            (shape.name().to_owned(), Value::Object(one))
+            (workload.name().to_owned(), Value::Object(one))
         });
-        json["shapes"] = Value::Object(shapes.collect());
+        json["workloads"] = Value::Object(workloads.collect());
         json["errors"] = number(self.totals().1);
         json
     }
@@ -141,11 +141,11 @@ impl Report {
         if cfg!(debug_assertions) {
             text.push_str("\nnot an optimised build: the figures say nothing");
         }
-        for (shape, entries) in &self.shapes {
-            _ = write!(text, "\n\n{}\n{}", shape.name(), table(entries));
-            for (yardstick, ratios) in ratios(*shape, entries) {
+        for (workload, entries) in &self.workloads {
+            _ = write!(text, "\n\n{}\n{}", workload.name(), table(entries));
+            for (baseline, ratios) in ratios(*workload, entries) {
                 let ratios: Vec<_> = ratios.iter().map(|(name, ratio)| format!("{name} {}", short(*ratio))).collect();
-                _ = write!(text, "\nratio to {}: {}", yardstick.name(), ratios.join(", "));
+                _ = write!(text, "\nratio to {}: {}", baseline.name(), ratios.join(", "));
             }
             for entry in entries {
                 let errors = entry.errors.iter().map(|(error, count)| format!("{count} times {error}"));
@@ -162,14 +162,14 @@ fn own(entries: &[Entry]) -> Option<&Entry> {
     entries.iter().find(|entry| entry.contender == Contender::Fencepost)
 }
 
-/// Our figures over those of each yardstick.
-fn ratios(shape: Shape, entries: &[Entry]) -> Vec<(Contender, Vec<(&'static str, f64)>)> {
+/// Our figures over those of each baseline.
+fn ratios(workload: Workload, entries: &[Entry]) -> Vec<(Contender, Vec<(&'static str, f64)>)> {
     let Some(ours) = own(entries).map(Entry::figures) else { return Vec::new() };
     let others = entries.iter().filter(|entry| entry.contender != Contender::Fencepost);
     let ratios = others.map(|other| {
         let theirs = other.figures();
         let ratio = |name: &&'static str| Some((*name, ours.get(name)? / theirs.get(name).filter(|it| *it != 0.0)?));
-        (other.contender, compared(shape, other.contender).iter().filter_map(ratio).collect::<Vec<_>>())
+        (other.contender, compared(workload, other.contender).iter().filter_map(ratio).collect::<Vec<_>>())
     });
     ratios.filter(|(_, ratios)| !ratios.is_empty()).collect()
 }
@@ -242,22 +242,22 @@ mod tests {
     fn ratios_are_those_of_the_middle_rounds() {
         let entries =
             [entry(Contender::EchoUnary, &[400.0, 200.0, 300.0]), entry(Contender::Fencepost, &[90.0, 150.0, 900.0])];
-        assert_eq!(ratios(Shape::Pairs, &entries), [(Contender::EchoUnary, vec![("rate_per_s", 0.5)])]);
+        assert_eq!(ratios(Workload::Pairs, &entries), [(Contender::EchoUnary, vec![("rate_per_s", 0.5)])]);
         let text = table(&entries);
         assert!(text.lines().any(|line| line.split_whitespace().eq(["rate_per_s", "300", "150"])), "{text}");
     }
 
     #[test]
     fn what_went_wrong_is_said_and_counted() {
-        let mut report = Report { about: json!({}), shapes: Vec::new() };
+        let mut report = Report { about: json!({}), workloads: Vec::new() };
         let mut broken = Entry::new(Contender::EchoUnary);
         broken.fail("no such thing".to_owned());
-        report.add(Shape::Pairs, vec![broken, entry(Contender::Fencepost, &[1.0, 2.0])]);
+        report.add(Workload::Pairs, vec![broken, entry(Contender::Fencepost, &[1.0, 2.0])]);
         assert_eq!(report.totals(), (0.0, 3.0));
         let text = report.text();
         assert!(text.contains("2 times Internal: broken") && text.contains("no such thing"), "{text}");
         let json = report.json();
         assert_eq!(json["errors"], 3);
-        assert_eq!(json["shapes"]["pairs"]["yardsticks"]["echo_unary"]["failures"][0], "no such thing");
+        assert_eq!(json["workloads"]["pairs"]["baselines"]["echo_unary"]["failures"][0], "no such thing");
     }
 }

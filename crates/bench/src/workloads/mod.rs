@@ -1,4 +1,4 @@
-//! The shapes of the load, against anything that answers the calls.
+//! The workloads of the load, against anything that answers the calls.
 
 pub(super) mod handoff;
 pub(super) mod held;

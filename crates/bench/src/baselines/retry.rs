@@ -7,7 +7,7 @@ use crate::{
     meter::Grant,
     place::Place,
     redis::Redis,
-    shapes::Run,
+    workloads::Run,
 };
 use anyhow::Result;
 use deadpool_redis::redis::aio::MultiplexedConnection;

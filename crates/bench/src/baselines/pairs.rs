@@ -7,7 +7,7 @@ use crate::{
     load::{Client, Load, Measured},
     place::Place,
     redis::Redis,
-    shapes::Run,
+    workloads::Run,
 };
 use anyhow::Result;
 use deadpool_redis::{Config, Connection, Pool, PoolConfig, Runtime, redis::aio::MultiplexedConnection};

@@ -6,7 +6,7 @@ use crate::{
     load::{Client, Load, Measured},
     place::Place,
     redis::Redis,
-    shapes::Run,
+    workloads::Run,
 };
 use anyhow::Result;
 use deadpool_redis::redis::aio::MultiplexedConnection;
@@ -39,7 +39,7 @@ pub(crate) async fn hold(run: Run<'_>, place: &Place, redis: &Redis) -> Result<(
     figures.put("operations", Fold::Sum, leases as f64);
     figures.put("renewals_per_s", Fold::Median, measured.tally.whole.len() as f64 / measured.seconds);
     measured.standing(&mut figures, 1);
-    crate::shapes::memory(&mut figures, &alone, &measured.after, leases, ["", "redis_bytes_per_lease"]);
+    crate::workloads::memory(&mut figures, &alone, &measured.after, leases, ["", "redis_bytes_per_lease"]);
     figures.put("errors", Fold::Sum, measured.errors() as f64);
     Ok((figures, measured))
 }

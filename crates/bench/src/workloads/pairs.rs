@@ -42,7 +42,7 @@ async fn pairs(client: Client, mut caller: Caller, own: String, fresh: bool) {
     }
 }
 
-/// The yardstick of what takes one round trip after the other: one call under way, whatever the plan says of clients.
+/// The baseline of what takes one round trip after the other: one call under way, whatever the plan says of clients.
 pub(crate) async fn round_trips(run: Run<'_>, place: &Place, via: Via) -> Result<(Figures, Measured)> {
     let mut caller = connect(&place.urls, 1, via).await?.remove(0);
     let mut load = Load::closed(run.plan, run.label, 1);
