@@ -3,18 +3,31 @@
 use clap::Args;
 use std::time::Duration;
 
+/// Where a server listens unless it is told otherwise.
+const DEFAULT_SERVER: &str = "127.0.0.1:7420";
+
 /// Which servers to talk to.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ServerArgs {
-    /// Where the server is; several (repeated, or with commas between them) are replicas of one service
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "FENCEPOST_SERVER",
-        value_delimiter = ',',
-        default_value = "http://127.0.0.1:7420"
-    )]
-    pub server: Vec<String>,
+    /// The address of the server, host:port; several (repeated, or with commas between them) are replicas of one
+    /// service [default: 127.0.0.1:7420]
+    #[arg(long, value_name = "ADDRESS", env = "FENCEPOST_SERVER", value_delimiter = ',')]
+    server: Vec<String>,
+}
+
+impl ServerArgs {
+    /// Did the command line or the variable name a server? If not, the default address is meant.
+    pub(crate) fn is_given(&self) -> bool {
+        !self.server.is_empty()
+    }
+
+    /// The addresses as they were written.
+    pub(crate) fn addresses(&self) -> Vec<&str> {
+        if !self.is_given() {
+            return vec![DEFAULT_SERVER];
+        }
+        self.server.iter().map(|address| address.trim()).filter(|address| !address.is_empty()).collect()
+    }
 }
 
 /// What every command that calls the server once has.

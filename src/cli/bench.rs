@@ -9,6 +9,7 @@ use clap::{
     builder::{PossibleValuesParser, TypedValueParser},
 };
 use fencepost_bench::plan::{Plan, Target, Via, Workload};
+use fencepost_client::ServerAddress;
 use std::{ffi::OsString, io::Write, path::PathBuf, time::Duration};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -48,9 +49,9 @@ const ALL: &str = "all";
 #[derive(Args, Clone, Debug)]
 #[command(group(ArgGroup::new("target").required(true).args(["server", "store"])))]
 pub(crate) struct BenchArgs {
-    /// Drive the server that runs there; several (repeated, or separated by commas) are replicas
-    #[arg(long, value_name = "URL", value_delimiter = ',')]
-    server: Vec<String>,
+    /// Drive the server at this address, host:port; several (repeated, or separated by commas) are replicas
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    server: Vec<ServerAddress>,
 
     /// Start servers with this store: memory, redis (a new one, deleted afterwards), or redis://host:port (as it is)
     #[arg(long, value_name = "STORE", value_parser = store)]
@@ -192,7 +193,7 @@ impl BenchArgs {
     fn plan(self) -> Result<Plan, Failure> {
         let target = match self.store {
             Some(target) => target,
-            None => Target::Servers(self.server, self.behind),
+            None => Target::Servers(self.server.iter().map(ServerAddress::url).collect(), self.behind),
         };
         let usage = |why: &str| Err(Failure::new(super::exit::COMMAND_LINE, why));
         if self.replicas > 1 && !matches!(target, Target::Redis(_) | Target::OwnRedis) {

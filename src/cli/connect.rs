@@ -14,8 +14,7 @@ pub(super) const PROMPT: Duration = Duration::from_secs(2);
 
 /// A client of the servers that the arguments name.
 pub(super) fn client(args: &ServerArgs, holder: String, retry_for: Duration) -> Result<Client, Failure> {
-    let servers = args.server.iter().map(|url| url.trim()).filter(|url| !url.is_empty());
-    let builder = servers.fold(Client::builder(), |builder, url| builder.server(url));
+    let builder = args.addresses().into_iter().fold(Client::builder(), |builder, address| builder.server(address));
     let built = builder.holder(holder).retry_for(retry_for).build();
     built.map_err(|error| Failure::new(USAGE, format!("{error}; name a server with --server or FENCEPOST_SERVER")))
 }
@@ -24,7 +23,7 @@ pub(super) fn client(args: &ServerArgs, holder: String, retry_for: Duration) -> 
 /// server may be restarting; who mistyped an address should hear of it sooner.
 pub(super) async fn reachable(client: &Client, lock_name: &str, args: &ServerArgs) -> Result<(), Failure> {
     match client.calls().get(GetRequest { lock_name: lock_name.to_owned() }).await {
-        Err(error) if error.is_unreachable() => Err(failed(&error, Effect::Reads, args)),
+        Err(error) if error.is_unreachable() || error.not_grpc().is_some() => Err(failed(&error, Effect::Reads, args)),
         // Whatever else there is to say, the request itself will be told.
         _ => Ok(()),
     }
@@ -44,6 +43,7 @@ pub(super) fn failed(error: &CallError, effect: Effect, args: &ServerArgs) -> Fa
     let trouble = Trouble {
         code: error.code(),
         message: error.message().to_owned(),
+        not_grpc: error.not_grpc().map(str::to_owned),
         unreachable: error.is_unreachable(),
         unanswered: error.is_outcome_unknown(),
         cause: root_cause(error),
@@ -51,7 +51,7 @@ pub(super) fn failed(error: &CallError, effect: Effect, args: &ServerArgs) -> Fa
         violations: error.field_violations(),
         retry_delay: error.retry_delay(),
     };
-    trouble.explain(effect, &args.server.join(", "))
+    trouble.explain(effect, &args.addresses().join(", "))
 }
 
 /// The words at the bottom of a chain of errors: the layers above only say that something below them failed.
@@ -67,6 +67,7 @@ fn root_cause(error: &dyn Error) -> String {
 struct Trouble {
     code: Code,
     message: String,
+    not_grpc: Option<String>,
     unreachable: bool,
     unanswered: bool,
     cause: String,
@@ -77,6 +78,15 @@ struct Trouble {
 
 impl Trouble {
     fn explain(&self, effect: Effect, servers: &str) -> Failure {
+        if let Some(words) = &self.not_grpc {
+            let unknown = if self.unanswered && effect == Effect::Writes {
+                "; if it is, the call may or may not have been done: look with 'fencepost get'"
+            } else {
+                ""
+            };
+            let advice = "is that the address of a Fencepost server? Name one with --server or FENCEPOST_SERVER";
+            return Failure::new(UNAVAILABLE, format!("{words}: {advice}{unknown}"));
+        }
         if self.unreachable {
             let advice =
                 "is it running? Start one with 'fencepost serve', or name another with --server or FENCEPOST_SERVER";
@@ -137,6 +147,7 @@ mod tests {
         Trouble {
             code,
             message: "words".to_owned(),
+            not_grpc: None,
             unreachable: false,
             unanswered: false,
             cause: "the cause".to_owned(),
@@ -147,7 +158,7 @@ mod tests {
     }
 
     fn said(trouble: &Trouble, effect: Effect) -> (u8, String) {
-        let failure = trouble.explain(effect, "http://a:7420");
+        let failure = trouble.explain(effect, "a:7420");
         (failure.code, failure.message)
     }
 
@@ -155,7 +166,20 @@ mod tests {
     fn a_server_that_is_down_says_what_to_do() {
         let (code, message) = said(&Trouble { unreachable: true, ..trouble(Code::Unavailable) }, Effect::Writes);
         assert_eq!(code, UNAVAILABLE);
-        assert!(message.contains("http://a:7420 (the cause)") && message.contains("fencepost serve"), "{message}");
+        assert!(message.contains("a:7420 (the cause)") && message.contains("fencepost serve"), "{message}");
+    }
+
+    #[test]
+    fn a_port_that_is_not_grpc_is_named() {
+        let words = Some("a:7420 does not speak gRPC (it sent \"+PONG\")".to_owned());
+        let other = Trouble { not_grpc: words, unreachable: true, ..trouble(Code::Unknown) };
+        let (code, message) = said(&other, Effect::Writes);
+        assert_eq!(code, UNAVAILABLE);
+        assert!(message.starts_with("a:7420 does not speak gRPC") && message.contains("--server"), "{message}");
+        assert!(!message.contains("may or may not"), "{message}");
+        let silent = Trouble { unreachable: false, unanswered: true, ..other };
+        assert!(said(&silent, Effect::Writes).1.contains("may or may not"));
+        assert!(!said(&silent, Effect::Reads).1.contains("may or may not"));
     }
 
     #[test]

@@ -105,7 +105,8 @@ fn servers_that_run_already_are_driven_and_the_redis_that_is_named_is_looked_at(
     let redis = Redis::start(&[]);
     let server = Server::start_with(&["--store", &redis.url()]);
     await_that("the server has met its Redis", || server.run(&["get", "bench"]).code == 0);
-    let arguments = ["--server", &server.url, "--redis", &redis.url(), "--workload", "pairs,wake", "--no-baselines"];
+    let address = server.url.trim_start_matches("http://");
+    let arguments = ["--server", address, "--redis", &redis.url(), "--workload", "pairs,wake", "--no-baselines"];
     let report = report(&arguments);
     check(&report, "pairs", &["evalsha_per_operation"], &[]);
     check(&report, "wake", &LATENCIES, &[]);

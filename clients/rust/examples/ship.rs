@@ -5,7 +5,7 @@ use std::time::Duration;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let client = Client::new("http://127.0.0.1:7420")?;
+    let client = Client::new("127.0.0.1:7420")?;
     let lock = client.acquire("orders/42").ttl(Duration::from_secs(10)).wait(Duration::from_secs(60)).await?;
     tokio::select! {
         shipped = ship(lock.held()) => println!("{}", shipped?),

@@ -102,9 +102,10 @@ impl Calls {
 
     /// Makes *one* server go away in order: the first that this client was given. Sent once, never to another.
     pub async fn drain(&self, request: v1::DrainRequest) -> Result<v1::DrainResponse, CallError> {
-        let mut client = AdminServiceClient::new(self.core.servers.channel(0, Lane::Prompt));
-        let answer = self.core.within(self.core.call_timeout, request, |request| client.drain(request));
-        answer.await.map_err(CallError::new)
+        let core = &self.core;
+        let mut client = AdminServiceClient::new(core.servers.channel(0, Lane::Prompt));
+        let answer = core.within(core.call_timeout, request, |request| client.drain(request));
+        answer.await.map_err(|status| core.servers.judge(0, CallError::new(status)))
     }
 
     /// Streams what happens to the locks with a prefix. Opening it is repeated; a stream that breaks is not: the next one

@@ -1,6 +1,7 @@
 //! The client and how it is built.
 
 use crate::acquire::Acquire;
+use crate::address::{AddressError, ServerAddress};
 use crate::calls::Calls;
 use crate::clock::Moment;
 use crate::core::Core;
@@ -10,7 +11,7 @@ use crate::lease::{LeaseState, LossCause};
 use crate::lock::Lock;
 use crate::proto::duration;
 use crate::run::RunError;
-use crate::servers::{self, Servers};
+use crate::servers::{Server, Servers};
 use crate::v1;
 use crate::validity::Reading;
 use crate::well_formed;
@@ -43,7 +44,7 @@ impl Drop for Shared {
 }
 
 impl Client {
-    /// A client of one server, such as `http://127.0.0.1:7420`. Connects when it is first used.
+    /// A client of one server, such as `127.0.0.1:7420` ([`ServerAddress`]). Connects when it is first used.
     pub fn new(server: impl Into<String>) -> Result<Self, ConfigError> {
         Self::builder().server(server).build()
     }
@@ -143,7 +144,7 @@ pub struct ClientBuilder {
 
 #[derive(Clone, Debug)]
 enum Target {
-    Url(String),
+    Address(String),
     Endpoint(Box<Endpoint>),
 }
 
@@ -155,9 +156,11 @@ impl Default for ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// Adds a server (`http://host:port`): one replica of the service. The client stays with one that works.
-    pub fn server(mut self, url: impl Into<String>) -> Self {
-        self.servers.push(Target::Url(url.into()));
+    /// Adds a server: one replica of the service. The client stays with one that works.
+    ///
+    /// Its address is `host:port`, or `http://host:port`; without a port it is 7420 ([`ServerAddress`]).
+    pub fn server(mut self, address: impl Into<String>) -> Self {
+        self.servers.push(Target::Address(address.into()));
         self
     }
 
@@ -194,16 +197,14 @@ impl ClientBuilder {
         if self.servers.is_empty() {
             return Err(ConfigError::NoServer);
         }
-        let endpoint = |target| match target {
-            Target::Endpoint(endpoint) => Ok(*endpoint),
-            Target::Url(url) => match servers::endpoint(&url) {
-                Ok(endpoint) if endpoint.uri().scheme_str() == Some("http") => Ok(endpoint),
-                Ok(_) => Err(ConfigError::Scheme { url }),
-                Err(source) => Err(ConfigError::Server { url, source }),
-            },
+        let server = |target| match target {
+            Target::Endpoint(endpoint) => Ok(Server::with(&endpoint)),
+            Target::Address(text) => {
+                let address: ServerAddress = text.parse()?;
+                Server::at(address).map_err(|source| ConfigError::Endpoint { address: text, source })
+            }
         };
-        let endpoints = self.servers.into_iter().map(endpoint).collect::<Result<_, _>>()?;
-        let servers = Servers::new(endpoints);
+        let servers = Servers::new(self.servers.into_iter().map(server).collect::<Result<_, ConfigError>>()?);
         let core = Arc::new(Core::new(servers, runtime, self.holder, self.call_timeout, self.retry_for));
         Ok(Client { shared: Arc::new(Shared { keeper: Keeper::new(core.clone()), core }) })
     }
@@ -216,19 +217,16 @@ pub enum ConfigError {
     /// No server was given.
     #[error("no server given")]
     NoServer,
-    /// An address is not one.
-    #[error("not the address of a server (such as http://127.0.0.1:7420): {url}")]
-    Server {
+    /// The address of a server is invalid. For TLS, hand in an endpoint ([`ClientBuilder::endpoint`]).
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// The transport does not take the address of a server.
+    #[error("cannot use the server address {address}: {source}")]
+    Endpoint {
         /// The address.
-        url: String,
-        /// What is wrong with it.
+        address: String,
+        /// Why not.
         source: tonic::transport::Error,
-    },
-    /// An address does not start with `http://`. For TLS, hand in an endpoint ([`ClientBuilder::endpoint`]).
-    #[error("the address of a server starts with http:// (for TLS, hand in an endpoint): {url}")]
-    Scheme {
-        /// The address.
-        url: String,
     },
     /// It was not called from within a tokio runtime.
     #[error("a client needs a tokio runtime to be built in")]

@@ -133,7 +133,7 @@ impl Repeats<'_> {
     /// One to this server failed: waits until it is time for the next. Fails with what there is to say if there is to be
     /// none.
     pub(crate) async fn failed(&mut self, server: usize, error: CallError) -> Result<(), CallError> {
-        let error = error.after_sending(self.perhaps_sent);
+        let error = self.core.servers.judge(server, error).after_sending(self.perhaps_sent);
         if error.may_pass() {
             self.perhaps_sent = !error.is_unreachable();
             self.core.servers.failed(server);

@@ -1,5 +1,7 @@
 //! What a call to the server can fail with, and what that says about its effect.
 
+use crate::address::ServerAddress;
+use crate::greeting::{Greeting, NotGrpc};
 use crate::v1;
 use prost::Message as _;
 use std::{error::Error as _, fmt, time::Duration};
@@ -13,6 +15,8 @@ use tonic_types::StatusExt as _;
 pub struct CallError {
     status: Box<Status>,
     perhaps_sent: bool,
+    /// Says that the server does not speak gRPC.
+    not_grpc: Option<Box<str>>,
 }
 
 /// A field that broke a rule.
@@ -28,12 +32,12 @@ pub struct FieldViolation {
 impl CallError {
     pub(crate) fn new(status: Status) -> Self {
         let perhaps_sent = !failed_to_connect(&status);
-        Self { status: Box::new(status), perhaps_sent }
+        Self { status: Box::new(status), perhaps_sent, not_grpc: None }
     }
 
     /// An operation that failed before it was handed to a connection.
     pub(crate) fn unsent(status: Status) -> Self {
-        Self { status: Box::new(status), perhaps_sent: false }
+        Self { status: Box::new(status), perhaps_sent: false, not_grpc: None }
     }
 
     /// The error of one operation of a session.
@@ -49,14 +53,36 @@ impl CallError {
         self
     }
 
-    /// May the server have done it all the same? Repeat the call with the same ids to find out: the effect is that of one.
+    /// The call went to the server at this address, which greeted its connections like this.
+    pub(crate) fn with_greeting(mut self, address: &ServerAddress, greeting: &Greeting) -> Self {
+        if self.may_pass()
+            && !failed_to_connect(&self.status)
+            && let Some(NotGrpc { words, perhaps_hangs }) = greeting.not_grpc()
+        {
+            self.perhaps_sent &= perhaps_hangs;
+            self.not_grpc = Some(format!("{address} {words}").into());
+        }
+        self
+    }
+
+    /// Says that the address of the server is that of something which does not speak gRPC, and how that is known: a web
+    /// server or a Redis answered there, or nothing did, as if a server hung.
     ///
-    /// False for a refusal, and when no connection was made for any of the transmissions.
+    /// Always `None` for a server that was added as an endpoint
+    /// ([`ClientBuilder::endpoint`](crate::ClientBuilder::endpoint)).
+    pub fn not_grpc(&self) -> Option<&str> {
+        self.not_grpc.as_deref()
+    }
+
+    /// May the server have done it all the same? Repeat the call with the same ids to find out: the effect is that of
+    /// one.
+    ///
+    /// False for a refusal, and when no transmission had a connection to a server that speaks gRPC.
     pub fn is_outcome_unknown(&self) -> bool {
         self.perhaps_sent && self.may_pass()
     }
 
-    /// Was no server there to talk to? Nothing was sent.
+    /// Was no server there to talk to, or one that does not speak gRPC? Nothing was done.
     pub fn is_unreachable(&self) -> bool {
         !self.perhaps_sent
     }
@@ -128,6 +154,9 @@ impl fmt::Display for CallError {
         if self.is_outcome_unknown() {
             write!(f, "outcome unknown: ")?;
         }
+        if let Some(words) = &self.not_grpc {
+            return write!(f, "{words}");
+        }
         if self.message().is_empty() { write!(f, "{}", self.code()) } else { write!(f, "{}", self.message()) }
     }
 }
@@ -136,7 +165,7 @@ impl fmt::Debug for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("CallError");
         debug.field("code", &self.code()).field("message", &self.message()).field("reason", &self.reason());
-        debug.field("perhaps_sent", &self.perhaps_sent).finish_non_exhaustive()
+        debug.field("perhaps_sent", &self.perhaps_sent).field("not_grpc", &self.not_grpc).finish_non_exhaustive()
     }
 }
 

@@ -5,8 +5,8 @@
 //! use std::time::Duration;
 //!
 //! let client = fencepost_client::Client::builder()
-//!     .server("http://a:7420")
-//!     .server("http://b:7420")
+//!     .server("a:7420")
+//!     .server("b:7420")
 //!     .holder("host-1:worker")
 //!     .build()?;
 //! let lock = client.acquire("orders/42").wait(Duration::from_secs(30)).await?;
@@ -38,13 +38,16 @@
 //! server if there is one, until a bound is over ([`ClientBuilder::retry_for`]); its effect is that of one call.
 
 mod acquire;
+mod address;
 mod alone;
 mod attempts;
 mod calls;
 mod client;
 mod clock;
+mod connect;
 mod core;
 mod error;
+mod greeting;
 mod held;
 mod keeper;
 mod lease;
@@ -64,6 +67,7 @@ mod validity;
 mod well_formed;
 
 pub use acquire::{Acquire, AcquireError};
+pub use address::{AddressError, ServerAddress};
 pub use attempts::Timed;
 pub use calls::Calls;
 pub use client::{Client, ClientBuilder, ConfigError};

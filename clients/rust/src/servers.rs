@@ -6,16 +6,13 @@
 //! Each replica has two channels. A server bounds the concurrent streams of one connection, and calls that wait in line
 //! can use them all up: a session must never queue behind them.
 
+use crate::address::ServerAddress;
+use crate::connect;
+use crate::error::CallError;
+use crate::greeting::Greeting;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 use tonic::transport::{Channel, Endpoint};
-
-/// How long to wait for a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// How often to ask the other end of a quiet connection whether it is still there, and how long to wait for its answer.
-const PING_INTERVAL: Duration = Duration::from_secs(10);
-const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a call may keep the connection busy with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,10 +23,25 @@ pub(crate) enum Lane {
     Waiting,
 }
 
+/// Needs a running tokio runtime to be made, but no server: its channels connect when they are used.
 #[derive(Debug)]
-struct Server {
+pub(crate) struct Server {
     prompt: Channel,
     waiting: Channel,
+    /// Where it is and how it greets, unless the caller's own endpoint connects to it.
+    greeting: Option<(ServerAddress, Arc<Greeting>)>,
+}
+
+impl Server {
+    pub(crate) fn at(address: ServerAddress) -> Result<Self, tonic::transport::Error> {
+        let (endpoint, greeting) = (connect::endpoint(&address)?, Arc::<Greeting>::default());
+        let channel = || connect::channel(&endpoint, greeting.clone());
+        Ok(Self { prompt: channel(), waiting: channel(), greeting: Some((address, greeting)) })
+    }
+
+    pub(crate) fn with(endpoint: &Endpoint) -> Self {
+        Self { prompt: endpoint.connect_lazy(), waiting: endpoint.connect_lazy(), greeting: None }
+    }
 }
 
 #[derive(Debug)]
@@ -40,10 +52,8 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// Needs a running tokio runtime, but no server: channels connect when they are used.
-    pub(crate) fn new(endpoints: Vec<Endpoint>) -> Self {
-        let connect = |endpoint: Endpoint| Server { prompt: endpoint.connect_lazy(), waiting: endpoint.connect_lazy() };
-        Self { servers: endpoints.into_iter().map(connect).collect(), preferred: AtomicUsize::new(0) }
+    pub(crate) fn new(servers: Vec<Server>) -> Self {
+        Self { servers, preferred: AtomicUsize::new(0) }
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -74,15 +84,12 @@ impl Servers {
             self.preferred.store(self.after(index), Ordering::Relaxed);
         }
     }
-}
 
-/// The settings that every connection gets, unless the caller hands in an endpoint of its own.
-pub(crate) fn endpoint(url: &str) -> Result<Endpoint, tonic::transport::Error> {
-    let endpoint = Endpoint::from_shared(url.to_owned())?;
-    Ok(endpoint
-        .connect_timeout(CONNECT_TIMEOUT)
-        .tcp_nodelay(true)
-        .http2_keep_alive_interval(PING_INTERVAL)
-        .keep_alive_timeout(PING_TIMEOUT)
-        .keep_alive_while_idle(true))
+    /// The error of a call to this server; says so if the server does not speak gRPC.
+    pub(crate) fn judge(&self, index: usize, error: CallError) -> CallError {
+        match &self.servers[index % self.servers.len()].greeting {
+            Some((address, greeting)) => error.with_greeting(address, greeting),
+            None => error,
+        }
+    }
 }

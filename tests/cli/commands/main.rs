@@ -1,8 +1,11 @@
 //! The binary as its users see it: a real server, real commands, real signals.
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
+mod addresses;
 mod calls;
 mod marks;
+#[path = "../../support/redis.rs"]
+mod redis;
 mod refusals;
 mod run;
 mod run_danger;

@@ -34,7 +34,7 @@ fn a_bad_command_line_says_how() {
     run(&["acquire", "a", "--ttl", "30"]).expect(2).says("must be a duration with its unit");
     run(&["release", "a"]).expect(2).says("--lease-id");
     run(&["force-release", "a", "--token", "7"]).expect(2).says("--reason");
-    run(&["get", "a", "--server", "not a server"]).expect(64).says("not the address of a server");
+    run(&["get", "a", "--server", "not a server"]).expect(64).says("invalid server address");
 }
 
 #[test]

@@ -1,0 +1,97 @@
+//! Addresses as people write them: of a server to call, and of what is no server.
+
+use crate::{
+    redis::Redis,
+    support::{Ended, Process, Server, fencepost},
+};
+use std::{
+    io::{Read, Write},
+    net::TcpListener,
+    thread,
+};
+
+fn run(arguments: &[&str]) -> Ended {
+    Process::start(&mut fencepost(arguments)).ended()
+}
+
+/// The host and port of a server.
+fn address(server: &Server) -> &str {
+    server.url.trim_start_matches("http://")
+}
+
+#[test]
+fn a_server_is_named_with_and_without_http() {
+    let server = Server::start();
+    let (host_and_port, port) = (address(&server), address(&server).rsplit(':').next().unwrap());
+    let by_name = format!("localhost:{port}");
+    // Nobody listens at port 1.
+    let second = format!("127.0.0.1:1,{host_and_port}");
+    for named in [host_and_port, &server.url, &by_name, &format!("http://{by_name}/"), &second] {
+        let taken = run(&["acquire", "a", "--server", named]).expect(0);
+        run(&["release", "a", "--lease-id", taken.field("lease id"), "--server", named]).expect(0);
+        run(&["run", "a", "--server", named, "--", "true"]).expect(0);
+        let mut by_variable = fencepost(&["get", "a"]);
+        Process::start(by_variable.env("FENCEPOST_SERVER", named)).ended().expect(0);
+    }
+}
+
+#[test]
+fn an_address_that_is_invalid_says_why() {
+    for (named, why) in [
+        ("not a server", "invalid server address \"not a server\": the host must be an IP address, or a name"),
+        ("https://localhost:7420", "https:// (TLS) is not supported yet"),
+        ("unix:/run/fencepost.sock", "Unix sockets are not supported yet"),
+        ("::1:7420", "an IPv6 address stands in brackets"),
+        ("localhost:port", "the port must be a number from 1 to 65535"),
+    ] {
+        run(&["get", "a", "--server", named]).expect(64).says(why).says("FENCEPOST_SERVER");
+        run(&["run", "a", "--server", named, "--", "true"]).expect(64).says(why);
+        run(&["bench", "--server", named]).expect(2).says(why);
+    }
+}
+
+/// Answers each connection with these words once it has read something, or closes it at once; then keeps it open.
+fn other_server(words: Option<&'static [u8]>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            thread::spawn(move || {
+                let Some(words) = words else { return };
+                let mut asked = [0; 1024];
+                let _ = stream.read(&mut asked);
+                let _ = stream.write_all(words);
+                while matches!(stream.read(&mut asked), Ok(1..)) {}
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn a_port_that_is_not_grpc_says_so() {
+    let redis = Redis::start(&[]);
+    let at_redis = format!("127.0.0.1:{}", redis.port);
+    for (named, why) in [
+        (at_redis, "it sent \"-ERR unknown command"),
+        (other_server(Some(b"HTTP/1.1 400 Bad Request\r\n\r\n")), "it sent \"HTTP/1.1 400 Bad Request\""),
+        (other_server(Some(b"")), "or hangs (it accepted the connection and sent nothing"),
+        (other_server(None), "it closed the connection and sent nothing"),
+    ] {
+        let commands = [
+            &["get", "a"][..],
+            &["ls"],
+            &["watch"],
+            &["drain"],
+            &["acquire", "a"],
+            &["acquire", "a", "--wait", "1h"],
+            &["run", "a", "--wait", "1h", "--", "true"],
+        ];
+        let start = |words: &[&str]| Process::start(fencepost(words).env("FENCEPOST_SERVER", &named));
+        // All at once: each goes on trying for a few seconds. That it ends is awaited with a bound.
+        for process in commands.map(start) {
+            let ended = process.ended().expect(69);
+            ended.says(&format!("fencepost: {named} does not speak gRPC")).says(why).says("FENCEPOST_SERVER");
+        }
+    }
+}
