@@ -3,7 +3,7 @@
 use super::exit::{CONFIG, Failure, NO, SIGNAL};
 use crate::{
     config::{
-        Config,
+        Config, ListenAddress,
         options::{OPTIONS, SWITCH},
     },
     store::RedisUrl,
@@ -11,11 +11,13 @@ use crate::{
 };
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use parking_lot::Mutex;
-use std::{future::Future, io::Write, process, sync::Arc};
-use tokio::{
-    net::TcpListener,
-    signal::unix::{Signal, SignalKind, signal},
+use std::{
+    future::Future,
+    io::{ErrorKind, Write},
+    process,
+    sync::Arc,
 };
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 const PRINT_CONFIG: &str = "print_config";
 
@@ -76,16 +78,24 @@ pub(super) async fn serve(args: ServeArgs) -> Result<(), Failure> {
     // Before the port opens: a signal that comes early must not be lost.
     let shutdown =
         shutdown(Arc::clone(&log)).map_err(|error| Failure::new(NO, format!("cannot listen for signals: {error}")))?;
-    let cannot = |error: std::io::Error| {
-        let other = "another process may use the port; choose another one with --listen";
-        Failure::new(NO, format!("cannot listen on {}: {error} ({other})", config.listen))
-    };
-    let listener = TcpListener::bind(config.listen).await.map_err(cannot)?;
-    let addr = listener.local_addr().map_err(cannot)?;
-    tracing::info!(%addr, version = env!("CARGO_PKG_VERSION"), store = %config.store, "listening");
-    let served = crate::server::serve(config, listener, shutdown).await;
+    let cannot = |error: std::io::Error| cannot_listen(&config.listen, &error);
+    let listeners = crate::server::bind(&config.listen).await.map_err(cannot)?;
+    for listener in &listeners {
+        let addr = listener.local_addr().map_err(cannot)?;
+        tracing::info!(%addr, version = env!("CARGO_PKG_VERSION"), store = %config.store, "listening");
+    }
+    let served = crate::server::serve(config, listeners, shutdown).await;
     drop(log.lock().take());
     served.map_err(|error| Failure::new(NO, format!("the server ended: {error}")))
+}
+
+fn cannot_listen(address: &ListenAddress, error: &std::io::Error) -> Failure {
+    let why = match error.kind() {
+        ErrorKind::AddrInUse => "another process uses the port; choose another one with --listen",
+        ErrorKind::AddrNotAvailable => "this machine does not have the address; choose another one with --listen",
+        _ => "choose another address with --listen",
+    };
+    Failure::new(NO, format!("cannot listen on {address}: {error} ({why})"))
 }
 
 /// Resolves at the first signal to end; at the second one the process ends at once, whatever it is doing, but for what it has said.

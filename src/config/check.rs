@@ -21,9 +21,7 @@ pub(super) fn check(raw: &RawConfig, redis_url: impl Fn(&str) -> Result<(), Stri
     // The API promises its users that no wait is longer.
     let wait_ceiling = Limits::default().wait_max;
     let config = Config {
-        listen: reader.read("listen", default.listen, |text| {
-            text.parse().map_err(|_| "must be an IP address and a port, such as 127.0.0.1:7420 or [::]:7420".to_owned())
-        }),
+        listen: reader.read("listen", default.listen, |text| text.parse().map_err(str::to_owned)),
         store: reader.read("store", default.store, |text| store(text, &redis_url)),
         allow_eviction: reader.read("allow_eviction", default.allow_eviction, switch),
         classic_prefix: reader.read("classic_prefix", default.classic_prefix, classic_prefix),

@@ -6,22 +6,24 @@
 //! the rule.
 
 mod check;
+mod listen;
 pub mod options;
 mod raw;
 mod render;
 #[cfg(test)]
 mod tests;
 
+pub use listen::{ListenAddress, ListenHost};
 pub use raw::{Problem, RawConfig, Source};
 
 use crate::domain::limits::Limits;
-use std::{ffi::OsString, fmt, net::SocketAddr, time::Duration};
+use std::{ffi::OsString, fmt, net::Ipv4Addr, time::Duration};
 
 /// The configuration of a server, whole and checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Where to listen.
-    pub listen: SocketAddr,
+    pub listen: ListenAddress,
     /// Where locks are kept.
     pub store: StoreUrl,
     /// Whether to serve on a Redis that may evict leases.
@@ -142,7 +144,7 @@ impl Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            listen: SocketAddr::from(([127, 0, 0, 1], 7420)),
+            listen: ListenAddress { host: ListenHost::Ip(Ipv4Addr::LOCALHOST.into()), port: 7420 },
             store: StoreUrl::Memory,
             allow_eviction: false,
             classic_prefix: String::new(),

@@ -36,7 +36,11 @@ const fn option(key: &'static str, value_name: &'static str, help: &'static str)
 
 /// Every option, in the order in which people read them.
 pub const OPTIONS: [ServerOption; 14] = [
-    option("listen", "ADDR", "IP address and port to listen on; port 0 lets the system choose"),
+    option(
+        "listen",
+        "ADDRESS",
+        "Where to listen: host:port, or :port for all addresses of this machine; port 0 lets the system choose",
+    ),
     option(
         "store",
         "URL",

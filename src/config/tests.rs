@@ -137,7 +137,11 @@ fn every_rule_holds_at_its_edges() {
     let cases: [(&'static str, &[&str], &[&str]); 12] = [
         ("classic_prefix", &[""], &["a\nb"]),
         ("allow_eviction", &["true", "false"], &["yes", "1", ""]),
-        ("listen", &["127.0.0.1:0", "[::]:7420"], &["localhost:7420", "7420", "127.0.0.1", ""]),
+        (
+            "listen",
+            &["127.0.0.1:0", "[::]:7420", ":7420", ":0", "localhost:7420", "my_host-1.internal:65535"],
+            &["7420", "127.0.0.1", "localhost", "", ":", "::1:7420", "[::1]", "[a]:1", "1.2.3:1", "a b:1", "a:65536"],
+        ),
         (
             "store",
             &["memory:", "redis://127.0.0.1", "rediss://u:p@h:1/2"],
@@ -209,6 +213,17 @@ fn what_is_printed_reads_back_the_same() {
             assert!(text.contains(&format!("# {}\n{} = ", option.help, option.key)), "{} in {text}", option.key);
         }
     }
+}
+
+#[test]
+fn where_to_listen_is_printed_as_it_was_written() {
+    for text in ["127.0.0.1:0", "[::1]:7420", "[::]:7420", ":7420", "localhost:7420"] {
+        let config = load(&[], &[("FENCEPOST_LISTEN", text)], None).unwrap();
+        assert!(config.to_toml().contains(&format!("\nlisten = \"{text}\"\n")), "{text}");
+        assert_eq!(load(&[], &[], Some(&config.to_toml())).unwrap(), config, "{text}");
+    }
+    // A URL is an address to connect to.
+    assert!(refused(&[("listen", "http://localhost:7420")]).contains("must be host:port"));
 }
 
 #[test]

@@ -18,14 +18,14 @@ pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) async fn serve_until_drained<S: LockStore>(
     router: Router,
-    listener: TcpListener,
+    listeners: Vec<TcpListener>,
     locks: &Arc<Locks<S>>,
     health: &HealthReporter,
     drain_timeout: Duration,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
     let (close, closing) = oneshot::channel::<()>();
-    let mut serving = std::pin::pin!(router.serve_with_incoming_shutdown(connections(listener), async {
+    let mut serving = std::pin::pin!(router.serve_with_incoming_shutdown(connections(listeners), async {
         // An error means that the sender is gone, which is a reason to close as well.
         let _ = closing.await;
     }));

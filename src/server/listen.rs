@@ -1,24 +1,98 @@
-//! Accepting connections.
+//! Listening, and accepting connections.
 
-use socket2::{SockRef, TcpKeepalive};
-use std::{io, time::Duration};
-use tokio::net::{TcpListener, TcpStream};
+use crate::config::{ListenAddress, ListenHost};
+use futures_util::stream::select_all;
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use std::{
+    collections::BTreeSet,
+    io::{self, ErrorKind},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
+use tokio::net::{TcpListener, TcpStream, lookup_host};
 use tokio_stream::Stream;
 
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 1_024;
 /// How long to wait after an accept that failed. Without it a process that is out of file descriptors would spin: the
 /// connection stays in the backlog and accept fails at once, again and again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// After this much silence the kernel probes a connection. HTTP/2 pings come first; this is for connections that never spoke it.
+/// After this much silence the kernel probes a connection. HTTP/2 pings come first; this is for connections that never
+/// spoke it.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
 
-/// The connections that come in. Never ends.
-pub(super) fn connections(listener: TcpListener) -> impl Stream<Item = Result<TcpStream, io::Error>> {
+/// Listens on every address that this one stands for; there is at least one. Needs a running tokio runtime.
+///
+/// Of the addresses of a name, those that this machine does not have are left out (IPv6 may be switched off), unless
+/// it has none of them.
+pub async fn bind(address: &ListenAddress) -> io::Result<Vec<TcpListener>> {
+    let port = address.port;
+    match &address.host {
+        ListenHost::All => Ok(vec![all(port)?]),
+        ListenHost::Ip(ip) => Ok(vec![one((*ip, port).into(), None)?]),
+        ListenHost::Name(name) => {
+            // A set, since a resolver may name an address several times.
+            let addresses: BTreeSet<IpAddr> =
+                lookup_host((name.as_str(), port)).await?.map(|found| found.ip()).collect();
+            every(&addresses, port)
+        }
+    }
+}
+
+/// On IPv6 and IPv4 through one socket, or on IPv4 where there is no IPv6.
+fn all(port: u16) -> io::Result<TcpListener> {
+    match one((Ipv6Addr::UNSPECIFIED, port).into(), Some(false)) {
+        Err(error) if error.kind() != ErrorKind::AddrInUse => one((Ipv4Addr::UNSPECIFIED, port).into(), None),
+        listening => listening,
+    }
+}
+
+/// On each of them, at the same port also where the system chooses it.
+fn every(addresses: &BTreeSet<IpAddr>, port: u16) -> io::Result<Vec<TcpListener>> {
+    let mut listeners: Vec<TcpListener> = Vec::with_capacity(addresses.len());
+    let mut missing = io::Error::new(ErrorKind::AddrNotAvailable, "the name stands for no address");
+    for address in addresses {
+        let port = listeners.first().map_or(Ok(port), |first| first.local_addr().map(|addr| addr.port()))?;
+        match one((*address, port).into(), None) {
+            Ok(listener) => listeners.push(listener),
+            Err(error) if not_here(&error) => missing = error,
+            Err(error) => return Err(error),
+        }
+    }
+    if listeners.is_empty() { Err(missing) } else { Ok(listeners) }
+}
+
+/// Does this machine not have the address, or not its family?
+fn not_here(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(nix::libc::EAFNOSUPPORT)
+}
+
+/// `only_v6`: whether an IPv6 socket refuses IPv4; the system decides if it is not said.
+fn one(address: SocketAddr, only_v6: Option<bool>) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if let Some(only_v6) = only_v6 {
+        socket.set_only_v6(only_v6)?;
+    }
+    // Or the port would be taken for a minute by the connections of a server that has just ended.
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// The connections that come in at any of them. Never ends.
+pub(super) fn connections(listeners: Vec<TcpListener>) -> impl Stream<Item = Result<TcpStream, io::Error>> {
+    select_all(listeners.into_iter().map(|listener| Box::pin(accepted(listener))))
+}
+
+fn accepted(listener: TcpListener) -> impl Stream<Item = Result<TcpStream, io::Error>> {
     async_stream::stream! {
         loop {
             match listener.accept().await.and_then(|(stream, _)| prepare(&stream).map(|()| stream)) {
                 Ok(stream) => yield Ok(stream),
                 // The peer went away between its connect and our accept: nothing is wrong here.
-                Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::InvalidInput) => {}
+                Err(error) if is_gone(&error) => {}
                 Err(error) => {
                     tracing::warn!(%error, "accepting a connection failed; trying again shortly");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -28,7 +102,76 @@ pub(super) fn connections(listener: TcpListener) -> impl Stream<Item = Result<Tc
     }
 }
 
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::InvalidInput)
+}
+
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     SockRef::from(stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(TCP_KEEPALIVE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn bound(text: &str) -> Vec<SocketAddr> {
+        let listeners = bind(&text.parse().unwrap()).await.unwrap();
+        listeners.iter().map(|listener| listener.local_addr().unwrap()).collect()
+    }
+
+    /// Is a connection to this address accepted?
+    async fn reaches(to: (IpAddr, u16)) -> bool {
+        TcpStream::connect(to).await.is_ok()
+    }
+
+    fn has_ipv6() -> bool {
+        std::net::TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok()
+    }
+
+    #[tokio::test]
+    async fn no_host_is_all_addresses_of_both_families() {
+        let listeners = bind(&":0".parse().unwrap()).await.unwrap();
+        assert_eq!(listeners.len(), 1);
+        let port = listeners[0].local_addr().unwrap().port();
+        assert!(reaches((Ipv4Addr::LOCALHOST.into(), port)).await);
+        assert_eq!(reaches((Ipv6Addr::LOCALHOST.into(), port)).await, has_ipv6());
+    }
+
+    #[tokio::test]
+    async fn a_name_is_all_addresses_that_it_stands_for() {
+        let bound = bound("localhost:0").await;
+        assert!(!bound.is_empty() && bound.iter().all(|addr| addr.ip().is_loopback()), "{bound:?}");
+        assert!(bound.iter().all(|addr| addr.port() == bound[0].port()), "{bound:?}");
+    }
+
+    #[tokio::test]
+    async fn addresses_share_a_port_and_those_of_other_machines_are_left_out() {
+        // Of TEST-NET-1: no machine has it.
+        let elsewhere = IpAddr::from([192, 0, 2, 1]);
+        let (v4, v6) = (IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST));
+        let listeners = every(&BTreeSet::from([elsewhere, v4, v6]), 0).unwrap();
+        assert_eq!(listeners.len(), 1 + usize::from(has_ipv6()));
+        let port = listeners[0].local_addr().unwrap().port();
+        assert!(reaches((v4, port)).await);
+        assert_eq!(reaches((v6, port)).await, has_ipv6());
+        assert_eq!(every(&BTreeSet::from([elsewhere]), 0).unwrap_err().kind(), ErrorKind::AddrNotAvailable);
+        let taken = every(&BTreeSet::from([v4]), port).unwrap_err();
+        assert_eq!(taken.kind(), ErrorKind::AddrInUse);
+    }
+
+    #[tokio::test]
+    async fn connections_come_from_all_listeners() {
+        use tokio_stream::StreamExt;
+        let address = "127.0.0.1:0".parse().unwrap();
+        let mut listeners = bind(&address).await.unwrap();
+        listeners.extend(bind(&address).await.unwrap());
+        let addresses: Vec<_> = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
+        let mut connections = connections(listeners);
+        for address in addresses {
+            let client = TcpStream::connect(address).await.unwrap();
+            let accepted = connections.next().await.unwrap().unwrap();
+            assert_eq!(accepted.peer_addr().unwrap(), client.local_addr().unwrap());
+        }
+    }
 }

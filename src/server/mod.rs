@@ -3,6 +3,8 @@
 mod drain;
 mod listen;
 
+pub use listen::bind;
+
 use crate::{
     api,
     clock::ProcessClock,
@@ -43,13 +45,13 @@ pub enum ServeError {
     Reflection(#[from] tonic_reflection::server::Error),
 }
 
-/// Serves on `listener` until `shutdown` resolves or an operator drains the server, then goes away in order, within the configured
+/// Serves on `listeners` (see [`bind`]) until `shutdown` resolves or an operator drains the server, then goes away in order, within the configured
 /// drain timeout and two seconds.
 ///
 /// Dropped, it stops accepting; connections that are open end with the runtime.
 pub async fn serve(
     config: Config,
-    listener: TcpListener,
+    listeners: Vec<TcpListener>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
     let hub = Arc::new(Hub::new());
@@ -64,7 +66,7 @@ pub async fn serve(
             let locks = Arc::new(Locks::new(store.clone(), hub, config.limits.clone()));
             tokio::select! {
                 served = async {
-                    let served = serve_locks(&config, listener, &locks, store.up(), shutdown).await;
+                    let served = serve_locks(&config, listeners, &locks, store.up(), shutdown).await;
                     // What its last callers left to be done.
                     let _ = timeout(CHORES_TIMEOUT, store.chores_done()).await;
                     served
@@ -77,7 +79,7 @@ pub async fn serve(
             let store = Arc::new(MemoryStore::new(clock, &config.limits, hub.clone()));
             let locks = Arc::new(Locks::new(store.clone(), hub, config.limits.clone()));
             tokio::select! {
-                served = serve_locks(&config, listener, &locks, always_up(), shutdown) => served,
+                served = serve_locks(&config, listeners, &locks, always_up(), shutdown) => served,
                 () = store.run_expiry() => Ok(()),
             }
         }
@@ -86,7 +88,7 @@ pub async fn serve(
 
 async fn serve_locks<S: LockStore>(
     config: &Config,
-    listener: TcpListener,
+    listeners: Vec<TcpListener>,
     locks: &Arc<Locks<S>>,
     store_up: watch::Receiver<bool>,
     shutdown: impl Future<Output = ()> + Send + 'static,
@@ -102,7 +104,7 @@ async fn serve_locks<S: LockStore>(
         .max_concurrent_streams(u32::try_from(streams).unwrap_or(u32::MAX))
         .add_routes(api::routes(locks, config.drain_timeout)?)
         .add_service(health_service);
-    let drained = drain::serve_until_drained(router, listener, locks, &health, config.drain_timeout, shutdown);
+    let drained = drain::serve_until_drained(router, listeners, locks, &health, config.drain_timeout, shutdown);
     tokio::select! {
         drained = drained => drained,
         never = follow_store(&health, store_up, locks) => match never {},

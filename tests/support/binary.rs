@@ -192,9 +192,15 @@ impl Server {
         Self::start_at(self.url.trim_start_matches("http://"), &[], &[])
     }
 
-    fn start_at(address: &str, flags: &[&str], env: &[(&str, &Path)]) -> Self {
+    /// The same, where it is told to listen.
+    pub(crate) fn start_at(address: &str, flags: &[&str], env: &[(&str, &Path)]) -> Self {
+        Self::start_saying(&[&["--listen", address, "--ttl-min", "100ms"], flags].concat(), env)
+    }
+
+    /// One that is told all by these flags and variables.
+    pub(crate) fn start_saying(flags: &[&str], env: &[(&str, &Path)]) -> Self {
         let log = tempfile::NamedTempFile::new().unwrap();
-        let mut command = fencepost(&["serve", "--listen", address, "--ttl-min", "100ms"]);
+        let mut command = fencepost(&["serve"]);
         command
             .env("FENCEPOST_LOG_FORMAT", "json")
             .envs(env.iter().copied())

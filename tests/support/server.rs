@@ -58,7 +58,7 @@ impl Server {
                     std::future::pending::<()>().await;
                 }
             };
-            fencepost::server::serve(config, listener, shutdown).await.unwrap();
+            fencepost::server::serve(config, vec![listener], shutdown).await.unwrap();
         });
         Self { addr, shutdown: Some(shutdown), task }
     }

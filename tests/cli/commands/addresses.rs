@@ -1,4 +1,4 @@
-//! Addresses as people write them: of a server to call, and of what is no server.
+//! Addresses as people write them: of a server to call, of what is no server, and to listen on.
 
 use crate::{
     redis::Redis,
@@ -6,7 +6,8 @@ use crate::{
 };
 use std::{
     io::{Read, Write},
-    net::TcpListener,
+    net::{Ipv6Addr, TcpListener, TcpStream},
+    path::Path,
     thread,
 };
 
@@ -94,4 +95,53 @@ fn a_port_that_is_not_grpc_says_so() {
             ended.says(&format!("fencepost: {named} does not speak gRPC")).says(why).says("FENCEPOST_SERVER");
         }
     }
+}
+
+/// The addresses that a server says it listens on.
+fn listening(server: &Server) -> Vec<String> {
+    let lines = server.log();
+    let lines = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let said = lines.filter(|line| line["message"] == "listening");
+    said.map(|line| line["addr"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_server_listens_on_all_addresses() {
+    let server = Server::start_at(":0", &[], &[]);
+    let said = listening(&server);
+    let [addr] = said.as_slice() else { panic!("{said:?}") };
+    let port = addr.rsplit(':').next().unwrap();
+    // As it is said, with and without IPv6.
+    run(&["get", "a", "--server", addr]).expect(0);
+    run(&["get", "a", "--server", &format!("127.0.0.1:{port}")]).expect(0);
+    let ipv6 = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();
+    assert_eq!(TcpStream::connect((Ipv6Addr::LOCALHOST, port.parse().unwrap())).is_ok(), ipv6);
+    if ipv6 {
+        run(&["get", "a", "--server", &format!("[::1]:{port}")]).expect(0);
+    }
+}
+
+#[test]
+fn a_server_listens_where_a_name_points_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("fencepost.toml");
+    std::fs::write(&file, "listen = 'localhost:0'\nttl_min = '100ms'\n").unwrap();
+    let servers = [
+        Server::start_at("localhost:0", &[], &[]),
+        Server::start_saying(&[], &[("FENCEPOST_LISTEN", Path::new("localhost:0"))]),
+        Server::start_saying(&[], &[("FENCEPOST_CONFIG", &file)]),
+    ];
+    for server in servers {
+        for addr in listening(&server) {
+            assert!(addr.starts_with("127.") || addr.starts_with("[::1]:"), "{addr}");
+            run(&["get", "a", "--server", &addr]).expect(0);
+            let port = addr.rsplit(':').next().unwrap();
+            run(&["get", "a", "--server", &format!("localhost:{port}")]).expect(0);
+        }
+    }
+    run(&["serve", "--listen", "no-such-host.invalid:7420"])
+        .expect(1)
+        .says("cannot listen on no-such-host.invalid:7420");
+    let printed = run(&["serve", "--print-config", "--listen", ":7420"]).expect(0);
+    assert!(printed.out.contains("\nlisten = \":7420\"\n"), "{printed:?}");
 }

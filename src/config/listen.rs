@@ -1,0 +1,74 @@
+//! Where to listen, as an operator writes it.
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    str::FromStr,
+};
+
+/// An address to listen on. It is resolved when the server starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenAddress {
+    /// On which addresses of this machine.
+    pub host: ListenHost,
+    /// 0 lets the system choose.
+    pub port: u16,
+}
+
+/// On which addresses of this machine to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListenHost {
+    /// All of them, IPv6 and IPv4.
+    All,
+    /// This one, or all of its family if it is unspecified.
+    Ip(IpAddr),
+    /// Those that this name stands for.
+    Name(String),
+}
+
+const RULE: &str = "must be host:port, such as 127.0.0.1:7420, localhost:7420 or [::1]:7420, \
+                    or :7420 for all addresses of this machine";
+
+impl FromStr for ListenAddress {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let (host, port) = text.rsplit_once(':').ok_or(RULE)?;
+        let port = match port.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => port.parse().map_err(|_| RULE)?,
+            false => return Err(RULE),
+        };
+        Ok(Self { host: host.parse()?, port })
+    }
+}
+
+impl FromStr for ListenHost {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        if text.is_empty() {
+            return Ok(Self::All);
+        }
+        if let Some(inside) = text.strip_prefix('[') {
+            let address = inside.strip_suffix(']').and_then(|address| address.parse::<Ipv6Addr>().ok());
+            return address.map(|address| Self::Ip(address.into())).ok_or(RULE);
+        }
+        if let Ok(address) = text.parse::<Ipv4Addr>() {
+            return Ok(Self::Ip(address.into()));
+        }
+        let numeric = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+        let named = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+        if named && !numeric { Ok(Self::Name(text.to_owned())) } else { Err(RULE) }
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            ListenHost::All => write!(out, ":{}", self.port),
+            ListenHost::Ip(IpAddr::V6(address)) => write!(out, "[{address}]:{}", self.port),
+            ListenHost::Ip(IpAddr::V4(address)) => write!(out, "{address}:{}", self.port),
+            ListenHost::Name(name) => write!(out, "{name}:{}", self.port),
+        }
+    }
+}
