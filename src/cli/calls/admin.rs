@@ -3,7 +3,7 @@
 use crate::cli::{
     args::CallArgs,
     connect::{Effect, PROMPT, client, failed},
-    exit::{Failure, NO, UNAVAILABLE},
+    exit::{COMMAND_LINE, Failure, NO, UNAVAILABLE},
     text,
 };
 use clap::Args;
@@ -29,6 +29,9 @@ pub(crate) struct ForceReleaseArgs {
 /// Which server: the first one that --server names.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DrainArgs {
+    /// Drain the server at the default address, though neither --server nor FENCEPOST_SERVER names it
+    #[arg(long)]
+    yes: bool,
     #[command(flatten)]
     call: CallArgs,
 }
@@ -41,9 +44,24 @@ pub(in crate::cli) async fn force_release(args: ForceReleaseArgs) -> Result<(), 
 }
 
 pub(in crate::cli) async fn drain(args: DrainArgs) -> Result<(), Failure> {
+    names_its_server(&args)?;
     let result = client(&args.call.servers, String::new(), PROMPT)?.calls().drain(DrainRequest {}).await;
     let reply = result.map_err(|error| failed(&error, Effect::Writes, &args.call.servers))?;
     super::answer(args.call.json, "DrainResponse", &reply, Ok(draining(&reply)))
+}
+
+/// A drain ends the server: one that nobody named is drained only on request.
+fn names_its_server(args: &DrainArgs) -> Result<(), Failure> {
+    let servers = &args.call.servers;
+    if args.yes || servers.is_given() {
+        return Ok(());
+    }
+    let message = format!(
+        "drain ends the server, and none was named: name it with --server or FENCEPOST_SERVER, \
+         or add --yes to drain the default, {}",
+        servers.addresses().join(", ")
+    );
+    Err(Failure::new(COMMAND_LINE, message))
 }
 
 fn taken_back(name: &str, token: u64, reply: &ForceReleaseResponse) -> Result<String, Failure> {
@@ -68,6 +86,7 @@ fn draining(reply: &DrainResponse) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::args::ServerArgs;
 
     #[test]
     fn taking_back_names_the_victim_or_says_why_not() {
@@ -80,6 +99,15 @@ mod tests {
         let failure = taken_back("a", 7, &reply(Outcome::TokenMismatch)).unwrap_err();
         assert_eq!(failure, Failure::new(NO, "a is held under token 9, not 7: nothing was changed"));
         assert_eq!(taken_back("a", 7, &reply(Outcome::NotHeld)).unwrap_err().code, NO);
+    }
+
+    #[test]
+    fn only_a_server_that_was_named_is_drained_without_a_yes() {
+        let drain = |yes| DrainArgs { yes, call: CallArgs { servers: ServerArgs::default(), json: false } };
+        let refused = names_its_server(&drain(false)).unwrap_err();
+        assert_eq!(refused.code, COMMAND_LINE);
+        assert!(refused.message.contains("--yes") && refused.message.contains("127.0.0.1:7420"), "{refused:?}");
+        assert_eq!(names_its_server(&drain(true)), Ok(()));
     }
 
     #[test]

@@ -145,3 +145,11 @@ fn a_server_listens_where_a_name_points_to() {
     let printed = run(&["serve", "--print-config", "--listen", ":7420"]).expect(0);
     assert!(printed.out.contains("\nlisten = \":7420\"\n"), "{printed:?}");
 }
+
+#[test]
+fn a_server_that_nobody_named_is_not_drained_by_the_way() {
+    run(&["drain"]).expect(2).says("--yes").says("127.0.0.1:7420").says("FENCEPOST_SERVER");
+    let named = Server::start();
+    run(&["drain", "--server", address(&named)]).expect(0);
+    named.process.ended().expect(0);
+}
