@@ -42,7 +42,7 @@ pub(super) fn acquire(
     let request_id = match request.request_id.as_str() {
         // Nobody can repeat a request whose id nobody knows: it needs no memory, only an identity.
         "" => Some(Uuid::new_v4()),
-        text => fields.uuid("request_id", text),
+        text => fields.request_id("request_id", text),
     };
     let mode = v1::LockMode::try_from(request.mode);
     let exclusive = matches!(mode, Ok(v1::LockMode::Unspecified | v1::LockMode::Exclusive));

@@ -43,6 +43,17 @@ impl Fields {
         uuid
     }
 
+    /// Reads the id of a request. An id that a client forgot to fill in is the nil UUID: two such clients would share one
+    /// request, and with it the lease.
+    pub(super) fn request_id(&mut self, field: &str, text: &str) -> Option<Uuid> {
+        let id = self.uuid(field, text)?;
+        if id.is_nil() {
+            self.refuse(field, "must not be the nil UUID: make a new random one for each request, or leave it empty");
+            return None;
+        }
+        Some(id)
+    }
+
     /// Reads a token.
     pub(super) fn token(&mut self, field: &str, number: u64) -> Option<FencingToken> {
         let token = FencingToken::new(number);

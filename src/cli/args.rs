@@ -65,7 +65,7 @@ pub(crate) struct LockArgs {
     #[arg(long, value_name = "TOKEN", default_value_t = 0)]
     pub min_token: u64,
 
-    /// A UUID that names this request: repeated with the same one, it has the effect of one
+    /// A UUID that names this request for this lock: repeated with the same one, it has the effect of one; not the nil UUID
     #[arg(long, value_name = "UUID")]
     pub request_id: Option<String>,
 }

@@ -67,9 +67,10 @@ impl Acquire {
         self
     }
 
-    /// Names this request; a new one is made unless set. Never use one for two locks that you want, nor again after you
-    /// dropped its acquire: the clean-up takes it back. A wait that you named ends with [`AcquireError::Ended`] if it was
-    /// away from the servers for so long that they gave it up; any other goes on at the end of the line.
+    /// Names this request; a new one is made unless set. The nil UUID is refused. The id is bound to the lock's name: for
+    /// another lock it names another request. Never use one for two locks that you want, nor again after you dropped its
+    /// acquire: the clean-up takes it back. A wait that you named ends with [`AcquireError::Ended`] if it was away from the
+    /// servers for so long that they gave it up; any other goes on at the end of the line.
     pub fn request_id(mut self, id: Uuid) -> Self {
         self.request.request_id = id.to_string();
         self

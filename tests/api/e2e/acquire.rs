@@ -53,6 +53,8 @@ async fn a_repeated_acquire_answers_the_same_lease_and_a_changed_one_is_refused(
         client.acquire(v1::AcquireRequest { holder: "other".into(), attempt: 3, ..request.clone() }).await,
         "request_id",
     );
+    let elsewhere = client.take(v1::AcquireRequest { lock_name: "b".into(), ..request.clone() }).await;
+    assert_ne!(elsewhere.lease_id, lease.lease_id, "for another lock the same id is another request");
     assert_eq!(client.give_back(&lease).await, LeaseEnd::Released);
     for attempt in 1..4 {
         let late = v1::AcquireRequest { attempt, ..request.clone() };

@@ -71,6 +71,8 @@ async fn each_field_is_accepted_at_its_bound_and_refused_beyond() {
             AcquireRequest { metadata: [("k".into(), bytes(limits::METADATA_BYTES_MAX))].into(), ..wish("a", TTL) },
         ),
         ("request_id", AcquireRequest { request_id: "42".into(), ..wish("a", TTL) }),
+        ("request_id", AcquireRequest { request_id: uuid::Uuid::nil().to_string(), ..wish("a", TTL) }),
+        ("request_id", AcquireRequest { request_id: uuid::Uuid::nil().simple().to_string(), ..wish("a", TTL) }),
         ("min_token", AcquireRequest { min_token: u64::MAX, ..wish("a", TTL) }),
         ("mode", AcquireRequest { mode: v1::LockMode::Shared.into(), ..wish("a", TTL) }),
         ("mode", AcquireRequest { mode: 77, ..wish("a", TTL) }),

@@ -240,6 +240,9 @@ async fn what_fails_is_answered_and_the_stream_goes_on() {
     let mut session = Session::open(server.client()).await;
     session.acquire(1, wish("", TTL)).await;
     assert_bad_field(Err::<(), _>(session.failed(1).await), "lock_name");
+    let nil = v1::AcquireRequest { request_id: uuid::Uuid::nil().to_string(), ..wish("a", TTL) };
+    session.acquire(6, nil).await;
+    assert_bad_field(Err::<(), _>(session.failed(6).await), "request_id");
     let holder = session.take(2, wish("a", TTL)).await;
     session.acquire(3, wish("a", TTL)).await;
     let (3, Hear::Acquire(answer)) = session.answer().await else { panic!("contention is an outcome") };
