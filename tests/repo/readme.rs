@@ -138,6 +138,14 @@ fn what_is_quoted_from_a_file_is_in_it() {
     assert_quoted("sql", "tests/api/gc_pause/fence.rs");
 }
 
+/// `INTEGER` would have 32 bits in Postgres and MySQL.
+#[test]
+fn the_column_of_the_token_has_64_bits() {
+    let sql = blocks("sql").concat();
+    let column = sql.lines().find_map(|line| line.trim().strip_prefix("token ")).unwrap();
+    assert_eq!(column.split_whitespace().next(), Some("BIGINT"));
+}
+
 #[test]
 fn the_exit_codes_are_the_table_of_the_help() {
     assert_eq!(blocks("text"), [format!("{}\n", exit::TABLE.strip_prefix("Exit codes:\n").unwrap())]);

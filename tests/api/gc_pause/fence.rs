@@ -10,7 +10,7 @@ use std::{path::Path, time::Duration};
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS fence (
     lock_name TEXT PRIMARY KEY,
-    token     INTEGER NOT NULL,  -- the highest that was seen
+    token     BIGINT NOT NULL,   -- the highest that was seen
     grant_id  TEXT NOT NULL      -- the grant that it was given to
 );
 CREATE TABLE IF NOT EXISTS documents (name TEXT PRIMARY KEY, body TEXT NOT NULL);
