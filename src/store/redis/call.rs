@@ -170,6 +170,15 @@ impl RedisStore {
         }
     }
 
+    /// Makes the highest token seen in any bucket the floor of all of them. A new life of Redis may have forgotten tokens
+    /// of buckets of which this server has seen nothing, and its clock may be behind.
+    pub(super) fn know_in_all_buckets(&self) {
+        let highest = self.known.iter().map(|known| known.load(Ordering::Relaxed)).max().unwrap_or(0);
+        for known in &self.known {
+            known.fetch_max(highest, Ordering::Relaxed);
+        }
+    }
+
     /// Does what a command's effects ask of this replica; the others were told by the script.
     fn heed(&self, bucket: u16, name: &LockName, answer: &Answer, own: Option<Call>) {
         for effect in &answer.effects {

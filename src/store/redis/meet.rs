@@ -142,6 +142,8 @@ impl RedisStore {
         let looked = self.look(link).await.flatten();
         *failed = looked.as_ref().err().map(|error| (Instant::now(), life, error.clone()));
         if looked.is_ok() {
+            // First: no command goes to a life that is not known.
+            self.know_in_all_buckets();
             *self.met.known.lock() = Some(life);
         }
         looked

@@ -50,7 +50,7 @@ pub struct RedisStore {
     notices: Arc<dyn Notices>,
     waits: Waits,
     chores: Chores,
-    /// The highest token seen in each bucket.
+    /// The highest token seen in each bucket. When a new life of Redis is met, the highest in any bucket becomes that of all.
     known: Box<[AtomicU64]>,
     met: Met,
     /// Hints may have been lost: poll now.

@@ -8,6 +8,7 @@ use crate::{
     support::{Lock, read, until, waiting_wish, wish, within},
     tokens::Ladder,
 };
+use fencepost::{domain::name::LockName, store::redis::keys};
 use fencepost_proto::v1::{acquire_response::Outcome, keep_alive_response::Message as Hear};
 use std::time::Duration;
 
@@ -32,6 +33,28 @@ async fn tokens_rise_whichever_way_the_clock_is_set() {
     redis.command(&["FLUSHALL"]);
     clock.set(-HOUR);
     ladder.climb(&server, 5).await;
+}
+
+#[tokio::test]
+async fn after_a_loss_of_data_all_buckets_start_above_what_the_server_has_seen_in_one() {
+    let clock = Clock::new();
+    let mut redis = Redis::start_in(&[], &[], &clock.env());
+    let server = server_on(&redis).await;
+    let bucket = |name: &str| keys::bucket(&LockName::new(name.into()).unwrap());
+    assert_ne!(bucket("seen"), bucket("other"));
+    let seen = server.client().take(wish("seen", TTL)).await.fencing_token;
+    clock.set(-HOUR);
+    redis.restart(false);
+    // The first command that the new life gets.
+    let wish = wish("other", TTL);
+    until(|| async {
+        server.client().acquire(wish.clone()).await.is_ok_and(|response| {
+            let token = response.into_inner().lease.unwrap().fencing_token;
+            assert!(token > seen, "{token} after {seen}");
+            true
+        })
+    })
+    .await;
 }
 
 #[tokio::test]

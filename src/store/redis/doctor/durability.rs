@@ -65,7 +65,7 @@ fn memory(facts: &Facts) -> Finding {
 }
 
 fn persistence(facts: &Facts) -> Finding {
-    const TOKENS: &str = "Tokens go on rising, unless Redis' clock is then more than 60 s behind";
+    const TOKENS: &str = "Tokens go on rising if Redis' clock is then not behind";
     const ALWAYS: &str =
         "appendonly yes and appendfsync always (slower: each grant waits for the disk), or accept it and fence";
     let aof = match facts.setting("appendonly") {
