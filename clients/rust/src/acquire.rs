@@ -62,6 +62,10 @@ impl Acquire {
     }
 
     /// The token will be at least this: for a store that has seen a higher one, pass its highest + 1.
+    ///
+    /// Locks share counters on the server, so this raises the tokens of other locks too. If the server's store loses its data
+    /// before its clock has passed the raise, the tokens of all these locks fall. So ask for no more than is needed, and after
+    /// a loss of data pass it for each lock whose store refuses a new holder's token.
     pub fn min_token(mut self, token: u64) -> Self {
         self.request.min_token = token;
         self
