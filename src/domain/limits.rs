@@ -18,6 +18,9 @@ pub const REQUEST_BYTES_MAX: usize = 64 * 1024;
 pub const PAGE_SIZE_MAX: u32 = 1_000;
 /// Locks on a page of a listing, unless the request says otherwise.
 pub const PAGE_SIZE_DEFAULT: u32 = 100;
+/// About what the locks on a page of a listing take up, at most, however many were asked for: a client of gRPC refuses messages of
+/// more than 4 MiB unless it is told otherwise.
+pub const PAGE_BYTES_MAX: usize = 1024 * 1024;
 /// The TTL of a lease, unless the request says otherwise (or the configured range excludes it).
 pub const TTL_DEFAULT: Duration = Duration::from_secs(30);
 /// What a stream takes the TTL of a lease for until the store has told it: an attach that failed is tried again each second.

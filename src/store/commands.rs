@@ -4,7 +4,7 @@ use super::StoreError;
 use crate::domain::{
     ids::{AttachmentId, Call, LeaseId},
     name::{LockName, Reason},
-    outcome::{AcquireOutcome, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome, TokenStatus},
+    outcome::{AcquireOutcome, HolderView, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome, TokenStatus},
     rules::{Acquire, Candidate},
     token::FencingToken,
 };
@@ -54,6 +54,18 @@ pub struct Page {
     pub locks: Vec<(LockName, LockView)>,
     /// Where the next one begins; none at the end.
     pub next: Option<String>,
+}
+
+impl Page {
+    /// About what a lock takes up on a page; what is the same for all of them is not counted.
+    pub(super) fn bytes(name: &LockName, view: &LockView) -> usize {
+        const PER_PAIR: usize = 8;
+        let holder = |holder: &HolderView| {
+            let pairs = holder.metadata.pairs().map(|(key, value)| key.len() + value.len() + PER_PAIR);
+            holder.holder.as_str().len() + pairs.sum::<usize>()
+        };
+        name.as_str().len() + view.current.as_ref().map_or(0, holder)
+    }
 }
 
 /// Carries out commands by the rules of `domain`. A store tells what it sets off through the [`Notices`](super::Notices) it was made with.

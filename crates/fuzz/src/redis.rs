@@ -19,7 +19,7 @@ pub fn redis(bytes: &[u8]) {
         1 => report(bytes),
         2 => {
             if let Ok(key) = std::str::from_utf8(bytes) {
-                let _ = (keys::name_in(key), keys::pattern(key));
+                let _ = (keys::lock_in(key), keys::pattern(key));
             }
         }
         3 => script(bytes),

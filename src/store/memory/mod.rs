@@ -27,7 +27,7 @@ use crate::{
     sync::Mutex,
 };
 use expiry::Alarm;
-use shard::{Shard, Slot};
+use shard::{SLOTS_PER_PAGE, Shard, Slot};
 use std::{
     hash::{BuildHasher, RandomState},
     sync::Arc,
@@ -39,8 +39,6 @@ use uuid::Uuid;
 const SHARDS: usize = 256;
 /// Leases renewed between two chances for other tasks to run: about 100 µs of work.
 const RENEWALS_PER_TURN: usize = 256;
-/// Slots that one page of a listing looks at, so that a rare prefix among millions of locks does not hold the server up.
-const SLOTS_PER_PAGE: usize = 16 * 1024;
 
 /// The built-in store.
 pub struct MemoryStore {

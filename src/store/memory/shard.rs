@@ -1,11 +1,10 @@
 //! One part of the store: locks in slots, found by name, with the times at which they want to be looked at.
 
-use crate::domain::{
-    name::LockName,
-    outcome::{HolderView, LockView},
-    rules::Lock,
-    time::StoreTime,
-    token::Sequencer,
+use crate::{
+    domain::{
+        limits::PAGE_BYTES_MAX, name::LockName, outcome::LockView, rules::Lock, time::StoreTime, token::Sequencer,
+    },
+    store::Page,
 };
 use hashbrown::HashTable;
 use slab::Slab;
@@ -14,9 +13,10 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 /// Void timers that are not worth the trouble of clearing them away.
 const VOID_TIMERS: usize = 32;
 
-/// What a lock takes up on a page counts as much as slots that were looked at: so the whole budget is about a mebibyte, and
-/// the page fits into the 4 MiB that gRPC's libraries accept however much the holders say of themselves.
-const BYTES_PER_SLOT: usize = 64;
+/// Slots that one page of a listing looks at, so that a rare prefix among millions of locks does not hold the server up.
+pub(super) const SLOTS_PER_PAGE: usize = 16 * 1024;
+/// What a lock takes up on a page counts as much as slots that were looked at.
+const BYTES_PER_SLOT: usize = PAGE_BYTES_MAX / SLOTS_PER_PAGE;
 
 /// A lock in its place.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ impl Shard {
                 && slot.lock.is_in_use(now)
             {
                 let view = slot.lock.view(now);
-                *budget = budget.saturating_sub(bytes(&slot.name, &view) / BYTES_PER_SLOT);
+                *budget = budget.saturating_sub(Page::bytes(&slot.name, &view) / BYTES_PER_SLOT);
                 found.push((slot.name.clone(), view));
             }
         }
@@ -164,16 +164,6 @@ impl Shard {
             self.timers.shrink_to(2 * slots.len() + VOID_TIMERS);
         }
     }
-}
-
-/// About what a lock takes up on a page; what is the same for all of them is not counted.
-fn bytes(name: &LockName, view: &LockView) -> usize {
-    const PER_PAIR: usize = 8;
-    let holder = |holder: &HolderView| {
-        let pairs = holder.metadata.pairs().map(|(key, value)| key.len() + value.len() + PER_PAIR);
-        holder.holder.as_str().len() + pairs.sum::<usize>()
-    };
-    name.as_str().len() + view.current.as_ref().map_or(0, holder)
 }
 
 #[cfg(test)]

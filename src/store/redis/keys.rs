@@ -33,7 +33,7 @@ pub fn channel(replica: ReplicaId) -> String {
     format!("{}{}", super::scripts::CHANNEL, replica.0.simple())
 }
 
-/// Matches the keys of locks whose names begin with `prefix`, for `SCAN`.
+/// Matches the keys of locks whose names begin with `prefix`, and few others, for `SCAN`.
 pub fn pattern(prefix: &str) -> String {
     let mut pattern = format!("{PREFIX}{{*}}:l:");
     for c in prefix.chars() {
@@ -46,7 +46,10 @@ pub fn pattern(prefix: &str) -> String {
     pattern
 }
 
-/// The lock's name in the key of a lock.
-pub fn name_in(key: &str) -> Option<&str> {
-    key.strip_prefix(PREFIX)?.split_once("}:l:").map(|(_, name)| name)
+/// The lock that a key is the key of, if it is one.
+pub fn lock_in(key: &str) -> Option<LockName> {
+    let (_, name) = key.strip_prefix(PREFIX)?.split_once("}:l:")?;
+    let name = LockName::new(name.to_owned()).ok()?;
+    // In another bucket it would be somebody else's key.
+    key.starts_with(&base(bucket(&name))).then_some(name)
 }

@@ -14,6 +14,7 @@ mod inline;
 pub mod keys;
 pub mod lease;
 pub mod links;
+mod listing;
 mod meet;
 mod packed;
 mod quick;

@@ -18,13 +18,7 @@ use crate::{
     },
     store::{Kept, LockStore, Page, StoreError, Timed},
 };
-use futures_util::future::join_all;
 use std::{pin::pin, time::Duration};
-
-/// Keys that one page of a listing looks at.
-const KEYS_PER_PAGE: u64 = 4_096;
-/// No cursor of a scan comes near it: a script takes it for a number, which is exact up to there.
-const CURSOR_END: u64 = 1 << 53;
 
 /// An acquire that is under way. Dropped so, or with an error, it is not polled for any more; and if its command has left, what came of that
 /// is cleaned up.
@@ -237,39 +231,7 @@ impl LockStore for RedisStore {
     }
 
     async fn list(&self, prefix: &str, from: Option<&str>, limit: usize) -> Result<Page, StoreError> {
-        // Where a step of the scan begins, and how many of its keys were on the page before.
-        let (mut cursor, mut skip) = match from {
-            None => (0, 0),
-            Some(from) => place(from).ok_or(StoreError::BadPageToken)?,
-        };
-        let (pattern, step) = (keys::pattern(prefix), u64::try_from(limit.clamp(10, 1_000)).unwrap_or(1_000));
-        let mut page = Page::default();
-        for _ in 0..KEYS_PER_PAGE.div_ceil(step) {
-            let link = self.link(0).await?;
-            let tail = [Arg::from(cursor), Arg::from(pattern.as_str()), Arg::from(step)];
-            let mut found = self.send(&link, 0, &self.commands.list, &tail).await?.texts("keys")?.into_iter();
-            let next = found.next().and_then(|text| text.parse().ok()).unwrap_or(0);
-            let names: Vec<LockName> =
-                found.skip(skip).filter_map(|key| LockName::new(keys::name_in(&key)?.to_owned()).ok()).collect();
-            let views = join_all(names.iter().map(|name| self.view(name))).await;
-            for (name, view) in names.into_iter().zip(views) {
-                if page.locks.len() == limit {
-                    page.next = Some(format!("{cursor:x}.{skip:x}"));
-                    return Ok(page);
-                }
-                skip += 1;
-                let view = view?;
-                if view.current.is_some() || view.classic.is_some() || view.waiters > 0 {
-                    page.locks.push((name, view));
-                }
-            }
-            (cursor, skip) = (next, 0);
-            if cursor == 0 {
-                return Ok(page);
-            }
-        }
-        page.next = Some(format!("{cursor:x}.0"));
-        Ok(page)
+        self.page(prefix, from, limit).await
     }
 
     async fn begin_watch(&self) -> Result<(), StoreError> {
@@ -279,10 +241,4 @@ impl LockStore for RedisStore {
 
 pub(super) fn attachment(candidate: Candidate) -> Arg {
     candidate.attachment.map_or(Arg::from(""), |attachment| Arg::from(attachment.0))
-}
-
-fn place(text: &str) -> Option<(u64, usize)> {
-    let (cursor, skip) = text.split_once('.')?;
-    let cursor = u64::from_str_radix(cursor, 16).ok().filter(|cursor| *cursor < CURSOR_END)?;
-    Some((cursor, usize::from_str_radix(skip, 16).ok()?))
 }

@@ -11,6 +11,7 @@ mod doctor;
 mod faults;
 mod hand_over;
 mod hints;
+mod listing;
 mod places;
 #[path = "../../support/proxy.rs"]
 mod proxy;

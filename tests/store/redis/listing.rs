@@ -1,0 +1,72 @@
+//! Listings of locks in a Redis where other keys lie too.
+
+use crate::{
+    redis_server::Redis,
+    server_on,
+    support::{Lock, Server, wish, within},
+};
+use fencepost::{
+    domain::{
+        limits::{METADATA_BYTES_MAX, PAGE_BYTES_MAX},
+        name::LockName,
+    },
+    store::redis::keys,
+};
+use fencepost_proto::v1;
+use prost::Message;
+use std::{collections::HashMap, time::Duration};
+
+const TTL: Duration = Duration::from_secs(60);
+
+/// The names on all pages, in order.
+async fn listed(server: &Server, prefix: &str, page_size: u32) -> Vec<String> {
+    let mut request = v1::ListRequest { prefix: prefix.into(), page_size, page_token: String::new() };
+    let (mut client, mut names) = (server.client(), Vec::new());
+    loop {
+        // Clients of gRPC take messages of 4 MiB, unless they are told otherwise.
+        let page = within(client.list(request.clone())).await.unwrap().into_inner();
+        assert!(page.encoded_len() < 2 * PAGE_BYTES_MAX, "{} bytes", page.encoded_len());
+        names.extend(page.locks.into_iter().map(|lock| lock.lock_name));
+        if page.next_page_token.is_empty() {
+            names.sort();
+            return names;
+        }
+        request.page_token = page.next_page_token;
+    }
+}
+
+#[tokio::test]
+async fn shows_the_locks_whose_names_begin_with_the_prefix_and_no_others() {
+    let redis = Redis::start(&[]);
+    let server = server_on(&redis).await;
+    let within_others = ["a}:l:secret", "a}:l:secret/2", "}:l:secret", "a/secret"];
+    for name in ["secret", "secret/1", "secret*/1"].iter().chain(&within_others) {
+        server.client().take(wish(name, TTL)).await;
+    }
+    // Keys that are like those of locks: of another bucket, of no bucket, of a name that there cannot be.
+    let elsewhere = (keys::bucket(&LockName::new("secret".into()).unwrap()) + 1) % keys::BUCKETS;
+    let of_others = [format!("{}l:secret", keys::base(elsewhere)), "fp:{zz}:l:secret".into()];
+    let of_no_name = (0..40).map(|number| format!("fp:{{0}}:l:secret\n{number}"));
+    for key in of_others.into_iter().chain(of_no_name) {
+        redis.command(&["SET", &key, "foreign"]);
+    }
+    for page_size in [1, 2, 1_000] {
+        assert_eq!(listed(&server, "secret", page_size).await, ["secret", "secret*/1", "secret/1"]);
+    }
+    assert_eq!(listed(&server, "secret*", 1).await, ["secret*/1"]);
+    assert_eq!(listed(&server, "a}:l:s", 1).await, ["a}:l:secret", "a}:l:secret/2"]);
+}
+
+#[tokio::test]
+async fn has_pages_that_fit_into_the_message_that_clients_take() {
+    const LOCKS: usize = 1_100;
+    let redis = Redis::start(&[]);
+    let server = server_on(&redis).await;
+    let large: HashMap<_, _> = [("k".into(), "x".repeat(METADATA_BYTES_MAX - 1))].into();
+    let mut names: Vec<_> = (0..LOCKS).map(|number| format!("a/{number}")).collect();
+    for name in &names {
+        server.client().take(v1::AcquireRequest { metadata: large.clone(), ..wish(name, TTL) }).await;
+    }
+    names.sort();
+    assert_eq!(listed(&server, "a/", 1_000).await, names);
+}
