@@ -24,6 +24,7 @@ mod store;
 mod tend;
 mod view;
 mod waits;
+mod warned;
 mod watching;
 
 use crate::{
@@ -39,6 +40,7 @@ use std::sync::{Arc, atomic::AtomicU64};
 use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 use waits::Waits;
+use warned::Warned;
 use watching::Asked;
 
 /// The layout of the data. Another number is another layout.
@@ -56,6 +58,7 @@ pub struct RedisStore {
     met: Met,
     /// Hints may have been lost: poll now.
     resync: Notify,
+    warned: Warned,
     asked: Asked,
     commands: &'static Commands,
     /// As scripts are told of this replica.
@@ -84,6 +87,7 @@ impl RedisStore {
             known: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
             met: Met::nobody(),
             resync: Notify::new(),
+            warned: Warned::default(),
             asked: Asked::default(),
             commands,
             sender: Sender { replica: me, waiters_max: limits.waiters_per_lock },

@@ -2,14 +2,15 @@
 
 use super::{
     RedisStore, effects, keys,
-    links::{Arg, Push},
+    links::{Arg, Link, Push},
 };
 use crate::{
     domain::{name::LockName, outcome::Polled},
     store::StoreError,
 };
 use futures_util::future::{join, join_all};
-use std::time::Duration;
+use std::{slice, sync::Arc, time::Duration};
+use tokio::time::Instant;
 
 /// How often a replica polls for its waiters: the longest that a lost hint can cost, and its heartbeat.
 pub(super) const POLL_PERIOD: Duration = Duration::from_secs(1);
@@ -43,20 +44,58 @@ impl RedisStore {
     }
 
     async fn poll_bucket(&self, bucket: u16, names: Vec<LockName>) {
+        let link = match self.link(bucket).await {
+            Ok(link) => link,
+            // Told where the links are kept, if Redis is away, and where its lives are met, if it is not used.
+            Err(error) => return tell_not_polled(bucket, &error),
+        };
         for names in names.chunks(LOCKS_PER_POLL) {
-            if let Err(error) = self.poll_locks(bucket, names).await {
-                // Told where the links are kept, if Redis is away; the waiters' own times end their waits.
-                tracing::debug!(bucket, %error, "poll did not get through");
+            match self.poll_locks(&link, bucket, names).await {
+                Ok(()) => {}
+                // One of them is damaged: each by itself, so that the others are served.
+                Err(StoreError::Corrupt(_)) => {
+                    join_all(names.iter().map(|name| self.poll_lock(&link, bucket, name))).await;
+                }
+                Err(error) => tell_not_polled(bucket, &error),
             }
         }
     }
 
-    async fn poll_locks(&self, bucket: u16, names: &[LockName]) -> Result<(), StoreError> {
-        let link = self.link(bucket).await?;
+    async fn poll_lock(&self, link: &Arc<Link>, bucket: u16, name: &LockName) {
+        match self.poll_locks(link, bucket, slice::from_ref(name)).await {
+            Ok(()) => {}
+            Err(StoreError::Corrupt(why)) => {
+                if self.warned.is_news(bucket, why.clone(), Instant::now()) {
+                    tracing::warn!(
+                        bucket = keys::base(bucket),
+                        lock = name.as_str(),
+                        why,
+                        change = "remove the key that Fencepost did not write; until then who waits for the lock may not get it",
+                        "redis holds something that fencepost did not write: a lock cannot be polled"
+                    );
+                }
+            }
+            Err(error) => tell_not_polled(bucket, &error),
+        }
+    }
+
+    /// A lock's key is gone, and those who wait stand in lines that nobody serves.
+    fn tell_stranded(&self, bucket: u16, name: &LockName) {
+        if self.warned.is_news(bucket, format!("the key of {} is gone", name.as_str()), Instant::now()) {
+            tracing::warn!(
+                bucket = keys::base(bucket),
+                lock = name.as_str(),
+                change = "delete no key that begins with fp: (fencepost force-release takes a lock back)",
+                "redis lost the key of a lock that calls wait for: they are told to repeat, and its lease is lost"
+            );
+        }
+    }
+
+    async fn poll_locks(&self, link: &Arc<Link>, bucket: u16, names: &[LockName]) -> Result<(), StoreError> {
         let tail: Vec<Arg> = names.iter().map(|name| Arg::from(name.as_str())).collect();
         // Who is told of a place while the poll is under way may have got it after the poll.
         let before = names.iter().map(|name| self.waits.requests(bucket, name)).collect::<Vec<_>>();
-        let answer = self.send(&link, bucket, &self.commands.poll, &tail).await?;
+        let answer = self.send(link, bucket, &self.commands.poll, &tail).await?;
         for effect in &answer.effects {
             // Offers come again below, each with its lock; the rest does not ask for it.
             if !matches!(effect, super::effects::RedisEffect::LookAgain(..)) {
@@ -64,7 +103,11 @@ impl RedisStore {
             }
         }
         for ((name, before), polled) in names.iter().zip(before).zip(answer.polled()?) {
-            let Polled { offered, waiters, first_place } = polled;
+            let Polled { offered, mut waiters, first_place } = polled;
+            if waiters > 0 && first_place.is_none() {
+                self.tell_stranded(bucket, name);
+                waiters = 0;
+            }
             if let Some((request, attempt)) = offered {
                 self.hint(bucket, name, request, attempt);
             }
@@ -106,4 +149,9 @@ impl RedisStore {
         self.heed_one(keys::bucket(&name), &name, &effect, None);
         Ok(())
     }
+}
+
+/// The waiters' own times end their waits.
+fn tell_not_polled(bucket: u16, error: &StoreError) {
+    tracing::debug!(bucket, %error, "poll did not get through");
 }

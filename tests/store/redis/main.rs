@@ -7,11 +7,14 @@ mod classic;
 mod clock;
 mod clocks;
 mod crowd;
+mod damage;
 mod doctor;
 mod faults;
 mod hand_over;
 mod hints;
 mod listing;
+#[path = "../redis_links/log.rs"]
+mod log;
 mod places;
 #[path = "../../support/proxy.rs"]
 mod proxy;

@@ -1,0 +1,83 @@
+//! What somebody else did to the keys of a lock: the log says it, and other locks go on.
+
+use crate::{
+    log,
+    redis_server::Redis,
+    server_on,
+    support::{Lock, assert_refused, until, waiting_wish, wish, within},
+};
+use fencepost::{domain::name::LockName, store::redis::keys};
+use fencepost_proto::v1::acquire_response::Outcome;
+use std::time::Duration;
+use tonic::Code;
+
+/// Ends by itself while others wait: nothing but a poll serves them then.
+const SHORT: Duration = Duration::from_secs(1);
+const LONG: Duration = Duration::from_secs(600);
+
+fn bucket(name: &str) -> u16 {
+    keys::bucket(&LockName::new(name.to_owned()).unwrap())
+}
+
+#[tokio::test]
+async fn a_foreign_key_beside_a_lock_is_told_once_and_stops_no_other_lock() {
+    log::keep();
+    let redis = Redis::start(&[]);
+    let server = server_on(&redis).await;
+    let name = "damage/foreign";
+    let neighbour = (0..).map(|number| format!("n/{number}")).find(|other| bucket(other) == bucket(name)).unwrap();
+    let wait_for = |name: &str| {
+        let (mut client, wish) = (server.client(), waiting_wish(name, SHORT, LONG));
+        tokio::spawn(async move { client.ask(wish).await })
+    };
+    server.client().take(wish(name, SHORT)).await;
+    let waiter = wait_for(name);
+    until(|| async { server.client().look(name).await.waiters == 1 }).await;
+    let foreign = format!("{}e:{name}", keys::base(bucket(name)));
+    redis.command(&["SET", &foreign, "foreign"]);
+    for _ in 0..3 {
+        server.client().take(wish(&neighbour, SHORT)).await;
+        assert_eq!(within(wait_for(&neighbour)).await.unwrap().outcome(), Outcome::Acquired);
+        until(|| async { server.client().look(&neighbour).await.current.is_none() }).await;
+    }
+    let told = log::lines_with(name);
+    assert!(told.len() == 1 && told[0].contains("WARN") && told[0].contains(&foreign), "{told:?}");
+    assert!(!waiter.is_finished());
+    redis.command(&["DEL", &foreign]);
+    assert_eq!(within(waiter).await.unwrap().outcome(), Outcome::Acquired);
+}
+
+#[tokio::test]
+async fn who_waits_for_a_lock_whose_key_was_deleted_is_told_to_repeat() {
+    log::keep();
+    let redis = Redis::start(&[]);
+    let server = server_on(&redis).await;
+    let name = "damage/deleted";
+    server.client().take(wish(name, LONG)).await;
+    let request = waiting_wish(name, LONG, LONG);
+    let (mut client, asked) = (server.client(), request.clone());
+    let waiter = tokio::spawn(async move { client.acquire(asked).await });
+    until(|| async { server.client().look(name).await.waiters == 1 }).await;
+    redis.command(&["DEL", &format!("{}l:{name}", keys::base(bucket(name)))]);
+    assert_refused(within(waiter).await.unwrap(), Code::Unavailable, "PLACE_LOST");
+    assert_eq!(server.client().ask(request).await.outcome(), Outcome::Acquired);
+    let told = log::lines_with(name);
+    assert!(told.len() == 1 && told[0].contains("WARN"), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_redis_that_is_away_is_no_damage() {
+    log::keep();
+    let mut redis = Redis::start(&[]);
+    let server = server_on(&redis).await;
+    let name = "damage/away";
+    server.client().take(wish(name, LONG)).await;
+    let (mut client, asked) = (server.client(), waiting_wish(name, LONG, LONG));
+    let waiter = tokio::spawn(async move { client.acquire(asked).await });
+    until(|| async { server.client().look(name).await.waiters == 1 }).await;
+    redis.kill();
+    // Two polls at least.
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    assert!(log::lines_with(name).is_empty() && log::lines_with(&keys::base(bucket(name))).is_empty());
+    waiter.abort();
+}
