@@ -192,11 +192,6 @@ impl RedisStore {
             );
             return Err(StoreError::Unavailable(text));
         }
-        if self.met.classic.is_some() && facts.is_cluster() {
-            let text = "this Redis is part of a cluster, where a classic lock's key and Fencepost's lie in different slots and no script \
-                        may touch both: start without --classic-prefix, or use a Redis that is no cluster";
-            return Err(StoreError::Unavailable(text.to_owned()));
-        }
         Ok(())
     }
 

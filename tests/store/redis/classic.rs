@@ -219,19 +219,6 @@ async fn servers_that_disagree_about_classic_locks_do_not_share_a_redis() {
     server.client().take(wish("c", TTL)).await;
 }
 
-#[tokio::test]
-async fn a_cluster_is_refused() {
-    let redis = Redis::start(&["--cluster-enabled", "yes"]);
-    let server = start_sharing(&redis, "lock:").await;
-    until(|| async {
-        let refused = server.client().acquire(wish("a", TTL)).await;
-        let status = assert_refused(refused, Code::Unavailable, "STORE_UNAVAILABLE");
-        status.message().contains("cluster") && status.message().contains("--classic-prefix")
-    })
-    .await;
-    serving(&server, false).await;
-}
-
 /// The key rides along: no round trip more.
 #[tokio::test]
 async fn a_pair_costs_two_scripts_as_ever() {

@@ -88,6 +88,24 @@ fn a_replica_is_an_error_and_one_that_has_replicas_may_forget() {
     assert_found(&report(&redis.url(), 1), "replicas", "error", "refuses writes");
 }
 
+#[tokio::test]
+async fn a_node_of_a_cluster_is_refused_in_words_that_say_so() {
+    let redis = Redis::start(&["--cluster-enabled", "yes"]);
+    // All slots on one node: as far as that goes, scripts would run.
+    redis.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    until(|| async { redis.command(&["CLUSTER", "INFO"]).text().contains("cluster_state:ok") }).await;
+    let server = start_on(&redis).await;
+    until(|| async {
+        let refused = server.client().acquire(wish("a", TTL)).await;
+        let status = assert_refused(refused, Code::Unavailable, "STORE_UNAVAILABLE");
+        status.message().contains("cluster mode") && status.message().contains("cluster-enabled no")
+    })
+    .await;
+    serving(&server, false).await;
+    assert_found(&report(&redis.url(), 1), "cluster", "error", "does not connect");
+    assert_eq!(redis.command(&["DBSIZE"]).text(), "0");
+}
+
 #[test]
 fn one_that_cannot_be_reached_is_neither() {
     let nobody = format!("redis://127.0.0.1:{}", Redis::free_port());

@@ -153,9 +153,7 @@ async fn a_replica_and_a_cluster_node_are_refused() {
 
     let node = Redis::start(&["--cluster-enabled", "yes"]);
     let kept = Kept::to_url(&node.url());
-    kept.becomes(true).await;
-    let why = unavailable(kept.count().await);
-    assert!(why.contains("cluster"), "{why}");
+    refused_because(&kept, "cluster mode").await;
 }
 
 #[tokio::test]

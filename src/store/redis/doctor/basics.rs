@@ -22,9 +22,9 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     if facts.info("cluster_enabled") == Some("1") {
         findings.push(Finding::error(
             "cluster",
-            "it is a node of a cluster",
-            "locks whose slots other nodes serve are refused",
-            "name a Redis that is not clustered: clusters are not supported yet",
+            "it is in cluster mode (cluster_enabled:1)",
+            "keys may lie on other nodes, or move there while a script runs: a server does not connect to it",
+            "name a Redis with cluster-enabled no: clusters are not supported yet",
         ));
     }
     findings.extend([scripts(facts), channels(facts), meta(facts), clock(facts)]);

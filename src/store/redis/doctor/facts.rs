@@ -54,11 +54,6 @@ impl Facts {
         self.info(name)?.parse().ok()
     }
 
-    /// Whether keys are spread over slots. One that does not say (INFO refused) is found out by the first script.
-    pub(in crate::store::redis) fn is_cluster(&self) -> bool {
-        self.info("cluster_enabled") == Some("1")
-    }
-
     /// A setting, also an empty one.
     pub(super) fn setting(&self, name: &str) -> Option<&str> {
         self.settings.as_ref().ok()?.get(name).map(String::as_str)

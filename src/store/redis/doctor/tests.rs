@@ -82,7 +82,7 @@ fn basics() {
     assert_found(&told(&[("7.0.15", "7.2.4\r\nvalkey_version:8.1.0")]), "version", Fine, "Valkey 8.1.0");
     let replica = told(&[("role:master", "role:slave\r\nmaster_host:db1\r\nmaster_port:6379")]);
     assert_found(&replica, "role", Error, "db1:6379");
-    assert_found(&told(&[("cluster_enabled:0", "cluster_enabled:1")]), "cluster", Error, "node of a cluster");
+    assert_found(&told(&[("cluster_enabled:0", "cluster_enabled:1")]), "cluster", Error, "cluster mode");
     let no = || "NOPERM no".to_owned();
     assert_found(&Facts { info: Err(no()), ..well() }, "info", Error, "NOPERM");
     assert_found(&Facts { scripts: Err(no()), ..well() }, "scripts", Error, "NOPERM");

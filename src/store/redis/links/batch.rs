@@ -90,9 +90,8 @@ pub(super) struct Queued {
 type Answer = Result<Reply, StoreError>;
 
 impl Queued {
-    fn goes_with(&self, other: &Self, cluster: bool) -> bool {
-        let slot = !cluster || self.bucket == other.bucket;
-        std::ptr::eq(self.script, other.script) && self.sender == other.sender && slot
+    fn goes_with(&self, other: &Self) -> bool {
+        std::ptr::eq(self.script, other.script) && self.sender == other.sender
     }
 }
 
@@ -131,10 +130,10 @@ impl Drop for UnderWay {
 }
 
 /// Puts together what goes together, script by script.
-fn groups(commands: Vec<Queued>, cluster: bool) -> Vec<Vec<Queued>> {
+fn groups(commands: Vec<Queued>) -> Vec<Vec<Queued>> {
     let mut groups: Vec<Vec<Queued>> = Vec::with_capacity(2);
     for queued in commands {
-        let room = |group: &Vec<Queued>| group.len() < COMMANDS_PER_SCRIPT && group[0].goes_with(&queued, cluster);
+        let room = |group: &Vec<Queued>| group.len() < COMMANDS_PER_SCRIPT && group[0].goes_with(&queued);
         match groups.iter().position(room) {
             Some(place) => groups[place].push(queued),
             None => groups.push(vec![queued]),
@@ -226,7 +225,7 @@ impl Link {
             overdue.into_iter().for_each(|queued| drop(queued.reply.send(Err(StoreError::Overloaded))));
             next
         };
-        join_all(groups(next, self.is_cluster()).into_iter().map(|group| self.send_group(group))).await;
+        join_all(groups(next).into_iter().map(|group| self.send_group(group))).await;
     }
 
     async fn send_group(self: &Arc<Self>, group: Vec<Queued>) {

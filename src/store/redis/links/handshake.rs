@@ -21,8 +21,6 @@ pub struct ServerInfo {
     pub run_id: String,
     /// New at each start and at each promotion, and when the first replica comes.
     pub master_replid: String,
-    /// Part of a cluster: a script may touch one slot only.
-    pub is_cluster: bool,
 }
 
 impl ServerInfo {
@@ -44,19 +42,27 @@ pub(super) struct Greeting {
 
 /// Asks who is there; an error says why it cannot be worked with and what to do. Dropped, it leaves nothing behind.
 pub(super) async fn greet(connection: &mut MultiplexedConnection) -> Result<Greeting, String> {
-    let mut questions = redis::Pipeline::with_capacity(4);
+    let mut questions = redis::Pipeline::with_capacity(5);
     // PING is refused while Redis loads its data or a script keeps it busy; the other questions are not.
-    questions.cmd("PING").cmd("INFO").arg("server").cmd("INFO").arg("replication").cmd("TIME");
+    questions
+        .cmd("PING")
+        .cmd("INFO")
+        .arg("server")
+        .cmd("INFO")
+        .arg("replication")
+        .cmd("INFO")
+        .arg("cluster")
+        .cmd("TIME");
     let sent = Instant::now();
-    let answers = connection.send_packed_commands(&questions, 0, 4).await.map_err(|error| why_not_connected(&error))?;
+    let answers = connection.send_packed_commands(&questions, 0, 5).await.map_err(|error| why_not_connected(&error))?;
     let mut good = Vec::with_capacity(answers.len());
     for answer in answers {
         good.push(answer.extract_error().map_err(|error| why_not_connected(&error))?);
     }
-    let [_, server, replication, time] = good.as_slice() else {
+    let [_, server, replication, cluster, time] = good.as_slice() else {
         return Err("Redis, or what is between, answers something else than it was asked".to_owned());
     };
-    let info = judge(text(server), text(replication))?;
+    let info = judge(text(server), text(replication), text(cluster))?;
     let time = redis_time(time).ok_or("Redis answers TIME in a form that is not known here")?;
     Ok(Greeting { info, sent, time })
 }
@@ -72,7 +78,7 @@ pub(super) async fn may_run_scripts(connection: &mut MultiplexedConnection) -> R
     }
 }
 
-fn judge(server: &str, replication: &str) -> Result<ServerInfo, String> {
+fn judge(server: &str, replication: &str, cluster: &str) -> Result<ServerInfo, String> {
     let field = |section: &str, name: &str| {
         let found = section.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'));
         found.unwrap_or_default().to_owned()
@@ -86,6 +92,13 @@ fn judge(server: &str, replication: &str) -> Result<ServerInfo, String> {
         return Err(format!(
             "this is Redis {spoken}, and Fencepost needs {major}.{minor} or later, or Valkey: upgrade it, or name another one"
         ));
+    }
+    if field(cluster, "cluster_enabled") == "1" {
+        return Err(
+            "this Redis is in cluster mode, which Fencepost does not support: its keys may lie on other nodes, or \
+                    move there while a script runs; name a Redis with cluster-enabled no"
+                .to_owned(),
+        );
     }
     if role != "master" {
         return Err(format!(
@@ -102,8 +115,7 @@ fn judge(server: &str, replication: &str) -> Result<ServerInfo, String> {
                 .to_owned(),
         );
     }
-    let is_cluster = field(server, "redis_mode") == "cluster";
-    Ok(ServerInfo { name: name.to_owned(), version, run_id, master_replid, is_cluster })
+    Ok(ServerInfo { name: name.to_owned(), version, run_id, master_replid })
 }
 
 fn text(value: &Value) -> &str {
@@ -126,16 +138,17 @@ mod tests {
 
     const SERVER: &str = "# Server\r\nredis_version:7.0.15\r\nrun_id:aaaa\r\nconfig_file:\r\n";
     const PRIMARY: &str = "# Replication\r\nrole:master\r\nmaster_replid:bbbb\r\n";
+    const ALONE: &str = "# Cluster\r\ncluster_enabled:0\r\n";
 
     #[test]
     fn one_life_has_one_name_and_the_next_another() {
-        let info = judge(SERVER, PRIMARY).unwrap();
+        let info = judge(SERVER, PRIMARY, ALONE).unwrap();
         assert_eq!((info.name.as_str(), info.version.as_str()), ("redis", "7.0.15"));
-        assert_eq!(info.incarnation(), judge(SERVER, PRIMARY).unwrap().incarnation());
+        assert_eq!(info.incarnation(), judge(SERVER, PRIMARY, ALONE).unwrap().incarnation());
         // Stored by every bucket: where it changes with a release of the server, the layout does too.
         assert_eq!(format!("{:?}", info.incarnation()), "Incarnation(4a739936-ada0-ceeb-e27a-f8176e08c58a)");
-        let restarted = judge(&SERVER.replace("aaaa", "cccc"), PRIMARY).unwrap();
-        let promoted = judge(SERVER, &PRIMARY.replace("bbbb", "cccc")).unwrap();
+        let restarted = judge(&SERVER.replace("aaaa", "cccc"), PRIMARY, ALONE).unwrap();
+        let promoted = judge(SERVER, &PRIMARY.replace("bbbb", "cccc"), ALONE).unwrap();
         assert_ne!(info.incarnation(), restarted.incarnation());
         assert_ne!(info.incarnation(), promoted.incarnation());
         assert_ne!(promoted.incarnation(), restarted.incarnation());
@@ -143,16 +156,18 @@ mod tests {
 
     #[test]
     fn who_cannot_be_worked_with_is_told_why() {
-        let old = judge(&SERVER.replace("7.0.15", "6.2.14"), PRIMARY).unwrap_err();
+        let old = judge(&SERVER.replace("7.0.15", "6.2.14"), PRIMARY, ALONE).unwrap_err();
         assert!(old.contains("6.2.14") && old.contains("upgrade"), "{old}");
         let replica = "role:slave\r\nmaster_host:db1\r\nmaster_port:6379\r\nmaster_replid:bbbb\r\n";
-        let replica = judge(SERVER, replica).unwrap_err();
+        let replica = judge(SERVER, replica, ALONE).unwrap_err();
         assert!(replica.contains("replica") && replica.contains("db1:6379"), "{replica}");
-        let hidden = judge("redis_version:7.2.0", "role:master").unwrap_err();
+        let node = judge(SERVER, PRIMARY, &ALONE.replace('0', "1")).unwrap_err();
+        assert!(node.contains("cluster mode") && node.contains("cluster-enabled no"), "{node}");
+        let hidden = judge("redis_version:7.2.0", "role:master", ALONE).unwrap_err();
         assert!(hidden.contains("proxy"), "{hidden}");
-        let nobody = judge("", "").unwrap_err();
+        let nobody = judge("", "", "").unwrap_err();
         assert!(nobody.contains("7.0 or later"), "{nobody}");
         let valkey = "server_name:valkey\r\nredis_version:7.2.4\r\nvalkey_version:8.1.0\r\nrun_id:aaaa\r\n";
-        assert_eq!(judge(valkey, PRIMARY).unwrap().version, "8.1.0");
+        assert_eq!(judge(valkey, PRIMARY, ALONE).unwrap().version, "8.1.0");
     }
 }

@@ -49,10 +49,6 @@ impl Link {
         &self.info
     }
 
-    pub(super) fn is_cluster(&self) -> bool {
-        self.info.is_cluster
-    }
-
     /// Runs a script. Redis not knowing it is no error: it is loaded and run, on the same connection.
     ///
     /// Answers within twice the response timeout. Dropped before it is done, the script may still run: it was handed over with

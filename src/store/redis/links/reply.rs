@@ -150,15 +150,6 @@ fn understand_code(code: &str, detail: &str) -> Fault {
             ),
             Then::Close,
         ),
-        "MOVED" | "ASK" => refused(
-            format!(
-                "this Redis is a node of a cluster and the key lives on another one; name a Redis that is not clustered {said}"
-            ),
-            Then::Close,
-        ),
-        "TRYAGAIN" | "CLUSTERDOWN" | "CROSSSLOT" => {
-            refused(format!("this Redis is a node of a cluster that cannot serve the key now {said}"), Then::Keep)
-        }
         "UNKILLABLE" => refused(
             format!("a script that has written keeps Redis from all else and cannot be stopped; wait for it {said}"),
             Then::Close,
@@ -225,23 +216,12 @@ mod tests {
 
     #[test]
     fn what_redis_refuses_was_not_done() {
-        for code in [
-            "LOADING",
-            "BUSY",
-            "OOM",
-            "MISCONF",
-            "NOREPLICAS",
-            "NOPERM",
-            "TRYAGAIN",
-            "CLUSTERDOWN",
-            "CROSSSLOT",
-            "EXECABORT",
-        ] {
+        for code in ["LOADING", "BUSY", "OOM", "MISCONF", "NOREPLICAS", "NOPERM", "EXECABORT"] {
             let fault = of(code, "x");
             assert!(matches!(fault.error, StoreError::Unavailable(_)), "{code}");
             assert_eq!(fault.then, Then::Keep, "{code}");
         }
-        for code in ["READONLY", "MASTERDOWN", "MOVED", "ASK", "UNKILLABLE", "NOAUTH", "WRONGPASS", "DENIED"] {
+        for code in ["READONLY", "MASTERDOWN", "UNKILLABLE", "NOAUTH", "WRONGPASS", "DENIED"] {
             let fault = of(code, "x");
             assert!(matches!(fault.error, StoreError::Unavailable(_)), "{code}");
             assert_eq!(fault.then, Then::Close, "{code}");
