@@ -137,7 +137,7 @@ fn the_data_of_others_is_an_error() {
     redis.command(&["SET", "fp:meta", "not ours"]);
     assert_found(&report(&redis.url(), 1), "layout", "error", "WRONGTYPE");
     redis.command(&["DEL", "fp:meta"]);
-    redis.command(&["HSET", "fp:meta", "buckets", "1024", "layout", "5"]);
+    redis.command(&["HSET", "fp:meta", "buckets", "1024", "layout", "6"]);
     assert_found(&report(&redis.url(), 0), "layout", "ok", "ours");
 }
 
