@@ -116,7 +116,8 @@ def acquire(stub, name, ttl, wait, holder):
 
     sent, reply = repeated(attempt)
     if reply.outcome != pb.AcquireResponse.OUTCOME_ACQUIRED:
-        print(f"{name} is held by {reply.current.holder or 'another'}, {reply.waiters} in line", file=sys.stderr)
+        holders = " and ".join(it.holder or "another" for it in reply.holders) or "another"
+        print(f"{name} is held by {holders}, {reply.waiters} in line", file=sys.stderr)
         return None
     # The server cannot have held the request for longer than the whole exchange took.
     held_for = min(seconds(reply.held_for), now() - sent)

@@ -79,7 +79,7 @@ impl<S: LockStore> LockService for Api<S> {
         }))
     }
 
-    type WatchStream = Pin<Box<dyn Stream<Item = Result<v1::WatchEvent, Status>> + Send>>;
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<v1::WatchResponse, Status>> + Send>>;
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
         let prefix = request.into_inner().prefix;
@@ -87,8 +87,8 @@ impl<S: LockStore> LockService for Api<S> {
         let watching = self.locks.watch(prefix).await.map_err(|error| status(&error))?;
         // Dropped with the response, the watch ends.
         Ok(Response::new(Box::pin(async_stream::stream! {
-            let started = v1::watch_event::Kind::Started;
-            yield Ok(v1::WatchEvent { kind: started.into(), ..v1::WatchEvent::default() });
+            let started = v1::watch_response::Kind::Started;
+            yield Ok(v1::WatchResponse { kind: started.into(), ..v1::WatchResponse::default() });
             while let Some(item) = watching.next().await {
                 yield Ok(reply::watch(item));
             }

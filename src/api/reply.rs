@@ -57,7 +57,7 @@ pub(super) fn acquire(name: LockName, answer: AcquireAnswer) -> v1::AcquireRespo
 fn contended(outcome: v1::acquire_response::Outcome, contention: Contention) -> v1::AcquireResponse {
     v1::AcquireResponse {
         outcome: outcome.into(),
-        current: current(contention.current, contention.classic),
+        holders: holders(contention.current, contention.classic),
         waiters: count(contention.waiters),
         ..v1::AcquireResponse::default()
     }
@@ -102,7 +102,7 @@ pub(super) fn renew(outcome: RenewOutcome, held_for: Duration) -> v1::RenewRespo
 pub(super) fn lock(name: LockName, view: LockView) -> v1::LockInfo {
     v1::LockInfo {
         lock_name: name.into_string(),
-        current: current(view.current, view.classic),
+        holders: holders(view.current, view.classic),
         waiters: count(view.waiters),
         previous_end: previous_end(view.previous_end).into(),
         newest_token: number(view.newest_token),
@@ -122,18 +122,20 @@ pub(super) fn check_token(status: TokenStatus, newest: Option<FencingToken>) -> 
 
 pub(super) fn force_release(outcome: RevokeOutcome) -> v1::ForceReleaseResponse {
     use v1::force_release_response::Outcome;
-    let (outcome, holder, current_token) = match outcome {
-        RevokeOutcome::Revoked(holder) => (Outcome::Revoked, holder.into_string(), 0),
-        RevokeOutcome::NotHeld => (Outcome::NotHeld, String::new(), 0),
-        RevokeOutcome::TokenMismatch(current) => (Outcome::TokenMismatch, String::new(), current.get()),
+    let (outcome, holder, current_tokens) = match outcome {
+        RevokeOutcome::Revoked(holder) => (Outcome::Revoked, holder.into_string(), Vec::new()),
+        RevokeOutcome::NotHeld => (Outcome::NotHeld, String::new(), Vec::new()),
+        RevokeOutcome::TokenMismatch(current) => (Outcome::TokenMismatch, String::new(), vec![current.get()]),
     };
-    v1::ForceReleaseResponse { outcome: outcome.into(), holder, current_token }
+    v1::ForceReleaseResponse { outcome: outcome.into(), holder, current_tokens }
 }
 
-pub(super) fn watch(item: WatchItem) -> v1::WatchEvent {
-    use v1::watch_event::Kind;
+pub(super) fn watch(item: WatchItem) -> v1::WatchResponse {
+    use v1::watch_response::Kind;
     match item {
-        WatchItem::Missed(missed) => v1::WatchEvent { kind: Kind::Missed.into(), missed, ..v1::WatchEvent::default() },
+        WatchItem::Missed(missed) => {
+            v1::WatchResponse { kind: Kind::Missed.into(), missed, ..v1::WatchResponse::default() }
+        }
         WatchItem::Event(event) => {
             let (kind, reason) = match event.kind {
                 EventKind::Granted => (Kind::Granted, String::new()),
@@ -141,7 +143,7 @@ pub(super) fn watch(item: WatchItem) -> v1::WatchEvent {
                 EventKind::Expired => (Kind::Expired, String::new()),
                 EventKind::Revoked(reason) => (Kind::Revoked, reason),
             };
-            v1::WatchEvent {
+            v1::WatchResponse {
                 kind: kind.into(),
                 lock_name: event.name.into_string(),
                 holder: event.holder,
@@ -228,14 +230,15 @@ fn groups(groups: Vec<Group>) -> Vec<v1::RenewedLeases> {
 /// What stands for the label of a holder that never gave one.
 const CLASSIC_HOLDER: &str = "classic client";
 
-fn current(lease: Option<HolderView>, classic: Option<ClassicHold>) -> Option<v1::LockHolder> {
-    lease.map(holder).or_else(|| {
+fn holders(lease: Option<HolderView>, classic: Option<ClassicHold>) -> Vec<v1::LockHolder> {
+    let holder = lease.map(holder).or_else(|| {
         classic.map(|hold| v1::LockHolder {
             holder: CLASSIC_HOLDER.to_owned(),
             expires_in: hold.left.map(duration),
             ..v1::LockHolder::default()
         })
-    })
+    });
+    holder.into_iter().collect()
 }
 
 fn holder(view: HolderView) -> v1::LockHolder {

@@ -33,28 +33,31 @@ pub(super) fn to_wire(span: Duration) -> prost_types::Duration {
 }
 
 /// Who holds a lock, for how long, and how many wait.
-pub(super) fn held(lock_name: &str, current: Option<&LockHolder>, waiters: u32) -> String {
-    let who = match current {
-        None => format!("{lock_name} is on its way to the next waiter"),
-        // A client that uses Redis directly: it has no token.
-        Some(holder) if holder.fencing_token == 0 => match &holder.expires_in {
-            Some(left) => {
-                format!("{lock_name} is held by {} for another {}", holder.holder, span(from_wire(Some(left))))
-            }
-            None => format!("{lock_name} is held by {}, with no end", holder.holder),
-        },
-        Some(holder) => format!(
-            "{lock_name} is held by {} (token {}) for another {}",
-            name(&holder.holder),
-            holder.fencing_token,
-            span(from_wire(holder.expires_in.as_ref()))
-        ),
+pub(super) fn held(lock_name: &str, holders: &[LockHolder], waiters: u32) -> String {
+    let who = match holders {
+        [] => format!("{lock_name} is on its way to the next waiter"),
+        _ => format!("{lock_name} is held by {}", list(holders.iter().map(holder))),
     };
     match waiters {
         0 => who,
         1 => format!("{who}; 1 waits"),
         _ => format!("{who}; {waiters} wait"),
     }
+}
+
+fn holder(holder: &LockHolder) -> String {
+    let left = span(from_wire(holder.expires_in.as_ref()));
+    match holder.fencing_token {
+        // A client that uses Redis directly: it has no token, and its key may have no TTL.
+        0 if holder.expires_in.is_none() => format!("{}, with no end", holder.holder),
+        0 => format!("{} for another {left}", holder.holder),
+        token => format!("{} (token {token}) for another {left}", name(&holder.holder)),
+    }
+}
+
+/// `a`, `a and b`, `a and b and c`.
+pub(super) fn list(items: impl IntoIterator<Item = impl ToString>) -> String {
+    items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join(" and ")
 }
 
 /// A holder's label, or what stands for one that gave none.
@@ -106,10 +109,13 @@ mod tests {
             ..Default::default()
         };
         let text = "orders/42 is held by worker-7 (token 1763) for another 12 s";
-        assert_eq!(held("orders/42", Some(&holder), 0), text);
-        assert_eq!(held("orders/42", Some(&holder), 1), format!("{text}; 1 waits"));
-        assert_eq!(held("orders/42", Some(&holder), 3), format!("{text}; 3 wait"));
-        assert_eq!(held("orders/42", None, 0), "orders/42 is on its way to the next waiter");
+        let other = LockHolder { holder: String::new(), fencing_token: 1764, ..holder.clone() };
+        let both = format!("{text} and a holder without a label (token 1764) for another 12 s; 3 wait");
+        let holders = [holder, other];
+        assert_eq!(held("orders/42", &holders[..1], 0), text);
+        assert_eq!(held("orders/42", &holders[..1], 1), format!("{text}; 1 waits"));
+        assert_eq!(held("orders/42", &holders, 3), both);
+        assert_eq!(held("orders/42", &[], 0), "orders/42 is on its way to the next waiter");
     }
 
     #[test]

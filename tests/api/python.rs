@@ -51,8 +51,8 @@ fn it_takes_a_lock_keeps_it_and_gives_it_back() {
     let running = python.start(&server, &["a", "--ttl", "2", "--work", "6"]);
     let token = token(&running.line());
     let lock = server.run(&["get", "a", "--json"]).expect(0).json();
-    let current = &lock["lock"]["current"];
-    assert_eq!((&current["fencingToken"], &current["holder"]), (&token.to_string().into(), &"lock.py".into()));
+    let holder = &lock["lock"]["holders"][0];
+    assert_eq!((&holder["fencingToken"], &holder["holder"]), (&token.to_string().into(), &"lock.py".into()));
     let refused = python.start(&server, &["a"]).ended().expect(75).says("a is held by lock.py, 0 in line");
     assert_eq!(refused.out, "");
     let ended = running.ended().expect(0);

@@ -84,7 +84,7 @@ async fn locks_are_kept_over_tls() {
         until(|| async { client(server).acquire(wish("probe", Duration::from_millis(100))).await.is_ok() }).await;
     }
     let lease = client(&servers[0]).take(wish("a", TTL)).await;
-    let current = client(&servers[1]).look("a").await.current.unwrap();
+    let current = client(&servers[1]).holder("a").await.unwrap();
     assert_eq!(current.fencing_token, lease.fencing_token);
     client(&servers[1]).give_back(&lease).await;
     assert!(client(&servers[1]).take(wish("a", TTL)).await.fencing_token > lease.fencing_token);

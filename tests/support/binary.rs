@@ -244,7 +244,7 @@ impl Server {
     }
 
     pub(crate) fn is_free(&self, lock: &str) -> bool {
-        self.run(&["get", lock, "--json"]).json()["lock"]["current"].is_null()
+        self.run(&["get", lock, "--json"]).json()["lock"]["holders"].is_null()
     }
 }
 

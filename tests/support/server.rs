@@ -123,6 +123,7 @@ pub(crate) trait Lock {
     async fn take(&mut self, wish: v1::AcquireRequest) -> v1::Lease;
     async fn give_back(&mut self, lease: &v1::Lease) -> v1::LeaseEnd;
     async fn look(&mut self, name: &str) -> v1::LockInfo;
+    async fn holder(&mut self, name: &str) -> Option<v1::LockHolder>;
 }
 
 impl Lock for LockServiceClient<Channel> {
@@ -145,6 +146,16 @@ impl Lock for LockServiceClient<Channel> {
         let request = v1::GetRequest { lock_name: name.into() };
         within(self.get(request)).await.unwrap().into_inner().lock.unwrap()
     }
+
+    async fn holder(&mut self, name: &str) -> Option<v1::LockHolder> {
+        only(self.look(name).await.holders)
+    }
+}
+
+/// The one holder of an exclusive lock, if it is held.
+pub(crate) fn only(mut holders: Vec<v1::LockHolder>) -> Option<v1::LockHolder> {
+    assert!(holders.len() <= 1, "{holders:?}");
+    holders.pop()
 }
 
 /// Checks an error's code and reason.

@@ -147,18 +147,18 @@ impl IntoFuture for Acquire {
 #[non_exhaustive]
 pub enum AcquireError {
     /// The lock is not free, and no wait was asked for.
-    #[error("contended: {}", describe(.current.as_ref(), *.waiters))]
+    #[error("contended: {}", describe(.holders, *.waiters))]
     Contended {
-        /// Who holds it; absent when it is on its way to the next waiter.
-        current: Option<v1::LockHolder>,
+        /// Who holds it; empty while it is on its way to the next waiter. One at most, until there are shared locks.
+        holders: Vec<v1::LockHolder>,
         /// How many wait in line.
         waiters: u32,
     },
     /// The wait ended without the lock.
-    #[error("timed out: {}", describe(.current.as_ref(), *.waiters))]
+    #[error("timed out: {}", describe(.holders, *.waiters))]
     TimedOut {
-        /// Who holds it; absent when it is on its way to the next waiter.
-        current: Option<v1::LockHolder>,
+        /// Who holds it; empty while it is on its way to the next waiter. One at most, until there are shared locks.
+        holders: Vec<v1::LockHolder>,
         /// How many others wait in line.
         waiters: u32,
     },
@@ -217,11 +217,11 @@ pub enum AcquireError {
 
 impl AcquireError {
     fn contended(answer: v1::AcquireResponse) -> Self {
-        Self::Contended { current: answer.current, waiters: answer.waiters }
+        Self::Contended { holders: answer.holders, waiters: answer.waiters }
     }
 
     fn timed_out(answer: v1::AcquireResponse) -> Self {
-        Self::TimedOut { current: answer.current, waiters: answer.waiters }
+        Self::TimedOut { holders: answer.holders, waiters: answer.waiters }
     }
 }
 
@@ -244,10 +244,27 @@ impl From<CallError> for AcquireError {
     }
 }
 
-fn describe(current: Option<&v1::LockHolder>, waiters: u32) -> String {
-    match current {
-        Some(current) if current.holder.is_empty() => format!("held, {waiters} in line"),
-        Some(current) => format!("held by {}, {waiters} in line", current.holder),
-        None => format!("on its way to the next waiter, {waiters} in line"),
+fn describe(holders: &[v1::LockHolder], waiters: u32) -> String {
+    let labels: Vec<_> = holders.iter().map(|it| it.holder.as_str()).filter(|label| !label.is_empty()).collect();
+    if holders.is_empty() {
+        format!("on its way to the next waiter, {waiters} in line")
+    } else if labels.is_empty() {
+        format!("held, {waiters} in line")
+    } else {
+        format!("held by {}, {waiters} in line", labels.join(" and "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_those_who_hold_the_lock() {
+        let holder = |label: &str| v1::LockHolder { holder: label.to_owned(), ..Default::default() };
+        assert_eq!(describe(&[], 1), "on its way to the next waiter, 1 in line");
+        assert_eq!(describe(&[holder("")], 0), "held, 0 in line");
+        assert_eq!(describe(&[holder("a")], 2), "held by a, 2 in line");
+        assert_eq!(describe(&[holder("a"), holder(""), holder("b")], 2), "held by a and b, 2 in line");
     }
 }

@@ -110,7 +110,7 @@ impl Calls {
 
     /// Streams what happens to the locks with a prefix. Opening it is repeated; a stream that breaks is not: the next one
     /// would not know what was missed. List again, then watch again.
-    pub async fn watch(&self, request: v1::WatchRequest) -> Result<Streaming<v1::WatchEvent>, CallError> {
+    pub async fn watch(&self, request: v1::WatchRequest) -> Result<Streaming<v1::WatchResponse>, CallError> {
         let core = &self.core;
         let open = |channel: Channel| {
             let request = request.clone();

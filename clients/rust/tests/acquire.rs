@@ -54,7 +54,7 @@ async fn contention_is_told_with_who_holds_the_lock() {
     let fake = Fake::start().await;
     fake.on_acquire(|_| Do::Answer(refused(Outcome::Contended)));
     match client(&[&fake]).acquire("x").await {
-        Err(AcquireError::Contended { current: Some(current), waiters: 2 }) => assert_eq!(current.holder, "somebody"),
+        Err(AcquireError::Contended { holders, waiters: 2 }) => assert_eq!(holders[0].holder, "somebody"),
         other => panic!("{other:?}"),
     }
     fake.on_acquire(|_| Do::Answer(refused(Outcome::TimedOut)));

@@ -7,7 +7,7 @@ use fake::{BOUND, Do, Fake, builder, client};
 use fencepost_client::v1;
 use std::time::Duration;
 use tonic::{Code, Status};
-use v1::watch_event::Kind;
+use v1::watch_response::Kind;
 
 #[tokio::test]
 async fn what_is_read_comes_back() {

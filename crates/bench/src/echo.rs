@@ -5,7 +5,7 @@ use super::caller::wire;
 use fencepost_proto::v1::{
     AcquireRequest, AcquireResponse, CheckTokenRequest, CheckTokenResponse, GetRequest, GetResponse, KeepAliveRequest,
     KeepAliveResponse, Lease, LeaseEnd, ListRequest, ListResponse, LockInfo, ReleaseRequest, ReleaseResponse,
-    RenewRequest, RenewResponse, SessionRequest, SessionResponse, WatchEvent, WatchRequest,
+    RenewRequest, RenewResponse, SessionRequest, SessionResponse, WatchRequest, WatchResponse,
     acquire_response::Outcome,
     lock_service_server::{LockService, LockServiceServer},
     session_request, session_response,
@@ -123,7 +123,7 @@ impl LockService for Echo {
         Err(not_here())
     }
 
-    type WatchStream = Messages<WatchEvent>;
+    type WatchStream = Messages<WatchResponse>;
 
     async fn watch(&self, _: Request<WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
         Err(not_here())

@@ -35,7 +35,7 @@ pub(crate) async fn look(world: &World, stores: &Stores) -> Result<Vec<Record>> 
                 writes_all: totals.writes_all,
                 control: totals.control,
                 waiters: left.map_or(0, |lock| u64::from(lock.waiters)),
-                held: left.is_some_and(|lock| lock.current.is_some()),
+                held: left.is_some_and(|lock| !lock.holders.is_empty()),
                 lock,
             })
         })
@@ -51,7 +51,7 @@ pub(crate) async fn look(world: &World, stores: &Stores) -> Result<Vec<Record>> 
 }
 
 fn is_quiet(lock: &LockInfo) -> bool {
-    lock.current.is_none() && lock.waiters == 0
+    lock.holders.is_empty() && lock.waiters == 0
 }
 
 async fn list(world: &World) -> Result<HashMap<String, LockInfo>> {

@@ -75,16 +75,14 @@ fn request(args: &AcquireArgs) -> AcquireRequest {
 fn judge(name: &str, wait: Duration, reply: &AcquireResponse) -> Result<String, Failure> {
     match (reply.outcome(), &reply.lease) {
         (Outcome::Acquired, Some(lease)) => Ok(acquired(lease, reply.previous_end())),
-        (Outcome::Contended, _) => {
-            Err(Failure::new(NOT_OBTAINED, text::held(name, reply.current.as_ref(), reply.waiters)))
-        }
+        (Outcome::Contended, _) => Err(Failure::new(NOT_OBTAINED, text::held(name, &reply.holders, reply.waiters))),
         (Outcome::TimedOut, _) => Err(Failure::new(NOT_OBTAINED, timed_out(name, wait, reply))),
         _ => Err(Failure::new(UNAVAILABLE, "the server's answer is not one that this version knows")),
     }
 }
 
 fn timed_out(name: &str, wait: Duration, reply: &AcquireResponse) -> String {
-    let held = text::held(name, reply.current.as_ref(), reply.waiters);
+    let held = text::held(name, &reply.holders, reply.waiters);
     format!("gave up after {}: {held}", text::span(wait))
 }
 
@@ -109,7 +107,7 @@ mod tests {
 
     fn reply(outcome: Outcome) -> AcquireResponse {
         let holder = LockHolder { holder: "worker-7".to_owned(), fencing_token: 9, ..Default::default() };
-        AcquireResponse { outcome: outcome.into(), current: Some(holder), waiters: 2, ..Default::default() }
+        AcquireResponse { outcome: outcome.into(), holders: vec![holder], waiters: 2, ..Default::default() }
     }
 
     #[test]

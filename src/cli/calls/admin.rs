@@ -70,7 +70,10 @@ fn taken_back(name: &str, token: u64, reply: &ForceReleaseResponse) -> Result<St
         Outcome::NotHeld => Err(Failure::new(NO, format!("nobody holds {name}: nothing was changed"))),
         Outcome::TokenMismatch => Err(Failure::new(
             NO,
-            format!("{name} is held under token {}, not {token}: nothing was changed", reply.current_token),
+            format!(
+                "{name} is held under token {}, not {token}: nothing was changed",
+                text::list(&reply.current_tokens)
+            ),
         )),
         Outcome::Unspecified => {
             Err(Failure::new(UNAVAILABLE, "the server's answer is not one that this version knows"))
@@ -93,7 +96,7 @@ mod tests {
         let reply = |outcome: Outcome| ForceReleaseResponse {
             outcome: outcome.into(),
             holder: "worker-7".to_owned(),
-            current_token: 9,
+            current_tokens: vec![9],
         };
         assert_eq!(taken_back("a", 7, &reply(Outcome::Revoked)).unwrap(), "took a from worker-7 (token 7)");
         let failure = taken_back("a", 7, &reply(Outcome::TokenMismatch)).unwrap_err();

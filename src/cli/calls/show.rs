@@ -8,8 +8,8 @@ use crate::cli::{
 };
 use clap::Args;
 use fencepost_client::v1::{
-    CheckTokenRequest, CheckTokenResponse, GetRequest, GetResponse, LeaseEnd, ListRequest, ListResponse, LockInfo,
-    check_token_response::Status,
+    CheckTokenRequest, CheckTokenResponse, GetRequest, GetResponse, LeaseEnd, ListRequest, ListResponse, LockHolder,
+    LockInfo, check_token_response::Status,
 };
 use std::cmp;
 
@@ -82,18 +82,22 @@ pub(in crate::cli) async fn check_token(args: CheckTokenArgs) -> Result<(), Fail
 fn shown(name: &str, reply: &GetResponse) -> String {
     let lock = reply.lock.clone().unwrap_or_default();
     let mut lines = Vec::new();
-    match &lock.current {
-        None if lock.waiters == 0 => lines.push(format!("{name} is free")),
-        current => lines.push(text::held(name, current.as_ref(), lock.waiters)),
+    if lock.holders.is_empty() && lock.waiters == 0 {
+        lines.push(format!("{name} is free"));
+    } else {
+        lines.push(text::held(name, &lock.holders, lock.waiters));
     }
-    if let Some(current) = lock.current.as_ref().filter(|current| current.fencing_token != 0) {
-        lines.push(format!("  held for  {}", text::span(text::from_wire(current.held_since.as_ref()))));
-        lines.push(format!("  ttl       {}", text::span(text::from_wire(current.ttl.as_ref()))));
-        lines.push(format!("  grant id  {}", current.grant_id));
-        let mut metadata: Vec<_> = current.metadata.iter().map(|(key, value)| format!("  {key}={value}")).collect();
+    let leases: Vec<_> = lock.holders.iter().filter(|holder| holder.fencing_token != 0).collect();
+    for lease in &leases {
+        lines.push(format!("  token     {}", lease.fencing_token));
+        lines.push(format!("  held for  {}", text::span(text::from_wire(lease.held_since.as_ref()))));
+        lines.push(format!("  ttl       {}", text::span(text::from_wire(lease.ttl.as_ref()))));
+        lines.push(format!("  grant id  {}", lease.grant_id));
+        let mut metadata: Vec<_> = lease.metadata.iter().map(|(key, value)| format!("  {key}={value}")).collect();
         metadata.sort();
         lines.extend(metadata);
-    } else if lock.newest_token != 0 {
+    }
+    if leases.is_empty() && lock.newest_token != 0 {
         lines.push(format!("  newest token  {}", lock.newest_token));
     }
     if lock.previous_end() != LeaseEnd::Unspecified {
@@ -104,17 +108,15 @@ fn shown(name: &str, reply: &GetResponse) -> String {
 
 fn table(locks: &[LockInfo]) -> String {
     let mut rows = vec![["LOCK", "HOLDER", "TOKEN", "ENDS IN", "WAITERS"].map(str::to_owned)];
-    rows.extend(locks.iter().map(|lock| {
-        let (holder, token, ends_in) = match &lock.current {
-            None => ("-".to_owned(), "-".to_owned(), "-".to_owned()),
-            Some(current) => (
-                text::name(&current.holder).to_owned(),
-                if current.fencing_token == 0 { "-".to_owned() } else { current.fencing_token.to_string() },
-                current.expires_in.as_ref().map_or("-".to_owned(), |left| text::span(text::from_wire(Some(left)))),
-            ),
+    for lock in locks {
+        let row = |[holder, token, ends_in]: [String; 3]| {
+            [lock.lock_name.clone(), holder, token, ends_in, lock.waiters.to_string()]
         };
-        [lock.lock_name.clone(), holder, token, ends_in, lock.waiters.to_string()]
-    }));
+        if lock.holders.is_empty() {
+            rows.push(row(["-", "-", "-"].map(str::to_owned)));
+        }
+        rows.extend(lock.holders.iter().map(cells).map(row));
+    }
     if rows.len() == 1 {
         return String::new();
     }
@@ -125,6 +127,14 @@ fn table(locks: &[LockInfo]) -> String {
         cells + &row[4]
     };
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn cells(holder: &LockHolder) -> [String; 3] {
+    [
+        text::name(&holder.holder).to_owned(),
+        if holder.fencing_token == 0 { "-".to_owned() } else { holder.fencing_token.to_string() },
+        holder.expires_in.as_ref().map_or("-".to_owned(), |left| text::span(text::from_wire(Some(left)))),
+    ]
 }
 
 fn checked(name: &str, token: u64, reply: &CheckTokenResponse) -> Result<String, Failure> {
@@ -141,11 +151,10 @@ fn checked(name: &str, token: u64, reply: &CheckTokenResponse) -> Result<String,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fencepost_client::v1::LockHolder;
     use std::time::Duration;
 
     fn held(name: &str, holder: &str) -> LockInfo {
-        let current = LockHolder {
+        let holder = LockHolder {
             holder: holder.to_owned(),
             fencing_token: 7,
             grant_id: "g".to_owned(),
@@ -154,7 +163,7 @@ mod tests {
             held_since: Some(text::to_wire(Duration::from_secs(75))),
             metadata: [("b".to_owned(), "2".to_owned()), ("a".to_owned(), "1".to_owned())].into(),
         };
-        LockInfo { lock_name: name.to_owned(), current: Some(current), waiters: 1, ..Default::default() }
+        LockInfo { lock_name: name.to_owned(), holders: vec![holder], waiters: 1, ..Default::default() }
     }
 
     #[test]
@@ -170,7 +179,19 @@ mod tests {
         let text = shown("a", &GetResponse { lock: Some(held("a", "worker-7")) });
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[0], "a is held by worker-7 (token 7) for another 12 s; 1 waits");
-        assert_eq!(lines[1..], ["  held for  1 min 15 s", "  ttl       30 s", "  grant id  g", "  a=1", "  b=2"]);
+        let lease = ["  token     7", "  held for  1 min 15 s", "  ttl       30 s", "  grant id  g", "  a=1", "  b=2"];
+        assert_eq!(lines[1..], lease);
+    }
+
+    #[test]
+    fn each_of_several_holders_is_shown() {
+        let mut lock = held("a", "worker-7");
+        lock.holders.push(LockHolder { fencing_token: 8, ..lock.holders[0].clone() });
+        let text = shown("a", &GetResponse { lock: Some(lock.clone()) });
+        assert!(text.contains("\n  token     7\n") && text.contains("\n  token     8\n"), "{text}");
+        let text = table(&[lock]);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines[1..], ["a     worker-7  7      12 s     1", "a     worker-7  8      12 s     1"]);
     }
 
     #[test]
@@ -178,10 +199,10 @@ mod tests {
         let mut hold = LockHolder { holder: "classic client".to_owned(), ..Default::default() };
         hold.expires_in = Some(text::to_wire(Duration::from_secs(9)));
         let mut lock =
-            LockInfo { lock_name: "a".to_owned(), current: Some(hold), newest_token: 7, ..Default::default() };
+            LockInfo { lock_name: "a".to_owned(), holders: vec![hold], newest_token: 7, ..Default::default() };
         let show = |lock: &LockInfo| shown("a", &GetResponse { lock: Some(lock.clone()) });
         assert_eq!(show(&lock), "a is held by classic client for another 9 s\n  newest token  7");
-        lock.current.as_mut().unwrap().expires_in = None;
+        lock.holders[0].expires_in = None;
         assert_eq!(show(&lock), "a is held by classic client, with no end\n  newest token  7");
         assert_eq!(table(&[lock]).lines().last().unwrap(), "a     classic client  -      -        0");
     }

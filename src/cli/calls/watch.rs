@@ -7,7 +7,7 @@ use crate::cli::{
     json, say, text,
 };
 use clap::Args;
-use fencepost_client::v1::{WatchEvent, WatchRequest, watch_event::Kind};
+use fencepost_client::v1::{WatchRequest, WatchResponse, watch_response::Kind};
 
 /// What to watch.
 #[derive(Args, Clone, Debug)]
@@ -28,7 +28,7 @@ pub(in crate::cli) async fn watch(args: WatchArgs) -> Result<(), Failure> {
     };
     loop {
         match events.message().await {
-            Ok(Some(event)) if args.call.json => super::print(&json::line("WatchEvent", &event)?)?,
+            Ok(Some(event)) if args.call.json => super::print(&json::line("WatchResponse", &event)?)?,
             Ok(Some(event)) => match describe(&event) {
                 Line::Event(line) => super::print(&line)?,
                 Line::Aside(word) => say(&word),
@@ -46,7 +46,7 @@ enum Line {
     Aside(String),
 }
 
-fn describe(event: &WatchEvent) -> Line {
+fn describe(event: &WatchResponse) -> Line {
     let what = match event.kind() {
         Kind::Started => return Line::Aside("watching".to_owned()),
         Kind::Missed => {
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn events_are_lines_and_the_rest_is_said_aside() {
-        let event = |kind: Kind| WatchEvent {
+        let event = |kind: Kind| WatchResponse {
             kind: kind.into(),
             lock_name: "a".to_owned(),
             holder: "worker-7".to_owned(),
@@ -79,10 +79,10 @@ mod tests {
             ..Default::default()
         };
         assert_eq!(describe(&event(Kind::Granted)), Line::Event("granted   a  token 7  worker-7".to_owned()));
-        let revoked = WatchEvent { reason: "stuck".to_owned(), ..event(Kind::Revoked) };
+        let revoked = WatchResponse { reason: "stuck".to_owned(), ..event(Kind::Revoked) };
         assert_eq!(describe(&revoked), Line::Event("revoked   a  token 7  worker-7  reason: stuck".to_owned()));
         assert!(matches!(describe(&event(Kind::Missed)), Line::Aside(word) if word.starts_with("at least 3 events")));
-        let uncounted = WatchEvent { missed: 0, ..event(Kind::Missed) };
+        let uncounted = WatchResponse { missed: 0, ..event(Kind::Missed) };
         assert!(matches!(describe(&uncounted), Line::Aside(word) if word.starts_with("some events")));
         assert!(matches!(describe(&event(Kind::Started)), Line::Aside(_)));
     }

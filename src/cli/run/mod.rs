@@ -165,11 +165,9 @@ async fn give_back(lock: Lock, voice: &Voice) {
 fn not_acquired(error: &AcquireError, args: &RunArgs) -> Failure {
     let name = &args.name;
     match error {
-        AcquireError::Contended { current, waiters } => {
-            Failure::new(NOT_OBTAINED, text::held(name, current.as_ref(), *waiters))
-        }
-        AcquireError::TimedOut { current, waiters } => {
-            let held = text::held(name, current.as_ref(), *waiters);
+        AcquireError::Contended { holders, waiters } => Failure::new(NOT_OBTAINED, text::held(name, holders, *waiters)),
+        AcquireError::TimedOut { holders, waiters } => {
+            let held = text::held(name, holders, *waiters);
             Failure::new(NOT_OBTAINED, format!("gave up after {}: {held}", text::span(args.lock.wait)))
         }
         AcquireError::Invalid { message, violations } => Failure::new(USAGE, connect::invalid(message, violations)),

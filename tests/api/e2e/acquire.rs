@@ -1,6 +1,6 @@
 //! Taking, repeating, renewing, giving back.
 
-use crate::support::{Lock, Server, assert_bad_field, assert_refused, read, span, until, wish};
+use crate::support::{Lock, Server, assert_bad_field, assert_refused, only, read, span, until, wish};
 use fencepost_proto::v1::{self, LeaseEnd, acquire_response::Outcome, renew_response};
 use std::time::Duration;
 use tonic::Code;
@@ -22,7 +22,7 @@ async fn a_lock_is_taken_refused_to_others_given_back_and_its_tokens_grow() {
     let second = client.ask(wish("orders", TTL)).await;
     assert_eq!(second.outcome(), Outcome::Contended);
     assert_eq!(second.lease, None);
-    let current = second.current.unwrap();
+    let current = only(second.holders).unwrap();
     assert_eq!((current.holder.as_str(), current.fencing_token), ("one", first.fencing_token));
     assert_eq!(current.grant_id, first.grant_id);
     assert!(read(current.expires_in) <= TTL && read(current.expires_in) > TTL / 2);
@@ -60,7 +60,7 @@ async fn a_repeated_acquire_answers_the_same_lease_and_a_changed_one_is_refused(
         let late = v1::AcquireRequest { attempt, ..request.clone() };
         assert_refused(client.acquire(late).await, Code::Aborted, "REQUEST_ENDED");
     }
-    assert_eq!(client.look("a").await.current, None, "a late duplicate does not lock again");
+    assert_eq!(client.holder("a").await, None, "a late duplicate does not lock again");
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn a_release_repeated_answers_the_same_and_never_touches_a_successor() {
     for _ in 0..3 {
         assert_eq!(client.give_back(&old).await, LeaseEnd::Released);
     }
-    assert_eq!(client.look("a").await.current.unwrap().fencing_token, new.fencing_token);
+    assert_eq!(client.holder("a").await.unwrap().fencing_token, new.fencing_token);
     let stranger = v1::Lease { lease_id: uuid::Uuid::new_v4().to_string(), ..new.clone() };
     assert_eq!(client.give_back(&stranger).await, LeaseEnd::Superseded, "a wrong lease id releases nothing");
     let nothing = v1::Lease { lock_name: "never".into(), ..new.clone() };
@@ -87,7 +87,7 @@ async fn a_lease_that_expired_is_never_revived() {
     let mut client = server.client();
     let request = wish("a", SHORT);
     let lease = client.take(request.clone()).await;
-    until(|| async { server.client().look("a").await.current.is_none() }).await;
+    until(|| async { server.client().holder("a").await.is_none() }).await;
     let renew = v1::RenewRequest { lock_name: "a".into(), lease_id: lease.lease_id.clone(), ttl: None };
     let renewed = client.renew(renew.clone()).await.unwrap().into_inner();
     assert_eq!((renewed.outcome(), renewed.end()), (renew_response::Outcome::Lost, LeaseEnd::Expired));

@@ -1,6 +1,6 @@
 //! Calls that are dropped: cancelled, reset, or past their deadline, and their retries.
 
-use crate::support::{Lock, Server, channel, until, waiting_wish, wish, within};
+use crate::support::{Lock, Server, channel, only, until, waiting_wish, wish, within};
 use fencepost_proto::v1::{self, acquire_response::Outcome, lock_service_client::LockServiceClient};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -140,7 +140,7 @@ async fn a_retry_that_races_its_own_dropped_attempt_gets_one_lease() {
         let lease = client.take(v1::AcquireRequest { attempt: 2, ..request.clone() }).await;
         within(release).await.unwrap();
         let info = client.look(&name).await;
-        assert_eq!(info.current.unwrap().grant_id, lease.grant_id);
+        assert_eq!(only(info.holders).unwrap().grant_id, lease.grant_id);
         assert_eq!(info.waiters, 0, "round {round}: the request is not also in line");
         let left: Duration =
             client.take(v1::AcquireRequest { attempt: 3, ..request }).await.ttl.unwrap().try_into().unwrap();

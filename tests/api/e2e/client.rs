@@ -78,7 +78,7 @@ async fn acquires_dropped_at_any_moment_leave_nothing_behind() {
     within(client.settle()).await;
     until(|| async {
         let info = server.client().look("a").await;
-        info.current.is_none() && info.waiters == 0
+        info.holders.is_empty() && info.waiters == 0
     })
     .await;
 }

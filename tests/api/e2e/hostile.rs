@@ -175,7 +175,7 @@ async fn a_message_that_does_not_decode_is_refused() {
     let mut client = LockServiceClient::new(server.channel());
     until(|| {
         let mut client = client.clone();
-        async move { client.look("a").await.current.is_none() }
+        async move { client.holder("a").await.is_none() }
     })
     .await;
     client.take(wish("a", Duration::from_secs(30))).await;

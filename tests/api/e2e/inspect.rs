@@ -1,8 +1,8 @@
 //! Reading, listing, watching, checking tokens, revoking; health and reflection.
 
-use crate::support::{Lock, Server, assert_bad_field, read, until, waiting_wish, wish, within};
+use crate::support::{Lock, Server, assert_bad_field, only, read, until, waiting_wish, wish, within};
 use fencepost::domain::limits::METADATA_BYTES_MAX;
-use fencepost_proto::v1::{self, LeaseEnd, check_token_response, force_release_response, watch_event::Kind};
+use fencepost_proto::v1::{self, LeaseEnd, check_token_response, force_release_response, watch_response::Kind};
 use std::{
     collections::{HashMap, HashSet},
     time::Duration,
@@ -20,7 +20,7 @@ async fn a_lock_shows_who_holds_it_and_never_the_lease_id() {
     let request = v1::AcquireRequest { metadata: [("job".into(), "42".into())].into(), ..wish("a", TTL) };
     let lease = client.take(request.clone()).await;
     let info = client.look("a").await;
-    let current = info.current.clone().unwrap();
+    let current = only(info.holders.clone()).unwrap();
     assert_eq!(current.metadata, request.metadata);
     assert_eq!((current.fencing_token, read(current.ttl)), (lease.fencing_token, TTL));
     assert!(read(current.held_since) < TTL);
@@ -29,7 +29,7 @@ async fn a_lock_shows_who_holds_it_and_never_the_lease_id() {
     assert!(!shown.contains(&lease.lease_id) && !shown.contains(&request.request_id), "credentials are not shown");
     client.give_back(&lease).await;
     let info = client.look("a").await;
-    assert_eq!((info.current.clone(), info.newest_token), (None, lease.fencing_token));
+    assert_eq!((only(info.holders.clone()), info.newest_token), (None, lease.fencing_token));
     assert_eq!(info.previous_end(), LeaseEnd::Released);
 }
 
@@ -129,7 +129,7 @@ async fn a_forced_release_hits_the_lease_it_names_and_tells_everybody() {
     };
     let wrong = admin.force_release(force(lease.fencing_token + 1)).await.unwrap().into_inner();
     assert_eq!(wrong.outcome(), force_release_response::Outcome::TokenMismatch);
-    assert_eq!(wrong.current_token, lease.fencing_token);
+    assert_eq!(wrong.current_tokens, [lease.fencing_token]);
     let right = admin.force_release(force(lease.fencing_token)).await.unwrap().into_inner();
     assert_eq!((right.outcome(), right.holder.as_str()), (force_release_response::Outcome::Revoked, "test"));
     let next = within(waiter).await.unwrap();

@@ -38,12 +38,12 @@ async fn answered_beats_keep_a_lease_and_unanswered_ones_do_not() {
     assert_eq!(groups(stream.next_but_beats(false).await), [(SHORT, vec![7])]);
     let renewed = stream.answer_for(SHORT * 5 / 2, |_| true).await;
     assert!((2..=8).contains(&renewed), "renewed once a third of the TTL is used up: {renewed} times in 2.5 TTLs");
-    let current = client.look("a").await.current.unwrap();
+    let current = client.holder("a").await.unwrap();
     assert_eq!(current.fencing_token, lease.fencing_token, "a renewal does not change the token");
     // The client is paused from here on, as far as the server can see: connected, and silent.
     let Hear::Lost(lost) = stream.next_but_beats(false).await else { panic!("lost is told") };
     assert_eq!((lost.handle, lost.end()), (7, LeaseEnd::Expired));
-    assert_eq!(client.look("a").await.current, None);
+    assert_eq!(client.holder("a").await, None);
 }
 
 #[tokio::test]
@@ -57,7 +57,7 @@ async fn beats_that_get_lost_do_no_harm_while_some_are_answered() {
     groups(stream.next_but_beats(false).await);
     let renewed = stream.answer_for(ttl * 5 / 2, |beat| beat % 3 == 0).await;
     assert!(renewed >= 2, "{renewed}");
-    assert!(client.look("a").await.current.is_some());
+    assert!(client.holder("a").await.is_some());
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn a_stream_that_ends_changes_nothing_and_the_lease_is_attached_elsewhere(
     second.attach(vec![v1::LeaseAttachment { attempt: 2, ..attachment(9, &lease) }]).await;
     assert_eq!(groups(second.next_but_beats(false).await), [(SHORT, vec![9])]);
     second.answer_for(SHORT * 3 / 2, |_| true).await;
-    assert_eq!(client.look("a").await.current.unwrap().fencing_token, lease.fencing_token);
+    assert_eq!(client.holder("a").await.unwrap().fencing_token, lease.fencing_token);
 }
 
 #[tokio::test]
@@ -96,7 +96,7 @@ async fn the_newest_attachment_wins_and_an_old_one_that_turns_up_late_loses() {
     new.say(Say::Detach(v1::DetachLeases { handles: vec![1] })).await;
     let Hear::Detached(told) = new.next_but_beats(true).await else { panic!("a detachment is confirmed") };
     assert_eq!((told.handle, told.reason()), (1, Reason::Requested));
-    assert!(client.look("a").await.current.is_some(), "a lease that is detached goes on until its time");
+    assert!(client.holder("a").await.is_some(), "a lease that is detached goes on until its time");
 }
 
 #[tokio::test]
@@ -140,8 +140,8 @@ async fn released_on_disconnect_only_if_asked_for_and_void_once_attached_elsewhe
     until(|| async { server.client().look("b").await.waiters == 1 }).await;
     drop(stream);
     assert_eq!(within(waiter).await.unwrap().previous_end(), LeaseEnd::Revoked);
-    assert_eq!(client.look("a").await.current.unwrap().fencing_token, plain.fencing_token);
-    assert_eq!(client.look("c").await.current.unwrap().fencing_token, moved.fencing_token);
+    assert_eq!(client.holder("a").await.unwrap().fencing_token, plain.fencing_token);
+    assert_eq!(client.holder("c").await.unwrap().fencing_token, moved.fencing_token);
 }
 
 #[tokio::test]
@@ -161,7 +161,7 @@ async fn a_drain_does_not_count_as_a_disconnect() {
     while let Some(Ok(event)) = within(events.next()).await {
         seen.push(event.kind());
     }
-    assert_eq!(seen, [v1::watch_event::Kind::Started], "nothing was taken from the holder");
+    assert_eq!(seen, [v1::watch_response::Kind::Started], "nothing was taken from the holder");
 }
 
 #[tokio::test]
@@ -209,7 +209,7 @@ async fn messages_that_make_no_sense_end_the_stream_with_the_field_and_the_rule(
         };
         assert_bad_field(error, field);
     }
-    assert!(client.look("a").await.current.is_some());
+    assert!(client.holder("a").await.is_some());
 }
 
 async fn until_it_ends(mut stream: Stream) -> Status {
@@ -250,9 +250,9 @@ async fn a_half_open_stream_renews_nothing_and_the_lease_moves_to_another() {
     new.attach(vec![v1::LeaseAttachment { attempt: 2, ..attachment(1, &kept) }]).await;
     groups(new.next_but_beats(true).await);
     // The lease that was left on the frozen stream ends though its connection stands; the one that moved lives on.
-    while client.look("abandoned").await.current.is_some() {
+    while client.holder("abandoned").await.is_some() {
         new.answer_for(SHORT / 10, |_| true).await;
     }
     new.answer_for(ttl, |_| true).await;
-    assert_eq!(client.look("kept").await.current.unwrap().fencing_token, kept.fencing_token);
+    assert_eq!(client.holder("kept").await.unwrap().fencing_token, kept.fencing_token);
 }

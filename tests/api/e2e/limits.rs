@@ -83,7 +83,7 @@ async fn each_field_is_accepted_at_its_bound_and_refused_beyond() {
     for (field, request) in bad {
         assert_bad_field(client.acquire(request).await, field);
     }
-    assert_eq!(client.look("a").await.current, None, "what is refused changes nothing");
+    assert_eq!(client.holder("a").await, None, "what is refused changes nothing");
 }
 
 #[tokio::test]

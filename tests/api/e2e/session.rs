@@ -61,7 +61,7 @@ async fn what_is_acquired_is_kept_alive_by_the_beats() {
         }
     }
     assert!((2..=8).contains(&renewed), "{renewed} times in 2.5 TTLs");
-    let current = server.client().look("a").await.current.unwrap();
+    let current = server.client().holder("a").await.unwrap();
     assert_eq!(current.fencing_token, lease.fencing_token);
 }
 
@@ -193,7 +193,7 @@ async fn a_session_that_ends_takes_back_what_was_to_be() {
     session.granted(1).await;
     drop(session);
     let mut client = server.client();
-    until(async || client.clone().look("a").await.current.is_none()).await;
+    until(async || client.clone().holder("a").await.is_none()).await;
     assert_eq!(client.look("a").await.previous_end(), LeaseEnd::Revoked);
 }
 

@@ -1,6 +1,6 @@
 //! Standing in line.
 
-use crate::support::{Lock, Server, assert_refused, until, waiting_wish, wish, within};
+use crate::support::{Lock, Server, assert_refused, only, until, waiting_wish, wish, within};
 use fencepost_proto::v1::{LeaseEnd, acquire_response::Outcome};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -52,10 +52,10 @@ async fn a_wait_ends_at_its_time_and_leaves_nothing_behind() {
     let answer = client.ask(request.clone()).await;
     assert!(asked.elapsed() >= wait);
     assert_eq!((answer.outcome(), answer.waiters), (Outcome::TimedOut, 0));
-    assert_eq!(answer.current.unwrap().fencing_token, lease.fencing_token);
+    assert_eq!(only(answer.holders).unwrap().fencing_token, lease.fencing_token);
     client.give_back(&lease).await;
     assert_eq!(client.ask(request).await.outcome(), Outcome::TimedOut, "a late duplicate does not lock");
-    assert_eq!(client.look("a").await.current, None);
+    assert_eq!(client.holder("a").await, None);
 }
 
 #[tokio::test]

@@ -48,7 +48,7 @@ impl Scene {
 
     fn token(&self) -> u64 {
         let lock = self.server.run(&["get", LOCK, "--json"]).expect(0).json();
-        lock["lock"]["current"]["fencingToken"].as_str().unwrap().parse().unwrap()
+        lock["lock"]["holders"][0]["fencingToken"].as_str().unwrap().parse().unwrap()
     }
 
     /// A worker that is paused, and a second one, in line behind it, that has got the lock since.
@@ -125,7 +125,7 @@ fn a_holder_whose_lease_is_fine_is_not_rejected() {
     assert_eq!(worker.does("write one"), "accepted");
     await_that("it has been kept alive for longer than its TTL", || {
         let lock = scene.server.run(&["get", LOCK, "--json"]).expect(0).json();
-        let held_since = lock["lock"]["current"]["heldSince"].as_str().expect("it is held").trim_end_matches('s');
+        let held_since = lock["lock"]["holders"][0]["heldSince"].as_str().expect("it is held").trim_end_matches('s');
         held_since.parse::<f64>().unwrap() > 1.5 * ttl.as_secs_f64()
     });
     assert_eq!(worker.does("look"), "valid true, lost None");

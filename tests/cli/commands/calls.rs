@@ -43,8 +43,8 @@ fn replies_are_json_in_protobufs_own_mapping() {
 
     let refused = server.run(&["acquire", "a", "--json"]).expect(75).says("a is held by").json();
     assert_eq!(refused["outcome"], "OUTCOME_CONTENDED");
-    assert_eq!(refused["current"]["fencingToken"], token.to_string());
-    assert!(refused["current"]["leaseId"].is_null());
+    assert_eq!(refused["holders"][0]["fencingToken"], token.to_string());
+    assert!(refused["holders"][0]["leaseId"].is_null());
 
     let lock = server.run(&["get", "a", "--json"]).expect(0).json();
     assert_eq!(lock["lock"]["newestToken"], token.to_string());

@@ -44,7 +44,7 @@ fn a_lease_taken_back_means_the_end_of_the_whole_group() {
     let (server, marks) = (Server::start(), Marks::new());
     let running = start(&server, &marks);
     let token =
-        server.run(&["get", "a", "--json"]).json()["lock"]["current"]["fencingToken"].as_str().unwrap().to_owned();
+        server.run(&["get", "a", "--json"]).json()["lock"]["holders"][0]["fencingToken"].as_str().unwrap().to_owned();
     server.run(&["force-release", "a", "--token", &token, "--reason", "it is stuck"]).expect(0);
     running.ended().expect(70).says("revoked").says("killed the command");
     assert!(all_gone(&marks));

@@ -6,7 +6,7 @@ use crate::{
     stream::{Stream, attachment},
     support::{Lock, Server, assert_refused, until, waiting_wish, wish, within},
 };
-use fencepost_proto::v1::{self, LeaseEnd, keep_alive_response::Message as Hear, watch_event::Kind};
+use fencepost_proto::v1::{self, LeaseEnd, keep_alive_response::Message as Hear, watch_response::Kind};
 use std::time::Duration;
 use tonic::Code;
 

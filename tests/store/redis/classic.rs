@@ -3,7 +3,7 @@
 use crate::{
     redis_server::{Answer, Redis},
     server_on, serving,
-    support::{Lock, Server, assert_refused, read, span, until, waiting_wish, wish, within},
+    support::{Lock, Server, assert_refused, only, read, span, until, waiting_wish, wish, within},
 };
 use fencepost::config::StoreUrl;
 use fencepost_proto::v1::{self, LeaseEnd, acquire_response::Outcome, renew_response};
@@ -85,10 +85,10 @@ async fn what_a_classic_client_holds_is_held_and_waiters_get_it_when_it_goes() {
     assert!(classic_take(&redis, "mine", 60_000));
     let refused = one.client().ask(wish("a", TTL)).await;
     assert_eq!(refused.outcome(), Outcome::Contended);
-    let current = refused.current.unwrap();
+    let current = only(refused.holders).unwrap();
     assert_eq!((current.holder.as_str(), current.grant_id.as_str(), current.fencing_token), ("classic client", "", 0));
     assert!(read(current.expires_in) > Duration::from_secs(30));
-    assert_eq!(two.client().look("a").await.current.unwrap().holder, "classic client");
+    assert_eq!(two.client().holder("a").await.unwrap().holder, "classic client");
     for (server, gone) in [(&one, "given back"), (&two, "expired")] {
         let mut waiting = server.client();
         let waiter = tokio::spawn(async move { waiting.take(waiting_wish("a", TTL, LONG)).await });
@@ -103,7 +103,7 @@ async fn what_a_classic_client_holds_is_held_and_waiters_get_it_when_it_goes() {
         assert!(classic_take(&redis, "mine", 60_000));
     }
     redis.command(&["PERSIST", "lock:a"]);
-    assert_eq!(one.client().look("a").await.current.unwrap().expires_in, None, "it has no end");
+    assert_eq!(one.client().holder("a").await.unwrap().expires_in, None, "it has no end");
 }
 
 /// Redisson's locks are hashes: whatever lies under the key holds the lock, and nothing breaks.
@@ -113,7 +113,10 @@ async fn a_key_of_another_type_holds_the_lock_too() {
     let server = sharing(&redis).await;
     redis.command(&["HSET", "lock:a", "client:1", "1"]);
     let refused = server.client().ask(wish("a", TTL)).await;
-    assert_eq!((refused.outcome(), refused.current.unwrap().holder.as_str()), (Outcome::Contended, "classic client"));
+    assert_eq!(
+        (refused.outcome(), only(refused.holders).unwrap().holder.as_str()),
+        (Outcome::Contended, "classic client")
+    );
     redis.command(&["DEL", "lock:a"]);
     server.client().take(wish("a", TTL)).await;
 }

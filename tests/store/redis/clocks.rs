@@ -70,11 +70,11 @@ async fn a_clock_that_steps_back_prolongs_no_lease() {
     server.client().take(wish("left", ttl)).await;
     clock.set(-HOUR);
     for name in ["kept", "left"] {
-        let current = server.client().look(name).await.current.unwrap();
+        let current = server.client().holder(name).await.unwrap();
         assert!(read(current.expires_in) <= ttl, "{name} has {:?} left", current.expires_in);
     }
     assert!(stream.answer_for(ttl * 2, |_| true).await >= 2, "renewals go on");
-    assert_eq!(server.client().look("kept").await.current.unwrap().fencing_token, kept.fencing_token);
+    assert_eq!(server.client().holder("kept").await.unwrap().fencing_token, kept.fencing_token);
     // Whoever comes by has it healed; from then on it has its TTL left at most.
     let next = within(server.client().ask(waiting_wish("left", TTL, LONG))).await;
     assert_eq!(next.outcome(), Outcome::Acquired);

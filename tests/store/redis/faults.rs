@@ -62,7 +62,7 @@ async fn while_redis_stands_still_nothing_is_granted_and_what_was_given_up_never
     redis.resume();
     serving(&server, true).await;
     until(|| async { server.client().acquire(wish("probe", TTL)).await.is_ok() }).await;
-    assert_eq!(server.client().look("a").await.current, None, "the command that nobody waits for did nothing");
+    assert_eq!(server.client().holder("a").await, None, "the command that nobody waits for did nothing");
     server.client().take(v1::AcquireRequest { attempt: 2, ..request }).await;
 }
 
@@ -80,7 +80,7 @@ async fn holders_are_at_risk_while_redis_is_away_and_lose_nothing_if_it_comes_ba
     assert_eq!(told.handles, [1]);
     redis.resume();
     within(async { while !matches!(stream.next_but_beats(true).await, Hear::Renewed(_)) {} }).await;
-    let current = server.client().look("a").await.current.unwrap();
+    let current = server.client().holder("a").await.unwrap();
     assert_eq!(current.fencing_token, lease.fencing_token);
 }
 
@@ -154,7 +154,7 @@ async fn a_redis_that_lacks_replicas_still_tells_who_holds_a_lock() {
     redis.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
     let end = Instant::now() + Duration::from_secs(14);
     while Instant::now() < end {
-        assert_eq!(server.client().look("a").await.current.unwrap().fencing_token, lease.fencing_token);
+        assert_eq!(server.client().holder("a").await.unwrap().fencing_token, lease.fencing_token);
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     assert_refused(server.client().acquire(wish("b", TTL)).await, Code::Unavailable, "STORE_UNAVAILABLE");
@@ -179,7 +179,7 @@ async fn a_key_of_another_type_is_an_error_and_leaves_no_half_done_grant() {
         } else {
             assert_refused(refused, Code::DataLoss, "STORE_CORRUPT");
             redis.command(&["DEL", &key]);
-            assert_eq!(server.client().look(name.as_str()).await.current, None);
+            assert_eq!(server.client().holder(name.as_str()).await, None);
             server.client().take(v1::AcquireRequest { attempt: 2, ..request }).await;
         }
     }
@@ -206,7 +206,7 @@ async fn a_memory_of_another_type_is_an_error_and_leaves_no_half_done_release() 
         }
         let waiting = server.client().acquire(waiting_wish(name.as_str(), TTL, LONG)).await;
         assert_refused(waiting, Code::DataLoss, "STORE_CORRUPT");
-        let held = server.client().look(name.as_str()).await.current.unwrap();
+        let held = server.client().holder(name.as_str()).await.unwrap();
         assert_eq!(held.fencing_token, lease.fencing_token);
         redis.command(&["DEL", &key]);
         assert_eq!(server.client().give_back(&lease).await, v1::LeaseEnd::Released);

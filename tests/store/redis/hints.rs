@@ -31,7 +31,7 @@ async fn a_hint_that_comes_after_the_lease_leaves_it_alone() {
                   return redis.call('PUBLISH', KEYS[1], cmsgpack.pack({ 'look', raw(ARGV[1]), raw(ARGV[2]), '1' }, 'a'))";
     assert_eq!(redis.command(&["EVAL", script, "1", channel.trim(), &replica, &id]).text(), "1");
     until(|| async { redis.calls("evalsha") > before }).await;
-    let current = server.client().look("a").await.current.unwrap();
+    let current = server.client().holder("a").await.unwrap();
     assert_eq!(current.fencing_token, lease.fencing_token);
     assert!(read(current.expires_in) > TTL / 2, "{:?} left", current.expires_in);
 }

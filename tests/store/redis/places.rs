@@ -225,7 +225,7 @@ async fn the_cleanup_of_a_broken_call_leaves_the_lease_of_its_repeat() {
         .await;
         // Longer than the cleanup is tried for.
         tokio::time::sleep(Duration::from_secs(2)).await;
-        let current = server.client().look(&request.lock_name).await.current.unwrap();
+        let current = server.client().holder(&request.lock_name).await.unwrap();
         assert_eq!(current.fencing_token, lease.fencing_token);
         let left = Duration::try_from(current.expires_in.unwrap()).unwrap();
         assert!(left > TTL - Duration::from_secs(10), "round {round}: only {left:?} of the lease is left");
@@ -247,5 +247,5 @@ async fn an_attempt_that_was_refused_at_one_server_is_served_by_another() {
     let lease = two.client().take(request).await;
     // Longer than a lease lasts whose last call was dropped.
     tokio::time::sleep(DROP_GRACE + SHORT / 10).await;
-    assert_eq!(two.client().look("a").await.current.map(|it| it.fencing_token), Some(lease.fencing_token));
+    assert_eq!(two.client().holder("a").await.map(|it| it.fencing_token), Some(lease.fencing_token));
 }

@@ -4,10 +4,10 @@ use crate::{
     redis_server::Redis,
     server_on,
     stream::{Stream, attachment},
-    support::{Lock, Server, assert_refused, until, waiting_wish, wish, within},
+    support::{Lock, Server, assert_refused, only, until, waiting_wish, wish, within},
 };
 use fencepost_proto::v1::{
-    self, LeaseEnd, acquire_response::Outcome, keep_alive_response::Message as Hear, watch_event::Kind,
+    self, LeaseEnd, acquire_response::Outcome, keep_alive_response::Message as Hear, watch_response::Kind,
 };
 use std::{
     sync::{Arc, Mutex},
@@ -31,7 +31,7 @@ async fn what_one_grants_the_other_knows() {
     let lease = one.client().take(request.clone()).await;
     let refused = two.client().ask(wish("a", TTL)).await;
     assert_eq!(refused.outcome(), Outcome::Contended);
-    assert_eq!(refused.current.unwrap().fencing_token, lease.fencing_token);
+    assert_eq!(only(refused.holders).unwrap().fencing_token, lease.fencing_token);
     let repeat = two.client().take(v1::AcquireRequest { attempt: 2, ..request.clone() }).await;
     assert_eq!((&repeat.lease_id, repeat.fencing_token), (&lease.lease_id, lease.fencing_token));
     assert_eq!(two.client().give_back(&lease).await, LeaseEnd::Released);
@@ -238,7 +238,7 @@ async fn leases_are_kept_alive_for_many_ttls() {
     let renewed = stream.answer_for(ttl * 3, |_| true).await;
     assert!(renewed >= 50 * 6, "{renewed}");
     for lease in leases {
-        let current = server.client().look(&lease.lock_name).await.current.unwrap();
+        let current = server.client().holder(&lease.lock_name).await.unwrap();
         assert_eq!(current.fencing_token, lease.fencing_token);
     }
 }

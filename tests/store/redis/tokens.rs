@@ -103,7 +103,7 @@ async fn over_servers_that_are_connected_to_different_lives_of_one_redis() {
             })
         })
         .await;
-        let current = server.client().look("ladder").await.current.unwrap();
+        let current = server.client().holder("ladder").await.unwrap();
         let force = v1::ForceReleaseRequest {
             lock_name: "ladder".into(),
             expected_token: current.fencing_token,

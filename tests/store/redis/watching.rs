@@ -6,31 +6,31 @@ use crate::{
     support::{Lock, Server, until, wish, within},
 };
 use fencepost::{domain::name::LockName, store::redis::keys};
-use fencepost_proto::v1::{self, WatchEvent, watch_event::Kind};
+use fencepost_proto::v1::{self, WatchResponse, watch_response::Kind};
 use futures_util::future::join_all;
 use std::time::Duration;
 use tonic::Streaming;
 
 const TTL: Duration = Duration::from_secs(30);
 
-async fn watch(server: &Server) -> Streaming<WatchEvent> {
+async fn watch(server: &Server) -> Streaming<WatchResponse> {
     let mut events = within(server.client().watch(v1::WatchRequest::default())).await.unwrap().into_inner();
     assert_eq!(next(&mut events).await.kind(), Kind::Started);
     events
 }
 
-async fn next(events: &mut Streaming<WatchEvent>) -> WatchEvent {
+async fn next(events: &mut Streaming<WatchResponse>) -> WatchResponse {
     within(events.message()).await.unwrap().expect("the watch goes on")
 }
 
 /// What comes next is a gap that nobody could count.
-async fn assert_gap(events: &mut Streaming<WatchEvent>) {
+async fn assert_gap(events: &mut Streaming<WatchResponse>) {
     let gap = next(events).await;
     assert_eq!((gap.kind(), gap.missed), (Kind::Missed, 0), "{gap:?}");
 }
 
 /// What happens from now on is told.
-async fn assert_goes_on(server: &Server, events: &mut Streaming<WatchEvent>) {
+async fn assert_goes_on(server: &Server, events: &mut Streaming<WatchResponse>) {
     let lease = server.client().take(wish("a", TTL)).await;
     let granted = next(events).await;
     assert_eq!((granted.kind(), granted.fencing_token), (Kind::Granted, lease.fencing_token), "{granted:?}");

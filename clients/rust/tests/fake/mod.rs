@@ -136,8 +136,8 @@ pub fn acquired(name: &str) -> v1::AcquireResponse {
 }
 
 pub fn refused(outcome: Outcome) -> v1::AcquireResponse {
-    let current = v1::LockHolder { holder: "somebody".to_owned(), fencing_token: 40, ..Default::default() };
-    v1::AcquireResponse { outcome: outcome.into(), current: Some(current), waiters: 2, ..Default::default() }
+    let holder = v1::LockHolder { holder: "somebody".to_owned(), fencing_token: 40, ..Default::default() };
+    v1::AcquireResponse { outcome: outcome.into(), holders: vec![holder], waiters: 2, ..Default::default() }
 }
 
 pub fn released(end: v1::LeaseEnd) -> v1::ReleaseResponse {
@@ -341,11 +341,11 @@ impl v1::lock_service_server::LockService for Fake {
         Err(Status::unimplemented("list"))
     }
 
-    type WatchStream = ReceiverStream<Result<v1::WatchEvent, Status>>;
+    type WatchStream = ReceiverStream<Result<v1::WatchResponse, Status>>;
 
     async fn watch(&self, _: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
         let (events, stream) = mpsc::channel(1);
-        let started = v1::WatchEvent { kind: v1::watch_event::Kind::Started.into(), ..Default::default() };
+        let started = v1::WatchResponse { kind: v1::watch_response::Kind::Started.into(), ..Default::default() };
         events.try_send(Ok(started)).unwrap();
         Ok(Response::new(ReceiverStream::new(stream)))
     }

@@ -36,7 +36,7 @@ pub(super) async fn force_release(scene: &Scene<'_>, records: &mut Vec<Record>) 
 async fn revoke(channel: tonic::transport::Channel, lock: &str, records: &mut Vec<Record>) -> Option<bool> {
     let get = GetRequest { lock_name: lock.to_owned() };
     let mut client = LockServiceClient::new(channel.clone());
-    let held = timeout(ANSWER_MAX, client.get(get)).await.ok()?.ok()?.into_inner().lock?.current?;
+    let held = timeout(ANSWER_MAX, client.get(get)).await.ok()?.ok()?.into_inner().lock?.holders.pop()?;
     let token = held.fencing_token;
     let request =
         ForceReleaseRequest { lock_name: lock.to_owned(), expected_token: token, reason: "torture".to_owned() };
