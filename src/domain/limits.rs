@@ -63,6 +63,10 @@ pub const BEATS_UNANSWERED_MAX: u64 = 32;
 pub const HANDLES_PER_MESSAGE: usize = 8_192;
 /// Operations that may be under way on one session; above it is `RESOURCE_EXHAUSTED`, `SESSION_FULL`.
 pub const OPERATIONS_PER_SESSION_MAX: usize = 16_384;
+/// How often a session on which calls wait is checked for a client that takes no data. One that takes none for one to
+/// two periods is stalled. Longer than most round trips with a lost packet, so that a slow network is no stall; much
+/// shorter than [`CLAIM_WINDOW`], which each offer to a stalled session would cost.
+pub const STALL_CHECK_PERIOD: Duration = Duration::from_millis(250);
 /// How often a session tells those that wait on it how many are before them, if that has changed.
 pub const POSITION_PERIOD: Duration = Duration::from_secs(1);
 /// Events that a watcher may be behind before it is told that it missed some.

@@ -67,6 +67,10 @@ impl Notices for Hub {
         self.waiters.look_again(request, attempt);
     }
 
+    fn is_alive(&self, request: RequestId, attempt: u32) -> bool {
+        self.waiters.is_alive(request, attempt)
+    }
+
     fn lease_ended(&self, attachment: AttachmentId, end: LeaseEnd) {
         self.tell(attachment, StreamNotice::Ended(end));
     }

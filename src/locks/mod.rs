@@ -1,5 +1,6 @@
 //! The lock service: waiting, keeping alive, watching, draining. It knows no transport and no store by name.
 
+mod client;
 mod error;
 mod hub;
 pub mod keepalive;

@@ -1,11 +1,11 @@
 //! Acquire: ask the store, and wait if it says so.
 
-use super::{Locks, LocksError};
+use super::{Locks, LocksError, client::Client, waiters::Waiting};
 use crate::{
     domain::{
         ids::{AttachmentId, Call, GrantId, LeaseId, RequestId},
         lease::Terms,
-        limits::DEADLINE_MARGIN_MAX,
+        limits::{DEADLINE_MARGIN_MAX, DROP_GRACE},
         name::LockName,
         outcome::{AcquireOutcome, Contention, Grant},
         rules::{Acquire, Candidate},
@@ -41,17 +41,18 @@ pub struct AcquireCall {
 pub struct Follower {
     number: u64,
     in_line: Arc<Mutex<Vec<u64>>>,
+    client: Arc<Client>,
     enough: Notify,
 }
 
 impl Follower {
     /// Under this number it is found among those `in_line`, as soon as its call is.
-    pub fn new(number: u64, in_line: Arc<Mutex<Vec<u64>>>) -> Self {
-        Self { number, in_line, enough: Notify::new() }
+    pub(super) fn new(number: u64, in_line: Arc<Mutex<Vec<u64>>>, client: Arc<Client>) -> Self {
+        Self { number, in_line, client, enough: Notify::new() }
     }
 
     /// Ends the wait, as if its time were over.
-    pub fn wait_no_longer(&self) {
+    pub(super) fn wait_no_longer(&self) {
         self.enough.notify_one();
     }
 }
@@ -114,6 +115,8 @@ enum Wake {
     Hint,
     TimeOver,
     Draining,
+    /// It declined the lock, and its client took no data for as long as the place was kept.
+    PlaceGone,
 }
 
 impl<S: LockStore> Locks<S> {
@@ -131,7 +134,9 @@ impl<S: LockStore> Locks<S> {
         let max = self.limits.waiters_per_server;
         let waiting = match wait_until {
             Some(_) => {
-                Some(self.hub.waiters.enter(call.request, call.attempt, max).ok_or(LocksError::ServerFull { max })?)
+                let client = follower.as_ref().map(|follower| follower.client.clone());
+                let entered = self.hub.waiters.enter(call.request, call.attempt, client, max);
+                Some(entered.ok_or(LocksError::ServerFull { max })?)
             }
             None => None,
         };
@@ -163,6 +168,13 @@ impl<S: LockStore> Locks<S> {
                         () = waiting.hint() => Wake::Hint,
                         wake = self.end_of_wait(follower.as_deref(), until) => wake,
                     };
+                    let wake = match (wake, &follower) {
+                        (Wake::Hint, Some(follower)) if follower.client.is_stalled() => {
+                            // Boxed, or each call that waits would be as large as what few need.
+                            Box::pin(self.decline(&mut cleanup, waiting, follower, until)).await
+                        }
+                        (wake, _) => wake,
+                    };
                     Timed { sent, outcome } = match wake {
                         Wake::Hint => match self.store.claim(name, call, wanted).await? {
                             // Still in line, and no call will wait for it: the guard stays armed here as well.
@@ -175,6 +187,7 @@ impl<S: LockStore> Locks<S> {
                         Wake::TimeOver => self.store.give_up(name, call).await?,
                         // The guard stays armed: the place in line is kept for the retry.
                         Wake::Draining => return Err(LocksError::Draining),
+                        Wake::PlaceGone => return Err(LocksError::Ended),
                     };
                 }
                 (outcome, ..) => break self.answer(outcome, sent.saturating_duration_since(arrived), sent, wanted),
@@ -183,6 +196,34 @@ impl<S: LockStore> Locks<S> {
         // The store has said the last word: whatever it was, there is nothing to clean up.
         cleanup.armed = false;
         answer
+    }
+
+    /// Declines what is offered to a call whose client takes no data: the lock is for those who can take it. Resolves
+    /// when the client takes data again, for the call to claim, or when the call waits no longer. Dropped, the call's
+    /// place is skipped and kept as that of any dropped call.
+    async fn decline(
+        &self,
+        cleanup: &mut Cleanup<'_, S>,
+        waiting: &Waiting<'_>,
+        follower: &Follower,
+        until: Instant,
+    ) -> Wake {
+        let stall = follower.client.stall();
+        // The store keeps the place until then.
+        let place_gone = Instant::now() + DROP_GRACE;
+        loop {
+            cleanup.armed = self.store.decline(cleanup.name, cleanup.call);
+            if !cleanup.armed {
+                return Wake::PlaceGone;
+            }
+            tokio::select! {
+                biased;
+                () = stall.cancelled() => return Wake::Hint,
+                () = waiting.hint() => {}
+                wake = self.end_of_wait(Some(follower), until) => return wake,
+                () = tokio::time::sleep_until(place_gone) => return Wake::PlaceGone,
+            }
+        }
     }
 
     /// Resolves when a call waits no longer, whether or not the lock is offered to it.

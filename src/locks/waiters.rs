@@ -1,5 +1,6 @@
 //! The calls that wait here, by their request, so that the store's hints find them.
 
+use super::client::Client;
 use crate::{
     domain::ids::RequestId,
     sync::{AtomicUsize, Mutex, Notify, Ordering},
@@ -11,7 +12,15 @@ use std::sync::Arc;
 /// Parts, each under its own lock.
 const PARTS: usize = 64;
 
-type Calls = SmallVec<[(u32, Arc<Notify>); 1]>;
+type Calls = SmallVec<[Entry; 1]>;
+
+#[derive(Debug)]
+struct Entry {
+    attempt: u32,
+    hint: Arc<Notify>,
+    /// The session's client that it waits for; none if it has a stream of its own.
+    client: Option<Arc<Client>>,
+}
 
 /// The calls that wait here.
 #[derive(Debug)]
@@ -41,23 +50,36 @@ impl Waiters {
     }
 
     /// Enters a call, unless `max` wait already. To be done before the store is asked: a hint that comes first would be lost.
-    pub(super) fn enter(&self, request: RequestId, attempt: u32, max: usize) -> Option<Waiting<'_>> {
+    pub(super) fn enter(
+        &self,
+        request: RequestId,
+        attempt: u32,
+        client: Option<Arc<Client>>,
+        max: usize,
+    ) -> Option<Waiting<'_>> {
         // One that is refused is never counted: nobody would be told that it left.
         let room = |count: usize| (count < max).then_some(count + 1);
         self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).ok()?;
         let hint = Arc::new(Notify::new());
-        self.part(request).lock().entry(request).or_default().push((attempt, hint.clone()));
+        self.part(request).lock().entry(request).or_default().push(Entry { attempt, hint: hint.clone(), client });
         Some(Waiting { waiters: self, request, hint })
     }
 
     /// Has the calls of this attempt ask the store again.
     pub(super) fn look_again(&self, request: RequestId, attempt: u32) {
         if let Some(calls) = self.part(request).lock().get(&request) {
-            for (_, hint) in calls.iter().filter(|(other, _)| *other == attempt) {
+            for call in calls.iter().filter(|call| call.attempt == attempt) {
                 // Kept until it is asked for: a hint that comes while the call talks to the store is not lost.
-                hint.notify_one();
+                call.hint.notify_one();
             }
         }
+    }
+
+    /// Whether a call of this attempt waits whose client takes data.
+    pub(super) fn is_alive(&self, request: RequestId, attempt: u32) -> bool {
+        let part = self.part(request).lock();
+        let mut calls = part.get(&request).into_iter().flatten().filter(|call| call.attempt == attempt);
+        calls.any(|call| call.client.as_ref().is_none_or(|client| !client.is_stalled()))
     }
 
     fn part(&self, request: RequestId) -> &Mutex<HashMap<RequestId, Calls>> {
@@ -79,7 +101,7 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let mut part = self.waiters.part(self.request).lock();
         if let Some(calls) = part.get_mut(&self.request) {
-            calls.retain(|(_, hint)| !Arc::ptr_eq(hint, &self.hint));
+            calls.retain(|call| !Arc::ptr_eq(&call.hint, &self.hint));
             if calls.is_empty() {
                 part.remove(&self.request);
             }
@@ -98,9 +120,9 @@ mod tests {
     async fn hints_reach_all_calls_of_the_attempt_and_no_others() {
         let waiters = Waiters::new(Arc::default());
         let request = RequestId(Uuid::from_u128(1));
-        let first = waiters.enter(request, 1, 10).unwrap();
-        let same = waiters.enter(request, 1, 10).unwrap();
-        let newer = waiters.enter(request, 2, 10).unwrap();
+        let first = waiters.enter(request, 1, None, 10).unwrap();
+        let same = waiters.enter(request, 1, None, 10).unwrap();
+        let newer = waiters.enter(request, 2, None, 10).unwrap();
         waiters.look_again(request, 1);
         first.hint().await;
         same.hint().await;
@@ -114,9 +136,26 @@ mod tests {
     }
 
     #[test]
+    fn a_call_is_alive_while_its_client_takes_data() {
+        let (waiters, client) = (Waiters::new(Arc::default()), Arc::<Client>::default());
+        let request = RequestId(Uuid::from_u128(1));
+        let of_session = waiters.enter(request, 1, Some(client.clone()), 10);
+        assert!(waiters.is_alive(request, 1) && !waiters.is_alive(request, 2));
+        client.stalls();
+        assert!(!waiters.is_alive(request, 1));
+        let alone = waiters.enter(request, 1, None, 10);
+        assert!(waiters.is_alive(request, 1), "one is enough");
+        drop(alone);
+        client.reads();
+        assert!(waiters.is_alive(request, 1));
+        drop(of_session);
+        assert!(!waiters.is_alive(request, 1));
+    }
+
+    #[test]
     fn the_bound_counts_calls_and_leaving_makes_room() {
         let waiters = Waiters::new(Arc::default());
-        let enter = |number| waiters.enter(RequestId(Uuid::from_u128(number)), 1, 2);
+        let enter = |number| waiters.enter(RequestId(Uuid::from_u128(number)), 1, None, 2);
         let one = enter(1);
         let two = enter(2);
         assert!(one.is_some() && two.is_some() && enter(3).is_none());

@@ -109,6 +109,13 @@ pub trait LockStore: Send + Sync + 'static {
     /// Cleans up after a call that was dropped since it stands in line, or whose lease was granted and not heard of.
     fn drop_call(&self, name: &LockName, call: Call);
 
+    /// Declines an offer to a call that waits here and cannot take it now: whoever is behind it comes first. Its place
+    /// is skipped, and kept for as long as that of a dropped call; a claim brings it back. Without an offer nothing
+    /// changes.
+    ///
+    /// False if a release has handed the lock over to the call already: then the store cleans up as in `drop_call`.
+    fn decline(&self, name: &LockName, call: Call) -> bool;
+
     /// Gives a lease back.
     fn release(
         &self,

@@ -42,6 +42,9 @@ pub trait Notices: Send + Sync + 'static {
     /// The calls of this attempt should claim: they were offered the lock, or are no longer bound.
     fn look_again(&self, request: RequestId, attempt: u32);
 
+    /// Whether a call of this attempt waits here that can take the lock now: its client takes data.
+    fn is_alive(&self, request: RequestId, attempt: u32) -> bool;
+
     /// A lease in this attachment's keeping has ended.
     fn lease_ended(&self, attachment: AttachmentId, end: LeaseEnd);
 

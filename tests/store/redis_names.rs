@@ -50,6 +50,9 @@ struct Deaf;
 
 impl Notices for Deaf {
     fn look_again(&self, _: RequestId, _: u32) {}
+    fn is_alive(&self, _: RequestId, _: u32) -> bool {
+        true
+    }
     fn lease_ended(&self, _: AttachmentId, _: LeaseEnd) {}
     fn detached(&self, _: AttachmentId) {}
     fn is_watched(&self) -> bool {

@@ -91,6 +91,12 @@ pub(crate) fn channel(addr: SocketAddr) -> Channel {
     Endpoint::from_shared(format!("http://{addr}")).unwrap().tcp_nodelay(true).connect_lazy()
 }
 
+/// A channel on which no stream has room for more than a byte that the client has not read.
+pub(crate) fn narrow_channel(addr: SocketAddr) -> Channel {
+    let endpoint = Endpoint::from_shared(format!("http://{addr}")).unwrap();
+    endpoint.tcp_nodelay(true).initial_stream_window_size(1).connect_lazy()
+}
+
 pub(crate) fn span(span: Duration) -> Option<prost_types::Duration> {
     Some(span.try_into().unwrap())
 }

@@ -1,11 +1,12 @@
 //! The client's side of a session, by hand.
 #![allow(dead_code)] // not every test crate uses all of it
 
-use crate::support::within;
+use crate::support::{Lock, Server, narrow_channel, until, wish, within};
 use fencepost_proto::v1::{
     self, acquire_response::Outcome, lock_service_client::LockServiceClient, session_request::Message as Say,
     session_response::Message as Hear,
 };
+use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tonic::{Status, Streaming, transport::Channel};
@@ -21,6 +22,21 @@ impl Session {
         let (say, requests) = mpsc::channel(1_024);
         let hear = within(client.session(ReceiverStream::new(requests))).await.unwrap().into_inner();
         Self { say, hear }
+    }
+
+    /// A session that waits for these locks, as its first operations, and from which nothing more is read.
+    pub(crate) async fn unread(server: &Server, wishes: Vec<v1::AcquireRequest>) -> Self {
+        let mut session = Self::open(LockServiceClient::new(narrow_channel(server.addr))).await;
+        for (number, wish) in (1..).zip(wishes) {
+            session.acquire(number, wish).await;
+            assert!(matches!(session.heard().await, (_, Hear::Waiting(_))));
+        }
+        // The transport buffers the answer to the first, and stops at that to the second.
+        for (number, lock) in [(1_001, "unread/1"), (1_002, "unread/2")] {
+            session.acquire(number, wish(lock, Duration::from_secs(600))).await;
+            until(async || server.client().look(lock).await.current.is_some()).await;
+        }
+        session
     }
 
     pub(crate) async fn say(&self, operation: u64, message: Say) {
@@ -80,6 +96,16 @@ impl Session {
                 answer.lease.unwrap()
             }
             other => panic!("no grant for {operation}: {other:?}"),
+        }
+    }
+
+    /// The same, whatever else there is to hear.
+    pub(crate) async fn granted_at_last(&mut self, operation: u64) -> v1::Lease {
+        loop {
+            if let (answered, Hear::Acquire(answer)) = self.answer().await {
+                assert_eq!((answered, answer.outcome()), (operation, Outcome::Acquired), "{answer:?}");
+                return answer.lease.unwrap();
+            }
         }
     }
 

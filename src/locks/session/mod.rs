@@ -2,11 +2,13 @@
 //!
 //! A KeepAlive stream is a session on which nothing is asked but to keep leases; both run the one loop below.
 
+mod driver;
 mod operations;
 mod waits;
 
 use super::{
     AcquireAnswer, AcquireCall, Locks, LocksError,
+    client::Client,
     keepalive::{self, StreamError},
 };
 use crate::{
@@ -17,6 +19,7 @@ use crate::{
     },
     store::LockStore,
 };
+use driver::Driven;
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use operations::Session;
 use std::{pin::Pin, sync::Arc, task::Poll, time::Duration};
@@ -130,14 +133,15 @@ enum Event<E, D> {
     Renewing,
     Telling,
     Draining,
+    OtherDriver,
     Gone,
 }
 
 /// Does what the client asks on `inbound`, many things at once, and keeps its leases alive, until it ends or the server goes away.
 ///
 /// Dropping the stream is the sign that the client is gone: what is under way is dropped like a call is, and the leases' own
-/// `Drop` does what is to be done then, whichever await it was dropped in. While the client does not read, nothing is polled here: no
-/// operation goes on, no beat is answered, and leases end.
+/// `Drop` does what is to be done then, whichever await it was dropped in. While the client does not read, no beat is
+/// sent, and leases end; the module `driver` says what happens to its calls.
 pub fn session<S, E>(
     locks: Arc<Locks<S>>,
     inbound: impl Stream<Item = Result<FromClient<E>, E>> + Send + 'static,
@@ -147,9 +151,24 @@ where
     S: LockStore,
     E: Send + 'static,
 {
+    let client = Arc::new(Client::default());
+    Driven::new(operate(locks, client.clone(), inbound, drain_grace), client)
+}
+
+/// A session, for whoever drives it.
+fn operate<S, E>(
+    locks: Arc<Locks<S>>,
+    client: Arc<Client>,
+    inbound: impl Stream<Item = Result<FromClient<E>, E>> + Send + 'static,
+    drain_grace: Duration,
+) -> impl Stream<Item = Result<ToClient<E>, SessionError<E>>> + Send + 'static
+where
+    S: LockStore,
+    E: Send + 'static,
+{
     async_stream::stream! {
         let mut inbound = std::pin::pin!(inbound.fuse());
-        let mut session = Session::open(locks.clone());
+        let mut session = Session::open(locks.clone(), client.clone());
         let mut under_way = FuturesUnordered::new();
         let draining = locks.going.draining.clone();
         let gone = locks.going.gone.clone();
@@ -166,20 +185,23 @@ where
                 due = session.next_due();
                 timer.set(tokio::time::sleep_until(due));
             }
+            let stalled = client.is_stalled();
             let event = tokio::select! {
                 biased;
                 () = gone.cancelled() => Event::Gone,
-                () = &mut timer => Event::TimerDue,
+                () = changed(&client, stalled) => Event::OtherDriver,
+                () = &mut timer, if !stalled => Event::TimerDue,
                 () = session.keeping.inbox().ready() => Event::Notice,
                 () = draining.cancelled(), if !told => Event::Draining,
                 () = std::future::ready(()), if heard && session.keeping.is_renewing() => Event::Renewing,
                 done = next_done(&mut under_way, &session.waits) => Event::Done(done),
-                message = inbound.next() => Event::Message(message),
+                message = inbound.next(), if !stalled => Event::Message(message),
                 () = std::future::ready(()), if session.keeping.is_renewing() => Event::Renewing,
-                () = std::future::ready(()), if session.waits.is_looking() => Event::Telling,
+                () = std::future::ready(()), if !stalled && session.waits.is_looking() => Event::Telling,
             };
             heard = matches!(event, Event::Message(_));
             let result = match event {
+                Event::OtherDriver => Ok(()),
                 Event::Notice => { session.keeping.take_notices(); Ok(()) }
                 Event::Renewing => { session.keeping.renew_some().await; Ok(()) }
                 Event::TimerDue => { session.on_time(Instant::now()); due = Instant::now(); Ok(()) }
@@ -251,6 +273,11 @@ where
             Err(error) => Some(Err(error)),
         })
     })
+}
+
+/// Resolves when the client stalls, or takes data again. Whoever notes that polls next, so no wake-up is needed.
+async fn changed(client: &Client, stalled: bool) {
+    std::future::poll_fn(|_| if client.is_stalled() == stalled { Poll::Pending } else { Poll::Ready(()) }).await;
 }
 
 /// The next operation that is done, or nothing when calls have come to stand in line meanwhile. Dropped, nothing is lost.

@@ -10,6 +10,7 @@ use crate::{
     },
     locks::{
         AcquireAnswer, AcquireCall, Locks, LocksError,
+        client::Client,
         keepalive::{Keeping, StreamError},
     },
     store::LockStore,
@@ -67,20 +68,22 @@ impl Begun {
 pub(super) struct Session<S: LockStore, E> {
     pub(super) keeping: Keeping<S, ToClient<E>>,
     locks: Arc<Locks<S>>,
+    client: Arc<Client>,
     under_way: HashMap<u64, UnderWay>,
     pub(super) waits: Waits,
     look_at: Instant,
 }
 
 impl<S: LockStore, E> Session<S, E> {
-    pub(super) fn open(locks: Arc<Locks<S>>) -> Self {
+    pub(super) fn open(locks: Arc<Locks<S>>, client: Arc<Client>) -> Self {
         let keeping = Keeping::open(&locks);
-        let (under_way, waits) = (HashMap::new(), Waits::default());
-        Self { keeping, locks, under_way, waits, look_at: Instant::now() }
+        let (under_way, waits) = (HashMap::new(), Waits::new(client.clone()));
+        Self { keeping, locks, client, under_way, waits, look_at: Instant::now() }
     }
 
+    /// What is to be said next. Nothing to a client that takes no data.
     pub(super) fn next_message(&mut self) -> Option<ToClient<E>> {
-        self.keeping.outgoing.pop_front()
+        if self.client.is_stalled() { None } else { self.keeping.outgoing.pop_front() }
     }
 
     /// When there is something to be done whatever happens.

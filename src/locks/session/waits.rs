@@ -2,7 +2,7 @@
 
 use crate::{
     domain::{ids::Call, name::LockName},
-    locks::Follower,
+    locks::{Follower, client::Client},
     store::LockStore,
     sync::Mutex,
 };
@@ -21,8 +21,8 @@ struct Wait {
 }
 
 /// The acquires that may wait, by their operation's number.
-#[derive(Default)]
 pub(super) struct Waits {
+    client: Arc<Client>,
     waits: HashMap<u64, Wait>,
     /// Those that have come to stand in line since they were last looked for.
     in_line: Arc<Mutex<Vec<u64>>>,
@@ -31,15 +31,22 @@ pub(super) struct Waits {
 }
 
 impl Waits {
+    /// None waits for this client yet.
+    pub(super) fn new(client: Arc<Client>) -> Self {
+        Self { client, waits: HashMap::new(), in_line: Arc::default(), to_look: VecDeque::new() }
+    }
+
     pub(super) fn add(&mut self, operation: u64, name: &LockName, call: Call) -> Arc<Follower> {
-        let follower = Arc::new(Follower::new(operation, self.in_line.clone()));
+        let follower = Arc::new(Follower::new(operation, self.in_line.clone(), self.client.clone()));
         let wait = Wait { follower: follower.clone(), name: name.clone(), call, told: None };
         self.waits.insert(operation, wait);
+        self.client.set_waiting(self.waits.len());
         follower
     }
 
     pub(super) fn remove(&mut self, operation: u64) {
         self.waits.remove(&operation);
+        self.client.set_waiting(self.waits.len());
     }
 
     pub(super) fn cancel(&self, operation: u64) {

@@ -223,6 +223,11 @@ impl LockStore for MemoryStore {
         self.turn(name, "", |turn| turn.drop_call(call));
     }
 
+    fn decline(&self, name: &LockName, call: Call) -> bool {
+        self.turn(name, "", |turn| turn.decline_offer(call.request, call.attempt));
+        true
+    }
+
     async fn release(&self, name: &LockName, lease_id: LeaseId) -> Result<ReleaseOutcome, StoreError> {
         Ok(self.turn(name, "", |turn| turn.release(lease_id)))
     }

@@ -88,14 +88,15 @@ impl RedisStore {
         Ok(Timed { sent, outcome })
     }
 
-    /// Gives a lease back by this command; to whom waits here, if somebody does.
+    /// Gives a lease back by this command; to whom waits here, if somebody does who can take it.
     pub(super) async fn give_back(
         &self,
         name: &LockName,
         lease_id: LeaseId,
         command: &'static Command,
     ) -> Result<ReleaseOutcome, StoreError> {
-        if let Some(next) = self.waits.next(keys::bucket(name), name) {
+        let next = self.waits.next(keys::bucket(name), name);
+        if let Some(next) = next.filter(|next| self.notices.is_alive(next.call.request, next.call.attempt)) {
             return self.release_to(name, lease_id, next, command).await;
         }
         Ok(self.call(name, command, &[Arg::from(lease_id.0)]).await?.outcome.release()?.0)
@@ -161,6 +162,16 @@ impl LockStore for RedisStore {
     fn drop_call(&self, name: &LockName, call: Call) {
         self.waits.leave(keys::bucket(name), name, call);
         self.chores.drop_call(name, call);
+    }
+
+    fn decline(&self, name: &LockName, call: Call) -> bool {
+        // A claim that is still on its way tells the call to look again, which declines again.
+        if self.handed_over(name, call).is_some() {
+            self.chores.drop_call(name, call);
+            return false;
+        }
+        self.chores.decline(name, call.request, call.attempt);
+        true
     }
 
     async fn release(&self, name: &LockName, lease_id: LeaseId) -> Result<ReleaseOutcome, StoreError> {

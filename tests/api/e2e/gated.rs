@@ -130,6 +130,10 @@ impl LockStore for GatedStore {
         self.inner.drop_call(name, call);
     }
 
+    fn decline(&self, name: &LockName, call: Call) -> bool {
+        self.inner.decline(name, call)
+    }
+
     async fn release(&self, name: &LockName, lease_id: LeaseId) -> Result<ReleaseOutcome, StoreError> {
         self.inner.release(name, lease_id).await
     }

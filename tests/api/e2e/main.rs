@@ -18,6 +18,8 @@ mod limits;
 mod link;
 mod session;
 mod session_bursts;
+mod session_stalled;
+mod session_stalled_by_hand;
 #[path = "../../support/session_stream.rs"]
 mod session_stream;
 #[path = "../../support/stream.rs"]

@@ -63,6 +63,10 @@ impl Notices for Recorder {
         self.hints.lock().unwrap().push((request, attempt));
     }
 
+    fn is_alive(&self, _: RequestId, _: u32) -> bool {
+        true
+    }
+
     fn lease_ended(&self, attachment: AttachmentId, end: LeaseEnd) {
         self.ended.lock().unwrap().push((attachment, end));
     }
@@ -186,6 +190,12 @@ impl<H: Harness> Bench<H> {
     pub(crate) async fn drop_call(&self, number: u128, attempt: u32) {
         self.store().drop_call(&self.lock, call(number, attempt));
         self.done().await;
+    }
+
+    pub(crate) async fn decline(&self, number: u128) -> bool {
+        let declined = self.store().decline(&self.lock, call(number, 1));
+        self.done().await;
+        declined
     }
 
     pub(crate) async fn detach(&self, lease: Kept<'_>) {

@@ -158,6 +158,38 @@ pub(crate) async fn a_dropped_waiter_declines_its_offer_at_once(bench: &Bench<im
     granted(bench.claim(3).await);
 }
 
+pub(crate) async fn a_waiter_that_declines_lets_the_next_one_pass_and_comes_back_by_a_claim(
+    bench: &Bench<impl Harness>,
+) {
+    let holder = bench.take(1).await;
+    bench.queue([2, 3, 4]).await;
+    assert!(bench.decline(2).await, "nothing was offered to it");
+    bench.revoke(holder).await;
+    assert_eq!(hints(bench), [2], "it stands where it stood");
+    assert!(bench.decline(2).await);
+    assert_eq!(hints(bench), [3]);
+    let third = granted(bench.claim(3).await);
+    assert_eq!(bench.claim(2).await, AcquireOutcome::Queued, "it shows life");
+    bench.revoke(third).await;
+    assert_eq!(hints(bench), [2], "and is before those who came after it");
+    assert!(bench.decline(2).await);
+    bench.pass(DROP_GRACE).await;
+    assert_eq!(bench.claim(2).await, AcquireOutcome::Ended);
+}
+
+/// A store may hand a lock over before its waiter has asked for it.
+pub(crate) async fn what_is_granted_unasked_is_declined_as_by_a_dropped_call(bench: &Bench<impl Harness>) {
+    let holder = bench.take(1).await;
+    bench.queue([2, 3]).await;
+    bench.release(holder).await;
+    assert_eq!(hints(bench), [2]);
+    if !bench.decline(2).await {
+        bench.pass(DROP_GRACE).await;
+    }
+    assert_eq!(hints(bench), [3]);
+    granted(bench.claim(3).await);
+}
+
 pub(crate) async fn a_try_ends_the_wait_of_its_own_request(bench: &Bench<impl Harness>) {
     let holder = bench.take(1).await;
     bench.queue([2]).await;

@@ -25,6 +25,7 @@ mod replicas;
 #[path = "../../support/session_stream.rs"]
 mod session_stream;
 mod sessions;
+mod stalled;
 #[path = "../../support/stream.rs"]
 mod stream;
 #[path = "../../support/server.rs"]

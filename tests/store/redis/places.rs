@@ -39,6 +39,9 @@ impl Notices for Hints {
     fn look_again(&self, request: RequestId, attempt: u32) {
         self.0.lock().unwrap().push((request, attempt));
     }
+    fn is_alive(&self, _: RequestId, _: u32) -> bool {
+        true
+    }
     fn lease_ended(&self, _: AttachmentId, _: LeaseEnd) {}
     fn detached(&self, _: AttachmentId) {}
     fn is_watched(&self) -> bool {

@@ -108,6 +108,10 @@ impl Ear {
 impl Notices for Ear {
     fn look_again(&self, _: RequestId, _: u32) {}
 
+    fn is_alive(&self, _: RequestId, _: u32) -> bool {
+        true
+    }
+
     fn lease_ended(&self, _: AttachmentId, _: LeaseEnd) {}
 
     fn detached(&self, _: AttachmentId) {}

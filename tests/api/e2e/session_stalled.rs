@@ -1,0 +1,81 @@
+//! A session whose client does not read, over real sockets: nobody waits for it, and its own waits end.
+
+use crate::{
+    session_stream::Session,
+    support::{Lock, Server, until, waiting_wish, wish, within},
+};
+use fencepost::domain::limits::CLAIM_WINDOW;
+use fencepost_proto::v1::{acquire_response::Outcome, session_response::Message as Hear};
+use std::time::Duration;
+use tokio::time::Instant;
+
+const TTL: Duration = Duration::from_secs(60);
+const WAIT: Duration = Duration::from_secs(55);
+/// Of each kind.
+const CALLS: u64 = 5;
+
+/// A session that asks for the lock so often, and from which nothing is read.
+async fn unread(server: &Server, calls: u64, wait: Duration) -> Session {
+    Session::unread(server, (0..calls).map(|_| waiting_wish("a", TTL, wait)).collect()).await
+}
+
+async fn waiters(server: &Server, count: u64) {
+    until(async || u64::from(server.client().look("a").await.waiters) == count).await;
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_holds_no_hand_off_up() {
+    let server = Server::start().await;
+    let mut client = server.client();
+    let mut lease = client.take(wish("a", TTL)).await;
+    let _unread = unread(&server, CALLS, WAIT).await;
+    waiters(&server, CALLS).await;
+    let mut behind = Session::open(server.client()).await;
+    for number in 1..=CALLS {
+        behind.acquire(number, waiting_wish("a", TTL, WAIT)).await;
+    }
+    waiters(&server, 2 * CALLS).await;
+    let began = Instant::now();
+    for number in 1..=CALLS {
+        client.give_back(&lease).await;
+        lease = behind.granted_at_last(number).await;
+    }
+    // One offer that lapses takes longer.
+    assert!(began.elapsed() < CLAIM_WINDOW, "{:?} for {CALLS} hand-offs", began.elapsed());
+    waiters(&server, 0).await;
+}
+
+#[tokio::test]
+async fn a_wait_ends_in_time_though_its_client_does_not_read() {
+    const SHORT: Duration = Duration::from_secs(4);
+    let server = Server::start().await;
+    server.client().take(wish("a", TTL)).await;
+    let began = Instant::now();
+    let mut unread = unread(&server, CALLS, SHORT).await;
+    waiters(&server, 0).await;
+    assert!((SHORT..SHORT * 3).contains(&began.elapsed()), "{:?}", began.elapsed());
+    let mut ended = 0;
+    while ended < CALLS {
+        match unread.answer().await {
+            (1..=CALLS, Hear::Acquire(answer)) => {
+                assert_eq!(answer.outcome(), Outcome::TimedOut);
+                ended += 1;
+            }
+            (1_001 | 1_002, Hear::Acquire(_)) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_drain_ends_though_a_client_does_not_read() {
+    const DRAIN: Duration = Duration::from_secs(2);
+    let mut server = Server::start_with(|config| config.drain_timeout = DRAIN).await;
+    server.client().take(wish("a", TTL)).await;
+    let _unread = unread(&server, CALLS, WAIT).await;
+    waiters(&server, CALLS).await;
+    let began = Instant::now();
+    server.shut_down();
+    within(&mut server.task).await.unwrap();
+    assert!(began.elapsed() < DRAIN * 3, "{:?}", began.elapsed());
+}
