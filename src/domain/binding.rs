@@ -34,6 +34,7 @@ impl Calls {
         }
         if self.0.len() >= CALLS_PER_ATTEMPT_MAX {
             self.0.clear();
+            // mutant: calls beyond the bound forgotten
             self.0.push(Self::MANY);
         }
         self.0.push(call);
@@ -87,6 +88,7 @@ impl Binding {
     /// Binds a further call.
     pub fn bind(&mut self, call: Call, replica: ReplicaId) -> Bound {
         match call.attempt.cmp(&self.attempt) {
+            // mutant: overtaken attempt re-binds
             std::cmp::Ordering::Less => Bound::Overtaken,
             std::cmp::Ordering::Equal => {
                 self.calls.add(call.id);
@@ -103,7 +105,11 @@ impl Binding {
 
     /// Takes a call away. Only when the last one goes may its cleanup act.
     pub fn unbind(&mut self, call: Call) -> Unbound {
-        if call.attempt != self.attempt || !self.calls.remove(call.id) {
+        // mutant: older attempt unbinds
+        if call.attempt != self.attempt
+            // mutant: cleanup of a call that was never bound
+            || !self.calls.remove(call.id)
+        {
             Unbound::NotBound
         } else if self.is_bound() {
             Unbound::NotLast

@@ -86,6 +86,7 @@ impl Lease {
     /// Cuts the lease to end soon, because every call that could have heard of it was dropped. Not if its holder has acted on
     /// it: it reckons with the time that a renewal promised.
     pub fn cut_short(&mut self, now: StoreTime) {
+        // mutant: drop cuts a renewed lease
         if !self.heard {
             self.expires_at = self.expires_at.min(now.after(DROP_GRACE));
             self.unheard = true;
@@ -94,6 +95,7 @@ impl Lease {
 
     fn extend(&mut self, now: StoreTime, ttl: Duration) {
         let expires_at = now.after(ttl);
+        // mutant: renewal shortens
         if expires_at >= self.expires_at {
             self.expires_at = expires_at;
             self.terms.ttl = ttl;

@@ -47,6 +47,7 @@ impl Replicas {
 
     /// Whether a replica's waiters are to be deleted.
     pub fn is_gone(&self, replica: ReplicaId, now: StoreTime) -> bool {
+        // mutant: silent for ever
         self.silent_for(replica, now).is_none_or(|silent| silent >= REPLICA_GONE)
     }
 

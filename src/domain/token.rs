@@ -74,9 +74,15 @@ impl Sequencer {
         let floor = if self.incarnation == Some(incarnation) {
             now.as_micros()
         } else {
-            now.after(TOKEN_SKIP).as_micros().max(self.counter.saturating_add(micros(Duration::from_secs(1))))
+            // mutant: no skip
+            let skip = now.after(TOKEN_SKIP).as_micros();
+            // mutant: no second when ahead
+            let ahead = self.counter.saturating_add(micros(Duration::from_secs(1)));
+            skip.max(ahead)
         };
-        let number = (self.counter.saturating_add(1)).max(floor).max(min_token);
+        // mutant: token equal instead of greater
+        let next = self.counter.saturating_add(1);
+        let number = next.max(floor).max(min_token);
         let token = FencingToken::new(number).ok_or(TokensExhausted)?;
         assert!(token.get() > self.counter, "a sequencer never repeats or falls");
         self.counter = number;
@@ -86,6 +92,7 @@ impl Sequencer {
 
     /// The highest `min_token` that a request may ask for at `now`.
     pub fn min_token_max(now: StoreTime) -> u64 {
+        // mutant: min_token relative
         now.after(MIN_TOKEN_AHEAD_MAX).as_micros().min(TOKEN_END - 1)
     }
 }

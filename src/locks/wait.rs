@@ -105,6 +105,7 @@ struct Cleanup<'a, S: LockStore> {
 
 impl<S: LockStore> Drop for Cleanup<'_, S> {
     fn drop(&mut self) {
+        // mutant: dropped call not cleaned up
         if self.armed {
             self.store.drop_call(self.name, self.call);
         }
@@ -132,6 +133,7 @@ impl<S: LockStore> Locks<S> {
         let wait_until = call.wait_until();
         let AcquireCall { call, terms, arrived, attachment, follower, .. } = call;
         let max = self.limits.waiters_per_server;
+        // mutant: waits after it asked
         let waiting = match wait_until {
             Some(_) => {
                 let client = follower.as_ref().map(|follower| follower.client.clone());
@@ -154,6 +156,7 @@ impl<S: LockStore> Locks<S> {
             Err(StoreError::Overloaded) if self.is_draining() => return Err(LocksError::Draining),
             answer => answer?,
         };
+        // mutant: waits after it asked: to here
         let mut cleanup = Cleanup { store: &*self.store, name, call, armed: true };
         let answer = loop {
             match (outcome, &waiting, wait_until) {
@@ -285,6 +288,7 @@ async fn enough(follower: Option<&Follower>) {
 
 fn candidate(request: RequestId, attachment: Option<AttachmentId>) -> Candidate {
     Candidate {
+        // mutant: lease ids that do not go by their request
         lease_id: LeaseId::of(request, Uuid::new_v4().as_u64_pair().1),
         grant_id: GrantId(Uuid::new_v4()),
         attachment,

@@ -59,6 +59,8 @@ impl Waiters {
     ) -> Option<Waiting<'_>> {
         // One that is refused is never counted: nobody would be told that it left.
         let room = |count: usize| (count < max).then_some(count + 1);
+        // mutant: refused call is counted
+        // mutant: bound checked, then counted
         self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).ok()?;
         let hint = Arc::new(Notify::new());
         self.part(request).lock().entry(request).or_default().push(Entry { attempt, hint: hint.clone(), client });
@@ -106,8 +108,10 @@ impl Drop for Waiting<'_> {
                 part.remove(&self.request);
             }
         }
+        // mutant: drain told before the call is counted out
         self.waiters.count.fetch_sub(1, Ordering::Relaxed);
         self.waiters.left.notify_one();
+        // mutant: drain told before the call is counted out: to here
     }
 }
 

@@ -48,6 +48,7 @@ impl Ended {
 
     /// Until when it is remembered (exclusive).
     pub fn until(&self) -> StoreTime {
+        // mutant: memory is short
         self.at.after(ENDED_MEMORY)
     }
 }

@@ -39,17 +39,21 @@ pub struct Candidate {
 impl Turn<'_> {
     /// Grants the lock, or queues the request, or refuses it. A repeat answers what the request came to.
     pub fn acquire(&mut self, command: Acquire) -> AcquireOutcome {
+        // mutant: late script
         if self.not_after < self.now {
             return AcquireOutcome::TooLate(self.now);
         }
+        // mutant: left-behind store
         if self.sequencer.check(self.incarnation, self.present).is_err() {
             return AcquireOutcome::LeftBehind;
         }
         self.settle();
         let Acquire { call, ref terms, .. } = command;
+        // mutant: mark ignored
         if self.is_marked(call) {
             return AcquireOutcome::Overtaken;
         }
+        // mutant: ended request acquires again
         if let Some(outcome) = self.acquire_ended(call, terms) {
             return outcome;
         }
@@ -66,6 +70,7 @@ impl Turn<'_> {
     fn acquire_ended(&self, call: Call, terms: &Terms) -> Option<AcquireOutcome> {
         let past = self.lock.ended.past(call.request, self.now)?;
         match past.end {
+            // mutant: refused try comes later
             RequestEnd::Refused(refused) => (call.attempt < refused).then_some(AcquireOutcome::Overtaken),
             _ if past.fingerprint != terms.fingerprint => Some(AcquireOutcome::OtherTerms),
             RequestEnd::TimedOut => Some(AcquireOutcome::TimedOut(self.contention())),
@@ -77,6 +82,7 @@ impl Turn<'_> {
     fn acquire_held(&mut self, call: Call, terms: &Terms) -> Option<AcquireOutcome> {
         let now = self.now;
         let lease = self.lock.lease.as_mut().filter(|lease| lease.request == call.request)?;
+        // mutant: other terms
         if lease.terms.fingerprint != terms.fingerprint {
             return Some(AcquireOutcome::OtherTerms);
         }
@@ -84,6 +90,7 @@ impl Turn<'_> {
         if bound == Bound::Overtaken {
             return Some(AcquireOutcome::Overtaken);
         }
+        // mutant: retry does not re-arm
         lease.rearm(now);
         let grant = grant_of(lease, now);
         self.wake_overtaken(call.request, bound);
@@ -133,7 +140,12 @@ impl Turn<'_> {
             return AcquireOutcome::MinTokenTooHigh(min_token_max);
         }
         // Settled: a free lock has nobody in line. Those who are skipped do not hold it up.
-        if self.lock.lease.is_none() && self.lock.offer.is_none() && self.classic.is_none() {
+        if self.lock.lease.is_none()
+            // mutant: new request overtakes the line
+            && self.lock.offer.is_none()
+            // mutant: grant beside a classic client
+            && self.classic.is_none()
+        {
             return self.grant(request, Binding::first(call, self.replica), terms, candidate);
         }
         if !wait {
@@ -144,10 +156,12 @@ impl Turn<'_> {
             }
             return AcquireOutcome::Contended(self.contention());
         }
+        // mutant: queue without a bound
         if self.lock.waiters(self.now) >= self.waiters_max {
             return AcquireOutcome::QueueFull;
         }
         self.lock.queue.get_or_insert_with(Box::<Queue>::default).push(call, self.replica, terms);
+        // mutant: enqueue is no heartbeat
         self.hear_of_replica();
         AcquireOutcome::Queued
     }
@@ -169,6 +183,7 @@ impl Turn<'_> {
 
     fn grant(&mut self, request: RequestId, binding: Binding, terms: Terms, candidate: Candidate) -> AcquireOutcome {
         assert!(self.lock.lease.is_none() && self.lock.offer.is_none(), "only a free lock is granted");
+        // mutant: known_token ignored
         let floor = terms.min_token.max(self.known_token.saturating_add(1));
         let Ok(token) = self.sequencer.draw(self.now, self.incarnation, floor) else {
             self.promote();
@@ -212,6 +227,7 @@ pub(super) fn grant_of(lease: &Lease, now: StoreTime) -> Grant {
         lease_id: lease.lease_id,
         grant_id: lease.grant_id,
         token: lease.token,
+        // mutant: replay answers the full TTL
         left: lease.left(now),
         previous_end: lease.previous_end,
     }

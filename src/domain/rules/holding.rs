@@ -17,10 +17,12 @@ impl Turn<'_> {
     /// Gives a lease back and offers the lock to whoever is next.
     pub fn release(&mut self, lease_id: LeaseId) -> ReleaseOutcome {
         self.settle();
+        // mutant: release without the lease id
         if self.held(lease_id).is_none() {
             return ReleaseOutcome::Gone(self.gone(lease_id));
         }
         self.end_lease(LeaseEnd::Released, self.now);
+        // mutant: release hands nothing over
         self.promote();
         ReleaseOutcome::Released
     }
@@ -35,6 +37,7 @@ impl Turn<'_> {
         self.settle();
         let now = self.now;
         let Some(lease) = self.held(lease_id) else { return RenewOutcome::Lost(self.gone(lease_id)) };
+        // mutant: renewal by a lost attachment
         if attachment.is_some() && attachment != lease.attachment {
             return RenewOutcome::AttachedElsewhere;
         }
@@ -47,6 +50,7 @@ impl Turn<'_> {
         self.settle();
         let (now, replica) = (self.now, self.replica);
         let Some(lease) = self.held(lease_id) else { return RenewOutcome::Lost(self.gone(lease_id)) };
+        // mutant: older attachment wins
         if attempt < lease.attachment_attempt {
             return RenewOutcome::AttachedElsewhere;
         }
@@ -67,6 +71,7 @@ impl Turn<'_> {
         self.settle();
         if let Some(lease) = self.held(lease_id) {
             // Whoever keeps it next (another process that was given the lease, say) counts its own attachments from 1.
+            // mutant: detach of a stale attachment
             if lease.attachment.take_if(|current| *current == attachment).is_some() {
                 lease.attachment_attempt = 0;
             }
@@ -76,6 +81,7 @@ impl Turn<'_> {
     /// The stream of this attachment ended and the holder had asked to have the lease taken back then.
     pub fn disconnect(&mut self, lease_id: LeaseId, attachment: AttachmentId) {
         self.settle();
+        // mutant: disconnect of a stale attachment
         if self.held(lease_id).is_some_and(|lease| lease.attachment == Some(attachment)) {
             self.end_lease(LeaseEnd::Revoked, self.now);
             self.promote();
@@ -86,6 +92,7 @@ impl Turn<'_> {
     pub fn force_release(&mut self, expected: FencingToken) -> RevokeOutcome {
         self.settle();
         let Some(lease) = &self.lock.lease else { return RevokeOutcome::NotHeld };
+        // mutant: force release of any token
         if lease.token != expected {
             return RevokeOutcome::TokenMismatch(lease.token);
         }

@@ -16,6 +16,7 @@ impl Turn<'_> {
     /// what is still valid by its time, so nothing depends on it.
     pub fn settle(&mut self) {
         self.heal();
+        // mutant: lease never expires
         let expired = self.lock.lease.as_ref().map(|lease| lease.expires_at).filter(|at| *at <= self.now);
         if let Some(at) = expired {
             // What ended earlier goes first: the memory is kept in order of time.
@@ -23,13 +24,17 @@ impl Turn<'_> {
             self.end_lease(LeaseEnd::Expired, at);
         }
         if let Some(offer) = self.lock.offer.filter(|offer| offer.until <= self.now) {
+            // mutant: offer counts as expiry
             self.lock.offer = None;
+            // mutant: lapsed offer stands first again
             self.set_standing(offer.request, Standing::Missed);
         }
         self.make_way();
         self.abandon(self.now);
+        // mutant: gone replicas keep their waiters
         self.delete_gone();
         self.forget();
+        // mutant: time brings no hand-off
         self.promote();
     }
 
@@ -39,7 +44,9 @@ impl Turn<'_> {
         if self.classic.is_none() {
             return;
         }
+        // mutant: lease beside a classic client
         self.end_lease(LeaseEnd::Revoked, self.now);
+        // mutant: offer beside a classic client
         if let Some(offer) = self.lock.offer.take() {
             self.set_standing(offer.request, Standing::InLine);
         }
@@ -88,11 +95,13 @@ impl Turn<'_> {
     /// Notes that the replica that sent the command is alive.
     pub(super) fn hear_of_replica(&mut self) {
         if self.replicas.beat(self.replica, self.now) {
+            // mutant: deleted waiters wait for ever
             self.effects.push(Effect::ReplicaReturned);
         }
     }
 
     fn forget(&mut self) {
+        // mutant: ended requests forgotten at once
         self.lock.ended.forget(self.now, SETTLE_BATCH);
         let now = self.now;
         self.lock.marks.retain(|mark| mark.is_live(now));
@@ -110,11 +119,13 @@ impl Turn<'_> {
             return;
         }
         let Some(queue) = &self.lock.queue else { return };
+        // mutant: promotion ignores silence
         let alive = |replica| self.replicas.is_alive(replica, self.now);
         let Some((request, binding)) = queue.first(alive) else { return };
         let (replica, attempt) = (binding.replica(), binding.attempt());
         self.set_standing(request, Standing::Offered);
         self.lock.offer = Some(Offer { request, until: self.now.after(CLAIM_WINDOW) });
+        // mutant: hand-off tells nobody
         self.effects.push(Effect::LookAgain { replica, request, attempt });
     }
 

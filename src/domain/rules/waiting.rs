@@ -30,18 +30,24 @@ impl Turn<'_> {
 
     fn claim_at_once(&mut self, Next { call, candidate }: Next) -> Option<AcquireOutcome> {
         let Call { request, attempt, .. } = call;
+        // mutant: release claims too late
         if self.not_after < self.now
+            // mutant: release claims in another life
             || self.sequencer.check(self.incarnation, self.present).is_err()
             || !self.is_offered(request)
         {
             return None;
         }
         let binding = &self.lock.queue.as_ref()?.get(request)?.binding;
-        let is_here = binding.replica() == self.replica && unbound(binding, attempt).is_none();
+        // mutant: release claims for another server's call
+        let is_here = binding.replica() == self.replica
+            // mutant: release claims for an overtaken call
+            && unbound(binding, attempt).is_none();
         if !is_here || self.is_marked(call) {
             return None;
         }
         // The hint to claim, which comes last of what the release set off.
+        // mutant: release claims and hints
         self.effects.pop();
         Some(self.grant_offered(request, candidate))
     }
@@ -50,6 +56,7 @@ impl Turn<'_> {
     /// the same lease. A waiter whose offer lapsed, or was declined, shows life by this and stands in line again.
     pub fn claim(&mut self, call: Call, candidate: Candidate) -> AcquireOutcome {
         let Call { request, attempt, .. } = call;
+        // mutant: late claim
         if self.not_after < self.now {
             return AcquireOutcome::TooLate(self.now);
         }
@@ -80,8 +87,10 @@ impl Turn<'_> {
     /// What a replica asks on its own, for all of its waiters: a heartbeat, and the net under wake-ups that got lost. Those of them that missed
     /// an offer stand in line again, since the replica that carries their calls is alive.
     pub fn poll(&mut self) -> Polled {
+        // mutant: poll is no heartbeat
         self.hear_of_replica();
         self.settle();
+        // mutant: poll forgets those who missed
         while let Some(request) = self.lock.queue.as_ref().and_then(|queue| queue.first_missed(self.replica)) {
             self.set_standing(request, Standing::InLine);
         }
@@ -126,6 +135,7 @@ impl Turn<'_> {
         let request = call.request;
         let bound = if let Some(lease) = self.lock.lease.as_mut().filter(|lease| lease.request == request) {
             let unbound = lease.binding.unbind(call);
+            // mutant: cancel frees a retried grant
             if unbound == Unbound::Last {
                 lease.cut_short(self.now);
             }
@@ -134,7 +144,9 @@ impl Turn<'_> {
             let unbound = queue.unbind(call);
             let attempt = queue.get(request).map(|waiter| waiter.binding.attempt());
             if unbound == Some(Unbound::Last) {
+                // mutant: dropped waiter stays in line
                 self.set_standing(request, Standing::Dropped(self.now.after(DROP_GRACE)));
+                // mutant: drop keeps its offer
                 self.decline(request);
                 self.promote();
             }
@@ -147,6 +159,7 @@ impl Turn<'_> {
             Some((unbound, attempt)) => unbound == Unbound::NotBound && attempt <= call.attempt,
             None => self.lock.ended.request(request, self.now).is_none(),
         };
+        // mutant: no mark
         if may_come && self.now <= self.not_after {
             self.lock.marks.push(Mark { call, until: self.not_after });
         }
@@ -184,7 +197,10 @@ fn unbound(binding: &Binding, attempt: u32) -> Option<AcquireOutcome> {
     if binding.attempt() < attempt {
         // Its Acquire is not known, so the store forgot it. The clean-up of an older attempt could take away again what this one is given.
         Some(AcquireOutcome::Unknown)
-    } else if attempt < binding.attempt() || !binding.is_bound() {
+    } else if attempt < binding.attempt()
+        // mutant: dropped claim comes back
+        || !binding.is_bound()
+    {
         // Dropped is final: what was on its way when its call was dropped must not bring it back.
         Some(AcquireOutcome::Overtaken)
     } else {

@@ -26,8 +26,10 @@ pub(in crate::locks) struct Inbox {
 
 impl Inbox {
     pub(in crate::locks) fn push(&self, attachment: AttachmentId, notice: StreamNotice) {
+        // mutant: stream woken too early
         self.notices.lock().push_back((attachment, notice));
         self.more.notify_one();
+        // mutant: stream woken too early: to here
     }
 
     /// Some may have been lost on their way here.

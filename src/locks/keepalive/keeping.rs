@@ -230,6 +230,7 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
         self.answered = beat;
         let now = Instant::now();
         let is_due = |handle: &u32| self.leases.get(handle).is_some_and(|lease| lease.due <= now);
+        // mutant: lost word of an end
         if self.inbox.take_lack() {
             self.to_ask = self.pace.all().iter().map(|place| place.handle).collect();
         } else {

@@ -51,6 +51,8 @@ impl Alarm {
     fn sleep_until(&self) -> u64 {
         let announced = self.earliest();
         self.asleep_until.store(announced, Ordering::SeqCst);
+        // mutant: alarm does not look again
+        // mutant: alarm sleeps longer than announced
         self.earliest().min(announced)
     }
 }

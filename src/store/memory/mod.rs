@@ -86,9 +86,11 @@ impl MemoryStore {
     fn turn<R>(&self, name: &LockName, reason: &str, act: impl FnOnce(&mut Turn<'_>) -> R) -> R {
         let hash = self.hasher.hash_one(name);
         let at = self.place(hash);
+        // mutant: clock read before the lock
         let mut shard = self.shards[at].lock();
         // Read under the lock: within a shard, time never goes back.
         let now = self.clock.now();
+        // mutant: clock read before the lock: to here
         let outcome = shard.with_lock(name, hash, |slot, sequencer| self.turn_in(slot, sequencer, now, reason, act));
         self.alarm.set(at, shard.next_due());
         outcome

@@ -57,6 +57,7 @@ commands! {
         release_for_nobody = RELEASE,
     }
     Progress: {
+        // mutant: claims behind a crowd
         claim = CLAIM,
         give_up = GIVE_UP,
         release = RELEASE,
@@ -64,6 +65,7 @@ commands! {
         force_release = FORCE_RELEASE,
     }
     Entry: {
+        // mutant: claims behind a crowd: to here
         acquire = ACQUIRE,
         view = VIEW,
         list = LIST,

@@ -28,6 +28,7 @@ struct Unread<'a> {
 
 impl Drop for Unread<'_> {
     fn drop(&mut self) {
+        // mutant: handed over to nobody
         if self.is {
             self.store.notices.look_again(self.call.request, self.call.attempt);
         }
@@ -83,6 +84,7 @@ impl RedisStore {
         let bucket = keys::bucket(name);
         let claimed = self.waits.handed_over(bucket, name, call)?;
         self.waits.leave(bucket, name, call);
+        // mutant: handed over for longer than it is
         Some(claimed)
     }
 }

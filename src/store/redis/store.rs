@@ -37,6 +37,7 @@ impl<F> Drop for Asking<'_, F> {
         if self.entered {
             store.waits.leave(keys::bucket(name), name, call);
         }
+        // mutant: grant forgotten
         if self.asker.unheard {
             store.chores.drop_call(name, call);
         }
@@ -54,6 +55,7 @@ struct GivingBack<'a> {
 
 impl Drop for GivingBack<'_> {
     fn drop(&mut self) {
+        // mutant: release forgotten
         if !self.over {
             self.store.chores.release(self.name, self.lease_id);
         }

@@ -77,6 +77,7 @@ impl RedisStore {
         if let Some((when, outcome)) = &last.outcome
             && when.elapsed() < if outcome.is_ok() { PERIOD } else { FAILURE_SHARED }
         {
+            // mutant: each watcher asks all buckets
             return outcome.clone();
         }
         self.ask_for_events(&mut last).await
@@ -96,6 +97,7 @@ impl RedisStore {
         last.is_forgotten |= last.is_known && each.iter().any(|goes_on| matches!(goes_on, Ok(false)));
         let outcome = each.into_iter().try_for_each(|goes_on| goes_on.map(drop));
         last.is_known |= outcome.is_ok();
+        // mutant: gap in events untold
         if outcome.is_ok() && std::mem::take(&mut last.is_forgotten) {
             self.notices.events_lost();
         }

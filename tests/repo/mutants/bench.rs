@@ -1,17 +1,28 @@
 //! Where mutants are tried out: copies of the sources below `target`, built apart from the real ones.
 
-use super::mutant::{Killer, Mutant};
+use super::mutant::{Killer, Mutant, Mutated};
 use std::{
-    env, fs,
+    env, fmt, fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
 /// What came of a mutant.
-#[derive(Debug)]
 pub(crate) enum Verdict {
     Killed(String),
     Survived,
+    /// No test failed, and yet the run did: it does not compile, say, since its code names what has another name now.
+    Broken(String),
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Killed(by) => write!(out, "killed by {by}"),
+            Self::Survived => write!(out, "found by nothing"),
+            Self::Broken(said) => write!(out, "no test failed, and this was said:\n{said}"),
+        }
+    }
 }
 
 /// Two copies: of the rules with their tests, which builds in seconds, and of all.
@@ -59,7 +70,8 @@ opt-level = 1
 [workspace]
 "#;
 
-/// Without another version cargo would take what it builds from the copy for what it built from the real sources, and test mutants there.
+/// Without another version cargo would take what it builds from the copy for what it built from the real sources, and
+/// test mutants there.
 const VERSION: &str = concat!("\nversion = \"", env!("CARGO_PKG_VERSION"), "\"\n");
 const VERSION_OF_THE_COPY: &str = concat!("\nversion = \"", env!("CARGO_PKG_VERSION"), "+mutant\"\n");
 
@@ -100,19 +112,19 @@ impl Bench {
     }
 
     /// Makes the mistake, runs its tests until one fails, and takes it back.
-    pub(crate) fn try_out(&self, mutant: &Mutant) -> Verdict {
+    pub(crate) fn try_out(&self, mutant: &Mutant, made: Mutated) -> Verdict {
         let in_whole =
             |killer: &Killer| !matches!(killer, Killer::Units | Killer::Model | Killer::Properties | Killer::Protocol);
-        let file = if mutant.killers.iter().any(in_whole) { &self.whole } else { &self.rules }.join(mutant.file);
-        let text = fs::read_to_string(&file).unwrap();
-        fs::write(&file, text.replacen(mutant.from, mutant.to, 1)).unwrap();
-        let killed = mutant.killers.iter().find_map(|killer| self.run(mutant, *killer));
-        fs::write(&file, text).unwrap();
-        killed.map_or(Verdict::Survived, Verdict::Killed)
+        let copy = if mutant.killers.iter().any(in_whole) { &self.whole } else { &self.rules };
+        let file = copy.join(&made.file);
+        fs::write(&file, made.text).unwrap();
+        let found = mutant.killers.iter().find_map(|killer| self.run(*killer));
+        fs::write(&file, made.original).unwrap();
+        found.unwrap_or(Verdict::Survived)
     }
 
-    /// The test that failed, if one did.
-    fn run(&self, mutant: &Mutant, killer: Killer) -> Option<String> {
+    /// Runs the tests of this killer. Nothing if they pass.
+    fn run(&self, killer: Killer) -> Option<Verdict> {
         let (place, target, arguments): (_, _, &[&str]) = match killer {
             Killer::Units => (&self.rules, self.rules_built.clone(), &["--lib"]),
             Killer::Model => (&self.rules, self.rules_built.clone(), &["--test", "model"]),
@@ -129,7 +141,8 @@ impl Bench {
             Killer::Schedules => (&self.whole, self.target.clone(), &["--package", "fencepost-schedules"]),
         };
         let mut cargo = Command::new(env!("CARGO"));
-        // What cargo says of this test is no business of the builds: some of their dependencies would be built again for it.
+        // What cargo says of this test is no business of the builds: some of their dependencies would be built again
+        // for it.
         for (name, _) in env::vars_os().filter(|(name, _)| is_cargos_word(&name.to_string_lossy())) {
             cargo.env_remove(name);
         }
@@ -147,9 +160,9 @@ impl Bench {
         }
         let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         let failed = said.lines().find_map(|line| line.strip_prefix("---- ")?.strip_suffix(" stdout ----"));
-        let failed = failed.unwrap_or_else(|| panic!("{}: no test failed, but\n{said}", mutant.name));
+        let Some(failed) = failed else { return Some(Verdict::Broken(said)) };
         let target = arguments.last()?.trim_start_matches("--");
-        Some(format!("{}: `{failed}`", if target == "lib" { "unit test" } else { target }))
+        Some(Verdict::Killed(format!("{}: `{failed}`", if target == "lib" { "unit test" } else { target })))
     }
 }
 

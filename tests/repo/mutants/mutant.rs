@@ -1,14 +1,51 @@
 //! What a mutant is, and who has to find it.
 
-/// A mistake, made by replacing a text that occurs once.
+use super::{edit::Edit, marks::Marks};
+use std::{fs, path::Path};
+
+/// A mistake made on purpose.
 pub(crate) struct Mutant {
     pub(crate) name: &'static str,
     /// What it breaks, for the reader of the results; the peer that shipped it, where we know of one.
     pub(crate) breaks: &'static str,
-    pub(crate) file: &'static str,
-    pub(crate) from: &'static str,
-    pub(crate) to: &'static str,
+    pub(crate) change: Change,
     pub(crate) killers: &'static [Killer],
+}
+
+/// How it is made.
+pub(crate) enum Change {
+    /// In Rust: at the mark of its name.
+    AtMark(Edit),
+    /// In a script: by replacing a text that occurs once.
+    OfText { file: &'static str, from: &'static str, to: &'static str },
+}
+
+/// A source with a mistake in it.
+pub(crate) struct Mutated {
+    pub(crate) file: String,
+    pub(crate) original: String,
+    pub(crate) text: String,
+}
+
+impl Mutant {
+    /// Makes the mistake; or says why the sources have no place for it.
+    pub(crate) fn make(&self, root: &Path, marks: &Marks) -> Result<Mutated, String> {
+        let (file, original, text) = match self.change {
+            Change::AtMark(edit) => {
+                let mark = marks.marks.get(self.name).ok_or("no mark has its name")?;
+                let original = &marks.sources[&mark.file];
+                (mark.file.clone(), original.clone(), edit.make(original, mark)?)
+            }
+            Change::OfText { file, from, to } => {
+                let original = fs::read_to_string(root.join(file)).map_err(|error| format!("{file}: {error}"))?;
+                match original.matches(from).count() {
+                    1 => (file.to_owned(), original.clone(), original.replacen(from, to, 1)),
+                    count => return Err(format!("its text occurs {count} times in {file}")),
+                }
+            }
+        };
+        Ok(Mutated { file, original, text })
+    }
 }
 
 /// A test target, and the tests of it that count.
@@ -36,13 +73,4 @@ pub(crate) enum Killer {
     Gaps,
     /// The store and the waiters under one order of events after the other.
     Schedules,
-}
-
-macro_rules! mutants {
-    ($(in $file:literal: $($name:literal, $breaks:literal, $from:literal => $to:literal, [$($killer:ident),+];)+)+) => {
-        /// All of them.
-        pub(crate) const MUTANTS: &[Mutant] = &[$($(Mutant {
-            name: $name, breaks: $breaks, file: $file, from: $from, to: $to, killers: &[$($killer),+],
-        },)+)+];
-    };
 }

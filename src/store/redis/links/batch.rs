@@ -109,7 +109,10 @@ struct Place<'a> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let nothing_done = |answer: Answer| answer.is_err_and(|error| error.is_nothing_done());
-        if !self.over && !self.lines.lock().withdraw(self.lane, self.number) {
+        if !self.over
+            // mutant: clean-up after what was never sent
+            && !self.lines.lock().withdraw(self.lane, self.number)
+        {
             *self.unheard = !self.answer.try_recv().is_ok_and(nothing_done);
         }
     }
@@ -193,6 +196,7 @@ impl Link {
         let answer = tokio::select! {
             biased;
             answer = &mut place.answer => answer,
+            // mutant: stands in line for ever
             () = stop, if !*stopped => {
                 *stopped = true;
                 if self.lines.lock().withdraw_from_behind(lane, number) {

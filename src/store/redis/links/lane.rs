@@ -48,6 +48,7 @@ impl<T> Line<T> {
     fn new(lane: Lane) -> Self {
         let under_way_max = match lane {
             Lane::Upkeep => usize::MAX,
+            // mutant: all at once
             Lane::Progress | Lane::Entry | Lane::Bulk => UNDER_WAY_MAX,
         };
         Self { waiting: BTreeMap::new(), under_way: 0, under_way_max }
@@ -90,6 +91,7 @@ impl<T> Lines<T> {
 
     /// Takes one out that is not wanted any more. False if it is under way already.
     pub(super) fn withdraw(&mut self, lane: Lane, number: u64) -> bool {
+        // mutant: sent for nobody
         self.lines[lane as usize].waiting.remove(&number).is_some()
     }
 
@@ -117,6 +119,7 @@ impl<T> Lines<T> {
             while line.room() > 0
                 && let Some((_, (since, one))) = line.waiting.pop_first()
             {
+                // mutant: no end of standing in line
                 if now.saturating_duration_since(since) > IN_LINE_MAX {
                     overdue.push(one);
                 } else {

@@ -80,6 +80,7 @@ pub(super) async fn keep(dialer: &Dialer, order: &Order) {
             tracing::debug!(why, "not listening to redis");
         }
         // A try that failed loses nothing that was not lost, and told, before it.
+        // mutant: gap told at each try
         if has_begun {
             order.deliver(Push::Resync);
         }

@@ -1,0 +1,22 @@
+//! The mutants: one small mistake each, and the tests that have to find it.
+
+mod rules;
+mod scripts;
+mod servers;
+
+use super::mutant::Mutant;
+
+/// All of them.
+pub(crate) fn mutants() -> impl Iterator<Item = &'static Mutant> {
+    [rules::MUTANTS, servers::MUTANTS, scripts::MUTANTS].into_iter().flatten()
+}
+
+/// Mutants in Rust, by the names of their marks.
+macro_rules! at_marks {
+    ($($name:literal, $breaks:literal, $edit:expr, [$($killer:ident),+];)+) => {
+        pub(super) const MUTANTS: &[Mutant] = &[$(Mutant {
+            name: $name, breaks: $breaks, change: Change::AtMark($edit), killers: &[$($killer),+],
+        },)+];
+    };
+}
+use at_marks;
