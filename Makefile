@@ -73,7 +73,8 @@ torture-long: torture-build ## The same for hours (TORTURE_FOR), going on where 
 	target/debug/torture suite --for $(TORTURE_FOR) --seed $(TORTURE_SEED) --state target/torture/long-$(TORTURE_SEED) \
 	    --results crates/torture/RESULTS.md
 
-torture-build:
+# The clients that use gRPC's retry policy need the Python environment.
+torture-build: setup
 	cargo build --locked -p fencepost -p fencepost-torture
 
 # Not part of `test`: it builds optimised, then takes some minutes and half a gigabyte of memory. The larger world has a million states;

@@ -1,7 +1,7 @@
 //! The client processes of a history, as the one who starts and hurts them sees them.
 
 use crate::{
-    client::{ClientKind, Orders},
+    client::{self, ClientKind, Orders},
     clock,
     config::Config,
     journal,
@@ -37,6 +37,7 @@ pub(crate) struct Clients(Vec<Client>);
 impl Clients {
     /// Starts all of them. `servers` are the ports to reach the servers by.
     pub(crate) async fn start(config: &Config, servers: &[u16]) -> Result<Self> {
+        client::is_set_up()?;
         let mut all = Vec::new();
         for (number, kind) in ClientKind::ALL.into_iter().enumerate() {
             let orders = Orders {
@@ -71,7 +72,7 @@ impl Clients {
             let mut process = client.process.lock().await.take().context("a client is down")?;
             let status = process.finish(FINISH_MAX).await.with_context(|| client.name())?;
             client.ended();
-            ensure!(status.success(), "{} ended with {status}: see {}", client.name(), client.log().display());
+            ensure!(status.success(), "{} ended with {status}: see {}", client.name(), client.orders.log().display());
         }
         Ok(())
     }
@@ -102,10 +103,6 @@ impl Client {
         workers.iter().map(|worker| format!("client {worker}")).collect::<Vec<_>>().join(", ")
     }
 
-    fn log(&self) -> PathBuf {
-        self.orders.folder.join(format!("client-{}.log", self.orders.number))
-    }
-
     /// Starts it, with its next life.
     pub(crate) async fn begin(&self) -> Result<()> {
         let mut slot = self.process.lock().await;
@@ -117,14 +114,15 @@ impl Client {
             lives.push(Life { journal: orders.journal(), ended: None });
             orders
         };
-        let process = Recipe::own().args(["client".to_owned(), serde_json::to_string(&orders)?]).start(&self.log())?;
+        let process =
+            Recipe::own().args(["client".to_owned(), serde_json::to_string(&orders)?]).start(&self.orders.log())?;
         *slot = Some(process);
         Ok(())
     }
 
     pub(crate) async fn kill(&self) -> Result<()> {
         let mut process = self.process.lock().await.take().context("it is down")?;
-        process.kill().await.with_context(|| format!("{}: see {}", self.name(), self.log().display()))?;
+        process.kill().await.with_context(|| format!("{}: see {}", self.name(), self.orders.log().display()))?;
         self.ended();
         Ok(())
     }

@@ -51,6 +51,8 @@ pub(crate) fn server_beside(own: &Path) -> PathBuf {
 pub(crate) const HOT: u64 = 5;
 /// Locks that hardly anybody wants.
 pub(crate) const COLD: u64 = 40;
+/// Locks of the clients that repeat a request under the same attempt number.
+pub(crate) const REPEATED: u64 = 10;
 
 pub(crate) fn hot(number: u64) -> String {
     format!("hot/{number}")
@@ -60,6 +62,10 @@ pub(crate) fn cold(number: u64) -> String {
     format!("cold/{number}")
 }
 
+pub(crate) fn repeated(number: u64) -> String {
+    format!("repeated/{number}")
+}
+
 pub(crate) fn all_locks() -> Vec<String> {
-    (0..HOT).map(hot).chain((0..COLD).map(cold)).collect()
+    (0..HOT).map(hot).chain((0..COLD).map(cold)).chain((0..REPEATED).map(repeated)).collect()
 }

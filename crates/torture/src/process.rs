@@ -19,7 +19,10 @@ use std::{
     process::{ExitStatus, Stdio},
     time::Duration,
 };
-use tokio::{process::ChildStdin, time::timeout};
+use tokio::{
+    process::{ChildStdin, ChildStdout},
+    time::timeout,
+};
 
 /// The program that runs, also after it was built anew.
 const OWN: &str = "/proc/self/exe";
@@ -56,7 +59,18 @@ impl Recipe {
 
     /// Starts it; what it says goes to the end of `log`. Its input stays open until the process is dropped or told to end.
     pub(crate) fn start(&self, log: &Path) -> Result<Process> {
-        let output = File::options().create(true).append(true).open(log)?;
+        self.spawn(log_to(log)?, log)
+    }
+
+    /// Starts it with its input and output piped to the caller; only its errors go to `log`.
+    pub(crate) fn start_talking(&self, log: &Path) -> Result<(Process, ChildStdin, ChildStdout)> {
+        let mut process = self.spawn(Stdio::piped(), log)?;
+        let input = process.input.take().context("its input")?;
+        let output = process.child.stdout.take().context("its output")?;
+        Ok((process, input, output))
+    }
+
+    fn spawn(&self, output: impl Into<Stdio>, log: &Path) -> Result<Process> {
         let mut command = tokio::process::Command::new(OWN);
         command.arg("under").arg(std::process::id().to_string()).arg(&self.program).args(&self.args);
         for (name, _) in std::env::vars_os() {
@@ -65,12 +79,16 @@ impl Recipe {
             }
         }
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
-        command.stdin(Stdio::piped()).stdout(output.try_clone()?).stderr(output).kill_on_drop(true);
+        command.stdin(Stdio::piped()).stdout(output).stderr(log_to(log)?).kill_on_drop(true);
         let mut child = command.spawn().with_context(|| format!("{} does not start", self.program.display()))?;
         let pid = Pid::from_raw(i32::try_from(child.id().context("it ended at once")?)?);
         let input = child.stdin.take();
         Ok(Process { child, pid, input })
     }
+}
+
+fn log_to(log: &Path) -> Result<File> {
+    Ok(File::options().create(true).append(true).open(log)?)
 }
 
 /// `torture under PARENT PROGRAM ARGS…`: becomes the program, after asking to be ended with its parent.

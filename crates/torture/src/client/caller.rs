@@ -2,6 +2,7 @@
 
 use super::{
     outcome::{acquire_end, duration, is_unknown, valid_until, wire, words},
+    retry_policy::RetryPolicy,
     session::{Kept, Sessions},
 };
 use crate::{clock, journal::Journal};
@@ -17,6 +18,8 @@ use uuid::Uuid;
 
 /// One transmission of anything that does not wait.
 pub(super) const CALL_MAX: Duration = Duration::from_millis(800);
+/// All transmissions that a retry policy makes of an Acquire, on top of its wait.
+const POLICY_MAX: Duration = Duration::from_millis(2_000);
 
 /// All that stays the same over the transmissions of a request.
 #[derive(Clone, Debug)]
@@ -53,23 +56,25 @@ pub(super) struct Open {
     pub(super) record: Acquire,
 }
 
+/// What carries the calls of a worker.
+#[derive(Clone)]
+pub(super) enum Way {
+    Unary,
+    Sessions(Arc<Sessions>),
+    RetryPolicy(Arc<RetryPolicy>),
+}
+
 #[derive(Clone)]
 pub(super) struct Caller {
     pub(super) client: u32,
     channels: Vec<Channel>,
-    /// If there are any, all is sent on them.
-    sessions: Option<Arc<Sessions>>,
+    way: Way,
     pub(super) journal: Arc<Journal>,
 }
 
 impl Caller {
-    pub(super) fn new(
-        client: u32,
-        channels: Vec<Channel>,
-        sessions: Option<Arc<Sessions>>,
-        journal: Arc<Journal>,
-    ) -> Self {
-        Self { client, channels, sessions, journal }
+    pub(super) fn new(client: u32, channels: Vec<Channel>, way: Way, journal: Arc<Journal>) -> Self {
+        Self { client, channels, way, journal }
     }
 
     pub(super) fn servers(&self) -> usize {
@@ -93,16 +98,24 @@ impl Caller {
             min_token: terms.min_token,
             ..Default::default()
         };
-        if let Some(sessions) = &self.sessions {
-            return sessions.acquire(self, open, message, sent).await;
-        }
-        let patience = wait + CALL_MAX;
-        let mut request = tonic::Request::new(message);
-        request.set_timeout(patience);
-        let mut service = self.service(server);
-        let answer = timeout(drop_after.unwrap_or(patience), service.acquire(request)).await;
+        let answer = match &self.way {
+            Way::Sessions(sessions) => return sessions.acquire(self, open, message, sent).await,
+            Way::RetryPolicy(policy) => {
+                let patience = wait + POLICY_MAX;
+                let call = policy.call("Acquire", &message, server, patience);
+                timeout(drop_after.unwrap_or(patience), call).await
+            }
+            Way::Unary => {
+                let patience = wait + CALL_MAX;
+                let mut request = tonic::Request::new(message);
+                request.set_timeout(patience);
+                let mut service = self.service(server);
+                let call = async { service.acquire(request).await.map(tonic::Response::into_inner) };
+                timeout(drop_after.unwrap_or(patience), call).await
+            }
+        };
         let (end, lease) = match answer {
-            Ok(answer) => acquire_end(answer.map(tonic::Response::into_inner), open.record.invoke, clock::now()),
+            Ok(answer) => acquire_end(answer, open.record.invoke, clock::now()),
             Err(_) if drop_after.is_some() => (AcquireEnd::Dropped, None),
             Err(_) => (AcquireEnd::Unknown("no answer in time".to_owned()), None),
         };
@@ -140,9 +153,10 @@ impl Caller {
         let mut record = Release { client: self.client, lock, token, invoke, ret: invoke, end };
         let id = self.journal.open(Record::Release(record.clone()));
         let request = ReleaseRequest { lock_name: lease.lock_name.clone(), lease_id: lease.lease_id.clone() };
-        let answer = match &self.sessions {
-            Some(sessions) => timed(sessions.release(request, server)).await,
-            None => {
+        let answer = match &self.way {
+            Way::Sessions(sessions) => timed(sessions.release(request, server)).await,
+            Way::RetryPolicy(policy) => timed(policy.call("Release", &request, server, CALL_MAX)).await,
+            Way::Unary => {
                 let mut service = self.service(server);
                 timed(async { service.release(request).await.map(tonic::Response::into_inner) }).await
             }
@@ -162,9 +176,10 @@ impl Caller {
     pub(super) async fn renew(&self, lease: &v1::Lease, server: usize) -> Option<Result<Nanos, Lost>> {
         let sent = clock::now();
         let request = RenewRequest { lock_name: lease.lock_name.clone(), lease_id: lease.lease_id.clone(), ttl: None };
-        let answer = match &self.sessions {
-            Some(sessions) => timed(sessions.renew(request, server)).await,
-            None => {
+        let answer = match &self.way {
+            Way::Sessions(sessions) => timed(sessions.renew(request, server)).await,
+            Way::RetryPolicy(policy) => timed(policy.call("Renew", &request, server, CALL_MAX)).await,
+            Way::Unary => {
                 let mut service = self.service(server);
                 timed(async { service.renew(request).await.map(tonic::Response::into_inner) }).await
             }

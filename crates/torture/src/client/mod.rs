@@ -6,6 +6,8 @@ mod caller;
 mod holding;
 mod library;
 mod outcome;
+mod repeating;
+mod retry_policy;
 mod session;
 mod stream;
 mod taking;
@@ -14,7 +16,8 @@ mod work;
 
 use crate::{journal::Journal, rng::Rng, server};
 use anyhow::Result;
-use caller::Caller;
+use caller::{Caller, Way};
+use retry_policy::RetryPolicy;
 use serde::{Deserialize, Serialize};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::sync::watch;
@@ -32,10 +35,22 @@ pub(crate) enum ClientKind {
     Session,
     /// The Rust client library.
     Library,
+    /// The unary calls, repeated by hand: all transmissions of a request have the same attempt number.
+    Uncounted,
+    /// The same, and gRPC repeats each call as well, by its retry policy.
+    RetryPolicy,
 }
 
 impl ClientKind {
-    pub(crate) const ALL: [Self; 5] = [Self::UnaryHot, Self::UnaryCold, Self::Stream, Self::Session, Self::Library];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::UnaryHot,
+        Self::UnaryCold,
+        Self::Stream,
+        Self::Session,
+        Self::Library,
+        Self::Uncounted,
+        Self::RetryPolicy,
+    ];
 
     fn workers(self) -> u32 {
         match self {
@@ -44,7 +59,14 @@ impl ClientKind {
             Self::Stream => 5,
             Self::Session => 16,
             Self::Library => 5,
+            Self::Uncounted => 8,
+            Self::RetryPolicy => 5,
         }
+    }
+
+    /// Whether a worker numbers the transmissions of a request.
+    fn counts(self) -> bool {
+        !matches!(self, Self::Uncounted | Self::RetryPolicy)
     }
 }
 
@@ -68,6 +90,11 @@ impl Orders {
         self.folder.join(format!("client-{}-{}.jsonl", self.number, self.life))
     }
 
+    /// For what the client and its Python process print.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.folder.join(format!("client-{}.log", self.number))
+    }
+
     /// Names a worker in histories.
     fn worker(&self, number: u32) -> u32 {
         (self.number + 1) * 10_000 + self.life * 100 + number
@@ -82,26 +109,33 @@ impl Orders {
 /// Set when the process is told to end.
 pub(crate) type End = watch::Receiver<bool>;
 
+pub(crate) use retry_policy::is_set_up;
+
 /// `torture client ORDERS`.
 pub(crate) async fn run(orders: Orders) -> Result<()> {
     let journal = Arc::new(Journal::new(&orders.journal())?);
     let channels = orders.servers.iter().map(|port| server::channel(*port)).collect::<Result<Vec<_>>>()?;
     let (end, ending) = watch::channel(false);
     let library = (orders.kind == ClientKind::Library).then(|| library::client(&orders)).transpose()?;
-    let sessions = (orders.kind == ClientKind::Session).then(|| Arc::new(session::Sessions::new(channels.clone())));
+    let way = match orders.kind {
+        ClientKind::Session => Way::Sessions(Arc::new(session::Sessions::new(channels.clone()))),
+        ClientKind::RetryPolicy => Way::RetryPolicy(Arc::new(RetryPolicy::start(&orders)?)),
+        _ => Way::Unary,
+    };
     let mut workers = tokio::task::JoinSet::new();
     for number in 0..orders.kind.workers() {
         let id = orders.worker(number);
         let rng = Rng::new(orders.seed, 0x1_0000 + u64::from(id));
-        let caller = Caller::new(id, channels.clone(), sessions.clone(), Arc::clone(&journal));
+        let caller = Caller::new(id, channels.clone(), way.clone(), Arc::clone(&journal));
         let stores = work::Stores::connect(&orders.stores).await?;
         let worker = taking::Worker::new(caller, rng, stores, ending.clone(), orders.kind);
-        let (library, sessions) = (library.clone(), sessions.clone());
+        let (library, way, kind) = (library.clone(), way.clone(), orders.kind);
         workers.spawn(async move {
-            match (library, sessions) {
+            match (library, way) {
                 (Some(client), _) => library::run(worker, client).await,
-                (_, Some(sessions)) => session::run(worker, sessions).await,
-                _ if orders.kind == ClientKind::Stream => stream::run(worker).await,
+                (_, Way::Sessions(sessions)) => session::run(worker, sessions).await,
+                _ if !kind.counts() => repeating::run(worker).await,
+                _ if kind == ClientKind::Stream => stream::run(worker).await,
                 _ => unary::run(worker).await,
             }
         });

@@ -1,5 +1,6 @@
-//! How a worker comes by a lock: it waits or tries, repeats what has no known outcome through another server, sends the same attempt
-//! twice at once, or drops the call at a random moment.
+//! How a worker comes by a lock: it waits or tries, repeats a request whose outcome is unknown, sends the same attempt
+//! twice at once, or drops the call at a random moment. Clients that count attempts repeat through another server; the
+//! others repeat sooner, and mostly through the same server.
 
 use super::{
     ClientKind, End,
@@ -14,6 +15,9 @@ use tokio::{task::JoinHandle, time::sleep};
 
 /// For how long a worker repeats what has no known outcome, on top of the wait. Well within the server's memory of 10 s.
 const REPEAT_FOR: Duration = Duration::from_secs(4);
+/// Longer than the 3 s to which a cleanup cuts a lease. No longer than the longest lease of other clients: checks take
+/// that for how long a fault has an effect.
+const TTL_REPEATED: Duration = Duration::from_secs(5);
 
 pub(super) struct Worker {
     pub(super) caller: Caller,
@@ -49,10 +53,13 @@ impl Worker {
 
     /// What to take next, and for how long to wait for it.
     pub(super) fn choose(&mut self) -> (Terms, Duration) {
+        if !self.kind.counts() {
+            return self.choose_repeated();
+        }
         let hot = match self.kind {
             ClientKind::UnaryCold => 4,
             ClientKind::Session => 40,
-            ClientKind::UnaryHot | ClientKind::Stream | ClientKind::Library => 75,
+            _ => 75,
         };
         let hot = self.rng.chance(hot);
         let lock =
@@ -64,6 +71,14 @@ impl Worker {
         let wait = if waits { self.rng.millis(300, 2_500) } else { Duration::ZERO };
         let min_token = self.wishes.remove(&lock).unwrap_or(0);
         (Terms { lock, request: self.rng.uuid(), ttl, min_token }, wait)
+    }
+
+    /// Mostly a try: one that takes long was repeated.
+    fn choose_repeated(&mut self) -> (Terms, Duration) {
+        let lock = config::repeated(self.rng.below(config::REPEATED));
+        let wait = if self.rng.chance(35) { self.rng.millis(300, 2_500) } else { Duration::ZERO };
+        let min_token = self.wishes.remove(&lock).unwrap_or(0);
+        (Terms { lock, request: self.rng.uuid(), ttl: TTL_REPEATED, min_token }, wait)
     }
 
     fn style(&mut self, wait: Duration) -> Style {
@@ -83,6 +98,7 @@ impl Worker {
         for attempt in 1..=30 {
             let wait = clock::until(in_line_until);
             let style = self.style(wait);
+            let attempt = if self.kind.counts() { attempt } else { 1 };
             let plain = Transmission { attempt, server, wait, drop_after: None, cancels: false };
             let answer = match style {
                 Style::Plain => self.caller.acquire(terms, plain).await,
@@ -110,9 +126,11 @@ impl Worker {
                     return None;
                 }
                 (AcquireEnd::Unknown(_) | AcquireEnd::Dropped, _) if clock::now() < until && !self.is_ending() => {
-                    server += 1 + self.rng.index(self.caller.servers());
-                    server %= self.caller.servers();
-                    let pause = self.rng.millis(5, 120);
+                    if self.kind.counts() || self.rng.chance(20) {
+                        server += 1 + self.rng.index(self.caller.servers());
+                        server %= self.caller.servers();
+                    }
+                    let pause = if self.kind.counts() { self.rng.millis(5, 120) } else { self.rng.millis(0, 40) };
                     sleep(pause).await;
                 }
                 _ => return None,
@@ -121,9 +139,10 @@ impl Worker {
         None
     }
 
-    /// The same attempt through two servers at once, as a proxy repeats it. The first grant counts; the other call is left to itself.
+    /// The same attempt twice at once, as a proxy repeats it. The first grant counts; the other call is left to itself.
     async fn twice(&mut self, terms: &Terms, first: Transmission, apart: Duration) -> Answer {
-        let server = (first.server + 1) % self.caller.servers();
+        let is_elsewhere = self.kind.counts() || self.rng.chance(25);
+        let server = (first.server + usize::from(is_elsewhere)) % self.caller.servers();
         // A proxy that has one answer drops the other call, or does not care.
         let drop_after = self.rng.chance(30).then_some(first.wait + apart);
         let second = Transmission { server, drop_after, ..first };
