@@ -19,6 +19,9 @@ const CALM_EVERY: u64 = 12;
 /// One in so many has clients killed and nothing else, for the same reason.
 const ORPHANS_EVERY: u64 = 12;
 
+/// One in so many has only links between servers and Redis broken or delayed, with acquires under way.
+const STORE_LINKS_EVERY: u64 = 4;
+
 /// What a suite is asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
@@ -72,6 +75,8 @@ impl State {
             kinds.clear();
         } else if round % ORPHANS_EVERY == ORPHANS_EVERY - 2 {
             kinds = vec![Kind::ClientKilled];
+        } else if number % STORE_LINKS_EVERY == 1 && kinds.iter().any(|kind| kind.breaks_store_link()) {
+            kinds.retain(|kind| kind.breaks_store_link());
         }
         let (duration, server_bin, folder) = (wish.duration, wish.server_bin.clone(), folder.to_owned());
         Config { topology, seed, duration, kinds, server_bin, folder }

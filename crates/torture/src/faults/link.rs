@@ -27,6 +27,7 @@ async fn inflict(scene: &Scene<'_>, link: &Link) -> Result<Effect> {
     let before = link.touched();
     let mode = mode(scene);
     if scene.event.kind.is_reset() {
+        leave_under_way(scene, link).await;
         link.reset();
         // Some who come back at once are sent away.
         link.set(Mode { refuse: true, ..Mode::default() });
@@ -41,6 +42,17 @@ async fn inflict(scene: &Scene<'_>, link: &Link) -> Result<Effect> {
     } else {
         Effect::Missed(format!("{}: nobody there", link.name))
     })
+}
+
+/// Holds the link for a moment before it breaks, so that commands are under way. Redis answers most in a millisecond.
+async fn leave_under_way(scene: &Scene<'_>, link: &Link) {
+    let mut rng = Rng::new(scene.event.draw, 2);
+    if scene.event.kind == Kind::StoreLinkReset && rng.chance(70) {
+        // Redis executes the commands and its answers are lost, or the commands are lost.
+        let forth = if rng.chance(50) { Way::Hold } else { Way::Pass };
+        link.set(Mode { forth, back: Way::Hold, ..Mode::default() });
+        sleep(rng.millis(20, 300)).await;
+    }
 }
 
 fn mode(scene: &Scene<'_>) -> Mode {

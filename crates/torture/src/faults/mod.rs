@@ -129,6 +129,20 @@ impl Kind {
         matches!(self, RedisKilled | RedisEmpty | RedisOlder | Promotion | PromotionLagging)
     }
 
+    /// Whether it breaks or delays a server's connections to Redis.
+    pub(crate) fn breaks_store_link(self) -> bool {
+        use Kind::*;
+        matches!(
+            self,
+            StoreLinkHeld
+                | StoreLinkHeldBack
+                | StoreLinkDelayed
+                | StoreLinkReset
+                | StoreLinkHalfOpen
+                | StoreReplyDropped
+        )
+    }
+
     fn leaves(self, world: &World, event: &Event) -> Leaves {
         use Kind::*;
         match self {
