@@ -1,12 +1,13 @@
 //! C7: a request has one effect, however often it is sent: all its grants are one, and after it has ended it is not granted.
 //!
 //! The server remembers a request for 10 s from its end. A second grant counts only if it came within that time of the
-//! earliest moment at which the request can have ended. Data that was lost between takes it out of the promise. OVERTAKEN says that the request
-//! goes on under another attempt, or that this one was dropped: with neither, it is as if the request had been said to have ended.
+//! earliest moment at which the request can have ended. Data that was lost between takes it out of the promise.
+//! OVERTAKEN says that a newer attempt is bound. If there is none, it counts as an answer that the request has ended: a
+//! cleanup takes away only its own call, and nobody reads the answer to that one.
 
 use super::{
     findings::Findings,
-    index::{History, Lock, MEMORY, SECOND, first_sent},
+    index::{History, Lock, MEMORY, first_sent},
     quiet::forgets,
 };
 use crate::{
@@ -18,7 +19,7 @@ pub(crate) fn check(history: &History<'_>, findings: &mut Findings) {
     for lock in &history.locks {
         for transmissions in lock.requests.values().filter(|all| all.len() > 1) {
             let mut found = two_grants(lock, transmissions, findings);
-            found.extend(granted_after_its_end(lock, transmissions, findings, history.bounds.slack));
+            found.extend(granted_after_its_end(lock, transmissions, findings));
             for (until, what) in found {
                 let excuse = history.excuse(first_sent(transmissions), until, forgets);
                 findings.excusable(Check::C7, lock.name, what, excuse);
@@ -65,7 +66,7 @@ fn ended_from(lock: &Lock<'_>, grant: &Grant) -> Nanos {
     lease.filter(|lease| lease.grant == grant.grant).map(|lease| lease.ended_from()).min().unwrap_or(0)
 }
 
-fn granted_after_its_end(lock: &Lock<'_>, transmissions: &[&Acquire], findings: &Findings, slack: Nanos) -> Found {
+fn granted_after_its_end(lock: &Lock<'_>, transmissions: &[&Acquire], findings: &Findings) -> Found {
     let mut found = Vec::new();
     let grants = granted(transmissions);
     for end in transmissions {
@@ -74,7 +75,7 @@ fn granted_after_its_end(lock: &Lock<'_>, transmissions: &[&Acquire], findings: 
             AcquireEnd::Aborted if is_newest(transmissions, end) => {
                 ("ended", aborted_from(lock, transmissions, &grants))
             }
-            AcquireEnd::Overtaken if is_newest(transmissions, end) && !is_dropped(transmissions, end, slack) => {
+            AcquireEnd::Overtaken if is_newest(transmissions, end) => {
                 ("been overtaken by nobody", aborted_from(lock, transmissions, &grants))
             }
             _ => continue,
@@ -101,17 +102,7 @@ fn timed_out_from(transmissions: &[&Acquire], end: &Acquire) -> Nanos {
     earlier.unwrap_or(if due <= end.ret { due } else { end.invoke })
 }
 
-/// How long the clean-up after a call stands in the way of others of its number: for as long as its own commands may come.
-const MARKED: Nanos = SECOND / 2;
-
-/// Was another call of this number given up, and this one answered while the clean-up after that one may have stood in its way?
-fn is_dropped(transmissions: &[&Acquire], end: &Acquire, slack: Nanos) -> bool {
-    let others = transmissions.iter().filter(|one| one.attempt == end.attempt && one.ret <= end.ret);
-    let mut given_up = others.filter(|one| matches!(one.end, AcquireEnd::Unknown(_) | AcquireEnd::Dropped));
-    given_up.any(|one| end.ret <= one.ret.max(end.invoke).saturating_add(MARKED).saturating_add(slack))
-}
-
-/// Was no newer attempt sent before this one was answered? Then ABORTED says that the request has ended.
+/// Was no newer attempt sent before this one was answered?
 fn is_newest(transmissions: &[&Acquire], end: &Acquire) -> bool {
     transmissions.iter().all(|one| one.attempt <= end.attempt || one.invoke > end.ret)
 }
@@ -183,13 +174,12 @@ mod tests {
 
     #[test]
     fn overtaken_by_nobody() {
-        let waited = |long| Story::new().ended(1, "a", (40, long), AcquireEnd::Overtaken);
+        let overtaken = Story::new().ended(1, "a", (40, 60), AcquireEnd::Overtaken);
         let got = |story: Story| story.got(1, "a", (6_000, 6_005), 1).attempt(2).released(1, 1, (6_100, 6_110));
-        got(waited(60)).shows(C7, "said to have been overtaken by nobody");
-        // Another call of its number was given up: what comes soon after it, is overtaken by its clean-up; what has stood in line long, is not.
-        let given_up = |story: Story| story.ended(1, "a", (0, 50), AcquireEnd::Unknown("away".into()));
-        got(given_up(waited(60))).shows_no(C7);
-        got(given_up(waited(1_600))).shows(C7, "said to have been overtaken by nobody");
+        got(overtaken.clone()).shows(C7, "said to have been overtaken by nobody");
+        // The cleanup after another call of its number must not stand in its way.
+        let given_up = overtaken.ended(1, "a", (0, 50), AcquireEnd::Unknown("away".into()));
+        got(given_up).shows(C7, "said to have been overtaken by nobody");
     }
 
     #[test]
