@@ -34,7 +34,7 @@ impl Session {
         // The transport buffers the answer to the first, and stops at that to the second.
         for (number, lock) in [(1_001, "unread/1"), (1_002, "unread/2")] {
             session.acquire(number, wish(lock, Duration::from_secs(600))).await;
-            until(async || server.client().look(lock).await.current.is_some()).await;
+            until(async || !server.client().look(lock).await.holders.is_empty()).await;
         }
         session
     }

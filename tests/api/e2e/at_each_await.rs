@@ -48,7 +48,7 @@ impl Bench {
             Terms { fingerprint: 1, ttl: TTL, holder: Holder::default(), metadata: Metadata::default(), min_token: 0 };
         let request = RequestId(Uuid::from_u128(number));
         AcquireCall {
-            call: Call { request, attempt, id: CallId(1) },
+            call: Call { request, attempt, id: CallId(Uuid::new_v4().as_u64_pair().0) },
             terms,
             wait,
             arrived: Instant::now(),

@@ -38,7 +38,7 @@ async fn a_foreign_key_beside_a_lock_is_told_once_and_stops_no_other_lock() {
     for _ in 0..3 {
         server.client().take(wish(&neighbour, SHORT)).await;
         assert_eq!(within(wait_for(&neighbour)).await.unwrap().outcome(), Outcome::Acquired);
-        until(|| async { server.client().look(&neighbour).await.current.is_none() }).await;
+        until(|| async { server.client().look(&neighbour).await.holders.is_empty() }).await;
     }
     let told = log::lines_with(name);
     assert!(told.len() == 1 && told[0].contains("WARN") && told[0].contains(&foreign), "{told:?}");
