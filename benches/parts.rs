@@ -1,5 +1,5 @@
-//! What the parts cost by themselves, without a network: the rules, the memory store, the reading of what Redis answers.
-//! `cargo bench --bench parts`; Criterion keeps the last run below target/criterion and says what changed.
+//! What the parts cost by themselves, without a network: the rules, the memory store, the reading of what Redis
+//! answers. `cargo bench --bench parts`; Criterion keeps the last run below target/criterion and says what changed.
 #![allow(clippy::unwrap_used, missing_docs, reason = "it says what is wrong by failing")]
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};

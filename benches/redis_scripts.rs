@@ -1,7 +1,8 @@
-//! What a lock costs in Redis: pairs of acquire and release through the store, beside the classic recipe on one connection in the same run, and
-//! beside the least that a fenced lock can do (`least.lua`), sent as the store sends its commands: what is more than that, the promises cost.
-//! `cargo bench --bench redis_scripts -- [seconds]`; it starts a `redis-server` of its own. With FENCEPOST_COMMANDSTATS set it also prints
-//! how often each command of Redis ran, within scripts or without.
+//! What a lock costs in Redis: pairs of acquire and release through the store, beside the classic recipe on one
+//! connection in the same run, and beside the least that a fenced lock can do (`least.lua`), sent as the store sends
+//! its commands: what is more than that, the promises cost. `cargo bench --bench redis_scripts -- [seconds]`; it starts
+//! a `redis-server` of its own. With FENCEPOST_COMMANDSTATS set it also prints how often each command of Redis ran,
+//! within scripts or without.
 #![allow(clippy::unwrap_used, missing_docs, reason = "it says what is wrong by failing")]
 
 #[path = "../tests/support/redis.rs"]

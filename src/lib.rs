@@ -1,7 +1,7 @@
 //! Fencepost: a lock server with fencing tokens.
 //!
-//! The rooms and their one-way doors, held by `tests/repo/tidy`: `domain` <- `store` <- `locks` <- `api` <- `server` <- the
-//! command line; `clock`, `config`, `sync` and `telemetry` are leaves.
+//! The rooms and their one-way doors, held by `tests/repo/tidy`: `domain` <- `store` <- `locks` <- `api` <- `server` <-
+//! the command line; `clock`, `config`, `sync` and `telemetry` are leaves.
 
 pub mod api;
 pub mod cli;

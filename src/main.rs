@@ -1,4 +1,5 @@
-//! The binary: names the crypto of TLS, parses the command line, builds the runtime that the command needs, and ends as the command says.
+//! The binary: names the crypto of TLS, parses the command line, builds the runtime that the command needs, and ends as
+//! the command says.
 
 use clap::Parser;
 use fencepost::cli::{Cli, exit};
@@ -33,9 +34,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// The threads that answer: one for every two cores, or as many as `TOKIO_WORKER_THREADS` says. A command is a few microseconds of work, less than it
-/// takes to wake another thread for it, and the network, Redis and clients want cores as well: on two cores one thread answers 1.7 times as many
-/// unary calls as two do (benches/README.md).
+/// The threads that answer: one for every two cores, or as many as `TOKIO_WORKER_THREADS` says. A command is a few
+/// microseconds of work, less than it takes to wake another thread for it, and the network, Redis and clients want
+/// cores as well: on two cores one thread answers 1.7 times as many unary calls as two do (benches/README.md).
 fn workers() -> usize {
     let wanted = std::env::var("TOKIO_WORKER_THREADS").ok().and_then(|text| text.parse().ok());
     let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

@@ -1,6 +1,7 @@
 //! The log: structured lines on standard error, so that standard output stays free for what a command answers.
 //!
-//! A thread of its own writes them. A terminal that stands still, or a pipe that nobody empties, must not hold up renewals: lines are lost instead.
+//! A thread of its own writes them. A terminal that stands still, or a pipe that nobody empties, must not hold up
+//! renewals: lines are lost instead.
 
 use crate::config::{LogConfig, LogFormat};
 use std::{
@@ -51,7 +52,8 @@ pub fn standard_error() -> (NonBlocking, UntilWritten) {
     (standard_error, UntilWritten(Some(guard)))
 }
 
-/// Sends what is logged in this process to standard error from now on. What is dropped with the answer is written before, as far as somebody reads it.
+/// Sends what is logged in this process to standard error from now on. What is dropped with the answer is written
+/// before, as far as somebody reads it.
 pub fn init(log: &LogConfig) -> Result<UntilWritten, TelemetryError> {
     let filter = EnvFilter::try_new(&log.filter)?;
     let (standard_error, guard) = standard_error();

@@ -1,5 +1,5 @@
-//! The call's own deadline, from the `grpc-timeout` header. tonic drops the handler when it is over; a wait must end before, in
-//! order, or the caller would not learn what came of it.
+//! The call's own deadline, from the `grpc-timeout` header. tonic drops the handler when it is over; a wait must end
+//! before, in order, or the caller would not learn what came of it.
 
 use std::time::Duration;
 use tokio::time::Instant;

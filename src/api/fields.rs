@@ -15,7 +15,8 @@ pub(super) struct Fields {
     more: usize,
 }
 
-/// As many are told: they travel in headers, of which a peer takes some 8 or 16 KiB before it gives the whole connection up.
+/// As many are told: they travel in headers, of which a peer takes some 8 or 16 KiB before it gives the whole
+/// connection up.
 const VIOLATIONS_TOLD: usize = 16;
 
 impl Fields {
@@ -43,8 +44,8 @@ impl Fields {
         uuid
     }
 
-    /// Reads the id of a request. An id that a client forgot to fill in is the nil UUID: two such clients would share one
-    /// request, and with it the lease.
+    /// Reads the id of a request. An id that a client forgot to fill in is the nil UUID: two such clients would share
+    /// one request, and with it the lease.
     pub(super) fn request_id(&mut self, field: &str, text: &str) -> Option<Uuid> {
         let id = self.uuid(field, text)?;
         if id.is_nil() {
@@ -111,8 +112,8 @@ impl Fields {
     }
 }
 
-/// Reads a duration by protobuf's rules, if it is not negative. Not by prost's conversion: that one normalises, and panics on the
-/// values that cannot be normalised (prost-types 0.14.4, seconds and nanos at their minimum).
+/// Reads a duration by protobuf's rules, if it is not negative. Not by prost's conversion: that one normalises, and
+/// panics on the values that cannot be normalised (prost-types 0.14.4, seconds and nanos at their minimum).
 fn read(value: &ProtoDuration) -> Option<Duration> {
     let nanos = u32::try_from(value.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
     Some(Duration::new(u64::try_from(value.seconds).ok()?, nanos))

@@ -1,4 +1,5 @@
-//! The gRPC edge: the only room that knows the generated types. It checks, converts, calls the service and converts back.
+//! The gRPC edge: the only room that knows the generated types. It checks, converts, calls the service and converts
+//! back.
 
 mod admin;
 mod convert;

@@ -61,12 +61,13 @@ pub(crate) struct LockArgs {
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     pub metadata: Vec<(String, String)>,
 
-    /// The least token to be granted: one more than the highest that a store has seen, if it refuses yours; raises the tokens
-    /// of other locks too, and if the server's store then loses its data, all of these can fall
+    /// The least token to be granted: one more than the highest that a store has seen, if it refuses yours; raises the
+    /// tokens of other locks too, and if the server's store then loses its data, all of these can fall
     #[arg(long, value_name = "TOKEN", default_value_t = 0)]
     pub min_token: u64,
 
-    /// A UUID that names this request for this lock: repeated with the same one, it has the effect of one; not the nil UUID
+    /// A UUID that names this request for this lock: repeated with the same one, it has the effect of one; not the nil
+    /// UUID
     #[arg(long, value_name = "UUID")]
     pub request_id: Option<String>,
 }

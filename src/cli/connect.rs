@@ -19,8 +19,8 @@ pub(super) fn client(args: &ServerArgs, holder: String, retry_for: Duration) -> 
     built.map_err(|error| Failure::new(USAGE, format!("{error}; name a server with --server or FENCEPOST_SERVER")))
 }
 
-/// Fails if there is no server to wait at. A client that waits in line goes on trying for as long as it was told to wait, since a
-/// server may be restarting; who mistyped an address should hear of it sooner.
+/// Fails if there is no server to wait at. A client that waits in line goes on trying for as long as it was told to
+/// wait, since a server may be restarting; who mistyped an address should hear of it sooner.
 pub(super) async fn reachable(client: &Client, lock_name: &str, args: &ServerArgs) -> Result<(), Failure> {
     match client.calls().get(GetRequest { lock_name: lock_name.to_owned() }).await {
         Err(error) if error.is_unreachable() || error.not_grpc().is_some() => Err(failed(&error, Effect::Reads, args)),

@@ -1,8 +1,8 @@
 //! The command line: one binary that serves, and that is a client of a server.
 //!
-//! Each command is a request and a judgement: the request is made of the arguments, and a pure function judges the reply - what
-//! to say to people, and the exit code. Standard output holds the answer and nothing else; everything said besides goes to
-//! standard error.
+//! Each command is a request and a judgement: the request is made of the arguments, and a pure function judges the
+//! reply - what to say to people, and the exit code. Standard output holds the answer and nothing else; everything said
+//! besides goes to standard error.
 
 mod args;
 mod bench;

@@ -98,7 +98,8 @@ fn cannot_listen(address: &ListenAddress, error: &std::io::Error) -> Failure {
     Failure::new(NO, format!("cannot listen on {address}: {error} ({why})"))
 }
 
-/// Resolves at the first signal to end; at the second one the process ends at once, whatever it is doing, but for what it has said.
+/// Resolves at the first signal to end; at the second one the process ends at once, whatever it is doing, but for what
+/// it has said.
 fn shutdown(log: Arc<Mutex<Option<UntilWritten>>>) -> std::io::Result<impl Future<Output = ()> + Send + 'static> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     Ok(async move {

@@ -13,7 +13,8 @@ const CLASSIC_PREFIX_MAX: usize = 512;
 const STATE_PREFIX: &str = "fp:";
 const DRAIN_TIMEOUT_CEILING: Duration = Duration::from_secs(5 * 60);
 
-/// Reads what was said of each option, in the order of the table. `redis_url` says what is wrong with the URL of a Redis.
+/// Reads what was said of each option, in the order of the table. `redis_url` says what is wrong with the URL of a
+/// Redis.
 pub(super) fn check(raw: &RawConfig, redis_url: impl Fn(&str) -> Result<(), String>) -> Result<Config, ConfigError> {
     let mut reader = Reader { raw, problems: raw.problems.clone() };
     let default = Config::default();

@@ -1,9 +1,9 @@
 //! What an operator decides: [`Config`] is checked once, at the start, and never changes.
 //!
 //! Three sources say what it shall be: flags, `FENCEPOST_…` variables and a TOML file. They meet as text in
-//! [`RawConfig`], so that one table ([`options::OPTIONS`]) names every option for all of them and one place (`check`) reads
-//! them. An operator who made five mistakes hears of five, not of the first: every problem names its source, the value and
-//! the rule.
+//! [`RawConfig`], so that one table ([`options::OPTIONS`]) names every option for all of them and one place (`check`)
+//! reads them. An operator who made five mistakes hears of five, not of the first: every problem names its source, the
+//! value and the rule.
 
 mod check;
 mod listen;
@@ -117,10 +117,11 @@ impl ConfigError {
 }
 
 impl Config {
-    /// Reads the file (if `--config` or `FENCEPOST_CONFIG` names one), puts `environment` over it and `flags` over both, and checks all.
+    /// Reads the file (if `--config` or `FENCEPOST_CONFIG` names one), puts `environment` over it and `flags` over
+    /// both, and checks all.
     ///
-    /// `flags` holds pairs of an option's key and its text; `environment` answers the value of a variable; `redis_url` says what is wrong
-    /// with the URL of a Redis, without a part of it that may be a password.
+    /// `flags` holds pairs of an option's key and its text; `environment` answers the value of a variable; `redis_url`
+    /// says what is wrong with the URL of a Redis, without a part of it that may be a password.
     pub fn load(
         flags: impl IntoIterator<Item = (&'static str, String)>,
         environment: impl Fn(&str) -> Option<OsString>,
@@ -129,8 +130,8 @@ impl Config {
         check::check(&RawConfig::read(flags, environment), redis_url)
     }
 
-    /// This configuration as a TOML file that says the same when it is read back, with a comment for each key. Only a password in the
-    /// store's URL is not shown.
+    /// This configuration as a TOML file that says the same when it is read back, with a comment for each key. Only a
+    /// password in the store's URL is not shown.
     pub fn to_toml(&self) -> String {
         render::to_toml(self)
     }

@@ -1,4 +1,5 @@
-//! The one table of options: the flags, the variables, the keys of the file, the help and the comments all come from it.
+//! The one table of options: the flags, the variables, the keys of the file, the help and the comments all come from
+//! it.
 
 /// One option of the server.
 #[derive(Debug)]
@@ -27,7 +28,8 @@ impl ServerOption {
 pub const SWITCH: &str = "BOOL";
 /// The variable that names the file; its flag is `--config`.
 pub const FILE_VARIABLE: &str = "FENCEPOST_CONFIG";
-/// The key under which the flag that names the file is handed over: no option has it, so a file cannot name another one.
+/// The key under which the flag that names the file is handed over: no option has it, so a file cannot name another
+/// one.
 pub const FILE_KEY: &str = "config";
 
 const fn option(key: &'static str, value_name: &'static str, help: &'static str) -> ServerOption {

@@ -1,6 +1,7 @@
 //! What the sources say, as text and unchecked: which value, from where, and which one counts.
 //!
-//! Everything is text until `check` reads it, flags included: a parser that stops at its first complaint would hide the others.
+//! Everything is text until `check` reads it, flags included: a parser that stops at its first complaint would hide the
+//! others.
 
 use super::options::{self, FILE_KEY, FILE_VARIABLE};
 use std::{
@@ -24,7 +25,8 @@ pub enum Source {
 /// Something wrong with one value, or with a whole source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where it was said, as the one who said it calls it: `--ttl-min`, `FENCEPOST_TTL_MIN`, `ttl_min in /etc/fencepost.toml`.
+    /// Where it was said, as the one who said it calls it: `--ttl-min`, `FENCEPOST_TTL_MIN`,
+    /// `ttl_min in /etc/fencepost.toml`.
     pub at: String,
     /// What was said; empty when the trouble is not with a value.
     pub value: String,
@@ -36,7 +38,8 @@ impl fmt::Display for Problem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.value.as_str() {
             "" => write!(out, "{}: {}", self.at, self.rule),
-            // What stands before an @ in a URL may be a password, and so may what is behind a colon where the @ is missing.
+            // What stands before an @ in a URL may be a password, and so may what is behind a colon where the @ is
+            // missing.
             value if value.contains('@') || value.contains("://:") => write!(out, "{}: {}", self.at, self.rule),
             value => write!(out, "{} = {value:?}: {}", self.at, self.rule),
         }

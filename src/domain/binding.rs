@@ -8,9 +8,10 @@ use smallvec::{SmallVec, smallvec};
 
 /// Which transmission of a request counts, and how many calls carry it.
 ///
-/// A server cannot tell a cancelled call from a lost one, so the newest attempt is bound and older ones are not heard any more.
-/// Calls of equal attempts share the binding, because a proxy may repeat a call that its client sent once. Each is known by its id, so
-/// that a cleanup takes away the call that was dropped and no other, however often and however late it runs.
+/// A server cannot tell a cancelled call from a lost one, so the newest attempt is bound and older ones are not heard
+/// any more. Calls of equal attempts share the binding, because a proxy may repeat a call that its client sent once.
+/// Each is known by its id, so that a cleanup takes away the call that was dropped and no other, however often and
+/// however late it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
     attempt: u32,
@@ -26,8 +27,8 @@ impl Calls {
     /// Stands for calls that are not remembered one by one. No call has this id, so no cleanup takes it away.
     const MANY: CallId = CallId(0);
 
-    /// Adds a call. Beyond [`CALLS_PER_ATTEMPT_MAX`] those before it are forgotten but for the fact that there were any: the binding then
-    /// outlasts every cleanup, and a lease lasts for its TTL, which is safe.
+    /// Adds a call. Beyond [`CALLS_PER_ATTEMPT_MAX`] those before it are forgotten but for the fact that there were
+    /// any: the binding then outlasts every cleanup, and a lease lasts for its TTL, which is safe.
     fn add(&mut self, call: CallId) {
         if self.0.contains(&call) {
             return;

@@ -1,4 +1,5 @@
-//! Identities. A request id and a lease id are credentials: their `Debug` shows the first digits alone, for failed tests.
+//! Identities. A request id and a lease id are credentials: their `Debug` shows the first digits alone, for failed
+//! tests.
 
 use sha1_smol::Sha1;
 use std::fmt;
@@ -24,7 +25,8 @@ fn first_digits(id: &Uuid) -> String {
 }
 
 id!(
-    /// Names one wish for a lock across all transmissions of it. Made by the client; whoever knows it can pick up the lease.
+    /// Names one wish for a lock across all transmissions of it. Made by the client; whoever knows it can pick up the
+    /// lease.
     RequestId,
     first_digits
 );
@@ -60,8 +62,8 @@ pub struct CallId(pub u64);
 
 /// One call of a request: a transmission, as one server received it.
 ///
-/// The attempt alone does not name it: a proxy, gRPC's own retry policy, or a client that does not count may send one attempt several
-/// times, and the cleanup after one of these calls must not take away another.
+/// The attempt alone does not name it: a proxy, gRPC's own retry policy, or a client that does not count may send one
+/// attempt several times, and the cleanup after one of these calls must not take away another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Call {
     /// The request that it transmits.
@@ -73,10 +75,11 @@ pub struct Call {
 }
 
 impl LeaseId {
-    /// That of a lease which this request may be granted. Its first half goes by the request, so that a store which files ended requests by it
-    /// finds them by their leases too: one that was not made so would let a late duplicate lock again. The other is to be random (62 bits are
-    /// kept of it), so that who knows the request does not know the lease, and a request that comes again after it was forgotten has
-    /// another. Stored: the same on every replica and in every version.
+    /// That of a lease which this request may be granted. Its first half goes by the request, so that a store which
+    /// files ended requests by it finds them by their leases too: one that was not made so would let a late duplicate
+    /// lock again. The other is to be random (62 bits are kept of it), so that who knows the request does not know the
+    /// lease, and a request that comes again after it was forgotten has another. Stored: the same on every replica and
+    /// in every version.
     pub fn of(request: RequestId, random: u64) -> Self {
         let digest = Sha1::from(request.0.as_bytes()).digest().bytes();
         let mut bytes = [0; 16];

@@ -65,12 +65,14 @@ pub struct Lease {
     pub attachment_attempt: u32,
     /// Whether its time was cut because every call that could have heard of it was dropped.
     pub unheard: bool,
-    /// Whether its holder has renewed or attached it, and so has certainly heard of it: no dropped call cuts it any more.
+    /// Whether its holder has renewed or attached it, and so has certainly heard of it: no dropped call cuts it any
+    /// more.
     pub heard: bool,
 }
 
 impl Lease {
-    /// Sets the time left to `ttl`, which becomes the lease's own; never shortens. Whoever renews has heard of the lease.
+    /// Sets the time left to `ttl`, which becomes the lease's own; never shortens. Whoever renews has heard of the
+    /// lease.
     pub fn renew(&mut self, now: StoreTime, ttl: Duration) {
         self.extend(now, ttl);
         self.heard = true;
@@ -83,8 +85,8 @@ impl Lease {
         }
     }
 
-    /// Cuts the lease to end soon, because every call that could have heard of it was dropped. Not if its holder has acted on
-    /// it: it reckons with the time that a renewal promised.
+    /// Cuts the lease to end soon, because every call that could have heard of it was dropped. Not if its holder has
+    /// acted on it: it reckons with the time that a renewal promised.
     pub fn cut_short(&mut self, now: StoreTime) {
         // mutant: drop cuts a renewed lease
         if !self.heard {
@@ -103,7 +105,8 @@ impl Lease {
         self.unheard = false;
     }
 
-    /// When it ends, as seen at `now`. Further ahead than its own period means that the clock stepped back: cut to that.
+    /// When it ends, as seen at `now`. Further ahead than its own period means that the clock stepped back: cut to
+    /// that.
     pub fn healed_end(&self, now: StoreTime) -> StoreTime {
         let period = if self.unheard { self.terms.ttl.min(DROP_GRACE) } else { self.terms.ttl };
         self.expires_at.min(now.after(period))

@@ -18,18 +18,21 @@ pub const REQUEST_BYTES_MAX: usize = 64 * 1024;
 pub const PAGE_SIZE_MAX: u32 = 1_000;
 /// Locks on a page of a listing, unless the request says otherwise.
 pub const PAGE_SIZE_DEFAULT: u32 = 100;
-/// About what the locks on a page of a listing take up, at most, however many were asked for: a client of gRPC refuses messages of
-/// more than 4 MiB unless it is told otherwise.
+/// About what the locks on a page of a listing take up, at most, however many were asked for: a client of gRPC refuses
+/// messages of more than 4 MiB unless it is told otherwise.
 pub const PAGE_BYTES_MAX: usize = 1024 * 1024;
 /// The TTL of a lease, unless the request says otherwise (or the configured range excludes it).
 pub const TTL_DEFAULT: Duration = Duration::from_secs(30);
-/// What a stream takes the TTL of a lease for until the store has told it: an attach that failed is tried again each second.
+/// What a stream takes the TTL of a lease for until the store has told it: an attach that failed is tried again each
+/// second.
 pub const TTL_UNKNOWN: Duration = Duration::from_secs(9);
 /// No configuration may set the TTL range outside of this: below it the margin for scheduling is all there is.
 pub const TTL_FLOOR: Duration = Duration::from_millis(50);
-/// No configuration may set the TTL range outside of this: a dead holder's lock must not outlive the working day that follows.
+/// No configuration may set the TTL range outside of this: a dead holder's lock must not outlive the working day that
+/// follows.
 pub const TTL_CEILING: Duration = Duration::from_secs(24 * 60 * 60);
-/// How far a request's `min_token` may lie above the store's time, so that one buggy client cannot use up the number space.
+/// How far a request's `min_token` may lie above the store's time, so that one buggy client cannot use up the number
+/// space.
 pub const MIN_TOKEN_AHEAD_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How long a waiter that was offered the lock has to claim it before the next one is served.
@@ -38,9 +41,11 @@ pub const CLAIM_WINDOW: Duration = Duration::from_secs(3);
 pub const DROP_GRACE: Duration = Duration::from_secs(3);
 /// How long the end of a request is remembered, so that its late duplicates are recognised.
 pub const ENDED_MEMORY: Duration = Duration::from_secs(10);
-/// Calls of one attempt that are told apart. Clients count their attempts, so more than one is rare: a proxy's retry, or gRPC's own.
+/// Calls of one attempt that are told apart. Clients count their attempts, so more than one is rare: a proxy's retry,
+/// or gRPC's own.
 pub const CALLS_PER_ATTEMPT_MAX: usize = 16;
-/// How long after it was sent a command may still take effect in the store. Later it changes nothing: its caller gave up.
+/// How long after it was sent a command may still take effect in the store. Later it changes nothing: its caller gave
+/// up.
 pub const COMMAND_WINDOW: Duration = Duration::from_millis(500);
 /// How far the sequencer of a store that may have forgotten grants starts above the clock.
 pub const TOKEN_SKIP: Duration = Duration::from_secs(60);
@@ -53,7 +58,8 @@ pub const REPLICA_GONE: Duration = Duration::from_secs(30);
 /// Overdue entries that one command clears away in passing; the rest is left to the next one and to the expiry task.
 pub const SETTLE_BATCH: usize = 64;
 
-/// A beat is sent this many times within the shortest TTL of a stream: three within the third after which leases are renewed.
+/// A beat is sent this many times within the shortest TTL of a stream: three within the third after which leases are
+/// renewed.
 pub const BEATS_PER_TTL: u32 = 9;
 /// The longest time between two beats of a stream, however long its TTLs are.
 pub const BEAT_PERIOD_MAX: Duration = Duration::from_secs(10);
@@ -73,7 +79,8 @@ pub const POSITION_PERIOD: Duration = Duration::from_secs(1);
 pub const WATCH_BACKLOG_MAX: usize = 4_096;
 /// Watch streams that may be open on one server; above it is `RESOURCE_EXHAUSTED`.
 pub const WATCHERS_MAX: usize = 1_000;
-/// How much earlier than the call's own deadline a wait ends, so that its answer still arrives: a tenth of the time, at most this.
+/// How much earlier than the call's own deadline a wait ends, so that its answer still arrives: a tenth of the time, at
+/// most this.
 pub const DEADLINE_MARGIN_MAX: Duration = Duration::from_millis(250);
 /// When a refused caller should try again, as `RetryInfo` tells it.
 pub const RETRY_DELAY: Duration = Duration::from_millis(200);

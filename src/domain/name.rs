@@ -80,8 +80,8 @@ impl Reason {
     }
 }
 
-/// What a holder says of itself, sorted by key. In one piece: thousands of tiny pairs, each in boxes of its own, would cost a dozen
-/// times what they say.
+/// What a holder says of itself, sorted by key. In one piece: thousands of tiny pairs, each in boxes of its own, would
+/// cost a dozen times what they say.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Metadata {
     text: Box<str>,

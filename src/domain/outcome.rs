@@ -73,7 +73,8 @@ pub enum AcquireOutcome {
     Queued,
     /// The wait has ended and the request is out of the line.
     TimedOut(Box<Contention>),
-    /// A call with the same attempt number still waits, so the request stays in line; this call is no longer bound to it.
+    /// A call with the same attempt number still waits, so the request stays in line; this call is no longer bound to
+    /// it.
     Shared,
     /// A newer attempt of the request is bound, or this one was dropped. Nothing was changed.
     Overtaken,
@@ -226,8 +227,8 @@ pub enum Effect {
         /// The attachment that is void now.
         attachment: AttachmentId,
     },
-    /// The server replica that sent the command had been silent for so long, or is so new here, that waiters of it may have been deleted:
-    /// those that it knows of are to be sent away.
+    /// The server replica that sent the command had been silent for so long, or is so new here, that waiters of it may
+    /// have been deleted: those that it knows of are to be sent away.
     ReplicaReturned,
 }
 

@@ -1,7 +1,7 @@
 //! The server replicas that have waiters in a bucket, and when each was last heard of.
 //!
-//! A replica polls for its waiters; the poll is its heartbeat, for all of them at once. Waiters of a replica that has fallen silent
-//! are skipped, and after a longer time deleted: nobody would hear of a lock that they were given.
+//! A replica polls for its waiters; the poll is its heartbeat, for all of them at once. Waiters of a replica that has
+//! fallen silent are skipped, and after a longer time deleted: nobody would hear of a lock that they were given.
 
 use super::{
     ids::ReplicaId,
@@ -28,11 +28,13 @@ impl Replicas {
         Self { seen: Some(BTreeMap::new()) }
     }
 
-    /// Notes that a replica was heard of. True if it had been silent for so long, or is so new, that waiters of it may have been deleted.
+    /// Notes that a replica was heard of. True if it had been silent for so long, or is so new, that waiters of it may
+    /// have been deleted.
     pub fn beat(&mut self, replica: ReplicaId, now: StoreTime) -> bool {
         let gone = self.is_gone(replica, now);
         if let Some(seen) = &mut self.seen {
-            // A time ahead, from a clock that stepped back, is cut: who has died since is not to be alive for longer than others.
+            // A time ahead, from a clock that stepped back, is cut: who has died since is not to be alive for longer
+            // than others.
             seen.values_mut().for_each(|at| *at = (*at).min(now));
             seen.retain(|_, at| now.since(*at) < REPLICA_GONE);
             seen.insert(replica, now);

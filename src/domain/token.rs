@@ -1,7 +1,7 @@
 //! Fencing tokens and the sequencer that draws them.
 //!
-//! A sequencer serves a bucket of locks, so that its size does not grow with the number of lock names. The clock sets most
-//! tokens, the counter keeps them rising when the clock does not, and the skip covers what a store that lost its
+//! A sequencer serves a bucket of locks, so that its size does not grow with the number of lock names. The clock sets
+//! most tokens, the counter keeps them rising when the clock does not, and the skip covers what a store that lost its
 //! memory forgot: `max(counter + 1, floors)`, where the floor of the time is `now`, or after a change of incarnation
 //! `max(counter + 1 s, now + 60 s)`, in microseconds.
 
@@ -57,8 +57,9 @@ impl Sequencer {
         Self { counter: 0, incarnation: None }
     }
 
-    /// Refuses an incarnation that the store has left for the one that is `present`: of a server that knows of two, the older must not grant.
-    /// While the bucket has seen no other there is nothing to fall behind, so the store need not be asked then.
+    /// Refuses an incarnation that the store has left for the one that is `present`: of a server that knows of two, the
+    /// older must not grant. While the bucket has seen no other there is nothing to fall behind, so the store need not
+    /// be asked then.
     pub fn check(&self, incarnation: Incarnation, present: Incarnation) -> Result<(), LeftBehind> {
         let is_same = self.incarnation.is_none_or(|last| last == incarnation) || incarnation == present;
         if is_same { Ok(()) } else { Err(LeftBehind) }

@@ -21,7 +21,8 @@ use std::sync::Arc;
 pub struct Hub {
     pub(super) waiters: Waiters,
     pub(super) watchers: Watchers,
-    /// The open KeepAlive streams. An attachment's id says which stream it is of, so that a held lease needs no entry here.
+    /// The open KeepAlive streams. An attachment's id says which stream it is of, so that a held lease needs no entry
+    /// here.
     streams: RwLock<HashMap<u64, Arc<Inbox>>>,
     /// A waiting call or a stream has left. Only the drain listens.
     pub(super) left: Arc<Notify>,

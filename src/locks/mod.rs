@@ -60,8 +60,8 @@ impl<S: LockStore> Locks<S> {
         &self.limits
     }
 
-    /// Begins to go away: from now on acquires are refused, those that wait are sent away with a hint to retry, and streams are
-    /// told to attach elsewhere. Leases are not touched.
+    /// Begins to go away: from now on acquires are refused, those that wait are sent away with a hint to retry, and
+    /// streams are told to attach elsewhere. Leases are not touched.
     pub fn drain(&self) {
         self.going.draining.cancel();
     }

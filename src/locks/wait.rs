@@ -123,9 +123,9 @@ enum Wake {
 impl<S: LockStore> Locks<S> {
     /// Takes a lock, or waits for it.
     ///
-    /// Dropped while it awaits anything (the client cancelled, or is gone), the store cleans up: the place in line is kept for a
-    /// retry for a few seconds, and a lease that was granted unheard is cut short. Once this has returned, the answer is the
-    /// transport's.
+    /// Dropped while it awaits anything (the client cancelled, or is gone), the store cleans up: the place in line is
+    /// kept for a retry for a few seconds, and a lease that was granted unheard is cut short. Once this has returned,
+    /// the answer is the transport's.
     pub async fn acquire(&self, name: &LockName, call: AcquireCall) -> Result<AcquireAnswer, LocksError> {
         if self.going.draining.is_cancelled() {
             return Err(LocksError::Draining);

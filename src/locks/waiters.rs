@@ -49,7 +49,8 @@ impl Waiters {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Enters a call, unless `max` wait already. To be done before the store is asked: a hint that comes first would be lost.
+    /// Enters a call, unless `max` wait already. To be done before the store is asked: a hint that comes first would be
+    /// lost.
     pub(super) fn enter(
         &self,
         request: RequestId,

@@ -1,10 +1,11 @@
 //! Going away in order, and within a bound whatever clients do.
 //!
-//! 1. Health turns to not-serving; acquires are refused and those that wait are sent away; streams are told to attach elsewhere.
-//!    Release, Renew and the streams that are open are served on, so that no holder loses anything by it.
-//! 2. When nobody waits and no stream is open, or when the drain timeout is over, streams end and connections are told to close.
-//! 3. What has not closed by then is cut: tonic's own shutdown waits for ever for open streams, and for connections that
-//!    never spoke (hyper #4170).
+//! 1. Health turns to not-serving; acquires are refused and those that wait are sent away; streams are told to attach
+//!    elsewhere. Release, Renew and the streams that are open are served on, so that no holder loses anything by it.
+//! 2. When nobody waits and no stream is open, or when the drain timeout is over, streams end and connections are told
+//!    to close.
+//! 3. What has not closed by then is cut: tonic's own shutdown waits for ever for open streams, and for connections
+//!    that never spoke (hyper #4170).
 
 use super::{ServeError, listen::connections, set_health};
 use crate::{locks::Locks, store::LockStore};

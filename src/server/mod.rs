@@ -17,18 +17,19 @@ use tokio::{net::TcpListener, sync::watch, time::timeout};
 use tonic::transport::Server;
 use tonic_health::{ServingStatus, server::HealthReporter};
 
-/// How often a silent connection is asked whether it lives, and how long the answer may take. A client that vanished without a
-/// word is noticed within their sum; what it held is not touched by that.
+/// How often a silent connection is asked whether it lives, and how long the answer may take. A client that vanished
+/// without a word is noticed within their sum; what it held is not touched by that.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
-/// Streams that one connection may have beyond one for each call that may wait: or a client whose waits fill the connection could
-/// not even release.
+/// Streams that one connection may have beyond one for each call that may wait: or a client whose waits fill the
+/// connection could not even release.
 const STREAMS_SPARE: usize = 1_024;
-/// Streams that a client may cancel before they were looked at. Beyond it hyper closes the connection, as it must against an
-/// attack (rapid reset); a client that cancels a burst of waits is none (qdrant #1907).
+/// Streams that a client may cancel before they were looked at. Beyond it hyper closes the connection, as it must
+/// against an attack (rapid reset); a client that cancels a burst of waits is none (qdrant #1907).
 const PENDING_RESETS_MAX: usize = 1_024;
 
-/// How long the store has, once everybody is gone, for clean-ups and for releases by clients that did not wait for them.
+/// How long the store has, once everybody is gone, for clean-ups and for releases by clients that did not wait for
+/// them.
 const CHORES_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why the server ended otherwise than asked to.
@@ -45,8 +46,8 @@ pub enum ServeError {
     Reflection(#[from] tonic_reflection::server::Error),
 }
 
-/// Serves on `listeners` (see [`bind`]) until `shutdown` resolves or an operator drains the server, then goes away in order, within the configured
-/// drain timeout and two seconds.
+/// Serves on `listeners` (see [`bind`]) until `shutdown` resolves or an operator drains the server, then goes away in
+/// order, within the configured drain timeout and two seconds.
 ///
 /// Dropped, it stops accepting; connections that are open end with the runtime.
 pub async fn serve(

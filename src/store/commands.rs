@@ -27,7 +27,8 @@ pub struct Kept<'a> {
 /// What a command came to, and when it was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timed<T> {
-    /// A moment before the store acted: what a lease has left counts from here, not from when the store was asked, which may be long before.
+    /// A moment before the store acted: what a lease has left counts from here, not from when the store was asked,
+    /// which may be long before.
     pub sent: Instant,
     /// What it came to.
     pub outcome: T,
@@ -68,18 +69,20 @@ impl Page {
     }
 }
 
-/// Carries out commands by the rules of `domain`. A store tells what it sets off through the [`Notices`](super::Notices) it was made with.
+/// Carries out commands by the rules of `domain`. A store tells what it sets off through the
+/// [`Notices`](super::Notices) it was made with.
 ///
-/// Every command is atomic and may be repeated. A future that is dropped leaves the command done or not done, nothing between:
-/// the caller does not know which (*outcome unknown*) and repeats it, or has `drop_call` clean up (after `acquire` the store does).
+/// Every command is atomic and may be repeated. A future that is dropped leaves the command done or not done, nothing
+/// between: the caller does not know which (*outcome unknown*) and repeats it, or has `drop_call` clean up (after
+/// `acquire` the store does).
 ///
-/// The functions that return no future do not block. They are called from drop guards: the work is done now or handed to a
-/// cleaner, and nobody waits for it.
+/// The functions that return no future do not block. They are called from drop guards: the work is done now or handed
+/// to a cleaner, and nobody waits for it.
 pub trait LockStore: Send + Sync + 'static {
     /// Asks for the lock. If `stop` resolves before the command has left, it does not leave: `Overloaded`.
     ///
-    /// Dropped, or with an error, it cleans up after itself as `drop_call` does, if there can be anything to clean up: only the store knows
-    /// whether the command has left.
+    /// Dropped, or with an error, it cleans up after itself as `drop_call` does, if there can be anything to clean up:
+    /// only the store knows whether the command has left.
     fn acquire(
         &self,
         name: &LockName,
@@ -102,8 +105,8 @@ pub trait LockStore: Send + Sync + 'static {
         call: Call,
     ) -> impl Future<Output = Result<Timed<AcquireOutcome>, StoreError>> + Send;
 
-    /// How many stand in line before a call that waits here, at most, as far as is known without asking. Nothing if it is not known to
-    /// stand in line.
+    /// How many stand in line before a call that waits here, at most, as far as is known without asking. Nothing if it
+    /// is not known to stand in line.
     fn ahead(&self, name: &LockName, call: Call) -> Option<u64>;
 
     /// Cleans up after a call that was dropped since it stands in line, or whose lease was granted and not heard of.

@@ -1,5 +1,5 @@
-//! Where leases and queues live. One trait that speaks commands and outcomes, so that a single Redis, a cluster of them, or a
-//! quorum fits behind it as well as memory does.
+//! Where leases and queues live. One trait that speaks commands and outcomes, so that a single Redis, a cluster of
+//! them, or a quorum fits behind it as well as memory does.
 
 mod commands;
 mod error;

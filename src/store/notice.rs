@@ -1,5 +1,5 @@
-//! What a store tells on its own account. Notices are hints: whoever gets one asks the store again, and whoever misses one is
-//! served all the same, only later.
+//! What a store tells on its own account. Notices are hints: whoever gets one asks the store again, and whoever misses
+//! one is served all the same, only later.
 
 use crate::domain::{
     ids::{AttachmentId, GrantId, RequestId},
@@ -36,8 +36,8 @@ pub enum EventKind {
     Revoked(String),
 }
 
-/// Who is told. Called while the store holds a lock of its own: implementations are quick, do not block, and do not call the
-/// store.
+/// Who is told. Called while the store holds a lock of its own: implementations are quick, do not block, and do not
+/// call the store.
 pub trait Notices: Send + Sync + 'static {
     /// The calls of this attempt should claim: they were offered the lock, or are no longer bound.
     fn look_again(&self, request: RequestId, attempt: u32);
@@ -57,8 +57,8 @@ pub trait Notices: Send + Sync + 'static {
     /// Something happened. Events of one lock come in order.
     fn event(&self, event: Event);
 
-    /// What befell leases and calls may have gone unheard here. The store itself looks after the calls; a stream asks for its
-    /// leases with its next beats.
+    /// What befell leases and calls may have gone unheard here. The store itself looks after the calls; a stream asks
+    /// for its leases with its next beats.
     fn hints_lost(&self);
 
     /// Events may have been lost on their way: who watches is to look for itself.

@@ -1,4 +1,5 @@
-//! The Python example, run as the README says: stubs generated from `proto/`, then a lock taken, kept alive, lost, given back.
+//! The Python example, run as the README says: stubs generated from `proto/`, then a lock taken, kept alive, lost,
+//! given back.
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
 #[path = "../support/binary.rs"]

@@ -21,7 +21,8 @@ async fn a_hundred_thousand_leases_live_on_ten_streams() {
     let server = Server::start().await;
     let told = MANY.keep(|| server.client()).done().await;
     let leases = MANY.streams * MANY.leases_per_stream;
-    // Each lease was renewed more than once in each of the last two TTLs: about three times, or it would be close to its end.
+    // Each lease was renewed more than once in each of the last two TTLs: about three times, or it would be close to
+    // its end.
     assert!(told.renewals >= 2 * leases, "{told:?}");
     assert_eq!(told.at_risk, 0);
     println!("{leases} leases on {} streams, {} renewals, none lost", MANY.streams, told.renewals);

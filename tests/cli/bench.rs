@@ -1,4 +1,5 @@
-//! `fencepost bench` as its users run it: every workload, for a moment, on both stores. It is the report that is looked at, never the speed.
+//! `fencepost bench` as its users run it: every workload, for a moment, on both stores. It is the report that is looked
+//! at, never the speed.
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
 #[path = "../support/binary.rs"]

@@ -1,4 +1,5 @@
-//! The front page stays true: what it quotes is there word for word, its commands are ones, its paths exist, its bounds are the code's.
+//! The front page stays true: what it quotes is there word for word, its commands are ones, its paths exist, its bounds
+//! are the code's.
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
 use clap::{Parser, error::ErrorKind};

@@ -1,5 +1,5 @@
-//! What a call costs by design: allocations on the path of an uncontended lock, bytes for a lease held and a call that waits. Counted,
-//! not timed, so the figures are the same on every machine.
+//! What a call costs by design: allocations on the path of an uncontended lock, bytes for a lease held and a call that
+//! waits. Counted, not timed, so the figures are the same on every machine.
 #![allow(clippy::unwrap_used)] // also in what the tests share
 
 use allocation_counter::{AllocationInfo, measure};
@@ -80,10 +80,12 @@ fn an_uncontended_pair_allocates_for_what_it_keeps_and_no_more() {
     let _inside = runtime.enter();
     let locks = service();
     let name = name(0);
-    // The holder's label, made by the test as the API would: 1. What ended lately is kept in tables that grow, amortised: none here.
+    // The holder's label, made by the test as the API would: 1. What ended lately is kept in tables that grow,
+    // amortised: none here.
     let tried = warm(|| take_and_release(&locks, &name, Duration::ZERO));
     assert!(tried.count_total <= 1, "{tried:?}");
-    // A call that may wait is entered before the store is asked, so that no hint is lost: its notice and its place in a table.
+    // A call that may wait is entered before the store is asked, so that no hint is lost: its notice and its place in a
+    // table.
     let waiting = warm(|| take_and_release(&locks, &name, Duration::from_secs(1)));
     assert!(waiting.count_total <= 3, "{waiting:?}");
     println!("allocations of a pair: {} as a try, {} if it may wait", tried.count_total, waiting.count_total);

@@ -1,5 +1,5 @@
-//! Very many lock names, each used once: Redis is as empty afterwards as if there had been few. By itself, since it keeps the
-//! machine busy.
+//! Very many lock names, each used once: Redis is as empty afterwards as if there had been few. By itself, since it
+//! keeps the machine busy.
 #![allow(clippy::unwrap_used)] // also in what the tests share
 
 #[path = "../support/redis.rs"]
@@ -39,7 +39,8 @@ const AT_ONCE: usize = 256;
 const EXPIRING: usize = 10;
 const SHORT: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(60);
-/// From the last end on: a TTL, the memory of ended requests, 5 s until the keys go, and the time that Redis takes its time with.
+/// From the last end on: a TTL, the memory of ended requests, 5 s until the keys go, and the time that Redis takes its
+/// time with.
 const CLEAN_MAX: Duration = Duration::from_secs(SHORT.as_secs() + ENDED_MEMORY.as_secs() + 5 + 14);
 /// The incarnations and the counter of each bucket, in one key, and the layout.
 const STAYING_MAX: usize = 2 * keys::BUCKETS as usize + 1;

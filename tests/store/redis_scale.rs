@@ -1,4 +1,5 @@
-//! Many leases on few streams, on Redis: what it costs, and what it leaves for others. By itself, since it keeps the machine busy.
+//! Many leases on few streams, on Redis: what it costs, and what it leaves for others. By itself, since it keeps the
+//! machine busy.
 #![allow(clippy::unwrap_used)] // also in what the tests share
 
 #[path = "../support/binary.rs"]

@@ -1,5 +1,5 @@
-//! Starts what a test needs, waits for conditions with a bound, and ends only what it started. Shared by the tests that run the
-//! binary as its users do.
+//! Starts what a test needs, waits for conditions with a bound, and ends only what it started. Shared by the tests that
+//! run the binary as its users do.
 #![allow(dead_code, reason = "each of the tests uses a part of it")]
 
 use nix::{
@@ -147,8 +147,8 @@ impl Drop for Process {
     }
 }
 
-/// The binary, knowing nothing of the environment that the tests run in: neither of its variables, nor of the signals that a runner
-/// in the background of a script, or under nohup, ignores and hands down.
+/// The binary, knowing nothing of the environment that the tests run in: neither of its variables, nor of the signals
+/// that a runner in the background of a script, or under nohup, ignores and hands down.
 pub(crate) fn fencepost(arguments: &[&str]) -> Command {
     let mut command = Command::new(if cfg!(target_os = "linux") { "env" } else { BINARY });
     if cfg!(target_os = "linux") {

@@ -1,5 +1,5 @@
-//! A way to Redis that swallows what comes back from a chosen moment on: requests go through and are run, and nobody hears of it. Or one
-//! that breaks, or is only long.
+//! A way to Redis that swallows what comes back from a chosen moment on: requests go through and are run, and nobody
+//! hears of it. Or one that breaks, or is only long.
 #![allow(dead_code)] // not every test crate uses all of it
 
 use fencepost::store::redis::links::Arg;
@@ -42,8 +42,8 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// A way to this port. From the first command of this name that a script is asked for on, all answers are swallowed, that to this one
-    /// first. Redis is to know the script: what is sent to it first is swallowed too.
+    /// A way to this port. From the first command of this name that a script is asked for on, all answers are
+    /// swallowed, that to this one first. Redis is to know the script: what is sent to it first is swallowed too.
     pub(crate) async fn swallowing_from(command: &str, port: u16) -> Self {
         let mut packed = Vec::new();
         Arg::from(command).pack(&mut packed);

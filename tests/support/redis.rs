@@ -2,7 +2,8 @@
 //!
 //! FENCEPOST_REDIS_SERVER names another program than `redis-server` on the path: another version, or Valkey.
 //!
-//! Only the process that was started here is ever signalled, by its id: a Redis that belongs to the machine is left alone.
+//! Only the process that was started here is ever signalled, by its id: a Redis that belongs to the machine is left
+//! alone.
 
 #![allow(dead_code, reason = "each test crate uses its part")]
 
@@ -71,8 +72,8 @@ impl Answer {
 }
 
 impl Redis {
-    /// Starts one and waits until it answers. `args` go to its command line (`["--appendonly", "yes"]`); unless they say
-    /// otherwise it writes nothing to disk.
+    /// Starts one and waits until it answers. `args` go to its command line (`["--appendonly", "yes"]`); unless they
+    /// say otherwise it writes nothing to disk.
     pub(crate) fn start(args: &[&str]) -> Self {
         Self::start_with_files(args, &[])
     }

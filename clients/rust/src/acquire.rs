@@ -16,8 +16,8 @@ use v1::acquire_response::Outcome;
 
 /// A lock to take. Await it to get the [`Lock`], or [`run`](Self::run) a body under it.
 ///
-/// Dropped while it waits, it leaves the line, and a clean-up in the background gives back what may have been granted at
-/// that very moment.
+/// Dropped while it waits, it leaves the line, and a clean-up in the background gives back what may have been granted
+/// at that very moment.
 #[derive(Clone)]
 #[must_use = "nothing is sent until it is awaited"]
 pub struct Acquire {
@@ -63,25 +63,25 @@ impl Acquire {
 
     /// The token will be at least this: for a store that has seen a higher one, pass its highest + 1.
     ///
-    /// Locks share counters on the server, so this raises the tokens of other locks too. If the server's store loses its data
-    /// before its clock has passed the raise, the tokens of all these locks fall. So ask for no more than is needed, and after
-    /// a loss of data pass it for each lock whose store refuses a new holder's token.
+    /// Locks share counters on the server, so this raises the tokens of other locks too. If the server's store loses
+    /// its data before its clock has passed the raise, the tokens of all these locks fall. So ask for no more than is
+    /// needed, and after a loss of data pass it for each lock whose store refuses a new holder's token.
     pub fn min_token(mut self, token: u64) -> Self {
         self.request.min_token = token;
         self
     }
 
-    /// Names this request; a new one is made unless set. The nil UUID is refused. The id is bound to the lock's name: for
-    /// another lock it names another request. Never use one for two locks that you want, nor again after you dropped its
-    /// acquire: the clean-up takes it back. A wait that you named ends with [`AcquireError::Ended`] if it was away from the
-    /// servers for so long that they gave it up; any other goes on at the end of the line.
+    /// Names this request; a new one is made unless set. The nil UUID is refused. The id is bound to the lock's name:
+    /// for another lock it names another request. Never use one for two locks that you want, nor again after you
+    /// dropped its acquire: the clean-up takes it back. A wait that you named ends with [`AcquireError::Ended`] if it
+    /// was away from the servers for so long that they gave it up; any other goes on at the end of the line.
     pub fn request_id(mut self, id: Uuid) -> Self {
         self.request.request_id = id.to_string();
         self
     }
 
-    /// Tells how many requests stand in line before this one, at most: those that left the line since may still be counted.
-    /// Told when it joins the line, and when it has moved up, at most once a second.
+    /// Tells how many requests stand in line before this one, at most: those that left the line since may still be
+    /// counted. Told when it joins the line, and when it has moved up, at most once a second.
     ///
     /// ```no_run
     /// # async fn example(client: fencepost_client::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -178,9 +178,9 @@ pub enum AcquireError {
         /// When to try again, if the server said.
         retry_after: Option<Duration>,
     },
-    /// The request of this id has already ended: use a new id. After a repeat it says that the request was away from the
-    /// servers for too long: its place in line was given up, or it was granted the lock, but the answer did not arrive
-    /// before the lease was over. A wait goes on by itself, unless its id was set or its time is over.
+    /// The request of this id has already ended: use a new id. After a repeat it says that the request was away from
+    /// the servers for too long: its place in line was given up, or it was granted the lock, but the answer did not
+    /// arrive before the lease was over. A wait goes on by itself, unless its id was set or its time is over.
     #[error("this request has already ended")]
     Ended,
     /// Somebody else repeated this request id with a higher attempt number.

@@ -14,8 +14,8 @@ use v1::renew_response::Outcome;
 /// The least time between two renewals.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 
-/// Renews about every third of the TTL until the lease is lost, given back or handed on. Dropped, it leaves the lease to
-/// its TTL.
+/// Renews about every third of the TTL until the lease is lost, given back or handed on. Dropped, it leaves the lease
+/// to its TTL.
 pub(crate) async fn keep_alive(core: Arc<Core>, lease: Arc<LeaseState>) {
     let calls = Calls { core: core.clone() };
     let mut changes = lease.changes();

@@ -1,13 +1,13 @@
 //! One request for a lock, over all of its transmissions.
 //!
 //! Every transmission carries the same request id and the next attempt number, so whatever the network lost or delayed,
-//! the effect is that of one request. If the caller gives up, or the bound is over with the outcome unknown, a clean-up in
-//! the background takes the request back ([`taken_back`](crate::taken_back)).
+//! the effect is that of one request. If the caller gives up, or the bound is over with the outcome unknown, a clean-up
+//! in the background takes the request back ([`taken_back`](crate::taken_back)).
 //!
-//! A request that was away from the servers for too long may find itself ended: its place in line was given up, or a lease
-//! that it was granted unheard is over. Nothing is held by it, so a wait that has time left goes on with a request of
-//! another id. Only where the id is of this client's own making: one that the caller chose stands for one lock, whoever
-//! repeats it.
+//! A request that was away from the servers for too long may find itself ended: its place in line was given up, or a
+//! lease that it was granted unheard is over. Nothing is held by it, so a wait that has time left goes on with a
+//! request of another id. Only where the id is of this client's own making: one that the caller chose stands for one
+//! lock, whoever repeats it.
 
 use crate::clock::Moment;
 use crate::core::Core;

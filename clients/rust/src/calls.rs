@@ -13,8 +13,8 @@ use tonic::{Status, Streaming};
 use v1::admin_service_client::AdminServiceClient;
 use v1::lock_service_client::LockServiceClient;
 
-/// Raw unary calls, with this crate's bounds and repeats: a call whose outcome is unknown is repeated with the same ids, on
-/// another server if there is one, until its bound is over. The messages are documented in [`v1`].
+/// Raw unary calls, with this crate's bounds and repeats: a call whose outcome is unknown is repeated with the same
+/// ids, on another server if there is one, until its bound is over. The messages are documented in [`v1`].
 #[derive(Clone, Debug)]
 pub struct Calls {
     pub(crate) core: Arc<Core>,
@@ -38,8 +38,8 @@ macro_rules! repeated {
 }
 
 impl Calls {
-    /// Takes a lock, or waits for it. Sets the request id if it is empty, and counts the attempts from the one given. Should
-    /// a request with an id of this call's own making end while it is away, its wait goes on with another.
+    /// Takes a lock, or waits for it. Sets the request id if it is empty, and counts the attempts from the one given.
+    /// Should a request with an id of this call's own making end while it is away, its wait goes on with another.
     ///
     /// Dropped, it cancels the call. If the request id is of this call's own making, the request is also taken back in
     /// the background; one that you brought may be repeated by you, so it is left alone.
@@ -108,8 +108,8 @@ impl Calls {
         answer.await.map_err(|status| core.servers.judge(0, CallError::new(status)))
     }
 
-    /// Streams what happens to the locks with a prefix. Opening it is repeated; a stream that breaks is not: the next one
-    /// would not know what was missed. List again, then watch again.
+    /// Streams what happens to the locks with a prefix. Opening it is repeated; a stream that breaks is not: the next
+    /// one would not know what was missed. List again, then watch again.
     pub async fn watch(&self, request: v1::WatchRequest) -> Result<Streaming<v1::WatchResponse>, CallError> {
         let core = &self.core;
         let open = |channel: Channel| {

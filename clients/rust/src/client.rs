@@ -21,8 +21,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tonic::transport::Endpoint;
 
-/// A client of a Fencepost server and its replicas. Cheap to clone; all clones share the connections and the one session
-/// on which their locks are acquired, kept alive and released.
+/// A client of a Fencepost server and its replicas. Cheap to clone; all clones share the connections and the one
+/// session on which their locks are acquired, kept alive and released.
 ///
 /// Its background tasks run on the tokio runtime that it was built in: locks are kept alive as long as that runs.
 #[derive(Clone, Debug)]
@@ -88,11 +88,11 @@ impl Client {
     /// Keeps a lease alive that was acquired through [`calls`](Self::calls), or that another process hands over.
     ///
     /// `sent_at` and `held_for` are those of the answer that `lease.ttl` was taken from ([`Calls::acquire_timed`],
-    /// [`Calls::renew_timed`]). If it is no longer valid by that reckoning, the lock is lost from the start. Whoever kept it
-    /// before must have stopped ([`Lock::into_lease`]).
+    /// [`Calls::renew_timed`]). If it is no longer valid by that reckoning, the lock is lost from the start. Whoever
+    /// kept it before must have stopped ([`Lock::into_lease`]).
     ///
-    /// So it is, with [`LossCause::Invalid`], if the lock name (1 to 512 bytes without control characters) or the lease id
-    /// (a UUID) is none: a server would refuse it together with all other leases of this client.
+    /// So it is, with [`LossCause::Invalid`], if the lock name (1 to 512 bytes without control characters) or the lease
+    /// id (a UUID) is none: a server would refuse it together with all other leases of this client.
     ///
     /// ```no_run
     /// # async fn example(client: fencepost_client::Client, lock_name: String, lease_id: String) -> Option<()> {
@@ -164,21 +164,22 @@ impl ClientBuilder {
         self
     }
 
-    /// Adds a server with connection settings of your own (TLS, say). Keep HTTP/2 pings on, with short timeouts: they are
-    /// how a call that waits in line finds out that its connection is dead.
+    /// Adds a server with connection settings of your own (TLS, say). Keep HTTP/2 pings on, with short timeouts: they
+    /// are how a call that waits in line finds out that its connection is dead.
     pub fn endpoint(mut self, endpoint: Endpoint) -> Self {
         self.servers.push(Target::Endpoint(Box::new(endpoint)));
         self
     }
 
-    /// The label of grants that do not set their own: host and process, say. Others see it when they ask who holds a lock.
+    /// The label of grants that do not set their own: host and process, say. Others see it when they ask who holds a
+    /// lock.
     pub fn holder(mut self, label: impl Into<String>) -> Self {
         self.holder = label.into();
         self
     }
 
-    /// How long one transmission of a call may take, on top of the time that it asks to wait in line: 5 s unless set, at most a
-    /// day.
+    /// How long one transmission of a call may take, on top of the time that it asks to wait in line: 5 s unless set,
+    /// at most a day.
     pub fn call_timeout(mut self, timeout: Duration) -> Self {
         self.call_timeout = timeout.min(BOUND_MAX);
         self

@@ -1,8 +1,8 @@
 //! The one clock of this crate: monotonic, and on Linux one that counts the time a machine is suspended.
 //!
 //! A lease goes on ageing on the server while the machine of its holder sleeps. `CLOCK_MONOTONIC`, which `Instant` and
-//! tokio's timers read, stands still meanwhile; `CLOCK_BOOTTIME` does not. So timers only wake this crate up, and what is
-//! still valid is always decided by a [`Moment`].
+//! tokio's timers read, stands still meanwhile; `CLOCK_BOOTTIME` does not. So timers only wake this crate up, and what
+//! is still valid is always decided by a [`Moment`].
 
 use std::time::Duration;
 

@@ -16,8 +16,8 @@ use tonic::{Request, Status};
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// The least time that one transmission gets, however little is left, and the most, whatever was asked for: far more than
-/// any server lets a call wait, and little enough to be written in a header.
+/// The least time that one transmission gets, however little is left, and the most, whatever was asked for: far more
+/// than any server lets a call wait, and little enough to be written in a header.
 const TRANSMISSION_MIN: Duration = Duration::from_millis(100);
 const TRANSMISSION_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
@@ -81,8 +81,8 @@ impl Core {
         Repeats { core: self, until, pauses: Pauses::default(), perhaps_sent: false }
     }
 
-    /// Repeats a call, each time on a server that is not known to fail. Dropped, it leaves what was last transmitted to the
-    /// server, which is told that the call was cancelled.
+    /// Repeats a call, each time on a server that is not known to fail. Dropped, it leaves what was last transmitted to
+    /// the server, which is told that the call was cancelled.
     pub(crate) async fn repeat<T, F, Fut>(&self, lane: Lane, until: Moment, mut transmit: F) -> Result<T, CallError>
     where
         F: FnMut(Channel) -> Fut,
@@ -98,8 +98,8 @@ impl Core {
         }
     }
 
-    /// Sends one request and waits for its answer, no longer than `limit`: as a deadline that the server knows, and by a
-    /// timer here for when it does not get that far.
+    /// Sends one request and waits for its answer, no longer than `limit`: as a deadline that the server knows, and by
+    /// a timer here for when it does not get that far.
     pub(crate) async fn within<T, R, F, Fut>(&self, limit: Duration, message: T, send: F) -> Result<R, Status>
     where
         F: FnOnce(Request<T>) -> Fut,
@@ -130,8 +130,8 @@ pub(crate) struct Repeats<'a> {
 }
 
 impl Repeats<'_> {
-    /// One to this server failed: waits until it is time for the next. Fails with what there is to say if there is to be
-    /// none.
+    /// One to this server failed: waits until it is time for the next. Fails with what there is to say if there is to
+    /// be none.
     pub(crate) async fn failed(&mut self, server: usize, error: CallError) -> Result<(), CallError> {
         let error = self.core.servers.judge(server, error).after_sending(self.perhaps_sent);
         if error.may_pass() {

@@ -20,8 +20,9 @@ impl Held {
         &self.state.name
     }
 
-    /// The fencing token: higher than that of every earlier grant of the lock. Send it with every write to the store that
-    /// the lock protects, and have the store refuse lower ones. That, not the lease, stops a holder that was paused.
+    /// The fencing token: higher than that of every earlier grant of the lock. Send it with every write to the store
+    /// that the lock protects, and have the store refuse lower ones. That, not the lease, stops a holder that was
+    /// paused.
     pub fn token(&self) -> u64 {
         self.state.token
     }
@@ -56,9 +57,10 @@ impl Held {
         StatusChanges { held: self.clone(), last: Some(Status::Held) }
     }
 
-    /// Resolves when the lock is not held any more: as soon as the server says so, at the latest when its validity ends by
-    /// this process' own reckoning. Call it as often as you like; the future borrows nothing, and dropping it leaves
-    /// nothing behind. After [`release`](crate::Lock::release) it resolves with [`LossCause::Released`](crate::LossCause).
+    /// Resolves when the lock is not held any more: as soon as the server says so, at the latest when its validity ends
+    /// by this process' own reckoning. Call it as often as you like; the future borrows nothing, and dropping it leaves
+    /// nothing behind. After [`release`](crate::Lock::release) it resolves with
+    /// [`LossCause::Released`](crate::LossCause).
     pub fn lost(&self) -> impl Future<Output = Lost> + Send + 'static + use<> {
         let held = self.clone();
         async move {
@@ -90,8 +92,8 @@ impl std::fmt::Debug for Held {
     }
 }
 
-/// Tells of every change of a lock's [`Status`] from [`Status::Held`] on. A status that was replaced before you asked is
-/// skipped.
+/// Tells of every change of a lock's [`Status`] from [`Status::Held`] on. A status that was replaced before you asked
+/// is skipped.
 #[derive(Debug)]
 pub struct StatusChanges {
     held: Held,
@@ -99,8 +101,8 @@ pub struct StatusChanges {
 }
 
 impl StatusChanges {
-    /// Waits for a status other than the last one told; `None` after [`Status::Lost`]. Dropped, it leaves nothing behind
-    /// and misses nothing.
+    /// Waits for a status other than the last one told; `None` after [`Status::Lost`]. Dropped, it leaves nothing
+    /// behind and misses nothing.
     pub async fn next(&mut self) -> Option<Status> {
         let last = self.last?;
         let mut changes = self.held.state.changes();

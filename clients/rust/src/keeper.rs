@@ -1,9 +1,10 @@
 //! Keeps the leases of a client alive and carries its operations: one background task, one session for all of them.
 //!
 //! The server sets the pace; there is no renewal timer here. What this task does is to doubt the session: when nothing
-//! comes any more, when beats come but renewals do not, when it ends or drains, the leases are attached to a session on the
-//! next server, with higher numbers, those that end first before the others. The old one goes on until the new one keeps
-//! them all (that takes a while with very many), and what is under way on it is answered. The time for all this is the TTL.
+//! comes any more, when beats come but renewals do not, when it ends or drains, the leases are attached to a session on
+//! the next server, with higher numbers, those that end first before the others. The old one goes on until the new one
+//! keeps them all (that takes a while with very many), and what is under way on it is answered. The time for all this
+//! is the TTL.
 //!
 //! The first operation opens a session, and it ends soon after the last lease.
 
@@ -37,8 +38,8 @@ struct State {
     leases: HashMap<LeaseKey, Arc<LeaseState>>,
     /// The shortest TTL among them: how often to look.
     shortest: Option<Duration>,
-    /// The shortest among those that the session renews: what its pace is, and its silence is measured by. One that it had
-    /// no room for is renewed by itself and says nothing of it.
+    /// The shortest among those that the session renews: what its pace is, and its silence is measured by. One that it
+    /// had no room for is renewed by itself and says nothing of it.
     pace: Option<Duration>,
     current: Option<OpenLink>,
     /// Goes on until the current one keeps every lease.
@@ -199,8 +200,8 @@ impl Keeper {
         }
         let task = self.core.spawn(link.clone().run());
         let replaced = state.current.replace(OpenLink { link: link.clone(), task });
-        // One that is of use goes on for now; one that never was ends here. So does one that did not get far, if the one
-        // before it still renews more.
+        // One that is of use goes on for now; one that never was ends here. So does one that did not get far, if the
+        // one before it still renews more.
         let rest = state.previous.as_ref().map_or(0, |previous| previous.renews(now));
         if let Some(replaced) = replaced.filter(|replaced| replaced.is_of_use() && replaced.renews(now) >= rest) {
             state.previous = Some(replaced);

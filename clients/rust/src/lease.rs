@@ -1,8 +1,8 @@
 //! What this process knows of one lease: until when it is valid, and whether it is lost. Everything else looks here.
 //!
-//! Lost is final, whoever finds it: the server's word, or the end of the validity. Every look and every renewal checks the
-//! clock first, so a process that was paused past the end finds its lease lost whatever its timers say, and no renewal
-//! that comes in late revives it.
+//! Lost is final, whoever finds it: the server's word, or the end of the validity. Every look and every renewal checks
+//! the clock first, so a process that was paused past the end finds its lease lost whatever its timers say, and no
+//! renewal that comes in late revives it.
 
 use crate::clock::Moment;
 use crate::v1;
@@ -41,8 +41,8 @@ pub struct Lost {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LossCause {
-    /// Its validity ended, by this process' own reckoning, before a renewal got through: the server could not be reached,
-    /// or this process was paused for too long.
+    /// Its validity ended, by this process' own reckoning, before a renewal got through: the server could not be
+    /// reached, or this process was paused for too long.
     ValidityOver,
     /// The server says that it expired.
     Expired,
@@ -96,8 +96,8 @@ impl std::fmt::Display for Lost {
 
 impl std::error::Error for Lost {}
 
-/// How far the numbers of attachments jump when another process has counted further. By how much is not known: it counts the
-/// sessions on which that process kept this lease, which are hardly ever so many.
+/// How far the numbers of attachments jump when another process has counted further. By how much is not known: it
+/// counts the sessions on which that process kept this lease, which are hardly ever so many.
 const PAST_OTHERS: u32 = 1 << 16;
 /// So many jumps, each twice as far as the one before, since those who kept it before may have jumped themselves.
 const JUMPS_MAX: u32 = 8;

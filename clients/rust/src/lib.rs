@@ -22,15 +22,14 @@
 //!
 //! # What a lock promises
 //!
-//! While [`Held::is_valid`] says so, no other process holds the lock, as long as clocks run at nearly the same rate and the
-//! server's store forgets nothing. The check and the act after it are two steps, and a process can be paused between
-//! them. So send the **fencing token** with every write to the store that the lock protects, and have the store refuse
-//! lower ones: that holds whatever the timing.
+//! While [`Held::is_valid`] says so, no other process holds the lock, as long as clocks run at nearly the same rate and
+//! the server's store forgets nothing. The check and the act after it are two steps, and a process can be paused
+//! between them. So send the **fencing token** with every write to the store that the lock protects, and have the store
+//! refuse lower ones: that holds whatever the timing.
 //!
-//! All locks of a [`Client`] are acquired, kept alive and released on one stream, the `Session` of the API; each is kept
-//! alive in the background until it is released or dropped.
-//! [`Held::lost`] resolves when it is lost: as soon as the server says so, at the latest when its validity is over by this
-//! process' own reckoning. Silence means lost.
+//! All locks of a [`Client`] are acquired, kept alive and released on one stream, the `Session` of the API; each is
+//! kept alive in the background until it is released or dropped. [`Held::lost`] resolves when it is lost: as soon as
+//! the server says so, at the latest when its validity is over by this process' own reckoning. Silence means lost.
 //!
 //! # Calls that fail
 //!

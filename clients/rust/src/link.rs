@@ -128,7 +128,8 @@ impl Link {
         self.end.get().cloned().unwrap_or_else(|| Status::unavailable("the session ended"))
     }
 
-    /// Opens the session and reads it until it ends. Dropped, it resets the stream, which changes nothing for the leases.
+    /// Opens the session and reads it until it ends. Dropped, it resets the stream, which changes nothing for the
+    /// leases.
     pub(crate) async fn run(self: Arc<Self>) {
         let _closing = Closing(self.clone());
         let status = self.read().await;

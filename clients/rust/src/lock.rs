@@ -10,11 +10,12 @@ use crate::v1;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A lock held by this process, kept alive in the background. What can be asked of it is in [`Held`], to which it derefs.
+/// A lock held by this process, kept alive in the background. What can be asked of it is in [`Held`], to which it
+/// derefs.
 ///
-/// Give it back with [`release`](Self::release). Dropped, it is given back in the background, best effort: if the process
-/// ends first, the lease ends by its TTL ([`Client::settle`](crate::Client::settle) waits). Either way stop the work that
-/// the lock protects first: once a release is sent the lock may pass on at any moment.
+/// Give it back with [`release`](Self::release). Dropped, it is given back in the background, best effort: if the
+/// process ends first, the lease ends by its TTL ([`Client::settle`](crate::Client::settle) waits). Either way stop the
+/// work that the lock protects first: once a release is sent the lock may pass on at any moment.
 #[must_use = "a lock that is dropped is released"]
 pub struct Lock {
     held: Held,
@@ -47,8 +48,8 @@ impl Lock {
         self.held.clone()
     }
 
-    /// Gives the lock back. Stop the work that it protects first. From this call on the lease is never renewed again, and
-    /// [`is_valid`](Held::is_valid) is false for every handle.
+    /// Gives the lock back. Stop the work that it protects first. From this call on the lease is never renewed again,
+    /// and [`is_valid`](Held::is_valid) is false for every handle.
     ///
     /// Repeated with the same ids while its outcome is unknown, within the client's bound. Dropped, it goes on in the
     /// background.
@@ -60,8 +61,8 @@ impl Lock {
         releasing.finish().await
     }
 
-    /// Stops keeping the lease alive and hands it to the caller, who now has to renew and release it. Its `ttl` is what is
-    /// left of it by this process' reckoning, counted from now. Handles see it end as [`LossCause::Detached`].
+    /// Stops keeping the lease alive and hands it to the caller, who now has to renew and release it. Its `ttl` is what
+    /// is left of it by this process' reckoning, counted from now. Handles see it end as [`LossCause::Detached`].
     pub fn into_lease(mut self) -> v1::Lease {
         let left = self.held.valid_for();
         self.stop(LossCause::Detached);

@@ -1,9 +1,9 @@
 //! What is still to be said on a session, and when things were said.
 //!
-//! The transport pulls each message at the moment it can send it, so there is no queue that could grow or go stale: what
-//! waits here is bounded by the number of leases and of operations, and of several beats only the newest is answered.
-//! Detachments and releases go first: once a lock is released, no answer that could renew it goes out any more. Acquires
-//! go last: what is held comes before what is wished for.
+//! The transport pulls each message at the moment it can send it, so there is no queue that could grow or go stale:
+//! what waits here is bounded by the number of leases and of operations, and of several beats only the newest is
+//! answered. Detachments and releases go first: once a lock is released, no answer that could renew it goes out any
+//! more. Acquires go last: what is held comes before what is wished for.
 
 use crate::clock::Moment;
 use crate::lease::{LeaseKey, LeaseState};
@@ -186,8 +186,8 @@ impl Outbox {
         self.attached.get(&handle)
     }
 
-    /// The server has renewed a lease in the name of an attachment. Says what was attached, and when. In the name of one
-    /// that is not sent yet it is not ours.
+    /// The server has renewed a lease in the name of an attachment. Says what was attached, and when. In the name of
+    /// one that is not sent yet it is not ours.
     pub(crate) fn confirm(&mut self, handle: u32) -> Option<(Arc<LeaseState>, Moment)> {
         let attachment = self.attached.get_mut(&handle)?;
         let sent = attachment.sent?;

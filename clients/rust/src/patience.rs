@@ -23,8 +23,8 @@ pub(crate) fn pause(shortest: Duration, tries: u32) -> Duration {
 /// again.
 pub(crate) const BETWEEN_SESSIONS: Duration = Duration::from_millis(20);
 
-/// How soon after the last time operations may leave a session that works, for a server that is thought to do better. All
-/// leases move with them, and where the store is the trouble no server does better.
+/// How soon after the last time operations may leave a session that works, for a server that is thought to do better.
+/// All leases move with them, and where the store is the trouble no server does better.
 pub(crate) const BETWEEN_MOVES: Duration = Duration::from_secs(5);
 
 /// How often to look whether a session without leases is of use to anybody.

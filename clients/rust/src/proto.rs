@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// A duration that a server sent; absent ones count as none, and so do those that are negative or not normal. (prost's own
-/// conversion makes those normal first, and panics on some of them in a debug build.)
+/// A duration that a server sent; absent ones count as none, and so do those that are negative or not normal. (prost's
+/// own conversion makes those normal first, and panics on some of them in a debug build.)
 pub(crate) fn duration(wire: Option<prost_types::Duration>) -> Duration {
     let read = |wire: prost_types::Duration| {
         let nanos = u32::try_from(wire.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;

@@ -12,8 +12,8 @@ use v1::lock_service_client::LockServiceClient;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Released {
-    /// [`Released`](v1::LeaseEnd::Released): given back. Any other: it had ended before, and the work done since then was
-    /// not protected by the lock, only by its token.
+    /// [`Released`](v1::LeaseEnd::Released): given back. Any other: it had ended before, and the work done since then
+    /// was not protected by the lock, only by its token.
     pub end: v1::LeaseEnd,
     /// With any other: the token of the lease that holds the lock now, if there is one.
     pub successor_token: Option<u64>,

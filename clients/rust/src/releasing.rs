@@ -1,7 +1,7 @@
 //! Giving a lease back: repeated with the same ids until the outcome is known, or a bound is over.
 //!
-//! The first transmission is handed to a session before anything is awaited, and needs no task of its own. If it fails, or
-//! if nobody waits for it any more, it goes on in the background.
+//! The first transmission is handed to a session before anything is awaited, and needs no task of its own. If it fails,
+//! or if nobody waits for it any more, it goes on in the background.
 
 use crate::clock::Moment;
 use crate::core::Core;
@@ -71,7 +71,8 @@ impl Drop for Releasing {
 }
 
 impl Rest {
-    /// Waits for the transmission under way, if there is one. `None` if there must be another. Dropped, it misses nothing.
+    /// Waits for the transmission under way, if there is one. `None` if there must be another. Dropped, it misses
+    /// nothing.
     async fn outcome(&mut self) -> Option<Result<v1::ReleaseResponse, CallError>> {
         let operation = self.operation.as_mut()?;
         let limit = self.core.limit(Duration::ZERO, self.until);

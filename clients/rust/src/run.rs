@@ -22,10 +22,11 @@ pub enum RunError {
 impl Acquire {
     /// Takes the lock, runs the body under it, and gives the lock back. The body never runs without the lock.
     ///
-    /// What the body returns, an error of its own included, is what this returns: a release that fails is only logged (the
-    /// lease then ends by its TTL). **If the lock is lost while the body runs, the body's future is dropped** at the await
-    /// where it stands, and the answer is [`RunError::Lost`]; work that the body has spawned elsewhere is not stopped. A
-    /// body that never awaits cannot be stopped: let it check [`Held::is_valid`], and always send the token along.
+    /// What the body returns, an error of its own included, is what this returns: a release that fails is only logged
+    /// (the lease then ends by its TTL). **If the lock is lost while the body runs, the body's future is dropped** at
+    /// the await where it stands, and the answer is [`RunError::Lost`]; work that the body has spawned elsewhere is not
+    /// stopped. A body that never awaits cannot be stopped: let it check [`Held::is_valid`], and always send the token
+    /// along.
     ///
     /// Dropped, it drops the body first and then gives the lock back in the background.
     pub async fn run<F, Fut>(self, body: F) -> Result<Fut::Output, RunError>

@@ -1,8 +1,8 @@
 //! The clean-up behind an acquire that was given up.
 //!
-//! What waits on a session is cancelled there, and still answered: if the grant came first, it is released. If there is no
-//! such answer, the next attempt, with no wait, takes the request out of the line on the server or answers the lease that
-//! was granted, which is then released.
+//! What waits on a session is cancelled there, and still answered: if the grant came first, it is released. If there is
+//! no such answer, the next attempt, with no wait, takes the request out of the line on the server or answers the lease
+//! that was granted, which is then released.
 
 use crate::attempts::{Attempts, Way, is_open_after};
 use crate::core::Core;
@@ -13,8 +13,8 @@ use crate::v1;
 use std::sync::Arc;
 use v1::acquire_response::Outcome;
 
-/// Waits for the answer to an acquire that was cancelled; without one, takes back the request, which is the next attempt's.
-/// Dropped with the runtime, it leaves a place in line for 3 s, or a lease for its TTL.
+/// Waits for the answer to an acquire that was cancelled; without one, takes back the request, which is the next
+/// attempt's. Dropped with the runtime, it leaves a place in line for 3 s, or a lease for its TTL.
 pub(crate) async fn operation(
     core: Arc<Core>,
     keeper: Arc<Keeper>,
@@ -35,9 +35,9 @@ pub(crate) async fn operation(
     }
 }
 
-/// Takes a request back that may be in line or may have been granted, by unary calls: whatever is wrong with the sessions
-/// does not concern them. Ends within the retry bound. Dropped with the runtime, it leaves what it found: a place in line
-/// for 3 s, or a lease for its TTL.
+/// Takes a request back that may be in line or may have been granted, by unary calls: whatever is wrong with the
+/// sessions does not concern them. Ends within the retry bound. Dropped with the runtime, it leaves what it found: a
+/// place in line for 3 s, or a lease for its TTL.
 pub(crate) async fn request(core: Arc<Core>, mut request: v1::AcquireRequest) {
     request.wait_timeout = None;
     let answer = match Attempts::new(core.clone(), Way::Calls, request, false).run().await {

@@ -1,8 +1,8 @@
 //! Until when a lease is valid, by its holder's own reckoning. All of that arithmetic is in this file.
 //!
-//! `valid until = sent + held_for + ttl - drift - margin`. The server counts `ttl` from a moment that lies `held_for` after
-//! the request arrived, and it arrived after it was sent: whatever the network did, the server's end comes later. The
-//! drift allows for clocks that run at different rates, the margin for the time between a check and the act that
+//! `valid until = sent + held_for + ttl - drift - margin`. The server counts `ttl` from a moment that lies `held_for`
+//! after the request arrived, and it arrived after it was sent: whatever the network did, the server's end comes later.
+//! The drift allows for clocks that run at different rates, the margin for the time between a check and the act that
 //! follows it.
 
 use crate::clock::Moment;
@@ -33,16 +33,16 @@ pub(crate) struct Reading {
 impl Reading {
     /// The end of the lease by its holder's reckoning.
     pub(crate) fn valid_until(self) -> Moment {
-        // The server cannot have held the request for longer than the whole exchange took. If its clock runs faster than
-        // ours it says so after a long wait; ours is the one that counts.
+        // The server cannot have held the request for longer than the whole exchange took. If its clock runs faster
+        // than ours it says so after a long wait; ours is the one that counts.
         let held_for = self.held_for.min(self.read.since(self.sent));
         let kept_back = self.ttl / DRIFT_DIVISOR + (self.ttl / MARGIN_DIVISOR).max(MARGIN_MIN);
         self.sent.plus(held_for).plus(self.ttl).minus(kept_back)
     }
 }
 
-/// Is so little left of a lease that its renewal must have failed? Renewals come when a third of the TTL is used up, with
-/// the next beat (a ninth); here more than half of it is.
+/// Is so little left of a lease that its renewal must have failed? Renewals come when a third of the TTL is used up,
+/// with the next beat (a ninth); here more than half of it is.
 pub(crate) fn is_overdue(valid_until: Moment, now: Moment, ttl: Duration) -> bool {
     valid_until.since(now) < ttl / 20 * 7
 }

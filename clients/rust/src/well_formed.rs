@@ -1,5 +1,5 @@
-//! What the API takes for a lease. A message of a session is refused as a whole, and the session with it: one lease that
-//! breaks a rule would take down all others that are kept there, again and again. So it must never get that far.
+//! What the API takes for a lease. A message of a session is refused as a whole, and the session with it: one lease
+//! that breaks a rule would take down all others that are kept there, again and again. So it must never get that far.
 
 use crate::v1;
 use uuid::Uuid;

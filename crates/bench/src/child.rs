@@ -28,7 +28,8 @@ pub(super) struct Child {
 impl Child {
     /// Starts a program under the hidden command `bench-child`, by which it ends with this process.
     ///
-    /// To be called on a thread that lives as long as the process should: on Linux it is the end of the thread that ends the child.
+    /// To be called on a thread that lives as long as the process should: on Linux it is the end of the thread that
+    /// ends the child.
     pub(super) fn start(program: impl Into<OsString>, arguments: &[String]) -> Result<Self> {
         Self::watched(&program.into(), arguments, |_| {})
     }

@@ -1,5 +1,5 @@
-//! The baseline of the transport: a server of the same calls that does nothing but answer, with messages of the same size. What a call to it
-//! costs is what gRPC itself costs.
+//! The baseline of the transport: a server of the same calls that does nothing but answer, with messages of the same
+//! size. What a call to it costs is what gRPC itself costs.
 
 use super::caller::wire;
 use fencepost_proto::v1::{

@@ -93,13 +93,14 @@ pub(super) fn jain(shares: &[u64]) -> Option<f64> {
     (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
 }
 
-/// How many grants were overtaken, and by how much at most: another call was granted before, although it was sent only after this one had
-/// arrived.
+/// How many grants were overtaken, and by how much at most: another call was granted before, although it was sent only
+/// after this one had arrived.
 ///
-/// The order of grants is that of their tokens. A call had arrived, at the latest, when its answer was received less the time for which the
-/// server says that it held it. Where two calls may have met on their way, neither has overtaken the other: so none is counted that was not
-/// one, though one that was close may be missed. A server with several threads may be interrupted between a call's arrival and its place in
-/// line; that is seen here too, as what it is: few, and by as long as a thread is kept from running.
+/// The order of grants is that of their tokens. A call had arrived, at the latest, when its answer was received less
+/// the time for which the server says that it held it. Where two calls may have met on their way, neither has overtaken
+/// the other: so none is counted that was not one, though one that was close may be missed. A server with several
+/// threads may be interrupted between a call's arrival and its place in line; that is seen here too, as what it is:
+/// few, and by as long as a thread is kept from running.
 pub(super) fn inversions(grants: &mut [Grant]) -> (u64, Duration) {
     grants.sort_unstable_by_key(|grant| grant.order);
     let (mut count, mut most) = (0, Duration::ZERO);

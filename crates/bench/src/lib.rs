@@ -1,8 +1,9 @@
 //! The benchmark: load on real servers, and on the baselines beside them, in one run.
 //!
-//! So that its figures can be believed: servers, echo and Redis are processes of their own, so that what they use can be told from what the load
-//! uses; each measurement has new ones; the baselines are measured in turn with what they are compared to, on the same machine in the same
-//! minutes, and the middle one of several rounds counts; a fixed rate charges a server with all that it kept waiting; and what fails is counted.
+//! So that its figures can be believed: servers, echo and Redis are processes of their own, so that what they use can
+//! be told from what the load uses; each measurement has new ones; the baselines are measured in turn with what they
+//! are compared to, on the same machine in the same minutes, and the middle one of several rounds counts; a fixed rate
+//! charges a server with all that it kept waiting; and what fails is counted.
 //!
 //! The program that runs it has the commands `serve`, `bench-echo` ([`echo::serve`]) and `bench-child`
 //! ([`become_program`]): the benchmark starts that program with them.

@@ -1,4 +1,5 @@
-//! One run: clients that go on until they are told to end, a time before it counts, a time in which it does, and the counters before and after.
+//! One run: clients that go on until they are told to end, a time before it counts, a time in which it does, and the
+//! counters before and after.
 
 use super::{
     caller::Fault,

@@ -26,8 +26,8 @@ pub(super) struct Grant {
     pub arrived: Instant,
 }
 
-/// What was counted. All clients share one: they run on one thread unless asked otherwise, and a histogram for each of them would only
-/// push more out of the caches that server and Redis need as well.
+/// What was counted. All clients share one: they run on one thread unless asked otherwise, and a histogram for each of
+/// them would only push more out of the caches that server and Redis need as well.
 #[derive(Debug)]
 pub(super) struct Tally {
     /// How long operations took, in nanoseconds.
@@ -107,8 +107,8 @@ impl Meter {
         (self.operations.load(Relaxed), self.errors.load(Relaxed))
     }
 
-    /// An operation is done: it took so long from when it was to begin, the acquire in it so long, and if it was a grant of the one lock
-    /// then that one.
+    /// An operation is done: it took so long from when it was to begin, the acquire in it so long, and if it was a
+    /// grant of the one lock then that one.
     pub(super) fn done(&self, client: usize, whole: Duration, part: Option<Duration>, grant: Option<Grant>) {
         if !self.open.load(Relaxed) {
             return;

@@ -1,8 +1,8 @@
 //! When operations begin: one after the other, or at a fixed rate.
 //!
-//! At a fixed rate an operation has a time at which it is to begin, and its latency counts from then, also if no client was free to begin
-//! it: a server that stands still for a second is charged with all that should have happened in it, not with one slow call a client. That is
-//! the correction for coordinated omission.
+//! At a fixed rate an operation has a time at which it is to begin, and its latency counts from then, also if no client
+//! was free to begin it: a server that stands still for a second is charged with all that should have happened in it,
+//! not with one slow call a client. That is the correction for coordinated omission.
 
 use std::{
     sync::{
@@ -14,7 +14,8 @@ use std::{
 };
 use tokio::{sync::Semaphore, time::Instant};
 
-/// The thread that gives the time wakes at most this often: a timer of the runtime would be a millisecond late as often as not.
+/// The thread that gives the time wakes at most this often: a timer of the runtime would be a millisecond late as often
+/// as not.
 const STEP_MIN: Duration = Duration::from_micros(100);
 
 #[derive(Clone, Debug)]

@@ -13,7 +13,8 @@ use tokio::time::{Instant, sleep};
 
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A place is made anew for each measurement, so that none finds what another left: memory that was freed but kept, leases that expire.
+/// A place is made anew for each measurement, so that none finds what another left: memory that was freed but kept,
+/// leases that expire.
 pub(super) struct Place {
     /// Where its servers are.
     pub urls: Vec<String>,

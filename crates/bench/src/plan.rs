@@ -3,7 +3,8 @@
 use serde::Serialize;
 use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
-/// Calls that share one connection, unless it is said otherwise: a client library has one connection for all its callers.
+/// Calls that share one connection, unless it is said otherwise: a client library has one connection for all its
+/// callers.
 const CLIENTS_PER_CONNECTION: usize = 64;
 
 /// The workload of the load.

@@ -1,4 +1,5 @@
-//! What a client says on one call: a message, or on a stream several, with pauses in which the server gets on with them.
+//! What a client says on one call: a message, or on a stream several, with pauses in which the server gets on with
+//! them.
 
 use bytes::Bytes;
 use http_body::{Body, Frame};
@@ -33,7 +34,8 @@ impl Talk {
         Self { parts: [Part::Message(Bytes::copy_from_slice(message)), Part::End].into(), pause: None }
     }
 
-    /// On a stream. Any bytes are some talk: each message after a byte with its length, pauses and the end as lengths of their own.
+    /// On a stream. Any bytes are some talk: each message after a byte with its length, pauses and the end as lengths
+    /// of their own.
     pub(crate) fn of_many(mut bytes: &[u8]) -> Self {
         let mut parts = VecDeque::new();
         while let Some((length, rest)) = bytes.split_first() {
@@ -62,7 +64,8 @@ impl Talk {
 const PAUSE_BYTE: u8 = 0xff;
 const END_BYTE: u8 = 0xfe;
 
-/// The bytes that [`Talk::of_many`] takes for these messages, with a pause after each, and an end if there is to be one.
+/// The bytes that [`Talk::of_many`] takes for these messages, with a pause after each, and an end if there is to be
+/// one.
 pub(crate) fn written(messages: &[Vec<u8>], ends: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
     for message in messages {

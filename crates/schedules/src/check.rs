@@ -15,7 +15,8 @@ const STEPS_MAX: usize = 100_000;
 /// Of a task. The futures of the service are large in a build without optimisation.
 const STACK: usize = 1 << 18;
 
-/// Runs `scenario` under half the schedules at random, and under half with few preemptions. `FENCEPOST_SEED` chooses others.
+/// Runs `scenario` under half the schedules at random, and under half with few preemptions. `FENCEPOST_SEED` chooses
+/// others.
 pub fn check(scenario: impl Fn() + Send + Sync + 'static) {
     let number = |name: &str| env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let schedules = number("FENCEPOST_SCHEDULES").and_then(|it| usize::try_from(it).ok()).unwrap_or(SCHEDULES);

@@ -1,11 +1,12 @@
 //! The memory store and the lock service, over primitives that decide the order of events.
 //!
-//! This is the server's own code: the files below `src` are built here a second time, with `sync` and `tokio` replaced. Then every lock
-//! that is taken, every atomic that is touched and every await is a place where another task may go first, and [shuttle] chooses
-//! which one does, schedule after schedule. A task that nothing wakes is a deadlock, which it reports.
+//! This is the server's own code: the files below `src` are built here a second time, with `sync` and `tokio` replaced.
+//! Then every lock that is taken, every atomic that is touched and every await is a place where another task may go
+//! first, and [shuttle] chooses which one does, schedule after schedule. A task that nothing wakes is a deadlock, which
+//! it reports.
 //!
-//! What it does not see: the order of memory accesses weaker than sequentially consistent, and anything inside tokio's `Notify` and
-//! `CancellationToken`, which are the real ones, each of their operations one step.
+//! What it does not see: the order of memory accesses weaker than sequentially consistent, and anything inside tokio's
+//! `Notify` and `CancellationToken`, which are the real ones, each of their operations one step.
 //!
 //! [shuttle]: https://docs.rs/shuttle
 

@@ -30,8 +30,9 @@ fn is_expired(lock: &'static str) -> impl Fn(&Event) -> bool {
     move |event| event.kind == EventKind::Expired && event.name.as_str() == lock
 }
 
-/// Seeded and found: the task sleeps until the time that it announced, without a second look (`earliest` once in `sleep_until`);
-/// the time that a shard wants is set after the look at the task's (the two operations of `Alarm::set` swapped); no wake-up.
+/// Seeded and found: the task sleeps until the time that it announced, without a second look (`earliest` once in
+/// `sleep_until`); the time that a shard wants is set after the look at the task's (the two operations of `Alarm::set`
+/// swapped); no wake-up.
 #[test]
 fn a_lease_that_is_due_before_the_task_would_wake_ends_in_time() {
     check(|| {
@@ -56,8 +57,8 @@ fn a_lease_that_is_due_before_the_task_would_wake_ends_in_time() {
 
 /// The times that a shard wants rise as well: void timers are cleared away, and the one that was next is gone.
 ///
-/// This found that the task could sleep longer than it had announced, for ever if it found no timer at its second look; and since
-/// what it had announced lay in the past by then, no later lease woke it again.
+/// This found that the task could sleep longer than it had announced, for ever if it found no timer at its second look;
+/// and since what it had announced lay in the past by then, no later lease woke it again.
 #[test]
 fn a_timer_that_is_cleared_away_does_not_put_the_task_to_sleep_for_good() {
     /// As many void timers as a shard keeps.

@@ -21,9 +21,11 @@ use support::{SECOND, name, take};
 use tokio_stream::StreamExt;
 use uuid::Uuid;
 
-/// Only one stream in a schedule: async-stream passes items on through a variable of the thread, which all tasks share here.
+/// Only one stream in a schedule: async-stream passes items on through a variable of the thread, which all tasks share
+/// here.
 ///
-/// Seeded and found: the stream is not woken for a notice; it is woken before the notice is there; it is not entered in the hub.
+/// Seeded and found: the stream is not woken for a notice; it is woken before the notice is there; it is not entered in
+/// the hub.
 #[test]
 fn a_stream_learns_what_becomes_of_each_of_its_leases() {
     check(|| {

@@ -121,9 +121,11 @@ fn cancelled_and_served(is_held_until_then: bool) {
     });
 }
 
-/// Seeded and found: a grant that was not passed on any more is not handed back; a call that is dropped is not cleaned up after.
+/// Seeded and found: a grant that was not passed on any more is not handed back; a call that is dropped is not cleaned
+/// up after.
 ///
-/// Only one stream in a schedule: async-stream passes items on through a variable of the thread, which all tasks share here.
+/// Only one stream in a schedule: async-stream passes items on through a variable of the thread, which all tasks share
+/// here.
 #[test]
 fn a_session_that_ends_at_any_moment_holds_nobody_up() {
     check(|| {

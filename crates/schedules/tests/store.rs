@@ -1,5 +1,5 @@
-//! The memory store beside its rules: whatever tasks do at once, each gets the answer that the rules give when the commands are
-//! carried out one after the other, in the order in which the store read its clock for them.
+//! The memory store beside its rules: whatever tasks do at once, each gets the answer that the rules give when the
+//! commands are carried out one after the other, in the order in which the store read its clock for them.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
@@ -224,8 +224,9 @@ impl Model {
     }
 }
 
-/// Seeded and found: the clock is read before the shard is locked; the shard is unlocked between the look for a slot and the act on
-/// it; a lock is kept in a second slot; a lock in use is taken for idle; what is due is settled by an older time.
+/// Seeded and found: the clock is read before the shard is locked; the shard is unlocked between the look for a slot
+/// and the act on it; a lock is kept in a second slot; a lock in use is taken for idle; what is due is settled by an
+/// older time.
 #[test]
 fn what_tasks_do_at_once_comes_to_what_the_rules_say_in_some_order() {
     check(|| {

@@ -1,4 +1,5 @@
-//! Calls that wait, against those who free the lock, and against each other: a hint that is lost leaves a task that nothing wakes.
+//! Calls that wait, against those who free the lock, and against each other: a hint that is lost leaves a task that
+//! nothing wakes.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
@@ -166,11 +167,11 @@ fn a_retry_takes_over_from_the_call_before_it() {
     });
 }
 
-/// This found that a call which is refused was counted for a moment and left without a word: the drain, woken in that moment by the
-/// last call to leave, went back to wait, and nobody told it any more.
+/// This found that a call which is refused was counted for a moment and left without a word: the drain, woken in that
+/// moment by the last call to leave, went back to wait, and nobody told it any more.
 ///
-/// Seeded and found: the bound is read first and counted up after; the drain is told of a call that leaves before the call is
-/// counted out.
+/// Seeded and found: the bound is read first and counted up after; the drain is told of a call that leaves before the
+/// call is counted out.
 #[test]
 fn no_more_wait_than_may_and_the_drain_learns_when_the_last_has_left() {
     check(|| {

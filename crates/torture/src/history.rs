@@ -1,7 +1,8 @@
 //! What happened in one run, as lines of JSON in no particular order.
 //!
-//! All processes of a run are on one host and stamp with its `CLOCK_MONOTONIC` ([`Nanos`]): times of different processes can be
-//! compared, which a test over several hosts cannot do. An outcome that is not known is [`AcquireEnd::Unknown`], never a failure.
+//! All processes of a run are on one host and stamp with its `CLOCK_MONOTONIC` ([`Nanos`]): times of different
+//! processes can be compared, which a test over several hosts cannot do. An outcome that is not known is
+//! [`AcquireEnd::Unknown`], never a failure.
 
 use serde::{Deserialize, Serialize};
 
@@ -89,7 +90,8 @@ pub struct Acquire {
     pub end: AcquireEnd,
 }
 
-/// What a record says that was open when its process ended. When it was that its call ended, nobody knows: `ret` is when that was noticed.
+/// What a record says that was open when its process ended. When it was that its call ended, nobody knows: `ret` is
+/// when that was noticed.
 pub const OPEN: &str = "its process ended";
 
 /// What came of an Acquire.
@@ -108,7 +110,8 @@ pub enum AcquireEnd {
     Overtaken,
     /// Refused for good, with this code: nothing was changed.
     Refused(String),
-    /// Nobody knows: no answer, or one that says so (UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED). The code, or what broke.
+    /// Nobody knows: no answer, or one that says so (UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED). The code, or what
+    /// broke.
     Unknown(String),
     /// The client dropped the call.
     Dropped,
@@ -127,7 +130,8 @@ pub struct Grant {
     pub held_for: Nanos,
     /// The TTL in the answer.
     pub left: Nanos,
-    /// Whether it was still valid when it arrived, and somebody waited for it. If not, the client never worked under it.
+    /// Whether it was still valid when it arrived, and somebody waited for it. If not, the client never worked under
+    /// it.
     pub usable: bool,
 }
 
@@ -209,8 +213,8 @@ pub struct Revoked {
     pub certain: bool,
 }
 
-/// One step of a holder on the stores that the lock protects. Each write goes to both: the fenced store, and the control beside it
-/// that does not look at tokens. Written down by the stores, in the order in which they took it.
+/// One step of a holder on the stores that the lock protects. Each write goes to both: the fenced store, and the
+/// control beside it that does not look at tokens. Written down by the stores, in the order in which they took it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoreStep {
     /// The client.
@@ -225,7 +229,8 @@ pub struct StoreStep {
     pub at: Nanos,
     /// Which step in the order of the stores.
     pub seq: u64,
-    /// A read (which raises the fence, so that what it read stays true for as long as it may write), or a write of what was read + 1.
+    /// A read (which raises the fence, so that what it read stays true for as long as it may write), or a write of what
+    /// was read + 1.
     pub write: bool,
     /// The highest token that the fenced store had seen before.
     pub highest: u64,

@@ -1,7 +1,8 @@
 //! What a process writes down while it runs, so that a SIGKILL loses nothing but the answer it was waiting for.
 //!
-//! An operation is written down twice: before it is sent, as one whose outcome nobody knows, and when it is over. Read back, the
-//! second line replaces the first; where it is missing the process died in between, and the first one is the truth.
+//! An operation is written down twice: before it is sent, as one whose outcome nobody knows, and when it is over. Read
+//! back, the second line replaces the first; where it is missing the process died in between, and the first one is the
+//! truth.
 
 use crate::clock;
 use anyhow::Result;

@@ -76,7 +76,8 @@ struct RunArgs {
     /// Decides all that is drawn at random; drawn itself if it is not given
     #[arg(long)]
     seed: Option<u64>,
-    /// The kinds of faults, those first that are wanted most; none for a calm history; all, as the seed has them, if not given
+    /// The kinds of faults, those first that are wanted most; none for a calm history; all, as the seed has them, if
+    /// not given
     #[arg(long, value_delimiter = ',')]
     kinds: Option<Vec<String>>,
     /// For how long the clients work
@@ -172,7 +173,8 @@ fn run_many(args: SuiteArgs) -> Result<ExitCode> {
     if let Some(results) = results {
         results::add(&results, &state)?;
     }
-    // One that cannot be made now and then (a Redis that does not start in time, say) is told of, and says nothing about the server.
+    // One that cannot be made now and then (a Redis that does not start in time, say) is told of, and says nothing
+    // about the server.
     let made = state.totals.histories;
     let few_failed = state.failures.len() as u64 * NOT_MADE_SHARE <= made;
     let is_good = state.totals.wrong() == 0 && made > 0 && few_failed;
@@ -184,8 +186,8 @@ fn kinds_of(names: &[String]) -> Result<Vec<Kind>> {
     named.map(|name| Kind::from_str(name, false).map_err(anyhow::Error::msg)).collect()
 }
 
-/// Where the processes of a history live: in memory, if the system has such a place. A disk that keeps writers waiting for seconds, because
-/// others use it, shows in what clients do, and nothing of that is the servers'.
+/// Where the processes of a history live: in memory, if the system has such a place. A disk that keeps writers waiting
+/// for seconds, because others use it, shows in what clients do, and nothing of that is the servers'.
 fn folder() -> Result<tempfile::TempDir> {
     let mut builder = tempfile::Builder::new();
     let builder = builder.prefix("torture-");

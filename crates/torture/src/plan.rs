@@ -1,11 +1,12 @@
 //! Which faults happen when: drawn from the seed, before anything starts.
 //!
-//! A history is given the kinds in the order in which they are wanted (a suite wants those first that it had least), and takes as many
-//! as fit. It takes the first that may happen at that point:
+//! A history is given the kinds in the order in which they are wanted (a suite wants those first that it had least),
+//! and takes as many as fit. It takes the first that may happen at that point:
 //!
 //! - Two that touch the same never overlap.
-//! - Data is not lost in a history in which the clock goes back, before or after that, and not within a moment of a restart: there the
-//!   promise of rising tokens ends (DESIGN, S2: a forgotten skip with a clock error above the time since; k restarts within k seconds).
+//! - Data is not lost in a history in which the clock goes back, before or after that, and not within a moment of a
+//!   restart: there the promise of rising tokens ends (DESIGN, S2: a forgotten skip with a clock error above the time
+//!   since; k restarts within k seconds).
 //! - The clock is not set while Redis is not there.
 
 use crate::{

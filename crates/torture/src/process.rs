@@ -1,7 +1,8 @@
 //! Processes of a run: signalled by their own id only, and gone when the run is gone, however it ends.
 //!
-//! The kernel ends each with the thread that started it (`PR_SET_PDEATHSIG`): so nothing is started from a thread that ends before
-//! the run does. That has to be asked for by the process itself, which is why each is started through `torture under`.
+//! The kernel ends each with the thread that started it (`PR_SET_PDEATHSIG`): so nothing is started from a thread that
+//! ends before the run does. That has to be asked for by the process itself, which is why each is started through
+//! `torture under`.
 
 use anyhow::{Context, Result, ensure};
 use nix::{
@@ -57,7 +58,8 @@ impl Recipe {
         self
     }
 
-    /// Starts it; what it says goes to the end of `log`. Its input stays open until the process is dropped or told to end.
+    /// Starts it; what it says goes to the end of `log`. Its input stays open until the process is dropped or told to
+    /// end.
     pub(crate) fn start(&self, log: &Path) -> Result<Process> {
         self.spawn(log_to(log)?, log)
     }

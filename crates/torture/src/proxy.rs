@@ -1,7 +1,7 @@
 //! A link between two processes, with everything that can go wrong on one: a proxy in user space.
 //!
-//! A black hole holds bytes back rather than losing them: when it is healed they arrive late, as TCP's retransmissions would. Bytes
-//! that are thrown away ([`Way::Discard`]) make the connection useless, so it is reset afterwards.
+//! A black hole holds bytes back rather than losing them: when it is healed they arrive late, as TCP's retransmissions
+//! would. Bytes that are thrown away ([`Way::Discard`]) make the connection useless, so it is reset afterwards.
 
 use crate::pump::{self, Side, Upstream};
 use anyhow::Result;

@@ -1,6 +1,7 @@
 //! One replica of the server, with the link that clients reach it by.
 //!
-//! It takes a port that the system chooses, another one in each life, and the link follows: nobody else can take it away.
+//! It takes a port that the system chooses, another one in each life, and the link follows: nobody else can take it
+//! away.
 
 use crate::{
     process::{Process, Recipe},

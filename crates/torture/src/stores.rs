@@ -1,5 +1,6 @@
-//! The stores that the locks protect: for each lock a number that its holders count up, once with a fence (DESIGN section 7) and once
-//! without, as the control that shows what the fence is for. They write down what they take, in the order in which they take it.
+//! The stores that the locks protect: for each lock a number that its holders count up, once with a fence (DESIGN
+//! section 7) and once without, as the control that shows what the fence is for. They write down what they take, in the
+//! order in which they take it.
 //!
 //! A read raises the fence: what it read stays true for as long as its reader may write.
 

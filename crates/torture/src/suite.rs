@@ -1,5 +1,5 @@
-//! Many histories, several at once, until the time is over. What was done is kept in a file after each, so that a suite can be
-//! interrupted and go on later, and kinds of faults that were rare come first.
+//! Many histories, several at once, until the time is over. What was done is kept in a file after each, so that a suite
+//! can be interrupted and go on later, and kinds of faults that were rare come first.
 
 use crate::{clock, config::Config, faults::Kind, plan, rng::Rng, run, seam, topology::Topology};
 use anyhow::{Context, Result};
@@ -116,7 +116,8 @@ pub(crate) async fn run(wish: Wish) -> Result<State> {
     let mut jobs = JoinSet::new();
     for _ in 0..wish.jobs {
         let (wish, state, path) = (wish.clone(), Arc::clone(&state), path.clone());
-        // Each on threads of its own: while one judges what it has recorded, which takes seconds, the stores and proxies of the others go on.
+        // Each on threads of its own: while one judges what it has recorded, which takes seconds, the stores and
+        // proxies of the others go on.
         jobs.spawn_blocking(move || crate::runtime()?.block_on(one_after_the_other(wish, state, path, until)));
     }
     while let Some(job) = jobs.join_next().await {

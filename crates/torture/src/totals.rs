@@ -86,14 +86,15 @@ impl Totals {
         self.violations.values().sum()
     }
 
-    /// How often exclusion broke under faults that are outside of the promise: shown beside a fenced store that lost nothing.
+    /// How often exclusion broke under faults that are outside of the promise: shown beside a fenced store that lost
+    /// nothing.
     #[must_use]
     pub fn exclusion_excused(&self) -> u64 {
         self.excused.get(&Check::C3).map_or(0, |kinds| kinds.values().sum())
     }
 
-    /// Did the control, which does not look at tokens, lose anything? If not, the faults were too tame to show that fencing
-    /// is what helps.
+    /// Did the control, which does not look at tokens, lose anything? If not, the faults were too tame to show that
+    /// fencing is what helps.
     #[must_use]
     pub fn can_see(&self) -> bool {
         self.counts.control.lost > 0

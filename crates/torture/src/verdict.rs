@@ -113,7 +113,8 @@ pub struct Verdict {
     pub counts: Counts,
     /// What is wrong. Empty is good.
     pub violations: Vec<Violation>,
-    /// What happened although it is not to, and no promise was broken by it, because of a fault that is outside of them.
+    /// What happened although it is not to, and no promise was broken by it, because of a fault that is outside of
+    /// them.
     pub excused: Vec<Violation>,
 }
 

@@ -1,5 +1,5 @@
-//! No change to the API breaks a client that was built against the committed baseline, be it over the wire, in generated code or
-//! in JSON. `make proto-baseline` records additions once they are released.
+//! No change to the API breaks a client that was built against the committed baseline, be it over the wire, in
+//! generated code or in JSON. `make proto-baseline` records additions once they are released.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 

@@ -1,5 +1,5 @@
-//! The proto files keep the rules of `buf lint` (STANDARD) that changes are likely to break, and set what generated code
-//! in each language is called. `buf.yaml` says how to run all of buf's rules.
+//! The proto files keep the rules of `buf lint` (STANDARD) that changes are likely to break, and set what generated
+//! code in each language is called. `buf.yaml` says how to run all of buf's rules.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 

@@ -33,8 +33,8 @@ pub(super) struct Group {
 impl Group {
     /// Starts the command. Call [`watch`](Self::watch) next: between the two is the time to hand it the terminal.
     pub(super) fn start(command: &mut Command) -> Result<Self, Failure> {
-        // Orphans of the group come to us and not to init, which in a container may never reap them: a zombie would look as if
-        // something still ran.
+        // Orphans of the group come to us and not to init, which in a container may never reap them: a zombie would
+        // look as if something still ran.
         #[cfg(target_os = "linux")]
         let _ = nix::sys::prctl::set_child_subreaper(true);
         let program = command.get_program().to_string_lossy().into_owned();

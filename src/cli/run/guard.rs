@@ -1,7 +1,7 @@
 //! When the command has to stop so that nothing of it runs once the lock can pass on: a pure function of what is left.
 //!
-//! `valid_for` is the lease's own reckoning, which already keeps drift and a margin back from the server's end. The command is
-//! asked to stop while there is time to do so in order, and killed while there is time for that to happen.
+//! `valid_for` is the lease's own reckoning, which already keeps drift and a margin back from the server's end. The
+//! command is asked to stop while there is time to do so in order, and killed while there is time for that to happen.
 
 use std::time::Duration;
 
@@ -33,7 +33,8 @@ pub(super) enum Advice {
 }
 
 impl Guard {
-    /// For a lease of this TTL. So that a very short one leaves any time to work in, neither takes more than a quarter of it.
+    /// For a lease of this TTL. So that a very short one leaves any time to work in, neither takes more than a quarter
+    /// of it.
     pub(super) fn of(ttl: Duration) -> Self {
         Self { grace: (ttl / 4).min(GRACE_MAX), kill_ahead: (ttl / 20).max(KILL_AHEAD_MIN).min(ttl / 4) }
     }
@@ -77,7 +78,8 @@ mod tests {
 
     #[test]
     fn a_lease_that_is_renewed_in_time_is_never_in_danger() {
-        // Renewed when a third is used up, at the next beat (a ninth), of what drift and margin leave: about half is left.
+        // Renewed when a third is used up, at the next beat (a ninth), of what drift and margin leave: about half is
+        // left.
         for millis in [500, 1_000, 30_000, 86_400_000] {
             let ttl = ms(millis);
             let left = ttl - ttl / 3 - ttl / 9 - ttl / 100 - (ttl / 20).max(ms(20));

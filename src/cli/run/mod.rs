@@ -1,4 +1,5 @@
-//! `run`: a command under a lock. Takes it, runs the command, and gives the lock back when nothing of the command is left.
+//! `run`: a command under a lock. Takes it, runs the command, and gives the lock back when nothing of the command is
+//! left.
 
 mod group;
 mod guard;

@@ -1,7 +1,7 @@
 //! The time between the start of the command and the end of its last process, while the lease is watched.
 //!
-//! Whatever happens, nothing of the command runs once the lock can have passed on - unless this process is itself paused or
-//! killed; that is what the token is for.
+//! Whatever happens, nothing of the command runs once the lock can have passed on - unless this process is itself
+//! paused or killed; that is what the token is for.
 
 use super::{
     group::{Event, Group},

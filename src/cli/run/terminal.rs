@@ -1,5 +1,5 @@
-//! Who may read from the terminal. The command has a process group of its own, and only the foreground group may read: so it is
-//! handed the foreground, as a shell does, and it is taken back when the command stops or ends.
+//! Who may read from the terminal. The command has a process group of its own, and only the foreground group may read:
+//! so it is handed the foreground, as a shell does, and it is taken back when the command stops or ends.
 
 use nix::{
     sys::signal::{SigSet, SigmaskHow, Signal},

@@ -1,5 +1,6 @@
-//! What `run` says while a command runs. A terminal that stands still (Ctrl-S), or a pipe that nobody empties, holds up neither the renewals of the
-//! lease nor the end of a command that has lost it: what cannot be said in time is not said.
+//! What `run` says while a command runs. A terminal that stands still (Ctrl-S), or a pipe that nobody empties, holds up
+//! neither the renewals of the lease nor the end of a command that has lost it: what cannot be said in time is not
+//! said.
 
 use crate::telemetry::{self, UntilWritten};
 use std::io::Write;

@@ -5,8 +5,8 @@ use crate::domain::ids::{LeaseId, RequestId};
 use hashbrown::{DefaultHashBuilder, HashTable, hash_table::Entry};
 use std::hash::BuildHasher;
 
-/// Finds entries by their numbers. A lock that is taken a thousand times a second has ten thousand of them, which are looked at in any order: so
-/// the ids are in the entries alone, and what is kept here is as small as it can be.
+/// Finds entries by their numbers. A lock that is taken a thousand times a second has ten thousand of them, which are
+/// looked at in any order: so the ids are in the entries alone, and what is kept here is as small as it can be.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
     /// Seeded: clients choose the ids of their requests.

@@ -20,8 +20,8 @@ pub enum RequestEnd {
     TimedOut,
     /// Its calls were dropped and no retry came in time.
     Abandoned,
-    /// Not an end: this attempt, not the first, was refused the lock. The attempts before it may still be on their way, and nobody
-    /// listens to them any more.
+    /// Not an end: this attempt, not the first, was refused the lock. The attempts before it may still be on their way,
+    /// and nobody listens to them any more.
     Refused(u32),
 }
 
@@ -70,8 +70,8 @@ pub struct EndedRequests {
 impl EndedRequests {
     /// Remembers one.
     pub fn push(&mut self, mut ended: Ended) {
-        // In order of time, so that nothing to be forgotten lies behind something that is not. (Out of order come only those that a
-        // full batch left over: they are remembered for a little longer.)
+        // In order of time, so that nothing to be forgotten lies behind something that is not. (Out of order come only
+        // those that a full batch left over: they are remembered for a little longer.)
         ended.at = ended.at.max(self.newest);
         self.entries.push_back(ended);
         self.newest = ended.at;

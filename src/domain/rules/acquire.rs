@@ -66,7 +66,8 @@ impl Turn<'_> {
         self.acquire_new(command)
     }
 
-    /// The request has ended: nothing brings it back. Nor does an attempt before the one that was refused, to which nobody listens any more.
+    /// The request has ended: nothing brings it back. Nor does an attempt before the one that was refused, to which
+    /// nobody listens any more.
     fn acquire_ended(&self, call: Call, terms: &Terms) -> Option<AcquireOutcome> {
         let past = self.lock.ended.past(call.request, self.now)?;
         match past.end {
@@ -121,8 +122,8 @@ impl Turn<'_> {
         if command.wait {
             return Some(AcquireOutcome::Queued);
         }
-        // A try by one that waits is the end of the wait, for whoever wants to leave the line and know what came of it. It is
-        // remembered, or else a late transmission of an older attempt would queue again.
+        // A try by one that waits is the end of the wait, for whoever wants to leave the line and know what came of it.
+        // It is remembered, or else a late transmission of an older attempt would queue again.
         if bound == Bound::Yes && !matches!(standing, Standing::Dropped(_)) {
             // Calls of the same number may still wait: they are to learn of it now, not when their time is over.
             self.effects.push(Effect::LookAgain { replica: self.replica, request, attempt });

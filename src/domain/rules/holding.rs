@@ -59,7 +59,8 @@ impl Turn<'_> {
         let replica = std::mem::replace(&mut lease.attachment_replica, replica);
         lease.renew(now, lease.terms.ttl);
         let outcome = RenewOutcome::Renewed(renewed(lease, now));
-        // A repeat of the same attachment (its answer was lost) replaces nothing: its stream must not hear that it lost the lease.
+        // A repeat of the same attachment (its answer was lost) replaces nothing: its stream must not hear that it lost
+        // the lease.
         if let Some(before) = before.filter(|before| *before != attachment) {
             self.effects.push(Effect::Detached { replica, lease_id, attachment: before });
         }

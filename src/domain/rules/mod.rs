@@ -1,8 +1,9 @@
 //! The rules: what may happen to one lock.
 //!
-//! A [`Turn`] is one command's stay with a lock: it is given the time, decides without asking anything else, changes the lock
-//! and its bucket's sequencer, and says what that set off. Each command first settles what time has brought (expiry,
-//! lapsed offers, hand-off), so that no lease depends on when a timer happened to fire; an offer's window begins when it is made.
+//! A [`Turn`] is one command's stay with a lock: it is given the time, decides without asking anything else, changes
+//! the lock and its bucket's sequencer, and says what that set off. Each command first settles what time has brought
+//! (expiry, lapsed offers, hand-off), so that no lease depends on when a timer happened to fire; an offer's window
+//! begins when it is made.
 
 mod acquire;
 mod holding;

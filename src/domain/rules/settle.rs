@@ -12,8 +12,8 @@ use crate::domain::{
 };
 
 impl Turn<'_> {
-    /// Brings the lock up to `now`. Clears at most [`SETTLE_BATCH`] overdue entries of each kind; what is left over is told from
-    /// what is still valid by its time, so nothing depends on it.
+    /// Brings the lock up to `now`. Clears at most [`SETTLE_BATCH`] overdue entries of each kind; what is left over is
+    /// told from what is still valid by its time, so nothing depends on it.
     pub fn settle(&mut self) {
         self.heal();
         // mutant: lease never expires
@@ -38,8 +38,9 @@ impl Turn<'_> {
         self.promote();
     }
 
-    /// A classic client has the lock: it is on offer to nobody, and a lease beside it (its key was deleted, or it was granted by a
-    /// server that knew of no classic clients) is over, as a classic holder's is that finds another's value under its key.
+    /// A classic client has the lock: it is on offer to nobody, and a lease beside it (its key was deleted, or it was
+    /// granted by a server that knew of no classic clients) is over, as a classic holder's is that finds another's
+    /// value under its key.
     fn make_way(&mut self) {
         if self.classic.is_none() {
             return;
@@ -52,7 +53,8 @@ impl Turn<'_> {
         }
     }
 
-    /// A stored time further ahead than its own period means that the clock stepped back: cut to now + period, it heals.
+    /// A stored time further ahead than its own period means that the clock stepped back: cut to now + period, it
+    /// heals.
     fn heal(&mut self) {
         if let Some(lease) = &mut self.lock.lease {
             lease.expires_at = lease.healed_end(self.now);
@@ -82,7 +84,8 @@ impl Turn<'_> {
         self.give_up_empty_queue();
     }
 
-    /// Deletes waiters of replicas that are gone. Not an end of their requests: their clients may ask again, through another replica.
+    /// Deletes waiters of replicas that are gone. Not an end of their requests: their clients may ask again, through
+    /// another replica.
     fn delete_gone(&mut self) {
         for _ in 0..SETTLE_BATCH {
             let Some(queue) = &mut self.lock.queue else { break };
@@ -112,8 +115,8 @@ impl Turn<'_> {
         self.lock.last = self.lock.last.filter(|last| now < last.at.after(ENDED_MEMORY));
     }
 
-    /// Offers a free lock to whoever is next. Whoever frees a lock does this in the same turn, and so does any other command that
-    /// comes by: no wake-up needs to arrive for a hand-off to happen.
+    /// Offers a free lock to whoever is next. Whoever frees a lock does this in the same turn, and so does any other
+    /// command that comes by: no wake-up needs to arrive for a hand-off to happen.
     pub(super) fn promote(&mut self) {
         if self.lock.lease.is_some() || self.lock.offer.is_some() || self.classic.is_some() {
             return;

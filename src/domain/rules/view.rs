@@ -1,4 +1,5 @@
-//! Reading a lock. A view is computed for its moment and changes nothing: what is overdue is left out, not cleared away.
+//! Reading a lock. A view is computed for its moment and changes nothing: what is overdue is left out, not cleared
+//! away.
 
 use super::{Lock, Turn};
 use crate::domain::{

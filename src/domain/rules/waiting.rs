@@ -20,8 +20,8 @@ pub struct Next {
 }
 
 impl Turn<'_> {
-    /// Gives a lease back and claims for a call that waits at the same replica: if it is next, it has the lock at once. The same as a release that
-    /// is followed by that claim, in one step; where the call is not next, only the release.
+    /// Gives a lease back and claims for a call that waits at the same replica: if it is next, it has the lock at once.
+    /// The same as a release that is followed by that claim, in one step; where the call is not next, only the release.
     pub fn release_to(&mut self, lease_id: LeaseId, next: Next) -> (ReleaseOutcome, Option<AcquireOutcome>) {
         let released = self.release(lease_id);
         let claimed = if released == ReleaseOutcome::Released { self.claim_at_once(next) } else { None };
@@ -52,8 +52,9 @@ impl Turn<'_> {
         Some(self.grant_offered(request, candidate))
     }
 
-    /// Asks what became of the request, on behalf of a call that is alive. Turns an offer to it into a lease; repeated, it answers
-    /// the same lease. A waiter whose offer lapsed, or was declined, shows life by this and stands in line again.
+    /// Asks what became of the request, on behalf of a call that is alive. Turns an offer to it into a lease; repeated,
+    /// it answers the same lease. A waiter whose offer lapsed, or was declined, shows life by this and stands in line
+    /// again.
     pub fn claim(&mut self, call: Call, candidate: Candidate) -> AcquireOutcome {
         let Call { request, attempt, .. } = call;
         // mutant: late claim
@@ -84,8 +85,8 @@ impl Turn<'_> {
         if self.is_offered(request) { self.grant_offered(request, candidate) } else { AcquireOutcome::Queued }
     }
 
-    /// What a replica asks on its own, for all of its waiters: a heartbeat, and the net under wake-ups that got lost. Those of them that missed
-    /// an offer stand in line again, since the replica that carries their calls is alive.
+    /// What a replica asks on its own, for all of its waiters: a heartbeat, and the net under wake-ups that got lost.
+    /// Those of them that missed an offer stand in line again, since the replica that carries their calls is alive.
     pub fn poll(&mut self) -> Polled {
         // mutant: poll is no heartbeat
         self.hear_of_replica();
@@ -127,9 +128,10 @@ impl Turn<'_> {
         AcquireOutcome::TimedOut(self.contention())
     }
 
-    /// Cleans up after a call that was dropped (cancelled, reset, deadline over: a server cannot tell which). When it was the last one
-    /// bound, the queue entry is skipped but kept for [`DROP_GRACE`], an offer is declined, an unheard lease is cut to end then. A call that
-    /// is not bound leaves a mark: its own command may have been overtaken on the way. So it may run any number of times.
+    /// Cleans up after a call that was dropped (cancelled, reset, deadline over: a server cannot tell which). When it
+    /// was the last one bound, the queue entry is skipped but kept for [`DROP_GRACE`], an offer is declined, an unheard
+    /// lease is cut to end then. A call that is not bound leaves a mark: its own command may have been overtaken on the
+    /// way. So it may run any number of times.
     pub fn drop_call(&mut self, call: Call) {
         self.settle();
         let request = call.request;
@@ -165,8 +167,9 @@ impl Turn<'_> {
         }
     }
 
-    /// Declines an offer, on behalf of the replica that it was made to and that has no call of the request. What else is bound to it is another
-    /// replica's call, or one whose clean-up got lost: its place is skipped and kept for [`DROP_GRACE`], within which a call that is alive claims.
+    /// Declines an offer, on behalf of the replica that it was made to and that has no call of the request. What else
+    /// is bound to it is another replica's call, or one whose clean-up got lost: its place is skipped and kept for
+    /// [`DROP_GRACE`], within which a call that is alive claims.
     pub fn decline_offer(&mut self, request: RequestId, attempt: u32) {
         self.settle();
         let waiter = self.lock.queue.as_ref().and_then(|queue| queue.get(request));
@@ -195,7 +198,8 @@ impl Turn<'_> {
 /// What to answer a call that is not bound to its request.
 fn unbound(binding: &Binding, attempt: u32) -> Option<AcquireOutcome> {
     if binding.attempt() < attempt {
-        // Its Acquire is not known, so the store forgot it. The clean-up of an older attempt could take away again what this one is given.
+        // Its Acquire is not known, so the store forgot it. The clean-up of an older attempt could take away again what
+        // this one is given.
         Some(AcquireOutcome::Unknown)
     } else if attempt < binding.attempt()
         // mutant: dropped claim comes back

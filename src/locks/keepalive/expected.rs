@@ -40,7 +40,8 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
         self.expected.remove(&handle);
     }
 
-    /// It was acquired. If it is not attached yet (a repeat picked up what an earlier call was granted), that is done now.
+    /// It was acquired. If it is not attached yet (a repeat picked up what an earlier call was granted), that is done
+    /// now.
     pub(in crate::locks) async fn adopt(&mut self, handle: u32, name: LockName, acquired: Acquired) {
         let Some(Expected { attachment, release_on_disconnect, early }) = self.expected.remove(&handle) else { return };
         let (ttl, lease_id, attached) = (acquired.grant.left, acquired.grant.lease_id, acquired.attached);

@@ -15,7 +15,8 @@ pub(in crate::locks) enum StreamNotice {
     AttachedElsewhere,
 }
 
-/// A stream's notices, until it comes to read them. Bounded by what is attached: an attachment ends once, and is replaced once.
+/// A stream's notices, until it comes to read them. Bounded by what is attached: an attachment ends once, and is
+/// replaced once.
 #[derive(Debug, Default)]
 pub(in crate::locks) struct Inbox {
     notices: Mutex<VecDeque<(AttachmentId, StreamNotice)>>,

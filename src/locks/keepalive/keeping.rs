@@ -23,7 +23,8 @@ use uuid::Uuid;
 
 /// Leases that are renewed, told of, or taken back in one go: about a millisecond of work.
 const LEASES_AT_ONCE: usize = 1_024;
-/// Leases that one answer asks for besides those that are due: few, since all streams of a server have to ask in the same seconds.
+/// Leases that one answer asks for besides those that are due: few, since all streams of a server have to ask in the
+/// same seconds.
 const ASKED_AT_ONCE: usize = 128;
 
 /// A lease that the stream keeps.
@@ -211,7 +212,8 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
                 continue;
             }
             let attachment = self.next_attachment(handle);
-            // Its TTL is not known before the store has answered; if it does not, the next answer to a beat tries again.
+            // Its TTL is not known before the store has answered; if it does not, the next answer to a beat tries
+            // again.
             self.insert(lease, attachment, TTL_UNKNOWN, false, Instant::now());
             handles.push(handle);
         }
@@ -234,7 +236,8 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
         if self.inbox.take_lack() {
             self.to_ask = self.pace.all().iter().map(|place| place.handle).collect();
         } else {
-            // What an earlier answer has left over is due still, and found again below, but for those that it asked for besides.
+            // What an earlier answer has left over is due still, and found again below, but for those that it asked for
+            // besides.
             let left = self.to_renew.1.iter().rev().filter(|handle| !is_due(handle));
             left.for_each(|handle| self.to_ask.push_front(*handle));
         }
@@ -251,8 +254,8 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
         !self.to_renew.1.is_empty()
     }
 
-    /// Renews a part of what the last answer found due: a stream may have very many leases, and between two parts it beats, listens,
-    /// and tells what was renewed.
+    /// Renews a part of what the last answer found due: a stream may have very many leases, and between two parts it
+    /// beats, listens, and tells what was renewed.
     pub(in crate::locks) async fn renew_some(&mut self) {
         let beat = self.to_renew.0;
         let part = self.to_renew.1.len().min(LEASES_AT_ONCE);

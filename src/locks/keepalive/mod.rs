@@ -1,8 +1,8 @@
 //! Keeping alive: any number of leases on one stream, at the server's pace.
 //!
-//! The server sends beats; only the client's answers renew. So a client that is paused, or cut off, or whose read loop is
-//! stuck stops renewing, whatever its kernel and its transport go on acknowledging (etcd #17470: leases kept alive after
-//! their client was gone).
+//! The server sends beats; only the client's answers renew. So a client that is paused, or cut off, or whose read loop
+//! is stuck stops renewing, whatever its kernel and its transport go on acknowledging (etcd #17470: leases kept alive
+//! after their client was gone).
 
 mod expected;
 mod inbox;

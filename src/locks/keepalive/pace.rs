@@ -7,7 +7,8 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// After this part of its TTL a lease is renewed by the next answer: two renewals may fail before the third one must not.
+/// After this part of its TTL a lease is renewed by the next answer: two renewals may fail before the third one must
+/// not.
 const RENEW_AFTER: u32 = 3;
 
 /// A lease of a stream: how its lock's store groups it, and its handle.

@@ -27,8 +27,9 @@ use tokio::time::Instant;
 use tokio_stream::Stream;
 use waits::Waits;
 
-/// Messages, or operations that are done, that are taken in one go: what is ready at once is answered at once, and no longer
-/// than this before beats, notices and answers have their turn. What is taken out is dealt with: none is taken beyond the last.
+/// Messages, or operations that are done, that are taken in one go: what is ready at once is answered at once, and no
+/// longer than this before beats, notices and answers have their turn. What is taken out is dealt with: none is taken
+/// beyond the last.
 const AT_ONCE: usize = 256;
 
 /// What the client says. What breaks a rule of the messages' own is an `E`.
@@ -137,11 +138,12 @@ enum Event<E, D> {
     Gone,
 }
 
-/// Does what the client asks on `inbound`, many things at once, and keeps its leases alive, until it ends or the server goes away.
+/// Does what the client asks on `inbound`, many things at once, and keeps its leases alive, until it ends or the server
+/// goes away.
 ///
-/// Dropping the stream is the sign that the client is gone: what is under way is dropped like a call is, and the leases' own
-/// `Drop` does what is to be done then, whichever await it was dropped in. While the client does not read, no beat is
-/// sent, and leases end; the module `driver` says what happens to its calls.
+/// Dropping the stream is the sign that the client is gone: what is under way is dropped like a call is, and the
+/// leases' own `Drop` does what is to be done then, whichever await it was dropped in. While the client does not read,
+/// no beat is sent, and leases end; the module `driver` says what happens to its calls.
 pub fn session<S, E>(
     locks: Arc<Locks<S>>,
     inbound: impl Stream<Item = Result<FromClient<E>, E>> + Send + 'static,
@@ -175,7 +177,8 @@ where
         let mut told = false;
         let mut timer = std::pin::pin!(tokio::time::sleep_until(session.next_due()));
         let mut due = session.next_due();
-        // Whether a message was the last thing: then it is the renewals' turn. A client that talks without end is no reason to lose leases.
+        // Whether a message was the last thing: then it is the renewals' turn. A client that talks without end is no
+        // reason to lose leases.
         let mut heard = false;
         loop {
             while let Some(message) = session.next_message() {
@@ -206,7 +209,11 @@ where
                 Event::Renewing => { session.keeping.renew_some().await; Ok(()) }
                 Event::TimerDue => { session.on_time(Instant::now()); due = Instant::now(); Ok(()) }
                 Event::Telling => { session.tell_some(); Ok(()) }
-                Event::Draining => { told = true; session.keeping.say(keepalive::ToClient::Draining(drain_grace)); Ok(()) }
+                Event::Draining => {
+                    told = true;
+                    session.keeping.say(keepalive::ToClient::Draining(drain_grace));
+                    Ok(())
+                }
                 Event::Done(mut next) => {
                     for more in (0..AT_ONCE).rev() {
                         let Some(done) = next else { break };
@@ -221,7 +228,8 @@ where
                     for more in (0..AT_ONCE).rev() {
                         let message = match next {
                             Some(Ok(message)) => message,
-                            // The transport broke: the client did not end the stream in order, which is the same to its leases.
+                            // The transport broke: the client did not end the stream in order, which is the same to its
+                            // leases.
                             Some(Err(error)) => { yield Err(SessionError::Inbound(error)); return; }
                             None => return,
                         };
@@ -230,7 +238,8 @@ where
                         match session.receive(message).await {
                             Ok(None) => {}
                             Ok(Some(begun)) => {
-                                // Most of what the store has to hand is done as soon as it is begun. What is not is polled once more here.
+                                // Most of what the store has to hand is done as soon as it is begun. What is not is
+                                // polled once more here.
                                 let mut run = Box::pin(begun.run(locks.clone()));
                                 match run.as_mut().now_or_never() {
                                     Some(done) => session.done(done).await,
@@ -280,7 +289,8 @@ async fn changed(client: &Client, stalled: bool) {
     std::future::poll_fn(|_| if client.is_stalled() == stalled { Poll::Pending } else { Poll::Ready(()) }).await;
 }
 
-/// The next operation that is done, or nothing when calls have come to stand in line meanwhile. Dropped, nothing is lost.
+/// The next operation that is done, or nothing when calls have come to stand in line meanwhile. Dropped, nothing is
+/// lost.
 async fn next_done<F: Future>(under_way: &mut FuturesUnordered<F>, waits: &Waits) -> Option<F::Output> {
     std::future::poll_fn(|context| match Pin::new(&mut *under_way).poll_next(context) {
         Poll::Ready(Some(done)) => Poll::Ready(Some(done)),

@@ -33,7 +33,8 @@ enum Task {
     Renew(LockName, LeaseId, Option<Duration>, Instant),
 }
 
-/// An operation that is to be run. As long as it is not, it is a tenth of the size of what runs it, and is handed around.
+/// An operation that is to be run. As long as it is not, it is a tenth of the size of what runs it, and is handed
+/// around.
 pub(super) struct Begun(u64, Task);
 
 /// What came of it.
@@ -164,7 +165,8 @@ impl<S: LockStore, E> Session<S, E> {
         self.keeping.outgoing.push_back(ToClient::Answer(operation, answer));
     }
 
-    /// Answers an operation that is done. Dropped here, a lease that it was granted lasts for its TTL, or for 3 s if its answer had not left.
+    /// Answers an operation that is done. Dropped here, a lease that it was granted lasts for its TTL, or for 3 s if
+    /// its answer had not left.
     pub(super) async fn done(&mut self, Done(operation, outcome): Done) {
         let handle = match self.under_way.remove(&operation) {
             Some(UnderWay::Acquire { handle }) => handle,

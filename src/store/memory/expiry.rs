@@ -29,8 +29,8 @@ impl Alarm {
 
     /// Sets when a shard wants to be looked at; wakes the task if that is before it would wake by itself.
     ///
-    /// Sequentially consistent with [`Alarm::sleep_until`]: either the task sees the new time before it sleeps, or this sees how long
-    /// it will sleep.
+    /// Sequentially consistent with [`Alarm::sleep_until`]: either the task sees the new time before it sleeps, or this
+    /// sees how long it will sleep.
     pub(super) fn set(&self, shard: usize, due: Option<StoreTime>) {
         let due = due.map_or(u64::MAX, StoreTime::as_micros);
         if self.due[shard].swap(due, Ordering::SeqCst) != due && due < self.asleep_until.load(Ordering::SeqCst) {
@@ -46,8 +46,8 @@ impl Alarm {
         self.due.iter().map(|due| due.load(Ordering::SeqCst)).min().unwrap_or(u64::MAX)
     }
 
-    /// Announces the sleep, and answers until when it may last: never longer than was announced, though by the second look a timer
-    /// may have been cleared away, or nobody would wake the task for what is due between the two.
+    /// Announces the sleep, and answers until when it may last: never longer than was announced, though by the second
+    /// look a timer may have been cleared away, or nobody would wake the task for what is due between the two.
     fn sleep_until(&self) -> u64 {
         let announced = self.earliest();
         self.asleep_until.store(announced, Ordering::SeqCst);
@@ -58,8 +58,8 @@ impl Alarm {
 }
 
 impl MemoryStore {
-    /// Lets leases and offers end when their time comes, for as long as it is polled. Dropped, it leaves the store as it is: every
-    /// command settles its own lock, only nobody would be told in time.
+    /// Lets leases and offers end when their time comes, for as long as it is polled. Dropped, it leaves the store as
+    /// it is: every command settles its own lock, only nobody would be told in time.
     pub async fn run_expiry(&self) {
         loop {
             while self.settle_due() {

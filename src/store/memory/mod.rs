@@ -1,7 +1,7 @@
 //! The built-in store: the rules, run in this process's memory.
 //!
-//! It forgets everything when the process ends. Its tokens rise all the same, since its sequencers start above the clock; its
-//! promise of exclusion ends with the process, because the next one does not know who held what.
+//! It forgets everything when the process ends. Its tokens rise all the same, since its sequencers start above the
+//! clock; its promise of exclusion ends with the process, because the next one does not know who held what.
 
 mod expiry;
 mod shard;

@@ -13,7 +13,8 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 /// Void timers that are not worth the trouble of clearing them away.
 const VOID_TIMERS: usize = 32;
 
-/// Slots that one page of a listing looks at, so that a rare prefix among millions of locks does not hold the server up.
+/// Slots that one page of a listing looks at, so that a rare prefix among millions of locks does not hold the server
+/// up.
 pub(super) const SLOTS_PER_PAGE: usize = 16 * 1024;
 /// What a lock takes up on a page counts as much as slots that were looked at.
 const BYTES_PER_SLOT: usize = PAGE_BYTES_MAX / SLOTS_PER_PAGE;
@@ -30,8 +31,8 @@ pub(super) struct Slot {
 
 /// Locks whose names share a hash prefix, and the sequencer of their bucket.
 ///
-/// A name is stored once, in its slot; the table holds slot numbers, and a timer holds one too. A timer that is too early costs one
-/// look, so a renewal sets none: the old one fires, finds the lease alive, and is set anew.
+/// A name is stored once, in its slot; the table holds slot numbers, and a timer holds one too. A timer that is too
+/// early costs one look, so a renewal sets none: the old one fires, finds the lease alive, and is set anew.
 pub(super) struct Shard {
     slots: Slab<Slot>,
     by_name: HashTable<usize>,
@@ -102,7 +103,8 @@ impl Shard {
         self.timers.peek().map(|Reverse((due, _))| *due)
     }
 
-    /// Adds the locks in use with this prefix from slot `from` on. Answers where to go on, or none at the end of the shard.
+    /// Adds the locks in use with this prefix from slot `from` on. Answers where to go on, or none at the end of the
+    /// shard.
     pub(super) fn scan(
         &self,
         from: usize,
@@ -154,8 +156,8 @@ impl Shard {
         }
     }
 
-    /// A lease that is given back leaves a timer behind that would lie here until its TTL is over, for a day perhaps. Cleared away
-    /// when more than half of them are void: that costs each timer as much as to pop it.
+    /// A lease that is given back leaves a timer behind that would lie here until its TTL is over, for a day perhaps.
+    /// Cleared away when more than half of them are void: that costs each timer as much as to pop it.
     fn forget_void_timers(&mut self) {
         if self.timers.len() > 2 * self.slots.len() + VOID_TIMERS {
             let slots = &self.slots;

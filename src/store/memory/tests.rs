@@ -1,4 +1,5 @@
-//! What the memory store does beside the rules: expiry without polling, nothing left behind, rising tokens over restarts.
+//! What the memory store does beside the rules: expiry without polling, nothing left behind, rising tokens over
+//! restarts.
 
 use super::*;
 use crate::{

@@ -1,4 +1,5 @@
-//! What the scripts answer, turned into the terms of the rules. The codes are named here once, beside `lua/`, which speaks them.
+//! What the scripts answer, turned into the terms of the rules. The codes are named here once, beside `lua/`, which
+//! speaks them.
 
 use super::{
     effects::{RedisEffect, effect},
@@ -139,7 +140,8 @@ impl Details {
 }
 
 impl Answer {
-    /// Reads the answer to one command: its code, details, effects. One that failed by itself is the error that Redis would have said.
+    /// Reads the answer to one command: its code, details, effects. One that failed by itself is the error that Redis
+    /// would have said.
     pub fn read(now: StoreTime, packed: &[u8]) -> Decoded<Self> {
         if let Some((&QUICK, rest)) = packed.split_first() {
             let (quick, effects) = quick::read(rest).ok_or_else(|| corrupt("bytes that make no sense"))?;

@@ -31,7 +31,8 @@ macro_rules! commands {
         }
 
         impl Commands {
-            /// The commands in this present. Kept, with their scripts, for as long as the process lives: to be made once.
+            /// The commands in this present. Kept, with their scripts, for as long as the process lives: to be made
+            /// once.
             pub(super) fn leak(present: &str, classic: Option<&str>) -> &'static Self {
                 let mut scripts = HashMap::<_, &'static Script>::new();
                 let mut command = |name, lane| {
@@ -126,8 +127,8 @@ impl RedisStore {
         self.call_for(name, command, tail, None, &mut Asker::patient()).await
     }
 
-    /// The same for one of the calls that wait, which its own command need not tell to look again. Dropped when the command has left, it tells
-    /// the asker so.
+    /// The same for one of the calls that wait, which its own command need not tell to look again. Dropped when the
+    /// command has left, it tells the asker so.
     pub(super) async fn call_for<F: Future<Output = ()> + Unpin>(
         &self,
         name: &LockName,
@@ -145,7 +146,8 @@ impl RedisStore {
             self.heed(bucket, name, &answer.outcome, own);
             return Ok(answer);
         }
-        // Nothing was done, and now Redis' time is known: it was set since the last sample, or nothing was asked for long.
+        // Nothing was done, and now Redis' time is known: it was set since the last sample, or nothing was asked for
+        // long.
         let packed = self.packed(command, bucket, Some(name), tail);
         let answer = self.read(&link, link.ask(self.sender, command, bucket, packed, asker).await?)?;
         self.heed(bucket, name, &answer.outcome, own);
@@ -172,8 +174,8 @@ impl RedisStore {
         }
     }
 
-    /// Makes the highest token seen in any bucket the floor of all of them. A new life of Redis may have forgotten tokens
-    /// of buckets of which this server has seen nothing, and its clock may be behind.
+    /// Makes the highest token seen in any bucket the floor of all of them. A new life of Redis may have forgotten
+    /// tokens of buckets of which this server has seen nothing, and its clock may be behind.
     pub(super) fn know_in_all_buckets(&self) {
         let highest = self.known.iter().map(|known| known.load(Ordering::Relaxed)).max().unwrap_or(0);
         for known in &self.known {

@@ -1,7 +1,9 @@
-//! What is to be done and nobody waits for: clean-ups after dropped calls, detachments, disconnections, releases by who is gone.
+//! What is to be done and nobody waits for: clean-ups after dropped calls, detachments, disconnections, releases by who
+//! is gone.
 //!
-//! They are handed over from drop guards, which cannot wait. Each may be carried out more than once, so each is retried until it is known
-//! to be done. If Redis is away for longer than that, or too many pile up, they are given up: TTLs and grace times do the same, later.
+//! They are handed over from drop guards, which cannot wait. Each may be carried out more than once, so each is retried
+//! until it is known to be done. If Redis is away for longer than that, or too many pile up, they are given up: TTLs
+//! and grace times do the same, later.
 
 use super::{RedisStore, lease::call_args, links::Arg};
 use crate::{

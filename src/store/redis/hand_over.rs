@@ -1,5 +1,6 @@
-//! A hand-off within one replica: the release claims for the call that is next in line here. It saves the hint and the claim, a round
-//! trip to Redis while nobody has the lock. The call learns of its lease from this replica, when it is told to look again.
+//! A hand-off within one replica: the release claims for the call that is next in line here. It saves the hint and the
+//! claim, a round trip to Redis while nobody has the lock. The call learns of its lease from this replica, when it is
+//! told to look again.
 
 use super::{
     RedisStore,
@@ -19,7 +20,8 @@ use crate::{
     store::{StoreError, Timed},
 };
 
-/// A claim of which it is not known what it came to. Dropped so (whoever released is gone), its call is told to ask Redis.
+/// A claim of which it is not known what it came to. Dropped so (whoever released is gone), its call is told to ask
+/// Redis.
 struct Unread<'a> {
     store: &'a RedisStore,
     call: Call,

@@ -1,12 +1,13 @@
 //! Scripts as they are sent: with constants in place of their names, and without comments.
 //!
-//! Lua 5.1 has no constants. A name is a local variable, each function that uses it is made with a reference to it, and Redis makes all functions
-//! of a script anew each time that it runs. That was a third of what a script of one command cost. The lines that Redis names in errors are those of
-//! what is sent; texts in double brackets are not known here.
+//! Lua 5.1 has no constants. A name is a local variable, each function that uses it is made with a reference to it, and
+//! Redis makes all functions of a script anew each time that it runs. That was a third of what a script of one command
+//! cost. The lines that Redis names in errors are those of what is sent; texts in double brackets are not known here.
 
 use std::collections::HashMap;
 
-/// Lines `local NAME = value`, where the name is in capitals and the value a text, a number or `nil`, go, and the value stands for the name.
+/// Lines `local NAME = value`, where the name is in capitals and the value a text, a number or `nil`, go, and the value
+/// stands for the name.
 pub(super) fn constants(script: &str) -> String {
     let mut values = HashMap::new();
     let mut inlined = String::with_capacity(script.len());

@@ -1,7 +1,8 @@
 //! The names of keys. Nothing else makes one.
 //!
-//! A lock belongs to a bucket by the hash of its name, and all keys of a bucket carry its number as their hash tag, so that one
-//! script could touch a lock, its queue and its bucket's sequencer in a cluster too (which is not supported yet).
+//! A lock belongs to a bucket by the hash of its name, and all keys of a bucket carry its number as their hash tag, so
+//! that one script could touch a lock, its queue and its bucket's sequencer in a cluster too (which is not supported
+//! yet).
 
 use crate::domain::{ids::ReplicaId, name::LockName};
 use xxhash_rust::xxh3::xxh3_64;

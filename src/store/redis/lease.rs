@@ -1,4 +1,5 @@
-//! A lease as `lua/lib/layout.lua` lays it out. The server makes it, and the script that grants it only has to put it in its place.
+//! A lease as `lua/lib/layout.lua` lays it out. The server makes it, and the script that grants it only has to put it
+//! in its place.
 
 use super::{answer::metadata_text, links::Arg};
 use crate::domain::{

@@ -1,7 +1,8 @@
-//! Each new life of Redis is looked at before anything is asked of it: what endangers locks there, and whose data it holds.
+//! Each new life of Redis is looked at before anything is asked of it: what endangers locks there, and whose data it
+//! holds.
 //!
-//! One task looks, and commands ask it. They look at nothing themselves: what a stalled client asked for is not polled (its stream is
-//! not), and whoever held a turn meanwhile would keep it from everybody.
+//! One task looks, and commands ask it. They look at nothing themselves: what a stalled client asked for is not polled
+//! (its stream is not), and whoever held a turn meanwhile would keep it from everybody.
 
 use super::{
     LAYOUT, RedisStore,
@@ -24,7 +25,8 @@ use tokio::{
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// How often a life that was found good is looked at again: its settings may have been changed, its meta key deleted.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
-/// For how long all who ask get the answer of a look that failed. They came while it went on: one look is enough for them.
+/// For how long all who ask get the answer of a look that failed. They came while it went on: one look is enough for
+/// them.
 const FAILURE_SHARED: Duration = Duration::from_millis(200);
 /// Commands that may wait for a look. More are refused.
 const ASKING_MAX: usize = 65_536;
@@ -76,7 +78,8 @@ impl Met {
 }
 
 impl RedisStore {
-    /// Makes sure that the life of Redis at the end of this link is one to work with. Dropped, or left alone, it holds nobody up.
+    /// Makes sure that the life of Redis at the end of this link is one to work with. Dropped, or left alone, it holds
+    /// nobody up.
     pub(super) async fn meet(&self, link: &Arc<Link>) -> Result<(), StoreError> {
         if *self.met.known.lock() == Some(link.incarnation()) {
             return Ok(());
@@ -149,8 +152,9 @@ impl RedisStore {
         looked
     }
 
-    /// Looks at a life that was found good, while commands go on; if it is good no longer, the next command has to meet it anew. One that
-    /// cannot be asked now (it refuses to write, say) is as good as it was: commands find out themselves which of them it refuses.
+    /// Looks at a life that was found good, while commands go on; if it is good no longer, the next command has to meet
+    /// it anew. One that cannot be asked now (it refuses to write, say) is as good as it was: commands find out
+    /// themselves which of them it refuses.
     async fn look_again(&self) {
         let Ok(link) = self.links.get(0) else { return };
         let life = Some(link.incarnation());

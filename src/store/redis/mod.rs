@@ -1,8 +1,8 @@
 //! The store in Redis: the rules, run as scripts by the Redis that all server replicas share.
 //!
-//! A replica keeps nothing that matters: who waits here (to poll for them), and the highest token it has seen in each bucket (to
-//! remember what Redis may forget). Three scripts have all commands, and run those of one moment together; messages between replicas are
-//! hints, the poll is the net.
+//! A replica keeps nothing that matters: who waits here (to poll for them), and the highest token it has seen in each
+//! bucket (to remember what Redis may forget). Three scripts have all commands, and run those of one moment together;
+//! messages between replicas are hints, the poll is the net.
 
 pub mod answer;
 mod call;
@@ -53,7 +53,8 @@ pub struct RedisStore {
     notices: Arc<dyn Notices>,
     waits: Waits,
     chores: Chores,
-    /// The highest token seen in each bucket. When a new life of Redis is met, the highest in any bucket becomes that of all.
+    /// The highest token seen in each bucket. When a new life of Redis is met, the highest in any bucket becomes that
+    /// of all.
     known: Box<[AtomicU64]>,
     met: Met,
     /// Hints may have been lost: poll now.
@@ -101,7 +102,8 @@ impl RedisStore {
         self
     }
 
-    /// Shares locks with clients of the classic recipe: the lock `NAME` is theirs as the key `prefix` + `NAME`. To be called once.
+    /// Shares locks with clients of the classic recipe: the lock `NAME` is theirs as the key `prefix` + `NAME`. To be
+    /// called once.
     #[must_use]
     pub fn beside_classic(mut self, prefix: &str) -> Self {
         self.commands = Commands::leak(scripts::PRESENT, Some(prefix));

@@ -14,8 +14,8 @@ use futures_util::future::join_all;
 type Outcomes = Vec<Result<RenewOutcome, StoreError>>;
 
 impl RedisStore {
-    /// Renews leases and answers in order. Each is a command of its own; what is asked for together is sent together. Dropped on the way, some are
-    /// done and some are not.
+    /// Renews leases and answers in order. Each is a command of its own; what is asked for together is sent together.
+    /// Dropped on the way, some are done and some are not.
     pub(super) async fn renew_each(&self, leases: &[Kept<'_>]) -> Outcomes {
         let each = leases.iter().map(|lease| async {
             let tail = [Arg::from(lease.lease_id.0), Arg::from(lease.attachment.0)];

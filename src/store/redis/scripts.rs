@@ -1,8 +1,10 @@
-//! The scripts, put together from the parts in `lua/` when they are first used: one for all commands that Redis is told the same of.
+//! The scripts, put together from the parts in `lua/` when they are first used: one for all commands that Redis is told
+//! the same of.
 //!
-//! Redis runs a script as one step, and has no way to share code between scripts but functions, which an operator would have to
-//! load; so each script carries the parts that its commands need. There are few of them, because the collector of Redis' Lua goes through
-//! all that were ever loaded. The numbers come from [`limits`](crate::domain::limits), the one table of bounds.
+//! Redis runs a script as one step, and has no way to share code between scripts but functions, which an operator would
+//! have to load; so each script carries the parts that its commands need. There are few of them, because the collector
+//! of Redis' Lua goes through all that were ever loaded. The numbers come from [`limits`](crate::domain::limits), the
+//! one table of bounds.
 
 use super::{LAYOUT, inline};
 use crate::domain::{
@@ -132,19 +134,19 @@ const QUICK_PATHS: [(&str, &[&str]); 4] = [
 const QUICK_QUEUE: &str = include_str!("lua/quick/queue.lua");
 const QUICK_TOKEN: &str = include_str!("lua/quick/token.lua");
 
-/// What Redis is told of the script that a command is in: whether it may run without memory to spare, whether it writes. Nothing for a command
-/// that there is not.
+/// What Redis is told of the script that a command is in: whether it may run without memory to spare, whether it
+/// writes. Nothing for a command that there is not.
 pub fn flags(command: &str) -> &'static str {
     let first = COMMANDS.iter().find(|(name, _)| *name == command).and_then(|(_, text)| text.lines().next());
     first.and_then(|line| line.strip_prefix("--! flags:")).unwrap_or_default().trim()
 }
 
-/// The whole source of the script with these [`flags`]. With another present than [`PRESENT`] a test hands time and life in, as it does
-/// to the rules.
-/// `classic` is the prefix of the keys of classic locks, if such are to be heeded: the quick paths know nothing of them.
+/// The whole source of the script with these [`flags`]. With another present than [`PRESENT`] a test hands time and
+/// life in, as it does to the rules. `classic` is the prefix of the keys of classic locks, if such are to be heeded:
+/// the quick paths know nothing of them.
 ///
-/// Redis runs all of it for each sending, so what it costs to begin counts: the constants stand in place of their names (`inline.rs`), and
-/// what commands need is made by functions that are called when there is such a command.
+/// Redis runs all of it for each sending, so what it costs to begin counts: the constants stand in place of their names
+/// (`inline.rs`), and what commands need is made by functions that are called when there is such a command.
 pub fn source(flags: &str, present: &str, classic: Option<&str>) -> String {
     let commands = || COMMANDS.iter().filter(|(name, _)| self::flags(name) == flags);
     let mut script = if flags.is_empty() { "#!lua\n".to_owned() } else { format!("#!lua flags={flags}\n") };
@@ -177,7 +179,8 @@ fn push_quick_paths(paths: &[&(&str, &[&str])], script: &mut String) {
     script.push_str("end\n");
 }
 
-/// Lua that has `lock_of`, which reads the text of a lock into its fields: for tests, and whoever has to look at one by hand.
+/// Lua that has `lock_of`, which reads the text of a lock into its fields: for tests, and whoever has to look at one by
+/// hand.
 pub fn reader() -> String {
     inline::constants(&(constants(None) + include_str!("lua/lib/lock.lua")))
 }

@@ -20,8 +20,8 @@ use crate::{
 };
 use std::{pin::pin, time::Duration};
 
-/// An acquire that is under way. Dropped so, or with an error, it is not polled for any more; and if its command has left, what came of that
-/// is cleaned up.
+/// An acquire that is under way. Dropped so, or with an error, it is not polled for any more; and if its command has
+/// left, what came of that is cleaned up.
 struct Asking<'a, F> {
     store: &'a RedisStore,
     name: &'a LockName,
@@ -44,8 +44,8 @@ impl<F> Drop for Asking<'_, F> {
     }
 }
 
-/// A release that is under way. Dropped, it is done all the same, and nobody waits for it: a client may give back and go. If it had been sent
-/// it may be done twice, which finds nothing the second time.
+/// A release that is under way. Dropped, it is done all the same, and nobody waits for it: a client may give back and
+/// go. If it had been sent it may be done twice, which finds nothing the second time.
 struct GivingBack<'a> {
     store: &'a RedisStore,
     name: &'a LockName,
@@ -63,8 +63,8 @@ impl Drop for GivingBack<'_> {
 }
 
 impl RedisStore {
-    /// What an answer to claim or give_up says; a call that does not stand in line is not polled for any more. One that asked too late, or the
-    /// wrong life of Redis, still stands there: `drop_call` takes it out.
+    /// What an answer to claim or give_up says; a call that does not stand in line is not polled for any more. One that
+    /// asked too late, or the wrong life of Redis, still stands there: `drop_call` takes it out.
     fn settle(&self, name: &LockName, call: Call, answer: Timed<Answer>) -> Result<Timed<AcquireOutcome>, StoreError> {
         use AcquireOutcome::{LeftBehind, Queued, TooLate};
         let answer = self.read_acquire(name, call, answer)?;

@@ -1,4 +1,5 @@
-//! The calls that wait here, by bucket and lock: what the polls are for, who is told when hints may have been lost, and who is next.
+//! The calls that wait here, by bucket and lock: what the polls are for, who is told when hints may have been lost, and
+//! who is next.
 
 use crate::{
     domain::{
@@ -17,8 +18,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 struct Requests {
     attempts: HashMap<(RequestId, u32), Entry>,
-    /// Those that stand in line, by place. Two may have one place: a line that was empty begins anew, while the answer that the last one in it
-    /// has the lock is lost.
+    /// Those that stand in line, by place. Two may have one place: a line that was empty begins anew, while the answer
+    /// that the last one in it has the lock is lost.
     line: BTreeSet<(u64, u32, RequestId)>,
     /// The first place in line, when Redis last said it.
     first_place: u64,
@@ -31,7 +32,8 @@ struct Requests {
 struct Entry {
     /// Each with what it claims with.
     calls: SmallVec<[(CallId, Candidate); 1]>,
-    /// Its place in line: arrival order. Until Redis has told it, its command is on its way or in line for it, and will say what there is to know.
+    /// Its place in line: arrival order. Until Redis has told it, its command is on its way or in line for it, and will
+    /// say what there is to know.
     place: Option<u64>,
     /// What was claimed for it, by the command that freed the lock.
     handed_over: Option<Box<Claimed>>,
@@ -83,7 +85,8 @@ impl Waits {
         }
     }
 
-    /// The call that is next in line for a lock, of those that wait here. None where two share it: only Redis can say it to both.
+    /// The call that is next in line for a lock, of those that wait here. None where two share it: only Redis can say
+    /// it to both.
     pub(super) fn next(&self, bucket: u16, name: &LockName) -> Option<Next> {
         let all = self.0.lock();
         let requests = all.get(&bucket)?.get(name)?;
@@ -157,7 +160,8 @@ impl Waits {
             .is_some_and(|it| it.attempts.contains_key(&(request, attempt)))
     }
 
-    /// The locks in whose lines calls stand, by bucket. Of others there is nothing to ask: their commands say what there is to know.
+    /// The locks in whose lines calls stand, by bucket. Of others there is nothing to ask: their commands say what
+    /// there is to know.
     pub(super) fn in_line(&self) -> Vec<(u16, Vec<LockName>)> {
         let in_line = |(bucket, locks): (&u16, &HashMap<LockName, Requests>)| {
             let names = locks.iter().filter(|(_, requests)| !requests.line.is_empty()).map(|(name, _)| name.clone());
@@ -198,7 +202,8 @@ mod tests {
         Call { request: RequestId(Uuid::from_u128(number.into())), attempt: 1, id: CallId(number) }
     }
 
-    /// The line was empty and began anew, and nobody has heard yet that the first has the lock: it is missed by the next poll, which finds one.
+    /// The line was empty and began anew, and nobody has heard yet that the first has the lock: it is missed by the
+    /// next poll, which finds one.
     #[test]
     fn two_calls_of_one_place_are_two() {
         let (waits, name) = (Waits::default(), LockName::new("a".into()).unwrap());

@@ -1,7 +1,7 @@
 //! Events of all buckets, for as long as somebody here watches.
 //!
-//! Each bucket keeps a note of the replicas that its scripts are to tell. The notes run out by themselves, and a Redis that forgets has
-//! forgotten them too: that is noticed when they are renewed, and told as a gap.
+//! Each bucket keeps a note of the replicas that its scripts are to tell. The notes run out by themselves, and a Redis
+//! that forgets has forgotten them too: that is noticed when they are renewed, and told as a gap.
 
 use super::{RedisStore, keys, links::Arg, tend::POLL_PERIOD};
 use crate::{domain::time::micros, store::StoreError};
@@ -43,8 +43,8 @@ impl Asked {
 }
 
 impl RedisStore {
-    /// Asks for events again and again while somebody watches, and tells when some may have gone unheard. First they are asked for, so
-    /// that no more are lost when that is told.
+    /// Asks for events again and again while somebody watches, and tells when some may have gone unheard. First they
+    /// are asked for, so that no more are lost when that is told.
     pub(super) async fn keep_watching(&self) {
         let mut is_unheard = false;
         loop {
@@ -70,8 +70,8 @@ impl RedisStore {
         }
     }
 
-    /// Makes sure that events are told here. Whoever comes while they are being asked for waits for what comes of it; dropped, the next one
-    /// asks.
+    /// Makes sure that events are told here. Whoever comes while they are being asked for waits for what comes of it;
+    /// dropped, the next one asks.
     pub(super) async fn ask_for_events_once(&self) -> Result<(), StoreError> {
         let mut last = self.asked.last.lock().await;
         if let Some((when, outcome)) = &last.outcome

@@ -1,5 +1,5 @@
-//! The service's acquire, dropped at each await. The store is the real one; around each of its commands stands a gate at which a
-//! call can be held and dropped; time is a value.
+//! The service's acquire, dropped at each await. The store is the real one; around each of its commands stands a gate
+//! at which a call can be held and dropped; time is a value.
 
 use crate::gated::{Gate, GatedStore};
 use fencepost::{

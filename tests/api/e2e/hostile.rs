@@ -1,6 +1,8 @@
-//! Input that no client would send. Whatever comes, the server answers it in order or closes that connection, and serves on.
+//! Input that no client would send. Whatever comes, the server answers it in order or closes that connection, and
+//! serves on.
 //!
-//! A handler that panics resets its stream, which a client sees as an error without any of the codes that the API gives.
+//! A handler that panics resets its stream, which a client sees as an error without any of the codes that the API
+//! gives.
 
 use crate::support::{Lock, Server, channel, span, until, wish, within};
 use fencepost_proto::v1::{self, lock_service_client::LockServiceClient};

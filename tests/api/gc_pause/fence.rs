@@ -1,8 +1,9 @@
 //! A store that fences: SQLite, one fence row per lock name.
 //!
-//! The row holds the highest fencing token that the store has seen, and the grant it belongs to. Whoever writes brings its token;
-//! the token is checked and raised in the same transaction as the write, so that nothing fits between the check and the write.
-//! This asks no clock and no lock server. It relies on one thing only: that each grant of a lock has a higher token than the last.
+//! The row holds the highest fencing token that the store has seen, and the grant it belongs to. Whoever writes brings
+//! its token; the token is checked and raised in the same transaction as the write, so that nothing fits between the
+//! check and the write. This asks no clock and no lock server. It relies on one thing only: that each grant of a lock
+//! has a higher token than the last.
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, named_params};
 use std::{path::Path, time::Duration};

@@ -1,8 +1,8 @@
 //! The story of the GC pause, end to end: real processes, real signals, a real server, a real database.
 //!
-//! A worker takes a lock, is about to write, and stands still: a garbage collection, a swap, a machine that is moved. Meanwhile its
-//! lease ends, another worker gets the lock and writes. Then the first wakes up, in the middle of what it was about to do, and
-//! writes. No lock service can prevent that; the store can, if it is shown the token.
+//! A worker takes a lock, is about to write, and stands still: a garbage collection, a swap, a machine that is moved.
+//! Meanwhile its lease ends, another worker gets the lock and writes. Then the first wakes up, in the middle of what it
+//! was about to do, and writes. No lock service can prevent that; the store can, if it is shown the token.
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
 mod fence;
@@ -99,8 +99,8 @@ fn without_the_token_that_write_is_accepted_and_destroys_the_newer_one() {
     assert_eq!(second.does("look"), "valid true, lost None");
 }
 
-/// What a token cannot do: the store rejects an earlier holder from the newer token's first appearance on, not before. So raise the
-/// fence first, then read, then write.
+/// What a token cannot do: the store rejects an earlier holder from the newer token's first appearance on, not before.
+/// So raise the fence first, then read, then write.
 #[test]
 fn a_successor_that_raises_the_fence_before_it_reads_overlooks_nothing() {
     let scene = Scene::new();
@@ -145,7 +145,8 @@ fn a_holder_whose_lease_is_fine_is_not_rejected() {
     assert_eq!(scene.document().as_deref(), Some("four"));
 }
 
-/// The memory store forgets at a restart: a lease that has an hour to go excludes nobody any more. The tokens rise all the same.
+/// The memory store forgets at a restart: a lease that has an hour to go excludes nobody any more. The tokens rise all
+/// the same.
 #[test]
 fn after_a_restart_that_forgot_everything_the_old_holder_is_still_rejected() {
     let mut scene = Scene::new();

@@ -1,7 +1,8 @@
-//! The worker: a process of its own that takes a lock with the Rust client, keeps it alive, and writes when it is told to.
+//! The worker: a process of its own that takes a lock with the Rust client, keeps it alive, and writes when it is told
+//! to.
 //!
-//! It is this test binary again, with a variable that says what to do. It is told by lines on its standard input and answers
-//! each with lines on its standard output; between two lines it waits, and there it can be paused.
+//! It is this test binary again, with a variable that says what to do. It is told by lines on its standard input and
+//! answers each with lines on its standard output; between two lines it waits, and there it can be paused.
 
 use crate::{
     fence::{Pass, Store, Written},

@@ -103,7 +103,8 @@ fn run_that_was_paused_past_its_lease_kills_as_soon_as_it_wakes() {
     assert!(all_gone(&marks));
 }
 
-/// A terminal that was stopped with Ctrl-S, or a pipe that nobody reads: what is said of the danger must not keep from averting it.
+/// A terminal that was stopped with Ctrl-S, or a pipe that nobody reads: what is said of the danger must not keep from
+/// averting it.
 #[test]
 fn a_standard_error_that_stands_still_holds_nothing_up() {
     let (server, marks) = (Server::start(), Marks::new());

@@ -1,4 +1,5 @@
-//! `run` in a shell on a terminal: the command reads what is typed, and Ctrl-C, Ctrl-Z and fg do what they do for any command.
+//! `run` in a shell on a terminal: the command reads what is typed, and Ctrl-C, Ctrl-Z and fg do what they do for any
+//! command.
 
 use crate::{
     marks::Marks,
@@ -25,7 +26,8 @@ impl Shell {
     fn start(server: &Server) -> Self {
         let terminal = openpty(None, None).unwrap();
         let end = || Stdio::from(terminal.slave.try_clone().unwrap());
-        // setsid makes the terminal the session's own, as a login does; and no signal is ignored, whoever runs the tests.
+        // setsid makes the terminal the session's own, as a login does; and no signal is ignored, whoever runs the
+        // tests.
         let mut command = std::process::Command::new("setsid");
         command.args(["--ctty", "--wait", "env", "--default-signal", "bash", "--norc", "--noprofile", "-i"]);
         command.env("FENCEPOST_SERVER", &server.url).env("FENCEPOST", env!("CARGO_BIN_EXE_fencepost"));
@@ -56,7 +58,8 @@ impl Shell {
         });
     }
 
-    /// Types a command when the shell is ready for it: what is typed earlier, while it changes the terminal's mode, may be lost.
+    /// Types a command when the shell is ready for it: what is typed earlier, while it changes the terminal's mode, may
+    /// be lost.
     fn commands(&mut self, line: &str) {
         self.shows(PROMPT);
         self.types(line);

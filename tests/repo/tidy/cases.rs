@@ -25,6 +25,19 @@ fn long_files_are_refused() {
 }
 
 #[test]
+fn long_lines_are_refused() {
+    let long = "x ".repeat(61);
+    for path in ["src/domain/a.rs", "README.md", "proto/a.proto"] {
+        refused(path, &format!("fine\n// {long}\n"), &format!("{path}:2: ends beyond column 120"));
+    }
+    refused("src/domain/a.rs", &format!("let a = {};", "b + ".repeat(30)), "a.rs:1: ends beyond");
+    passes("src/domain/a.rs", &format!("let a = \"{long}\";"));
+    passes("README.md", &format!("| {long} |\n```console\n{long}\n```\n"));
+    refused("README.md", &format!("```console\n```\n{long}\n"), "README.md:3: ends beyond");
+    passes("src/store/redis/lua/a.lua", &long);
+}
+
+#[test]
 fn doors_open_one_way() {
     refused("src/domain/a.rs", "use crate::store::Store;", "domain must not use crate::store");
     refused("src/domain/a.rs", "use crate::clock::Clock;", "domain must not use crate::clock");

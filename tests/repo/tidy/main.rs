@@ -1,5 +1,5 @@
-//! The rules of this repository that no other tool checks: how long a file may be, which room may use which, what must not be there.
-//! `cases` shows each of them refusing something.
+//! The rules of this repository that no other tool checks: how long a file may be, which room may use which, what must
+//! not be there. `cases` shows each of them refusing something.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 

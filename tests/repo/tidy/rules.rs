@@ -4,6 +4,8 @@ use crate::code::{code_of, has_word, named_below};
 
 const RUST_LINES_MAX: usize = 400;
 const LUA_LINES_MAX: usize = 40;
+/// Lines of Rust, Markdown and proto end here.
+const COLUMNS_MAX: usize = 120;
 
 /// From the ground up: a room uses what stands before it, never what stands after it.
 const ROOMS: [&str; 6] = ["domain", "store", "locks", "api", "server", "cli"];
@@ -27,6 +29,7 @@ pub(crate) fn check(path: &str, text: &str) -> Vec<String> {
     if lines > lines_max {
         complaints.push(format!("{path}: {lines} lines; at most {lines_max}: one idea a file"));
     }
+    complaints.extend(long_lines(path, text));
     if path.ends_with(".rs") {
         let code = code_of(text);
         complaints.extend(unfinished(path, &code));
@@ -40,7 +43,35 @@ pub(crate) fn check(path: &str, text: &str) -> Vec<String> {
     complaints
 }
 
-/// Whether the file is the root of a test of the server: one in a folder of `tests`, or the `main.rs` of a folder there.
+/// Text that cannot be broken is let pass: a row of a table, and what a console printed; in Rust the text of a literal.
+fn long_lines(path: &str, text: &str) -> Vec<String> {
+    let (is_rust, is_prose) = (path.ends_with(".rs"), path.ends_with(".md"));
+    if !(is_rust || is_prose || path.ends_with(".proto")) {
+        return Vec::new();
+    }
+    let code = if is_rust { code_of(text) } else { String::new() };
+    let mut code = code.lines();
+    let (mut in_console, mut complaints) = (false, Vec::new());
+    for (index, line) in text.lines().enumerate() {
+        let code = code.next().unwrap_or_default();
+        in_console ^= is_prose && line.trim_start().starts_with("```");
+        let is_literal = is_rust && !line.trim_start().starts_with("//") && columns(line, code) <= COLUMNS_MAX;
+        let passes = is_literal || in_console || is_prose && line.starts_with('|');
+        if !passes && line.chars().count() > COLUMNS_MAX {
+            complaints.push(format!("{path}:{}: ends beyond column {COLUMNS_MAX}", index + 1));
+        }
+    }
+    complaints
+}
+
+/// How far a line goes if only its code counts, and not the text of its literals.
+fn columns(line: &str, code: &str) -> usize {
+    let indent = line.len() - line.trim_start().len();
+    indent + code.split_whitespace().map(|word| word.chars().count() + 1).sum::<usize>()
+}
+
+/// Whether the file is the root of a test of the server: one in a folder of `tests`, or the `main.rs` of a folder
+/// there.
 pub(crate) fn is_test(path: &str) -> bool {
     let parts: Vec<_> = path.split('/').collect();
     match parts[..] {

@@ -8,7 +8,8 @@ use super::{
 use std::time::Duration;
 
 impl Protocol {
-    /// Whether each call that waits is answered in bounded time, even if no holder gives the lock back before its lease ends.
+    /// Whether each call that waits is answered in bounded time, even if no holder gives the lock back before its lease
+    /// ends.
     pub(super) fn serves_all(&self, state: &State) -> bool {
         let waiting: Vec<_> = calls(state).collect();
         if waiting.is_empty() {
@@ -16,7 +17,8 @@ impl Protocol {
         }
         let calm = Self { hints: false, ..*self };
         let mut state = state.clone();
-        // Each who is served may hold the lock for its TTL, each who is dead may let its offer lapse, and a dead replica is noticed.
+        // Each who is served may hold the lock for its TTL, each who is dead may let its offer lapse, and a dead
+        // replica is noticed.
         let each = self.ttl + 3 * SECOND + 2 * self.tick;
         let bound = 3 * SECOND + each * (1 + u64::from(self.clients) * u64::from(self.requests));
         for _ in 0..bound / self.tick {

@@ -99,7 +99,8 @@ fn one_repeat() {
     holds("two clients, a repeat", Protocol { slow_calls: true, budget: faults(|it| it.repeats = 1), ..plain() });
 }
 
-/// A client that does not count its attempts, or gRPC's own retry policy. The TTL is longer than what a cleanup leaves of it.
+/// A client that does not count its attempts, or gRPC's own retry policy. The TTL is longer than what a cleanup leaves
+/// of it.
 fn repeated_through_the_same_server() -> Protocol {
     let budget = faults(|it| (it.repeats, it.losses) = (1, 1));
     Protocol { slow_calls: true, replicas: 1, ttl: 6 * SECOND, tick: 3 * SECOND, budget, ..plain() }

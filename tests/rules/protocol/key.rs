@@ -7,8 +7,8 @@ use std::{
     hash::{Hash, Hasher},
 };
 
-/// Whatever is longer past than this (the longest memory is 10 s) is past. A replica's silence of 30 s is longer: it comes about by a
-/// leap, not by ticks.
+/// Whatever is longer past than this (the longest memory is 10 s) is past. A replica's silence of 30 s is longer: it
+/// comes about by a leap, not by ticks.
 const PAST: i64 = 11_000_000;
 
 impl Hash for State {

@@ -1,7 +1,8 @@
 //! The protocol between clients, server replicas and the store, in every order of events that a small world allows.
 //!
-//! The store is the pure rules themselves; clients and replicas are written down here as what they promise to do; the network loses,
-//! delays, repeats and reorders. Each configuration is followed to its end: the promises hold in every state that it can reach.
+//! The store is the pure rules themselves; clients and replicas are written down here as what they promise to do; the
+//! network loses, delays, repeats and reorders. Each configuration is followed to its end: the promises hold in every
+//! state that it can reach.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 

@@ -112,8 +112,11 @@ impl Protocol {
             Message::Call { to, attempt, copy, sent } => self.take_call(state, to, attempt, copy, sent),
             Message::Cancel { to, attempt } => {
                 // A call and its end come through the same connection, in order.
-                let call = |it: &Message| matches!(it, Message::Call { to: other, attempt: its, .. } if (to, attempt) == (*other, *its));
-                state.network.retain(|message| !call(message));
+                let is_its_call = |it: &Message| match it {
+                    Message::Call { to: other, attempt: its, .. } => (to, attempt) == (*other, *its),
+                    _ => false,
+                };
+                state.network.retain(|message| !is_its_call(message));
                 let calls = &state.replicas[usize::from(to)].calls;
                 if let Some(place) = calls.iter().position(|call| call.attempt == attempt) {
                     self.drop_call(state, to, place);

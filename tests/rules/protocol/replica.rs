@@ -86,7 +86,8 @@ impl Protocol {
         self.end_call(state, to, place, said, asked);
     }
 
-    /// What was claimed for a call by a release that went through its replica. If the call is gone, it has been cleaned up after.
+    /// What was claimed for a call by a release that went through its replica. If the call is gone, it has been cleaned
+    /// up after.
     pub(super) fn take_handed_over(&self, state: &mut State, to: u8, its: (Attempt, u8), said: Said, sent: StoreTime) {
         let calls = &state.replicas[usize::from(to)].calls;
         if let Some(place) = calls.iter().position(|call| (call.attempt, call.copy) == its) {
@@ -101,7 +102,8 @@ impl Protocol {
         let reply = match said {
             Said::Granted { token, left } => {
                 replica.known_token = replica.known_token.max(token);
-                // DESIGN 5: counted from the sending of this transmission, plus what it was held for before the script was sent.
+                // DESIGN 5: counted from the sending of this transmission, plus what it was held for before the script
+                // was sent.
                 let held_for = asked.since(call.arrived);
                 let from = call.sent.after(held_for);
                 Reply::Acquired { from, left }
@@ -154,7 +156,8 @@ impl Protocol {
         self.ask(state, replica, Ask::Drop, call.attempt, call.copy);
     }
 
-    /// A replica polls for its waiters, and has the answer at once: what could come between, may as well come before or after.
+    /// A replica polls for its waiters, and has the answer at once: what could come between, may as well come before or
+    /// after.
     pub(super) fn poll(&self, state: &mut State, replica: u8) {
         let at = usize::from(replica);
         state.replicas[at].poll_due = false;

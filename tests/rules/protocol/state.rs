@@ -216,8 +216,8 @@ impl State {
         (self.clients[client].begun > 0 && self.request_of(client) == request).then_some(client)
     }
 
-    /// Whether a lease of this request ended so long ago that a further transmission might come when that is forgotten: the promise
-    /// of one effect is for those that come within 10 s.
+    /// Whether a lease of this request ended so long ago that a further transmission might come when that is forgotten:
+    /// the promise of one effect is for those that come within 10 s.
     pub(crate) fn ended_long_ago(&self, request: u8) -> bool {
         const NOT_LONG: Duration = Duration::from_secs(8);
         let lease = self.store.memory.lock.lease().filter(|lease| lease.request.0.as_bytes()[0] == request);

@@ -214,7 +214,8 @@ impl<H: Harness> Bench<H> {
         assert_eq!(outcome, ReleaseOutcome::Released);
     }
 
-    /// Takes the lock back by force, which only offers it: with a release a store may claim for a call that waits at this server.
+    /// Takes the lock back by force, which only offers it: with a release a store may claim for a call that waits at
+    /// this server.
     pub(crate) async fn revoke(&self, grant: Grant) {
         let outcome = self.store().force_release(&self.lock, grant.token, &Reason::new("a test".into()).unwrap()).await;
         assert!(matches!(outcome, Ok(RevokeOutcome::Revoked(_))), "{outcome:?}");

@@ -1,5 +1,5 @@
-//! What every store must do, whatever it is made of. The cases know only the store trait; a harness makes the store and lets its
-//! time pass. A new store adds a harness and one line here, and runs them unchanged.
+//! What every store must do, whatever it is made of. The cases know only the store trait; a harness makes the store and
+//! lets its time pass. A new store adds a harness and one line here, and runs them unchanged.
 #![allow(clippy::unwrap_used)] // also in what the tests share
 
 mod acquire;

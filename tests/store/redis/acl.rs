@@ -44,7 +44,8 @@ async fn few_rights_are_enough() {
     }
 }
 
-/// A release that has to tell another server of it is done without that word: who waits there is served by the next poll.
+/// A release that has to tell another server of it is done without that word: who waits there is served by the next
+/// poll.
 #[tokio::test]
 async fn without_the_right_to_send_messages_locks_work() {
     let redis = Redis::start(&[]);
@@ -66,7 +67,8 @@ async fn a_right_that_is_missing_is_named() {
     assert!(status.message().contains("ACL SETUSER") && status.message().contains("~fp:*"), "{status}");
 }
 
-/// Its servers are told of a lease's end by a message. Where that is lost the holder learns it by the next beats, however long its TTL.
+/// Its servers are told of a lease's end by a message. Where that is lost the holder learns it by the next beats,
+/// however long its TTL.
 #[tokio::test]
 async fn a_stream_learns_of_an_end_whose_message_was_lost() {
     let redis = Redis::start(&[]);

@@ -1,4 +1,5 @@
-//! Beside clients of the classic recipe: `SET lock:NAME value NX PX ttl`, and a script that deletes the key if the value is still theirs.
+//! Beside clients of the classic recipe: `SET lock:NAME value NX PX ttl`, and a script that deletes the key if the
+//! value is still theirs.
 
 use crate::{
     redis_server::{Answer, Redis},

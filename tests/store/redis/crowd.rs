@@ -1,4 +1,5 @@
-//! More is asked for at once than Redis can answer in time. A way to it that is long stands for a Redis that has much to do.
+//! More is asked for at once than Redis can answer in time. A way to it that is long stands for a Redis that has much
+//! to do.
 
 use crate::{
     places::{Hints, acquire, candidate, store_on},
@@ -129,8 +130,8 @@ async fn so_many_commands_are_under_way_and_no_more() {
     assert!((UNDER_WAY_MAX..=SENT_MAX).contains(&unknown), "{unknown}");
 }
 
-/// A line that is longer than is served within the time that one may stand in it: the first are served, each with what its lease has left
-/// counted from when it was sent, and the others told that nothing was done.
+/// A line that is longer than is served within the time that one may stand in it: the first are served, each with what
+/// its lease has left counted from when it was sent, and the others told that nothing was done.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_stands_in_line_for_too_long_is_sent_away_and_nothing_was_done() {
     let bench = Bench::new().await;
@@ -154,7 +155,8 @@ async fn who_stands_in_line_for_too_long_is_sent_away_and_nothing_was_done() {
     assert!(sent[served - 1] - sent[0] > IN_LINE_MAX / 2);
 }
 
-/// Whoever is gone before its turn comes leaves nothing, and takes nothing: not another call of the same attempt (a proxy's repeat).
+/// Whoever is gone before its turn comes leaves nothing, and takes nothing: not another call of the same attempt (a
+/// proxy's repeat).
 #[tokio::test(flavor = "multi_thread")]
 async fn an_acquire_that_is_dropped_in_line_is_as_if_it_had_not_been() {
     let bench = Bench::new().await;
@@ -224,7 +226,8 @@ async fn a_release_is_sent_though_nobody_waits_for_it_any_more() {
     tokio::time::timeout(SOON, free).await.expect("it was given back, and has not run out");
 }
 
-/// Whoever waits for a lock waits no longer than it says, wherever it stands; and once its command has left, it hears what came of it.
+/// Whoever waits for a lock waits no longer than it says, wherever it stands; and once its command has left, it hears
+/// what came of it.
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_says_stop_is_not_kept_in_line() {
     let bench = Bench::new().await;

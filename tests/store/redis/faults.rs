@@ -248,8 +248,9 @@ async fn waiters_wait_on_through_a_restart_that_keeps_the_data() {
     assert!(served.lease.unwrap().fencing_token > lease.fencing_token);
 }
 
-/// What a client asked for is not polled while that client stalls, its stream being full. It keeps nobody else from Redis, neither while it looks at
-/// a life of Redis that is not known yet, nor in a renewal. Found by the torture: a server did not serve again after Redis was restarted.
+/// What a client asked for is not polled while that client stalls, its stream being full. It keeps nobody else from
+/// Redis, neither while it looks at a life of Redis that is not known yet, nor in a renewal. Found by the torture: a
+/// server did not serve again after Redis was restarted.
 #[tokio::test]
 async fn what_is_not_polled_keeps_nobody_from_redis() {
     let redis = Redis::start(&["--maxmemory-policy", "allkeys-lru"]);

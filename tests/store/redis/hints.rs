@@ -36,7 +36,8 @@ async fn a_hint_that_comes_after_the_lease_leaves_it_alone() {
     assert!(read(current.expires_in) > TTL / 2, "{:?} left", current.expires_in);
 }
 
-/// The claim is refused because the connection leads to a life of Redis that is over: the place is kept for the retry, and no longer.
+/// The claim is refused because the connection leads to a life of Redis that is over: the place is kept for the retry,
+/// and no longer.
 #[tokio::test]
 async fn a_place_whose_claim_was_left_behind_is_given_up() {
     let redis = Redis::start(&[]);

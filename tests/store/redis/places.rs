@@ -78,8 +78,8 @@ pub(crate) fn acquire(request: RequestId, wait: bool) -> Acquire {
     Acquire { call, terms, wait, candidate: candidate(request) }
 }
 
-/// Two calls of one attempt wait. The claim of one is refused and it is dropped: the other stands in line as before, is polled
-/// for, and told of its offer.
+/// Two calls of one attempt wait. The claim of one is refused and it is dropped: the other stands in line as before, is
+/// polled for, and told of its offer.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_whose_claim_was_left_behind_takes_no_other_with_it() {
     let redis = Redis::start(&[]);
@@ -139,8 +139,9 @@ async fn servers_that_are_gone_are_forgotten_by_those_that_live() {
     waiter.abort();
 }
 
-/// A proxy repeats a call through a second server, under the same number, and the repeat is dropped. The offer goes to where the request was
-/// heard of last, and is declined there: the call that is left is served, and not told that another has overtaken it. Found by the torture.
+/// A proxy repeats a call through a second server, under the same number, and the repeat is dropped. The offer goes to
+/// where the request was heard of last, and is declined there: the call that is left is served, and not told that
+/// another has overtaken it. Found by the torture.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_is_served_though_its_repeat_elsewhere_is_gone() {
     let redis = Redis::start(&[]);
@@ -165,8 +166,8 @@ async fn a_call_is_served_though_its_repeat_elsewhere_is_gone() {
     assert!(lease.fencing_token > held.fencing_token);
 }
 
-/// A proxy repeats a call through another server, under the same number. The first is dropped, and the answer to its clean-up is
-/// lost: tried again, that would take away the other call as well.
+/// A proxy repeats a call through another server, under the same number. The first is dropped, and the answer to its
+/// clean-up is lost: tried again, that would take away the other call as well.
 #[tokio::test]
 async fn a_clean_up_whose_answer_was_lost_leaves_the_other_call_its_place() {
     let redis = Redis::start(&[]);
@@ -196,9 +197,9 @@ async fn a_clean_up_whose_answer_was_lost_leaves_the_other_call_its_place() {
     assert!(lease.fencing_token > held.fencing_token);
 }
 
-/// Connections to Redis break with an acquire under way, and the client, or gRPC's own retry policy, sends it again under the same number
-/// through the same server. The cleanup after the first call, tried until Redis is back, must not cut the lease of the second: that was
-/// answered with its whole TTL, and somebody else would get in.
+/// Connections to Redis break with an acquire under way, and the client, or gRPC's own retry policy, sends it again
+/// under the same number through the same server. The cleanup after the first call, tried until Redis is back, must not
+/// cut the lease of the second: that was answered with its whole TTL, and somebody else would get in.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_cleanup_of_a_broken_call_leaves_the_lease_of_its_repeat() {
     let redis = Redis::start(&[]);
@@ -235,8 +236,8 @@ async fn the_cleanup_of_a_broken_call_leaves_the_lease_of_its_repeat() {
     }
 }
 
-/// A server that Redis refused has nothing to clean up: the same attempt, which a proxy sends through another server, is served there, and
-/// its lease lasts. Found by the torture.
+/// A server that Redis refused has nothing to clean up: the same attempt, which a proxy sends through another server,
+/// is served there, and its lease lasts. Found by the torture.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attempt_that_was_refused_at_one_server_is_served_by_another() {
     const SHORT: Duration = Duration::from_secs(5);

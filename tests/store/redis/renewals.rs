@@ -36,8 +36,8 @@ const STREAMS: usize = 8;
 const LEASES_PER_STREAM: u32 = 1_000;
 /// Long enough that all are attached before the first is due.
 const TTL: Duration = Duration::from_secs(60);
-/// Three rounds of those that may be under way at once, on all links: a round times out in half a second, and it takes two of them to find the
-/// links dead.
+/// Three rounds of those that may be under way at once, on all links: a round times out in half a second, and it takes
+/// two of them to find the links dead.
 const UNANSWERED_MAX: usize = 3 * LINKS_PER_SERVER * UNDER_WAY_MAX;
 const _: () = assert!(UNANSWERED_MAX < STREAMS * LEASES_PER_STREAM as usize);
 

@@ -47,8 +47,9 @@ async fn what_one_grants_the_other_knows() {
     assert_eq!(one.client().give_back(&lease).await, LeaseEnd::Released);
 }
 
-/// Redis' replication id changes under its connections when its first replica comes, so some servers know of a life that others do not. Who speaks of
-/// the one before must not put a mark on the one that Redis is in. Found by the torture: whole buckets were refused to all from then on.
+/// Redis' replication id changes under its connections when its first replica comes, so some servers know of a life
+/// that others do not. Who speaks of the one before must not put a mark on the one that Redis is in. Found by the
+/// torture: whole buckets were refused to all from then on.
 #[tokio::test]
 async fn what_redis_has_left_puts_no_mark_on_the_life_that_it_is_in() {
     let mut redis = Redis::start(&["--appendonly", "yes", "--enable-debug-command", "yes"]);

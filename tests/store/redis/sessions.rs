@@ -149,7 +149,8 @@ async fn a_thousand_operations_at_once_are_all_answered() {
                 assert_eq!(answer.end(), LeaseEnd::Released);
                 continue;
             }
-            // A busy machine's Redis may take longer for all of them than it is given: then it is repeated, as a client would.
+            // A busy machine's Redis may take longer for all of them than it is given: then it is repeated, as a client
+            // would.
             (does, Hear::Error(error)) => {
                 assert_eq!(error.code, i32::from(Code::Unavailable), "{error:?}");
                 repeats += 1;

@@ -70,7 +70,8 @@ async fn over_a_restart_from_an_older_dump_and_one_that_keeps_the_data_and_is_fl
     assert_ne!(server.client().give_back(&held).await, v1::LeaseEnd::Released, "what is forgotten is not given back");
     drop(server);
     redis.command(&["SAVE"]);
-    // A restart adds a second to what its counter says, which a wipe within that second would not know of: left over, as published.
+    // A restart adds a second to what its counter says, which a wipe within that second would not know of: left over,
+    // as published.
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     redis.restart(true);
     redis.command(&["FLUSHALL"]);
@@ -88,12 +89,14 @@ async fn over_servers_that_are_connected_to_different_lives_of_one_redis() {
     let mut ladder = Ladder::default();
     ladder.climb(&old, 10).await;
     ladder.climb(&new, 10).await;
-    // A promotion that leaves connections alone: the next handshake finds another life, the old links know nothing of it.
+    // A promotion that leaves connections alone: the next handshake finds another life, the old links know nothing of
+    // it.
     redis.command(&["DEBUG", "CHANGE-REPL-ID"]);
     ladder.climb(&old, 5).await;
     let newest = server_on(&redis).await;
     ladder.climb(&newest, 5).await;
-    // The bucket has left the life that these were connected to: refused once, they connect anew, and grant higher ones.
+    // The bucket has left the life that these were connected to: refused once, they connect anew, and grant higher
+    // ones.
     for server in [&old, &new, &newest, &old] {
         until(|| async {
             server.client().acquire(wish("ladder", TTL)).await.is_ok_and(|it| {

@@ -24,7 +24,8 @@ use tonic::{Code, Response, Status, transport::Channel};
 
 const TTL: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(120);
-/// An offer lapses after 3 s, a server is skipped after 3 s of silence, and a poll comes every second; the rest is for a busy machine.
+/// An offer lapses after 3 s, a server is skipped after 3 s of silence, and a poll comes every second; the rest is for
+/// a busy machine.
 const HELD_UP_MAX: Duration = Duration::from_secs(15);
 
 type Waiter = JoinHandle<Result<Response<v1::AcquireResponse>, Status>>;

@@ -1,4 +1,5 @@
-//! A server that is killed after Redis granted a lock for it, and before it heard of that: nobody but Redis knows of the lease.
+//! A server that is killed after Redis granted a lock for it, and before it heard of that: nobody but Redis knows of
+//! the lease.
 
 use crate::{
     LONG, Replica, TTL, proxy::Proxy, redis_server::Redis, served, served_lease, support::Lock, support::until,

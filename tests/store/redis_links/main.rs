@@ -1,4 +1,5 @@
-//! The links to Redis, on real Redis processes: what is promised while Redis is away, comes back, refuses or is somebody else.
+//! The links to Redis, on real Redis processes: what is promised while Redis is away, comes back, refuses or is
+//! somebody else.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
@@ -137,7 +138,8 @@ async fn scripts_run_and_a_bucket_keeps_its_link() {
     assert_eq!(other.run(&GET, &["{7}k".to_owned()], &[]).await.unwrap(), Value::BulkString("värde".into()));
     assert_eq!(other.run(&GET, &["{7}none".to_owned()], &[]).await.unwrap(), Value::Nil);
 
-    // The estimate lies between Redis' time now and that plus the round trip of the sample, give or take nothing: one clock.
+    // The estimate lies between Redis' time now and that plus the round trip of the sample, give or take nothing: one
+    // clock.
     let redis_time = || {
         let text = redis.command(&["TIME"]).text();
         let (seconds, micros) = text.split_once(' ').unwrap();

@@ -1,4 +1,5 @@
-//! Redis fails in one way after the other under two servers, while clients of both take, renew and give back a few locks.
+//! Redis fails in one way after the other under two servers, while clients of both take, renew and give back a few
+//! locks.
 #![allow(clippy::unwrap_used)] // also in what the tests share
 
 #[path = "../../support/binary.rs"]

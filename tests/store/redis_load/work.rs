@@ -1,4 +1,5 @@
-//! Clients that take locks, hold them, renew them and give them back for as long as they are let, through whichever server answers.
+//! Clients that take locks, hold them, renew them and give them back for as long as they are let, through whichever
+//! server answers.
 
 use crate::{
     record::{Grant, valid_until},
@@ -23,8 +24,8 @@ pub(crate) const LOCKS: usize = 4;
 const CLIENTS: u64 = 32;
 pub(crate) const TTL: Duration = Duration::from_secs(2);
 const WAIT: Duration = Duration::from_secs(4);
-/// What a call may take beyond its wait: twice two scripts of two tries each, which Redis has half a second each to answer, and
-/// the look at a new Redis before; the rest is for a busy machine.
+/// What a call may take beyond its wait: twice two scripts of two tries each, which Redis has half a second each to
+/// answer, and the look at a new Redis before; the rest is for a busy machine.
 const BEYOND_MAX: Duration = Duration::from_secs(8);
 /// How long a client stays with a request that is refused.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -199,7 +200,8 @@ impl Worker {
         }
     }
 
-    /// Asks, here and there in turn, until there is an outcome or too much was refused. With it, when what was answered was sent.
+    /// Asks, here and there in turn, until there is an outcome or too much was refused. With it, when what was answered
+    /// was sent.
     async fn ask(&mut self, mut wish: v1::AcquireRequest) -> Option<(Instant, v1::AcquireResponse)> {
         let (begun, first) = (Instant::now(), self.chance.below(2));
         let wait = read(wish.wait_timeout);

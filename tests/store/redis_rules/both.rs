@@ -361,7 +361,8 @@ impl Both {
         }
         let mut call = self.scripts[scripts::flags(asked)].prepare_invoke();
         call.key(keys::of_bucket(bucket)).arg(head(sender, id(self.incarnation), self.not_after()));
-        // Every other time something goes before it in the same script, as of other clients: on another lock, of another kind.
+        // Every other time something goes before it in the same script, as of other clients: on another lock, of
+        // another kind.
         let before = self.commands.is_multiple_of(2).then(|| elsewhere(asked, bucket)).flatten();
         call.arg(&before).arg(command);
         let value: Value = call.invoke(&mut self.connection).map_err(|error| format!("{op:?}: {error}"))?;

@@ -9,8 +9,8 @@ use fencepost::domain::{
 };
 use std::time::{Duration, Instant};
 
-/// What the classic key tells: the end of a grant (or of the offer), how much time was left when it was set, and when that was at the
-/// earliest by a real clock.
+/// What the classic key tells: the end of a grant (or of the offer), how much time was left when it was set, and when
+/// that was at the earliest by a real clock.
 #[derive(Clone, Copy)]
 pub(crate) struct Shown {
     due: (Option<GrantId>, StoreTime),
@@ -44,13 +44,14 @@ impl Both {
         }
     }
 
-    /// Whether the key went by itself and the clock then stepped back over that, with no command between them that noticed: the key is
-    /// not there, and the lock is held, until one comes by.
+    /// Whether the key went by itself and the clock then stepped back over that, with no command between them that
+    /// noticed: the key is not there, and the lock is held, until one comes by.
     fn is_gone_unnoticed(&self) -> bool {
         self.gone.is_some() && self.gone == self.due()
     }
 
-    /// Whether the key that tells this may be gone by Redis' own clock: with a millisecond left by the test's, it soon is.
+    /// Whether the key that tells this may be gone by Redis' own clock: with a millisecond left by the test's, it soon
+    /// is.
     fn may_have_gone(&self, due: (Option<GrantId>, StoreTime)) -> bool {
         self.shown.is_some_and(|shown| shown.due == due && shown.since.elapsed() >= shown.left)
     }

@@ -1,5 +1,5 @@
-//! The scripts against the rules: random commands to both, and every answer and effect compared. Time is a value here too: the scripts are
-//! given a clock that reads what the test wrote, in place of Redis' own.
+//! The scripts against the rules: random commands to both, and every answer and effect compared. Time is a value here
+//! too: the scripts are given a clock that reads what the test wrote, in place of Redis' own.
 #![allow(clippy::unwrap_used)] // also in what the tests share
 
 mod both;
@@ -26,6 +26,7 @@ fn which() -> impl Strategy<Value = Which> {
 fn op() -> impl Strategy<Value = Op> {
     let request = 1..5_u128;
     let attempt = prop_oneof![6 => Just(1_u32), 3 => Just(2), 1 => Just(3)];
+    let late = prop_oneof![3 => Just(0_u64), 1 => Just(500_000), 1 => Just(500_001), 1 => Just(3_000_000)];
     let id = || prop_oneof![4 => Just(1_u64), 2 => Just(2), 1 => 3..40_u64];
     let stream = 1..3_u128;
     let spans = prop_oneof![
@@ -73,7 +74,7 @@ fn op() -> impl Strategy<Value = Op> {
         4 => (1..4_u128).prop_map(Op::FromReplica),
         1 => (1..6_u128).prop_map(Op::Incarnation),
         1 => (1..6_u128).prop_map(Op::Present),
-        3 => prop_oneof![3 => Just(0_u64), 1 => Just(500_000), 1 => Just(500_001), 1 => Just(3_000_000)].prop_map(Op::Late),
+        3 => late.prop_map(Op::Late),
         1 => prop_oneof![Just(0_u64), Just(5_000_000), Just(3_600_000_000)].prop_map(Op::Known),
         8 => spans.prop_map(Op::Pass),
         1 => back.prop_map(Op::StepBack),
@@ -120,14 +121,17 @@ fn what_random_sequences_found() {
     let drop = |request| Op::Drop { request, attempt: 1, id: 1 };
     let give_up = |request| Op::GiveUp { request, attempt: 1, id: 1 };
     let found = [
-        // Of two clean-ups of one attempt the one whose time was over earlier came last, and its mark took the other's place.
+        // Of two clean-ups of one attempt the one whose time was over earlier came last, and its mark took the other's
+        // place.
         (None, vec![drop(3), Op::Late(500_000), drop(3), Op::Pass(1), acquire(3)]),
-        // The clock stepped back over the end of a lease that nothing had noticed: its classic key is made again, with what is left.
+        // The clock stepped back over the end of a lease that nothing had noticed: its classic key is made again, with
+        // what is left.
         (
             Some(CLASSIC),
             vec![acquire(2), Op::Late(500_001), Op::Pass(27_000_000), acquire(1), Op::StepBack(10_000_000), give_up(1)],
         ),
-        // A lease was over, and a classic client had the lock, when the clock stepped back; no command in time noticed either.
+        // A lease was over, and a classic client had the lock, when the clock stepped back; no command in time noticed
+        // either.
         (
             Some(CLASSIC),
             vec![
@@ -307,7 +311,8 @@ fn quick_paths_see_what_is_remembered() {
     }
 }
 
-/// Redis finds an entry of a small hash by a look at all before it: a hundred are as dear as all else that an acquire does.
+/// Redis finds an entry of a small hash by a look at all before it: a hundred are as dear as all else that an acquire
+/// does.
 #[test]
 fn ends_that_come_fast_are_kept_where_one_is_found_at_once() {
     let mut both = Both::start(None);

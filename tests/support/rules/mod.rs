@@ -1,7 +1,7 @@
 //! A lock under test beside an oracle that was written from the design, not from the rules.
 //!
-//! A [`World`] runs each command through the rules and through the [`Oracle`], and compares answers, effects and views. A
-//! [`History`] of what was answered keeps the promises that need no oracle at all.
+//! A [`World`] runs each command through the rules and through the [`Oracle`], and compares answers, effects and views.
+//! A [`History`] of what was answered keeps the promises that need no oracle at all.
 
 mod calls;
 mod history;
@@ -29,7 +29,8 @@ const START: u64 = 1_800_000_000 * SECOND;
 /// One thing that may happen to the lock. Requests, leases and attachments go by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
-    /// A call of a request (of one attempt there may be several copies), waiting or not, and the number of its lease should it be granted.
+    /// A call of a request (of one attempt there may be several copies), waiting or not, and the number of its lease
+    /// should it be granted.
     Acquire {
         request: u8,
         attempt: u32,

@@ -44,8 +44,9 @@ impl Link {
                 lease.leave_stream();
                 self.core.spawn(crate::alone::keep_alive(self.core.clone(), lease));
             }
-            // Somebody else keeps it? Once is a mistake (an old stream that turned up late) and set right. Twice is another
-            // process that was given the lease: it is valid until the end of what we know, and no longer ours to renew.
+            // Somebody else keeps it? Once is a mistake (an old stream that turned up late) and set right. Twice is
+            // another process that was given the lease: it is valid until the end of what we know, and no longer ours
+            // to renew.
             Reason::AttachedElsewhere | Reason::Unspecified | Reason::Requested => {
                 if lease.may_reattach() {
                     self.attach(lease.clone(), now);

@@ -17,7 +17,8 @@ use tonic::Status;
 use v1::acquire_response::Outcome as Acquired;
 use v1::session_response::Message;
 
-/// How large the request of an operation may be. A server takes messages of 64 KiB; what is around it takes 25 bytes at most.
+/// How large the request of an operation may be. A server takes messages of 64 KiB; what is around it takes 25 bytes at
+/// most.
 const REQUEST_BYTES_MAX: usize = 64 * 1024 - 32;
 
 fn too_large(bytes: usize) -> Status {

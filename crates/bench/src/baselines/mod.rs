@@ -1,5 +1,5 @@
-//! What services do without a lock server: the classic recipe on Redis (`SET name value NX PX ttl`, and a script that deletes the name if it still has
-//! the value), as its clients use it.
+//! What services do without a lock server: the classic recipe on Redis (`SET name value NX PX ttl`, and a script that
+//! deletes the name if it still has the value), as its clients use it.
 
 pub(super) mod pairs;
 pub(super) mod retry;

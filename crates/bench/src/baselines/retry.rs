@@ -20,7 +20,8 @@ use std::{
 };
 use tokio::time::{Instant, sleep};
 
-/// The pause between two tries, in milliseconds, as clients of the recipe have it: 200 ms, made to vary so that they do not meet.
+/// The pause between two tries, in milliseconds, as clients of the recipe have it: 200 ms, made to vary so that they do
+/// not meet.
 const PAUSE: std::ops::Range<u64> = 100..200;
 
 /// A client that tries until it has the lock.

@@ -1,4 +1,5 @@
-//! Direct watchdogs: each lease is renewed by a timer of its own, with a script call of its own, every third of its TTL.
+//! Direct watchdogs: each lease is renewed by a timer of its own, with a script call of its own, every third of its
+//! TTL.
 
 use super::Recipe;
 use crate::{

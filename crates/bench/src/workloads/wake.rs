@@ -1,4 +1,5 @@
-//! `wake`: one holder, one waiter, each on a connection of its own and on a server of its own if there are two: from the sending of the release to the waiter's grant.
+//! `wake`: one holder, one waiter, each on a connection of its own and on a server of its own if there are two: from
+//! the sending of the release to the waiter's grant.
 
 use super::{Run, TTL, WAIT};
 use crate::{

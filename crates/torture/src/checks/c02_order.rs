@@ -1,7 +1,8 @@
-//! C2: tokens rise in real-time order: a grant that somebody knew of is below every grant asked for later. Under all faults.
+//! C2: tokens rise in real-time order: a grant that somebody knew of is below every grant asked for later. Under all
+//! faults.
 //!
-//! Known is a grant from the first answer with it, or from a loss that named it as the successor. A grant may have been made
-//! as soon as its request was first sent, whichever transmission was answered.
+//! Known is a grant from the first answer with it, or from a loss that named it as the successor. A grant may have been
+//! made as soon as its request was first sent, whichever transmission was answered.
 
 use super::{findings::Findings, index::History};
 use crate::verdict::Check;

@@ -1,8 +1,8 @@
 //! C3: no two leases are valid at once by their holders' own reckoning.
 //!
-//! A holder may work from the return of its grant until its validity, as renewals moved it, is over, or it sends a Release,
-//! or it knows that the lease is lost. A grant that came too late to be used is no lease. All that a fault may have touched
-//! that leaves no exclusion, and all that follows a force release of one of the two, is counted apart.
+//! A holder may work from the return of its grant until its validity, as renewals moved it, is over, or it sends a
+//! Release, or it knows that the lease is lost. A grant that came too late to be used is no lease. All that a fault may
+//! have touched that leaves no exclusion, and all that follows a force release of one of the two, is counted apart.
 
 use super::{
     findings::Findings,

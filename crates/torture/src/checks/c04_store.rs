@@ -1,6 +1,6 @@
-//! C4: the fenced store, worked out again from its steps: what it took rises, an equal token is the same grant's, nothing
-//! of a superseded holder got in, nothing of the newest was turned away, and no number is another than it must be. Under
-//! all faults: this is what tokens are for.
+//! C4: the fenced store, worked out again from its steps: what it took rises, an equal token is the same grant's,
+//! nothing of a superseded holder got in, nothing of the newest was turned away, and no number is another than it must
+//! be. Under all faults: this is what tokens are for.
 
 use super::{
     findings::Findings,

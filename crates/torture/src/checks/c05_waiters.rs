@@ -1,5 +1,5 @@
-//! C5: no waiter is lost. After the run nobody waits or holds; every call ended when its wait was over; and where no fault
-//! reaches, a free lock with a live waiter is given to somebody within poll + claim window + slack.
+//! C5: no waiter is lost. After the run nobody waits or holds; every call ended when its wait was over; and where no
+//! fault reaches, a free lock with a live waiter is given to somebody within poll + claim window + slack.
 
 use super::{
     findings::{Findings, Span},

@@ -1,8 +1,8 @@
 //! C6: first come, first served, across replicas.
 //!
-//! A request that was sent once and waited was certainly in the queue 1 s, or the slack if that is more, after it was sent.
-//! Whoever asks for the first time after that and is granted before it, by the tokens or because it timed out in vain,
-//! has overtaken it. All of them are counted; a promise is broken by those that no fault reached.
+//! A request that was sent once and waited was certainly in the queue 1 s, or the slack if that is more, after it was
+//! sent. Whoever asks for the first time after that and is granted before it, by the tokens or because it timed out in
+//! vain, has overtaken it. All of them are counted; a promise is broken by those that no fault reached.
 
 use super::{
     findings::Findings,

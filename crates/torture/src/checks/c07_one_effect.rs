@@ -1,4 +1,5 @@
-//! C7: a request has one effect, however often it is sent: all its grants are one, and after it has ended it is not granted.
+//! C7: a request has one effect, however often it is sent: all its grants are one, and after it has ended it is not
+//! granted.
 //!
 //! The server remembers a request for 10 s from its end. A second grant counts only if it came within that time of the
 //! earliest moment at which the request can have ended. Data that was lost between takes it out of the promise.
@@ -94,8 +95,8 @@ fn granted_after_its_end(lock: &Lock<'_>, transmissions: &[&Acquire], findings: 
     found
 }
 
-/// When a request that timed out ended at the earliest: when the wait was over, unless an earlier transmission, of which
-/// nobody knows, had ended it already.
+/// When a request that timed out ended at the earliest: when the wait was over, unless an earlier transmission, of
+/// which nobody knows, had ended it already.
 fn timed_out_from(transmissions: &[&Acquire], end: &Acquire) -> Nanos {
     let earlier = transmissions.iter().filter(|one| one.invoke < end.invoke).map(|one| one.invoke).min();
     let due = end.invoke.saturating_add(end.wait);

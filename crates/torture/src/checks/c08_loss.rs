@@ -1,8 +1,9 @@
-//! C8: a holder knows that its lease is lost no later than the end of its own reckoning; what the server says of the end is
-//! so; and an ended lease stays ended.
+//! C8: a holder knows that its lease is lost no later than the end of its own reckoning; what the server says of the
+//! end is so; and an ended lease stays ended.
 //!
-//! A holder that was paused may know later, but has to know when it goes on; one that was killed knows nothing. A lease may
-//! end before its time by a force release, or because a call for it was dropped; otherwise only a fault excuses that.
+//! A holder that was paused may know later, but has to know when it goes on; one that was killed knows nothing. A lease
+//! may end before its time by a force release, or because a call for it was dropped; otherwise only a fault excuses
+//! that.
 
 use super::{
     findings::{Findings, Span},

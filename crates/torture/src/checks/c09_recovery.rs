@@ -1,5 +1,6 @@
-//! C9: a holder that was killed frees its lock: the next live waiter is served within poll + claim window + slack of the end
-//! of its lease, which is a TTL after the last renewal that it can have sent. Judged where no other fault reaches.
+//! C9: a holder that was killed frees its lock: the next live waiter is served within poll + claim window + slack of
+//! the end of its lease, which is a TTL after the last renewal that it can have sent. Judged where no other fault
+//! reaches.
 
 use super::{
     findings::{Findings, Span},

@@ -1,5 +1,5 @@
-//! C11: every token that anybody saw has 16 digits, so that text sorts as numbers do, and is below 2^53, so that a double
-//! holds it. Under all faults.
+//! C11: every token that anybody saw has 16 digits, so that text sorts as numbers do, and is below 2^53, so that a
+//! double holds it. Under all faults.
 
 use super::{findings::Findings, index::History};
 use crate::{history::AcquireEnd, verdict::Check};

@@ -1,8 +1,8 @@
 //! When a lock was certainly free, and who certainly waited for it then.
 //!
-//! Certainly free is what no lease can have covered: none that anybody knows of, from the earliest moment at which it can
-//! have been made to the last at which the server can have held it to be valid; and none that an Acquire may have been
-//! given whose outcome nobody knows. All of this holds only where no fault reaches.
+//! Certainly free is what no lease can have covered: none that anybody knows of, from the earliest moment at which it
+//! can have been made to the last at which the server can have held it to be valid; and none that an Acquire may have
+//! been given whose outcome nobody knows. All of this holds only where no fault reaches.
 
 use super::{
     index::{DROPPED, History, Lock},

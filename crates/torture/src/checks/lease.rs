@@ -70,9 +70,9 @@ impl Lease<'_> {
         first_sent(&self.transmissions)
     }
 
-    /// When it was made at the earliest, if no clock was touched: the script that answered ran `held_for` after the request
-    /// arrived, and found a lease that had used up this much of its TTL. A retry may have found a TTL armed anew, so with
-    /// more than one transmission nothing is known but the first.
+    /// When it was made at the earliest, if no clock was touched: the script that answered ran `held_for` after the
+    /// request arrived, and found a lease that had used up this much of its TTL. A retry may have found a TTL armed
+    /// anew, so with more than one transmission nothing is known but the first.
     pub(crate) fn made_from(&self) -> Nanos {
         match (self.transmissions.as_slice(), self.answers.as_slice()) {
             ([_], [(acquire, grant)]) => {
@@ -146,8 +146,8 @@ impl Lease<'_> {
         heard.chain(renewed).chain(self.stopped()).max().unwrap_or(0)
     }
 
-    /// Until when the server may have held it to be valid, if no fault was near: its holder may have sent a last renewal, of
-    /// which nobody heard, as late as its own end, and that counts for a whole TTL.
+    /// Until when the server may have held it to be valid, if no fault was near: its holder may have sent a last
+    /// renewal, of which nobody heard, as late as its own end, and that counts for a whole TTL.
     pub(crate) fn held_until(&self, slack: Nanos) -> Nanos {
         self.told_over().unwrap_or_else(|| self.last_known() + self.ttl() + slack)
     }

@@ -1,9 +1,9 @@
 //! The checks of a history: what DESIGN section 1 promises, each looked for in what really happened.
 //!
-//! They sort and sweep; tokens give the order, so no search is needed. Where an outcome is not known, a check takes what is
-//! best for the server: an Acquire that was not answered may have been granted at any time from its sending on, a Release
-//! may have happened at any time from its sending on, or never. So what is reported did happen; what is not reported may
-//! have.
+//! They sort and sweep; tokens give the order, so no search is needed. Where an outcome is not known, a check takes
+//! what is best for the server: an Acquire that was not answered may have been granted at any time from its sending on,
+//! a Release may have happened at any time from its sending on, or never. So what is reported did happen; what is not
+//! reported may have.
 
 mod c00_complete;
 mod c01_unique;

@@ -220,7 +220,8 @@ fn retry_anew(records: &mut Vec<Record>, pick: Index) -> Option<Check> {
     Some(Check::C7)
 }
 
-/// A second answer to a request that was sent but once: one that was sent before may have ended, and been forgotten, long ago.
+/// A second answer to a request that was sent but once: one that was sent before may have ended, and been forgotten,
+/// long ago.
 fn retry_added(records: &mut Vec<Record>, pick: Index) -> Option<(u64, Nanos)> {
     let once = |leases: &[Lease<'_>]| {
         let once = leases.iter().filter(|lease| lease.was_usable() && lease.transmissions.len() == 1);

@@ -10,8 +10,8 @@ pub(crate) struct Troubled {
 }
 
 impl Troubled {
-    /// A fault reaches until the last lease that it may have touched is over, and the last request forgotten. What clients do all
-    /// the time (a call dropped, a request sent twice) lasts no time at all, and holds nobody up.
+    /// A fault reaches until the last lease that it may have touched is over, and the last request forgotten. What
+    /// clients do all the time (a call dropped, a request sent twice) lasts no time at all, and holds nobody up.
     pub(crate) fn by(history: &History<'_>, counts: impl Fn(&Fault) -> bool) -> Self {
         let after = history.max_ttl + MEMORY + history.bounds.slack;
         let mut stretches: Vec<(Nanos, Nanos)> = Vec::new();
@@ -33,8 +33,8 @@ impl Troubled {
 }
 
 impl History<'_> {
-    /// The kind of the first fault between `from` and `to` that takes away what `counts` asks for; leases that it touched
-    /// count as long as they may last.
+    /// The kind of the first fault between `from` and `to` that takes away what `counts` asks for; leases that it
+    /// touched count as long as they may last.
     pub(crate) fn excuse(&self, from: Nanos, to: Nanos, counts: impl Fn(Leaves) -> bool) -> Option<String> {
         let after = self.max_ttl + self.bounds.slack;
         let reaches = |fault: &&&Fault| {
@@ -54,7 +54,8 @@ pub(crate) fn overlaps(leaves: Leaves) -> bool {
     leaves != Leaves::All
 }
 
-/// Was this fault done to a client, and to this one? The target names clients by number; one that names none is all of them.
+/// Was this fault done to a client, and to this one? The target names clients by number; one that names none is all of
+/// them.
 pub(crate) fn hits_client(fault: &Fault, client: u32) -> bool {
     let mut named =
         fault.target.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse::<u32>().ok()).peekable();

@@ -84,7 +84,8 @@ impl Story {
         self
     }
 
-    /// A transmission that was granted, the first of its request. The grant is made when it returns; its name is `g{n}`.
+    /// A transmission that was granted, the first of its request. The grant is made when it returns; its name is
+    /// `g{n}`.
     pub(crate) fn got(self, client: u32, request: &str, (invoke, ret): (u64, u64), n: u64) -> Self {
         let grant = Grant {
             token: token(n),

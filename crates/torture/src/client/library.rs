@@ -1,5 +1,5 @@
-//! A worker that uses the Rust client library, which decides by itself what it sends, and where. Its requests stand in histories as
-//! one transmission each, to [`ANY`] server; until when a lease is valid is what the library says.
+//! A worker that uses the Rust client library, which decides by itself what it sends, and where. Its requests stand in
+//! histories as one transmission each, to [`ANY`] server; until when a lease is valid is what the library says.
 
 use super::{
     Orders,

@@ -1,6 +1,7 @@
 //! A client process: some workers that take locks, work under them and give them back, each in its own way.
 //!
-//! It ends when its input does: workers finish what they are at. A kind of client is a file here and a variant of [`ClientKind`].
+//! It ends when its input does: workers finish what they are at. A kind of client is a file here and a variant of
+//! [`ClientKind`].
 
 mod caller;
 mod holding;

@@ -1,5 +1,5 @@
-//! What an answer means, and until when a lease is valid (DESIGN section 5): written anew here, and not taken from the client library
-//! that is under torture.
+//! What an answer means, and until when a lease is valid (DESIGN section 5): written anew here, and not taken from the
+//! client library that is under torture.
 
 use crate::clock;
 use fencepost_proto::v1::{self, acquire_response::Outcome};

@@ -1,5 +1,5 @@
-//! A worker whose leases are kept alive on a stream, by the generated client: it answers beats, and attaches elsewhere when none came
-//! for half a TTL.
+//! A worker whose leases are kept alive on a stream, by the generated client: it answers beats, and attaches elsewhere
+//! when none came for half a TTL.
 
 use super::{
     caller::{CALL_MAX, Caller},

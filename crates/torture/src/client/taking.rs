@@ -13,7 +13,8 @@ use fencepost_torture::history::AcquireEnd;
 use std::{collections::HashMap, time::Duration};
 use tokio::{task::JoinHandle, time::sleep};
 
-/// For how long a worker repeats what has no known outcome, on top of the wait. Well within the server's memory of 10 s.
+/// For how long a worker repeats what has no known outcome, on top of the wait. Well within the server's memory of 10
+/// s.
 const REPEAT_FOR: Duration = Duration::from_secs(4);
 /// Longer than the 3 s to which a cleanup cuts a lease. No longer than the longest lease of other clients: checks take
 /// that for how long a fault has an effect.
@@ -190,8 +191,8 @@ impl Worker {
     }
 }
 
-/// Whatever the other call of an attempt comes to, nothing is done under it. It is the same grant, unless the store has forgotten that
-/// the request had ended: then it is lost when its time is over.
+/// Whatever the other call of an attempt comes to, nothing is done under it. It is the same grant, unless the store has
+/// forgotten that the request had ended: then it is lost when its time is over.
 async fn ignore(caller: Caller, ttl: Duration, token: u64, rest: JoinHandle<Answer>) {
     let Ok(Answer { end: AcquireEnd::Acquired(grant), lease: Some(lease), .. }) = rest.await else { return };
     if grant.token != token && grant.usable {

@@ -1,5 +1,6 @@
-//! What a holder does under its lock: it counts a number up in the stores, in steps of a read and a write, each while the lease is
-//! valid by its own reckoning. Rude ones do what a process does that was paused at the wrong moment: write when it is over.
+//! What a holder does under its lock: it counts a number up in the stores, in steps of a read and a write, each while
+//! the lease is valid by its own reckoning. Rude ones do what a process does that was paused at the wrong moment: write
+//! when it is over.
 
 use super::{holding::Holding, taking::Worker};
 use crate::stores::{Ask, Told};

@@ -1,5 +1,5 @@
-//! The faults: what they are called, what they touch, and what they leave of the promises. How they are done is in a file for each
-//! family. Each makes sure that it took effect, or fails.
+//! The faults: what they are called, what they touch, and what they leave of the promises. How they are done is in a
+//! file for each family. Each makes sure that it took effect, or fails.
 
 mod data;
 mod link;

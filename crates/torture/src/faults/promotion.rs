@@ -1,5 +1,5 @@
-//! The replica is promoted and the servers are sent to it; the old primary, when it is back, follows it and loses what it had of its
-//! own. Without lag little or nothing is lost; behind a link that holds everything back, seconds are.
+//! The replica is promoted and the servers are sent to it; the old primary, when it is back, follows it and loses what
+//! it had of its own. Without lag little or nothing is lost; behind a link that holds everything back, seconds are.
 
 use super::{Effect, Kind, Scene, link::LAG};
 use crate::{

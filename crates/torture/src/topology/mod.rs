@@ -1,7 +1,7 @@
 //! What is put under torture: servers and what keeps their state, and the links between them.
 //!
-//! A topology is a function that builds a [`World`], and the list of faults that make sense in it. Sentinel, Cluster or a quorum is
-//! one more file here.
+//! A topology is a function that builds a [`World`], and the list of faults that make sense in it. Sentinel, Cluster or
+//! a quorum is one more file here.
 
 mod memory;
 mod redis;

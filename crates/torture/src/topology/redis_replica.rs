@@ -1,4 +1,5 @@
-//! As with one Redis, and a replica of it that is promoted by hand, as an operator or Sentinel does: what had not reached it is lost.
+//! As with one Redis, and a replica of it that is promoted by hand, as an operator or Sentinel does: what had not
+//! reached it is lost.
 
 use super::{World, redis};
 use crate::{config::Config, faults::Kind, proxy::Link, pump::Upstream, redis::Redis, wall::WallClock};

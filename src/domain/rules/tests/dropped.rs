@@ -168,8 +168,9 @@ fn a_second_clean_up_of_an_attempt_does_not_shorten_the_mark_of_the_first() {
     assert_eq!(bench.pass(MICRO).acquire(A, 1), AcquireOutcome::Overtaken);
 }
 
-/// The same number was sent twice, and only one of the two reached the store. (Found by the torture through two servers, and by clients that
-/// do not count through one: a lease was cut short that its holder reckoned with, and a second holder got in.)
+/// The same number was sent twice, and only one of the two reached the store. (Found by the torture through two
+/// servers, and by clients that do not count through one: a lease was cut short that its holder reckoned with, and a
+/// second holder got in.)
 #[test]
 fn the_cleanup_of_a_call_that_was_never_bound_takes_no_other_away() {
     for replica in [1, 2] {

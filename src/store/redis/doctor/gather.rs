@@ -26,8 +26,8 @@ const SETTINGS: [&str; 8] = [
     "min-replicas-max-lag",
 ];
 
-/// Asks for everything. What is refused is a fact too; an error says that the connection does not hold. Dropped, it leaves
-/// nothing behind.
+/// Asks for everything. What is refused is a fact too; an error says that the connection does not hold. Dropped, it
+/// leaves nothing behind.
 pub(in crate::store::redis) async fn gather(connection: &mut MultiplexedConnection) -> Result<Facts, String> {
     let scripts = may_run_scripts(connection).await?;
     gather_the_rest(connection, scripts).await

@@ -1,6 +1,7 @@
 //! What in a Redis endangers locks: gathered with a few commands that change nothing, judged by pure rules.
 //!
-//! `fencepost doctor` shows all findings; a server looks at each life of Redis that it meets, and logs what is not well.
+//! `fencepost doctor` shows all findings; a server looks at each life of Redis that it meets, and logs what is not
+//! well.
 
 mod basics;
 mod durability;

@@ -7,8 +7,8 @@ const SHORTEST: Duration = Duration::from_millis(50);
 /// The longest wait.
 pub(super) const LONGEST: Duration = Duration::from_secs(1);
 
-/// Doubles from 50 ms to 1 s. Each wait is drawn from its upper half, so that the links of all servers do not come at once when
-/// Redis is back.
+/// Doubles from 50 ms to 1 s. Each wait is drawn from its upper half, so that the links of all servers do not come at
+/// once when Redis is back.
 #[derive(Debug)]
 pub(super) struct Backoff(Duration);
 

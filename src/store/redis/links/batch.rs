@@ -2,11 +2,11 @@
 //!
 //! Those of one moment are run in any order: none is a caller's second before its first is answered.
 //!
-//! No timer: whoever asks first has them sent as soon as those who are ready to run have run. A lone command is sent at once; where
-//! too many are under way they stand in line ([`Lane`]).
+//! No timer: whoever asks first has them sent as soon as those who are ready to run have run. A lone command is sent at
+//! once; where too many are under way they stand in line ([`Lane`]).
 //!
-//! Tasks of their own do this, because those who asked may go, or may not be polled while their client stalls: nothing that others wait for is
-//! theirs to keep.
+//! Tasks of their own do this, because those who asked may go, or may not be polled while their client stalls: nothing
+//! that others wait for is theirs to keep.
 
 use super::{
     Command, Lane, Link, Script,
@@ -24,8 +24,8 @@ use std::sync::Arc;
 use tokio::{runtime::Handle, sync::oneshot, time::Instant};
 use uuid::Uuid;
 
-/// Commands in one script: half a millisecond of Redis' time for plain ones, one or two for others, more for polls of very many locks. It does
-/// nothing else meanwhile.
+/// Commands in one script: half a millisecond of Redis' time for plain ones, one or two for others, more for polls of
+/// very many locks. It does nothing else meanwhile.
 pub const COMMANDS_PER_SCRIPT: usize = 32;
 
 /// Who asks: what all commands of one sending share.
@@ -172,7 +172,8 @@ impl Link {
     /// Has one command run, together with what others ask for in this moment; it may stand in line before. Not sent for
     /// [`IN_LINE_MAX`](super::IN_LINE_MAX), or behind others when its asker says stop, it is `Overloaded`.
     ///
-    /// Dropped before it is sent, it is not sent. Dropped later it may run, and nobody hears what came of it: the asker is told.
+    /// Dropped before it is sent, it is not sent. Dropped later it may run, and nobody hears what came of it: the asker
+    /// is told.
     pub async fn ask<F: Future<Output = ()> + Unpin>(
         self: &Arc<Self>,
         sender: Sender,

@@ -1,5 +1,5 @@
-//! Makes connections. A deadpool-redis pool makes those of the links, counts them, and when a link hands one back it asks whether
-//! that one still answers, or makes another. The subscriber's is made here too, with the same settings.
+//! Makes connections. A deadpool-redis pool makes those of the links, counts them, and when a link hands one back it
+//! asks whether that one still answers, or makes another. The subscriber's is made here too, with the same settings.
 
 use super::{LINKS_PER_SERVER, RESPONSE_TIMEOUT, RedisUrl, handshake, link::Link, reply::why_not_connected};
 use deadpool_redis::{
@@ -53,8 +53,8 @@ impl Dialer {
         &self.url
     }
 
-    /// A link, and what keeps its place in the pool. An error says what happened, why, and what to do. Dropped, it leaves at
-    /// most a connection that closes.
+    /// A link, and what keeps its place in the pool. An error says what happened, why, and what to do. Dropped, it
+    /// leaves at most a connection that closes.
     pub(super) async fn link(&self) -> Result<(Connection, Link), String> {
         let pool = self.pool.as_ref().map_err(Clone::clone)?;
         let pooled = pool.get().await.map_err(|error| match error {

@@ -24,7 +24,8 @@ pub struct ServerInfo {
 }
 
 impl ServerInfo {
-    /// One life of this Redis as a primary. All servers that see the same life make the same id of it, and so do the scripts (`lua/lib/life.lua`).
+    /// One life of this Redis as a primary. All servers that see the same life make the same id of it, and so do the
+    /// scripts (`lua/lib/life.lua`).
     pub fn incarnation(&self) -> Incarnation {
         let life = format!("{}\n{}", self.run_id, self.master_replid);
         let digest = Sha1::from(life).digest().bytes();

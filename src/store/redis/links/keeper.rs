@@ -10,7 +10,8 @@ use super::{
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// A link in its place. It leaves the place when this is dropped, so a keeper that is dropped leaves no link that nobody keeps.
+/// A link in its place. It leaves the place when this is dropped, so a keeper that is dropped leaves no link that
+/// nobody keeps.
 struct Seat<'a> {
     links: &'a Links,
     slot: usize,

@@ -1,28 +1,32 @@
-//! Where commands stand until they are sent. What is under way on a link is bounded, so that it is answered in time however much is asked
-//! for: a hundred thousand acquires sent at once would all be answered too late, and each retry would make it worse.
+//! Where commands stand until they are sent. What is under way on a link is bounded, so that it is answered in time
+//! however much is asked for: a hundred thousand acquires sent at once would all be answered too late, and each retry
+//! would make it worse.
 //!
-//! What finishes work does not stand behind what begins it. Each lane has its own bound; what can be sent of all of them goes together.
+//! What finishes work does not stand behind what begins it. Each lane has its own bound; what can be sent of all of
+//! them goes together.
 
 use super::COMMANDS_PER_SCRIPT;
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;
 
-/// Commands of one lane that may be under way on a link: about 9 ms of Redis' time, so 0.1 s for all lanes and links of a server. Several
-/// servers of which each has this much to do are answered in time ([`RESPONSE_TIMEOUT`](super::RESPONSE_TIMEOUT)); and with 15 ms to Redis and
-/// back it is still as much as Redis can do.
+/// Commands of one lane that may be under way on a link: about 9 ms of Redis' time, so 0.1 s for all lanes and links of
+/// a server. Several servers of which each has this much to do are answered in time
+/// ([`RESPONSE_TIMEOUT`](super::RESPONSE_TIMEOUT)); and with 15 ms to Redis and back it is still as much as Redis can
+/// do.
 pub const UNDER_WAY_MAX: usize = 256;
-/// How long a command may stand in line before it is sent. Longer is `Overloaded`: nothing was done. (Redis runs more than 100,000 commands
-/// meanwhile, as many as calls may wait on a server.)
+/// How long a command may stand in line before it is sent. Longer is `Overloaded`: nothing was done. (Redis runs more
+/// than 100,000 commands meanwhile, as many as calls may wait on a server.)
 pub const IN_LINE_MAX: Duration = Duration::from_secs(5);
 
 /// What kind of work a command is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// The server's own: one poll of each bucket at a time, so many clean-ups at a time. They are sent at once: a heartbeat that is late has
-    /// other servers skip this one's waiters.
+    /// The server's own: one poll of each bucket at a time, so many clean-ups at a time. They are sent at once: a
+    /// heartbeat that is late has other servers skip this one's waiters.
     Upkeep,
-    /// What gets a caller on who is served already: claims, releases, ends of waits, renewals. A late claim finds its offer withdrawn; and
-    /// where new work goes before renewals, an overload takes the leases, and their holders come back as more new work.
+    /// What gets a caller on who is served already: claims, releases, ends of waits, renewals. A late claim finds its
+    /// offer withdrawn; and where new work goes before renewals, an overload takes the leases, and their holders come
+    /// back as more new work.
     Progress,
     /// What begins something, and reads.
     Entry,
@@ -102,8 +106,9 @@ impl<T> Lines<T> {
         !is_next && self.withdraw(lane, number)
     }
 
-    /// Whether some can be taken and nobody is about to: whoever is told so does it. Not before there is room for a whole script: with small
-    /// ones sent as small ones are answered, a line that is full would never get large ones again.
+    /// Whether some can be taken and nobody is about to: whoever is told so does it. Not before there is room for a
+    /// whole script: with small ones sent as small ones are answered, a line that is full would never get large ones
+    /// again.
     pub(super) fn is_to_be_served(&mut self) -> bool {
         let can_be = |line: &Line<T>| !line.waiting.is_empty() && line.room() >= COMMANDS_PER_SCRIPT;
         let now = !self.being_served && self.lines.iter().any(can_be);

@@ -39,7 +39,8 @@ impl Link {
         Self { connection, info, incarnation, clock, closed, attention, lines: Mutex::new(Lines::new()) }
     }
 
-    /// The life that Redis was in when the link was made. It may leave that one without closing the link: whoever grants asks (`lua/lib/life.lua`).
+    /// The life that Redis was in when the link was made. It may leave that one without closing the link: whoever
+    /// grants asks (`lua/lib/life.lua`).
     pub fn incarnation(&self) -> Incarnation {
         self.incarnation
     }
@@ -51,8 +52,8 @@ impl Link {
 
     /// Runs a script. Redis not knowing it is no error: it is loaded and run, on the same connection.
     ///
-    /// Answers within twice the response timeout. Dropped before it is done, the script may still run: it was handed over with
-    /// the first poll, and nobody hears the answer. The same holds for `OutcomeUnknown`.
+    /// Answers within twice the response timeout. Dropped before it is done, the script may still run: it was handed
+    /// over with the first poll, and nobody hears the answer. The same holds for `OutcomeUnknown`.
     pub async fn run(&self, script: &'static Script, keys: &[String], args: &[Arg]) -> Result<Value, StoreError> {
         self.open()?;
         self.run_command(script, &script.evalsha(keys, args)).await
@@ -71,8 +72,8 @@ impl Link {
         reply.map_err(|fault| self.suffer(fault))
     }
 
-    /// Runs several scripts, sent with one write and answered one by one, in the order of the calls. Those that Redis did not
-    /// know run after the others. Each runs by itself: nothing makes them one.
+    /// Runs several scripts, sent with one write and answered one by one, in the order of the calls. Those that Redis
+    /// did not know run after the others. Each runs by itself: nothing makes them one.
     ///
     /// Dropped before it is done, each of them may still run.
     pub async fn run_all(&self, calls: Vec<Call>) -> Vec<Result<Value, StoreError>> {
@@ -103,20 +104,21 @@ impl Link {
         self.clock.sample(sent, redis_now);
     }
 
-    /// What Redis' clock shows now, as far as is known: not before its true time, and past it by no more than the round trip of
-    /// the newest sample, unless its clock was set since.
+    /// What Redis' clock shows now, as far as is known: not before its true time, and past it by no more than the round
+    /// trip of the newest sample, unless its clock was set since.
     pub fn now_estimate(&self) -> StoreTime {
         self.clock.at(Instant::now())
     }
 
-    /// When a command that is sent now stops being wanted, in Redis' time: not before `window` has passed there, and later by no
-    /// more than the round trip of the newest sample (the response timeout at most), unless its clock was set since.
+    /// When a command that is sent now stops being wanted, in Redis' time: not before `window` has passed there, and
+    /// later by no more than the round trip of the newest sample (the response timeout at most), unless its clock was
+    /// set since.
     pub fn not_after(&self, window: Duration) -> StoreTime {
         self.clock.not_after(Instant::now(), window)
     }
 
-    /// Uses the link no more, because of what a caller found: that Redis moved on from its incarnation, for one. Calls on their
-    /// way are answered; another link takes its place.
+    /// Uses the link no more, because of what a caller found: that Redis moved on from its incarnation, for one. Calls
+    /// on their way are answered; another link takes its place.
     pub fn retire(&self, why: &str) {
         if self.closed.set(why.to_owned()).is_ok() {
             self.attention.notify_one();
@@ -162,8 +164,9 @@ impl Link {
         }
     }
 
-    /// Safe, because a script that is not known did not run. Loaded and run in one write: no flush of the scripts by others finds
-    /// a long time between. (EVAL instead would do for one, but newer versions forget first what came that way.)
+    /// Safe, because a script that is not known did not run. Loaded and run in one write: no flush of the scripts by
+    /// others finds a long time between. (EVAL instead would do for one, but newer versions forget first what came that
+    /// way.)
     async fn load_and_run(&self, scripts: &[&Script], commands: &[&Cmd]) -> Vec<Result<Value, Fault>> {
         let loads: Vec<Cmd> = scripts.iter().map(|script| script.load()).collect();
         let all: Vec<&Cmd> = loads.iter().chain(commands.iter().copied()).collect();

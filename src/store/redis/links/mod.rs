@@ -1,14 +1,15 @@
-//! The way to one Redis: a few connections that live long and carry everybody's requests, one after the other without waiting.
+//! The way to one Redis: a few connections that live long and carry everybody's requests, one after the other without
+//! waiting.
 //!
-//! - A lease is safe only if the server knows **which life of Redis** it talks to, so nothing reconnects behind its back: a
-//!   connection that breaks, times out in its check, or leads to a replica is closed, and a new one says who is there (a
-//!   [`Link`] with an [incarnation](Link::incarnation)) before anything is sent on it.
-//! - A request is never kept until Redis is back: without a link it is refused at once. With one it may stand in line for a while
-//!   (`lane.rs`), because what is under way is bounded.
+//! - A lease is safe only if the server knows **which life of Redis** it talks to, so nothing reconnects behind its
+//!   back: a connection that breaks, times out in its check, or leads to a replica is closed, and a new one says who is
+//!   there (a [`Link`] with an [incarnation](Link::incarnation)) before anything is sent on it.
+//! - A request is never kept until Redis is back: without a link it is refused at once. With one it may stand in line
+//!   for a while (`lane.rs`), because what is under way is bounded.
 //! - A request whose answer did not come is not refused but *unknown*, and it is never sent twice from here.
 //!
-//! A checkout from a pool costs two commands each time; shared connections cost none. So the pool makes, counts and replaces
-//! connections, and requests go over clones of them. Everything that runs is polled by [`Links::run`].
+//! A checkout from a pool costs two commands each time; shared connections cost none. So the pool makes, counts and
+//! replaces connections, and requests go over clones of them. Everything that runs is polled by [`Links::run`].
 
 mod backoff;
 mod batch;
@@ -24,8 +25,8 @@ mod time;
 mod url;
 
 pub use batch::{Asker, COMMANDS_PER_SCRIPT, Reply, Sender, head, replies};
-/// What a script answered. The connection speaks RESP3; to a script that does not ask for it that is as RESP2: numbers, texts, nil
-/// (also for `false`) and arrays.
+/// What a script answered. The connection speaks RESP3; to a script that does not ask for it that is as RESP2: numbers,
+/// texts, nil (also for `false`) and arrays.
 pub use deadpool_redis::redis::Value;
 pub use handshake::ServerInfo;
 pub use lane::{IN_LINE_MAX, Lane, UNDER_WAY_MAX};
@@ -51,12 +52,15 @@ use tokio::sync::watch;
 pub const LINKS_PER_SERVER: usize = 4;
 /// How long a request waits for its answer, from the moment it is sent.
 pub const RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
-/// How often a link is asked who is there when nothing else gives a reason to; drawn anew each time, from half of it up.
+/// How often a link is asked who is there when nothing else gives a reason to; drawn anew each time, from half of it
+/// up.
 const CHECK_PERIOD: Duration = Duration::from_secs(5);
-/// Different reasons of one outage that go to the log: that Redis is lost, and a few more that it takes to see why it stays so.
+/// Different reasons of one outage that go to the log: that Redis is lost, and a few more that it takes to see why it
+/// stays so.
 const REASONS_TOLD_MAX: usize = 4;
 
-/// One connection, of which nothing is asked: whoever is there, and whatever its role. An error says why not and what to do.
+/// One connection, of which nothing is asked: whoever is there, and whatever its role. An error says why not and what
+/// to do.
 pub(super) async fn connect(url: &RedisUrl) -> Result<MultiplexedConnection, String> {
     Dialer::new(url).listener(|_| {}).await
 }
@@ -90,14 +94,15 @@ impl Links {
         }
     }
 
-    /// Keeps the links up. Never ends; to be polled by one task for as long as the links are used. Dropped, no link is up any
-    /// more; requests on their way may still run.
+    /// Keeps the links up. Never ends; to be polled by one task for as long as the links are used. Dropped, no link is
+    /// up any more; requests on their way may still run.
     pub async fn run(&self) {
         let keepers = (0..LINKS_PER_SERVER).map(|slot| keeper::keep(self, slot));
         join(join_all(keepers), self.listen()).await;
     }
 
-    /// The link that carries the requests of this bucket: the same one for as long as it lives, so that they can go together. None up is `Unavailable`, at once, with the reason.
+    /// The link that carries the requests of this bucket: the same one for as long as it lives, so that they can go
+    /// together. None up is `Unavailable`, at once, with the reason.
     pub fn get(&self, bucket: u16) -> Result<Arc<Link>, StoreError> {
         // Neighbours share one: what is asked of them together is sent together.
         let first = (usize::from(bucket) * LINKS_PER_SERVER / usize::from(BUCKETS)).min(LINKS_PER_SERVER - 1);
@@ -113,8 +118,8 @@ impl Links {
         self.up.subscribe()
     }
 
-    /// Listens to a channel, over a connection of its own that [`Self::run`] keeps. Its first item is [`Push::Resync`], when
-    /// listening has begun. There is one listener: a second call ends the first one's.
+    /// Listens to a channel, over a connection of its own that [`Self::run`] keeps. Its first item is [`Push::Resync`],
+    /// when listening has begun. There is one listener: a second call ends the first one's.
     pub fn pushes(&self, channel: &str) -> Pushes {
         let (order, pushes) = pushes::order(channel);
         self.order.send_replace(Some(order));
@@ -157,8 +162,8 @@ impl Links {
         true
     }
 
-    /// Of something that went wrong: if no link is left, Redis is lost, and that is told once. (All keepers are polled by one
-    /// task: nothing comes between the looking and the telling.)
+    /// Of something that went wrong: if no link is left, Redis is lost, and that is told once. (All keepers are polled
+    /// by one task: nothing comes between the looking and the telling.)
     fn say_down(&self, why: &str) {
         if !self.down(why) {
             return;

@@ -33,7 +33,8 @@ pub struct Pushes {
 }
 
 impl Pushes {
-    /// The next message; none when [`super::Links::pushes`] was called again, which ends this listener. Dropped, it takes nothing.
+    /// The next message; none when [`super::Links::pushes`] was called again, which ends this listener. Dropped, it
+    /// takes nothing.
     pub async fn recv(&mut self) -> Option<Push> {
         if self.lost.swap(false, Ordering::AcqRel) {
             return Some(Push::Resync);

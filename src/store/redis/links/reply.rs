@@ -1,5 +1,5 @@
-//! The one place that reads an error of Redis. It decides what the caller may believe: nothing was done, it may have been done,
-//! or what is stored is not ours; and whether the connection can go on.
+//! The one place that reads an error of Redis. It decides what the caller may believe: nothing was done, it may have
+//! been done, or what is stored is not ours; and whether the connection can go on.
 //!
 //! The rule for what is not listed: it may have been done, because only that claim is never wrong.
 
@@ -181,7 +181,8 @@ fn is_denied(said: &str) -> bool {
     ["user executing the script can't", "ACL failure"].iter().any(|words| said.contains(words))
 }
 
-/// `ERR` is said of everything. A script that fails half-way names itself in it; else the command was refused as a whole.
+/// `ERR` is said of everything. A script that fails half-way names itself in it; else the command was refused as a
+/// whole.
 fn plain_error(detail: &str, said: &str) -> Fault {
     if is_denied(detail) {
         refused(no_permission(detail), Then::Keep)

@@ -6,8 +6,8 @@ use smallvec::SmallVec;
 use std::sync::OnceLock;
 use uuid::Uuid;
 
-/// A script that the server brings with it. Redis knows it by the hash of its source, so two versions of the server can run
-/// side by side, each with its own.
+/// A script that the server brings with it. Redis knows it by the hash of its source, so two versions of the server can
+/// run side by side, each with its own.
 #[derive(Debug)]
 pub struct Script {
     source: &'static str,

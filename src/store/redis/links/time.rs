@@ -7,10 +7,10 @@ use tokio::time::Instant;
 
 /// The newest sample of Redis' clock.
 ///
-/// Redis looked at its clock somewhen between the sending of the request and the arrival of the reply. The estimate counts from
-/// the **sending**, so it is never earlier than Redis' time, and later by the first half of that sample's round trip at most (if
-/// neither clock was set meanwhile). Counted from the arrival it would be early, and commands would be refused as too late that
-/// are not.
+/// Redis looked at its clock somewhen between the sending of the request and the arrival of the reply. The estimate
+/// counts from the **sending**, so it is never earlier than Redis' time, and later by the first half of that sample's
+/// round trip at most (if neither clock was set meanwhile). Counted from the arrival it would be early, and commands
+/// would be refused as too late that are not.
 #[derive(Debug)]
 pub(super) struct RedisClock(Mutex<Sample>);
 

@@ -1,11 +1,13 @@
-//! Where a Redis is, as an operator writes it. The password goes in and never comes out again: not in a log, not in an error.
+//! Where a Redis is, as an operator writes it. The password goes in and never comes out again: not in a log, not in an
+//! error.
 
 use deadpool_redis::redis::{
     ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, io::tcp::TcpSettings,
 };
 use std::{fmt, time::Duration};
 
-/// How long a connection may be silent before TCP asks whether the other end is still there, and how long between its questions.
+/// How long a connection may be silent before TCP asks whether the other end is still there, and how long between its
+/// questions.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 /// How long sent bytes may stay without an acknowledgement before TCP gives the connection up.
 #[cfg(target_os = "linux")]
@@ -21,9 +23,9 @@ pub struct RedisUrl {
 }
 
 impl RedisUrl {
-    /// Reads `redis://[user:password@]host:port[/db]` or the same with `rediss://` (TLS, checked against the machine's root
-    /// certificates, or those that `SSL_CERT_FILE` names). Without a port it is 6379. The text of an error holds no part of the
-    /// URL that could be a password.
+    /// Reads `redis://[user:password@]host:port[/db]` or the same with `rediss://` (TLS, checked against the machine's
+    /// root certificates, or those that `SSL_CERT_FILE` names). Without a port it is 6379. The text of an error holds
+    /// no part of the URL that could be a password.
     pub fn parse(text: &str) -> Result<Self, String> {
         let tls = if text.starts_with("rediss://") {
             true
@@ -85,8 +87,8 @@ impl RedisUrl {
     }
 }
 
-/// The crate's defaults leave Nagle's algorithm on, which costs a pipelined connection half of its throughput on a network,
-/// and never notice a peer that vanished.
+/// The crate's defaults leave Nagle's algorithm on, which costs a pipelined connection half of its throughput on a
+/// network, and never notice a peer that vanished.
 fn tcp_settings() -> TcpSettings {
     let keepalive = socket2::TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
     let settings = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);

@@ -19,8 +19,8 @@ use tokio::time::timeout;
 use tonic::Status;
 
 impl Sessions {
-    /// Dropping it is not enough to end an operation: some are cancelled, and of some nobody hears the answer. What is granted then is
-    /// not kept alive.
+    /// Dropping it is not enough to end an operation: some are cancelled, and of some nobody hears the answer. What is
+    /// granted then is not kept alive.
     pub(in super::super) async fn acquire(
         &self,
         caller: &Caller,

@@ -1,5 +1,6 @@
-//! A client whose workers share one session with each server: what they want is under way on it all at once, what they hold is kept
-//! alive by the beats that its read loop answers, and what a session took with it is repeated, and attached, on another.
+//! A client whose workers share one session with each server: what they want is under way on it all at once, what they
+//! hold is kept alive by the beats that its read loop answers, and what a session took with it is repeated, and
+//! attached, on another.
 
 mod calls;
 mod keeping;

@@ -227,7 +227,8 @@ impl State {
                 }
                 self.say(0, Say::Answer(v1::BeatAnswer { beat: beat.beat }));
                 for (number, operation) in self.operations.iter_mut().filter(|(_, operation)| operation.due < at) {
-                    // What is heard late may have been sent long before. Not so a beat that came after the answer to one that was heard then.
+                    // What is heard late may have been sent long before. Not so a beat that came after the answer to
+                    // one that was heard then.
                     if beat.beat > *operation.overdue_since.get_or_insert(beat.beat) + BEATS_UNANSWERED_MAX {
                         wrong(&format!("operation {number} was never answered"));
                     }
