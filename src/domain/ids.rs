@@ -25,13 +25,13 @@ fn first_digits(id: &Uuid) -> String {
 }
 
 id!(
-    /// Names one wish for a lock across all transmissions of it. Made by the client; whoever knows it can pick up the
+    /// Names one request for a lock across all its transmissions. Made by the client. Whoever knows it can get the
     /// lease.
     RequestId,
     first_digits
 );
 id!(
-    /// Proof that a lease is one's own. Made by the server ([`LeaseId::of`]); never listed, logged or shown to others.
+    /// Proves ownership of a lease. Made by the server ([`LeaseId::of`]); never listed, logged or shown to others.
     LeaseId,
     first_digits
 );
@@ -46,12 +46,12 @@ id!(
     Uuid::to_string
 );
 id!(
-    /// One life of one server process. Made at random at its start.
+    /// One run of one server process. Drawn at random at its start.
     ReplicaId,
     Uuid::to_string
 );
 id!(
-    /// One life of what keeps the sequencers: a process start for the memory store, a run of a primary for Redis.
+    /// One run of what keeps the sequencers: a process for the memory store, a primary for Redis.
     Incarnation,
     Uuid::to_string
 );
@@ -75,11 +75,11 @@ pub struct Call {
 }
 
 impl LeaseId {
-    /// That of a lease which this request may be granted. Its first half goes by the request, so that a store which
-    /// files ended requests by it finds them by their leases too: one that was not made so would let a late duplicate
-    /// lock again. The other is to be random (62 bits are kept of it), so that who knows the request does not know the
-    /// lease, and a request that comes again after it was forgotten has another. Stored: the same on every replica and
-    /// in every version.
+    /// The id of a lease that may be granted to this request. Its first half is a hash of the request, so a store that
+    /// indexes ended requests by that half finds them by their leases too; with any other id a late duplicate could
+    /// lock again. The second half is random (62 bits of it are kept): whoever knows the request does not know the
+    /// lease, and a request that comes again after it was forgotten gets another id. Stored, so the same in every
+    /// server and every version.
     pub fn of(request: RequestId, random: u64) -> Self {
         let digest = Sha1::from(request.0.as_bytes()).digest().bytes();
         let mut bytes = [0; 16];

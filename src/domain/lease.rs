@@ -1,4 +1,4 @@
-//! One grant, and what is bound to it.
+//! A lease: one grant of a lock, and the terms it was granted on.
 
 use super::{
     binding::Binding,
@@ -24,15 +24,15 @@ pub enum LeaseEnd {
 /// What a request asks for. Bound to its id: a repeat with other terms is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// Stands for all parameters that the id is bound to: the same for equal ones, whichever replica computes it.
+    /// A hash of all parameters that the request id is bound to. Equal parameters have the same hash on every server.
     pub fingerprint: u64,
     /// How long the lease lasts unless it is renewed.
     pub ttl: Duration,
-    /// The label of the holder-to-be.
+    /// The label of the holder.
     pub holder: Holder,
-    /// What it says of itself.
+    /// What the holder says of itself.
     pub metadata: Metadata,
-    /// The granted token is at least this.
+    /// The token granted is at least this.
     pub min_token: u64,
 }
 
@@ -43,7 +43,7 @@ pub struct Lease {
     pub request: RequestId,
     /// The calls of that request.
     pub binding: Binding,
-    /// What was asked for; its TTL is the one that it is renewed by.
+    /// What was asked for. A renewal without a TTL uses the TTL in here.
     pub terms: Terms,
     /// Proof of ownership.
     pub lease_id: LeaseId,
@@ -61,32 +61,31 @@ pub struct Lease {
     pub attachment: Option<AttachmentId>,
     /// The server replica of that stream.
     pub attachment_replica: ReplicaId,
-    /// The attachment attempt that the next one must reach, so that an older one that turns up late loses.
+    /// The lowest attachment attempt that is accepted next: an older attempt that arrives late is refused.
     pub attachment_attempt: u32,
-    /// Whether its time was cut because every call that could have heard of it was dropped.
+    /// Whether it was cut short because every call that could have heard of it was dropped.
     pub unheard: bool,
-    /// Whether its holder has renewed or attached it, and so has certainly heard of it: no dropped call cuts it any
-    /// more.
+    /// Whether its holder has renewed or attached it. It has heard of the lease then, so no dropped call cuts it short.
     pub heard: bool,
 }
 
 impl Lease {
-    /// Sets the time left to `ttl`, which becomes the lease's own; never shortens. Whoever renews has heard of the
+    /// Extends the lease to `ttl` from now, and makes that its TTL. Never shortens it. Whoever renews has heard of the
     /// lease.
     pub fn renew(&mut self, now: StoreTime, ttl: Duration) {
         self.extend(now, ttl);
         self.heard = true;
     }
 
-    /// Gives a lease that was cut short its whole TTL again: a call that can hear of it has turned up.
+    /// Gives a lease that was cut short its whole TTL again, because a call that can hear of it has arrived.
     pub fn rearm(&mut self, now: StoreTime) {
         if self.unheard {
             self.extend(now, self.terms.ttl);
         }
     }
 
-    /// Cuts the lease to end soon, because every call that could have heard of it was dropped. Not if its holder has
-    /// acted on it: it reckons with the time that a renewal promised.
+    /// Cuts the lease to end after [`DROP_GRACE`], because every call that could have heard of it was dropped. Does
+    /// nothing if the holder has acted on the lease: it relies on the time that a renewal promised.
     pub fn cut_short(&mut self, now: StoreTime) {
         // mutant: drop cuts a renewed lease
         if !self.heard {
@@ -105,8 +104,8 @@ impl Lease {
         self.unheard = false;
     }
 
-    /// When it ends, as seen at `now`. Further ahead than its own period means that the clock stepped back: cut to
-    /// that.
+    /// When it ends, as seen at `now`. An end further ahead than the TTL means that the clock stepped back; the result
+    /// is then `now` plus the TTL.
     pub fn healed_end(&self, now: StoreTime) -> StoreTime {
         let period = if self.unheard { self.terms.ttl.min(DROP_GRACE) } else { self.terms.ttl };
         self.expires_at.min(now.after(period))

@@ -1,9 +1,9 @@
-//! Texts that come from outside: each type can only be made from one that keeps its rule.
+//! Texts from outside. Each type can only be made from a text that keeps its rule.
 
 use super::limits::{HOLDER_BYTES_MAX, LOCK_NAME_BYTES_MAX, METADATA_BYTES_MAX, REASON_BYTES_MAX};
 use std::fmt;
 
-/// Why a text was refused: the rule, in words that go to the caller as they are.
+/// The rule that a text broke, in words that are shown to the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokenRule(pub String);
 
@@ -26,7 +26,7 @@ impl LockName {
         &self.0
     }
 
-    /// The name as text of one's own.
+    /// The name as an owned text.
     pub fn into_string(self) -> String {
         self.0.into_string()
     }
@@ -54,7 +54,7 @@ impl Holder {
         &self.0
     }
 
-    /// The label as text of one's own.
+    /// The label as an owned text.
     pub fn into_string(self) -> String {
         self.0.into_string()
     }
@@ -80,12 +80,12 @@ impl Reason {
     }
 }
 
-/// What a holder says of itself, sorted by key. In one piece: thousands of tiny pairs, each in boxes of its own, would
-/// cost a dozen times what they say.
+/// Key-value pairs that a holder gives, sorted by key. Stored in one allocation: thousands of small pairs in
+/// allocations of their own would take a dozen times the memory.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Metadata {
     text: Box<str>,
-    /// Of each pair, where its key and its value end; it begins where the one before it ends.
+    /// The ends of the key and the value of each pair; a pair begins where the one before it ends.
     ends: Box<[(u16, u16)]>,
 }
 
@@ -123,7 +123,7 @@ fn check_text(text: &str, bytes_max: usize) -> Result<(), BrokenRule> {
     if text.len() > bytes_max {
         return Err(BrokenRule(format!("must have at most {bytes_max} bytes; it has {}", text.len())));
     }
-    // Nearly all are of this kind, which is seen many bytes at a time, with no way out half way.
+    // Nearly all names are ASCII. This check has no early exit, so the compiler vectorises it.
     if text.bytes().fold(true, |plain, byte| plain & matches!(byte, b' '..=b'~')) {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! What a command comes to. A refusal is not an error: it has its own variant.
+//! The outcomes of commands. A refusal is an outcome, not an error.
 
 use super::{
     ids::{AttachmentId, GrantId, LeaseId, ReplicaId, RequestId},
@@ -10,7 +10,7 @@ use super::{
 use smallvec::SmallVec;
 use std::time::Duration;
 
-/// What the holder is told of its grant.
+/// A grant, as its holder sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// Proof of ownership.
@@ -25,7 +25,7 @@ pub struct Grant {
     pub previous_end: Option<LeaseEnd>,
 }
 
-/// What others are told of a lease.
+/// A lease, as others see it. It does not have the lease id, which is a credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HolderView {
     /// The holder's label.
@@ -44,81 +44,82 @@ pub struct HolderView {
     pub held: Duration,
 }
 
-/// A lock that is taken by a client which goes to the store itself, past this service, by the classic recipe.
+/// A lock held by a client that takes it in Redis directly, by the classic recipe (`SET NX PX`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClassicHold {
-    /// How long its key has left; nothing if it stays until somebody deletes it.
+    /// How long its key has left; `None` if the key has no TTL.
     pub left: Option<Duration>,
 }
 
 /// Why a request did not get the lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contention {
-    /// Who holds it; nobody while it is on its way to the next waiter.
+    /// The holder; `None` while the lock is offered to the next waiter.
     pub current: Option<HolderView>,
     /// The classic client that holds it, in place of a lease.
     pub classic: Option<ClassicHold>,
-    /// How many wait.
+    /// The number of waiters.
     pub waiters: usize,
 }
 
-/// What Acquire, Claim and GiveUp come to.
+/// The outcome of Acquire, Claim and GiveUp.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AcquireOutcome {
     /// The lock is the caller's.
     Granted(Grant),
-    /// It is not free, and the caller does not wait. (Boxed: the rare and large one.)
+    /// It is not free, and the caller does not wait. Boxed, because it is rare and large.
     Contended(Box<Contention>),
-    /// The caller stands in line.
+    /// The caller is queued.
     Queued,
-    /// The wait has ended and the request is out of the line.
+    /// The wait has ended and the request has left the queue.
     TimedOut(Box<Contention>),
-    /// A call with the same attempt number still waits, so the request stays in line; this call is no longer bound to
-    /// it.
+    /// Another call of the same attempt still waits, so the request stays queued. This call is no longer bound to it.
     Shared,
     /// A newer attempt of the request is bound, or this one was dropped. Nothing was changed.
     Overtaken,
     /// The request has ended: it had its lease, or was abandoned. Nothing was changed.
     Ended,
-    /// Nothing is known of the request or of this attempt of it: the store forgot it. Nothing was changed.
+    /// The request, or this attempt of it, is not known: the store forgot it. Nothing was changed.
     Unknown,
     /// The id is bound to other terms. Nothing was changed.
     OtherTerms,
-    /// `min_token` is higher than this, the highest allowed now. Nothing was changed.
+    /// `min_token` is above the highest value allowed now, which this is. Nothing was changed.
     MinTokenTooHigh(u64),
-    /// As many wait for the lock as may. Nothing was changed.
+    /// The queue is full. Nothing was changed.
     QueueFull,
-    /// The command came too late to act: its caller has given up. Nothing was changed. Says the store's time.
+    /// The command arrived after its `not_after`, when its caller had given up. Nothing was changed. Carries the
+    /// store's time.
     TooLate(StoreTime),
-    /// The command was meant for a life of the store that is over: its server must connect anew. Nothing was changed.
+    /// The command was sent to an incarnation of the store that has ended: its server must reconnect. Nothing was
+    /// changed.
     LeftBehind,
-    /// No token is left. The request neither has the lock nor stands in line.
+    /// No token is left. The request neither holds the lock nor waits for it.
     TokensExhausted,
 }
 
-/// What Poll comes to.
+/// The outcome of Poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Polled {
-    /// The request and attempt that the lock is on offer to, if the polling replica carries it.
+    /// The request and attempt that the lock is offered to, if the polling server carries them.
     pub offered: Option<(RequestId, u32)>,
-    /// How many waiters of the polling replica the lock knows.
+    /// How many waiters of the polling server are queued.
     pub waiters: usize,
-    /// The place of whoever stands first in line.
+    /// The lowest place in the queue.
     pub first_place: Option<u64>,
 }
 
-/// How a lease that a caller asked about has ended.
+/// What became of a lease that a caller asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It ended within the memory, like this.
+    /// It ended in this way, recently enough to be remembered.
     Ended(LeaseEnd),
-    /// It is not remembered, and another lease holds the lock.
+    /// Its end is not remembered, and another lease holds the lock.
     Superseded,
-    /// Nothing is known of it.
+    /// It is not known.
     Unknown,
 }
 
-/// A lease that is no more.
+/// A lease that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gone {
     /// How it ended.
@@ -127,19 +128,19 @@ pub struct Gone {
     pub successor: Option<FencingToken>,
 }
 
-/// What Release comes to.
+/// The outcome of Release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReleaseOutcome {
-    /// Given back by this command.
+    /// This command released it.
     Released,
     /// It had ended before; `Ended(Released)` answers a repeat.
     Gone(Gone),
 }
 
-/// What Renew and Attach come to.
+/// The outcome of Renew and Attach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenewOutcome {
-    /// The lease goes on.
+    /// The lease was extended.
     Renewed(Renewed),
     /// It has ended. Nothing was changed.
     Lost(Gone),
@@ -147,7 +148,7 @@ pub enum RenewOutcome {
     AttachedElsewhere,
 }
 
-/// A lease that goes on.
+/// A lease that was extended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Renewed {
     /// Its token, unchanged.
@@ -158,7 +159,7 @@ pub struct Renewed {
     pub left: Duration,
 }
 
-/// What ForceRelease comes to.
+/// The outcome of ForceRelease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RevokeOutcome {
     /// The lease was taken from this holder.
@@ -169,14 +170,14 @@ pub enum RevokeOutcome {
     TokenMismatch(FencingToken),
 }
 
-/// What CheckToken comes to.
+/// The outcome of CheckToken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenStatus {
-    /// The lease of this token holds the lock.
+    /// The lease with this token holds the lock.
     Current,
-    /// It is the newest, and its lease has ended.
+    /// It is the newest token, and its lease has ended.
     Ended,
-    /// A newer one has been granted.
+    /// A newer token has been granted.
     Stale,
     /// No such token is remembered.
     Unknown,
@@ -189,7 +190,7 @@ pub struct LockView {
     pub current: Option<HolderView>,
     /// The classic client that holds it, in place of a lease.
     pub classic: Option<ClassicHold>,
-    /// How many wait.
+    /// The number of waiters.
     pub waiters: usize,
     /// How the lease before the current one ended.
     pub previous_end: Option<LeaseEnd>,
@@ -197,7 +198,7 @@ pub struct LockView {
     pub newest_token: Option<FencingToken>,
 }
 
-/// What a command has set off beyond its answer.
+/// What a command causes beyond its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// The calls of this attempt should ask again (Claim): they were offered the lock, or are no longer bound.
@@ -209,11 +210,11 @@ pub enum Effect {
         /// Their attempt.
         attempt: u32,
     },
-    /// The lock was granted: its lease says to whom.
+    /// The lock was granted, to the holder of its lease.
     Granted,
     /// A lease has ended.
     Ended {
-        /// As it last was.
+        /// Its last state.
         lease: Lease,
         /// How it ended.
         end: LeaseEnd,
@@ -227,8 +228,8 @@ pub enum Effect {
         /// The attachment that is void now.
         attachment: AttachmentId,
     },
-    /// The server replica that sent the command had been silent for so long, or is so new here, that waiters of it may
-    /// have been deleted: those that it knows of are to be sent away.
+    /// The server that sent the command had been silent for so long, or is so new, that its waiters may have been
+    /// deleted. The server asks again for each of them.
     ReplicaReturned,
 }
 

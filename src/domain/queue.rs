@@ -10,39 +10,39 @@ use super::{
 use hashbrown::HashMap;
 use std::collections::BTreeMap;
 
-/// Whether a waiter may be offered the lock.
+/// The state of a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// It stands in line.
+pub enum WaiterState {
+    /// It may be offered the lock.
     InLine,
     /// It has been offered the lock, and has until the end of the claim window to claim it.
     Offered,
-    /// It let an offer lapse. It keeps its place and is skipped until it shows life.
+    /// It let an offer lapse. It keeps its place, and is skipped until it claims, acquires again, or its server polls.
     Missed,
-    /// Its calls were dropped. It keeps its place for a retry until then, and is skipped.
+    /// Its calls were dropped. It keeps its place for a retry until this moment, and is skipped.
     Dropped(StoreTime),
 }
 
 /// One queued request.
 #[derive(Clone, Debug)]
 pub struct Waiter {
-    /// Its place: arrival order.
+    /// Its queue position: arrival order.
     pub place: u64,
     /// The calls that wait for it.
     pub binding: Binding,
-    /// What it asks for.
+    /// What the request asks for.
     pub terms: Terms,
-    standing: Standing,
+    state: WaiterState,
 }
 
 impl Waiter {
     /// Whether it may be offered the lock.
-    pub fn standing(&self) -> Standing {
-        self.standing
+    pub fn state(&self) -> WaiterState {
+        self.state
     }
 }
 
-/// Queues up to this length are checked whole.
+/// Queues longer than this are not checked by [`Queue::check`].
 const CHECKED_WHOLE: usize = 32;
 
 /// The waiters of one replica that may be offered the lock or have missed their offer, by place.
@@ -56,15 +56,16 @@ struct Line {
 #[derive(Clone, Debug, Default)]
 pub struct Queue {
     waiters: HashMap<RequestId, Waiter>,
-    /// A line for each replica that has waiters: a silent replica is passed over at once, however many waiters it has.
+    /// A line for each server that has waiters, so that a silent server is skipped in one step, however many waiters it
+    /// has.
     lines: BTreeMap<ReplicaId, Line>,
-    /// Those dropped, by the time until which they are kept, and their place.
+    /// Dropped waiters, by the time until which they are kept and by place.
     dropped: BTreeMap<(StoreTime, u64), RequestId>,
     next_place: u64,
 }
 
 impl Queue {
-    /// How many requests are queued, skipped ones too.
+    /// The number of queued requests, including skipped ones.
     pub fn len(&self) -> usize {
         self.waiters.len()
     }
@@ -79,23 +80,23 @@ impl Queue {
         self.waiters.get(&request)
     }
 
-    /// How many waiters of this replica are in line or have missed their offer.
+    /// How many waiters of this server may be offered the lock or have missed an offer.
     pub fn of_replica(&self, replica: ReplicaId) -> usize {
         self.lines.get(&replica).map_or(0, |line| line.waiting.len() + line.missed.len())
     }
 
-    /// Adds a request at the end of the line.
+    /// Adds a request at the end of the queue.
     pub fn push(&mut self, call: Call, replica: ReplicaId, terms: Terms) {
         let place = self.next_place;
         self.next_place += 1;
         let binding = Binding::first(call, replica);
-        let waiter = Waiter { place, binding, terms, standing: Standing::InLine };
+        let waiter = Waiter { place, binding, terms, state: WaiterState::InLine };
         self.file(call.request, &waiter);
         let before = self.waiters.insert(call.request, waiter);
         assert!(before.is_none(), "a request is queued once");
     }
 
-    /// Binds a further call of a request that is queued. Its place stays.
+    /// Binds another call of a queued request, which keeps its place.
     pub fn bind(&mut self, call: Call, replica: ReplicaId) -> Option<Bound> {
         let mut waiter = self.remove(call.request)?;
         let bound = waiter.binding.bind(call, replica);
@@ -104,19 +105,19 @@ impl Queue {
         Some(bound)
     }
 
-    /// Takes a call away from its request, if that is queued.
+    /// Unbinds a call from its request, if the request is queued.
     pub fn unbind(&mut self, call: Call) -> Option<Unbound> {
         self.waiters.get_mut(&call.request).map(|waiter| waiter.binding.unbind(call))
     }
 
-    /// The request that is next, with the calls bound to it, among those of the replicas that are alive.
+    /// The request that is next among the waiters of live servers, and the calls bound to it.
     pub fn first(&self, alive: impl Fn(ReplicaId) -> bool) -> Option<(RequestId, &Binding)> {
         let lines = self.lines.iter().filter(|(replica, _)| alive(**replica));
         let (_, request) = lines.filter_map(|(_, line)| line.waiting.first_key_value()).min()?;
         self.waiters.get(request).map(|waiter| (*request, &waiter.binding))
     }
 
-    /// The place of whoever stands first in line, of whatever replica.
+    /// The lowest place in the queue, of any server.
     pub fn first_place(&self) -> Option<u64> {
         self.lines.values().filter_map(|line| line.waiting.first_key_value()).map(|(place, _)| *place).min()
     }
@@ -132,26 +133,26 @@ impl Queue {
         self.lines.get(&replica)?.missed.values().next().copied()
     }
 
-    /// Changes whether a waiter may be offered the lock. Its place stays.
-    pub fn set_standing(&mut self, request: RequestId, standing: Standing) {
+    /// Changes whether a waiter may be offered the lock. It keeps its place.
+    pub fn set_state(&mut self, request: RequestId, state: WaiterState) {
         let Some(mut waiter) = self.remove(request) else { return };
-        waiter.standing = standing;
+        waiter.state = state;
         self.file(request, &waiter);
         self.waiters.insert(request, waiter);
     }
 
-    /// Takes a waiter out.
+    /// Removes a waiter.
     pub fn remove(&mut self, request: RequestId) -> Option<Waiter> {
         let waiter = self.waiters.remove(&request)?;
-        if let Standing::Dropped(until) = waiter.standing {
+        if let WaiterState::Dropped(until) = waiter.state {
             self.dropped.remove(&(until, waiter.place));
         }
         let replica = waiter.binding.replica();
         if let Some(line) = self.lines.get_mut(&replica) {
-            match waiter.standing {
-                Standing::InLine => drop(line.waiting.remove(&waiter.place)),
-                Standing::Missed => drop(line.missed.remove(&waiter.place)),
-                Standing::Offered | Standing::Dropped(_) => {}
+            match waiter.state {
+                WaiterState::InLine => drop(line.waiting.remove(&waiter.place)),
+                WaiterState::Missed => drop(line.missed.remove(&waiter.place)),
+                WaiterState::Offered | WaiterState::Dropped(_) => {}
             }
             if line.waiting.is_empty() && line.missed.is_empty() {
                 self.lines.remove(&replica);
@@ -160,30 +161,30 @@ impl Queue {
         Some(waiter)
     }
 
-    /// Files a waiter where it is found by its standing.
+    /// Adds a waiter to the index of its state.
     fn file(&mut self, request: RequestId, waiter: &Waiter) {
         let (replica, place) = (waiter.binding.replica(), waiter.place);
-        match waiter.standing {
-            Standing::InLine => drop(self.lines.entry(replica).or_default().waiting.insert(place, request)),
-            Standing::Missed => drop(self.lines.entry(replica).or_default().missed.insert(place, request)),
-            Standing::Dropped(until) => drop(self.dropped.insert((until, place), request)),
-            Standing::Offered => {}
+        match waiter.state {
+            WaiterState::InLine => drop(self.lines.entry(replica).or_default().waiting.insert(place, request)),
+            WaiterState::Missed => drop(self.lines.entry(replica).or_default().missed.insert(place, request)),
+            WaiterState::Dropped(until) => drop(self.dropped.insert((until, place), request)),
+            WaiterState::Offered => {}
         }
     }
 
-    /// After the clock stepped back: keeps no place of a dropped call for longer than its period, counted from now.
+    /// Repairs times after the clock stepped back: keeps no dropped waiter for longer than [`DROP_GRACE`] from now.
     pub fn heal(&mut self, now: StoreTime) {
         let latest = now.after(DROP_GRACE);
         while let Some(entry) = self.dropped.last_entry().filter(|entry| latest < entry.key().0) {
             let ((_, place), request) = entry.remove_entry();
             self.dropped.insert((latest, place), request);
             if let Some(waiter) = self.waiters.get_mut(&request) {
-                waiter.standing = Standing::Dropped(latest);
+                waiter.state = WaiterState::Dropped(latest);
             }
         }
     }
 
-    /// Takes out one waiter whose time to come back is over, with that time.
+    /// Removes one dropped waiter whose time for a retry is over, and returns that time.
     pub fn pop_abandoned(&mut self, now: StoreTime) -> Option<(RequestId, Waiter, StoreTime)> {
         let (&(until, _), &request) = self.dropped.first_key_value()?;
         if now < until {
@@ -192,17 +193,17 @@ impl Queue {
         self.remove(request).map(|waiter| (request, waiter, until))
     }
 
-    /// How many waiters' time to come back is over, though nothing has taken them out yet.
+    /// How many dropped waiters have run out of time for a retry and are not removed yet.
     pub fn abandoned(&self, now: StoreTime) -> usize {
         self.dropped.range(..=(now, u64::MAX)).count()
     }
 
-    /// When the next dropped waiter's time to come back is over.
+    /// When the next dropped waiter runs out of time for a retry.
     pub fn next_due(&self) -> Option<StoreTime> {
         self.dropped.first_key_value().map(|((until, _), _)| *until)
     }
 
-    /// Checks what must always hold. A long queue is not checked whole, or each command would cost its length.
+    /// Checks the invariants. A long queue is not checked, because each command would then cost its length.
     pub fn check(&self, offered: bool) {
         if self.waiters.len() > CHECKED_WHOLE {
             return;
@@ -210,11 +211,11 @@ impl Queue {
         let mut filed = 0;
         for (replica, line) in &self.lines {
             assert!(!(line.waiting.is_empty() && line.missed.is_empty()), "an empty line is given up");
-            let standings = [(&line.waiting, Standing::InLine), (&line.missed, Standing::Missed)];
-            for (places, standing) in standings {
+            let states = [(&line.waiting, WaiterState::InLine), (&line.missed, WaiterState::Missed)];
+            for (places, state) in states {
                 for (place, request) in places {
                     let filed_right = self.waiters.get(request).is_some_and(|waiter| {
-                        waiter.place == *place && waiter.standing == standing && waiter.binding.replica() == *replica
+                        waiter.place == *place && waiter.state == state && waiter.binding.replica() == *replica
                     });
                     assert!(filed_right, "whoever stands in a line is queued there");
                     filed += 1;
@@ -224,14 +225,22 @@ impl Queue {
         for ((until, place), request) in &self.dropped {
             let waiter = self.waiters.get(request);
             assert!(
-                waiter.is_some_and(|waiter| waiter.place == *place && waiter.standing == Standing::Dropped(*until)),
+                waiter.is_some_and(|waiter| waiter.place == *place && waiter.state == WaiterState::Dropped(*until)),
                 "whoever is kept for a retry is queued as dropped"
             );
         }
-        let count = |of: fn(Standing) -> bool| self.waiters.values().filter(|waiter| of(waiter.standing)).count();
-        let in_lines = count(|it| matches!(it, Standing::InLine | Standing::Missed));
+        let count = |of: fn(WaiterState) -> bool| self.waiters.values().filter(|waiter| of(waiter.state)).count();
+        let in_lines = count(|it| matches!(it, WaiterState::InLine | WaiterState::Missed));
         assert_eq!(in_lines, filed, "whoever is neither offered the lock nor dropped stands in a line");
-        assert_eq!(count(|it| it == Standing::Offered), usize::from(offered), "nobody waits for an offer that is none");
-        assert_eq!(count(|it| matches!(it, Standing::Dropped(_))), self.dropped.len(), "no dropped call is forgotten");
+        assert_eq!(
+            count(|it| it == WaiterState::Offered),
+            usize::from(offered),
+            "nobody waits for an offer that is none"
+        );
+        assert_eq!(
+            count(|it| matches!(it, WaiterState::Dropped(_))),
+            self.dropped.len(),
+            "no dropped call is forgotten"
+        );
     }
 }

@@ -1,7 +1,7 @@
-//! The server replicas that have waiters in a bucket, and when each was last heard of.
+//! The servers that have waiters in a bucket, and when each was last heard of.
 //!
-//! A replica polls for its waiters; the poll is its heartbeat, for all of them at once. Waiters of a replica that has
-//! fallen silent are skipped, and after a longer time deleted: nobody would hear of a lock that they were given.
+//! A server polls for its waiters; the poll is its heartbeat, for all of them at once. Waiters of a silent server are
+//! skipped, and after a longer time deleted: nobody would hear of a lock granted to them.
 
 use super::{
     ids::ReplicaId,
@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, time::Duration};
 /// When each replica was last heard of.
 #[derive(Clone, Debug, Default)]
 pub struct Replicas {
-    /// None: there is one only, and it lives as long as the store does.
+    /// `None`: there is one server, which lives as long as the store.
     seen: Option<BTreeMap<ReplicaId, StoreTime>>,
 }
 
@@ -28,13 +28,13 @@ impl Replicas {
         Self { seen: Some(BTreeMap::new()) }
     }
 
-    /// Notes that a replica was heard of. True if it had been silent for so long, or is so new, that waiters of it may
-    /// have been deleted.
+    /// Notes a heartbeat. True if the server had been silent for so long, or is so new, that its waiters may have been
+    /// deleted.
     pub fn beat(&mut self, replica: ReplicaId, now: StoreTime) -> bool {
         let gone = self.is_gone(replica, now);
         if let Some(seen) = &mut self.seen {
-            // A time ahead, from a clock that stepped back, is cut: who has died since is not to be alive for longer
-            // than others.
+            // A time in the future, from a clock that stepped back, is cut to now: a server that died since must not
+            // count as alive for longer than others.
             seen.values_mut().for_each(|at| *at = (*at).min(now));
             seen.retain(|_, at| now.since(*at) < REPLICA_GONE);
             seen.insert(replica, now);
@@ -53,7 +53,7 @@ impl Replicas {
         self.silent_for(replica, now).is_none_or(|silent| silent >= REPLICA_GONE)
     }
 
-    /// A time ahead of now means that the clock stepped back: it counts as now.
+    /// A time after now means that the clock stepped back: it counts as now.
     fn silent_for(&self, replica: ReplicaId, now: StoreTime) -> Option<Duration> {
         match &self.seen {
             None => Some(Duration::ZERO),

@@ -1,4 +1,4 @@
-//! The store's time: the only clock that decides about leases.
+//! The store's time, the only clock that decides about leases.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ impl StoreTime {
         self.0
     }
 
-    /// The moment `span` later; the end of time if there is none.
+    /// The moment `span` later, saturating.
     pub fn after(self, span: Duration) -> Self {
         Self(self.0.saturating_add(micros(span)))
     }

@@ -34,7 +34,7 @@ impl fmt::Display for FencingToken {
     }
 }
 
-/// The number space is used up (the clock stands beyond the year 2255, or a floor was set absurdly high).
+/// The number space is used up: the clock is beyond the year 2255, or a floor was far too high.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the fencing tokens of this bucket are used up: no grant can be made")]
 pub struct TokensExhausted;
@@ -43,23 +43,23 @@ pub struct TokensExhausted;
 #[derive(Clone, Debug)]
 pub struct Sequencer {
     counter: u64,
-    /// That of the last draw.
+    /// The incarnation of the last draw.
     incarnation: Option<Incarnation>,
 }
 
-/// The incarnation is one that the store has left: its server must connect anew.
+/// The incarnation has ended: the server must reconnect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeftBehind;
 
 impl Sequencer {
-    /// A sequencer that remembers nothing: its first draw skips ahead of whatever an earlier life may have granted.
+    /// A sequencer without memory: its first draw skips ahead of every token that an earlier incarnation may have
+    /// granted.
     pub const fn forgotten() -> Self {
         Self { counter: 0, incarnation: None }
     }
 
-    /// Refuses an incarnation that the store has left for the one that is `present`: of a server that knows of two, the
-    /// older must not grant. While the bucket has seen no other there is nothing to fall behind, so the store need not
-    /// be asked then.
+    /// Refuses an incarnation that the store has left for the `present` one, so that a connection to an older
+    /// incarnation cannot grant. A bucket that has seen no other incarnation need not ask for the present one.
     pub fn check(&self, incarnation: Incarnation, present: Incarnation) -> Result<(), LeftBehind> {
         let is_same = self.incarnation.is_none_or(|last| last == incarnation) || incarnation == present;
         if is_same { Ok(()) } else { Err(LeftBehind) }

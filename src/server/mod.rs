@@ -28,7 +28,7 @@ const STREAMS_SPARE: usize = 1_024;
 /// against an attack (rapid reset); a client that cancels a burst of waits is none (qdrant #1907).
 const PENDING_RESETS_MAX: usize = 1_024;
 
-/// How long the store has, once everybody is gone, for clean-ups and for releases by clients that did not wait for
+/// How long the store has, once everybody is gone, for cleanups and for releases by clients that did not wait for
 /// them.
 const CHORES_TIMEOUT: Duration = Duration::from_secs(1);
 

@@ -16,7 +16,7 @@ use v1::acquire_response::Outcome;
 
 /// A lock to take. Await it to get the [`Lock`], or [`run`](Self::run) a body under it.
 ///
-/// Dropped while it waits, it leaves the line, and a clean-up in the background gives back what may have been granted
+/// Dropped while it waits, it leaves the line, and a cleanup in the background gives back what may have been granted
 /// at that very moment.
 #[derive(Clone)]
 #[must_use = "nothing is sent until it is awaited"]
@@ -73,7 +73,7 @@ impl Acquire {
 
     /// Names this request; a new one is made unless set. The nil UUID is refused. The id is bound to the lock's name:
     /// for another lock it names another request. Never use one for two locks that you want, nor again after you
-    /// dropped its acquire: the clean-up takes it back. A wait that you named ends with [`AcquireError::Ended`] if it
+    /// dropped its acquire: the cleanup takes it back. A wait that you named ends with [`AcquireError::Ended`] if it
     /// was away from the servers for so long that they gave it up; any other goes on at the end of the line.
     pub fn request_id(mut self, id: Uuid) -> Self {
         self.request.request_id = id.to_string();
@@ -100,7 +100,7 @@ impl Acquire {
         self
     }
 
-    /// Dropped at any await, it leaves the clean-up of [`Attempts`] running.
+    /// Dropped at any await, it leaves the cleanup of [`Attempts`] running.
     async fn acquire(mut self) -> Result<Lock, AcquireError> {
         self.request.wait_timeout = wire(self.wait);
         let shared = self.client.shared;
@@ -142,7 +142,7 @@ impl IntoFuture for Acquire {
     }
 }
 
-/// A lock that was not acquired. Nothing is held after any of these, or a clean-up in the background makes sure of it.
+/// A lock that was not acquired. Nothing is held after any of these, or a cleanup in the background makes sure of it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
@@ -192,7 +192,7 @@ pub enum AcquireError {
         /// Why not.
         source: CallError,
     },
-    /// The server may or may not have granted the lock; a clean-up in the background takes it back.
+    /// The server may or may not have granted the lock; a cleanup in the background takes it back.
     #[error("outcome unknown")]
     OutcomeUnknown {
         /// What the last transmission failed with.

@@ -1,7 +1,7 @@
 //! One request for a lock, over all of its transmissions.
 //!
 //! Every transmission carries the same request id and the next attempt number, so whatever the network lost or delayed,
-//! the effect is that of one request. If the caller gives up, or the bound is over with the outcome unknown, a clean-up
+//! the effect is that of one request. If the caller gives up, or the bound is over with the outcome unknown, a cleanup
 //! in the background takes the request back ([`taken_back`](crate::taken_back)).
 //!
 //! A request that was away from the servers for too long may find itself ended: its place in line was given up, or a
@@ -114,7 +114,7 @@ impl Attempts {
         Self { core, way, request, wait, line_until, until, clean_up, own_id, transmissions, open, full, operation }
     }
 
-    /// Dropped at any of its awaits, it leaves the clean-up running.
+    /// Dropped at any of its awaits, it leaves the cleanup running.
     pub(crate) async fn run(mut self) -> Result<Acquired, CallError> {
         let core = self.core.clone();
         let mut repeats = core.repeats(self.until);

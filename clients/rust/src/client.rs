@@ -122,7 +122,7 @@ impl Client {
         Calls { core: self.shared.core.clone() }
     }
 
-    /// Waits for the releases and clean-ups that dropped locks and dropped acquires left in the background; each is
+    /// Waits for the releases and cleanups that dropped locks and dropped acquires left in the background; each is
     /// bounded. Call it before the process ends, so that others need not wait for a TTL.
     pub async fn settle(&self) {
         self.shared.core.settled().await;

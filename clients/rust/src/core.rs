@@ -32,7 +32,7 @@ pub(crate) struct Core {
     pub(crate) holder: String,
     last_key: AtomicU64,
     runtime: Handle,
-    /// Releases and clean-ups in the background. Each ends within `retry_for` and one transmission.
+    /// Releases and cleanups in the background. Each ends within `retry_for` and one transmission.
     background: TaskTracker,
 }
 

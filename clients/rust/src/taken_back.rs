@@ -1,4 +1,4 @@
-//! The clean-up behind an acquire that was given up.
+//! The cleanup behind an acquire that was given up.
 //!
 //! What waits on a session is cancelled there, and still answered: if the grant came first, it is released. If there is
 //! no such answer, the next attempt, with no wait, takes the request out of the line on the server or answers the lease

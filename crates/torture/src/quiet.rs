@@ -8,7 +8,7 @@ use std::{collections::HashMap, time::Duration};
 use tokio::time::{sleep, timeout};
 
 /// The longest lease is of 5 s, and an offer stands for 3 s. A place in line that nobody stands on any more (a Redis
-/// that lost data has it back; a clean-up could not get through) is deleted after 30 s. Rarely anything takes that
+/// that lost data has it back; a cleanup could not get through) is deleted after 30 s. Rarely anything takes that
 /// long.
 const QUIET_MAX: Duration = Duration::from_secs(37);
 

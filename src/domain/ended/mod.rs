@@ -1,4 +1,4 @@
-//! The memory of ended requests: what makes a late duplicate harmless. Bounded by time, one list per lock.
+//! The memory of ended requests, which makes late duplicates harmless. One list per lock, bounded by time.
 
 mod index;
 
@@ -14,14 +14,14 @@ use std::collections::VecDeque;
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestEnd {
-    /// It had a lease, which ended.
+    /// Its lease ended.
     Lease(LeaseId, LeaseEnd),
     /// Its wait ended without the lock, and it was told so or will be.
     TimedOut,
     /// Its calls were dropped and no retry came in time.
     Abandoned,
-    /// Not an end: this attempt, not the first, was refused the lock. The attempts before it may still be on their way,
-    /// and nobody listens to them any more.
+    /// Not an end: this attempt, which was not the first, was refused. Older attempts may still be on their way, and
+    /// nobody listens to them any more.
     Refused(u32),
 }
 
@@ -53,7 +53,7 @@ impl Ended {
     }
 }
 
-/// From this many entries on they are found through an index; below it a scan of the list is cheaper than to keep one.
+/// From this many entries on an index is kept; below it scanning the list is cheaper.
 const INDEX_FROM: usize = 16;
 
 /// The requests of one lock that ended lately.
@@ -70,8 +70,8 @@ pub struct EndedRequests {
 impl EndedRequests {
     /// Remembers one.
     pub fn push(&mut self, mut ended: Ended) {
-        // In order of time, so that nothing to be forgotten lies behind something that is not. (Out of order come only
-        // those that a full batch left over: they are remembered for a little longer.)
+        // Ordered by time, so that expired entries come first. Only entries that a full batch left over are out of
+        // order, and they are remembered a little longer.
         ended.at = ended.at.max(self.newest);
         self.entries.push_back(ended);
         self.newest = ended.at;
@@ -101,7 +101,7 @@ impl EndedRequests {
         }
     }
 
-    /// After the clock stepped back: remembers nothing for longer than its period, counted from now.
+    /// Repairs times after the clock stepped back: no entry is remembered for longer than its period from now.
     pub fn heal(&mut self, now: StoreTime) {
         if now < self.newest {
             self.entries.iter_mut().for_each(|ended| ended.at = ended.at.min(now));
@@ -109,7 +109,7 @@ impl EndedRequests {
         }
     }
 
-    /// Forgets what need not be remembered any more, at most `batch` entries.
+    /// Removes expired entries, at most `batch`.
     pub fn forget(&mut self, now: StoreTime, batch: usize) {
         for _ in 0..batch {
             match self.entries.front() {
@@ -118,7 +118,7 @@ impl EndedRequests {
             }
         }
         if self.entries.is_empty() {
-            // Gives the memory back: most locks are idle most of the time.
+            // Frees the memory, because most locks are idle most of the time.
             *self = Self { taken: self.taken, ..Self::default() };
         }
     }
@@ -133,7 +133,7 @@ impl EndedRequests {
         self.entries.is_empty()
     }
 
-    /// Checks what must always hold.
+    /// Checks the invariants.
     pub fn check(&self) {
         assert!(self.entries.iter().map(|ended| ended.at).is_sorted(), "what ended first is forgotten first");
     }

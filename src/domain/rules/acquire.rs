@@ -1,4 +1,4 @@
-//! Acquire: a new request, or a further transmission of one that is known.
+//! Acquire: a new request, or another transmission of a known one.
 
 use super::Turn;
 use crate::domain::{
@@ -7,37 +7,37 @@ use crate::domain::{
     ids::{AttachmentId, Call, GrantId, LeaseId, RequestId},
     lease::{Lease, Terms},
     outcome::{AcquireOutcome, Effect, Grant},
-    queue::{Queue, Standing},
+    queue::{Queue, WaiterState},
     time::StoreTime,
     token::Sequencer,
 };
 
-/// A wish for the lock.
+/// A request for the lock.
 #[derive(Clone, Debug)]
 pub struct Acquire {
-    /// The call that brings it.
+    /// The call that carries it.
     pub call: Call,
     /// What it asks for.
     pub terms: Terms,
-    /// Whether to stand in line if the lock is not free.
+    /// Whether to queue if the lock is not free.
     pub wait: bool,
     /// The ids of the lease, should this command grant it.
     pub candidate: Candidate,
 }
 
-/// The ids of a lease that a command may grant: made by the server, since rules make nothing at random.
+/// The ids of a lease that a command may grant. The server draws them, because the rules contain no randomness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// Proof of ownership.
     pub lease_id: LeaseId,
     /// Public name.
     pub grant_id: GrantId,
-    /// The stream that is to keep it from its grant on, if one asked: the first attachment of the lease.
+    /// The stream that keeps the lease from its grant on, if there is one: its first attachment.
     pub attachment: Option<AttachmentId>,
 }
 
 impl Turn<'_> {
-    /// Grants the lock, or queues the request, or refuses it. A repeat answers what the request came to.
+    /// Grants the lock, queues the request, or refuses it. A repeat gets the outcome that the request has.
     pub fn acquire(&mut self, command: Acquire) -> AcquireOutcome {
         // mutant: late script
         if self.not_after < self.now {
@@ -50,7 +50,7 @@ impl Turn<'_> {
         self.settle();
         let Acquire { call, ref terms, .. } = command;
         // mutant: mark ignored
-        if self.is_marked(call) {
+        if self.has_tombstone(call) {
             return AcquireOutcome::Overtaken;
         }
         // mutant: ended request acquires again
@@ -66,8 +66,8 @@ impl Turn<'_> {
         self.acquire_new(command)
     }
 
-    /// The request has ended: nothing brings it back. Nor does an attempt before the one that was refused, to which
-    /// nobody listens any more.
+    /// The request has ended, so no transmission revives it. Nor does an attempt older than one that was refused:
+    /// nobody listens to it any more.
     fn acquire_ended(&self, call: Call, terms: &Terms) -> Option<AcquireOutcome> {
         let past = self.lock.ended.past(call.request, self.now)?;
         match past.end {
@@ -79,7 +79,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The request holds the lock: its reply was lost, or is on its way.
+    /// The request holds the lock: the reply was lost, or is on its way.
     fn acquire_held(&mut self, call: Call, terms: &Terms) -> Option<AcquireOutcome> {
         let now = self.now;
         let lease = self.lock.lease.as_mut().filter(|lease| lease.request == call.request)?;
@@ -98,21 +98,21 @@ impl Turn<'_> {
         Some(AcquireOutcome::Granted(grant))
     }
 
-    /// The request stands in line: this call is bound to it, in its old place.
+    /// The request is queued: binds this call to it. The request keeps its place.
     fn acquire_queued(&mut self, command: &Acquire) -> Option<AcquireOutcome> {
         let Call { request, attempt, .. } = command.call;
         let waiter = self.lock.queue.as_ref()?.get(request)?;
         if waiter.terms.fingerprint != command.terms.fingerprint {
             return Some(AcquireOutcome::OtherTerms);
         }
-        let standing = waiter.standing();
+        let state = waiter.state();
         let bound = self.lock.queue.as_mut()?.bind(command.call, self.replica)?;
         if bound == Bound::Overtaken {
             return Some(AcquireOutcome::Overtaken);
         }
         self.hear_of_replica();
-        if !matches!(standing, Standing::InLine | Standing::Offered) {
-            self.set_standing(request, Standing::InLine);
+        if !matches!(state, WaiterState::InLine | WaiterState::Offered) {
+            self.set_state(request, WaiterState::InLine);
             self.promote();
         }
         self.wake_overtaken(request, bound);
@@ -122,10 +122,10 @@ impl Turn<'_> {
         if command.wait {
             return Some(AcquireOutcome::Queued);
         }
-        // A try by one that waits is the end of the wait, for whoever wants to leave the line and know what came of it.
-        // It is remembered, or else a late transmission of an older attempt would queue again.
-        if bound == Bound::Yes && !matches!(standing, Standing::Dropped(_)) {
-            // Calls of the same number may still wait: they are to learn of it now, not when their time is over.
+        // A try by a queued request ends its wait: this is how a caller leaves the queue and learns the outcome. The
+        // end is remembered, or a late transmission of an older attempt would queue again.
+        if bound == Bound::Yes && !matches!(state, WaiterState::Dropped(_)) {
+            // Other calls of this attempt may still wait: they learn of the end now, not when their time is over.
             self.effects.push(Effect::LookAgain { replica: self.replica, request, attempt });
         }
         self.remove_waiter(request, RequestEnd::TimedOut);
@@ -140,7 +140,7 @@ impl Turn<'_> {
         if terms.min_token > min_token_max {
             return AcquireOutcome::MinTokenTooHigh(min_token_max);
         }
-        // Settled: a free lock has nobody in line. Those who are skipped do not hold it up.
+        // A free lock has no waiter that could be served; skipped waiters do not block a grant.
         if self.lock.lease.is_none()
             // mutant: new request overtakes the line
             && self.lock.offer.is_none()
@@ -151,7 +151,7 @@ impl Turn<'_> {
         }
         if !wait {
             if attempt > 1 {
-                // An attempt before it may come yet: granted, it would hold the lock with nobody to hear of it.
+                // An older attempt may still arrive. If it were granted, nobody would hear of the lease.
                 let end = RequestEnd::Refused(attempt);
                 self.lock.ended.push(Ended { request, fingerprint: terms.fingerprint, end, at: self.now });
             }
@@ -167,12 +167,12 @@ impl Turn<'_> {
         AcquireOutcome::Queued
     }
 
-    /// Whether the lock is on offer to this request.
+    /// Whether the lock is offered to this request.
     pub(super) fn is_offered(&self, request: RequestId) -> bool {
         self.lock.offer.is_some_and(|offer| offer.request == request)
     }
 
-    /// Turns the offer to this request into a lease: here the token is drawn and the TTL begins.
+    /// Turns the offer to this request into a lease: draws the token and starts the TTL.
     pub(super) fn grant_offered(&mut self, request: RequestId, candidate: Candidate) -> AcquireOutcome {
         let Some(waiter) = self.lock.queue.as_mut().and_then(|queue| queue.remove(request)) else {
             return AcquireOutcome::Unknown;
@@ -218,8 +218,8 @@ impl Turn<'_> {
         }
     }
 
-    pub(super) fn is_marked(&self, call: Call) -> bool {
-        self.lock.marks.iter().any(|mark| mark.call == call && mark.is_live(self.now))
+    pub(super) fn has_tombstone(&self, call: Call) -> bool {
+        self.lock.tombstones.iter().any(|tombstone| tombstone.call == call && tombstone.is_live(self.now))
     }
 }
 

@@ -1,7 +1,7 @@
-//! What happens to a lease: renewal, attachment to a stream, release, revocation.
+//! Commands on a lease: renew, attach to a stream, release, revoke.
 //!
-//! Only the lease id proves ownership, and a lease that ended is never revived, not even if nobody took the lock since:
-//! those who act on its end (waiters, watchers, its own holder) must be able to rely on it.
+//! Only the lease id proves ownership. A lease that ended is never revived, even if the lock is still free: waiters,
+//! watchers and the holder itself act on the end and must be able to rely on it.
 
 use super::Turn;
 use crate::domain::{
@@ -14,7 +14,7 @@ use crate::domain::{
 use std::time::Duration;
 
 impl Turn<'_> {
-    /// Gives a lease back and offers the lock to whoever is next.
+    /// Releases a lease and offers the lock to the next waiter.
     pub fn release(&mut self, lease_id: LeaseId) -> ReleaseOutcome {
         self.settle();
         // mutant: release without the lease id
@@ -27,7 +27,8 @@ impl Turn<'_> {
         ReleaseOutcome::Released
     }
 
-    /// Sets the time left to `ttl` (or the lease's own TTL). With an attachment: only while that keeps the lease.
+    /// Extends a lease to `ttl` from now, or to its own TTL. With an attachment, only if that attachment keeps the
+    /// lease.
     pub fn renew(
         &mut self,
         lease_id: LeaseId,
@@ -45,7 +46,7 @@ impl Turn<'_> {
         RenewOutcome::Renewed(renewed(lease, now))
     }
 
-    /// Puts a lease into the keeping of a stream, and renews it. The highest attempt wins, among equal ones the latest.
+    /// Attaches a lease to a stream, and renews it. The highest attempt wins; among equal attempts, the latest.
     pub fn attach(&mut self, lease_id: LeaseId, attempt: u32, attachment: AttachmentId) -> RenewOutcome {
         self.settle();
         let (now, replica) = (self.now, self.replica);
@@ -59,19 +60,19 @@ impl Turn<'_> {
         let replica = std::mem::replace(&mut lease.attachment_replica, replica);
         lease.renew(now, lease.terms.ttl);
         let outcome = RenewOutcome::Renewed(renewed(lease, now));
-        // A repeat of the same attachment (its answer was lost) replaces nothing: its stream must not hear that it lost
-        // the lease.
+        // A repeat of the same attachment, whose answer was lost, replaces nothing: its stream must not be told that it
+        // lost the lease.
         if let Some(before) = before.filter(|before| *before != attachment) {
             self.effects.push(Effect::Detached { replica, lease_id, attachment: before });
         }
         outcome
     }
 
-    /// Takes a lease out of the keeping of this attachment, if it is still the one. The lease goes on until its time.
+    /// Detaches a lease from this attachment, if it is still the current one. The lease lasts until its end.
     pub fn detach(&mut self, lease_id: LeaseId, attachment: AttachmentId) {
         self.settle();
         if let Some(lease) = self.held(lease_id) {
-            // Whoever keeps it next (another process that was given the lease, say) counts its own attachments from 1.
+            // The next stream, perhaps of another process that was given the lease, counts its attachments from 1.
             // mutant: detach of a stale attachment
             if lease.attachment.take_if(|current| *current == attachment).is_some() {
                 lease.attachment_attempt = 0;
@@ -79,7 +80,8 @@ impl Turn<'_> {
         }
     }
 
-    /// The stream of this attachment ended and the holder had asked to have the lease taken back then.
+    /// Revokes a lease whose stream ended, if this attachment still keeps it and its holder asked for release on
+    /// disconnect.
     pub fn disconnect(&mut self, lease_id: LeaseId, attachment: AttachmentId) {
         self.settle();
         // mutant: disconnect of a stale attachment
@@ -89,7 +91,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Takes the lock from the holder of this token.
+    /// Revokes the lease with this token.
     pub fn force_release(&mut self, expected: FencingToken) -> RevokeOutcome {
         self.settle();
         let Some(lease) = &self.lock.lease else { return RevokeOutcome::NotHeld };

@@ -1,9 +1,9 @@
 //! The rules: what may happen to one lock.
 //!
-//! A [`Turn`] is one command's stay with a lock: it is given the time, decides without asking anything else, changes
-//! the lock and its bucket's sequencer, and says what that set off. Each command first settles what time has brought
-//! (expiry, lapsed offers, hand-off), so that no lease depends on when a timer happened to fire; an offer's window
-//! begins when it is made.
+//! A [`Turn`] is one command executed on one lock. It is given the time, changes the lock and its bucket's sequencer,
+//! and returns an outcome and effects; it does no I/O and reads no clock. Each command first applies what time has
+//! brought (expiry, lapsed offers, hand-off), so no lease depends on when a timer happens to fire. The window of an
+//! offer begins when the offer is made.
 
 mod acquire;
 mod holding;
@@ -21,40 +21,41 @@ use super::{
     ids::{Call, Incarnation, ReplicaId, RequestId},
     lease::{Lease, LeaseEnd},
     outcome::{ClassicHold, Effects},
-    queue::{Queue, Standing},
+    queue::{Queue, WaiterState},
     replicas::Replicas,
     time::StoreTime,
     token::{FencingToken, Sequencer},
 };
 use std::time::Duration;
 
-/// Everything that is known of one lock.
+/// The state of one lock.
 #[derive(Clone, Debug, Default)]
 pub struct Lock {
     lease: Option<Lease>,
     offer: Option<Offer>,
     queue: Option<Box<Queue>>,
     ended: EndedRequests,
-    marks: Vec<Mark>,
+    tombstones: Vec<Tombstone>,
     last: Option<LastLease>,
 }
 
-/// The lock, held out to a waiter. Not a lease: it has no token, and when it lapses it leaves no trace.
+/// An offer of the lock to a waiter. It is not a lease: it has no token, and leaves no trace when it lapses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Offer {
     request: RequestId,
     until: StoreTime,
 }
 
-/// Left by the clean-up of a dropped call that overtook its own command: the command, when it comes, changes nothing.
+/// A tombstone that the cleanup of a dropped call leaves when it overtook the command of that call: the command changes
+/// nothing when it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Mark {
+struct Tombstone {
     call: Call,
     until: StoreTime,
 }
 
-impl Mark {
-    /// The command may act up to and at its `not_after`, so its mark holds as long.
+impl Tombstone {
+    /// The command may act up to and including its `not_after`, so its tombstone lives as long.
     fn is_live(&self, now: StoreTime) -> bool {
         now <= self.until
     }
@@ -68,38 +69,38 @@ struct LastLease {
     at: StoreTime,
 }
 
-/// One command's stay with a lock.
+/// One command executed on one lock.
 pub struct Turn<'a> {
     /// The lock.
     pub lock: &'a mut Lock,
     /// Its bucket's sequencer.
     pub sequencer: &'a mut Sequencer,
-    /// Filled with what the command sets off.
+    /// Receives the effects of the command.
     pub effects: &'a mut Effects,
     /// The store's time, read once for the whole turn.
     pub now: StoreTime,
-    /// Until when the command may act: later its caller has given up.
+    /// The last moment at which the command may act; its caller has given up after it.
     pub not_after: StoreTime,
-    /// The life of the store that the command was meant for.
+    /// The incarnation of the store that the command was sent to.
     pub incarnation: Incarnation,
-    /// The one that the store is in.
+    /// The present incarnation of the store.
     pub present: Incarnation,
-    /// The server replica that sent the command.
+    /// The server that sent the command.
     pub replica: ReplicaId,
-    /// The replicas of the lock's bucket.
+    /// The servers with waiters in the lock's bucket.
     pub replicas: &'a mut Replicas,
-    /// The highest token of the bucket that the replica has seen: what the store forgot, it may remember.
+    /// The highest token of the bucket that the server has seen. The store may have forgotten it.
     pub known_token: u64,
     /// How many requests may wait for the lock.
     pub waiters_max: usize,
-    /// The classic client that holds the lock past these rules, if there is one. No lease is granted beside it.
+    /// The classic client that holds the lock outside these rules, if there is one. No lease is granted beside it.
     pub classic: Option<ClassicHold>,
 }
 
 impl Lock {
-    /// Whether nothing is known of it, so that it need not be kept.
+    /// Whether there is no state to keep.
     pub fn is_idle(&self) -> bool {
-        self.lease.is_none() && self.queue.is_none() && self.ended.is_empty() && self.marks.is_empty()
+        self.lease.is_none() && self.queue.is_none() && self.ended.is_empty() && self.tombstones.is_empty()
     }
 
     /// The lease that holds it, as of the last turn.
@@ -107,34 +108,34 @@ impl Lock {
         self.lease.as_ref()
     }
 
-    /// How many stand in line before this request, at most: those between that left the line are counted still.
+    /// An upper bound on how many requests are queued before this one: requests between that have left still count.
     pub fn ahead(&self, request: RequestId) -> Option<u64> {
         let queue = self.queue.as_ref()?;
         let place = queue.get(request)?.place;
         Some(queue.first_place().map_or(0, |first| place.saturating_sub(first)))
     }
 
-    /// Until when it is on offer to a waiter, as of the last turn.
+    /// When the open offer lapses, as of the last turn.
     pub fn offered_until(&self) -> Option<StoreTime> {
         self.offer.map(|offer| offer.until)
     }
 
-    /// When time will next change it (or allow to forget something of it).
+    /// When time will next change it, or allow something to be forgotten.
     pub fn next_due(&self) -> Option<StoreTime> {
         let queue = self.queue.as_ref().and_then(|queue| queue.next_due());
-        let marks = self.marks.iter().map(|mark| mark.until.after(Duration::from_micros(1))).min();
+        let tombstones = self.tombstones.iter().map(|tombstone| tombstone.until.after(Duration::from_micros(1))).min();
         let lease = self.lease.as_ref().map(|lease| lease.expires_at);
         let offer = self.offer.map(|offer| offer.until);
-        [lease, offer, queue, self.ended.next_due(), marks].into_iter().flatten().min()
+        [lease, offer, queue, self.ended.next_due(), tombstones].into_iter().flatten().min()
     }
 
-    /// Checks what must always hold between turns.
+    /// Checks the invariants that hold between turns.
     pub fn check(&self) {
         assert!(self.lease.is_none() || self.offer.is_none(), "a lock that is held is not on offer");
         if let Some(offer) = self.offer {
             let waiter = self.queue.as_ref().and_then(|queue| queue.get(offer.request));
             assert!(
-                waiter.is_some_and(|waiter| waiter.standing() == Standing::Offered),
+                waiter.is_some_and(|waiter| waiter.state() == WaiterState::Offered),
                 "what is offered, is offered to a waiter"
             );
         }
@@ -148,7 +149,7 @@ impl Lock {
         }
     }
 
-    /// How many wait at `now`: not those whose calls were dropped too long ago, cleared away or not.
+    /// The number of waiters at `now`, without those whose calls were dropped too long ago.
     fn waiters(&self, now: StoreTime) -> usize {
         self.queue.as_ref().map_or(0, |queue| queue.len() - queue.abandoned(now))
     }

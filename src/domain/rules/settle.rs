@@ -1,4 +1,4 @@
-//! What time brings: expiry, lapsed offers, hand-off, forgetting.
+//! Effects of time: expiry, lapsed offers, hand-off, forgetting.
 
 use super::{LastLease, Offer, Turn};
 use crate::domain::{
@@ -7,19 +7,19 @@ use crate::domain::{
     lease::LeaseEnd,
     limits::{CLAIM_WINDOW, COMMAND_WINDOW, ENDED_MEMORY, SETTLE_BATCH},
     outcome::Effect,
-    queue::{Standing, Waiter},
+    queue::{Waiter, WaiterState},
     time::StoreTime,
 };
 
 impl Turn<'_> {
-    /// Brings the lock up to `now`. Clears at most [`SETTLE_BATCH`] overdue entries of each kind; what is left over is
-    /// told from what is still valid by its time, so nothing depends on it.
+    /// Brings the lock up to `now`. Clears at most [`SETTLE_BATCH`] overdue entries of each kind. An overdue entry that
+    /// is left is recognised by its time, so no rule depends on the clearing.
     pub fn settle(&mut self) {
         self.heal();
         // mutant: lease never expires
         let expired = self.lock.lease.as_ref().map(|lease| lease.expires_at).filter(|at| *at <= self.now);
         if let Some(at) = expired {
-            // What ended earlier goes first: the memory is kept in order of time.
+            // Earlier ends first: the memory of ended requests is ordered by time.
             self.abandon(at);
             self.end_lease(LeaseEnd::Expired, at);
         }
@@ -27,7 +27,7 @@ impl Turn<'_> {
             // mutant: offer counts as expiry
             self.lock.offer = None;
             // mutant: lapsed offer stands first again
-            self.set_standing(offer.request, Standing::Missed);
+            self.set_state(offer.request, WaiterState::Missed);
         }
         self.make_way();
         self.abandon(self.now);
@@ -38,9 +38,9 @@ impl Turn<'_> {
         self.promote();
     }
 
-    /// A classic client has the lock: it is on offer to nobody, and a lease beside it (its key was deleted, or it was
-    /// granted by a server that knew of no classic clients) is over, as a classic holder's is that finds another's
-    /// value under its key.
+    /// Makes way for a classic client that has the lock: an offer is withdrawn, and a lease is revoked (its key was
+    /// deleted, or a server without the classic prefix granted it), as a classic holder loses the lock when it finds
+    /// another value under its key.
     fn make_way(&mut self) {
         if self.classic.is_none() {
             return;
@@ -49,12 +49,12 @@ impl Turn<'_> {
         self.end_lease(LeaseEnd::Revoked, self.now);
         // mutant: offer beside a classic client
         if let Some(offer) = self.lock.offer.take() {
-            self.set_standing(offer.request, Standing::InLine);
+            self.set_state(offer.request, WaiterState::InLine);
         }
     }
 
-    /// A stored time further ahead than its own period means that the clock stepped back: cut to now + period, it
-    /// heals.
+    /// Repairs times after the clock stepped back: a stored time further ahead than its own period is cut to now +
+    /// period.
     fn heal(&mut self) {
         if let Some(lease) = &mut self.lock.lease {
             lease.expires_at = lease.healed_end(self.now);
@@ -62,8 +62,8 @@ impl Turn<'_> {
         if let Some(offer) = &mut self.lock.offer {
             offer.until = offer.until.min(self.now.after(CLAIM_WINDOW));
         }
-        for mark in &mut self.lock.marks {
-            mark.until = mark.until.min(self.now.after(COMMAND_WINDOW));
+        for tombstone in &mut self.lock.tombstones {
+            tombstone.until = tombstone.until.min(self.now.after(COMMAND_WINDOW));
         }
         if let Some(queue) = &mut self.lock.queue {
             queue.heal(self.now);
@@ -74,7 +74,7 @@ impl Turn<'_> {
         self.lock.ended.heal(self.now);
     }
 
-    /// Takes out those whose calls were dropped and whose time to come back was over at `now`.
+    /// Removes dropped waiters whose time for a retry was over at `now`.
     fn abandon(&mut self, now: StoreTime) {
         for _ in 0..SETTLE_BATCH {
             let Some(queue) = &mut self.lock.queue else { break };
@@ -84,8 +84,8 @@ impl Turn<'_> {
         self.give_up_empty_queue();
     }
 
-    /// Deletes waiters of replicas that are gone. Not an end of their requests: their clients may ask again, through
-    /// another replica.
+    /// Deletes the waiters of servers that are gone. This does not end their requests: their clients may ask again,
+    /// through another server.
     fn delete_gone(&mut self) {
         for _ in 0..SETTLE_BATCH {
             let Some(queue) = &mut self.lock.queue else { break };
@@ -95,7 +95,7 @@ impl Turn<'_> {
         self.give_up_empty_queue();
     }
 
-    /// Notes that the replica that sent the command is alive.
+    /// Notes that the server that sent the command is alive.
     pub(super) fn hear_of_replica(&mut self) {
         if self.replicas.beat(self.replica, self.now) {
             // mutant: deleted waiters wait for ever
@@ -107,16 +107,16 @@ impl Turn<'_> {
         // mutant: ended requests forgotten at once
         self.lock.ended.forget(self.now, SETTLE_BATCH);
         let now = self.now;
-        self.lock.marks.retain(|mark| mark.is_live(now));
-        if self.lock.marks.is_empty() {
-            self.lock.marks = Vec::new();
+        self.lock.tombstones.retain(|tombstone| tombstone.is_live(now));
+        if self.lock.tombstones.is_empty() {
+            self.lock.tombstones = Vec::new();
         }
-        // The memory of the last lease is that of its request.
+        // The last lease is remembered as long as its request.
         self.lock.last = self.lock.last.filter(|last| now < last.at.after(ENDED_MEMORY));
     }
 
-    /// Offers a free lock to whoever is next. Whoever frees a lock does this in the same turn, and so does any other
-    /// command that comes by: no wake-up needs to arrive for a hand-off to happen.
+    /// Offers a free lock to the next waiter. Every command that frees the lock does this in the same turn, and so does
+    /// any other command on the lock: a hand-off does not depend on a wake-up.
     pub(super) fn promote(&mut self) {
         if self.lock.lease.is_some() || self.lock.offer.is_some() || self.classic.is_some() {
             return;
@@ -126,7 +126,7 @@ impl Turn<'_> {
         let alive = |replica| self.replicas.is_alive(replica, self.now);
         let Some((request, binding)) = queue.first(alive) else { return };
         let (replica, attempt) = (binding.replica(), binding.attempt());
-        self.set_standing(request, Standing::Offered);
+        self.set_state(request, WaiterState::Offered);
         self.lock.offer = Some(Offer { request, until: self.now.after(CLAIM_WINDOW) });
         // mutant: hand-off tells nobody
         self.effects.push(Effect::LookAgain { replica, request, attempt });
@@ -145,7 +145,8 @@ impl Turn<'_> {
         self.effects.push(Effect::Ended { lease, end });
     }
 
-    /// Takes a waiter out of the queue, declines an offer to it, and remembers how it ended. The caller promotes.
+    /// Removes a waiter from the queue, withdraws an offer to it, and remembers how its request ended. The caller
+    /// promotes.
     pub(super) fn remove_waiter(&mut self, request: RequestId, end: RequestEnd) {
         let Some(waiter) = self.lock.queue.as_mut().and_then(|queue| queue.remove(request)) else { return };
         self.decline(request);
@@ -153,14 +154,14 @@ impl Turn<'_> {
         self.give_up_empty_queue();
     }
 
-    /// Takes back an open offer to this request, if there is one.
+    /// Withdraws the open offer to this request, if there is one.
     pub(super) fn decline(&mut self, request: RequestId) {
         self.lock.offer = self.lock.offer.filter(|offer| offer.request != request);
     }
 
-    pub(super) fn set_standing(&mut self, request: RequestId, standing: Standing) {
+    pub(super) fn set_state(&mut self, request: RequestId, state: WaiterState) {
         if let Some(queue) = &mut self.lock.queue {
-            queue.set_standing(request, standing);
+            queue.set_state(request, state);
         }
     }
 

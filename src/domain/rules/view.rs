@@ -1,5 +1,4 @@
-//! Reading a lock. A view is computed for its moment and changes nothing: what is overdue is left out, not cleared
-//! away.
+//! Reading a lock. A view is computed for one moment and changes nothing: overdue entries are left out, not cleared.
 
 use super::{Lock, Turn};
 use crate::domain::{
@@ -11,7 +10,7 @@ use crate::domain::{
 };
 
 impl Lock {
-    /// The lock as anybody may see it at `now`.
+    /// The lock at `now`, without credentials.
     pub fn view(&self, now: StoreTime) -> LockView {
         let live = self.live(now);
         LockView {
@@ -26,7 +25,7 @@ impl Lock {
         }
     }
 
-    /// What this token is worth at `now`.
+    /// The status of this token at `now`.
     pub fn token_status(&self, token: FencingToken, now: StoreTime) -> TokenStatus {
         match self.newest_token(now) {
             Some(newest) if token < newest => TokenStatus::Stale,
@@ -36,12 +35,12 @@ impl Lock {
         }
     }
 
-    /// The highest token granted, where that is remembered.
+    /// The highest token granted, if it is remembered.
     pub fn newest_token(&self, now: StoreTime) -> Option<FencingToken> {
         self.live(now).map(|lease| lease.token).or(self.last_ended(now).map(|(token, _)| token))
     }
 
-    /// Whether it is held, or somebody waits for it.
+    /// Whether it is held or has waiters.
     pub fn is_in_use(&self, now: StoreTime) -> bool {
         self.live(now).is_some() || self.waiters(now) > 0
     }

@@ -1,16 +1,16 @@
-//! What a waiting call does besides waiting: claim its offer, give up, or be dropped.
+//! Commands of waiting calls: claim an offer, give up, be dropped.
 
-use super::{Candidate, Mark, Turn, acquire::grant_of};
+use super::{Candidate, Tombstone, Turn, acquire::grant_of};
 use crate::domain::{
     binding::{Binding, Unbound},
     ended::RequestEnd,
     ids::{Call, LeaseId, RequestId},
     limits::DROP_GRACE,
     outcome::{AcquireOutcome, Polled, ReleaseOutcome},
-    queue::Standing,
+    queue::WaiterState,
 };
 
-/// A call that waits at the replica that sends a command, and that it takes to be next.
+/// A call that waits at the server that sends a command, and that the server believes to be next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Next {
     /// The call.
@@ -20,8 +20,8 @@ pub struct Next {
 }
 
 impl Turn<'_> {
-    /// Gives a lease back and claims for a call that waits at the same replica: if it is next, it has the lock at once.
-    /// The same as a release that is followed by that claim, in one step; where the call is not next, only the release.
+    /// Releases a lease, and claims for a call that waits at the same server: if that call is next, it gets the lock at
+    /// once. Equal to a release followed by the claim, in one step. If the call is not next, only the release.
     pub fn release_to(&mut self, lease_id: LeaseId, next: Next) -> (ReleaseOutcome, Option<AcquireOutcome>) {
         let released = self.release(lease_id);
         let claimed = if released == ReleaseOutcome::Released { self.claim_at_once(next) } else { None };
@@ -43,18 +43,17 @@ impl Turn<'_> {
         let is_here = binding.replica() == self.replica
             // mutant: release claims for an overtaken call
             && unbound(binding, attempt).is_none();
-        if !is_here || self.is_marked(call) {
+        if !is_here || self.has_tombstone(call) {
             return None;
         }
-        // The hint to claim, which comes last of what the release set off.
+        // Removes the hint to claim, which is the last effect of the release.
         // mutant: release claims and hints
         self.effects.pop();
         Some(self.grant_offered(request, candidate))
     }
 
-    /// Asks what became of the request, on behalf of a call that is alive. Turns an offer to it into a lease; repeated,
-    /// it answers the same lease. A waiter whose offer lapsed, or was declined, shows life by this and stands in line
-    /// again.
+    /// Asks for the outcome of a request, on behalf of a live call. Turns an offer to it into a lease; repeated, it
+    /// answers the same lease. A waiter whose offer lapsed or was declined may be offered the lock again after this.
     pub fn claim(&mut self, call: Call, candidate: Candidate) -> AcquireOutcome {
         let Call { request, attempt, .. } = call;
         // mutant: late claim
@@ -65,7 +64,7 @@ impl Turn<'_> {
             return AcquireOutcome::LeftBehind;
         }
         self.settle();
-        if self.is_marked(call) {
+        if self.has_tombstone(call) {
             return AcquireOutcome::Overtaken;
         }
         if let Some(outcome) = self.look_up(request, attempt) {
@@ -77,23 +76,23 @@ impl Turn<'_> {
         if let Some(outcome) = unbound(&waiter.binding, attempt) {
             return outcome;
         }
-        // Its offer lapsed, or a replica that had another call of it declined it: this call is alive.
-        if matches!(waiter.standing(), Standing::Missed | Standing::Dropped(_)) {
-            self.set_standing(request, Standing::InLine);
+        // Its offer lapsed, or a server with another call of it declined the offer: this call is alive.
+        if matches!(waiter.state(), WaiterState::Missed | WaiterState::Dropped(_)) {
+            self.set_state(request, WaiterState::InLine);
             self.promote();
         }
         if self.is_offered(request) { self.grant_offered(request, candidate) } else { AcquireOutcome::Queued }
     }
 
-    /// What a replica asks on its own, for all of its waiters: a heartbeat, and the net under wake-ups that got lost.
-    /// Those of them that missed an offer stand in line again, since the replica that carries their calls is alive.
+    /// A server polls for its waiters: this is its heartbeat, and it repairs lost wake-ups. Waiters that missed an
+    /// offer may be offered the lock again, because the server that carries their calls is alive.
     pub fn poll(&mut self) -> Polled {
         // mutant: poll is no heartbeat
         self.hear_of_replica();
         self.settle();
         // mutant: poll forgets those who missed
         while let Some(request) = self.lock.queue.as_ref().and_then(|queue| queue.first_missed(self.replica)) {
-            self.set_standing(request, Standing::InLine);
+            self.set_state(request, WaiterState::InLine);
         }
         self.promote();
         let queue = self.lock.queue.as_ref();
@@ -108,7 +107,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Ends the wait of a call whose time is over. Answers the lease if the request has one.
+    /// Ends the wait of a call whose time is over. If the request has a lease by now, answers the lease.
     pub fn give_up(&mut self, call: Call) -> AcquireOutcome {
         let Call { request, attempt, .. } = call;
         self.settle();
@@ -130,8 +129,8 @@ impl Turn<'_> {
 
     /// Cleans up after a call that was dropped (cancelled, reset, deadline over: a server cannot tell which). When it
     /// was the last one bound, the queue entry is skipped but kept for [`DROP_GRACE`], an offer is declined, an unheard
-    /// lease is cut to end then. A call that is not bound leaves a mark: its own command may have been overtaken on the
-    /// way. So it may run any number of times.
+    /// lease is cut to end then. A call that is not bound leaves a tombstone: its own command may have been overtaken
+    /// on the way. So it may run any number of times.
     pub fn drop_call(&mut self, call: Call) {
         self.settle();
         let request = call.request;
@@ -147,7 +146,7 @@ impl Turn<'_> {
             let attempt = queue.get(request).map(|waiter| waiter.binding.attempt());
             if unbound == Some(Unbound::Last) {
                 // mutant: dropped waiter stays in line
-                self.set_standing(request, Standing::Dropped(self.now.after(DROP_GRACE)));
+                self.set_state(request, WaiterState::Dropped(self.now.after(DROP_GRACE)));
                 // mutant: drop keeps its offer
                 self.decline(request);
                 self.promote();
@@ -157,32 +156,32 @@ impl Turn<'_> {
             None
         };
         let may_come = match bound {
-            // Bound to a newer attempt, the request takes no older one.
+            // A request that is bound to a newer attempt ignores the older one anyway.
             Some((unbound, attempt)) => unbound == Unbound::NotBound && attempt <= call.attempt,
             None => self.lock.ended.request(request, self.now).is_none(),
         };
         // mutant: no mark
         if may_come && self.now <= self.not_after {
-            self.lock.marks.push(Mark { call, until: self.not_after });
+            self.lock.tombstones.push(Tombstone { call, until: self.not_after });
         }
     }
 
-    /// Declines an offer, on behalf of the replica that it was made to and that has no call of the request. What else
-    /// is bound to it is another replica's call, or one whose clean-up got lost: its place is skipped and kept for
-    /// [`DROP_GRACE`], within which a call that is alive claims.
+    /// Declines an offer, on behalf of the server that it was made to and that has no call of the request that can take
+    /// it. Calls that are still bound belong to another server, or their cleanup was lost. So the place is skipped, and
+    /// kept for [`DROP_GRACE`], in which a live call claims.
     pub fn decline_offer(&mut self, request: RequestId, attempt: u32) {
         self.settle();
         let waiter = self.lock.queue.as_ref().and_then(|queue| queue.get(request));
         let binding = waiter.map(|waiter| &waiter.binding);
         let is_ours = binding.is_some_and(|it| it.replica() == self.replica && it.attempt() <= attempt);
         if is_ours && self.is_offered(request) {
-            self.set_standing(request, Standing::Dropped(self.now.after(DROP_GRACE)));
+            self.set_state(request, WaiterState::Dropped(self.now.after(DROP_GRACE)));
             self.decline(request);
             self.promote();
         }
     }
 
-    /// What is already settled about a request: its end, or its lease.
+    /// The known outcome of a request: its end, or its lease.
     fn look_up(&self, request: RequestId, attempt: u32) -> Option<AcquireOutcome> {
         if let Some(ended) = self.lock.ended.request(request, self.now) {
             return Some(match ended.end {
@@ -198,14 +197,14 @@ impl Turn<'_> {
 /// What to answer a call that is not bound to its request.
 fn unbound(binding: &Binding, attempt: u32) -> Option<AcquireOutcome> {
     if binding.attempt() < attempt {
-        // Its Acquire is not known, so the store forgot it. The clean-up of an older attempt could take away again what
-        // this one is given.
+        // Its Acquire is not known, so the store forgot it. The cleanup of an older attempt could take back what this
+        // attempt is granted.
         Some(AcquireOutcome::Unknown)
     } else if attempt < binding.attempt()
         // mutant: dropped claim comes back
         || !binding.is_bound()
     {
-        // Dropped is final: what was on its way when its call was dropped must not bring it back.
+        // Dropped is final: a command that was on its way when its call was dropped must not revive it.
         Some(AcquireOutcome::Overtaken)
     } else {
         None

@@ -1,4 +1,4 @@
-//! What is to be done and nobody waits for: clean-ups after dropped calls, detachments, disconnections, releases by who
+//! What is to be done and nobody waits for: cleanups after dropped calls, detachments, disconnections, releases by who
 //! is gone.
 //!
 //! They are handed over from drop guards, which cannot wait. Each may be carried out more than once, so each is retried
@@ -76,7 +76,7 @@ impl Chores {
             self.open.send_modify(|open| *open -= 1);
             tracing::warn!(
                 max = CHORES_MAX,
-                "too many clean-ups wait for redis; leases and places end by their own time"
+                "too many cleanups wait for redis; leases and places end by their own time"
             );
         }
     }
@@ -108,7 +108,7 @@ impl RedisStore {
             match self.do_once(&chore).await {
                 Ok(()) => return,
                 Err(error) if left == 0 => {
-                    tracing::debug!(%error, "a clean-up was given up");
+                    tracing::debug!(%error, "a cleanup was given up");
                     return;
                 }
                 Err(_) => tokio::time::sleep(PAUSE).await,

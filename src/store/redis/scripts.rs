@@ -18,7 +18,7 @@ use std::{fmt::Write as _, time::Duration};
 
 /// Channels of replicas, and of those who watch, begin with this.
 pub const CHANNEL: &str = "fp:c:";
-/// How much longer than the times inside say a key is kept: clean-up must never come before its time.
+/// How much longer than the times inside say a key is kept: cleanup must never come before its time.
 const SLACK: Duration = Duration::from_secs(5);
 /// What the text of a lock begins with, with the layout behind it: whatever else lies under its key is not ours.
 const MARK: &str = "fp";

@@ -221,7 +221,7 @@ async fn equal_attempts_share_the_request_until_the_last_is_gone() {
     };
     let (survivor, ()) = tokio::join!(biased; survivor, other);
     assert!(matches!(survivor, Ok(AcquireAnswer::Acquired(_))), "{survivor:?}");
-    assert_eq!(bench.left().await, TTL, "the clean-up of the one did nothing to the other");
+    assert_eq!(bench.left().await, TTL, "the cleanup of the one did nothing to the other");
 }
 
 #[tokio::test(start_paused = true)]

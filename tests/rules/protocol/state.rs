@@ -14,7 +14,7 @@ pub(crate) struct Budget {
     pub(crate) losses: u8,
     /// Ticks that pass while something is on its way, or while a poll is overdue.
     pub(crate) delays: u8,
-    /// Calls, renewals, releases and clean-ups that arrive twice.
+    /// Calls, renewals, releases and cleanups that arrive twice.
     pub(crate) repeats: u8,
     /// Replicas that die.
     pub(crate) crashes: u8,

@@ -77,7 +77,7 @@ pub(crate) async fn an_older_attempt_is_overtaken(bench: &Bench<impl Harness>) {
     granted(bench.ask(Acquire { call: call(1, 3), ..wish(1) }).await);
     assert_eq!(bench.ask(Acquire { call: call(1, 2), ..wish(1) }).await, AcquireOutcome::Overtaken);
     bench.drop_call(1, 2).await;
-    assert!(bench.view().await.current.unwrap().left > DROP_GRACE, "nor does its clean-up act");
+    assert!(bench.view().await.current.unwrap().left > DROP_GRACE, "nor does its cleanup act");
 }
 
 pub(crate) async fn an_attempt_that_comes_after_a_newer_one_was_refused_changes_nothing(bench: &Bench<impl Harness>) {
@@ -121,7 +121,7 @@ pub(crate) async fn a_dropped_grant_is_cut_and_a_retry_re_arms_it(bench: &Bench<
     let retry = granted(bench.ask(Acquire { call: call(1, 2), ..wish(1) }).await);
     assert_eq!((retry.lease_id, retry.left), (grant.lease_id, TTL));
     bench.drop_call(1, 1).await;
-    assert_eq!(bench.view().await.current.unwrap().left, TTL, "the clean-up of an overtaken call does nothing");
+    assert_eq!(bench.view().await.current.unwrap().left, TTL, "the cleanup of an overtaken call does nothing");
     bench.drop_call(1, 2).await;
     bench.pass(DROP_GRACE).await;
     assert_eq!(bench.take(2).await.previous_end, Some(LeaseEnd::Expired));

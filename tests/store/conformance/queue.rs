@@ -229,7 +229,7 @@ pub(crate) async fn nobody_knows_a_request_that_never_was(bench: &Bench<impl Har
     assert_eq!(bench.give_up(1).await, AcquireOutcome::Unknown);
     bench.drop_call(1, 1).await;
     let other = wish(1);
-    assert_eq!(bench.ask(other).await, AcquireOutcome::Overtaken, "a dropped call that was overtaken by its clean-up");
+    assert_eq!(bench.ask(other).await, AcquireOutcome::Overtaken, "a dropped call that was overtaken by its cleanup");
     granted(bench.ask(Acquire { call: call(1, 2), ..wish(1) }).await);
 }
 

@@ -167,7 +167,7 @@ async fn a_call_is_served_though_its_repeat_elsewhere_is_gone() {
 }
 
 /// A proxy repeats a call through another server, under the same number. The first is dropped, and the answer to its
-/// clean-up is lost: tried again, that would take away the other call as well.
+/// cleanup is lost: tried again, that would take away the other call as well.
 #[tokio::test]
 async fn a_clean_up_whose_answer_was_lost_leaves_the_other_call_its_place() {
     let redis = Redis::start(&[]);
@@ -190,7 +190,7 @@ async fn a_clean_up_whose_answer_was_lost_leaves_the_other_call_its_place() {
     until(|| async { bound() != before }).await;
     first.abort();
     until(|| async { proxy.seen() > 0 }).await;
-    // Longer than a clean-up is tried again and again: each answer is waited for half a second, and a pause follows.
+    // Longer than a cleanup is tried again and again: each answer is waited for half a second, and a pause follows.
     tokio::time::sleep(Duration::from_secs(5)).await;
     two.client().give_back(&held).await;
     let lease = within(second).await.unwrap();

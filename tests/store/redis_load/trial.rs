@@ -17,7 +17,7 @@ const AT_WORK: Duration = Duration::from_secs(1);
 /// Connecting anew takes 1 s at most, then the poll comes within 1 s; a lock may be held for its TTL, by a lease that
 /// nobody heard of too, and be on offer for 3 s to a call that is gone. The rest is for a busy machine.
 const GOES_ON_MAX: Duration = Duration::from_secs(1 + 1 + TTL.as_secs() + 3 + 3);
-/// A place whose clean-up was lost with Redis away is deleted with the silence of its server: 30 s, and 5 s until its
+/// A place whose cleanup was lost with Redis away is deleted with the silence of its server: 30 s, and 5 s until its
 /// key is gone.
 const QUIET_MAX: Duration = Duration::from_secs(40);
 

@@ -121,7 +121,7 @@ fn what_random_sequences_found() {
     let drop = |request| Op::Drop { request, attempt: 1, id: 1 };
     let give_up = |request| Op::GiveUp { request, attempt: 1, id: 1 };
     let found = [
-        // Of two clean-ups of one attempt the one whose time was over earlier came last, and its mark took the other's
+        // Of two cleanups of one attempt the one whose time was over earlier came last, and its mark took the other's
         // place.
         (None, vec![drop(3), Op::Late(500_000), drop(3), Op::Pass(1), acquire(3)]),
         // The clock stepped back over the end of a lease that nothing had noticed: its classic key is made again, with

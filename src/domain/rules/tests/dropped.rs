@@ -117,7 +117,7 @@ fn a_lease_that_its_holder_renewed_or_attached_is_not_cut() {
 }
 
 #[test]
-fn a_cleanup_that_overtook_its_command_leaves_a_mark() {
+fn a_cleanup_that_overtook_its_command_leaves_a_tombstone() {
     let mut bench = Bench::new();
     bench.drop_call(A, 1);
     assert_eq!(bench.acquire(A, 1), AcquireOutcome::Overtaken);
@@ -127,7 +127,7 @@ fn a_cleanup_that_overtook_its_command_leaves_a_mark() {
 }
 
 #[test]
-fn a_cleanup_of_a_newer_attempt_marks_it_and_leaves_the_older_one_alone() {
+fn a_cleanup_of_a_newer_attempt_is_for_it_and_leaves_the_older_one_alone() {
     let (mut bench, held) = Bench::held_and_wanted_by(&[B]);
     bench.drop_call(B, 2);
     assert_eq!(bench.acquire(B, 2), AcquireOutcome::Overtaken);
@@ -157,7 +157,7 @@ fn a_drop_whose_command_can_come_no_more_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_second_clean_up_of_an_attempt_does_not_shorten_the_mark_of_the_first() {
+fn a_second_cleanup_of_an_attempt_does_not_shorten_the_tombstone_of_the_first() {
     let mut bench = Bench::new();
     bench.drop_call(A, 1);
     let call = bench.call(A, 1);

@@ -28,7 +28,7 @@ fn a_claim_that_comes_too_late_changes_nothing() {
 }
 
 #[test]
-fn a_mark_holds_as_long_as_its_command_may_act() {
+fn a_tombstone_lasts_as_long_as_its_command_may_act() {
     let mut bench = Bench::new();
     let not_after = bench.now.after(COMMAND_WINDOW);
     bench.drop_call(A, 1);
@@ -43,7 +43,7 @@ fn a_mark_holds_as_long_as_its_command_may_act() {
 }
 
 #[test]
-fn a_drop_at_the_not_after_of_its_command_still_leaves_a_mark() {
+fn a_drop_at_the_not_after_of_its_command_still_leaves_a_tombstone() {
     let mut bench = Bench::new();
     let call = bench.call(A, 1);
     bench.turn(|turn| {

@@ -103,7 +103,7 @@ fn a_lock_of_which_nothing_is_known_any_more_is_idle() {
         turns += 1;
     }
     assert!(bench.lock.is_idle());
-    assert_eq!(turns, 4, "the mark of D, C's place, A's and B's memory, and C's memory");
+    assert_eq!(turns, 4, "the tombstone of D, C's place, A's and B's memory, and C's memory");
 }
 
 #[test]

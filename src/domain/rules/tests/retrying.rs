@@ -25,7 +25,7 @@ fn a_higher_attempt_takes_an_offer_at_once() {
 }
 
 #[test]
-fn a_higher_attempt_takes_a_lease_over_and_the_clean_up_of_the_older_one_does_nothing() {
+fn a_higher_attempt_takes_a_lease_over_and_the_cleanup_of_the_older_one_does_nothing() {
     let mut bench = Bench::new();
     let first = bench.acquire(A, 1).granted();
     assert_eq!(bench.acquire(A, 2).granted(), first);

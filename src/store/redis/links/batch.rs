@@ -110,7 +110,7 @@ impl Drop for Place<'_> {
     fn drop(&mut self) {
         let nothing_done = |answer: Answer| answer.is_err_and(|error| error.is_nothing_done());
         if !self.over
-            // mutant: clean-up after what was never sent
+            // mutant: cleanup after what was never sent
             && !self.lines.lock().withdraw(self.lane, self.number)
         {
             *self.unheard = !self.answer.try_recv().is_ok_and(nothing_done);

@@ -21,7 +21,7 @@ pub const IN_LINE_MAX: Duration = Duration::from_secs(5);
 /// What kind of work a command is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// The server's own: one poll of each bucket at a time, so many clean-ups at a time. They are sent at once: a
+    /// The server's own: one poll of each bucket at a time, so many cleanups at a time. They are sent at once: a
     /// heartbeat that is late has other servers skip this one's waiters.
     Upkeep,
     /// What gets a caller on who is served already: claims, releases, ends of waits, renewals. A late claim finds its

@@ -14,7 +14,7 @@ at_marks! {
     "late script", "a command acts after its caller gave up (TimeLock: atlasdb PR 4933, phantom clients)",
         Condition("false"), [Units, Model];
     "left-behind store", "a server grants through a life of the store that is over", Condition("false"), [Units];
-    "mark ignored", "a clean-up that overtook its own acquire has no effect: a lease with nobody to hear of it",
+    "mark ignored", "a cleanup that overtook its own acquire has no effect: a lease with nobody to hear of it",
         Condition("false"), [Units, Protocol];
     "ended request acquires again", "a late duplicate locks again (node-redlock PR 369)", Drop, [Units, Protocol];
     "refused try comes later", "an older attempt gets the lock after the newer was refused",
@@ -32,9 +32,9 @@ at_marks! {
     "enqueue is no heartbeat", "a new replica's waiters are deleted at once", Drop, [Units, Protocol];
     "late claim", "a claim acts after its caller gave up: a lease with nobody to hear of it",
         Condition("false"), [Units, Model];
-    "no mark", "a clean-up overtakes its own acquire, which then queues for nobody",
+    "no mark", "a cleanup overtakes its own acquire, which then queues for nobody",
         Condition("false"), [Units, Protocol];
-    "cancel frees a retried grant", "the clean-up of an old attempt takes the lease from the new one",
+    "cancel frees a retried grant", "the cleanup of an old attempt takes the lease from the new one",
         Condition("true"), [Units, Model];
     "dropped waiter stays in line", "the lock is offered to a caller that is gone (Redisson #4595)",
         Drop, [Units, Model];
@@ -54,7 +54,7 @@ at_marks! {
         Statement("$ self.lock.last = self.lock.last.map(|last| LastLease { end: LeaseEnd::Expired, ..last });"),
         [Units, Properties];
     "lapsed offer stands first again", "a dead waiter at the head holds everybody up (Redisson #6150)",
-        Argument("Standing::InLine"), [Units, Protocol];
+        Argument("WaiterState::InLine"), [Units, Protocol];
     "lease beside a classic client", "two hold the lock: a lease, and a client that took its key", Drop, [Units];
     "offer beside a classic client", "an offer is claimed although a classic client was faster", Drop, [Units];
     "promotion ignores silence", "the lock is offered to waiters of a dead replica", Closure("true"), [Units, Protocol];

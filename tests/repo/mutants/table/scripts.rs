@@ -35,7 +35,7 @@ in "src/store/redis/lua/acquire.lua":
     "script: late acquire", "a command acts after its caller gave up",
     "if not_after < now then" => "if false then", [Scripts];
 in "src/store/redis/lua/drop_call.lua":
-    "script: no mark", "a clean-up overtakes its own acquire",
+    "script: no mark", "a cleanup overtakes its own acquire",
     "if may_come and now <= not_after then leave_mark(request, attempt, id) end" => "", [Scripts];
 in "src/store/redis/lua/decline.lua":
     "script: declined for all", "a replica that has no call left takes away the call that another has",
@@ -44,7 +44,7 @@ in "src/store/redis/lua/decline.lua":
     "script: declined by a stranger", "a late hint takes back an offer that was made to another replica",
     " and w.replica == me and" => " and", [Scripts];
 in "src/store/redis/lua/lib/look_up.lua":
-    "script: mark cut short", "of two clean-ups of one attempt the earlier one's command acts",
+    "script: mark cut short", "of two cleanups of one attempt the earlier one's command acts",
     "'ZADD', K.marks, 'GT', text" => "'ZADD', K.marks, text", [Scripts];
 in "src/store/redis/lua/lib/effects.lua":
     "script: a refused message stops half way", "a release is remembered, and the lock stays held",

@@ -14,7 +14,7 @@ at_marks! {
     "handed over for longer than it is", "the caller reckons with time that passed before it asked",
         Argument("Timed { sent: tokio::time::Instant::now(), ..$ }"), [HandOver];
     "handed over to nobody", "a call has the lock, and waits until a poll tells it", Condition("false"), [HandOver];
-    "clean-up after what was never sent", "a call that is dropped in line takes away another call of the same attempt",
+    "cleanup after what was never sent", "a call that is dropped in line takes away another call of the same attempt",
         Operand("($ || true)"), [Crowd];
     "stands in line for ever", "a call waits for longer than it says, behind all others", Condition("false"), [Crowd];
     "all at once", "a hundred thousand acquires are all answered too late, and each retry makes it worse",
