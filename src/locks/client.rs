@@ -1,4 +1,4 @@
-//! What a session's transport and its calls know of its client: whether it takes data, and whether calls wait for it.
+//! What the transport and the calls of a session share about its client: whether it reads, and whether calls wait.
 
 use crate::sync::{AtomicUsize, Mutex, Ordering};
 use tokio_util::sync::CancellationToken;
@@ -6,21 +6,21 @@ use tokio_util::sync::CancellationToken;
 /// A session's client.
 #[derive(Debug, Default)]
 pub(super) struct Client {
-    /// 1 while it takes no data: asked with each message.
+    /// 1 while the client does not read. Checked with each message.
     stalled: AtomicUsize,
-    /// Cancelled when it takes data again.
+    /// Cancelled when the client reads again.
     stall: Mutex<CancellationToken>,
     waiting: AtomicUsize,
 }
 
 impl Client {
-    /// The client takes no data: its calls decline what they are offered.
+    /// The client does not read: its calls decline offers.
     pub(super) fn stalls(&self) {
         *self.stall.lock() = CancellationToken::new();
         self.stalled.store(1, Ordering::Relaxed);
     }
 
-    /// The client takes data.
+    /// The client reads.
     pub(super) fn reads(&self) {
         if self.is_stalled() {
             self.stalled.store(0, Ordering::Relaxed);
@@ -28,17 +28,17 @@ impl Client {
         }
     }
 
-    /// Whether the client takes no data.
+    /// Whether the client does not read.
     pub(super) fn is_stalled(&self) -> bool {
         self.stalled.load(Ordering::Relaxed) == 1
     }
 
-    /// What is cancelled when the client, which takes no data, does so again.
+    /// A token that is cancelled when the client reads again.
     pub(super) fn stall(&self) -> CancellationToken {
         self.stall.lock().clone()
     }
 
-    /// Notes how many calls of the session may wait.
+    /// Sets the number of calls of the session that may wait.
     pub(super) fn set_waiting(&self, calls: usize) {
         self.waiting.store(calls, Ordering::Relaxed);
     }

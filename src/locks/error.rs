@@ -1,4 +1,4 @@
-//! Why a call to the service has no outcome. Each variant is something else for the caller to do.
+//! Why a call has no outcome. Each variant asks for a different reaction of the caller.
 
 use crate::{domain::time::StoreTime, store::StoreError};
 
@@ -17,51 +17,51 @@ pub enum LocksError {
     /// `min_token` is too high.
     #[error("min_token must be at most {max}, 24 h above the server's time")]
     MinTokenTooHigh {
-        /// The highest allowed now.
+        /// The highest value allowed now.
         max: u64,
     },
-    /// As many wait for the lock as may.
+    /// The queue of the lock is full.
     #[error("{max} requests wait for this lock already: try again later")]
     QueueFull {
-        /// How many may.
+        /// The bound.
         max: usize,
     },
-    /// As many wait on this server as may.
+    /// The server has the maximum number of waiting calls.
     #[error("{max} requests wait on this server already: try again later, or on another replica")]
     ServerFull {
-        /// How many may.
+        /// The bound.
         max: usize,
     },
-    /// As many operations are under way on a session, or leases kept by it, as may.
+    /// The session has the maximum number of operations under way, or of leases.
     #[error("{max} {what} on this session already: try again later, or open another session")]
     SessionFull {
-        /// Of what.
+        /// What there is too much of.
         what: &'static str,
-        /// How many may.
+        /// The bound.
         max: usize,
     },
-    /// As many watch as may.
+    /// The server has the maximum number of watchers.
     #[error("{max} watch streams are open on this server already: try again later, or on another replica")]
     WatchersFull {
-        /// How many may.
+        /// The bound.
         max: usize,
     },
-    /// A call with the same attempt number still waits for the request.
+    /// Another call of the same attempt still waits for the request.
     #[error("another call with the same attempt still waits for this request: retry it with a higher attempt")]
     Shared,
-    /// The store no longer knows of the request.
+    /// The store has forgotten the request.
     #[error("the store lost this request's place in line: retry with the same request_id")]
     Forgotten,
     /// The command reached the store too late.
     #[error("the store got to the request too late and did nothing (its time was {} us): retry", .0.as_micros())]
     TooLate(StoreTime),
-    /// The server goes away.
+    /// The server drains.
     #[error("this server is draining: retry with the same request_id, on another replica if there is one")]
     Draining,
     /// No token is left.
     #[error("the fencing tokens of this lock's bucket are used up: no grant can be made")]
     TokensExhausted,
-    /// The store could not do it.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

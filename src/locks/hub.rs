@@ -1,4 +1,4 @@
-//! Where the store's notices arrive and are passed on: to waiting calls, to streams, to watchers.
+//! Passes the store's notices on to waiting calls, streams and watchers.
 
 use super::{
     keepalive::{Inbox, StreamNotice},
@@ -21,15 +21,14 @@ use std::sync::Arc;
 pub struct Hub {
     pub(super) waiters: Waiters,
     pub(super) watchers: Watchers,
-    /// The open KeepAlive streams. An attachment's id says which stream it is of, so that a held lease needs no entry
-    /// here.
+    /// The open streams. The id of an attachment contains the id of its stream, so a held lease needs no entry here.
     streams: RwLock<HashMap<u64, Arc<Inbox>>>,
-    /// A waiting call or a stream has left. Only the drain listens.
+    /// Notified when a waiting call or a stream leaves. Only the drain listens.
     pub(super) left: Arc<Notify>,
 }
 
 impl Hub {
-    /// A hub that nobody listens to yet.
+    /// A hub without listeners.
     pub fn new() -> Self {
         let left = Arc::new(Notify::new());
         Self { waiters: Waiters::new(left.clone()), watchers: Watchers::default(), streams: RwLock::default(), left }

@@ -36,17 +36,17 @@ pub struct Locks<S> {
     going: Going,
 }
 
-/// How far this server has gone away.
+/// The state of this server's drain.
 #[derive(Clone, Debug, Default)]
 struct Going {
-    /// It drains: nothing new, and what waits is sent away.
+    /// The drain has begun: acquires are refused, and waiting calls end.
     draining: CancellationToken,
-    /// Its drain is over: streams end.
+    /// The drain is over: streams end.
     gone: CancellationToken,
 }
 
 impl<S: LockStore> Locks<S> {
-    /// The service over `store`, which was made to tell `hub`.
+    /// The service over `store`, whose notices go to `hub`.
     pub fn new(store: Arc<S>, hub: Arc<Hub>, limits: Limits) -> Self {
         Self { store, hub, limits, going: Going::default() }
     }
@@ -55,13 +55,13 @@ impl<S: LockStore> Locks<S> {
         &self.store
     }
 
-    /// Its bounds.
+    /// The bounds of the service.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Begins to go away: from now on acquires are refused, those that wait are sent away with a hint to retry, and
-    /// streams are told to attach elsewhere. Leases are not touched.
+    /// Begins to drain: acquires are refused, waiting calls end with a hint to retry, and streams are told to attach
+    /// elsewhere. Leases are not touched.
     pub fn drain(&self) {
         self.going.draining.cancel();
     }
@@ -88,17 +88,17 @@ impl<S: LockStore> Locks<S> {
         self.going.gone.cancel();
     }
 
-    /// How many calls wait here, and how many KeepAlive streams are open.
+    /// The number of waiting calls and of open streams on this server.
     pub fn busy(&self) -> (usize, usize) {
         (self.hub.waiters.len(), self.hub.streams())
     }
 
-    /// Gives a lease back.
+    /// Releases a lease.
     pub async fn release(&self, name: &LockName, lease_id: LeaseId) -> Result<ReleaseOutcome, LocksError> {
         Ok(self.store.release(name, lease_id).await?)
     }
 
-    /// Renews a lease. Also answers how long the call was here before the command was sent.
+    /// Renews a lease. Also returns how long the call was held here before the command was sent.
     pub async fn renew(
         &self,
         name: &LockName,
@@ -110,7 +110,7 @@ impl<S: LockStore> Locks<S> {
         Ok((outcome, sent.saturating_duration_since(arrived)))
     }
 
-    /// Takes the lock from the holder of this token. Logged, since it breaks the promise of exclusion.
+    /// Revokes the lease with this token. Logged, because it breaks exclusion.
     pub async fn force_release(
         &self,
         name: &LockName,
@@ -135,7 +135,7 @@ impl<S: LockStore> Locks<S> {
         Ok(self.store.view(name).await?)
     }
 
-    /// What a token is worth, and the highest one granted.
+    /// The status of a token, and the highest token granted.
     pub async fn check_token(
         &self,
         name: &LockName,
@@ -149,7 +149,7 @@ impl<S: LockStore> Locks<S> {
         Ok(self.store.list(prefix, from, limit).await?)
     }
 
-    /// What happens from now on to the locks whose names begin with `prefix`.
+    /// Events from now on of the locks whose names begin with `prefix`.
     pub async fn watch(&self, prefix: String) -> Result<Watching, LocksError> {
         let watching = self.hub.watchers.watch(prefix, self.going.gone.clone())?;
         self.store.begin_watch().await?;

@@ -1,4 +1,4 @@
-//! Acquire: ask the store, and wait if it says so.
+//! Acquire: ask the store, and wait if the request is queued.
 
 use super::{Locks, LocksError, client::Client, waiters::Waiting};
 use crate::{
@@ -17,10 +17,10 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-/// A call that wants a lock.
+/// An Acquire call.
 #[derive(Clone, Debug)]
 pub struct AcquireCall {
-    /// Which call of which request it is.
+    /// Its request, its attempt, and its own id.
     pub call: Call,
     /// What it asks for.
     pub terms: Terms,
@@ -28,15 +28,15 @@ pub struct AcquireCall {
     pub wait: Duration,
     /// When this transmission arrived.
     pub arrived: Instant,
-    /// When its caller gives up by itself.
+    /// The deadline of the call, after which its caller gives up.
     pub deadline: Option<Instant>,
-    /// The attachment that the lease is to have from its grant on.
+    /// The attachment that the lease has from its grant on, if any.
     pub attachment: Option<AttachmentId>,
-    /// The caller, if it looks on while it waits.
+    /// For a call of a session: what the session shares with it while it waits.
     pub follower: Option<Arc<Follower>>,
 }
 
-/// A caller that looks on while its call waits: it learns when the call stands in line, and may end the wait in order.
+/// What a session shares with a call that waits. The session learns when the call is queued, and may end the wait.
 #[derive(Debug)]
 pub struct Follower {
     number: u64,
@@ -46,7 +46,7 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Under this number it is found among those `in_line`, as soon as its call is.
+    /// `number` is added to `in_line` when the call is queued.
     pub(super) fn new(number: u64, in_line: Arc<Mutex<Vec<u64>>>, client: Arc<Client>) -> Self {
         Self { number, in_line, client, enough: Notify::new() }
     }
@@ -57,20 +57,20 @@ impl Follower {
     }
 }
 
-/// A lock that was got.
+/// A lock that was acquired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acquired {
     /// The lease.
     pub grant: Grant,
-    /// How long the call was here before `sent`.
+    /// How long the call was held here before `sent`.
     pub held_for: Duration,
-    /// When the command was sent that granted the lease, or found it granted: what is left of it counts from here.
+    /// When the command was sent that granted the lease, or found it granted. The time left counts from here.
     pub sent: Instant,
-    /// Whether the lease has had the call's attachment from its grant on.
+    /// Whether the lease has the call's attachment since its grant.
     pub attached: bool,
 }
 
-/// What an acquire comes to.
+/// The outcome of an acquire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AcquireAnswer {
     /// The lock is the caller's.
@@ -82,7 +82,7 @@ pub enum AcquireAnswer {
 }
 
 impl AcquireCall {
-    /// Until when to wait: a little less than the caller does, so that the answer still finds it.
+    /// When to stop waiting: a little before the caller does, so that the answer still arrives.
     fn wait_until(&self) -> Option<Instant> {
         if self.wait.is_zero() {
             return None;
@@ -95,7 +95,7 @@ impl AcquireCall {
     }
 }
 
-/// Has the store clean up after a call that stands in line and was dropped, or ended not knowing what came of it.
+/// Has the store clean up after a queued call that was dropped, or that ended with an unknown outcome.
 struct Cleanup<'a, S: LockStore> {
     store: &'a S,
     name: &'a LockName,
@@ -116,16 +116,16 @@ enum Wake {
     Hint,
     TimeOver,
     Draining,
-    /// It declined the lock, and its client took no data for as long as the place was kept.
+    /// It declined the lock, and its client read nothing for as long as the place was kept.
     PlaceGone,
 }
 
 impl<S: LockStore> Locks<S> {
-    /// Takes a lock, or waits for it.
+    /// Acquires a lock, or waits for it.
     ///
-    /// Dropped while it awaits anything (the client cancelled, or is gone), the store cleans up: the place in line is
-    /// kept for a retry for a few seconds, and a lease that was granted unheard is cut short. Once this has returned,
-    /// the answer is the transport's.
+    /// If this future is dropped at any await (the client cancelled, or is gone), the store cleans up: the queue
+    /// position is kept for a retry for a few seconds, and a lease that was granted unheard is cut short. Once this has
+    /// returned, the answer belongs to the transport.
     pub async fn acquire(&self, name: &LockName, call: AcquireCall) -> Result<AcquireAnswer, LocksError> {
         if self.going.draining.is_cancelled() {
             return Err(LocksError::Draining);
@@ -143,13 +143,13 @@ impl<S: LockStore> Locks<S> {
             None => None,
         };
         let mut told = false;
-        // One lease at most comes of a call, whichever command grants it.
+        // A call is granted at most one lease, whichever command grants it.
         let wanted = candidate(call.request, attachment);
         let command = Acquire { call, terms, wait: wait_until.is_some(), candidate: wanted };
         let stop = async {
-            // Without a wait its caller gives up by itself.
+            // A call that does not wait ends by its own deadline.
             let Some(until) = wait_until else { return std::future::pending().await };
-            // Boxed, or each call that waits would be as large as what it needs until it does.
+            // Boxed, or each waiting call would keep the space that only its start needs.
             Box::pin(self.end_of_wait(follower.as_deref(), until)).await;
         };
         let Timed { mut sent, mut outcome } = match self.store.acquire(name, command, stop).await {
@@ -173,14 +173,14 @@ impl<S: LockStore> Locks<S> {
                     };
                     let wake = match (wake, &follower) {
                         (Wake::Hint, Some(follower)) if follower.client.is_stalled() => {
-                            // Boxed, or each call that waits would be as large as what few need.
+                            // Boxed, or each waiting call would keep space that few need.
                             Box::pin(self.decline(&mut cleanup, waiting, follower, until)).await
                         }
                         (wake, _) => wake,
                     };
                     Timed { sent, outcome } = match wake {
                         Wake::Hint => match self.store.claim(name, call, wanted).await? {
-                            // Still in line, and no call will wait for it: the guard stays armed here as well.
+                            // The request is still queued, and this call will not wait for it: the guard stays armed.
                             Timed { outcome: AcquireOutcome::TooLate(now), .. } => {
                                 return Err(LocksError::TooLate(now));
                             }
@@ -188,7 +188,7 @@ impl<S: LockStore> Locks<S> {
                             claimed => claimed,
                         },
                         Wake::TimeOver => self.store.give_up(name, call).await?,
-                        // The guard stays armed: the place in line is kept for the retry.
+                        // The guard stays armed: the queue position is kept for the retry.
                         Wake::Draining => return Err(LocksError::Draining),
                         Wake::PlaceGone => return Err(LocksError::Ended),
                     };
@@ -196,14 +196,13 @@ impl<S: LockStore> Locks<S> {
                 (outcome, ..) => break self.answer(outcome, sent.saturating_duration_since(arrived), sent, wanted),
             }
         };
-        // The store has said the last word: whatever it was, there is nothing to clean up.
+        // The outcome is known, so there is nothing to clean up.
         cleanup.armed = false;
         answer
     }
 
-    /// Declines what is offered to a call whose client takes no data: the lock is for those who can take it. Resolves
-    /// when the client takes data again, for the call to claim, or when the call waits no longer. Dropped, the call's
-    /// place is skipped and kept as that of any dropped call.
+    /// Declines an offer to a call whose client does not read. Resolves when the client reads again, so that the call
+    /// claims, or when the wait ends. Dropped, the place of the call is skipped and kept like that of any dropped call.
     async fn decline(
         &self,
         cleanup: &mut Cleanup<'_, S>,
@@ -229,7 +228,7 @@ impl<S: LockStore> Locks<S> {
         }
     }
 
-    /// Resolves when a call waits no longer, whether or not the lock is offered to it.
+    /// Resolves when the wait of a call ends, whether or not the lock is offered to it.
     async fn end_of_wait(&self, follower: Option<&Follower>, until: Instant) -> Wake {
         tokio::select! {
             biased;
@@ -256,7 +255,7 @@ impl<S: LockStore> Locks<S> {
             AcquireOutcome::Shared => return Err(LocksError::Shared),
             AcquireOutcome::Overtaken => return Err(LocksError::Overtaken),
             AcquireOutcome::Ended => return Err(LocksError::Ended),
-            // Queued without having asked to wait cannot be; whoever says so has lost track of the request.
+            // A call that did not ask to wait is never queued; a store that says so has forgotten the request.
             AcquireOutcome::Unknown | AcquireOutcome::Queued => return Err(LocksError::Forgotten),
             AcquireOutcome::OtherTerms => return Err(LocksError::OtherTerms),
             AcquireOutcome::MinTokenTooHigh(max) => return Err(LocksError::MinTokenTooHigh { max }),
@@ -279,7 +278,7 @@ async fn enough(follower: Option<&Follower>) {
     match follower {
         Some(follower) => {
             follower.enough.notified().await;
-            // Said once, it is said for good: whoever looks next is to see it too.
+            // Keeps the permit, so that the next call of this function sees it too.
             follower.enough.notify_one();
         }
         None => std::future::pending().await,

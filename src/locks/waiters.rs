@@ -1,4 +1,4 @@
-//! The calls that wait here, by their request, so that the store's hints find them.
+//! The calls that wait on this server, by request, so that the store's hints reach them.
 
 use super::client::Client;
 use crate::{
@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Parts, each under its own lock.
+/// Shards, each under its own lock.
 const PARTS: usize = 64;
 
 type Calls = SmallVec<[Entry; 1]>;
@@ -18,11 +18,11 @@ type Calls = SmallVec<[Entry; 1]>;
 struct Entry {
     attempt: u32,
     hint: Arc<Notify>,
-    /// The session's client that it waits for; none if it has a stream of its own.
+    /// The client of its session; `None` for a unary call.
     client: Option<Arc<Client>>,
 }
 
-/// The calls that wait here.
+/// The waiting calls of this server.
 #[derive(Debug)]
 pub(super) struct Waiters {
     parts: Box<[Mutex<HashMap<RequestId, Calls>>]>,
@@ -30,7 +30,7 @@ pub(super) struct Waiters {
     left: Arc<Notify>,
 }
 
-/// One waiting call's entry; dropped, the call no longer waits.
+/// The entry of one waiting call. Dropped, the call no longer waits.
 #[derive(Debug)]
 pub(super) struct Waiting<'a> {
     waiters: &'a Waiters,
@@ -39,18 +39,17 @@ pub(super) struct Waiting<'a> {
 }
 
 impl Waiters {
-    /// Nobody waits yet; `left` is told of each that leaves.
+    /// An empty registry; `left` is notified of each call that leaves.
     pub(super) fn new(left: Arc<Notify>) -> Self {
         Self { parts: (0..PARTS).map(|_| Mutex::default()).collect(), count: AtomicUsize::new(0), left }
     }
 
-    /// How many calls wait.
+    /// The number of waiting calls.
     pub(super) fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Enters a call, unless `max` wait already. To be done before the store is asked: a hint that comes first would be
-    /// lost.
+    /// Adds a call, unless `max` calls wait already. Call it before asking the store: an earlier hint would be lost.
     pub(super) fn enter(
         &self,
         request: RequestId,
@@ -58,7 +57,7 @@ impl Waiters {
         client: Option<Arc<Client>>,
         max: usize,
     ) -> Option<Waiting<'_>> {
-        // One that is refused is never counted: nobody would be told that it left.
+        // A refused call is never counted, because nobody would be notified that it left.
         let room = |count: usize| (count < max).then_some(count + 1);
         // mutant: refused call is counted
         // mutant: bound checked, then counted
@@ -68,17 +67,17 @@ impl Waiters {
         Some(Waiting { waiters: self, request, hint })
     }
 
-    /// Has the calls of this attempt ask the store again.
+    /// Makes the calls of this attempt ask the store again.
     pub(super) fn look_again(&self, request: RequestId, attempt: u32) {
         if let Some(calls) = self.part(request).lock().get(&request) {
             for call in calls.iter().filter(|call| call.attempt == attempt) {
-                // Kept until it is asked for: a hint that comes while the call talks to the store is not lost.
+                // The permit is kept: a hint that arrives while the call asks the store is not lost.
                 call.hint.notify_one();
             }
         }
     }
 
-    /// Whether a call of this attempt waits whose client takes data.
+    /// Whether a call of this attempt waits whose client reads.
     pub(super) fn is_alive(&self, request: RequestId, attempt: u32) -> bool {
         let part = self.part(request).lock();
         let mut calls = part.get(&request).into_iter().flatten().filter(|call| call.attempt == attempt);
@@ -86,7 +85,7 @@ impl Waiters {
     }
 
     fn part(&self, request: RequestId) -> &Mutex<HashMap<RequestId, Calls>> {
-        // The client makes the id: mix it, or one that counts could pile all its calls onto one part.
+        // Clients choose the id. Mixed, so that ids that count up do not all fall into one shard.
         let mixed = request.0.as_u64_pair().0 ^ request.0.as_u64_pair().1;
         let place = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - PARTS.ilog2());
         &self.parts[usize::try_from(place).unwrap_or(0)]
@@ -94,7 +93,7 @@ impl Waiters {
 }
 
 impl Waiting<'_> {
-    /// Resolves when the store should be asked again. Dropped, no hint is lost.
+    /// Resolves when the store should be asked again. Cancel-safe: no hint is lost.
     pub(super) async fn hint(&self) {
         self.hint.notified().await;
     }

@@ -1,4 +1,4 @@
-//! What the store tells a stream of the leases it keeps.
+//! Notices of the store to a stream about its leases.
 
 use crate::{
     domain::{ids::AttachmentId, lease::LeaseEnd},
@@ -6,22 +6,21 @@ use crate::{
 };
 use std::collections::VecDeque;
 
-/// Something that befell a lease.
+/// A notice about a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::locks) enum StreamNotice {
     /// It has ended.
     Ended(LeaseEnd),
-    /// A newer attachment keeps it.
+    /// A newer attachment replaced that of this stream.
     AttachedElsewhere,
 }
 
-/// A stream's notices, until it comes to read them. Bounded by what is attached: an attachment ends once, and is
-/// replaced once.
+/// The unread notices of a stream. Bounded by its attachments, each of which ends once and is replaced once.
 #[derive(Debug, Default)]
 pub(in crate::locks) struct Inbox {
     notices: Mutex<VecDeque<(AttachmentId, StreamNotice)>>,
     more: Notify,
-    /// Some may have been lost on their way.
+    /// Whether notices may have been lost.
     lacks_some: Mutex<bool>,
 }
 
@@ -33,23 +32,23 @@ impl Inbox {
         // mutant: stream woken too early: to here
     }
 
-    /// Some may have been lost on their way here.
+    /// Notes that notices may have been lost.
     pub(in crate::locks) fn lack_some(&self) {
         *self.lacks_some.lock() = true;
     }
 
-    /// Whether that is so, since it was asked last.
+    /// Whether notices may have been lost since the last call.
     pub(super) fn take_lack(&self) -> bool {
         std::mem::take(&mut *self.lacks_some.lock())
     }
 
-    /// Takes the oldest, at most `max` of them. If some are left, it is ready again at once.
+    /// Takes the oldest notices, at most `max`. If some are left, [`Inbox::ready`] resolves again at once.
     pub(super) fn take(&self, max: usize) -> Vec<(AttachmentId, StreamNotice)> {
         let mut notices = self.notices.lock();
         let count = notices.len().min(max);
         let taken = notices.drain(..count).collect();
         if notices.is_empty() {
-            // Gives the memory back: a stream can lose very many leases, but does so once.
+            // Frees the memory: a stream may lose very many leases, but only once.
             *notices = VecDeque::new();
         } else {
             self.more.notify_one();
@@ -57,7 +56,7 @@ impl Inbox {
         taken
     }
 
-    /// Resolves when there may be something to take. Dropped, nothing is lost.
+    /// Resolves when there may be notices to take. Cancel-safe.
     pub(in crate::locks) async fn ready(&self) {
         self.more.notified().await;
     }

@@ -1,4 +1,4 @@
-//! The leases that one stream keeps alive, and what is to be said on it.
+//! The leases that one stream keeps alive, and its outgoing messages.
 
 use super::{
     AttachLease, DetachReason, FromClient, Group, Inbox, StreamError, StreamNotice, ToClient, ended,
@@ -21,9 +21,9 @@ use tokio::{runtime::Handle, time::Instant};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-/// Leases that are renewed, told of, or taken back in one go: about a millisecond of work.
+/// The most leases that are renewed, reported or revoked in one step: about a millisecond of work.
 const LEASES_AT_ONCE: usize = 1_024;
-/// Leases that one answer asks for besides those that are due: few, since all streams of a server have to ask in the
+/// The most leases that one answer checks besides those that are due. Few, because all streams of a server check in the
 /// same seconds.
 const ASKED_AT_ONCE: usize = 128;
 
@@ -36,7 +36,7 @@ pub(super) struct Lease {
     attempt: u32,
     ttl: Duration,
     due: Instant,
-    /// Whether the store has said that it is attached. If not, the next answer attaches it.
+    /// Whether the store has confirmed the attachment. If not, the next answer attaches it again.
     attached: bool,
     release_on_disconnect: bool,
 }
@@ -47,7 +47,7 @@ impl Lease {
     }
 }
 
-/// The leases of one stream. Dropped, the stream is over. `M` is what is said on it, these leases' messages among it.
+/// The leases of one stream. Dropped, the stream is over. `M` is the type of its messages.
 pub(in crate::locks) struct Keeping<S: LockStore, M> {
     store: Arc<S>,
     hub: Arc<Hub>,
@@ -64,9 +64,9 @@ pub(in crate::locks) struct Keeping<S: LockStore, M> {
     answered: u64,
     last_beat_at: Instant,
     pub(in crate::locks) outgoing: VecDeque<M>,
-    /// Found due by the answer to this beat, and still to be renewed.
+    /// Leases that the answer to this beat found due, still to be renewed.
     to_renew: (u64, VecDeque<u32>),
-    /// Asked for by the next answers, a few by each: word of their end may have been lost.
+    /// Leases that the next answers check, a few each, because a notice of their end may have been lost.
     to_ask: VecDeque<u32>,
     gone: CancellationToken,
 }
@@ -93,7 +93,7 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
             to_ask: VecDeque::new(),
             gone: locks.going.gone.clone(),
         };
-        // The first beat tells the client that the stream stands.
+        // The first beat tells the client that the stream is open.
         keeping.beat(keeping.last_beat_at);
         keeping
     }
@@ -119,11 +119,11 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
         }
     }
 
-    /// Passes on what the store told: a part of it, if it is very much.
+    /// Passes on notices of the store, at most a batch of them.
     pub(in crate::locks) fn take_notices(&mut self) {
         for (attachment, notice) in self.inbox.take(LEASES_AT_ONCE) {
             let handle = handle_of(attachment);
-            // Of an attachment that this stream has given up since, the client needs to know nothing more.
+            // The client has detached this lease since, so it needs no notice.
             if self.leases.get(&handle).is_none_or(|lease| lease.attachment != attachment) {
                 if let Some(expected) = self.expected.get_mut(&handle).filter(|it| it.attachment == attachment) {
                     expected.early = Some(notice);
@@ -142,7 +142,7 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
         });
     }
 
-    /// A lease is about to be given back: it is not renewed from here on.
+    /// Stops renewing a lease that is about to be released.
     pub(in crate::locks) fn give_back(&mut self, lease_id: LeaseId) {
         if let Some(handle) = self.by_id.get(&lease_id) {
             self.remove(*handle);
@@ -158,7 +158,7 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
         attachment_id(self.stream, self.attachments, handle)
     }
 
-    /// Takes a lease in of which so much was left at `at`.
+    /// Adds a lease that had `ttl` left at `at`.
     pub(super) fn insert(
         &mut self,
         lease: AttachLease,
@@ -177,7 +177,7 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
         );
     }
 
-    /// Does what the client says. Dropped on the way, commands to the store are done or not; `Drop` knows of all leases
+    /// Handles a message. Dropped on the way, commands to the store may or may not be done; `Drop` knows all leases
     /// that it may have attached.
     pub(in crate::locks) async fn receive(&mut self, message: FromClient) -> Result<(), StreamError> {
         match message {
@@ -212,7 +212,7 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
                 continue;
             }
             let attachment = self.next_attachment(handle);
-            // Its TTL is not known before the store has answered; if it does not, the next answer to a beat tries
+            // Its TTL is not known before the store answers. If the store does not, the next answer to a beat tries
             // again.
             self.insert(lease, attachment, TTL_UNKNOWN, false, Instant::now());
             handles.push(handle);
@@ -254,8 +254,8 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
         !self.to_renew.1.is_empty()
     }
 
-    /// Renews a part of what the last answer found due: a stream may have very many leases, and between two parts it
-    /// beats, listens, and tells what was renewed.
+    /// Renews a part of the leases that the last answer found due. A stream may have very many leases; between two
+    /// parts it beats, reads, and reports.
     pub(in crate::locks) async fn renew_some(&mut self) {
         let beat = self.to_renew.0;
         let part = self.to_renew.1.len().min(LEASES_AT_ONCE);
@@ -270,7 +270,7 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
         }
     }
 
-    /// Renews leases, or attaches them, and says what went wrong. Answers those that were renewed, by their time left.
+    /// Renews or attaches leases, and reports failures. Returns the renewed leases by time left.
     pub(super) async fn renew(&mut self, handles: &[u32], attached: bool) -> Vec<Group> {
         if handles.is_empty() {
             return Vec::new();
@@ -316,7 +316,7 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
         lease.attached = true;
     }
 
-    /// The store did not do it: the next answer asks again.
+    /// The store did not do it: the next answer tries again.
     fn retry_at_once(&mut self, handle: u32, now: Instant, error: &StoreError) {
         tracing::debug!(handle, %error, "renewal did not get through");
         let Some(lease) = self.leases.get_mut(&handle) else { return };
@@ -326,7 +326,7 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
 
     fn remove(&mut self, handle: u32) -> Option<Lease> {
         let lease = self.leases.remove(&handle)?;
-        // Attached twice under two handles, it is found by the latter.
+        // A lease attached under two handles is found by the later one.
         if self.by_id.get(&lease.lease_id) == Some(&handle) {
             self.by_id.remove(&lease.lease_id);
         }
@@ -346,7 +346,7 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
 impl<S: LockStore, M> Drop for Keeping<S, M> {
     fn drop(&mut self) {
         self.hub.close(self.stream);
-        // The server goes away: no lease is taken back for that, whether the stream was still told so or only cut.
+        // The server drains: it revokes no lease for that, whether it still told the stream or only cut it.
         if self.gone.is_cancelled() {
             return;
         }
@@ -360,7 +360,7 @@ impl<S: LockStore, M> Drop for Keeping<S, M> {
         if !some() {
             return;
         }
-        // Very many: not in one go, or others would have to wait for it.
+        // In batches, so that a stream with very many leases does not block others.
         match Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn(async move {
                 while some() {

@@ -21,14 +21,14 @@ use crate::domain::{
 };
 use std::time::Duration;
 
-/// What the client says.
+/// A message from the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromClient {
-    /// Keep these alive.
+    /// Attaches these leases.
     Attach(Vec<AttachLease>),
-    /// Stop keeping these alive.
+    /// Detaches the leases with these handles.
     Detach(Vec<u32>),
-    /// The answer to the beat of this number.
+    /// Answers the beat with this number.
     Answer(u64),
 }
 
@@ -43,23 +43,23 @@ pub struct AttachLease {
     pub lease_id: LeaseId,
     /// The client's count of attachments.
     pub attempt: u32,
-    /// Whether to take it back when the stream ends without the server's doing.
+    /// Whether to revoke the lease when the stream ends, unless the server ended it.
     pub release_on_disconnect: bool,
 }
 
-/// What the server says.
+/// A message to the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToClient {
-    /// Answer this.
+    /// A beat, to be answered.
     Beat {
         /// Its number.
         beat: u64,
         /// When the next one is due.
         next_in: Duration,
     },
-    /// These are attached, and renewed by it.
+    /// These leases are attached, and renewed by that.
     Attached(Vec<Group>),
-    /// The answer to this beat renewed these.
+    /// The answer to this beat renewed these leases.
     Renewed {
         /// The beat.
         beat: u64,
@@ -73,7 +73,7 @@ pub enum ToClient {
         /// How.
         gone: Gone,
     },
-    /// The store cannot be reached for these, or has too much to do.
+    /// The store cannot be reached for these leases, or is overloaded.
     AtRisk(Vec<u32>),
     /// A lease is no longer kept by this stream.
     Detached {
@@ -82,7 +82,7 @@ pub enum ToClient {
         /// Why.
         reason: DetachReason,
     },
-    /// The server goes away after this long.
+    /// The server drains, and ends the stream after this time.
     Draining(Duration),
 }
 
@@ -100,9 +100,9 @@ pub struct Group {
 pub enum DetachReason {
     /// The client asked for it.
     Requested,
-    /// A newer attachment took over.
+    /// A newer attachment replaced this one.
     AttachedElsewhere,
-    /// The stream carries as many as it may.
+    /// The stream carries the maximum number of leases.
     StreamFull,
 }
 
@@ -115,18 +115,18 @@ pub enum StreamError {
     /// The client gave two operations one number, or none.
     #[error("operation {0} is no number for an operation: use one above 0 that no other operation under way has")]
     OperationNumber(u64),
-    /// The client answered what it was not asked.
+    /// The client answered a beat that was not sent.
     #[error("beat {0} was not sent on this stream")]
     BeatNotSent(u64),
     /// The client answered an earlier beat after a later one.
     #[error("beat {answered} was answered before: answers must not go backwards, and {beat} does")]
     BeatBackwards {
-        /// What it answers now.
+        /// The beat that it answers now.
         beat: u64,
-        /// What it answered before.
+        /// The beat that it answered before.
         answered: u64,
     },
-    /// The server goes away.
+    /// The server has drained.
     #[error(transparent)]
     Gone(#[from] LocksError),
 }

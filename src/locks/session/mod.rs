@@ -1,6 +1,6 @@
-//! Sessions: one stream that carries all that a client does with locks.
+//! Sessions: one stream that carries all operations of a client.
 //!
-//! A KeepAlive stream is a session on which nothing is asked but to keep leases; both run the one loop below.
+//! A KeepAlive stream is a session that only keeps leases. Both run the loop below.
 
 mod driver;
 mod operations;
@@ -27,66 +27,65 @@ use tokio::time::Instant;
 use tokio_stream::Stream;
 use waits::Waits;
 
-/// Messages, or operations that are done, that are taken in one go: what is ready at once is answered at once, and no
-/// longer than this before beats, notices and answers have their turn. What is taken out is dealt with: none is taken
-/// beyond the last.
+/// The most messages, or finished operations, that one turn of the loop takes, so that beats, notices and answers get
+/// their turn. Each one taken is handled in the same turn.
 const AT_ONCE: usize = 256;
 
-/// What the client says. What breaks a rule of the messages' own is an `E`.
+/// A message from the client. `E` is the error of a message that breaks a rule of the API.
 #[derive(Clone, Debug)]
 pub enum FromClient<E> {
-    /// As on a KeepAlive stream.
+    /// A message of the KeepAlive protocol.
     Keep(keepalive::FromClient),
-    /// Do this, and answer under this number.
+    /// Begin this operation, and answer under this number.
     Begin(u64, Operation<E>),
-    /// The acquire of this number is to wait no longer.
+    /// End the wait of the acquire with this number.
     Cancel(u64),
 }
 
-/// What a client wants done.
+/// An operation.
 #[derive(Clone, Debug)]
 pub enum Operation<E> {
-    /// To take a lock, and to have its lease kept under this handle.
+    /// Acquires a lock, and keeps its lease under this handle.
     Acquire {
         /// The lock.
         name: LockName,
-        /// What is wanted.
+        /// The call.
         call: AcquireCall,
         /// The client's number for the lease.
         handle: u32,
-        /// Whether to take it back when the stream ends without the server's doing.
+        /// Whether to revoke the lease when the stream ends, unless the server ended it.
         release_on_disconnect: bool,
     },
-    /// To give a lease back.
+    /// Releases a lease.
     Release(LockName, LeaseId),
-    /// To set a lease's TTL.
+    /// Renews a lease.
     Renew {
         /// The lock.
         name: LockName,
         /// The lease.
         lease_id: LeaseId,
-        /// The new TTL, if not the lease's own.
+        /// The new TTL; `None` keeps the lease's own.
         ttl: Option<Duration>,
-        /// When this was heard.
+        /// When the message arrived.
         arrived: Instant,
     },
-    /// Something that breaks a rule: it is answered so.
+    /// An operation that breaks a rule of the API. It is answered with this error.
     Refused(E),
 }
 
-/// What the server says.
+/// A message to the client.
 #[derive(Clone, Debug)]
 pub enum ToClient<E> {
-    /// As on a KeepAlive stream.
+    /// A message of the KeepAlive protocol.
     Kept(keepalive::ToClient),
     /// The answer to the operation of this number.
     Answer(u64, Answer<E>),
 }
 
-/// What an operation comes to.
+/// The answer to an operation.
 #[derive(Clone, Debug)]
 pub enum Answer<E> {
-    /// An acquire waits, with so many before it at most. Not its last answer.
+    /// An acquire is queued, with at most this many requests before it. Not its last answer.
     Waiting(u64),
     /// An acquire's outcome.
     Acquire {
@@ -99,11 +98,11 @@ pub enum Answer<E> {
     },
     /// A release's outcome.
     Release(ReleaseOutcome),
-    /// A renewal's, and how long it was held before the store was asked.
+    /// A renewal's outcome, and how long the operation was held before the store was asked.
     Renew(RenewOutcome, Duration),
-    /// It has none.
+    /// The operation has no outcome.
     Failed(LocksError),
-    /// It broke a rule.
+    /// The operation broke a rule of the API.
     Refused(E),
 }
 
@@ -113,12 +112,12 @@ impl<E> From<keepalive::ToClient> for ToClient<E> {
     }
 }
 
-/// Why a stream ended, the transport's reasons included.
+/// Why a stream ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionError<E> {
-    /// The service's reason.
+    /// The service ended it.
     Stream(StreamError),
-    /// The transport's, or that of whoever decoded the message.
+    /// The transport broke, or a message could not be decoded.
     Inbound(E),
 }
 
@@ -138,12 +137,12 @@ enum Event<E, D> {
     Gone,
 }
 
-/// Does what the client asks on `inbound`, many things at once, and keeps its leases alive, until it ends or the server
-/// goes away.
+/// Runs the operations that arrive on `inbound`, many at once, and keeps the leases of the session alive, until the
+/// stream ends or the server has drained.
 ///
-/// Dropping the stream is the sign that the client is gone: what is under way is dropped like a call is, and the
-/// leases' own `Drop` does what is to be done then, whichever await it was dropped in. While the client does not read,
-/// no beat is sent, and leases end; the module `driver` says what happens to its calls.
+/// Dropping the stream means that the client is gone: operations under way are dropped like calls, and the `Drop` of
+/// the leases cleans up, whichever await was pending. While the client does not read, no beat is sent and leases end;
+/// the module `driver` describes what happens to its calls.
 pub fn session<S, E>(
     locks: Arc<Locks<S>>,
     inbound: impl Stream<Item = Result<FromClient<E>, E>> + Send + 'static,
@@ -157,7 +156,7 @@ where
     Driven::new(operate(locks, client.clone(), inbound, drain_grace), client)
 }
 
-/// A session, for whoever drives it.
+/// The stream of a session, which a driver polls.
 fn operate<S, E>(
     locks: Arc<Locks<S>>,
     client: Arc<Client>,
@@ -177,8 +176,8 @@ where
         let mut told = false;
         let mut timer = std::pin::pin!(tokio::time::sleep_until(session.next_due()));
         let mut due = session.next_due();
-        // Whether a message was the last thing: then it is the renewals' turn. A client that talks without end is no
-        // reason to lose leases.
+        // Whether the last event was a message: then renewals come first. A client that sends without pause must not
+        // lose leases.
         let mut heard = false;
         loop {
             while let Some(message) = session.next_message() {
@@ -228,18 +227,16 @@ where
                     for more in (0..AT_ONCE).rev() {
                         let message = match next {
                             Some(Ok(message)) => message,
-                            // The transport broke: the client did not end the stream in order, which is the same to its
-                            // leases.
+                            // The transport broke. For the leases that is the same as an orderly end.
                             Some(Err(error)) => { yield Err(SessionError::Inbound(error)); return; }
                             None => return,
                         };
-                        // Of kept leases one message may be much work, for which the store is awaited.
+                        // One message about kept leases may be much work, for which the store is awaited.
                         let goes_on = more > 0 && !matches!(message, FromClient::Keep(_));
                         match session.receive(message).await {
                             Ok(None) => {}
                             Ok(Some(begun)) => {
-                                // Most of what the store has to hand is done as soon as it is begun. What is not is
-                                // polled once more here.
+                                // Most operations on the memory store are done at the first poll.
                                 let mut run = Box::pin(begun.run(locks.clone()));
                                 match run.as_mut().now_or_never() {
                                     Some(done) => session.done(done).await,
@@ -263,7 +260,7 @@ where
     }
 }
 
-/// Keeps leases alive as the client asks on `inbound`: a session on which nothing else is asked.
+/// Keeps leases alive as requested on `inbound`: a session with no other operations.
 pub fn keep_alive<S, E>(
     locks: Arc<Locks<S>>,
     inbound: impl Stream<Item = Result<keepalive::FromClient, E>> + Send + 'static,
@@ -277,24 +274,24 @@ where
     session(locks, asked, drain_grace).filter_map(|message| {
         std::future::ready(match message {
             Ok(ToClient::Kept(message)) => Some(Ok(message)),
-            // Nothing was asked that is answered.
+            // No operation was begun, so none is answered.
             Ok(ToClient::Answer(..)) => None,
             Err(error) => Some(Err(error)),
         })
     })
 }
 
-/// Resolves when the client stalls, or takes data again. Whoever notes that polls next, so no wake-up is needed.
+/// Resolves when the client stops reading, or reads again. The driver that notes it polls next, so no wake-up is
+/// needed.
 async fn changed(client: &Client, stalled: bool) {
     std::future::poll_fn(|_| if client.is_stalled() == stalled { Poll::Pending } else { Poll::Ready(()) }).await;
 }
 
-/// The next operation that is done, or nothing when calls have come to stand in line meanwhile. Dropped, nothing is
-/// lost.
+/// The next finished operation, or `None` when calls have been queued meanwhile. Cancel-safe.
 async fn next_done<F: Future>(under_way: &mut FuturesUnordered<F>, waits: &Waits) -> Option<F::Output> {
     std::future::poll_fn(|context| match Pin::new(&mut *under_way).poll_next(context) {
         Poll::Ready(Some(done)) => Poll::Ready(Some(done)),
-        // None under way: whatever begins next is pushed by the loop, which polls this anew.
+        // No operation is under way. The loop pushes the next one and polls this again.
         Poll::Ready(None) | Poll::Pending if waits.some_in_line() => Poll::Ready(None),
         Poll::Ready(None) | Poll::Pending => Poll::Pending,
     })

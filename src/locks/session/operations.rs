@@ -1,4 +1,4 @@
-//! The operations of one session, from their number to their answer.
+//! The operations of one session.
 
 use super::{Answer, FromClient, Operation, ToClient, waits::Waits};
 use crate::{
@@ -26,18 +26,17 @@ enum UnderWay {
     Other,
 }
 
-/// What is to be done for an operation.
+/// The work of an operation.
 enum Task {
     Acquire(LockName, AcquireCall),
     Release(LockName, LeaseId),
     Renew(LockName, LeaseId, Option<Duration>, Instant),
 }
 
-/// An operation that is to be run. As long as it is not, it is a tenth of the size of what runs it, and is handed
-/// around.
+/// An operation that has not started. It is a tenth of the size of the future that runs it, so it is cheap to move.
 pub(super) struct Begun(u64, Task);
 
-/// What came of it.
+/// A finished operation.
 pub(super) struct Done(u64, Outcome);
 
 enum Outcome {
@@ -47,7 +46,7 @@ enum Outcome {
 }
 
 impl Begun {
-    /// Dropped before it is done, it is as if the call of this kind had been dropped.
+    /// Dropped before it is done, it is cleaned up like a dropped unary call.
     pub(super) async fn run<S: LockStore>(self, locks: Arc<Locks<S>>) -> Done {
         let Self(operation, task) = self;
         let outcome = match task {
@@ -82,12 +81,12 @@ impl<S: LockStore, E> Session<S, E> {
         Self { keeping, locks, client, under_way, waits, look_at: Instant::now() }
     }
 
-    /// What is to be said next. Nothing to a client that takes no data.
+    /// The next message to send; `None` while the client does not read.
     pub(super) fn next_message(&mut self) -> Option<ToClient<E>> {
         if self.client.is_stalled() { None } else { self.keeping.outgoing.pop_front() }
     }
 
-    /// When there is something to be done whatever happens.
+    /// When `on_time` is due.
     pub(super) fn next_due(&self) -> Instant {
         let beat_at = self.keeping.next_beat_at();
         if self.waits.is_empty() { beat_at } else { beat_at.min(self.look_at) }
@@ -103,7 +102,7 @@ impl<S: LockStore, E> Session<S, E> {
         }
     }
 
-    /// Tells some of those that wait how many are before them.
+    /// Tells some waiting operations their queue position.
     pub(super) fn tell_some(&mut self) {
         let outgoing = &mut self.keeping.outgoing;
         self.waits.look(self.locks.store(), |operation, ahead| {
@@ -111,7 +110,7 @@ impl<S: LockStore, E> Session<S, E> {
         });
     }
 
-    /// Does what the client says, or says what is to be run for it.
+    /// Handles a message, or returns the operation that it begins.
     pub(super) async fn receive(&mut self, message: FromClient<E>) -> Result<Option<Begun>, StreamError> {
         match message {
             FromClient::Keep(message) => self.keeping.receive(message).await.map(|()| None),
@@ -165,8 +164,8 @@ impl<S: LockStore, E> Session<S, E> {
         self.keeping.outgoing.push_back(ToClient::Answer(operation, answer));
     }
 
-    /// Answers an operation that is done. Dropped here, a lease that it was granted lasts for its TTL, or for 3 s if
-    /// its answer had not left.
+    /// Answers a finished operation. Dropped here, a lease that it was granted lasts for its TTL, or for 3 s if its
+    /// answer had not left.
     pub(super) async fn done(&mut self, Done(operation, outcome): Done) {
         let handle = match self.under_way.remove(&operation) {
             Some(UnderWay::Acquire { handle }) => handle,
@@ -205,7 +204,7 @@ fn full<E>(what: &'static str, max: usize) -> Answer<E> {
 
 impl<S: LockStore, E> Drop for Session<S, E> {
     fn drop(&mut self) {
-        // Grants that nobody was told of: as if their calls had been dropped.
+        // Grants that the client was not told of are cleaned up like dropped calls.
         for message in &self.keeping.outgoing {
             if let ToClient::Answer(_, Answer::Acquire { name, call, answer: AcquireAnswer::Acquired(_) }) = message {
                 self.locks.store().drop_call(name, *call);

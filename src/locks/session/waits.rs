@@ -1,4 +1,4 @@
-//! The acquires of a session that wait: what they are called, and how many are before each.
+//! The waiting acquires of a session, and their queue positions.
 
 use crate::{
     domain::{ids::Call, name::LockName},
@@ -9,29 +9,29 @@ use crate::{
 use hashbrown::HashMap;
 use std::{collections::VecDeque, sync::Arc};
 
-/// Positions that are looked up in one go.
+/// The most positions that one turn looks up.
 const LOOKS_AT_ONCE: usize = 1_024;
 
 struct Wait {
     follower: Arc<Follower>,
     name: LockName,
     call: Call,
-    /// How many were before it, as its client was last told.
+    /// The position that its client was last told.
     told: Option<u64>,
 }
 
-/// The acquires that may wait, by their operation's number.
+/// The acquires that may wait, by operation number.
 pub(super) struct Waits {
     client: Arc<Client>,
     waits: HashMap<u64, Wait>,
-    /// Those that have come to stand in line since they were last looked for.
+    /// Operations queued since the last look.
     in_line: Arc<Mutex<Vec<u64>>>,
-    /// Those that stand in line and are to be looked after.
+    /// Operations whose position is to be looked up.
     to_look: VecDeque<u64>,
 }
 
 impl Waits {
-    /// None waits for this client yet.
+    /// No waiting acquires.
     pub(super) fn new(client: Arc<Client>) -> Self {
         Self { client, waits: HashMap::new(), in_line: Arc::default(), to_look: VecDeque::new() }
     }
@@ -67,7 +67,7 @@ impl Waits {
         self.to_look.extend(self.in_line.lock().drain(..));
     }
 
-    /// All are to be looked after.
+    /// Schedules a look at all positions.
     pub(super) fn look_at_all(&mut self) {
         self.to_look = self.waits.keys().copied().collect();
     }
@@ -76,7 +76,7 @@ impl Waits {
         !self.to_look.is_empty()
     }
 
-    /// Looks after some. Says of whom there is something to tell, and what.
+    /// Looks up some positions, and calls `tell` for each that has changed.
     pub(super) fn look(&mut self, store: &impl LockStore, mut tell: impl FnMut(u64, u64)) {
         let some = self.to_look.len().min(LOOKS_AT_ONCE);
         for operation in self.to_look.drain(..some) {
