@@ -7,24 +7,24 @@ use deadpool_redis::redis::parse_redis_value;
 use fencepost::{
     clock::{Clock, ProcessClock},
     domain::{
+        command::{Acquire, Candidate, Command, Effects, Outcome},
         ids::{Call, CallId, GrantId, Incarnation, LeaseId, ReplicaId, RequestId},
         lease::Terms,
         limits::Limits,
         name::{Holder, LockName, Metadata},
-        outcome::{AcquireOutcome, Effects},
+        outcome::AcquireOutcome,
         replicas::Replicas,
-        rules::{Acquire, Candidate, Lock, Turn},
+        rules::{Lock, Turn},
         time::StoreTime,
         token::Sequencer,
     },
     locks::Hub,
     store::{
-        LockStore,
+        Store as _,
         memory::MemoryStore,
         redis::{answer::Answer, links::replies},
     },
 };
-use std::future::pending;
 use std::{future::Future, hint::black_box, pin::pin, sync::Arc, task::Context, time::Duration};
 use uuid::Uuid;
 
@@ -62,11 +62,11 @@ impl One {
         Self { lock, sequencer, replicas, effects: Effects::new(), now: NOW, made: 0 }
     }
 
-    fn turn<T>(&mut self, act: impl FnOnce(&mut Turn<'_>) -> T) -> T {
+    fn run(&mut self, command: Command) -> Outcome {
         self.now += 1_000;
         self.effects.clear();
         let now = StoreTime::from_micros(self.now);
-        act(&mut Turn {
+        let mut turn = Turn {
             lock: &mut self.lock,
             sequencer: &mut self.sequencer,
             effects: &mut self.effects,
@@ -79,17 +79,17 @@ impl One {
             known_token: 0,
             waiters_max: 100_000,
             classic: None,
-        })
+        };
+        turn.run(command)
     }
 
-    fn acquire(&mut self, wait: bool) -> AcquireOutcome {
+    fn acquire(&mut self, wait: bool) -> Outcome {
         self.made += 1;
-        let wish = wish(self.made, wait);
-        self.turn(|turn| turn.acquire(wish))
+        self.run(Command::Acquire(wish(self.made, wait)))
     }
 
     fn release(&mut self, lease: u128) {
-        black_box(self.turn(|turn| turn.release(LeaseId(Uuid::from_u128(lease)))));
+        black_box(self.run(Command::Release(LeaseId(Uuid::from_u128(lease)))));
     }
 
     /// Held, and with a line of this length.
@@ -105,13 +105,13 @@ fn rules(criterion: &mut Criterion) {
     let mut one = One::new();
     group.bench_function("acquire and release", |bencher| {
         bencher.iter(|| {
-            assert!(matches!(one.acquire(false), AcquireOutcome::Granted(_)));
+            assert!(matches!(one.acquire(false), Outcome::Acquire(AcquireOutcome::Granted(_))));
             one.release(one.made);
         });
     });
     let mut one = One::with_line(0);
     group.bench_function("renew", |bencher| {
-        bencher.iter(|| one.turn(|turn| turn.renew(LeaseId(Uuid::from_u128(1)), None, None)));
+        bencher.iter(|| one.run(Command::Renew { lease_id: LeaseId(Uuid::from_u128(1)), ttl: None }));
     });
     for line in [1, 100, 10_000] {
         // Whoever is served goes to the end of the line again, which keeps its length.
@@ -120,10 +120,9 @@ fn rules(criterion: &mut Criterion) {
             bencher.iter(|| {
                 one.release(holder);
                 holder += 1;
-                let (call, candidate) = (call(holder), candidate(holder));
-                let served = one.turn(|turn| turn.claim(call, candidate));
-                assert!(matches!(served, AcquireOutcome::Granted(_)));
-                assert!(matches!(one.acquire(true), AcquireOutcome::Queued));
+                let served = one.run(Command::Claim(call(holder), candidate(holder)));
+                assert!(matches!(served, Outcome::Acquire(AcquireOutcome::Granted(_))));
+                assert!(matches!(one.acquire(true), Outcome::Acquire(AcquireOutcome::Queued)));
             });
         });
     }
@@ -145,15 +144,15 @@ fn memory_store(criterion: &mut Criterion) {
         let store = MemoryStore::new(clock, &Limits::default(), Arc::new(Hub::new()));
         let name = |number: u128| LockName::new(format!("orders/{number:08}")).unwrap();
         for number in 0..held {
-            let outcome = now(store.acquire(&name(number), wish(number + 1, false), pending())).unwrap().outcome;
-            assert!(matches!(outcome, AcquireOutcome::Granted(_)));
+            let outcome = now(store.run(&name(number), Command::Acquire(wish(number + 1, false)))).unwrap().outcome;
+            assert!(matches!(outcome, Outcome::Acquire(AcquireOutcome::Granted(_))));
         }
         let (own, mut made) = (name(held), held + 1);
         group.bench_function(format!("acquire and release, {held} locks held"), |bencher| {
             bencher.iter(|| {
                 made += 1;
-                now(store.acquire(&own, wish(made, false), pending())).unwrap();
-                now(store.release(&own, LeaseId(Uuid::from_u128(made)))).unwrap()
+                now(store.run(&own, Command::Acquire(wish(made, false)))).unwrap();
+                now(store.run(&own, Command::Release(LeaseId(Uuid::from_u128(made))))).unwrap()
             });
         });
     }

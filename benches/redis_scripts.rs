@@ -5,21 +5,23 @@
 //! within scripts or without.
 #![allow(clippy::unwrap_used, missing_docs, reason = "it says what is wrong by failing")]
 
+#[path = "../tests/support/asks.rs"]
+mod asks;
 #[path = "../tests/support/redis.rs"]
 mod redis_server;
 
+use asks::{Asks as _, acquire, granted, new_request};
 use deadpool_redis::redis::{self, aio::MultiplexedConnection};
 use fencepost::{
     domain::{
-        ids::{AttachmentId, Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
-        lease::{LeaseEnd, Terms},
+        ids::{AttachmentId, Call, LeaseId, ReplicaId, RequestId},
+        lease::LeaseEnd,
         limits::Limits,
-        name::{Holder, LockName, Metadata},
+        name::LockName,
         outcome::{AcquireOutcome, ReleaseOutcome, RenewOutcome},
-        rules::{Acquire, Candidate},
     },
     store::{
-        Event, LockStore, Notices,
+        Event, Notices, Timed,
         redis::{
             RedisStore, keys,
             links::{Arg, Asker, Command, Lane, Links, RedisUrl, Script, Sender},
@@ -27,7 +29,6 @@ use fencepost::{
     },
 };
 use redis_server::Redis;
-use std::future::pending;
 use std::{
     sync::{Arc, LazyLock},
     time::Duration,
@@ -47,6 +48,9 @@ struct Deaf;
 
 impl Notices for Deaf {
     fn look_again(&self, _: RequestId, _: u32) {}
+    fn claimed(&self, _: Call, _: Timed<AcquireOutcome>) -> bool {
+        false
+    }
     fn is_alive(&self, _: RequestId, _: u32) -> bool {
         true
     }
@@ -76,16 +80,7 @@ enum Work {
 }
 
 async fn take(store: &RedisStore, name: &LockName) -> LeaseId {
-    let request = RequestId(Uuid::new_v4());
-    let lease_id = LeaseId::of(request, Uuid::new_v4().as_u64_pair().1);
-    let holder = Holder::new("host-17:worker-4".into()).unwrap();
-    let terms = Terms { fingerprint: 7, ttl: TTL, holder, metadata: Metadata::default(), min_token: 0 };
-    let candidate = Candidate { lease_id, grant_id: GrantId(Uuid::new_v4()), attachment: None };
-    let call = Call { request, attempt: 1, id: CallId(1) };
-    let wish = Acquire { call, terms, wait: false, candidate };
-    let outcome = store.acquire(name, wish, pending()).await.unwrap().outcome;
-    assert!(matches!(outcome, AcquireOutcome::Granted(_)), "{outcome:?}");
-    lease_id
+    granted(store.acquire(name, acquire(new_request(), TTL, false)).await.unwrap()).lease_id
 }
 
 async fn least(links: &Links, command: &'static Command, name: &LockName, lease: &[u8]) -> Vec<u8> {
@@ -137,7 +132,7 @@ async fn call(work: Work, caller: usize, until: Instant) -> usize {
         Work::Renewals(store) => {
             let lease = take(&store, &own).await;
             while Instant::now() < until {
-                let outcome = store.renew(&own, lease, None).await.unwrap().outcome;
+                let outcome = store.renew(&own, lease).await.unwrap();
                 assert!(matches!(outcome, RenewOutcome::Renewed(_)), "{outcome:?}");
                 done += 1;
             }
@@ -199,7 +194,7 @@ async fn main() {
     let redis = Redis::start(&[]);
     let store = Arc::new(RedisStore::new(&RedisUrl::parse(&redis.url()).unwrap(), &Limits::default(), Arc::new(Deaf)));
     let running = store.clone();
-    let running = tokio::spawn(async move { running.run().await });
+    let running = tokio::spawn(async move { running.maintain().await });
     store.up().wait_for(|up| *up).await.unwrap();
     let links = Arc::new(Links::new(&RedisUrl::parse(&redis.url()).unwrap()));
     let linking = links.clone();

@@ -61,7 +61,7 @@ pub(super) fn acquire(
             // Random, and never 0: the version of the UUID is in this half.
             let id = CallId(Uuid::new_v4().as_u64_pair().0);
             let call = Call { request: RequestId(request_id), attempt: request.attempt.max(1), id };
-            Ok((name, AcquireCall { call, terms, wait, arrived, deadline, attachment: None, follower: None }))
+            Ok((name, AcquireCall { call, terms, wait, arrived, deadline, attachment: None, waiter: None }))
         }
         _ => Err(fields.into_status()),
     }

@@ -1,7 +1,7 @@
 //! KeepAlive: messages in, messages out. What they mean is the service's.
 
-use super::{Api, convert, reply, status::stream_status};
-use crate::{locks::session, store::LockStore};
+use super::{Api, convert, dispatch::Caller, reply};
+use crate::{locks::session, store::Store};
 use fencepost_proto::v1;
 use std::pin::Pin;
 use tokio_stream::{Stream, StreamExt};
@@ -10,8 +10,12 @@ use tonic::{Status, Streaming};
 pub(super) type KeepAliveStream = Pin<Box<dyn Stream<Item = Result<v1::KeepAliveResponse, Status>> + Send>>;
 
 /// The response stream. It is polled, and dropped, with the transport's: no task of its own keeps it alive.
-pub(super) fn serve<S: LockStore>(api: &Api<S>, inbound: Streaming<v1::KeepAliveRequest>) -> KeepAliveStream {
+pub(super) fn serve<S: Store>(
+    api: &Api<S>,
+    caller: Caller,
+    inbound: Streaming<v1::KeepAliveRequest>,
+) -> KeepAliveStream {
     let inbound = inbound.map(|message| message.and_then(convert::keep_alive));
-    let outbound = session::keep_alive(api.locks.clone(), inbound, api.drain_grace);
-    Box::pin(outbound.map(|message| message.map(reply::keep_alive).map_err(stream_status)))
+    let outbound = session::keep_alive(api.locks.clone(), caller, inbound, api.drain_grace);
+    Box::pin(outbound.map(|message| message.map(reply::keep_alive).map_err(Status::from)))
 }

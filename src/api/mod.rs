@@ -4,6 +4,7 @@
 mod admin;
 mod convert;
 mod deadline;
+mod dispatch;
 mod fields;
 mod keepalive;
 mod lock;
@@ -11,7 +12,7 @@ mod reply;
 mod session;
 mod status;
 
-use crate::{domain::limits::REQUEST_BYTES_MAX, locks::Locks, store::LockStore};
+use crate::{domain::limits::REQUEST_BYTES_MAX, locks::Locks, store::Store};
 use fencepost_proto::v1::{
     DESCRIPTORS, admin_service_server::AdminServiceServer, lock_service_server::LockServiceServer,
 };
@@ -34,7 +35,7 @@ impl<S> Clone for Api<S> {
 }
 
 /// All services of the API, with reflection (v1 and v1alpha, for older tools).
-pub fn routes<S: LockStore>(
+pub fn routes<S: Store>(
     locks: &Arc<Locks<S>>,
     drain_grace: Duration,
 ) -> Result<Routes, tonic_reflection::server::Error> {

@@ -1,6 +1,5 @@
 //! What the service answers, turned into messages.
 
-use super::status::status;
 use crate::{
     domain::{
         lease::LeaseEnd,
@@ -209,7 +208,7 @@ fn answer_of(answer: Answer<Status>) -> v1::session_response::Message {
         Answer::Acquire { name, answer, .. } => Message::Acquire(acquire(name, answer)),
         Answer::Release(outcome) => Message::Release(release(outcome)),
         Answer::Renew(outcome, held_for) => Message::Renew(renew(outcome, held_for)),
-        Answer::Failed(error) => Message::Error(operation_error(&status(&error))),
+        Answer::Failed(error) => Message::Error(operation_error(&error.into())),
         Answer::Refused(status) => Message::Error(operation_error(&status)),
     }
 }

@@ -1,10 +1,10 @@
 //! Session: messages in, messages out. What they mean is the service's.
 
-use super::{Api, convert, reply, status::stream_status};
+use super::{Api, convert, dispatch::Caller, reply};
 use crate::{
     domain::limits::Limits,
     locks::session::{self, FromClient, Operation},
-    store::LockStore,
+    store::Store,
 };
 use fencepost_proto::v1::{self, session_request::Message};
 use std::pin::Pin;
@@ -15,11 +15,11 @@ use tonic::{Status, Streaming};
 pub(super) type SessionStream = Pin<Box<dyn Stream<Item = Result<v1::SessionResponse, Status>> + Send>>;
 
 /// The response stream. It is polled, and dropped, with the transport's: no task of its own keeps it alive.
-pub(super) fn serve<S: LockStore>(api: &Api<S>, inbound: Streaming<v1::SessionRequest>) -> SessionStream {
+pub(super) fn serve<S: Store>(api: &Api<S>, caller: Caller, inbound: Streaming<v1::SessionRequest>) -> SessionStream {
     let limits = api.locks.limits().clone();
     let inbound = inbound.map(move |message| message.and_then(|message| heard(message, &limits)));
-    let outbound = session::session(api.locks.clone(), inbound, api.drain_grace);
-    Box::pin(outbound.map(|message| message.map(reply::session).map_err(stream_status)))
+    let outbound = session::session(api.locks.clone(), caller, inbound, api.drain_grace);
+    Box::pin(outbound.map(|message| message.map(reply::session).map_err(Status::from)))
 }
 
 /// What breaks a rule is the answer to its operation, if it is one, and else the end of the stream.

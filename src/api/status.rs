@@ -18,49 +18,57 @@ pub(super) fn with_reason(details: &mut ErrorDetails, reason: &str) {
     details.set_error_info(reason, DOMAIN, HashMap::new());
 }
 
-/// The status of an error. What the caller should do next is in its code, its reason and its retry delay.
-pub(super) fn status(error: &LocksError) -> Status {
-    let (code, reason, retry): (Code, &str, Option<Duration>) = match error {
-        LocksError::Overtaken => (Code::Aborted, "OVERTAKEN", None),
-        LocksError::Ended => (Code::Aborted, "REQUEST_ENDED", None),
-        LocksError::OtherTerms => return refused("request_id", "was used before with other parameters"),
-        LocksError::MinTokenTooHigh { max } => {
-            return refused("min_token", &format!("must be at most {max}: 24 h above the server's time"));
+/// What the caller should do next is in the code, the reason and the retry delay.
+impl From<LocksError> for Status {
+    fn from(error: LocksError) -> Self {
+        let (code, reason, retry): (Code, &str, Option<Duration>) = match &error {
+            LocksError::Overtaken => (Code::Aborted, "OVERTAKEN", None),
+            LocksError::Ended => (Code::Aborted, "REQUEST_ENDED", None),
+            LocksError::OtherTerms => return refused("request_id", "was used before with other parameters"),
+            LocksError::MinTokenTooHigh { max } => {
+                return refused("min_token", &format!("must be at most {max}: 24 h above the server's time"));
+            }
+            LocksError::Store(StoreError::BadPageToken) => {
+                return refused("page_token", "must be one that a page of this listing gave");
+            }
+            LocksError::QueueFull { .. } => (Code::ResourceExhausted, "QUEUE_FULL", Some(RETRY_DELAY)),
+            LocksError::ServerFull { .. } => (Code::ResourceExhausted, "SERVER_FULL", Some(RETRY_DELAY)),
+            LocksError::SessionFull { .. } => (Code::ResourceExhausted, "SESSION_FULL", Some(RETRY_DELAY)),
+            LocksError::WatchersFull { .. } => (Code::ResourceExhausted, "WATCHERS_FULL", Some(RETRY_DELAY)),
+            LocksError::Shared => (Code::Unavailable, "ATTEMPT_SHARED", Some(RETRY_DELAY)),
+            LocksError::Forgotten => (Code::Unavailable, "PLACE_LOST", Some(RETRY_DELAY)),
+            LocksError::TooLate(_) => (Code::Unavailable, "TOO_LATE", Some(RETRY_DELAY)),
+            LocksError::Draining => (Code::Unavailable, "DRAINING", Some(RETRY_DELAY)),
+            LocksError::TokensExhausted => (Code::FailedPrecondition, "TOKENS_EXHAUSTED", None),
+            LocksError::Store(StoreError::Unavailable(_)) => {
+                (Code::Unavailable, "STORE_UNAVAILABLE", Some(RETRY_DELAY))
+            }
+            LocksError::Store(StoreError::Overloaded) => (Code::Unavailable, "STORE_OVERLOADED", Some(RETRY_DELAY)),
+            LocksError::Store(StoreError::OutcomeUnknown(_)) => {
+                (Code::Unavailable, "OUTCOME_UNKNOWN", Some(RETRY_DELAY))
+            }
+            LocksError::Store(StoreError::Corrupt(_)) => (Code::DataLoss, "STORE_CORRUPT", None),
+        };
+        let mut details = ErrorDetails::new();
+        with_reason(&mut details, reason);
+        if let Some(delay) = retry {
+            details.set_retry_info(Some(delay));
         }
-        LocksError::Store(StoreError::BadPageToken) => {
-            return refused("page_token", "must be one that a page of this listing gave");
-        }
-        LocksError::QueueFull { .. } => (Code::ResourceExhausted, "QUEUE_FULL", Some(RETRY_DELAY)),
-        LocksError::ServerFull { .. } => (Code::ResourceExhausted, "SERVER_FULL", Some(RETRY_DELAY)),
-        LocksError::SessionFull { .. } => (Code::ResourceExhausted, "SESSION_FULL", Some(RETRY_DELAY)),
-        LocksError::WatchersFull { .. } => (Code::ResourceExhausted, "WATCHERS_FULL", Some(RETRY_DELAY)),
-        LocksError::Shared => (Code::Unavailable, "ATTEMPT_SHARED", Some(RETRY_DELAY)),
-        LocksError::Forgotten => (Code::Unavailable, "PLACE_LOST", Some(RETRY_DELAY)),
-        LocksError::TooLate(_) => (Code::Unavailable, "TOO_LATE", Some(RETRY_DELAY)),
-        LocksError::Draining => (Code::Unavailable, "DRAINING", Some(RETRY_DELAY)),
-        LocksError::TokensExhausted => (Code::FailedPrecondition, "TOKENS_EXHAUSTED", None),
-        LocksError::Store(StoreError::Unavailable(_)) => (Code::Unavailable, "STORE_UNAVAILABLE", Some(RETRY_DELAY)),
-        LocksError::Store(StoreError::Overloaded) => (Code::Unavailable, "STORE_OVERLOADED", Some(RETRY_DELAY)),
-        LocksError::Store(StoreError::OutcomeUnknown(_)) => (Code::Unavailable, "OUTCOME_UNKNOWN", Some(RETRY_DELAY)),
-        LocksError::Store(StoreError::Corrupt(_)) => (Code::DataLoss, "STORE_CORRUPT", None),
-    };
-    let mut details = ErrorDetails::new();
-    with_reason(&mut details, reason);
-    if let Some(delay) = retry {
-        details.set_retry_info(Some(delay));
+        Self::with_error_details(code, error.to_string(), details)
     }
-    Status::with_error_details(code, error.to_string(), details)
 }
 
 /// The status with which a session or a KeepAlive stream ends.
-pub(super) fn stream_status(error: SessionError<Status>) -> Status {
-    match error {
-        SessionError::Inbound(status) => status,
-        SessionError::Stream(StreamError::Gone(error)) => status(&error),
-        SessionError::Stream(error @ StreamError::HandleInUse(_)) => refused("handle", &error.to_string()),
-        SessionError::Stream(error @ StreamError::OperationNumber(_)) => refused("operation", &error.to_string()),
-        SessionError::Stream(error @ (StreamError::BeatNotSent(_) | StreamError::BeatBackwards { .. })) => {
-            refused("answer.beat", &error.to_string())
+impl From<SessionError<Status>> for Status {
+    fn from(error: SessionError<Status>) -> Self {
+        match error {
+            SessionError::Inbound(status) => status,
+            SessionError::Stream(StreamError::Gone(error)) => error.into(),
+            SessionError::Stream(error @ StreamError::HandleInUse(_)) => refused("handle", &error.to_string()),
+            SessionError::Stream(error @ StreamError::OperationNumber(_)) => refused("operation", &error.to_string()),
+            SessionError::Stream(error @ (StreamError::BeatNotSent(_) | StreamError::BeatBackwards { .. })) => {
+                refused("answer.beat", &error.to_string())
+            }
         }
     }
 }
@@ -106,7 +114,7 @@ mod tests {
         };
         let mut listed: Vec<_> = MANUAL.lines().filter_map(row).collect();
         for error in errors {
-            let status = status(&error);
+            let status = Status::from(error);
             let reason = status.get_details_error_info().unwrap().reason;
             let code = format!("{:?}", status.code());
             let is_it =

@@ -1,13 +1,12 @@
 //! The outcomes of commands. A refusal is an outcome, not an error.
 
 use super::{
-    ids::{AttachmentId, GrantId, LeaseId, ReplicaId, RequestId},
-    lease::{Lease, LeaseEnd},
+    ids::{GrantId, LeaseId, RequestId},
+    lease::LeaseEnd,
     name::{Holder, Metadata},
     time::StoreTime,
     token::FencingToken,
 };
-use smallvec::SmallVec;
 use std::time::Duration;
 
 /// A grant, as its holder sees it.
@@ -170,7 +169,7 @@ pub enum RevokeOutcome {
     TokenMismatch(FencingToken),
 }
 
-/// The outcome of CheckToken.
+/// What a token is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenStatus {
     /// The lease with this token holds the lock.
@@ -198,40 +197,14 @@ pub struct LockView {
     pub newest_token: Option<FencingToken>,
 }
 
-/// What a command causes beyond its answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// The calls of this attempt should ask again (Claim): they were offered the lock, or are no longer bound.
-    LookAgain {
-        /// The server replica that carries them.
-        replica: ReplicaId,
-        /// Their request.
-        request: RequestId,
-        /// Their attempt.
-        attempt: u32,
-    },
-    /// The lock was granted, to the holder of its lease.
-    Granted,
-    /// A lease has ended.
-    Ended {
-        /// Its last state.
-        lease: Lease,
-        /// How it ended.
-        end: LeaseEnd,
-    },
-    /// A stream's attachment was replaced by a newer one.
-    Detached {
-        /// The server replica of that stream.
-        replica: ReplicaId,
-        /// The lease.
-        lease_id: LeaseId,
-        /// The attachment that is void now.
-        attachment: AttachmentId,
-    },
-    /// The server that sent the command had been silent for so long, or is so new, that its waiters may have been
-    /// deleted. The server asks again for each of them.
-    ReplicaReturned,
+impl LockView {
+    /// The status of a token.
+    pub fn token_status(&self, token: FencingToken) -> TokenStatus {
+        match self.newest_token {
+            Some(newest) if token < newest => TokenStatus::Stale,
+            Some(newest) if token == newest && self.current.is_some() => TokenStatus::Current,
+            Some(newest) if token == newest => TokenStatus::Ended,
+            _ => TokenStatus::Unknown,
+        }
+    }
 }
-
-/// The effects of one command, in order. Few commands have more than two.
-pub type Effects = SmallVec<[Effect; 2]>;

@@ -1,6 +1,9 @@
 //! Why a call has no outcome. Each variant asks for a different reaction of the caller.
 
-use crate::{domain::time::StoreTime, store::StoreError};
+use crate::{
+    domain::{command::WrongOutcome, time::StoreTime},
+    store::StoreError,
+};
 
 /// Why a call has no outcome.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -64,4 +67,10 @@ pub enum LocksError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl From<WrongOutcome> for LocksError {
+    fn from(wrong: WrongOutcome) -> Self {
+        Self::Store(wrong.into())
+    }
 }

@@ -7,10 +7,11 @@ use super::{
 };
 use crate::{
     domain::{
-        ids::{AttachmentId, RequestId},
+        ids::{AttachmentId, Call, RequestId},
         lease::LeaseEnd,
+        outcome::AcquireOutcome,
     },
-    store::{Event, Notices},
+    store::{Event, Notices, Timed},
     sync::{Notify, RwLock},
 };
 use hashbrown::HashMap;
@@ -65,6 +66,10 @@ impl Default for Hub {
 impl Notices for Hub {
     fn look_again(&self, request: RequestId, attempt: u32) {
         self.waiters.look_again(request, attempt);
+    }
+
+    fn claimed(&self, call: Call, outcome: Timed<AcquireOutcome>) -> bool {
+        self.waiters.claimed(call, outcome)
     }
 
     fn is_alive(&self, request: RequestId, attempt: u32) -> bool {

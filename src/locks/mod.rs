@@ -1,6 +1,7 @@
 //! The lock service: waiting, keeping alive, watching, draining. It knows no transport and no store by name.
 
 mod client;
+mod dispatch;
 mod error;
 mod hub;
 pub mod keepalive;
@@ -9,20 +10,23 @@ mod wait;
 mod waiters;
 mod watch;
 
+pub use dispatch::Dispatch;
 pub use error::LocksError;
 pub use hub::Hub;
-pub use wait::{AcquireAnswer, AcquireCall, Acquired, Follower};
+pub use wait::{AcquireAnswer, AcquireCall, Acquired};
+pub use waiters::Waiter;
 pub use watch::{WatchItem, Watching};
 
 use crate::{
     domain::{
+        command::{Command, Outcome, WrongOutcome},
         ids::LeaseId,
         limits::Limits,
         name::{LockName, Reason},
-        outcome::{LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome, TokenStatus},
+        outcome::{LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome},
         token::FencingToken,
     },
-    store::{LockStore, Page, Timed},
+    store::{Page, Store, Timed},
 };
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -45,7 +49,7 @@ struct Going {
     gone: CancellationToken,
 }
 
-impl<S: LockStore> Locks<S> {
+impl<S: Store> Locks<S> {
     /// The service over `store`, whose notices go to `hub`.
     pub fn new(store: Arc<S>, hub: Arc<Hub>, limits: Limits) -> Self {
         Self { store, hub, limits, going: Going::default() }
@@ -64,6 +68,11 @@ impl<S: LockStore> Locks<S> {
     /// elsewhere. Leases are not touched.
     pub fn drain(&self) {
         self.going.draining.cancel();
+    }
+
+    /// Refuses new work while the server drains.
+    pub fn check_draining(&self) -> Result<(), LocksError> {
+        if self.is_draining() { Err(LocksError::Draining) } else { Ok(()) }
     }
 
     /// Whether [`Locks::drain`] was called.
@@ -95,7 +104,7 @@ impl<S: LockStore> Locks<S> {
 
     /// Releases a lease.
     pub async fn release(&self, name: &LockName, lease_id: LeaseId) -> Result<ReleaseOutcome, LocksError> {
-        Ok(self.store.release(name, lease_id).await?)
+        Ok(self.run(name, Command::Release(lease_id)).await?.outcome)
     }
 
     /// Renews a lease. Also returns how long the call was held here before the command was sent.
@@ -106,7 +115,7 @@ impl<S: LockStore> Locks<S> {
         ttl: Option<Duration>,
         arrived: Instant,
     ) -> Result<(RenewOutcome, Duration), LocksError> {
-        let Timed { sent, outcome } = self.store.renew(name, lease_id, ttl).await?;
+        let Timed { sent, outcome } = self.run(name, Command::Renew { lease_id, ttl }).await?;
         Ok((outcome, sent.saturating_duration_since(arrived)))
     }
 
@@ -115,15 +124,16 @@ impl<S: LockStore> Locks<S> {
         &self,
         name: &LockName,
         expected: FencingToken,
-        reason: &Reason,
+        reason: Reason,
     ) -> Result<RevokeOutcome, LocksError> {
-        let outcome = self.store.force_release(name, expected, reason).await?;
+        let told = reason.clone();
+        let outcome = self.run(name, Command::ForceRelease { expected, reason }).await?.outcome;
         if let RevokeOutcome::Revoked(holder) = &outcome {
             tracing::warn!(
                 lock_name = name.as_str(),
                 holder = holder.as_str(),
                 fencing_token = expected.get(),
-                reason = reason.as_str(),
+                reason = told.as_str(),
                 "lease revoked by force release"
             );
         }
@@ -132,16 +142,14 @@ impl<S: LockStore> Locks<S> {
 
     /// Reads a lock.
     pub async fn view(&self, name: &LockName) -> Result<LockView, LocksError> {
-        Ok(self.store.view(name).await?)
+        Ok(*self.run::<Box<LockView>>(name, Command::View).await?.outcome)
     }
 
-    /// The status of a token, and the highest token granted.
-    pub async fn check_token(
-        &self,
-        name: &LockName,
-        token: FencingToken,
-    ) -> Result<(TokenStatus, Option<FencingToken>), LocksError> {
-        Ok(self.store.check_token(name, token).await?)
+    async fn run<T>(&self, name: &LockName, command: Command) -> Result<Timed<T>, LocksError>
+    where
+        T: TryFrom<Outcome, Error = WrongOutcome>,
+    {
+        Ok(self.store.run(name, command).await?.of()?)
     }
 
     /// A page of the locks in use.
@@ -152,7 +160,7 @@ impl<S: LockStore> Locks<S> {
     /// Events from now on of the locks whose names begin with `prefix`.
     pub async fn watch(&self, prefix: String) -> Result<Watching, LocksError> {
         let watching = self.hub.watchers.watch(prefix, self.going.gone.clone())?;
-        self.store.begin_watch().await?;
+        self.store.watch().await?;
         Ok(watching)
     }
 }

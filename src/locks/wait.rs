@@ -1,17 +1,20 @@
 //! Acquire: ask the store, and wait if the request is queued.
 
-use super::{Locks, LocksError, client::Client, waiters::Waiting};
+use super::{
+    Locks, LocksError,
+    client::Client,
+    waiters::{Waiter, Waiting, Woken},
+};
 use crate::{
     domain::{
+        command::{Acquire, Candidate, Command},
         ids::{AttachmentId, Call, GrantId, LeaseId, RequestId},
         lease::Terms,
         limits::{DEADLINE_MARGIN_MAX, DROP_GRACE},
         name::LockName,
         outcome::{AcquireOutcome, Contention, Grant},
-        rules::{Acquire, Candidate},
     },
-    store::{LockStore, StoreError, Timed},
-    sync::{Mutex, Notify},
+    store::{Store, StoreError, Timed},
 };
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -32,29 +35,8 @@ pub struct AcquireCall {
     pub deadline: Option<Instant>,
     /// The attachment that the lease has from its grant on, if any.
     pub attachment: Option<AttachmentId>,
-    /// For a call of a session: what the session shares with it while it waits.
-    pub follower: Option<Arc<Follower>>,
-}
-
-/// What a session shares with a call that waits. The session learns when the call is queued, and may end the wait.
-#[derive(Debug)]
-pub struct Follower {
-    number: u64,
-    in_line: Arc<Mutex<Vec<u64>>>,
-    client: Arc<Client>,
-    enough: Notify,
-}
-
-impl Follower {
-    /// `number` is added to `in_line` when the call is queued.
-    pub(super) fn new(number: u64, in_line: Arc<Mutex<Vec<u64>>>, client: Arc<Client>) -> Self {
-        Self { number, in_line, client, enough: Notify::new() }
-    }
-
-    /// Ends the wait, as if its time were over.
-    pub(super) fn wait_no_longer(&self) {
-        self.enough.notify_one();
-    }
+    /// For a call of a session: how the session follows it while it waits.
+    pub waiter: Option<Arc<Waiter>>,
 }
 
 /// A lock that was acquired.
@@ -96,90 +78,99 @@ impl AcquireCall {
 }
 
 /// Has the store clean up after a queued call that was dropped, or that ended with an unknown outcome.
-struct Cleanup<'a, S: LockStore> {
+struct Cleanup<'a, S: Store> {
     store: &'a S,
     name: &'a LockName,
     call: Call,
     armed: bool,
 }
 
-impl<S: LockStore> Drop for Cleanup<'_, S> {
+impl<S: Store> Drop for Cleanup<'_, S> {
     fn drop(&mut self) {
         // mutant: dropped call not cleaned up
         if self.armed {
-            self.store.drop_call(self.name, self.call);
+            self.store.post(self.name, Command::DropCall(self.call));
         }
     }
 }
 
 enum Wake {
     Hint,
+    Claimed(Box<Timed<AcquireOutcome>>),
     TimeOver,
     Draining,
-    /// It declined the lock, and its client read nothing for as long as the place was kept.
-    PlaceGone,
+    /// Its client does not read, and it has declined the lock, or was granted a lease that it cannot pass on.
+    Stalled,
 }
 
-impl<S: LockStore> Locks<S> {
+impl From<Woken> for Wake {
+    fn from(woken: Woken) -> Self {
+        match woken {
+            Woken::Hint => Self::Hint,
+            Woken::Claimed(claimed) => Self::Claimed(claimed),
+        }
+    }
+}
+
+impl<S: Store> Locks<S> {
     /// Acquires a lock, or waits for it.
     ///
     /// If this future is dropped at any await (the client cancelled, or is gone), the store cleans up: the queue
     /// position is kept for a retry for a few seconds, and a lease that was granted unheard is cut short. Once this has
     /// returned, the answer belongs to the transport.
     pub async fn acquire(&self, name: &LockName, call: AcquireCall) -> Result<AcquireAnswer, LocksError> {
-        if self.going.draining.is_cancelled() {
-            return Err(LocksError::Draining);
-        }
+        self.check_draining()?;
         let wait_until = call.wait_until();
-        let AcquireCall { call, terms, arrived, attachment, follower, .. } = call;
+        let AcquireCall { call, terms, arrived, attachment, waiter, .. } = call;
         let max = self.limits.waiters_per_server;
         // mutant: waits after it asked
         let waiting = match wait_until {
-            Some(_) => {
-                let client = follower.as_ref().map(|follower| follower.client.clone());
-                let entered = self.hub.waiters.enter(call.request, call.attempt, client, max);
-                Some(entered.ok_or(LocksError::ServerFull { max })?)
+            Some(until) => {
+                let waiter = waiter.unwrap_or_else(|| Arc::new(Waiter::new(call)));
+                let entered = self.hub.waiters.enter(waiter, max);
+                Some((entered.ok_or(LocksError::ServerFull { max })?, until))
             }
             None => None,
         };
-        let mut told = false;
         // A call is granted at most one lease, whichever command grants it.
-        let wanted = candidate(call.request, attachment);
-        let command = Acquire { call, terms, wait: wait_until.is_some(), candidate: wanted };
+        let candidate = candidate(call.request, attachment);
+        let command = Command::Acquire(Acquire { call, terms, wait: waiting.is_some(), candidate });
         let stop = async {
             // A call that does not wait ends by its own deadline.
-            let Some(until) = wait_until else { return std::future::pending().await };
+            let Some((waiting, until)) = &waiting else { return std::future::pending().await };
             // Boxed, or each waiting call would keep the space that only its start needs.
-            Box::pin(self.end_of_wait(follower.as_deref(), until)).await;
+            Box::pin(self.end_of_wait(waiting, *until)).await;
         };
-        let Timed { mut sent, mut outcome } = match self.store.acquire(name, command, stop).await {
-            Err(StoreError::Overloaded) if self.is_draining() => return Err(LocksError::Draining),
-            answer => answer?,
+        let Timed { mut sent, mut outcome } = match self.store.run_unless(name, command, stop).await {
+            // It may have stopped waiting for its turn because of the drain.
+            Err(StoreError::Overloaded) => {
+                return Err(self.check_draining().err().unwrap_or(StoreError::Overloaded.into()));
+            }
+            answer => answer?.of()?,
         };
         // mutant: waits after it asked: to here
         let mut cleanup = Cleanup { store: &*self.store, name, call, armed: true };
+        if let (AcquireOutcome::Queued, Some((waiting, _))) = (&outcome, &waiting) {
+            waiting.tell_queued();
+        }
         let answer = loop {
-            match (outcome, &waiting, wait_until) {
-                (AcquireOutcome::Queued, Some(waiting), Some(until)) => {
-                    if let Some(follower) = follower.as_ref().filter(|_| !told) {
-                        follower.in_line.lock().push(follower.number);
-                        told = true;
-                    }
+            match (outcome, &waiting) {
+                (AcquireOutcome::Queued, Some((waiting, until))) => {
                     let wake = tokio::select! {
                         biased;
                         () = self.going.draining.cancelled() => Wake::Draining,
-                        () = waiting.hint() => Wake::Hint,
-                        wake = self.end_of_wait(follower.as_deref(), until) => wake,
+                        woken = waiting.woken() => woken.into(),
+                        wake = self.end_of_wait(waiting, *until) => wake,
                     };
-                    let wake = match (wake, &follower) {
-                        (Wake::Hint, Some(follower)) if follower.client.is_stalled() => {
-                            // Boxed, or each waiting call would keep space that few need.
-                            Box::pin(self.decline(&mut cleanup, waiting, follower, until)).await
-                        }
+                    let wake = match (wake, waiting.stalled_client()) {
+                        // The guard stays armed: the cleanup takes the lease back.
+                        (Wake::Claimed(_), Some(_)) => Wake::Stalled,
+                        // Boxed, or each waiting call would keep space that few need.
+                        (Wake::Hint, Some(client)) => Box::pin(self.decline(name, waiting, client, *until)).await,
                         (wake, _) => wake,
                     };
                     Timed { sent, outcome } = match wake {
-                        Wake::Hint => match self.store.claim(name, call, wanted).await? {
+                        Wake::Hint => match self.store.run(name, Command::Claim(call, candidate)).await?.of()? {
                             // The request is still queued, and this call will not wait for it: the guard stays armed.
                             Timed { outcome: AcquireOutcome::TooLate(now), .. } => {
                                 return Err(LocksError::TooLate(now));
@@ -187,13 +178,14 @@ impl<S: LockStore> Locks<S> {
                             Timed { outcome: AcquireOutcome::LeftBehind, .. } => return Err(left_behind()),
                             claimed => claimed,
                         },
-                        Wake::TimeOver => self.store.give_up(name, call).await?,
+                        Wake::Claimed(claimed) => *claimed,
+                        Wake::TimeOver => self.store.run(name, Command::GiveUp(call)).await?.of()?,
                         // The guard stays armed: the queue position is kept for the retry.
                         Wake::Draining => return Err(LocksError::Draining),
-                        Wake::PlaceGone => return Err(LocksError::Ended),
+                        Wake::Stalled => return Err(LocksError::Ended),
                     };
                 }
-                (outcome, ..) => break self.answer(outcome, sent.saturating_duration_since(arrived), sent, wanted),
+                (outcome, _) => break self.answer(outcome, sent.saturating_duration_since(arrived), sent, candidate),
             }
         };
         // The outcome is known, so there is nothing to clean up.
@@ -203,37 +195,29 @@ impl<S: LockStore> Locks<S> {
 
     /// Declines an offer to a call whose client does not read. Resolves when the client reads again, so that the call
     /// claims, or when the wait ends. Dropped, the place of the call is skipped and kept like that of any dropped call.
-    async fn decline(
-        &self,
-        cleanup: &mut Cleanup<'_, S>,
-        waiting: &Waiting<'_>,
-        follower: &Follower,
-        until: Instant,
-    ) -> Wake {
-        let stall = follower.client.stall();
-        // The store keeps the place until then.
-        let place_gone = Instant::now() + DROP_GRACE;
+    async fn decline(&self, name: &LockName, waiting: &Waiting<'_>, client: &Client, until: Instant) -> Wake {
+        let Call { request, attempt, .. } = waiting.call();
+        let stall = client.stall();
+        // The store keeps the queue position until then.
+        let position_gone = Instant::now() + DROP_GRACE;
         loop {
-            cleanup.armed = self.store.decline(cleanup.name, cleanup.call);
-            if !cleanup.armed {
-                return Wake::PlaceGone;
-            }
+            self.store.post(name, Command::Decline { request, attempt });
             tokio::select! {
                 biased;
                 () = stall.cancelled() => return Wake::Hint,
-                () = waiting.hint() => {}
-                wake = self.end_of_wait(Some(follower), until) => return wake,
-                () = tokio::time::sleep_until(place_gone) => return Wake::PlaceGone,
+                woken = waiting.woken() => if let Woken::Claimed(_) = woken { return Wake::Stalled },
+                wake = self.end_of_wait(waiting, until) => return wake,
+                () = tokio::time::sleep_until(position_gone) => return Wake::Stalled,
             }
         }
     }
 
     /// Resolves when the wait of a call ends, whether or not the lock is offered to it.
-    async fn end_of_wait(&self, follower: Option<&Follower>, until: Instant) -> Wake {
+    async fn end_of_wait(&self, waiting: &Waiting<'_>, until: Instant) -> Wake {
         tokio::select! {
             biased;
             () = self.going.draining.cancelled() => Wake::Draining,
-            () = enough(follower) => Wake::TimeOver,
+            () = waiting.stopped() => Wake::TimeOver,
             () = tokio::time::sleep_until(until) => Wake::TimeOver,
         }
     }
@@ -243,11 +227,11 @@ impl<S: LockStore> Locks<S> {
         outcome: AcquireOutcome,
         held_for: Duration,
         sent: Instant,
-        wanted: Candidate,
+        candidate: Candidate,
     ) -> Result<AcquireAnswer, LocksError> {
         Ok(match outcome {
             AcquireOutcome::Granted(grant) => {
-                let attached = wanted.attachment.is_some() && grant.lease_id == wanted.lease_id;
+                let attached = candidate.attachment.is_some() && grant.lease_id == candidate.lease_id;
                 AcquireAnswer::Acquired(Acquired { grant, held_for, sent, attached })
             }
             AcquireOutcome::Contended(contention) => AcquireAnswer::Contended(contention),
@@ -272,17 +256,6 @@ impl<S: LockStore> Locks<S> {
 fn left_behind() -> LocksError {
     StoreError::Unavailable("it was restarted, promoted or replaced, or got its first replica; connecting anew".into())
         .into()
-}
-
-async fn enough(follower: Option<&Follower>) {
-    match follower {
-        Some(follower) => {
-            follower.enough.notified().await;
-            // Keeps the permit, so that the next call of this function sees it too.
-            follower.enough.notify_one();
-        }
-        None => std::future::pending().await,
-    }
 }
 
 fn candidate(request: RequestId, attachment: Option<AttachmentId>) -> Candidate {

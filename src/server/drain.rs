@@ -8,7 +8,7 @@
 //!    that never spoke (hyper #4170).
 
 use super::{ServeError, listen::connections, set_health};
-use crate::{locks::Locks, store::LockStore};
+use crate::{locks::Locks, store::Store};
 use std::{future::Future, sync::Arc, time::Duration};
 use tokio::{net::TcpListener, sync::oneshot, time::timeout};
 use tonic::transport::server::Router;
@@ -17,7 +17,7 @@ use tonic_health::{ServingStatus, server::HealthReporter};
 /// How long connections have to close after they were told to.
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-pub(super) async fn serve_until_drained<S: LockStore>(
+pub(super) async fn serve_until_drained<S: Store>(
     router: Router,
     listeners: Vec<TcpListener>,
     locks: &Arc<Locks<S>>,
@@ -44,7 +44,7 @@ pub(super) async fn serve_until_drained<S: LockStore>(
 }
 
 /// Resolves when the server was asked to go away and everybody is gone, or has had the time for it.
-async fn drained<S: LockStore>(
+async fn drained<S: Store>(
     locks: &Arc<Locks<S>>,
     health: &HealthReporter,
     drain_timeout: Duration,

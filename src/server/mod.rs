@@ -10,7 +10,7 @@ use crate::{
     clock::ProcessClock,
     config::{Config, StoreUrl},
     locks::{Hub, Locks},
-    store::{LockStore, MemoryStore, RedisStore, RedisUrl},
+    store::{MemoryStore, RedisStore, RedisUrl, Store},
 };
 use std::{future::Future, sync::Arc, time::Duration};
 use tokio::{net::TcpListener, sync::watch, time::timeout};
@@ -72,7 +72,7 @@ pub async fn serve(
                     let _ = timeout(CHORES_TIMEOUT, store.chores_done()).await;
                     served
                 } => served,
-                () = store.run() => Ok(()),
+                () = store.maintain() => Ok(()),
             }
         }
         StoreUrl::Memory => {
@@ -87,7 +87,7 @@ pub async fn serve(
     }
 }
 
-async fn serve_locks<S: LockStore>(
+async fn serve_locks<S: Store>(
     config: &Config,
     listeners: Vec<TcpListener>,
     locks: &Arc<Locks<S>>,
@@ -113,7 +113,7 @@ async fn serve_locks<S: LockStore>(
 }
 
 /// Health says whether the store is there, until the drain has the last word.
-async fn follow_store<S: LockStore>(
+async fn follow_store<S: Store>(
     health: &HealthReporter,
     mut up: watch::Receiver<bool>,
     locks: &Arc<Locks<S>>,

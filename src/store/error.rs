@@ -1,4 +1,6 @@
-//! What can go wrong in a store. A refusal by the rules is not among it.
+//! Errors of a store. A refusal by the rules is an outcome, not an error.
+
+use crate::domain::command::WrongOutcome;
 
 /// Why a command has no outcome.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -12,10 +14,10 @@ pub enum StoreError {
     /// The command was sent and no answer came: it may or may not have been done.
     #[error("the store did not answer in time, the outcome is unknown: {0}")]
     OutcomeUnknown(String),
-    /// What the store holds is not what the server wrote.
+    /// The store holds data that the server did not write.
     #[error("the store holds something the server did not write: {0}")]
     Corrupt(String),
-    /// The listing cannot go on from there: the text is not one that a page gave.
+    /// The text is not a page token of this listing.
     #[error("the page token is not one that a page of this listing gave")]
     BadPageToken,
 }
@@ -24,5 +26,11 @@ impl StoreError {
     /// Whether the command has certainly not been carried out, and will not be.
     pub fn is_nothing_done(&self) -> bool {
         matches!(self, Self::Unavailable(_) | Self::Overloaded)
+    }
+}
+
+impl From<WrongOutcome> for StoreError {
+    fn from(wrong: WrongOutcome) -> Self {
+        Self::Corrupt(wrong.to_string())
     }
 }

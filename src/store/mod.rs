@@ -1,14 +1,18 @@
-//! Where leases and queues live. One trait that speaks commands and outcomes, so that a single Redis, a cluster of
-//! them, or a quorum fits behind it as well as memory does.
+//! Where leases and queues live. One trait that speaks commands and outcomes, so that one Redis or a quorum of them
+//! fits behind it as well as memory does.
 
-mod commands;
 mod error;
+mod interface;
 pub mod memory;
 mod notice;
+mod page;
 pub mod redis;
+mod timed;
 
-pub use commands::{Kept, LockStore, Page, Timed};
 pub use error::StoreError;
+pub use interface::{Answer, Store};
 pub use memory::MemoryStore;
 pub use notice::{Event, EventKind, Notices};
+pub use page::Page;
 pub use redis::{RedisStore, doctor, links::RedisUrl};
+pub use timed::Timed;

@@ -1,19 +1,23 @@
-//! What a store tells on its own account. Notices are hints: whoever gets one asks the store again, and whoever misses
-//! one is served all the same, only later.
+//! Notices of a store: hints, grants and events that no command waits for.
+//!
+//! A hint may be lost: whoever gets one asks the store again, and whoever misses one is served all the same, only
+//! later.
 
+use super::Timed;
 use crate::domain::{
-    ids::{AttachmentId, GrantId, RequestId},
+    ids::{AttachmentId, Call, GrantId, RequestId},
     lease::LeaseEnd,
     name::LockName,
+    outcome::AcquireOutcome,
     token::FencingToken,
 };
 
-/// Something that happened to a lock, for those who watch.
+/// An event of a lock, for watchers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What.
+    /// Its kind.
     pub kind: EventKind,
-    /// To which lock.
+    /// The lock.
     pub name: LockName,
     /// The label of the lease's holder.
     pub holder: String,
@@ -23,29 +27,33 @@ pub struct Event {
     pub token: FencingToken,
 }
 
-/// What happened.
+/// The kind of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventKind {
     /// The lease was granted.
     Granted,
-    /// Its holder gave it back.
+    /// Its holder released it.
     Released,
-    /// Its time ran out.
+    /// Its TTL ran out.
     Expired,
-    /// It was taken back, for this reason.
+    /// It was revoked, for this reason.
     Revoked(String),
 }
 
-/// Who is told. Called while the store holds a lock of its own: implementations are quick, do not block, and do not
-/// call the store.
+/// Receives the notices. Called while the store holds a mutex of its own: implementations are quick, do not block, and
+/// do not call the store.
 pub trait Notices: Send + Sync + 'static {
     /// The calls of this attempt should claim: they were offered the lock, or are no longer bound.
     fn look_again(&self, request: RequestId, attempt: u32);
 
+    /// Gives a waiting call the outcome of a claim that the store made for it, together with a release. False if the
+    /// call does not wait here any more: then its cleanup has been posted, or will be.
+    fn claimed(&self, call: Call, outcome: Timed<AcquireOutcome>) -> bool;
+
     /// Whether a call of this attempt waits here that can take the lock now: its client takes data.
     fn is_alive(&self, request: RequestId, attempt: u32) -> bool;
 
-    /// A lease in this attachment's keeping has ended.
+    /// A lease that this attachment keeps has ended.
     fn lease_ended(&self, attachment: AttachmentId, end: LeaseEnd);
 
     /// The attachment was replaced by a newer one.
@@ -54,13 +62,13 @@ pub trait Notices: Send + Sync + 'static {
     /// Whether anybody watches: if not, events need not be made.
     fn is_watched(&self) -> bool;
 
-    /// Something happened. Events of one lock come in order.
+    /// An event. Events of one lock come in order.
     fn event(&self, event: Event);
 
-    /// What befell leases and calls may have gone unheard here. The store itself looks after the calls; a stream asks
-    /// for its leases with its next beats.
+    /// Notices about leases and calls may have been lost. The store itself looks after the calls; a stream asks for its
+    /// leases with its next beats.
     fn hints_lost(&self);
 
-    /// Events may have been lost on their way: who watches is to look for itself.
+    /// Events may have been lost: watchers should look for themselves.
     fn events_lost(&self);
 }

@@ -6,7 +6,7 @@
 #[allow(dead_code, clippy::unwrap_used, reason = "test code, of which each test uses its part")]
 mod rules;
 
-use rules::{Command, SECOND, World};
+use rules::{SECOND, Step, World};
 use std::{
     collections::HashSet,
     hash::{DefaultHasher, Hash, Hasher},
@@ -17,15 +17,15 @@ use std::{
 /// What may be tried in each state. Leases go by their age: 0 is the newest that is remembered.
 struct Model {
     name: &'static str,
-    start: Vec<Command>,
-    alphabet: Vec<Command>,
+    start: Vec<Step>,
+    alphabet: Vec<Step>,
     waiters_max: usize,
     depth: usize,
 }
 
 struct Path {
     world: World,
-    commands: Vec<Command>,
+    steps: Vec<Step>,
 }
 
 impl Model {
@@ -34,15 +34,15 @@ impl Model {
         #[expect(clippy::disallowed_methods, reason = "how long the search took is for the reader of its output only")]
         let begin = Instant::now();
         let mut seen = HashSet::new();
-        let empty = Path { world: World::new(self.waiters_max), commands: Vec::new() };
-        let start = self.start.iter().fold(empty, |path, command| path.then(*command));
+        let empty = Path { world: World::new(self.waiters_max), steps: Vec::new() };
+        let start = self.start.iter().fold(empty, |path, step| path.then(*step));
         let mut frontier = vec![start];
         let mut steps = 0_u64;
         for depth in 1..=self.depth {
             let mut next = Vec::new();
             for path in &frontier {
-                for command in self.alphabet.iter().filter_map(|command| fit(*command, &path.world)) {
-                    let after = path.then(command);
+                for step in self.alphabet.iter().filter_map(|step| fit(*step, &path.world)) {
+                    let after = path.then(step);
                     steps += 1;
                     let mut hasher = DefaultHasher::new();
                     after.world.key().hash(&mut hasher);
@@ -65,66 +65,64 @@ impl Model {
 }
 
 impl Path {
-    fn then(&self, command: Command) -> Self {
+    fn then(&self, step: Step) -> Self {
         let mut world = self.world.clone();
-        let mut commands = self.commands.clone();
-        commands.push(command);
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| world.run(command))) {
-            println!("broken by {commands:#?}");
+        let mut steps = self.steps.clone();
+        steps.push(step);
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| world.run(step))) {
+            println!("broken by {steps:#?}");
             resume_unwind(panic);
         }
         world.forget_leases();
-        Self { world, commands }
+        Self { world, steps }
     }
 }
 
 /// The command with the lease that it means in this world; none if there is no such lease.
-fn fit(command: Command, world: &World) -> Option<Command> {
+fn fit(step: Step, world: &World) -> Option<Step> {
     let lease = |age: u32| world.leases().get(age as usize).copied();
-    Some(match command {
-        Command::Acquire { request, attempt, copy, wait, .. } => {
-            Command::Acquire { request, attempt, copy, wait, lease: world.unused_lease(request) }
+    Some(match step {
+        Step::Acquire { request, attempt, copy, wait, .. } => {
+            Step::Acquire { request, attempt, copy, wait, lease: world.unused_lease(request) }
         }
-        Command::Claim { request, attempt, copy, .. } => {
-            Command::Claim { request, attempt, copy, lease: world.unused_lease(request) }
+        Step::Claim { request, attempt, copy, .. } => {
+            Step::Claim { request, attempt, copy, lease: world.unused_lease(request) }
         }
-        Command::Release { lease: age } => Command::Release { lease: lease(age)? },
-        Command::Renew { lease: age, ttl } => Command::Renew { lease: lease(age)?, ttl },
-        Command::RenewAttached { lease: age, attachment } => Command::RenewAttached { lease: lease(age)?, attachment },
-        Command::Attach { lease: age, attempt, attachment } => {
-            Command::Attach { lease: lease(age)?, attempt, attachment }
-        }
-        Command::Detach { lease: age, attachment } => Command::Detach { lease: lease(age)?, attachment },
-        Command::Disconnect { lease: age, attachment } => Command::Disconnect { lease: lease(age)?, attachment },
+        Step::Release { lease: age } => Step::Release { lease: lease(age)? },
+        Step::Renew { lease: age, ttl } => Step::Renew { lease: lease(age)?, ttl },
+        Step::RenewKept { lease: age, attachment } => Step::RenewKept { lease: lease(age)?, attachment },
+        Step::Attach { lease: age, attempt, attachment } => Step::Attach { lease: lease(age)?, attempt, attachment },
+        Step::Detach { lease: age, attachment } => Step::Detach { lease: lease(age)?, attachment },
+        Step::Disconnect { lease: age, attachment } => Step::Disconnect { lease: lease(age)?, attachment },
         other => other,
     })
 }
 
-fn acquire(request: u8, attempt: u32) -> Command {
+fn acquire(request: u8, attempt: u32) -> Step {
     acquire_as(request, attempt, 0)
 }
 
-fn acquire_as(request: u8, attempt: u32, lease: u32) -> Command {
-    Command::Acquire { request, attempt, copy: 0, wait: true, lease }
+fn acquire_as(request: u8, attempt: u32, lease: u32) -> Step {
+    Step::Acquire { request, attempt, copy: 0, wait: true, lease }
 }
 
-fn try_acquire(request: u8, attempt: u32) -> Command {
-    Command::Acquire { request, attempt, copy: 0, wait: false, lease: 0 }
+fn try_acquire(request: u8, attempt: u32) -> Step {
+    Step::Acquire { request, attempt, copy: 0, wait: false, lease: 0 }
 }
 
-fn claim(request: u8, attempt: u32) -> Command {
-    Command::Claim { request, attempt, copy: 0, lease: 0 }
+fn claim(request: u8, attempt: u32) -> Step {
+    Step::Claim { request, attempt, copy: 0, lease: 0 }
 }
 
-fn give_up(request: u8, attempt: u32) -> Command {
-    Command::GiveUp { request, attempt, copy: 0 }
+fn give_up(request: u8, attempt: u32) -> Step {
+    Step::GiveUp { request, attempt, copy: 0 }
 }
 
-fn drop_call(request: u8, attempt: u32) -> Command {
-    Command::Drop { request, attempt, copy: 0, window: SECOND / 2 }
+fn drop_call(request: u8, attempt: u32) -> Step {
+    Step::Drop { request, attempt, copy: 0, window: SECOND / 2 }
 }
 
-const RELEASE: Command = Command::Release { lease: 0 };
+const RELEASE: Step = Step::Release { lease: 0 };
 
 #[test]
 fn two_requests_with_two_attempts() {
@@ -132,7 +130,7 @@ fn two_requests_with_two_attempts() {
     let of_calls = calls.iter().flat_map(|&(request, attempt)| {
         [acquire(request, attempt), claim(request, attempt), give_up(request, attempt), drop_call(request, attempt)]
     });
-    let rest = [try_acquire(1, 1), try_acquire(1, 2), RELEASE, Command::ToEdge, Command::BeforeEdge];
+    let rest = [try_acquire(1, 1), try_acquire(1, 2), RELEASE, Step::ToEdge, Step::BeforeEdge];
     let alphabet = of_calls.chain(rest).collect();
     Model { name: "two requests with two attempts", start: vec![], alphabet, waiters_max: 2, depth: 6 }.explore();
 }
@@ -143,13 +141,13 @@ fn two_requests_each_sent_twice_under_one_number() {
     let calls = (0..2_u8).flat_map(|request| (0..2_u8).map(move |copy| (request, 1, copy)));
     let of_calls = calls.flat_map(|(request, attempt, copy)| {
         [
-            Command::Acquire { request, attempt, copy, wait: true, lease: 0 },
-            Command::Claim { request, attempt, copy, lease: 0 },
-            Command::GiveUp { request, attempt, copy },
-            Command::Drop { request, attempt, copy, window: SECOND / 2 },
+            Step::Acquire { request, attempt, copy, wait: true, lease: 0 },
+            Step::Claim { request, attempt, copy, lease: 0 },
+            Step::GiveUp { request, attempt, copy },
+            Step::Drop { request, attempt, copy, window: SECOND / 2 },
         ]
     });
-    let alphabet = of_calls.chain([acquire(0, 2), RELEASE, Command::ToEdge, Command::BeforeEdge]).collect();
+    let alphabet = of_calls.chain([acquire(0, 2), RELEASE, Step::ToEdge, Step::BeforeEdge]).collect();
     Model { name: "two requests, each sent twice", start: vec![], alphabet, waiters_max: 2, depth: 6 }.explore();
 }
 
@@ -162,10 +160,10 @@ fn four_requests_in_line() {
         give_up(1, 1),
         claim(2, 2),
         RELEASE,
-        Command::ForceRelease { right: true },
-        Command::ToEdge,
-        Command::Pass(SECOND),
-        Command::Settle,
+        Step::ForceRelease { right: true },
+        Step::ToEdge,
+        Step::Pass(SECOND),
+        Step::Settle,
     ];
     let alphabet = of_calls.chain(rest).collect();
     Model { name: "four requests in line", start, alphabet, waiters_max: 3, depth: 6 }.explore();
@@ -178,24 +176,24 @@ fn the_life_of_a_lease() {
         acquire(0, 2),
         try_acquire(1, 1),
         drop_call(0, 1),
-        Command::Renew { lease: 0, ttl: None },
-        Command::Renew { lease: 0, ttl: Some(SECOND) },
-        Command::Renew { lease: 0, ttl: Some(20 * SECOND) },
-        Command::Renew { lease: 1, ttl: None },
-        Command::Attach { lease: 0, attempt: 1, attachment: 1 },
-        Command::Attach { lease: 0, attempt: 1, attachment: 2 },
-        Command::Attach { lease: 0, attempt: 2, attachment: 3 },
-        Command::RenewAttached { lease: 0, attachment: 1 },
-        Command::Detach { lease: 0, attachment: 1 },
-        Command::Disconnect { lease: 0, attachment: 1 },
-        Command::Disconnect { lease: 0, attachment: 3 },
-        Command::ForceRelease { right: true },
-        Command::ForceRelease { right: false },
+        Step::Renew { lease: 0, ttl: None },
+        Step::Renew { lease: 0, ttl: Some(SECOND) },
+        Step::Renew { lease: 0, ttl: Some(20 * SECOND) },
+        Step::Renew { lease: 1, ttl: None },
+        Step::Attach { lease: 0, attempt: 1, attachment: 1 },
+        Step::Attach { lease: 0, attempt: 1, attachment: 2 },
+        Step::Attach { lease: 0, attempt: 2, attachment: 3 },
+        Step::RenewKept { lease: 0, attachment: 1 },
+        Step::Detach { lease: 0, attachment: 1 },
+        Step::Disconnect { lease: 0, attachment: 1 },
+        Step::Disconnect { lease: 0, attachment: 3 },
+        Step::ForceRelease { right: true },
+        Step::ForceRelease { right: false },
         RELEASE,
-        Command::Release { lease: 1 },
-        Command::ToEdge,
-        Command::BeforeEdge,
-        Command::Pass(2 * SECOND),
+        Step::Release { lease: 1 },
+        Step::ToEdge,
+        Step::BeforeEdge,
+        Step::Pass(2 * SECOND),
     ];
     Model { name: "the life of a lease", start: vec![], alphabet, waiters_max: 2, depth: 6 }.explore();
 }
@@ -211,17 +209,17 @@ fn commands_that_overtake_each_other() {
         give_up(0, 2),
         drop_call(0, 1),
         drop_call(0, 2),
-        Command::Drop { request: 0, attempt: 1, copy: 0, window: 0 },
-        Command::AcquireOther { request: 0, attempt: 1 },
-        Command::AcquireOther { request: 0, attempt: 2 },
-        Command::AcquireLate { request: 0, attempt: 1 },
-        Command::ClaimLate { request: 0, attempt: 1 },
+        Step::Drop { request: 0, attempt: 1, copy: 0, window: 0 },
+        Step::AcquireOther { request: 0, attempt: 1 },
+        Step::AcquireOther { request: 0, attempt: 2 },
+        Step::AcquireLate { request: 0, attempt: 1 },
+        Step::ClaimLate { request: 0, attempt: 1 },
         acquire(1, 1),
         claim(1, 1),
         RELEASE,
-        Command::Settle,
-        Command::ToEdge,
-        Command::BeforeEdge,
+        Step::Settle,
+        Step::ToEdge,
+        Step::BeforeEdge,
     ];
     Model { name: "commands that overtake each other", start: vec![], alphabet, waiters_max: 1, depth: 7 }.explore();
 }
@@ -235,15 +233,15 @@ fn a_clock_that_steps_back() {
         claim(1, 1),
         drop_call(0, 1),
         drop_call(1, 1),
-        Command::Renew { lease: 0, ttl: None },
+        Step::Renew { lease: 0, ttl: None },
         RELEASE,
-        Command::Settle,
-        Command::ToEdge,
-        Command::Pass(SECOND),
-        Command::Pass(3_600 * SECOND),
-        Command::Back(1),
-        Command::Back(2 * SECOND),
-        Command::Back(3_600 * SECOND),
+        Step::Settle,
+        Step::ToEdge,
+        Step::Pass(SECOND),
+        Step::Pass(3_600 * SECOND),
+        Step::Back(1),
+        Step::Back(2 * SECOND),
+        Step::Back(3_600 * SECOND),
     ];
     Model { name: "a clock that steps back", start: vec![], alphabet, waiters_max: 2, depth: 6 }.explore();
 }

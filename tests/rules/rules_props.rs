@@ -5,12 +5,12 @@
 mod rules;
 
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
-use rules::{Command, SECOND, World};
+use rules::{SECOND, Step, World};
 
 const REQUESTS: u8 = 6;
 
 /// A command whose lease, if it names one, is an age: 0 is the newest that was ever granted.
-fn command() -> impl Strategy<Value = Command> {
+fn step() -> impl Strategy<Value = Step> {
     let call = (0..REQUESTS, 1..4_u32);
     let copy = || prop_oneof![3 => Just(0), 1 => 1..3_u8];
     let lease = prop_oneof![4 => Just(0), 1 => 0..4_u32];
@@ -19,48 +19,48 @@ fn command() -> impl Strategy<Value = Command> {
         || prop_oneof![1..5_u64, 1..SECOND, SECOND..15 * SECOND, Just(SECOND), Just(3 * SECOND), Just(10 * SECOND)];
     prop_oneof![
         12 => (call.clone(), copy(), prop::bool::weighted(0.8))
-            .prop_map(|((request, attempt), copy, wait)| Command::Acquire { request, attempt, copy, wait, lease: 0 }),
-        1 => call.clone().prop_map(|(request, attempt)| Command::AcquireOther { request, attempt }),
-        1 => call.clone().prop_map(|(request, attempt)| Command::AcquireLate { request, attempt }),
+            .prop_map(|((request, attempt), copy, wait)| Step::Acquire { request, attempt, copy, wait, lease: 0 }),
+        1 => call.clone().prop_map(|(request, attempt)| Step::AcquireOther { request, attempt }),
+        1 => call.clone().prop_map(|(request, attempt)| Step::AcquireLate { request, attempt }),
         10 => (call.clone(), copy())
-            .prop_map(|((request, attempt), copy)| Command::Claim { request, attempt, copy, lease: 0 }),
-        1 => call.clone().prop_map(|(request, attempt)| Command::ClaimLate { request, attempt }),
-        2 => (call.clone(), copy()).prop_map(|((request, attempt), copy)| Command::GiveUp { request, attempt, copy }),
+            .prop_map(|((request, attempt), copy)| Step::Claim { request, attempt, copy, lease: 0 }),
+        1 => call.clone().prop_map(|(request, attempt)| Step::ClaimLate { request, attempt }),
+        2 => (call.clone(), copy()).prop_map(|((request, attempt), copy)| Step::GiveUp { request, attempt, copy }),
         4 => (call, copy(), prop_oneof![Just(0), 0..SECOND / 2])
-            .prop_map(|((request, attempt), copy, window)| Command::Drop { request, attempt, copy, window }),
-        4 => lease.clone().prop_map(|lease| Command::Release { lease }),
+            .prop_map(|((request, attempt), copy, window)| Step::Drop { request, attempt, copy, window }),
+        4 => lease.clone().prop_map(|lease| Step::Release { lease }),
         3 => (lease.clone(), prop::option::of(SECOND..20 * SECOND))
-            .prop_map(|(lease, ttl)| Command::Renew { lease, ttl }),
+            .prop_map(|(lease, ttl)| Step::Renew { lease, ttl }),
         2 => (lease.clone(), attachment.clone())
-            .prop_map(|(lease, attachment)| Command::RenewAttached { lease, attachment }),
+            .prop_map(|(lease, attachment)| Step::RenewKept { lease, attachment }),
         2 => (lease.clone(), 1..4_u32, attachment.clone())
-            .prop_map(|(lease, attempt, attachment)| Command::Attach { lease, attempt, attachment }),
+            .prop_map(|(lease, attempt, attachment)| Step::Attach { lease, attempt, attachment }),
         1 => (lease.clone(), attachment.clone())
-            .prop_map(|(lease, attachment)| Command::Detach { lease, attachment }),
-        1 => (lease, attachment).prop_map(|(lease, attachment)| Command::Disconnect { lease, attachment }),
-        1 => any::<bool>().prop_map(|right| Command::ForceRelease { right }),
-        6 => span().prop_map(Command::Pass),
-        3 => Just(Command::ToEdge),
-        2 => Just(Command::BeforeEdge),
-        1 => prop_oneof![Just(1), span(), Just(3_600 * SECOND)].prop_map(Command::Back),
-        3 => Just(Command::Settle),
+            .prop_map(|(lease, attachment)| Step::Detach { lease, attachment }),
+        1 => (lease, attachment).prop_map(|(lease, attachment)| Step::Disconnect { lease, attachment }),
+        1 => any::<bool>().prop_map(|right| Step::ForceRelease { right }),
+        6 => span().prop_map(Step::Pass),
+        3 => Just(Step::ToEdge),
+        2 => Just(Step::BeforeEdge),
+        1 => prop_oneof![Just(1), span(), Just(3_600 * SECOND)].prop_map(Step::Back),
+        3 => Just(Step::Settle),
     ]
 }
 
 /// Puts the number of a lease in the place of its age; a new one where a lease may be granted.
-fn numbered(command: Command, step: u32) -> Command {
-    let old = |age: u32| step.saturating_sub(age);
-    match command {
-        Command::Acquire { request, attempt, copy, wait, .. } => {
-            Command::Acquire { request, attempt, copy, wait, lease: step + 1 }
+fn numbered(step: Step, number: u32) -> Step {
+    let old = |age: u32| number.saturating_sub(age);
+    match step {
+        Step::Acquire { request, attempt, copy, wait, .. } => {
+            Step::Acquire { request, attempt, copy, wait, lease: number + 1 }
         }
-        Command::Claim { request, attempt, copy, .. } => Command::Claim { request, attempt, copy, lease: step + 1 },
-        Command::Release { lease } => Command::Release { lease: old(lease) },
-        Command::Renew { lease, ttl } => Command::Renew { lease: old(lease), ttl },
-        Command::RenewAttached { lease, attachment } => Command::RenewAttached { lease: old(lease), attachment },
-        Command::Attach { lease, attempt, attachment } => Command::Attach { lease: old(lease), attempt, attachment },
-        Command::Detach { lease, attachment } => Command::Detach { lease: old(lease), attachment },
-        Command::Disconnect { lease, attachment } => Command::Disconnect { lease: old(lease), attachment },
+        Step::Claim { request, attempt, copy, .. } => Step::Claim { request, attempt, copy, lease: number + 1 },
+        Step::Release { lease } => Step::Release { lease: old(lease) },
+        Step::Renew { lease, ttl } => Step::Renew { lease: old(lease), ttl },
+        Step::RenewKept { lease, attachment } => Step::RenewKept { lease: old(lease), attachment },
+        Step::Attach { lease, attempt, attachment } => Step::Attach { lease: old(lease), attempt, attachment },
+        Step::Detach { lease, attachment } => Step::Detach { lease: old(lease), attachment },
+        Step::Disconnect { lease, attachment } => Step::Disconnect { lease: old(lease), attachment },
         other => other,
     }
 }
@@ -74,13 +74,12 @@ proptest! {
 
     #[test]
     fn whatever_happens_the_rules_do_what_the_oracle_says(
-        commands in prop::collection::vec(command(), 1..600),
+        steps in prop::collection::vec(step(), 1..600),
         waiters_max in 1..REQUESTS as usize,
     ) {
         let mut world = World::new(waiters_max);
-        for command in commands {
-            let command = numbered(command, world.granted());
-            world.run(command);
+        for step in steps {
+            world.run(numbered(step, world.granted()));
         }
     }
 }

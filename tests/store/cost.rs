@@ -39,7 +39,7 @@ fn call(wait: Duration) -> AcquireCall {
         arrived: Instant::now(),
         deadline: None,
         attachment: None,
-        follower: None,
+        waiter: None,
     }
 }
 

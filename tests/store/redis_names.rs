@@ -2,25 +2,26 @@
 //! keeps the machine busy.
 #![allow(clippy::unwrap_used)] // also in what the tests share
 
+#[path = "../support/asks.rs"]
+mod asks;
 #[path = "../support/redis.rs"]
 mod redis_server;
 
+use asks::{Asks as _, acquire, new_request};
 use fencepost::{
     domain::{
-        ids::{AttachmentId, Call, CallId, GrantId, LeaseId, RequestId},
-        lease::{LeaseEnd, Terms},
+        ids::{AttachmentId, Call, LeaseId, RequestId},
+        lease::LeaseEnd,
         limits::{ENDED_MEMORY, Limits, RETRY_DELAY},
-        name::{Holder, LockName, Metadata},
+        name::LockName,
         outcome::{AcquireOutcome, Fate, Gone, ReleaseOutcome},
-        rules::{Acquire, Candidate},
     },
     store::{
-        Event, LockStore, Notices, StoreError,
+        Event, Notices, StoreError, Timed,
         redis::{RedisStore, keys, links::RedisUrl},
     },
 };
 use redis_server::{Answer, Redis};
-use std::future::pending;
 use std::{
     sync::{
         Arc,
@@ -29,7 +30,6 @@ use std::{
     time::Duration,
 };
 use tokio::time::{Instant, sleep};
-use uuid::Uuid;
 
 /// `make redis-million` says more.
 const NAMES: usize = 50_000;
@@ -51,6 +51,9 @@ struct Deaf;
 
 impl Notices for Deaf {
     fn look_again(&self, _: RequestId, _: u32) {}
+    fn claimed(&self, _: Call, _: Timed<AcquireOutcome>) -> bool {
+        false
+    }
     fn is_alive(&self, _: RequestId, _: u32) -> bool {
         true
     }
@@ -74,7 +77,7 @@ async fn names_that_were_used_once_leave_nothing() {
     let before = number("memory", "used_memory");
     let store = Arc::new(RedisStore::new(&RedisUrl::parse(&redis.url()).unwrap(), &Limits::default(), Arc::new(Deaf)));
     let running = store.clone();
-    let running = tokio::spawn(async move { running.run().await });
+    let running = tokio::spawn(async move { running.maintain().await });
     tokio::time::timeout(Duration::from_secs(20), store.up().wait_for(|up| *up)).await.unwrap().unwrap();
 
     let begun = Instant::now();
@@ -110,22 +113,13 @@ async fn call(store: Arc<RedisStore>, next: Arc<AtomicUsize>, names: usize) {
             return;
         }
         let name = LockName::new(format!("names/{number}")).unwrap();
-        let request = RequestId(Uuid::new_v4());
-        let lease_id = LeaseId::of(request, Uuid::new_v4().as_u64_pair().1);
+        let request = new_request();
         let released = !number.is_multiple_of(EXPIRING);
-        let terms = Terms {
-            fingerprint: 7,
-            ttl: if released { LONG } else { SHORT },
-            holder: Holder::new("holder".into()).unwrap(),
-            metadata: Metadata::default(),
-            min_token: 0,
-        };
-        let candidate = Candidate { lease_id, grant_id: GrantId(Uuid::new_v4()), attachment: None };
-        let call = Call { request, attempt: 1, id: CallId(1) };
-        let mut wish = Acquire { call, terms, wait: false, candidate };
+        let mut wish = acquire(request, if released { LONG } else { SHORT }, false);
+        let lease_id = wish.candidate.lease_id;
         // As a client does it: an outcome that is not known is asked for again.
         let outcome = loop {
-            match store.acquire(&name, wish.clone(), pending()).await.map(|it| it.outcome) {
+            match store.acquire(&name, wish.clone()).await {
                 Ok(outcome) => break outcome,
                 Err(error) => again(error).await,
             }

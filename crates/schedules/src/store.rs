@@ -1,15 +1,21 @@
 //! The store without Redis.
 
-#[path = "../../../src/store/commands.rs"]
-mod commands;
 #[path = "../../../src/store/error.rs"]
 mod error;
+#[path = "../../../src/store/interface.rs"]
+mod interface;
 #[path = "../../../src/store/memory/mod.rs"]
 pub mod memory;
 #[path = "../../../src/store/notice.rs"]
 mod notice;
+#[path = "../../../src/store/page.rs"]
+mod page;
+#[path = "../../../src/store/timed.rs"]
+mod timed;
 
-pub use commands::{Kept, LockStore, Page, Timed};
 pub use error::StoreError;
+pub use interface::{Answer, Store};
 pub use memory::MemoryStore;
 pub use notice::{Event, EventKind, Notices};
+pub use page::Page;
+pub use timed::Timed;

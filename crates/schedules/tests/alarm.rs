@@ -7,8 +7,8 @@ mod support;
 use fencepost_schedules::{
     check,
     clock::Clock,
-    domain::limits::Limits,
-    store::{Event, EventKind, LockStore, MemoryStore},
+    domain::{command::Command, limits::Limits},
+    store::{Event, EventKind, MemoryStore, Store as _},
     task::{JoinHandle, block_on, spawn},
     time::{StandingClock, advance},
 };
@@ -69,11 +69,11 @@ fn a_timer_that_is_cleared_away_does_not_put_the_task_to_sleep_for_good() {
             for number in 1..=VOID {
                 let lock = name(&number.to_string());
                 let grant = take(&store, &lock, number, 30 * SECOND).await;
-                store.release(&lock, grant.lease_id).await.unwrap();
+                store.post(&lock, Command::Release(grant.lease_id));
             }
             advance(SECOND);
             let last = take(&store, &name("last"), VOID + 1, 30 * SECOND).await;
-            store.release(&name("last"), last.lease_id).await.unwrap();
+            store.post(&name("last"), Command::Release(last.lease_id));
             advance(9 * SECOND);
             while store.settle_due() {}
             // Left is one lock, of which there is something to forget in a second, and the void timers.
@@ -82,7 +82,7 @@ fn a_timer_that_is_cleared_away_does_not_put_the_task_to_sleep_for_good() {
                 let store = store.clone();
                 async move {
                     advance(SECOND);
-                    store.release(&name("last"), candidate(0).lease_id).await.unwrap();
+                    store.post(&name("last"), Command::Release(candidate(0).lease_id));
                     take(&store, &name("new"), VOID + 2, 5 * SECOND).await;
                 }
             });

@@ -6,13 +6,13 @@ mod support;
 
 use fencepost_schedules::{
     check,
-    domain::{ids::AttachmentId, limits::Limits, name::Reason},
+    domain::{command::Command, ids::AttachmentId, limits::Limits, name::Reason},
     locks::{
         Hub, Locks,
         keepalive::{AttachLease, DetachReason, FromClient, ToClient},
         session::keep_alive,
     },
-    store::{Kept, LockStore, MemoryStore},
+    store::{MemoryStore, Store as _},
     task::{block_on, spawn},
     time::StandingClock,
 };
@@ -47,7 +47,7 @@ fn a_stream_learns_what_becomes_of_each_of_its_leases() {
             });
             let attach = FromClient::Attach(attach.collect());
             let inbound = tokio_stream::once(Ok::<_, ()>(attach)).chain(tokio_stream::pending());
-            let stream = keep_alive(locks.clone(), inbound, SECOND);
+            let stream = keep_alive(locks.clone(), (), inbound, SECOND);
             let reader = spawn(async move {
                 let mut stream = pin!(stream);
                 let mut fates = BTreeMap::new();
@@ -66,13 +66,17 @@ fn a_stream_learns_what_becomes_of_each_of_its_leases() {
             let revoker = spawn({
                 let (store, token) = (store.clone(), grants[1].2.token);
                 let reason = Reason::new("test".into()).unwrap();
-                async move { store.force_release(&name("revoked"), token, &reason).await.unwrap() }
+                async move {
+                    let revoke = Command::ForceRelease { expected: token, reason };
+                    store.run(&name("revoked"), revoke).await.unwrap();
+                }
             });
             let other_stream = spawn({
                 let (store, lease_id) = (store.clone(), grants[2].2.lease_id);
                 async move {
-                    let (name, attachment) = (name("taken over"), AttachmentId(Uuid::from_u128(7)));
-                    store.attach(&[Kept { name: &name, lease_id, attachment, attempt: 2 }]).await.remove(0).unwrap()
+                    let attachment = AttachmentId(Uuid::from_u128(7));
+                    let attach = Command::Attach { lease_id, attempt: 2, attachment };
+                    store.run(&name("taken over"), attach).await.unwrap();
                 }
             });
             locks.release(&grants[0].1, grants[0].2.lease_id).await.unwrap();

@@ -34,7 +34,7 @@ fn begin(number: u64) -> FromClient<()> {
         arrived: Instant::now(),
         deadline: None,
         attachment: None,
-        follower: None,
+        waiter: None,
     };
     let handle = u32::try_from(number).unwrap();
     FromClient::Begin(number, Operation::Acquire { name: name("a"), call, handle, release_on_disconnect: false })
@@ -85,7 +85,7 @@ fn cancelled_and_served(is_held_until_then: bool) {
             let locks = service(Limits::default());
             let holder = granted(want(&locks, &name("a"), 1, 1, MINUTE).await);
             let (cancel, answer) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-            let stream = session(locks.clone(), said(cancel.clone()), SECOND);
+            let stream = session(locks.clone(), (), said(cancel.clone()), SECOND);
             let reader = spawn({
                 let (locks, answer) = (locks.clone(), answer.clone());
                 async move {
@@ -133,7 +133,7 @@ fn a_session_that_ends_at_any_moment_holds_nobody_up() {
             let (locks, told) = (service(Limits::default()), Told::default());
             let holder = granted(want(&locks, &name("a"), 1, 1, MINUTE).await);
             let (cancel, end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-            let stream = session(locks.clone(), said(cancel.clone()), SECOND);
+            let stream = session(locks.clone(), (), said(cancel.clone()), SECOND);
             let reader = spawn({
                 let (told, end) = (told.clone(), end.clone());
                 async move {

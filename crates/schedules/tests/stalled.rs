@@ -32,7 +32,7 @@ fn begin() -> FromClient<()> {
         arrived: Instant::now(),
         deadline: None,
         attachment: None,
-        follower: None,
+        waiter: None,
     };
     FromClient::Begin(1, Operation::Acquire { name: name("a"), call, handle: 1, release_on_disconnect: false })
 }
@@ -46,7 +46,7 @@ fn a_session_goes_on_whoever_drives_it() {
             let holder = granted(want(&locks, &name("a"), 1, 1, MINUTE).await);
             let (waits, read_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
             let said = tokio_stream::once(begin()).chain(tokio_stream::pending()).map(Ok);
-            let stream = session(locks.clone(), said, SECOND);
+            let stream = session(locks.clone(), (), said, SECOND);
             let reader = spawn({
                 let (locks, waits, read_on) = (locks.clone(), waits.clone(), read_on.clone());
                 async move {

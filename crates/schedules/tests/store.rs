@@ -9,16 +9,16 @@ use fencepost_schedules::{
     check,
     clock::Clock,
     domain::{
+        command::{Acquire, Command, Effect, Effects, Outcome},
         ids::{Call, CallId, Incarnation, LeaseId},
         limits::{COMMAND_WINDOW, Limits},
         name::LockName,
-        outcome::{AcquireOutcome, Effect, Effects, ReleaseOutcome, RenewOutcome},
         replicas::Replicas,
-        rules::{Acquire, Candidate, Lock, Turn},
+        rules::{Lock, Turn},
         time::{StoreTime, micros},
         token::Sequencer,
     },
-    store::{EventKind, LockStore, MemoryStore},
+    store::{EventKind, MemoryStore, Store as _},
     sync::point,
     task::{block_on, spawn},
     time::START,
@@ -27,7 +27,6 @@ use shuttle::{
     current,
     rand::{Rng, thread_rng},
 };
-use std::future::pending;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},
@@ -69,30 +68,14 @@ impl Clock for StampClock {
     }
 }
 
-#[derive(Clone, Debug)]
-enum Command {
-    Acquire { call: Call, wait: bool, candidate: Candidate },
-    Claim(Call, Candidate),
-    GiveUp(Call),
-    DropCall(Call),
-    Release(LeaseId),
-    Renew(LeaseId),
-    Settle,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Answer {
-    Acquire(AcquireOutcome),
-    Release(ReleaseOutcome),
-    Renew(RenewOutcome),
-    Nothing,
-}
+/// A command, or a visit of the expiry task.
+type Step = Option<Command>;
 
 struct Done {
     at: StoreTime,
     lock: LockName,
-    command: Command,
-    answer: Answer,
+    step: Step,
+    outcome: Outcome,
 }
 
 /// A command at random: about requests and leases that others know too.
@@ -104,12 +87,12 @@ fn some_command(serial: u128) -> Command {
     let lease = LeaseId(Uuid::from_u128(random.gen_range(1..=(TASKS * COMMANDS) as u128)));
     let candidate = candidate(serial);
     match random.gen_range(0..10) {
-        0..=3 => Command::Acquire { call, wait: random.gen_bool(0.7), candidate },
+        0..=3 => Command::Acquire(Acquire { call, terms: terms(TTL), wait: random.gen_bool(0.7), candidate }),
         4..=5 => Command::Claim(call, candidate),
         6 => Command::GiveUp(call),
         7 => Command::DropCall(call),
         8 => Command::Release(lease),
-        _ => Command::Renew(lease),
+        _ => Command::Renew { lease_id: lease, ttl: None },
     }
 }
 
@@ -122,9 +105,9 @@ struct Watched {
 
 impl Watched {
     async fn carry_out(&self, lock: LockName, command: Command) {
-        let answer = carry_out(&self.store, &lock, command.clone()).await;
+        let outcome = self.store.run(&lock, command.clone()).await.unwrap().outcome;
         let [at] = self.clock.seen()[..] else { panic!("a command has one time") };
-        self.done.lock().unwrap().push(Done { at, lock, command, answer });
+        self.done.lock().unwrap().push(Done { at, lock, step: Some(command), outcome });
     }
 
     /// Has the store settle what is due, and answers whether anything was.
@@ -133,53 +116,20 @@ impl Watched {
         // It looks at the clock before it locks a shard that seems to be due, and again when it has.
         let [_, ref at @ ..] = self.clock.seen()[..] else { panic!("it asks for the time") };
         for lock in LOCKS.map(name) {
-            let settle = |at: &StoreTime| Done {
-                at: *at,
-                lock: lock.clone(),
-                command: Command::Settle,
-                answer: Answer::Nothing,
-            };
+            let settle = |at: &StoreTime| Done { at: *at, lock: lock.clone(), step: None, outcome: Outcome::Done };
             self.done.lock().unwrap().extend(at.iter().map(settle));
         }
         !at.is_empty()
     }
 }
 
-async fn carry_out(store: &MemoryStore, lock: &LockName, command: Command) -> Answer {
-    match command {
-        Command::Settle => Answer::Nothing,
-        Command::Acquire { call, wait, candidate } => {
-            let command = Acquire { call, terms: terms(TTL), wait, candidate };
-            Answer::Acquire(store.acquire(lock, command, pending()).await.unwrap().outcome)
-        }
-        Command::Claim(call, candidate) => Answer::Acquire(store.claim(lock, call, candidate).await.unwrap().outcome),
-        Command::GiveUp(call) => Answer::Acquire(store.give_up(lock, call).await.unwrap().outcome),
-        Command::DropCall(call) => {
-            store.drop_call(lock, call);
-            Answer::Nothing
-        }
-        Command::Release(lease) => Answer::Release(store.release(lock, lease).await.unwrap()),
-        Command::Renew(lease) => Answer::Renew(store.renew(lock, lease, None).await.unwrap().outcome),
-    }
-}
-
-fn by_the_rules(turn: &mut Turn<'_>, command: &Command) -> Answer {
-    match *command {
-        Command::Settle => {
+fn by_the_rules(turn: &mut Turn<'_>, step: &Step) -> Outcome {
+    match step {
+        Some(command) => turn.run(command.clone()),
+        None => {
             turn.settle();
-            Answer::Nothing
+            Outcome::Done
         }
-        Command::Acquire { call, wait, candidate } => {
-            Answer::Acquire(turn.acquire(Acquire { call, terms: terms(TTL), wait, candidate }))
-        }
-        Command::Claim(call, candidate) => Answer::Acquire(turn.claim(call, candidate)),
-        Command::GiveUp(call) => Answer::Acquire(turn.give_up(call)),
-        Command::DropCall(call) => {
-            turn.drop_call(call);
-            Answer::Nothing
-        }
-        Command::Release(lease) => Answer::Release(turn.release(lease)),
-        Command::Renew(lease) => Answer::Renew(turn.renew(lease, None, None)),
     }
 }
 
@@ -291,9 +241,9 @@ fn every_call() -> impl Iterator<Item = (LockName, Call)> {
 fn compare(done: &mut [Done], ear: &Ear) {
     done.sort_by_key(|one| one.at);
     let mut model = Model { locks: HashMap::new(), sequencer: Sequencer::forgotten(), told: HashMap::new() };
-    for Done { at, lock, command, answer } in done.iter() {
-        let expected = model.turn(lock, *at, |turn| by_the_rules(turn, command));
-        assert_eq!(*answer, expected, "{command:?} of {lock:?} at {at:?}");
+    for Done { at, lock, step, outcome } in done.iter() {
+        let expected = model.turn(lock, *at, |turn| by_the_rules(turn, step));
+        assert_eq!(*outcome, expected, "{step:?} of {lock:?} at {at:?}");
     }
     for lock in LOCKS.map(name) {
         let events = ear.events.lock();

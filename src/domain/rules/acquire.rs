@@ -3,42 +3,19 @@
 use super::Turn;
 use crate::domain::{
     binding::{Binding, Bound},
+    command::{Acquire, Candidate, Effect},
     ended::{Ended, RequestEnd},
-    ids::{AttachmentId, Call, GrantId, LeaseId, RequestId},
+    ids::{Call, RequestId},
     lease::{Lease, Terms},
-    outcome::{AcquireOutcome, Effect, Grant},
+    outcome::{AcquireOutcome, Grant},
     queue::{Queue, WaiterState},
     time::StoreTime,
     token::Sequencer,
 };
 
-/// A request for the lock.
-#[derive(Clone, Debug)]
-pub struct Acquire {
-    /// The call that carries it.
-    pub call: Call,
-    /// What it asks for.
-    pub terms: Terms,
-    /// Whether to queue if the lock is not free.
-    pub wait: bool,
-    /// The ids of the lease, should this command grant it.
-    pub candidate: Candidate,
-}
-
-/// The ids of a lease that a command may grant. The server draws them, because the rules contain no randomness.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Candidate {
-    /// Proof of ownership.
-    pub lease_id: LeaseId,
-    /// Public name.
-    pub grant_id: GrantId,
-    /// The stream that keeps the lease from its grant on, if there is one: its first attachment.
-    pub attachment: Option<AttachmentId>,
-}
-
 impl Turn<'_> {
     /// Grants the lock, queues the request, or refuses it. A repeat gets the outcome that the request has.
-    pub fn acquire(&mut self, command: Acquire) -> AcquireOutcome {
+    pub(super) fn acquire(&mut self, command: Acquire) -> AcquireOutcome {
         // mutant: late script
         if self.not_after < self.now {
             return AcquireOutcome::TooLate(self.now);

@@ -5,9 +5,10 @@
 
 use super::Turn;
 use crate::domain::{
+    command::Effect,
     ids::{AttachmentId, LeaseId},
     lease::{Lease, LeaseEnd},
-    outcome::{Effect, Fate, Gone, ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome},
+    outcome::{Fate, Gone, ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome},
     time::StoreTime,
     token::FencingToken,
 };
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 impl Turn<'_> {
     /// Releases a lease and offers the lock to the next waiter.
-    pub fn release(&mut self, lease_id: LeaseId) -> ReleaseOutcome {
+    pub(super) fn release(&mut self, lease_id: LeaseId) -> ReleaseOutcome {
         self.settle();
         // mutant: release without the lease id
         if self.held(lease_id).is_none() {
@@ -29,7 +30,7 @@ impl Turn<'_> {
 
     /// Extends a lease to `ttl` from now, or to its own TTL. With an attachment, only if that attachment keeps the
     /// lease.
-    pub fn renew(
+    pub(super) fn renew(
         &mut self,
         lease_id: LeaseId,
         ttl: Option<Duration>,
@@ -47,7 +48,7 @@ impl Turn<'_> {
     }
 
     /// Attaches a lease to a stream, and renews it. The highest attempt wins; among equal attempts, the latest.
-    pub fn attach(&mut self, lease_id: LeaseId, attempt: u32, attachment: AttachmentId) -> RenewOutcome {
+    pub(super) fn attach(&mut self, lease_id: LeaseId, attempt: u32, attachment: AttachmentId) -> RenewOutcome {
         self.settle();
         let (now, replica) = (self.now, self.replica);
         let Some(lease) = self.held(lease_id) else { return RenewOutcome::Lost(self.gone(lease_id)) };
@@ -69,7 +70,7 @@ impl Turn<'_> {
     }
 
     /// Detaches a lease from this attachment, if it is still the current one. The lease lasts until its end.
-    pub fn detach(&mut self, lease_id: LeaseId, attachment: AttachmentId) {
+    pub(super) fn detach(&mut self, lease_id: LeaseId, attachment: AttachmentId) {
         self.settle();
         if let Some(lease) = self.held(lease_id) {
             // The next stream, perhaps of another process that was given the lease, counts its attachments from 1.
@@ -82,7 +83,7 @@ impl Turn<'_> {
 
     /// Revokes a lease whose stream ended, if this attachment still keeps it and its holder asked for release on
     /// disconnect.
-    pub fn disconnect(&mut self, lease_id: LeaseId, attachment: AttachmentId) {
+    pub(super) fn disconnect(&mut self, lease_id: LeaseId, attachment: AttachmentId) {
         self.settle();
         // mutant: disconnect of a stale attachment
         if self.held(lease_id).is_some_and(|lease| lease.attachment == Some(attachment)) {
@@ -92,7 +93,7 @@ impl Turn<'_> {
     }
 
     /// Revokes the lease with this token.
-    pub fn force_release(&mut self, expected: FencingToken) -> RevokeOutcome {
+    pub(super) fn force_release(&mut self, expected: FencingToken) -> RevokeOutcome {
         self.settle();
         let Some(lease) = &self.lock.lease else { return RevokeOutcome::NotHeld };
         // mutant: force release of any token

@@ -13,14 +13,14 @@ mod tests;
 mod view;
 mod waiting;
 
-pub use acquire::{Acquire, Candidate};
 pub use waiting::Next;
 
 use super::{
+    command::{Command, Effects, Outcome},
     ended::EndedRequests,
     ids::{Call, Incarnation, ReplicaId, RequestId},
     lease::{Lease, LeaseEnd},
-    outcome::{ClassicHold, Effects},
+    outcome::{ClassicHold, LockView},
     queue::{Queue, WaiterState},
     replicas::Replicas,
     time::StoreTime,
@@ -95,6 +95,39 @@ pub struct Turn<'a> {
     pub waiters_max: usize,
     /// The classic client that holds the lock outside these rules, if there is one. No lease is granted beside it.
     pub classic: Option<ClassicHold>,
+}
+
+impl Turn<'_> {
+    /// Carries out a command.
+    pub fn run(&mut self, command: Command) -> Outcome {
+        match command {
+            Command::Acquire(command) => self.acquire(command).into(),
+            Command::Claim(call, candidate) => self.claim(call, candidate).into(),
+            Command::GiveUp(call) => self.give_up(call).into(),
+            Command::DropCall(call) => {
+                self.drop_call(call);
+                Outcome::Done
+            }
+            Command::Decline { request, attempt } => {
+                self.decline_offer(request, attempt);
+                Outcome::Done
+            }
+            Command::Release(lease_id) => self.release(lease_id).into(),
+            Command::Renew { lease_id, ttl } => self.renew(lease_id, ttl, None).into(),
+            Command::RenewKept(lease_id, attachment) => self.renew(lease_id, None, Some(attachment)).into(),
+            Command::Attach { lease_id, attempt, attachment } => self.attach(lease_id, attempt, attachment).into(),
+            Command::Detach(lease_id, attachment) => {
+                self.detach(lease_id, attachment);
+                Outcome::Done
+            }
+            Command::Disconnect(lease_id, attachment) => {
+                self.disconnect(lease_id, attachment);
+                Outcome::Done
+            }
+            Command::ForceRelease { expected, .. } => self.force_release(expected).into(),
+            Command::View => Box::new(LockView { classic: self.classic, ..self.lock.view(self.now) }).into(),
+        }
+    }
 }
 
 impl Lock {

@@ -2,11 +2,11 @@
 
 use super::{LastLease, Offer, Turn};
 use crate::domain::{
+    command::Effect,
     ended::{Ended, RequestEnd},
     ids::RequestId,
     lease::LeaseEnd,
     limits::{CLAIM_WINDOW, COMMAND_WINDOW, ENDED_MEMORY, SETTLE_BATCH},
-    outcome::Effect,
     queue::{Waiter, WaiterState},
     time::StoreTime,
 };

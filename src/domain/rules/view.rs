@@ -4,7 +4,7 @@ use super::{Lock, Turn};
 use crate::domain::{
     lease::{Lease, LeaseEnd},
     limits::ENDED_MEMORY,
-    outcome::{Contention, HolderView, LockView, TokenStatus},
+    outcome::{Contention, HolderView, LockView},
     time::StoreTime,
     token::FencingToken,
 };
@@ -25,18 +25,8 @@ impl Lock {
         }
     }
 
-    /// The status of this token at `now`.
-    pub fn token_status(&self, token: FencingToken, now: StoreTime) -> TokenStatus {
-        match self.newest_token(now) {
-            Some(newest) if token < newest => TokenStatus::Stale,
-            Some(newest) if token == newest && self.live(now).is_some() => TokenStatus::Current,
-            Some(newest) if token == newest => TokenStatus::Ended,
-            _ => TokenStatus::Unknown,
-        }
-    }
-
     /// The highest token granted, if it is remembered.
-    pub fn newest_token(&self, now: StoreTime) -> Option<FencingToken> {
+    fn newest_token(&self, now: StoreTime) -> Option<FencingToken> {
         self.live(now).map(|lease| lease.token).or(self.last_ended(now).map(|(token, _)| token))
     }
 

@@ -1,8 +1,9 @@
 //! Commands of waiting calls: claim an offer, give up, be dropped.
 
-use super::{Candidate, Tombstone, Turn, acquire::grant_of};
+use super::{Tombstone, Turn, acquire::grant_of};
 use crate::domain::{
     binding::{Binding, Unbound},
+    command::Candidate,
     ended::RequestEnd,
     ids::{Call, LeaseId, RequestId},
     limits::DROP_GRACE,
@@ -54,7 +55,7 @@ impl Turn<'_> {
 
     /// Asks for the outcome of a request, on behalf of a live call. Turns an offer to it into a lease; repeated, it
     /// answers the same lease. A waiter whose offer lapsed or was declined may be offered the lock again after this.
-    pub fn claim(&mut self, call: Call, candidate: Candidate) -> AcquireOutcome {
+    pub(super) fn claim(&mut self, call: Call, candidate: Candidate) -> AcquireOutcome {
         let Call { request, attempt, .. } = call;
         // mutant: late claim
         if self.not_after < self.now {
@@ -108,7 +109,7 @@ impl Turn<'_> {
     }
 
     /// Ends the wait of a call whose time is over. If the request has a lease by now, answers the lease.
-    pub fn give_up(&mut self, call: Call) -> AcquireOutcome {
+    pub(super) fn give_up(&mut self, call: Call) -> AcquireOutcome {
         let Call { request, attempt, .. } = call;
         self.settle();
         if let Some(outcome) = self.look_up(request, attempt) {
@@ -131,7 +132,7 @@ impl Turn<'_> {
     /// was the last one bound, the queue entry is skipped but kept for [`DROP_GRACE`], an offer is declined, an unheard
     /// lease is cut to end then. A call that is not bound leaves a tombstone: its own command may have been overtaken
     /// on the way. So it may run any number of times.
-    pub fn drop_call(&mut self, call: Call) {
+    pub(super) fn drop_call(&mut self, call: Call) {
         self.settle();
         let request = call.request;
         let bound = if let Some(lease) = self.lock.lease.as_mut().filter(|lease| lease.request == request) {
@@ -169,7 +170,7 @@ impl Turn<'_> {
     /// Declines an offer, on behalf of the server that it was made to and that has no call of the request that can take
     /// it. Calls that are still bound belong to another server, or their cleanup was lost. So the place is skipped, and
     /// kept for [`DROP_GRACE`], in which a live call claims.
-    pub fn decline_offer(&mut self, request: RequestId, attempt: u32) {
+    pub(super) fn decline_offer(&mut self, request: RequestId, attempt: u32) {
         self.settle();
         let waiter = self.lock.queue.as_ref().and_then(|queue| queue.get(request));
         let binding = waiter.map(|waiter| &waiter.binding);

@@ -4,7 +4,7 @@ use super::{AttachLease, StreamError, StreamNotice, ToClient, keeping::Keeping};
 use crate::{
     domain::{ids::AttachmentId, name::LockName},
     locks::Acquired,
-    store::LockStore,
+    store::Store,
 };
 
 /// A lease that is being acquired for a handle.
@@ -15,7 +15,7 @@ pub(super) struct Expected {
     pub(super) early: Option<StreamNotice>,
 }
 
-impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
+impl<S: Store, M: From<ToClient>> Keeping<S, M> {
     /// Whether it may carry another lease.
     pub(in crate::locks) fn has_room(&self) -> bool {
         self.leases.len() + self.expected.len() < self.leases_max
@@ -50,7 +50,7 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
         if let Some(notice) = early {
             self.gone(handle, notice);
         } else if !attached {
-            let groups = self.renew(&[handle], false).await;
+            let groups = self.renew(&[handle]).await;
             self.say_groups(groups, ToClient::Attached);
         }
     }

@@ -2,18 +2,18 @@
 
 use super::{
     AttachLease, DetachReason, FromClient, Group, Inbox, StreamError, StreamNotice, ToClient, ended,
-    expected::Expected,
-    pace::{Pace, Place},
+    expected::Expected, pace::Pace,
 };
 use crate::{
     domain::{
+        command::Command,
         ids::{AttachmentId, LeaseId},
         limits::{BEATS_UNANSWERED_MAX, HANDLES_PER_MESSAGE, TTL_UNKNOWN},
         name::LockName,
         outcome::RenewOutcome,
     },
     locks::{Hub, Locks},
-    store::{Kept, LockStore, StoreError},
+    store::{Store, StoreError},
 };
 use hashbrown::HashMap;
 use std::{collections::VecDeque, sync::Arc, time::Duration};
@@ -30,7 +30,6 @@ const ASKED_AT_ONCE: usize = 128;
 /// A lease that the stream keeps.
 pub(super) struct Lease {
     name: LockName,
-    place: Place,
     lease_id: LeaseId,
     attachment: AttachmentId,
     attempt: u32,
@@ -42,13 +41,21 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    fn kept(&self) -> Kept<'_> {
-        Kept { name: &self.name, lease_id: self.lease_id, attachment: self.attachment, attempt: self.attempt }
+    /// The command that renews it.
+    fn renewal(&self) -> (&LockName, Command) {
+        let Self { name, lease_id, attachment, attempt, attached, .. } = self;
+        let (lease_id, attempt, attachment) = (*lease_id, *attempt, *attachment);
+        let command = if *attached {
+            Command::RenewKept(lease_id, attachment)
+        } else {
+            Command::Attach { lease_id, attempt, attachment }
+        };
+        (name, command)
     }
 }
 
 /// The leases of one stream. Dropped, the stream is over. `M` is the type of its messages.
-pub(in crate::locks) struct Keeping<S: LockStore, M> {
+pub(in crate::locks) struct Keeping<S: Store, M> {
     store: Arc<S>,
     hub: Arc<Hub>,
     inbox: Arc<Inbox>,
@@ -71,7 +78,7 @@ pub(in crate::locks) struct Keeping<S: LockStore, M> {
     gone: CancellationToken,
 }
 
-impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
+impl<S: Store, M: From<ToClient>> Keeping<S, M> {
     pub(in crate::locks) fn open(locks: &Locks<S>) -> Self {
         let stream = Uuid::new_v4().as_u64_pair().0;
         let mut keeping = Self {
@@ -168,13 +175,10 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
         at: Instant,
     ) {
         let AttachLease { handle, name, lease_id, attempt, release_on_disconnect } = lease;
-        let place = Place { group: self.store.group(&name), handle };
-        let due = self.pace.add(place, ttl, at);
+        let due = self.pace.add(handle, ttl, at);
         self.by_id.insert(lease_id, handle);
-        self.leases.insert(
-            handle,
-            Lease { name, place, lease_id, attachment, attempt, ttl, due, attached, release_on_disconnect },
-        );
+        self.leases
+            .insert(handle, Lease { name, lease_id, attachment, attempt, ttl, due, attached, release_on_disconnect });
     }
 
     /// Handles a message. Dropped on the way, commands to the store may or may not be done; `Drop` knows all leases
@@ -186,7 +190,7 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
                 for part in handles.chunks(LEASES_AT_ONCE) {
                     for handle in part.iter().copied() {
                         if let Some(lease) = self.remove(handle) {
-                            self.store.detach(lease.kept());
+                            self.store.post(&lease.name, Command::Detach(lease.lease_id, lease.attachment));
                             self.say(ToClient::Detached { handle, reason: DetachReason::Requested });
                         }
                     }
@@ -217,7 +221,7 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
             self.insert(lease, attachment, TTL_UNKNOWN, false, Instant::now());
             handles.push(handle);
         }
-        let groups = self.renew(&handles, false).await;
+        let groups = self.renew(&handles).await;
         self.say_groups(groups, ToClient::Attached);
         Ok(())
     }
@@ -234,14 +238,14 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
         let is_due = |handle: &u32| self.leases.get(handle).is_some_and(|lease| lease.due <= now);
         // mutant: lost word of an end
         if self.inbox.take_lack() {
-            self.to_ask = self.pace.all().iter().map(|place| place.handle).collect();
+            self.to_ask = self.pace.all().collect();
         } else {
             // What an earlier answer has left over is due still, and found again below, but for those that it asked for
             // besides.
             let left = self.to_renew.1.iter().rev().filter(|handle| !is_due(handle));
             left.for_each(|handle| self.to_ask.push_front(*handle));
         }
-        let mut to_renew: VecDeque<u32> = self.pace.due(now).iter().map(|place| place.handle).collect();
+        let mut to_renew: VecDeque<u32> = self.pace.due(now).collect();
         let besides = self.to_ask.len().min(ASKED_AT_ONCE);
         to_renew.extend(self.to_ask.drain(..besides).filter(|handle| !is_due(handle)));
         self.to_renew = (beat, to_renew);
@@ -259,31 +263,26 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
     pub(in crate::locks) async fn renew_some(&mut self) {
         let beat = self.to_renew.0;
         let part = self.to_renew.1.len().min(LEASES_AT_ONCE);
-        let known = self.to_renew.1.drain(..part).filter(|handle| self.leases.contains_key(handle));
-        let (attached, fresh) =
-            known.partition::<Vec<_>, _>(|handle| self.leases.get(handle).is_some_and(|it| it.attached));
-        let renewed = self.renew(&attached, true).await;
+        let known = self.to_renew.1.drain(..part).filter(|handle| self.leases.contains_key(handle)).collect::<Vec<_>>();
+        let renewed = self.renew(&known).await;
         self.say_groups(renewed, |leases| ToClient::Renewed { beat, leases });
-        if !fresh.is_empty() {
-            let attached = self.renew(&fresh, false).await;
-            self.say_groups(attached, |leases| ToClient::Renewed { beat, leases });
-        }
     }
 
-    /// Renews or attaches leases, and reports failures. Returns the renewed leases by time left.
-    pub(super) async fn renew(&mut self, handles: &[u32], attached: bool) -> Vec<Group> {
+    /// Renews leases, and attaches those that are not attached yet. Reports failures, and returns the renewed leases by
+    /// time left.
+    pub(super) async fn renew(&mut self, handles: &[u32]) -> Vec<Group> {
         if handles.is_empty() {
             return Vec::new();
         }
         let asked = Instant::now();
-        let kept: Vec<Kept<'_>> =
-            handles.iter().filter_map(|handle| self.leases.get(handle)).map(Lease::kept).collect();
-        let outcomes = if attached { self.store.renew_kept(&kept).await } else { self.store.attach(&kept).await };
-        debug_assert_eq!(outcomes.len(), handles.len(), "the store answers each");
+        let renewals =
+            handles.iter().filter_map(|handle| self.leases.get(handle)).map(Lease::renewal).collect::<Vec<_>>();
+        let answers = self.store.run_each(renewals).await;
+        debug_assert_eq!(answers.len(), handles.len(), "the store answers each");
         let mut groups: HashMap<Duration, Vec<u32>> = HashMap::new();
         let mut at_risk = Vec::new();
-        for (handle, outcome) in handles.iter().copied().zip(outcomes) {
-            match outcome {
+        for (handle, answer) in handles.iter().copied().zip(answers) {
+            match answer.and_then(|answer| Ok(answer.of::<RenewOutcome>()?.outcome)) {
                 Ok(RenewOutcome::Renewed(renewed)) => {
                     self.renewed(handle, renewed.ttl, asked);
                     groups.entry(renewed.left).or_default().push(handle);
@@ -310,9 +309,9 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
 
     fn renewed(&mut self, handle: u32, ttl: Duration, at: Instant) {
         let Some(lease) = self.leases.get_mut(&handle) else { return };
-        self.pace.remove(lease.place, lease.ttl, lease.due);
+        self.pace.remove(handle, lease.ttl, lease.due);
         lease.ttl = ttl;
-        lease.due = self.pace.add(lease.place, ttl, at);
+        lease.due = self.pace.add(handle, ttl, at);
         lease.attached = true;
     }
 
@@ -320,8 +319,8 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
     fn retry_at_once(&mut self, handle: u32, now: Instant, error: &StoreError) {
         tracing::debug!(handle, %error, "renewal did not get through");
         let Some(lease) = self.leases.get_mut(&handle) else { return };
-        self.pace.remove(lease.place, lease.ttl, lease.due);
-        lease.due = self.pace.add(lease.place, lease.ttl, now.checked_sub(lease.ttl).unwrap_or(now));
+        self.pace.remove(handle, lease.ttl, lease.due);
+        lease.due = self.pace.add(handle, lease.ttl, now.checked_sub(lease.ttl).unwrap_or(now));
     }
 
     fn remove(&mut self, handle: u32) -> Option<Lease> {
@@ -330,7 +329,7 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
         if self.by_id.get(&lease.lease_id) == Some(&handle) {
             self.by_id.remove(&lease.lease_id);
         }
-        self.pace.remove(lease.place, lease.ttl, lease.due);
+        self.pace.remove(handle, lease.ttl, lease.due);
         Some(lease)
     }
 
@@ -343,7 +342,7 @@ impl<S: LockStore, M: From<ToClient>> Keeping<S, M> {
     }
 }
 
-impl<S: LockStore, M> Drop for Keeping<S, M> {
+impl<S: Store, M> Drop for Keeping<S, M> {
     fn drop(&mut self) {
         self.hub.close(self.stream);
         // The server drains: it revokes no lease for that, whether it still told the stream or only cut it.
@@ -354,7 +353,9 @@ impl<S: LockStore, M> Drop for Keeping<S, M> {
         let leases = std::mem::take(&mut self.leases);
         let mut opted_in = leases.into_values().filter(|lease| lease.release_on_disconnect).peekable();
         let mut some = move || {
-            opted_in.by_ref().take(LEASES_AT_ONCE).for_each(|lease| store.disconnect(lease.kept()));
+            for lease in opted_in.by_ref().take(LEASES_AT_ONCE) {
+                store.post(&lease.name, Command::Disconnect(lease.lease_id, lease.attachment));
+            }
             opted_in.peek().is_some()
         };
         if !some() {

@@ -4,10 +4,10 @@
 
 mod driver;
 mod operations;
-mod waits;
+mod positions;
 
 use super::{
-    AcquireAnswer, AcquireCall, Locks, LocksError,
+    AcquireAnswer, AcquireCall, Dispatch, Locks, LocksError,
     client::Client,
     keepalive::{self, StreamError},
 };
@@ -17,15 +17,15 @@ use crate::{
         name::LockName,
         outcome::{ReleaseOutcome, RenewOutcome},
     },
-    store::LockStore,
+    store::Store,
 };
 use driver::Driven;
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use operations::Session;
+use positions::Positions;
 use std::{pin::Pin, sync::Arc, task::Poll, time::Duration};
 use tokio::time::Instant;
 use tokio_stream::Stream;
-use waits::Waits;
 
 /// The most messages, or finished operations, that one turn of the loop takes, so that beats, notices and answers get
 /// their turn. Each one taken is handled in the same turn.
@@ -145,32 +145,34 @@ enum Event<E, D> {
 /// the module `driver` describes what happens to its calls.
 pub fn session<S, E>(
     locks: Arc<Locks<S>>,
+    dispatch: impl Dispatch,
     inbound: impl Stream<Item = Result<FromClient<E>, E>> + Send + 'static,
     drain_grace: Duration,
 ) -> impl Stream<Item = Result<ToClient<E>, SessionError<E>>> + Send + 'static
 where
-    S: LockStore,
+    S: Store,
     E: Send + 'static,
 {
     let client = Arc::new(Client::default());
-    Driven::new(operate(locks, client.clone(), inbound, drain_grace), client)
+    Driven::new(operate(locks, dispatch, client.clone(), inbound, drain_grace), client)
 }
 
 /// The stream of a session, which a driver polls.
 fn operate<S, E>(
     locks: Arc<Locks<S>>,
+    dispatch: impl Dispatch,
     client: Arc<Client>,
     inbound: impl Stream<Item = Result<FromClient<E>, E>> + Send + 'static,
     drain_grace: Duration,
 ) -> impl Stream<Item = Result<ToClient<E>, SessionError<E>>> + Send + 'static
 where
-    S: LockStore,
+    S: Store,
     E: Send + 'static,
 {
     async_stream::stream! {
         let mut inbound = std::pin::pin!(inbound.fuse());
         let mut session = Session::open(locks.clone(), client.clone());
-        let mut under_way = FuturesUnordered::new();
+        let mut in_flight = FuturesUnordered::new();
         let draining = locks.going.draining.clone();
         let gone = locks.going.gone.clone();
         let mut told = false;
@@ -196,10 +198,10 @@ where
                 () = session.keeping.inbox().ready() => Event::Notice,
                 () = draining.cancelled(), if !told => Event::Draining,
                 () = std::future::ready(()), if heard && session.keeping.is_renewing() => Event::Renewing,
-                done = next_done(&mut under_way, &session.waits) => Event::Done(done),
+                done = next_done(&mut in_flight, &session.positions) => Event::Done(done),
                 message = inbound.next(), if !stalled => Event::Message(message),
                 () = std::future::ready(()), if session.keeping.is_renewing() => Event::Renewing,
-                () = std::future::ready(()), if !stalled && session.waits.is_looking() => Event::Telling,
+                () = std::future::ready(()), if !stalled && session.positions.is_looking() => Event::Telling,
             };
             heard = matches!(event, Event::Message(_));
             let result = match event {
@@ -217,9 +219,9 @@ where
                     for more in (0..AT_ONCE).rev() {
                         let Some(done) = next else { break };
                         session.done(done).await;
-                        next = if more > 0 { under_way.next().now_or_never().flatten() } else { None };
+                        next = if more > 0 { in_flight.next().now_or_never().flatten() } else { None };
                     }
-                    session.waits.note_those_in_line();
+                    session.positions.look_at_queued();
                     Ok(())
                 }
                 Event::Message(mut next) => {
@@ -237,10 +239,10 @@ where
                             Ok(None) => {}
                             Ok(Some(begun)) => {
                                 // Most operations on the memory store are done at the first poll.
-                                let mut run = Box::pin(begun.run(locks.clone()));
+                                let mut run = Box::pin(begun.run(locks.clone(), dispatch.clone()));
                                 match run.as_mut().now_or_never() {
                                     Some(done) => session.done(done).await,
-                                    None => under_way.push(run),
+                                    None => in_flight.push(run),
                                 }
                             }
                             Err(error) => { result = Err(error); break; }
@@ -263,15 +265,16 @@ where
 /// Keeps leases alive as requested on `inbound`: a session with no other operations.
 pub fn keep_alive<S, E>(
     locks: Arc<Locks<S>>,
+    dispatch: impl Dispatch,
     inbound: impl Stream<Item = Result<keepalive::FromClient, E>> + Send + 'static,
     drain_grace: Duration,
 ) -> impl Stream<Item = Result<keepalive::ToClient, SessionError<E>>> + Send + 'static
 where
-    S: LockStore,
+    S: Store,
     E: Send + 'static,
 {
     let asked = inbound.map(|message| message.map(FromClient::Keep));
-    session(locks, asked, drain_grace).filter_map(|message| {
+    session(locks, dispatch, asked, drain_grace).filter_map(|message| {
         std::future::ready(match message {
             Ok(ToClient::Kept(message)) => Some(Ok(message)),
             // No operation was begun, so none is answered.
@@ -288,11 +291,11 @@ async fn changed(client: &Client, stalled: bool) {
 }
 
 /// The next finished operation, or `None` when calls have been queued meanwhile. Cancel-safe.
-async fn next_done<F: Future>(under_way: &mut FuturesUnordered<F>, waits: &Waits) -> Option<F::Output> {
-    std::future::poll_fn(|context| match Pin::new(&mut *under_way).poll_next(context) {
+async fn next_done<F: Future>(in_flight: &mut FuturesUnordered<F>, positions: &Positions) -> Option<F::Output> {
+    std::future::poll_fn(|context| match Pin::new(&mut *in_flight).poll_next(context) {
         Poll::Ready(Some(done)) => Poll::Ready(Some(done)),
-        // No operation is under way. The loop pushes the next one and polls this again.
-        Poll::Ready(None) | Poll::Pending if waits.some_in_line() => Poll::Ready(None),
+        // No operation is in flight. The loop pushes the next one and polls this again.
+        Poll::Ready(None) | Poll::Pending if positions.any_queued() => Poll::Ready(None),
         Poll::Ready(None) | Poll::Pending => Poll::Pending,
     })
     .await

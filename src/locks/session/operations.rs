@@ -1,29 +1,38 @@
 //! The operations of one session.
 
-use super::{Answer, FromClient, Operation, ToClient, waits::Waits};
+use super::{Answer, FromClient, Operation, ToClient, positions::Positions};
 use crate::{
     domain::{
+        command::Command,
         ids::{Call, LeaseId},
         limits::{OPERATIONS_PER_SESSION_MAX, POSITION_PERIOD},
         name::LockName,
         outcome::{ReleaseOutcome, RenewOutcome},
     },
     locks::{
-        AcquireAnswer, AcquireCall, Locks, LocksError,
+        AcquireAnswer, AcquireCall, Dispatch, Locks, LocksError,
         client::Client,
         keepalive::{Keeping, StreamError},
+        waiters::Waiter,
     },
-    store::LockStore,
+    store::Store,
 };
 use hashbrown::HashMap;
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// An operation that is under way.
-#[derive(Clone, Copy)]
-enum UnderWay {
-    Acquire { handle: u32 },
+/// An operation in flight.
+enum InFlight {
+    Acquire { handle: u32, wait: Option<Wait> },
     Other,
+}
+
+/// The wait of an acquire.
+struct Wait {
+    waiter: Arc<Waiter>,
+    name: LockName,
+    /// The queue position that its client was last told.
+    told: Option<u64>,
 }
 
 /// The work of an operation.
@@ -47,17 +56,21 @@ enum Outcome {
 
 impl Begun {
     /// Dropped before it is done, it is cleaned up like a dropped unary call.
-    pub(super) async fn run<S: LockStore>(self, locks: Arc<Locks<S>>) -> Done {
+    pub(super) async fn run<S: Store>(self, locks: Arc<Locks<S>>, dispatch: impl Dispatch) -> Done {
         let Self(operation, task) = self;
         let outcome = match task {
             Task::Acquire(name, call) => {
                 let ids = call.call;
-                let answer = locks.acquire(&name, call).await;
+                let answer = dispatch.dispatch("acquire", Some(&name), locks.acquire(&name, call)).await;
                 Outcome::Acquire(name, ids, answer)
             }
-            Task::Release(name, lease_id) => Outcome::Release(locks.release(&name, lease_id).await),
+            Task::Release(name, lease_id) => {
+                let release = locks.release(&name, lease_id);
+                Outcome::Release(dispatch.dispatch("release", Some(&name), release).await)
+            }
             Task::Renew(name, lease_id, ttl, arrived) => {
-                Outcome::Renew(locks.renew(&name, lease_id, ttl, arrived).await)
+                let renewal = locks.renew(&name, lease_id, ttl, arrived);
+                Outcome::Renew(dispatch.dispatch("renew", Some(&name), renewal).await)
             }
         };
         Done(operation, outcome)
@@ -65,20 +78,29 @@ impl Begun {
 }
 
 /// The state of one session. Dropped, the session is over.
-pub(super) struct Session<S: LockStore, E> {
+pub(super) struct Session<S: Store, E> {
     pub(super) keeping: Keeping<S, ToClient<E>>,
     locks: Arc<Locks<S>>,
     client: Arc<Client>,
-    under_way: HashMap<u64, UnderWay>,
-    pub(super) waits: Waits,
+    in_flight: HashMap<u64, InFlight>,
+    /// How many operations in flight may wait.
+    waiting: usize,
+    pub(super) positions: Positions,
     look_at: Instant,
 }
 
-impl<S: LockStore, E> Session<S, E> {
+impl<S: Store, E> Session<S, E> {
     pub(super) fn open(locks: Arc<Locks<S>>, client: Arc<Client>) -> Self {
         let keeping = Keeping::open(&locks);
-        let (under_way, waits) = (HashMap::new(), Waits::new(client.clone()));
-        Self { keeping, locks, client, under_way, waits, look_at: Instant::now() }
+        Self {
+            keeping,
+            locks,
+            client,
+            in_flight: HashMap::new(),
+            waiting: 0,
+            positions: Positions::default(),
+            look_at: Instant::now(),
+        }
     }
 
     /// The next message to send; `None` while the client does not read.
@@ -89,7 +111,7 @@ impl<S: LockStore, E> Session<S, E> {
     /// When `on_time` is due.
     pub(super) fn next_due(&self) -> Instant {
         let beat_at = self.keeping.next_beat_at();
-        if self.waits.is_empty() { beat_at } else { beat_at.min(self.look_at) }
+        if self.waiting == 0 { beat_at } else { beat_at.min(self.look_at) }
     }
 
     pub(super) fn on_time(&mut self, now: Instant) {
@@ -97,17 +119,22 @@ impl<S: LockStore, E> Session<S, E> {
             self.keeping.beat(now);
         }
         if self.look_at <= now {
-            self.waits.look_at_all();
+            let waits = self.in_flight.iter().filter(|(_, it)| matches!(it, InFlight::Acquire { wait: Some(_), .. }));
+            self.positions.look_at(waits.map(|(operation, _)| *operation));
             self.look_at = now + POSITION_PERIOD;
         }
     }
 
     /// Tells some waiting operations their queue position.
     pub(super) fn tell_some(&mut self) {
-        let outgoing = &mut self.keeping.outgoing;
-        self.waits.look(self.locks.store(), |operation, ahead| {
-            outgoing.push_back(ToClient::Answer(operation, Answer::Waiting(ahead)));
-        });
+        for operation in self.positions.take_some() {
+            let Some(InFlight::Acquire { wait: Some(wait), .. }) = self.in_flight.get_mut(&operation) else { continue };
+            let ahead = self.locks.store().ahead(&wait.name, wait.waiter.call());
+            if let Some(ahead) = ahead.filter(|ahead| Some(*ahead) != wait.told) {
+                wait.told = Some(ahead);
+                self.keeping.outgoing.push_back(ToClient::Answer(operation, Answer::Waiting(ahead)));
+            }
+        }
     }
 
     /// Handles a message, or returns the operation that it begins.
@@ -115,7 +142,9 @@ impl<S: LockStore, E> Session<S, E> {
         match message {
             FromClient::Keep(message) => self.keeping.receive(message).await.map(|()| None),
             FromClient::Cancel(operation) => {
-                self.waits.cancel(operation);
+                if let Some(InFlight::Acquire { wait: Some(wait), .. }) = self.in_flight.get(&operation) {
+                    wait.waiter.stop();
+                }
                 Ok(None)
             }
             FromClient::Begin(operation, what) => Ok(self.begin(operation, what)?.map(|task| Begun(operation, task))),
@@ -123,7 +152,7 @@ impl<S: LockStore, E> Session<S, E> {
     }
 
     fn begin(&mut self, operation: u64, what: Operation<E>) -> Result<Option<Task>, StreamError> {
-        if operation == 0 || self.under_way.contains_key(&operation) {
+        if operation == 0 || self.in_flight.contains_key(&operation) {
             return Err(StreamError::OperationNumber(operation));
         }
         let task = match what {
@@ -131,7 +160,7 @@ impl<S: LockStore, E> Session<S, E> {
                 self.say(operation, Answer::Refused(error));
                 return Ok(None);
             }
-            _ if self.under_way.len() >= OPERATIONS_PER_SESSION_MAX => {
+            _ if self.in_flight.len() >= OPERATIONS_PER_SESSION_MAX => {
                 self.say(operation, full("operations are under way", OPERATIONS_PER_SESSION_MAX));
                 return Ok(None);
             }
@@ -141,13 +170,9 @@ impl<S: LockStore, E> Session<S, E> {
             }
             Operation::Acquire { name, mut call, handle, release_on_disconnect } => {
                 call.attachment = Some(self.keeping.expect(handle, release_on_disconnect)?);
-                if !call.wait.is_zero() {
-                    if self.waits.is_empty() {
-                        self.look_at = Instant::now() + POSITION_PERIOD;
-                    }
-                    call.follower = Some(self.waits.add(operation, &name, call.call));
-                }
-                self.under_way.insert(operation, UnderWay::Acquire { handle });
+                let wait = (!call.wait.is_zero()).then(|| self.wait(operation, &name, call.call));
+                call.waiter = wait.as_ref().map(|wait| wait.waiter.clone());
+                self.in_flight.insert(operation, InFlight::Acquire { handle, wait });
                 return Ok(Some(Task::Acquire(name, call)));
             }
             Operation::Release(name, lease_id) => {
@@ -156,8 +181,22 @@ impl<S: LockStore, E> Session<S, E> {
             }
             Operation::Renew { name, lease_id, ttl, arrived } => Task::Renew(name, lease_id, ttl, arrived),
         };
-        self.under_way.insert(operation, UnderWay::Other);
+        self.in_flight.insert(operation, InFlight::Other);
         Ok(Some(task))
+    }
+
+    fn wait(&mut self, operation: u64, name: &LockName, call: Call) -> Wait {
+        if self.waiting == 0 {
+            self.look_at = Instant::now() + POSITION_PERIOD;
+        }
+        self.set_waiting(self.waiting + 1);
+        let waiter = Waiter::of_session(call, operation, self.positions.queued(), self.client.clone());
+        Wait { waiter: Arc::new(waiter), name: name.clone(), told: None }
+    }
+
+    fn set_waiting(&mut self, calls: usize) {
+        self.waiting = calls;
+        self.client.set_waiting(calls);
     }
 
     fn say(&mut self, operation: u64, answer: Answer<E>) {
@@ -167,13 +206,17 @@ impl<S: LockStore, E> Session<S, E> {
     /// Answers a finished operation. Dropped here, a lease that it was granted lasts for its TTL, or for 3 s if its
     /// answer had not left.
     pub(super) async fn done(&mut self, Done(operation, outcome): Done) {
-        let handle = match self.under_way.remove(&operation) {
-            Some(UnderWay::Acquire { handle }) => handle,
-            Some(UnderWay::Other) | None => 0,
+        let handle = match self.in_flight.remove(&operation) {
+            Some(InFlight::Acquire { handle, wait }) => {
+                if wait.is_some() {
+                    self.set_waiting(self.waiting - 1);
+                }
+                handle
+            }
+            Some(InFlight::Other) | None => 0,
         };
         match outcome {
             Outcome::Acquire(name, call, answer) => {
-                self.waits.remove(operation);
                 let acquired = match &answer {
                     Ok(AcquireAnswer::Acquired(acquired)) => Some((*acquired, name.clone())),
                     _ => None,
@@ -202,12 +245,12 @@ fn full<E>(what: &'static str, max: usize) -> Answer<E> {
     Answer::Failed(LocksError::SessionFull { what, max })
 }
 
-impl<S: LockStore, E> Drop for Session<S, E> {
+impl<S: Store, E> Drop for Session<S, E> {
     fn drop(&mut self) {
         // Grants that the client was not told of are cleaned up like dropped calls.
         for message in &self.keeping.outgoing {
             if let ToClient::Answer(_, Answer::Acquire { name, call, answer: AcquireAnswer::Acquired(_) }) = message {
-                self.locks.store().drop_call(name, *call);
+                self.locks.store().post(name, Command::DropCall(*call));
             }
         }
     }

@@ -11,34 +11,32 @@ mod tests;
 use crate::{
     clock::Clock,
     domain::{
-        ids::{Call, Incarnation, LeaseId, ReplicaId},
+        command::{Command, Effect, Effects, Outcome},
+        ids::{Call, Incarnation, ReplicaId},
         lease::LeaseEnd,
         limits::{COMMAND_WINDOW, Limits},
-        name::{LockName, Reason},
-        outcome::{
-            AcquireOutcome, Effect, Effects, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome, TokenStatus,
-        },
+        name::LockName,
         replicas::Replicas,
-        rules::{Acquire, Candidate, Turn},
+        rules::{Lock, Turn},
         time::StoreTime,
-        token::{FencingToken, Sequencer},
+        token::Sequencer,
     },
-    store::{Event, EventKind, Kept, LockStore, Notices, Page, StoreError, Timed},
+    store::{Answer, Event, EventKind, Notices, Page, Store, StoreError, Timed},
     sync::Mutex,
 };
 use expiry::Alarm;
 use shard::{SLOTS_PER_PAGE, Shard, Slot};
 use std::{
+    borrow::Cow,
     hash::{BuildHasher, RandomState},
     sync::Arc,
-    time::Duration,
 };
 use uuid::Uuid;
 
 /// How many parts the store has, each under its own lock and with its own sequencer.
 const SHARDS: usize = 256;
-/// Leases renewed between two chances for other tasks to run: about 100 µs of work.
-const RENEWALS_PER_TURN: usize = 256;
+/// Commands carried out between two chances for other tasks to run: about 100 µs of work.
+const COMMANDS_PER_TURN: usize = 256;
 
 /// The built-in store.
 pub struct MemoryStore {
@@ -82,8 +80,16 @@ impl MemoryStore {
         hash.checked_shr(u64::BITS - bits).and_then(|place| usize::try_from(place).ok()).unwrap_or(0)
     }
 
-    /// Carries out one command on one lock.
-    fn turn<R>(&self, name: &LockName, reason: &str, act: impl FnOnce(&mut Turn<'_>) -> R) -> R {
+    /// Carries out a command.
+    fn execute(&self, name: &LockName, command: Command) -> Outcome {
+        // For watchers, should a lease be revoked.
+        let reason = match &command {
+            // Reading enters no lock that is not there.
+            Command::View => return self.read(name, |lock, now| Box::new(lock.view(now)).into()),
+            Command::ForceRelease { reason, .. } => Cow::Owned(reason.as_str().to_owned()),
+            Command::Disconnect(..) => Cow::Borrowed(STREAM_ENDED),
+            _ => Cow::Borrowed(""),
+        };
         let hash = self.hasher.hash_one(name);
         let at = self.place(hash);
         // mutant: clock read before the lock
@@ -91,12 +97,14 @@ impl MemoryStore {
         // Read under the lock: within a shard, time never goes back.
         let now = self.clock.now();
         // mutant: clock read before the lock: to here
-        let outcome = shard.with_lock(name, hash, |slot, sequencer| self.turn_in(slot, sequencer, now, reason, act));
+        let outcome = shard.with_lock(name, hash, |slot, sequencer| {
+            self.turn_in(slot, sequencer, now, &reason, |turn| turn.run(command))
+        });
         self.alarm.set(at, shard.next_due());
         outcome
     }
 
-    /// Carries out one command on a lock that was found.
+    /// Acts on a lock that was found.
     fn turn_in<R>(
         &self,
         slot: &mut Slot,
@@ -125,17 +133,17 @@ impl MemoryStore {
     }
 
     /// Reads one lock.
-    fn read<R>(&self, name: &LockName, read: impl FnOnce(&crate::domain::rules::Lock, StoreTime) -> R) -> R {
+    fn read<R>(&self, name: &LockName, read: impl FnOnce(&Lock, StoreTime) -> R) -> R {
         let hash = self.hasher.hash_one(name);
         let shard = self.shards[self.place(hash)].lock();
         let now = self.clock.now();
         match shard.find(name, hash) {
             Some(slot) => read(&slot.lock, now),
-            None => read(&crate::domain::rules::Lock::default(), now),
+            None => read(&Lock::default(), now),
         }
     }
 
-    /// Tells what a turn has set off.
+    /// Passes on the effects of a turn.
     fn announce(&self, slot: &Slot, effects: Effects, reason: &str) {
         let watched = self.notices.is_watched();
         for effect in effects {
@@ -164,22 +172,6 @@ impl MemoryStore {
             }
         }
     }
-
-    async fn each(
-        &self,
-        leases: &[Kept<'_>],
-        act: impl Fn(&mut Turn<'_>, &Kept<'_>) -> RenewOutcome + Sync,
-    ) -> Vec<Result<RenewOutcome, StoreError>> {
-        let mut outcomes = Vec::with_capacity(leases.len());
-        for batch in leases.chunks(RENEWALS_PER_TURN) {
-            outcomes.extend(batch.iter().map(|lease| Ok(self.turn(lease.name, "", |turn| act(turn, lease)))));
-            if outcomes.len() < leases.len() {
-                // Dropped here, some leases are renewed and some are not: none is worse off than before.
-                tokio::task::yield_now().await;
-            }
-        }
-        outcomes
-    }
 }
 
 fn event(kind: EventKind, name: &LockName, lease: &crate::domain::lease::Lease) -> Event {
@@ -192,99 +184,34 @@ fn event(kind: EventKind, name: &LockName, lease: &crate::domain::lease::Lease) 
     }
 }
 
-// No function here awaits anything before its work is done: the futures are ready when first polled, so a dropped call
-// finds its command either done or never begun.
-impl LockStore for MemoryStore {
-    async fn acquire(
-        &self,
-        name: &LockName,
-        command: Acquire,
-        _: impl Future<Output = ()> + Send,
-    ) -> Result<Timed<AcquireOutcome>, StoreError> {
-        Ok(Timed::act(|| self.turn(name, "", |turn| turn.acquire(command))))
+// No future here awaits anything before its work is done: it is ready when first polled, so a dropped call finds its
+// command either done or never begun.
+impl Store for MemoryStore {
+    async fn run_unless(&self, name: &LockName, command: Command, _: impl Future<Output = ()> + Send) -> Answer {
+        Ok(Timed::act(|| self.execute(name, command)))
     }
 
-    async fn claim(
-        &self,
-        name: &LockName,
-        call: Call,
-        candidate: Candidate,
-    ) -> Result<Timed<AcquireOutcome>, StoreError> {
-        Ok(Timed::act(|| self.turn(name, "", |turn| turn.claim(call, candidate))))
+    async fn run_each(&self, commands: Vec<(&LockName, Command)>) -> Vec<Answer> {
+        let mut answers = Vec::with_capacity(commands.len());
+        for (name, command) in commands {
+            // Dropped here, some leases are renewed and some are not: none is worse off than before.
+            if !answers.is_empty() && answers.len().is_multiple_of(COMMANDS_PER_TURN) {
+                tokio::task::yield_now().await;
+            }
+            answers.push(Ok(Timed::act(|| self.execute(name, command))));
+        }
+        answers
     }
 
-    async fn give_up(&self, name: &LockName, call: Call) -> Result<Timed<AcquireOutcome>, StoreError> {
-        Ok(Timed::act(|| self.turn(name, "", |turn| turn.give_up(call))))
+    fn post(&self, name: &LockName, command: Command) {
+        self.execute(name, command);
     }
 
     fn ahead(&self, name: &LockName, call: Call) -> Option<u64> {
         self.read(name, |lock, _| lock.ahead(call.request))
     }
 
-    fn drop_call(&self, name: &LockName, call: Call) {
-        self.turn(name, "", |turn| turn.drop_call(call));
-    }
-
-    fn decline(&self, name: &LockName, call: Call) -> bool {
-        self.turn(name, "", |turn| turn.decline_offer(call.request, call.attempt));
-        true
-    }
-
-    async fn release(&self, name: &LockName, lease_id: LeaseId) -> Result<ReleaseOutcome, StoreError> {
-        Ok(self.turn(name, "", |turn| turn.release(lease_id)))
-    }
-
-    async fn renew(
-        &self,
-        name: &LockName,
-        lease_id: LeaseId,
-        ttl: Option<Duration>,
-    ) -> Result<Timed<RenewOutcome>, StoreError> {
-        Ok(Timed::act(|| self.turn(name, "", |turn| turn.renew(lease_id, ttl, None))))
-    }
-
-    async fn attach(&self, leases: &[Kept<'_>]) -> Vec<Result<RenewOutcome, StoreError>> {
-        self.each(leases, |turn, lease| turn.attach(lease.lease_id, lease.attempt, lease.attachment)).await
-    }
-
-    fn group(&self, _: &LockName) -> u16 {
-        0
-    }
-
-    async fn renew_kept(&self, leases: &[Kept<'_>]) -> Vec<Result<RenewOutcome, StoreError>> {
-        self.each(leases, |turn, lease| turn.renew(lease.lease_id, None, Some(lease.attachment))).await
-    }
-
-    fn detach(&self, lease: Kept<'_>) {
-        self.turn(lease.name, "", |turn| turn.detach(lease.lease_id, lease.attachment));
-    }
-
-    fn disconnect(&self, lease: Kept<'_>) {
-        self.turn(lease.name, STREAM_ENDED, |turn| turn.disconnect(lease.lease_id, lease.attachment));
-    }
-
-    async fn force_release(
-        &self,
-        name: &LockName,
-        expected: FencingToken,
-        reason: &Reason,
-    ) -> Result<RevokeOutcome, StoreError> {
-        Ok(self.turn(name, reason.as_str(), |turn| turn.force_release(expected)))
-    }
-
-    async fn view(&self, name: &LockName) -> Result<LockView, StoreError> {
-        Ok(self.read(name, |lock, now| lock.view(now)))
-    }
-
-    async fn check_token(
-        &self,
-        name: &LockName,
-        token: FencingToken,
-    ) -> Result<(TokenStatus, Option<FencingToken>), StoreError> {
-        Ok(self.read(name, |lock, now| (lock.token_status(token, now), lock.newest_token(now))))
-    }
-
-    async fn begin_watch(&self) -> Result<(), StoreError> {
+    async fn watch(&self) -> Result<(), StoreError> {
         Ok(())
     }
 

@@ -5,14 +5,19 @@ use super::*;
 use crate::{
     clock::ManualClock,
     domain::{
-        ids::{AttachmentId, Call, CallId, GrantId, RequestId},
+        command::{Acquire, Candidate},
+        ids::{AttachmentId, Call, CallId, GrantId, LeaseId, RequestId},
         lease::Terms,
         limits::ENDED_MEMORY,
         name::{Holder, Metadata},
+        outcome::AcquireOutcome,
+        token::FencingToken,
     },
 };
-use std::future::pending;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
 const START: StoreTime = StoreTime::from_micros(1_800_000_000_000_000);
 const TTL: Duration = Duration::from_secs(30);
@@ -22,6 +27,10 @@ struct Deaf;
 
 impl Notices for Deaf {
     fn look_again(&self, _: RequestId, _: u32) {}
+
+    fn claimed(&self, _: Call, _: Timed<AcquireOutcome>) -> bool {
+        false
+    }
 
     fn is_alive(&self, _: RequestId, _: u32) -> bool {
         true
@@ -65,17 +74,23 @@ fn name(number: u32) -> LockName {
     LockName::new(format!("lock/{number}")).unwrap()
 }
 
-async fn take(store: &MemoryStore, name: &LockName) -> (LeaseId, FencingToken) {
-    let terms =
-        Terms { fingerprint: 0, ttl: TTL, holder: Holder::default(), metadata: Metadata::default(), min_token: 0 };
+fn take(store: &MemoryStore, name: &LockName) -> (LeaseId, FencingToken) {
+    take_for(TTL, store, name)
+}
+
+fn take_for(ttl: Duration, store: &MemoryStore, name: &LockName) -> (LeaseId, FencingToken) {
+    let terms = Terms { fingerprint: 0, ttl, holder: Holder::default(), metadata: Metadata::default(), min_token: 0 };
     let candidate =
         Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()), attachment: None };
-    let request = RequestId(Uuid::new_v4());
-    let command = Acquire { call: Call { request, attempt: 1, id: CallId(1) }, terms, wait: false, candidate };
-    match store.acquire(name, command, pending()).await.map(|it| it.outcome) {
-        Ok(AcquireOutcome::Granted(grant)) => (grant.lease_id, grant.token),
+    let call = Call { request: RequestId(Uuid::new_v4()), attempt: 1, id: CallId(1) };
+    match store.execute(name, Command::Acquire(Acquire { call, terms, wait: false, candidate })) {
+        Outcome::Acquire(AcquireOutcome::Granted(grant)) => (grant.lease_id, grant.token),
         other => panic!("{other:?}"),
     }
+}
+
+fn release(store: &MemoryStore, name: &LockName, lease_id: LeaseId) {
+    store.execute(name, Command::Release(lease_id));
 }
 
 fn sizes(store: &MemoryStore) -> (usize, usize, usize) {
@@ -90,17 +105,17 @@ fn sizes(store: &MemoryStore) -> (usize, usize, usize) {
 async fn locks_that_are_idle_leave_nothing_behind() {
     let (clock, store) = store();
     for number in 0..5_000 {
-        let (lease, _) = take(&store, &name(number)).await;
+        let (lease, _) = take(&store, &name(number));
         if number % 2 == 0 {
-            store.release(&name(number), lease).await.unwrap();
+            release(&store, &name(number), lease);
         }
     }
     assert_eq!(sizes(&store).0, 5_000);
     clock.time.advance(TTL + ENDED_MEMORY);
     while store.settle_due() {}
     assert_eq!(sizes(&store), (0, 0, 0));
-    store.release(&name(1), LeaseId(Uuid::new_v4())).await.unwrap();
-    store.view(&name(2)).await.unwrap();
+    release(&store, &name(1), LeaseId(Uuid::new_v4()));
+    store.execute(&name(2), Command::View);
     assert_eq!(sizes(&store), (0, 0, 0), "to ask for a lock is not to make one");
 }
 
@@ -108,12 +123,12 @@ async fn locks_that_are_idle_leave_nothing_behind() {
 async fn a_lock_in_use_has_a_few_timers_however_often_it_is_renewed_and_handed_over() {
     let (clock, store) = store();
     for _ in 0..1_000 {
-        let (lease, _) = take(&store, &name(1)).await;
+        let (lease, _) = take(&store, &name(1));
         for _ in 0..10 {
             clock.time.advance(Duration::from_millis(1));
-            store.renew(&name(1), lease, None).await.unwrap();
+            store.execute(&name(1), Command::Renew { lease_id: lease, ttl: None });
         }
-        store.release(&name(1), lease).await.unwrap();
+        release(&store, &name(1), lease);
         while store.settle_due() {}
         assert!(sizes(&store).2 <= 3, "{:?}", sizes(&store));
     }
@@ -123,8 +138,8 @@ async fn a_lock_in_use_has_a_few_timers_however_often_it_is_renewed_and_handed_o
 async fn the_timers_of_leases_given_back_do_not_pile_up_until_their_ttl_is_over() {
     let (clock, store) = store();
     for number in 0..40_000 {
-        let (lease, _) = take(&store, &name(number)).await;
-        store.release(&name(number), lease).await.unwrap();
+        let (lease, _) = take(&store, &name(number));
+        release(&store, &name(number), lease);
     }
     clock.time.advance(ENDED_MEMORY);
     while store.settle_due() {}
@@ -141,7 +156,7 @@ async fn the_expiry_task_sleeps_until_something_is_due() {
     assert!(asleep.await.is_err());
     let idle = clock.asked.swap(0, Ordering::SeqCst);
     assert!(idle <= 3, "with nothing to do it does nothing: {idle}");
-    take(&store, &name(1)).await;
+    take(&store, &name(1));
     // The store's time stands still, so the task finds after each TTL that the lease is not due yet.
     let asleep = tokio::time::timeout(hour, store.run_expiry());
     assert!(asleep.await.is_err());
@@ -156,18 +171,12 @@ async fn an_earlier_expiry_wakes_the_task() {
     let store = MemoryStore::new(clock, &Limits::default(), hub);
     let soon = Duration::from_millis(50);
     let work = async {
-        take(&store, &name(1)).await;
+        take(&store, &name(1));
         // By now the task sleeps for 30 s.
         tokio::task::yield_now().await;
-        let (lease, _) = take(&store, &name(2)).await;
-        store.release(&name(2), lease).await.unwrap();
-        let request = RequestId(Uuid::new_v4());
-        let terms =
-            Terms { fingerprint: 0, ttl: soon, holder: Holder::default(), metadata: Metadata::default(), min_token: 0 };
-        let candidate =
-            Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()), attachment: None };
-        let command = Acquire { call: Call { request, attempt: 1, id: CallId(1) }, terms, wait: false, candidate };
-        store.acquire(&name(3), command, pending()).await.unwrap();
+        let (lease, _) = take(&store, &name(2));
+        release(&store, &name(2), lease);
+        take_for(soon, &store, &name(3));
         // Looks at the state without a command, which would settle it by itself.
         let ended = || store.shards.iter().all(|shard| !shard.lock().any_lease_of(&name(3)));
         while !ended() {
@@ -187,10 +196,10 @@ async fn tokens_rise_over_restarts_that_forget_everything() {
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(START.after(Duration::from_millis(10 * restart))));
         let store = MemoryStore::new(clock, &Limits::default(), Arc::new(Deaf));
         for _ in 0..100 {
-            let (lease, token) = take(&store, &name(1)).await;
+            let (lease, token) = take(&store, &name(1));
             assert!(Some(token) > highest);
             highest = Some(token);
-            store.release(&name(1), lease).await.unwrap();
+            release(&store, &name(1), lease);
         }
     }
 }

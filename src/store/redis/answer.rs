@@ -297,7 +297,7 @@ impl Answer {
         }
     }
 
-    /// As the answer of drop_call, detach and disconnect.
+    /// As the answer of drop_call, decline, detach and disconnect.
     pub fn done(self) -> Decoded<()> {
         self.only("done").map(drop)
     }

@@ -3,6 +3,7 @@
 use super::{
     RedisStore,
     answer::Answer,
+    chores::Chore,
     effects::RedisEffect,
     keys,
     links::{Arg, Asker, Command, Lane, Link, RESPONSE_TIMEOUT, Reply, Script},
@@ -10,6 +11,7 @@ use super::{
 };
 use crate::{
     domain::{
+        command,
         ids::{Call, RequestId},
         name::LockName,
         outcome::AcquireOutcome,
@@ -79,6 +81,26 @@ commands! {
 }
 
 impl Commands {
+    /// The script command for a command of the store.
+    pub(super) fn of(&self, command: &command::Command) -> &Command {
+        use command::Command as Wanted;
+        match command {
+            Wanted::Acquire(_) => &self.acquire,
+            Wanted::Claim(..) => &self.claim,
+            Wanted::GiveUp(_) => &self.give_up,
+            Wanted::DropCall(_) => &self.drop_call,
+            Wanted::Decline { .. } => &self.decline,
+            Wanted::Release(_) => &self.release,
+            Wanted::Renew { .. } => &self.renew,
+            Wanted::RenewKept(..) => &self.renew_kept,
+            Wanted::Attach { .. } => &self.attach,
+            Wanted::Detach(..) => &self.detach,
+            Wanted::Disconnect(..) => &self.disconnect,
+            Wanted::ForceRelease { .. } => &self.force_release,
+            Wanted::View => &self.view,
+        }
+    }
+
     /// Those that every store uses: they go by Redis' own clock.
     pub(super) fn shared() -> &'static Self {
         static SHARED: LazyLock<&'static Commands> = LazyLock::new(|| Commands::leak(scripts::PRESENT, None));
@@ -217,7 +239,7 @@ impl RedisStore {
             self.notices.look_again(request, attempt);
         } else {
             // Never as a dropped call: a hint that was slow may find the lease that this very offer became.
-            self.chores.decline(name, request, attempt);
+            self.chores.add(Chore(name.clone(), command::Command::Decline { request, attempt }));
         }
     }
 }

@@ -5,12 +5,9 @@
 //! until it is known to be done. If Redis is away for longer than that, or too many pile up, they are given up: TTLs
 //! and grace times do the same, later.
 
-use super::{RedisStore, lease::call_args, links::Arg};
+use super::RedisStore;
 use crate::{
-    domain::{
-        ids::{AttachmentId, Call, LeaseId, RequestId},
-        name::LockName,
-    },
+    domain::{command::Command, name::LockName},
     store::StoreError,
 };
 use futures_util::future::join_all;
@@ -26,14 +23,9 @@ const CHORES_AT_ONCE: usize = 256;
 const TRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(300);
 
+/// A command that is posted.
 #[derive(Debug)]
-enum Chore {
-    DropCall(LockName, Call),
-    Decline(LockName, RequestId, u32),
-    Detach(LockName, LeaseId, AttachmentId),
-    Disconnect(LockName, LeaseId, AttachmentId),
-    Release(LockName, LeaseId),
-}
+pub(super) struct Chore(pub(super) LockName, pub(super) Command);
 
 /// The chores that wait.
 #[derive(Debug)]
@@ -50,27 +42,7 @@ impl Chores {
         Self { hand_over, waiting: Mutex::new(Some(waiting)), open: watch::Sender::new(0) }
     }
 
-    pub(super) fn drop_call(&self, name: &LockName, call: Call) {
-        self.add(Chore::DropCall(name.clone(), call));
-    }
-
-    pub(super) fn decline(&self, name: &LockName, request: RequestId, attempt: u32) {
-        self.add(Chore::Decline(name.clone(), request, attempt));
-    }
-
-    pub(super) fn detach(&self, name: &LockName, lease: LeaseId, attachment: AttachmentId) {
-        self.add(Chore::Detach(name.clone(), lease, attachment));
-    }
-
-    pub(super) fn disconnect(&self, name: &LockName, lease: LeaseId, attachment: AttachmentId) {
-        self.add(Chore::Disconnect(name.clone(), lease, attachment));
-    }
-
-    pub(super) fn release(&self, name: &LockName, lease: LeaseId) {
-        self.add(Chore::Release(name.clone(), lease));
-    }
-
-    fn add(&self, chore: Chore) {
+    pub(super) fn add(&self, chore: Chore) {
         self.open.send_modify(|open| *open += 1);
         if self.hand_over.try_send(chore).is_err() {
             self.open.send_modify(|open| *open -= 1);
@@ -116,23 +88,12 @@ impl RedisStore {
         }
     }
 
-    async fn do_once(&self, chore: &Chore) -> Result<(), StoreError> {
-        let (name, command, tail) = match chore {
-            Chore::DropCall(name, call) => (name, &self.commands.drop_call, call_args(*call).to_vec()),
-            Chore::Decline(name, request, attempt) => {
-                (name, &self.commands.decline, vec![Arg::from(request.0), Arg::from(*attempt)])
-            }
-            Chore::Detach(name, lease, attachment) => {
-                (name, &self.commands.detach, vec![Arg::from(lease.0), Arg::from(attachment.0)])
-            }
-            Chore::Disconnect(name, lease, attachment) => {
-                (name, &self.commands.disconnect, vec![Arg::from(lease.0), Arg::from(attachment.0)])
-            }
-            Chore::Release(name, lease) => {
-                let command = &self.commands.release_for_nobody;
-                return self.give_back(name, *lease, command).await.map(drop);
-            }
-        };
-        self.call(name, command, &tail).await?.outcome.done()
+    async fn do_once(&self, Chore(name, command): &Chore) -> Result<(), StoreError> {
+        match command {
+            // Behind nobody: it is the lock's only way on.
+            Command::Release(lease_id) => self.release_by(name, *lease_id, &self.commands.release_for_nobody).await,
+            command => self.run_plain(name, command).await,
+        }
+        .map(drop)
     }
 }

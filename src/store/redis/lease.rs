@@ -3,9 +3,9 @@
 
 use super::{answer::metadata_text, links::Arg};
 use crate::domain::{
+    command::Candidate,
     ids::{Call, ReplicaId},
     lease::Terms,
-    rules::Candidate,
 };
 
 /// A call as scripts take it: its request, its attempt, and its id.

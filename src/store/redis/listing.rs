@@ -2,10 +2,9 @@
 
 use super::{RedisStore, keys, links::Arg};
 use crate::{
-    domain::{limits::PAGE_BYTES_MAX, name::LockName},
-    store::{LockStore as _, Page, StoreError},
+    domain::{command::Command, limits::PAGE_BYTES_MAX, name::LockName, outcome::LockView},
+    store::{Page, Store as _, StoreError},
 };
-use futures_util::future::join_all;
 
 /// Keys that one page looks at.
 const KEYS_PER_PAGE: u64 = 4_096;
@@ -33,13 +32,13 @@ impl RedisStore {
             let locks: Vec<(usize, LockName)> =
                 found.enumerate().skip(first).filter_map(|(at, key)| Some((at, lock(key)?))).collect();
             for locks in locks.chunks(VIEWS_AT_ONCE) {
-                let views = join_all(locks.iter().map(|(_, name)| self.view(name))).await;
+                let views = self.run_each(locks.iter().map(|(_, name)| (name, Command::View)).collect()).await;
                 for ((at, name), view) in locks.iter().zip(views) {
                     if page.locks.len() == limit || bytes >= PAGE_BYTES_MAX {
                         page.next = Some(format!("{cursor:x}.{at:x}"));
                         return Ok(page);
                     }
-                    let view = view?;
+                    let view: LockView = *view?.of::<Box<LockView>>()?.outcome;
                     if view.current.is_some() || view.classic.is_some() || view.waiters > 0 {
                         bytes += Page::bytes(name, &view);
                         page.locks.push((name.clone(), view));

@@ -7,6 +7,7 @@
 pub mod answer;
 mod call;
 mod chores;
+pub mod command;
 pub mod doctor;
 pub mod effects;
 mod hand_over;
@@ -18,7 +19,6 @@ mod listing;
 mod meet;
 mod packed;
 mod quick;
-mod renewing;
 pub mod scripts;
 mod store;
 mod tend;
@@ -67,7 +67,7 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// A store that is not connected yet: [`RedisStore::run`] connects it, and must run for as long as it is used.
+    /// A store that is not connected yet: [`RedisStore::maintain`] connects it, and must run for as long as it is used.
     pub fn new(url: &RedisUrl, limits: &Limits, notices: Arc<dyn Notices>) -> Self {
         Self::with_commands(url, limits, notices, Commands::shared())
     }

@@ -18,8 +18,8 @@ pub(super) const POLL_PERIOD: Duration = Duration::from_secs(1);
 const LOCKS_PER_POLL: usize = 128;
 
 impl RedisStore {
-    /// Keeps the store going. Never ends; dropped, nothing of it goes on.
-    pub async fn run(&self) {
+    /// Runs the background work of the store. Never ends; dropped, all of it stops.
+    pub async fn maintain(&self) {
         join(
             join(join(self.links.run(), self.keep_meeting()), self.do_chores()),
             join(join(self.listen(), self.poll()), self.keep_watching()),

@@ -1,14 +1,11 @@
 //! The calls that wait here, by bucket and lock: what the polls are for, who is told when hints may have been lost, and
 //! who is next.
 
-use crate::{
-    domain::{
-        ids::{Call, CallId, RequestId},
-        name::LockName,
-        outcome::AcquireOutcome,
-        rules::{Candidate, Next},
-    },
-    store::Timed,
+use crate::domain::{
+    command::Candidate,
+    ids::{Call, CallId, RequestId},
+    name::LockName,
+    rules::Next,
 };
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -35,11 +32,7 @@ struct Entry {
     /// Its place in line: arrival order. Until Redis has told it, its command is on its way or in line for it, and will
     /// say what there is to know.
     place: Option<u64>,
-    /// What was claimed for it, by the command that freed the lock.
-    handed_over: Option<Box<Claimed>>,
 }
-
-type Claimed = Timed<AcquireOutcome>;
 
 /// The calls that wait here.
 #[derive(Debug, Default)]
@@ -66,7 +59,7 @@ impl Waits {
             locks.insert(name.clone(), Requests::default());
         }
         if let Some(requests) = locks.get_mut(name) {
-            let none = || Entry { calls: SmallVec::new(), place: None, handed_over: None };
+            let none = || Entry { calls: SmallVec::new(), place: None };
             let entry = requests.attempts.entry((call.request, call.attempt)).or_insert_with(none);
             entry.calls.push((call.id, candidate));
         }
@@ -93,22 +86,6 @@ impl Waits {
         let &(_, attempt, request) = requests.line.first()?;
         let [(id, candidate)] = requests.attempts.get(&(request, attempt))?.calls.as_slice() else { return None };
         Some(Next { call: Call { request, attempt, id: *id }, candidate: *candidate })
-    }
-
-    /// Keeps what was claimed for a call until it asks. False if it does not wait any more.
-    pub(super) fn hand_over(&self, bucket: u16, name: &LockName, call: Call, what: Claimed) -> bool {
-        let mut all = self.0.lock();
-        let Some(requests) = all.get_mut(&bucket).and_then(|locks| locks.get_mut(name)) else { return false };
-        let Some(entry) = requests.of(call) else { return false };
-        entry.handed_over = Some(Box::new(what));
-        requests.stands_no_more(call);
-        true
-    }
-
-    /// What was claimed for a call, once.
-    pub(super) fn handed_over(&self, bucket: u16, name: &LockName, call: Call) -> Option<Claimed> {
-        let mut all = self.0.lock();
-        all.get_mut(&bucket)?.get_mut(name)?.of(call)?.handed_over.take().map(|what| *what)
     }
 
     /// Has the calls for a lock look again as soon as a poll finds fewer of them in Redis.

@@ -54,7 +54,7 @@ impl Bench {
             arrived: Instant::now(),
             deadline: None,
             attachment: None,
-            follower: None,
+            waiter: None,
         }
     }
 

@@ -1,24 +1,20 @@
 //! A stream whose server has lost its store.
 
-use crate::{gated::GatedStore, support::within};
+use crate::{
+    asks::{Asks as _, acquire, granted, new_request},
+    gated::GatedStore,
+    support::within,
+};
 use fencepost::{
     clock::{Clock, ProcessClock},
-    domain::{
-        ids::{Call, CallId, GrantId, LeaseId, RequestId},
-        lease::Terms,
-        limits::Limits,
-        name::{Holder, LockName, Metadata},
-        outcome::AcquireOutcome,
-        rules::{Acquire, Candidate},
-    },
+    domain::{limits::Limits, name::LockName},
     locks::{
         Hub, Locks,
         keepalive::{AttachLease, FromClient, ToClient},
         session::{SessionError, keep_alive},
     },
-    store::{LockStore, memory::MemoryStore},
+    store::memory::MemoryStore,
 };
-use std::future::pending;
 use std::{
     convert::Infallible,
     sync::{Arc, atomic::Ordering},
@@ -26,7 +22,6 @@ use std::{
 };
 use tokio::sync::mpsc;
 use tokio_stream::{Stream, StreamExt, wrappers::ReceiverStream};
-use uuid::Uuid;
 
 const TTL: Duration = Duration::from_secs(9);
 
@@ -49,26 +44,10 @@ async fn leases_that_cannot_be_renewed_are_at_risk_until_they_can() {
     let store = Arc::new(GatedStore::new(inner));
     let locks = Arc::new(Locks::new(store.clone(), hub, Limits::default()));
     let name = LockName::new("a".into()).unwrap();
-    let lease_id = LeaseId(Uuid::new_v4());
-    let command = Acquire {
-        call: Call { request: RequestId(Uuid::new_v4()), attempt: 1, id: CallId(1) },
-        terms: Terms {
-            fingerprint: 0,
-            ttl: TTL,
-            holder: Holder::default(),
-            metadata: Metadata::default(),
-            min_token: 0,
-        },
-        wait: false,
-        candidate: Candidate { lease_id, grant_id: GrantId(Uuid::new_v4()), attachment: None },
-    };
-    assert!(matches!(
-        store.acquire(&name, command, pending()).await.map(|it| it.outcome),
-        Ok(AcquireOutcome::Granted(_))
-    ));
+    let lease_id = granted(store.acquire(&name, acquire(new_request(), TTL, false)).await.unwrap()).lease_id;
     let (says, said) = mpsc::channel(64);
     let inbound = ReceiverStream::new(said).map(Ok::<_, Infallible>);
-    let mut hears: Hears = Box::pin(keep_alive(locks, inbound, Duration::ZERO));
+    let mut hears: Hears = Box::pin(keep_alive(locks, (), inbound, Duration::ZERO));
 
     store.down.store(true, Ordering::SeqCst);
     let attach = AttachLease { handle: 4, name, lease_id, attempt: 1, release_on_disconnect: false };

@@ -1,28 +1,24 @@
 //! A stream that is polled by hand: what it does in one go, and what is left when nobody polls it any more.
 
 use crate::{
+    asks::{Asks as _, acquire, granted, new_request},
     gated::GatedStore,
     support::{until, within},
 };
 use fencepost::{
     clock::{Clock, ProcessClock},
     domain::{
-        ids::{Call, CallId, GrantId, LeaseId, RequestId},
-        lease::Terms,
         limits::{BEAT_PERIOD_MAX, Limits},
-        name::{Holder, LockName, Metadata},
-        outcome::AcquireOutcome,
-        rules::{Acquire, Candidate},
+        name::LockName,
     },
     locks::{
         Hub, Locks,
         keepalive::{AttachLease, FromClient, ToClient},
         session::{SessionError, keep_alive},
     },
-    store::{LockStore, memory::MemoryStore},
+    store::memory::MemoryStore,
 };
 use futures_util::StreamExt as _;
-use std::future::pending;
 use std::{
     convert::Infallible,
     sync::{
@@ -34,7 +30,6 @@ use std::{
 };
 use tokio::sync::mpsc;
 use tokio_stream::{Stream, wrappers::ReceiverStream};
-use uuid::Uuid;
 
 const TTL: Duration = Duration::from_secs(600);
 
@@ -64,22 +59,14 @@ impl Bench {
             if left.is_ok() { Poll::Ready(Some(FromClient::Detach(Vec::new()))) } else { said.poll_next_unpin(context) }
         });
         let inbound = inbound.map(Ok::<_, Infallible>);
-        let hears: Hears = Box::pin(keep_alive(locks.clone(), inbound, Duration::ZERO));
+        let hears: Hears = Box::pin(keep_alive(locks.clone(), (), inbound, Duration::ZERO));
         Self { store, locks, says, chatter, hears }
     }
 
     async fn take(&self, handle: u32) -> AttachLease {
         let name = name(handle);
-        let lease_id = LeaseId(Uuid::new_v4());
-        let terms =
-            Terms { fingerprint: 0, ttl: TTL, holder: Holder::default(), metadata: Metadata::default(), min_token: 0 };
-        let candidate = Candidate { lease_id, grant_id: GrantId(Uuid::new_v4()), attachment: None };
-        let call = Call { request: RequestId(Uuid::new_v4()), attempt: 1, id: CallId(1) };
-        let command = Acquire { call, terms, wait: false, candidate };
-        assert!(matches!(
-            self.store.acquire(&name, command, pending()).await.map(|it| it.outcome),
-            Ok(AcquireOutcome::Granted(_))
-        ));
+        let outcome = self.store.acquire(&name, acquire(new_request(), TTL, false)).await.unwrap();
+        let lease_id = granted(outcome).lease_id;
         AttachLease { handle, name, lease_id, attempt: 1, release_on_disconnect: true }
     }
 

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used)] // also in what the tests share
 
 mod acquire;
+#[path = "../../support/asks.rs"]
+mod asks;
 mod at_each_await;
 mod at_risk;
 mod by_hand;

@@ -45,13 +45,13 @@ fn said_at_once(locks: &Service, name: impl Fn(u64) -> String, wait: Duration) -
             arrived: Instant::now(),
             deadline: None,
             attachment: None,
-            follower: None,
+            waiter: None,
         };
         let (name, handle) = (LockName::new(name(number)).unwrap(), u32::try_from(number).unwrap());
         FromClient::Begin(number, Operation::Acquire { name, call, handle, release_on_disconnect: false })
     });
     let inbound = stream::iter(asks.map(Ok).collect::<Vec<Result<_, Infallible>>>()).chain(stream::pending());
-    let hears = session(locks.clone(), inbound, Duration::ZERO);
+    let hears = session(locks.clone(), (), inbound, Duration::ZERO);
     Box::pin(hears.filter_map(async |message| match message.unwrap() {
         ToClient::Answer(number, answer) => Some((number, answer)),
         ToClient::Kept(_) => None,

@@ -65,7 +65,7 @@ fn call(wait: Duration) -> AcquireCall {
         arrived: Instant::now(),
         deadline: None,
         attachment: None,
-        follower: None,
+        waiter: None,
     }
 }
 
@@ -84,7 +84,7 @@ impl Bench {
         let locks = Arc::new(Locks::new(store.clone(), hub, Limits::default()));
         let expiry = tokio::spawn(async move { store.run_expiry().await });
         let (says, said) = mpsc::unbounded_channel();
-        let hears = session(locks.clone(), UnboundedReceiverStream::new(said), Duration::ZERO);
+        let hears = session(locks.clone(), (), UnboundedReceiverStream::new(said), Duration::ZERO);
         Self { locks, expiry, says, hears: Box::pin(hears.map(|message| message.unwrap())) }
     }
 

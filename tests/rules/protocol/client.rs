@@ -3,7 +3,7 @@
 use super::{
     model::{Bug, Protocol},
     state::{Message, Phase, Reply, State},
-    store::{Ask, Attempt, Command, NOBODY, NONE_KNOWN},
+    store::{Ask, Asking, Attempt, NOBODY, NONE_KNOWN},
 };
 use fencepost::domain::{limits::COMMAND_WINDOW, time::StoreTime};
 use std::time::Duration;
@@ -99,7 +99,7 @@ impl Protocol {
         let replica = through.map(|it| &state.replicas[usize::from(it)]);
         let (next, known_token) = replica.map_or((None, NONE_KNOWN), |it| (it.next(), it.known_token));
         let from = through.unwrap_or(NOBODY);
-        let command = Command { ask, from, attempt, copy: 0, not_after, life: state.store.life, known_token, next };
+        let command = Asking { ask, from, attempt, copy: 0, not_after, life: state.store.life, known_token, next };
         state.send(Message::ToStore { command, copy: None, sent: state.now });
     }
 

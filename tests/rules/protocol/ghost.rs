@@ -1,7 +1,8 @@
 //! What nobody in the protocol knows, but whoever watches all of it: the promises, checked as they are kept or broken.
 
-use super::store::{Answer, Ask, Attempt, Command, SetOff, Store};
+use super::store::{Answer, Ask, Asking, Attempt, SetOff, Store};
 use fencepost::domain::{
+    command::Outcome,
     outcome::{AcquireOutcome, RenewOutcome},
     time::StoreTime,
 };
@@ -65,14 +66,7 @@ const GONE: Duration = Duration::from_secs(30);
 
 impl Ghost {
     /// Watches the store carry out a command.
-    pub(crate) fn watch(
-        &mut self,
-        now: StoreTime,
-        command: &Command,
-        answer: &Answer,
-        set_off: &SetOff,
-        store: &Store,
-    ) {
+    pub(crate) fn watch(&mut self, now: StoreTime, command: &Asking, answer: &Answer, set_off: &SetOff, store: &Store) {
         if let Some((_, token)) = set_off.granted {
             self.keep(Promise::TokensRise, token > self.highest_token);
             self.highest_token = self.highest_token.max(token);
@@ -101,7 +95,7 @@ impl Ghost {
     }
 
     /// What the command itself says of who is alive and who stands where.
-    fn hear(&mut self, now: StoreTime, command: &Command, answer: &Answer) {
+    fn hear(&mut self, now: StoreTime, command: &Asking, answer: &Answer) {
         let Attempt { request, number } = command.attempt;
         self.beats.retain(|(_, at)| now.since(*at) < GONE);
         let beats = &self.beats;
@@ -112,7 +106,7 @@ impl Ghost {
                 let own = self.line.iter_mut().filter(|place| place.replica == command.from);
                 own.for_each(|place| place.missed = false);
             }
-            (Ask::Acquire, Answer::Acquire(AcquireOutcome::Queued)) => {
+            (Ask::Acquire, Answer::Of(Outcome::Acquire(AcquireOutcome::Queued))) => {
                 self.beat(command.from, now);
                 let place = Place { request, attempt: number, replica: command.from, missed: false, dropped: false };
                 match self.line.iter_mut().find(|place| place.request == request) {
@@ -120,13 +114,15 @@ impl Ghost {
                     None => self.line.push(place),
                 }
             }
-            (Ask::Acquire, Answer::Acquire(AcquireOutcome::Granted(_))) if self.place(request).is_some() => {
+            (Ask::Acquire, Answer::Of(Outcome::Acquire(AcquireOutcome::Granted(_))))
+                if self.place(request).is_some() =>
+            {
                 self.beat(command.from, now);
             }
-            (Ask::Claim, Answer::Acquire(AcquireOutcome::Queued)) => {
+            (Ask::Claim, Answer::Of(Outcome::Acquire(AcquireOutcome::Queued))) => {
                 self.line.iter_mut().filter(|place| place.request == request).for_each(|place| place.missed = false);
             }
-            (Ask::Acquire | Ask::GiveUp, Answer::Acquire(AcquireOutcome::TimedOut(_))) => {
+            (Ask::Acquire | Ask::GiveUp, Answer::Of(Outcome::Acquire(AcquireOutcome::TimedOut(_)))) => {
                 self.line.retain(|place| place.request != request);
             }
             (Ask::Drop, _) => {
@@ -140,18 +136,20 @@ impl Ghost {
         }
     }
 
-    fn check_answer(&mut self, command: &Command, answer: &Answer) {
+    fn check_answer(&mut self, command: &Asking, answer: &Answer) {
         let request = command.attempt.request;
-        let in_force = match answer {
-            Answer::Acquire(outcome) => matches!(outcome, AcquireOutcome::Granted(_) | AcquireOutcome::Queued),
-            Answer::Renew(outcome) => matches!(outcome, RenewOutcome::Renewed(_)),
-            Answer::Polled(_) | Answer::Released(_) | Answer::Done => return,
-        };
+        let in_force = matches!(
+            answer,
+            Answer::Of(
+                Outcome::Acquire(AcquireOutcome::Granted(_) | AcquireOutcome::Queued)
+                    | Outcome::Renew(RenewOutcome::Renewed(_))
+            )
+        );
         if !in_force {
             return;
         }
         self.keep(Promise::NoRevival, self.ended_at(request).is_none());
-        if matches!(answer, Answer::Acquire(_)) {
+        if matches!(answer, Answer::Of(Outcome::Acquire(_))) {
             self.keep(Promise::ToldIsTrue, !self.told_over.contains(&request));
             self.keep(Promise::DroppedIsFinal, self.repeated || !self.dropped.contains(&command.attempt));
         }

@@ -3,9 +3,14 @@
 use super::{
     model::{Bug, Protocol},
     state::{Call, Message, Reply, Said, State},
-    store::{Answer, Ask, Attempt, Command, NONE_KNOWN},
+    store::{Answer, Ask, Asking, Attempt, NONE_KNOWN},
 };
-use fencepost::domain::{limits::COMMAND_WINDOW, outcome::AcquireOutcome, time::StoreTime};
+use fencepost::domain::{
+    command::Outcome,
+    limits::COMMAND_WINDOW,
+    outcome::{AcquireOutcome, RenewOutcome},
+    time::StoreTime,
+};
 
 impl Protocol {
     /// A call arrives.
@@ -30,18 +35,18 @@ impl Protocol {
         let known_token = state.replicas.get(usize::from(from)).map_or(NONE_KNOWN, |replica| replica.known_token);
         let life = state.store.life;
         let id = if self.bug == Some(Bug::CleansUpByAttempt) { 0 } else { copy };
-        let command = Command { ask, from, attempt, copy: id, not_after, life, known_token, next: None };
+        let command = Asking { ask, from, attempt, copy: id, not_after, life, known_token, next: None };
         // Nobody waits for the answer to a cleanup.
         let copy = (ask != Ask::Drop).then_some(copy);
         state.send(Message::ToStore { command, copy, sent: state.now });
     }
 
     /// The store carries out a command that has arrived.
-    pub(super) fn reach_store(&self, state: &mut State, command: &Command, copy: Option<u8>, sent: StoreTime) {
+    pub(super) fn reach_store(&self, state: &mut State, command: &Asking, copy: Option<u8>, sent: StoreTime) {
         let (answer, set_off) = state.store.run(state.now, self.ttl, self.wait, command);
         let clock = state.store.clock(state.now);
         state.ghost.watch(clock, command, &answer, &set_off, &state.store);
-        let Command { ask, from, attempt, .. } = *command;
+        let Asking { ask, from, attempt, .. } = *command;
         let mut own = Vec::new();
         for (replica, hinted) in set_off.hints {
             if replica == from && copy.is_some() {
@@ -54,14 +59,14 @@ impl Protocol {
             state.send(Message::HandedOver { to: from, attempt, copy, said: self.said(outcome, Ask::Claim), sent });
         }
         match (ask, answer, copy) {
-            (Ask::Renew, Answer::Renew(fencepost::domain::outcome::RenewOutcome::Renewed(renewed)), _) => {
+            (Ask::Renew, Answer::Of(Outcome::Renew(RenewOutcome::Renewed(renewed))), _) => {
                 let left = fencepost::domain::time::micros(renewed.left);
                 state.send(Message::Renewed { request: attempt.request, from: sent, left });
             }
             (Ask::Release, ..) if self.bug == Some(Bug::WorksUntilReleased) => {
                 state.send(Message::Released { request: attempt.request });
             }
-            (_, Answer::Acquire(outcome), Some(copy)) => {
+            (_, Answer::Of(Outcome::Acquire(outcome)), Some(copy)) => {
                 let said = self.said(&outcome, ask);
                 let returned = set_off.returned;
                 state.send(Message::FromStore { to: from, attempt, copy, said, hints: own, returned });
@@ -165,8 +170,7 @@ impl Protocol {
         let (not_after, life) = (clock.after(COMMAND_WINDOW), state.store.life);
         let attempt = Attempt { request: 0xff, number: 0 };
         let known_token = state.replicas[at].known_token;
-        let poll =
-            Command { ask: Ask::Poll, from: replica, attempt, copy: 0, not_after, life, known_token, next: None };
+        let poll = Asking { ask: Ask::Poll, from: replica, attempt, copy: 0, not_after, life, known_token, next: None };
         if self.bug == Some(Bug::OnlyTheHeadPolls) && state.ghost.head().is_some_and(|head| head != replica) {
             return;
         }

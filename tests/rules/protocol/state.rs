@@ -2,7 +2,7 @@
 
 use super::{
     ghost::Ghost,
-    store::{Attempt, Command, NONE_KNOWN, START, Store},
+    store::{Asking, Attempt, NONE_KNOWN, START, Store},
 };
 use fencepost::domain::time::StoreTime;
 use std::time::Duration;
@@ -135,7 +135,7 @@ pub(crate) enum Message {
     },
     /// To the store; of which call, if an answer is awaited.
     ToStore {
-        command: Command,
+        command: Asking,
         copy: Option<u8>,
         sent: StoreTime,
     },

@@ -1,12 +1,13 @@
 //! The one store: the pure rules, driven as the memory store drives them, with a clock and a life of its own.
 
 use fencepost::domain::{
+    command::{Acquire, Candidate, Command, Effect, Effects, Outcome},
     ids::{Call, CallId, GrantId, Incarnation, LeaseId, ReplicaId, RequestId},
     lease::{LeaseEnd, Terms},
     name::{Holder, Metadata},
-    outcome::{AcquireOutcome, Effect, Effects, Polled, RenewOutcome},
+    outcome::{AcquireOutcome, Polled},
     replicas::Replicas,
-    rules::{Acquire, Candidate, Lock, Next, Turn},
+    rules::{Lock, Next, Turn},
     time::StoreTime,
     token::Sequencer,
 };
@@ -42,9 +43,9 @@ pub(crate) enum Ask {
     Poll,
 }
 
-/// A command on its way to the store.
+/// A message to the store that asks for a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Command {
+pub(crate) struct Asking {
     pub(crate) ask: Ask,
     pub(crate) from: u8,
     pub(crate) attempt: Attempt,
@@ -60,15 +61,14 @@ pub(crate) struct Command {
     pub(crate) next: Option<(Attempt, u8)>,
 }
 
-/// What the store came to.
+/// What the store answers.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
-    Acquire(AcquireOutcome),
-    Renew(RenewOutcome),
+    /// The outcome of a command.
+    Of(Outcome),
     Polled(Polled),
-    /// What the claim came to that a release brought with it.
+    /// The outcome of a release's claim.
     Released(Option<AcquireOutcome>),
-    Done,
 }
 
 /// What a command set off.
@@ -122,7 +122,7 @@ impl Store {
     }
 
     /// Carries out a command.
-    pub(crate) fn run(&mut self, now: StoreTime, ttl: u64, wait: bool, command: &Command) -> (Answer, SetOff) {
+    pub(crate) fn run(&mut self, now: StoreTime, ttl: u64, wait: bool, asking: &Asking) -> (Answer, SetOff) {
         let now = self.clock(now);
         let mut effects = Effects::new();
         let Memory { lock, sequencer, replicas } = &mut self.memory;
@@ -132,30 +132,26 @@ impl Store {
             sequencer,
             effects: &mut effects,
             now,
-            not_after: command.not_after,
-            incarnation: Incarnation(id(command.life)),
+            not_after: asking.not_after,
+            incarnation: Incarnation(id(asking.life)),
             present: Incarnation(id(self.life)),
-            replica: ReplicaId(id(command.from.into())),
+            replica: ReplicaId(id(asking.from.into())),
             replicas,
-            known_token: command.known_token.as_micros(),
+            known_token: asking.known_token.as_micros(),
             waiters_max: WAITERS_MAX,
         };
-        let request = command.attempt.request;
-        let (call, lease) = (call_of(command.attempt, command.copy), lease_of(request));
+        let request = asking.attempt.request;
+        let (call, lease) = (call_of(asking.attempt, asking.copy), lease_of(request));
         let candidate = Candidate { lease_id: lease, grant_id: GrantId(lease.0), attachment: None };
-        let answer = match command.ask {
+        let answer = match asking.ask {
             Ask::Acquire => {
-                let wish = Acquire { call, terms: terms(request, ttl), wait, candidate };
-                Answer::Acquire(turn.acquire(wish))
+                Answer::Of(turn.run(Command::Acquire(Acquire { call, terms: terms(request, ttl), wait, candidate })))
             }
-            Ask::Claim => Answer::Acquire(turn.claim(call, candidate)),
-            Ask::GiveUp => Answer::Acquire(turn.give_up(call)),
-            Ask::Drop => {
-                turn.drop_call(call);
-                Answer::Done
-            }
+            Ask::Claim => Answer::Of(turn.run(Command::Claim(call, candidate))),
+            Ask::GiveUp => Answer::Of(turn.run(Command::GiveUp(call))),
+            Ask::Drop => Answer::Of(turn.run(Command::DropCall(call))),
             Ask::Release => {
-                let next = command.next.map(|(it, copy)| {
+                let next = asking.next.map(|(it, copy)| {
                     let lease_id = lease_of(it.request);
                     let candidate = Candidate { lease_id, grant_id: GrantId(lease_id.0), attachment: None };
                     Next { call: call_of(it, copy), candidate }
@@ -163,12 +159,12 @@ impl Store {
                 Answer::Released(match next {
                     Some(next) => turn.release_to(lease, next).1,
                     None => {
-                        turn.release(lease);
+                        turn.run(Command::Release(lease));
                         None
                     }
                 })
             }
-            Ask::Renew => Answer::Renew(turn.renew(lease, None, None)),
+            Ask::Renew => Answer::Of(turn.run(Command::Renew { lease_id: lease, ttl: None })),
             Ask::Poll => Answer::Polled(turn.poll()),
         };
         self.memory.lock.check();
@@ -214,7 +210,7 @@ impl Store {
         let late = now.after(Duration::from_secs(100));
         // A command that finds nothing: it brings the lock up to its time.
         let nothing = Attempt { request: 0xff, number: 1 };
-        let settle = Command {
+        let settle = Asking {
             copy: 0,
             ask: Ask::Release,
             from: NOBODY,

@@ -1,17 +1,12 @@
 //! Grants, repeats, and what is remembered of them.
 
 use crate::bench::{Bench, Harness, TTL, call, granted, name, terms, wish};
-use fencepost::{
-    domain::{
-        lease::{LeaseEnd, Terms},
-        limits::{DROP_GRACE, ENDED_MEMORY, MIN_TOKEN_AHEAD_MAX},
-        name::Reason,
-        outcome::{AcquireOutcome, RevokeOutcome},
-        rules::Acquire,
-    },
-    store::LockStore,
+use fencepost::domain::{
+    command::{Acquire, Command},
+    lease::{LeaseEnd, Terms},
+    limits::{DROP_GRACE, ENDED_MEMORY, MIN_TOKEN_AHEAD_MAX},
+    outcome::{AcquireOutcome, LockView},
 };
-use std::future::pending;
 use std::time::Duration;
 
 pub(crate) async fn a_free_lock_is_granted_and_a_held_one_is_not(bench: &Bench<impl Harness>) {
@@ -28,9 +23,7 @@ pub(crate) async fn tokens_rise_over_every_kind_of_end(bench: &Bench<impl Harnes
     let released = bench.take(1).await;
     bench.release(released).await;
     let revoked = bench.take(2).await;
-    let reason = Reason::new("test".into()).unwrap();
-    let outcome = bench.store().force_release(&bench.lock, revoked.token, &reason).await.unwrap();
-    assert!(matches!(outcome, RevokeOutcome::Revoked(_)));
+    bench.revoke(revoked).await;
     let expired = bench.take(3).await;
     bench.pass(TTL).await;
     let forgotten = bench.take(4).await;
@@ -132,21 +125,18 @@ pub(crate) async fn locks_of_other_names_do_not_meddle(bench: &Bench<impl Harnes
     let mut grants = Vec::new();
     for number in 0..200_u128 {
         let lock = name(&format!("lock/{number}"));
-        let outcome = bench.store().acquire(&lock, wish(number), pending()).await.unwrap().outcome;
+        let outcome = bench.run_on(&lock, Command::Acquire(wish(number))).await;
         grants.push((lock, granted(outcome)));
     }
     for (lock, grant) in grants {
-        assert_eq!(bench.store().view(&lock).await.unwrap().current.unwrap().token, grant.token);
+        let view: Box<LockView> = bench.run_on(&lock, Command::View).await;
+        assert_eq!(view.current.unwrap().token, grant.token);
     }
     assert_eq!(bench.view().await.current, None);
 }
 
 pub(crate) async fn racing_for_one_lock_one_wins(bench: &Bench<impl Harness>) {
-    let store = bench.store();
-    let race = |number: u128| async move {
-        let command = wish(number);
-        matches!(store.acquire(&name("raced"), command, pending()).await.unwrap().outcome, AcquireOutcome::Granted(_))
-    };
+    let race = |number: u128| async move { matches!(bench.ask(wish(number)).await, AcquireOutcome::Granted(_)) };
     let (a, b, c, d) = tokio::join!(race(1), race(2), race(3), race(4));
     assert_eq!([a, b, c, d].into_iter().filter(|won| *won).count(), 1);
 }

@@ -2,16 +2,15 @@
 
 use fencepost::{
     domain::{
+        command::{Acquire, Candidate, Command, Outcome, WrongOutcome},
         ids::{AttachmentId, Call, CallId, GrantId, LeaseId, RequestId},
         lease::{LeaseEnd, Terms},
         limits::Limits,
         name::{Holder, LockName, Metadata, Reason},
-        outcome::{AcquireOutcome, Grant, LockView, RevokeOutcome},
-        rules::{Acquire, Candidate},
+        outcome::{AcquireOutcome, Grant, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome},
     },
-    store::{Event, Kept, LockStore, Notices},
+    store::{Event, Notices, Store, Timed},
 };
-use std::future::pending;
 use std::{
     ops::Deref,
     sync::{
@@ -28,7 +27,7 @@ pub(crate) const WAITERS_MAX: usize = 16;
 
 /// A store under test.
 pub(crate) trait Harness: Sized + Send + Sync {
-    type Store: LockStore;
+    type Store: Store;
 
     /// An empty store with these bounds, that tells `notices`.
     async fn start() -> Self;
@@ -52,6 +51,7 @@ pub(crate) fn limits() -> Limits {
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
     pub(crate) hints: Mutex<Vec<(RequestId, u32)>>,
+    pub(crate) claimed: Mutex<Vec<(Call, AcquireOutcome)>>,
     pub(crate) ended: Mutex<Vec<(AttachmentId, LeaseEnd)>>,
     pub(crate) detached: Mutex<Vec<AttachmentId>>,
     pub(crate) events: Mutex<Vec<Event>>,
@@ -61,6 +61,11 @@ pub(crate) struct Recorder {
 impl Notices for Recorder {
     fn look_again(&self, request: RequestId, attempt: u32) {
         self.hints.lock().unwrap().push((request, attempt));
+    }
+
+    fn claimed(&self, call: Call, outcome: Timed<AcquireOutcome>) -> bool {
+        self.claimed.lock().unwrap().push((call, outcome.outcome));
+        true
     }
 
     fn is_alive(&self, _: RequestId, _: u32) -> bool {
@@ -156,17 +161,31 @@ pub(crate) fn granted(outcome: AcquireOutcome) -> Grant {
     }
 }
 
-pub(crate) fn kept<'a>(name: &'a LockName, lease_id: LeaseId, number: u128, attempt: u32) -> Kept<'a> {
-    Kept { name, lease_id, attachment: attachment(number), attempt }
-}
-
 impl<H: Harness> Bench<H> {
     pub(crate) fn new(harness: H) -> Self {
         Self { harness, lock: name("lock") }
     }
 
+    /// Carries out a command, whose outcome is of this kind.
+    pub(crate) async fn run<T: TryFrom<Outcome, Error = WrongOutcome>>(&self, command: Command) -> T {
+        self.run_on(&self.lock, command).await
+    }
+
+    pub(crate) async fn run_on<T>(&self, lock: &LockName, command: Command) -> T
+    where
+        T: TryFrom<Outcome, Error = WrongOutcome>,
+    {
+        self.store().run(lock, command).await.unwrap().of().unwrap().outcome
+    }
+
+    /// Has a command carried out, as a drop guard does.
+    pub(crate) async fn post(&self, command: Command) {
+        self.store().post(&self.lock, command);
+        self.done().await;
+    }
+
     pub(crate) async fn ask(&self, command: Acquire) -> AcquireOutcome {
-        self.store().acquire(&self.lock, command, pending()).await.unwrap().outcome
+        self.run(Command::Acquire(command)).await
     }
 
     pub(crate) async fn take(&self, number: u128) -> Grant {
@@ -180,48 +199,51 @@ impl<H: Harness> Bench<H> {
     }
 
     pub(crate) async fn claim(&self, number: u128) -> AcquireOutcome {
-        self.store().claim(&self.lock, call(number, 1), candidate(request(number))).await.unwrap().outcome
+        self.run(Command::Claim(call(number, 1), candidate(request(number)))).await
     }
 
     pub(crate) async fn give_up(&self, number: u128) -> AcquireOutcome {
-        self.store().give_up(&self.lock, call(number, 1)).await.unwrap().outcome
+        self.run(Command::GiveUp(call(number, 1))).await
     }
 
     pub(crate) async fn drop_call(&self, number: u128, attempt: u32) {
-        self.store().drop_call(&self.lock, call(number, attempt));
-        self.done().await;
+        self.post(Command::DropCall(call(number, attempt))).await;
     }
 
-    pub(crate) async fn decline(&self, number: u128) -> bool {
-        let declined = self.store().decline(&self.lock, call(number, 1));
-        self.done().await;
-        declined
+    pub(crate) async fn decline(&self, number: u128) {
+        self.post(Command::Decline { request: request(number), attempt: 1 }).await;
     }
 
-    pub(crate) async fn detach(&self, lease: Kept<'_>) {
-        self.store().detach(lease);
-        self.done().await;
+    pub(crate) async fn attach(&self, grant: Grant, number: u128, attempt: u32) -> RenewOutcome {
+        self.run(Command::Attach { lease_id: grant.lease_id, attempt, attachment: attachment(number) }).await
     }
 
-    pub(crate) async fn disconnect(&self, lease: Kept<'_>) {
-        self.store().disconnect(lease);
-        self.done().await;
+    pub(crate) async fn renew_kept(&self, grant: Grant, number: u128) -> RenewOutcome {
+        self.run(Command::RenewKept(grant.lease_id, attachment(number))).await
+    }
+
+    pub(crate) async fn detach(&self, grant: Grant, number: u128) {
+        self.post(Command::Detach(grant.lease_id, attachment(number))).await;
+    }
+
+    pub(crate) async fn disconnect(&self, grant: Grant, number: u128) {
+        self.post(Command::Disconnect(grant.lease_id, attachment(number))).await;
     }
 
     pub(crate) async fn release(&self, grant: Grant) {
-        use fencepost::domain::outcome::ReleaseOutcome;
-        let outcome = self.store().release(&self.lock, grant.lease_id).await.unwrap();
+        let outcome: ReleaseOutcome = self.run(Command::Release(grant.lease_id)).await;
         assert_eq!(outcome, ReleaseOutcome::Released);
     }
 
-    /// Takes the lock back by force, which only offers it: with a release a store may claim for a call that waits at
-    /// this server.
+    /// Revokes the lease, which only offers the lock: with a release a store may claim for a call that waits at this
+    /// server.
     pub(crate) async fn revoke(&self, grant: Grant) {
-        let outcome = self.store().force_release(&self.lock, grant.token, &Reason::new("a test".into()).unwrap()).await;
-        assert!(matches!(outcome, Ok(RevokeOutcome::Revoked(_))), "{outcome:?}");
+        let reason = Reason::new("a test".into()).unwrap();
+        let outcome: RevokeOutcome = self.run(Command::ForceRelease { expected: grant.token, reason }).await;
+        assert!(matches!(outcome, RevokeOutcome::Revoked(_)), "{outcome:?}");
     }
 
     pub(crate) async fn view(&self) -> LockView {
-        self.store().view(&self.lock).await.unwrap()
+        *self.run::<Box<LockView>>(Command::View).await
     }
 }

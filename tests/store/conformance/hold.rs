@@ -1,21 +1,18 @@
 //! Leases: renewal, attachment, release, revocation.
 
-use crate::bench::{
-    Bench, Harness, Recorder, TTL, attachment, call, candidate, granted, kept, name, request, waiting, wish,
-};
+use crate::bench::{Bench, Harness, Recorder, TTL, attachment, call, candidate, granted, name, request, waiting, wish};
 use fencepost::{
     domain::{
+        command::{Acquire, Candidate, Command},
         ids::LeaseId,
         lease::LeaseEnd,
         limits::ENDED_MEMORY,
         name::Reason,
-        outcome::{Fate, Gone, Grant, ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome},
-        rules::{Acquire, Candidate},
+        outcome::{Fate, Gone, ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome},
         token::FencingToken,
     },
-    store::LockStore,
+    store::Store,
 };
-use std::future::pending;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -31,7 +28,7 @@ fn left(outcome: RenewOutcome) -> Duration {
 }
 
 pub(crate) async fn a_release_is_repeated_with_the_same_answer_and_hits_nobody_else(bench: &Bench<impl Harness>) {
-    let release = |lease_id| async move { bench.store().release(&bench.lock, lease_id).await.unwrap() };
+    let release = async |lease_id| bench.run::<ReleaseOutcome>(Command::Release(lease_id)).await;
     let old = bench.take(1).await;
     assert_eq!(release(old.lease_id).await, ReleaseOutcome::Released);
     let new = bench.take(2).await;
@@ -47,7 +44,7 @@ pub(crate) async fn a_release_is_repeated_with_the_same_answer_and_hits_nobody_e
 
 pub(crate) async fn a_renewal_never_shortens_and_never_revives(bench: &Bench<impl Harness>) {
     let grant = bench.take(1).await;
-    let renew = |ttl| async move { bench.store().renew(&bench.lock, grant.lease_id, ttl).await.unwrap().outcome };
+    let renew = async |ttl| bench.run::<RenewOutcome>(Command::Renew { lease_id: grant.lease_id, ttl }).await;
     bench.pass(TTL / 2).await;
     assert_eq!(left(renew(None).await), TTL);
     assert_eq!(left(renew(Some(TTL * 2)).await), TTL * 2);
@@ -62,9 +59,8 @@ pub(crate) async fn a_renewal_never_shortens_and_never_revives(bench: &Bench<imp
 
 pub(crate) async fn a_stream_keeps_a_lease_and_never_revives_it(bench: &Bench<impl Harness>) {
     let grant = bench.take(1).await;
-    let keep = kept(&bench.lock, grant.lease_id, 10, 1);
-    let renew = || async move { bench.store().renew_kept(&[keep]).await.remove(0).unwrap() };
-    bench.store().attach(&[keep]).await.remove(0).unwrap();
+    let renew = async || bench.renew_kept(grant, 10).await;
+    bench.attach(grant, 10, 1).await;
     for _ in 0..3 {
         bench.pass(TTL - Duration::from_micros(1)).await;
         assert_eq!(left(renew().await), TTL);
@@ -77,59 +73,53 @@ pub(crate) async fn a_stream_keeps_a_lease_and_never_revives_it(bench: &Bench<im
 
 pub(crate) async fn the_newest_attachment_keeps_the_lease(bench: &Bench<impl Harness>) {
     let grant = bench.take(1).await;
-    let keep = |number, attempt| kept(&bench.lock, grant.lease_id, number, attempt);
-    let attach =
-        |number, attempt| async move { bench.store().attach(&[keep(number, attempt)]).await.remove(0).unwrap() };
-    let renew =
-        |number, attempt| async move { bench.store().renew_kept(&[keep(number, attempt)]).await.remove(0).unwrap() };
+    let attach = async |number, attempt| bench.attach(grant, number, attempt).await;
+    let renew = async |number| bench.renew_kept(grant, number).await;
     bench.pass(TTL / 2).await;
     assert_eq!(left(attach(10, 1).await), TTL, "an attachment renews");
     assert_eq!(left(attach(20, 2).await), TTL);
     assert_eq!(Recorder::take(&bench.notices().detached), [attachment(10)]);
-    assert_eq!(renew(10, 1).await, RenewOutcome::AttachedElsewhere);
+    assert_eq!(renew(10).await, RenewOutcome::AttachedElsewhere);
     assert_eq!(attach(11, 1).await, RenewOutcome::AttachedElsewhere);
     assert_eq!(left(attach(21, 2).await), TTL, "among equal attempts the latest wins");
-    assert_eq!(left(renew(21, 2).await), TTL);
-    bench.detach(keep(20, 2)).await;
-    assert_eq!(left(renew(21, 2).await), TTL, "who does not keep it cannot give it up");
-    bench.detach(keep(21, 2)).await;
-    assert_eq!(renew(21, 2).await, RenewOutcome::AttachedElsewhere);
+    assert_eq!(left(renew(21).await), TTL);
+    bench.detach(grant, 20).await;
+    assert_eq!(left(renew(21).await), TTL, "who does not keep it cannot give it up");
+    bench.detach(grant, 21).await;
+    assert_eq!(renew(21).await, RenewOutcome::AttachedElsewhere);
     assert_eq!(left(attach(30, 1).await), TTL, "whoever keeps it next counts from 1");
 }
 
 pub(crate) async fn a_stream_that_ends_takes_back_only_what_it_still_keeps(bench: &Bench<impl Harness>) {
     let grant = bench.take(1).await;
     bench.queue([2]).await;
-    let keep = |number, attempt| kept(&bench.lock, grant.lease_id, number, attempt);
-    bench.store().attach(&[keep(10, 1)]).await.remove(0).unwrap();
-    bench.store().attach(&[keep(20, 2)]).await.remove(0).unwrap();
-    bench.disconnect(keep(10, 1)).await;
+    bench.attach(grant, 10, 1).await;
+    bench.attach(grant, 20, 2).await;
+    bench.disconnect(grant, 10).await;
     assert_eq!(bench.view().await.current.unwrap().token, grant.token);
-    bench.disconnect(keep(20, 2)).await;
+    bench.disconnect(grant, 20).await;
     assert_eq!(granted(bench.claim(2).await).previous_end, Some(LeaseEnd::Revoked));
 }
 
 pub(crate) async fn a_force_release_hits_the_token_it_names(bench: &Bench<impl Harness>) {
     let reason = Reason::new("test".into()).unwrap();
-    let force = |token| {
-        let reason = &reason;
-        async move { bench.store().force_release(&bench.lock, token, reason).await.unwrap() }
-    };
+    let force =
+        async |expected| bench.run::<RevokeOutcome>(Command::ForceRelease { expected, reason: reason.clone() }).await;
     let grant = bench.take(1).await;
     let other = FencingToken::new(grant.token.get() - 1).unwrap();
     assert_eq!(force(other).await, RevokeOutcome::TokenMismatch(grant.token));
     assert!(matches!(force(grant.token).await, RevokeOutcome::Revoked(holder) if holder.as_str() == "holder"));
     assert_eq!(force(grant.token).await, RevokeOutcome::NotHeld);
-    let renewed = bench.store().renew(&bench.lock, grant.lease_id, None).await.unwrap().outcome;
+    let renewed: RenewOutcome = bench.run(Command::Renew { lease_id: grant.lease_id, ttl: None }).await;
     assert_eq!(renewed, RenewOutcome::Lost(gone(Fate::Ended(LeaseEnd::Revoked), None)));
 }
 
 pub(crate) async fn the_end_of_a_lease_is_told_to_its_stream_once(bench: &Bench<impl Harness>) {
     let expired = bench.take(1).await;
-    bench.store().attach(&[kept(&bench.lock, expired.lease_id, 10, 1)]).await.remove(0).unwrap();
+    bench.attach(expired, 10, 1).await;
     bench.pass(TTL).await;
     let released = bench.take(2).await;
-    bench.store().attach(&[kept(&bench.lock, released.lease_id, 20, 1)]).await.remove(0).unwrap();
+    bench.attach(released, 20, 1).await;
     bench.release(released).await;
     let unattached = bench.take(3).await;
     bench.release(unattached).await;
@@ -142,20 +132,24 @@ pub(crate) async fn many_leases_are_renewed_at_once_each_with_its_own_outcome(be
     let mut leases = Vec::new();
     for number in 0..1_000_u128 {
         let lock = name(&format!("lock/{number}"));
-        let grant = granted(bench.store().acquire(&lock, wish(number), pending()).await.unwrap().outcome);
+        let grant = granted(bench.run_on(&lock, Command::Acquire(wish(number))).await);
         leases.push((lock, grant));
     }
-    // As streams hand them over.
-    leases.sort_by_key(|(lock, _)| bench.store().group(lock));
-    let keeps: Vec<_> = leases.iter().map(|(lock, grant)| kept(lock, grant.lease_id, 1, 1)).collect();
-    assert!(bench.store().attach(&keeps).await.into_iter().all(|outcome| left(outcome.unwrap()) == TTL));
+    let each = async |command: &dyn Fn(LeaseId) -> Command| {
+        let commands = leases.iter().map(|(lock, grant)| (lock, command(grant.lease_id))).collect();
+        let answers = bench.store().run_each(commands).await.into_iter();
+        answers.map(|answer| answer.unwrap().of::<RenewOutcome>().unwrap().outcome).collect::<Vec<_>>()
+    };
+    let attachment = attachment(1);
+    let attached = each(&|lease_id| Command::Attach { lease_id, attempt: 1, attachment }).await;
+    assert!(attached.into_iter().all(|outcome| left(outcome) == TTL));
     for (lock, grant) in leases.iter().step_by(3) {
-        bench.store().release(lock, grant.lease_id).await.unwrap();
+        bench.run_on::<ReleaseOutcome>(lock, Command::Release(grant.lease_id)).await;
     }
-    let outcomes = bench.store().renew_kept(&keeps).await;
-    assert_eq!(outcomes.len(), keeps.len());
+    let outcomes = each(&|lease_id| Command::RenewKept(lease_id, attachment)).await;
+    assert_eq!(outcomes.len(), leases.len());
     for (number, outcome) in outcomes.into_iter().enumerate() {
-        let lost = outcome == Ok(RenewOutcome::Lost(gone(Fate::Ended(LeaseEnd::Released), None)));
+        let lost = outcome == RenewOutcome::Lost(gone(Fate::Ended(LeaseEnd::Released), None));
         assert_eq!(lost, number % 3 == 0, "{number}");
     }
 }
@@ -166,19 +160,14 @@ pub(crate) async fn a_lease_may_be_attached_from_its_grant_on(bench: &Bench<impl
         ..waiting(number)
     };
     let first = granted(bench.ask(attached(1, 11)).await);
-    let keep = |grant: Grant, stream, attempt| kept(&bench.lock, grant.lease_id, stream, attempt);
-    assert!(matches!(bench.store().renew_kept(&[keep(first, 11, 1)]).await[..], [Ok(RenewOutcome::Renewed(_))]));
+    assert_eq!(left(bench.renew_kept(first, 11).await), TTL);
     bench.queue([2]).await;
     bench.revoke(first).await;
     let ended = Recorder::take(&bench.notices().ended);
     assert_eq!(ended, [(attachment(11), LeaseEnd::Revoked)], "its stream is told");
-    let Candidate { lease_id, grant_id, .. } = candidate(request(2));
-    let claimed = Candidate { lease_id, grant_id, attachment: Some(attachment(12)) };
-    let second = granted(bench.store().claim(&bench.lock, call(2, 1), claimed).await.unwrap().outcome);
-    assert!(matches!(bench.store().renew_kept(&[keep(second, 12, 1)]).await[..], [Ok(RenewOutcome::Renewed(_))]));
-    assert!(matches!(bench.store().attach(&[keep(second, 13, 2)]).await[..], [Ok(RenewOutcome::Renewed(_))]));
-    assert!(matches!(
-        bench.store().renew_kept(&[keep(second, 12, 1)]).await[..],
-        [Ok(RenewOutcome::AttachedElsewhere)]
-    ));
+    let claimed = Candidate { attachment: Some(attachment(12)), ..candidate(request(2)) };
+    let second = granted(bench.run(Command::Claim(call(2, 1), claimed)).await);
+    assert_eq!(left(bench.renew_kept(second, 12).await), TTL);
+    assert_eq!(left(bench.attach(second, 13, 2).await), TTL);
+    assert_eq!(bench.renew_kept(second, 12).await, RenewOutcome::AttachedElsewhere);
 }

@@ -58,6 +58,7 @@ macro_rules! every_store {
                 a_cleanup_takes_away_its_own_call_and_no_other,
                 a_waiter_that_declines_lets_the_next_one_pass_and_comes_back_by_a_claim,
                 what_is_granted_unasked_is_declined_as_by_a_dropped_call,
+                what_is_granted_unasked_is_the_lease_that_a_claim_answers,
                 a_try_ends_the_wait_of_its_own_request,
                 the_queue_is_bounded,
                 an_expiry_serves_the_next_without_any_command,

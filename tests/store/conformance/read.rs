@@ -3,15 +3,15 @@
 use crate::bench::{Bench, Harness, Recorder, TTL, granted, name, waiting, wish};
 use fencepost::{
     domain::{
+        command::Command,
         lease::LeaseEnd,
         limits::ENDED_MEMORY,
         name::Reason,
-        outcome::{LockView, TokenStatus},
+        outcome::{LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome, TokenStatus},
         token::FencingToken,
     },
-    store::{EventKind, LockStore, StoreError},
+    store::{EventKind, Store, StoreError},
 };
-use std::future::pending;
 use std::{collections::HashSet, sync::atomic::Ordering, time::Duration};
 
 pub(crate) async fn a_view_shows_the_holder_and_the_last_end(bench: &Bench<impl Harness>) {
@@ -34,7 +34,10 @@ pub(crate) async fn a_view_shows_the_holder_and_the_last_end(bench: &Bench<impl 
 }
 
 pub(crate) async fn a_token_is_worth_something_while_its_lease_lives(bench: &Bench<impl Harness>) {
-    let check = |token: FencingToken| async move { bench.store().check_token(&bench.lock, token).await.unwrap() };
+    let check = async |token: FencingToken| {
+        let view = bench.view().await;
+        (view.token_status(token), view.newest_token)
+    };
     let first = bench.take(1).await.token;
     assert_eq!(check(first).await, (TokenStatus::Current, Some(first)));
     let above = FencingToken::new(first.get() + 1).unwrap();
@@ -54,10 +57,10 @@ pub(crate) async fn a_listing_shows_each_lock_in_use_once(bench: &Bench<impl Har
         let (held, other, freed) =
             (name(&format!("a/{number}")), name(&format!("b/{number}")), name(&format!("a/freed/{number}")));
         for lock in [&held, &other] {
-            granted(bench.store().acquire(lock, wish(number), pending()).await.unwrap().outcome);
+            granted(bench.run_on(lock, Command::Acquire(wish(number))).await);
         }
-        let grant = granted(bench.store().acquire(&freed, wish(number), pending()).await.unwrap().outcome);
-        bench.store().release(&freed, grant.lease_id).await.unwrap();
+        let grant = granted(bench.run_on(&freed, Command::Acquire(wish(number))).await);
+        bench.run_on::<ReleaseOutcome>(&freed, Command::Release(grant.lease_id)).await;
         expected.insert(held);
     }
     let (mut found, mut from) = (Vec::new(), None);
@@ -83,17 +86,17 @@ pub(crate) async fn events_come_in_order_and_only_if_somebody_watches(bench: &Be
     bench.release(unseen).await;
     assert_eq!(Recorder::take(&bench.notices().events), []);
     bench.notices().watched.store(true, Ordering::SeqCst);
-    bench.store().begin_watch().await.unwrap();
+    bench.store().watch().await.unwrap();
     let released = bench.take(2).await;
     bench.release(released).await;
     let revoked = bench.take(3).await;
     bench.ask(waiting(4)).await;
     let reason = Reason::new("because".into()).unwrap();
-    bench.store().force_release(&bench.lock, revoked.token, &reason).await.unwrap();
+    bench.run::<RevokeOutcome>(Command::ForceRelease { expected: revoked.token, reason }).await;
     let expired = granted(bench.claim(4).await);
     bench.pass(TTL).await;
     // A store that nobody comes by to may notice an expiry late, but not later than this.
-    bench.store().renew(&bench.lock, expired.lease_id, None).await.unwrap();
+    bench.run::<RenewOutcome>(Command::Renew { lease_id: expired.lease_id, ttl: None }).await;
     let events: Vec<_> =
         Recorder::take(&bench.notices().events).into_iter().map(|event| (event.kind, event.token)).collect();
     assert_eq!(

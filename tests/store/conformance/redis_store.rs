@@ -35,7 +35,7 @@ impl Harness for RedisHarness {
         let url = RedisUrl::parse(&redis.url()).unwrap();
         let store = Arc::new(RedisStore::with_clock(&url, &limits(), notices.clone(), CLOCK));
         let running = store.clone();
-        let running = tokio::spawn(async move { running.run().await });
+        let running = tokio::spawn(async move { running.maintain().await });
         tokio::time::timeout(Duration::from_secs(20), store.up().wait_for(|up| *up)).await.unwrap().unwrap();
         Self { redis, store, notices, running }
     }

@@ -2,20 +2,22 @@
 //! to do.
 
 use crate::{
-    places::{Hints, acquire, candidate, store_on},
+    asks::{Asks, acquire, granted, new_request},
+    places::{Hints, store_on},
     proxy::Proxy,
     redis_server::Redis,
     support::within,
 };
 use fencepost::{
     domain::{
-        ids::{AttachmentId, LeaseId, RequestId},
+        command::Command,
+        ids::{AttachmentId, LeaseId},
         limits::DROP_GRACE,
         name::LockName,
-        outcome::{AcquireOutcome, Grant, ReleaseOutcome},
+        outcome::{AcquireOutcome, Grant, ReleaseOutcome, RenewOutcome},
     },
     store::{
-        Kept, LockStore, StoreError, Timed,
+        Store as _, StoreError, Timed,
         redis::{
             RedisStore, keys,
             links::{IN_LINE_MAX, LINKS_PER_SERVER, RESPONSE_TIMEOUT, UNDER_WAY_MAX},
@@ -24,7 +26,6 @@ use fencepost::{
     },
 };
 use futures_util::{FutureExt, StreamExt, future::join_all, stream::FuturesUnordered};
-use std::future::pending;
 use std::{
     pin::pin,
     sync::{
@@ -36,6 +37,7 @@ use std::{
 use tokio::{task::JoinHandle, time::Instant};
 use uuid::Uuid;
 
+const TTL: Duration = Duration::from_secs(60);
 /// To Redis and back: a fraction of the time that an answer is waited for.
 const ROUND_TRIP: Duration = Duration::from_millis(100);
 /// Before any lease runs out here.
@@ -72,11 +74,11 @@ impl Bench {
     }
 
     async fn acquire(&self, name: &LockName) -> Result<Timed<AcquireOutcome>, StoreError> {
-        self.store.acquire(name, acquire(new_request(), false), pending()).await
+        self.store.ask(name, Command::Acquire(acquire(new_request(), TTL, false))).await
     }
 
     async fn take(&self, name: &LockName) -> Grant {
-        granted(self.acquire(name).await).1
+        granted(self.acquire(name).await.unwrap().outcome)
     }
 
     /// Whether Redis knows anything of a lock.
@@ -93,11 +95,7 @@ impl Bench {
     }
 }
 
-fn new_request() -> RequestId {
-    RequestId(Uuid::new_v4())
-}
-
-fn granted(answer: Result<Timed<AcquireOutcome>, StoreError>) -> (Instant, Grant) {
+fn sent_and_granted(answer: Result<Timed<AcquireOutcome>, StoreError>) -> (Instant, Grant) {
     match answer {
         Ok(Timed { sent, outcome: AcquireOutcome::Granted(grant) }) => (sent, grant),
         other => panic!("{other:?}"),
@@ -144,7 +142,7 @@ async fn who_stands_in_line_for_too_long_is_sent_away_and_nothing_was_done() {
         if answer == Err(StoreError::Overloaded) {
             assert!(after > IN_LINE_MAX && !bench.is_known(name), "{after:?}");
         } else {
-            sent.push(granted(answer).0);
+            sent.push(sent_and_granted(answer).0);
         }
     }
     let served = sent.len();
@@ -166,22 +164,22 @@ async fn an_acquire_that_is_dropped_in_line_is_as_if_it_had_not_been() {
         let names: Vec<_> = names.by_ref().take(UNDER_WAY_MAX).collect();
         let mut before: FuturesUnordered<_> = names.iter().map(|name| bench.acquire(name)).collect();
         assert!(before.next().now_or_never().is_none());
-        assert!(bench.store.acquire(&alone, acquire(new_request(), wait), pending()).now_or_never().is_none());
-        let twice = acquire(new_request(), wait);
+        assert!(bench.store.acquire(&alone, acquire(new_request(), TTL, wait)).now_or_never().is_none());
+        let twice = acquire(new_request(), TTL, wait);
         let mut second = pin!({
-            let first = bench.store.acquire(&repeated, twice.clone(), pending());
+            let first = bench.store.acquire(&repeated, twice.clone());
             let mut first = Box::pin(first);
             assert!(first.as_mut().now_or_never().is_none());
-            let second = bench.store.acquire(&repeated, twice.clone(), pending());
+            let second = bench.store.acquire(&repeated, twice.clone());
             let mut second = Box::pin(second);
             assert!(second.as_mut().now_or_never().is_none());
             drop(first);
             second
         });
         while let Some(answer) = before.next().await {
-            granted(answer);
+            sent_and_granted(answer);
         }
-        let (_, grant) = granted(second.as_mut().await);
+        let grant = granted(second.as_mut().await.unwrap());
         bench.store.chores_done().await;
         assert!(!bench.is_known(&alone));
         let current = bench.store.view(&repeated).await.unwrap().current.unwrap();
@@ -215,7 +213,7 @@ async fn a_release_is_sent_though_nobody_waits_for_it_any_more() {
     let held = names.next().unwrap();
     let lease = bench.take(&held).await.lease_id;
     let names: Vec<_> = names.take(UNDER_WAY_MAX).collect();
-    let renewals = names.iter().map(|name| bench.store.renew(name, LeaseId(Uuid::new_v4()), None));
+    let renewals = names.iter().map(|name| bench.store.renew(name, LeaseId(Uuid::new_v4())));
     let mut before: FuturesUnordered<_> = renewals.collect();
     assert!(before.next().now_or_never().is_none());
     assert!(bench.store.release(&held, lease).now_or_never().is_none());
@@ -233,16 +231,19 @@ async fn whoever_says_stop_is_not_kept_in_line() {
     let bench = Bench::new().await;
     let mut names = names();
     let (waited_for, sent) = (names.next().unwrap(), names.next().unwrap());
-    granted(bench.store.acquire(&sent, acquire(new_request(), true), bench.known(&sent)).await);
+    let wanted = || Command::Acquire(acquire(new_request(), TTL, true));
+    sent_and_granted(
+        bench.store.run_unless(&sent, wanted(), bench.known(&sent)).await.map(|answer| answer.of().unwrap()),
+    );
     let names: Vec<_> = names.take(4 * UNDER_WAY_MAX).collect();
     let served = AtomicUsize::new(0);
     let crowd = join_all(names.iter().map(|name| async {
-        granted(bench.acquire(name).await);
+        sent_and_granted(bench.acquire(name).await);
         served.fetch_add(1, Ordering::Relaxed);
     }));
     let stopped = async {
         let stop = tokio::time::sleep(ROUND_TRIP / 10);
-        let answer = bench.store.acquire(&waited_for, acquire(new_request(), true), stop).await;
+        let answer = bench.store.run_unless(&waited_for, wanted(), stop).await;
         assert_eq!(answer, Err(StoreError::Overloaded));
         assert!(served.load(Ordering::Relaxed) < names.len());
     };
@@ -258,25 +259,22 @@ async fn what_goes_on_does_not_stand_behind_what_begins() {
     let mut names = names();
     let (held, kept) = (names.next().unwrap(), names.next().unwrap());
     let (lease, grant) = (bench.take(&held).await.lease_id, bench.take(&kept).await);
-    let waiter = acquire(new_request(), true);
-    let queued = bench.store.acquire(&held, waiter.clone(), pending()).await.unwrap().outcome;
-    assert_eq!(queued, AcquireOutcome::Queued);
+    let waiter = acquire(new_request(), TTL, true);
+    assert_eq!(bench.store.acquire(&held, waiter.clone()).await, Ok(AcquireOutcome::Queued));
     let names: Vec<_> = names.take(12 * UNDER_WAY_MAX).collect();
     let served = AtomicUsize::new(0);
     let crowd = join_all(names.iter().map(|name| async {
-        granted(bench.acquire(name).await);
+        sent_and_granted(bench.acquire(name).await);
         served.fetch_add(1, Ordering::Relaxed);
     }));
     let others = async {
         bench.store.poll_now().await;
-        let attachment = AttachmentId(Uuid::new_v4());
-        let kept = [Kept { name: &kept, lease_id: grant.lease_id, attachment, attempt: 1 }];
-        let attached = bench.store.attach(&kept).await;
-        assert!(attached[0].is_ok(), "{attached:?}");
-        let claim = || bench.store.claim(&held, waiter.call, candidate(waiter.call.request));
+        let attach = Command::Attach { lease_id: grant.lease_id, attempt: 1, attachment: AttachmentId(Uuid::new_v4()) };
+        bench.store.ask::<RenewOutcome>(&kept, attach).await.unwrap();
+        let claim = async || bench.store.claim(&held, waiter.call).await;
         assert_eq!(claim().await.unwrap().outcome, AcquireOutcome::Queued);
         bench.store.release(&held, lease).await.unwrap();
-        granted(claim().await);
+        sent_and_granted(claim().await);
         let served = served.load(Ordering::Relaxed);
         assert!((1..names.len()).contains(&served), "{served}");
     };

@@ -1,6 +1,7 @@
 //! Redis goes away, stands still, forgets, fills up.
 
 use crate::{
+    asks::Asks,
     places::Hints,
     redis_server::Redis,
     server_on, serving, start_on,
@@ -9,17 +10,20 @@ use crate::{
 };
 use fencepost::{
     domain::{
+        command::{Command, Outcome},
         ids::{AttachmentId, LeaseId},
         limits::Limits,
         name::LockName,
         outcome::RenewOutcome,
     },
     store::{
-        Kept, LockStore,
+        Store as _,
         redis::{RedisStore, links::RedisUrl},
     },
 };
-use fencepost_proto::v1::{self, LeaseEnd, acquire_response::Outcome, keep_alive_response::Message as Hear};
+use fencepost_proto::v1::{
+    self, LeaseEnd, acquire_response::Outcome as Acquired, keep_alive_response::Message as Hear,
+};
 use futures_util::FutureExt;
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -244,7 +248,7 @@ async fn waiters_wait_on_through_a_restart_that_keeps_the_data() {
     })
     .await;
     let served = within(waiter).await.unwrap();
-    assert_eq!(served.outcome(), Outcome::Acquired);
+    assert_eq!(served.outcome(), Acquired::Acquired);
     assert!(served.lease.unwrap().fencing_token > lease.fencing_token);
 }
 
@@ -257,7 +261,7 @@ async fn what_is_not_polled_keeps_nobody_from_redis() {
     let (url, hints) = (RedisUrl::parse(&redis.url()).unwrap(), Arc::new(Hints::default()));
     let store = Arc::new(RedisStore::new(&url, &Limits::default(), hints));
     let running = store.clone();
-    let running = tokio::spawn(async move { running.run().await });
+    let running = tokio::spawn(async move { running.maintain().await });
     let name = LockName::new("a".into()).unwrap();
     // Refused at once while there is no link, and for a moment after each look that failed; under way between.
     let mut stalled = Vec::new();
@@ -273,11 +277,11 @@ async fn what_is_not_polled_keeps_nobody_from_redis() {
     within(store.view(&name)).await.unwrap();
     let lease_id = LeaseId(Uuid::new_v4());
     let attachment = AttachmentId(Uuid::new_v4());
-    let leases = vec![Kept { name: &name, lease_id, attachment, attempt: 1 }; 2_000];
-    let mut renewing: Vec<_> = (0..4).map(|_| Box::pin(store.renew_kept(&leases))).collect();
-    assert!(renewing.iter_mut().all(|all| all.as_mut().now_or_never().is_none()), "they are under way");
-    let outcomes = within(store.renew_kept(&leases[..1])).await;
-    assert!(matches!(outcomes.as_slice(), [Ok(RenewOutcome::Lost(_))]), "{outcomes:?}");
+    let renewals = |count| vec![(&name, Command::RenewKept(lease_id, attachment)); count];
+    let mut renewing: Vec<_> = (0..4).map(|_| Box::pin(store.run_each(renewals(2_000)))).collect();
+    assert!(renewing.iter_mut().all(|all| all.as_mut().now_or_never().is_none()), "they are in flight");
+    let answer = within(store.run_each(renewals(1))).await.remove(0).unwrap();
+    assert!(matches!(answer.outcome, Outcome::Renew(RenewOutcome::Lost(_))), "{answer:?}");
     drop((stalled, renewing));
     running.abort();
 }

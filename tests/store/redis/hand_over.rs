@@ -1,25 +1,25 @@
 //! A release that claims for a call of its own server: the next one has the lock as soon as it is free.
 
 use crate::{
-    places::{Hints, acquire, candidate, store_on},
+    asks::{Asks, acquire, granted, new_request},
+    places::{Hints, store_on},
     redis_server::Redis,
     server_on,
     support::{Lock, until, waiting_wish, wish, within},
 };
 use fencepost::{
     domain::{
-        ids::{LeaseId, RequestId},
+        command::{Acquire, Command},
+        ids::LeaseId,
         name::LockName,
-        outcome::{AcquireOutcome, Grant, ReleaseOutcome},
-        rules::Acquire,
+        outcome::{AcquireOutcome, ReleaseOutcome},
     },
     store::{
-        LockStore, StoreError,
+        Store as _, StoreError, Timed,
         redis::{RedisStore, keys},
     },
 };
 use futures_util::FutureExt;
-use std::future::pending;
 use std::{sync::Arc, time::Duration};
 use tokio::{task::JoinHandle, time::Instant};
 use uuid::Uuid;
@@ -48,18 +48,14 @@ impl Held {
         let hints = Arc::new(Hints::default());
         let (store, running) = store_on(&redis.url(), hints.clone()).await;
         let name = LockName::new("a".into()).unwrap();
-        let lease =
-            granted(&store.acquire(&name, acquire(new_request(), false), pending()).await.unwrap().outcome).lease_id;
+        let lease = granted(store.acquire(&name, acquire(new_request(), TTL, false)).await.unwrap()).lease_id;
         Self { store, hints, name, lease, running, redis }
     }
 
     /// Somebody waits.
     async fn wait(&self) -> Acquire {
-        let call = acquire(new_request(), true);
-        assert_eq!(
-            self.store.acquire(&self.name, call.clone(), pending()).await.map(|it| it.outcome),
-            Ok(AcquireOutcome::Queued)
-        );
+        let call = acquire(new_request(), TTL, true);
+        assert_eq!(self.store.acquire(&self.name, call.clone()).await, Ok(AcquireOutcome::Queued));
         call
     }
 
@@ -76,27 +72,23 @@ impl Held {
         self.hints.0.lock().unwrap().contains(&(call.call.request, call.call.attempt))
     }
 
+    /// The outcome of a claim that the store made.
+    fn claimed(&self) -> Timed<AcquireOutcome> {
+        self.hints.1.lock().unwrap().remove(0)
+    }
+
     async fn release(&self) {
         assert_eq!(self.store.release(&self.name, self.lease).await, Ok(ReleaseOutcome::Released));
     }
 
     async fn claim(&self, call: &Acquire) -> AcquireOutcome {
-        self.store.claim(&self.name, call.call, candidate(call.call.request)).await.unwrap().outcome
+        self.store.claim(&self.name, call.call).await.unwrap().outcome
     }
 
     /// The lease that holds the lock, seen by who does not know it.
     async fn holder(&self) -> Option<Uuid> {
         self.store.view(&self.name).await.unwrap().current.map(|current| current.grant_id.0)
     }
-}
-
-fn new_request() -> RequestId {
-    RequestId(Uuid::new_v4())
-}
-
-fn granted(outcome: &AcquireOutcome) -> Grant {
-    let AcquireOutcome::Granted(grant) = outcome else { panic!("{outcome:?}") };
-    *grant
 }
 
 #[tokio::test]
@@ -106,7 +98,7 @@ async fn the_next_has_the_lock_when_the_release_is_done() {
     held.release().await;
     assert_eq!(held.holder().await, Some(first.candidate.grant_id.0), "before it has asked");
     assert!(held.is_told(&first) && !held.is_told(&second));
-    let grant = granted(&held.claim(&first).await);
+    let grant = granted(held.claim(&first).await);
     assert_eq!((grant.lease_id, grant.grant_id), (first.candidate.lease_id, first.candidate.grant_id));
     assert_eq!(held.claim(&second).await, AcquireOutcome::Queued);
 }
@@ -119,9 +111,10 @@ async fn the_lease_counts_from_the_release() {
     let before = Instant::now();
     held.release().await;
     let released = Instant::now();
-    let claimed = held.store.claim(&held.name, next.call, candidate(next.call.request)).await.unwrap();
+    assert!(held.is_told(&next));
+    let claimed = held.claimed();
     assert!((before..released).contains(&claimed.sent));
-    assert_eq!(granted(&claimed.outcome).left, TTL);
+    assert_eq!(granted(claimed.outcome).left, TTL);
 }
 
 /// Whoever releases is gone before the answer is there: the next is told all the same, and asks Redis.
@@ -132,7 +125,7 @@ async fn a_release_that_is_dropped_leaves_nobody_waiting() {
     assert_eq!(held.store.release(&held.name, held.lease).now_or_never(), None, "it is under way");
     assert!(held.is_told(&next));
     until(|| async { held.holder().await == Some(next.candidate.grant_id.0) }).await;
-    granted(&held.claim(&next).await);
+    granted(held.claim(&next).await);
 }
 
 /// The next one goes while the release is on its way: its lease is cut short, and then it is another's turn.
@@ -142,10 +135,10 @@ async fn a_call_that_goes_meanwhile_does_not_keep_the_lock() {
     let (gone, next) = (held.wait().await, held.wait().await);
     let mut releasing = Box::pin(held.store.release(&held.name, held.lease));
     assert!(releasing.as_mut().now_or_never().is_none(), "it is under way");
-    held.store.drop_call(&held.name, gone.call);
+    held.store.post(&held.name, Command::DropCall(gone.call));
     assert_eq!(releasing.await, Ok(ReleaseOutcome::Released));
     until(|| async { held.is_told(&next) }).await;
-    granted(&held.claim(&next).await);
+    granted(held.claim(&next).await);
 }
 
 /// Two calls of one attempt: which of them the release should claim for, nobody knows. Both are told of the offer.
@@ -153,14 +146,11 @@ async fn a_call_that_goes_meanwhile_does_not_keep_the_lock() {
 async fn calls_that_share_an_attempt_claim_by_themselves() {
     let held = Held::new().await;
     let next = held.wait().await;
-    assert_eq!(
-        held.store.acquire(&held.name, next.clone(), pending()).await.map(|it| it.outcome),
-        Ok(AcquireOutcome::Queued)
-    );
+    assert_eq!(held.store.acquire(&held.name, next.clone()).await, Ok(AcquireOutcome::Queued));
     held.release().await;
     assert_eq!(held.holder().await, None);
     assert!(held.is_told(&next));
-    assert_eq!(granted(&held.claim(&next).await).lease_id, granted(&held.claim(&next).await).lease_id);
+    assert_eq!(granted(held.claim(&next).await).lease_id, granted(held.claim(&next).await).lease_id);
 }
 
 /// What somebody else wrote where the ends of requests belong stops a release before it has done anything.
@@ -168,9 +158,7 @@ async fn calls_that_share_an_attempt_claim_by_themselves() {
 async fn a_hand_over_that_fails_has_done_nothing() {
     let held = Held::new().await;
     held.release().await;
-    let lease =
-        granted(&held.store.acquire(&held.name, acquire(new_request(), false), pending()).await.unwrap().outcome)
-            .lease_id;
+    let lease = granted(held.store.acquire(&held.name, acquire(new_request(), TTL, false)).await.unwrap()).lease_id;
     let line = [held.wait().await, held.wait().await];
     let ends = held.key("e");
     held.redis.command(&["SET", &ends, "x"]);
@@ -178,9 +166,9 @@ async fn a_hand_over_that_fails_has_done_nothing() {
     assert!(matches!(&failed, Err(StoreError::Corrupt(why)) if why.contains("WRONGTYPE")), "{failed:?}");
     held.redis.command(&["DEL", &ends]);
     assert_eq!(held.store.release(&held.name, lease).await, Ok(ReleaseOutcome::Released));
-    let first = granted(&held.claim(&line[0]).await);
+    let first = granted(held.claim(&line[0]).await);
     assert_eq!(held.store.release(&held.name, first.lease_id).await, Ok(ReleaseOutcome::Released));
-    granted(&held.claim(&line[1]).await);
+    granted(held.claim(&line[1]).await);
 }
 
 /// The same of the first one that would wait: what comes after it would stop half way.
@@ -190,14 +178,10 @@ async fn nobody_stands_in_line_beside_what_is_not_ours() {
     // Redis has heard of this server, so that a quick path may be taken.
     let call = held.wait().await;
     let missed = held.line().replace(":q:", ":m:");
-    assert!(matches!(
-        held.store.give_up(&held.name, call.call).await.map(|it| it.outcome),
-        Ok(AcquireOutcome::TimedOut(_))
-    ));
+    assert!(matches!(held.store.give_up(&held.name, call.call).await, Ok(AcquireOutcome::TimedOut(_))));
     for other in [held.key("d"), missed] {
         held.redis.command(&["SET", &other, "x"]);
-        let refused =
-            held.store.acquire(&held.name, acquire(new_request(), true), pending()).await.map(|it| it.outcome);
+        let refused = held.store.acquire(&held.name, acquire(new_request(), TTL, true)).await;
         assert!(matches!(&refused, Err(StoreError::Corrupt(why)) if why.contains("WRONGTYPE")), "{other}: {refused:?}");
         held.redis.command(&["DEL", &other]);
     }
@@ -236,7 +220,8 @@ async fn in_the_plain_case_the_rules_are_not_run() {
     let mut lease = held.lease;
     for call in &line {
         assert_eq!(held.store.release(&held.name, lease).await, Ok(ReleaseOutcome::Released));
-        lease = granted(&held.claim(call).await).lease_id;
+        lease = granted(held.claimed().outcome).lease_id;
+        assert_eq!(lease, call.candidate.lease_id);
     }
     // Polls are run by them, one a second.
     let count = by_the_rules() - before;

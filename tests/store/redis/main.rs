@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)] // also in what the tests share
 
 mod acl;
+#[path = "../../support/asks.rs"]
+mod asks;
 mod classic;
 #[path = "../../support/clock.rs"]
 mod clock;

@@ -1,6 +1,7 @@
 //! What a server and Redis remember of those who wait, seen from the store.
 
 use crate::{
+    asks::{Asks, acquire, granted},
     proxy::Proxy,
     redis_server::Redis,
     server_on, serving, start_on_url,
@@ -8,20 +9,19 @@ use crate::{
 };
 use fencepost::{
     domain::{
-        ids::{AttachmentId, Call, CallId, GrantId, LeaseId, RequestId},
-        lease::{LeaseEnd, Terms},
+        command::Command,
+        ids::{AttachmentId, Call, RequestId},
+        lease::LeaseEnd,
         limits::{DROP_GRACE, Limits, REPLICA_GONE},
-        name::{Holder, LockName, Metadata},
+        name::LockName,
         outcome::{AcquireOutcome, ReleaseOutcome},
-        rules::{Acquire, Candidate},
         time::micros,
     },
     store::{
-        Event, LockStore, Notices,
+        Event, Notices, Store as _, Timed,
         redis::{RedisStore, keys, links::RedisUrl, scripts},
     },
 };
-use std::future::pending;
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
@@ -31,13 +31,18 @@ use uuid::Uuid;
 
 const TTL: Duration = Duration::from_secs(60);
 
-/// Notes who was told to look.
+/// Notes which calls were woken, and the claims that the store made for them.
 #[derive(Default)]
-pub(crate) struct Hints(pub(crate) Mutex<Vec<(RequestId, u32)>>);
+pub(crate) struct Hints(pub(crate) Mutex<Vec<(RequestId, u32)>>, pub(crate) Mutex<Vec<Timed<AcquireOutcome>>>);
 
 impl Notices for Hints {
     fn look_again(&self, request: RequestId, attempt: u32) {
         self.0.lock().unwrap().push((request, attempt));
+    }
+    fn claimed(&self, call: Call, outcome: Timed<AcquireOutcome>) -> bool {
+        self.look_again(call.request, call.attempt);
+        self.1.lock().unwrap().push(outcome);
+        true
     }
     fn is_alive(&self, _: RequestId, _: u32) -> bool {
         true
@@ -58,24 +63,9 @@ impl Notices for Hints {
 pub(crate) async fn store_on(url: &str, hints: Arc<Hints>) -> (Arc<RedisStore>, JoinHandle<()>) {
     let store = Arc::new(RedisStore::new(&RedisUrl::parse(url).unwrap(), &Limits::default(), hints));
     let running = store.clone();
-    let running = tokio::spawn(async move { running.run().await });
+    let running = tokio::spawn(async move { running.maintain().await });
     within(store.up().wait_for(|up| *up)).await.unwrap();
     (store, running)
-}
-
-pub(crate) fn candidate(request: RequestId) -> Candidate {
-    Candidate {
-        lease_id: LeaseId::of(request, Uuid::new_v4().as_u64_pair().1),
-        grant_id: GrantId(Uuid::new_v4()),
-        attachment: None,
-    }
-}
-
-pub(crate) fn acquire(request: RequestId, wait: bool) -> Acquire {
-    let holder = Holder::new("test".into()).unwrap();
-    let terms = Terms { fingerprint: 7, ttl: TTL, holder, metadata: Metadata::default(), min_token: 0 };
-    let call = Call { request, attempt: 1, id: CallId(Uuid::new_v4().as_u64_pair().0) };
-    Acquire { call, terms, wait, candidate: candidate(request) }
 }
 
 /// Two calls of one attempt wait. The claim of one is refused and it is dropped: the other stands in line as before, is
@@ -88,29 +78,23 @@ async fn a_call_whose_claim_was_left_behind_takes_no_other_with_it() {
     let name = LockName::new("a".into()).unwrap();
     let bucket = format!("{}b", keys::base(keys::bucket(&name)));
     let (holder, waiter) = (RequestId(Uuid::new_v4()), RequestId(Uuid::new_v4()));
-    let AcquireOutcome::Granted(grant) = store.acquire(&name, acquire(holder, false), pending()).await.unwrap().outcome
-    else {
-        panic!("it is free")
-    };
-    let calls = [acquire(waiter, true), acquire(waiter, true)];
+    let grant = granted(store.acquire(&name, acquire(holder, TTL, false)).await.unwrap());
+    let calls = [acquire(waiter, TTL, true), acquire(waiter, TTL, true)];
     for call in calls.clone() {
-        assert_eq!(store.acquire(&name, call, pending()).await.map(|it| it.outcome), Ok(AcquireOutcome::Queued));
+        assert_eq!(store.acquire(&name, call).await, Ok(AcquireOutcome::Queued));
     }
     let [dropped, alive] = calls.map(|it| it.call);
     // As if a server that knows of its newer life had drawn a token.
     redis.command(&["DEBUG", "CHANGE-REPL-ID"]);
     redis.command(&["HSET", &bucket, "inc", "a newer one"]);
-    assert_eq!(
-        store.claim(&name, dropped, candidate(waiter)).await.map(|it| it.outcome),
-        Ok(AcquireOutcome::LeftBehind)
-    );
-    store.drop_call(&name, dropped);
+    assert_eq!(store.claim(&name, dropped).await.map(|it| it.outcome), Ok(AcquireOutcome::LeftBehind));
+    store.post(&name, Command::DropCall(dropped));
     within(store.chores_done()).await;
     until(|| async { store.view(&name).await.is_ok() }).await;
     hints.0.lock().unwrap().clear();
     assert_eq!(store.release(&name, grant.lease_id).await, Ok(ReleaseOutcome::Released));
     until(|| async { hints.0.lock().unwrap().contains(&(waiter, 1)) }).await;
-    let claimed = store.claim(&name, alive, candidate(waiter)).await.map(|it| it.outcome);
+    let claimed = store.claim(&name, alive).await.map(|it| it.outcome);
     assert!(matches!(claimed, Ok(AcquireOutcome::Granted(_))), "{claimed:?}");
     running.abort();
 }

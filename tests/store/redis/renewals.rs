@@ -1,7 +1,8 @@
 //! Very many leases that are due at once.
 
 use crate::{
-    places::{Hints, acquire, candidate, store_on},
+    asks::{Asks, acquire, granted},
+    places::{Hints, store_on},
     proxy::Proxy,
     redis_server::Redis,
     start_on_url,
@@ -10,14 +11,15 @@ use crate::{
 };
 use fencepost::{
     domain::{
+        command::{Command, Outcome},
         ids::{AttachmentId, RequestId},
         lease::LeaseEnd,
         limits::BEATS_PER_TTL,
         name::LockName,
-        outcome::{AcquireOutcome, Fate, Gone, RenewOutcome},
+        outcome::{AcquireOutcome, Fate, Gone, Grant, RenewOutcome},
     },
     store::{
-        Kept, LockStore, StoreError,
+        Answer, Store as _, StoreError,
         redis::{
             keys,
             links::{LINKS_PER_SERVER, UNDER_WAY_MAX},
@@ -27,7 +29,6 @@ use fencepost::{
 };
 use fencepost_proto::v1::keep_alive_response::Message as Hear;
 use futures_util::{StreamExt, future::join_all};
-use std::future::pending;
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -129,31 +130,24 @@ async fn of_a_group_are_told_apart() {
     let mut held = Vec::new();
     for name in &names {
         let request = RequestId(Uuid::new_v4());
-        let AcquireOutcome::Granted(grant) =
-            store.acquire(name, acquire(request, false), pending()).await.unwrap().outcome
-        else {
-            panic!("it is free")
-        };
+        let grant = granted(store.acquire(name, acquire(request, Duration::from_secs(60), false)).await.unwrap());
         held.push((name, grant, AttachmentId(Uuid::new_v4())));
     }
-    let kept = held.iter().map(|(name, grant, attachment)| Kept {
-        name,
-        lease_id: grant.lease_id,
-        attachment: *attachment,
-        attempt: 1,
-    });
-    let mut all: Vec<_> = kept.collect();
-    assert!(store.attach(&all).await.iter().all(|outcome| matches!(outcome, Ok(RenewOutcome::Renewed(_)))));
+    let attach = |(name, grant, attachment): &(_, Grant, _)| {
+        (*name, Command::Attach { lease_id: grant.lease_id, attempt: 1, attachment: *attachment })
+    };
+    let attached = store.run_each(held.iter().map(attach).collect()).await;
+    let is_renewed = |answer: &Answer| {
+        answer.as_ref().is_ok_and(|it| matches!(it.outcome, Outcome::Renew(RenewOutcome::Renewed(_))))
+    };
+    assert!(attached.iter().all(is_renewed));
     // The first has a key that is not ours, the second is cut off, the third is waited for and over.
     redis.command(&["SET", &format!("{base}l:{}", names[0].as_str()), "?"]);
     let half = "redis.call('SET', KEYS[1], redis.call('GET', KEYS[1]):sub(1, 150))";
     redis.command(&["EVAL", half, "1", &format!("{base}l:{}", names[1].as_str())]);
     let waiter = RequestId(Uuid::new_v4());
-    let waiting = acquire(waiter, true);
-    assert_eq!(
-        store.acquire(&names[2], waiting.clone(), pending()).await.map(|it| it.outcome),
-        Ok(AcquireOutcome::Queued)
-    );
+    let waiting = acquire(waiter, Duration::from_secs(60), true);
+    assert_eq!(store.acquire(&names[2], waiting.clone()).await, Ok(AcquireOutcome::Queued));
     let now = redis.command(&["TIME"]).text();
     let (seconds, _) = now.split_once(' ').unwrap();
     let script = scripts::reader()
@@ -161,8 +155,11 @@ async fn of_a_group_are_told_apart() {
            redis.call('SET', KEYS[1], text_of(lock), 'KEEPTTL')";
     let key = format!("{base}l:{}", names[2].as_str());
     redis.command(&["EVAL", &script, "1", &key, &format!("{seconds}000000")]);
-    all[3].attachment = AttachmentId(Uuid::new_v4());
-    let [first, second, third, fourth, fifth] = store.renew_kept(&all).await.try_into().unwrap();
+    held[3].2 = AttachmentId(Uuid::new_v4());
+    let renew = |(name, grant, attachment): &(_, Grant, _)| (*name, Command::RenewKept(grant.lease_id, *attachment));
+    let outcomes = store.run_each(held.iter().map(renew).collect()).await.into_iter();
+    let outcomes = outcomes.map(|answer| answer.map(|answer| answer.of().unwrap().outcome)).collect::<Vec<_>>();
+    let [first, second, third, fourth, fifth] = outcomes.try_into().unwrap();
     assert!(matches!(first, Err(StoreError::Corrupt(_))), "{first:?}");
     assert!(matches!(second, Err(StoreError::Corrupt(_))), "{second:?}");
     let expired = RenewOutcome::Lost(Gone { fate: Fate::Ended(LeaseEnd::Expired), successor: None });
@@ -171,7 +168,7 @@ async fn of_a_group_are_told_apart() {
     let Ok(RenewOutcome::Renewed(renewed)) = fifth else { panic!("{fifth:?}") };
     assert_eq!(renewed.token, held[4].1.token);
     until(|| async { hints.0.lock().unwrap().contains(&(waiter, 1)) }).await;
-    let claimed = store.claim(&names[2], waiting.call, candidate(waiter)).await.map(|it| it.outcome);
+    let claimed = store.claim(&names[2], waiting.call).await.map(|it| it.outcome);
     assert!(matches!(claimed, Ok(AcquireOutcome::Granted(_))), "{claimed:?}");
     running.abort();
 }

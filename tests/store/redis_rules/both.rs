@@ -8,20 +8,22 @@ use super::{
 use deadpool_redis::redis::{self, Connection, Value};
 use fencepost::{
     domain::{
+        command::{Acquire, Candidate, Command, Effects, Outcome},
         ids::{AttachmentId, Call, CallId, GrantId, Incarnation, LeaseId, ReplicaId, RequestId},
         lease::Terms,
         limits::COMMAND_WINDOW,
-        name::{Holder, LockName, Metadata},
-        outcome::{ClassicHold, Effects},
+        name::{Holder, LockName, Metadata, Reason},
+        outcome::ClassicHold,
         replicas::Replicas,
-        rules::{Acquire, Candidate, Lock, Next, Turn},
-        time::{StoreTime, micros},
+        rules::{Lock, Next, Turn},
+        time::StoreTime,
         token::{FencingToken, Sequencer},
     },
     store::redis::{
         answer::Answer,
+        command::{next_args, outcome_of, script_of},
         effects::RedisEffect,
-        keys, lease,
+        keys,
         links::{Arg, Sender, head, replies},
         scripts,
     },
@@ -29,7 +31,7 @@ use fencepost::{
 use std::{
     collections::HashMap,
     fmt::Debug,
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
     time::{Duration, Instant},
 };
 use uuid::Uuid;
@@ -84,11 +86,6 @@ fn id(number: u128) -> Uuid {
     Uuid::from_u128(number)
 }
 
-fn ids(candidate: Candidate) -> [Arg; 3] {
-    let stream = candidate.attachment.map_or(Arg::from(""), |attachment| Arg::from(attachment.0));
-    [Arg::from(candidate.lease_id.0), Arg::from(candidate.grant_id.0), stream]
-}
-
 pub(crate) fn name() -> LockName {
     LockName::new("a:lock {with} *marks*".into()).unwrap()
 }
@@ -96,7 +93,7 @@ pub(crate) fn name() -> LockName {
 impl Both {
     pub(crate) fn start(classic: Option<&str>) -> Self {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let redis = Command::new("redis-server")
+        let redis = std::process::Command::new("redis-server")
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
             .stdout(Stdio::null())
             .spawn()
@@ -177,94 +174,63 @@ impl Both {
             Op::ClassicGive => self.classic_give(),
             Op::Late(late) => self.late = late,
             Op::Known(ahead) => self.known_token = self.now.as_micros() + ahead,
-            Op::Acquire { request, attempt, id, wait, odd } => return self.acquire(request, (attempt, id), wait, odd),
-            Op::Claim { request, attempt, id } => {
-                let (request, candidate) = self.wished(request);
-                let call = Call { request, attempt, id: CallId(id) };
-                let expected = self.turn(|turn| turn.claim(call, candidate));
-                let args: Vec<_> = lease::call_args(call).into_iter().chain(ids(candidate)).collect();
-                return self.compare(op, expected, scripts::CLAIM, &args, |answer| rounded(answer.acquire().unwrap()));
-            }
-            Op::GiveUp { request, attempt, id } => {
-                let call = call(request, attempt, id);
-                let expected = self.turn(|turn| turn.give_up(call));
-                let args = lease::call_args(call);
-                return self
-                    .compare(op, expected, scripts::GIVE_UP, &args, |answer| rounded(answer.acquire().unwrap()));
-            }
-            Op::Drop { request, attempt, id } => {
-                let call = call(request, attempt, id);
-                let expected = self.turn(|turn| turn.drop_call(call));
-                let args = lease::call_args(call);
-                return self.compare(op, expected, scripts::DROP_CALL, &args, |answer| answer.done().unwrap());
-            }
-            Op::Decline { request, attempt } => {
-                let request = RequestId(id(request));
-                let expected = self.turn(|turn| turn.decline_offer(request, attempt));
-                let args = [Arg::from(request.0), Arg::from(attempt)];
-                return self.compare(op, expected, scripts::DECLINE, &args, |answer| answer.done().unwrap());
-            }
-            Op::Release(which) => {
-                let lease = self.lease(which);
-                let expected = self.turn(|turn| (turn.release(lease), None));
-                return self.compare(op, expected, scripts::RELEASE, &[Arg::from(lease.0)], |it| it.release().unwrap());
-            }
             Op::ReleaseTo { which, request, attempt, id } => {
-                let (lease, (request, candidate)) = (self.lease(which), self.wished(request));
-                let call = Call { request, attempt, id: CallId(id) };
-                let expected = self.turn(|turn| turn.release_to(lease, Next { call, candidate }));
-                let args: Vec<_> =
-                    [Arg::from(lease.0)].into_iter().chain(lease::call_args(call)).chain(ids(candidate)).collect();
+                let (lease, candidate) = (self.lease(which), self.candidate(request));
+                let next = Next { call: call(request, attempt, id), candidate };
+                let expected = self.turn(|turn| turn.release_to(lease, next));
+                let args: Vec<_> = [Arg::from(lease.0)].into_iter().chain(next_args(next)).collect();
                 return self.compare(op, expected, scripts::RELEASE, &args, |it| it.release().unwrap());
-            }
-            Op::Renew(which, ttl) => {
-                let lease = self.lease(which);
-                let span = (ttl > 0).then(|| Duration::from_secs(ttl));
-                let expected = self.turn(|turn| turn.renew(lease, span, None));
-                let ttl = span.map(|span| Arg::from(micros(span)));
-                let args: Vec<_> = [Arg::from(lease.0)].into_iter().chain(ttl).collect();
-                return self.compare(op, expected, scripts::RENEW, &args, |answer| answer.renew().unwrap());
-            }
-            Op::RenewKept(which, stream) => {
-                let lease = self.lease(which);
-                let expected = self.turn(|turn| turn.renew(lease, None, Some(AttachmentId(id(stream)))));
-                let args = [Arg::from(lease.0), Arg::from(id(stream))];
-                return self.compare(op, expected, scripts::RENEW_KEPT, &args, |answer| answer.renew().unwrap());
-            }
-            Op::Attach(which, attempt, stream) => {
-                let lease = self.lease(which);
-                let expected = self.turn(|turn| turn.attach(lease, attempt, AttachmentId(id(stream))));
-                let args = [Arg::from(lease.0), Arg::from(attempt), Arg::from(id(stream))];
-                return self.compare(op, expected, scripts::ATTACH, &args, |answer| answer.renew().unwrap());
-            }
-            Op::Detach(which, stream) => {
-                let lease = self.lease(which);
-                let expected = self.turn(|turn| turn.detach(lease, AttachmentId(id(stream))));
-                let args = [Arg::from(lease.0), Arg::from(id(stream))];
-                return self.compare(op, expected, scripts::DETACH, &args, |answer| answer.done().unwrap());
-            }
-            Op::Disconnect(which, stream) => {
-                let lease = self.lease(which);
-                let expected = self.turn(|turn| turn.disconnect(lease, AttachmentId(id(stream))));
-                let args = [Arg::from(lease.0), Arg::from(id(stream))];
-                return self.compare(op, expected, scripts::DISCONNECT, &args, |answer| answer.done().unwrap());
-            }
-            Op::ForceRelease(right) => {
-                let held = self.lock.lease().map(|lease| lease.token).filter(|_| right);
-                let token = held.unwrap_or(FencingToken::new(7).unwrap());
-                let expected = self.turn(|turn| turn.force_release(token));
-                let args = [Arg::from(token.get()), Arg::from("because")];
-                return self.compare(op, expected, scripts::FORCE_RELEASE, &args, |it| it.revoke().unwrap());
             }
             Op::Poll => {
                 let expected = self.turn(|turn| vec![turn.poll()]);
                 return self.compare(op, expected, scripts::POLL, &[], |answer| answer.polled().unwrap());
             }
+            _ => return self.run(op),
         }
         Ok(())
     }
 
-    fn acquire(&mut self, request: u128, (attempt, call_id): (u32, u64), wait: bool, odd: u8) -> Result<(), String> {
+    /// Carries out an operation that is one command of the rules.
+    fn run(&mut self, op: &Op) -> Result<(), String> {
+        let command = self.command(op);
+        let (script, args) = script_of(ReplicaId(id(self.replica)), &command);
+        let (outcome, effects) = self.turn(|turn| turn.run(command.clone()));
+        let read = |answer| match outcome_of(&command, answer).unwrap() {
+            Outcome::Acquire(outcome) => rounded(outcome).into(),
+            outcome => outcome,
+        };
+        self.compare(op, (outcome, effects), script, &args, read)
+    }
+
+    fn command(&mut self, op: &Op) -> Command {
+        match *op {
+            Op::Acquire { request, attempt, id, wait, odd } => {
+                Command::Acquire(self.acquire(request, (attempt, id), wait, odd))
+            }
+            Op::Claim { request, attempt, id } => Command::Claim(call(request, attempt, id), self.candidate(request)),
+            Op::GiveUp { request, attempt, id } => Command::GiveUp(call(request, attempt, id)),
+            Op::Drop { request, attempt, id } => Command::DropCall(call(request, attempt, id)),
+            Op::Decline { request, attempt } => Command::Decline { request: RequestId(id(request)), attempt },
+            Op::Release(which) => Command::Release(self.lease(which)),
+            Op::Renew(which, ttl) => {
+                Command::Renew { lease_id: self.lease(which), ttl: (ttl > 0).then(|| Duration::from_secs(ttl)) }
+            }
+            Op::RenewKept(which, stream) => Command::RenewKept(self.lease(which), AttachmentId(id(stream))),
+            Op::Attach(which, attempt, stream) => {
+                Command::Attach { lease_id: self.lease(which), attempt, attachment: AttachmentId(id(stream)) }
+            }
+            Op::Detach(which, stream) => Command::Detach(self.lease(which), AttachmentId(id(stream))),
+            Op::Disconnect(which, stream) => Command::Disconnect(self.lease(which), AttachmentId(id(stream))),
+            Op::ForceRelease(right) => {
+                let held = self.lock.lease().map(|lease| lease.token).filter(|_| right);
+                let expected = held.unwrap_or(FencingToken::new(7).unwrap());
+                Command::ForceRelease { expected, reason: Reason::new("because".into()).unwrap() }
+            }
+            _ => unreachable!("{op:?} is not a command of the rules"),
+        }
+    }
+
+    fn acquire(&mut self, request: u128, (attempt, id): (u32, u64), wait: bool, odd: u8) -> Acquire {
         // Each request keeps its terms, but for the odd one that changes them.
         let fingerprint = u64::try_from(request).unwrap() + if odd == 2 { 100 } else { 0 };
         let terms = Terms {
@@ -274,28 +240,15 @@ impl Both {
             metadata: Metadata::new([("k\"é".to_owned(), request.to_string())]).unwrap(),
             min_token: if request == 3 { START + 90_000_000 } else { 0 },
         };
-        let (request, candidate) = self.wished(request);
-        let call = Call { request, attempt, id: CallId(call_id) };
-        let args = [
-            Arg::from(wait),
-            Arg::from(micros(terms.ttl)),
-            Arg::from(terms.min_token),
-            Arg::from(scripts::kept_for(terms.ttl)),
-            lease::packed(ReplicaId(id(self.replica)), call, &terms, candidate),
-        ];
-        let command = Acquire { call, terms, wait, candidate };
-        let expected = self.turn(|turn| turn.acquire(command));
-        let what = format!("acquire {call:?} wait {wait} odd {odd}");
-        self.compare(&what, expected, scripts::ACQUIRE, &args, |answer| rounded(answer.acquire().unwrap()))
+        Acquire { call: call(request, attempt, id), terms, wait, candidate: self.candidate(request) }
     }
 
-    fn wished(&mut self, request: u128) -> (RequestId, Candidate) {
-        let request = RequestId(id(request));
+    fn candidate(&mut self, request: u128) -> Candidate {
         self.made += 1;
         // Now and then it is attached from its grant on, to a stream that other commands know of.
         let attachment = self.made.is_multiple_of(3).then(|| AttachmentId(id(1 + self.made / 3 % 2)));
-        let lease_id = LeaseId::of(request, u64::try_from(self.made).unwrap());
-        (request, Candidate { lease_id, grant_id: GrantId(id(9_000 + self.made)), attachment })
+        let lease_id = LeaseId::of(RequestId(id(request)), u64::try_from(self.made).unwrap());
+        Candidate { lease_id, grant_id: GrantId(id(9_000 + self.made)), attachment }
     }
 
     fn lease(&self, which: Which) -> LeaseId {

@@ -1,7 +1,7 @@
 //! What the rules set off, as the scripts tell it.
 
 use fencepost::{
-    domain::{ids::LeaseId, outcome::Effect},
+    domain::{command::Effect, ids::LeaseId},
     store::redis::effects::RedisEffect,
 };
 

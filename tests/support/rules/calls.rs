@@ -1,34 +1,33 @@
 //! The oracle's half for the calls that ask for the lock: transmissions, claims, giving up, being dropped.
 
 use super::{
-    Answer, Command,
+    Step,
     oracle::{Oracle, Reality},
     state::{GRACE, Holding, How, News, Past, State, Waiting},
 };
 use fencepost::domain::{
+    command::Outcome,
     outcome::{AcquireOutcome, Grant},
     time::StoreTime,
 };
 use std::time::Duration;
 
 impl Oracle {
-    pub(super) fn expect_of_call(&mut self, command: Command, reality: &Reality<'_>, news: &mut Vec<News>) -> Answer {
+    pub(super) fn expect_of_call(&mut self, step: Step, reality: &Reality<'_>, news: &mut Vec<News>) -> Outcome {
         let now = reality.now;
-        Answer::Acquire(match command {
-            Command::AcquireLate { .. } | Command::ClaimLate { .. } => AcquireOutcome::TooLate(now),
-            Command::AcquireOther { request, attempt } => self.acquire_other(request, attempt),
-            Command::Acquire { request, attempt, copy, wait, lease } => {
+        Outcome::Acquire(match step {
+            Step::AcquireLate { .. } | Step::ClaimLate { .. } => AcquireOutcome::TooLate(now),
+            Step::AcquireOther { request, attempt } => self.acquire_other(request, attempt),
+            Step::Acquire { request, attempt, copy, wait, lease } => {
                 self.acquire((request, attempt, copy), wait, lease, reality, news)
             }
-            Command::Claim { request, attempt, copy, lease } => {
-                self.claim((request, attempt, copy), lease, reality, news)
-            }
-            Command::GiveUp { request, attempt, copy } => self.give_up((request, attempt, copy), now, news),
-            Command::Drop { request, attempt, copy, window } => {
+            Step::Claim { request, attempt, copy, lease } => self.claim((request, attempt, copy), lease, reality, news),
+            Step::GiveUp { request, attempt, copy } => self.give_up((request, attempt, copy), now, news),
+            Step::Drop { request, attempt, copy, window } => {
                 self.drop_call((request, attempt, copy), window, now, news);
-                return Answer::Nothing;
+                return Outcome::Done;
             }
-            _ => return Answer::Nothing,
+            _ => return Outcome::Done,
         })
     }
 
@@ -232,7 +231,7 @@ impl Oracle {
         news: &mut Vec<News>,
     ) -> AcquireOutcome {
         // The number of the token is the sequencer's affair; that it rises is checked on what was answered.
-        let Answer::Acquire(AcquireOutcome::Granted(real)) = reality.answer else {
+        let Outcome::Acquire(AcquireOutcome::Granted(real)) = reality.answer else {
             panic!("request {request} gets the lock, not {:?}", reality.answer)
         };
         let mut held = Holding::granted(request, attempt, calls, lease, real.token, reality.now);

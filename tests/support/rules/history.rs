@@ -1,9 +1,10 @@
 //! The promises that can be kept to the letter of what was answered, with no idea of what the lock should have done.
 
-use super::{Answer, Command, lease_number, oracle::Reality, request_number};
+use super::{Step, lease_number, oracle::Reality, request_number};
 use fencepost::domain::{
+    command::{Effect, Outcome},
     lease::LeaseEnd,
-    outcome::{AcquireOutcome, Effect, Grant, ReleaseOutcome, RenewOutcome, RevokeOutcome},
+    outcome::{AcquireOutcome, Grant, ReleaseOutcome, RenewOutcome, RevokeOutcome},
     time::StoreTime,
 };
 use std::time::Duration;
@@ -37,8 +38,8 @@ pub(super) struct History {
 }
 
 impl History {
-    pub(super) fn follow(&mut self, command: Command, reality: &Reality<'_>) {
-        if !command.acts() {
+    pub(super) fn follow(&mut self, step: Step, reality: &Reality<'_>) {
+        if !step.acts() {
             // Only a command that acts sees what the time is: it may have gone forth and back before.
             return;
         }
@@ -47,30 +48,28 @@ impl History {
         self.said.retain(|said| reality.now < said.at.after(MEMORY));
         let ended = self.hear_of_ends(reality);
         match reality.answer {
-            Answer::Acquire(outcome) => self.check_acquire(command, outcome, reality),
-            Answer::Release(outcome) => {
+            Outcome::Acquire(outcome) => self.check_acquire(step, outcome, reality),
+            Outcome::Release(outcome) => {
                 let released = matches!(outcome, ReleaseOutcome::Released);
                 assert_eq!(released, ended.contains(&LeaseEnd::Released), "each release ends a lease, and says so");
             }
-            Answer::Renew(RenewOutcome::Renewed(renewed)) => {
+            Outcome::Renew(RenewOutcome::Renewed(renewed)) => {
                 let held = self.held.as_ref().map(|(_, grant)| (grant.token, lease_number(grant.lease_id)));
-                let named = match command {
-                    Command::Renew { lease, .. }
-                    | Command::RenewAttached { lease, .. }
-                    | Command::Attach { lease, .. } => lease,
+                let named = match step {
+                    Step::Renew { lease, .. } | Step::RenewKept { lease, .. } | Step::Attach { lease, .. } => lease,
                     _ => unreachable!(),
                 };
                 assert_eq!(held, Some((renewed.token, named)), "only the lease that holds the lock is renewed");
                 assert!(!renewed.left.is_zero() && renewed.left <= renewed.ttl);
             }
-            Answer::Revoke(outcome) => {
+            Outcome::Revoke(outcome) => {
                 let revoked = matches!(outcome, RevokeOutcome::Revoked(_));
                 assert_eq!(revoked, ended.contains(&LeaseEnd::Revoked), "each revocation ends a lease, and says so");
             }
-            Answer::Renew(_) | Answer::Nothing => {}
+            Outcome::Renew(_) | Outcome::View(_) | Outcome::Done => {}
         }
         let granted = reality.effects.iter().filter(|effect| **effect == Effect::Granted).count();
-        assert!(granted == 0 || matches!(reality.answer, Answer::Acquire(AcquireOutcome::Granted(_))));
+        assert!(granted == 0 || matches!(reality.answer, Outcome::Acquire(AcquireOutcome::Granted(_))));
     }
 
     /// Each end is announced once, and of the lease that held the lock.
@@ -93,12 +92,12 @@ impl History {
         ends
     }
 
-    fn check_acquire(&mut self, command: Command, outcome: &AcquireOutcome, reality: &Reality<'_>) {
-        let (request, attempt) = match command {
-            Command::Acquire { request, attempt, .. }
-            | Command::AcquireOther { request, attempt }
-            | Command::Claim { request, attempt, .. }
-            | Command::GiveUp { request, attempt, .. } => (request, attempt),
+    fn check_acquire(&mut self, step: Step, outcome: &AcquireOutcome, reality: &Reality<'_>) {
+        let (request, attempt) = match step {
+            Step::Acquire { request, attempt, .. }
+            | Step::AcquireOther { request, attempt }
+            | Step::Claim { request, attempt, .. }
+            | Step::GiveUp { request, attempt, .. } => (request, attempt),
             _ => unreachable!(),
         };
         let in_force = matches!(outcome, AcquireOutcome::Granted(_) | AcquireOutcome::Queued | AcquireOutcome::Shared);
@@ -108,7 +107,7 @@ impl History {
             match said.what {
                 What::Bound(newest) => assert!(attempt >= newest || !in_force, "an overtaken attempt gets nothing"),
                 What::TimedOut | What::LeaseEnded => {
-                    assert!(!in_force && !fresh, "a request that ended gets nothing: {command:?} {outcome:?}");
+                    assert!(!in_force && !fresh, "a request that ended gets nothing: {step:?} {outcome:?}");
                 }
             }
         }
@@ -134,7 +133,7 @@ impl History {
             }
             _ => {}
         }
-        if in_force && !matches!(command, Command::GiveUp { .. }) {
+        if in_force && !matches!(step, Step::GiveUp { .. }) {
             self.say(request, What::Bound(attempt), reality.now);
         }
     }

@@ -11,9 +11,10 @@ mod state;
 mod turn;
 
 use fencepost::domain::{
+    command::Effects,
     ids::{AttachmentId, GrantId, Incarnation, LeaseId, RequestId},
     name::Holder,
-    outcome::{AcquireOutcome, Effects, ReleaseOutcome, RenewOutcome, RevokeOutcome, TokenStatus},
+    outcome::TokenStatus,
     rules::Lock,
     time::StoreTime,
     token::{FencingToken, Sequencer},
@@ -26,9 +27,9 @@ use uuid::Uuid;
 pub(crate) const SECOND: u64 = 1_000_000;
 const START: u64 = 1_800_000_000 * SECOND;
 
-/// One thing that may happen to the lock. Requests, leases and attachments go by number.
+/// One step of a scenario: a command, whose requests, leases and attachments go by number, or a change of the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Command {
+pub(crate) enum Step {
     /// A call of a request (of one attempt there may be several copies), waiting or not, and the number of its lease
     /// should it be granted.
     Acquire {
@@ -78,7 +79,7 @@ pub(crate) enum Command {
         lease: u32,
         ttl: Option<u64>,
     },
-    RenewAttached {
+    RenewKept {
         lease: u32,
         attachment: u32,
     },
@@ -111,22 +112,12 @@ pub(crate) enum Command {
     Settle,
 }
 
-impl Command {
+impl Step {
     /// Whether it brings the lock up to date: not if it is none but the time's passing, nor if it comes too late.
     pub(crate) fn acts(self) -> bool {
-        use Command::{AcquireLate, Back, BeforeEdge, ClaimLate, Pass, ToEdge};
+        use Step::{AcquireLate, Back, BeforeEdge, ClaimLate, Pass, ToEdge};
         !matches!(self, Pass(_) | Back(_) | ToEdge | BeforeEdge | AcquireLate { .. } | ClaimLate { .. })
     }
-}
-
-/// What a command was answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
-    Acquire(AcquireOutcome),
-    Release(ReleaseOutcome),
-    Renew(RenewOutcome),
-    Revoke(RevokeOutcome),
-    Nothing,
 }
 
 /// The TTL of each request: longer and shorter than the 3 s for which a dropped call's lease is kept.
@@ -194,34 +185,34 @@ impl World {
         }
     }
 
-    /// Runs a command, and fails the test if anything about it is wrong.
-    pub(crate) fn run(&mut self, command: Command) {
+    /// Runs a step, and fails the test if anything about it is wrong.
+    pub(crate) fn run(&mut self, step: Step) {
         // Other terms under an id that nobody knows are a new request's.
-        if matches!(command, Command::AcquireOther { request, .. } if !self.oracle.knows(request, self.now)) {
+        if matches!(step, Step::AcquireOther { request, .. } if !self.oracle.knows(request, self.now)) {
             return;
         }
-        self.move_time(command);
+        self.move_time(step);
         let mut effects = Effects::new();
-        let answer = self.turn(command, &mut effects);
+        let answer = self.turn(step, &mut effects);
         let reality = Reality { now: self.now, waiters_max: self.waiters_max, answer: &answer, effects: &effects };
-        self.oracle.follow(command, &reality);
-        self.history.follow(command, &reality);
+        self.oracle.follow(step, &reality);
+        self.history.follow(step, &reality);
         self.lock.check();
         self.check_views();
-        if command == Command::Settle {
+        if step == Step::Settle {
             let due = self.lock.next_due();
             assert!(due.is_none_or(|due| self.now < due), "the expiry task never turns on the spot");
             assert_eq!(self.lock.is_idle(), self.oracle.is_idle(), "what need not be kept is known as such");
         }
     }
 
-    fn move_time(&mut self, command: Command) {
+    fn move_time(&mut self, step: Step) {
         let after = |micros| self.now.after(Duration::from_micros(micros));
-        self.now = match command {
-            Command::Pass(micros) => after(micros),
-            Command::Back(micros) => StoreTime::from_micros(self.now.as_micros() - micros),
-            Command::ToEdge => self.oracle.edge(self.now).unwrap_or(self.now),
-            Command::BeforeEdge => match self.oracle.edge(self.now) {
+        self.now = match step {
+            Step::Pass(micros) => after(micros),
+            Step::Back(micros) => StoreTime::from_micros(self.now.as_micros() - micros),
+            Step::ToEdge => self.oracle.edge(self.now).unwrap_or(self.now),
+            Step::BeforeEdge => match self.oracle.edge(self.now) {
                 Some(edge) => StoreTime::from_micros(edge.as_micros() - 1),
                 None => self.now,
             },
@@ -235,7 +226,7 @@ impl World {
         let seen = self.oracle.seen(self.now);
         assert_eq!(view, seen, "a view agrees with the state");
         assert_eq!(self.lock.is_in_use(self.now), seen.current.is_some() || seen.waiters > 0);
-        let status = |token: u64| self.lock.token_status(FencingToken::new(token).unwrap(), self.now);
+        let status = |token: u64| view.token_status(FencingToken::new(token).unwrap());
         let Some(newest) = seen.newest_token.map(FencingToken::get) else {
             assert_eq!(status(START), TokenStatus::Unknown);
             return;

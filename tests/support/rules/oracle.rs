@@ -2,12 +2,13 @@
 //! The calls that ask for the lock are in `calls`.
 
 use super::{
-    Answer, Command, holder,
+    Step, holder,
     state::{CLAIM, GRACE, Holding, How, MEMORY, News, Past, State, WINDOW, Waiting, end_number},
 };
 use fencepost::domain::{
+    command::{Effects, Outcome},
     lease::LeaseEnd,
-    outcome::{Contention, Effects, Fate, Gone, LockView, ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome},
+    outcome::{Contention, Fate, Gone, LockView, ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome},
     time::StoreTime,
     token::FencingToken,
 };
@@ -17,7 +18,7 @@ use std::time::Duration;
 pub(crate) struct Reality<'a> {
     pub(crate) now: StoreTime,
     pub(crate) waiters_max: usize,
-    pub(crate) answer: &'a Answer,
+    pub(crate) answer: &'a Outcome,
     pub(crate) effects: &'a Effects,
 }
 
@@ -34,55 +35,55 @@ pub(super) struct Oracle {
 
 impl Oracle {
     /// Does what the command should do, and compares.
-    pub(super) fn follow(&mut self, command: Command, reality: &Reality<'_>) {
+    pub(super) fn follow(&mut self, step: Step, reality: &Reality<'_>) {
         let mut news = Vec::new();
-        let expected = self.expect(command, reality, &mut news);
-        assert_eq!(*reality.answer, expected, "{command:?}");
+        let expected = self.expect(step, reality, &mut news);
+        assert_eq!(*reality.answer, expected, "{step:?}");
         let mut real: Vec<_> = reality.effects.iter().map(News::of).collect();
         // A call may be woken for what it is being answered anyway.
-        if let Command::Acquire { request, attempt, .. } | Command::Claim { request, attempt, .. } = command {
+        if let Step::Acquire { request, attempt, .. } | Step::Claim { request, attempt, .. } = step {
             let own = News::LookAgain(request, attempt);
             real.retain(|it| *it != own || news.contains(&own));
         }
         real.sort_unstable();
         news.sort_unstable();
-        assert_eq!(real, news, "what {command:?} sets off");
+        assert_eq!(real, news, "what {step:?} sets off");
     }
 
-    fn expect(&mut self, command: Command, reality: &Reality<'_>, news: &mut Vec<News>) -> Answer {
+    fn expect(&mut self, step: Step, reality: &Reality<'_>, news: &mut Vec<News>) -> Outcome {
         let now = reality.now;
-        if command.acts() {
+        if step.acts() {
             self.bring_up(now, news);
         }
-        match command {
-            Command::Release { lease } => {
+        match step {
+            Step::Release { lease } => {
                 if !self.holds(lease) {
-                    return Answer::Release(ReleaseOutcome::Gone(self.gone(lease)));
+                    return Outcome::Release(ReleaseOutcome::Gone(self.gone(lease)));
                 }
                 self.end(LeaseEnd::Released, now, news);
                 self.promote(now, news);
-                Answer::Release(ReleaseOutcome::Released)
+                Outcome::Release(ReleaseOutcome::Released)
             }
-            Command::Renew { .. } | Command::RenewAttached { .. } | Command::Attach { .. } => {
-                Answer::Renew(self.renew(command, now, news))
+            Step::Renew { .. } | Step::RenewKept { .. } | Step::Attach { .. } => {
+                Outcome::Renew(self.renew(step, now, news))
             }
-            Command::Detach { lease, attachment } => {
+            Step::Detach { lease, attachment } => {
                 if let Some(held) =
                     self.lease.as_mut().filter(|it| it.lease == lease && it.attachment == Some(attachment))
                 {
                     held.attachment = None;
                     held.attachment_attempt = 0;
                 }
-                Answer::Nothing
+                Outcome::Done
             }
-            Command::Disconnect { lease, attachment } => {
+            Step::Disconnect { lease, attachment } => {
                 if self.lease.as_ref().is_some_and(|it| it.lease == lease && it.attachment == Some(attachment)) {
                     self.end(LeaseEnd::Revoked, now, news);
                     self.promote(now, news);
                 }
-                Answer::Nothing
+                Outcome::Done
             }
-            Command::ForceRelease { right } => Answer::Revoke(match &self.lease {
+            Step::ForceRelease { right } => Outcome::Revoke(match &self.lease {
                 None => RevokeOutcome::NotHeld,
                 Some(held) if !right => RevokeOutcome::TokenMismatch(held.token),
                 Some(held) => {
@@ -92,30 +93,28 @@ impl Oracle {
                     RevokeOutcome::Revoked(holder)
                 }
             }),
-            _ => self.expect_of_call(command, reality, news),
+            _ => self.expect_of_call(step, reality, news),
         }
     }
 
-    fn renew(&mut self, command: Command, now: StoreTime, news: &mut Vec<News>) -> RenewOutcome {
-        let (Command::Renew { lease, .. } | Command::RenewAttached { lease, .. } | Command::Attach { lease, .. }) =
-            command
-        else {
-            unreachable!("no renewal: {command:?}")
+    fn renew(&mut self, step: Step, now: StoreTime, news: &mut Vec<News>) -> RenewOutcome {
+        let (Step::Renew { lease, .. } | Step::RenewKept { lease, .. } | Step::Attach { lease, .. }) = step else {
+            unreachable!("no renewal: {step:?}")
         };
         let gone = self.gone(lease);
         let Some(held) = self.lease.as_mut().filter(|held| held.lease == lease) else {
             return RenewOutcome::Lost(gone);
         };
         let mut ttl = held.ttl;
-        match command {
-            Command::Renew { ttl: Some(micros), .. } => ttl = Duration::from_micros(micros),
-            Command::RenewAttached { attachment, .. } if held.attachment != Some(attachment) => {
+        match step {
+            Step::Renew { ttl: Some(micros), .. } => ttl = Duration::from_micros(micros),
+            Step::RenewKept { attachment, .. } if held.attachment != Some(attachment) => {
                 return RenewOutcome::AttachedElsewhere;
             }
-            Command::Attach { attempt, .. } if attempt < held.attachment_attempt => {
+            Step::Attach { attempt, .. } if attempt < held.attachment_attempt => {
                 return RenewOutcome::AttachedElsewhere;
             }
-            Command::Attach { attempt, attachment, .. } => {
+            Step::Attach { attempt, attachment, .. } => {
                 news.extend(held.attachment.filter(|it| *it != attachment).map(|it| News::Detached(lease, it)));
                 held.attachment = Some(attachment);
                 held.attachment_attempt = attempt;

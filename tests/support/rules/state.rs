@@ -1,12 +1,7 @@
 //! What the oracle keeps of a lock.
 
 use super::{attachment_number, grant_id, holder, lease_number, request_number, ttl};
-use fencepost::domain::{
-    lease::LeaseEnd,
-    outcome::{Effect, HolderView},
-    time::StoreTime,
-    token::FencingToken,
-};
+use fencepost::domain::{command::Effect, lease::LeaseEnd, outcome::HolderView, time::StoreTime, token::FencingToken};
 use std::time::Duration;
 
 pub(super) const MEMORY: Duration = Duration::from_secs(10);

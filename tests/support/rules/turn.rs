@@ -1,24 +1,23 @@
-//! Runs a command through the rules.
+//! Runs the command of a step through the rules.
 
-use super::{Answer, Command, World, grant_id, holder, id, lease_id, request_number, ttl};
+use super::{Step, World, grant_id, holder, id, lease_id, request_number, ttl};
 use fencepost::domain::{
+    command::{Acquire, Candidate, Command, Effects, Outcome},
     ids::{AttachmentId, Call, CallId, Incarnation, ReplicaId, RequestId},
     lease::Terms,
     limits::COMMAND_WINDOW,
-    name::Metadata,
-    outcome::Effects,
+    name::{Metadata, Reason},
     replicas::Replicas,
-    rules::{Acquire, Candidate, Turn},
+    rules::Turn,
     time::StoreTime,
     token::FencingToken,
 };
 use std::time::Duration;
 
 impl World {
-    pub(super) fn turn(&mut self, command: Command, effects: &mut Effects) -> Answer {
+    pub(super) fn turn(&mut self, step: Step, effects: &mut Effects) -> Outcome {
         let now = self.now;
-        let waiters_max = self.waiters_max;
-        let held = self.lock.lease().map(|lease| lease.token);
+        let command = self.command(step);
         let mut replicas = Replicas::one();
         let mut turn = Turn {
             classic: None,
@@ -26,71 +25,73 @@ impl World {
             sequencer: &mut self.sequencer,
             effects,
             now,
-            not_after: now.after(COMMAND_WINDOW),
+            not_after: not_after(step, now),
             incarnation: Incarnation(id(1)),
             present: Incarnation(id(1)),
             replica: ReplicaId(id(0)),
             replicas: &mut replicas,
             known_token: 0,
-            waiters_max,
+            waiters_max: self.waiters_max,
         };
-        let candidate = |lease| Candidate { lease_id: lease_id(lease), grant_id: grant_id(lease), attachment: None };
         match command {
-            Command::Acquire { request, attempt, copy, wait, lease } => {
-                turn.not_after = now;
-                Answer::Acquire(turn.acquire(wish(call(request, attempt, copy), wait, candidate(lease))))
+            Some(command) => turn.run(command),
+            None if step == Step::Settle => {
+                turn.settle();
+                Outcome::Done
             }
-            Command::AcquireOther { request, attempt } => {
+            None => Outcome::Done,
+        }
+    }
+
+    fn command(&self, step: Step) -> Option<Command> {
+        let candidate = |lease| Candidate { lease_id: lease_id(lease), grant_id: grant_id(lease), attachment: None };
+        Some(match step {
+            Step::Acquire { request, attempt, copy, wait, lease } => {
+                Command::Acquire(wish(call(request, attempt, copy), wait, candidate(lease)))
+            }
+            Step::AcquireOther { request, attempt } => {
                 let mut other = wish(call(request, attempt, 0), true, candidate(0));
                 other.terms.fingerprint += 1_000;
-                Answer::Acquire(turn.acquire(other))
+                Command::Acquire(other)
             }
-            Command::AcquireLate { request, attempt } => {
-                turn.not_after = StoreTime::from_micros(now.as_micros() - 1);
-                Answer::Acquire(turn.acquire(wish(call(request, attempt, 0), true, candidate(0))))
+            Step::AcquireLate { request, attempt } => {
+                Command::Acquire(wish(call(request, attempt, 0), true, candidate(0)))
             }
-            Command::Claim { request, attempt, copy, lease } => {
-                turn.not_after = now;
-                Answer::Acquire(turn.claim(call(request, attempt, copy), candidate(lease)))
+            Step::Claim { request, attempt, copy, lease } => {
+                Command::Claim(call(request, attempt, copy), candidate(lease))
             }
-            Command::ClaimLate { request, attempt } => {
-                turn.not_after = StoreTime::from_micros(now.as_micros() - 1);
-                Answer::Acquire(turn.claim(call(request, attempt, 0), candidate(0)))
+            Step::ClaimLate { request, attempt } => Command::Claim(call(request, attempt, 0), candidate(0)),
+            Step::GiveUp { request, attempt, copy } => Command::GiveUp(call(request, attempt, copy)),
+            Step::Drop { request, attempt, copy, .. } => Command::DropCall(call(request, attempt, copy)),
+            Step::Release { lease } => Command::Release(lease_id(lease)),
+            Step::Renew { lease, ttl } => {
+                Command::Renew { lease_id: lease_id(lease), ttl: ttl.map(Duration::from_micros) }
             }
-            Command::GiveUp { request, attempt, copy } => Answer::Acquire(turn.give_up(call(request, attempt, copy))),
-            Command::Drop { request, attempt, copy, window } => {
-                turn.not_after = now.after(Duration::from_micros(window));
-                turn.drop_call(call(request, attempt, copy));
-                Answer::Nothing
+            Step::RenewKept { lease, attachment } => Command::RenewKept(lease_id(lease), AttachmentId(id(attachment))),
+            Step::Attach { lease, attempt, attachment } => {
+                Command::Attach { lease_id: lease_id(lease), attempt, attachment: AttachmentId(id(attachment)) }
             }
-            Command::Release { lease } => Answer::Release(turn.release(lease_id(lease))),
-            Command::Renew { lease, ttl } => {
-                Answer::Renew(turn.renew(lease_id(lease), ttl.map(Duration::from_micros), None))
+            Step::Detach { lease, attachment } => Command::Detach(lease_id(lease), AttachmentId(id(attachment))),
+            Step::Disconnect { lease, attachment } => {
+                Command::Disconnect(lease_id(lease), AttachmentId(id(attachment)))
             }
-            Command::RenewAttached { lease, attachment } => {
-                Answer::Renew(turn.renew(lease_id(lease), None, Some(AttachmentId(id(attachment)))))
+            Step::ForceRelease { right } => {
+                let held = self.lock.lease().map(|lease| lease.token).filter(|_| right);
+                let expected = held.unwrap_or(FencingToken::new(1).unwrap());
+                Command::ForceRelease { expected, reason: Reason::new("a test".into()).unwrap() }
             }
-            Command::Attach { lease, attempt, attachment } => {
-                Answer::Renew(turn.attach(lease_id(lease), attempt, AttachmentId(id(attachment))))
-            }
-            Command::Detach { lease, attachment } => {
-                turn.detach(lease_id(lease), AttachmentId(id(attachment)));
-                Answer::Nothing
-            }
-            Command::Disconnect { lease, attachment } => {
-                turn.disconnect(lease_id(lease), AttachmentId(id(attachment)));
-                Answer::Nothing
-            }
-            Command::ForceRelease { right } => {
-                let expected = held.filter(|_| right).unwrap_or(FencingToken::new(1).unwrap());
-                Answer::Revoke(turn.force_release(expected))
-            }
-            Command::Settle => {
-                turn.settle();
-                Answer::Nothing
-            }
-            Command::Pass(_) | Command::Back(_) | Command::ToEdge | Command::BeforeEdge => Answer::Nothing,
-        }
+            Step::Settle | Step::Pass(_) | Step::Back(_) | Step::ToEdge | Step::BeforeEdge => return None,
+        })
+    }
+}
+
+/// The last moment at which the command of a step may act.
+fn not_after(step: Step, now: StoreTime) -> StoreTime {
+    match step {
+        Step::Acquire { .. } | Step::Claim { .. } => now,
+        Step::AcquireLate { .. } | Step::ClaimLate { .. } => StoreTime::from_micros(now.as_micros() - 1),
+        Step::Drop { window, .. } => now.after(Duration::from_micros(window)),
+        _ => now.after(COMMAND_WINDOW),
     }
 }
 

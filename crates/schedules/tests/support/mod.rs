@@ -5,19 +5,18 @@
 use fencepost_schedules::{
     clock::Clock,
     domain::{
+        command::{Acquire, Candidate, Command, Outcome},
         ids::{AttachmentId, Call, CallId, GrantId, LeaseId, RequestId},
         lease::{LeaseEnd, Terms},
         limits::Limits,
         name::{Holder, LockName, Metadata},
         outcome::{AcquireOutcome, Grant},
-        rules::{Acquire, Candidate},
     },
     locks::{AcquireAnswer, AcquireCall, Hub, Locks, LocksError},
-    store::{Event, LockStore, MemoryStore, Notices},
+    store::{Event, MemoryStore, Notices, Store as _, Timed},
     sync::{Mutex, Notify},
     time::{Instant, StandingClock},
 };
-use std::future::pending;
 use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
 
@@ -47,8 +46,8 @@ pub(crate) fn terms(ttl: Duration) -> Terms {
 pub(crate) async fn take(store: &MemoryStore, lock: &LockName, number: u128, ttl: Duration) -> Grant {
     let call = Call { request: request(number), attempt: 1, id: CallId(1) };
     let command = Acquire { call, terms: terms(ttl), wait: false, candidate: candidate(number) };
-    match store.acquire(lock, command, pending()).await.map(|it| it.outcome) {
-        Ok(AcquireOutcome::Granted(grant)) => grant,
+    match store.run(lock, Command::Acquire(command)).await.map(|it| it.outcome) {
+        Ok(Outcome::Acquire(AcquireOutcome::Granted(grant))) => grant,
         other => panic!("{other:?}"),
     }
 }
@@ -76,7 +75,7 @@ pub(crate) async fn want(
         arrived: Instant::now(),
         deadline: None,
         attachment: None,
-        follower: None,
+        waiter: None,
     };
     locks.acquire(lock, call).await
 }
@@ -107,6 +106,10 @@ impl Ear {
 
 impl Notices for Ear {
     fn look_again(&self, _: RequestId, _: u32) {}
+
+    fn claimed(&self, _: Call, _: Timed<AcquireOutcome>) -> bool {
+        false
+    }
 
     fn is_alive(&self, _: RequestId, _: u32) -> bool {
         true

@@ -12,15 +12,16 @@ mod replicas;
 mod retrying;
 mod viewing;
 
-use super::{Acquire, Candidate, Lock, Turn};
+use super::{Lock, Turn};
 use crate::domain::{
+    command::{Acquire, Candidate, Effect, Effects},
     ids::{AttachmentId, Call, CallId, GrantId, Incarnation, LeaseId, ReplicaId, RequestId},
     lease::{LeaseEnd, Terms},
     limits::{CLAIM_WINDOW, COMMAND_WINDOW},
     name::{Holder, Metadata},
     outcome::{
-        AcquireOutcome, ClassicHold, Effect, Effects, Fate, Gone, Grant, LockView, ReleaseOutcome, RenewOutcome,
-        RevokeOutcome, TokenStatus,
+        AcquireOutcome, ClassicHold, Fate, Gone, Grant, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome,
+        TokenStatus,
     },
     replicas::Replicas,
     time::StoreTime,
@@ -224,7 +225,7 @@ impl Bench {
     }
 
     fn status(&self, token: FencingToken) -> TokenStatus {
-        self.lock.token_status(token, self.now)
+        self.view().token_status(token)
     }
 
     /// Whose calls the last command told to look again, with the attempt.

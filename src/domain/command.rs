@@ -1,0 +1,192 @@
+//! Commands on one lock, as values, with their outcomes and effects.
+//!
+//! Everything that acts on a lock speaks these types: the service, the stores, the rules
+//! ([`Turn::run`](super::rules::Turn::run)) and the tests.
+
+use super::{
+    ids::{AttachmentId, Call, GrantId, LeaseId, ReplicaId, RequestId},
+    lease::{Lease, LeaseEnd, Terms},
+    name::Reason,
+    outcome::{AcquireOutcome, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome},
+    token::FencingToken,
+};
+use smallvec::SmallVec;
+use std::time::Duration;
+
+/// A command on one lock. Each may be repeated: a repeat finds what the first one did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Asks for the lock. Outcome: [`AcquireOutcome`].
+    Acquire(Acquire),
+    /// Claims the offer to a queued request, or asks for the request's outcome. Outcome: [`AcquireOutcome`].
+    Claim(Call, Candidate),
+    /// Ends the wait of a call whose time is over. Outcome: [`AcquireOutcome`].
+    GiveUp(Call),
+    /// Cleans up after a call that was dropped. Outcome: [`Outcome::Done`].
+    DropCall(Call),
+    /// Declines an offer to a call that cannot take it now: the waiter behind it comes first. The request's queue
+    /// position is skipped, and kept as long as that of a dropped call; a claim brings it back. Changes nothing unless
+    /// the lock is offered to the request. Outcome: [`Outcome::Done`].
+    Decline {
+        /// The request that the lock is offered to.
+        request: RequestId,
+        /// The attempt whose calls cannot take it.
+        attempt: u32,
+    },
+    /// Releases a lease. Outcome: [`ReleaseOutcome`].
+    Release(LeaseId),
+    /// Renews a lease. Outcome: [`RenewOutcome`].
+    Renew {
+        /// The lease.
+        lease_id: LeaseId,
+        /// The new TTL; `None` keeps the lease's own.
+        ttl: Option<Duration>,
+    },
+    /// Renews a lease if this attachment still keeps it. Outcome: [`RenewOutcome`].
+    RenewKept(LeaseId, AttachmentId),
+    /// Attaches a lease to a stream, and renews it. Outcome: [`RenewOutcome`].
+    Attach {
+        /// The lease.
+        lease_id: LeaseId,
+        /// The client's count of attachments. The highest wins; among equal ones, the latest.
+        attempt: u32,
+        /// The stream's attachment of it.
+        attachment: AttachmentId,
+    },
+    /// Detaches a lease from a stream. It lasts until its end. Outcome: [`Outcome::Done`].
+    Detach(LeaseId, AttachmentId),
+    /// Revokes a lease because its stream ended, if this attachment still keeps it. Outcome: [`Outcome::Done`].
+    Disconnect(LeaseId, AttachmentId),
+    /// Revokes the lease with this token. Outcome: [`RevokeOutcome`].
+    ForceRelease {
+        /// The token of the lease.
+        expected: FencingToken,
+        /// The operator's reason, for watchers.
+        reason: Reason,
+    },
+    /// Reads the lock. Outcome: [`LockView`].
+    View,
+}
+
+/// A request for the lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acquire {
+    /// The call that carries it.
+    pub call: Call,
+    /// What it asks for.
+    pub terms: Terms,
+    /// Whether to queue if the lock is not free.
+    pub wait: bool,
+    /// The ids of the lease, should this command grant it.
+    pub candidate: Candidate,
+}
+
+/// The ids of a lease that a command may grant. The server draws them, because the rules contain no randomness.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Proof of ownership.
+    pub lease_id: LeaseId,
+    /// Public name.
+    pub grant_id: GrantId,
+    /// The stream that keeps the lease from its grant on, if there is one: its first attachment.
+    pub attachment: Option<AttachmentId>,
+}
+
+/// The outcome of a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Of Acquire, Claim and GiveUp.
+    Acquire(AcquireOutcome),
+    /// Of Release.
+    Release(ReleaseOutcome),
+    /// Of Renew and Attach.
+    Renew(RenewOutcome),
+    /// Of ForceRelease.
+    Revoke(RevokeOutcome),
+    /// Of View. Boxed, because it is large.
+    View(Box<LockView>),
+    /// The command was carried out. There is nothing else to say.
+    Done,
+}
+
+/// A store answered a command with an outcome of another kind.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a command was answered with the outcome of another: {0:?}")]
+pub struct WrongOutcome(pub Box<Outcome>);
+
+macro_rules! outcomes {
+    ($($kind:ident: $type:ty,)+) => {
+        $(
+            impl From<$type> for Outcome {
+                fn from(outcome: $type) -> Self {
+                    Self::$kind(outcome)
+                }
+            }
+
+            impl TryFrom<Outcome> for $type {
+                type Error = WrongOutcome;
+
+                fn try_from(outcome: Outcome) -> Result<Self, WrongOutcome> {
+                    match outcome {
+                        Outcome::$kind(outcome) => Ok(outcome),
+                        other => Err(WrongOutcome(Box::new(other))),
+                    }
+                }
+            }
+        )+
+    };
+}
+
+outcomes! {
+    Acquire: AcquireOutcome,
+    Release: ReleaseOutcome,
+    Renew: RenewOutcome,
+    Revoke: RevokeOutcome,
+    View: Box<LockView>,
+}
+
+impl TryFrom<Outcome> for () {
+    type Error = WrongOutcome;
+
+    fn try_from(outcome: Outcome) -> Result<Self, WrongOutcome> {
+        if outcome == Outcome::Done { Ok(()) } else { Err(WrongOutcome(Box::new(outcome))) }
+    }
+}
+
+/// What a command causes beyond its answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// The calls of this attempt should ask again (Claim): they were offered the lock, or are no longer bound.
+    LookAgain {
+        /// The server replica that carries them.
+        replica: ReplicaId,
+        /// Their request.
+        request: RequestId,
+        /// Their attempt.
+        attempt: u32,
+    },
+    /// The lock was granted, to the holder of its lease.
+    Granted,
+    /// A lease has ended.
+    Ended {
+        /// Its last state.
+        lease: Lease,
+        /// How it ended.
+        end: LeaseEnd,
+    },
+    /// A stream's attachment was replaced by a newer one.
+    Detached {
+        /// The server replica of that stream.
+        replica: ReplicaId,
+        /// The lease.
+        lease_id: LeaseId,
+        /// The attachment that is void now.
+        attachment: AttachmentId,
+    },
+    /// The server that sent the command had been silent for so long, or is so new, that its waiters may have been
+    /// deleted. The server asks again for each of them.
+    ReplicaReturned,
+}
+
+/// The effects of one command, in order. Few commands have more than two.
+pub type Effects = SmallVec<[Effect; 2]>;

@@ -1,0 +1,63 @@
+//! What a store does.
+
+use super::{Page, StoreError, Timed};
+use crate::domain::{
+    command::{Command, Outcome},
+    ids::Call,
+    name::LockName,
+};
+use futures_util::future::join_all;
+use std::future::{Future, pending};
+
+/// The answer to a command.
+pub type Answer = Result<Timed<Outcome>, StoreError>;
+
+/// Carries out commands by the rules of `domain`. What a command causes beyond its answer, a store tells the
+/// [`Notices`](super::Notices) it was made with.
+///
+/// Every command is atomic and may be repeated. A future that is dropped leaves its command done or not done, nothing
+/// between. The caller does not know which (*outcome unknown*) and repeats the command, or posts a
+/// [`Command::DropCall`]. Two commands need neither, because the store finishes what their caller left behind:
+///
+/// - Acquire: dropped, or with an error, it is cleaned up as by `DropCall`, if there can be anything to clean up. Only
+///   the store knows whether the command was sent.
+/// - Release: dropped, it is carried out all the same. A client may release and go.
+pub trait Store: Send + Sync + 'static {
+    /// Carries out a command.
+    fn run(&self, name: &LockName, command: Command) -> impl Future<Output = Answer> + Send {
+        self.run_unless(name, command, pending())
+    }
+
+    /// Carries out a command, unless `stop` resolves before the command is sent: then it is not sent, and the answer is
+    /// [`StoreError::Overloaded`].
+    fn run_unless(
+        &self,
+        name: &LockName,
+        command: Command,
+        stop: impl Future<Output = ()> + Send,
+    ) -> impl Future<Output = Answer> + Send;
+
+    /// Carries out commands on many locks, each independent of the others, and answers in order. Dropped on the way,
+    /// some are done and some are not.
+    fn run_each(&self, commands: Vec<(&LockName, Command)>) -> impl Future<Output = Vec<Answer>> + Send {
+        join_all(commands.into_iter().map(|(name, command)| self.run(name, command)))
+    }
+
+    /// Has a command carried out whose outcome nobody waits for. Does not block: drop guards call it.
+    fn post(&self, name: &LockName, command: Command);
+
+    /// An upper bound on how many requests are queued before that of a call that waits here, from what is known without
+    /// asking. `None` if the call is not known to be queued.
+    fn ahead(&self, name: &LockName, call: Call) -> Option<u64>;
+
+    /// Lists the locks in use whose names begin with `prefix`, from `from` on ([`Page::next`]), at most `limit`.
+    fn list(
+        &self,
+        prefix: &str,
+        from: Option<&str>,
+        limit: usize,
+    ) -> impl Future<Output = Result<Page, StoreError>> + Send;
+
+    /// Makes sure that events are reported from now on.
+    fn watch(&self) -> impl Future<Output = Result<(), StoreError>> + Send;
+}
