@@ -1,4 +1,4 @@
-//! AdminService: what an operator does.
+//! AdminService: an operator's RPCs.
 
 use super::{Api, convert, dispatch::Caller, reply};
 use crate::{locks::Dispatch as _, store::Store};

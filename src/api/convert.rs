@@ -1,4 +1,4 @@
-//! Requests, checked and turned into the service's terms.
+//! Checks requests and converts them into the service's types.
 
 use super::fields::Fields;
 use crate::{
@@ -40,7 +40,7 @@ pub(super) fn acquire(
         Some(wait) => fields.duration("wait_timeout", wait, Duration::ZERO, limits.wait_max),
     };
     let request_id = match request.request_id.as_str() {
-        // Nobody can repeat a request whose id nobody knows: it needs no memory, only an identity.
+        // Nobody knows the id, so nobody can repeat the request. Any unique id will do.
         "" => Some(Uuid::new_v4()),
         text => fields.request_id("request_id", text),
     };
@@ -67,9 +67,10 @@ pub(super) fn acquire(
     }
 }
 
-/// What the id of a request is bound to, as one number. The same on every replica and in every version: it is stored.
+/// A hash of the parameters that a request id is bound to. It is stored, so it must be the same in every server and
+/// every version.
 fn fingerprint(ttl: Duration, holder: &Holder, metadata: &Metadata, min_token: u64) -> u64 {
-    // Most fit in place; the state of a hash that is fed part by part is four times the size.
+    // Most requests fit in place. The state of a streaming hash would be four times as large.
     let mut text = SmallVec::<[u8; 128]>::new();
     let mut part = |bytes: &[u8]| {
         // The length first, so that no two lists of parts read the same.
@@ -105,7 +106,7 @@ pub(super) fn optional_ttl(ttl: Option<prost_types::Duration>, limits: &Limits) 
     Ok(ttl.flatten())
 }
 
-/// Checks a name that stands alone.
+/// Checks a lock name.
 pub(super) fn name(lock_name: String) -> Result<LockName, Status> {
     let mut fields = Fields::default();
     match fields.take("lock_name", LockName::new(lock_name)) {
@@ -174,7 +175,7 @@ pub(super) fn keep_alive(request: v1::KeepAliveRequest) -> Result<FromClient, St
     }
 }
 
-/// A stream's message without one.
+/// The error for a stream message that is empty.
 pub(super) fn no_message(wanted: &str) -> Status {
     let mut fields = Fields::default();
     fields.refuse("message", format!("must be given: {wanted}"));
@@ -189,7 +190,7 @@ pub(super) fn detach(detach: v1::DetachLeases) -> FromClient {
     FromClient::Detach(detach.handles)
 }
 
-/// Checks leases that are to be kept alive.
+/// Checks the leases that a stream is to keep alive.
 pub(super) fn attach(attach: v1::AttachLeases) -> Result<FromClient, Status> {
     let mut fields = Fields::default();
     let mut leases = Vec::with_capacity(attach.leases.len());
@@ -216,9 +217,9 @@ mod tests {
     use super::*;
     use xxhash_rust::xxh3::Xxh3;
 
-    /// It is stored, and compared by servers of other versions: what it was is what it is, whatever the length.
+    /// The fingerprint is stored, and servers of other versions compare it: it must never change, whatever the length.
     #[test]
-    fn a_fingerprint_is_that_of_its_parts_one_after_the_other() {
+    fn a_fingerprint_is_the_hash_of_its_parts_in_order() {
         for bytes in [0, 1, 40, 41, 128, 200, 241, 4_000] {
             let pairs = [("key".to_owned(), "v".repeat(bytes))];
             let (holder, metadata) = (Holder::new("h".into()).unwrap(), Metadata::new(pairs).unwrap());

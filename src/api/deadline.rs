@@ -1,14 +1,14 @@
-//! The call's own deadline, from the `grpc-timeout` header. tonic drops the handler when it is over; a wait must end
-//! before, in order, or the caller would not learn what came of it.
+//! The deadline of a call, from its `grpc-timeout` header. tonic drops the handler at the deadline, so a wait ends a
+//! little earlier: the caller must still receive its outcome.
 
 use std::time::Duration;
 use tokio::time::Instant;
 use tonic::metadata::MetadataMap;
 
-/// The header holds at most this many digits, by the gRPC specification.
+/// The most digits that the gRPC specification allows in the header.
 const DIGITS_MAX: usize = 8;
 
-/// When the caller gives up by itself, if it said so.
+/// When the caller gives up; `None` if the call has no deadline.
 pub(super) fn deadline(metadata: &MetadataMap, arrived: Instant) -> Option<Instant> {
     let text = metadata.get("grpc-timeout")?.to_str().ok()?;
     arrived.checked_add(parse(text)?)
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_the_specification_allows_and_nothing_else() {
+    fn parses_what_the_specification_allows_and_nothing_else() {
         assert_eq!(parse("5S"), Some(Duration::from_secs(5)));
         assert_eq!(parse("99999999H"), Some(Duration::from_secs(99_999_999 * 3600)));
         assert_eq!(parse("1M"), Some(Duration::from_secs(60)));

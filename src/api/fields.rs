@@ -1,4 +1,4 @@
-//! Checking a request field by field: all that is wrong with it is reported together.
+//! Checks a request field by field, and reports all violations together.
 
 use crate::domain::{name::BrokenRule, token::FencingToken};
 use prost_types::Duration as ProtoDuration;
@@ -7,34 +7,34 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 use uuid::Uuid;
 
-/// The rules that a request breaks. Costs nothing while it breaks none.
+/// The violations of a request. Allocates nothing while there are none.
 #[derive(Debug, Default)]
 pub(super) struct Fields {
     violations: Vec<(String, String)>,
-    /// How many more there are that are not told.
+    /// How many more there are that are not reported.
     more: usize,
 }
 
-/// As many are told: they travel in headers, of which a peer takes some 8 or 16 KiB before it gives the whole
-/// connection up.
-const VIOLATIONS_TOLD: usize = 16;
+/// The most violations that are reported. They are sent in headers, and a peer that receives more than some 8 or 16 KiB
+/// of headers closes the whole connection.
+const VIOLATIONS_MAX: usize = 16;
 
 impl Fields {
     /// Notes that a field breaks a rule.
     pub(super) fn refuse(&mut self, field: impl Into<String>, rule: impl Into<String>) {
-        if self.violations.len() < VIOLATIONS_TOLD {
+        if self.violations.len() < VIOLATIONS_MAX {
             self.violations.push((field.into(), rule.into()));
         } else {
             self.more += 1;
         }
     }
 
-    /// Takes a field's value, or notes the rule that it breaks.
+    /// Unwraps a field's value, or notes the rule that it breaks.
     pub(super) fn take<T>(&mut self, field: &str, value: Result<T, BrokenRule>) -> Option<T> {
         value.map_err(|BrokenRule(rule)| self.refuse(field, rule)).ok()
     }
 
-    /// Reads a UUID.
+    /// Parses a UUID.
     pub(super) fn uuid(&mut self, field: &str, text: &str) -> Option<Uuid> {
         let uuid = Uuid::try_parse(text).ok();
         if uuid.is_none() {
@@ -44,8 +44,8 @@ impl Fields {
         uuid
     }
 
-    /// Reads the id of a request. An id that a client forgot to fill in is the nil UUID: two such clients would share
-    /// one request, and with it the lease.
+    /// Parses a request id. A client that forgets to fill it in may send the nil UUID: two such clients would share one
+    /// request, and with it the lease.
     pub(super) fn request_id(&mut self, field: &str, text: &str) -> Option<Uuid> {
         let id = self.uuid(field, text)?;
         if id.is_nil() {
@@ -55,7 +55,7 @@ impl Fields {
         Some(id)
     }
 
-    /// Reads a token.
+    /// Checks a token.
     pub(super) fn token(&mut self, field: &str, number: u64) -> Option<FencingToken> {
         let token = FencingToken::new(number);
         if token.is_none() {
@@ -64,7 +64,7 @@ impl Fields {
         token
     }
 
-    /// Reads a duration within a range.
+    /// Checks a duration against a range.
     pub(super) fn duration(
         &mut self,
         field: &str,
@@ -85,19 +85,19 @@ impl Fields {
         }
     }
 
-    /// Refuses a field of a feature that this server does not support, if it is used. It is never ignored.
+    /// Refuses a field of a feature that this server does not support yet. It must not be ignored.
     pub(super) fn unsupported(&mut self, field: &str, used: bool) {
         if used {
             self.refuse(field, "is not supported by this server yet: leave it out");
         }
     }
 
-    /// The error, if there is anything to report.
+    /// Returns the error, if there is any violation.
     pub(super) fn done(self) -> Result<(), Status> {
         if self.violations.is_empty() { Ok(()) } else { Err(self.into_status()) }
     }
 
-    /// The error. For callers that know that there is something to report.
+    /// Returns the error. For callers that know that there is a violation.
     pub(super) fn into_status(self) -> Status {
         let mut text: Vec<String> = self.violations.iter().map(|(field, rule)| format!("{field} {rule}")).collect();
         if self.more > 0 {
@@ -112,8 +112,8 @@ impl Fields {
     }
 }
 
-/// Reads a duration by protobuf's rules, if it is not negative. Not by prost's conversion: that one normalises, and
-/// panics on the values that cannot be normalised (prost-types 0.14.4, seconds and nanos at their minimum).
+/// Converts a duration by protobuf's rules; `None` if it is negative or malformed. prost's own conversion normalises,
+/// and panics on values that cannot be normalised (prost-types 0.14.4, seconds and nanos at their minimum).
 fn read(value: &ProtoDuration) -> Option<Duration> {
     let nanos = u32::try_from(value.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
     Some(Duration::new(u64::try_from(value.seconds).ok()?, nanos))

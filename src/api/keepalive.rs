@@ -1,4 +1,4 @@
-//! KeepAlive: messages in, messages out. What they mean is the service's.
+//! KeepAlive: converts messages. The service gives them their meaning.
 
 use super::{Api, convert, dispatch::Caller, reply};
 use crate::{locks::session, store::Store};
@@ -9,7 +9,7 @@ use tonic::{Status, Streaming};
 
 pub(super) type KeepAliveStream = Pin<Box<dyn Stream<Item = Result<v1::KeepAliveResponse, Status>> + Send>>;
 
-/// The response stream. It is polled, and dropped, with the transport's: no task of its own keeps it alive.
+/// The response stream. The transport polls and drops it: no task keeps it alive.
 pub(super) fn serve<S: Store>(
     api: &Api<S>,
     caller: Caller,

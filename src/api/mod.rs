@@ -1,5 +1,5 @@
-//! The gRPC edge: the only room that knows the generated types. It checks, converts, calls the service and converts
-//! back.
+//! The gRPC edge, the only module that knows the generated types. It checks a request, converts it, calls the service,
+//! and converts the answer.
 
 mod admin;
 mod convert;

@@ -1,4 +1,4 @@
-//! What the service answers, turned into messages.
+//! Converts the service's answers into messages.
 
 use crate::{
     domain::{
@@ -89,7 +89,7 @@ pub(super) fn renew(outcome: RenewOutcome, held_for: Duration) -> v1::RenewRespo
             successor_token: number(gone.successor),
             ..v1::RenewResponse::default()
         },
-        // A renewal that names no attachment is not refused for one.
+        // Unreachable: the renewal of a unary call names no attachment.
         RenewOutcome::AttachedElsewhere => v1::RenewResponse {
             outcome: Outcome::Lost.into(),
             end: v1::LeaseEnd::Unknown.into(),
@@ -213,7 +213,7 @@ fn answer_of(answer: Answer<Status>) -> v1::session_response::Message {
     }
 }
 
-/// A status as a message. Its details, if there are any, are such a message already.
+/// Converts a status into a message. Its details, if there are any, are encoded as such a message.
 fn operation_error(status: &Status) -> v1::OperationError {
     let details = v1::OperationError::decode(status.details()).unwrap_or_default().details;
     v1::OperationError { code: status.code().into(), message: status.message().to_owned(), details }

@@ -1,4 +1,4 @@
-//! Session: messages in, messages out. What they mean is the service's.
+//! Session: converts messages. The service gives them their meaning.
 
 use super::{Api, convert, dispatch::Caller, reply};
 use crate::{
@@ -14,16 +14,17 @@ use tonic::{Status, Streaming};
 
 pub(super) type SessionStream = Pin<Box<dyn Stream<Item = Result<v1::SessionResponse, Status>> + Send>>;
 
-/// The response stream. It is polled, and dropped, with the transport's: no task of its own keeps it alive.
+/// The response stream. The transport polls and drops it: no task keeps it alive.
 pub(super) fn serve<S: Store>(api: &Api<S>, caller: Caller, inbound: Streaming<v1::SessionRequest>) -> SessionStream {
     let limits = api.locks.limits().clone();
-    let inbound = inbound.map(move |message| message.and_then(|message| heard(message, &limits)));
+    let inbound = inbound.map(move |message| message.and_then(|message| convert_message(message, &limits)));
     let outbound = session::session(api.locks.clone(), caller, inbound, api.drain_grace);
     Box::pin(outbound.map(|message| message.map(reply::session).map_err(Status::from)))
 }
 
-/// What breaks a rule is the answer to its operation, if it is one, and else the end of the stream.
-fn heard(request: v1::SessionRequest, limits: &Limits) -> Result<FromClient<Status>, Status> {
+/// Converts a message. An operation that breaks a rule is answered with the error; any other message that breaks one
+/// ends the stream.
+fn convert_message(request: v1::SessionRequest, limits: &Limits) -> Result<FromClient<Status>, Status> {
     let operation = match request.message {
         Some(Message::Acquire(acquire)) => convert::session_acquire(acquire, limits),
         Some(Message::Release(release)) => convert::lease(release.lock_name, &release.lease_id)

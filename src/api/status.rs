@@ -1,4 +1,4 @@
-//! The one place that turns the service's errors into gRPC statuses.
+//! Converts the service's errors into gRPC statuses.
 
 use super::fields::Fields;
 use crate::{
@@ -13,7 +13,7 @@ use tonic_types::{ErrorDetails, StatusExt};
 /// The domain of all reasons.
 const DOMAIN: &str = "fencepost";
 
-/// Adds the reason that programs decide by.
+/// Adds the reason, by which programs tell errors apart.
 pub(super) fn with_reason(details: &mut ErrorDetails, reason: &str) {
     details.set_error_info(reason, DOMAIN, HashMap::new());
 }

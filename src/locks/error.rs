@@ -9,7 +9,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LocksError {
     /// A newer attempt of the request is bound; only that one is answered.
-    #[error("a newer attempt of this request took over; only that one is answered")]
+    #[error("a newer attempt of this request took over, and only that one is answered")]
     Overtaken,
     /// The request has ended.
     #[error("this request has ended: use a new request_id for a new lease")]
@@ -24,27 +24,27 @@ pub enum LocksError {
         max: u64,
     },
     /// The queue of the lock is full.
-    #[error("{max} requests wait for this lock already: try again later")]
+    #[error("{max} requests already wait for this lock: try again later")]
     QueueFull {
         /// The bound.
         max: usize,
     },
     /// The server has the maximum number of waiting calls.
-    #[error("{max} requests wait on this server already: try again later, or on another replica")]
+    #[error("{max} requests already wait on this server: try again later, or on another server")]
     ServerFull {
         /// The bound.
         max: usize,
     },
-    /// The session has the maximum number of operations under way, or of leases.
+    /// The session has the maximum number of operations in flight, or of leases.
     #[error("{max} {what} on this session already: try again later, or open another session")]
     SessionFull {
-        /// What there is too much of.
+        /// Which of the two.
         what: &'static str,
         /// The bound.
         max: usize,
     },
     /// The server has the maximum number of watchers.
-    #[error("{max} watch streams are open on this server already: try again later, or on another replica")]
+    #[error("{max} watch streams are already open on this server: try again later, or on another server")]
     WatchersFull {
         /// The bound.
         max: usize,
@@ -53,16 +53,16 @@ pub enum LocksError {
     #[error("another call with the same attempt still waits for this request: retry it with a higher attempt")]
     Shared,
     /// The store has forgotten the request.
-    #[error("the store lost this request's place in line: retry with the same request_id")]
+    #[error("the store lost this request's queue position: retry with the same request_id")]
     Forgotten,
     /// The command reached the store too late.
-    #[error("the store got to the request too late and did nothing (its time was {} us): retry", .0.as_micros())]
+    #[error("the command reached the store too late, and nothing was done (store time {} us): retry", .0.as_micros())]
     TooLate(StoreTime),
     /// The server drains.
-    #[error("this server is draining: retry with the same request_id, on another replica if there is one")]
+    #[error("this server is draining: retry with the same request_id, on another server if there is one")]
     Draining,
     /// No token is left.
-    #[error("the fencing tokens of this lock's bucket are used up: no grant can be made")]
+    #[error("the fencing tokens of this lock's bucket are used up: the lock cannot be granted")]
     TokensExhausted,
     /// The store failed.
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! Watching: events to those who asked for them, never at the cost of those who lock.
+//! Watching: passes events on to watchers. A watcher that does not read loses events; it never delays a lock.
 
 use super::LocksError;
 use crate::{
@@ -9,16 +9,17 @@ use crate::{
 use std::{collections::VecDeque, sync::Arc};
 use tokio_util::sync::CancellationToken;
 
-/// What a watcher is told.
+/// An item of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchItem {
-    /// Something happened.
+    /// An event.
     Event(Event),
-    /// At least this many events were lost since the one before: they were not read in time, or the store lost some.
+    /// At least this many events were lost since the previous item: the watcher did not read them in time, or the store
+    /// lost them.
     Missed(u64),
 }
 
-/// Those who watch.
+/// The watchers of this server.
 #[derive(Debug, Default)]
 pub(super) struct Watchers {
     list: Arc<RwLock<Vec<Arc<Watcher>>>>,
@@ -34,13 +35,13 @@ struct Watcher {
 
 #[derive(Debug, Default)]
 struct Backlog {
-    /// Shared among the watchers: a thousand of them may be behind by thousands of events.
+    /// Shared by the watchers: a thousand of them may each be thousands of events behind.
     events: VecDeque<Arc<Event>>,
-    /// How many are known to be lost after the last of `events`, if any are.
+    /// How many events were lost after the last one in `events`, if any.
     missed: Option<u64>,
 }
 
-/// One open watch; dropped, it ends.
+/// An open watch. Dropped, it ends.
 #[derive(Debug)]
 pub struct Watching {
     watcher: Arc<Watcher>,
@@ -65,7 +66,7 @@ impl Watchers {
         Ok(Watching { watcher, list: self.list.clone(), count: self.count.clone(), gone })
     }
 
-    /// The store has lost events, of whatever locks.
+    /// Notes that the store lost events of unknown locks.
     pub(super) fn tell_gap(&self) {
         self.list.read().iter().for_each(|watcher| watcher.push_gap());
     }
@@ -81,7 +82,7 @@ impl Watchers {
 impl Watcher {
     fn push(&self, event: &Arc<Event>) {
         let mut backlog = self.backlog.lock();
-        // Once behind, stay behind until all of the backlog is read: one gap, told once, instead of a sieve.
+        // A watcher that has lost an event loses all events until it has read its backlog: one gap instead of many.
         if backlog.missed.is_some() || backlog.events.len() >= WATCH_BACKLOG_MAX {
             *backlog.missed.get_or_insert(0) += 1;
         } else {

@@ -9,16 +9,16 @@ pub enum StoreError {
     #[error("the store cannot be reached: {0}")]
     Unavailable(String),
     /// The store has more to do than it can: the command was not sent to it, and nothing was done.
-    #[error("more is asked of the store than it can do: this was not sent to it, and nothing was done")]
+    #[error("the store is overloaded: the command was not sent, and nothing was done")]
     Overloaded,
     /// The command was sent and no answer came: it may or may not have been done.
-    #[error("the store did not answer in time, the outcome is unknown: {0}")]
+    #[error("the store did not answer in time, so the outcome is unknown: {0}")]
     OutcomeUnknown(String),
     /// The store holds data that the server did not write.
-    #[error("the store holds something the server did not write: {0}")]
+    #[error("the store holds data that the server did not write: {0}")]
     Corrupt(String),
     /// The text is not a page token of this listing.
-    #[error("the page token is not one that a page of this listing gave")]
+    #[error("the page token was not issued by this listing")]
     BadPageToken,
 }
 

@@ -113,13 +113,13 @@ pub enum StreamError {
     #[error("handle {0} is in use on this stream: attach under another one, or detach it first")]
     HandleInUse(u32),
     /// The client gave two operations one number, or none.
-    #[error("operation {0} is no number for an operation: use one above 0 that no other operation under way has")]
+    #[error("operation number {0} is 0 or in use: use one above 0 that no other operation in flight has")]
     OperationNumber(u64),
     /// The client answered a beat that was not sent.
     #[error("beat {0} was not sent on this stream")]
     BeatNotSent(u64),
     /// The client answered an earlier beat after a later one.
-    #[error("beat {answered} was answered before: answers must not go backwards, and {beat} does")]
+    #[error("beat {beat} was answered after beat {answered}: answers must be in the order of the beats")]
     BeatBackwards {
         /// The beat that it answers now.
         beat: u64,
@@ -131,7 +131,7 @@ pub enum StreamError {
     Gone(#[from] LocksError),
 }
 
-/// A lease that ended without anybody having taken the lock since, as far as is known.
+/// The fate of a lease whose successor is not known.
 fn ended(end: crate::domain::lease::LeaseEnd) -> Gone {
     Gone { fate: Fate::Ended(end), successor: None }
 }

@@ -161,7 +161,7 @@ impl<S: Store, E> Session<S, E> {
                 return Ok(None);
             }
             _ if self.in_flight.len() >= OPERATIONS_PER_SESSION_MAX => {
-                self.say(operation, full("operations are under way", OPERATIONS_PER_SESSION_MAX));
+                self.say(operation, full("operations are in flight", OPERATIONS_PER_SESSION_MAX));
                 return Ok(None);
             }
             Operation::Acquire { .. } if !self.keeping.has_room() => {

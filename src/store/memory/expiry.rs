@@ -1,4 +1,4 @@
-//! What makes leases end by themselves: one task that sleeps until the earliest timer of all shards.
+//! Expiry: one task that sleeps until the earliest timer of all shards.
 
 use super::MemoryStore;
 use crate::{
@@ -7,12 +7,12 @@ use crate::{
 };
 use std::time::Duration;
 
-/// Locks looked at while a shard stays locked: about 50 µs of work.
+/// Locks settled while a shard stays locked: about 50 µs of work.
 const DUE_PER_TURN: usize = 128;
 
-/// When each shard wants to be looked at, and until when the task sleeps.
+/// The earliest timer of each shard, and until when the task sleeps.
 pub(super) struct Alarm {
-    /// In microseconds; `u64::MAX` where there is no timer. Written under the shard's lock.
+    /// In microseconds; `u64::MAX` if the shard has no timer. Written under the shard's mutex.
     due: Box<[AtomicU64]>,
     asleep_until: AtomicU64,
     earlier: Notify,
@@ -27,10 +27,10 @@ impl Alarm {
         }
     }
 
-    /// Sets when a shard wants to be looked at; wakes the task if that is before it would wake by itself.
+    /// Sets the earliest timer of a shard. Wakes the task if it would sleep past it.
     ///
-    /// Sequentially consistent with [`Alarm::sleep_until`]: either the task sees the new time before it sleeps, or this
-    /// sees how long it will sleep.
+    /// Sequentially consistent with [`Alarm::sleep_until`]: either the task sees the new timer before it sleeps, or
+    /// this call sees how long the task will sleep.
     pub(super) fn set(&self, shard: usize, due: Option<StoreTime>) {
         let due = due.map_or(u64::MAX, StoreTime::as_micros);
         if self.due[shard].swap(due, Ordering::SeqCst) != due && due < self.asleep_until.load(Ordering::SeqCst) {
@@ -46,8 +46,8 @@ impl Alarm {
         self.due.iter().map(|due| due.load(Ordering::SeqCst)).min().unwrap_or(u64::MAX)
     }
 
-    /// Announces the sleep, and answers until when it may last: never longer than was announced, though by the second
-    /// look a timer may have been cleared away, or nobody would wake the task for what is due between the two.
+    /// Announces the sleep, and returns until when it may last. Never longer than announced, even if a timer has been
+    /// removed by the second look: nobody would wake the task for a timer between the two.
     fn sleep_until(&self) -> u64 {
         let announced = self.earliest();
         self.asleep_until.store(announced, Ordering::SeqCst);
@@ -58,8 +58,8 @@ impl Alarm {
 }
 
 impl MemoryStore {
-    /// Lets leases and offers end when their time comes, for as long as it is polled. Dropped, it leaves the store as
-    /// it is: every command settles its own lock, only nobody would be told in time.
+    /// Ends leases and offers when their time comes. Never resolves. Dropped, it leaves the store as it is: every
+    /// command still settles its own lock, but nobody learns of an expiry in time.
     pub async fn run_expiry(&self) {
         loop {
             while self.settle_due() {
@@ -74,7 +74,8 @@ impl MemoryStore {
         }
     }
 
-    /// Settles what is due now, a bounded batch from each shard. Answers whether any was full, so that more may be due.
+    /// Settles the locks that are due, a bounded batch of each shard. Returns whether any batch was full, so that more
+    /// may be due.
     pub fn settle_due(&self) -> bool {
         let now = self.clock.now();
         let mut more = false;

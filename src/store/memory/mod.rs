@@ -1,7 +1,7 @@
-//! The built-in store: the rules, run in this process's memory.
+//! The built-in store: runs the rules in this process's memory.
 //!
-//! It forgets everything when the process ends. Its tokens rise all the same, since its sequencers start above the
-//! clock; its promise of exclusion ends with the process, because the next one does not know who held what.
+//! It forgets everything when the process ends. Tokens rise even so, because its sequencers start above the clock.
+//! Mutual exclusion ends with the process: the next one does not know who held what.
 
 mod expiry;
 mod shard;
@@ -33,7 +33,7 @@ use std::{
 };
 use uuid::Uuid;
 
-/// How many parts the store has, each under its own lock and with its own sequencer.
+/// Shards, each with its own mutex and its own sequencer.
 const SHARDS: usize = 256;
 /// Commands carried out between two chances for other tasks to run: about 100 µs of work.
 const COMMANDS_PER_TURN: usize = 256;
@@ -51,16 +51,16 @@ pub struct MemoryStore {
 
 /// The one server that uses this store.
 const THIS_PROCESS: ReplicaId = ReplicaId(Uuid::nil());
-/// The reason that watchers see when a lease is taken back at the end of its stream.
+/// The reason that watchers see when a lease is revoked because its stream ended.
 const STREAM_ENDED: &str = "stream ended";
 
 impl MemoryStore {
-    /// An empty store. Its [`MemoryStore::run_expiry`] must run for leases to end by themselves.
+    /// An empty store. [`MemoryStore::run_expiry`] must run, or expired leases end only when the next command comes.
     pub fn new(clock: Arc<dyn Clock>, limits: &Limits, notices: Arc<dyn Notices>) -> Self {
         Self::with_shards(SHARDS, clock, limits, notices)
     }
 
-    /// An empty store of this many parts, a power of two: with few of them, locks meet in one.
+    /// An empty store with this many shards, a power of two.
     pub fn with_shards(shards: usize, clock: Arc<dyn Clock>, limits: &Limits, notices: Arc<dyn Notices>) -> Self {
         assert!(shards.is_power_of_two(), "the highest bits of a hash are the number of its shard");
         Self {
@@ -74,10 +74,10 @@ impl MemoryStore {
         }
     }
 
-    /// The shard of a hash: its highest bits, since the shard's own table uses the others.
-    fn place(&self, hash: u64) -> usize {
+    /// The shard of a hash: its highest bits, because the shard's own table uses the others.
+    fn shard_of(&self, hash: u64) -> usize {
         let bits = self.shards.len().ilog2();
-        hash.checked_shr(u64::BITS - bits).and_then(|place| usize::try_from(place).ok()).unwrap_or(0)
+        hash.checked_shr(u64::BITS - bits).and_then(|shard| usize::try_from(shard).ok()).unwrap_or(0)
     }
 
     /// Carries out a command.
@@ -91,7 +91,7 @@ impl MemoryStore {
             _ => Cow::Borrowed(""),
         };
         let hash = self.hasher.hash_one(name);
-        let at = self.place(hash);
+        let at = self.shard_of(hash);
         // mutant: clock read before the lock
         let mut shard = self.shards[at].lock();
         // Read under the lock: within a shard, time never goes back.
@@ -135,7 +135,7 @@ impl MemoryStore {
     /// Reads one lock.
     fn read<R>(&self, name: &LockName, read: impl FnOnce(&Lock, StoreTime) -> R) -> R {
         let hash = self.hasher.hash_one(name);
-        let shard = self.shards[self.place(hash)].lock();
+        let shard = self.shards[self.shard_of(hash)].lock();
         let now = self.clock.now();
         match shard.find(name, hash) {
             Some(slot) => read(&slot.lock, now),

@@ -1,4 +1,4 @@
-//! One part of the store: locks in slots, found by name, with the times at which they want to be looked at.
+//! One shard of the store: locks in slots, found by name, with their timers.
 
 use crate::{
     domain::{
@@ -10,16 +10,15 @@ use hashbrown::HashTable;
 use slab::Slab;
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-/// Void timers that are not worth the trouble of clearing them away.
+/// Void timers that are not worth removing.
 const VOID_TIMERS: usize = 32;
 
-/// Slots that one page of a listing looks at, so that a rare prefix among millions of locks does not hold the server
-/// up.
+/// Slots that one page of a listing scans, so that a rare prefix among millions of locks does not stall the server.
 pub(super) const SLOTS_PER_PAGE: usize = 16 * 1024;
-/// What a lock takes up on a page counts as much as slots that were looked at.
+/// The bytes of a page that count as much as one scanned slot.
 const BYTES_PER_SLOT: usize = PAGE_BYTES_MAX / SLOTS_PER_PAGE;
 
-/// A lock in its place.
+/// A lock.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) name: LockName,
@@ -54,7 +53,7 @@ impl Shard {
         self.number(name, hash).and_then(|number| self.slots.get(number))
     }
 
-    /// Acts on a lock, which need not be known before, and keeps it if anything is known of it after.
+    /// Acts on a lock, which need not exist, and keeps it if it has any state afterwards.
     pub(super) fn with_lock<R>(
         &mut self,
         name: &LockName,
@@ -98,13 +97,13 @@ impl Shard {
         None
     }
 
-    /// When the shard wants to be looked at next.
+    /// The earliest timer.
     pub(super) fn next_due(&self) -> Option<StoreTime> {
         self.timers.peek().map(|Reverse((due, _))| *due)
     }
 
-    /// Adds the locks in use with this prefix from slot `from` on. Answers where to go on, or none at the end of the
-    /// shard.
+    /// Adds the locks in use with this prefix, from slot `from` on. Returns the slot to continue from; `None` at the
+    /// end of the shard.
     pub(super) fn scan(
         &self,
         from: usize,
@@ -156,8 +155,8 @@ impl Shard {
         }
     }
 
-    /// A lease that is given back leaves a timer behind that would lie here until its TTL is over, for a day perhaps.
-    /// Cleared away when more than half of them are void: that costs each timer as much as to pop it.
+    /// Removes void timers once they are more than half of all. A lease that is released leaves a timer behind, which
+    /// would stay until its TTL is over, perhaps for a day. Per timer, this costs as much as popping it.
     fn forget_void_timers(&mut self) {
         if self.timers.len() > 2 * self.slots.len() + VOID_TIMERS {
             let slots = &self.slots;

@@ -1,5 +1,4 @@
-//! What the memory store does beside the rules: expiry without polling, nothing left behind, rising tokens over
-//! restarts.
+//! The memory store beyond the rules: expiry without commands, nothing left behind, tokens that rise across restarts.
 
 use super::*;
 use crate::{
@@ -22,10 +21,10 @@ use std::{
 const START: StoreTime = StoreTime::from_micros(1_800_000_000_000_000);
 const TTL: Duration = Duration::from_secs(30);
 
-/// Nobody listens.
-struct Deaf;
+/// Ignores all notices.
+struct NoNotices;
 
-impl Notices for Deaf {
+impl Notices for NoNotices {
     fn look_again(&self, _: RequestId, _: u32) {}
 
     fn claimed(&self, _: Call, _: Timed<AcquireOutcome>) -> bool {
@@ -51,7 +50,7 @@ impl Notices for Deaf {
     fn events_lost(&self) {}
 }
 
-/// Counts how often it is asked, which is how often anything happens.
+/// Counts how often it is read, which is how often the store does anything.
 struct CountingClock {
     time: ManualClock,
     asked: AtomicUsize,
@@ -67,7 +66,7 @@ impl Clock for CountingClock {
 fn store() -> (Arc<CountingClock>, MemoryStore) {
     let clock = Arc::new(CountingClock { time: ManualClock::at(START), asked: AtomicUsize::new(0) });
     let as_clock: Arc<dyn Clock> = clock.clone();
-    (clock, MemoryStore::new(as_clock, &Limits::default(), Arc::new(Deaf)))
+    (clock, MemoryStore::new(as_clock, &Limits::default(), Arc::new(NoNotices)))
 }
 
 fn name(number: u32) -> LockName {
@@ -116,7 +115,7 @@ async fn locks_that_are_idle_leave_nothing_behind() {
     assert_eq!(sizes(&store), (0, 0, 0));
     release(&store, &name(1), LeaseId(Uuid::new_v4()));
     store.execute(&name(2), Command::View);
-    assert_eq!(sizes(&store), (0, 0, 0), "to ask for a lock is not to make one");
+    assert_eq!(sizes(&store), (0, 0, 0), "a command on an unknown lock creates no lock");
 }
 
 #[tokio::test]
@@ -166,7 +165,7 @@ async fn the_expiry_task_sleeps_until_something_is_due() {
 
 #[tokio::test]
 async fn an_earlier_expiry_wakes_the_task() {
-    let hub = Arc::new(Deaf);
+    let hub = Arc::new(NoNotices);
     let clock: Arc<dyn Clock> = Arc::new(crate::clock::ProcessClock::start());
     let store = MemoryStore::new(clock, &Limits::default(), hub);
     let soon = Duration::from_millis(50);
@@ -194,7 +193,7 @@ async fn tokens_rise_over_restarts_that_forget_everything() {
     let mut highest = None;
     for restart in 0..50_u64 {
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(START.after(Duration::from_millis(10 * restart))));
-        let store = MemoryStore::new(clock, &Limits::default(), Arc::new(Deaf));
+        let store = MemoryStore::new(clock, &Limits::default(), Arc::new(NoNotices));
         for _ in 0..100 {
             let (lease, token) = take(&store, &name(1));
             assert!(Some(token) > highest);
