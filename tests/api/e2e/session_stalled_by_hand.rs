@@ -1,5 +1,6 @@
 //! A session that is polled by hand, or not: what happens to its calls while nobody polls it, and afterwards.
 
+use crate::asks::{self, Asks as _};
 use fencepost::{
     clock::Clock,
     domain::{
@@ -14,7 +15,7 @@ use fencepost::{
         AcquireAnswer, AcquireCall, Hub, Locks, LocksError,
         session::{Answer, FromClient, Operation, ToClient, session},
     },
-    store::memory::MemoryStore,
+    store::{Notices as _, memory::MemoryStore},
 };
 use futures_util::{FutureExt, Stream, StreamExt as _};
 use std::{convert::Infallible, pin::Pin, sync::Arc, time::Duration};
@@ -39,6 +40,8 @@ impl Clock for RuntimeClock {
 }
 
 struct Bench {
+    hub: Arc<Hub>,
+    store: Arc<MemoryStore>,
     locks: Arc<Locks<MemoryStore>>,
     expiry: JoinHandle<()>,
     says: mpsc::UnboundedSender<Result<Said, Infallible>>,
@@ -81,21 +84,33 @@ impl Bench {
         let hub = Arc::new(Hub::new());
         let clock: Arc<dyn Clock> = Arc::new(RuntimeClock(Instant::now()));
         let store = Arc::new(MemoryStore::new(clock, &Limits::default(), hub.clone()));
-        let locks = Arc::new(Locks::new(store.clone(), hub, Limits::default()));
-        let expiry = tokio::spawn(async move { store.run_expiry().await });
+        let locks = Arc::new(Locks::new(store.clone(), hub.clone(), Limits::default()));
+        let expired = store.clone();
+        let expiry = tokio::spawn(async move { expired.run_expiry().await });
         let (says, said) = mpsc::unbounded_channel();
         let hears = session(locks.clone(), (), UnboundedReceiverStream::new(said), Duration::ZERO);
-        Self { locks, expiry, says, hears: Box::pin(hears.map(|message| message.unwrap())) }
+        Self { hub, store, locks, expiry, says, hears: Box::pin(hears.map(|message| message.unwrap())) }
     }
 
     fn say(&self, message: Said) {
         self.says.send(Ok(message)).unwrap();
     }
 
-    fn ask(&self, number: u64, lock: &str, wait: Duration) {
+    fn ask(&self, number: u64, lock: &str, wait: Duration) -> Call {
         let handle = u32::try_from(number).unwrap();
-        let acquire = Operation::Acquire { name: name(lock), call: call(wait), handle, release_on_disconnect: false };
+        let call = call(wait);
+        let its = call.call;
+        let acquire = Operation::Acquire { name: name(lock), call, handle, release_on_disconnect: false };
         self.say(FromClient::Begin(number, acquire));
+        its
+    }
+
+    /// A release that claims for a waiting call, as a store may do.
+    async fn release_to(&self, lease: LeaseId, call: Call) -> LeaseId {
+        self.release(lease).await;
+        let claimed = self.store.claim(&name("a"), call).await.unwrap();
+        assert!(self.hub.claimed(call, claimed.clone()));
+        asks::granted(claimed.outcome).lease_id
     }
 
     /// Reads until an operation is answered. The first word of a wait is an answer here.
@@ -221,4 +236,31 @@ async fn a_drain_ends_it_and_its_last_word_is_kept() {
     bench.locks.end_streams();
     tokio::task::yield_now().await;
     assert_eq!(bench.locks.busy(), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_the_store_makes_reaches_its_call() {
+    let mut bench = Bench::new();
+    let holder = bench.take("a").await;
+    let call = bench.ask(1, "a", WAIT);
+    assert!(matches!(bench.answer().await, (1, Answer::Waiting(0))));
+    let lease = bench.release_to(holder, call).await;
+    let (1, Answer::Acquire { answer, .. }) = bench.answer().await else { panic!("it has the lock") };
+    assert_eq!(granted(Ok(answer)), lease);
+    assert!(bench.view("a").await.current.unwrap().left > DROP_GRACE);
+}
+
+/// The client stalled after the store had found it alive.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_the_store_claimed_for_a_stalled_call_is_cut_short() {
+    let mut bench = Bench::new();
+    let holder = bench.take("a").await;
+    let call = bench.ask(1, "a", WAIT);
+    assert!(matches!(bench.answer().await, (1, Answer::Waiting(0))));
+    tokio::time::sleep(STALLED).await;
+    bench.release_to(holder, call).await;
+    tokio::task::yield_now().await;
+    assert!(bench.view("a").await.current.unwrap().left <= DROP_GRACE, "nobody learns of the lease");
+    assert_eq!(bench.locks.busy().0, 0);
+    let (1, Answer::Failed(LocksError::Ended)) = bench.answer().await else { panic!("its request is over") };
 }
