@@ -1,4 +1,4 @@
-//! Clocks. Nothing else in the server reads one, so that tests can hand in their own.
+//! Clocks. No other module of the server reads the system's clocks, so that tests can pass in their own.
 
 use crate::domain::time::{StoreTime, micros};
 use std::{
@@ -6,13 +6,14 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-/// What tells a store its time.
+/// The clock of a store.
 pub trait Clock: Send + Sync + 'static {
-    /// The time now. Never goes back.
+    /// The current time. Never decreases.
     fn now(&self) -> StoreTime;
 }
 
-/// Starts at the wall clock and goes on by the monotonic one: later steps of the wall clock do not reach it.
+/// Starts at the wall clock's time and advances with the monotonic clock, so later steps of the wall clock have no
+/// effect.
 #[derive(Debug)]
 pub struct ProcessClock {
     started: StoreTime,
@@ -20,7 +21,7 @@ pub struct ProcessClock {
 }
 
 impl ProcessClock {
-    /// Reads the wall clock, once.
+    /// A clock that starts now. Reads the wall clock once.
     #[allow(clippy::disallowed_methods)] // this is the clock
     pub fn start() -> Self {
         let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -34,17 +35,17 @@ impl Clock for ProcessClock {
     }
 }
 
-/// A clock that stands still until it is told to go on: time as a value, for tests.
+/// A clock for tests that advances only when told to.
 #[derive(Debug)]
 pub struct ManualClock(AtomicU64);
 
 impl ManualClock {
-    /// A clock that shows this time.
+    /// A clock that starts at this time.
     pub const fn at(now: StoreTime) -> Self {
         Self(AtomicU64::new(now.as_micros()))
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     pub fn advance(&self, span: Duration) {
         self.0.fetch_add(micros(span), Ordering::SeqCst);
     }

@@ -1,7 +1,7 @@
 //! Fencepost: a lock server with fencing tokens.
 //!
-//! The rooms and their one-way doors, held by `tests/repo/tidy`: `domain` <- `store` <- `locks` <- `api` <- `server` <-
-//! the command line; `clock`, `config`, `sync` and `telemetry` are leaves.
+//! Dependencies between modules go one way: `domain` <- `store` <- `locks` <- `api` <- `server` <- `cli`; `clock`,
+//! `config`, `sync` and `telemetry` are leaves. `tests/repo/tidy` enforces this.
 
 pub mod api;
 pub mod cli;

@@ -1,5 +1,5 @@
-//! The binary: names the crypto of TLS, parses the command line, builds the runtime that the command needs, and ends as
-//! the command says.
+//! The binary: installs the crypto provider, parses the command line, builds the runtime that the command needs, and
+//! exits with the command's exit code.
 
 use clap::Parser;
 use fencepost::cli::{Cli, exit};
@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use tokio::runtime::Builder;
 
 fn main() -> ExitCode {
-    // TLS panics where it finds no crypto provider. An error says that there is one already: just as well.
+    // Without a crypto provider TLS panics. An error means that one is already installed, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let cli = Cli::parse();
-    // A single call, or one lock kept alive, needs no threads beside the first.
+    // Commands that call a server need only one thread.
     let threads = cli.threads().or_else(|| cli.serves().then(workers));
     let mut builder = match threads {
         Some(threads) => {
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     match builder.enable_all().build() {
         Ok(runtime) => {
             let code = runtime.block_on(cli.run());
-            // What is left does not matter to anybody: the command has said that it is done.
+            // The command is done, so remaining tasks can be dropped.
             runtime.shutdown_background();
             code
         }
@@ -34,9 +34,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// The threads that answer: one for every two cores, or as many as `TOKIO_WORKER_THREADS` says. A command is a few
-/// microseconds of work, less than it takes to wake another thread for it, and the network, Redis and clients want
-/// cores as well: on two cores one thread answers 1.7 times as many unary calls as two do (benches/README.md).
+/// The number of worker threads: one for every two cores, or the value of `TOKIO_WORKER_THREADS`. A command is a few
+/// microseconds of work, less than it takes to wake another thread, and the network, Redis and clients need cores as
+/// well: on two cores, one thread serves 1.7 times as many unary calls as two (benches/README.md).
 fn workers() -> usize {
     let wanted = std::env::var("TOKIO_WORKER_THREADS").ok().and_then(|text| text.parse().ok());
     let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

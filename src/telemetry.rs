@@ -1,7 +1,7 @@
-//! The log: structured lines on standard error, so that standard output stays free for what a command answers.
+//! The log: structured lines on stderr. stdout is for the results of commands.
 //!
-//! A thread of its own writes them. A terminal that stands still, or a pipe that nobody empties, must not hold up
-//! renewals: lines are lost instead.
+//! A separate thread writes the log, because a blocked terminal or a pipe that nobody reads must not delay renewals.
+//! Lines that cannot be written in time are lost.
 
 use crate::config::{LogConfig, LogFormat};
 use std::{
@@ -13,51 +13,50 @@ use std::{
 use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::{EnvFilter, util::SubscriberInitExt};
 
-/// Lines that may wait to be written; at it they are lost.
+/// The most lines that wait to be written. Further lines are lost.
 const LINES_BACKLOG_MAX: usize = 10_000;
-/// How long the end of the process waits for what is still to be written.
-const WRITTEN_WITHIN: Duration = Duration::from_secs(1);
+/// How long the end of the process waits for pending lines.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The log cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
-    /// The filter does not parse; `config` lets none of these through.
-    #[error("the log filter does not parse: {0}")]
+    /// The filter is invalid. `config` rejects such a filter earlier.
+    #[error("invalid log filter: {0}")]
     Filter(#[from] tracing_subscriber::filter::ParseError),
-    /// Some other part of the process did it first.
+    /// The process has a log already.
     #[error("the log was already set up: {0}")]
-    Taken(#[from] tracing_subscriber::util::TryInitError),
+    AlreadySet(#[from] tracing_subscriber::util::TryInitError),
 }
 
-/// Dropped, it waits for what is still to be written to standard error, a second at most.
+/// Dropped, it waits until pending lines are written, at most [`FLUSH_TIMEOUT`].
 #[derive(Debug)]
-pub struct UntilWritten(Option<WorkerGuard>);
+pub struct FlushOnDrop(Option<WorkerGuard>);
 
-impl Drop for UntilWritten {
+impl Drop for FlushOnDrop {
     fn drop(&mut self) {
-        let (guard, (done, written)) = (self.0.take(), mpsc::channel::<()>());
-        // The guard's own wait has no end where standard output stands still as well: it tells that something did.
+        let (guard, (done, flushed)) = (self.0.take(), mpsc::channel::<()>());
+        // The guard's own wait is unbounded if stdout is blocked as well, because it then prints a message there.
         thread::spawn(move || {
             drop(guard);
             drop(done);
         });
-        let _ = written.recv_timeout(WRITTEN_WITHIN);
+        let _ = flushed.recv_timeout(FLUSH_TIMEOUT);
     }
 }
 
-/// Standard error, written to by a thread of its own: no write waits.
-pub fn standard_error() -> (NonBlocking, UntilWritten) {
+/// A non-blocking writer to stderr.
+pub fn stderr() -> (NonBlocking, FlushOnDrop) {
     let lines = NonBlockingBuilder::default().lossy(true).buffered_lines_limit(LINES_BACKLOG_MAX);
-    let (standard_error, guard) = lines.finish(io::stderr());
-    (standard_error, UntilWritten(Some(guard)))
+    let (writer, guard) = lines.finish(io::stderr());
+    (writer, FlushOnDrop(Some(guard)))
 }
 
-/// Sends what is logged in this process to standard error from now on. What is dropped with the answer is written
-/// before, as far as somebody reads it.
-pub fn init(log: &LogConfig) -> Result<UntilWritten, TelemetryError> {
+/// Sets up the log of this process. Drop the returned guard before the process ends.
+pub fn init(log: &LogConfig) -> Result<FlushOnDrop, TelemetryError> {
     let filter = EnvFilter::try_new(&log.filter)?;
-    let (standard_error, guard) = standard_error();
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(standard_error);
+    let (writer, guard) = stderr();
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     match log.format {
         LogFormat::Text => lines.with_ansi(io::stderr().is_terminal()).finish().try_init()?,
         LogFormat::Json => lines.json().flatten_event(true).finish().try_init()?,

@@ -1,27 +1,27 @@
-//! The options that several commands share, and how their text is read.
+//! Options that several commands share, and their parsers.
 
 use clap::Args;
 use std::time::Duration;
 
-/// Where a server listens unless it is told otherwise.
+/// The default address of a server.
 const DEFAULT_SERVER: &str = "127.0.0.1:7420";
 
-/// Which servers to talk to.
+/// The servers to call.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ServerArgs {
-    /// The address of the server, host:port; several (repeated, or with commas between them) are replicas of one
-    /// service [default: 127.0.0.1:7420]
+    /// Address of the server, host:port; several (repeated, or separated by commas) are replicas of one service
+    /// [default: 127.0.0.1:7420]
     #[arg(long, value_name = "ADDRESS", env = "FENCEPOST_SERVER", value_delimiter = ',')]
     server: Vec<String>,
 }
 
 impl ServerArgs {
-    /// Did the command line or the variable name a server? If not, the default address is meant.
+    /// Whether the command line or the variable names a server. If not, the default address is used.
     pub(crate) fn is_given(&self) -> bool {
         !self.server.is_empty()
     }
 
-    /// The addresses as they were written.
+    /// The addresses as written.
     pub(crate) fn addresses(&self) -> Vec<&str> {
         if !self.is_given() {
             return vec![DEFAULT_SERVER];
@@ -30,58 +30,58 @@ impl ServerArgs {
     }
 }
 
-/// What every command that calls the server once has.
+/// The options of commands that make one call.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct CallArgs {
-    /// Which servers to talk to.
+    /// The servers to call.
     #[command(flatten)]
     pub servers: ServerArgs,
 
-    /// Print the reply as JSON, in protobuf's own mapping (streams: one object a line)
+    /// Print the response as JSON, in the mapping of protobuf (streams: one object per line)
     #[arg(long)]
     pub json: bool,
 }
 
-/// What a request for a lock says besides its name.
+/// The parameters of an acquire besides the lock name.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LockArgs {
-    /// How long the lease lasts without a renewal, such as 30s (default: the server's, 30s)
+    /// TTL of the lease: how long it lasts without a renewal, such as 30s (default: that of the server, 30s)
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub ttl: Option<Duration>,
 
-    /// How long to wait in line if the lock is held, such as 10s; 0s tries once
+    /// How long to wait in the queue if the lock is held, such as 10s; 0s tries once
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s")]
     pub wait: Duration,
 
-    /// The label that others see as the holder (default: user@host:pid)
+    /// Label of the holder, visible to others (default: user@host:pid)
     #[arg(long, value_name = "LABEL")]
     pub holder: Option<String>,
 
-    /// More for others to see beside the holder; may be repeated
+    /// Metadata of the holder, visible to others; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     pub metadata: Vec<(String, String)>,
 
-    /// The least token to be granted: one more than the highest that a store has seen, if it refuses yours; raises the
-    /// tokens of other locks too, and if the server's store then loses its data, all of these can fall
+    /// Lowest token to grant: if the protected store refuses your token, one more than the highest it has seen. This
+    /// also raises the tokens of other locks, and all of them can fall if the server's store then loses its data
     #[arg(long, value_name = "TOKEN", default_value_t = 0)]
     pub min_token: u64,
 
-    /// A UUID that names this request for this lock: repeated with the same one, it has the effect of one; not the nil
-    /// UUID
+    /// UUID of this request; a repeat for the same lock with the same UUID has no further effect; the nil UUID is
+    /// refused
     #[arg(long, value_name = "UUID")]
     pub request_id: Option<String>,
 }
 
-/// Proof of ownership.
+/// The proof of holding a lease.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LeaseArgs {
-    /// The lease id that acquire printed; a secret, so better given in the variable
+    /// Lease id that acquire printed; a secret, so prefer the variable
     #[arg(long, value_name = "ID", env = "FENCEPOST_LEASE_ID", hide_env_values = true)]
     pub lease_id: String,
 }
 
 impl LockArgs {
-    /// The label to show: what was given, or who and where this process is.
+    /// The label of the holder: the given one, or user, host and process id.
     pub(crate) fn holder(&self) -> String {
         self.holder.clone().unwrap_or_else(default_holder)
     }
@@ -94,7 +94,7 @@ fn default_holder() -> String {
     label(&user, &host.unwrap_or_else(|| "host".to_owned()), std::process::id())
 }
 
-/// Keeps to the rule for labels (no control characters, 256 bytes) whatever the machine is called.
+/// A label that satisfies the rule for labels (no control characters, 256 bytes) for any user and host name.
 fn label(user: &str, host: &str, process: u32) -> String {
     let clean = |text: &str| text.chars().filter(|c| !c.is_control()).take(32).collect::<String>();
     format!("{}@{}:{process}", clean(user), clean(host))
@@ -102,7 +102,7 @@ fn label(user: &str, host: &str, process: u32) -> String {
 
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text)
-        .map_err(|_| "must be a duration with its unit, such as 500ms, 30s or 1h 30m".to_owned())
+        .map_err(|_| "must be a duration with a unit, such as 500ms, 30s or 1h 30m".to_owned())
 }
 
 fn key_value(text: &str) -> Result<(String, String), String> {
@@ -124,14 +124,14 @@ mod tests {
     }
 
     #[test]
-    fn metadata_is_a_key_and_a_value() {
+    fn metadata_has_a_key_and_a_value() {
         assert_eq!(key_value("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
         assert_eq!(key_value("a="), Ok(("a".to_owned(), String::new())));
         assert!(key_value("a").is_err() && key_value("=b").is_err());
     }
 
     #[test]
-    fn the_default_holder_keeps_the_rule_for_labels() {
+    fn the_default_holder_satisfies_the_rule_for_labels() {
         assert_eq!(label("ann", "web-1", 7), "ann@web-1:7");
         assert!(label(&"ü".repeat(500), &"\u{7}x".repeat(500), u32::MAX).len() <= 256);
         assert!(!default_holder().is_empty());

@@ -1,4 +1,4 @@
-//! `bench`: measures the server on this machine, beside baselines.
+//! `bench`: measures a server and baselines on this machine.
 
 use super::{
     args::duration,
@@ -14,38 +14,39 @@ use std::{ffi::OsString, io::Write, path::PathBuf, time::Duration};
 use tokio::signal::unix::{SignalKind, signal};
 
 pub(super) const LONG_ABOUT: &str = "\
-Measure a server, beside baselines measured in the same run
+Measure a server, and baselines in the same run
 
-Drives servers that already run (--server), or starts its own (--store). In the same run it measures the baselines and
-prints the ratios to them: a plain tonic server that answers the same messages and does nothing (tonic echo) and, with
---store redis or --redis, clients that use Redis directly: the classic recipe (through a deadpool pool, or over one
-multiplexed connection), its retry loop, and watchdogs that renew each lease by a timer of its own.
+Drives running servers (--server), or starts servers (--store). In the same run it measures baselines and prints the
+ratios to them: a plain tonic server that answers the same messages and does nothing (tonic echo) and, with --store
+redis or --redis, clients that use Redis directly: the classic recipe (through a deadpool pool, or over one multiplexed
+connection), its retry loop, and watchdogs that renew each lease by its own timer.
 
-Each contender is measured --rounds times for --duration, with new processes each time. The median round is reported; of
-max_us it is the largest, of operations, errors and inversions the sum. Use an optimised build on an idle machine.
+Server and baselines are measured --rounds times for --duration, with new processes each time. The median round is
+reported; for max_us the largest round; for operations, errors and inversions the sum. Use an optimised build on an idle
+machine.
 
 Workloads:
-  pairs    acquire and release, each client with a lock of its own; latencies of the pair, and of the acquire in it
-  handoff  all clients want one lock, queue for it and release it at once; latencies are those of the wait
-  idle     waiters on a lock that is never released: what they cost
+  pairs    acquire and release, each client with its own lock; latencies of the pair, and of its acquire
+  handoff  all clients queue for one lock and release it at once; latencies of the wait
+  idle     the cost of waiters on a lock that is never released
   hold     leases kept alive on streams (some are never renewed if --duration is shorter than --ttl / 3)
-  wake     one holder, one waiter: from sending the release to the grant
+  wake     one holder, one waiter: latency from sending the release to the grant
 
-handoff counts inversions: grants that another client overtook although its call was sent only after this one's had
-arrived (the arrival of the answer minus held_for: the latest possible moment). inversion_max_us is the largest gap.
-passed_on_per_s counts hand-offs to a client other than the last holder.
+handoff counts inversions: grants that came after the grant of another client, although that client sent its call only
+when this call had arrived (arrival of the answer minus held_for: the latest possible time). inversion_max_us is the
+largest gap. passed_on_per_s counts hand-offs to a client other than the last holder.
 
-In handoff and wake the tonic echo makes one round trip after another, since nothing can be faster; in idle it holds the
-calls open.
+In handoff and wake the tonic echo makes one round trip after another, which is the fastest possible hand-off; in idle
+it keeps the calls open.
 
-Figures: rates per second, latencies in microseconds, CPU seconds for 100,000 operations or percent of one core, bytes
-on top of the process without the workload; evalsha and commands for each replica (commands include those inside scripts).
-A dash is what cannot be seen, such as the CPU of a server on another machine.";
+Figures: rates per second; latencies in microseconds; CPU in seconds per 100,000 operations, or in percent of one core;
+memory in bytes above that of the process without the workload; evalsha and commands per replica (commands include those
+inside scripts). A dash means that a figure is not available, such as the CPU of a server on another machine.";
 
 /// Selects every workload.
 const ALL: &str = "all";
 
-/// What to measure, and how.
+/// Target, workloads and parameters of a benchmark.
 #[derive(Args, Clone, Debug)]
 #[command(group(ArgGroup::new("target").required(true).args(["server", "store"])))]
 pub(crate) struct BenchArgs {
@@ -53,19 +54,19 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     server: Vec<ServerAddress>,
 
-    /// Start servers with this store: memory, redis (a new one, deleted afterwards), or redis://host:port (as it is)
+    /// Start servers with this store: memory, redis (a new Redis, deleted afterwards), or redis://host:port (running)
     #[arg(long, value_name = "STORE", value_parser = store)]
     store: Option<Target>,
 
-    /// With --server, the Redis behind it: to read its counters, and to measure the baselines on
+    /// With --server, the Redis of the server: read its counters, and measure the baselines on it
     #[arg(long = "redis", value_name = "URL", conflicts_with = "store")]
     behind: Option<String>,
 
-    /// The workloads, separated by commas
+    /// Workloads, separated by commas
     #[arg(long, value_name = "WORKLOAD", value_delimiter = ',', default_value = ALL, value_parser = workload_names())]
     workload: Vec<String>,
 
-    /// How clients call: unary calls (and KeepAlive streams for leases), or Session streams for everything
+    /// Calls of the clients: unary calls (and KeepAlive streams for leases), or Session streams for everything
     #[arg(long, default_value = "unary", value_parser = vias())]
     via: Via,
 
@@ -85,11 +86,11 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = at_least_one)]
     streams: usize,
 
-    /// The TTL of the leases in hold
+    /// TTL of the leases in hold
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = positive)]
     ttl: Duration,
 
-    /// Connections that the clients, or their sessions, share; also to the tonic echo
+    /// Connections that the clients, or their sessions, share; the same number to the tonic echo
     ///
     /// Default: one for every 64 clients, at least one for each replica
     #[arg(long, value_name = "N", value_parser = at_least_one)]
@@ -99,11 +100,11 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
     replicas: usize,
 
-    /// How long each round is measured
+    /// Time for which each round is measured
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive)]
     duration: Duration,
 
-    /// How long each round warms up before it is measured
+    /// Warm-up of each round before measuring
     #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = duration)]
     warmup: Duration,
 
@@ -111,17 +112,17 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = at_least_one)]
     rounds: usize,
 
-    /// Operations a second in total, in pairs and handoff: latencies count from the scheduled start
+    /// Operations per second of all clients, in pairs and handoff; latencies count from the scheduled start
     ///
-    /// Default: each client begins the next operation when it has finished the last
+    /// Default: each client starts the next operation when it has finished the previous one
     #[arg(long, value_name = "N", value_parser = rate)]
     rate: Option<f64>,
 
-    /// Lock names in pairs: each client has its own, or each operation a fresh one
+    /// Lock names in pairs: one per client (own), or a new one per operation (fresh)
     #[arg(long, default_value = "own", value_parser = ["own", "fresh"])]
     names: String,
 
-    /// Locks that others hold meanwhile, in pairs; only on servers started here, because the locks are left behind
+    /// Locks that others hold meanwhile, in pairs; only on servers started here, because they are not released
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "server")]
     held: usize,
 
@@ -129,11 +130,11 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     no_baselines: bool,
 
-    /// The redis-server program that --store redis starts
+    /// redis-server program that --store redis starts
     #[arg(long, value_name = "PROGRAM", env = "FENCEPOST_REDIS_SERVER", default_value = "redis-server")]
     redis_server: PathBuf,
 
-    /// A setting of the Redis that --store redis starts, such as "appendfsync always"; may be repeated
+    /// Setting of the Redis that --store redis starts, such as "appendfsync always"; may be repeated
     #[arg(long, value_name = "NAME VALUE")]
     redis_option: Vec<String>,
 
@@ -146,29 +147,29 @@ pub(crate) struct BenchArgs {
     json: bool,
 }
 
-/// `bench-child`: what the benchmark starts its processes by.
+/// The arguments of `bench-child`, by which the benchmark starts its processes.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ChildArgs {
-    /// The process to end with
+    /// Process id of the benchmark
     parent: u32,
-    /// What to run
+    /// Program and arguments
     #[arg(last = true, required = true)]
     program: Vec<OsString>,
 }
 
 pub(super) fn child(args: &ChildArgs) -> Failure {
-    let why = fencepost_bench::become_program(args.parent, &args.program);
-    Failure::new(NO, format!("cannot start {:?}: {why}", args.program))
+    let error = fencepost_bench::become_program(args.parent, &args.program);
+    Failure::new(NO, format!("cannot start {:?}: {error}", args.program))
 }
 
-/// Measures until it is done, or until a signal.
+/// Runs the benchmark to its end, or until a signal.
 pub(super) async fn bench(args: BenchArgs) -> Result<u8, Failure> {
     let json = args.json;
     let plan = args.plan()?;
     let no_signals = |error: std::io::Error| Failure::new(NO, format!("cannot listen for signals: {error}"));
     let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
-    // Dropped, it ends what it started.
+    // Dropping the benchmark ends the processes that it started.
     let report = tokio::select! {
         report = Box::pin(fencepost_bench::run(plan)) => report,
         _ = interrupt.recv() => return Err(Failure::new(SIGNAL + 2, "interrupted")),
@@ -180,10 +181,10 @@ pub(super) async fn bench(args: BenchArgs) -> Result<u8, Failure> {
         false => writeln!(out, "{}", report.text())?,
     }
     match report.totals() {
-        (0.0, _) => Err(Failure::new(NO, "nothing succeeded")),
+        (0.0, _) => Err(Failure::new(NO, "no operation succeeded")),
         (_, 0.0) => Ok(super::exit::OK),
         (_, errors) => {
-            super::say(&format!("{errors} errors: the figures say little before their cause is known"));
+            super::write_message(&format!("{errors} errors: find their cause before you trust the figures"));
             Ok(super::exit::OK)
         }
     }
@@ -197,13 +198,13 @@ impl BenchArgs {
         };
         let usage = |why: &str| Err(Failure::new(super::exit::COMMAND_LINE, why));
         if self.replicas > 1 && !matches!(target, Target::Redis(_) | Target::OwnRedis) {
-            return usage("--replicas: only servers that share a Redis are replicas; add --store redis");
+            return usage("--replicas needs servers that share a Redis: add --store redis");
         }
         if !self.redis_option.is_empty() && target != Target::OwnRedis {
-            return usage("--redis-option: only a Redis of its own can be started with it; add --store redis");
+            return usage("--redis-option needs a Redis that the benchmark starts: add --store redis");
         }
-        let wanted = |workload: &Workload| self.workload.iter().any(|name| name == ALL || name == workload.name());
-        let workloads = Workload::ALL.into_iter().filter(wanted).collect();
+        let selected = |workload: &Workload| self.workload.iter().any(|name| name == ALL || name == workload.name());
+        let workloads = Workload::ALL.into_iter().filter(selected).collect();
         Ok(Plan {
             target,
             workloads,
@@ -251,7 +252,7 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 
 fn positive(text: &str) -> Result<Duration, String> {
     let span = duration(text)?;
-    if span.is_zero() { Err("must be more than nothing".to_owned()) } else { Ok(span) }
+    if span.is_zero() { Err("must be more than 0s".to_owned()) } else { Ok(span) }
 }
 
 fn rate(text: &str) -> Result<f64, String> {

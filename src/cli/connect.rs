@@ -1,16 +1,16 @@
-//! The client that the commands share, and what a call that failed is called.
+//! The client that the commands share, and the messages for failed calls.
 
 use super::{
     args::ServerArgs,
-    exit::{Failure, NOT_OBTAINED, UNAVAILABLE, USAGE},
+    exit::{Failure, NOT_ACQUIRED, UNAVAILABLE, USAGE},
     text,
 };
 use fencepost_client::{CallError, Client, FieldViolation, v1::GetRequest};
 use std::{error::Error, time::Duration};
 use tonic::Code;
 
-/// How long a single call is repeated: a person is waiting.
-pub(super) const PROMPT: Duration = Duration::from_secs(2);
+/// How long a failed call is retried. Short, because a person is waiting.
+pub(super) const RETRY_FOR: Duration = Duration::from_secs(2);
 
 /// A client of the servers that the arguments name.
 pub(super) fn client(args: &ServerArgs, holder: String, retry_for: Duration) -> Result<Client, Failure> {
@@ -19,28 +19,28 @@ pub(super) fn client(args: &ServerArgs, holder: String, retry_for: Duration) -> 
     built.map_err(|error| Failure::new(USAGE, format!("{error}; name a server with --server or FENCEPOST_SERVER")))
 }
 
-/// Fails if there is no server to wait at. A client that waits in line goes on trying for as long as it was told to
-/// wait, since a server may be restarting; who mistyped an address should hear of it sooner.
+/// Fails if no server is reachable. A waiting client retries for the whole wait, because the server may be restarting.
+/// This check reports a mistyped address at once.
 pub(super) async fn reachable(client: &Client, lock_name: &str, args: &ServerArgs) -> Result<(), Failure> {
     match client.calls().get(GetRequest { lock_name: lock_name.to_owned() }).await {
-        Err(error) if error.is_unreachable() || error.not_grpc().is_some() => Err(failed(&error, Effect::Reads, args)),
-        // Whatever else there is to say, the request itself will be told.
+        Err(error) if error.is_unreachable() || error.not_grpc().is_some() => Err(failed(&error, CallKind::Read, args)),
+        // The request itself reports any other error.
         _ => Ok(()),
     }
 }
 
-/// What a call changes, and so what it means that its outcome is unknown.
+/// Whether a call changes state, so that an unknown outcome matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Effect {
-    /// Nothing: it only asks.
-    Reads,
-    /// Something: repeated with the same ids, it has the effect of one.
-    Writes,
+pub(super) enum CallKind {
+    /// It only reads.
+    Read,
+    /// It changes state. A repeat with the same ids has no further effect.
+    Write,
 }
 
-/// What happened, why, and what to do about it.
-pub(super) fn failed(error: &CallError, effect: Effect, args: &ServerArgs) -> Failure {
-    let trouble = Trouble {
+/// The failure of a call: what happened, why, and what to do.
+pub(super) fn failed(error: &CallError, kind: CallKind, args: &ServerArgs) -> Failure {
+    let call = FailedCall {
         code: error.code(),
         message: error.message().to_owned(),
         not_grpc: error.not_grpc().map(str::to_owned),
@@ -51,10 +51,10 @@ pub(super) fn failed(error: &CallError, effect: Effect, args: &ServerArgs) -> Fa
         violations: error.field_violations(),
         retry_delay: error.retry_delay(),
     };
-    trouble.explain(effect, &args.addresses().join(", "))
+    call.explain(kind, &args.addresses().join(", "))
 }
 
-/// The words at the bottom of a chain of errors: the layers above only say that something below them failed.
+/// The message of the innermost error of a chain. The outer ones only say that an inner one occurred.
 fn root_cause(error: &dyn Error) -> String {
     let mut cause = error;
     while let Some(below) = cause.source() {
@@ -63,8 +63,8 @@ fn root_cause(error: &dyn Error) -> String {
     cause.to_string()
 }
 
-/// What is known of a call that failed.
-struct Trouble {
+/// The details of a failed call.
+struct FailedCall {
     code: Code,
     message: String,
     not_grpc: Option<String>,
@@ -76,16 +76,16 @@ struct Trouble {
     retry_delay: Option<Duration>,
 }
 
-impl Trouble {
-    fn explain(&self, effect: Effect, servers: &str) -> Failure {
-        if let Some(words) = &self.not_grpc {
-            let unknown = if self.unanswered && effect == Effect::Writes {
-                "; if it is, the call may or may not have been done: look with 'fencepost get'"
+impl FailedCall {
+    fn explain(&self, kind: CallKind, servers: &str) -> Failure {
+        if let Some(message) = &self.not_grpc {
+            let unknown = if self.unanswered && kind == CallKind::Write {
+                "; if it is, the call may or may not have taken effect: check with 'fencepost get'"
             } else {
                 ""
             };
-            let advice = "is that the address of a Fencepost server? Name one with --server or FENCEPOST_SERVER";
-            return Failure::new(UNAVAILABLE, format!("{words}: {advice}{unknown}"));
+            let advice = "is this the address of a Fencepost server? Name a server with --server or FENCEPOST_SERVER";
+            return Failure::new(UNAVAILABLE, format!("{message}: {advice}{unknown}"));
         }
         if self.unreachable {
             let advice =
@@ -95,47 +95,50 @@ impl Trouble {
                 format!("cannot reach the server at {servers} ({}): {advice}", self.cause),
             );
         }
-        let words = if self.message.is_empty() { self.cause.as_str() } else { self.message.as_str() };
+        let message = if self.message.is_empty() { self.cause.as_str() } else { self.message.as_str() };
         match (self.code, self.reason.as_str()) {
-            _ if self.unanswered && effect == Effect::Writes => Failure::new(
+            _ if self.unanswered && kind == CallKind::Write => Failure::new(
                 UNAVAILABLE,
                 format!(
-                    "outcome unknown: {servers} did not answer ({words}); it may or may not have been done: look with 'fencepost get'"
+                    "outcome unknown: {servers} did not answer ({message}), so the call may or may not have taken \
+                     effect: check with 'fencepost get'"
                 ),
             ),
-            _ if self.unanswered => Failure::new(UNAVAILABLE, format!("no answer from {servers} ({words}): try again")),
-            (Code::InvalidArgument, _) => Failure::new(USAGE, invalid(words, &self.violations)),
-            (Code::ResourceExhausted, _) => Failure::new(NOT_OBTAINED, exhausted(words, self.retry_delay)),
-            (Code::Aborted, "REQUEST_ENDED") => Failure::new(NOT_OBTAINED, ENDED),
-            (Code::Aborted, "OVERTAKEN") => Failure::new(NOT_OBTAINED, OVERTAKEN),
+            _ if self.unanswered => {
+                Failure::new(UNAVAILABLE, format!("no answer from {servers} ({message}): try again"))
+            }
+            (Code::InvalidArgument, _) => Failure::new(USAGE, invalid(message, &self.violations)),
+            (Code::ResourceExhausted, _) => Failure::new(NOT_ACQUIRED, exhausted(message, self.retry_delay)),
+            (Code::Aborted, "REQUEST_ENDED") => Failure::new(NOT_ACQUIRED, ENDED),
+            (Code::Aborted, "OVERTAKEN") => Failure::new(NOT_ACQUIRED, OVERTAKEN),
             (Code::Unimplemented, _) => Failure::new(
                 UNAVAILABLE,
                 format!(
-                    "{servers} does not know this call: is it a Fencepost server, and not older than this program?"
+                    "{servers} does not implement this call: it is not a Fencepost server, or older than this program"
                 ),
             ),
-            (code, _) => Failure::new(UNAVAILABLE, format!("{servers} refused the call: {words} ({code:?})")),
+            (code, _) => Failure::new(UNAVAILABLE, format!("{servers} refused the call: {message} ({code:?})")),
         }
     }
 }
 
-pub(super) const ENDED: &str = "this request has already ended: ask again, with another --request-id if one was given";
-pub(super) const OVERTAKEN: &str = "a newer attempt of this request took over, and has the answer";
+pub(super) const ENDED: &str = "this request has already ended: try again, with a new --request-id if you gave one";
+pub(super) const OVERTAKEN: &str = "a newer attempt of this request replaced this one, and gets the answer";
 
-/// A request that breaks a rule, field by field.
+/// The message for a request that breaks a rule, with all violations.
 pub(super) fn invalid(message: &str, violations: &[FieldViolation]) -> String {
-    let rules: Vec<_> = violations.iter().map(|broken| format!("{} {}", broken.field, broken.description)).collect();
+    let rules: Vec<_> = violations.iter().map(|it| format!("{} {}", it.field, it.description)).collect();
     let why = if rules.is_empty() { message.to_owned() } else { rules.join("; ") };
     format!("the server refused the request: {why}")
 }
 
-/// Too many wait.
+/// The message for a request that exceeds a bound of the server.
 pub(super) fn exhausted(message: &str, retry_after: Option<Duration>) -> String {
     match retry_after {
         Some(delay) => {
-            format!("the server has no room for this request: {message}; try again in {}", text::span(delay))
+            format!("a limit of the server is reached: {message}; try again in {}", text::span(delay))
         }
-        None => format!("the server has no room for this request: {message}; try again later"),
+        None => format!("a limit of the server is reached: {message}; try again later"),
     }
 }
 
@@ -143,10 +146,10 @@ pub(super) fn exhausted(message: &str, retry_after: Option<Duration>) -> String 
 mod tests {
     use super::*;
 
-    fn trouble(code: Code) -> Trouble {
-        Trouble {
+    fn failed_call(code: Code) -> FailedCall {
+        FailedCall {
             code,
-            message: "words".to_owned(),
+            message: "message".to_owned(),
             not_grpc: None,
             unreachable: false,
             unanswered: false,
@@ -157,50 +160,52 @@ mod tests {
         }
     }
 
-    fn said(trouble: &Trouble, effect: Effect) -> (u8, String) {
-        let failure = trouble.explain(effect, "a:7420");
+    fn explained(call: &FailedCall, kind: CallKind) -> (u8, String) {
+        let failure = call.explain(kind, "a:7420");
         (failure.code, failure.message)
     }
 
     #[test]
-    fn a_server_that_is_down_says_what_to_do() {
-        let (code, message) = said(&Trouble { unreachable: true, ..trouble(Code::Unavailable) }, Effect::Writes);
+    fn the_message_for_an_unreachable_server_gives_advice() {
+        let call = FailedCall { unreachable: true, ..failed_call(Code::Unavailable) };
+        let (code, message) = explained(&call, CallKind::Write);
         assert_eq!(code, UNAVAILABLE);
         assert!(message.contains("a:7420 (the cause)") && message.contains("fencepost serve"), "{message}");
     }
 
     #[test]
     fn a_port_that_is_not_grpc_is_named() {
-        let words = Some("a:7420 does not speak gRPC (it sent \"+PONG\")".to_owned());
-        let other = Trouble { not_grpc: words, unreachable: true, ..trouble(Code::Unknown) };
-        let (code, message) = said(&other, Effect::Writes);
+        let not_grpc = Some("a:7420 does not speak gRPC (it sent \"+PONG\")".to_owned());
+        let other = FailedCall { not_grpc, unreachable: true, ..failed_call(Code::Unknown) };
+        let (code, message) = explained(&other, CallKind::Write);
         assert_eq!(code, UNAVAILABLE);
         assert!(message.starts_with("a:7420 does not speak gRPC") && message.contains("--server"), "{message}");
         assert!(!message.contains("may or may not"), "{message}");
-        let silent = Trouble { unreachable: false, unanswered: true, ..other };
-        assert!(said(&silent, Effect::Writes).1.contains("may or may not"));
-        assert!(!said(&silent, Effect::Reads).1.contains("may or may not"));
+        let silent = FailedCall { unreachable: false, unanswered: true, ..other };
+        assert!(explained(&silent, CallKind::Write).1.contains("may or may not"));
+        assert!(!explained(&silent, CallKind::Read).1.contains("may or may not"));
     }
 
     #[test]
     fn only_a_write_has_an_unknown_outcome() {
-        let silent = Trouble { unanswered: true, ..trouble(Code::Unavailable) };
-        assert!(said(&silent, Effect::Writes).1.contains("may or may not"));
-        assert!(said(&silent, Effect::Reads).1.contains("try again"));
+        let silent = FailedCall { unanswered: true, ..failed_call(Code::Unavailable) };
+        assert!(explained(&silent, CallKind::Write).1.contains("may or may not"));
+        assert!(explained(&silent, CallKind::Read).1.contains("try again"));
     }
 
     #[test]
-    fn refusals_have_codes_of_their_own() {
-        let mut invalid = trouble(Code::InvalidArgument);
-        assert_eq!(said(&invalid, Effect::Writes), (USAGE, "the server refused the request: words".to_owned()));
-        invalid.reason = "ANY".to_owned();
-        let full = Trouble { retry_delay: Some(Duration::from_millis(200)), ..trouble(Code::ResourceExhausted) };
-        let (code, message) = said(&full, Effect::Writes);
-        assert_eq!(code, NOT_OBTAINED);
+    fn refusals_have_their_own_exit_codes() {
+        let invalid = failed_call(Code::InvalidArgument);
+        let message = "the server refused the request: message".to_owned();
+        assert_eq!(explained(&invalid, CallKind::Write), (USAGE, message));
+        let retry_delay = Some(Duration::from_millis(200));
+        let full = FailedCall { retry_delay, ..failed_call(Code::ResourceExhausted) };
+        let (code, message) = explained(&full, CallKind::Write);
+        assert_eq!(code, NOT_ACQUIRED);
         assert!(message.ends_with("try again in 200 ms"), "{message}");
-        let ended = Trouble { reason: "REQUEST_ENDED".to_owned(), ..trouble(Code::Aborted) };
-        assert_eq!(said(&ended, Effect::Writes), (NOT_OBTAINED, ENDED.to_owned()));
-        assert!(said(&trouble(Code::Unimplemented), Effect::Reads).1.contains("older"));
-        assert_eq!(said(&trouble(Code::Internal), Effect::Reads).0, UNAVAILABLE);
+        let ended = FailedCall { reason: "REQUEST_ENDED".to_owned(), ..failed_call(Code::Aborted) };
+        assert_eq!(explained(&ended, CallKind::Write), (NOT_ACQUIRED, ENDED.to_owned()));
+        assert!(explained(&failed_call(Code::Unimplemented), CallKind::Read).1.contains("older"));
+        assert_eq!(explained(&failed_call(Code::Internal), CallKind::Read).0, UNAVAILABLE);
     }
 }

@@ -1,4 +1,4 @@
-//! `completions` and `man`: generated from the command line itself, so that they cannot be out of date.
+//! `completions` and `man`, generated from the definition of the command line.
 
 use super::{
     Cli,
@@ -8,14 +8,14 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 use std::io::Write;
 
-/// Completions for a shell, to be sourced by it.
+/// Writes the completion script of a shell.
 pub(super) fn completions(shell: Shell, out: &mut impl Write) -> Result<(), Failure> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "fencepost", &mut text);
     Ok(out.write_all(&text)?)
 }
 
-/// The manual, or that of one command, as roff.
+/// Writes the manual page of the program, or of a command, as roff.
 pub(super) fn man(of: Option<&str>, out: &mut impl Write) -> Result<(), Failure> {
     let mut command = Cli::command().flatten_help(false);
     command.build();
@@ -23,7 +23,7 @@ pub(super) fn man(of: Option<&str>, out: &mut impl Write) -> Result<(), Failure>
     match of {
         None => {
             clap_mangen::Man::new(command.after_long_help(None)).render(&mut text)?;
-            // Set as it is: roff would run the lines of the table together.
+            // Unfilled, because roff would join the lines of the table.
             write!(text, ".SH \"EXIT STATUS\"\n.nf\n{}\n.fi\n", exit::TABLE)?;
         }
         Some(name) => match command.find_subcommand(name) {

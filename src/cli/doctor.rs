@@ -1,4 +1,4 @@
-//! `doctor`: what in a Redis endangers locks, for people and for a pipeline that must not go on if something does.
+//! `doctor`: checks a Redis for what endangers locks, and prints the findings for people or as JSON.
 
 use super::{
     calls::print,
@@ -11,11 +11,11 @@ use crate::store::{
 use clap::Args;
 use serde::Serialize;
 
-/// Which Redis to look at.
+/// The Redis to check.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DoctorArgs {
-    // Not read by clap, which would quote it with its password if it is wrong.
-    /// The Redis, as servers are told: redis://[user:password@]host:port[/db], or rediss:// for TLS
+    // Not parsed by clap, whose error message would contain the password of an invalid URL.
+    /// URL of the Redis, as for serve: redis://[user:password@]host:port[/db], or rediss:// for TLS
     #[arg(long, value_name = "URL", env = "FENCEPOST_STORE", hide_env_values = true)]
     store: String,
 
@@ -29,7 +29,7 @@ struct Report<'a> {
     store: String,
     severity: Severity,
     findings: &'a [Finding],
-    /// Why nothing could be found out.
+    /// Why the checks could not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
 }
@@ -37,11 +37,11 @@ struct Report<'a> {
 impl Report<'_> {
     fn print(&self) -> Result<(), Failure> {
         let line = serde_json::to_string(self);
-        print(&line.map_err(|error| Failure::new(OUTPUT, format!("cannot write the findings as JSON: {error}")))?)
+        print(&line.map_err(|error| Failure::new(OUTPUT, format!("cannot encode the findings as JSON: {error}")))?)
     }
 }
 
-/// Looks, and says what it found. Changes nothing there.
+/// Checks the Redis and prints the findings. Only reads.
 pub(super) async fn doctor(args: DoctorArgs) -> Result<(), Failure> {
     let url = RedisUrl::parse(&args.store).map_err(|why| Failure::new(COMMAND_LINE, format!("--store: {why}")))?;
     let store = url.to_string();
@@ -51,7 +51,7 @@ pub(super) async fn doctor(args: DoctorArgs) -> Result<(), Failure> {
             if args.json {
                 Report { store, severity: Severity::Error, findings: &[], error: Some(&why) }.print()?;
             }
-            return Err(Failure::new(UNAVAILABLE, format!("{url} cannot be checked: {why}")));
+            return Err(Failure::new(UNAVAILABLE, format!("cannot check {url}: {why}")));
         }
     };
     let severity = doctor::worst(&findings);
@@ -63,7 +63,7 @@ pub(super) async fn doctor(args: DoctorArgs) -> Result<(), Failure> {
     if severity == Severity::Error { Err(Failure::silent(NO)) } else { Ok(()) }
 }
 
-/// A line for each finding, and below it what it can cost and what to do.
+/// A line for each finding, followed by what is at stake and what to change.
 fn text(findings: &[Finding]) -> String {
     let mut lines = Vec::new();
     for Finding { check, severity, found, at_stake, change } in findings {
@@ -73,9 +73,9 @@ fn text(findings: &[Finding]) -> String {
             Severity::Error => "ERROR",
         };
         lines.push(format!("{severity:<8} {check:<12} {found}"));
-        for (head, said) in [("at stake", at_stake), ("change", change)] {
-            if !said.is_empty() {
-                lines.push(format!("{:21} {head}: {said}", ""));
+        for (label, text) in [("at stake", at_stake), ("change", change)] {
+            if !text.is_empty() {
+                lines.push(format!("{:21} {label}: {text}", ""));
             }
         }
     }
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn people_read_what_is_at_stake_below_what_was_found() {
+    fn the_text_has_what_is_at_stake_below_the_finding() {
         let finding = |severity, at_stake: &str, change: &str| Finding {
             check: "eviction",
             severity,
@@ -96,8 +96,12 @@ mod tests {
             change: change.to_owned(),
         };
         let findings = [finding(Severity::Ok, "", ""), finding(Severity::Error, "locks", "that")];
-        let wanted = "ok       eviction     it is so\n\
-                      ERROR    eviction     it is so\n                      at stake: locks\n                      change: that";
-        assert_eq!(text(&findings), wanted);
+        let expected = [
+            "ok       eviction     it is so",
+            "ERROR    eviction     it is so",
+            "                      at stake: locks",
+            "                      change: that",
+        ];
+        assert_eq!(text(&findings), expected.join("\n"));
     }
 }

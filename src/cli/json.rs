@@ -1,13 +1,13 @@
-//! Replies as JSON: protobuf's own mapping, the same that any other protobuf library writes and reads.
+//! Responses as JSON, in the mapping that all protobuf libraries share.
 
 use super::exit::{Failure, OUTPUT};
 use fencepost_proto::v1::DESCRIPTORS;
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage};
 
-/// A reply that the API describes, by its name within the package.
+/// The JSON of a response; `name` is its message type within the package.
 pub(super) fn line(name: &str, reply: &impl Message) -> Result<String, Failure> {
-    convert(name, reply).map_err(|error| Failure::new(OUTPUT, format!("cannot write {name} as JSON: {error}")))
+    convert(name, reply).map_err(|error| Failure::new(OUTPUT, format!("cannot encode {name} as JSON: {error}")))
 }
 
 fn convert(name: &str, reply: &impl Message) -> Result<String, Box<dyn std::error::Error>> {
@@ -23,7 +23,7 @@ mod tests {
     use fencepost_proto::v1;
 
     #[test]
-    fn tokens_are_strings_enums_are_names_defaults_are_left_out() {
+    fn tokens_are_strings_enums_are_names_and_defaults_are_omitted() {
         let lease = v1::Lease {
             lock_name: "orders/42".to_owned(),
             fencing_token: (1 << 53) - 1,
@@ -35,15 +35,14 @@ mod tests {
             lease: Some(lease),
             ..Default::default()
         };
-        assert_eq!(
-            line("AcquireResponse", &reply).unwrap(),
-            r#"{"outcome":"OUTCOME_ACQUIRED","lease":{"lockName":"orders/42","fencingToken":"9007199254740991","ttl":"30.500s"}}"#
-        );
+        let lease = r#"{"lockName":"orders/42","fencingToken":"9007199254740991","ttl":"30.500s"}"#;
+        let json = format!(r#"{{"outcome":"OUTCOME_ACQUIRED","lease":{lease}}}"#);
+        assert_eq!(line("AcquireResponse", &reply).unwrap(), json);
         assert_eq!(line("AcquireResponse", &v1::AcquireResponse::default()).unwrap(), "{}");
     }
 
     #[test]
-    fn a_name_that_the_api_does_not_have_is_an_error() {
+    fn an_unknown_message_type_is_an_error() {
         assert!(line("Nothing", &v1::Lease::default()).unwrap_err().message.contains("no such message"));
     }
 }

@@ -1,8 +1,7 @@
-//! The command line: one binary that serves, and that is a client of a server.
+//! The command line: one binary that is the server, and a client of servers.
 //!
-//! Each command is a request and a judgement: the request is made of the arguments, and a pure function judges the
-//! reply - what to say to people, and the exit code. Standard output holds the answer and nothing else; everything said
-//! besides goes to standard error.
+//! Each command builds a request from its arguments, and a pure function turns the response into text and an exit code.
+//! stdout has only the result; all other messages go to stderr.
 
 mod args;
 mod bench;
@@ -20,7 +19,7 @@ use clap::{Parser, Subcommand};
 use exit::Failure;
 use std::{io, process::ExitCode};
 
-/// Locks with fencing tokens: the server, and its command line.
+/// Locks with fencing tokens: server and command line.
 #[derive(Debug, Parser)]
 #[command(name = "fencepost", version, about, after_long_help = exit::TABLE)]
 pub struct Cli {
@@ -32,56 +31,56 @@ pub struct Cli {
 enum Command {
     /// Run a server
     Serve(serve::ServeArgs),
-    /// Run a command while holding a lock
+    /// Run a command under a lock
     Run(run::RunArgs),
-    /// Take a lock, and leave it to the caller to renew and release
+    /// Acquire a lock; the caller renews and releases the lease
     Acquire(calls::acquire::AcquireArgs),
     /// Renew a lease
     Renew(calls::lease::RenewArgs),
-    /// Give a lease back
+    /// Release a lease
     Release(calls::lease::ReleaseArgs),
     /// Show who holds a lock, for how long, and how many wait
     Get(calls::show::GetArgs),
     /// List the locks that are held or waited for
     Ls(calls::show::ListArgs),
-    /// Print what happens to locks, as it happens
+    /// Print events of locks as they happen
     Watch(calls::watch::WatchArgs),
-    /// Ask whether a token is that of a lock's current lease
+    /// Check whether a token belongs to the current lease of a lock
     CheckToken(calls::show::CheckTokenArgs),
-    /// Take a lock from its holder
+    /// Revoke the lease of a lock's holder
     ForceRelease(calls::admin::ForceReleaseArgs),
-    /// Have a server go away in order: the first that --server names
+    /// Drain and end a server: the first one that --server names
     Drain(calls::admin::DrainArgs),
     /// Check a Redis for what endangers locks
     Doctor(doctor::DoctorArgs),
-    /// Measure a server, and the baselines beside it
+    /// Measure a server, and baselines in the same run
     #[command(long_about = bench::LONG_ABOUT)]
     Bench(Box<bench::BenchArgs>),
-    /// The baseline of the transport, for bench
+    /// Serve the tonic echo, a baseline of bench
     #[command(hide = true)]
     BenchEcho,
-    /// Become a program that ends with bench
+    /// Run a program that ends when bench ends
     #[command(hide = true)]
     BenchChild(bench::ChildArgs),
-    /// Print completions for a shell
+    /// Print the completion script of a shell
     Completions {
-        /// Which shell
+        /// The shell
         shell: clap_complete::Shell,
     },
-    /// Print the manual as roff: fencepost man | man -l -
+    /// Print the manual page as roff: fencepost man | man -l -
     Man {
-        /// Only that of one command
+        /// The command, for its own manual page
         command: Option<String>,
     },
 }
 
 impl Cli {
-    /// Does a server's work want more than one thread?
+    /// Whether the command is a server, which may need several threads.
     pub fn serves(&self) -> bool {
         matches!(self.command, Command::Serve(_) | Command::BenchEcho)
     }
 
-    /// How many threads besides the first its work was asked to use.
+    /// The number of worker threads, if the command line sets it.
     pub fn threads(&self) -> Option<usize> {
         match &self.command {
             Command::Bench(args) if args.threads > 1 => Some(args.threads),
@@ -89,13 +88,13 @@ impl Cli {
         }
     }
 
-    /// Does what was asked, and says on standard error why if it could not.
+    /// Runs the command. Writes a failure to stderr.
     pub async fn run(self) -> ExitCode {
         match Box::pin(self.dispatch()).await {
             Ok(code) => ExitCode::from(code),
             Err(failure) => {
                 if !failure.message.is_empty() {
-                    say(&failure.message);
+                    write_message(&failure.message);
                 }
                 ExitCode::from(failure.code)
             }
@@ -128,8 +127,8 @@ impl Cli {
     }
 }
 
-/// A word besides the answer. That nobody may be reading it is no reason to stop.
-fn say(message: &str) {
+/// Writes a message to stderr. Errors are ignored: the command does not depend on its messages.
+fn write_message(message: &str) {
     use io::Write;
     let _ = writeln!(io::stderr().lock(), "fencepost: {message}");
 }
@@ -147,7 +146,7 @@ mod tests {
     #[test]
     fn every_option_of_the_server_is_a_flag() {
         let given = ["fencepost", "serve", "--ttl-min", "100ms", "--listen", "nonsense", "--print-config"];
-        assert!(Cli::try_parse_from(given).unwrap().serves(), "what flags say is checked later, all at once");
+        assert!(Cli::try_parse_from(given).unwrap().serves(), "values are checked later, all together");
         let mut serve = Cli::command().find_subcommand("serve").unwrap().clone();
         let help = serve.render_long_help().to_string();
         for option in &crate::config::options::OPTIONS {
@@ -160,15 +159,15 @@ mod tests {
     }
 
     #[test]
-    fn a_command_to_run_stands_behind_two_dashes() {
+    fn the_command_of_run_follows_two_dashes() {
         let cli = |words: &[&str]| Cli::try_parse_from([&["fencepost", "run", "a"], words].concat());
         assert!(cli(&["--ttl", "10s", "--", "ls", "--ttl"]).is_ok());
-        assert!(cli(&["--wait", "10"]).is_err(), "a duration needs its unit");
-        assert!(cli(&["--ttl", "10s"]).is_err(), "there must be a command");
+        assert!(cli(&["--wait", "10"]).is_err(), "a duration needs a unit");
+        assert!(cli(&["--ttl", "10s"]).is_err(), "a command is required");
     }
 
     #[test]
-    fn a_lease_id_is_asked_for_and_never_shown() {
+    fn the_help_names_the_lease_id_variable_without_its_value() {
         let help = Cli::command().find_subcommand("release").unwrap().clone().render_long_help().to_string();
         assert!(help.contains("FENCEPOST_LEASE_ID") && !help.contains("FENCEPOST_LEASE_ID="), "{help}");
     }

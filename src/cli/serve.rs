@@ -1,4 +1,4 @@
-//! `serve`: from the command line to a server that listens, and from a signal to its end.
+//! `serve`: configures and starts the server, and handles signals.
 
 use super::exit::{CONFIG, Failure, NO, SIGNAL};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
         options::{OPTIONS, SWITCH},
     },
     store::RedisUrl,
-    telemetry::{self, UntilWritten},
+    telemetry::{self, FlushOnDrop},
 };
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use parking_lot::Mutex;
@@ -21,7 +21,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 const PRINT_CONFIG: &str = "print_config";
 
-/// What was given on the command line, as text: the configuration reads it together with the file and the environment.
+/// The flags as text. The configuration parses them together with the file and the environment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServeArgs {
     flags: Vec<(&'static str, String)>,
@@ -30,18 +30,17 @@ pub(crate) struct ServeArgs {
 
 impl Args for ServeArgs {
     fn augment_args(command: Command) -> Command {
-        // The flags come from the configuration's own table, so that none can be missing here.
+        // The flags come from the table of options, so that none can be missing.
         let defaults = Config::default();
         let flags = OPTIONS.iter().map(|option| {
             let default = defaults.text_of(option.key).map(|text| format!(" [default: {text}]"));
             let help = format!("{} [env: {}]{}", option.help, option.variable(), default.unwrap_or_default());
             let flag = Arg::new(option.key).long(option.flag()).value_name(option.value_name).help(help);
-            // Whatever stands there is read with the rest, also what looks like another flag.
+            // Accept any text, because `Config::load` checks the values.
             let flag = flag.allow_negative_numbers(true);
             if option.value_name == SWITCH { flag.num_args(0..=1).default_missing_value("true") } else { flag }
         });
-        let print =
-            "Print the configuration in effect as a TOML file that can be fed back (a password as ***), and exit";
+        let print = "Print the effective configuration as a TOML file for --config (a password as ***), and exit";
         command.args(flags).arg(Arg::new(PRINT_CONFIG).long("print-config").action(ArgAction::SetTrue).help(print))
     }
 
@@ -65,7 +64,7 @@ impl FromArgMatches for ServeArgs {
     }
 }
 
-/// Serves until a signal, or an operator's Drain, has it end.
+/// Serves until a signal, or an operator's Drain, ends the server.
 pub(super) async fn serve(args: ServeArgs) -> Result<(), Failure> {
     let config = Config::load(args.flags, |name| std::env::var_os(name), |url| RedisUrl::parse(url).map(drop))
         .map_err(|e| Failure::new(CONFIG, e.to_string()))?;
@@ -75,18 +74,18 @@ pub(super) async fn serve(args: ServeArgs) -> Result<(), Failure> {
     }
     let log = telemetry::init(&config.log).map_err(|error| Failure::new(CONFIG, error.to_string()))?;
     let log = Arc::new(Mutex::new(Some(log)));
-    // Before the port opens: a signal that comes early must not be lost.
+    // Listen for signals before the port is open, so that no signal is lost.
     let shutdown =
         shutdown(Arc::clone(&log)).map_err(|error| Failure::new(NO, format!("cannot listen for signals: {error}")))?;
-    let cannot = |error: std::io::Error| cannot_listen(&config.listen, &error);
-    let listeners = crate::server::bind(&config.listen).await.map_err(cannot)?;
+    let failure = |error: std::io::Error| cannot_listen(&config.listen, &error);
+    let listeners = crate::server::bind(&config.listen).await.map_err(failure)?;
     for listener in &listeners {
-        let addr = listener.local_addr().map_err(cannot)?;
+        let addr = listener.local_addr().map_err(failure)?;
         tracing::info!(%addr, version = env!("CARGO_PKG_VERSION"), store = %config.store, "listening");
     }
     let served = crate::server::serve(config, listeners, shutdown).await;
     drop(log.lock().take());
-    served.map_err(|error| Failure::new(NO, format!("the server ended: {error}")))
+    served.map_err(|error| Failure::new(NO, format!("the server failed: {error}")))
 }
 
 fn cannot_listen(address: &ListenAddress, error: &std::io::Error) -> Failure {
@@ -98,24 +97,23 @@ fn cannot_listen(address: &ListenAddress, error: &std::io::Error) -> Failure {
     Failure::new(NO, format!("cannot listen on {address}: {error} ({why})"))
 }
 
-/// Resolves at the first signal to end; at the second one the process ends at once, whatever it is doing, but for what
-/// it has said.
-fn shutdown(log: Arc<Mutex<Option<UntilWritten>>>) -> std::io::Result<impl Future<Output = ()> + Send + 'static> {
+/// Resolves at the first SIGTERM or SIGINT. At the second one the process writes its log and exits at once.
+fn shutdown(log: Arc<Mutex<Option<FlushOnDrop>>>) -> std::io::Result<impl Future<Output = ()> + Send + 'static> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     Ok(async move {
-        let first = either(&mut terminate, &mut interrupt).await;
-        tracing::info!(signal = first, "draining; a second signal ends at once");
+        let first = next(&mut terminate, &mut interrupt).await;
+        tracing::info!(signal = first, "draining; a second signal ends the process at once");
         tokio::spawn(async move {
-            let second = either(&mut terminate, &mut interrupt).await;
-            tracing::warn!(signal = second, "ending at once");
+            let second = next(&mut terminate, &mut interrupt).await;
+            tracing::warn!(signal = second, "ending the process at once");
             drop(log.lock().take());
             process::exit(i32::from(SIGNAL) + second);
         });
     })
 }
 
-/// The number of the signal that comes first.
-async fn either(terminate: &mut Signal, interrupt: &mut Signal) -> i32 {
+/// Waits for either signal. Returns its number.
+async fn next(terminate: &mut Signal, interrupt: &mut Signal) -> i32 {
     tokio::select! {
         _ = terminate.recv() => SignalKind::terminate().as_raw_value(),
         _ = interrupt.recv() => SignalKind::interrupt().as_raw_value(),

@@ -1,9 +1,9 @@
-//! How things are said to people.
+//! Values as text for people.
 
 use fencepost_proto::v1::{LeaseEnd, LockHolder};
 use std::time::Duration;
 
-/// A span of time, as exact as a person needs it: `850 ms`, `12 s`, `2 min 5 s`, `1 h 3 min`.
+/// A duration, rounded for people: `850 ms`, `12 s`, `2 min 5 s`, `1 h 3 min`.
 pub(super) fn span(span: Duration) -> String {
     let seconds = span.as_secs();
     match seconds {
@@ -21,35 +21,35 @@ fn two(large: u64, large_unit: &str, small: u64, small_unit: &str) -> String {
     }
 }
 
-/// The span on the wire; nothing, where it is absent or out of range.
+/// Decodes a duration of the API; zero if it is absent or out of range.
 pub(super) fn from_wire(span: Option<&prost_types::Duration>) -> Duration {
     span.and_then(|span| Duration::try_from(*span).ok()).unwrap_or_default()
 }
 
-/// The span for the wire.
+/// Encodes a duration for the API.
 pub(super) fn to_wire(span: Duration) -> prost_types::Duration {
-    // Only spans of billions of years do not fit; the server refuses the largest that does, and says why.
+    // Only durations of billions of years do not fit. The server refuses the largest one that does, with a message.
     prost_types::Duration::try_from(span).unwrap_or(prost_types::Duration { seconds: i64::MAX, nanos: 0 })
 }
 
-/// Who holds a lock, for how long, and how many wait.
+/// The holders of a lock, the time left, and the number of waiters.
 pub(super) fn held(lock_name: &str, holders: &[LockHolder], waiters: u32) -> String {
     let who = match holders {
-        [] => format!("{lock_name} is on its way to the next waiter"),
+        [] => format!("{lock_name} is being offered to the next waiter"),
         _ => format!("{lock_name} is held by {}", list(holders.iter().map(holder))),
     };
     match waiters {
         0 => who,
-        1 => format!("{who}; 1 waits"),
-        _ => format!("{who}; {waiters} wait"),
+        1 => format!("{who}; 1 waiter"),
+        _ => format!("{who}; {waiters} waiters"),
     }
 }
 
 fn holder(holder: &LockHolder) -> String {
     let left = span(from_wire(holder.expires_in.as_ref()));
     match holder.fencing_token {
-        // A client that uses Redis directly: it has no token, and its key may have no TTL.
-        0 if holder.expires_in.is_none() => format!("{}, with no end", holder.holder),
+        // A classic client has no token, and its key may have no TTL.
+        0 if holder.expires_in.is_none() => format!("{}, without a TTL", holder.holder),
         0 => format!("{} for another {left}", holder.holder),
         token => format!("{} (token {token}) for another {left}", name(&holder.holder)),
     }
@@ -60,23 +60,25 @@ pub(super) fn list(items: impl IntoIterator<Item = impl ToString>) -> String {
     items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join(" and ")
 }
 
-/// A holder's label, or what stands for one that gave none.
+/// The label of a holder, or a text for a holder without one.
 pub(super) fn name(holder: &str) -> &str {
     if holder.is_empty() { "a holder without a label" } else { holder }
 }
 
-/// How a lease ended, to be said after "it".
+/// How a lease ended; the text follows "the lease".
 pub(super) fn end(end: LeaseEnd) -> &'static str {
     match end {
         LeaseEnd::Released => "was released",
         LeaseEnd::Expired => "expired",
         LeaseEnd::Revoked => "was revoked",
         LeaseEnd::Superseded => "ended, and another lease has been granted since",
-        LeaseEnd::Unknown | LeaseEnd::Unspecified => "is not known to the server: it ended a while ago, or never was",
+        LeaseEnd::Unknown | LeaseEnd::Unspecified => {
+            "is not known to the server: it ended a while ago, or never existed"
+        }
     }
 }
 
-/// What the successor's token adds to how a lease ended.
+/// Adds the token of the current lease to the end of an earlier one; empty if there is none.
 pub(super) fn successor(token: u64) -> String {
     if token == 0 { String::new() } else { format!("; the lock is now held under token {token}") }
 }
@@ -101,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_who_and_for_how_long() {
+    fn a_refusal_names_the_holders_and_the_time_left() {
         let holder = LockHolder {
             holder: "worker-7".to_owned(),
             fencing_token: 1763,
@@ -110,12 +112,12 @@ mod tests {
         };
         let text = "orders/42 is held by worker-7 (token 1763) for another 12 s";
         let other = LockHolder { holder: String::new(), fencing_token: 1764, ..holder.clone() };
-        let both = format!("{text} and a holder without a label (token 1764) for another 12 s; 3 wait");
+        let both = format!("{text} and a holder without a label (token 1764) for another 12 s; 3 waiters");
         let holders = [holder, other];
         assert_eq!(held("orders/42", &holders[..1], 0), text);
-        assert_eq!(held("orders/42", &holders[..1], 1), format!("{text}; 1 waits"));
+        assert_eq!(held("orders/42", &holders[..1], 1), format!("{text}; 1 waiter"));
         assert_eq!(held("orders/42", &holders, 3), both);
-        assert_eq!(held("orders/42", &[], 0), "orders/42 is on its way to the next waiter");
+        assert_eq!(held("orders/42", &[], 0), "orders/42 is being offered to the next waiter");
     }
 
     #[test]

@@ -1,25 +1,24 @@
-//! From text to [`Config`]: every value is read, also those that another source overrides, and every problem is kept.
+//! Parses text into a [`Config`]. Overridden values are checked as well, and all problems are collected.
 
 use super::{
     Config, ConfigError, LogFormat, PASSWORD_SHOWN, StoreUrl,
-    raw::{Problem, RawConfig, place},
+    raw::{Problem, RawConfig, location},
 };
 use crate::domain::limits::{Limits, TTL_CEILING, TTL_FLOOR};
 use std::{ops::RangeInclusive, time::Duration};
 use tracing_subscriber::EnvFilter;
 
 const CLASSIC_PREFIX_MAX: usize = 512;
-/// What all keys of the Redis store begin with.
+/// The prefix of all keys of the Redis store.
 const STATE_PREFIX: &str = "fp:";
 const DRAIN_TIMEOUT_CEILING: Duration = Duration::from_secs(5 * 60);
 
-/// Reads what was said of each option, in the order of the table. `redis_url` says what is wrong with the URL of a
-/// Redis.
+/// Checks all options, in the order of the table. `redis_url` checks the URL of a Redis.
 pub(super) fn check(raw: &RawConfig, redis_url: impl Fn(&str) -> Result<(), String>) -> Result<Config, ConfigError> {
     let mut reader = Reader { raw, problems: raw.problems.clone() };
     let default = Config::default();
     let limits = default.limits;
-    // The API promises its users that no wait is longer.
+    // The API documents this as the maximum.
     let wait_ceiling = Limits::default().wait_max;
     let config = Config {
         listen: reader.read("listen", default.listen, |text| text.parse().map_err(str::to_owned)),
@@ -44,19 +43,19 @@ pub(super) fn check(raw: &RawConfig, redis_url: impl Fn(&str) -> Result<(), Stri
             filter: reader.read("log_level", default.log.filter, log_filter),
         },
     };
-    // Only what is in effect can contradict itself, and only if both sides could be read.
+    // Values are compared only if all are valid.
     if reader.problems.is_empty() && config.limits.ttl_min > config.limits.ttl_max {
         let ttl_max = humantime::format_duration(config.limits.ttl_max);
-        let at = reader.in_effect("ttl_min");
+        let at = reader.effective_location("ttl_min");
         let value = humantime::format_duration(config.limits.ttl_min).to_string();
         reader.problems.push(Problem { at, value, rule: format!("must not be above ttl_max, which is {ttl_max}") });
     }
     if matches!(&config.store, StoreUrl::Redis(url) if url.contains(PASSWORD_SHOWN)) {
-        let rule = "the password was not printed: write it in, or give the URL in FENCEPOST_STORE".to_owned();
-        reader.problems.push(Problem { at: reader.in_effect("store"), value: String::new(), rule });
+        let rule = "contains *** in place of a password: replace it, or give the URL in FENCEPOST_STORE".to_owned();
+        reader.problems.push(Problem { at: reader.effective_location("store"), value: String::new(), rule });
     }
     if reader.problems.is_empty() && !config.classic_prefix.is_empty() && config.store == StoreUrl::Memory {
-        let (at, value) = (reader.in_effect("classic_prefix"), config.classic_prefix.clone());
+        let (at, value) = (reader.effective_location("classic_prefix"), config.classic_prefix.clone());
         let rule = "needs the Redis that the classic clients use: --store redis://…".to_owned();
         reader.problems.push(Problem { at, value, rule });
     }
@@ -69,23 +68,23 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The value in effect. After a problem it stands in for one, and is never used.
+    /// The effective value. After a problem it is only a placeholder.
     fn read<T>(&mut self, key: &'static str, default: T, parse: impl Fn(&str) -> Result<T, String>) -> T {
-        let mut in_effect = default;
-        for said in self.raw.values.get(key).into_iter().flatten() {
-            match parse(said.text.trim()) {
-                Ok(value) => in_effect = value,
+        let mut effective = default;
+        for raw in self.raw.values.get(key).into_iter().flatten() {
+            match parse(raw.text.trim()) {
+                Ok(value) => effective = value,
                 Err(rule) => {
-                    self.problems.push(Problem { at: place(key, &said.source), value: said.text.clone(), rule });
+                    self.problems.push(Problem { at: location(key, &raw.source), value: raw.text.clone(), rule });
                 }
             }
         }
-        in_effect
+        effective
     }
 
-    fn in_effect(&self, key: &'static str) -> String {
-        match self.raw.values.get(key).and_then(|said| said.last()) {
-            Some(said) => place(key, &said.source),
+    fn effective_location(&self, key: &'static str) -> String {
+        match self.raw.values.get(key).and_then(|values| values.last()) {
+            Some(raw) => location(key, &raw.source),
             None => format!("{key} (by default)"),
         }
     }
@@ -94,14 +93,14 @@ impl Reader<'_> {
 fn store(text: &str, redis_url: impl Fn(&str) -> Result<(), String>) -> Result<StoreUrl, String> {
     match text {
         "memory:" => Ok(StoreUrl::Memory),
-        // As printed: it may be overridden.
+        // Output of --print-config. Valid here, because another source may override it.
         _ if text.contains(PASSWORD_SHOWN) => Ok(StoreUrl::Redis(text.to_owned())),
         _ if text.starts_with("redis://") || text.starts_with("rediss://") => {
             redis_url(text).map(|()| StoreUrl::Redis(text.to_owned()))
         }
         _ => {
             Err("no such store; there are memory: (locks in this process) and redis://[user:password@]host:port[/db], \
-                  or rediss:// for TLS (locks in that Redis, shared by all servers that use it)"
+                 or rediss:// for TLS (locks in that Redis, shared by all servers that use it)"
                 .to_owned())
         }
     }
@@ -111,10 +110,10 @@ fn classic_prefix(text: &str) -> Result<String, String> {
     if text.len() > CLASSIC_PREFIX_MAX || text.contains(char::is_control) {
         return Err(format!("must be at most {CLASSIC_PREFIX_MAX} bytes with no control characters"));
     }
-    // A prefix that is shorter is no better: a lock's name may go on where it ends.
+    // A beginning of the prefix is refused too, because a lock name may supply the rest.
     if text.starts_with(STATE_PREFIX) || !text.is_empty() && STATE_PREFIX.starts_with(text) {
         return Err(format!(
-            "must neither begin with {STATE_PREFIX}, as Fencepost's own keys do, nor be the beginning of that"
+            "must not start with {STATE_PREFIX}, the prefix of Fencepost's own keys, nor be a beginning of it"
         ));
     }
     Ok(text.to_owned())
@@ -131,7 +130,7 @@ fn duration(range: RangeInclusive<Duration>) -> impl Fn(&str) -> Result<Duration
             Ok(value) if range.contains(&value) => Ok(value),
             Ok(_) => Err(format!("must be {low} to {high}")),
             Err(_) => {
-                Err(format!("must be a duration with its unit, such as 250ms, 30s or 1h 30m, from {low} to {high}"))
+                Err(format!("must be a duration with a unit, such as 250ms, 30s or 1h 30m, from {low} to {high}"))
             }
         }
     }
@@ -154,10 +153,10 @@ fn log_format(text: &str) -> Result<LogFormat, String> {
 
 fn log_filter(text: &str) -> Result<String, String> {
     const RULE: &str = "must be error, warn, info, debug, trace or off, or a list such as info,fencepost::locks=debug";
-    // The parser takes a bare word for the name of a module to log in full; here it is a misspelt level.
+    // The parser takes a bare word for a module to log in full. Here it is a misspelt level.
     let bare = |part: &str| !part.contains(['=', '[']);
     let level = |part: &str| !part.is_empty() && part.parse::<tracing::level_filters::LevelFilter>().is_ok();
-    // Fields of a span, in braces, may hold commas of their own.
+    // Fields of a span, in braces, may contain commas.
     let known = text.contains('{') || text.split(',').all(|part| !bare(part) || level(part.trim()));
     if text.is_empty() || !known {
         return Err(RULE.to_owned());

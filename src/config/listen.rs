@@ -1,4 +1,4 @@
-//! Where to listen, as an operator writes it.
+//! The address to listen on, and its text form.
 
 use std::{
     fmt,
@@ -6,23 +6,23 @@ use std::{
     str::FromStr,
 };
 
-/// An address to listen on. It is resolved when the server starts.
+/// An address to listen on. A name is resolved when the server starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenAddress {
-    /// On which addresses of this machine.
+    /// The addresses of this machine to listen on.
     pub host: ListenHost,
     /// 0 lets the system choose.
     pub port: u16,
 }
 
-/// On which addresses of this machine to listen.
+/// The addresses of this machine to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenHost {
-    /// All of them, IPv6 and IPv4.
+    /// All addresses, IPv6 and IPv4.
     All,
-    /// This one, or all of its family if it is unspecified.
+    /// This address, or all addresses of its family if it is unspecified.
     Ip(IpAddr),
-    /// Those that this name stands for.
+    /// The addresses that this name resolves to.
     Name(String),
 }
 
@@ -49,8 +49,8 @@ impl FromStr for ListenHost {
         if text.is_empty() {
             return Ok(Self::All);
         }
-        if let Some(inside) = text.strip_prefix('[') {
-            let address = inside.strip_suffix(']').and_then(|address| address.parse::<Ipv6Addr>().ok());
+        if let Some(rest) = text.strip_prefix('[') {
+            let address = rest.strip_suffix(']').and_then(|address| address.parse::<Ipv6Addr>().ok());
             return address.map(|address| Self::Ip(address.into())).ok_or(RULE);
         }
         if let Ok(address) = text.parse::<Ipv4Addr>() {

@@ -1,9 +1,8 @@
-//! What an operator decides: [`Config`] is checked once, at the start, and never changes.
+//! The configuration of the server. [`Config`] is checked once at the start and never changes.
 //!
-//! Three sources say what it shall be: flags, `FENCEPOST_…` variables and a TOML file. They meet as text in
-//! [`RawConfig`], so that one table ([`options::OPTIONS`]) names every option for all of them and one place (`check`)
-//! reads them. An operator who made five mistakes hears of five, not of the first: every problem names its source, the
-//! value and the rule.
+//! There are three sources: flags, `FENCEPOST_…` variables and a TOML file. [`RawConfig`] collects their values as
+//! text, one table ([`options::OPTIONS`]) lists all options, and one module (`check`) parses them. All problems are
+//! reported together, each with its source, the value and the rule.
 
 mod check;
 mod listen;
@@ -19,7 +18,7 @@ pub use raw::{Problem, RawConfig, Source};
 use crate::domain::limits::Limits;
 use std::{ffi::OsString, fmt, net::Ipv4Addr, time::Duration};
 
-/// The configuration of a server, whole and checked.
+/// The checked configuration of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Where to listen.
@@ -28,25 +27,26 @@ pub struct Config {
     pub store: StoreUrl,
     /// Whether to serve on a Redis that may evict leases.
     pub allow_eviction: bool,
-    /// What the keys of classic locks begin with, where clients take those past the server; empty if there are none.
+    /// The prefix of the keys of classic locks, which clients acquire in Redis directly; empty if there are none.
     pub classic_prefix: String,
     /// The bounds on what clients may ask for.
     pub limits: Limits,
     /// How long a drain waits for calls and streams to end by themselves.
     pub drain_timeout: Duration,
-    /// What is logged, and how.
+    /// The log.
     pub log: LogConfig,
 }
 
-/// What is shown of a URL in place of who logs in there.
+/// Replaces user and password when a URL is printed.
 const PASSWORD_SHOWN: &str = "://***@";
 
 /// Where locks are kept.
 #[derive(Clone, PartialEq, Eq)]
 pub enum StoreUrl {
-    /// In this process: gone when it ends, seen by nobody else.
+    /// In this process. They are lost when it ends, and other servers do not see them.
     Memory,
-    /// In the Redis of this URL, shared by all servers that use it. May hold a password, which is never shown.
+    /// In the Redis at this URL, shared by all servers that use it. The URL may contain a password, which is never
+    /// printed.
     Redis(String),
 }
 
@@ -68,21 +68,21 @@ impl fmt::Debug for StoreUrl {
     }
 }
 
-/// What is logged, and how.
+/// The configuration of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogConfig {
-    /// For people or for machines.
+    /// The format of a line.
     pub format: LogFormat,
-    /// Directives of `tracing`, such as `info` or `info,fencepost::locks=debug`: known to parse.
+    /// Valid directives of `tracing`, such as `info` or `info,fencepost::locks=debug`.
     pub filter: String,
 }
 
-/// How a line of the log looks.
+/// The format of a line of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -95,7 +95,7 @@ impl fmt::Display for LogFormat {
     }
 }
 
-/// The configuration cannot be used, and this is everything that is wrong with it.
+/// The configuration is invalid. Has all problems.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.describe())]
 pub struct ConfigError {
@@ -117,11 +117,11 @@ impl ConfigError {
 }
 
 impl Config {
-    /// Reads the file (if `--config` or `FENCEPOST_CONFIG` names one), puts `environment` over it and `flags` over
-    /// both, and checks all.
+    /// Reads the file (if `--config` or `FENCEPOST_CONFIG` names one), and checks the configuration. Variables override
+    /// the file, and flags override both.
     ///
-    /// `flags` holds pairs of an option's key and its text; `environment` answers the value of a variable; `redis_url`
-    /// says what is wrong with the URL of a Redis, without a part of it that may be a password.
+    /// `flags` has pairs of an option's key and its text; `environment` returns the value of a variable; `redis_url`
+    /// checks the URL of a Redis, and its errors must not contain a password.
     pub fn load(
         flags: impl IntoIterator<Item = (&'static str, String)>,
         environment: impl Fn(&str) -> Option<OsString>,
@@ -130,13 +130,13 @@ impl Config {
         check::check(&RawConfig::read(flags, environment), redis_url)
     }
 
-    /// This configuration as a TOML file that says the same when it is read back, with a comment for each key. Only a
-    /// password in the store's URL is not shown.
+    /// This configuration as a TOML file with a comment for each key. Reading it back gives the same configuration,
+    /// except for a password in the store's URL, which is replaced.
     pub fn to_toml(&self) -> String {
         render::to_toml(self)
     }
 
-    /// The value of an option as text that reads back the same; `None` for a key that is none.
+    /// The value of an option as text; `None` for an unknown key.
     pub fn text_of(&self, key: &str) -> Option<String> {
         render::value(self, key).map(|text| text.trim_matches(['"', '\'']).to_owned())
     }

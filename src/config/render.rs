@@ -1,8 +1,8 @@
-//! The configuration as a file: what `serve --print-config` prints, and what can be fed back.
+//! The configuration as a file, for `serve --print-config`.
 
 use super::{Config, options};
 
-/// One key a line, each below the comment that explains it.
+/// One line for each key, below a comment that explains it.
 pub(super) fn to_toml(config: &Config) -> String {
     let head = "# The configuration of fencepost serve. Flags and FENCEPOST_ variables override this file.\n";
     let lines = options::in_file().filter_map(|option| {
@@ -12,7 +12,7 @@ pub(super) fn to_toml(config: &Config) -> String {
     head.to_owned() + &lines.collect::<String>()
 }
 
-/// What the file says for a key. One that is in the table and not here is caught by the round trip in the tests.
+/// The value of a key in TOML. A test fails if a key of the table is missing here.
 pub(super) fn value(config: &Config, key: &str) -> Option<String> {
     let limits = &config.limits;
     Some(match key {

@@ -1,4 +1,4 @@
-//! Sources, precedence, every rule at its edges, and the file that can be fed back.
+//! Sources, precedence, rules at their edges, and the round trip through the printed file.
 
 use super::*;
 use std::{fs, io::Write};
@@ -17,7 +17,7 @@ fn load(
     Config::load(flags, |name| environment.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into()), url)
 }
 
-/// Stands for what the store says of URLs.
+/// A stand-in for the store's check of URLs.
 fn url(text: &str) -> Result<(), String> {
     if text.ends_with("://") || text.contains("odd") { Err("is odd".to_owned()) } else { Ok(()) }
 }
@@ -27,12 +27,12 @@ fn refused(flags: &[(&'static str, &str)]) -> String {
 }
 
 #[test]
-fn nothing_said_is_the_default() {
+fn without_sources_the_configuration_is_the_default() {
     assert_eq!(load(&[], &[], None).unwrap(), Config::default());
 }
 
 #[test]
-fn a_flag_beats_a_variable_beats_the_file_beats_the_default() {
+fn a_flag_overrides_a_variable_overrides_the_file_overrides_the_default() {
     let file = Some("ttl_min = '5s'\nttl_max = '5m'\nwait_max = '5m'");
     let environment = [("FENCEPOST_TTL_MIN", "6s"), ("FENCEPOST_TTL_MAX", "6m")];
     let limits = load(&[("ttl_min", "7s")], &environment, file).unwrap().limits;
@@ -43,7 +43,7 @@ fn a_flag_beats_a_variable_beats_the_file_beats_the_default() {
 }
 
 #[test]
-fn a_variable_can_name_the_file_and_a_flag_can_name_another() {
+fn the_flag_config_overrides_the_variable() {
     let folder = tempfile::tempdir().unwrap();
     let (one, two) = (folder.path().join("one.toml"), folder.path().join("two.toml"));
     fs::write(&one, "waiters_per_lock = 1").unwrap();
@@ -55,7 +55,7 @@ fn a_variable_can_name_the_file_and_a_flag_can_name_another() {
 }
 
 #[test]
-fn an_empty_variable_says_nothing() {
+fn an_empty_variable_counts_as_not_set() {
     assert_eq!(load(&[], &[("FENCEPOST_LISTEN", ""), ("FENCEPOST_CONFIG", "")], None).unwrap(), Config::default());
 }
 
@@ -73,7 +73,7 @@ fn all_problems_of_all_sources_are_reported_together() {
         "must be a string, a whole number, or true or false",
         "ttl_min in ",
         "\"soon\"",
-        "must be a duration with its unit",
+        "must be a duration with a unit",
         "--store = \"etcd://here\": no such store; there are memory:",
         "FENCEPOST_WAITERS_PER_LOCK = \"0\": must be a whole number from 1 to 1000000",
     ] {
@@ -82,25 +82,25 @@ fn all_problems_of_all_sources_are_reported_together() {
 }
 
 #[test]
-fn what_the_store_says_of_its_url_is_reported_without_a_password() {
+fn a_problem_with_the_store_url_is_reported_without_the_password() {
     assert_eq!(
         load(&[("store", "rediss://even")], &[], None).unwrap().store,
         StoreUrl::Redis("rediss://even".to_owned())
     );
     assert!(refused(&[("store", "redis://odd")]).contains("--store = \"redis://odd\": is odd"));
     for url in ["redis://:secret@odd", "reds://:secret@even", "reds://:secret"] {
-        let said = refused(&[("store", url), ("listen", "nowhere")]);
-        assert!(said.contains("2 problems") && said.contains("--store: ") && !said.contains("secret"), "{said}");
+        let text = refused(&[("store", url), ("listen", "nowhere")]);
+        assert!(text.contains("2 problems") && text.contains("--store: ") && !text.contains("secret"), "{text}");
     }
     for file in ["stores = 'redis://:secret@even'", "store = ['redis://:secret@even']", "store = 'redis://:secret@even"]
     {
-        let said = load(&[], &[], Some(file)).unwrap_err().to_string();
-        assert!(!said.contains("secret"), "{said}");
+        let text = load(&[], &[], Some(file)).unwrap_err().to_string();
+        assert!(!text.contains("secret"), "{text}");
     }
 }
 
 #[test]
-fn a_file_that_was_printed_without_the_password_can_be_fed_back_beside_it() {
+fn a_file_printed_without_the_password_needs_the_url_from_another_source() {
     let url = "redis://user:secret@even:6390/2";
     let printed = load(&[("store", url)], &[], None).unwrap().to_toml();
     assert!(printed.contains("store = \"redis://***@even:6390/2\"") && !printed.contains("secret"), "{printed}");
@@ -111,22 +111,22 @@ fn a_file_that_was_printed_without_the_password_can_be_fed_back_beside_it() {
 }
 
 #[test]
-fn an_overridden_value_is_checked_too() {
+fn an_overridden_value_is_checked() {
     let error = load(&[("ttl_min", "2s")], &[("FENCEPOST_TTL_MIN", "2")], None).unwrap_err();
     assert_eq!(error.problems[0].at, "FENCEPOST_TTL_MIN");
 }
 
 #[test]
-fn a_file_that_cannot_be_used_is_a_problem() {
+fn an_unusable_file_is_a_problem() {
     let missing = load(&[(options::FILE_KEY, "/nonexistent/fencepost.toml")], &[], None).unwrap_err();
     assert!(missing.to_string().contains("/nonexistent/fencepost.toml: cannot read this file"), "{missing}");
-    assert!(load(&[], &[], Some("listen =")).unwrap_err().to_string().contains("not TOML"));
+    assert!(load(&[], &[], Some("listen =")).unwrap_err().to_string().contains("not valid TOML"));
     assert!(load(&[], &[], Some("config = 'other.toml'")).unwrap_err().to_string().contains("no such option"));
 }
 
 #[cfg(unix)]
 #[test]
-fn a_variable_that_is_not_text_is_a_problem() {
+fn a_variable_that_is_not_utf8_is_a_problem() {
     use std::os::unix::ffi::OsStringExt;
     let environment = |name: &str| (name == "FENCEPOST_STORE").then(|| OsString::from_vec(vec![b'm', 0xff]));
     assert!(Config::load([], environment, url).unwrap_err().to_string().contains("must be UTF-8"));
@@ -168,9 +168,9 @@ fn every_rule_holds_at_its_edges() {
     }
 }
 
-/// With the prefix `f` the lock `p:meta` would have the meta key for its classic lock.
+/// With the prefix `f`, the key of the classic lock `p:meta` would be the meta key `fp:meta`.
 #[test]
-fn no_classic_lock_has_a_key_of_ours() {
+fn classic_locks_cannot_use_our_keys() {
     let with = |prefix| load(&[("store", "redis://127.0.0.1"), ("classic_prefix", prefix)], &[], None);
     for prefix in ["fp:x", "fp:", "fp", "f"] {
         let text = with(prefix).unwrap_err().to_string();
@@ -190,7 +190,7 @@ fn the_ttl_range_must_not_be_empty() {
 }
 
 #[test]
-fn what_is_printed_reads_back_the_same() {
+fn the_printed_file_reads_back_the_same() {
     let flags = [
         ("listen", "[::1]:1234"),
         ("store", "redis://127.0.0.1"),
@@ -216,18 +216,18 @@ fn what_is_printed_reads_back_the_same() {
 }
 
 #[test]
-fn where_to_listen_is_printed_as_it_was_written() {
+fn the_listen_address_is_printed_as_written() {
     for text in ["127.0.0.1:0", "[::1]:7420", "[::]:7420", ":7420", "localhost:7420"] {
         let config = load(&[], &[("FENCEPOST_LISTEN", text)], None).unwrap();
         assert!(config.to_toml().contains(&format!("\nlisten = \"{text}\"\n")), "{text}");
         assert_eq!(load(&[], &[], Some(&config.to_toml())).unwrap(), config, "{text}");
     }
-    // A URL is an address to connect to.
+    // A URL is no address to listen on.
     assert!(refused(&[("listen", "http://localhost:7420")]).contains("must be host:port"));
 }
 
 #[test]
-fn one_table_names_flags_and_variables() {
+fn the_table_names_flags_and_variables() {
     let option = &options::OPTIONS[4];
     assert_eq!((option.flag().as_str(), option.variable().as_str()), ("ttl-min", "FENCEPOST_TTL_MIN"));
     assert!(options::OPTIONS.iter().any(|option| option.variable() == options::FILE_VARIABLE));

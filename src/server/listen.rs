@@ -1,4 +1,4 @@
-//! Listening, and accepting connections.
+//! Listens, and accepts connections.
 
 use crate::config::{ListenAddress, ListenHost};
 use futures_util::stream::select_all;
@@ -12,26 +12,26 @@ use std::{
 use tokio::net::{TcpListener, TcpStream, lookup_host};
 use tokio_stream::Stream;
 
-/// Connections that may wait to be accepted.
+/// The most connections that wait to be accepted.
 const BACKLOG: i32 = 1_024;
-/// How long to wait after an accept that failed. Without it a process that is out of file descriptors would spin: the
-/// connection stays in the backlog and accept fails at once, again and again.
+/// The pause after a failed accept. Without it, a process without free file descriptors would spin, because the
+/// connection stays in the backlog and accept fails at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// After this much silence the kernel probes a connection. HTTP/2 pings come first; this is for connections that never
-/// spoke it.
+/// The kernel probes a connection after this idle time. HTTP/2 pings come earlier; this is for connections that never
+/// start HTTP/2.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
 
-/// Listens on every address that this one stands for; there is at least one. Needs a running tokio runtime.
+/// Listens on all addresses that `address` resolves to, at least one. Needs a running tokio runtime.
 ///
-/// Of the addresses of a name, those that this machine does not have are left out (IPv6 may be switched off), unless
-/// it has none of them.
+/// Addresses of a name that this machine does not have are skipped (IPv6 may be disabled); it is an error if none is
+/// left.
 pub async fn bind(address: &ListenAddress) -> io::Result<Vec<TcpListener>> {
     let port = address.port;
     match &address.host {
         ListenHost::All => Ok(vec![all(port)?]),
         ListenHost::Ip(ip) => Ok(vec![one((*ip, port).into(), None)?]),
         ListenHost::Name(name) => {
-            // A set, since a resolver may name an address several times.
+            // A set, because a resolver may return an address several times.
             let addresses: BTreeSet<IpAddr> =
                 lookup_host((name.as_str(), port)).await?.map(|found| found.ip()).collect();
             every(&addresses, port)
@@ -39,18 +39,18 @@ pub async fn bind(address: &ListenAddress) -> io::Result<Vec<TcpListener>> {
     }
 }
 
-/// On IPv6 and IPv4 through one socket, or on IPv4 where there is no IPv6.
+/// Listens on IPv6 and IPv4 with one socket, or on IPv4 if there is no IPv6.
 fn all(port: u16) -> io::Result<TcpListener> {
     match one((Ipv6Addr::UNSPECIFIED, port).into(), Some(false)) {
         Err(error) if error.kind() != ErrorKind::AddrInUse => one((Ipv4Addr::UNSPECIFIED, port).into(), None),
-        listening => listening,
+        result => result,
     }
 }
 
-/// On each of them, at the same port also where the system chooses it.
+/// Listens on each address, at the same port even if the system chooses the port.
 fn every(addresses: &BTreeSet<IpAddr>, port: u16) -> io::Result<Vec<TcpListener>> {
     let mut listeners: Vec<TcpListener> = Vec::with_capacity(addresses.len());
-    let mut missing = io::Error::new(ErrorKind::AddrNotAvailable, "the name stands for no address");
+    let mut missing = io::Error::new(ErrorKind::AddrNotAvailable, "the name has no address");
     for address in addresses {
         let port = listeners.first().map_or(Ok(port), |first| first.local_addr().map(|addr| addr.port()))?;
         match one((*address, port).into(), None) {
@@ -62,18 +62,18 @@ fn every(addresses: &BTreeSet<IpAddr>, port: u16) -> io::Result<Vec<TcpListener>
     if listeners.is_empty() { Err(missing) } else { Ok(listeners) }
 }
 
-/// Does this machine not have the address, or not its family?
+/// Whether this machine lacks the address, or its family.
 fn not_here(error: &io::Error) -> bool {
     error.kind() == ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(nix::libc::EAFNOSUPPORT)
 }
 
-/// `only_v6`: whether an IPv6 socket refuses IPv4; the system decides if it is not said.
+/// Listens on one address. `only_v6` sets whether an IPv6 socket refuses IPv4; `None` leaves it to the system.
 fn one(address: SocketAddr, only_v6: Option<bool>) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if let Some(only_v6) = only_v6 {
         socket.set_only_v6(only_v6)?;
     }
-    // Or the port would be taken for a minute by the connections of a server that has just ended.
+    // Otherwise connections of a server that has just ended would block the port for a minute.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
@@ -81,7 +81,7 @@ fn one(address: SocketAddr, only_v6: Option<bool>) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
-/// The connections that come in at any of them. Never ends.
+/// The connections of all listeners. Never ends.
 pub(super) fn connections(listeners: Vec<TcpListener>) -> impl Stream<Item = Result<TcpStream, io::Error>> {
     select_all(listeners.into_iter().map(|listener| Box::pin(accepted(listener))))
 }
@@ -91,7 +91,7 @@ fn accepted(listener: TcpListener) -> impl Stream<Item = Result<TcpStream, io::E
         loop {
             match listener.accept().await.and_then(|(stream, _)| prepare(&stream).map(|()| stream)) {
                 Ok(stream) => yield Ok(stream),
-                // The peer went away between its connect and our accept: nothing is wrong here.
+                // The peer closed the connection before we accepted it: not an error.
                 Err(error) if is_gone(&error) => {}
                 Err(error) => {
                     tracing::warn!(%error, "accepting a connection failed; trying again shortly");
@@ -120,7 +120,7 @@ mod tests {
         listeners.iter().map(|listener| listener.local_addr().unwrap()).collect()
     }
 
-    /// Is a connection to this address accepted?
+    /// Whether a connection to this address is accepted.
     async fn reaches(to: (IpAddr, u16)) -> bool {
         TcpStream::connect(to).await.is_ok()
     }
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_host_is_all_addresses_of_both_families() {
+    async fn without_a_host_it_listens_on_all_addresses_of_both_families() {
         let listeners = bind(&":0".parse().unwrap()).await.unwrap();
         assert_eq!(listeners.len(), 1);
         let port = listeners[0].local_addr().unwrap().port();
@@ -139,15 +139,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_is_all_addresses_that_it_stands_for() {
+    async fn a_name_means_all_its_addresses() {
         let bound = bound("localhost:0").await;
         assert!(!bound.is_empty() && bound.iter().all(|addr| addr.ip().is_loopback()), "{bound:?}");
         assert!(bound.iter().all(|addr| addr.port() == bound[0].port()), "{bound:?}");
     }
 
     #[tokio::test]
-    async fn addresses_share_a_port_and_those_of_other_machines_are_left_out() {
-        // Of TEST-NET-1: no machine has it.
+    async fn addresses_share_a_port_and_those_of_other_machines_are_skipped() {
+        // An address of TEST-NET-1, which no machine has.
         let elsewhere = IpAddr::from([192, 0, 2, 1]);
         let (v4, v6) = (IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST));
         let listeners = every(&BTreeSet::from([elsewhere, v4, v6]), 0).unwrap();

@@ -1,4 +1,4 @@
-//! The process's edge: listens, serves, and goes away in order.
+//! The server: listens, serves, and drains.
 
 mod drain;
 mod listen;
@@ -17,22 +17,21 @@ use tokio::{net::TcpListener, sync::watch, time::timeout};
 use tonic::transport::Server;
 use tonic_health::{ServingStatus, server::HealthReporter};
 
-/// How often a silent connection is asked whether it lives, and how long the answer may take. A client that vanished
-/// without a word is noticed within their sum; what it held is not touched by that.
+/// How often an idle connection is pinged, and how long the answer may take. The server notices a vanished client
+/// within their sum. The leases of the client are not affected.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
-/// Streams that one connection may have beyond one for each call that may wait: or a client whose waits fill the
-/// connection could not even release.
+/// HTTP/2 streams of a connection beyond one for each call that may wait. Without them, a client whose waiting calls
+/// use up the connection could not release.
 const STREAMS_SPARE: usize = 1_024;
-/// Streams that a client may cancel before they were looked at. Beyond it hyper closes the connection, as it must
-/// against an attack (rapid reset); a client that cancels a burst of waits is none (qdrant #1907).
+/// The most streams that a client may cancel before they are processed. Beyond it, hyper closes the connection to stop
+/// a rapid reset attack. A client that cancels many waiting calls is no attack (qdrant #1907).
 const PENDING_RESETS_MAX: usize = 1_024;
 
-/// How long the store has, once everybody is gone, for cleanups and for releases by clients that did not wait for
-/// them.
-const CHORES_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long the store has, after the drain, for cleanups and for releases whose clients did not wait for the answer.
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Why the server ended otherwise than asked to.
+/// The server failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The transport failed.
@@ -46,10 +45,10 @@ pub enum ServeError {
     Reflection(#[from] tonic_reflection::server::Error),
 }
 
-/// Serves on `listeners` (see [`bind`]) until `shutdown` resolves or an operator drains the server, then goes away in
-/// order, within the configured drain timeout and two seconds.
+/// Serves on `listeners` (see [`bind`]) until `shutdown` resolves or an operator drains the server. Then drains, within
+/// the configured drain timeout and two seconds.
 ///
-/// Dropped, it stops accepting; connections that are open end with the runtime.
+/// Dropped, it stops accepting; open connections end with the runtime.
 pub async fn serve(
     config: Config,
     listeners: Vec<TcpListener>,
@@ -68,8 +67,7 @@ pub async fn serve(
             tokio::select! {
                 served = async {
                     let served = serve_locks(&config, listeners, &locks, store.up(), shutdown).await;
-                    // What its last callers left to be done.
-                    let _ = timeout(CHORES_TIMEOUT, store.chores_done()).await;
+                    let _ = timeout(CLEANUP_TIMEOUT, store.chores_done()).await;
                     served
                 } => served,
                 () = store.maintain() => Ok(()),
@@ -95,7 +93,7 @@ async fn serve_locks<S: Store>(
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
     let (health, health_service) = tonic_health::server::health_reporter();
-    // Until the store is there, and from the drain on, it says so.
+    // `follow_store` reports SERVING when the store is available.
     set_health(&health, ServingStatus::NotServing).await;
     let streams = config.limits.waiters_per_server.saturating_add(STREAMS_SPARE);
     let router = Server::builder()
@@ -112,7 +110,7 @@ async fn serve_locks<S: Store>(
     }
 }
 
-/// Health says whether the store is there, until the drain has the last word.
+/// Reports the store's availability as health, until the drain begins.
 async fn follow_store<S: Store>(
     health: &HealthReporter,
     mut up: watch::Receiver<bool>,
@@ -133,7 +131,7 @@ async fn follow_store<S: Store>(
     }
 }
 
-/// A store in this process is there for as long as the process is.
+/// A store in this process is always available.
 fn always_up() -> watch::Receiver<bool> {
     watch::Sender::new(true).subscribe()
 }

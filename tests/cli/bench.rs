@@ -1,5 +1,5 @@
-//! `fencepost bench` as its users run it: every workload, for a moment, on both stores. It is the report that is looked
-//! at, never the speed.
+//! `fencepost bench` as its users run it: every workload, briefly, on both stores. The tests check the report, not the
+//! speed.
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
 #[path = "../support/binary.rs"]
@@ -13,7 +13,7 @@ use redis::Redis;
 use serde_json::Value;
 use std::fs;
 
-/// Little of everything.
+/// Small parameters, for short runs.
 const SMALL: [&str; 20] = [
     "--rounds",
     "1",
@@ -41,7 +41,7 @@ fn bench(arguments: &[&str]) -> Process {
     Process::start(&mut fencepost(&[&["bench"], arguments, &SMALL].concat()))
 }
 
-/// Runs it to its end: the report.
+/// Runs the benchmark to its end. Returns the report.
 fn report(arguments: &[&str]) -> Value {
     let process = bench(&[arguments, &["--json"]].concat());
     let ended = process.ended().expect(0);
@@ -50,7 +50,7 @@ fn report(arguments: &[&str]) -> Value {
     report
 }
 
-/// Something was done, and it was measured.
+/// Checks that the workload has operations, and these figures and baselines.
 fn check(report: &Value, workload: &str, figures: &[&str], baselines: &[&str]) {
     let found = &report["workloads"][workload];
     let is_number = |value: &Value| value.as_f64().is_some_and(f64::is_finite);
@@ -102,10 +102,10 @@ fn every_workload_is_measured_on_a_redis_of_its_own() {
 }
 
 #[test]
-fn servers_that_run_already_are_driven_and_the_redis_that_is_named_is_looked_at() {
+fn it_measures_a_running_server_and_reads_the_counters_of_its_redis() {
     let redis = Redis::start(&[]);
     let server = Server::start_with(&["--store", &redis.url()]);
-    await_that("the server has met its Redis", || server.run(&["get", "bench"]).code == 0);
+    await_that("the server is connected to Redis", || server.run(&["get", "bench"]).code == 0);
     let address = server.url.trim_start_matches("http://");
     let arguments = ["--server", address, "--redis", &redis.url(), "--workload", "pairs,wake", "--no-baselines"];
     let report = report(&arguments);
@@ -113,11 +113,11 @@ fn servers_that_run_already_are_driven_and_the_redis_that_is_named_is_looked_at(
     check(&report, "wake", &LATENCIES, &[]);
     assert_eq!(report["workloads"].as_object().unwrap().len(), 2, "{report:#}");
     assert_eq!(report["workloads"]["pairs"]["fencepost"]["server_cpu_s_per_100k"], Value::Null);
-    assert_eq!(server.waiters("bench"), 0, "it serves as before");
+    assert_eq!(server.waiters("bench"), 0, "the server still serves");
 }
 
 #[test]
-fn a_fixed_rate_is_kept_and_people_get_a_table() {
+fn it_keeps_a_fixed_rate_and_prints_a_table() {
     let arguments = ["--store", "memory", "--workload", "pairs", "--rate", "100", "--names", "fresh"];
     let ended = bench(&arguments).ended().expect(0);
     let line = |name: &str| ended.field(name).split_whitespace().last().unwrap().to_owned();
@@ -128,37 +128,37 @@ fn a_fixed_rate_is_kept_and_people_get_a_table() {
 }
 
 #[test]
-fn nothing_that_it_started_outlives_it() {
+fn no_process_that_it_started_outlives_it() {
     for signal in [Signal::SIGINT, Signal::SIGKILL] {
         let long = ["bench", "--store", "redis", "--workload", "pairs", "--no-baselines", "--warmup", "1m"];
         let process = Process::start(&mut fencepost(&long));
         let children = await_some("a server and its Redis", || {
-            let found = children(process.pid());
-            (found.len() == 2).then_some(found)
+            let children = children(process.pid());
+            (children.len() == 2).then_some(children)
         });
         process.signal(signal);
         let code = if signal == Signal::SIGINT { 130 } else { -(signal as i32) };
         process.ended().expect(code);
         for child in children {
-            await_that("a process that was started has ended", || kill(child, None) == Err(Errno::ESRCH));
+            await_that("a child process has exited", || kill(child, None) == Err(Errno::ESRCH));
         }
     }
 }
 
 #[test]
-fn a_run_in_which_nothing_succeeds_says_so() {
+fn it_fails_if_no_operation_succeeds() {
     // A port that was free a moment ago.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let url = format!("http://127.0.0.1:{port}");
     let failed = bench(&["--server", &url, "--workload", "pairs", "--no-baselines"]).ended().expect(1);
     assert!(failed.out.contains("cannot connect"), "{failed:?}");
-    failed.says("nothing succeeded");
+    failed.says("no operation succeeded");
     let missing = ["--store", "redis", "--workload", "pairs", "--redis-server", "no-such-program"];
     bench(&missing).ended().expect(1).says("no-such-program");
 }
 
 #[test]
-fn a_bad_command_line_says_how() {
+fn an_invalid_command_line_is_explained() {
     let run = |arguments: &[&str]| Process::start(&mut fencepost(&[&["bench"], arguments].concat())).ended();
     run(&[]).expect(2).says("--store");
     run(&["--store", "nonsense"]).expect(2).says("must be memory, redis, or the URL of a Redis");
@@ -168,7 +168,7 @@ fn a_bad_command_line_says_how() {
     run(&["--store", "memory", "--rate", "0"]).expect(2).says("above 0");
 }
 
-/// The processes that it started and that run.
+/// The running child processes.
 fn children(parent: Pid) -> Vec<Pid> {
     let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let child_of = |pid: &i32| {

@@ -1,6 +1,5 @@
-//! Starts what a test needs, waits for conditions with a bound, and ends only what it started. Shared by the tests that
-//! run the binary as its users do.
-#![allow(dead_code, reason = "each of the tests uses a part of it")]
+//! Starts servers and commands, and waits for conditions with a bound. For tests that run the binary as its users do.
+#![allow(dead_code, reason = "no test uses all of it")]
 
 use nix::{
     sys::signal::{Signal, kill},
@@ -19,20 +18,20 @@ use std::{
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fencepost");
 
-/// No condition takes longer, however busy the machine is.
-const BOUND: Duration = Duration::from_secs(30);
-const LOOK: Duration = Duration::from_millis(5);
+/// The longest wait for a condition, for a very busy machine.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Waits until there is something, and says what was waited for if there never is.
-pub(crate) fn await_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+/// Polls until there is a value. `what` describes it in the panic after [`WAIT_MAX`].
+pub(crate) fn await_some<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
     let mut waited = Duration::ZERO;
     loop {
-        if let Some(found) = look() {
+        if let Some(found) = poll() {
             return found;
         }
-        assert!(waited < BOUND, "waited in vain: {what}");
-        thread::sleep(LOOK);
-        waited += LOOK;
+        assert!(waited < WAIT_MAX, "timed out waiting for: {what}");
+        thread::sleep(POLL_INTERVAL);
+        waited += POLL_INTERVAL;
     }
 }
 
@@ -40,14 +39,14 @@ pub(crate) fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
     await_some(what, || holds().then_some(()));
 }
 
-/// A process that a test started, ended when the test is over.
+/// A process that a test started. Killed when dropped.
 pub(crate) struct Process {
     child: Child,
     lines: Receiver<String>,
     errors: Option<thread::JoinHandle<String>>,
 }
 
-/// How a process ended, and what it said.
+/// The exit code and the output of a process. The code is negative after a signal.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: i32,
@@ -60,7 +59,7 @@ impl Ended {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The rest of the line of the answer that begins with this.
+    /// The rest of the line of stdout that starts with `name`.
     pub(crate) fn field(&self, name: &str) -> &str {
         let found = self.out.lines().find_map(|line| line.strip_prefix(name));
         found.unwrap_or_else(|| panic!("no {name:?} in {self:?}")).trim()
@@ -72,21 +71,22 @@ impl Ended {
         self
     }
 
+    /// Checks that stderr contains `text`.
     #[track_caller]
-    pub(crate) fn says(self, words: &str) -> Self {
-        assert!(self.err.contains(words), "{words:?} is not in {self:?}");
+    pub(crate) fn says(self, text: &str) -> Self {
+        assert!(self.err.contains(text), "{text:?} is not in {self:?}");
         self
     }
 }
 
 impl Process {
-    /// Starts it with nothing to read.
+    /// Starts the command with an empty stdin.
     pub(crate) fn start(command: &mut Command) -> Self {
-        Self::start_talking(command.stdin(Stdio::null()))
+        Self::start_with_stdin(command.stdin(Stdio::null()))
     }
 
-    /// Starts it with whatever the command says that it reads.
-    pub(crate) fn start_talking(command: &mut Command) -> Self {
+    /// Starts the command with its configured stdin.
+    pub(crate) fn start_with_stdin(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (sender, lines) = channel();
         let out = BufReader::new(child.stdout.take().unwrap());
@@ -108,25 +108,26 @@ impl Process {
         kill(self.pid(), signal).unwrap();
     }
 
-    /// Stops it as a long pause of its runtime or of its machine does: all of it stands still.
+    /// Stops the whole process, like a long pause of its runtime or machine.
     pub(crate) fn pause(&self) {
         self.signal(Signal::SIGSTOP);
-        await_that("it is stopped", || {
+        await_that("the process is stopped", || {
             let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
             status.contains("State:\tT")
         });
     }
 
-    /// Says a line to a process that was started with something to read.
-    pub(crate) fn say(&mut self, line: &str) {
+    /// Writes a line to the stdin of the process.
+    pub(crate) fn write_line(&mut self, line: &str) {
         writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
-    /// The next line of its answer.
+    /// The next line of stdout.
     pub(crate) fn line(&self) -> String {
-        self.lines.recv_timeout(BOUND).expect("a line of output")
+        self.lines.recv_timeout(WAIT_MAX).expect("a line of output")
     }
 
+    /// Waits until the process has exited.
     pub(crate) fn ended(mut self) -> Ended {
         let child = &mut self.child;
         let status = await_some("the end of a process", || child.try_wait().unwrap());
@@ -147,8 +148,8 @@ impl Drop for Process {
     }
 }
 
-/// The binary, knowing nothing of the environment that the tests run in: neither of its variables, nor of the signals
-/// that a runner in the background of a script, or under nohup, ignores and hands down.
+/// A command of the binary, isolated from the environment of the tests: without its `FENCEPOST_` variables and the
+/// ignored signals that children inherit (from nohup, or in the background of a script).
 pub(crate) fn fencepost(arguments: &[&str]) -> Command {
     let mut command = Command::new(if cfg!(target_os = "linux") { "env" } else { BINARY });
     if cfg!(target_os = "linux") {
@@ -163,7 +164,7 @@ pub(crate) fn fencepost(arguments: &[&str]) -> Command {
     command
 }
 
-/// A server of its own for a test.
+/// A server process for a test.
 pub(crate) struct Server {
     pub(crate) process: Process,
     pub(crate) url: String,
@@ -171,7 +172,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Short TTLs are allowed, so that tests need not wait.
+    /// A server on a free port that allows short TTLs.
     pub(crate) fn start() -> Self {
         Self::start_with(&[])
     }
@@ -185,20 +186,20 @@ impl Server {
         Self::start_at("127.0.0.1:0", flags, env)
     }
 
-    /// Ends it without a word, and starts another one at its address, which knows nothing of it.
+    /// Kills the server, and starts a new one at the same address.
     pub(crate) fn replace(self) -> Self {
         self.process.signal(Signal::SIGKILL);
         self.process.ended().expect(-(Signal::SIGKILL as i32));
         Self::start_at(self.url.trim_start_matches("http://"), &[], &[])
     }
 
-    /// The same, where it is told to listen.
+    /// The same, on this address.
     pub(crate) fn start_at(address: &str, flags: &[&str], env: &[(&str, &Path)]) -> Self {
-        Self::start_saying(&[&["--listen", address, "--ttl-min", "100ms"], flags].concat(), env)
+        Self::start_bare(&[&["--listen", address, "--ttl-min", "100ms"], flags].concat(), env)
     }
 
-    /// One that is told all by these flags and variables.
-    pub(crate) fn start_saying(flags: &[&str], env: &[(&str, &Path)]) -> Self {
+    /// A server with these flags and variables only.
+    pub(crate) fn start_bare(flags: &[&str], env: &[(&str, &Path)]) -> Self {
         let log = tempfile::NamedTempFile::new().unwrap();
         let mut command = fencepost(&["serve"]);
         command
@@ -216,29 +217,29 @@ impl Server {
         Self { process: Process { child, lines: channel().1, errors: Some(thread::spawn(String::new)) }, url, log }
     }
 
-    /// What it has logged so far.
+    /// The log so far.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.log.path()).unwrap()
     }
 
-    /// A command that talks to this server.
+    /// A command that calls this server.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = fencepost(arguments);
         command.env("FENCEPOST_SERVER", &self.url);
         command
     }
 
-    /// Starts one, to be looked at while it runs.
+    /// Starts a command that calls this server.
     pub(crate) fn spawn(&self, arguments: &[&str]) -> Process {
         Process::start(&mut self.command(arguments))
     }
 
-    /// Runs one to its end.
+    /// Runs a command that calls this server to its end.
     pub(crate) fn run(&self, arguments: &[&str]) -> Ended {
         self.spawn(arguments).ended()
     }
 
-    /// How many wait for a lock.
+    /// The number of waiters of a lock.
     pub(crate) fn waiters(&self, lock: &str) -> u64 {
         self.run(&["get", lock, "--json"]).json()["lock"]["waiters"].as_u64().unwrap_or(0)
     }
@@ -248,7 +249,7 @@ impl Server {
     }
 }
 
-/// Where it listens, once it has said so in a whole line.
+/// The address in the log, once its line is complete.
 fn address_in(log: &Path) -> Option<String> {
     let text = fs::read_to_string(log).unwrap();
     let line = text.split_inclusive('\n').find(|line| line.contains("listening") && line.ends_with('\n'))?;

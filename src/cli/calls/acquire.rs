@@ -1,9 +1,9 @@
-//! `acquire`: takes a lock and leaves it to the caller, who has to renew it within its TTL.
+//! `acquire`: acquires a lock. The caller renews the lease within its TTL.
 
 use crate::cli::{
     args::{CallArgs, LockArgs},
-    connect::{Effect, PROMPT, client, failed, reachable},
-    exit::{Failure, NOT_OBTAINED, SIGNAL, UNAVAILABLE},
+    connect::{CallKind, RETRY_FOR, client, failed, reachable},
+    exit::{Failure, NOT_ACQUIRED, SIGNAL, UNAVAILABLE},
     text,
 };
 use clap::Args;
@@ -14,10 +14,10 @@ use fencepost_client::{
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How long to wait, after a signal, for a request that is being taken back.
-const TAKE_BACK: Duration = Duration::from_secs(2);
+/// How long to wait, after a failure or a signal, for the cleanup of the request.
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What to take.
+/// The lock to acquire, and how.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct AcquireArgs {
     /// The lock's name
@@ -29,22 +29,22 @@ pub(crate) struct AcquireArgs {
 }
 
 pub(in crate::cli) async fn acquire(args: AcquireArgs) -> Result<(), Failure> {
-    let client = client(&args.call.servers, String::new(), PROMPT)?;
-    let unheard = |error| Failure::new(UNAVAILABLE, format!("cannot listen for signals: {error}"));
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(unheard)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(unheard)?;
-    let result = tokio::select! {
-        result = call(&client, &args) => result,
+    let client = client(&args.call.servers, String::new(), RETRY_FOR)?;
+    let no_signals = |error| Failure::new(UNAVAILABLE, format!("cannot listen for signals: {error}"));
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
+    let answer = tokio::select! {
+        answer = call(&client, &args) => answer,
         _ = interrupt.recv() => Err(Failure::silent(SIGNAL + 2)),
         _ = terminate.recv() => Err(Failure::silent(SIGNAL + 15)),
     };
-    match result {
+    match answer {
         Ok(reply) => {
-            super::answer(args.call.json, "AcquireResponse", &reply, judge(&args.name, args.lock.wait, &reply))
+            super::finish(args.call.json, "AcquireResponse", &reply, result(&args.name, args.lock.wait, &reply))
         }
         Err(failure) => {
-            // What was given up is taken out of the line in the background: see it done before this process ends.
-            let _ = tokio::time::timeout(TAKE_BACK, client.settle()).await;
+            // The client removes the abandoned request from the queue in the background: let it finish.
+            let _ = tokio::time::timeout(CLEANUP_TIMEOUT, client.settle()).await;
             Err(failure)
         }
     }
@@ -54,8 +54,8 @@ async fn call(client: &Client, args: &AcquireArgs) -> Result<AcquireResponse, Fa
     if !args.lock.wait.is_zero() {
         reachable(client, &args.name, &args.call.servers).await?;
     }
-    let result = client.calls().acquire(request(args)).await;
-    result.map_err(|error| failed(&error, Effect::Writes, &args.call.servers))
+    let answer = client.calls().acquire(request(args)).await;
+    answer.map_err(|error| failed(&error, CallKind::Write, &args.call.servers))
 }
 
 fn request(args: &AcquireArgs) -> AcquireRequest {
@@ -72,18 +72,18 @@ fn request(args: &AcquireArgs) -> AcquireRequest {
     }
 }
 
-fn judge(name: &str, wait: Duration, reply: &AcquireResponse) -> Result<String, Failure> {
+fn result(name: &str, wait: Duration, reply: &AcquireResponse) -> Result<String, Failure> {
     match (reply.outcome(), &reply.lease) {
         (Outcome::Acquired, Some(lease)) => Ok(acquired(lease, reply.previous_end())),
-        (Outcome::Contended, _) => Err(Failure::new(NOT_OBTAINED, text::held(name, &reply.holders, reply.waiters))),
-        (Outcome::TimedOut, _) => Err(Failure::new(NOT_OBTAINED, timed_out(name, wait, reply))),
-        _ => Err(Failure::new(UNAVAILABLE, "the server's answer is not one that this version knows")),
+        (Outcome::Contended, _) => Err(Failure::new(NOT_ACQUIRED, text::held(name, &reply.holders, reply.waiters))),
+        (Outcome::TimedOut, _) => Err(Failure::new(NOT_ACQUIRED, timed_out(name, wait, reply))),
+        _ => Err(super::unknown_answer()),
     }
 }
 
 fn timed_out(name: &str, wait: Duration, reply: &AcquireResponse) -> String {
     let held = text::held(name, &reply.holders, reply.waiters);
-    format!("gave up after {}: {held}", text::span(wait))
+    format!("timed out after {}: {held}", text::span(wait))
 }
 
 fn acquired(lease: &Lease, previous: LeaseEnd) -> String {
@@ -95,7 +95,7 @@ fn acquired(lease: &Lease, previous: LeaseEnd) -> String {
         format!("ttl       {}", text::span(text::from_wire(lease.ttl.as_ref()))),
     ];
     if matches!(previous, LeaseEnd::Expired | LeaseEnd::Revoked) {
-        lines.push(format!("previous  {}: check what its holder left behind", text::end(previous)));
+        lines.push(format!("previous  {}: check for unfinished work of its holder", text::end(previous)));
     }
     lines.join("\n")
 }
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_shown_whole() {
+    fn all_fields_of_a_lease_are_printed() {
         let lease = Lease {
             lock_name: "a".to_owned(),
             lease_id: "secret".to_owned(),
@@ -125,24 +125,24 @@ mod tests {
             previous_end: LeaseEnd::Expired.into(),
             ..Default::default()
         };
-        let text = judge("a", Duration::ZERO, &reply).unwrap();
+        let text = result("a", Duration::ZERO, &reply).unwrap();
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[..3], ["acquired a", "token     7", "lease id  secret"]);
-        assert_eq!(lines[5], "previous  expired: check what its holder left behind");
+        assert_eq!(lines[5], "previous  expired: check for unfinished work of its holder");
     }
 
     #[test]
-    fn refusals_say_who_holds_it() {
-        let failure = judge("a", Duration::ZERO, &reply(Outcome::Contended)).unwrap_err();
-        assert_eq!(failure, Failure::new(NOT_OBTAINED, "a is held by worker-7 (token 9) for another 0 ms; 2 wait"));
-        let failure = judge("a", Duration::from_secs(10), &reply(Outcome::TimedOut)).unwrap_err();
-        assert_eq!(failure.code, NOT_OBTAINED);
-        assert!(failure.message.starts_with("gave up after 10 s: a is held by worker-7"), "{failure}");
+    fn refusals_name_the_holder() {
+        let failure = result("a", Duration::ZERO, &reply(Outcome::Contended)).unwrap_err();
+        assert_eq!(failure, Failure::new(NOT_ACQUIRED, "a is held by worker-7 (token 9) for another 0 ms; 2 waiters"));
+        let failure = result("a", Duration::from_secs(10), &reply(Outcome::TimedOut)).unwrap_err();
+        assert_eq!(failure.code, NOT_ACQUIRED);
+        assert!(failure.message.starts_with("timed out after 10 s: a is held by worker-7"), "{failure}");
     }
 
     #[test]
-    fn an_answer_without_sense_is_a_failure() {
-        assert_eq!(judge("a", Duration::ZERO, &AcquireResponse::default()).unwrap_err().code, UNAVAILABLE);
-        assert_eq!(judge("a", Duration::ZERO, &reply(Outcome::Acquired)).unwrap_err().code, UNAVAILABLE);
+    fn an_unknown_answer_is_a_failure() {
+        assert_eq!(result("a", Duration::ZERO, &AcquireResponse::default()).unwrap_err().code, UNAVAILABLE);
+        assert_eq!(result("a", Duration::ZERO, &reply(Outcome::Acquired)).unwrap_err().code, UNAVAILABLE);
     }
 }

@@ -1,9 +1,9 @@
-//! `force-release` and `drain`: what an operator does.
+//! `force-release` and `drain`: the commands of an operator.
 
 use crate::cli::{
     args::CallArgs,
-    connect::{Effect, PROMPT, client, failed},
-    exit::{COMMAND_LINE, Failure, NO, UNAVAILABLE},
+    connect::{CallKind, RETRY_FOR, client, failed},
+    exit::{COMMAND_LINE, Failure, NO},
     text,
 };
 use clap::Args;
@@ -11,25 +11,25 @@ use fencepost_client::v1::{
     DrainRequest, DrainResponse, ForceReleaseRequest, ForceReleaseResponse, force_release_response::Outcome,
 };
 
-/// What to take back.
+/// The lease to revoke.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ForceReleaseArgs {
     /// The lock's name
     name: String,
-    /// The token of the lease to take back, from get: so that you do not hit its successor
+    /// Token of the lease to revoke, as get shows it; a later lease of the lock is not revoked
     #[arg(long)]
     token: u64,
-    /// Why, for the server's log and for those who watch
+    /// Why: for the log of the server, and for watchers
     #[arg(long)]
     reason: String,
     #[command(flatten)]
     call: CallArgs,
 }
 
-/// Which server: the first one that --server names.
+/// The server to drain: the first one that --server names.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DrainArgs {
-    /// Drain the server at the default address, though neither --server nor FENCEPOST_SERVER names it
+    /// Drain the server at the default address if neither --server nor FENCEPOST_SERVER names one
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
@@ -38,35 +38,35 @@ pub(crate) struct DrainArgs {
 
 pub(in crate::cli) async fn force_release(args: ForceReleaseArgs) -> Result<(), Failure> {
     let request = ForceReleaseRequest { lock_name: args.name.clone(), expected_token: args.token, reason: args.reason };
-    let result = client(&args.call.servers, String::new(), PROMPT)?.calls().force_release(request).await;
-    let reply = result.map_err(|error| failed(&error, Effect::Writes, &args.call.servers))?;
-    super::answer(args.call.json, "ForceReleaseResponse", &reply, taken_back(&args.name, args.token, &reply))
+    let result = client(&args.call.servers, String::new(), RETRY_FOR)?.calls().force_release(request).await;
+    let reply = result.map_err(|error| failed(&error, CallKind::Write, &args.call.servers))?;
+    super::finish(args.call.json, "ForceReleaseResponse", &reply, revoked(&args.name, args.token, &reply))
 }
 
 pub(in crate::cli) async fn drain(args: DrainArgs) -> Result<(), Failure> {
-    names_its_server(&args)?;
-    let result = client(&args.call.servers, String::new(), PROMPT)?.calls().drain(DrainRequest {}).await;
-    let reply = result.map_err(|error| failed(&error, Effect::Writes, &args.call.servers))?;
-    super::answer(args.call.json, "DrainResponse", &reply, Ok(draining(&reply)))
+    require_server(&args)?;
+    let result = client(&args.call.servers, String::new(), RETRY_FOR)?.calls().drain(DrainRequest {}).await;
+    let reply = result.map_err(|error| failed(&error, CallKind::Write, &args.call.servers))?;
+    super::finish(args.call.json, "DrainResponse", &reply, Ok(draining(&reply)))
 }
 
-/// A drain ends the server: one that nobody named is drained only on request.
-fn names_its_server(args: &DrainArgs) -> Result<(), Failure> {
+/// Refuses to drain the default server without `--yes`, because a drain ends the server.
+fn require_server(args: &DrainArgs) -> Result<(), Failure> {
     let servers = &args.call.servers;
     if args.yes || servers.is_given() {
         return Ok(());
     }
     let message = format!(
-        "drain ends the server, and none was named: name it with --server or FENCEPOST_SERVER, \
+        "drain ends a server, and the command names none: name it with --server or FENCEPOST_SERVER, \
          or add --yes to drain the default, {}",
         servers.addresses().join(", ")
     );
     Err(Failure::new(COMMAND_LINE, message))
 }
 
-fn taken_back(name: &str, token: u64, reply: &ForceReleaseResponse) -> Result<String, Failure> {
+fn revoked(name: &str, token: u64, reply: &ForceReleaseResponse) -> Result<String, Failure> {
     match reply.outcome() {
-        Outcome::Revoked => Ok(format!("took {name} from {} (token {token})", text::name(&reply.holder))),
+        Outcome::Revoked => Ok(format!("revoked {name}: held by {} (token {token})", text::name(&reply.holder))),
         Outcome::NotHeld => Err(Failure::new(NO, format!("nobody holds {name}: nothing was changed"))),
         Outcome::TokenMismatch => Err(Failure::new(
             NO,
@@ -75,15 +75,13 @@ fn taken_back(name: &str, token: u64, reply: &ForceReleaseResponse) -> Result<St
                 text::list(&reply.current_tokens)
             ),
         )),
-        Outcome::Unspecified => {
-            Err(Failure::new(UNAVAILABLE, "the server's answer is not one that this version knows"))
-        }
+        Outcome::Unspecified => Err(super::unknown_answer()),
     }
 }
 
 fn draining(reply: &DrainResponse) -> String {
     let count = |count: u32, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
-    format!("draining: {} sent away, {} told", count(reply.waiters, "waiter"), count(reply.streams, "stream"))
+    format!("draining: {} refused, {} notified", count(reply.waiters, "waiter"), count(reply.streams, "stream"))
 }
 
 #[cfg(test)]
@@ -92,30 +90,30 @@ mod tests {
     use crate::cli::args::ServerArgs;
 
     #[test]
-    fn taking_back_names_the_victim_or_says_why_not() {
+    fn a_force_release_names_the_holder_or_why_nothing_changed() {
         let reply = |outcome: Outcome| ForceReleaseResponse {
             outcome: outcome.into(),
             holder: "worker-7".to_owned(),
             current_tokens: vec![9],
         };
-        assert_eq!(taken_back("a", 7, &reply(Outcome::Revoked)).unwrap(), "took a from worker-7 (token 7)");
-        let failure = taken_back("a", 7, &reply(Outcome::TokenMismatch)).unwrap_err();
+        assert_eq!(revoked("a", 7, &reply(Outcome::Revoked)).unwrap(), "revoked a: held by worker-7 (token 7)");
+        let failure = revoked("a", 7, &reply(Outcome::TokenMismatch)).unwrap_err();
         assert_eq!(failure, Failure::new(NO, "a is held under token 9, not 7: nothing was changed"));
-        assert_eq!(taken_back("a", 7, &reply(Outcome::NotHeld)).unwrap_err().code, NO);
+        assert_eq!(revoked("a", 7, &reply(Outcome::NotHeld)).unwrap_err().code, NO);
     }
 
     #[test]
-    fn only_a_server_that_was_named_is_drained_without_a_yes() {
+    fn the_default_server_is_drained_only_with_yes() {
         let drain = |yes| DrainArgs { yes, call: CallArgs { servers: ServerArgs::default(), json: false } };
-        let refused = names_its_server(&drain(false)).unwrap_err();
+        let refused = require_server(&drain(false)).unwrap_err();
         assert_eq!(refused.code, COMMAND_LINE);
         assert!(refused.message.contains("--yes") && refused.message.contains("127.0.0.1:7420"), "{refused:?}");
-        assert_eq!(names_its_server(&drain(true)), Ok(()));
+        assert_eq!(require_server(&drain(true)), Ok(()));
     }
 
     #[test]
-    fn a_drain_counts() {
+    fn a_drain_prints_its_counts() {
         let text = draining(&DrainResponse { waiters: 1, streams: 2 });
-        assert_eq!(text, "draining: 1 waiter sent away, 2 streams told");
+        assert_eq!(text, "draining: 1 waiter refused, 2 streams notified");
     }
 }

@@ -1,9 +1,9 @@
-//! `renew` and `release`: for whoever keeps a lease by hand.
+//! `renew` and `release`: for callers of `acquire`.
 
 use crate::cli::{
     args::{CallArgs, LeaseArgs, duration},
-    connect::{Effect, PROMPT, client, failed},
-    exit::{Failure, NO, UNAVAILABLE},
+    connect::{CallKind, RETRY_FOR, client, failed},
+    exit::{Failure, NO},
     text,
 };
 use clap::Args;
@@ -12,21 +12,21 @@ use fencepost_client::v1::{
 };
 use std::time::Duration;
 
-/// What to renew.
+/// The lease to renew.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RenewArgs {
     /// The lock's name
     name: String,
     #[command(flatten)]
     lease: LeaseArgs,
-    /// The new TTL, such as 30s (default: the lease's own)
+    /// New TTL, such as 30s (default: the current TTL of the lease)
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     ttl: Option<Duration>,
     #[command(flatten)]
     call: CallArgs,
 }
 
-/// What to give back.
+/// The lease to release.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ReleaseArgs {
     /// The lock's name
@@ -40,16 +40,16 @@ pub(crate) struct ReleaseArgs {
 pub(in crate::cli) async fn renew(args: RenewArgs) -> Result<(), Failure> {
     let request =
         RenewRequest { lock_name: args.name.clone(), lease_id: args.lease.lease_id, ttl: args.ttl.map(text::to_wire) };
-    let result = client(&args.call.servers, String::new(), PROMPT)?.calls().renew(request).await;
-    let reply = result.map_err(|error| failed(&error, Effect::Writes, &args.call.servers))?;
-    super::answer(args.call.json, "RenewResponse", &reply, renewed(&args.name, &reply))
+    let result = client(&args.call.servers, String::new(), RETRY_FOR)?.calls().renew(request).await;
+    let reply = result.map_err(|error| failed(&error, CallKind::Write, &args.call.servers))?;
+    super::finish(args.call.json, "RenewResponse", &reply, renewed(&args.name, &reply))
 }
 
 pub(in crate::cli) async fn release(args: ReleaseArgs) -> Result<(), Failure> {
     let request = ReleaseRequest { lock_name: args.name.clone(), lease_id: args.lease.lease_id };
-    let result = client(&args.call.servers, String::new(), PROMPT)?.calls().release(request).await;
-    let reply = result.map_err(|error| failed(&error, Effect::Writes, &args.call.servers))?;
-    super::answer(args.call.json, "ReleaseResponse", &reply, released(&args.name, &reply))
+    let result = client(&args.call.servers, String::new(), RETRY_FOR)?.calls().release(request).await;
+    let reply = result.map_err(|error| failed(&error, CallKind::Write, &args.call.servers))?;
+    super::finish(args.call.json, "ReleaseResponse", &reply, released(&args.name, &reply))
 }
 
 fn renewed(name: &str, reply: &RenewResponse) -> Result<String, Failure> {
@@ -59,9 +59,7 @@ fn renewed(name: &str, reply: &RenewResponse) -> Result<String, Failure> {
             Ok(format!("renewed {name} (token {}) for {ttl}", reply.fencing_token))
         }
         Outcome::Lost => Err(Failure::new(NO, ended(name, reply.end(), reply.successor_token, "stop the work"))),
-        Outcome::Unspecified => {
-            Err(Failure::new(UNAVAILABLE, "the server's answer is not one that this version knows"))
-        }
+        Outcome::Unspecified => Err(super::unknown_answer()),
     }
 }
 
@@ -81,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_renewal_says_for_how_long() {
+    fn a_renewal_prints_the_ttl() {
         let reply = RenewResponse {
             outcome: Outcome::Renewed.into(),
             ttl: Some(text::to_wire(Duration::from_secs(30))),
@@ -92,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_ended_says_how() {
+    fn the_message_says_how_a_lease_ended() {
         let reply = RenewResponse {
             outcome: Outcome::Lost.into(),
             end: LeaseEnd::Expired.into(),

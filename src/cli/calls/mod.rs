@@ -1,4 +1,5 @@
-//! The commands that are one call each: a request made of the arguments, and a pure judgement of the reply.
+//! The commands that make one call each: a request built from the arguments, and a pure function that turns the
+//! response into text or a failure.
 
 pub(super) mod acquire;
 pub(super) mod admin;
@@ -6,21 +7,29 @@ pub(super) mod lease;
 pub(super) mod show;
 pub(super) mod watch;
 
-use super::{exit::Failure, json};
+use super::{
+    exit::{Failure, UNAVAILABLE},
+    json,
+};
 use prost::Message;
 use std::io::{self, Write};
 
-/// Prints the reply, as JSON or as the judgement has it, and ends as the judgement says.
-fn answer(as_json: bool, name: &str, reply: &impl Message, judged: Result<String, Failure>) -> Result<(), Failure> {
+/// Prints the response, as JSON or as `result` has it. Returns the failure of `result`.
+fn finish(as_json: bool, name: &str, reply: &impl Message, result: Result<String, Failure>) -> Result<(), Failure> {
     if as_json {
         print(&json::line(name, reply)?)?;
-    } else if let Ok(text) = &judged {
+    } else if let Ok(text) = &result {
         print(text)?;
     }
-    judged.map(|_| ())
+    result.map(|_| ())
 }
 
-/// A line, or several, of the answer.
+/// The server sent an enum value that this version does not know.
+fn unknown_answer() -> Failure {
+    Failure::new(UNAVAILABLE, "the server sent an answer that this version does not know: upgrade this program")
+}
+
+/// Prints lines to stdout.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
     if text.is_empty() {
         return Ok(());

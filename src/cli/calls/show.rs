@@ -1,10 +1,10 @@
-//! `get`, `ls` and `check-token`: what is so now. Nothing is changed.
+//! `get`, `ls` and `check-token`: read the current state.
 
 use crate::cli::{
     args::CallArgs,
-    connect::{Effect, PROMPT, client, failed},
-    exit::{Failure, NO, UNAVAILABLE},
-    say, text,
+    connect::{CallKind, RETRY_FOR, client, failed},
+    exit::{Failure, NO},
+    text, write_message,
 };
 use clap::Args;
 use fencepost_client::v1::{
@@ -13,7 +13,7 @@ use fencepost_client::v1::{
 };
 use std::cmp;
 
-/// Which lock to show.
+/// The lock to show.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct GetArgs {
     /// The lock's name
@@ -22,17 +22,17 @@ pub(crate) struct GetArgs {
     call: CallArgs,
 }
 
-/// Which locks to list.
+/// The locks to list.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ListArgs {
-    /// Only locks whose names begin with this
+    /// Only locks whose names start with this prefix
     #[arg(default_value = "")]
     prefix: String,
     #[command(flatten)]
     call: CallArgs,
 }
 
-/// Which token to check.
+/// The token to check.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct CheckTokenArgs {
     /// The lock's name
@@ -45,38 +45,38 @@ pub(crate) struct CheckTokenArgs {
 
 pub(in crate::cli) async fn get(args: GetArgs) -> Result<(), Failure> {
     let request = GetRequest { lock_name: args.name.clone() };
-    let result = client(&args.call.servers, String::new(), PROMPT)?.calls().get(request).await;
-    let reply = result.map_err(|error| failed(&error, Effect::Reads, &args.call.servers))?;
-    super::answer(args.call.json, "GetResponse", &reply, Ok(shown(&args.name, &reply)))
+    let result = client(&args.call.servers, String::new(), RETRY_FOR)?.calls().get(request).await;
+    let reply = result.map_err(|error| failed(&error, CallKind::Read, &args.call.servers))?;
+    super::finish(args.call.json, "GetResponse", &reply, Ok(shown(&args.name, &reply)))
 }
 
 pub(in crate::cli) async fn list(args: ListArgs) -> Result<(), Failure> {
-    let calls = client(&args.call.servers, String::new(), PROMPT)?.calls();
+    let calls = client(&args.call.servers, String::new(), RETRY_FOR)?.calls();
     let (mut locks, mut page_token) = (Vec::new(), String::new());
     loop {
         let request = ListRequest { prefix: args.prefix.clone(), page_size: 1_000, page_token };
-        let page = calls.list(request).await.map_err(|error| failed(&error, Effect::Reads, &args.call.servers))?;
+        let page = calls.list(request).await.map_err(|error| failed(&error, CallKind::Read, &args.call.servers))?;
         locks.extend(page.locks);
         page_token = page.next_page_token;
         if page_token.is_empty() {
             break;
         }
     }
-    // Pages come in no particular order, and a lock that comes and goes may be on two of them.
+    // Pages are not sorted, and a lock that is released and acquired meanwhile may be on two of them.
     locks.sort_by(|a, b| a.lock_name.cmp(&b.lock_name));
     locks.dedup_by(|a, b| a.lock_name == b.lock_name);
     if locks.is_empty() && !args.call.json {
-        say("no lock is held or waited for");
+        write_message("no lock is held or waited for");
     }
     let reply = ListResponse { locks, next_page_token: String::new() };
-    super::answer(args.call.json, "ListResponse", &reply, Ok(table(&reply.locks)))
+    super::finish(args.call.json, "ListResponse", &reply, Ok(table(&reply.locks)))
 }
 
 pub(in crate::cli) async fn check_token(args: CheckTokenArgs) -> Result<(), Failure> {
     let request = CheckTokenRequest { lock_name: args.name.clone(), fencing_token: args.token };
-    let result = client(&args.call.servers, String::new(), PROMPT)?.calls().check_token(request).await;
-    let reply = result.map_err(|error| failed(&error, Effect::Reads, &args.call.servers))?;
-    super::answer(args.call.json, "CheckTokenResponse", &reply, checked(&args.name, args.token, &reply))
+    let result = client(&args.call.servers, String::new(), RETRY_FOR)?.calls().check_token(request).await;
+    let reply = result.map_err(|error| failed(&error, CallKind::Read, &args.call.servers))?;
+    super::finish(args.call.json, "CheckTokenResponse", &reply, checked(&args.name, args.token, &reply))
 }
 
 fn shown(name: &str, reply: &GetResponse) -> String {
@@ -101,7 +101,7 @@ fn shown(name: &str, reply: &GetResponse) -> String {
         lines.push(format!("  newest token  {}", lock.newest_token));
     }
     if lock.previous_end() != LeaseEnd::Unspecified {
-        lines.push(format!("  the lease before {}", text::end(lock.previous_end())));
+        lines.push(format!("  the previous lease {}", text::end(lock.previous_end())));
     }
     lines.join("\n")
 }
@@ -138,13 +138,13 @@ fn cells(holder: &LockHolder) -> [String; 3] {
 }
 
 fn checked(name: &str, token: u64, reply: &CheckTokenResponse) -> Result<String, Failure> {
-    let no = |why: &str| Err(Failure::new(NO, format!("token {token} of {name} {why}: refuse the write")));
+    let refuse = |why: &str| Err(Failure::new(NO, format!("token {token} of {name} {why}: refuse the write")));
     match reply.status() {
         Status::Current => Ok(format!("token {token} of {name} is current")),
-        Status::Ended => no("is the newest, but its lease has ended"),
-        Status::Stale => no(&format!("is stale, the newest is {}", reply.newest_token)),
-        Status::Unknown => no("is not known to the server"),
-        Status::Unspecified => Err(Failure::new(UNAVAILABLE, "the server's answer is not one that this version knows")),
+        Status::Ended => refuse("is the newest, but its lease has ended"),
+        Status::Stale => refuse(&format!("is stale, the newest is {}", reply.newest_token)),
+        Status::Unknown => refuse("is not known to the server"),
+        Status::Unspecified => Err(super::unknown_answer()),
     }
 }
 
@@ -167,24 +167,24 @@ mod tests {
     }
 
     #[test]
-    fn a_free_lock_says_so() {
+    fn a_free_lock_is_shown_with_its_newest_token() {
         let lock = LockInfo { newest_token: 7, previous_end: LeaseEnd::Released.into(), ..Default::default() };
         let text = shown("a", &GetResponse { lock: Some(lock) });
-        assert_eq!(text, "a is free\n  newest token  7\n  the lease before was released");
+        assert_eq!(text, "a is free\n  newest token  7\n  the previous lease was released");
         assert_eq!(shown("a", &GetResponse::default()), "a is free");
     }
 
     #[test]
-    fn a_held_lock_says_by_whom() {
+    fn a_held_lock_is_shown_with_its_holder() {
         let text = shown("a", &GetResponse { lock: Some(held("a", "worker-7")) });
         let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines[0], "a is held by worker-7 (token 7) for another 12 s; 1 waits");
+        assert_eq!(lines[0], "a is held by worker-7 (token 7) for another 12 s; 1 waiter");
         let lease = ["  token     7", "  held for  1 min 15 s", "  ttl       30 s", "  grant id  g", "  a=1", "  b=2"];
         assert_eq!(lines[1..], lease);
     }
 
     #[test]
-    fn each_of_several_holders_is_shown() {
+    fn all_holders_are_shown() {
         let mut lock = held("a", "worker-7");
         lock.holders.push(LockHolder { fencing_token: 8, ..lock.holders[0].clone() });
         let text = shown("a", &GetResponse { lock: Some(lock.clone()) });
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_classic_client_has_no_token_and_perhaps_no_end() {
+    fn a_classic_client_has_no_token_and_possibly_no_ttl() {
         let mut hold = LockHolder { holder: "classic client".to_owned(), ..Default::default() };
         hold.expires_in = Some(text::to_wire(Duration::from_secs(9)));
         let mut lock =
@@ -203,7 +203,7 @@ mod tests {
         let show = |lock: &LockInfo| shown("a", &GetResponse { lock: Some(lock.clone()) });
         assert_eq!(show(&lock), "a is held by classic client for another 9 s\n  newest token  7");
         lock.holders[0].expires_in = None;
-        assert_eq!(show(&lock), "a is held by classic client, with no end\n  newest token  7");
+        assert_eq!(show(&lock), "a is held by classic client, without a TTL\n  newest token  7");
         assert_eq!(table(&[lock]).lines().last().unwrap(), "a     classic client  -      -        0");
     }
 
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_current_token_is_a_yes() {
+    fn only_the_current_token_passes_the_check() {
         let reply = |status: Status| CheckTokenResponse { status: status.into(), newest_token: 9 };
         assert_eq!(checked("a", 9, &reply(Status::Current)).unwrap(), "token 9 of a is current");
         for (status, word) in [(Status::Ended, "ended"), (Status::Stale, "newest is 9"), (Status::Unknown, "not known")]

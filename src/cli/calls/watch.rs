@@ -1,18 +1,18 @@
-//! `watch`: a line for everything that happens, until it is interrupted.
+//! `watch`: prints a line for each event, until it is interrupted.
 
 use crate::cli::{
     args::CallArgs,
-    connect::{Effect, PROMPT, client, failed},
+    connect::{CallKind, RETRY_FOR, client, failed},
     exit::{Failure, UNAVAILABLE},
-    json, say, text,
+    json, text, write_message,
 };
 use clap::Args;
 use fencepost_client::v1::{WatchRequest, WatchResponse, watch_response::Kind};
 
-/// What to watch.
+/// The locks to watch.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct WatchArgs {
-    /// Only locks whose names begin with this
+    /// Only locks whose names start with this prefix
     #[arg(default_value = "")]
     prefix: String,
     #[command(flatten)]
@@ -21,37 +21,37 @@ pub(crate) struct WatchArgs {
 
 pub(in crate::cli) async fn watch(args: WatchArgs) -> Result<(), Failure> {
     let request = WatchRequest { prefix: args.prefix };
-    let opened = client(&args.call.servers, String::new(), PROMPT)?.calls().watch(request).await;
-    let mut events = opened.map_err(|error| failed(&error, Effect::Reads, &args.call.servers))?;
-    let over = |why: &str| {
-        Failure::new(UNAVAILABLE, format!("the watch ended ({why}): list with 'fencepost ls', then watch again"))
+    let opened = client(&args.call.servers, String::new(), RETRY_FOR)?.calls().watch(request).await;
+    let mut events = opened.map_err(|error| failed(&error, CallKind::Read, &args.call.servers))?;
+    let ended = |why: &str| {
+        Failure::new(UNAVAILABLE, format!("the watch ended ({why}): watch again, and then list with 'fencepost ls'"))
     };
     loop {
         match events.message().await {
             Ok(Some(event)) if args.call.json => super::print(&json::line("WatchResponse", &event)?)?,
             Ok(Some(event)) => match describe(&event) {
                 Line::Event(line) => super::print(&line)?,
-                Line::Aside(word) => say(&word),
+                Line::Message(message) => write_message(&message),
             },
-            Ok(None) => return Err(over("the server goes away")),
-            Err(status) => return Err(over(status.message())),
+            Ok(None) => return Err(ended("the server closed the stream")),
+            Err(status) => return Err(ended(status.message())),
         }
     }
 }
 
-/// Where a word goes: events to standard output, the rest beside it.
+/// A line of output: events go to stdout, messages to stderr.
 #[derive(Debug, PartialEq, Eq)]
 enum Line {
     Event(String),
-    Aside(String),
+    Message(String),
 }
 
 fn describe(event: &WatchResponse) -> Line {
     let what = match event.kind() {
-        Kind::Started => return Line::Aside("watching".to_owned()),
+        Kind::Started => return Line::Message("watching".to_owned()),
         Kind::Missed => {
             let how_many = if event.missed == 0 { "some".to_owned() } else { format!("at least {}", event.missed) };
-            return Line::Aside(format!("{how_many} events were missed: list with 'fencepost ls' for the state"));
+            return Line::Message(format!("{how_many} events were missed: see the current state with 'fencepost ls'"));
         }
         Kind::Granted => "granted",
         Kind::Released => "released",
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_lines_and_the_rest_is_said_aside() {
+    fn events_go_to_stdout_and_messages_to_stderr() {
         let event = |kind: Kind| WatchResponse {
             kind: kind.into(),
             lock_name: "a".to_owned(),
@@ -81,9 +81,9 @@ mod tests {
         assert_eq!(describe(&event(Kind::Granted)), Line::Event("granted   a  token 7  worker-7".to_owned()));
         let revoked = WatchResponse { reason: "stuck".to_owned(), ..event(Kind::Revoked) };
         assert_eq!(describe(&revoked), Line::Event("revoked   a  token 7  worker-7  reason: stuck".to_owned()));
-        assert!(matches!(describe(&event(Kind::Missed)), Line::Aside(word) if word.starts_with("at least 3 events")));
+        assert!(matches!(describe(&event(Kind::Missed)), Line::Message(it) if it.starts_with("at least 3 events")));
         let uncounted = WatchResponse { missed: 0, ..event(Kind::Missed) };
-        assert!(matches!(describe(&uncounted), Line::Aside(word) if word.starts_with("some events")));
-        assert!(matches!(describe(&event(Kind::Started)), Line::Aside(_)));
+        assert!(matches!(describe(&uncounted), Line::Message(it) if it.starts_with("some events")));
+        assert!(matches!(describe(&event(Kind::Started)), Line::Message(_)));
     }
 }

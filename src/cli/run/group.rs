@@ -1,4 +1,4 @@
-//! The command and everything it starts: one process group, which is signalled, watched and seen gone as one.
+//! The command and all processes that it starts, as one process group.
 //!
 //! A process that leaves the group (a daemon that calls setsid) is out of reach; the manual says so.
 
@@ -14,16 +14,16 @@ use nix::{
 use std::{io, os::unix::process::CommandExt, process::Command, thread};
 use tokio::sync::mpsc;
 
-/// What the command did.
+/// A state change of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// It ended, and this is its exit status as a shell says it.
-    Ended(u8),
-    /// It was stopped by this signal, to be continued.
+    /// It exited with this status; 128+n after signal n, as in a shell.
+    Exited(u8),
+    /// It was suspended by this signal.
     Stopped(Signal),
 }
 
-/// A command that runs, in a process group of its own.
+/// A running command in its own process group.
 #[derive(Debug)]
 pub(super) struct Group {
     leader: Pid,
@@ -31,23 +31,23 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Starts the command. Call [`watch`](Self::watch) next: between the two is the time to hand it the terminal.
+    /// Starts the command. Give it the terminal next, and then call [`watch`](Self::watch).
     pub(super) fn start(command: &mut Command) -> Result<Self, Failure> {
-        // Orphans of the group come to us and not to init, which in a container may never reap them: a zombie would
-        // look as if something still ran.
+        // Become the parent of the group's orphans. In a container, init may never reap them, and a zombie would look
+        // like a running process.
         #[cfg(target_os = "linux")]
         let _ = nix::sys::prctl::set_child_subreaper(true);
         let program = command.get_program().to_string_lossy().into_owned();
         let child = command.process_group(0).spawn().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => Failure::new(NOT_FOUND, format!("{program}: command not found")),
-            _ => Failure::new(CANNOT_RUN, format!("{program}: cannot be run: {error}")),
+            _ => Failure::new(CANNOT_RUN, format!("{program}: cannot be executed: {error}")),
         })?;
         let leader =
             i32::try_from(child.id()).map_err(|error| Failure::new(CANNOT_RUN, format!("{program}: {error}")))?;
         Ok(Self { leader: Pid::from_raw(leader), events: None })
     }
 
-    /// Begins to watch it, on a thread of its own: there is no other way to wait for a stop.
+    /// Starts a thread that waits for events of the command. Only a blocking waitpid reports that it was suspended.
     pub(super) fn watch(&mut self) -> io::Result<()> {
         let (sender, receiver) = mpsc::unbounded_channel();
         let leader = self.leader;
@@ -60,7 +60,7 @@ impl Group {
         self.leader
     }
 
-    /// What it does next; for ever pending once it has ended. Dropped, it loses nothing.
+    /// The next event; pending forever once the command has exited. Cancel-safe.
     pub(super) async fn event(&mut self) -> Event {
         if let Some(events) = &mut self.events
             && let Some(event) = events.recv().await
@@ -70,45 +70,45 @@ impl Group {
         std::future::pending().await
     }
 
-    /// Signals the command alone. That it is gone already is no trouble.
+    /// Sends a signal to the command only. Does nothing if it has exited.
     pub(super) fn signal_leader(&self, signal: Signal) {
         let _ = kill(self.leader, signal);
     }
 
-    /// Signals all of the group.
+    /// Sends a signal to the whole group.
     pub(super) fn signal(&self, signal: Signal) {
         let _ = killpg(self.leader, signal);
     }
 
-    /// Asks all of the group to end, also what is stopped.
+    /// Asks the whole group to exit, suspended processes included.
     pub(super) fn terminate(&self) {
         self.signal(Signal::SIGTERM);
         self.signal(Signal::SIGCONT);
     }
 
-    /// Ends all of the group.
+    /// Kills the whole group.
     pub(super) fn kill(&self) {
         self.signal(Signal::SIGKILL);
     }
 
-    /// Is nothing of it left?
+    /// Whether no process of the group is left.
     pub(super) fn is_gone(&self) -> bool {
         killpg(self.leader, None) == Err(Errno::ESRCH)
     }
 }
 
-/// Reaps whatever comes to us, and tells of the command.
+/// Reaps children, and reports events of the command.
 fn wait(leader: Pid, events: &mpsc::UnboundedSender<Event>) {
     loop {
-        // Nobody may listen any more: what is left is reaped all the same.
+        // Sending fails if the receiver is gone; the remaining processes are reaped nevertheless.
         let _ = match waitpid(None, Some(WaitPidFlag::WUNTRACED)) {
-            Ok(WaitStatus::Exited(who, code)) if who == leader => events.send(Event::Ended(low_byte(code))),
+            Ok(WaitStatus::Exited(who, code)) if who == leader => events.send(Event::Exited(low_byte(code))),
             Ok(WaitStatus::Signaled(who, signal, _)) if who == leader => {
-                events.send(Event::Ended(SIGNAL.saturating_add(low_byte(signal as i32))))
+                events.send(Event::Exited(SIGNAL.saturating_add(low_byte(signal as i32))))
             }
             Ok(WaitStatus::Stopped(who, signal)) if who == leader => events.send(Event::Stopped(signal)),
             Ok(_) | Err(Errno::EINTR) => Ok(()),
-            // No child is left.
+            // No children are left.
             Err(_) => return,
         };
     }
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_that_is_not_there_has_the_shells_exit_code() {
+    fn a_command_that_cannot_start_has_the_exit_code_of_a_shell() {
         let failure = Group::start(&mut Command::new("fencepost-no-such-command")).unwrap_err();
         assert_eq!(failure.code, NOT_FOUND);
         let failure = Group::start(&mut Command::new("/")).unwrap_err();

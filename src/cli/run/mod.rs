@@ -1,50 +1,51 @@
-//! `run`: a command under a lock. Takes it, runs the command, and gives the lock back when nothing of the command is
-//! left.
+//! `run`: acquires a lock, runs a command, and releases the lock when all processes of the command have exited.
 
 mod group;
 mod guard;
 mod signals;
+mod stderr;
 mod supervise;
 mod terminal;
-mod voice;
 
 use super::{
     args::{LockArgs, ServerArgs},
-    connect::{self, Effect, client, failed, reachable},
-    exit::{Failure, LEASE_LOST, NOT_OBTAINED, SIGNAL, UNAVAILABLE, USAGE},
+    connect::{self, CallKind, client, failed, reachable},
+    exit::{Failure, LEASE_LOST, NOT_ACQUIRED, SIGNAL, UNAVAILABLE, USAGE},
     text,
 };
 use clap::Args;
 use fencepost_client::{Acquire, AcquireError, Client, Lock};
 use group::Group;
-use signals::{Signals, ends};
+use signals::{Signals, is_termination};
 use std::{ffi::OsString, process::Command, time::Duration};
-use supervise::{Ending, Supervisor};
+use stderr::Stderr;
+use supervise::{Outcome, Supervisor};
 use terminal::Terminal;
 use uuid::Uuid;
-use voice::Voice;
 
-/// How long a call is repeated: somebody may be restarting the server.
-const PATIENT: Duration = Duration::from_secs(5);
-/// How long to wait for what goes on in the background before this process ends.
-const SETTLE: Duration = Duration::from_secs(2);
+/// How long a failed call is retried: long enough for a restart of the server.
+const RETRY_FOR: Duration = Duration::from_secs(5);
+/// How long the end of the process waits for cleanups and releases in the background.
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What to run, and under which lock.
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = "\
-The command runs in a process group of its own, with FENCEPOST_TOKEN, FENCEPOST_LOCK and FENCEPOST_GRANT_ID in its environment:
-have it send the token with every write to the store that the lock protects. Its exit status becomes that of run.
+The command runs in its own process group, with FENCEPOST_TOKEN, FENCEPOST_LOCK and FENCEPOST_GRANT_ID in its
+environment. It should send the token with every write to the store that the lock protects. run exits with the exit
+status of the command.
 
-The lease is kept alive while the command runs. Should that fail, the whole group is stopped before the lock can pass on:
-SIGTERM when a quarter of the TTL is left (at most 10 s), SIGKILL when a twentieth is (at least 50 ms); a lease that was revoked
-means SIGKILL at once. What the command leaves behind in its group is stopped before the lock is released. A process that leaves
-the group (with setsid), and everything if run itself is paused or killed, is out of reach: that is what the token is for.
+run renews the lease while the command runs. If that fails, it stops the whole process group before another holder can
+get the lock: with SIGTERM when a quarter of the TTL is left (at most 10 s), and with SIGKILL when a twentieth is left
+(at least 50 ms). If the lease is revoked, it sends SIGKILL at once. Processes that the command leaves behind in its
+group are stopped before the lock is released. run cannot stop processes that left the group (with setsid), nor
+anything while run itself is paused or after it was killed. The token covers these cases.
 
-Passed on: INT, HUP, QUIT, WINCH and CONT to the whole group; TERM, USR1 and USR2 to the command alone.
+Signals: INT, HUP, QUIT, WINCH and CONT are forwarded to the whole group; TERM, USR1 and USR2 to the command only.
 
-Exit codes: the command's own; 128+n if signal n ended it; 64 the server refused the request as malformed; 69 no server answered;
-70 the lease was lost, or in danger and the command stopped for it; 75 the lock was not obtained; 126 the command cannot be run;
-127 it was not found.")]
+Exit codes: that of the command; 128+n if signal n terminated it; 64 the server rejected the request as malformed;
+69 no server answered; 70 the lease was lost, or the command was stopped because the lease was about to end; 75 the lock
+was not acquired; 126 the command cannot be executed; 127 the command was not found.")]
 pub(crate) struct RunArgs {
     /// The lock's name
     name: String,
@@ -57,19 +58,19 @@ pub(crate) struct RunArgs {
     command: Vec<OsString>,
 }
 
-/// Runs the command, and says what the exit code is to be.
+/// Runs the command under the lock. Returns the exit code.
 pub(super) async fn run(args: RunArgs) -> Result<u8, Failure> {
     let request_id = match &args.lock.request_id {
         None => None,
         Some(text) => Some(text.parse::<Uuid>().map_err(|_| Failure::new(USAGE, "--request-id must be a UUID"))?),
     };
-    // Before the lock is asked for: from then on every signal has to be dealt with in order.
+    // Listen before the lock is requested: from then on, a signal must not end this process without a cleanup.
     let mut signals =
         Signals::listen().map_err(|error| Failure::new(UNAVAILABLE, format!("cannot listen for signals: {error}")))?;
-    let client = client(&args.servers, args.lock.holder(), PATIENT)?;
+    let client = client(&args.servers, args.lock.holder(), RETRY_FOR)?;
     let result = locked(&client, &args, request_id, &mut signals).await;
-    // A request that was given up, or a lock that was dropped, is being taken back.
-    let _ = tokio::time::timeout(SETTLE, client.settle()).await;
+    // An abandoned request is cleaned up, and a dropped lock is released, in the background.
+    let _ = tokio::time::timeout(CLEANUP_TIMEOUT, client.settle()).await;
     result
 }
 
@@ -84,25 +85,25 @@ async fn locked(
         tokio::select! {
             biased;
             acquired = &mut acquiring => break acquired?,
-            signal = signals.next() => if ends(signal) {
+            signal = signals.next() => if is_termination(signal) {
                 return Err(Failure::silent(SIGNAL.saturating_add(signal as u8)));
             },
         }
     };
-    let (terminal, voice) = (Terminal::on_stdin(), Voice::new());
+    let (terminal, stderr) = (Terminal::on_stdin(), Stderr::new());
     let mut group = match start(args, &lock, &terminal) {
         Ok(group) => group,
         Err(failure) => {
-            give_back(lock, &voice).await;
+            release(lock, &stderr).await;
             return Err(failure);
         }
     };
-    let ending = Supervisor::new(lock.held(), &mut group, signals, &terminal, &voice).until_all_ended().await;
-    give_back(lock, &voice).await;
-    match ending {
-        Ending::Own(status) => Ok(status),
-        // It was said when it happened.
-        Ending::LeaseLost => Err(Failure::silent(LEASE_LOST)),
+    let outcome = Supervisor::new(lock.held(), &mut group, signals, &terminal, &stderr).run().await;
+    release(lock, &stderr).await;
+    match outcome {
+        Outcome::Exited(status) => Ok(status),
+        // The supervisor has written the message.
+        Outcome::LeaseLost => Err(Failure::silent(LEASE_LOST)),
     }
 }
 
@@ -127,7 +128,7 @@ fn request(client: &Client, args: &RunArgs, request_id: Option<Uuid>) -> Acquire
 
 fn start(args: &RunArgs, lock: &Lock, terminal: &Terminal) -> Result<Group, Failure> {
     let mut words = args.command.iter();
-    // clap sees to it that there is one.
+    // clap requires at least one word.
     let program = words.next().ok_or_else(|| Failure::new(USAGE, "no command to run"))?;
     let mut command = Command::new(program);
     command
@@ -135,7 +136,7 @@ fn start(args: &RunArgs, lock: &Lock, terminal: &Terminal) -> Result<Group, Fail
         .env("FENCEPOST_TOKEN", lock.token().to_string())
         .env("FENCEPOST_LOCK", lock.name())
         .env("FENCEPOST_GRANT_ID", lock.grant_id())
-        // The secret of another lease is none of the command's business.
+        // The command must not see the secret of another lease.
         .env_remove("FENCEPOST_LEASE_ID");
     let mut group = Group::start(&mut command)?;
     terminal.give_to(group.id());
@@ -146,44 +147,48 @@ fn start(args: &RunArgs, lock: &Lock, terminal: &Terminal) -> Result<Group, Fail
     Ok(group)
 }
 
-/// Gives the lock back if it is still ours. That this fails changes nothing of what the command did.
-async fn give_back(lock: Lock, voice: &Voice) {
+/// Releases the lock if the lease is still valid. A failure is reported, but does not change the exit code.
+async fn release(lock: Lock, stderr: &Stderr) {
     if !lock.is_valid() {
         return lock.detach();
     }
     let (name, valid_for) = (lock.name().to_owned(), lock.valid_for());
-    // Once it has ended by itself, there is nothing left to give back.
+    // There is nothing to release once the lease has expired.
     match tokio::time::timeout(valid_for, lock.release()).await {
         Ok(Ok(released)) if released.was_held() => {}
         Ok(Ok(released)) => {
-            voice.say(&format!("the lease of {name} {} before the command had ended", text::end(released.end)));
+            let end = text::end(released.end);
+            stderr.write_message(&format!("the lease of {name} {end} before the command had exited"));
         }
-        Ok(Err(error)) => voice.say(&format!("{name}: {error}")),
-        Err(_) => voice.say(&format!("{name} was not released: the server does not answer; the lease ends by its TTL")),
+        Ok(Err(error)) => stderr.write_message(&format!("{name}: {error}")),
+        Err(_) => stderr.write_message(&format!(
+            "{name} was not released, because the server did not answer; the lease expires by its TTL"
+        )),
     }
 }
 
 fn not_acquired(error: &AcquireError, args: &RunArgs) -> Failure {
     let name = &args.name;
     match error {
-        AcquireError::Contended { holders, waiters } => Failure::new(NOT_OBTAINED, text::held(name, holders, *waiters)),
+        AcquireError::Contended { holders, waiters } => Failure::new(NOT_ACQUIRED, text::held(name, holders, *waiters)),
         AcquireError::TimedOut { holders, waiters } => {
             let held = text::held(name, holders, *waiters);
-            Failure::new(NOT_OBTAINED, format!("gave up after {}: {held}", text::span(args.lock.wait)))
+            Failure::new(NOT_ACQUIRED, format!("timed out after {}: {held}", text::span(args.lock.wait)))
         }
         AcquireError::Invalid { message, violations } => Failure::new(USAGE, connect::invalid(message, violations)),
         AcquireError::Exhausted { message, retry_after } => {
-            Failure::new(NOT_OBTAINED, connect::exhausted(message, *retry_after))
+            Failure::new(NOT_ACQUIRED, connect::exhausted(message, *retry_after))
         }
-        AcquireError::Ended => Failure::new(NOT_OBTAINED, connect::ENDED),
-        AcquireError::Overtaken => Failure::new(NOT_OBTAINED, connect::OVERTAKEN),
+        AcquireError::Ended => Failure::new(NOT_ACQUIRED, connect::ENDED),
+        AcquireError::Overtaken => Failure::new(NOT_ACQUIRED, connect::OVERTAKEN),
         AcquireError::Unavailable { source }
         | AcquireError::OutcomeUnknown { source }
-        | AcquireError::Refused { source } => failed(source, Effect::Writes, &args.servers),
+        | AcquireError::Refused { source } => failed(source, CallKind::Write, &args.servers),
         AcquireError::LostOnArrival { token } => Failure::new(
-            NOT_OBTAINED,
+            NOT_ACQUIRED,
             format!(
-                "{name} was granted (token {token}), but its lease was over on arrival: try again, with a longer --ttl"
+                "{name} was granted (token {token}), but the lease had expired when the grant arrived: \
+                 retry with a longer --ttl"
             ),
         ),
         other => Failure::new(UNAVAILABLE, format!("{name}: {other}")),

@@ -1,11 +1,11 @@
-//! The signals that `run` passes on to its command.
+//! The signals that `run` forwards to its command.
 
 use nix::sys::signal::Signal;
 use std::{fs, io, task::Poll};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// What is passed on; all of it but USR1 and USR2 is also what a terminal or a shell sends.
-const PASSED_ON: [Signal; 8] = [
+/// The signals that are forwarded.
+const FORWARDED: [Signal; 8] = [
     Signal::SIGTERM,
     Signal::SIGINT,
     Signal::SIGHUP,
@@ -16,7 +16,7 @@ const PASSED_ON: [Signal; 8] = [
     Signal::SIGCONT,
 ];
 
-/// Listens from its creation on; nothing that comes later is lost.
+/// Listens from its creation on; no later signal is lost.
 #[derive(Debug)]
 pub(super) struct Signals {
     streams: Vec<(Signal, tokio::signal::unix::Signal)>,
@@ -25,13 +25,13 @@ pub(super) struct Signals {
 impl Signals {
     pub(super) fn listen() -> io::Result<Self> {
         let ignored = ignored_mask(&fs::read_to_string("/proc/self/status").unwrap_or_default());
-        // Ignored by whoever started us (nohup, say): the command inherits that, unless we begin to listen.
-        let heard = PASSED_ON.into_iter().filter(|one| ignored & (1 << (*one as i32 - 1)) == 0);
-        let streams = heard.map(|one| Ok((one, signal(SignalKind::from_raw(one as i32))?)));
+        // A signal that our parent ignores (nohup does) stays ignored in the command, unless we listen to it.
+        let wanted = FORWARDED.into_iter().filter(|one| ignored & (1 << (*one as i32 - 1)) == 0);
+        let streams = wanted.map(|one| Ok((one, signal(SignalKind::from_raw(one as i32))?)));
         Ok(Self { streams: streams.collect::<io::Result<_>>()? })
     }
 
-    /// The next one. Dropped, it loses none.
+    /// The next signal. Cancel-safe.
     pub(super) async fn next(&mut self) -> Signal {
         std::future::poll_fn(|context| {
             for (one, stream) in &mut self.streams {
@@ -45,17 +45,18 @@ impl Signals {
     }
 }
 
-/// Does it ask the whole program to end?
-pub(super) fn ends(signal: Signal) -> bool {
+/// Whether the signal asks the program to exit.
+pub(super) fn is_termination(signal: Signal) -> bool {
     matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP | Signal::SIGQUIT)
 }
 
-/// Does a terminal send it to the whole group? The others are for the command alone: it knows its children.
-pub(super) fn concerns_group(signal: Signal) -> bool {
+/// Whether to forward the signal to the whole group, as a terminal does. Others go to the command only, which forwards
+/// them to its children as it sees fit.
+pub(super) fn is_for_group(signal: Signal) -> bool {
     !matches!(signal, Signal::SIGTERM | Signal::SIGUSR1 | Signal::SIGUSR2)
 }
 
-/// One bit for each ignored signal, from the lowest; none where the system does not say.
+/// One bit for each ignored signal, the lowest first; 0 if the system does not provide the mask.
 fn ignored_mask(status: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
@@ -66,15 +67,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ignored_signals_are_read_from_the_system() {
+    fn the_mask_of_ignored_signals_is_parsed() {
         assert_eq!(ignored_mask("Name:\tx\nSigIgn:\t0000000000001001\nSigCgt:\t00\n"), 0x1001);
         assert_eq!(ignored_mask(""), 0);
     }
 
     #[test]
-    fn a_terminal_reaches_the_group_and_a_supervisor_the_command() {
-        assert!(concerns_group(Signal::SIGINT) && concerns_group(Signal::SIGCONT));
-        assert!(!concerns_group(Signal::SIGTERM) && !concerns_group(Signal::SIGUSR1));
-        assert!(ends(Signal::SIGHUP) && !ends(Signal::SIGWINCH));
+    fn signals_of_a_terminal_go_to_the_group_and_others_to_the_command() {
+        assert!(is_for_group(Signal::SIGINT) && is_for_group(Signal::SIGCONT));
+        assert!(!is_for_group(Signal::SIGTERM) && !is_for_group(Signal::SIGUSR1));
+        assert!(is_termination(Signal::SIGHUP) && !is_termination(Signal::SIGWINCH));
     }
 }

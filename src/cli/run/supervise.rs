@@ -1,14 +1,14 @@
-//! The time between the start of the command and the end of its last process, while the lease is watched.
+//! Supervises the command and its lease, from the start of the command to the exit of its last process.
 //!
-//! Whatever happens, nothing of the command runs once the lock can have passed on - unless this process is itself
-//! paused or killed; that is what the token is for.
+//! No process of the command runs once another holder can have the lock, unless `run` itself is paused or killed. The
+//! token covers that case.
 
 use super::{
     group::{Event, Group},
-    guard::{Advice, Guard},
-    signals::{Signals, concerns_group, ends},
+    guard::{Action, Guard},
+    signals::{Signals, is_for_group, is_termination},
+    stderr::Stderr,
     terminal::Terminal,
-    voice::Voice,
 };
 use crate::cli::text;
 use fencepost_client::{Held, Lost, Status};
@@ -19,21 +19,21 @@ use nix::{
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// How often to look whether processes that were signalled are gone.
-const LOOK: Duration = Duration::from_millis(5);
-/// What the command leaves behind has this long to end in order, if the lease allows.
+/// How often to check whether signalled processes are gone.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// How long processes that the command left behind have to exit after SIGTERM, if the lease allows.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(5);
-/// After a kill only the system's own work is left.
-const GONE_WITHIN: Duration = Duration::from_secs(2);
-/// Where nobody can continue us, a stop does not take, and we go on after this.
-const STOP_TAKES: Duration = Duration::from_millis(100);
+/// How long killed processes have to disappear. Only the kernel's work is left by then.
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long `run` waits to be stopped by its own SIGTSTP, which has no effect if no shell could continue it.
+const STOP_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// How the command came to its end.
+/// How the command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
-    /// By itself, or by a signal that we passed on: its exit status.
-    Own(u8),
-    /// By us for the lease's sake, or too late: it cannot be said to have run under the lock.
+pub(super) enum Outcome {
+    /// It exited with this status, by itself or after a forwarded signal.
+    Exited(u8),
+    /// It was stopped because of the lease, or outlived the lease.
     LeaseLost,
 }
 
@@ -42,15 +42,15 @@ pub(super) struct Supervisor<'a> {
     pub(super) group: &'a mut Group,
     pub(super) signals: &'a mut Signals,
     pub(super) terminal: &'a Terminal,
-    voice: &'a Voice,
+    stderr: &'a Stderr,
     pub(super) guard: Guard,
-    /// Asked to stop, or killed, for the lease's sake.
+    /// Set when the command was stopped because of the lease.
     stopping: Option<Stopping>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stopping {
-    Asked,
+    Terminated,
     Killed,
 }
 
@@ -60,86 +60,86 @@ impl<'a> Supervisor<'a> {
         group: &'a mut Group,
         signals: &'a mut Signals,
         terminal: &'a Terminal,
-        voice: &'a Voice,
+        stderr: &'a Stderr,
     ) -> Self {
         let guard = Guard::of(held.ttl());
-        Self { held, group, signals, terminal, voice, guard, stopping: None }
+        Self { held, group, signals, terminal, stderr, guard, stopping: None }
     }
 
-    /// Sees the command, and then whatever it leaves behind in its group, to the end.
-    pub(super) async fn until_all_ended(mut self) -> Ending {
-        let status = self.until_ended().await;
+    /// Waits until the command has exited, and stops the processes that it left behind in its group.
+    pub(super) async fn run(mut self) -> Outcome {
+        let status = self.until_exited().await;
         self.terminal.take_back_from(self.group.id());
-        self.until_gone().await;
+        self.stop_leftovers().await;
         if self.stopping.is_some() {
-            return Ending::LeaseLost;
+            return Outcome::LeaseLost;
         }
         if !self.held.is_valid() {
-            self.voice.say(&format!(
-                "the lease of {} was over before the last of the command's processes was",
+            self.stderr.write_message(&format!(
+                "the lease of {} ended before the last process of the command had exited",
                 self.held.name()
             ));
-            return Ending::LeaseLost;
+            return Outcome::LeaseLost;
         }
-        Ending::Own(status)
+        Outcome::Exited(status)
     }
 
-    async fn until_ended(&mut self) -> u8 {
+    async fn until_exited(&mut self) -> u8 {
         let mut changes = self.held.status_changes();
         let mut lost = Box::pin(self.held.lost());
         loop {
-            let look_again = self.keep_safe();
+            let check_in = self.check_lease();
             let watched = self.stopping != Some(Stopping::Killed);
             tokio::select! {
                 biased;
-                why = &mut lost, if watched => self.kill_for(&why),
+                why = &mut lost, if watched => self.kill(&why),
                 event = self.group.event() => match event {
-                    Event::Ended(status) => return status,
-                    Event::Stopped(signal) => self.stop_too(signal).await,
+                    Event::Exited(status) => return status,
+                    Event::Stopped(signal) => self.stop_job(signal).await,
                 },
-                signal = self.signals.next() => self.pass_on(signal),
+                signal = self.signals.next() => self.forward(signal),
                 Some(status) = changes.next(), if watched => self.warn(status),
-                () = sleep(look_again) => {}
+                () = sleep(check_in) => {}
             }
         }
     }
 
-    /// Does what the time left of the lease asks for, and says when to look again.
-    fn keep_safe(&mut self) -> Duration {
+    /// Stops the command if the lease is about to end. Returns the time until the next check.
+    fn check_lease(&mut self) -> Duration {
         let left = self.held.valid_for();
-        match self.guard.advise(left) {
-            Advice::Fine(look_again) => look_again,
-            Advice::Terminate(look_again) => {
+        match self.guard.action(left) {
+            Action::Wait(check_in) => check_in,
+            Action::Terminate(check_in) => {
                 if self.stopping.is_none() {
                     let left = text::span(left);
-                    self.voice.say(&format!(
+                    self.stderr.write_message(&format!(
                         "the lease of {} is not being renewed and ends in {left}: stopping the command",
                         self.held.name()
                     ));
                     self.group.terminate();
-                    self.stopping = Some(Stopping::Asked);
+                    self.stopping = Some(Stopping::Terminated);
                 }
-                look_again
+                check_in
             }
-            Advice::Kill => {
+            Action::Kill => {
                 if self.stopping != Some(Stopping::Killed) {
                     let name = self.held.name();
-                    let when = if left.is_zero() { "is over" } else { "is about to end" };
-                    self.voice.say(&format!("the lease of {name} {when}: killed the command"));
+                    let when = if left.is_zero() { "has ended" } else { "is about to end" };
+                    self.stderr.write_message(&format!("the lease of {name} {when}: killed the command"));
                 }
-                // Again at each look: what was started between two kills would escape the first.
+                // Again at each check, for processes that were started during the kill.
                 self.group.kill();
                 self.stopping = Some(Stopping::Killed);
-                LOOK
+                POLL_INTERVAL
             }
         }
     }
 
-    /// The lock may have passed on already: no time for anything but this.
-    fn kill_for(&mut self, why: &Lost) {
+    /// Kills the group first and reports it then, because another holder may already have the lock.
+    fn kill(&mut self, why: &Lost) {
         self.group.kill();
         self.stopping = Some(Stopping::Killed);
-        self.voice.say(&format!("{why} ({}): killed the command", self.held.name()));
+        self.stderr.write_message(&format!("{why} ({}): killed the command", self.held.name()));
     }
 
     fn warn(&self, status: Status) {
@@ -147,42 +147,44 @@ impl<'a> Supervisor<'a> {
         match status {
             Status::AtRisk { .. } => {
                 let left = text::span(self.held.valid_for());
-                self.voice.say(&format!("the lease of {name} is not being renewed; it is valid for another {left}"));
+                self.stderr.write_message(&format!(
+                    "the lease of {name} is not being renewed; it is valid for another {left}"
+                ));
             }
-            Status::Held => self.voice.say(&format!("the lease of {name} is being renewed again")),
+            Status::Held => self.stderr.write_message(&format!("the lease of {name} is being renewed again")),
             _ => {}
         }
     }
 
-    fn pass_on(&mut self, signal: Signal) {
+    fn forward(&mut self, signal: Signal) {
         match signal {
-            Signal::SIGCONT => self.go_on(),
-            _ if concerns_group(signal) => self.group.signal(signal),
+            Signal::SIGCONT => self.resume(),
+            _ if is_for_group(signal) => self.group.signal(signal),
             _ => self.group.signal_leader(signal),
         }
     }
 
-    /// Ctrl-Z, or a wish for the terminal from the background: then the whole job stops, as a shell expects.
-    async fn stop_too(&mut self, signal: Signal) {
+    /// Stops the whole job, as a shell expects after Ctrl-Z, or after an access to the terminal from the background.
+    async fn stop_job(&mut self, signal: Signal) {
         if !matches!(signal, Signal::SIGTSTP | Signal::SIGTTIN | Signal::SIGTTOU) {
             return;
         }
-        if signal != Signal::SIGTSTP && self.terminal.is_with(self.group.id()) {
-            // It asked for the terminal a moment before it got it.
+        if signal != Signal::SIGTSTP && self.terminal.has_foreground(self.group.id()) {
+            // It accessed the terminal just before it got the foreground.
             return self.group.signal(Signal::SIGCONT);
         }
         self.terminal.take_back_from(self.group.id());
-        // Also those of its processes that go on at a Ctrl-Z: while we stand still nobody renews the lease.
+        // SIGSTOP, because processes may ignore SIGTSTP. While `run` is stopped, nobody renews the lease.
         self.group.signal(Signal::SIGSTOP);
-        // All of the job: those who share our group, in a pipe for one, were left out when the command got its own.
+        // Stop our own process group as well, such as other processes of a pipeline: it is not the command's group.
         let _ = kill(Pid::from_raw(0), Signal::SIGTSTP);
-        sleep(STOP_TAKES).await;
-        self.go_on();
+        sleep(STOP_TIMEOUT).await;
+        self.resume();
     }
 
-    /// Continues the command if its lease is still good: however long we stood still, nobody renewed it.
-    fn go_on(&mut self) {
-        self.keep_safe();
+    /// Continues the command if its lease is still valid. Nobody renewed the lease while `run` was stopped.
+    fn resume(&mut self) {
+        self.check_lease();
         if self.stopping == Some(Stopping::Killed) {
             return;
         }
@@ -190,34 +192,34 @@ impl<'a> Supervisor<'a> {
         self.group.signal(Signal::SIGCONT);
     }
 
-    /// Stops what the command leaves behind in its group: it must be gone before the lease is given back.
-    async fn until_gone(&mut self) {
+    /// Stops the processes that the command left behind in its group. They must be gone before the lock is released.
+    async fn stop_leftovers(&mut self) {
         if self.group.is_gone() {
             return;
         }
         if self.stopping.is_none() {
-            self.voice.say("the command left processes behind: stopping them before the lock is released");
+            self.stderr.write_message("the command left processes behind: stopping them before releasing the lock");
             self.group.terminate();
         }
         let mut waited = Duration::ZERO;
-        while waited < LEFTOVER_GRACE && !matches!(self.guard.advise(self.held.valid_for()), Advice::Kill) {
+        while waited < LEFTOVER_GRACE && !matches!(self.guard.action(self.held.valid_for()), Action::Kill) {
             tokio::select! {
-                signal = self.signals.next() => if ends(signal) { break },
-                () = sleep(LOOK) => waited += LOOK,
+                signal = self.signals.next() => if is_termination(signal) { break },
+                () = sleep(POLL_INTERVAL) => waited += POLL_INTERVAL,
             }
             if self.group.is_gone() {
                 return;
             }
         }
         let mut waited = Duration::ZERO;
-        while waited < GONE_WITHIN {
+        while waited < KILL_TIMEOUT {
             self.group.kill();
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
             if self.group.is_gone() {
                 return;
             }
-            waited += LOOK;
+            waited += POLL_INTERVAL;
         }
-        self.voice.say("processes that the command left behind do not end, though killed");
+        self.stderr.write_message("processes that the command left behind were killed but have not exited");
     }
 }

@@ -1,5 +1,5 @@
-//! Who may read from the terminal. The command has a process group of its own, and only the foreground group may read:
-//! so it is handed the foreground, as a shell does, and it is taken back when the command stops or ends.
+//! The foreground of the terminal. Only the foreground process group may read from a terminal, and the command has its
+//! own group. So `run` gives it the foreground, as a shell does, and takes it back when the command stops or exits.
 
 use nix::{
     sys::signal::{SigSet, SigmaskHow, Signal},
@@ -10,38 +10,38 @@ use std::io::{self, IsTerminal};
 /// The terminal on standard input, if there is one.
 #[derive(Debug)]
 pub(super) struct Terminal {
-    there: bool,
+    present: bool,
 }
 
 impl Terminal {
     pub(super) fn on_stdin() -> Self {
-        Self { there: io::stdin().is_terminal() }
+        Self { present: io::stdin().is_terminal() }
     }
 
-    /// Has this group the foreground?
-    pub(super) fn is_with(&self, group: Pid) -> bool {
-        self.there && tcgetpgrp(io::stdin()) == Ok(group)
+    /// Whether this group is in the foreground.
+    pub(super) fn has_foreground(&self, group: Pid) -> bool {
+        self.present && tcgetpgrp(io::stdin()) == Ok(group)
     }
 
-    /// Hands the foreground to this group, if it is ours to give: run in the background, we leave it where it is.
+    /// Gives the foreground to this group, unless `run` itself is in the background.
     pub(super) fn give_to(&self, group: Pid) {
-        self.pass_on(getpgrp(), group);
+        self.move_foreground(getpgrp(), group);
     }
 
-    /// Takes the foreground back, if this group still has it.
+    /// Takes the foreground back if this group has it.
     pub(super) fn take_back_from(&self, group: Pid) {
-        self.pass_on(group, getpgrp());
+        self.move_foreground(group, getpgrp());
     }
 
-    fn pass_on(&self, from: Pid, to: Pid) {
-        if !self.is_with(from) {
+    fn move_foreground(&self, from: Pid, to: Pid) {
+        if !self.has_foreground(from) {
             return;
         }
-        // Whoever does this from the background is stopped by this signal unless it is blocked.
+        // A background process that calls tcsetpgrp is stopped by SIGTTOU unless it blocks the signal.
         let mut blocked = SigSet::empty();
         blocked.add(Signal::SIGTTOU);
         let Ok(before) = blocked.thread_swap_mask(SigmaskHow::SIG_BLOCK) else { return };
-        // A terminal that is gone by now needs no foreground.
+        // An error means that the terminal is gone.
         let _ = tcsetpgrp(io::stdin(), to);
         let _ = before.thread_set_mask();
     }

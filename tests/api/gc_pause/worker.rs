@@ -39,7 +39,7 @@ impl Worker {
         });
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "worker::is_a_worker_if_told_to_be", "--nocapture"]);
-        Self(Process::start_talking(command.env(WORKER, orders.to_string()).stdin(Stdio::piped())))
+        Self(Process::start_with_stdin(command.env(WORKER, orders.to_string()).stdin(Stdio::piped())))
     }
 
     /// What it says next.
@@ -59,7 +59,7 @@ impl Worker {
 
     /// Tells it what to do; it need not be awake to be told.
     pub(crate) fn tell(&mut self, order: &str) {
-        self.0.say(order);
+        self.0.write_line(order);
     }
 
     /// Tells it, and awaits the answer.

@@ -1,4 +1,4 @@
-//! Addresses as people write them: of a server to call, of what is no server, and to listen on.
+//! Forms of addresses: of servers to call, of ports that are not gRPC, and to listen on.
 
 use crate::{
     redis::Redis,
@@ -15,17 +15,17 @@ fn run(arguments: &[&str]) -> Ended {
     Process::start(&mut fencepost(arguments)).ended()
 }
 
-/// The host and port of a server.
+/// The address of a server, as `host:port`.
 fn address(server: &Server) -> &str {
     server.url.trim_start_matches("http://")
 }
 
 #[test]
-fn a_server_is_named_with_and_without_http() {
+fn addresses_with_and_without_http_are_accepted() {
     let server = Server::start();
     let (host_and_port, port) = (address(&server), address(&server).rsplit(':').next().unwrap());
     let by_name = format!("localhost:{port}");
-    // Nobody listens at port 1.
+    // Nothing listens on port 1.
     let second = format!("127.0.0.1:1,{host_and_port}");
     for named in [host_and_port, &server.url, &by_name, &format!("http://{by_name}/"), &second] {
         let taken = run(&["acquire", "a", "--server", named]).expect(0);
@@ -37,7 +37,7 @@ fn a_server_is_named_with_and_without_http() {
 }
 
 #[test]
-fn an_address_that_is_invalid_says_why() {
+fn an_invalid_address_is_explained() {
     for (named, why) in [
         ("not a server", "invalid server address \"not a server\": the host must be an IP address, or a name"),
         ("https://localhost:7420", "https:// (TLS) is not supported yet"),
@@ -51,18 +51,19 @@ fn an_address_that_is_invalid_says_why() {
     }
 }
 
-/// Answers each connection with these words once it has read something, or closes it at once; then keeps it open.
-fn other_server(words: Option<&'static [u8]>) -> String {
+/// A server that is not gRPC. On each connection it answers the first request and keeps the connection open; with
+/// `None` it closes the connection at once.
+fn other_server(answer: Option<&'static [u8]>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     thread::spawn(move || {
         for mut stream in listener.incoming().map_while(Result::ok) {
             thread::spawn(move || {
-                let Some(words) = words else { return };
-                let mut asked = [0; 1024];
-                let _ = stream.read(&mut asked);
-                let _ = stream.write_all(words);
-                while matches!(stream.read(&mut asked), Ok(1..)) {}
+                let Some(answer) = answer else { return };
+                let mut request = [0; 1024];
+                let _ = stream.read(&mut request);
+                let _ = stream.write_all(answer);
+                while matches!(stream.read(&mut request), Ok(1..)) {}
             });
         }
     });
@@ -70,7 +71,7 @@ fn other_server(words: Option<&'static [u8]>) -> String {
 }
 
 #[test]
-fn a_port_that_is_not_grpc_says_so() {
+fn a_port_that_is_not_grpc_is_reported() {
     let redis = Redis::start(&[]);
     let at_redis = format!("127.0.0.1:{}", redis.port);
     for (named, why) in [
@@ -89,7 +90,7 @@ fn a_port_that_is_not_grpc_says_so() {
             &["run", "a", "--wait", "1h", "--", "true"],
         ];
         let start = |words: &[&str]| Process::start(fencepost(words).env("FENCEPOST_SERVER", &named));
-        // All at once: each goes on trying for a few seconds. That it ends is awaited with a bound.
+        // All at once, because each retries for a few seconds. `ended` waits with a bound.
         for process in commands.map(start) {
             let ended = process.ended().expect(69);
             ended.says(&format!("fencepost: {named} does not speak gRPC")).says(why).says("FENCEPOST_SERVER");
@@ -97,21 +98,21 @@ fn a_port_that_is_not_grpc_says_so() {
     }
 }
 
-/// The addresses that a server says it listens on.
+/// The addresses that a server listens on, from its log.
 fn listening(server: &Server) -> Vec<String> {
     let lines = server.log();
     let lines = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-    let said = lines.filter(|line| line["message"] == "listening");
-    said.map(|line| line["addr"].as_str().unwrap().to_owned()).collect()
+    let listening = lines.filter(|line| line["message"] == "listening");
+    listening.map(|line| line["addr"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
 fn a_server_listens_on_all_addresses() {
     let server = Server::start_at(":0", &[], &[]);
-    let said = listening(&server);
-    let [addr] = said.as_slice() else { panic!("{said:?}") };
+    let addresses = listening(&server);
+    let [addr] = addresses.as_slice() else { panic!("{addresses:?}") };
     let port = addr.rsplit(':').next().unwrap();
-    // As it is said, with and without IPv6.
+    // The address in the log works for clients, with and without IPv6.
     run(&["get", "a", "--server", addr]).expect(0);
     run(&["get", "a", "--server", &format!("127.0.0.1:{port}")]).expect(0);
     let ipv6 = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();
@@ -122,14 +123,14 @@ fn a_server_listens_on_all_addresses() {
 }
 
 #[test]
-fn a_server_listens_where_a_name_points_to() {
+fn a_server_listens_on_the_addresses_of_a_name() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("fencepost.toml");
     std::fs::write(&file, "listen = 'localhost:0'\nttl_min = '100ms'\n").unwrap();
     let servers = [
         Server::start_at("localhost:0", &[], &[]),
-        Server::start_saying(&[], &[("FENCEPOST_LISTEN", Path::new("localhost:0"))]),
-        Server::start_saying(&[], &[("FENCEPOST_CONFIG", &file)]),
+        Server::start_bare(&[], &[("FENCEPOST_LISTEN", Path::new("localhost:0"))]),
+        Server::start_bare(&[], &[("FENCEPOST_CONFIG", &file)]),
     ];
     for server in servers {
         for addr in listening(&server) {
@@ -147,7 +148,7 @@ fn a_server_listens_where_a_name_points_to() {
 }
 
 #[test]
-fn a_server_that_nobody_named_is_not_drained_by_the_way() {
+fn the_default_server_is_not_drained_by_accident() {
     run(&["drain"]).expect(2).says("--yes").says("127.0.0.1:7420").says("FENCEPOST_SERVER");
     let named = Server::start();
     run(&["drain", "--server", address(&named)]).expect(0);

@@ -1,4 +1,4 @@
-//! The calls: what is answered, to people and as JSON.
+//! Commands that make one call: their output as text and as JSON.
 
 use crate::support::Server;
 use nix::sys::signal::Signal;
@@ -9,7 +9,7 @@ fn token(server: &Server, lock: &str) -> u64 {
 }
 
 #[test]
-fn a_lock_is_taken_shown_renewed_and_given_back() {
+fn a_lock_is_acquired_shown_renewed_and_released() {
     let server = Server::start();
     let taken =
         server.run(&["acquire", "orders/42", "--ttl", "30s", "--holder", "worker-7", "--metadata", "job=9"]).expect(0);
@@ -27,12 +27,12 @@ fn a_lock_is_taken_shown_renewed_and_given_back() {
     let released = crate::support::Process::start(release.env("FENCEPOST_LEASE_ID", lease_id)).ended().expect(0);
     assert_eq!(released.out, "released orders/42\n");
     let again = server.run(&["release", "orders/42", "--lease-id", lease_id]).expect(0);
-    assert_eq!(again.out, "released orders/42\n", "a repeat answers the same");
+    assert_eq!(again.out, "released orders/42\n", "a repeat has the same answer");
     assert!(server.run(&["get", "orders/42"]).expect(0).out.starts_with("orders/42 is free"));
 }
 
 #[test]
-fn replies_are_json_in_protobufs_own_mapping() {
+fn responses_are_json_in_the_mapping_of_protobuf() {
     let server = Server::start();
     let taken = server.run(&["acquire", "a", "--ttl", "30s", "--json"]).expect(0).json();
     assert_eq!(taken["outcome"], "OUTCOME_ACQUIRED");
@@ -55,7 +55,7 @@ fn replies_are_json_in_protobufs_own_mapping() {
 }
 
 #[test]
-fn a_repeated_request_has_the_effect_of_one() {
+fn a_repeated_request_has_no_further_effect() {
     let server = Server::start();
     let id = "0ea85d06-5d6b-4f61-8a5f-1f5e5c1c0b11";
     let acquire = ["acquire", "a", "--ttl", "30s", "--holder", "w", "--request-id", id];
@@ -65,7 +65,7 @@ fn a_repeated_request_has_the_effect_of_one() {
 }
 
 #[test]
-fn tokens_grow_and_only_the_current_one_is_good() {
+fn tokens_rise_and_only_the_current_one_passes_the_check() {
     let server = Server::start();
     let first = server.run(&["acquire", "a", "--ttl", "30s"]).expect(0);
     let one = first.field("token").to_owned();
@@ -94,13 +94,13 @@ fn a_listing_is_sorted_and_has_a_prefix() {
 }
 
 #[test]
-fn an_operator_takes_a_lock_back() {
+fn an_operator_revokes_a_lease() {
     let server = Server::start();
     let taken = server.run(&["acquire", "a", "--ttl", "30s", "--holder", "worker-7"]).expect(0);
     let token = taken.field("token");
     let force = |token: &str| server.run(&["force-release", "a", "--token", token, "--reason", "it is stuck"]);
     force("1").expect(1).says(&format!("a is held under token {token}, not 1: nothing was changed"));
-    assert!(force(token).expect(0).out.contains("took a from worker-7"));
+    assert!(force(token).expect(0).out.contains("revoked a: held by worker-7"));
     force(token).expect(1).says("nobody holds a");
     server.run(&["check-token", "a", token]).expect(1);
     server.run(&["renew", "a", "--lease-id", taken.field("lease id")]).expect(1).says("was revoked");
@@ -108,7 +108,7 @@ fn an_operator_takes_a_lock_back() {
 }
 
 #[test]
-fn a_watch_prints_what_happens() {
+fn a_watch_prints_events() {
     let server = Server::start();
     let watch = server.spawn(&["watch", "a/", "--json"]);
     let event = || serde_json::from_str::<Value>(&watch.line()).unwrap();

@@ -1,4 +1,4 @@
-//! The binary as its users see it: a real server, real commands, real signals.
+//! The command line as its users run it: real servers, real commands, real signals.
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
 mod addresses;

@@ -1,15 +1,15 @@
-//! What the commands of a test leave behind: marks in a file, and processes.
+//! Traces of the commands of a test: marks in a file, and processes.
 
 use crate::support::{await_some, await_that};
 use nix::{errno::Errno, sys::signal::kill, unistd::Pid};
 use std::fs;
 
-/// Is there no such process any more?
+/// Whether the process has exited.
 pub(crate) fn is_gone(pid: &str) -> bool {
     kill(Pid::from_raw(pid.trim().parse().unwrap()), None) == Err(Errno::ESRCH)
 }
 
-/// A file in which the commands of a test leave their marks, in the order in which they come to it.
+/// A file to which the commands of a test append marks, in the order of execution.
 pub(crate) struct Marks {
     folder: tempfile::TempDir,
 }
@@ -31,7 +31,7 @@ impl Marks {
         await_that(mark, || self.read().iter().any(|line| line == mark));
     }
 
-    /// What follows the mark's name on its line.
+    /// Waits for a line `name=value`. Returns the value.
     pub(crate) fn await_value(&self, name: &str) -> String {
         await_some(name, || {
             self.read().iter().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix('=')?.to_owned()))

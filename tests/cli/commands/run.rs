@@ -1,4 +1,4 @@
-//! `run` when all goes well: environment, exit status, signals, order.
+//! `run` with a good lease: environment, exit status, signals, order.
 
 use crate::{
     marks::{Marks, is_gone},
@@ -7,7 +7,7 @@ use crate::{
 use nix::sys::signal::Signal;
 
 #[test]
-fn the_command_knows_its_lock_and_its_status_is_ours() {
+fn the_command_gets_its_lock_in_the_environment_and_its_status_is_returned() {
     let server = Server::start();
     let script = r#"echo "$FENCEPOST_LOCK $FENCEPOST_TOKEN $FENCEPOST_GRANT_ID [$FENCEPOST_LEASE_ID]"; exit 7"#;
     let mut command = server.command(&["run", "orders/42", "--", "sh", "-c", script]);
@@ -25,25 +25,25 @@ fn the_command_knows_its_lock_and_its_status_is_ours() {
 }
 
 #[test]
-fn what_cannot_be_run_has_the_shells_exit_codes_and_leaves_no_lock() {
+fn a_command_that_cannot_start_has_the_exit_code_of_a_shell_and_the_lock_is_released() {
     let server = Server::start();
     server.run(&["run", "a", "--", "fencepost-no-such-command"]).expect(127).says("command not found");
     assert!(server.is_free("a"));
-    server.run(&["run", "a", "--", "/"]).expect(126).says("cannot be run");
+    server.run(&["run", "a", "--", "/"]).expect(126).says("cannot be executed");
     assert!(server.is_free("a"));
 }
 
 #[test]
-fn the_lease_is_kept_for_as_long_as_the_command_runs() {
+fn the_lease_is_renewed_for_as_long_as_the_command_runs() {
     let server = Server::start();
-    // Twice its TTL, which leaves each renewal more than a second to be late.
+    // Twice the TTL. Each renewal may be more than a second late.
     let ended = server.run(&["run", "a", "--ttl", "5s", "--", "sleep", "10"]).expect(0);
     assert_eq!(ended.err, "");
     assert_eq!(server.run(&["get", "a", "--json"]).json()["lock"]["previousEnd"], "LEASE_END_RELEASED");
 }
 
 #[test]
-fn signals_are_passed_on() {
+fn signals_are_forwarded() {
     let server = Server::start();
     for (signal, name) in
         [(Signal::SIGTERM, "TERM"), (Signal::SIGINT, "INT"), (Signal::SIGHUP, "HUP"), (Signal::SIGUSR1, "USR1")]
@@ -62,7 +62,7 @@ fn signals_are_passed_on() {
 }
 
 #[test]
-fn who_waits_runs_after_who_held() {
+fn a_waiting_command_runs_after_that_of_the_holder() {
     let (server, marks) = (Server::start(), Marks::new());
     let script = |name: &str| format!("echo {name} begins >> {0}; sleep 0.3; echo {name} ends >> {0}", marks.path());
     let first = server.spawn(&["run", "a", "--", "sh", "-c", &script("first")]);
@@ -74,9 +74,9 @@ fn who_waits_runs_after_who_held() {
 }
 
 #[test]
-fn what_the_command_leaves_behind_is_gone_before_the_lock_passes_on() {
+fn processes_left_behind_are_stopped_before_the_next_holder_runs() {
     let (server, marks) = (Server::start(), Marks::new());
-    // In the background of the command: writes until it is told to stop, and once more then.
+    // A background process that writes until SIGTERM, and once more after it.
     let left = format!(
         "trap 'sleep 0.2; echo left >> {0}; exit' TERM; echo ready; while :; do echo left >> {0}; sleep 0.01; done",
         marks.path()
@@ -93,7 +93,7 @@ fn what_the_command_leaves_behind_is_gone_before_the_lock_passes_on() {
 }
 
 #[test]
-fn a_stop_of_run_itself_is_survived_within_the_ttl() {
+fn the_command_survives_a_pause_of_run_within_the_ttl() {
     let server = Server::start();
     let running = server.spawn(&["run", "a", "--ttl", "20s", "--", "sh", "-c", "echo ready; sleep 1; exit 5"]);
     assert_eq!(running.line(), "ready");

@@ -1,5 +1,5 @@
-//! `run` when the lease is in danger: nothing of the command runs once the lock can have passed on.
-#![allow(clippy::disallowed_methods, reason = "whether it was in time is what is tested")]
+//! `run` when the lease cannot be renewed: no process of the command runs once another holder can have the lock.
+#![allow(clippy::disallowed_methods, reason = "the tests measure time")]
 
 use crate::{
     marks::{Marks, is_gone},
@@ -13,10 +13,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The end of the command is planned for 11 % of this before the end of the lease: more than a second.
+/// The command is killed 11 % of the TTL before the lease expires at the server: more than a second.
 const TTL: Duration = Duration::from_secs(10);
 
-/// A command that will not stop when asked, and a child of it that will not either; both leave marks all the time.
+/// A command that ignores SIGTERM, with a child that ignores it too. Both append marks all the time.
 fn stubborn(marks: &Marks) -> String {
     let path = marks.path();
     let work = |name: &str| format!("while :; do echo {name} >> {path}; sleep 0.01; done");
@@ -40,7 +40,7 @@ fn all_gone(marks: &Marks) -> bool {
 }
 
 #[test]
-fn a_lease_taken_back_means_the_end_of_the_whole_group() {
+fn a_revoked_lease_kills_the_whole_group() {
     let (server, marks) = (Server::start(), Marks::new());
     let running = start(&server, &marks);
     let token =
@@ -51,19 +51,19 @@ fn a_lease_taken_back_means_the_end_of_the_whole_group() {
 }
 
 #[test]
-fn a_server_that_dies_means_the_end_before_the_lease_can_pass_on() {
+fn after_the_death_of_the_server_the_command_is_killed_before_the_lease_expires() {
     let (server, marks) = (Server::start(), Marks::new());
     let running = start(&server, &marks);
     let died = Instant::now();
     server.process.signal(Signal::SIGKILL);
     await_that("the command is gone", || all_gone(&marks));
-    // No renewal came after this, so the lease ends at the latest one TTL later.
+    // The last renewal was before `died`, so the lease expires within a TTL after it.
     assert!(died.elapsed() < TTL, "{:?}", died.elapsed());
     running.ended().expect(70).says("is not being renewed").says("killed the command");
 }
 
 #[test]
-fn a_server_that_stands_still_grants_nobody_while_the_command_runs() {
+fn a_paused_server_grants_the_lock_only_after_the_command_is_gone() {
     let (server, marks) = (Server::start(), Marks::new());
     let running = start(&server, &marks);
     let next = format!("echo next >> {}", marks.path());
@@ -80,7 +80,7 @@ fn a_server_that_stands_still_grants_nobody_while_the_command_runs() {
 }
 
 #[test]
-fn a_command_that_stops_when_asked_is_not_killed() {
+fn a_command_that_exits_on_sigterm_is_not_killed() {
     let (server, marks) = (Server::start(), Marks::new());
     let script =
         format!("trap 'echo orderly >> {0}; exit 9' TERM; echo ready; while :; do sleep 0.02; done", marks.path());
@@ -93,7 +93,7 @@ fn a_command_that_stops_when_asked_is_not_killed() {
 }
 
 #[test]
-fn run_that_was_paused_past_its_lease_kills_as_soon_as_it_wakes() {
+fn run_paused_beyond_its_lease_kills_the_command_when_it_resumes() {
     let (server, marks) = (Server::start(), Marks::new());
     let running = start(&server, &marks);
     running.signal(Signal::SIGSTOP);
@@ -103,10 +103,9 @@ fn run_that_was_paused_past_its_lease_kills_as_soon_as_it_wakes() {
     assert!(all_gone(&marks));
 }
 
-/// A terminal that was stopped with Ctrl-S, or a pipe that nobody reads: what is said of the danger must not keep from
-/// averting it.
+/// Messages to a blocked stderr (a terminal stopped with Ctrl-S, a pipe that nobody reads) must not delay the kill.
 #[test]
-fn a_standard_error_that_stands_still_holds_nothing_up() {
+fn a_blocked_stderr_does_not_delay_the_kill() {
     let (server, marks) = (Server::start(), Marks::new());
     let (unread, full) = pipe().unwrap();
     let mut filling = full.try_clone().unwrap();

@@ -1,4 +1,4 @@
-//! The server's life: how it is configured, how it starts, and how it ends.
+//! `serve`: configuration, start and end of the server.
 
 use crate::support::{Process, Server, await_that, fencepost};
 use nix::sys::signal::Signal;
@@ -9,7 +9,7 @@ fn run(arguments: &[&str]) -> crate::support::Ended {
 }
 
 #[test]
-fn the_configuration_that_is_printed_can_be_fed_back() {
+fn the_printed_configuration_can_be_read_back() {
     let printed = run(&["serve", "--print-config", "--ttl-min", "250ms", "--log-format", "json"]).expect(0);
     assert!(printed.out.contains("\nttl_min = \"250ms\"\n"), "{printed:?}");
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -25,28 +25,28 @@ fn all_problems_are_reported_together() {
     let mut command = fencepost(&["serve", "--listen", "nowhere", "--store", "etcd://here"]);
     let refused = Process::start(command.env("FENCEPOST_TTL_MIN", "1")).ended().expect(78);
     refused.says("3 problems").says("--listen = \"nowhere\"").says("memory:").says("FENCEPOST_TTL_MIN = \"1\"");
-    // Before the port opens.
+    // The store's URL is checked together with the rest.
     let refused = run(&["serve", "--listen", "nowhere", "--store", "redis://user@localhost"]).expect(78);
     refused.says("2 problems").says("--store: the Redis URL has a user and no password");
 }
 
 #[test]
-fn a_port_that_is_taken_is_named() {
+fn a_port_in_use_is_reported() {
     let server = Server::start();
     let taken = server.url.trim_start_matches("http://");
     run(&["serve", "--listen", taken]).expect(1).says(&format!("cannot listen on {taken}")).says("--listen");
 }
 
 #[test]
-fn a_log_for_people_says_where_it_listens() {
+fn the_text_log_has_the_address() {
     let log = Server::start_with(&["--log-format", "text"]).log();
     let line = log.lines().find(|line| line.contains("listening")).unwrap();
     assert!(line.contains(" INFO ") && line.contains("addr=127.0.0.1:") && line.contains("store=memory:"), "{line}");
-    assert!(!log.contains('\u{1b}'), "no colours where nobody looks: {line}");
+    assert!(!log.contains('\u{1b}'), "no colours without a terminal: {line}");
 }
 
 #[test]
-fn no_line_of_the_log_holds_a_secret() {
+fn the_log_has_no_secrets() {
     let server = Server::start_with(&["--log-level", "trace"]);
     let request_id = "0ea85d06-5d6b-4f61-8a5f-1f5e5c1c0b11";
     let taken = server.run(&["acquire", "a", "--ttl", "1m", "--request-id", request_id]).expect(0);
@@ -61,11 +61,11 @@ fn no_line_of_the_log_holds_a_secret() {
 }
 
 #[test]
-fn a_signal_drains_and_sends_waiters_away() {
+fn a_signal_drains_the_server_and_ends_waits() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let server = Server::start();
         server.run(&["acquire", "a", "--ttl", "1m"]).expect(0);
-        // Sent away, it tries again for as long as it was told to wait: the server may be back by then.
+        // The client retries for the rest of its wait, because the server may restart.
         let waiting = server.spawn(&["acquire", "a", "--wait", "2s"]);
         await_that("a waiter", || server.waiters("a") == 1);
         server.process.signal(signal);
@@ -77,7 +77,7 @@ fn a_signal_drains_and_sends_waiters_away() {
 #[test]
 fn a_second_signal_ends_at_once() {
     let server = Server::start_with(&["--drain-timeout", "5m"]);
-    // Holds the drain up: a lock that is kept on a stream.
+    // An open stream delays the drain.
     let held = server.spawn(&["run", "a", "--ttl", "2s", "--", "sh", "-c", "echo running; exec sleep 60"]);
     assert_eq!(held.line(), "running");
     server.process.signal(Signal::SIGTERM);
@@ -89,7 +89,7 @@ fn a_second_signal_ends_at_once() {
 }
 
 #[test]
-fn an_operator_drains_it() {
+fn an_operator_drains_the_server() {
     let server = Server::start();
     let drained = server.run(&["drain"]).expect(0);
     assert!(drained.out.starts_with("draining: "), "{drained:?}");
@@ -97,7 +97,7 @@ fn an_operator_drains_it() {
 }
 
 #[test]
-fn manual_and_completions_come_with_it() {
+fn the_binary_prints_its_manual_and_completions() {
     assert!(run(&["man"]).expect(0).out.contains(".TH"));
     assert!(run(&["man", "run"]).expect(0).out.contains("FENCEPOST_TOKEN"));
     assert!(run(&["completions", "bash"]).expect(0).out.contains("complete"));

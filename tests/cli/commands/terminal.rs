@@ -1,5 +1,4 @@
-//! `run` in a shell on a terminal: the command reads what is typed, and Ctrl-C, Ctrl-Z and fg do what they do for any
-//! command.
+//! `run` in a shell on a terminal: the command can read, and Ctrl-C, Ctrl-Z and fg work as for any command.
 
 use crate::{
     marks::Marks,
@@ -15,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-/// An interactive shell on a terminal of its own.
+/// An interactive shell on its own terminal.
 struct Shell {
     child: Child,
     keys: File,
@@ -26,8 +25,8 @@ impl Shell {
     fn start(server: &Server) -> Self {
         let terminal = openpty(None, None).unwrap();
         let end = || Stdio::from(terminal.slave.try_clone().unwrap());
-        // setsid makes the terminal the session's own, as a login does; and no signal is ignored, whoever runs the
-        // tests.
+        // setsid makes the terminal the controlling one, as a login does. The shell must not inherit ignored signals
+        // from the runner of the tests.
         let mut command = std::process::Command::new("setsid");
         command.args(["--ctty", "--wait", "env", "--default-signal", "bash", "--norc", "--noprofile", "-i"]);
         command.env("FENCEPOST_SERVER", &server.url).env("FENCEPOST", env!("CARGO_BIN_EXE_fencepost"));
@@ -48,37 +47,36 @@ impl Shell {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits for words that come after what was seen before, and forgets up to there.
-    fn shows(&self, words: &str) {
-        await_that(&format!("{words:?} on {:?}", self.screen), || {
+    /// Waits for a text on the screen, and drops the screen up to its end.
+    fn shows(&self, text: &str) {
+        await_that(&format!("{text:?} on {:?}", self.screen), || {
             let mut screen = self.screen.lock().unwrap();
-            let Some(at) = screen.find(words) else { return false };
-            screen.drain(..at + words.len());
+            let Some(at) = screen.find(text) else { return false };
+            screen.drain(..at + text.len());
             true
         });
     }
 
-    /// Types a command when the shell is ready for it: what is typed earlier, while it changes the terminal's mode, may
-    /// be lost.
+    /// Types a command after the prompt. Earlier input may be lost, because the shell changes the terminal's mode.
     fn commands(&mut self, line: &str) {
         self.shows(PROMPT);
         self.types(line);
         self.types("\n");
     }
 
-    /// Types a line until the command reads and repeats it, for the same reason.
-    fn types_until_repeated(&mut self, word: &str) {
-        let repeated = format!("{word}\r\n{word}\r\n");
-        await_that(&repeated, || {
+    /// Types a line until the command echoes it, for the same reason.
+    fn types_until_echoed(&mut self, word: &str) {
+        let echoed = format!("{word}\r\n{word}\r\n");
+        await_that(&echoed, || {
             self.types(&format!("{word}\n"));
             thread::sleep(Duration::from_millis(100));
-            self.screen.lock().unwrap().contains(&repeated)
+            self.screen.lock().unwrap().contains(&echoed)
         });
-        self.shows(&repeated);
+        self.shows(&echoed);
     }
 
-    /// Has the exit code said. The mark is put together by the shell, so that what is typed does not show it.
-    fn asks_status(&mut self) {
+    /// Prints the exit code. The quotes keep the typed command from matching the expected output.
+    fn prints_status(&mut self) {
         self.commands("echo \"status\"=$?.");
     }
 }
@@ -97,14 +95,14 @@ const CTRL_D: &str = "\x04";
 const CTRL_Z: &str = "\x1a";
 
 #[test]
-fn the_command_reads_what_is_typed() {
+fn the_command_reads_from_the_terminal() {
     let server = Server::start();
     let mut shell = Shell::start(&server);
     shell.commands("\"$FENCEPOST\" run a -- sh -c 'echo \"rea\"dy; read x; echo \"got\"=$x; exit 6'");
     shell.shows("ready");
     shell.types("hello\n");
     shell.shows("got=hello");
-    shell.asks_status();
+    shell.prints_status();
     shell.shows("status=6.");
 }
 
@@ -115,34 +113,34 @@ fn control_c_reaches_the_command() {
     shell.commands("\"$FENCEPOST\" run a -- sh -c 'echo \"rea\"dy; exec sleep 60'");
     shell.shows("ready");
     shell.types(CTRL_C);
-    shell.asks_status();
+    shell.prints_status();
     shell.shows("status=130.");
     assert!(server.is_free("a"));
 }
 
 #[test]
-fn control_z_stops_the_job_and_fg_goes_on() {
+fn control_z_stops_the_job_and_fg_continues_it() {
     let server = Server::start();
     let mut shell = Shell::start(&server);
     shell.commands("\"$FENCEPOST\" run a --ttl 30s -- sh -c 'echo \"rea\"dy; cat; echo \"after\" cat'");
     shell.shows("ready");
-    shell.types_until_repeated("one");
+    shell.types_until_echoed("one");
     shell.types(CTRL_Z);
     shell.shows("Stopped");
-    // The shell has the terminal back.
+    // The shell has the terminal again.
     shell.commands("echo \"she\"ll");
     shell.shows("shell");
     shell.commands("fg");
-    shell.types_until_repeated("two");
+    shell.types_until_echoed("two");
     shell.types(CTRL_D);
     shell.shows("after cat");
-    shell.asks_status();
+    shell.prints_status();
     shell.shows("status=0.");
 }
 
-/// While the job stands still nobody renews its lease: no process of it may go on alone.
+/// While the job is stopped, nobody renews its lease: no process of it may continue.
 #[test]
-fn control_z_stops_also_who_does_not_heed_it() {
+fn control_z_also_stops_processes_that_ignore_it() {
     let (server, marks) = (Server::start(), Marks::new());
     let mut shell = Shell::start(&server);
     let stubborn = format!(
@@ -153,30 +151,30 @@ fn control_z_stops_also_who_does_not_heed_it() {
     shell.shows("ready");
     let child = marks.await_value("child_pid");
     let state = || std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap();
-    shell.types_until_repeated("one");
+    shell.types_until_echoed("one");
     shell.types(CTRL_Z);
     shell.shows("Stopped");
-    await_that("the child stands still", || state().contains(") T "));
+    await_that("the child is stopped", || state().contains(") T "));
     shell.commands("fg");
-    await_that("the child goes on", || !state().contains(") T "));
-    shell.types_until_repeated("two");
+    await_that("the child continues", || !state().contains(") T "));
+    shell.types_until_echoed("two");
     shell.types(CTRL_D);
 }
 
 #[test]
-fn a_job_that_was_stopped_past_its_lease_does_not_go_on() {
+fn a_job_stopped_beyond_its_lease_does_not_continue() {
     let server = Server::start();
     let mut shell = Shell::start(&server);
     shell.commands("\"$FENCEPOST\" run a --ttl 5s -- sh -c 'echo \"rea\"dy; cat; echo \"after\" cat'");
     shell.shows("ready");
-    // Not before its child runs: a shell that is stopped while it starts one hangs until that is continued.
-    shell.types_until_repeated("one");
+    // Wait until its child runs: a shell that is stopped while it starts a child hangs until the child continues.
+    shell.types_until_echoed("one");
     shell.types(CTRL_Z);
     shell.shows("Stopped");
     await_that("the lease has expired", || server.is_free("a"));
     shell.commands("fg");
     shell.shows("killed the command");
-    shell.asks_status();
+    shell.prints_status();
     shell.shows("status=70.");
     assert!(!shell.screen.lock().unwrap().contains("after cat"));
 }
@@ -186,11 +184,11 @@ fn in_the_background_it_leaves_the_terminal_to_the_shell() {
     let server = Server::start();
     let mut shell = Shell::start(&server);
     shell.commands("\"$FENCEPOST\" run a --ttl 30s -- sh -c 'echo \"rea\"dy; read x; echo \"got\"=$x' &");
-    // It wants to read, and stops until it is brought to the front.
+    // The command tries to read, and is stopped until it is in the foreground.
     shell.commands("until jobs | grep 'Stopp'ed; do sleep 0.02; done");
     shell.shows("Stopped");
     shell.commands("fg");
-    await_that("it reads", || {
+    await_that("the command reads", || {
         shell.types("hello\n");
         thread::sleep(Duration::from_millis(100));
         shell.screen.lock().unwrap().contains("got=hello")
