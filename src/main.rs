@@ -36,7 +36,7 @@ fn main() -> ExitCode {
 
 /// The number of worker threads: one for every two cores, or the value of `TOKIO_WORKER_THREADS`. A command is a few
 /// microseconds of work, less than it takes to wake another thread, and the network, Redis and clients need cores as
-/// well: on two cores, one thread serves 1.7 times as many unary calls as two (benches/README.md).
+/// well: on two cores, one thread serves 1.7 times as many unary calls as two (docs/benchmarks).
 fn workers() -> usize {
     let wanted = std::env::var("TOKIO_WORKER_THREADS").ok().and_then(|text| text.parse().ok());
     let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

@@ -1,5 +1,4 @@
-//! The front page stays true: what it quotes is there word for word, its commands are ones, its paths exist, its bounds
-//! are the code's.
+//! Checks README.md against the repository: quoted code, commands, paths, exit codes, configuration and limits.
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
 use clap::{Parser, error::ErrorKind};
@@ -12,8 +11,8 @@ use fencepost::{
 use std::{fs, path::Path, time::Duration};
 
 const README: &str = include_str!("../../README.md");
-/// What a path in this repository begins with, if it is in a folder.
-const FOLDERS: [&str; 6] = ["src/", "tests/", "proto/", "examples/", "clients/", "crates/"];
+/// The folders at the root, by which paths are recognized.
+const FOLDERS: [&str; 8] = ["src/", "tests/", "proto/", "examples/", "clients/", "crates/", "benches/", "docs/"];
 
 /// The fenced blocks of a language.
 fn blocks(language: &str) -> Vec<String> {
@@ -30,7 +29,7 @@ fn blocks(language: &str) -> Vec<String> {
     found
 }
 
-/// What stands between backticks in the text.
+/// The code spans of the text.
 fn inline_code() -> Vec<&'static str> {
     let mut found = Vec::new();
     let mut fenced = false;
@@ -43,13 +42,13 @@ fn inline_code() -> Vec<&'static str> {
     found
 }
 
-/// The commands of the terminals that are shown.
+/// The commands in console blocks.
 fn commands() -> Vec<String> {
     let text = blocks("console").concat().replace("\\\n", " ");
     text.lines().filter_map(|line| line.strip_prefix("$ ")).map(str::to_owned).collect()
 }
 
-/// The words of a simple command, up to where the next one begins.
+/// The words of a shell command, up to the next command of the line.
 fn words(command: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for character in command.chars() {
@@ -68,8 +67,8 @@ fn words(command: &str) -> Vec<String> {
     words
 }
 
-/// Why the command line would refuse it.
-fn refused(words: &[String]) -> Option<ErrorKind> {
+/// The error of the command line's parser, if it rejects these words.
+fn rejected(words: &[String]) -> Option<ErrorKind> {
     match Cli::try_parse_from(words).err()?.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => None,
         kind => Some(kind),
@@ -77,7 +76,7 @@ fn refused(words: &[String]) -> Option<ErrorKind> {
 }
 
 #[test]
-fn every_command_shown_is_one() {
+fn the_parser_accepts_every_command_in_a_console_block() {
     let mut seen = 0;
     for command in commands() {
         let mut words = words(&command);
@@ -86,7 +85,7 @@ fn every_command_shown_is_one() {
         }
         if words[0] == "fencepost" {
             seen += 1;
-            assert_eq!(refused(&words), None, "{command}");
+            assert_eq!(rejected(&words), None, "{command}");
         }
     }
     assert!(seen > 10, "{seen}");
@@ -94,7 +93,7 @@ fn every_command_shown_is_one() {
 }
 
 #[test]
-fn every_command_mentioned_is_one() {
+fn every_command_in_the_text_exists() {
     let makefile = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Makefile")).unwrap();
     for code in inline_code() {
         if let Some(target) = code.strip_prefix("make ") {
@@ -102,8 +101,8 @@ fn every_command_mentioned_is_one() {
         }
         let whole = if code.starts_with("serve ") { format!("fencepost {code}") } else { code.to_owned() };
         if whole.starts_with("fencepost ") {
-            // One that is only named need not say everything.
-            let why = refused(&words(&whole));
+            // The text may name a command without its arguments.
+            let why = rejected(&words(&whole));
             assert!(why.is_none_or(|kind| kind == ErrorKind::MissingRequiredArgument), "{code}: {why:?}");
         }
     }
@@ -121,25 +120,25 @@ fn every_path_exists() {
     }
 }
 
-/// Each block's lines stand in this order in the file, whatever their indentation.
+/// Checks that the file has the lines of each block in this order, with any indentation.
 fn assert_quoted(language: &str, file: &str) {
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
     for block in blocks(language) {
         let mut lines = text.lines();
         for line in block.lines() {
-            assert!(lines.any(|other| other.trim() == line.trim()), "{file} has no such line there: {line}");
+            assert!(lines.any(|other| other.trim() == line.trim()), "{file} does not have the line: {line}");
         }
     }
 }
 
 #[test]
-fn what_is_quoted_from_a_file_is_in_it() {
+fn quoted_code_is_in_its_file() {
     assert_quoted("rust", "clients/rust/examples/ship.rs");
     assert_quoted("python", "examples/python/lock.py");
     assert_quoted("sql", "tests/api/gc_pause/fence.rs");
 }
 
-/// `INTEGER` would have 32 bits in Postgres and MySQL.
+/// An `INTEGER` has 32 bits in Postgres and MySQL.
 #[test]
 fn the_column_of_the_token_has_64_bits() {
     let sql = blocks("sql").concat();
@@ -148,12 +147,12 @@ fn the_column_of_the_token_has_64_bits() {
 }
 
 #[test]
-fn the_exit_codes_are_the_table_of_the_help() {
+fn the_exit_codes_are_those_of_the_help() {
     assert_eq!(blocks("text"), [format!("{}\n", exit::TABLE.strip_prefix("Exit codes:\n").unwrap())]);
 }
 
 #[test]
-fn the_configuration_is_the_default_one() {
+fn the_configuration_is_the_default() {
     let printed = Config::default().to_toml();
     let keys: String = printed
         .lines()
@@ -179,35 +178,35 @@ fn span(span: Duration) -> String {
 }
 
 #[test]
-fn the_bounds_are_those_of_the_code() {
+fn the_limits_are_those_of_the_code() {
     let limits = Limits::default();
     let bytes = |number| format!("{} bytes", count(number));
     let page = (limits::PAGE_SIZE_MAX as usize, limits::PAGE_SIZE_DEFAULT);
     let ttl = (span(limits.ttl_min), span(limits.ttl_max), span(limits.ttl_default()));
     let expected = [
-        ("TTL of a lease", format!("{} to {}, {} unless asked for", ttl.0, ttl.1, ttl.2)),
-        ("time in line", span(limits.wait_max)),
+        ("TTL of a lease", format!("{} to {}, {} if not set", ttl.0, ttl.1, ttl.2)),
+        ("wait for a lock", span(limits.wait_max)),
         ("waiters of one lock", count(limits.waiters_per_lock)),
         ("waiters of a server", count(limits.waiters_per_server)),
         ("leases on one KeepAlive or Session stream", count(limits.leases_per_stream)),
-        ("operations under way on one Session", count(limits::OPERATIONS_PER_SESSION_MAX)),
+        ("operations in flight on one Session", count(limits::OPERATIONS_PER_SESSION_MAX)),
         ("lock name", format!("1 to {}", bytes(limits::LOCK_NAME_BYTES_MAX))),
-        ("holder's label", bytes(limits::HOLDER_BYTES_MAX)),
+        ("label of a holder", bytes(limits::HOLDER_BYTES_MAX)),
         ("metadata", bytes(limits::METADATA_BYTES_MAX)),
         ("reason of a force release", format!("1 to {}", bytes(limits::REASON_BYTES_MAX))),
-        ("locks on a page of a listing", format!("{}, {} unless asked for", count(page.0), page.1)),
+        ("locks on a page of a listing", format!("{}, {} if not set", count(page.0), page.1)),
         ("Watch streams of a server", count(limits::WATCHERS_MAX)),
         ("request message", bytes(limits::REQUEST_BYTES_MAX)),
         ("`min_token` above the server's time", span(limits::MIN_TOKEN_AHEAD_MAX)),
-        ("memory of requests that ended", span(limits::ENDED_MEMORY)),
-        ("place in line of a dropped call", span(limits::DROP_GRACE)),
-        ("a command that Redis has no time for", span(IN_LINE_MAX)),
-        ("a command that Redis does not answer", span(RESPONSE_TIMEOUT)),
+        ("memory of ended requests", span(limits::ENDED_MEMORY)),
+        ("queue position of a dropped call", span(limits::DROP_GRACE)),
+        ("wait of a command for an overloaded Redis", span(IN_LINE_MAX)),
+        ("answer of Redis to a command", span(RESPONSE_TIMEOUT)),
     ];
-    let table = README.lines().skip_while(|line| !line.starts_with("| Bound ")).skip(2);
+    let table = README.lines().skip_while(|line| !line.starts_with("| Limit ")).skip(2);
     let rows: Vec<_> = table.take_while(|line| line.starts_with("| ")).collect();
     assert_eq!(rows.len(), expected.len());
-    for ((what, bound), row) in expected.iter().zip(rows) {
-        assert!(row.starts_with(&format!("| {what} | {bound} | ")), "| {what} | {bound} | is not\n{row}");
+    for ((what, limit), row) in expected.iter().zip(rows) {
+        assert!(row.starts_with(&format!("| {what} | {limit} | ")), "| {what} | {limit} | is not\n{row}");
     }
 }
