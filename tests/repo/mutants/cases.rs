@@ -1,11 +1,11 @@
-//! What each edit makes of a piece of code.
+//! Tests of the edits.
 
 use super::{
     edit::Edit::{self, Argument, Closure, Condition, Drop, Move, Operand, Statement, Value},
     marks::Marks,
 };
 
-/// The code below the mark `it`, mutated, without line breaks, and without marks.
+/// Applies an edit at the mark `it`. Returns the code without line breaks and marks.
 fn mutated(code: &str, edit: Edit) -> Result<String, String> {
     let mut marks = Marks::default();
     marks.add("it.rs".to_owned(), format!("fn f() {{\n{code}\n}}"));
@@ -15,8 +15,8 @@ fn mutated(code: &str, edit: Edit) -> Result<String, String> {
     Ok(body.trim_start_matches("fn f() {").trim_end_matches('}').split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-fn becomes(code: &str, edit: Edit, wanted: &str) {
-    assert_eq!(mutated(code, edit).as_deref(), Ok(wanted), "{edit:?} of {code}");
+fn becomes(code: &str, edit: Edit, expected: &str) {
+    assert_eq!(mutated(code, edit).as_deref(), Ok(expected), "{edit:?} of {code}");
 }
 
 #[test]
@@ -32,9 +32,9 @@ fn statements_end_where_rust_ends_them() {
     ] {
         let code = format!("before(); // a comment\n// mutant: it\n{statement}\nafter();");
         let code = if statement.ends_with(')') { code.trim_end_matches("\nafter();") } else { &code };
-        let mut wanted = "before(); // a comment".to_owned();
-        wanted.push_str(if statement.ends_with(')') { "" } else { " after();" });
-        becomes(code, Drop, &wanted);
+        let mut expected = "before(); // a comment".to_owned();
+        expected.push_str(if statement.ends_with(')') { "" } else { " after();" });
+        becomes(code, Drop, &expected);
     }
     becomes("list! {\n// mutant: it\na = A,\nb = B,\n}", Drop, "list! { b = B, }");
     becomes("// mutant: it\na(b);\nc();", Statement("$ d();"), "a(b); d(); c();");
@@ -86,19 +86,19 @@ fn statements_move_up_and_down() {
 }
 
 #[test]
-fn a_rename_changes_nothing_else() {
+fn edits_do_not_depend_on_names() {
     let code = "if self.now < self.not_after\n// mutant: it\n&& is_there(self.lease.left(now))\n{ grant(lease) }";
     let renamed = code.replace("is_there", "has_time").replace("lease", "hold").replace("now", "at");
     for code in [code, &renamed] {
-        let wanted =
+        let expected =
             code.replace("is_there(self.lease.left(now))", "true").replace("has_time(self.hold.left(at))", "true");
-        let wanted = wanted.replace("// mutant: it\n", "").replace('\n', " ");
-        becomes(code, Operand("true"), &wanted);
+        let expected = expected.replace("// mutant: it\n", "").replace('\n', " ");
+        becomes(code, Operand("true"), &expected);
     }
 }
 
 #[test]
-fn what_cannot_be_made_says_why() {
+fn impossible_edits_are_errors() {
     for (code, edit) in [
         ("// mutant: it\na();", Condition("true")),
         ("// mutant: it\na();", Closure("true")),

@@ -1,33 +1,33 @@
-//! The mistakes that can be made at a mark.
+//! The edits that a mutant can make at a mark.
 
 use super::{marks::Mark, syntax};
 
-/// What becomes of the code that follows a mark. It goes by the syntax, so that whatever is named there may be renamed.
-/// Where code is given, a `$` in it stands for what it replaces. Code that names things is kept small: after a rename
-/// such a mutant does not compile, which fails the run.
+/// An edit of the code after a mark. It is defined by syntax, so that renames do not break it. In given code, `$`
+/// stands for the replaced code. Given code should use few names, because after a rename such a mutant does not
+/// compile, which fails the run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Edit {
-    /// The statement is left out.
+    /// Removes the statement.
     Drop,
-    /// The statement goes to the place of the mark that says `to here`.
+    /// Moves the statement to the mark `to here`.
     Move,
-    /// Another statement.
+    /// Replaces the statement.
     Statement(&'static str),
-    /// Another condition of the `if` or `while`, or guard of the arm.
+    /// Replaces the condition of the `if` or `while`, or the guard of the arm.
     Condition(&'static str),
-    /// Another operand in a chain of `&&` or `||`: the one below the mark, which stands before `&&` or `||`, or before
-    /// a statement for the first one of its condition or value.
+    /// Replaces an operand in a chain of `&&` or `||`. The mark is before the operator of the operand; before a
+    /// statement, it means the first operand of the condition or value.
     Operand(&'static str),
-    /// Another value: of the `let` or assignment, of the arm, of the field, or the whole expression.
+    /// Replaces the value of the `let` or assignment, of the arm, or of the field, or the whole expression.
     Value(&'static str),
-    /// Another last argument of the last call.
+    /// Replaces the last argument of the last call.
     Argument(&'static str),
-    /// Another body of the first closure.
+    /// Replaces the body of the first closure.
     Closure(&'static str),
 }
 
 impl Edit {
-    /// The source with this mistake; or why it cannot be made there.
+    /// The edited source, or why the edit is not possible.
     pub(crate) fn make(self, source: &str, mark: &Mark) -> Result<String, String> {
         let tokens = syntax::tokens(source)?;
         let rest = syntax::from(&tokens, mark.at);
@@ -41,7 +41,7 @@ impl Edit {
             Self::Closure(code) => (syntax::closure(rest), code),
         };
         let range =
-            part.and_then(syntax::range).ok_or_else(|| format!("its mark stands before no such thing: {self:?}"))?;
+            part.and_then(syntax::range).ok_or_else(|| format!("the code after its mark does not fit: {self:?}"))?;
         let original = &source[range.clone()];
         let (before, after) = (&source[..range.start], &source[range.end..]);
         match (self, mark.to) {
@@ -49,8 +49,8 @@ impl Edit {
                 Ok([&source[..to], original, "\n", &source[to..range.start], after].concat())
             }
             (Self::Move, Some(to)) => Ok([before, &source[range.end..to], original, "\n", &source[to..]].concat()),
-            (Self::Move, None) => Err("no mark says where to: `to here`".to_owned()),
-            (_, Some(_)) => Err("a mark says `to here`, but nothing is moved".to_owned()),
+            (Self::Move, None) => Err("there is no mark `to here`".to_owned()),
+            (_, Some(_)) => Err("there is a mark `to here`, but the edit moves nothing".to_owned()),
             (_, None) => Ok([before, &code.replace('$', original), after].concat()),
         }
     }

@@ -1,6 +1,6 @@
-//! Mistakes made on purpose in the rules, the servers and the scripts, each of which a test must find. In Rust their
-//! places are marked in the sources, by a line `// mutant: NAME`. Here it is checked that each mark has its mutant and
-//! each mutant its mark, and that every mistake can be made. `run.rs` makes them and runs the tests: `make mutants`.
+//! Mutants: deliberate mistakes in the rules, the servers and the scripts, each of which a test must find. In Rust, a
+//! line `// mutant: NAME` marks the code that a mutant changes. This test checks that marks and mutants match, and that
+//! each mutant can be made. `run.rs` makes them and runs their tests: `make mutants`.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
@@ -20,25 +20,25 @@ fn every_mark_has_its_mutant_and_every_mutant_its_mark() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let marks = Marks::of(root);
     let mut unused: BTreeSet<_> = marks.marks.keys().map(String::as_str).collect();
-    let (mut names, mut complaints) = (BTreeSet::new(), Vec::new());
+    let (mut names, mut problems) = (BTreeSet::new(), Vec::new());
     for mutant in table::mutants() {
         let name = mutant.name;
         assert!(!mutant.breaks.is_empty() && !mutant.killers.is_empty(), "{name}");
-        assert!(names.insert(name), "{name}: in the table twice");
+        assert!(names.insert(name), "{name}: twice in the table");
         if matches!(mutant.change, Change::AtMark(_)) {
             unused.remove(name);
         }
         match mutant.make(root, &marks) {
-            Err(why) => complaints.push(format!("{name}: {why}")),
-            Ok(made) if made.text == made.original => complaints.push(format!("{name}: changes nothing")),
+            Err(why) => problems.push(format!("{name}: {why}")),
+            Ok(made) if made.text == made.original => problems.push(format!("{name}: changes nothing")),
             Ok(made) if made.file.ends_with(".rs") => {
                 let broken = syntax::tokens(&made.text).err();
-                complaints.extend(broken.map(|why| format!("{name}: leaves no Rust: {why}")));
+                problems.extend(broken.map(|why| format!("{name}: the result is not Rust: {why}")));
             }
             Ok(_) => {}
         }
     }
-    complaints.extend(unused.iter().map(|name| format!("{name}: marked, and not in the table")));
-    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    problems.extend(unused.iter().map(|name| format!("{name}: marked, but not in the table")));
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
     assert!(names.len() >= 30);
 }

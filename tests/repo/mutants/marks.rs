@@ -1,22 +1,22 @@
-//! The places of mutants in the sources: a line `// mutant: NAME` before a statement, an arm, a field, or an operand.
+//! The marks of mutants in the sources: a line `// mutant: NAME` before a statement, an arm, a field, or an operand.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
 const MARK: &str = "// mutant: ";
 const TO_HERE: &str = ": to here";
 
-/// A marked place.
+/// A mark.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
-    /// Its file, below the root of the repository.
+    /// The file, relative to the root of the repository.
     pub(crate) file: String,
-    /// Where its line ends, in bytes.
+    /// The byte offset of the end of the line.
     pub(crate) at: usize,
-    /// The same of the line that says where the statement is to go.
+    /// The same for the mark `to here`.
     pub(crate) to: Option<usize>,
 }
 
-/// All marks by their names, and the sources that they are in by their files.
+/// All marks by name, and their sources by file.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
     pub(crate) marks: BTreeMap<String, Mark>,
@@ -24,7 +24,7 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// Those of the sources below `src`.
+    /// The marks in all sources below `src`.
     pub(crate) fn of(root: &Path) -> Self {
         let mut found = Self::default();
         let mut folders = vec![root.join("src")];
@@ -42,18 +42,18 @@ impl Marks {
         found
     }
 
-    /// Adds those of one source.
+    /// Adds the marks of a source.
     pub(crate) fn add(&mut self, file: String, source: String) {
         let mut at = 0;
-        let (mut marked, mut goals) = (Vec::new(), Vec::new());
+        let (mut marked, mut destinations) = (Vec::new(), Vec::new());
         for line in source.split_inclusive('\n') {
             at += line.len();
             match line.trim().strip_prefix(MARK) {
                 Some(name) => match name.strip_suffix(TO_HERE) {
-                    Some(name) => goals.push((name, at)),
+                    Some(name) => destinations.push((name, at)),
                     None => marked.push((name, at)),
                 },
-                None => assert!(!line.contains(MARK.trim_end()), "{file}: a mark has a line of its own: {line}"),
+                None => assert!(!line.contains(MARK.trim_end()), "{file}: a mark needs its own line: {line}"),
             }
         }
         for (name, at) in marked {
@@ -61,10 +61,10 @@ impl Marks {
             let before = self.marks.insert(name.to_owned(), mark);
             assert_eq!(before, None, "{name}: marked twice");
         }
-        for (name, to) in goals {
+        for (name, to) in destinations {
             let mark = self.marks.get_mut(name).filter(|mark| mark.file == file);
-            let before = mark.unwrap_or_else(|| panic!("{file}: {name} goes here from nowhere")).to.replace(to);
-            assert_eq!(before, None, "{name}: goes to two places");
+            let before = mark.unwrap_or_else(|| panic!("{file}: {name}: `to here` without a mark")).to.replace(to);
+            assert_eq!(before, None, "{name}: two marks `to here`");
         }
         self.sources.insert(file, source);
     }

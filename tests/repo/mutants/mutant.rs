@@ -1,26 +1,26 @@
-//! What a mutant is, and who has to find it.
+//! Mutants, and the tests that have to find them.
 
 use super::{edit::Edit, marks::Marks};
 use std::{fs, path::Path};
 
-/// A mistake made on purpose.
+/// A deliberate mistake.
 pub(crate) struct Mutant {
     pub(crate) name: &'static str,
-    /// What it breaks, for the reader of the results; the peer that shipped it, where we know of one.
+    /// What it breaks, for the reader of the results, with the project that shipped it, if we know one.
     pub(crate) breaks: &'static str,
     pub(crate) change: Change,
     pub(crate) killers: &'static [Killer],
 }
 
-/// How it is made.
+/// The change of the source.
 pub(crate) enum Change {
-    /// In Rust: at the mark of its name.
+    /// In Rust: an edit at the mark with the mutant's name.
     AtMark(Edit),
-    /// In a script: by replacing a text that occurs once.
+    /// In a script: a replacement of a text that occurs once.
     OfText { file: &'static str, from: &'static str, to: &'static str },
 }
 
-/// A source with a mistake in it.
+/// A source with a mutant.
 pub(crate) struct Mutated {
     pub(crate) file: String,
     pub(crate) original: String,
@@ -28,11 +28,11 @@ pub(crate) struct Mutated {
 }
 
 impl Mutant {
-    /// Makes the mistake; or says why the sources have no place for it.
+    /// Applies the change to its source, or returns why that is not possible.
     pub(crate) fn make(&self, root: &Path, marks: &Marks) -> Result<Mutated, String> {
         let (file, original, text) = match self.change {
             Change::AtMark(edit) => {
-                let mark = marks.marks.get(self.name).ok_or("no mark has its name")?;
+                let mark = marks.marks.get(self.name).ok_or("there is no mark with this name")?;
                 let original = &marks.sources[&mark.file];
                 (mark.file.clone(), original.clone(), edit.make(original, mark)?)
             }
@@ -48,29 +48,29 @@ impl Mutant {
     }
 }
 
-/// A test target, and the tests of it that count.
+/// The tests that have to find a mutant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Killer {
-    /// The rules' own unit tests.
+    /// Unit tests of the rules.
     Units,
-    /// Every short sequence of commands, beside the oracle.
+    /// All short sequences of commands, compared with the oracle.
     Model,
-    /// Long random sequences, beside the oracle.
+    /// Long random sequences of commands, compared with the oracle.
     Properties,
-    /// The protocol of clients, replicas and store.
+    /// The protocol between clients, replicas and store.
     Protocol,
-    /// The scripts beside the rules.
+    /// The scripts compared with the rules.
     Scripts,
-    /// What every store must do.
+    /// The conformance tests of the stores.
     Stores,
-    /// Several servers on one Redis: sessions, and what each knows.
+    /// Several servers on one Redis: sessions, and the knowledge of each server.
     Replicas,
-    /// Releases that claim for a call of their own server.
+    /// Releases that hand the lock to a call of their own server.
     HandOver,
     /// More commands than Redis can answer in time.
     Crowd,
-    /// What is said where messages are lost, and rights are missing.
+    /// Lost messages and missing permissions.
     Gaps,
-    /// The store and the waiters under one order of events after the other.
+    /// The store and the waiters under many orders of events.
     Schedules,
 }

@@ -1,18 +1,18 @@
-//! Makes each mistake of the table in a copy of the sources, runs the tests that are named for it until one fails, and
-//! writes RESULTS.md. A mistake that nothing finds, or that does not compile, fails the run. Not part of an ordinary
-//! run: each is a build.
+//! Makes each mutant of the table in a copy of the sources, runs its tests until one fails, and writes RESULTS.md. A
+//! mutant that no test finds, or that does not compile, fails the run. Not part of `make test`, because each mutant is
+//! a build.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
-mod bench;
 mod edit;
 mod marks;
 mod mutant;
+mod sandbox;
 mod syntax;
 mod table;
 
-use bench::{Bench, Verdict};
 use marks::Marks;
+use sandbox::{Sandbox, Verdict};
 use std::{fmt::Write, fs, path::Path, time::Instant};
 
 fn root() -> &'static Path {
@@ -20,13 +20,13 @@ fn root() -> &'static Path {
 }
 
 #[test]
-fn every_mistake_is_found() {
-    // A part of the table by the beginning of its files, while one works on it.
+fn every_mutant_is_found() {
+    // Selects the mutants in files that start with this path, for work on them.
     let only = std::env::var("FENCEPOST_MUTANTS_IN").unwrap_or_default();
     let marks = Marks::of(root());
-    let bench = Bench::set_up(root());
+    let sandbox = Sandbox::set_up(root());
     let mut results = String::from(
-        "# Mutants\n\nMistakes made on purpose, and the tests that found them. Written by `make mutants`.\n\n\
+        "# Mutants\n\nDeliberate mistakes, and the tests that found them. Written by `make mutants`.\n\n\
          | Mutant | What it breaks | Killed by | Time |\n|---|---|---|---|\n",
     );
     let mut not_found = Vec::new();
@@ -35,9 +35,9 @@ fn every_mistake_is_found() {
         if !made.file.starts_with(&only) {
             continue;
         }
-        #[expect(clippy::disallowed_methods, reason = "how long it took is for the reader of the results only")]
+        #[expect(clippy::disallowed_methods, reason = "the duration is only for the reader of the results")]
         let begin = Instant::now();
-        let verdict = bench.try_out(mutant, made);
+        let verdict = sandbox.test(mutant, made);
         let took = begin.elapsed().as_secs_f32();
         println!("{}: {verdict} in {took:.0} s", mutant.name);
         match verdict {
@@ -47,7 +47,7 @@ fn every_mistake_is_found() {
             Verdict::Survived | Verdict::Broken(_) => not_found.push(mutant.name),
         }
     }
-    assert!(not_found.is_empty(), "not found, or not compiled: {not_found:?}");
+    assert!(not_found.is_empty(), "not found, or does not compile: {not_found:?}");
     if only.is_empty() {
         fs::write(root().join("tests/repo/mutants/RESULTS.md"), results).unwrap();
     } else {

@@ -1,24 +1,24 @@
-//! Rust's tokens, and the parts of a statement that mutants change.
+//! Tokens of Rust, and the parts of a statement that mutants change.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::ops::Range;
 
-/// One token, or a group in brackets with all that is in it.
+/// A token, or a group in brackets with its content.
 #[derive(Debug)]
 pub(crate) struct Token {
-    /// Where it is in the source, in bytes.
+    /// The bytes of the source.
     range: Range<usize>,
     text: String,
     inside: Option<(Delimiter, Vec<Token>)>,
 }
 
-/// Operators of several characters that must not be taken for their parts.
+/// Operators of several characters.
 const OPERATORS: [&str; 21] = [
     "..=", "<<=", ">>=", "&&", "||", "=>", "==", "<=", ">=", "!=", "::", "->", "+=", "-=", "*=", "/=", "%=", "^=",
     "&=", "|=", "..",
 ];
 
-/// The tokens of a Rust source; the error says that it is none.
+/// The tokens of a source. Fails if it is not Rust.
 pub(crate) fn tokens(source: &str) -> Result<Vec<Token>, String> {
     let stream: TokenStream = source.parse().map_err(|error| format!("{error}"))?;
     Ok(tokens_in(source, stream))
@@ -29,7 +29,7 @@ fn tokens_in(source: &str, stream: TokenStream) -> Vec<Token> {
     for tree in stream {
         let mut range = tree.span().byte_range();
         if tokens.last().is_some_and(|last| range.start < last.range.end) {
-            continue; // A part of the operator before it.
+            continue; // Part of the operator before it.
         }
         let mut inside = None;
         match tree {
@@ -59,7 +59,7 @@ impl Token {
     }
 }
 
-/// What follows the byte `at`, up to the end of the block, or other brackets, that it is in.
+/// The tokens after the byte `at`, up to the end of the enclosing brackets.
 pub(crate) fn from(tokens: &[Token], at: usize) -> &[Token] {
     let around = |token: &&Token| token.range.start < at && at < token.range.end;
     match tokens.iter().find(around).and_then(|token| token.inside.as_ref()) {
@@ -80,7 +80,7 @@ fn is_logic(token: &Token) -> bool {
     token.is_one_of(&["&&", "||"])
 }
 
-/// The statement that `tokens` begin with, or the element of a list, with the sign that ends it.
+/// The statement, or the element of a list, at the start of `tokens`, with its terminator.
 pub(crate) fn statement(tokens: &[Token]) -> &[Token] {
     let ends_in_block =
         tokens.first().is_some_and(|first| first.is_one_of(&["if", "while", "for", "loop", "match", "unsafe"]));
@@ -98,7 +98,7 @@ pub(crate) fn condition(tokens: &[Token]) -> Option<&[Token]> {
     Some(until(&head[keyword + 1..], |token| token.is("=>")))
 }
 
-/// The operand behind the `&&` or `||` that `tokens` begin with, or else the first one of the condition or value.
+/// The operand after the `&&` or `||` at the start of `tokens`, or else the first operand of the condition or value.
 pub(crate) fn operand(tokens: &[Token]) -> Option<&[Token]> {
     let first = tokens.first()?;
     let operands = match () {
@@ -109,8 +109,7 @@ pub(crate) fn operand(tokens: &[Token]) -> Option<&[Token]> {
     Some(until(operands, is_logic))
 }
 
-/// What is assigned, or the result of an arm, or the value of a field; where none of these begins, the expression that
-/// does.
+/// The assigned value, the result of an arm, or the value of a field; otherwise the whole expression.
 pub(crate) fn value(tokens: &[Token]) -> &[Token] {
     let head = until(tokens, is_end);
     let sign = head.iter().enumerate().find(|(at, token)| token.is_one_of(&["=", "=>"]) || *at == 1 && token.is(":"));
@@ -121,7 +120,7 @@ pub(crate) fn value(tokens: &[Token]) -> &[Token] {
     }
 }
 
-/// The last argument of the last call in the statement that has any.
+/// The last argument of the last call with arguments in the statement.
 pub(crate) fn argument(tokens: &[Token]) -> Option<&[Token]> {
     let arguments = statement(tokens).iter().rev().find_map(|token| match &token.inside {
         Some((Delimiter::Parenthesis, inside)) if !inside.is_empty() => Some(inside),
@@ -148,7 +147,7 @@ pub(crate) fn closure(tokens: &[Token]) -> Option<&[Token]> {
     first_in(statement(tokens))
 }
 
-/// Where they are in the source; nowhere if there are none.
+/// The bytes of the tokens in the source; `None` if there are no tokens.
 pub(crate) fn range(tokens: &[Token]) -> Option<Range<usize>> {
     Some(tokens.first()?.range.start..tokens.last()?.range.end)
 }

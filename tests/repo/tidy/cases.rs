@@ -1,4 +1,4 @@
-//! Each rule, shown something it has to refuse and something it has to let pass.
+//! Tests of the rules: code that each has to refuse, and code that passes.
 
 use super::{
     code::{code_of, has_word, named_below},
@@ -6,8 +6,8 @@ use super::{
 };
 
 fn refused(path: &str, text: &str, because: &str) {
-    let complaints = check(path, text);
-    assert!(complaints.iter().any(|said| said.contains(because)), "{path}: {text:?} said only {complaints:?}");
+    let violations = check(path, text);
+    assert!(violations.iter().any(|it| it.contains(because)), "{path}: {text:?} has only {violations:?}");
 }
 
 fn passes(path: &str, text: &str) {
@@ -38,7 +38,7 @@ fn long_lines_are_refused() {
 }
 
 #[test]
-fn doors_open_one_way() {
+fn dependencies_go_one_way() {
     refused("src/domain/a.rs", "use crate::store::Store;", "domain must not use crate::store");
     refused("src/domain/a.rs", "use crate::clock::Clock;", "domain must not use crate::clock");
     refused("src/store/memory/a.rs", "use crate::{\n domain::name::LockName,\n locks::Service };", "crate::locks");
@@ -49,7 +49,7 @@ fn doors_open_one_way() {
     refused("src/config/a.rs", "use crate::domain::name::LockName;", "crate::domain::name");
     refused("src/telemetry.rs", "use crate::server;", "crate::server");
     refused("src/store/a.rs", "use super::super::locks::Service;", "super::locks");
-    refused("src/helpers/a.rs", "", "no such room");
+    refused("src/helpers/a.rs", "", "unknown module");
     passes("src/domain/a.rs", "use crate::domain::limits::Limits;\n// crate::store is above\n");
     passes("src/config/a.rs", "use crate::{config::Config, domain::limits::{Limits, TTL_FLOOR}};");
     passes("src/clock.rs", "use crate::domain::time::StoreTime;");
@@ -61,13 +61,13 @@ fn doors_open_one_way() {
 }
 
 #[test]
-fn libraries_stay_in_their_rooms() {
+fn libraries_are_used_only_by_their_modules() {
     for word in ["tokio::time", "tonic::Status", "std::time::Instant", "std::time::SystemTime", "redis::cmd"] {
         refused("src/domain/a.rs", &format!("use {word};"), "src/domain/a.rs: ");
     }
     refused("src/domain/a.rs", "async fn f() {}", "pure");
     refused("src/locks/a.rs", "use fencepost_proto::v1::Lease;", "generated types");
-    refused("src/server/a.rs", "use fencepost_client::Client;", "only the command line");
+    refused("src/server/a.rs", "use fencepost_client::Client;", "only cli is a client");
     refused("src/config/a.rs", "use clap::Parser;", "parses arguments");
     refused("src/store/memory/a.rs", "use deadpool_redis::Pool;", "Redis");
     refused("src/server/a.rs", "redis::cmd(1)", "Redis");
@@ -80,7 +80,7 @@ fn libraries_stay_in_their_rooms() {
 }
 
 #[test]
-fn tasks_meet_where_the_schedules_see_it() {
+fn primitives_come_from_crate_sync() {
     refused("src/locks/a.rs", "use parking_lot::Mutex;", "crate::sync");
     refused("src/locks/a/b.rs", "use std::{sync::{Arc, atomic::AtomicU64}, time::Duration};", "crate::sync");
     refused("src/store/memory/a.rs", "use tokio::{sync::Notify, time::sleep};", "crate::sync");
@@ -92,7 +92,7 @@ fn tasks_meet_where_the_schedules_see_it() {
 }
 
 #[test]
-fn tests_are_told_from_their_parts() {
+fn roots_of_tests_are_recognized() {
     for test in ["tests/a.rs", "tests/rules/a.rs", "tests/store/a/main.rs"] {
         assert!(is_test(test), "{test}");
     }
@@ -104,8 +104,8 @@ fn tests_are_told_from_their_parts() {
 
 #[test]
 fn unfinished_work_is_refused() {
-    refused("src/domain/a.rs", "#[ignore]\nfn f() {}", "a test runs or goes");
-    refused("clients/rust/src/a.rs", "# [ ignore = \"slow\" ]", "a test runs or goes");
+    refused("src/domain/a.rs", "#[ignore]\nfn f() {}", "run the test or remove it");
+    refused("clients/rust/src/a.rs", "# [ ignore = \"slow\" ]", "run the test or remove it");
     refused("src/domain/a.rs", "todo!()", "finish it");
     refused("proto/a.rs", "unimplemented!(\"later\")", "finish it");
     refused("src/domain/a.rs", "dbg!(x)", "log line");
@@ -121,7 +121,7 @@ fn paths_of_one_machine_are_refused() {
 }
 
 #[test]
-fn programs_that_a_small_machine_lacks_are_refused() {
+fn programs_that_a_minimal_machine_lacks_are_refused() {
     refused("tests/a.rs", r#"Command::new("kill").args(["-STOP"])"#, "starts kill");
     refused("clients/rust/tests/a.rs", r#"tokio::process::Command::new("ps")"#, "starts ps");
     passes("tests/a.rs", r#"Command::new("openssl"); Command::new(std::env::current_exe()); Command::new(OWN)"#);
@@ -130,7 +130,7 @@ fn programs_that_a_small_machine_lacks_are_refused() {
 }
 
 #[test]
-fn code_is_told_from_comments_and_text() {
+fn comments_and_literals_are_no_code() {
     let blanked = |text: &str| code_of(text).split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(blanked("a // b\nc /* d\n e */ f"), "a c f");
     assert_eq!(blanked("let x = \"b \\\" c\"; d"), "let x = ; d");

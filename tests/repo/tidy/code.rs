@@ -1,12 +1,12 @@
-//! Just enough of Rust's grammar to tell code from comments and text.
+//! Just enough of Rust's grammar to separate code from comments and literals.
 
-/// `text` with its comments and the insides of its literals blanked out; lines stay where they are.
+/// Replaces comments and literals in `text` by blanks, and keeps line breaks.
 pub(crate) fn code_of(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while at < bytes.len() {
-        let end = skipped_until(text, at);
+        let end = end_of_skipped(text, at);
         if end > at {
             out.extend(bytes[at..end].iter().map(|byte| if *byte == b'\n' { b'\n' } else { b' ' }));
             at = end;
@@ -18,8 +18,8 @@ pub(crate) fn code_of(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// The end of the comment or literal that begins at `at`; `at` itself if none does.
-fn skipped_until(text: &str, at: usize) -> usize {
+/// The end of the comment or literal that begins at `at`; `at` itself if there is none.
+fn end_of_skipped(text: &str, at: usize) -> usize {
     let bytes = text.as_bytes();
     let from = |start: usize, pattern: &str| {
         text.as_bytes()[start.min(bytes.len())..]
@@ -44,7 +44,7 @@ fn skipped_until(text: &str, at: usize) -> usize {
     if rest[0] == b'"' {
         return quoted_end(bytes, at, b'"');
     }
-    // A character literal; a lifetime has no quote after its first letter.
+    // A character literal. A lifetime has no quote after its first letter.
     if rest[0] == b'\'' && (rest.get(1) == Some(&b'\\') || rest.get(2) == Some(&b'\'')) {
         return quoted_end(bytes, at, b'\'');
     }
@@ -59,14 +59,14 @@ fn quoted_end(bytes: &[u8], start: usize, quote: u8) -> usize {
     (at + 1).min(bytes.len())
 }
 
-/// Whether `code` has `word` with no letter, digit or underscore around it.
+/// Whether `code` contains `word` as a whole identifier.
 pub(crate) fn has_word(code: &str, word: &str) -> bool {
     let inside = |character: Option<char>| character.is_some_and(|c| c.is_alphanumeric() || c == '_');
     code.match_indices(word)
         .any(|(at, _)| !inside(code[..at].chars().next_back()) && !inside(code[at + word.len()..].chars().next()))
 }
 
-/// Everything that `code` names right below `root`, be it as `root::a::b` or in `root::{a::b, c}`: here `a` and `c`.
+/// The names directly below `root` in the paths of `code`, such as `a` and `c` in `root::a::b` or `root::{a::b, c}`.
 pub(crate) fn named_below(code: &str, root: &str) -> Vec<String> {
     let packed: String = code.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut names = Vec::new();
@@ -83,7 +83,7 @@ pub(crate) fn named_below(code: &str, root: &str) -> Vec<String> {
     names
 }
 
-/// The parts between the commas of a group whose opening brace is already gone.
+/// The comma-separated parts of a group; `group` starts after the opening brace.
 fn parts_of_group(group: &str) -> Vec<&str> {
     let (mut parts, mut depth, mut start) = (Vec::new(), 0, 0);
     for (at, character) in group.char_indices() {
@@ -105,7 +105,7 @@ fn parts_of_group(group: &str) -> Vec<&str> {
     parts
 }
 
-/// The path's first name, with the second one where it says which part of a room is meant.
+/// The first name of a path, with the second one if there is one.
 fn first_name(path: &str) -> String {
     let end = |text: &str| text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
     let path = path.trim_start();

@@ -1,5 +1,5 @@
-//! The rules of this repository that no other tool checks: how long a file may be, which room may use which, what must
-//! not be there. `cases` shows each of them refusing something.
+//! Rules of this repository that no other tool checks: lengths of files and lines, dependencies between modules,
+//! forbidden code. `cases` tests each rule.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
@@ -14,23 +14,23 @@ use std::{
 };
 
 #[test]
-fn the_repository_keeps_its_rules() {
+fn the_repository_follows_its_rules() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut complaints = Vec::new();
+    let mut violations = Vec::new();
     let mut rust_files = 0;
     for path in files(root) {
-        // A file that was deleted and not yet committed is still listed; one that is not text has no rules.
+        // Skips files that git lists although they were deleted, and files that are not text.
         let Some(text) = fs::read(root.join(&path)).ok().and_then(|bytes| String::from_utf8(bytes).ok()) else {
             continue;
         };
         rust_files += usize::from(path.ends_with(".rs"));
-        complaints.extend(rules::check(&path, &text));
+        violations.extend(rules::check(&path, &text));
     }
     assert!(rust_files > 10, "found only {rust_files} Rust files: is this the repository?");
-    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
 }
 
-/// Cargo runs the tests that its manifest names, and no others.
+/// Cargo runs only the tests that its manifest names.
 #[test]
 fn every_test_is_named_in_the_manifest() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -40,7 +40,7 @@ fn every_test_is_named_in_the_manifest() {
     assert_eq!(tests.filter(|path| !named(path)).collect::<Vec<_>>(), Vec::<String>::new(), "not in Cargo.toml");
 }
 
-/// What git knows or would add; in a copy without git, everything but what builds leave behind.
+/// The files that git tracks or would add; in a copy without git, all files except build output.
 fn files(root: &Path) -> Vec<String> {
     let arguments = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
     if let Ok(listed) = Command::new("git").args(arguments).current_dir(root).output()

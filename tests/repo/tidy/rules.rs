@@ -1,25 +1,25 @@
-//! The rules, each a function from one file to complaints.
+//! The rules. Each is a function that returns the violations in a file.
 
 use crate::code::{code_of, has_word, named_below};
 
 const RUST_LINES_MAX: usize = 400;
 const LUA_LINES_MAX: usize = 40;
-/// Lines of Rust, Markdown and proto end here.
+/// The longest line of Rust, Markdown and proto files.
 const COLUMNS_MAX: usize = 120;
 
-/// From the ground up: a room uses what stands before it, never what stands after it.
-const ROOMS: [&str; 6] = ["domain", "store", "locks", "api", "server", "cli"];
-/// Used by every room but `domain`, and using no room themselves but for what [`may_use`] says.
+/// Modules from the bottom up. Each may use those before it, and none after it.
+const LAYERS: [&str; 6] = ["domain", "store", "locks", "api", "server", "cli"];
+/// Modules that all layers except `domain` may use. They use no layer, apart from the exceptions in [`may_use`].
 const LEAVES: [&str; 4] = ["config", "telemetry", "clock", "sync"];
 
 /// Programs that tests may start, because `.ci/setup` installs them.
 const INSTALLED: [&str; 3] = ["cc", "openssl", "redis-server"];
-/// The same, because the smallest Debian has them, or README asks for them.
+/// Programs that tests may start, because a minimal Debian has them, or the README requires them.
 const PRESENT: [&str; 3] = ["env", "git", "setsid"];
 
-/// Everything that is wrong with one file.
+/// All violations in a file.
 pub(crate) fn check(path: &str, text: &str) -> Vec<String> {
-    let mut complaints = machine_paths(path, text);
+    let mut violations = machine_paths(path, text);
     let lines_max = match path.rsplit('.').next() {
         Some("rs") => RUST_LINES_MAX,
         Some("lua") => LUA_LINES_MAX,
@@ -27,23 +27,23 @@ pub(crate) fn check(path: &str, text: &str) -> Vec<String> {
     };
     let lines = text.lines().count();
     if lines > lines_max {
-        complaints.push(format!("{path}: {lines} lines; at most {lines_max}: one idea a file"));
+        violations.push(format!("{path}: {lines} lines; at most {lines_max}: one idea per file"));
     }
-    complaints.extend(long_lines(path, text));
+    violations.extend(long_lines(path, text));
     if path.ends_with(".rs") {
         let code = code_of(text);
-        complaints.extend(unfinished(path, &code));
-        complaints.extend(programs(path, text));
+        violations.extend(unfinished(path, &code));
+        violations.extend(programs(path, text));
         if let Some(inner) = path.strip_prefix("src/") {
-            complaints.extend(directions(path, inner, &code));
-            complaints.extend(strangers(path, inner, &code));
-            complaints.extend(unseen(path, inner, &code));
+            violations.extend(dependencies(path, inner, &code));
+            violations.extend(libraries(path, inner, &code));
+            violations.extend(synchronization(path, inner, &code));
         }
     }
-    complaints
+    violations
 }
 
-/// Text that cannot be broken is let pass: a row of a table, and what a console printed; in Rust the text of a literal.
+/// Lines that cannot be broken may be longer: table rows, console output, and string literals in Rust.
 fn long_lines(path: &str, text: &str) -> Vec<String> {
     let (is_rust, is_prose) = (path.ends_with(".rs"), path.ends_with(".md"));
     if !(is_rust || is_prose || path.ends_with(".proto")) {
@@ -51,27 +51,26 @@ fn long_lines(path: &str, text: &str) -> Vec<String> {
     }
     let code = if is_rust { code_of(text) } else { String::new() };
     let mut code = code.lines();
-    let (mut in_console, mut complaints) = (false, Vec::new());
+    let (mut in_console, mut violations) = (false, Vec::new());
     for (index, line) in text.lines().enumerate() {
         let code = code.next().unwrap_or_default();
         in_console ^= is_prose && line.trim_start().starts_with("```");
         let is_literal = is_rust && !line.trim_start().starts_with("//") && columns(line, code) <= COLUMNS_MAX;
         let passes = is_literal || in_console || is_prose && line.starts_with('|');
         if !passes && line.chars().count() > COLUMNS_MAX {
-            complaints.push(format!("{path}:{}: ends beyond column {COLUMNS_MAX}", index + 1));
+            violations.push(format!("{path}:{}: ends beyond column {COLUMNS_MAX}", index + 1));
         }
     }
-    complaints
+    violations
 }
 
-/// How far a line goes if only its code counts, and not the text of its literals.
+/// The length of a line without its literals.
 fn columns(line: &str, code: &str) -> usize {
     let indent = line.len() - line.trim_start().len();
     indent + code.split_whitespace().map(|word| word.chars().count() + 1).sum::<usize>()
 }
 
-/// Whether the file is the root of a test of the server: one in a folder of `tests`, or the `main.rs` of a folder
-/// there.
+/// Whether the file is the root of a test target: a file in a folder of `tests`, or the `main.rs` of a folder there.
 pub(crate) fn is_test(path: &str) -> bool {
     let parts: Vec<_> = path.split('/').collect();
     match parts[..] {
@@ -82,9 +81,9 @@ pub(crate) fn is_test(path: &str) -> bool {
     }
 }
 
-/// What is on one machine only has no place in the repository.
+/// Paths that exist on one machine only.
 fn machine_paths(path: &str, text: &str) -> Vec<String> {
-    // Put together here, so that this file does not hold them.
+    // Assembled here, so that this file does not contain them.
     let roots = ["work", "root", "home"].map(|folder| format!("/{folder}/"));
     let found = text.lines().enumerate().filter(|(_, line)| roots.iter().any(|root| line.contains(root.as_str())));
     found.map(|(index, line)| format!("{path}:{}: a path of one machine: {}", index + 1, line.trim())).collect()
@@ -93,7 +92,7 @@ fn machine_paths(path: &str, text: &str) -> Vec<String> {
 fn unfinished(path: &str, code: &str) -> Vec<String> {
     let packed: String = code.split_whitespace().collect();
     let banned = [
-        ("#[ignore", "a test runs or goes"),
+        ("#[ignore", "run the test or remove it"),
         ("todo!(", "finish it"),
         ("unimplemented!(", "finish it"),
         ("dbg!(", "use a log line"),
@@ -102,88 +101,89 @@ fn unfinished(path: &str, code: &str) -> Vec<String> {
     found.map(|(pattern, instead)| format!("{path}: {pattern}: {instead}")).collect()
 }
 
-/// A program that a small machine does not have fails a test only there, so each one is named above.
+/// Programs that a minimal machine may lack: a test that starts one would fail only there.
 fn programs(path: &str, text: &str) -> Vec<String> {
     if ["src/", "tests/repo/tidy/"].iter().any(|own| path.starts_with(own)) {
         return Vec::new();
     }
     let quoted = text.split("Command::new(\"").skip(1).filter_map(|rest| rest.split_once('"'));
     let started = quoted.filter(|(_, after)| after.starts_with(')')).map(|(name, _)| name);
-    let strange = started.filter(|name| !INSTALLED.contains(name) && !PRESENT.contains(name));
-    strange.map(|name| format!("{path}: starts {name}: use a crate, or have .ci/setup install it")).collect()
+    let unknown = started.filter(|name| !INSTALLED.contains(name) && !PRESENT.contains(name));
+    unknown.map(|name| format!("{path}: starts {name}: use a crate, or let .ci/setup install it")).collect()
 }
 
-fn room_of(inner: &str) -> &str {
+fn module_of(inner: &str) -> &str {
     inner.split('/').next().unwrap_or(inner).trim_end_matches(".rs")
 }
 
-fn may_use(room: &str, other: &str) -> bool {
+fn may_use(module: &str, other: &str) -> bool {
     let base = other.split("::").next().unwrap_or(other);
-    let rank = |name: &str| ROOMS.iter().position(|room| *room == name);
-    match (room, base) {
-        _ if room == base => true,
-        // The bounds of the configuration and the time of the clock are those of the rules; the log is configured.
+    let rank = |name: &str| LAYERS.iter().position(|layer| *layer == name);
+    match (module, base) {
+        _ if module == base => true,
+        // Exceptions: limits and time are types of the domain, and the log has a configuration.
         ("config", _) => other == "domain::limits",
         ("telemetry", _) => base == "config",
         ("clock", _) => other == "domain::time",
         ("domain" | "sync", _) => false,
         _ if LEAVES.contains(&base) => true,
-        _ => match (rank(room), rank(base)) {
+        _ => match (rank(module), rank(base)) {
             (Some(own), Some(used)) => used < own,
             _ => false,
         },
     }
 }
 
-fn directions(path: &str, inner: &str, code: &str) -> Vec<String> {
-    let room = room_of(inner);
-    if ["lib", "main"].contains(&room) {
+/// Dependencies between modules go one way.
+fn dependencies(path: &str, inner: &str, code: &str) -> Vec<String> {
+    let module = module_of(inner);
+    if ["lib", "main"].contains(&module) {
         return Vec::new();
     }
-    if !ROOMS.contains(&room) && !LEAVES.contains(&room) {
-        return vec![format!("{path}: no such room: {}, {}", ROOMS.join(" <- "), LEAVES.join(", "))];
+    if !LAYERS.contains(&module) && !LEAVES.contains(&module) {
+        return vec![format!("{path}: unknown module; there are {}, {}", LAYERS.join(" <- "), LEAVES.join(", "))];
     }
     let known = |name: &str| {
         let base = name.split("::").next().unwrap_or(name).to_owned();
-        ROOMS.contains(&base.as_str()) || LEAVES.contains(&base.as_str())
+        LAYERS.contains(&base.as_str()) || LEAVES.contains(&base.as_str())
     };
-    let mut complaints = Vec::new();
+    let mut violations = Vec::new();
     for name in named_below(code, "crate") {
-        if known(&name) && !may_use(room, &name) {
-            complaints.push(format!("{path}: {room} must not use crate::{name}"));
+        if known(&name) && !may_use(module, &name) {
+            violations.push(format!("{path}: {module} must not use crate::{name}"));
         }
     }
-    // `super` would be a back door out of the room.
-    let out = named_below(code, "super").into_iter().filter(|name| known(name) && !may_use(room, name));
-    complaints.extend(out.map(|name| format!("{path}: {room} must not use super::{name}")));
-    complaints
+    // Paths with `super` can leave the module too.
+    let forbidden = named_below(code, "super").into_iter().filter(|name| known(name) && !may_use(module, name));
+    violations.extend(forbidden.map(|name| format!("{path}: {module} must not use super::{name}")));
+    violations
 }
 
-/// Who may use which library.
-fn strangers(path: &str, inner: &str, code: &str) -> Vec<String> {
-    let room = room_of(inner);
-    let mut complaints = Vec::new();
+/// Which module may use which library.
+fn libraries(path: &str, inner: &str, code: &str) -> Vec<String> {
+    let module = module_of(inner);
+    let mut violations = Vec::new();
     let mut only = |word: &str, allowed: bool, why: &str| {
         if !allowed && has_word(code, word) {
-            complaints.push(format!("{path}: {word}: {why}"));
+            violations.push(format!("{path}: {word}: {why}"));
         }
     };
-    only("fencepost_proto", ["api", "cli"].contains(&room), "only api and the command line know the generated types");
-    only("fencepost_client", room == "cli", "only the command line is a client");
-    only("fencepost_bench", room == "cli", "only the command line runs the benchmark");
-    only("clap", ["cli", "main"].contains(&room), "only the command line parses arguments");
+    only("fencepost_proto", ["api", "cli"].contains(&module), "only api and cli know the generated types");
+    only("fencepost_client", module == "cli", "only cli is a client");
+    only("fencepost_bench", module == "cli", "only cli runs the benchmark");
+    only("clap", ["cli", "main"].contains(&module), "only cli parses arguments");
     let redis = inner.starts_with("store/redis") || inner == "store/mod.rs";
     only("redis", redis, "only store/redis talks to Redis");
     only("deadpool_redis", redis, "only store/redis talks to Redis");
     for word in ["tokio", "tonic", "Instant", "SystemTime", "async"] {
-        only(word, room != "domain", "the rules are pure");
+        only(word, module != "domain", "the domain is pure");
     }
-    complaints
+    violations
 }
 
-/// What threads and tasks meet at, in the rooms that `crates/schedules` builds: it must see all of it.
-fn unseen(path: &str, inner: &str, code: &str) -> Vec<String> {
-    if !["store/memory/", "locks/"].iter().any(|seen| inner.starts_with(seen)) || inner.ends_with("/tests.rs") {
+/// Modules that `crates/schedules` compiles take all synchronization primitives from `crate::sync`.
+fn synchronization(path: &str, inner: &str, code: &str) -> Vec<String> {
+    if !["store/memory/", "locks/"].iter().any(|folder| inner.starts_with(folder)) || inner.ends_with("/tests.rs") {
         return Vec::new();
     }
     let mut found: Vec<_> =

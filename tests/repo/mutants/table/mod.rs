@@ -1,4 +1,4 @@
-//! The mutants: one small mistake each, and the tests that have to find it.
+//! The mutants, each with the tests that have to find it.
 
 mod rules;
 mod scripts;
@@ -6,12 +6,12 @@ mod servers;
 
 use super::mutant::Mutant;
 
-/// All of them.
+/// All mutants.
 pub(crate) fn mutants() -> impl Iterator<Item = &'static Mutant> {
     [rules::MUTANTS, servers::MUTANTS, scripts::MUTANTS].into_iter().flatten()
 }
 
-/// Mutants in Rust, by the names of their marks.
+/// Mutants in Rust, named after their marks.
 macro_rules! at_marks {
     ($($name:literal, $breaks:literal, $edit:expr, [$($killer:ident),+];)+) => {
         pub(super) const MUTANTS: &[Mutant] = &[$(Mutant {

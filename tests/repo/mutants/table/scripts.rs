@@ -1,4 +1,4 @@
-//! Mutants in the scripts. They go by text: each is found by a piece of its script that occurs once.
+//! Mutants in the scripts. Each replaces a text that occurs once in its script.
 
 use crate::mutant::{
     Change,

@@ -1,4 +1,4 @@
-//! Where mutants are tried out: copies of the sources below `target`, built apart from the real ones.
+//! The sandbox for mutants: copies of the sources below `target`, built apart from the real ones.
 
 use super::mutant::{Killer, Mutant, Mutated};
 use std::{
@@ -7,11 +7,11 @@ use std::{
     process::Command,
 };
 
-/// What came of a mutant.
+/// The outcome of a mutant.
 pub(crate) enum Verdict {
     Killed(String),
     Survived,
-    /// No test failed, and yet the run did: it does not compile, say, since its code names what has another name now.
+    /// The run failed without a failed test. The mutant does not compile, for example after a rename.
     Broken(String),
 }
 
@@ -19,22 +19,22 @@ impl fmt::Display for Verdict {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Killed(by) => write!(out, "killed by {by}"),
-            Self::Survived => write!(out, "found by nothing"),
-            Self::Broken(said) => write!(out, "no test failed, and this was said:\n{said}"),
+            Self::Survived => write!(out, "found by no test"),
+            Self::Broken(output) => write!(out, "the run failed without a failed test:\n{output}"),
         }
     }
 }
 
-/// Two copies: of the rules with their tests, which builds in seconds, and of all.
-pub(crate) struct Bench {
+/// Two copies: one of the rules and their tests, which builds in seconds, and one of the whole repository.
+pub(crate) struct Sandbox {
     rules: PathBuf,
     rules_built: PathBuf,
     whole: PathBuf,
-    /// Builds of the whole go where its dependencies are built already.
+    /// The target folder for builds of `whole`, in which its dependencies are built already.
     target: PathBuf,
 }
 
-/// The rules as a package of their own: they use nothing else of ours.
+/// The manifest of the rules as a separate package: they depend on no other module.
 const RULES_MANIFEST: &str = r#"[package]
 name = "fencepost"
 version = "0.1.0"
@@ -70,12 +70,12 @@ opt-level = 1
 [workspace]
 "#;
 
-/// Without another version cargo would take what it builds from the copy for what it built from the real sources, and
-/// test mutants there.
+/// The copy has another version. Otherwise cargo would confuse its build with that of the real sources, and test
+/// mutants there.
 const VERSION: &str = concat!("\nversion = \"", env!("CARGO_PKG_VERSION"), "\"\n");
 const VERSION_OF_THE_COPY: &str = concat!("\nversion = \"", env!("CARGO_PKG_VERSION"), "+mutant\"\n");
 
-impl Bench {
+impl Sandbox {
     pub(crate) fn set_up(root: &Path) -> Self {
         let scratch = root.join("target/mutants");
         let (rules, whole) = (scratch.join("rules"), scratch.join("whole"));
@@ -106,13 +106,13 @@ impl Bench {
         }
         let manifest = whole.join("Cargo.toml");
         let text = fs::read_to_string(&manifest).unwrap();
-        assert!(text.contains(VERSION), "the copy is to have another version");
+        assert!(text.contains(VERSION), "the manifest has the version that the copy replaces");
         fs::write(&manifest, text.replacen(VERSION, VERSION_OF_THE_COPY, 1)).unwrap();
         Self { rules, rules_built: scratch.join("built"), whole, target: root.join("target") }
     }
 
-    /// Makes the mistake, runs its tests until one fails, and takes it back.
-    pub(crate) fn try_out(&self, mutant: &Mutant, made: Mutated) -> Verdict {
+    /// Writes the mutant, runs its tests until one fails, and restores the source.
+    pub(crate) fn test(&self, mutant: &Mutant, made: Mutated) -> Verdict {
         let in_whole =
             |killer: &Killer| !matches!(killer, Killer::Units | Killer::Model | Killer::Properties | Killer::Protocol);
         let copy = if mutant.killers.iter().any(in_whole) { &self.whole } else { &self.rules };
@@ -123,9 +123,9 @@ impl Bench {
         found.unwrap_or(Verdict::Survived)
     }
 
-    /// Runs the tests of this killer. Nothing if they pass.
+    /// Runs the tests of a killer. `None` if they pass.
     fn run(&self, killer: Killer) -> Option<Verdict> {
-        let (place, target, arguments): (_, _, &[&str]) = match killer {
+        let (folder, target, arguments): (_, _, &[&str]) = match killer {
             Killer::Units => (&self.rules, self.rules_built.clone(), &["--lib"]),
             Killer::Model => (&self.rules, self.rules_built.clone(), &["--test", "model"]),
             Killer::Properties => (&self.rules, self.rules_built.clone(), &["--test", "rules_props"]),
@@ -141,15 +141,14 @@ impl Bench {
             Killer::Schedules => (&self.whole, self.target.clone(), &["--package", "fencepost-schedules"]),
         };
         let mut cargo = Command::new(env!("CARGO"));
-        // What cargo says of this test is no business of the builds: some of their dependencies would be built again
-        // for it.
-        for (name, _) in env::vars_os().filter(|(name, _)| is_cargos_word(&name.to_string_lossy())) {
+        // Variables that cargo sets for this test would make it rebuild some dependencies.
+        for (name, _) in env::vars_os().filter(|(name, _)| is_set_by_cargo(&name.to_string_lossy())) {
             cargo.env_remove(name);
         }
         let output = cargo
             .args(["test", "--offline", "--quiet"])
             .args(arguments)
-            .current_dir(place)
+            .current_dir(folder)
             .env("CARGO_TARGET_DIR", target)
             .env("PROPTEST_MAX_SHRINK_ITERS", "0")
             .env_remove("RUST_BACKTRACE")
@@ -158,20 +157,20 @@ impl Bench {
         if output.status.success() {
             return None;
         }
-        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        let failed = said.lines().find_map(|line| line.strip_prefix("---- ")?.strip_suffix(" stdout ----"));
-        let Some(failed) = failed else { return Some(Verdict::Broken(said)) };
+        let output = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        let failed = output.lines().find_map(|line| line.strip_prefix("---- ")?.strip_suffix(" stdout ----"));
+        let Some(failed) = failed else { return Some(Verdict::Broken(output)) };
         let target = arguments.last()?.trim_start_matches("--");
         Some(Verdict::Killed(format!("{}: `{failed}`", if target == "lib" { "unit test" } else { target })))
     }
 }
 
-/// Whether cargo sets this variable for a test: which package it is of.
-fn is_cargos_word(variable: &str) -> bool {
+/// Whether cargo sets this variable for a test.
+fn is_set_by_cargo(variable: &str) -> bool {
     ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"].iter().any(|prefix| variable.starts_with(prefix))
 }
 
-/// Copies a file, or a folder with all that is in it.
+/// Copies a file, or a folder with its content.
 fn copy(from: &Path, to: &Path) {
     if from.is_file() {
         fs::create_dir_all(to.parent().unwrap()).unwrap();
