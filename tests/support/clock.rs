@@ -1,6 +1,6 @@
-//! The wall clock of a process that a test started, set while it runs.
+//! Sets the wall clock of a process that a test started.
 
-#![allow(dead_code, reason = "each test crate uses its part")]
+#![allow(dead_code, reason = "no test uses all of it")]
 
 use std::{
     path::PathBuf,
@@ -9,11 +9,11 @@ use std::{
 
 const SOURCE: &str = include_str!("clock_shim.c");
 
-/// A clock that a test sets. The process whose clock it is must not outlive it.
+/// A wall clock that a test sets. Must outlive the process that uses it.
 pub(crate) struct Clock(tempfile::TempDir);
 
 impl Clock {
-    /// One that is right.
+    /// A clock with the right time.
     pub(crate) fn new() -> Self {
         let clock = Self(tempfile::tempdir().unwrap());
         std::fs::write(clock.file("shim.c"), SOURCE).unwrap();
@@ -25,13 +25,13 @@ impl Clock {
         clock
     }
 
-    /// Sets it this many seconds ahead of the right time, or behind it.
+    /// Sets the clock this many seconds ahead of the right time; a negative number means behind.
     pub(crate) fn set(&self, ahead: i64) {
         std::fs::write(self.file("new"), ahead.to_string()).unwrap();
         std::fs::rename(self.file("new"), self.file("offset")).unwrap();
     }
 
-    /// What a process needs to go by it.
+    /// The variables of a process that uses this clock.
     pub(crate) fn env(&self) -> Vec<(&'static str, PathBuf)> {
         vec![("LD_PRELOAD", self.file("shim.so")), ("CLOCK_OFFSET_FILE", self.file("offset"))]
     }

@@ -1,5 +1,6 @@
-/* Sets the wall clock of one process: LD_PRELOAD this, and write an offset in seconds to the file that CLOCK_OFFSET_FILE names.
- * CLOCK_MONOTONIC stays as it is. Raw system calls: the C library's own functions are what is replaced here. */
+/* Sets the wall clock of one process: LD_PRELOAD this library, and write an offset in seconds to the file that
+ * CLOCK_OFFSET_FILE names. CLOCK_MONOTONIC is not changed. Uses raw system calls, because it replaces the functions of
+ * the C library. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-//! Many leases on few streams: acquired, attached, and kept alive for some time.
-#![allow(dead_code, reason = "each of the tests uses a part of it")]
+//! Acquires many leases, attaches them to few streams, and keeps them alive for some time.
+#![allow(dead_code, reason = "no test uses all of it")]
 
 use crate::{
     stream::{Stream, attachment},
@@ -20,32 +20,32 @@ use tokio::{
 };
 use tonic::transport::Channel;
 
-/// Attachments in one message: within 64 KiB.
+/// Attachments in one message, which is within 64 KiB.
 const PER_MESSAGE: usize = 500;
 
 type Client = LockServiceClient<Channel>;
 
-/// What is kept.
+/// The number of leases, and how to keep them.
 #[derive(Clone, Copy)]
 pub(crate) struct Many {
     pub(crate) streams: usize,
     pub(crate) leases_per_stream: usize,
     pub(crate) ttl: Duration,
-    /// Acquires under way at once for each stream, on a connection of its own.
+    /// Acquires in flight for each stream. Each stream has its own connection.
     pub(crate) at_once: usize,
-    /// For how long all of them are kept at once.
+    /// How long to keep all leases once they are attached.
     pub(crate) span: Duration,
 }
 
-/// What the streams told, once all leases were attached.
+/// Counts of the streams' messages since all leases were attached.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Told {
     pub(crate) renewals: usize,
-    /// Leases that the store did not renew when they were due; none was lost by that.
+    /// Leases that were reported at risk. None of them was lost.
     pub(crate) at_risk: usize,
 }
 
-/// Streams at work.
+/// Running streams.
 pub(crate) struct Keepers {
     many: Many,
     ready: Arc<AtomicUsize>,
@@ -53,7 +53,7 @@ pub(crate) struct Keepers {
 }
 
 impl Many {
-    /// Acquires and attaches all leases, each stream over a client of its own.
+    /// Acquires and attaches all leases. Each stream has its own client.
     pub(crate) fn keep(self, mut client: impl FnMut() -> Client) -> Keepers {
         let ready = Arc::new(AtomicUsize::new(0));
         let streams = (0..self.streams).map(|number| tokio::spawn(keep(self, number, client(), ready.clone())));
@@ -70,7 +70,7 @@ impl Keepers {
         }
     }
 
-    /// Waits until all leases were kept for the span. Fails if one was lost.
+    /// Waits until all leases have been kept for the span. Fails if one is lost.
     pub(crate) async fn done(self) -> Told {
         let mut all = Told::default();
         for stream in self.streams {

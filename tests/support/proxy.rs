@@ -1,6 +1,5 @@
-//! A way to Redis that swallows what comes back from a chosen moment on: requests go through and are run, and nobody
-//! hears of it. Or one that breaks, or is only long.
-#![allow(dead_code)] // not every test crate uses all of it
+//! A proxy for Redis that drops all replies from a chosen command on, breaks connections, or delays replies.
+#![allow(dead_code, reason = "no test uses all of it")]
 
 use fencepost::store::redis::links::Arg;
 use std::{
@@ -22,18 +21,18 @@ use tokio::{
     time::Instant,
 };
 
-/// How the way is.
+/// The state of the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Answers are swallowed from the chosen command on.
-    Swallowing,
-    /// All connections are broken, and new ones end at once.
+    /// Drops replies from the chosen command on.
+    DroppingReplies,
+    /// All connections are broken, and new ones are closed at once.
     Broken,
-    /// Everything goes through.
+    /// Forwards everything.
     Open,
 }
 
-/// Ends with its listener when it is dropped; connections end with their ends.
+/// Dropped, it stops listening. Its connections end when one side closes them.
 pub(crate) struct Proxy {
     addr: SocketAddr,
     seen: Arc<AtomicUsize>,
@@ -42,24 +41,24 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// A way to this port. From the first command of this name that a script is asked for on, all answers are
-    /// swallowed, that to this one first. Redis is to know the script: what is sent to it first is swallowed too.
-    pub(crate) async fn swallowing_from(command: &str, port: u16) -> Self {
+    /// A proxy for this port that drops all replies from the reply to the first command with this name on. Redis must
+    /// have loaded the script already, because a reply that asks for it would be dropped too.
+    pub(crate) async fn dropping_replies_from(command: &str, port: u16) -> Self {
         let mut packed = Vec::new();
         Arg::from(command).pack(&mut packed);
         Self::start(&packed, port, Duration::ZERO).await
     }
 
-    /// A way to this port on which each answer takes so long.
+    /// A proxy for this port that delays each reply.
     pub(crate) async fn slow(delay: Duration, port: u16) -> Self {
-        Self::start(b"a word that no request holds", port, delay).await
+        Self::start(b"a word that no request contains", port, delay).await
     }
 
     async fn start(word: &[u8], port: u16, delay: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (addr, seen) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
         let (count, word) = (seen.clone(), Arc::<[u8]>::from(word));
-        let state = watch::Sender::new(State::Swallowing);
+        let state = watch::Sender::new(State::DroppingReplies);
         let now = state.subscribe();
         let listening = tokio::spawn(async move {
             loop {
@@ -73,20 +72,20 @@ impl Proxy {
                 let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
                 let (late, on_time) = mpsc::unbounded_channel();
                 spawn_until_broken(&now, requests(near_in, far_out, word.clone(), count.clone()));
-                spawn_until_broken(&now, answers(far_in, late, count.clone(), now.clone(), delay));
+                spawn_until_broken(&now, replies(far_in, late, count.clone(), now.clone(), delay));
                 spawn_until_broken(&now, deliver(on_time, near_out));
             }
         });
         Self { addr, seen, state, listening }
     }
 
-    /// Breaks all connections, and lets none through.
+    /// Breaks all connections, and refuses new ones.
     pub(crate) fn break_off(&self) {
         self.state.send_replace(State::Broken);
     }
 
-    /// From now on everything goes through.
-    pub(crate) fn mend(&self) {
+    /// Forwards everything from now on.
+    pub(crate) fn open(&self) {
         self.state.send_replace(State::Open);
     }
 
@@ -94,7 +93,7 @@ impl Proxy {
         format!("redis://{}", self.addr)
     }
 
-    /// How many commands of that name came.
+    /// The number of commands with the chosen name.
     pub(crate) fn seen(&self) -> usize {
         self.seen.load(Ordering::SeqCst)
     }
@@ -119,7 +118,7 @@ fn spawn_until_broken(state: &watch::Receiver<State>, carry: impl Future<Output 
 async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, word: Arc<[u8]>, seen: Arc<AtomicUsize>) {
     let (mut buffer, mut recent) = (vec![0; 64 * 1024], Vec::new());
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
-        // The word may come in two parts.
+        // A read may end in the middle of the word.
         recent.extend_from_slice(&buffer[..count]);
         let found = recent.windows(word.len()).filter(|part| *part == &*word).count();
         seen.fetch_add(found, Ordering::SeqCst);
@@ -130,7 +129,7 @@ async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, word: Arc<[u8
     }
 }
 
-async fn answers(
+async fn replies(
     mut from: OwnedReadHalf,
     to: mpsc::UnboundedSender<Late>,
     seen: Arc<AtomicUsize>,
@@ -139,14 +138,14 @@ async fn answers(
 ) {
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
-        let swallowed = seen.load(Ordering::SeqCst) > 0 && *state.borrow() == State::Swallowing;
-        if !swallowed && to.send((Instant::now() + delay, buffer[..count].to_vec())).is_err() {
+        let dropped = seen.load(Ordering::SeqCst) > 0 && *state.borrow() == State::DroppingReplies;
+        if !dropped && to.send((Instant::now() + delay, buffer[..count].to_vec())).is_err() {
             return;
         }
     }
 }
 
-/// Bytes, and when they arrive.
+/// Bytes, and when to deliver them.
 type Late = (Instant, Vec<u8>);
 
 async fn deliver(mut from: mpsc::UnboundedReceiver<Late>, mut to: OwnedWriteHalf) {

@@ -1,11 +1,9 @@
-//! Real `redis-server` processes for tests: each on a free port, in a folder of its own, gone with its [`Redis`].
+//! Real `redis-server` processes for tests, each on a free port and in its own folder. Dropping a [`Redis`] kills its
+//! process.
 //!
-//! FENCEPOST_REDIS_SERVER names another program than `redis-server` on the path: another version, or Valkey.
-//!
-//! Only the process that was started here is ever signalled, by its id: a Redis that belongs to the machine is left
-//! alone.
+//! `FENCEPOST_REDIS_SERVER` names another program than the `redis-server` of the path: another version, or Valkey.
 
-#![allow(dead_code, reason = "each test crate uses its part")]
+#![allow(dead_code, reason = "no test uses all of it")]
 
 use nix::{
     sys::signal::{Signal, kill},
@@ -21,16 +19,16 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// How long a Redis may take to answer its first PING.
+/// How long a Redis may take to start.
 const START_MAX: Duration = Duration::from_secs(20);
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// A Redis process of one's own. It is killed when this is dropped.
+/// A Redis process.
 #[derive(Debug)]
 pub(crate) struct Redis {
-    /// Where it listens, on 127.0.0.1. The same after a restart.
+    /// The port on 127.0.0.1. A restart keeps it.
     pub(crate) port: u16,
-    /// Its process; another one after a restart.
+    /// The process id. A restart changes it.
     pub(crate) pid: u32,
     child: Child,
     args: Vec<String>,
@@ -40,52 +38,52 @@ pub(crate) struct Redis {
     password: Option<String>,
 }
 
-/// Variables that are set for a process.
+/// Variables of a process.
 pub(crate) type Env = Vec<(&'static str, std::path::PathBuf)>;
 
-/// An answer of Redis, as little of it as tests need.
+/// A reply of Redis, with the types that tests need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// A status or a text.
+    /// A status or a string.
     Text(String),
-    /// A number.
+    /// An integer.
     Int(i64),
-    /// Nothing.
+    /// A nil.
     Nil,
-    /// Several.
+    /// An array.
     List(Vec<Answer>),
-    /// A refusal.
+    /// An error.
     Error(String),
 }
 
 impl Answer {
-    /// As text; fails on a refusal.
+    /// The reply as text. Fails on an error.
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
             Self::Int(number) => number.to_string(),
             Self::Nil => String::new(),
             Self::List(parts) => parts.iter().map(Self::text).collect::<Vec<_>>().join(" "),
-            Self::Error(error) => panic!("redis refused: {error}"),
+            Self::Error(error) => panic!("redis replied with an error: {error}"),
         }
     }
 }
 
 impl Redis {
-    /// Starts one and waits until it answers. `args` go to its command line (`["--appendonly", "yes"]`); unless they
-    /// say otherwise it writes nothing to disk.
+    /// Starts a Redis and waits until it answers. `args` are added to its command line (`["--appendonly", "yes"]`).
+    /// Without any, it writes nothing to disk.
     pub(crate) fn start(args: &[&str]) -> Self {
         Self::start_with_files(args, &[])
     }
 
-    /// Starts one with these files in its folder: a `dump.rdb` of earlier, say.
+    /// Starts a Redis with these files in its folder, such as an earlier `dump.rdb`.
     pub(crate) fn start_with_files(args: &[&str], files: &[(&str, &[u8])]) -> Self {
         Self::start_in(args, files, &Env::new())
     }
 
-    /// Starts one with these variables set.
+    /// Starts a Redis with these variables.
     pub(crate) fn start_in(args: &[&str], files: &[(&str, &[u8])], env: &Env) -> Self {
-        // Between finding a free port and its use somebody else may take it: then with another one.
+        // Another process may take the free port before Redis does. Then another port is tried.
         let mut started = (0..10).filter_map(|_| Self::try_start(free_port(), args, files, env).ok());
         started.next().unwrap_or_else(|| panic!("redis-server does not start with {args:?}"))
     }
@@ -103,18 +101,18 @@ impl Redis {
         }
     }
 
-    /// A port on which nothing listens, for one that is started later with [`Self::start_at`].
+    /// A port on which nothing listens, for a later [`Self::start_at`].
     pub(crate) fn free_port() -> u16 {
         free_port()
     }
 
-    /// Starts one where something waits for it.
+    /// Starts a Redis on this port.
     pub(crate) fn start_at(port: u16, args: &[&str]) -> Self {
         Self::try_start(port, args, &[], &Env::new())
             .unwrap_or_else(|log| panic!("redis-server does not start on {port}: {log}"))
     }
 
-    /// Its URL, with the password if it has one.
+    /// The URL, with the password if there is one.
     pub(crate) fn url(&self) -> String {
         match &self.password {
             Some(password) => format!("redis://:{password}@127.0.0.1:{}", self.port),
@@ -122,29 +120,29 @@ impl Redis {
         }
     }
 
-    /// Where it keeps its files.
+    /// The folder of its files.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Stops it in mid-air (SIGSTOP): connections stay, answers do not come.
+    /// Pauses the process (SIGSTOP): connections stay open, but it does not answer.
     pub(crate) fn pause(&self) {
         self.signal(Signal::SIGSTOP);
     }
 
-    /// Lets it go on.
+    /// Resumes the process.
     pub(crate) fn resume(&self) {
         self.signal(Signal::SIGCONT);
     }
 
-    /// Ends it at once (SIGKILL); what is not on disk is lost.
+    /// Kills the process (SIGKILL). Data that is not on disk is lost.
     pub(crate) fn kill(&mut self) {
-        // Ok also if it is gone already; the wait makes its port free and leaves no zombie.
+        // Errors are ignored, because the process may have exited. The wait frees the port and reaps the process.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Kills it if it runs, and starts it again on the same port: with the files it has, or with none.
+    /// Kills the process if it runs, and starts it again on the same port, with its files or without any.
     pub(crate) fn restart(&mut self, keep_data: bool) {
         self.kill();
         if !keep_data {
@@ -158,7 +156,7 @@ impl Redis {
         self.pid = self.child.id();
     }
 
-    /// Runs one command on a connection of its own.
+    /// Runs one command on a new connection.
     pub(crate) fn command(&self, words: &[&str]) -> Answer {
         let answer = ask(self.port, self.password.as_deref(), words);
         answer.unwrap_or_else(|error| panic!("{words:?}: {error}; {}", log(self.folder.path())))
@@ -171,11 +169,11 @@ impl Redis {
         found.unwrap_or_else(|| panic!("no {field} in INFO {section}")).trim().to_owned()
     }
 
-    /// How often a command was run since the start (or CONFIG RESETSTAT).
+    /// How often a command has run since the start or CONFIG RESETSTAT.
     pub(crate) fn calls(&self, command: &str) -> u64 {
         let text = self.command(&["INFO", "commandstats"]).text();
-        let wanted = format!("cmdstat_{}:calls=", command.to_lowercase());
-        let found = text.lines().find_map(|line| line.strip_prefix(&wanted)?.split(',').next()?.parse().ok());
+        let prefix = format!("cmdstat_{}:calls=", command.to_lowercase());
+        let found = text.lines().find_map(|line| line.strip_prefix(&prefix)?.split(',').next()?.parse().ok());
         found.unwrap_or(0)
     }
 
@@ -200,12 +198,12 @@ fn log(folder: &Path) -> String {
     last.into_iter().rev().collect::<Vec<_>>().join("\n")
 }
 
-/// A process that answers; none if it ended before it did.
+/// Starts a process and waits until it answers; `None` if it exits before that.
 fn spawn(port: u16, folder: &Path, args: &[String], password: Option<&str>, env: &Env) -> Option<Child> {
     let output = File::options().create(true).append(true).open(folder.join("log")).unwrap();
     let mut command = Command::new(std::env::var_os("FENCEPOST_REDIS_SERVER").unwrap_or("redis-server".into()));
     command.envs(env.iter().map(|(name, value)| (name, value)));
-    // No configuration file: these words are all of it.
+    // There is no configuration file.
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--dir"]).arg(folder);
     command.args(["--save", "", "--appendonly", "no", "--daemonize", "no", "--enable-debug-command", "yes"]).args(args);
     command.stdin(Stdio::null()).stdout(output.try_clone().unwrap()).stderr(output);
@@ -220,7 +218,7 @@ fn spawn(port: u16, folder: &Path, args: &[String], password: Option<&str>, env:
         if child.try_wait().unwrap().is_some() {
             return None;
         }
-        // A replica whose primary is not there yet is up as well.
+        // A replica without a reachable primary has started as well.
         match ask(port, password, &["PING"]) {
             Ok(Answer::Text(text)) if text == "PONG" => return Some(child),
             Ok(Answer::Error(error)) if error.starts_with("MASTERDOWN") => return Some(child),

@@ -1,5 +1,5 @@
-//! A server on a free port, clients, and the words that the tests are written in.
-#![allow(dead_code)] // not every test crate uses all of it
+//! A server in the process of the test, clients, and helpers for calls and checks.
+#![allow(dead_code, reason = "no test uses all of it")]
 
 use fencepost::config::Config;
 use fencepost_proto::v1::{
@@ -14,18 +14,18 @@ use tonic::{
 use tonic_types::StatusExt;
 use uuid::Uuid;
 
-/// No condition takes this long on a machine that is only busy.
+/// The longest wait for a condition, for a very busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Awaits a condition, not for ever.
+/// Awaits a future for at most [`PATIENCE`].
 pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("the condition came in time")
+    tokio::time::timeout(PATIENCE, future).await.expect("the future resolves in time")
 }
 
-/// Asks until the answer is yes.
-pub(crate) async fn until<F: Future<Output = bool>>(mut ask: impl FnMut() -> F) {
+/// Polls a condition until it is true.
+pub(crate) async fn until<F: Future<Output = bool>>(mut condition: impl FnMut() -> F) {
     within(async {
-        while !ask().await {
+        while !condition().await {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     })
@@ -44,17 +44,17 @@ impl Server {
         Self::start_with(|_| {}).await
     }
 
-    /// TTLs may be short, so that expiry can be awaited.
+    /// A server on a free port that allows short TTLs, with a changed configuration.
     pub(crate) async fn start_with(change: impl FnOnce(&mut Config)) -> Self {
         let mut config = Config::load(Vec::new(), |_| None, |_| Ok(())).unwrap();
         config.limits.ttl_min = Duration::from_millis(50);
         change(&mut config);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
-        let (shutdown, asked) = oneshot::channel::<()>();
+        let (shutdown, requested) = oneshot::channel::<()>();
         let task = tokio::spawn(async move {
             let shutdown = async {
-                if asked.await.is_err() {
+                if requested.await.is_err() {
                     std::future::pending::<()>().await;
                 }
             };
@@ -63,7 +63,7 @@ impl Server {
         Self { addr, shutdown: Some(shutdown), task }
     }
 
-    /// Asks it to go away, as SIGTERM does.
+    /// Drains the server, as SIGTERM does.
     pub(crate) fn shut_down(&mut self) {
         self.shutdown.take().unwrap().send(()).unwrap();
     }
@@ -91,7 +91,7 @@ pub(crate) fn channel(addr: SocketAddr) -> Channel {
     Endpoint::from_shared(format!("http://{addr}")).unwrap().tcp_nodelay(true).connect_lazy()
 }
 
-/// A channel on which no stream has room for more than a byte that the client has not read.
+/// A channel with a flow-control window of one byte for each stream.
 pub(crate) fn narrow_channel(addr: SocketAddr) -> Channel {
     let endpoint = Endpoint::from_shared(format!("http://{addr}")).unwrap();
     endpoint.tcp_nodelay(true).initial_stream_window_size(1).connect_lazy()
@@ -105,7 +105,7 @@ pub(crate) fn read(span: Option<prost_types::Duration>) -> Duration {
     span.unwrap().try_into().unwrap()
 }
 
-/// A try with a request id of its own.
+/// A request that does not wait, with a new request id.
 pub(crate) fn wish(name: &str, ttl: Duration) -> v1::AcquireRequest {
     v1::AcquireRequest {
         lock_name: name.into(),
@@ -117,18 +117,23 @@ pub(crate) fn wish(name: &str, ttl: Duration) -> v1::AcquireRequest {
     }
 }
 
-/// The same, waiting.
+/// A request that waits, with a new request id.
 pub(crate) fn waiting_wish(name: &str, ttl: Duration, wait: Duration) -> v1::AcquireRequest {
     v1::AcquireRequest { wait_timeout: span(wait), ..wish(name, ttl) }
 }
 
-/// What the tests do most.
+/// The calls that tests use most, with a bound on their time.
 #[allow(async_fn_in_trait)]
 pub(crate) trait Lock {
+    /// Acquires.
     async fn ask(&mut self, wish: v1::AcquireRequest) -> v1::AcquireResponse;
+    /// Acquires, and expects a grant.
     async fn take(&mut self, wish: v1::AcquireRequest) -> v1::Lease;
+    /// Releases.
     async fn give_back(&mut self, lease: &v1::Lease) -> v1::LeaseEnd;
+    /// Gets the lock.
     async fn look(&mut self, name: &str) -> v1::LockInfo;
+    /// Gets the holder of the lock.
     async fn holder(&mut self, name: &str) -> Option<v1::LockHolder>;
 }
 
@@ -158,7 +163,7 @@ impl Lock for LockServiceClient<Channel> {
     }
 }
 
-/// The one holder of an exclusive lock, if it is held.
+/// The holder of an exclusive lock, if it is held.
 pub(crate) fn only(mut holders: Vec<v1::LockHolder>) -> Option<v1::LockHolder> {
     assert!(holders.len() <= 1, "{holders:?}");
     holders.pop()
@@ -166,13 +171,13 @@ pub(crate) fn only(mut holders: Vec<v1::LockHolder>) -> Option<v1::LockHolder> {
 
 /// Checks an error's code and reason.
 pub(crate) fn assert_refused<T: std::fmt::Debug>(result: Result<T, Status>, code: Code, reason: &str) -> Status {
-    let status = result.expect_err("it is refused");
+    let status = result.expect_err("the call is refused");
     assert_eq!(status.code(), code, "{status:?}");
     assert_eq!(status.get_details_error_info().map(|info| info.reason), Some(reason.into()), "{status:?}");
     status
 }
 
-/// Checks that exactly this field was refused.
+/// Checks that the call was refused because of this field only.
 pub(crate) fn assert_bad_field<T: std::fmt::Debug>(result: Result<T, Status>, field: &str) {
     let status = assert_refused(result, Code::InvalidArgument, "INVALID_FIELD");
     let fields: Vec<_> =

@@ -1,5 +1,5 @@
-//! The client's side of a session, by hand.
-#![allow(dead_code)] // not every test crate uses all of it
+//! The client side of a session, on the generated stubs.
+#![allow(dead_code, reason = "no test uses all of it")]
 
 use crate::support::{Lock, Server, narrow_channel, until, wish, within};
 use fencepost_proto::v1::{
@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tonic::{Status, Streaming, transport::Channel};
 
-/// The client's side of a session.
+/// The client side of a session.
 pub(crate) struct Session {
     say: mpsc::Sender<v1::SessionRequest>,
     hear: Streaming<v1::SessionResponse>,
@@ -24,14 +24,14 @@ impl Session {
         Self { say, hear }
     }
 
-    /// A session that waits for these locks, as its first operations, and from which nothing more is read.
+    /// A session whose first operations wait for these locks, and which is not read after that.
     pub(crate) async fn unread(server: &Server, wishes: Vec<v1::AcquireRequest>) -> Self {
         let mut session = Self::open(LockServiceClient::new(narrow_channel(server.addr))).await;
         for (number, wish) in (1..).zip(wishes) {
             session.acquire(number, wish).await;
             assert!(matches!(session.heard().await, (_, Hear::Waiting(_))));
         }
-        // The transport buffers the answer to the first, and stops at that to the second.
+        // The transport buffers the answer to the first operation, and blocks at the answer to the second.
         for (number, lock) in [(1_001, "unread/1"), (1_002, "unread/2")] {
             session.acquire(number, wish(lock, Duration::from_secs(600))).await;
             until(async || !server.client().look(lock).await.holders.is_empty()).await;
@@ -43,7 +43,7 @@ impl Session {
         within(self.say.send(v1::SessionRequest { operation, message: Some(message) })).await.unwrap();
     }
 
-    /// Asks for a lock, whose lease is to have the operation's number as its handle.
+    /// Sends an acquire. The handle of its lease is the number of the operation.
     pub(crate) async fn acquire(&self, operation: u64, wish: v1::AcquireRequest) {
         let handle = u32::try_from(operation).unwrap();
         let acquire = v1::SessionAcquire { request: Some(wish), handle, release_on_disconnect: false };
@@ -59,15 +59,15 @@ impl Session {
         self.say(0, Say::Cancel(v1::CancelOperation { operation })).await;
     }
 
-    /// The next message, whatever it is.
+    /// The next message.
     pub(crate) async fn next(&mut self) -> Result<(u64, Hear), Status> {
-        let next = within(self.hear.next()).await.expect("the stream goes on");
+        let next = within(self.hear.next()).await.expect("the stream continues");
         next.map(|response| (response.operation, response.message.unwrap()))
     }
 
-    /// The next message that is not a beat. Answers beats on the way.
+    /// The next message that is not a beat. Answers beats.
     pub(crate) async fn heard(&mut self) -> (u64, Hear) {
-        // As a whole: beats come for ever.
+        // One bound for the loop, because beats never stop.
         within(async {
             loop {
                 match self.next().await.unwrap() {
@@ -79,7 +79,7 @@ impl Session {
         .await
     }
 
-    /// The same, without word of the waiting.
+    /// The next message that is neither a beat nor a queue position.
     pub(crate) async fn answer(&mut self) -> (u64, Hear) {
         loop {
             match self.heard().await {
@@ -99,7 +99,7 @@ impl Session {
         }
     }
 
-    /// The same, whatever else there is to hear.
+    /// The same, and skips other messages.
     pub(crate) async fn granted_at_last(&mut self, operation: u64) -> v1::Lease {
         loop {
             if let (answered, Hear::Acquire(answer)) = self.answer().await {
@@ -121,7 +121,7 @@ impl Session {
         }
     }
 
-    /// The status by which an operation failed.
+    /// The status of a failed operation.
     pub(crate) async fn failed(&mut self, operation: u64) -> Status {
         use prost::Message as _;
         match self.answer().await {

@@ -1,5 +1,5 @@
-//! The client's side of a KeepAlive stream, by hand.
-#![allow(dead_code)] // not every test crate uses all of it
+//! The client side of a KeepAlive stream, on the generated stubs.
+#![allow(dead_code, reason = "no test uses all of it")]
 
 use crate::support::within;
 use fencepost_proto::v1::{
@@ -11,7 +11,7 @@ use tokio::{sync::mpsc, time::Instant};
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tonic::{Status, Streaming};
 
-/// The client's side of a stream.
+/// The client side of a stream.
 pub(crate) struct Stream {
     pub(crate) say: mpsc::Sender<v1::KeepAliveRequest>,
     hear: Streaming<v1::KeepAliveResponse>,
@@ -37,10 +37,10 @@ impl Stream {
     }
 
     pub(crate) async fn next(&mut self) -> Result<Hear, Status> {
-        within(self.hear.next()).await.expect("the stream goes on").map(|response| response.message.unwrap())
+        within(self.hear.next()).await.expect("the stream continues").map(|response| response.message.unwrap())
     }
 
-    /// The next message that is not a beat. Answers beats on the way, if asked to.
+    /// The next message that is not a beat. Answers beats if `answering`.
     pub(crate) async fn next_but_beats(&mut self, answering: bool) -> Hear {
         loop {
             match self.next().await.unwrap() {
@@ -51,7 +51,8 @@ impl Stream {
         }
     }
 
-    /// Answers beats for as long, and counts what was renewed; anything else is a failure.
+    /// Answers the beats selected by `answer` for this time. Returns the number of renewals; fails at any other
+    /// message.
     pub(crate) async fn answer_for(&mut self, span: Duration, answer: impl Fn(u64) -> bool) -> usize {
         let end = Instant::now() + span;
         let mut renewed = 0;

@@ -116,7 +116,7 @@ async fn so_many_commands_are_under_way_and_no_more() {
     const SENT_MAX: usize = 3 * LINKS_PER_SERVER * UNDER_WAY_MAX;
     let redis = Redis::start(&[]);
     redis.command(&["SCRIPT", "LOAD", &scripts::source(scripts::flags(scripts::ACQUIRE), scripts::PRESENT, None)]);
-    let proxy = Proxy::swallowing_from(scripts::ACQUIRE, redis.port).await;
+    let proxy = Proxy::dropping_replies_from(scripts::ACQUIRE, redis.port).await;
     let bench = Bench::over(redis, proxy).await;
     let names: Vec<_> = (0..3 * SENT_MAX).map(|number| LockName::new(format!("a/{number}")).unwrap()).collect();
     let answers = within(join_all(names.iter().map(|name| bench.acquire(name)))).await;

@@ -157,7 +157,7 @@ async fn a_clean_up_whose_answer_was_lost_leaves_the_other_call_its_place() {
     let redis = Redis::start(&[]);
     let source = scripts::source(scripts::flags(scripts::DROP_CALL), scripts::PRESENT, None);
     redis.command(&["SCRIPT", "LOAD", &source]);
-    let proxy = Proxy::swallowing_from(scripts::DROP_CALL, redis.port).await;
+    let proxy = Proxy::dropping_replies_from(scripts::DROP_CALL, redis.port).await;
     let (one, two) = (start_on_url(proxy.url()).await, server_on(&redis).await);
     until(|| async { one.client().acquire(wish("probe", TTL)).await.is_ok() }).await;
     let held = two.client().take(wish("a", TTL)).await;
@@ -191,7 +191,7 @@ async fn the_cleanup_of_a_broken_call_leaves_the_lease_of_its_repeat() {
     redis.command(&["SCRIPT", "LOAD", &source]);
     // Which of the cleanup and the repeat is first is decided anew each time.
     for round in 0..6 {
-        let proxy = Proxy::swallowing_from(scripts::ACQUIRE, redis.port).await;
+        let proxy = Proxy::dropping_replies_from(scripts::ACQUIRE, redis.port).await;
         let server = start_on_url(proxy.url()).await;
         serving(&server, true).await;
         let request = wish(&format!("lock {round}"), TTL);
@@ -202,7 +202,7 @@ async fn the_cleanup_of_a_broken_call_leaves_the_lease_of_its_repeat() {
         assert_refused(within(first).await.unwrap(), tonic::Code::Unavailable, "OUTCOME_UNKNOWN");
         // As if the call had been lost on its way.
         redis.command(&["FLUSHALL"]);
-        proxy.mend();
+        proxy.open();
         let lease = within(async {
             loop {
                 if let Ok(answer) = server.client().acquire(request.clone()).await {

@@ -48,7 +48,7 @@ async fn are_renewed_a_few_at_a_time() {
     let redis = Redis::start(&[]);
     let source = scripts::source(scripts::flags(scripts::RENEW_KEPT), scripts::PRESENT, None);
     redis.command(&["SCRIPT", "LOAD", &source]);
-    let proxy = Arc::new(Proxy::swallowing_from(scripts::RENEW_KEPT, redis.port).await);
+    let proxy = Arc::new(Proxy::dropping_replies_from(scripts::RENEW_KEPT, redis.port).await);
     let server = start_on_url(proxy.url()).await;
     until(|| async { server.client().acquire(wish("probe", TTL)).await.is_ok() }).await;
     let taken = (0..STREAMS).map(|number| {

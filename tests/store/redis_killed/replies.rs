@@ -24,7 +24,7 @@ impl Doomed {
         let source = scripts::source(scripts::flags(command), scripts::PRESENT, None);
         // Redis knows it: the first call of it runs.
         redis.command(&["SCRIPT", "LOAD", &source]);
-        let proxy = Proxy::swallowing_from(command, redis.port).await;
+        let proxy = Proxy::dropping_replies_from(command, redis.port).await;
         let replica = Replica::start_on(&proxy.url());
         until(|| async { replica.client().get(v1::GetRequest { lock_name: "probe".into() }).await.is_ok() }).await;
         Self { replica, proxy }
