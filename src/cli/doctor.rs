@@ -41,7 +41,7 @@ impl Report<'_> {
     }
 }
 
-/// Checks the Redis and prints the findings. Only reads.
+/// Checks the Redis and prints the findings. Changes nothing.
 pub(super) async fn doctor(args: DoctorArgs) -> Result<(), Failure> {
     let url = RedisUrl::parse(&args.store).map_err(|why| Failure::new(COMMAND_LINE, format!("--store: {why}")))?;
     let store = url.to_string();

@@ -39,7 +39,7 @@ enum Command {
     Renew(calls::lease::RenewArgs),
     /// Release a lease
     Release(calls::lease::ReleaseArgs),
-    /// Show who holds a lock, for how long, and how many wait
+    /// Show the holder of a lock, the time left, and the number of waiters
     Get(calls::show::GetArgs),
     /// List the locks that are held or waited for
     Ls(calls::show::ListArgs),
@@ -64,12 +64,12 @@ enum Command {
     BenchChild(bench::ChildArgs),
     /// Print the completion script of a shell
     Completions {
-        /// The shell
+        /// Shell
         shell: clap_complete::Shell,
     },
     /// Print the manual page as roff: fencepost man | man -l -
     Man {
-        /// The command, for its own manual page
+        /// Command, for the manual page of that command
         command: Option<String>,
     },
 }

@@ -20,7 +20,7 @@ const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
 /// The lock to acquire, and how.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct AcquireArgs {
-    /// The lock's name
+    /// Name of the lock
     name: String,
     #[command(flatten)]
     lock: LockArgs,

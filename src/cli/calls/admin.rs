@@ -14,7 +14,7 @@ use fencepost_client::v1::{
 /// The lease to revoke.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ForceReleaseArgs {
-    /// The lock's name
+    /// Name of the lock
     name: String,
     /// Token of the lease to revoke, as get shows it; a later lease of the lock is not revoked
     #[arg(long)]
@@ -66,7 +66,7 @@ fn require_server(args: &DrainArgs) -> Result<(), Failure> {
 
 fn revoked(name: &str, token: u64, reply: &ForceReleaseResponse) -> Result<String, Failure> {
     match reply.outcome() {
-        Outcome::Revoked => Ok(format!("revoked {name}: held by {} (token {token})", text::name(&reply.holder))),
+        Outcome::Revoked => Ok(format!("revoked the lease of {} on {name} (token {token})", text::name(&reply.holder))),
         Outcome::NotHeld => Err(Failure::new(NO, format!("nobody holds {name}: nothing was changed"))),
         Outcome::TokenMismatch => Err(Failure::new(
             NO,
@@ -96,7 +96,7 @@ mod tests {
             holder: "worker-7".to_owned(),
             current_tokens: vec![9],
         };
-        assert_eq!(revoked("a", 7, &reply(Outcome::Revoked)).unwrap(), "revoked a: held by worker-7 (token 7)");
+        assert_eq!(revoked("a", 7, &reply(Outcome::Revoked)).unwrap(), "revoked the lease of worker-7 on a (token 7)");
         let failure = revoked("a", 7, &reply(Outcome::TokenMismatch)).unwrap_err();
         assert_eq!(failure, Failure::new(NO, "a is held under token 9, not 7: nothing was changed"));
         assert_eq!(revoked("a", 7, &reply(Outcome::NotHeld)).unwrap_err().code, NO);

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// The lease to renew.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RenewArgs {
-    /// The lock's name
+    /// Name of the lock
     name: String,
     #[command(flatten)]
     lease: LeaseArgs,
@@ -29,7 +29,7 @@ pub(crate) struct RenewArgs {
 /// The lease to release.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ReleaseArgs {
-    /// The lock's name
+    /// Name of the lock
     name: String,
     #[command(flatten)]
     lease: LeaseArgs,

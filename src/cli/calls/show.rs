@@ -16,7 +16,7 @@ use std::cmp;
 /// The lock to show.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct GetArgs {
-    /// The lock's name
+    /// Name of the lock
     name: String,
     #[command(flatten)]
     call: CallArgs,
@@ -35,9 +35,9 @@ pub(crate) struct ListArgs {
 /// The token to check.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct CheckTokenArgs {
-    /// The lock's name
+    /// Name of the lock
     name: String,
-    /// The token
+    /// Token
     token: u64,
     #[command(flatten)]
     call: CallArgs,

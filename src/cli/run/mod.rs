@@ -43,17 +43,17 @@ anything while run itself is paused or after it was killed. The token covers the
 
 Signals: INT, HUP, QUIT, WINCH and CONT are forwarded to the whole group; TERM, USR1 and USR2 to the command only.
 
-Exit codes: that of the command; 128+n if signal n terminated it; 64 the server rejected the request as malformed;
+Exit codes: that of the command; 128+n if signal n terminated it; 64 the server refused the request as malformed;
 69 no server answered; 70 the lease was lost, or the command was stopped because the lease was about to end; 75 the lock
 was not acquired; 126 the command cannot be executed; 127 the command was not found.")]
 pub(crate) struct RunArgs {
-    /// The lock's name
+    /// Name of the lock
     name: String,
     #[command(flatten)]
     lock: LockArgs,
     #[command(flatten)]
     servers: ServerArgs,
-    /// The command and its arguments
+    /// Command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }

@@ -23,7 +23,8 @@ at_marks! {
     "replay answers the full TTL", "a repeat promises more time than the lease has (node-redlock #169)",
         Value("lease.terms.ttl"), [Units, Protocol];
     "retry does not re-arm", "a lease cut short stays short for the retry that gets it", Drop, [Units, Model];
-    "known_token ignored", "the highest token that a replica knows does not repair a store that lost data", Argument("0"), [Units];
+    "known_token ignored", "the highest token that a replica knows does not repair a store that lost data",
+        Argument("0"), [Units];
     "new request overtakes the line", "a lock that is offered to a waiter is granted to a new request (grackle #1)",
         Operand("{ self.lock.offer = None; true }"), [Units, Model];
     "grant beside a classic client", "the lock is granted while a classic client holds it", Operand("true"), [Units];
@@ -92,7 +93,8 @@ at_marks! {
     "token equal instead of greater", "two grants at one time have the same token", Argument("0"), [Units];
     "no skip", "a store that lost data grants an old token again (Kleppmann; Redisson #775)",
         Argument("Duration::ZERO"), [Units, Protocol];
-    "no second when ahead", "an incarnation whose counter is ahead of the clock repeats tokens that the previous one lost",
+    "no second when ahead",
+        "an incarnation whose counter is ahead of the clock repeats tokens that the previous one lost",
         Value("0"), [Units];
     "min_token relative", "each request with a min_token raises the bound for the next one",
         Value("(now.as_micros() * 2).min(TOKEN_END - 1)"), [Units];
