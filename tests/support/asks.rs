@@ -1,6 +1,6 @@
-//! Commands to a store, made and carried out one by one.
+//! Builds commands, and runs them on a store.
 
-#![allow(dead_code, reason = "each test uses a part")]
+#![allow(dead_code, reason = "no test uses all of it")]
 
 use fencepost::{
     domain::{
@@ -27,7 +27,7 @@ pub(crate) fn candidate(request: RequestId) -> Candidate {
     }
 }
 
-/// The first attempt of a request, with a lease of this TTL.
+/// An acquire: the first attempt of a request, with this TTL.
 pub(crate) fn acquire(request: RequestId, ttl: Duration, wait: bool) -> Acquire {
     let holder = Holder::new("test".into()).unwrap();
     let terms = Terms { fingerprint: 7, ttl, holder, metadata: Metadata::default(), min_token: 0 };
@@ -43,7 +43,7 @@ pub(crate) fn granted(outcome: AcquireOutcome) -> Grant {
     }
 }
 
-/// Commands with outcomes of their own kind.
+/// Commands with typed outcomes.
 pub(crate) trait Asks: Store {
     async fn ask<T>(&self, name: &LockName, command: Command) -> Result<Timed<T>, StoreError>
     where

@@ -1,4 +1,4 @@
-//! The oracle's half for the calls that ask for the lock: transmissions, claims, giving up, being dropped.
+//! The part of the oracle for calls that request the lock: acquires, claims, timeouts and drops.
 
 use super::{
     Step,
@@ -95,7 +95,7 @@ impl Oracle {
         AcquireOutcome::Queued
     }
 
-    /// Other terms under an id that is known are refused; the model sends them for known ids only.
+    /// Other parameters with a known request id are refused. The model sends them for known ids only.
     fn acquire_other(&self, request: u8, attempt: u32) -> AcquireOutcome {
         let ended = self.past.iter().any(|past| past.ends(request));
         if self.is_marked(request, attempt, 0) || !ended && self.comes_after_its_refusal(request, attempt) {
@@ -182,7 +182,7 @@ impl Oracle {
         }
     }
 
-    /// The answer to a call that need not or may not act any more.
+    /// The answer to a call that must not act any more.
     fn what_became_of(&self, request: u8, attempt: u32, now: StoreTime) -> Option<AcquireOutcome> {
         if let Some(outcome) = self.outcome_of_past(request, now) {
             return Some(outcome);
@@ -230,7 +230,7 @@ impl Oracle {
         reality: &Reality<'_>,
         news: &mut Vec<News>,
     ) -> AcquireOutcome {
-        // The number of the token is the sequencer's affair; that it rises is checked on what was answered.
+        // The oracle takes the token from the real answer. The history checks that tokens rise.
         let Outcome::Acquire(AcquireOutcome::Granted(real)) = reality.answer else {
             panic!("request {request} gets the lock, not {:?}", reality.answer)
         };
@@ -268,7 +268,7 @@ impl Holding {
     }
 }
 
-/// Binds a call; the attempt that it takes over from, if it does.
+/// Binds a call. Returns the attempt that it replaces, if there is one.
 fn bind(bound: &mut u32, calls: &mut Vec<u8>, attempt: u32, copy: u8) -> Option<u32> {
     if attempt == *bound {
         unbind(calls, copy);
@@ -280,7 +280,7 @@ fn bind(bound: &mut u32, calls: &mut Vec<u8>, attempt: u32, copy: u8) -> Option<
     Some(before)
 }
 
-/// Takes a call away, and says whether it was there.
+/// Unbinds a call. Returns whether it was bound.
 fn unbind(calls: &mut Vec<u8>, copy: u8) -> bool {
     let before = calls.len();
     calls.retain(|it| *it != copy);

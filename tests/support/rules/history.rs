@@ -1,4 +1,4 @@
-//! The promises that can be kept to the letter of what was answered, with no idea of what the lock should have done.
+//! Guarantees that can be checked on the answers alone, without a model of the lock.
 
 use super::{Step, lease_number, oracle::Reality, request_number};
 use fencepost::domain::{
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const MEMORY: Duration = Duration::from_secs(10);
 
-/// A request that was answered something that binds the future.
+/// An answer to a request that restricts later answers.
 #[derive(Clone, Debug)]
 struct Said {
     request: u8,
@@ -27,7 +27,7 @@ enum What {
     LeaseEnded,
 }
 
-/// Everything said so far that must stay true.
+/// All answers so far that restrict later ones.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     held: Option<(u8, Grant)>,
@@ -40,18 +40,18 @@ pub(super) struct History {
 impl History {
     pub(super) fn follow(&mut self, step: Step, reality: &Reality<'_>) {
         if !step.acts() {
-            // Only a command that acts sees what the time is: it may have gone forth and back before.
+            // Only a command that acts reads the time, which may have moved forward and back before.
             return;
         }
-        // What was said in a future that the clock stepped back from, counts from now.
+        // After a step back of the clock, times in the future count as now.
         self.said.iter_mut().for_each(|said| said.at = said.at.min(reality.now));
         self.said.retain(|said| reality.now < said.at.after(MEMORY));
-        let ended = self.hear_of_ends(reality);
+        let ended = self.check_ends(reality);
         match reality.answer {
             Outcome::Acquire(outcome) => self.check_acquire(step, outcome, reality),
             Outcome::Release(outcome) => {
                 let released = matches!(outcome, ReleaseOutcome::Released);
-                assert_eq!(released, ended.contains(&LeaseEnd::Released), "each release ends a lease, and says so");
+                assert_eq!(released, ended.contains(&LeaseEnd::Released), "each release ends a lease and reports that");
             }
             Outcome::Renew(RenewOutcome::Renewed(renewed)) => {
                 let held = self.held.as_ref().map(|(_, grant)| (grant.token, lease_number(grant.lease_id)));
@@ -59,12 +59,16 @@ impl History {
                     Step::Renew { lease, .. } | Step::RenewKept { lease, .. } | Step::Attach { lease, .. } => lease,
                     _ => unreachable!(),
                 };
-                assert_eq!(held, Some((renewed.token, named)), "only the lease that holds the lock is renewed");
+                assert_eq!(held, Some((renewed.token, named)), "only the current lease is renewed");
                 assert!(!renewed.left.is_zero() && renewed.left <= renewed.ttl);
             }
             Outcome::Revoke(outcome) => {
                 let revoked = matches!(outcome, RevokeOutcome::Revoked(_));
-                assert_eq!(revoked, ended.contains(&LeaseEnd::Revoked), "each revocation ends a lease, and says so");
+                assert_eq!(
+                    revoked,
+                    ended.contains(&LeaseEnd::Revoked),
+                    "each revocation ends a lease and reports that"
+                );
             }
             Outcome::Renew(_) | Outcome::View(_) | Outcome::Done => {}
         }
@@ -72,18 +76,18 @@ impl History {
         assert!(granted == 0 || matches!(reality.answer, Outcome::Acquire(AcquireOutcome::Granted(_))));
     }
 
-    /// Each end is announced once, and of the lease that held the lock.
-    fn hear_of_ends(&mut self, reality: &Reality<'_>) -> Vec<LeaseEnd> {
+    /// Each end is reported once, for the lease that held the lock.
+    fn check_ends(&mut self, reality: &Reality<'_>) -> Vec<LeaseEnd> {
         let mut ends = Vec::new();
         for effect in reality.effects {
             let Effect::Ended { lease, end } = effect else { continue };
-            let (request, grant) = self.held.take().expect("nothing ends that was not granted");
+            let (request, grant) = self.held.take().expect("only granted leases end");
             assert_eq!((grant.lease_id, grant.token), (lease.lease_id, lease.token));
             assert_eq!(request, request_number(lease.request));
             assert!(!self.ended.contains(&lease_number(lease.lease_id)), "a lease ends once");
             self.ended.push(lease_number(lease.lease_id));
             let at = if *end == LeaseEnd::Expired { lease.expires_at } else { reality.now };
-            assert!(at <= reality.now, "no lease runs out before its time");
+            assert!(at <= reality.now, "no lease expires early");
             if reality.now < at.after(MEMORY) {
                 self.say(request, What::LeaseEnded, at);
             }
@@ -102,29 +106,29 @@ impl History {
         };
         let in_force = matches!(outcome, AcquireOutcome::Granted(_) | AcquireOutcome::Queued | AcquireOutcome::Shared);
         let fresh = reality.effects.contains(&Effect::Granted);
-        // What ended in this very turn (by running out) was said before the answer.
+        // Ends in this turn (by expiry) come before the answer.
         for said in self.said.iter().filter(|said| said.request == request) {
             match said.what {
-                What::Bound(newest) => assert!(attempt >= newest || !in_force, "an overtaken attempt gets nothing"),
+                What::Bound(newest) => assert!(attempt >= newest || !in_force, "an overtaken attempt gets no lease"),
                 What::TimedOut | What::LeaseEnded => {
-                    assert!(!in_force && !fresh, "a request that ended gets nothing: {step:?} {outcome:?}");
+                    assert!(!in_force && !fresh, "an ended request gets no lease: {step:?} {outcome:?}");
                 }
             }
         }
         match outcome {
             AcquireOutcome::Granted(grant) if fresh => {
                 assert!(self.held.is_none(), "at most one lease");
-                assert!(!self.ended.contains(&lease_number(grant.lease_id)), "no lease comes back");
+                assert!(!self.ended.contains(&lease_number(grant.lease_id)), "no lease is granted again");
                 assert!(grant.token.get() > self.highest_token, "tokens rise");
                 self.highest_token = grant.token.get();
                 self.granted += 1;
                 self.held = Some((request, *grant));
             }
             AcquireOutcome::Granted(grant) => {
-                let (holder, held) = self.held.as_ref().expect("whoever is told of a grant, has it");
+                let (holder, held) = self.held.as_ref().expect("a reported grant is current");
                 assert_eq!(*holder, request);
                 let same = |it: &Grant| (it.lease_id, it.grant_id, it.token, it.previous_end);
-                assert_eq!(same(held), same(grant), "a repeat answers the same lease");
+                assert_eq!(same(held), same(grant), "a repeat gets the same lease");
             }
             AcquireOutcome::TimedOut(_)
                 if !self.said.iter().any(|it| (it.request, it.what) == (request, What::TimedOut)) =>
@@ -147,7 +151,7 @@ impl History {
         self.granted
     }
 
-    /// Forgets which leases ended, for a search that uses their numbers again: those that nobody remembers.
+    /// Forgets the ended leases that are not remembered, for a search that reuses their numbers.
     pub(super) fn forget_leases(&mut self, remembered: &[u32]) {
         self.ended.retain(|lease| remembered.contains(lease));
     }

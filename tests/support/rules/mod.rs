@@ -1,7 +1,7 @@
-//! A lock under test beside an oracle that was written from the design, not from the rules.
+//! Tests the rules of a lock against an oracle, which was written from the design and not from the rules.
 //!
-//! A [`World`] runs each command through the rules and through the [`Oracle`], and compares answers, effects and views.
-//! A [`History`] of what was answered keeps the promises that need no oracle at all.
+//! A [`World`] runs each command through the rules and the [`Oracle`], and compares answers, effects and views. A
+//! [`History`] of the answers checks guarantees that need no oracle.
 
 mod calls;
 mod history;
@@ -27,11 +27,11 @@ use uuid::Uuid;
 pub(crate) const SECOND: u64 = 1_000_000;
 const START: u64 = 1_800_000_000 * SECOND;
 
-/// One step of a scenario: a command, whose requests, leases and attachments go by number, or a change of the clock.
+/// A step of a scenario: a command, or a change of the clock. Requests, leases and attachments have numbers in place of
+/// ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// A call of a request (of one attempt there may be several copies), waiting or not, and the number of its lease
-    /// should it be granted.
+    /// A call of a request. An attempt may have several copies; `lease` is the number of the lease if it is granted.
     Acquire {
         request: u8,
         attempt: u32,
@@ -39,12 +39,12 @@ pub(crate) enum Step {
         wait: bool,
         lease: u32,
     },
-    /// One with other parameters under the same id.
+    /// An acquire with the same request id and other parameters.
     AcquireOther {
         request: u8,
         attempt: u32,
     },
-    /// One that arrives after its `not_after`.
+    /// An acquire that arrives after its `not_after`.
     AcquireLate {
         request: u8,
         attempt: u32,
@@ -64,7 +64,7 @@ pub(crate) enum Step {
         attempt: u32,
         copy: u8,
     },
-    /// The call is dropped; a command of it may still arrive for this many microseconds.
+    /// The call is dropped. Its command may still arrive within this many microseconds.
     Drop {
         request: u8,
         attempt: u32,
@@ -74,7 +74,7 @@ pub(crate) enum Step {
     Release {
         lease: u32,
     },
-    /// With another TTL, if one is given, in microseconds.
+    /// With a new TTL in microseconds, if there is one.
     Renew {
         lease: u32,
         ttl: Option<u64>,
@@ -96,36 +96,36 @@ pub(crate) enum Step {
         lease: u32,
         attachment: u32,
     },
-    /// With the token of the lease that holds the lock, or with one that nobody has.
+    /// With the token of the current lease, or with an unused token.
     ForceRelease {
         right: bool,
     },
-    /// Microseconds pass and nothing comes by.
+    /// Microseconds pass without a command.
     Pass(u64),
-    /// Time passes up to the next moment at which something runs out.
+    /// Time passes until something expires.
     ToEdge,
-    /// Time passes up to the last microsecond before that.
+    /// Time passes until the last microsecond before something expires.
     BeforeEdge,
-    /// The clock steps back.
+    /// The clock steps back by microseconds.
     Back(u64),
-    /// The expiry task comes by.
+    /// The expiry task runs.
     Settle,
 }
 
 impl Step {
-    /// Whether it brings the lock up to date: not if it is none but the time's passing, nor if it comes too late.
+    /// Whether the step updates the lock: not if only time passes, nor if the command is late.
     pub(crate) fn acts(self) -> bool {
         use Step::{AcquireLate, Back, BeforeEdge, ClaimLate, Pass, ToEdge};
         !matches!(self, Pass(_) | Back(_) | ToEdge | BeforeEdge | AcquireLate { .. } | ClaimLate { .. })
     }
 }
 
-/// The TTL of each request: longer and shorter than the 3 s for which a dropped call's lease is kept.
+/// The TTL of a request: longer or shorter than the 3 s for which the lease of a dropped call is kept.
 pub(crate) fn ttl(request: u8) -> Duration {
     Duration::from_secs([5, 2, 12][usize::from(request) % 3])
 }
 
-/// The first digits of an id are what its `Debug` shows: the number goes there.
+/// An id with the number in its first digits, which `Debug` prints.
 fn id(number: u32) -> Uuid {
     Uuid::from_u128(u128::from(number) << 104)
 }
@@ -158,7 +158,7 @@ pub(crate) fn grant_number(id: GrantId) -> u32 {
     number(id.0)
 }
 
-/// A lock, its surroundings, and those who watch it.
+/// A lock, its environment, and the oracle and history that check it.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     lock: Lock,
@@ -172,7 +172,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(waiters_max: usize) -> Self {
         let mut sequencer = Sequencer::forgotten();
-        // Drawn long ago, so that tokens follow the clock.
+        // The first token is old, so that tokens follow the clock.
         let before = StoreTime::from_micros(START - 100 * SECOND);
         sequencer.draw(before, Incarnation(id(1)), 0).unwrap();
         Self {
@@ -185,9 +185,9 @@ impl World {
         }
     }
 
-    /// Runs a step, and fails the test if anything about it is wrong.
+    /// Runs a step, and panics if its result is wrong.
     pub(crate) fn run(&mut self, step: Step) {
-        // Other terms under an id that nobody knows are a new request's.
+        // With an unknown request id, other parameters make a new request.
         if matches!(step, Step::AcquireOther { request, .. } if !self.oracle.knows(request, self.now)) {
             return;
         }
@@ -201,8 +201,8 @@ impl World {
         self.check_views();
         if step == Step::Settle {
             let due = self.lock.next_due();
-            assert!(due.is_none_or(|due| self.now < due), "the expiry task never turns on the spot");
-            assert_eq!(self.lock.is_idle(), self.oracle.is_idle(), "what need not be kept is known as such");
+            assert!(due.is_none_or(|due| self.now < due), "the expiry task does not spin");
+            assert_eq!(self.lock.is_idle(), self.oracle.is_idle(), "an idle lock is recognized");
         }
     }
 
@@ -220,11 +220,11 @@ impl World {
         };
     }
 
-    /// What anybody may see, whether or not a command came by since it changed.
+    /// Checks the views of the lock, which are up to date without a command.
     fn check_views(&self) {
         let view = self.lock.view(self.now);
         let seen = self.oracle.seen(self.now);
-        assert_eq!(view, seen, "a view agrees with the state");
+        assert_eq!(view, seen, "the view matches the state");
         assert_eq!(self.lock.is_in_use(self.now), seen.current.is_some() || seen.waiters > 0);
         let status = |token: u64| view.token_status(FencingToken::new(token).unwrap());
         let Some(newest) = seen.newest_token.map(FencingToken::get) else {
@@ -236,10 +236,13 @@ impl World {
         assert_eq!(status(newest), of_newest);
         assert_eq!(status(newest + 1), TokenStatus::Unknown);
         let change = self.oracle.change();
-        assert!(change.is_none_or(|change| self.lock.next_due().is_some_and(|due| due <= change)), "nothing is missed");
+        assert!(
+            change.is_none_or(|change| self.lock.next_due().is_some_and(|due| due <= change)),
+            "the expiry task misses no change"
+        );
     }
 
-    /// How many leases have been granted.
+    /// The number of grants.
     pub(crate) fn granted(&self) -> u32 {
         self.history.granted()
     }

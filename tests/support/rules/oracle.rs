@@ -1,5 +1,5 @@
-//! What a lock should come to, kept in plain lists and worked out step by step: time, leases, and what may be seen.
-//! The calls that ask for the lock are in `calls`.
+//! The oracle: the expected state of a lock, in plain lists. This file has time, leases and views; `calls` has the
+//! calls that request the lock.
 
 use super::{
     Step, holder,
@@ -14,7 +14,7 @@ use fencepost::domain::{
 };
 use std::time::Duration;
 
-/// What the rules made of a command.
+/// The result of a step by the rules.
 pub(crate) struct Reality<'a> {
     pub(crate) now: StoreTime,
     pub(crate) waiters_max: usize,
@@ -22,7 +22,7 @@ pub(crate) struct Reality<'a> {
     pub(crate) effects: &'a Effects,
 }
 
-/// The lock as it should be.
+/// The expected state of the lock.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Oracle {
     pub(super) line: Vec<Waiting>,
@@ -34,20 +34,20 @@ pub(super) struct Oracle {
 }
 
 impl Oracle {
-    /// Does what the command should do, and compares.
+    /// Computes the expected result of the step, and compares it.
     pub(super) fn follow(&mut self, step: Step, reality: &Reality<'_>) {
         let mut news = Vec::new();
         let expected = self.expect(step, reality, &mut news);
         assert_eq!(*reality.answer, expected, "{step:?}");
         let mut real: Vec<_> = reality.effects.iter().map(News::of).collect();
-        // A call may be woken for what it is being answered anyway.
+        // The call may get a redundant wake, because its answer follows anyway.
         if let Step::Acquire { request, attempt, .. } | Step::Claim { request, attempt, .. } = step {
             let own = News::LookAgain(request, attempt);
             real.retain(|it| *it != own || news.contains(&own));
         }
         real.sort_unstable();
         news.sort_unstable();
-        assert_eq!(real, news, "what {step:?} sets off");
+        assert_eq!(real, news, "the effects of {step:?}");
     }
 
     fn expect(&mut self, step: Step, reality: &Reality<'_>, news: &mut Vec<News>) -> Outcome {
@@ -126,7 +126,7 @@ impl Oracle {
         RenewOutcome::Renewed(Renewed { token: held.token, ttl: held.ttl, left: held.end.since(now) })
     }
 
-    /// What time alone does.
+    /// Applies the passing of time.
     pub(super) fn bring_up(&mut self, now: StoreTime, news: &mut Vec<News>) {
         self.heal(now);
         if let Some(end) = self.lease.as_ref().map(|held| held.end).filter(|end| *end <= now) {
@@ -150,7 +150,7 @@ impl Oracle {
         self.promote(now, news);
     }
 
-    /// Nothing stored lies further ahead than its own period.
+    /// After a step back of the clock, no time in the state is further ahead than its own period.
     fn heal(&mut self, now: StoreTime) {
         if let Some(held) = &mut self.lease {
             let period = if held.cut { held.ttl.min(GRACE) } else { held.ttl };
@@ -167,7 +167,7 @@ impl Oracle {
         self.last = self.last.map(|(token, end, at)| (token, end, at.min(now)));
     }
 
-    /// A free lock goes on offer to the first who is not skipped.
+    /// Offers a free lock to the first waiter that is not skipped.
     pub(super) fn promote(&mut self, now: StoreTime, news: &mut Vec<News>) {
         if self.lease.is_some() || self.offer.is_some() {
             return;
@@ -211,7 +211,7 @@ impl Oracle {
         })
     }
 
-    /// What may be seen of it, brought up to now.
+    /// The expected view.
     pub(super) fn seen(&self, now: StoreTime) -> LockView {
         let mut seen = self.clone();
         seen.bring_up(now, &mut Vec::new());
@@ -225,7 +225,7 @@ impl Oracle {
         }
     }
 
-    /// When time will next end a lease, an offer or a place.
+    /// When a lease, an offer or a queue position next ends by time.
     pub(super) fn change(&self) -> Option<StoreTime> {
         let places = self.line.iter().filter_map(|it| match it.state {
             State::Gone(until) => Some(until),
@@ -234,7 +234,7 @@ impl Oracle {
         places.chain(self.lease.as_ref().map(|it| it.end)).chain(self.offer.map(|it| it.1)).min()
     }
 
-    /// The next moment at which anything runs out, a memory too.
+    /// When anything next expires, the memory of an end included.
     pub(super) fn edge(&self, now: StoreTime) -> Option<StoreTime> {
         let past = self.past.iter().map(|it| it.at.after(MEMORY));
         let marks = self.marks.iter().map(|it| it.3.after(Duration::from_micros(1)));

@@ -1,31 +1,31 @@
-//! What an exhaustive search needs to know of a world: when two are the same, and which leases may be named.
+//! For exhaustive searches: when two worlds are equal, and which leases commands may name.
 
 use super::{SECOND, World};
 
 impl World {
-    /// The leases that a command may name: those that the oracle remembers, the newest first.
+    /// The leases that a command may name: those that the oracle remembers, newest first.
     pub(crate) fn leases(&self) -> Vec<u32> {
         self.oracle.leases()
     }
 
-    /// A number for the next lease of this request that nobody remembers, so that a search meets the same states again.
+    /// A forgotten number for the next lease of this request, so that a search finds the same states again.
     pub(crate) fn unused_lease(&self, request: u8) -> u32 {
         let used = self.oracle.leases();
         (1..).map(|number| u32::from(request) * 16 + number).find(|number| !used.contains(number)).unwrap()
     }
 
-    /// Forgets which leases ended, as far as the lock has forgotten it: their numbers are used again.
+    /// Forgets the ended leases that the lock has forgotten, because their numbers are reused.
     pub(crate) fn forget_leases(&mut self) {
         self.history.forget_leases(&self.oracle.leases());
     }
 
-    /// All that the future depends on, the same for states that differ only in their date. Fields that differ without
-    /// consequence (a place's number) make two of one state: that costs time, and misses nothing.
+    /// The state that future results depend on, independent of the date. Irrelevant differences (the number of a queue
+    /// position) make two keys for one state. That costs time, but misses nothing.
     pub(crate) fn key(&self) -> String {
         let text = format!("{:?}{:?}", self.lock, self.oracle);
         let mut rest = text.as_str();
         let mut key = String::with_capacity(text.len());
-        // The order of a hash map's entries means nothing.
+        // The order of the entries of a hash map is irrelevant.
         if let Some((before, waiters, after)) = cut(rest, "waiters: {", "}, line: ") {
             let mut waiters: Vec<_> =
                 waiters.split(", RequestId").map(|it| it.trim_start_matches("RequestId")).collect();
@@ -43,14 +43,14 @@ impl World {
         while let Some((before, digits, after)) = cut(rest, "StoreTime(", ")") {
             self.write_untold(before, key);
             let distance = i128::from(digits.parse::<u64>().unwrap()) - i128::from(self.now.as_micros());
-            // What is longer past than the longest memory is past.
+            // Times beyond the longest memory are equal.
             key.push_str(&distance.max(-11 * i128::from(SECOND)).to_string());
             rest = after;
         }
         self.write_untold(rest, key);
     }
 
-    /// Tokens count by their order only, and that is the same in all states.
+    /// Without tokens: only their order matters, and it is the same in all states.
     fn write_untold(&self, text: &str, key: &mut String) {
         let mut rest = text;
         while let Some((before, _, after)) = cut(rest, "FencingToken(", ")") {

@@ -1,4 +1,4 @@
-//! What the oracle keeps of a lock.
+//! The state of the oracle.
 
 use super::{attachment_number, grant_id, holder, lease_number, request_number, ttl};
 use fencepost::domain::{command::Effect, lease::LeaseEnd, outcome::HolderView, time::StoreTime, token::FencingToken};
@@ -9,7 +9,7 @@ pub(super) const GRACE: Duration = Duration::from_secs(3);
 pub(super) const CLAIM: Duration = Duration::from_secs(3);
 pub(super) const WINDOW: Duration = Duration::from_millis(500);
 
-/// The effects that a command should have.
+/// The expected effects of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum News {
     LookAgain(u8, u32),
@@ -55,7 +55,7 @@ pub(super) enum How {
     Held(u32, LeaseEnd),
     TimedOut,
     Abandoned,
-    /// Not an end: those attempts that are older than this one come too late.
+    /// Not an end: attempts older than this one are too late.
     Refused(u32),
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Past {
 }
 
 impl Past {
-    /// Whether it says that this request has ended.
+    /// Whether this is the end of the request.
     pub(super) fn ends(&self, request: u8) -> bool {
         self.request == request && !matches!(self.how, How::Refused(_))
     }
@@ -126,7 +126,7 @@ impl News {
             Effect::LookAgain { request, attempt, .. } => Self::LookAgain(request_number(*request), *attempt),
             Effect::Granted => Self::Granted,
             Effect::Ended { lease, end } => Self::Ended(lease_number(lease.lease_id), end_number(*end)),
-            Effect::ReplicaReturned => panic!("there is one replica, which never left"),
+            Effect::ReplicaReturned => panic!("the only replica never left"),
             Effect::Detached { lease_id, attachment, .. } => {
                 Self::Detached(lease_number(*lease_id), attachment_number(*attachment))
             }

@@ -85,7 +85,7 @@ impl World {
     }
 }
 
-/// The last moment at which the command of a step may act.
+/// The last time at which the command of a step may act.
 fn not_after(step: Step, now: StoreTime) -> StoreTime {
     match step {
         Step::Acquire { .. } | Step::Claim { .. } => now,
