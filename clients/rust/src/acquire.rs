@@ -1,6 +1,6 @@
-//! Taking a lock.
+//! Acquiring a lock.
 
-use crate::attempts::{Attempts, Way};
+use crate::attempts::{Attempts, Route};
 use crate::client::Client;
 use crate::error::{CallError, FieldViolation};
 use crate::lock::Lock;
@@ -14,10 +14,10 @@ use tonic::Code;
 use uuid::Uuid;
 use v1::acquire_response::Outcome;
 
-/// A lock to take. Await it to get the [`Lock`], or [`run`](Self::run) a body under it.
+/// A request for a lock. Await it to get the [`Lock`], or [`run`](Self::run) a body under the lock.
 ///
-/// Dropped while it waits, it leaves the line, and a cleanup in the background gives back what may have been granted
-/// at that very moment.
+/// Dropped while it waits, it leaves the queue, and a background cleanup releases a lease that was granted at that
+/// moment.
 #[derive(Clone)]
 #[must_use = "nothing is sent until it is awaited"]
 pub struct Acquire {
@@ -25,78 +25,78 @@ pub struct Acquire {
     request: v1::AcquireRequest,
     wait: Duration,
     ttl: Duration,
-    ahead: Option<watch::Sender<Option<u32>>>,
+    position: Option<watch::Sender<Option<u32>>>,
 }
 
 impl Acquire {
     pub(crate) fn new(client: Client, lock_name: String) -> Self {
         let holder = client.shared.core.holder.clone();
         let request = v1::AcquireRequest { lock_name, holder, ..Default::default() };
-        Self { client, request, wait: Duration::ZERO, ttl: Duration::ZERO, ahead: None }
+        Self { client, request, wait: Duration::ZERO, ttl: Duration::ZERO, position: None }
     }
 
-    /// How long the lease lasts unless it is renewed: the lock of a holder that dies is free after this time. Choose at
-    /// least three times the longest pause that you expect to survive. The server's default (30 s) unless set.
+    /// How long the lease lasts without a renewal: the lock of a holder that dies is free after this time. Choose at
+    /// least three times the longest pause that the holder must survive. The server's default (30 s) unless set.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self.request.ttl = wire(ttl);
         self
     }
 
-    /// How long to wait in line if the lock is held. Not at all unless set.
+    /// How long to wait in the queue if the lock is held. Default: do not wait.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
     }
 
-    /// A label shown to others who ask who holds the lock. The client's unless set.
+    /// The label that others see when they ask who holds the lock. Default: the client's.
     pub fn holder(mut self, label: impl Into<String>) -> Self {
         self.request.holder = label.into();
         self
     }
 
-    /// Shown with the holder. May be called for several keys.
+    /// Metadata shown with the holder. Call it once for each key.
     pub fn metadata(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.request.metadata.insert(key.into(), value.into());
         self
     }
 
-    /// The token will be at least this: for a store that has seen a higher one, pass its highest + 1.
+    /// The lowest acceptable token. If the protected store has seen a higher one, pass its highest token + 1.
     ///
     /// Locks share counters on the server, so this raises the tokens of other locks too. If the server's store loses
-    /// its data before its clock has passed the raise, the tokens of all these locks fall. So ask for no more than is
-    /// needed, and after a loss of data pass it for each lock whose store refuses a new holder's token.
+    /// its data before its clock has passed the raised value, the tokens of all these locks fall. So ask for no more
+    /// than necessary, and after a loss of data set it for each lock whose store refuses a new holder's token.
     pub fn min_token(mut self, token: u64) -> Self {
         self.request.min_token = token;
         self
     }
 
-    /// Names this request; a new one is made unless set. The nil UUID is refused. The id is bound to the lock's name:
-    /// for another lock it names another request. Never use one for two locks that you want, nor again after you
-    /// dropped its acquire: the cleanup takes it back. A wait that you named ends with [`AcquireError::Ended`] if it
-    /// was away from the servers for so long that they gave it up; any other goes on at the end of the line.
+    /// Sets the request id; a random one by default. The nil UUID is refused. An id belongs to one lock name and one
+    /// acquire: do not use it for a second lock, nor again after dropping the acquire, because the cleanup releases it.
+    /// An acquire with its own id fails with [`AcquireError::Ended`] if the servers gave up its queue position while
+    /// they could not hear from it; one without rejoins at the end of the queue.
     pub fn request_id(mut self, id: Uuid) -> Self {
         self.request.request_id = id.to_string();
         self
     }
 
-    /// Tells how many requests stand in line before this one, at most: those that left the line since may still be
-    /// counted. Told when it joins the line, and when it has moved up, at most once a second.
+    /// Reports the number of requests ahead in the queue: an upper bound, since requests that left may still be
+    /// counted. Reported on joining the queue and on moving up, at most once a second.
     ///
     /// ```no_run
     /// # async fn example(client: fencepost_client::Client) -> Result<(), Box<dyn std::error::Error>> {
     /// use std::time::Duration;
-    /// let (ahead, mut told) = tokio::sync::watch::channel(None);
-    /// let acquire = client.acquire("orders/42").wait(Duration::from_secs(60)).tell_ahead(ahead);
+    /// let (sender, mut position) = tokio::sync::watch::channel(None);
+    /// let acquire = client.acquire("orders/42").wait(Duration::from_secs(60)).queue_position(sender);
     /// let waiting = tokio::spawn(acquire.into_future());
-    /// while told.changed().await.is_ok() {
-    ///     println!("{:?} in line before this one, at most", *told.borrow());
+    /// while position.changed().await.is_ok() {
+    ///     println!("at most {:?} requests ahead", *position.borrow());
     /// }
     /// let lock = waiting.await??;
     /// # drop(lock); Ok(()) }
     /// ```
-    pub fn tell_ahead(mut self, ahead: watch::Sender<Option<u32>>) -> Self {
-        self.ahead = Some(ahead);
+    pub fn queue_position(mut self, position: watch::Sender<Option<u32>>) -> Self {
+        self.position = Some(position);
         self
     }
 
@@ -104,15 +104,15 @@ impl Acquire {
     async fn acquire(mut self) -> Result<Lock, AcquireError> {
         self.request.wait_timeout = wire(self.wait);
         let shared = self.client.shared;
-        let way = Way::Session { keeper: shared.keeper.clone(), ahead: self.ahead };
-        let mut acquired = Attempts::new(shared.core.clone(), way, self.request, true).run().await?;
-        // No await from here on: the lease is either in a lock, or being released.
+        let route = Route::Session { keeper: shared.keeper.clone(), position: self.position };
+        let mut acquired = Attempts::new(shared.core.clone(), route, self.request, true).run().await?;
+        // No await from here on: the lease is either owned by a lock or being released.
         let lease = acquired.lease(&shared.core, self.ttl);
         let answer = acquired.timed.message;
         match answer.outcome() {
             Outcome::Acquired => {}
             Outcome::TimedOut => return Err(AcquireError::timed_out(answer)),
-            // The answer to a repeat that came back when the wait was over.
+            // The answer to a retry that arrived when the wait was over.
             Outcome::Contended if !self.wait.is_zero() => return Err(AcquireError::timed_out(answer)),
             Outcome::Contended => return Err(AcquireError::contended(answer)),
             Outcome::Unspecified => return Err(AcquireError::Answer),
@@ -125,7 +125,7 @@ impl Acquire {
 }
 
 impl std::fmt::Debug for Acquire {
-    /// Without the request id: whoever knows it can pick up the lease.
+    /// Omits the request id, which is enough to pick up the lease.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut debug = f.debug_struct("Acquire");
         debug.field("lock_name", &self.request.lock_name).field("holder", &self.request.holder);
@@ -142,76 +142,76 @@ impl IntoFuture for Acquire {
     }
 }
 
-/// A lock that was not acquired. Nothing is held after any of these, or a cleanup in the background makes sure of it.
+/// Why a lock was not acquired. Nothing is held afterwards, or a background cleanup releases it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// The lock is not free, and no wait was asked for.
+    /// The lock is not free, and no wait was requested.
     #[error("contended: {}", describe(.holders, *.waiters))]
     Contended {
-        /// Who holds it; empty while it is on its way to the next waiter. One at most, until there are shared locks.
+        /// The holders; empty while the lock is offered to the next waiter. At most one, until there are shared locks.
         holders: Vec<v1::LockHolder>,
-        /// How many wait in line.
+        /// The number of waiters.
         waiters: u32,
     },
-    /// The wait ended without the lock.
+    /// The wait ended without a grant.
     #[error("timed out: {}", describe(.holders, *.waiters))]
     TimedOut {
-        /// Who holds it; empty while it is on its way to the next waiter. One at most, until there are shared locks.
+        /// The holders; empty while the lock is offered to the next waiter. At most one, until there are shared locks.
         holders: Vec<v1::LockHolder>,
-        /// How many others wait in line.
+        /// The number of other waiters.
         waiters: u32,
     },
-    /// The request breaks a rule.
+    /// The request breaks a rule. Retrying it is useless.
     #[error("invalid request: {message}")]
     Invalid {
-        /// The server's words, or this client's about a request that is too large to be sent.
+        /// The server's message, or this client's if the request is too large to send.
         message: String,
-        /// Which fields broke which rules.
+        /// The fields and the rules that they broke.
         violations: Vec<FieldViolation>,
     },
-    /// Too many wait, for this lock or on this server.
+    /// The queue of this lock or of this server is full. Retry after `retry_after`.
     #[error("too many waiters: {message}")]
     Exhausted {
-        /// The server's words.
+        /// The server's message.
         message: String,
-        /// When to try again, if the server said.
+        /// How long to wait before retrying, if the server said so.
         retry_after: Option<Duration>,
     },
-    /// The request of this id has already ended: use a new id. After a repeat it says that the request was away from
-    /// the servers for too long: its place in line was given up, or it was granted the lock, but the answer did not
-    /// arrive before the lease was over. A wait goes on by itself, unless its id was set or its time is over.
+    /// The request with this id has already ended: retry with a new id. After a retry it means that the servers did not
+    /// hear from the request for too long: they gave up its queue position, or its lease ended before the answer
+    /// arrived. The client starts again by itself unless the id was set or the wait is over.
     #[error("this request has already ended")]
     Ended,
-    /// Somebody else repeated this request id with a higher attempt number.
+    /// Another caller retried this request id with a higher attempt number.
     #[error("a newer attempt of this request took over")]
     Overtaken,
-    /// No server could be reached. Nothing was sent.
+    /// No server could be reached, and nothing was sent. Retry later.
     #[error("no server could be reached")]
     Unavailable {
-        /// Why not.
+        /// The error of the last transmission.
         source: CallError,
     },
-    /// The server may or may not have granted the lock; a cleanup in the background takes it back.
+    /// The server may have granted the lock; a background cleanup releases it.
     #[error("outcome unknown")]
     OutcomeUnknown {
-        /// What the last transmission failed with.
+        /// The error of the last transmission.
         source: CallError,
     },
     /// The lock was granted, but its lease was no longer valid when the answer arrived. It is being released.
     #[error("granted with token {token}, but no longer valid on arrival")]
     LostOnArrival {
-        /// Its token.
+        /// The fencing token of that lease.
         token: u64,
     },
-    /// The server refused the call for a reason of its own.
+    /// The server refused the call for another reason.
     #[error("refused by the server")]
     Refused {
-        /// The server's words.
+        /// The server's error.
         source: CallError,
     },
-    /// The server's answer makes no sense to this version of the client.
-    #[error("the server's answer is not one that this client knows")]
+    /// The server's answer is malformed, or from a newer version.
+    #[error("unknown answer from the server")]
     Answer,
 }
 
@@ -247,7 +247,7 @@ impl From<CallError> for AcquireError {
 fn describe(holders: &[v1::LockHolder], waiters: u32) -> String {
     let labels: Vec<_> = holders.iter().map(|it| it.holder.as_str()).filter(|label| !label.is_empty()).collect();
     if holders.is_empty() {
-        format!("on its way to the next waiter, {waiters} in line")
+        format!("on its route to the next waiter, {waiters} in line")
     } else if labels.is_empty() {
         format!("held, {waiters} in line")
     } else {
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn a_refusal_names_those_who_hold_the_lock() {
         let holder = |label: &str| v1::LockHolder { holder: label.to_owned(), ..Default::default() };
-        assert_eq!(describe(&[], 1), "on its way to the next waiter, 1 in line");
+        assert_eq!(describe(&[], 1), "on its route to the next waiter, 1 in line");
         assert_eq!(describe(&[holder("")], 0), "held, 0 in line");
         assert_eq!(describe(&[holder("a")], 2), "held by a, 2 in line");
         assert_eq!(describe(&[holder("a"), holder(""), holder("b")], 2), "held by a and b, 2 in line");

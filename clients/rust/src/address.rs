@@ -1,13 +1,13 @@
-//! The address of a server, as people write it.
+//! Server addresses as people write them.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// Where a server listens: a host name or an IP address, and a port.
+/// The address of a server: a host name or an IP address, and a port.
 ///
-/// It is written as `host:port`, as everywhere in gRPC, or as `http://host:port`. An IPv6 address stands in brackets.
-/// An address without a port has the [default one](Self::DEFAULT_PORT):
+/// Parsed from `host:port`, as usual in gRPC, or `http://host:port`. An IPv6 address needs brackets. Without a port the
+/// [default port](Self::DEFAULT_PORT) is used:
 ///
 /// ```
 /// use fencepost_client::ServerAddress;
@@ -19,12 +19,12 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ServerAddress {
-    /// As in a URL: an IPv6 address has its brackets.
+    /// As in a URL: an IPv6 address includes its brackets.
     host: String,
     port: u16,
 }
 
-/// A text that is not the address of a server.
+/// A text is not a server address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid server address {text:?}: {rule}")]
 pub struct AddressError {
@@ -34,21 +34,21 @@ pub struct AddressError {
 
 const TLS: &str = "https:// (TLS) is not supported yet; write host:port for a port without TLS";
 const UNIX: &str = "Unix sockets are not supported yet; write host:port";
-const SCHEME: &str = "only http:// may stand before host:port";
+const SCHEME: &str = "the scheme must be http://; write host:port";
 const EMPTY: &str = "it is empty; write host:port, such as 127.0.0.1:7420";
 const LIST: &str = "it names several servers; give each by itself";
 const USER: &str = "a user or a password in front of @ is not supported; write host:port";
 const PATH: &str = "nothing may follow host:port, and this has a path";
 const HOST_MISSING: &str = "the host is missing; write host:port, such as localhost:7420";
 const HOST: &str = "the host must be an IP address, or a name of letters, digits, hyphens, underscores and dots";
-const BRACKETS: &str = "an IPv6 address stands in brackets, such as [::1]:7420";
+const BRACKETS: &str = "an IPv6 address needs brackets, such as [::1]:7420";
 const PORT: &str = "the port must be a number from 1 to 65535";
 
 impl ServerAddress {
-    /// The port of an address that names none.
+    /// The port of an address without one.
     pub const DEFAULT_PORT: u16 = 7420;
 
-    /// The address as a URL, as [`tonic::transport::Endpoint`] wants it.
+    /// The address as a URL, for [`tonic::transport::Endpoint`].
     pub fn url(&self) -> String {
         format!("http://{self}")
     }
@@ -65,7 +65,7 @@ impl FromStr for ServerAddress {
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let text = text.trim();
-        // What stands before an @ may be a password.
+        // The part before @ may be a password.
         let shown = text.rsplit_once('@').map_or_else(|| text.to_owned(), |(_, host)| format!("***@{host}"));
         parse(text).map_err(|rule| AddressError { text: shown, rule })
     }
@@ -108,7 +108,7 @@ fn without_scheme(text: &str) -> Result<&str, &'static str> {
     }
 }
 
-/// The host, known to be one, and the text of the port if there is one.
+/// Splits off the port, if there is one, and checks the host.
 fn split(text: &str) -> Result<(&str, Option<&str>), &'static str> {
     if let Some(inside) = text.strip_prefix('[') {
         let (address, rest) = inside.split_once(']').ok_or(BRACKETS)?;
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_says_which_rule_it_breaks() {
+    fn an_error_names_the_broken_rule() {
         for (text, rule) in [
             ("", EMPTY),
             ("http://", EMPTY),
@@ -199,7 +199,7 @@ mod tests {
     fn a_password_is_not_repeated() {
         let error = "http://user:secret@localhost:7420".parse::<ServerAddress>().unwrap_err().to_string();
         assert!(error.contains(USER) && !error.contains("secret"), "{error}");
-        // A scheme that is refused before the user is looked at.
+        // The scheme is refused before the user is parsed.
         let error = "redis://user:secret@localhost:6379".parse::<ServerAddress>().unwrap_err().to_string();
         assert!(!error.contains("secret"), "{error}");
     }

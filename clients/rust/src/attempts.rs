@@ -1,24 +1,24 @@
-//! One request for a lock, over all of its transmissions.
+//! One acquire request, over all of its transmissions.
 //!
-//! Every transmission carries the same request id and the next attempt number, so whatever the network lost or delayed,
-//! the effect is that of one request. If the caller gives up, or the bound is over with the outcome unknown, a cleanup
-//! in the background takes the request back ([`taken_back`](crate::taken_back)).
+//! Every transmission carries the same request id and the next attempt number, so the effect is that of one request,
+//! whatever the network lost or delayed. If the caller gives up, or the bound is reached with the outcome unknown, a
+//! background cleanup withdraws the request ([`cleanup`](crate::cleanup)).
 //!
-//! A request that was away from the servers for too long may find itself ended: its place in line was given up, or a
-//! lease that it was granted unheard is over. Nothing is held by it, so a wait that has time left goes on with a
-//! request of another id. Only where the id is of this client's own making: one that the caller chose stands for one
-//! lock, whoever repeats it.
+//! A request that could not reach the servers for too long may have ended: they gave up its queue position, or a lease
+//! that it was granted is over before the answer arrived. It holds nothing, so a wait that has time left continues as a
+//! request with a new id. Only if this client chose the id: one that the caller chose identifies one lock, whoever
+//! repeats it.
 
+use crate::cleanup;
 use crate::clock::Moment;
 use crate::core::Core;
 use crate::error::CallError;
 use crate::keeper::Keeper;
 use crate::lease::LeaseState;
-use crate::link::Room;
 use crate::operation::{Answer, Grant, Operation};
 use crate::proto::{duration, wire};
 use crate::servers::Lane;
-use crate::taken_back;
+use crate::session::Permit;
 use crate::v1;
 use crate::validity::Reading;
 use std::sync::Arc;
@@ -29,33 +29,33 @@ use uuid::Uuid;
 use v1::lock_service_client::LockServiceClient;
 use v1::session_response::Message;
 
-/// An answer, with the moment that what it says is counted from.
+/// An answer, and the moment that its durations count from.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Timed<T> {
-    /// When the very transmission that was answered was sent.
+    /// When the transmission that was answered was sent.
     pub sent_at: Moment,
     /// The answer.
     pub message: T,
 }
 
 impl Timed<v1::AcquireResponse> {
-    /// What it says of its lease.
+    /// What it says about its lease.
     fn reading(&self, lease: &v1::Lease) -> Reading {
         let (held_for, ttl) = (duration(self.message.held_for), duration(lease.ttl));
         Reading { sent: self.sent_at, read: Moment::now(), held_for, ttl }
     }
 }
 
-/// What an acquire was answered.
+/// The answer to an acquire.
 pub(crate) struct Acquired {
     pub(crate) timed: Timed<v1::AcquireResponse>,
-    /// What was granted on a session: the lease of the message has moved here.
+    /// The lease of a grant on a session, moved out of the message.
     pub(crate) grant: Option<Grant>,
 }
 
 impl Acquired {
-    /// The lease that was granted, for a TTL that was asked for.
+    /// The granted lease, for the requested TTL.
     pub(crate) fn lease(&mut self, core: &Core, ttl: Duration) -> Option<Arc<LeaseState>> {
         if let Some(grant) = self.grant.take() {
             return Some(grant.keep());
@@ -66,111 +66,111 @@ impl Acquired {
     }
 }
 
-/// How the transmissions go out.
-pub(crate) enum Way {
+/// How transmissions are sent.
+pub(crate) enum Route {
     /// As unary calls.
-    Calls,
-    /// As operations of its sessions; as unary calls once one had no room.
+    Unary,
+    /// As operations of a session; as unary calls once a session was full.
     Session {
         keeper: Arc<Keeper>,
-        /// Who wants to know how many are before it in line.
-        ahead: Option<watch::Sender<Option<u32>>>,
+        /// Receives the queue position.
+        position: Option<watch::Sender<Option<u32>>>,
     },
 }
 
 pub(crate) struct Attempts {
     core: Arc<Core>,
-    way: Way,
-    /// As it was last transmitted.
+    route: Route,
+    /// As last transmitted.
     request: v1::AcquireRequest,
     wait: Duration,
-    /// Until when it may stand in line, and until when it is repeated: counted from when it starts.
-    line_until: Moment,
+    /// When the wait ends, and when retries end. Both count from the start.
+    wait_until: Moment,
     until: Moment,
     clean_up: bool,
-    /// Is the request id of this client's own making?
-    own_id: bool,
-    /// Of the request with this id.
+    /// Whether this client chose the request id.
+    chose_id: bool,
+    /// Number of transmissions with this request id.
     transmissions: u32,
-    /// Transmitted, and not answered yet.
+    /// Whether a transmission has no answer yet.
     open: bool,
-    /// Has a session had no room, for another operation or another lease?
+    /// Whether a session had no room for another operation or another lease.
     full: bool,
-    /// The transmission under way, if it is an operation.
+    /// The transmission in flight, if it is an operation.
     operation: Option<Operation>,
 }
 
 impl Attempts {
-    /// Sets the request id if it is empty. With `clean_up` a request that is given up is taken back in the background.
-    pub(crate) fn new(core: Arc<Core>, way: Way, mut request: v1::AcquireRequest, clean_up: bool) -> Self {
-        let own_id = request.request_id.is_empty();
-        if own_id {
+    /// Sets the request id if it is empty. With `clean_up`, an abandoned request is withdrawn in the background.
+    pub(crate) fn new(core: Arc<Core>, route: Route, mut request: v1::AcquireRequest, clean_up: bool) -> Self {
+        let chose_id = request.request_id.is_empty();
+        if chose_id {
             request.request_id = Uuid::new_v4().to_string();
         }
         let wait = duration(request.wait_timeout);
-        let line_until = Moment::now().plus(wait);
-        let until = line_until.plus(core.retry_for);
+        let wait_until = Moment::now().plus(wait);
+        let until = wait_until.plus(core.retry_for);
         let (transmissions, open, full, operation) = (0, false, false, None);
-        Self { core, way, request, wait, line_until, until, clean_up, own_id, transmissions, open, full, operation }
+        Self { core, route, request, wait, wait_until, until, clean_up, chose_id, transmissions, open, full, operation }
     }
 
-    /// Dropped at any of its awaits, it leaves the cleanup running.
+    /// Dropped at any await, it leaves the cleanup running.
     pub(crate) async fn run(mut self) -> Result<Acquired, CallError> {
         let core = self.core.clone();
-        let mut repeats = core.repeats(self.until);
+        let mut retries = core.retries(self.until);
         let result = loop {
             let (server, result) = self.transmit().await;
             let Err(error) = result else { break result };
             self.full = error.is_session_full();
-            if self.goes_on_after(&error) {
-                self.begin_anew();
-                // Of the new request nothing was sent yet.
-                repeats = core.repeats(self.until);
+            if self.can_restart_after(&error) {
+                self.restart();
+                // Nothing of the new request has been sent.
+                retries = core.retries(self.until);
                 continue;
             }
-            if let Err(error) = repeats.failed(server, error).await {
+            if let Err(error) = retries.failed(server, error).await {
                 break Err(error);
             }
         };
-        self.open = result.as_ref().is_err_and(|error| is_open_after(error, self.transmissions > 1));
+        self.open = result.as_ref().is_err_and(|error| may_be_applied(error, self.transmissions > 1));
         result
     }
 
-    /// Has the request ended while it was away, with time left to wait? A first transmission was not away.
-    fn goes_on_after(&self, error: &CallError) -> bool {
-        self.own_id && self.transmissions > 1 && error.is_request_ended() && !self.line_until.from_now().is_zero()
+    /// Whether the request ended while the servers could not hear from it, with time left to wait. That takes a retry.
+    fn can_restart_after(&self, error: &CallError) -> bool {
+        self.chose_id && self.transmissions > 1 && error.is_request_ended() && !self.wait_until.from_now().is_zero()
     }
 
-    /// Waits on with a new request, in place of one that ended.
-    fn begin_anew(&mut self) {
+    /// Replaces an ended request by a new one that waits for the rest of the time.
+    fn restart(&mut self) {
         self.request.request_id = Uuid::new_v4().to_string();
         self.request.attempt = 0;
-        self.request.wait_timeout = wire(self.line_until.from_now().min(self.wait));
+        self.request.wait_timeout = wire(self.wait_until.from_now().min(self.wait));
         (self.transmissions, self.open) = (0, false);
     }
 
-    /// Says which server it went to.
+    /// Returns the server it was sent to as well.
     async fn transmit(&mut self) -> (usize, Result<Acquired, CallError>) {
-        match &self.way {
-            Way::Session { keeper, ahead } if !self.full => {
-                let (link, ahead) = (keeper.link(), ahead.clone());
-                let server = link.server;
-                let room = match link.room_to_acquire() {
-                    Some(room) => Ok((room, false)),
-                    None => link.turn_to_acquire(self.limit()).await.map(|room| (room, true)),
+        match &self.route {
+            Route::Session { keeper, position } if !self.full => {
+                let (session, position) = (keeper.session(), position.clone());
+                let server = session.server;
+                let permit = match session.try_acquire_permit() {
+                    Some(permit) => Ok((permit, false)),
+                    None => session.acquire_permit(self.limit()).await.map(|permit| (permit, true)),
                 };
-                let (room, late): (Room, bool) = match room {
-                    Ok(room) => room,
+                let (permit, late): (Permit, bool) = match permit {
+                    Ok(permit) => permit,
                     Err(error) => return (server, Err(error)),
                 };
                 let request = self.next_request(late);
                 let limit = self.limit();
-                let operation = self.operation.insert(link.acquire(request, ahead, room));
+                let operation = self.operation.insert(session.acquire(request, position, permit));
                 let outcome = operation.outcome(&self.core, limit).await;
                 self.operation = None;
                 (server, outcome.and_then(acquired))
             }
-            Way::Session { .. } | Way::Calls => self.transmit_call().await,
+            Route::Session { .. } | Route::Unary => self.transmit_call().await,
         }
     }
 
@@ -191,13 +191,13 @@ impl Attempts {
         self.core.limit(duration(self.request.wait_timeout), self.until)
     }
 
-    /// The request as it is to be transmitted now: the first one as it was given, unless it had to wait for its turn.
+    /// The request of the next transmission. The first one is unchanged, unless it had to wait for a permit.
     fn next_request(&mut self, late: bool) -> v1::AcquireRequest {
         let first = self.transmissions == 0;
         let next = if first { self.request.attempt.max(1) } else { self.request.attempt.saturating_add(1) };
         self.request.attempt = next;
         if late || !first {
-            self.request.wait_timeout = wire(self.line_until.from_now().min(self.wait));
+            self.request.wait_timeout = wire(self.wait_until.from_now().min(self.wait));
         }
         self.transmissions += 1;
         self.open = true;
@@ -205,20 +205,20 @@ impl Attempts {
     }
 }
 
-/// The answer to an operation that was an acquire.
+/// Decodes the answer to an acquire operation.
 fn acquired(answer: Answer) -> Result<Acquired, CallError> {
     let (sent_at, grant) = (answer.sent, answer.grant);
     match answer.message {
         Message::Acquire(message) => Ok(Acquired { timed: Timed { sent_at, message }, grant }),
-        _ => Err(CallError::new(Status::internal("the server's answer is not one to an acquire"))),
+        _ => Err(CallError::new(Status::internal("the server answered an acquire with another message"))),
     }
 }
 
-/// May the request be in line all the same, or granted, when this is the answer to its last transmission?
-pub(crate) fn is_open_after(error: &CallError, repeated: bool) -> bool {
-    // Aborted says what became of the request, whichever transmission did it. Any other refusal is that of its own
-    // transmission.
-    error.code() != Code::Aborted && (error.is_outcome_unknown() || (repeated && !error.is_unreachable()))
+/// Whether the request may be queued or granted although its last transmission failed with this error.
+pub(crate) fn may_be_applied(error: &CallError, retried: bool) -> bool {
+    // Aborted is the outcome of the request, whichever transmission caused it. Any other refusal concerns its own
+    // transmission only.
+    error.code() != Code::Aborted && (error.is_outcome_unknown() || (retried && !error.is_unreachable()))
 }
 
 impl Drop for Attempts {
@@ -226,20 +226,20 @@ impl Drop for Attempts {
         if !(self.open && self.clean_up) {
             return;
         }
-        let repeated = self.transmissions > 1;
-        let under_way = match (self.operation.take(), &self.way) {
-            // Never sent, and not going to be: there is nothing to take back.
-            (Some(operation), _) if !operation.give_up() && !repeated => return,
-            (Some(operation), Way::Session { keeper, .. }) => Some((operation, keeper.clone())),
+        let retried = self.transmissions > 1;
+        let in_flight = match (self.operation.take(), &self.route) {
+            // Never sent, and never will be: there is nothing to withdraw.
+            (Some(operation), _) if !operation.give_up() && !retried => return,
+            (Some(operation), Route::Session { keeper, .. }) => Some((operation, keeper.clone())),
             _ => None,
         };
         let mut request = std::mem::take(&mut self.request);
         request.attempt = request.attempt.saturating_add(1);
         let core = self.core.clone();
         self.core.in_background(async move {
-            match under_way {
-                Some((operation, keeper)) => taken_back::operation(core, keeper, operation, request, repeated).await,
-                None => taken_back::request(core, request).await,
+            match in_flight {
+                Some((operation, keeper)) => cleanup::operation(core, keeper, operation, request, retried).await,
+                None => cleanup::request(core, request).await,
             }
         });
     }

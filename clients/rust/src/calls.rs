@@ -1,6 +1,6 @@
-//! The calls of the API as they are, for those who want the messages themselves.
+//! The raw calls of the API.
 
-use crate::attempts::{Attempts, Timed, Way};
+use crate::attempts::{Attempts, Route, Timed};
 use crate::clock::Moment;
 use crate::core::Core;
 use crate::error::CallError;
@@ -13,19 +13,20 @@ use tonic::{Status, Streaming};
 use v1::admin_service_client::AdminServiceClient;
 use v1::lock_service_client::LockServiceClient;
 
-/// Raw unary calls, with this crate's bounds and repeats: a call whose outcome is unknown is repeated with the same
-/// ids, on another server if there is one, until its bound is over. The messages are documented in [`v1`].
+/// Raw unary calls with this client's timeouts and retries: a call whose outcome is unknown is retried with the same
+/// ids, on another server if there is one, until [`ClientBuilder::retry_for`](crate::ClientBuilder::retry_for) is over.
+/// The messages are documented in [`v1`].
 #[derive(Clone, Debug)]
 pub struct Calls {
     pub(crate) core: Arc<Core>,
 }
 
-/// A unary call that may be repeated as it is.
-macro_rules! repeated {
+/// A unary call that may be retried unchanged.
+macro_rules! retried {
     ($self:ident, $request:ident, $client:ident . $method:ident) => {{
         let core = &$self.core;
         let until = Moment::now().plus(core.retry_for);
-        core.repeat(Lane::Prompt, until, |channel| {
+        core.retry(Lane::Prompt, until, |channel| {
             let request = $request.clone();
             async move {
                 let mut client = $client::new(channel);
@@ -38,31 +39,33 @@ macro_rules! repeated {
 }
 
 impl Calls {
-    /// Takes a lock, or waits for it. Sets the request id if it is empty, and counts the attempts from the one given.
-    /// Should a request with an id of this call's own making end while it is away, its wait goes on with another.
+    /// Acquires a lock, or waits for it. Sets the request id if it is empty, and counts attempts from the given one. If
+    /// the request ends while the servers cannot hear from it and this call chose its id, the wait continues under a
+    /// new id.
     ///
-    /// Dropped, it cancels the call. If the request id is of this call's own making, the request is also taken back in
-    /// the background; one that you brought may be repeated by you, so it is left alone.
+    /// Dropped, it cancels the call. If this call chose the request id, the request is also withdrawn in the
+    /// background. A request with your own id is left alone, because you may retry it.
     pub async fn acquire(&self, request: v1::AcquireRequest) -> Result<v1::AcquireResponse, CallError> {
         Ok(self.acquire_timed(request).await?.message)
     }
 
-    /// The same, with the moment that its validity counts from: what [`Client::keep`](crate::Client::keep) asks for.
+    /// Like [`acquire`](Self::acquire), with the time that the lease counts from, for
+    /// [`Client::keep`](crate::Client::keep).
     pub async fn acquire_timed(&self, request: v1::AcquireRequest) -> Result<Timed<v1::AcquireResponse>, CallError> {
         let ours = request.request_id.is_empty();
-        Ok(Attempts::new(self.core.clone(), Way::Calls, request, ours).run().await?.timed)
+        Ok(Attempts::new(self.core.clone(), Route::Unary, request, ours).run().await?.timed)
     }
 
-    /// Renews one lease, for callers that keep no stream.
+    /// Renews one lease, for callers without a stream.
     pub async fn renew(&self, request: v1::RenewRequest) -> Result<v1::RenewResponse, CallError> {
         Ok(self.renew_timed(request).await?.message)
     }
 
-    /// The same, with the moment that its validity counts from.
+    /// Like [`renew`](Self::renew), with the time that the lease counts from.
     pub async fn renew_timed(&self, request: v1::RenewRequest) -> Result<Timed<v1::RenewResponse>, CallError> {
         let core = &self.core;
         let until = Moment::now().plus(core.retry_for);
-        core.repeat(Lane::Prompt, until, |channel| {
+        core.retry(Lane::Prompt, until, |channel| {
             let request = request.clone();
             async move {
                 let mut client = LockServiceClient::new(channel);
@@ -75,41 +78,41 @@ impl Calls {
         .await
     }
 
-    /// Gives a lease back. Stop the work that it protects before you call this.
+    /// Releases a lease. Stop the protected work first.
     pub async fn release(&self, request: v1::ReleaseRequest) -> Result<v1::ReleaseResponse, CallError> {
         crate::release::call(&self.core, request).await
     }
 
     /// Reads one lock.
     pub async fn get(&self, request: v1::GetRequest) -> Result<v1::GetResponse, CallError> {
-        repeated!(self, request, LockServiceClient.get)
+        retried!(self, request, LockServiceClient.get)
     }
 
-    /// Lists the locks that are held or waited for, one page at a time.
+    /// Lists locks that are held or waited for, one page at a time.
     pub async fn list(&self, request: v1::ListRequest) -> Result<v1::ListResponse, CallError> {
-        repeated!(self, request, LockServiceClient.list)
+        retried!(self, request, LockServiceClient.list)
     }
 
-    /// Is this token that of the lock's current lease?
+    /// Checks whether this token belongs to the lock's current lease.
     pub async fn check_token(&self, request: v1::CheckTokenRequest) -> Result<v1::CheckTokenResponse, CallError> {
-        repeated!(self, request, LockServiceClient.check_token)
+        retried!(self, request, LockServiceClient.check_token)
     }
 
-    /// Takes a lock from its holder.
+    /// Revokes a lock's lease.
     pub async fn force_release(&self, request: v1::ForceReleaseRequest) -> Result<v1::ForceReleaseResponse, CallError> {
-        repeated!(self, request, AdminServiceClient.force_release)
+        retried!(self, request, AdminServiceClient.force_release)
     }
 
-    /// Makes *one* server go away in order: the first that this client was given. Sent once, never to another.
+    /// Drains *one* server: the first one added to the client. Sent once, never retried elsewhere.
     pub async fn drain(&self, request: v1::DrainRequest) -> Result<v1::DrainResponse, CallError> {
         let core = &self.core;
         let mut client = AdminServiceClient::new(core.servers.channel(0, Lane::Prompt));
         let answer = core.within(core.call_timeout, request, |request| client.drain(request));
-        answer.await.map_err(|status| core.servers.judge(0, CallError::new(status)))
+        answer.await.map_err(|status| core.servers.explain(0, CallError::new(status)))
     }
 
-    /// Streams what happens to the locks with a prefix. Opening it is repeated; a stream that breaks is not: the next
-    /// one would not know what was missed. List again, then watch again.
+    /// Streams events of the locks with a prefix. Opening is retried; a broken stream is not resumed, because events
+    /// may have been missed: list again, then watch again.
     pub async fn watch(&self, request: v1::WatchRequest) -> Result<Streaming<v1::WatchResponse>, CallError> {
         let core = &self.core;
         let open = |channel: Channel| {
@@ -123,6 +126,6 @@ impl Calls {
                 }
             }
         };
-        core.repeat(Lane::Prompt, Moment::now().plus(core.retry_for), open).await
+        core.retry(Lane::Prompt, Moment::now().plus(core.retry_for), open).await
     }
 }

@@ -1,4 +1,4 @@
-//! The client and how it is built.
+//! The client and its builder.
 
 use crate::acquire::Acquire;
 use crate::address::{AddressError, ServerAddress};
@@ -13,24 +13,24 @@ use crate::proto::duration;
 use crate::run::RunError;
 use crate::servers::{Server, Servers};
 use crate::v1;
+use crate::validate;
 use crate::validity::Reading;
-use crate::well_formed;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tonic::transport::Endpoint;
 
-/// A client of a Fencepost server and its replicas. Cheap to clone; all clones share the connections and the one
-/// session on which their locks are acquired, kept alive and released.
+/// A client of a Fencepost server and its replicas. Cheap to clone; clones share the connections and the one session on
+/// which their locks are acquired, renewed and released.
 ///
-/// Its background tasks run on the tokio runtime that it was built in: locks are kept alive as long as that runs.
+/// Background tasks run on the tokio runtime that the client was built in: locks are renewed only while it runs.
 #[derive(Clone, Debug)]
 pub struct Client {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// Lives as long as any client or lock does.
+/// Dropped with the last client and the last lock.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) core: Arc<Core>,
@@ -44,17 +44,17 @@ impl Drop for Shared {
 }
 
 impl Client {
-    /// A client of one server, such as `127.0.0.1:7420` ([`ServerAddress`]). Connects when it is first used.
+    /// Creates a client of one server, such as `127.0.0.1:7420` ([`ServerAddress`]). Connects on first use.
     pub fn new(server: impl Into<String>) -> Result<Self, ConfigError> {
         Self::builder().server(server).build()
     }
 
-    /// For several servers and other settings.
+    /// Creates a builder, for several servers or other settings.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }
 
-    /// Takes a lock, or waits for it: set what you need, then await it.
+    /// Prepares to acquire a lock: set options, then await it. Without [`wait`](Acquire::wait) it is a try-acquire.
     ///
     /// ```no_run
     /// # async fn example(client: fencepost_client::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -68,7 +68,7 @@ impl Client {
         Acquire::new(self.clone(), lock_name.into())
     }
 
-    /// Runs a body under a lock, if the lock is free: short for `acquire(lock_name).run(body)`, see [`Acquire::run`].
+    /// Runs a body under a lock if the lock is free. Short for `acquire(lock_name).run(body)`, see [`Acquire::run`].
     ///
     /// ```no_run
     /// # async fn example(client: fencepost_client::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -85,14 +85,15 @@ impl Client {
         self.acquire(lock_name).run(body).await
     }
 
-    /// Keeps a lease alive that was acquired through [`calls`](Self::calls), or that another process hands over.
+    /// Renews a lease that was acquired through [`calls`](Self::calls) or handed over by another process.
     ///
-    /// `sent_at` and `held_for` are those of the answer that `lease.ttl` was taken from ([`Calls::acquire_timed`],
-    /// [`Calls::renew_timed`]). If it is no longer valid by that reckoning, the lock is lost from the start. Whoever
-    /// kept it before must have stopped ([`Lock::into_lease`]).
+    /// `sent_at` and `held_for` must come from the answer that `lease.ttl` was taken from ([`Calls::acquire_timed`],
+    /// [`Calls::renew_timed`]). If the lease is no longer valid by these values, the lock is lost from the start. Only
+    /// one process may renew a lease: the previous one must have stopped ([`Lock::into_lease`]).
     ///
-    /// So it is, with [`LossCause::Invalid`], if the lock name (1 to 512 bytes without control characters) or the lease
-    /// id (a UUID) is none: a server would refuse it together with all other leases of this client.
+    /// The lock is also lost from the start, with [`LossCause::Invalid`], if the lock name (1 to 512 bytes without
+    /// control characters) or the lease id (a UUID) is malformed: a server would refuse the whole message, and the
+    /// other leases of this client in it.
     ///
     /// ```no_run
     /// # async fn example(client: fencepost_client::Client, lock_name: String, lease_id: String) -> Option<()> {
@@ -108,28 +109,29 @@ impl Client {
     pub fn keep(&self, lease: v1::Lease, sent_at: Moment, held_for: Duration) -> Lock {
         let ttl = duration(lease.ttl);
         let reading = Reading { sent: sent_at, read: Moment::now(), held_for, ttl };
-        let well_formed = well_formed::check(&lease);
+        let validate = validate::check(&lease);
         let mut state = LeaseState::new(self.shared.core.next_key(), lease, reading, ttl);
-        if let Err(rule) = well_formed {
-            tracing::warn!(rule, "a lease that cannot be kept");
-            state = state.lost_from_the_start(LossCause::Invalid);
+        if let Err(rule) = validate {
+            tracing::warn!(rule, "cannot keep this lease");
+            state = state.already_lost(LossCause::Invalid);
         }
         Lock::start(self.shared.clone(), Arc::new(state), v1::LeaseEnd::Unspecified)
     }
 
-    /// The calls of the API as they are.
+    /// The raw calls of the API.
     pub fn calls(&self) -> Calls {
         Calls { core: self.shared.core.clone() }
     }
 
-    /// Waits for the releases and cleanups that dropped locks and dropped acquires left in the background; each is
-    /// bounded. Call it before the process ends, so that others need not wait for a TTL.
+    /// Waits for the background releases and cleanups of dropped locks and dropped acquires. Each is bounded by
+    /// [`ClientBuilder::retry_for`] and one call. Call it before the process ends, so that others need not wait for a
+    /// TTL.
     pub async fn settle(&self) {
         self.shared.core.settled().await;
     }
 }
 
-/// The longest bound that a client takes.
+/// The upper bound of both time settings.
 const BOUND_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Settings of a [`Client`].
@@ -156,43 +158,41 @@ impl Default for ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// Adds a server: one replica of the service. The client stays with one that works.
+    /// Adds a server: one replica of the service. The client stays with a server until it fails.
     ///
-    /// Its address is `host:port`, or `http://host:port`; without a port it is 7420 ([`ServerAddress`]).
+    /// The address is `host:port` or `http://host:port`; the default port is 7420 ([`ServerAddress`]).
     pub fn server(mut self, address: impl Into<String>) -> Self {
         self.servers.push(Target::Address(address.into()));
         self
     }
 
-    /// Adds a server with connection settings of your own (TLS, say). Keep HTTP/2 pings on, with short timeouts: they
-    /// are how a call that waits in line finds out that its connection is dead.
+    /// Adds a server with your own connection settings, such as TLS. Keep HTTP/2 pings on, with short timeouts: they
+    /// are how a waiting call detects a dead connection.
     pub fn endpoint(mut self, endpoint: Endpoint) -> Self {
         self.servers.push(Target::Endpoint(Box::new(endpoint)));
         self
     }
 
-    /// The label of grants that do not set their own: host and process, say. Others see it when they ask who holds a
-    /// lock.
+    /// The default label of grants, such as host and process. Others see it when they ask who holds a lock.
     pub fn holder(mut self, label: impl Into<String>) -> Self {
         self.holder = label.into();
         self
     }
 
-    /// How long one transmission of a call may take, on top of the time that it asks to wait in line: 5 s unless set,
-    /// at most a day.
+    /// How long one transmission of a call may take, in addition to its wait time: 5 s by default, at most 24 h.
     pub fn call_timeout(mut self, timeout: Duration) -> Self {
         self.call_timeout = timeout.min(BOUND_MAX);
         self
     }
 
-    /// How long a call is repeated while its outcome is unknown, on top of the time that it asks to wait in line: 10 s
-    /// unless set, at most a day.
+    /// How long a call is retried while its outcome is unknown, in addition to its wait time: 10 s by default, at most
+    /// 24 h.
     pub fn retry_for(mut self, bound: Duration) -> Self {
         self.retry_for = bound.min(BOUND_MAX);
         self
     }
 
-    /// Builds the client. Needs no running server, but a tokio runtime (with time and I/O enabled).
+    /// Builds the client. Needs a tokio runtime with time and I/O enabled; no server needs to be running.
     pub fn build(self) -> Result<Client, ConfigError> {
         let runtime = Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
         if self.servers.is_empty() {
@@ -211,25 +211,25 @@ impl ClientBuilder {
     }
 }
 
-/// A client that cannot be built.
+/// Why a client could not be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// No server was given.
+    /// No server was added.
     #[error("no server given")]
     NoServer,
-    /// The address of a server is invalid. For TLS, hand in an endpoint ([`ClientBuilder::endpoint`]).
+    /// A server address is invalid. For TLS, pass an endpoint ([`ClientBuilder::endpoint`]).
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// The transport does not take the address of a server.
+    /// The transport rejects a server address.
     #[error("cannot use the server address {address}: {source}")]
     Endpoint {
         /// The address.
         address: String,
-        /// Why not.
+        /// The transport's error.
         source: tonic::transport::Error,
     },
-    /// It was not called from within a tokio runtime.
+    /// [`ClientBuilder::build`] was called outside a tokio runtime.
     #[error("a client needs a tokio runtime to be built in")]
     NoRuntime,
 }

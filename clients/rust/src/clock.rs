@@ -1,17 +1,17 @@
-//! The one clock of this crate: monotonic, and on Linux one that counts the time a machine is suspended.
+//! The one clock of this crate: monotonic, and on Linux it counts the time a machine is suspended.
 //!
-//! A lease goes on ageing on the server while the machine of its holder sleeps. `CLOCK_MONOTONIC`, which `Instant` and
-//! tokio's timers read, stands still meanwhile; `CLOCK_BOOTTIME` does not. So timers only wake this crate up, and what
-//! is still valid is always decided by a [`Moment`].
+//! A lease keeps ageing on the server while the machine of its holder is suspended. `CLOCK_MONOTONIC`, which `Instant`
+//! and tokio's timers read, stops meanwhile; `CLOCK_BOOTTIME` does not. So timers only wake tasks up, and validity is
+//! always decided by a [`Moment`].
 
 use std::time::Duration;
 
-/// A point in time on this machine's monotonic clock (`CLOCK_BOOTTIME` on Linux). Means nothing to another machine.
+/// A point in time on this machine's monotonic clock (`CLOCK_BOOTTIME` on Linux). Meaningless on another machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(Duration);
 
 impl Moment {
-    /// The present. Take it *before* you send what a lease is to be counted from.
+    /// The current time. For a lease, take it *before* sending the request.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub fn now() -> Self {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
@@ -20,34 +20,34 @@ impl Moment {
         Self(Duration::new(whole, part))
     }
 
-    /// The present. Take it *before* you send what a lease is to be counted from.
+    /// The current time. For a lease, take it *before* sending the request.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     #[allow(clippy::disallowed_methods)] // this file is the clock
     pub fn now() -> Self {
         use std::{sync::OnceLock, time::Instant};
         static START: OnceLock<Instant> = OnceLock::new();
-        // An hour ahead, so that a moment before the first call has room below it.
+        // Starts at one hour, so that subtracting from an early moment does not saturate.
         Self(START.get_or_init(Instant::now).elapsed() + Duration::from_secs(3600))
     }
 
-    /// This moment and so much more; the end of time if that is too far.
+    /// Adds a duration, saturating at the latest moment.
     #[must_use]
     pub fn plus(self, more: Duration) -> Self {
         Self(self.0.saturating_add(more))
     }
 
-    /// This moment less so much; the beginning of time if that is too far.
+    /// Subtracts a duration, saturating at the earliest moment.
     #[must_use]
     pub fn minus(self, less: Duration) -> Self {
         Self(self.0.saturating_sub(less))
     }
 
-    /// How long after `earlier` this is; zero if it is before.
+    /// Time elapsed since `earlier`; zero if that is later.
     pub fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// How long it is until this moment; zero once it has come.
+    /// Time left until this moment; zero if it has passed.
     pub fn from_now(self) -> Duration {
         self.since(Self::now())
     }

@@ -1,7 +1,7 @@
-//! How a connection to a server is made.
+//! Connecting to a server.
 
 use crate::address::ServerAddress;
-use crate::greeting::{Greeting, Listened};
+use crate::greeting::{Greeting, InspectedStream};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use std::error::Error;
@@ -14,14 +14,14 @@ use tonic::codegen::Service;
 use tonic::codegen::http::Uri;
 use tonic::transport::{Channel, Endpoint};
 
-/// How long to wait for a connection.
+/// Connection timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often to ask the other end of a quiet connection whether it is still there, and how long to wait for its answer.
+/// The interval of pings on an idle connection, and the timeout for their answer.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The settings that every connection gets, unless the caller hands in an endpoint of its own.
+/// The default settings of connections. An endpoint passed in by the caller has its own.
 pub(crate) fn endpoint(address: &ServerAddress) -> Result<Endpoint, tonic::transport::Error> {
     let endpoint = Endpoint::from_shared(address.url())?;
     Ok(endpoint
@@ -31,7 +31,7 @@ pub(crate) fn endpoint(address: &ServerAddress) -> Result<Endpoint, tonic::trans
         .keep_alive_while_idle(true))
 }
 
-/// A channel that connects when it is first used, and listens to how the server greets it.
+/// A channel that connects on first use and checks how the server greets it.
 pub(crate) fn channel(endpoint: &Endpoint, greeting: Arc<Greeting>) -> Channel {
     let mut tcp = HttpConnector::new();
     tcp.set_nodelay(true);
@@ -46,7 +46,7 @@ struct Connector {
 }
 
 impl Service<Uri> for Connector {
-    type Response = TokioIo<Listened>;
+    type Response = TokioIo<InspectedStream>;
     type Error = Box<dyn Error + Send + Sync>;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
@@ -56,7 +56,7 @@ impl Service<Uri> for Connector {
 
     fn call(&mut self, uri: Uri) -> Self::Future {
         let (connecting, greeting) = (self.tcp.call(uri), self.greeting.clone());
-        // Dropped, it gives the connection up.
-        Box::pin(async move { Ok(TokioIo::new(Listened::new(connecting.await?.into_inner(), greeting))) })
+        // Dropped, it abandons the connection attempt.
+        Box::pin(async move { Ok(TokioIo::new(InspectedStream::new(connecting.await?.into_inner(), greeting))) })
     }
 }

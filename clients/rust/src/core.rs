@@ -1,4 +1,4 @@
-//! What every part of the client shares: the servers, the bounds, the runtime, and how a call is repeated.
+//! State shared by all parts of the client: servers, bounds, runtime, and the retry loop.
 
 use crate::clock::Moment;
 use crate::error::CallError;
@@ -12,27 +12,27 @@ use tokio_util::task::TaskTracker;
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 
-/// The first pause before a call is repeated, and the longest. The server keeps a place in line for 3 s.
+/// The first pause before a retry, and the longest. The server keeps a queue position for 3 s.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// The least time that one transmission gets, however little is left, and the most, whatever was asked for: far more
-/// than any server lets a call wait, and little enough to be written in a header.
+/// The least time that one transmission gets, however little is left, and the most, whatever the caller asked for: far
+/// more than any server lets a call wait, and few enough digits for a `grpc-timeout` header.
 const TRANSMISSION_MIN: Duration = Duration::from_millis(100);
 const TRANSMISSION_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) servers: Servers,
-    /// How long one transmission of a call may take, on top of what it asked the server to wait.
+    /// The timeout of one transmission, in addition to the wait that it asks for.
     pub(crate) call_timeout: Duration,
-    /// How long a call is repeated while its outcome is unknown, on top of what it asked the server to wait.
+    /// How long a call is retried while its outcome is unknown, in addition to the wait that it asks for.
     pub(crate) retry_for: Duration,
     /// The default label of grants.
     pub(crate) holder: String,
     last_key: AtomicU64,
     runtime: Handle,
-    /// Releases and cleanups in the background. Each ends within `retry_for` and one transmission.
+    /// Background releases and cleanups. Each ends within `retry_for` and one transmission.
     background: TaskTracker,
 }
 
@@ -43,12 +43,12 @@ impl Core {
         Self { servers, call_timeout: call, retry_for: retry, holder, last_key: AtomicU64::new(0), runtime, background }
     }
 
-    /// A name for one more lease.
+    /// A key for a new lease.
     pub(crate) fn next_key(&self) -> LeaseKey {
         self.last_key.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Runs something that [`settled`](Self::settled) waits for.
+    /// Spawns a task that [`settled`](Self::settled) waits for.
     pub(crate) fn in_background<F>(&self, task: F) -> tokio::task::JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
@@ -57,7 +57,7 @@ impl Core {
         self.background.spawn_on(task, &self.runtime)
     }
 
-    /// Runs something that ends by itself.
+    /// Spawns a task that ends by itself.
     pub(crate) fn spawn<F>(&self, task: F) -> tokio::task::JoinHandle<()>
     where
         F: Future<Output = ()> + Send + 'static,
@@ -65,41 +65,41 @@ impl Core {
         self.runtime.spawn(task)
     }
 
-    /// Waits for what runs in the background. Dropped, it leaves that running.
+    /// Waits for the background tasks. Dropped, it leaves them running.
     pub(crate) async fn settled(&self) {
         self.background.wait().await;
     }
 
-    /// Sleeps. Unlike `tokio::time::sleep` it may be called from outside the runtime, where that panics.
+    /// Like `tokio::time::sleep`, but does not panic outside the runtime.
     pub(crate) fn sleep(&self, duration: Duration) -> tokio::time::Sleep {
         let _inside = self.runtime.enter();
         tokio::time::sleep(duration)
     }
 
-    /// For a call that is to be repeated until its outcome is known or `until` has come.
-    pub(crate) fn repeats(&self, until: Moment) -> Repeats<'_> {
-        Repeats { core: self, until, pauses: Pauses::default(), perhaps_sent: false }
+    /// The retry state of a call that is retried until `until`.
+    pub(crate) fn retries(&self, until: Moment) -> Retries<'_> {
+        Retries { core: self, until, backoff: Backoff::default(), maybe_sent: false }
     }
 
-    /// Repeats a call, each time on a server that is not known to fail. Dropped, it leaves what was last transmitted to
-    /// the server, which is told that the call was cancelled.
-    pub(crate) async fn repeat<T, F, Fut>(&self, lane: Lane, until: Moment, mut transmit: F) -> Result<T, CallError>
+    /// Retries a call, each time on a server that is not known to fail. Dropped, the last transmission may still be
+    /// applied; the server sees it as cancelled.
+    pub(crate) async fn retry<T, F, Fut>(&self, lane: Lane, until: Moment, mut transmit: F) -> Result<T, CallError>
     where
         F: FnMut(Channel) -> Fut,
         Fut: Future<Output = Result<T, Status>>,
     {
-        let mut repeats = self.repeats(until);
+        let mut retries = self.retries(until);
         loop {
             let server = self.servers.preferred();
             match transmit(self.servers.channel(server, lane)).await {
                 Ok(reply) => return Ok(reply),
-                Err(status) => repeats.failed(server, CallError::new(status)).await?,
+                Err(status) => retries.failed(server, CallError::new(status)).await?,
             }
         }
     }
 
-    /// Sends one request and waits for its answer, no longer than `limit`: as a deadline that the server knows, and by
-    /// a timer here for when it does not get that far.
+    /// Sends one request and waits for its answer, at most `limit`: the deadline is sent to the server, and a local
+    /// timer covers a server that is not reached.
     pub(crate) async fn within<T, R, F, Fut>(&self, limit: Duration, message: T, send: F) -> Result<R, Status>
     where
         F: FnOnce(Request<T>) -> Fut,
@@ -108,40 +108,39 @@ impl Core {
         let mut request = Request::new(message);
         request.set_timeout(limit);
         let timer = self.sleep(limit);
-        // Either one is dropped when the other is done; a dropped call is reset on the connection.
+        // The loser is dropped; a dropped call is reset on the connection.
         tokio::select! {
             answer = send(request) => answer.map(tonic::Response::into_inner),
             () = timer => Err(Status::deadline_exceeded("no answer in time")),
         }
     }
 
-    /// How long one transmission may take that asks the server to wait for `wait`.
+    /// The timeout of one transmission that asks the server to wait for `wait`.
     pub(crate) fn limit(&self, wait: Duration, until: Moment) -> Duration {
         wait.saturating_add(self.call_timeout).min(until.from_now().max(TRANSMISSION_MIN)).min(TRANSMISSION_MAX)
     }
 }
 
-/// The transmissions of one call, all of which have failed so far.
-pub(crate) struct Repeats<'a> {
+/// The retry state of one call whose transmissions have all failed so far.
+pub(crate) struct Retries<'a> {
     core: &'a Core,
     until: Moment,
-    pauses: Pauses,
-    perhaps_sent: bool,
+    backoff: Backoff,
+    maybe_sent: bool,
 }
 
-impl Repeats<'_> {
-    /// One to this server failed: waits until it is time for the next. Fails with what there is to say if there is to
-    /// be none.
+impl Retries<'_> {
+    /// Records a failed transmission to this server, and pauses until the next one. Returns the error if there is none.
     pub(crate) async fn failed(&mut self, server: usize, error: CallError) -> Result<(), CallError> {
-        let error = self.core.servers.judge(server, error).after_sending(self.perhaps_sent);
-        if error.may_pass() {
-            self.perhaps_sent = !error.is_unreachable();
+        let error = self.core.servers.explain(server, error).after_sending(self.maybe_sent);
+        if error.is_transient() {
+            self.maybe_sent = !error.is_unreachable();
             self.core.servers.failed(server);
         } else if !error.is_session_full() {
             return Err(error);
         }
-        let pause = self.pauses.next().max(error.retry_delay().unwrap_or_default());
-        tracing::debug!(code = ?error.code(), server, ?pause, "call failed, to be repeated");
+        let pause = self.backoff.next().max(error.retry_delay().unwrap_or_default());
+        tracing::debug!(code = ?error.code(), server, ?pause, "call failed, retrying");
         if pause >= self.until.from_now() {
             return Err(error);
         }
@@ -150,22 +149,21 @@ impl Repeats<'_> {
     }
 }
 
-/// Growing pauses with a random part, so that many clients do not come back at the same moment.
+/// Exponential backoff with jitter, so that clients do not all retry at the same moment.
 #[derive(Debug, Default)]
-pub(crate) struct Pauses(u32);
+pub(crate) struct Backoff(u32);
 
-impl Pauses {
+impl Backoff {
     pub(crate) fn next(&mut self) -> Duration {
         let full = PAUSE_FIRST.saturating_mul(1 << self.0.min(8)).min(PAUSE_MAX);
         self.0 = self.0.saturating_add(1);
-        full / 2 + part_of(full / 2)
+        full / 2 + random_part(full / 2)
     }
 }
 
-/// A random part of it.
-pub(crate) fn part_of(whole: Duration) -> Duration {
-    let [random, ..] = *uuid::Uuid::new_v4().as_bytes();
-    whole / 256 * u32::from(random)
+/// A random part of a duration: jitter.
+pub(crate) fn random_part(whole: Duration) -> Duration {
+    whole.mul_f64(fastrand::f64())
 }
 
 #[cfg(test)]
@@ -174,7 +172,7 @@ mod tests {
 
     #[test]
     fn pauses_grow_and_are_bounded() {
-        let mut pauses = Pauses::default();
+        let mut pauses = Backoff::default();
         for n in 0..40 {
             let full = PAUSE_FIRST.saturating_mul(1 << n.min(8)).min(PAUSE_MAX);
             let pause = pauses.next();

@@ -1,4 +1,4 @@
-//! What a call to the server can fail with, and what that says about its effect.
+//! Errors of a call, and what they say about its effect.
 
 use crate::address::ServerAddress;
 use crate::greeting::{Greeting, NotGrpc};
@@ -10,103 +10,102 @@ use tonic_types::StatusExt as _;
 
 /// A call that the server refused, or whose outcome is unknown.
 ///
-/// Contention is never an error of a call: it is an outcome in the reply.
+/// Contention is not an error: it is an outcome in the response.
 #[derive(Clone)]
 pub struct CallError {
     status: Box<Status>,
-    perhaps_sent: bool,
-    /// Says that the server does not speak gRPC.
+    maybe_sent: bool,
+    /// Why the server is known not to speak gRPC.
     not_grpc: Option<Box<str>>,
 }
 
-/// A field that broke a rule.
+/// A field of a request that broke a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FieldViolation {
-    /// Which field of the request.
+    /// The path of the field.
     pub field: String,
-    /// Which rule it broke.
+    /// The rule.
     pub description: String,
 }
 
 impl CallError {
     pub(crate) fn new(status: Status) -> Self {
-        let perhaps_sent = !failed_to_connect(&status);
-        Self { status: Box::new(status), perhaps_sent, not_grpc: None }
+        let maybe_sent = !failed_to_connect(&status);
+        Self { status: Box::new(status), maybe_sent, not_grpc: None }
     }
 
-    /// An operation that failed before it was handed to a connection.
+    /// An operation that failed before a connection took it.
     pub(crate) fn unsent(status: Status) -> Self {
-        Self { status: Box::new(status), perhaps_sent: false, not_grpc: None }
+        Self { status: Box::new(status), maybe_sent: false, not_grpc: None }
     }
 
     /// The error of one operation of a session.
-    pub(crate) fn of_operation(error: &v1::OperationError) -> Self {
-        // The same fields as `google.rpc.Status`: what a status carries as its details.
+    pub(crate) fn from_operation(error: &v1::OperationError) -> Self {
+        // It has the fields of `google.rpc.Status`, which a status carries as its details.
         let details = error.encode_to_vec();
         Self::new(Status::with_details(Code::from(error.code), error.message.clone(), details.into()))
     }
 
-    /// The request went out in an earlier transmission, whatever became of this one.
-    pub(crate) fn after_sending(mut self, perhaps_sent: bool) -> Self {
-        self.perhaps_sent |= perhaps_sent;
+    /// Records that an earlier transmission of the request may have been sent.
+    pub(crate) fn after_sending(mut self, maybe_sent: bool) -> Self {
+        self.maybe_sent |= maybe_sent;
         self
     }
 
-    /// The call went to the server at this address, which greeted its connections like this.
+    /// Adds the reason if the greeting shows that the server at this address does not speak gRPC.
     pub(crate) fn with_greeting(mut self, address: &ServerAddress, greeting: &Greeting) -> Self {
-        if self.may_pass()
+        if self.is_transient()
             && !failed_to_connect(&self.status)
-            && let Some(NotGrpc { words, perhaps_hangs }) = greeting.not_grpc()
+            && let Some(NotGrpc { words, maybe_hangs }) = greeting.not_grpc()
         {
-            self.perhaps_sent &= perhaps_hangs;
+            self.maybe_sent &= maybe_hangs;
             self.not_grpc = Some(format!("{address} {words}").into());
         }
         self
     }
 
-    /// Says that the address of the server is that of something which does not speak gRPC, and how that is known: a web
-    /// server or a Redis answered there, or nothing did, as if a server hung.
+    /// The reason why the port is known not to speak gRPC: a web server or a Redis answered, or nothing did, as if a
+    /// server hung.
     ///
-    /// Always `None` for a server that was added as an endpoint
-    /// ([`ClientBuilder::endpoint`](crate::ClientBuilder::endpoint)).
+    /// Always `None` for a server added with [`ClientBuilder::endpoint`](crate::ClientBuilder::endpoint).
     pub fn not_grpc(&self) -> Option<&str> {
         self.not_grpc.as_deref()
     }
 
-    /// May the server have done it all the same? Repeat the call with the same ids to find out: the effect is that of
-    /// one.
+    /// Whether the server may have applied the call. If so, retry it with the same ids: retries have the effect of one
+    /// call.
     ///
-    /// False for a refusal, and when no transmission had a connection to a server that speaks gRPC.
+    /// False for a refusal, and if no transmission reached a server that speaks gRPC.
     pub fn is_outcome_unknown(&self) -> bool {
-        self.perhaps_sent && self.may_pass()
+        self.maybe_sent && self.is_transient()
     }
 
-    /// Was no server there to talk to, or one that does not speak gRPC? Nothing was done.
+    /// Whether no server that speaks gRPC was reached. Nothing was done.
     pub fn is_unreachable(&self) -> bool {
-        !self.perhaps_sent
+        !self.maybe_sent
     }
 
-    /// Is another transmission worth it?
-    pub(crate) fn may_pass(&self) -> bool {
+    /// Whether a retry may succeed.
+    pub(crate) fn is_transient(&self) -> bool {
         match self.status.code() {
             Code::Unavailable | Code::Cancelled | Code::DeadlineExceeded => true,
-            // Made on this side, of a connection that broke: a status that a server sent has no source.
+            // A status made on this side for a broken connection has a source; one that a server sent has none.
             _ => self.status.source().is_some(),
         }
     }
 
-    /// Did a session have too much under way to do anything? Then the operation may come again.
+    /// Whether the session had too many operations and did nothing. The operation may be retried.
     pub(crate) fn is_session_full(&self) -> bool {
         self.code() == Code::ResourceExhausted && self.reason().as_deref() == Some("SESSION_FULL")
     }
 
-    /// Has the request ended, whichever of its transmissions came to what?
+    /// Whether the request has ended, by any of its transmissions.
     pub(crate) fn is_request_ended(&self) -> bool {
         self.code() == Code::Aborted && self.reason().as_deref() == Some("REQUEST_ENDED")
     }
 
-    /// Does the server go away?
+    /// Whether the server drains.
     pub(crate) fn is_draining(&self) -> bool {
         self.code() == Code::Unavailable && self.reason().as_deref() == Some("DRAINING")
     }
@@ -116,7 +115,7 @@ impl CallError {
         self.status.code()
     }
 
-    /// What the server says about it.
+    /// The server's message.
     pub fn message(&self) -> &str {
         self.status.message()
     }
@@ -133,17 +132,17 @@ impl CallError {
         violations.into_iter().map(violation).collect()
     }
 
-    /// When the server asks to try again, from its `google.rpc.RetryInfo`.
+    /// How long the server asks to wait before a retry, from its `google.rpc.RetryInfo`.
     pub fn retry_delay(&self) -> Option<Duration> {
         self.status.get_details_retry_info().and_then(|info| info.retry_delay)
     }
 
-    /// The status as it came.
+    /// The gRPC status.
     pub fn status(&self) -> &Status {
         &self.status
     }
 
-    /// The status as it came.
+    /// The gRPC status.
     pub fn into_status(self) -> Status {
         *self.status
     }
@@ -165,7 +164,7 @@ impl fmt::Debug for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("CallError");
         debug.field("code", &self.code()).field("message", &self.message()).field("reason", &self.reason());
-        debug.field("perhaps_sent", &self.perhaps_sent).field("not_grpc", &self.not_grpc).finish_non_exhaustive()
+        debug.field("maybe_sent", &self.maybe_sent).field("not_grpc", &self.not_grpc).finish_non_exhaustive()
     }
 }
 
@@ -175,7 +174,7 @@ impl std::error::Error for CallError {
     }
 }
 
-/// Was the status made because no connection could be made at all?
+/// Whether the status was made because no connection could be established.
 fn failed_to_connect(status: &Status) -> bool {
     let mut source = status.source();
     while let Some(error) = source {
@@ -201,7 +200,7 @@ mod tests {
         assert_eq!(error.reason().as_deref(), Some("OVERTAKEN"));
         assert_eq!(error.retry_delay(), Some(Duration::from_millis(250)));
         assert_eq!(error.field_violations()[0].field, "ttl");
-        assert!(!error.is_outcome_unknown() && !error.may_pass());
+        assert!(!error.is_outcome_unknown() && !error.is_transient());
     }
 
     #[test]
@@ -211,7 +210,7 @@ mod tests {
         let status = Status::with_error_details(Code::ResourceExhausted, "too much", details);
         let error = v1::OperationError::decode(status.details()).unwrap();
         assert_eq!((error.code, error.message.as_str()), (8, "too much"));
-        let error = CallError::of_operation(&error);
+        let error = CallError::from_operation(&error);
         assert!(error.is_session_full() && !error.is_outcome_unknown());
         assert_eq!((error.code(), error.message()), (Code::ResourceExhausted, "too much"));
         assert_eq!(error.retry_delay(), Some(Duration::from_millis(250)));
@@ -229,7 +228,7 @@ mod tests {
         assert!(CallError::new(broken).is_outcome_unknown());
         let refused = Status::from_error(Box::new(tonic::ConnectError("refused".into())));
         let refused = CallError::new(refused);
-        assert!(refused.may_pass() && refused.is_unreachable() && !refused.is_outcome_unknown());
+        assert!(refused.is_transient() && refused.is_unreachable() && !refused.is_outcome_unknown());
         assert!(refused.after_sending(true).is_outcome_unknown());
     }
 }

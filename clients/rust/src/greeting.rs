@@ -1,8 +1,8 @@
-//! What a server says first on a connection, and so whether it speaks gRPC at all.
+//! The first bytes that a server sends on a connection: they show whether it speaks gRPC.
 //!
 //! An HTTP/2 server begins each connection with a SETTINGS frame. tonic does not wait for it, and its errors hardly
-//! tell one that never came from a connection that broke later. So what comes on a connection is looked at here until
-//! its greeting is known.
+//! distinguish a missing frame from a connection that broke later. So the first bytes of each connection are inspected
+//! here.
 
 use std::io;
 use std::pin::Pin;
@@ -11,76 +11,76 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// How long the head of an HTTP/2 frame is: 3 bytes of length, then type, flags and stream.
+/// The length of an HTTP/2 frame header: 3 bytes of length, then type, flags and stream.
 const HEAD: usize = 9;
-/// Type, flags and stream of the first frame: SETTINGS, that of the server and no acknowledgement, of no stream.
+/// Type, flags and stream of the expected first frame: SETTINGS, without the ACK flag, on stream 0.
 const SETTINGS: [u8; HEAD - 3] = [4, 0, 0, 0, 0, 0];
-/// How a TLS server refuses a client that does not speak TLS: an alert record.
+/// The start of a TLS alert record, with which a TLS server refuses plain text.
 const TLS_ALERT: [u8; 2] = [0x15, 0x03];
-/// How much is shown of what another server said.
+/// The most bytes that an error message shows of a foreign protocol.
 const SHOWN_MAX: usize = 60;
 
-/// What was heard on the connections to one server.
+/// What connections to one server have received first.
 #[derive(Debug, Default)]
-pub(crate) struct Greeting(Mutex<Heard>);
+pub(crate) struct Greeting(Mutex<FirstBytes>);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-enum Heard {
-    /// No connection was made yet.
+enum FirstBytes {
+    /// No connection yet.
     #[default]
-    NotAsked,
-    /// A connection was made, and nothing came.
+    NotConnected,
+    /// A connection was established, and nothing has arrived.
     Nothing,
-    /// A connection was closed before anything came.
+    /// A connection was closed before anything arrived.
     Closed,
     Http2,
-    /// Something else: its first bytes.
+    /// The first bytes of another protocol.
     Other(Vec<u8>),
 }
 
-/// Why a server is not taken for one that speaks gRPC.
+/// The evidence that a server does not speak gRPC.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NotGrpc {
-    /// Follows the address of the server.
+    /// Completes a sentence that starts with the server's address.
     pub(crate) words: String,
-    /// May it be a server that hangs or ends, and reads what was sent all the same?
-    pub(crate) perhaps_hangs: bool,
+    /// Whether it may be a gRPC server that hangs or stops, and has read the request.
+    pub(crate) maybe_hangs: bool,
 }
 
 impl Greeting {
-    fn heard(&self) -> MutexGuard<'_, Heard> {
+    fn heard(&self) -> MutexGuard<'_, FirstBytes> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection was made. What is known already stays until something else is heard.
+    /// A connection was established. Earlier evidence stays until something else arrives.
     pub(crate) fn connected(&self) {
         let mut heard = self.heard();
-        if *heard == Heard::NotAsked {
-            *heard = Heard::Nothing;
+        if *heard == FirstBytes::NotConnected {
+            *heard = FirstBytes::Nothing;
         }
     }
 
-    /// A server that spoke HTTP/2 before is one that hangs or ends now.
+    /// A connection was closed before its greeting. A server that spoke HTTP/2 before is now stopping or hanging.
     fn closed(&self) {
         let mut heard = self.heard();
-        if *heard != Heard::Http2 {
-            *heard = Heard::Closed;
+        if *heard != FirstBytes::Http2 {
+            *heard = FirstBytes::Closed;
         }
     }
 
-    /// Why the server is not taken for one that speaks gRPC; `None` if it may be one.
+    /// The evidence that the server does not speak gRPC; `None` if it may.
     pub(crate) fn not_grpc(&self) -> Option<NotGrpc> {
-        let because = |why: &str, perhaps_hangs| Some(NotGrpc { words: why.to_owned(), perhaps_hangs });
+        let because = |why: &str, maybe_hangs| Some(NotGrpc { words: why.to_owned(), maybe_hangs });
         match &*self.heard() {
-            Heard::NotAsked | Heard::Http2 => None,
-            Heard::Nothing => {
+            FirstBytes::NotConnected | FirstBytes::Http2 => None,
+            FirstBytes::Nothing => {
                 because("does not speak gRPC, or hangs (it accepted the connection and sent nothing)", true)
             }
-            Heard::Closed => because("does not speak gRPC (it closed the connection and sent nothing)", true),
-            Heard::Other(bytes) if bytes.starts_with(&TLS_ALERT) => {
+            FirstBytes::Closed => because("does not speak gRPC (it closed the connection and sent nothing)", true),
+            FirstBytes::Other(bytes) if bytes.starts_with(&TLS_ALERT) => {
                 because("does not speak gRPC without TLS (it sent a TLS alert)", false)
             }
-            Heard::Other(bytes) => because(&format!("does not speak gRPC (it sent {})", shown(bytes)), false),
+            FirstBytes::Other(bytes) => because(&format!("does not speak gRPC (it sent {})", shown(bytes)), false),
         }
     }
 }
@@ -94,22 +94,22 @@ fn shown(bytes: &[u8]) -> String {
     }
 }
 
-/// A connection that is listened to until its greeting is known.
+/// A connection whose first bytes are inspected.
 #[derive(Debug)]
-pub(crate) struct Listened {
+pub(crate) struct InspectedStream {
     stream: TcpStream,
     greeting: Arc<Greeting>,
-    /// The first bytes, until they are known to be a greeting.
+    /// The first bytes, until the greeting is complete.
     first: Option<Vec<u8>>,
 }
 
-impl Listened {
+impl InspectedStream {
     pub(crate) fn new(stream: TcpStream, greeting: Arc<Greeting>) -> Self {
         greeting.connected();
         Self { stream, greeting, first: Some(Vec::new()) }
     }
 
-    /// It broke, or the other end closed it.
+    /// The connection broke or was closed.
     fn ended(&self) {
         if self.first.as_ref().is_some_and(Vec::is_empty) {
             self.greeting.closed();
@@ -123,8 +123,8 @@ impl Listened {
         result
     }
 
-    /// Takes the next bytes in, none at the end. Fails if this is not HTTP/2.
-    fn take_in(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// Inspects received bytes, none at the end of the stream. Fails if the protocol is not HTTP/2.
+    fn receive(&mut self, bytes: &[u8]) -> io::Result<()> {
         if bytes.is_empty() {
             self.ended();
             return Ok(());
@@ -132,27 +132,27 @@ impl Listened {
         let Some(first) = &mut self.first else { return Ok(()) };
         first.extend(&bytes[..bytes.len().min(SHOWN_MAX)]);
         let known = first.len().min(HEAD);
-        // A first frame of 64 KiB or more is none that a server begins with, but text is.
+        // A server's first frame is never 64 KiB or more, but text looks like that.
         if first[0] != 0 || first.get(3..known).is_some_and(|rest| !SETTINGS.starts_with(rest)) {
             first.truncate(SHOWN_MAX);
-            *self.greeting.heard() = Heard::Other(self.first.take().unwrap_or_default());
+            *self.greeting.heard() = FirstBytes::Other(self.first.take().unwrap_or_default());
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the server does not speak HTTP/2"));
         }
         if known == HEAD {
             self.first = None;
-            *self.greeting.heard() = Heard::Http2;
+            *self.greeting.heard() = FirstBytes::Http2;
         }
         Ok(())
     }
 }
 
-impl AsyncRead for Listened {
+impl AsyncRead for InspectedStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let before = buffer.filled().len();
         let read = ready!(Pin::new(&mut this.stream).poll_read(cx, buffer));
         match &read {
-            Ok(()) => Poll::Ready(this.take_in(&buffer.filled()[before..])),
+            Ok(()) => Poll::Ready(this.receive(&buffer.filled()[before..])),
             Err(_) => {
                 this.ended();
                 Poll::Ready(read)
@@ -161,7 +161,7 @@ impl AsyncRead for Listened {
     }
 }
 
-impl AsyncWrite for Listened {
+impl AsyncWrite for InspectedStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let result = Pin::new(&mut this.stream).poll_write(cx, bytes);
@@ -197,15 +197,15 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
-    /// Reads along on one more connection, on which the server sends these parts and then closes it.
+    /// Reads a new connection on which the server sends these parts and then closes it.
     async fn listened(greeting: &Arc<Greeting>, parts: &[&[u8]]) -> io::Result<Vec<u8>> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let stream = TcpStream::connect(listener.local_addr()?).await?;
         let (mut server, _) = listener.accept().await?;
-        let (mut client, mut read) = (Listened::new(stream, greeting.clone()), Vec::new());
+        let (mut client, mut read) = (InspectedStream::new(stream, greeting.clone()), Vec::new());
         for part in parts {
             server.write_all(part).await?;
-            // All of it has arrived before the next part is sent.
+            // Wait for this part before sending the next one.
             let mut arrived = vec![0; part.len()];
             client.read_exact(&mut arrived).await?;
             read.extend(arrived);
@@ -219,9 +219,9 @@ mod tests {
     async fn a_greeting_in_parts_is_one() {
         let settings = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 100];
         let (greeting, parts) = (Arc::default(), settings.chunks(1).collect::<Vec<_>>());
-        assert_eq!(listened(&greeting, &parts).await.unwrap(), settings, "it is passed on as it came");
+        assert_eq!(listened(&greeting, &parts).await.unwrap(), settings, "bytes pass through unchanged");
         assert_eq!(greeting.not_grpc(), None);
-        // What spoke HTTP/2 once does not stop to be gRPC because it goes away, but if something else took its place.
+        // A server that spoke HTTP/2 is still one after it closes a connection, unless another protocol replaces it.
         listened(&greeting, &[]).await.unwrap();
         assert_eq!(greeting.not_grpc(), None);
         listened(&greeting, &[b"220 mail.example\r\n"]).await.unwrap_err();
@@ -233,7 +233,7 @@ mod tests {
         for head in [[0, 0, 8, 6, 0, 0, 0, 0, 0], [0, 0, 0, 4, 1, 0, 0, 0, 0], [0, 0, 0, 4, 0, 0, 0, 0, 1]] {
             let greeting = Arc::default();
             listened(&greeting, &[&head]).await.unwrap_err();
-            assert!(!greeting.not_grpc().unwrap().perhaps_hangs, "{head:?}");
+            assert!(!greeting.not_grpc().unwrap().maybe_hangs, "{head:?}");
         }
     }
 }

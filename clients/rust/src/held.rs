@@ -1,4 +1,4 @@
-//! A look at a held lock: its token, whether it is still valid, and a future that resolves when it is lost.
+//! A handle to a held lock: its token, whether it is still valid, and a future that resolves when it is lost.
 
 use crate::clock::Moment;
 use crate::core::Core;
@@ -7,7 +7,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A lock as the work that it protects sees it. Cheap to clone; keeps nothing alive and gives nothing back.
+/// A held lock as the protected work sees it. Cheap to clone. Dropping it does not release the lock.
 #[derive(Clone)]
 pub struct Held {
     pub(crate) state: Arc<LeaseState>,
@@ -21,46 +21,46 @@ impl Held {
     }
 
     /// The fencing token: higher than that of every earlier grant of the lock. Send it with every write to the store
-    /// that the lock protects, and have the store refuse lower ones. That, not the lease, stops a holder that was
-    /// paused.
+    /// that the lock protects, and have the store refuse lower tokens. The token, not the lease, stops a holder that
+    /// was paused.
     pub fn token(&self) -> u64 {
         self.state.token
     }
 
-    /// The public name of the grant. Keep it beside the token in the store.
+    /// The public id of the grant. Store it with the token.
     pub fn grant_id(&self) -> &str {
         &self.state.grant_id
     }
 
-    /// The TTL of the lease: how long it lasts without a renewal.
+    /// How long the lease lasts without a renewal.
     pub fn ttl(&self) -> Duration {
         self.state.ttl()
     }
 
-    /// Is the lease valid, by this process' own reckoning? Asks the clock each time. Never true again once false.
+    /// Whether the lease is valid by the local clock, which is read on each call. Once false, it stays false.
     pub fn is_valid(&self) -> bool {
         self.state.valid_for(Moment::now()).is_some()
     }
 
-    /// How long the lease is still valid if no renewal gets through any more; zero if it is lost.
+    /// How long the lease is still valid without another renewal; zero if it is lost.
     pub fn valid_for(&self) -> Duration {
         self.state.valid_for(Moment::now()).unwrap_or_default()
     }
 
-    /// How the lock is doing.
+    /// The current status.
     pub fn status(&self) -> Status {
         self.state.status(Moment::now())
     }
 
-    /// Watches the status change.
+    /// A stream of status changes.
     pub fn status_changes(&self) -> StatusChanges {
         StatusChanges { held: self.clone(), last: Some(Status::Held) }
     }
 
-    /// Resolves when the lock is not held any more: as soon as the server says so, at the latest when its validity ends
-    /// by this process' own reckoning. Call it as often as you like; the future borrows nothing, and dropping it leaves
-    /// nothing behind. After [`release`](crate::Lock::release) it resolves with
-    /// [`LossCause::Released`](crate::LossCause).
+    /// Resolves when the lock is no longer held: as soon as the server reports it, at the latest when its validity ends
+    /// by the local clock. After [`release`](crate::Lock::release) it resolves with
+    /// [`LossCause::Released`](crate::LossCause). It may be called any number of times; the future borrows nothing and
+    /// is cancel-safe.
     pub fn lost(&self) -> impl Future<Output = Lost> + Send + 'static + use<> {
         let held = self.clone();
         async move {
@@ -74,13 +74,13 @@ impl Held {
         }
     }
 
-    /// Waits for a change, or until it is time to look at the clock. Dropped, it leaves nothing behind.
+    /// Waits for a change or the end of the validity. Cancel-safe.
     async fn change_or_end(&self, changes: &mut tokio::sync::watch::Receiver<()>) {
-        // A millisecond more, since timers are that coarse. Should the machine be suspended meanwhile, which timers
-        // do not count, the keep-alive task finds out within a second of its waking up.
+        // One millisecond more, the resolution of timers. Timers do not count suspend, but the keep-alive task notices
+        // the loss within a second after the machine resumes.
         let end = self.core.sleep(self.valid_for().saturating_add(Duration::from_millis(1)));
         tokio::select! {
-            _changed = changes.changed() => {} // never an error: this handle keeps the state
+            _changed = changes.changed() => {} // never an error: the sender is in `self`
             () = end => {}
         }
     }
@@ -92,8 +92,7 @@ impl std::fmt::Debug for Held {
     }
 }
 
-/// Tells of every change of a lock's [`Status`] from [`Status::Held`] on. A status that was replaced before you asked
-/// is skipped.
+/// Reports changes of a lock's [`Status`], starting from [`Status::Held`]. Intermediate statuses may be skipped.
 #[derive(Debug)]
 pub struct StatusChanges {
     held: Held,
@@ -101,8 +100,7 @@ pub struct StatusChanges {
 }
 
 impl StatusChanges {
-    /// Waits for a status other than the last one told; `None` after [`Status::Lost`]. Dropped, it leaves nothing
-    /// behind and misses nothing.
+    /// Waits for a status other than the last one; `None` after [`Status::Lost`]. Cancel-safe.
     pub async fn next(&mut self) -> Option<Status> {
         let last = self.last?;
         let mut changes = self.held.state.changes();

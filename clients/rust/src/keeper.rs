@@ -1,55 +1,54 @@
-//! Keeps the leases of a client alive and carries its operations: one background task, one session for all of them.
+//! Renews the leases of a client and carries its operations: one background task and one session for all of them.
 //!
-//! The server sets the pace; there is no renewal timer here. What this task does is to doubt the session: when nothing
-//! comes any more, when beats come but renewals do not, when it ends or drains, the leases are attached to a session on
-//! the next server, with higher numbers, those that end first before the others. The old one goes on until the new one
-//! keeps them all (that takes a while with very many), and what is under way on it is answered. The time for all this
-//! is the TTL.
+//! The server paces renewals; there is no renewal timer here. This task monitors the session. If it goes silent, or
+//! beats arrive but renewals do not, or it ends or drains, the leases are attached to a session on the next server,
+//! with higher attempt numbers, in order of expiry. The old session continues until the new one keeps all leases (which
+//! takes a while with very many), and its in-flight operations are answered. All of this must fit into the TTL.
 //!
-//! The first operation opens a session, and it ends soon after the last lease.
+//! The first operation opens a session. It is closed soon after the last lease ends.
 
 mod open;
 
 use crate::clock::Moment;
-use crate::core::{Core, part_of};
+use crate::core::{Core, random_part};
 use crate::lease::{LeaseKey, LeaseState};
-use crate::link::Link;
 use crate::operation::Operation;
-use crate::patience;
+use crate::session::Session;
+use crate::timing;
 use crate::v1;
-use open::{OpenLink, is_bad};
+use open::{OpenSession, needs_replacement};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// How long a session that nobody uses is kept for the next one.
+/// How long an unused session stays open for the next lease.
 const LINGER: Duration = Duration::from_secs(5);
 
 pub(crate) struct Keeper {
     core: Arc<Core>,
     wake: Arc<Notify>,
-    /// Never held over an await. Taken before the locks of links and leases.
+    /// Never held across an await. Locked before the locks of sessions and leases.
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     leases: HashMap<LeaseKey, Arc<LeaseState>>,
-    /// The shortest TTL among them: how often to look.
+    /// The shortest TTL of all leases: sets the interval of checks.
     shortest: Option<Duration>,
-    /// The shortest among those that the session renews: what its pace is, and its silence is measured by. One that it
-    /// had no room for is renewed by itself and says nothing of it.
+    /// The shortest TTL of the leases on the session: sets its beat interval, by which silence is measured. Leases that
+    /// did not fit on the session are renewed separately and do not count.
     pace: Option<Duration>,
-    current: Option<OpenLink>,
-    /// Goes on until the current one keeps every lease.
-    previous: Option<OpenLink>,
-    /// When the current one was opened, and when one that works was left by operations.
+    current: Option<OpenSession>,
+    /// Continues until the current session keeps every lease.
+    previous: Option<OpenSession>,
+    /// When the current session was opened, and when operations last left a session that works.
     opened: Option<Moment>,
     moved: Option<Moment>,
-    /// When to open the next, once it is known that there must be one.
+    /// When to open the next session, once one is needed.
     due: Option<Moment>,
-    /// How many were opened since one worked.
+    /// Sessions opened since one worked.
     tries: u32,
     idle_since: Option<Moment>,
     running: bool,
@@ -71,10 +70,10 @@ impl Keeper {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a lease alive from now on. One that is lost is never attached.
+    /// Renews a lease from now on. A lost lease is never attached.
     pub(crate) fn add(self: &Arc<Self>, lease: Arc<LeaseState>) {
         let now = Moment::now();
-        let known = lease.look(now);
+        let known = lease.snapshot(now);
         if known.is_lost() {
             return;
         }
@@ -91,11 +90,11 @@ impl Keeper {
             }
             if let Some(current) = &state.current {
                 if sets_pace {
-                    current.link.pace_changed(now);
+                    current.session.pace_changed(now);
                 }
-                // Granted there, it is attached already.
-                if !current.link.is_attached(lease.key) {
-                    current.link.attach(lease.clone(), now);
+                // A lease granted on the session is attached already.
+                if !current.session.is_attached(lease.key) {
+                    current.session.attach(lease.clone(), now);
                 }
             }
         }
@@ -107,7 +106,7 @@ impl Keeper {
         }
     }
 
-    /// Keeps a lease alive no more: what could renew it is not sent after this.
+    /// Stops renewing a lease: no renewal is sent after this.
     pub(crate) fn remove(&self, key: LeaseKey) {
         let mut state = self.state();
         state.leases.remove(&key);
@@ -117,136 +116,136 @@ impl Keeper {
         }
     }
 
-    /// Keeps a lease alive no more and hands its release over to a session that works, if one has room at this moment.
-    /// What could renew it is not sent after this.
+    /// Stops renewing a lease and sends its release on a working session, if one has a free permit. No renewal is sent
+    /// after this.
     pub(crate) fn release(&self, key: LeaseKey, request: &v1::ReleaseRequest) -> Option<Operation> {
         let mut state = self.state();
         state.leases.remove(&key);
-        let works = |open: &&OpenLink| open.link.health().works();
+        let works = |open: &&OpenSession| open.session.health().works();
         let chosen = state.current.iter().chain(&state.previous).find(works).or(state.current.as_ref());
         let operation = chosen.and_then(|open| {
-            let room = open.link.room_to_release()?;
-            Some(open.link.release(key, request.clone(), room))
+            let permit = open.session.try_release_permit()?;
+            Some(open.session.release(key, request.clone(), permit))
         });
-        // Where the release goes, the lease is not attached any more.
+        // Releasing also detaches the lease from that session.
         state.detach(key);
         operation
     }
 
-    /// The session that operations go to: the current one, unless it is of no use and it is time for the next.
-    pub(crate) fn link(self: &Arc<Self>) -> Arc<Link> {
+    /// The session for operations: the current one, unless it is unusable and the next one is due.
+    pub(crate) fn session(self: &Arc<Self>) -> Arc<Session> {
         let now = Moment::now();
         let mut state = self.state();
         state.idle_since = None;
         if let Some(current) = state.usable(self.core.servers.preferred(), now) {
             return current.clone();
         }
-        let link = self.open(&mut state, now);
+        let session = self.open(&mut state, now);
         if !self.runs(&mut state) {
             self.core.spawn(run(self.clone()));
         }
-        link
+        session
     }
 
-    /// Does the task run? It will from now on.
+    /// Returns whether the task was running, and marks it as running.
     fn runs(&self, state: &mut State) -> bool {
         std::mem::replace(&mut state.running, true)
     }
 
-    /// There will be no more leases.
+    /// The last client and the last lock were dropped.
     pub(crate) fn client_gone(&self) {
         self.state().client_gone = true;
         self.wake.notify_one();
     }
 
-    /// Looks at everything once. Says when to look again at the latest; `None` when there is nothing left to do.
-    fn look(self: &Arc<Self>, now: Moment) -> Option<Duration> {
+    /// Checks leases and sessions. Returns the time until the next check; `None` if nothing is left to do.
+    fn check(self: &Arc<Self>, now: Moment) -> Option<Duration> {
         let state = &mut *self.state();
-        let stuck = state.look_at_leases(now, self.core.servers.count());
-        let health = state.current.as_ref().map(|current| current.link.health());
-        state.look_at_previous(now);
-        let Some(shortest) = state.shortest else { return state.look_at_nothing(now) };
+        let stuck = state.check_leases(now, self.core.servers.count());
+        let health = state.current.as_ref().map(|current| current.session.health());
+        state.retire_previous(now);
+        let Some(shortest) = state.shortest else { return state.check_idle(now) };
         state.idle_since = None;
-        // One that works but drains is no end of trying: the next is opened after a growing pause.
+        // A working session that drains does not reset the backoff: sessions to a draining server must not be opened
+        // quickly.
         if health.is_some_and(|health| health.works() && !health.draining) {
             state.tries = 0;
         }
-        let tick = patience::tick(shortest);
-        if !stuck && !health.is_none_or(|health| is_bad(health, now, state.pace)) {
+        let tick = timing::tick(shortest);
+        if !stuck && !health.is_none_or(|health| needs_replacement(health, now, state.pace)) {
             state.due = None;
             return Some(tick);
         }
-        let pause = if health.is_none() { Duration::ZERO } else { part_of(patience::pause(shortest, state.tries)) };
+        let pause = if health.is_none() { Duration::ZERO } else { random_part(timing::pause(shortest, state.tries)) };
         let due = *state.due.get_or_insert(now.plus(pause));
         if now < due {
             return Some(tick.min(due.since(now)));
         }
         if let Some(current) = &state.current {
-            self.core.servers.failed(current.link.server);
+            self.core.servers.failed(current.session.server);
         }
         self.open(state, now);
         Some(tick)
     }
 
-    /// Opens a session with the server to talk to and attaches everything to it.
-    fn open(&self, state: &mut State, now: Moment) -> Arc<Link> {
+    /// Opens a session with the preferred server and attaches all leases.
+    fn open(&self, state: &mut State, now: Moment) -> Arc<Session> {
         let server = self.core.servers.preferred();
         tracing::debug!(server, leases = state.leases.len(), tries = state.tries, "opening a session");
-        let link = Link::new(self.core.clone(), server, self.wake.clone(), now);
+        let session = Session::new(self.core.clone(), server, self.wake.clone(), now);
         let mut leases: Vec<_> = state.leases.values().filter(|lease| lease.is_on_stream()).collect();
-        leases.sort_by_cached_key(|lease| lease.look(now).valid_until);
+        leases.sort_by_cached_key(|lease| lease.snapshot(now).valid_until);
         for lease in leases {
-            link.attach(lease.clone(), now);
+            session.attach(lease.clone(), now);
         }
-        let task = self.core.spawn(link.clone().run());
-        let replaced = state.current.replace(OpenLink { link: link.clone(), task });
-        // One that is of use goes on for now; one that never was ends here. So does one that did not get far, if the
-        // one before it still renews more.
+        let task = self.core.spawn(session.clone().run());
+        let replaced = state.current.replace(OpenSession { session: session.clone(), task });
+        // Keep the replaced session if it is useful and renews at least as many leases as the previous one.
         let rest = state.previous.as_ref().map_or(0, |previous| previous.renews(now));
-        if let Some(replaced) = replaced.filter(|replaced| replaced.is_of_use() && replaced.renews(now) >= rest) {
+        if let Some(replaced) = replaced.filter(|replaced| replaced.is_useful() && replaced.renews(now) >= rest) {
             state.previous = Some(replaced);
         }
         (state.due, state.opened) = (None, Some(now));
         state.tries = state.tries.saturating_add(1);
-        link
+        session
     }
 }
 
 impl State {
-    /// The current session, if operations had better go there than to a new one.
-    fn usable(&mut self, preferred: usize, now: Moment) -> Option<&Arc<Link>> {
-        let link = &self.current.as_ref()?.link;
-        let health = link.health();
+    /// The current session, if operations should use it rather than a new one.
+    fn usable(&mut self, preferred: usize, now: Moment) -> Option<&Arc<Session>> {
+        let session = &self.current.as_ref()?.session;
+        let health = session.health();
         let works = !health.ended && !health.draining;
         let recently = |then: Option<Moment>, pause| then.is_some_and(|then| now.since(then) < pause);
         let stays = if works {
-            link.server == preferred || recently(self.moved, patience::BETWEEN_MOVES)
+            session.server == preferred || recently(self.moved, timing::MOVE_INTERVAL_MIN)
         } else {
-            recently(self.opened, patience::BETWEEN_SESSIONS)
+            recently(self.opened, timing::SESSION_INTERVAL_MIN)
         };
         if works && !stays {
             self.moved = Some(now);
         }
-        stays.then_some(link)
+        stays.then_some(session)
     }
 
-    /// Lets go of the previous session when it is of no use any more.
-    fn look_at_previous(&mut self, now: Moment) {
+    /// Closes the previous session when it is no longer needed.
+    fn retire_previous(&mut self, now: Moment) {
         let Some(previous) = &self.previous else { return };
         let no_leases = self.shortest.is_none();
-        let works = self.current.as_ref().is_some_and(|current| current.link.health().works());
-        let taken_over = no_leases || self.current.as_ref().is_some_and(OpenLink::has_taken_over);
-        let needed = (previous.link.is_busy() || !taken_over) && !previous.is_silent(now);
-        if previous.link.health().ended || ((works || no_leases) && !needed) {
+        let works = self.current.as_ref().is_some_and(|current| current.session.health().works());
+        let taken_over = no_leases || self.current.as_ref().is_some_and(OpenSession::keeps_all_leases);
+        let needed = (previous.session.is_busy() || !taken_over) && !previous.is_silent(now);
+        if previous.session.health().ended || ((works || no_leases) && !needed) {
             self.previous = None;
         }
     }
 
-    /// No leases: waits for the operations, and a little longer.
-    fn look_at_nothing(&mut self, now: Moment) -> Option<Duration> {
-        if self.previous.is_some() || self.current.as_ref().is_some_and(|current| current.link.is_busy()) {
+    /// Without leases: waits for the operations, then lingers.
+    fn check_idle(&mut self, now: Moment) -> Option<Duration> {
+        if self.previous.is_some() || self.current.as_ref().is_some_and(|current| current.session.is_busy()) {
             self.idle_since = None;
-            return Some(patience::IDLE_TICK);
+            return Some(timing::IDLE_TICK);
         }
         let idle_for = now.since(*self.idle_since.get_or_insert(now));
         if self.client_gone || idle_for >= LINGER {
@@ -258,15 +257,15 @@ impl State {
 
     fn detach(&self, key: LeaseKey) {
         for open in self.current.iter().chain(&self.previous) {
-            open.link.detach(key);
+            open.session.detach(key);
         }
     }
 
-    /// Lets go of lost leases, and finds out whether the session fails to renew one.
-    fn look_at_leases(&mut self, now: Moment, servers: usize) -> bool {
+    /// Removes lost leases, and returns whether the session fails to renew one.
+    fn check_leases(&mut self, now: Moment, servers: usize) -> bool {
         let (mut shortest, mut pace, mut stuck, mut lost) = (None, None, false, Vec::new());
         for lease in self.leases.values() {
-            let known = lease.look(now);
+            let known = lease.snapshot(now);
             if known.is_lost() {
                 lost.push(lease.key);
                 continue;
@@ -277,8 +276,9 @@ impl State {
             }
             if known.is_overdue(now) {
                 lease.at_risk(now);
-                // A new attachment gets its time. When the store is the trouble, the same server is no better again.
-                let patient = now.since(known.attached) <= patience::first_answer(known.ttl);
+                // A new attachment gets its time. If the store is the cause, reopening a session to the only server
+                // does not help.
+                let patient = now.since(known.attached) <= timing::answer_timeout(known.ttl);
                 stuck |= lease.is_on_stream() && !patient && !(known.store_unreachable && servers == 1);
             }
         }
@@ -297,7 +297,7 @@ fn shorter(shortest: Option<Duration>, ttl: Duration) -> Option<Duration> {
 
 /// Dropped with the runtime, it leaves the leases to their TTLs.
 async fn run(keeper: Arc<Keeper>) {
-    while let Some(pause) = keeper.look(Moment::now()) {
+    while let Some(pause) = keeper.check(Moment::now()) {
         tokio::select! {
             () = keeper.wake.notified() => {}
             () = keeper.core.sleep(pause) => {}

@@ -1,8 +1,8 @@
-//! What this process knows of one lease: until when it is valid, and whether it is lost. Everything else looks here.
+//! The state of one lease: until when it is valid, and whether it is lost.
 //!
-//! Lost is final, whoever finds it: the server's word, or the end of the validity. Every look and every renewal checks
-//! the clock first, so a process that was paused past the end finds its lease lost whatever its timers say, and no
-//! renewal that comes in late revives it.
+//! Lost is final, whether the server reported it or the validity ended. Every read and every renewal checks the clock
+//! first, so a process that was paused past the end finds its lease lost whatever its timers say, and a late renewal
+//! never revives it.
 
 use crate::clock::Moment;
 use crate::v1;
@@ -12,52 +12,51 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How a held lock is doing.
+/// The status of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Status {
-    /// It is held and being renewed.
+    /// Held, and renewals arrive.
     Held,
-    /// It is still held, but renewals do not get through. It goes back to `Held` when one does.
+    /// Still held, but renewals fail. Goes back to `Held` when one succeeds.
     AtRisk {
-        /// Until when it is valid if none does.
+        /// When the lease ends if no renewal succeeds.
         valid_until: Moment,
     },
-    /// It is lost. This is final.
+    /// Lost. This is final.
     Lost(Lost),
 }
 
-/// That a lock is not held any more.
+/// A lock is no longer held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lost {
-    /// Why.
+    /// The cause.
     pub cause: LossCause,
-    /// The fencing token of the lease that holds the lock now, if the server said.
+    /// The fencing token of the lease that holds the lock now, if the server reported it.
     pub successor_token: Option<u64>,
 }
 
-/// Why a lock is not held any more.
+/// Why a lock is no longer held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LossCause {
-    /// Its validity ended, by this process' own reckoning, before a renewal got through: the server could not be
-    /// reached, or this process was paused for too long.
+    /// The validity ended by the local clock before a renewal succeeded: the server was unreachable, or this process
+    /// was paused for too long.
     ValidityOver,
-    /// The server says that it expired.
+    /// The server reports that the lease expired.
     Expired,
-    /// The server took it back: an operator's force release, for one.
+    /// The server revoked the lease, for example because an operator forced its release.
     Revoked,
-    /// The server says that another lease of the lock was granted since.
+    /// The server reports that another lease of the lock was granted since.
     Superseded,
-    /// The server knows nothing of it: it ended longer ago than the server remembers.
+    /// The server does not know the lease: it ended longer ago than the server remembers.
     Unknown,
-    /// It was given back, by this process or by another that knows its lease id.
+    /// Released, by this process or another one that knows the lease id.
     Released,
-    /// This process stopped keeping it ([`Lock::into_lease`](crate::Lock::into_lease)).
+    /// This process stopped renewing the lease ([`Lock::into_lease`](crate::Lock::into_lease)).
     Detached,
-    /// What was to be kept is no lease: its lock name or its lease id breaks the rules of the API
-    /// ([`Client::keep`](crate::Client::keep)).
+    /// The lock name or the lease id breaks the rules of the API ([`Client::keep`](crate::Client::keep)).
     Invalid,
 }
 
@@ -66,8 +65,8 @@ impl Lost {
         Self { cause, successor_token: (successor_token != 0).then_some(successor_token) }
     }
 
-    /// What the server says of the end of a lease.
-    pub(crate) fn told(end: v1::LeaseEnd, successor_token: u64) -> Self {
+    /// From the server's report of the end of a lease.
+    pub(crate) fn from_server(end: v1::LeaseEnd, successor_token: u64) -> Self {
         let cause = match end {
             v1::LeaseEnd::Released => LossCause::Released,
             v1::LeaseEnd::Expired => LossCause::Expired,
@@ -96,40 +95,40 @@ impl std::fmt::Display for Lost {
 
 impl std::error::Error for Lost {}
 
-/// How far the numbers of attachments jump when another process has counted further. By how much is not known: it
-/// counts the sessions on which that process kept this lease, which are hardly ever so many.
-const PAST_OTHERS: u32 = 1 << 16;
-/// So many jumps, each twice as far as the one before, since those who kept it before may have jumped themselves.
+/// By how much the attempt number of attachments jumps when another process has used higher numbers. Those count the
+/// sessions on which that process kept this lease, which are very unlikely to be so many.
+const ATTEMPT_JUMP: u32 = 1 << 16;
+/// The maximum number of jumps. Each is twice the previous one, since the other process may have jumped itself.
 const JUMPS_MAX: u32 = 8;
 
-/// Names a lease within this process.
+/// Identifies a lease within this process.
 pub(crate) type LeaseKey = u64;
 
-/// What is known of a lease at one moment.
+/// A lease at one moment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Known {
+pub(crate) struct Snapshot {
     pub(crate) valid_until: Moment,
-    /// The full TTL, as far as it is known.
+    /// The full TTL, as far as known.
     pub(crate) ttl: Duration,
-    /// When it was last attached to a stream.
+    /// When it was last attached to a session.
     pub(crate) attached: Moment,
-    /// Has the server said since the last renewal that its store is the trouble?
+    /// Whether the server has reported since the last renewal that its store is unreachable.
     pub(crate) store_unreachable: bool,
     pub(crate) status: Status,
 }
 
-impl Known {
+impl Snapshot {
     pub(crate) fn is_lost(&self) -> bool {
         matches!(self.status, Status::Lost(_))
     }
 
-    /// Has it missed a renewal?
+    /// Whether it has missed a renewal.
     pub(crate) fn is_overdue(&self, now: Moment) -> bool {
         !self.is_lost() && is_overdue(self.valid_until, now, self.ttl)
     }
 }
 
-/// One lease of this process, shared by its lock, its handles and what keeps it alive.
+/// One lease of this process, shared by its lock, its handles and the tasks that renew it.
 pub(crate) struct LeaseState {
     pub(crate) key: LeaseKey,
     pub(crate) name: String,
@@ -137,16 +136,16 @@ pub(crate) struct LeaseState {
     pub(crate) lease_id: String,
     pub(crate) grant_id: String,
     pub(crate) token: u64,
-    /// The number of the latest attachment.
+    /// The attempt number of the latest attachment.
     attachment: AtomicU32,
-    /// Has a session of this process ever kept it?
+    /// Whether a session of this process has ever renewed it.
     kept: AtomicBool,
-    /// How often it was attached again after somebody else had attached it.
+    /// How often it was attached again after another process had attached it.
     reattached: AtomicU32,
-    /// Is it for the session to renew it?
+    /// Whether the session renews it.
     on_stream: AtomicBool,
-    /// Held for a few instructions only, never over an await.
-    known: Mutex<Known>,
+    /// Locked for a few instructions only, never across an await.
+    known: Mutex<Snapshot>,
     changed: watch::Sender<()>,
 }
 
@@ -163,7 +162,7 @@ impl LeaseState {
             kept: AtomicBool::new(false),
             reattached: AtomicU32::new(0),
             on_stream: AtomicBool::new(true),
-            known: Mutex::new(Known {
+            known: Mutex::new(Snapshot {
                 valid_until: reading.valid_until(),
                 ttl,
                 attached: reading.read,
@@ -174,26 +173,26 @@ impl LeaseState {
         }
     }
 
-    /// As granted on a session, which is its first attachment.
+    /// A lease granted on a session; the grant is its first attachment.
     pub(crate) fn attached_by_grant(mut self) -> Self {
         (self.attachment, self.kept) = (AtomicU32::new(1), AtomicBool::new(true));
         self
     }
 
-    /// As lost from the start.
-    pub(crate) fn lost_from_the_start(mut self, cause: LossCause) -> Self {
+    /// A lease that is lost from the start.
+    pub(crate) fn already_lost(mut self, cause: LossCause) -> Self {
         let known = self.known.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
         known.status = Status::Lost(Lost::new(cause, 0));
         self
     }
 
-    /// Looks at the clock, and then at what is known.
-    pub(crate) fn look(&self, now: Moment) -> Known {
+    /// Checks the clock and returns the state.
+    pub(crate) fn snapshot(&self, now: Moment) -> Snapshot {
         self.update(now, |_| {})
     }
 
-    /// Changes what is known, unless the lease is lost, and tells those who watch of a new status.
-    fn update(&self, now: Moment, change: impl FnOnce(&mut Known)) -> Known {
+    /// Applies a change unless the lease is lost, and notifies watchers of a new status.
+    fn update(&self, now: Moment, change: impl FnOnce(&mut Snapshot)) -> Snapshot {
         let (before, after) = {
             let mut guard = self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let before = guard.status;
@@ -213,27 +212,27 @@ impl LeaseState {
     }
 
     pub(crate) fn status(&self, now: Moment) -> Status {
-        self.look(now).status
+        self.snapshot(now).status
     }
 
     pub(crate) fn lost(&self, now: Moment) -> Option<Lost> {
-        match self.look(now).status {
+        match self.snapshot(now).status {
             Status::Lost(lost) => Some(lost),
             Status::Held | Status::AtRisk { .. } => None,
         }
     }
 
-    /// How long it is still valid, if it is.
+    /// How long it is still valid; `None` if it is lost.
     pub(crate) fn valid_for(&self, now: Moment) -> Option<Duration> {
-        let known = self.look(now);
+        let known = self.snapshot(now);
         (!known.is_lost()).then(|| known.valid_until.since(now))
     }
 
     pub(crate) fn ttl(&self) -> Duration {
-        self.look(Moment::now()).ttl
+        self.snapshot(Moment::now()).ttl
     }
 
-    /// A renewal got through. Replaces the end only by a later one.
+    /// Applies a renewal. The end of the validity only moves forward.
     pub(crate) fn renewed(&self, reading: Reading) {
         let until = reading.valid_until();
         self.update(reading.read, |known| {
@@ -246,18 +245,18 @@ impl LeaseState {
         });
     }
 
-    /// Renewals do not get through.
+    /// Renewals fail.
     pub(crate) fn at_risk(&self, now: Moment) {
         self.update(now, |known| known.status = Status::AtRisk { valid_until: known.valid_until });
     }
 
-    /// Renewals do not get through, and the server says that its store is why.
+    /// Renewals fail, and the server reports its store as the cause.
     pub(crate) fn store_unreachable(&self, now: Moment) {
         self.at_risk(now);
         self.update(now, |known| known.store_unreachable = true);
     }
 
-    /// It is over. Says whether this was news.
+    /// Ends the lease. Returns whether it was not lost before.
     pub(crate) fn end(&self, lost: Lost) -> bool {
         let mut news = false;
         self.update(Moment::now(), |known| {
@@ -267,33 +266,33 @@ impl LeaseState {
         news
     }
 
-    /// Starts a new attachment and says its number.
+    /// Starts a new attachment and returns its attempt number.
     pub(crate) fn next_attachment(&self, now: Moment) -> u32 {
         self.update(now, |known| known.attached = now);
         self.attachment.fetch_add(1, Ordering::Relaxed).saturating_add(1)
     }
 
-    /// A session of this process has kept it.
-    pub(crate) fn kept_by_us(&self) {
+    /// A session of this process has renewed it.
+    pub(crate) fn mark_kept(&self) {
         self.kept.store(true, Ordering::Relaxed);
     }
 
-    /// Somebody else has attached it: whether it is to be attached again. Once, if this process had kept it.
+    /// Whether to attach the lease again after another process has attached it: once, if this process had kept it.
     pub(crate) fn may_reattach(&self) -> bool {
-        // A process that had it and lost it must not outdo whoever was given it since.
+        // This process had the lease and lost it: it must not compete with a process that received the lease since.
         if self.kept.load(Ordering::Relaxed) {
             return self.reattached.fetch_add(1, Ordering::Relaxed) == 0;
         }
-        // Refused from the start: whoever kept it before is gone without a word, and had counted further.
+        // Refused from the start: the previous process left without detaching, and its attempt numbers are higher.
         let jumps = self.reattached.fetch_add(1, Ordering::Relaxed);
         if jumps >= JUMPS_MAX {
             return false;
         }
-        self.attachment.fetch_add(PAST_OTHERS << jumps, Ordering::Relaxed);
+        self.attachment.fetch_add(ATTEMPT_JUMP << jumps, Ordering::Relaxed);
         true
     }
 
-    /// The session is not to renew it any more.
+    /// Takes the lease off the session, which no longer renews it.
     pub(crate) fn leave_stream(&self) {
         self.on_stream.store(false, Ordering::Relaxed);
     }
@@ -302,12 +301,12 @@ impl LeaseState {
         self.on_stream.load(Ordering::Relaxed)
     }
 
-    /// The number of the latest attachment.
+    /// The attempt number of the latest attachment.
     pub(crate) fn attachment(&self) -> u32 {
         self.attachment.load(Ordering::Relaxed)
     }
 
-    /// Wakes up at every change of the status.
+    /// Notified at every change of the status.
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }

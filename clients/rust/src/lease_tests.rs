@@ -1,4 +1,4 @@
-//! The life of a lease with the clock handed in.
+//! A lease with an explicit clock.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn a_process_that_was_paused_past_the_end_finds_its_lease_lost_at_once() {
     let start = Moment::now();
     let lease = lease(start);
     assert_eq!(lease.valid_for(after(start, 9_399)), Some(Duration::from_millis(1)));
-    // No timer has run, nobody has told it: the look alone finds out.
+    // No timer has fired and no message has arrived: the read itself checks the clock.
     assert_eq!(lease.valid_for(after(start, 9_400)), None);
     assert_eq!(lease.lost(start).map(|lost| lost.cause), Some(LossCause::ValidityOver), "and it stays lost");
 }
@@ -64,7 +64,7 @@ fn at_risk_and_back() {
 fn what_ended_first_is_what_is_told() {
     let start = Moment::now();
     let lease = lease(start);
-    let revoked = Lost::told(v1::LeaseEnd::Revoked, 7);
+    let revoked = Lost::from_server(v1::LeaseEnd::Revoked, 7);
     assert!(lease.end(revoked));
     assert!(!lease.end(Lost::new(LossCause::Released, 0)));
     assert_eq!(lease.lost(after(start, 60_000)), Some(Lost { cause: LossCause::Revoked, successor_token: Some(7) }));

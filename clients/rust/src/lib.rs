@@ -22,25 +22,25 @@
 //!
 //! # What a lock promises
 //!
-//! While [`Held::is_valid`] says so, no other process holds the lock, as long as clocks run at nearly the same rate and
-//! the server's store forgets nothing. The check and the act after it are two steps, and a process can be paused
-//! between them. So send the **fencing token** with every write to the store that the lock protects, and have the store
-//! refuse lower ones: that holds whatever the timing.
+//! While [`Held::is_valid`] is true, no other process holds the lock, provided that clocks run at nearly the same rate
+//! and the server's store loses no data. The check and the action that follows are two steps, and a process can be
+//! paused between them. So send the **fencing token** with every write to the store that the lock protects, and have
+//! the store refuse lower tokens: that holds whatever the timing.
 //!
-//! All locks of a [`Client`] are acquired, kept alive and released on one stream, the `Session` of the API; each is
-//! kept alive in the background until it is released or dropped. [`Held::lost`] resolves when it is lost: as soon as
-//! the server says so, at the latest when its validity is over by this process' own reckoning. Silence means lost.
+//! All locks of a [`Client`] share one stream, the `Session` of the API, which acquires, renews and releases them. Each
+//! lock is renewed in the background until it is released or dropped. [`Held::lost`] resolves when the lock is lost: as
+//! soon as the server reports it, at the latest when its validity ends by the local clock. Silence means lost.
 //!
 //! # Calls that fail
 //!
-//! A call whose outcome is unknown (a lost connection, no answer in time) is repeated with the same ids, on another
-//! server if there is one, until a bound is over ([`ClientBuilder::retry_for`]); its effect is that of one call.
+//! A call whose outcome is unknown (connection lost, no answer in time) is retried with the same ids, on another server
+//! if there is one, until its bound is reached ([`ClientBuilder::retry_for`]). Retries have the effect of one call.
 
 mod acquire;
 mod address;
-mod alone;
 mod attempts;
 mod calls;
+mod cleanup;
 mod client;
 mod clock;
 mod connect;
@@ -50,20 +50,20 @@ mod greeting;
 mod held;
 mod keeper;
 mod lease;
-mod link;
 mod lock;
 mod operation;
 mod operations;
 mod outbox;
-mod patience;
 mod proto;
 mod release;
 mod releasing;
 mod run;
 mod servers;
-mod taken_back;
+mod session;
+mod timing;
+mod unary_renewal;
+mod validate;
 mod validity;
-mod well_formed;
 
 pub use acquire::{Acquire, AcquireError};
 pub use address::{AddressError, ServerAddress};

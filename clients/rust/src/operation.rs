@@ -1,10 +1,10 @@
-//! One operation of a session, as its caller sees it, and what it is answered.
+//! One operation of a session as its caller sees it, and its answer.
 
 use crate::clock::Moment;
 use crate::core::Core;
 use crate::error::CallError;
 use crate::lease::{LeaseState, LossCause, Lost};
-use crate::link::Link;
+use crate::session::Session;
 use crate::v1;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tonic::Status;
 use v1::session_response::Message;
 
-/// What became of an operation.
+/// The outcome of an operation.
 pub(crate) type Outcome = Result<Answer, CallError>;
 
 #[derive(Debug)]
@@ -20,59 +20,59 @@ pub(crate) struct Answer {
     /// When the operation was sent.
     pub(crate) sent: Moment,
     pub(crate) message: Message,
-    /// What an acquire was granted: the answer's lease has moved here.
+    /// The lease of a granted acquire, moved out of the message.
     pub(crate) grant: Option<Grant>,
 }
 
-/// A lease that was granted on a session, and is attached to it from then on. Unless it is [kept](Self::keep) it is
-/// detached: a lease that nobody has must end by its TTL.
+/// A lease that was granted on a session and is attached to it. Unless it is [kept](Self::keep) it is detached on drop:
+/// a lease without an owner must end by its TTL.
 #[derive(Debug)]
 pub(crate) struct Grant {
     pub(crate) lease: Arc<LeaseState>,
-    link: Option<Arc<Link>>,
+    session: Option<Arc<Session>>,
 }
 
 impl Grant {
-    pub(crate) fn new(lease: Arc<LeaseState>, link: Arc<Link>) -> Self {
-        Self { lease, link: Some(link) }
+    pub(crate) fn new(lease: Arc<LeaseState>, session: Arc<Session>) -> Self {
+        Self { lease, session: Some(session) }
     }
 
-    /// Somebody sees to the lease from now on.
+    /// Takes ownership of the lease.
     pub(crate) fn keep(mut self) -> Arc<LeaseState> {
-        self.link = None;
+        self.session = None;
         self.lease.clone()
     }
 }
 
 impl Drop for Grant {
     fn drop(&mut self) {
-        if let Some(link) = &self.link {
+        if let Some(session) = &self.session {
             self.lease.end(Lost::new(LossCause::Detached, 0));
-            link.detach(self.lease.key);
+            session.detach(self.lease.key);
         }
     }
 }
 
-/// An operation that was handed to a session. Dropped, it is of no interest any more: what was not sent is not going to
-/// be, an acquire leaves the line, and a release is left to the server.
+/// An operation of a session. Dropped, it is cancelled: one that was not sent never will be, an acquire leaves the
+/// queue, and a release is left to the server.
 #[derive(Debug)]
 pub(crate) struct Operation {
-    link: Arc<Link>,
+    session: Arc<Session>,
     number: u64,
     outcome: oneshot::Receiver<Outcome>,
     answered: bool,
 }
 
 impl Operation {
-    pub(crate) fn new(link: Arc<Link>, number: u64, outcome: oneshot::Receiver<Outcome>) -> Self {
-        Self { link, number, outcome, answered: false }
+    pub(crate) fn new(session: Arc<Session>, number: u64, outcome: oneshot::Receiver<Outcome>) -> Self {
+        Self { session, number, outcome, answered: false }
     }
 
     pub(crate) fn server(&self) -> usize {
-        self.link.server
+        self.session.server
     }
 
-    /// Waits for the outcome, no longer than `limit`. Dropped, it misses nothing.
+    /// Waits for the outcome, at most `limit`. Cancel-safe.
     pub(crate) async fn outcome(&mut self, core: &Core, limit: Duration) -> Outcome {
         let timer = core.sleep(limit);
         let outcome = tokio::select! {
@@ -88,9 +88,9 @@ impl Operation {
         outcome.unwrap_or_else(|_| Err(CallError::new(Status::unavailable("the session ended"))))
     }
 
-    /// Waits no longer. Says whether it was sent: if so, it is still answered.
+    /// Stops waiting. Returns whether the operation was sent: if so, it is still answered.
     pub(crate) fn give_up(&self) -> bool {
-        self.link.give_up(self.number)
+        self.session.give_up(self.number)
     }
 }
 

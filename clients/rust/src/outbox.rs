@@ -1,14 +1,13 @@
-//! What is still to be said on a session, and when things were said.
+//! Outgoing messages of a session, and when they were sent.
 //!
-//! The transport pulls each message at the moment it can send it, so there is no queue that could grow or go stale:
-//! what waits here is bounded by the number of leases and of operations, and of several beats only the newest is
-//! answered. Detachments and releases go first: once a lock is released, no answer that could renew it goes out any
-//! more. Acquires go last: what is held comes before what is wished for.
+//! The transport pulls each message when it can send it, so no message can go stale. The outbox is bounded by the
+//! numbers of leases and operations, and only the newest beat is answered. Detachments and releases go first, so that
+//! no beat answer that could renew a lease follows its release. Acquires go last: existing leases have priority.
 
 use crate::clock::Moment;
 use crate::lease::{LeaseKey, LeaseState};
 use crate::operation::Outcome;
-use crate::operations::{Cancelled, Operations, UnderWay};
+use crate::operations::{Cancelled, InFlight, Operations};
 use crate::proto::duration;
 use crate::v1;
 use std::collections::{HashMap, VecDeque};
@@ -17,32 +16,32 @@ use std::task::Waker;
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 use v1::session_request::Message;
 
-/// How large the parts of one message may become together; the server takes 64 KiB.
+/// The maximum total size of the items of one message; the server accepts 64 KiB.
 const MESSAGE_BYTES: usize = 48 * 1024;
 
-/// What a field of an attachment takes up on the wire beside its text, at most.
+/// The maximum wire size of an attachment without its name and lease id.
 const ATTACHMENT_BYTES: usize = 32;
 
-/// How many handles go into one message; each takes up to 5 bytes.
+/// The maximum number of handles in one message; each takes up to 5 bytes.
 const HANDLES: usize = MESSAGE_BYTES / 5;
 
-/// How many answers are remembered for the renewals that quote them. A server renews long before it sent so many beats.
+/// The number of beat answers remembered for renewals that quote them. A server renews well within so many beats.
 const ANSWERS: usize = 64;
 
-/// One attachment of a lease to this stream.
+/// One attachment of a lease to this session.
 #[derive(Clone, Debug)]
 pub(crate) struct Attachment {
     pub(crate) lease: Arc<LeaseState>,
-    /// Counts over all streams.
+    /// The attempt number, which counts over all sessions.
     pub(crate) number: u32,
-    /// When it was said.
+    /// When it was sent.
     pub(crate) sent: Option<Moment>,
-    /// Has the server said that it keeps the lease?
+    /// Whether the server has confirmed the attachment.
     confirmed: bool,
 }
 
 impl Attachment {
-    /// Has the lease not been attached anew since?
+    /// Whether the lease has not been attached elsewhere since.
     pub(crate) fn is_latest(&self) -> bool {
         self.lease.attachment() == self.number
     }
@@ -63,14 +62,14 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// Asks for a lease to be kept alive, under a handle of its own, whatever other handles it had here.
+    /// Attaches a lease under a new handle, replacing its previous handle on this session.
     pub(crate) fn attach(&mut self, lease: Arc<LeaseState>, now: Moment) {
         if self.closed {
             return;
         }
         let number = lease.next_attachment(now);
         let handle = self.next_handle();
-        self.note(handle, Attachment { lease, number, sent: None, confirmed: false });
+        self.insert(handle, Attachment { lease, number, sent: None, confirmed: false });
         self.to_attach.push_back(handle);
         self.wake();
     }
@@ -78,27 +77,27 @@ impl Outbox {
     fn next_handle(&mut self) -> u32 {
         loop {
             self.last_handle = self.last_handle.wrapping_add(1);
-            if !self.attached.contains_key(&self.last_handle) && !self.operations.has_chosen(self.last_handle) {
+            if !self.attached.contains_key(&self.last_handle) && !self.operations.is_reserved(self.last_handle) {
                 return self.last_handle;
             }
         }
     }
 
-    fn note(&mut self, handle: u32, attachment: Attachment) {
+    fn insert(&mut self, handle: u32, attachment: Attachment) {
         if let Some(old) = self.by_lease.insert(attachment.lease.key, handle) {
             self.attached.remove(&old);
         }
         self.attached.insert(handle, attachment);
     }
 
-    /// A lease that was granted here, and is attached since `sent` asked for it.
+    /// Adds a lease that was granted here by a request sent at `sent`, and is attached by its grant.
     pub(crate) fn granted(&mut self, handle: u32, lease: Arc<LeaseState>, sent: Moment) {
         if !self.closed {
-            self.note(handle, Attachment { lease, number: 1, sent: Some(sent), confirmed: true });
+            self.insert(handle, Attachment { lease, number: 1, sent: Some(sent), confirmed: true });
         }
     }
 
-    /// What it keeps alive, or is about to.
+    /// The attached leases, sent or unsent.
     pub(crate) fn leases(&self) -> impl Iterator<Item = &LeaseState> {
         self.attached.values().map(|attachment| &*attachment.lease)
     }
@@ -107,57 +106,57 @@ impl Outbox {
         self.by_lease.contains_key(&key)
     }
 
-    /// Asks for a lock. Says the number of the operation.
+    /// Queues an acquire and returns its number.
     pub(crate) fn acquire(
         &mut self,
         request: v1::AcquireRequest,
-        ahead: Option<watch::Sender<Option<u32>>>,
+        position: Option<watch::Sender<Option<u32>>>,
         caller: oneshot::Sender<Outcome>,
-        room: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
     ) -> u64 {
         let (handle, ttl) = (self.next_handle(), duration(request.ttl));
         let message = v1::SessionAcquire { request: Some(request), handle, release_on_disconnect: false };
-        let mut operation = UnderWay::new(Message::Acquire(message), caller, room);
-        (operation.handle, operation.ttl, operation.ahead) = (Some(handle), ttl, ahead);
+        let mut operation = InFlight::new(Message::Acquire(message), caller, permit);
+        (operation.handle, operation.ttl, operation.position) = (Some(handle), ttl, position);
         self.wake();
         self.operations.add(operation)
     }
 
-    /// Gives a lease back. From the release on the server does not renew it, so there is nothing to detach.
+    /// Queues a release and returns its number. The release also detaches the lease.
     pub(crate) fn release(
         &mut self,
         key: LeaseKey,
         request: v1::ReleaseRequest,
         caller: oneshot::Sender<Outcome>,
-        room: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
     ) -> u64 {
-        let mut operation = UnderWay::new(Message::Release(request), caller, room);
+        let mut operation = InFlight::new(Message::Release(request), caller, permit);
         operation.handle = self.forget(key);
         self.wake();
         self.operations.add(operation)
     }
 
-    /// An operation's caller is gone. Says whether it was sent.
+    /// The caller of an operation is gone. Returns whether the operation was sent.
     pub(crate) fn give_up(&mut self, number: u64) -> bool {
         let cancelled = self.operations.cancel(number);
         if let Cancelled::Unsent(operation) = &cancelled {
-            self.to_detach.extend(operation.gives_back());
+            self.to_detach.extend(operation.released_handle());
         }
         self.wake();
         matches!(cancelled, Cancelled::Sent)
     }
 
-    /// Takes out an operation that was answered. A release that failed must not leave a lease that is renewed.
-    pub(crate) fn operation_answered(&mut self, number: u64, failed: bool) -> Option<UnderWay> {
+    /// Removes an answered operation. A failed release still detaches the lease.
+    pub(crate) fn operation_answered(&mut self, number: u64, failed: bool) -> Option<InFlight> {
         let operation = self.operations.answered(number)?;
-        if let Some(handle) = operation.gives_back().filter(|_| failed) {
+        if let Some(handle) = operation.released_handle().filter(|_| failed) {
             self.to_detach.push(handle);
             self.wake();
         }
         Some(operation)
     }
 
-    /// Asks for a lease to be kept alive no more.
+    /// Detaches a lease.
     pub(crate) fn detach(&mut self, key: LeaseKey) {
         if let Some(handle) = self.forget(key) {
             self.to_detach.push(handle);
@@ -165,13 +164,13 @@ impl Outbox {
         }
     }
 
-    /// The handle that the server knows a lease by, which from now on names it no more.
+    /// Removes a lease and returns its handle if the server knows it.
     fn forget(&mut self, key: LeaseKey) -> Option<u32> {
         let handle = self.by_lease.remove(&key)?;
         self.attached.remove(&handle)?.sent.map(|_| handle)
     }
 
-    /// A beat to answer.
+    /// Queues the answer to a beat.
     pub(crate) fn answer(&mut self, beat: u64) {
         self.to_answer = Some(beat);
         self.wake();
@@ -186,8 +185,8 @@ impl Outbox {
         self.attached.get(&handle)
     }
 
-    /// The server has renewed a lease in the name of an attachment. Says what was attached, and when. In the name of
-    /// one that is not sent yet it is not ours.
+    /// The server has renewed a lease under this handle. Returns the lease and when its attachment was sent; `None` if
+    /// the handle is unknown or its attachment not sent.
     pub(crate) fn confirm(&mut self, handle: u32) -> Option<(Arc<LeaseState>, Moment)> {
         let attachment = self.attached.get_mut(&handle)?;
         let sent = attachment.sent?;
@@ -195,17 +194,17 @@ impl Outbox {
         Some((attachment.lease.clone(), sent))
     }
 
-    /// How many attachments are confirmed.
+    /// The number of confirmed attachments.
     pub(crate) fn confirmed(&self) -> usize {
         self.attached.values().filter(|attachment| attachment.confirmed).count()
     }
 
-    /// Is every attachment confirmed?
+    /// Whether every attachment is confirmed.
     pub(crate) fn is_confirmed(&self) -> bool {
         self.attached.values().all(|attachment| attachment.confirmed)
     }
 
-    /// The server has let go of a lease.
+    /// Removes a lease that the server has detached.
     pub(crate) fn take(&mut self, handle: u32) -> Option<Attachment> {
         let attachment = self.attached.remove(&handle)?;
         if self.by_lease.get(&attachment.lease.key) == Some(&handle) {
@@ -214,18 +213,18 @@ impl Outbox {
         Some(attachment)
     }
 
-    /// Nothing more will be said. What is not answered now never is.
-    pub(crate) fn close(&mut self) -> impl Iterator<Item = UnderWay> + use<> {
+    /// Closes the outbox and returns the operations without an answer.
+    pub(crate) fn close(&mut self) -> impl Iterator<Item = InFlight> + use<> {
         self.wake();
         let closed = std::mem::replace(self, Self { closed: true, ..Self::default() });
-        closed.operations.into_under_way()
+        closed.operations.into_in_flight()
     }
 
     pub(crate) fn is_closed(&self) -> bool {
         self.closed
     }
 
-    pub(crate) fn wake_by(&mut self, waker: &Waker) {
+    pub(crate) fn set_waker(&mut self, waker: &Waker) {
         self.waker = Some(waker.clone());
     }
 
@@ -235,7 +234,7 @@ impl Outbox {
         }
     }
 
-    /// The next thing to say. What it says counts from `now`, which is before it is sent.
+    /// The next message. Its effect counts from `now`, which is before it is sent.
     pub(crate) fn next(&mut self, now: Moment) -> Option<v1::SessionRequest> {
         let said = |(operation, message)| v1::SessionRequest { operation, message: Some(message) };
         if let Some(detach) = self.next_detach() {
@@ -272,7 +271,7 @@ impl Outbox {
         let mut leases = Vec::new();
         let mut bytes = 0;
         while let Some(handle) = self.to_attach.pop_front() {
-            // Given up meanwhile?
+            // Detached meanwhile.
             let Some(attachment) = self.attached.get_mut(&handle) else { continue };
             let lease = &attachment.lease;
             bytes += lease.name.len() + lease.lease_id.len() + ATTACHMENT_BYTES;

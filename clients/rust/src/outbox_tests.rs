@@ -1,4 +1,4 @@
-//! What goes out on a stream, in which order, and from when it counts.
+//! Order and timing of outgoing messages.
 
 use super::*;
 use crate::validity::Reading;
@@ -91,24 +91,24 @@ fn a_closed_outbox_takes_nothing_in() {
     assert_eq!(said(&mut outbox, now), None);
 }
 
-/// Leave for one operation, and where its outcome goes.
+/// A permit for one operation, and the sender of its outcome.
 fn asked() -> (oneshot::Sender<Outcome>, OwnedSemaphorePermit) {
-    let room = Arc::new(tokio::sync::Semaphore::new(1));
-    (oneshot::channel().0, room.try_acquire_owned().unwrap())
+    let permit = Arc::new(tokio::sync::Semaphore::new(1));
+    (oneshot::channel().0, permit.try_acquire_owned().unwrap())
 }
 
 fn acquire(outbox: &mut Outbox) -> u64 {
-    let (caller, room) = asked();
-    outbox.acquire(v1::AcquireRequest::default(), None, caller, room)
+    let (caller, permit) = asked();
+    outbox.acquire(v1::AcquireRequest::default(), None, caller, permit)
 }
 
 fn release(outbox: &mut Outbox, key: LeaseKey) -> u64 {
-    let (caller, room) = asked();
-    outbox.release(key, v1::ReleaseRequest::default(), caller, room)
+    let (caller, permit) = asked();
+    outbox.release(key, v1::ReleaseRequest::default(), caller, permit)
 }
 
 #[test]
-fn a_release_goes_before_any_answer_and_what_is_held_before_what_is_wished_for() {
+fn a_release_goes_before_any_answer_and_held_leases_before_new_acquires() {
     let (mut outbox, now) = (Outbox::default(), Moment::now());
     outbox.attach(lease(1), now);
     said(&mut outbox, now);
@@ -128,7 +128,7 @@ fn a_release_goes_before_any_answer_and_what_is_held_before_what_is_wished_for()
 fn an_operation_counts_from_when_it_is_handed_to_the_transport() {
     let (mut outbox, start) = (Outbox::default(), Moment::now());
     let number = acquire(&mut outbox);
-    assert!(outbox.operation_answered(number, false).is_none(), "not asked yet");
+    assert!(outbox.operation_answered(number, false).is_none(), "not sent yet");
     let sent = start.plus(Duration::from_secs(3));
     let message = outbox.next(sent).unwrap();
     let Some(Message::Acquire(acquire)) = message.message else { panic!("{message:?}") };
@@ -138,7 +138,7 @@ fn an_operation_counts_from_when_it_is_handed_to_the_transport() {
 }
 
 #[test]
-fn what_was_not_sent_is_not_going_to_be_and_what_was_is_cancelled_once() {
+fn an_unsent_operation_is_dropped_and_a_sent_one_is_cancelled_once() {
     let (mut outbox, now) = (Outbox::default(), Moment::now());
     let (first, second) = (acquire(&mut outbox), acquire(&mut outbox));
     assert!(!outbox.give_up(first));
@@ -151,7 +151,7 @@ fn what_was_not_sent_is_not_going_to_be_and_what_was_is_cancelled_once() {
 }
 
 #[test]
-fn a_release_that_came_to_nothing_leaves_no_lease_that_is_renewed() {
+fn a_failed_release_detaches_its_lease() {
     let (mut outbox, now) = (Outbox::default(), Moment::now());
     for (key, sent) in [(1, true), (2, false)] {
         outbox.attach(lease(key), now);

@@ -1,9 +1,9 @@
-//! Between this crate's durations and those on the wire.
+//! Conversion between durations and their wire form.
 
 use std::time::Duration;
 
-/// A duration that a server sent; absent ones count as none, and so do those that are negative or not normal. (prost's
-/// own conversion makes those normal first, and panics on some of them in a debug build.)
+/// Decodes a duration. Missing, negative and unnormalised ones are zero. (prost's own conversion normalises first, and
+/// panics on some of them in a debug build.)
 pub(crate) fn duration(wire: Option<prost_types::Duration>) -> Duration {
     let read = |wire: prost_types::Duration| {
         let nanos = u32::try_from(wire.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
@@ -12,7 +12,7 @@ pub(crate) fn duration(wire: Option<prost_types::Duration>) -> Duration {
     wire.and_then(read).unwrap_or_default()
 }
 
-/// A duration for a server. One that does not fit is beyond every bound a server has: it will say so.
+/// Encodes a duration. One that does not fit exceeds every bound of a server, which refuses it.
 pub(crate) fn wire(duration: Duration) -> Option<prost_types::Duration> {
     const LONGEST: prost_types::Duration = prost_types::Duration { seconds: 315_576_000_000, nanos: 0 };
     Some(

@@ -1,4 +1,4 @@
-//! What giving a lease back comes to.
+//! Outcomes and errors of a release, and the unary call.
 
 use crate::clock::Moment;
 use crate::core::Core;
@@ -8,45 +8,45 @@ use crate::v1;
 use std::time::Duration;
 use v1::lock_service_client::LockServiceClient;
 
-/// How the lease that was given back ended.
+/// How the released lease ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Released {
-    /// [`Released`](v1::LeaseEnd::Released): given back. Any other: it had ended before, and the work done since then
-    /// was not protected by the lock, only by its token.
+    /// [`Released`](v1::LeaseEnd::Released): by this release. Anything else: it had ended before, and only the token
+    /// protected the work done since then.
     pub end: v1::LeaseEnd,
-    /// With any other: the token of the lease that holds the lock now, if there is one.
+    /// If it had ended before: the token of the lease that holds the lock now, if there is one.
     pub successor_token: Option<u64>,
 }
 
 impl Released {
-    /// Was the lock held until it was given back?
+    /// Whether the lock was held until the release.
     pub fn was_held(&self) -> bool {
         self.end == v1::LeaseEnd::Released
     }
 }
 
-/// The server did not say that the lease is given back. It ends by its TTL at the latest.
+/// The server did not confirm the release. The lease ends by its TTL at the latest.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
-    /// It may be given back already.
+    /// The release may have been applied.
     #[error("release: outcome unknown; the lease ends by its TTL at the latest")]
     OutcomeUnknown {
-        /// What the last transmission failed with, unless this process' runtime was shutting down.
+        /// The error of the last transmission; `None` if the process' runtime was shutting down.
         source: Option<CallError>,
     },
     /// The server refused the call.
     #[error("release refused; the lease ends by its TTL")]
     Refused {
-        /// The server's words.
+        /// The server's error.
         source: CallError,
     },
 }
 
 impl From<CallError> for ReleaseError {
     fn from(source: CallError) -> Self {
-        if source.may_pass() { Self::OutcomeUnknown { source: Some(source) } } else { Self::Refused { source } }
+        if source.is_transient() { Self::OutcomeUnknown { source: Some(source) } } else { Self::Refused { source } }
     }
 }
 
@@ -57,10 +57,10 @@ impl From<v1::ReleaseResponse> for Released {
     }
 }
 
-/// One Release by unary calls, repeated. Dropped, it leaves the last transmission to the server.
+/// Releases by a unary call, with retries. Dropped, the last transmission may still be applied.
 pub(crate) async fn call(core: &Core, request: v1::ReleaseRequest) -> Result<v1::ReleaseResponse, CallError> {
     let until = Moment::now().plus(core.retry_for);
-    core.repeat(Lane::Prompt, until, |channel| {
+    core.retry(Lane::Prompt, until, |channel| {
         let request = request.clone();
         async move {
             let mut client = LockServiceClient::new(channel);

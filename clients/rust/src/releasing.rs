@@ -1,7 +1,7 @@
-//! Giving a lease back: repeated with the same ids until the outcome is known, or a bound is over.
+//! Releases a lease: retried with the same ids until the outcome is known or a bound is reached.
 //!
-//! The first transmission is handed to a session before anything is awaited, and needs no task of its own. If it fails,
-//! or if nobody waits for it any more, it goes on in the background.
+//! The first transmission is sent on a session before the first await, without a task. If it fails or the caller is
+//! dropped, the release continues in the background.
 
 use crate::clock::Moment;
 use crate::core::Core;
@@ -18,44 +18,46 @@ use tonic::Status;
 use v1::session_response::Message;
 
 pub(crate) struct Releasing {
-    rest: Option<Rest>,
+    unfinished: Option<Unfinished>,
 }
 
-/// What is still to be done.
-struct Rest {
+/// The state of an unfinished release.
+struct Unfinished {
     core: Arc<Core>,
     keeper: Arc<Keeper>,
     key: LeaseKey,
     request: v1::ReleaseRequest,
     until: Moment,
-    /// The transmission under way.
+    /// The transmission in flight.
     operation: Option<Operation>,
-    /// What the one before failed with, on which server.
+    /// The server and the error of the previous transmission.
     failed: Option<(usize, CallError)>,
 }
 
 impl Releasing {
-    /// Ends the keeping and sends the release. Nothing that could renew the lease is sent after this.
+    /// Stops renewing and sends the release. No renewal is sent after this.
     pub(crate) fn start(core: Arc<Core>, keeper: Arc<Keeper>, lease: &LeaseState) -> Self {
-        // In this order: whoever attaches the lease at this moment either sees its end or is undone by the removal.
+        // In this order: a concurrent attach either sees that the lease has ended or is undone by the removal.
         lease.end(Lost::new(LossCause::Released, 0));
         let (key, lock_name, lease_id) = (lease.key, lease.name.clone(), lease.lease_id.clone());
         let request = v1::ReleaseRequest { lock_name, lease_id };
         let operation = keeper.release(key, &request);
         let until = Moment::now().plus(core.retry_for);
-        Self { rest: Some(Rest { core, keeper, key, request, until, operation, failed: None }) }
+        Self { unfinished: Some(Unfinished { core, keeper, key, request, until, operation, failed: None }) }
     }
 
-    /// Dropped, it goes on in the background.
+    /// Dropped, the release continues in the background.
     pub(crate) async fn finish(mut self) -> Result<Released, ReleaseError> {
-        if let Some(rest) = &mut self.rest
-            && let Some(outcome) = rest.outcome().await
+        if let Some(unfinished) = &mut self.unfinished
+            && let Some(outcome) = unfinished.outcome().await
         {
-            self.rest = None;
+            self.unfinished = None;
             return Ok(outcome?.into());
         }
-        let Some(rest) = self.rest.take() else { return Err(ReleaseError::OutcomeUnknown { source: None }) };
-        match rest.in_background().await {
+        let Some(unfinished) = self.unfinished.take() else {
+            return Err(ReleaseError::OutcomeUnknown { source: None });
+        };
+        match unfinished.in_background().await {
             Ok(outcome) => Ok(outcome?.into()),
             Err(_shutting_down) => Err(ReleaseError::OutcomeUnknown { source: None }),
         }
@@ -64,15 +66,14 @@ impl Releasing {
 
 impl Drop for Releasing {
     fn drop(&mut self) {
-        if let Some(rest) = self.rest.take() {
-            drop(rest.in_background()); // the task goes on
+        if let Some(unfinished) = self.unfinished.take() {
+            drop(unfinished.in_background()); // the task continues
         }
     }
 }
 
-impl Rest {
-    /// Waits for the transmission under way, if there is one. `None` if there must be another. Dropped, it misses
-    /// nothing.
+impl Unfinished {
+    /// Waits for the transmission in flight, if there is one. `None` if another one is needed. Cancel-safe.
     async fn outcome(&mut self) -> Option<Result<v1::ReleaseResponse, CallError>> {
         let operation = self.operation.as_mut()?;
         let limit = self.core.limit(Duration::ZERO, self.until);
@@ -80,7 +81,7 @@ impl Rest {
         let server = operation.server();
         self.operation = None;
         match outcome {
-            Err(error) if error.may_pass() || error.is_session_full() => {
+            Err(error) if error.is_transient() || error.is_session_full() => {
                 self.failed = Some((server, error));
                 None
             }
@@ -88,21 +89,21 @@ impl Rest {
         }
     }
 
-    /// Repeats it. Dropped with the runtime, it leaves the last transmission to the server.
+    /// Sends and retries. Dropped with the runtime, the last transmission may still be applied.
     async fn finish(mut self) -> Result<v1::ReleaseResponse, CallError> {
         let core = self.core.clone();
-        let mut repeats = core.repeats(self.until);
+        let mut retries = core.retries(self.until);
         loop {
             if let Some(outcome) = self.outcome().await {
                 return outcome;
             }
             if let Some((server, error)) = self.failed.take() {
-                repeats.failed(server, error).await?;
+                retries.failed(server, error).await?;
             }
-            let link = self.keeper.link();
-            match link.turn_to_release(core.limit(Duration::ZERO, self.until)).await {
-                Ok(room) => self.operation = Some(link.release(self.key, self.request.clone(), room)),
-                Err(ended) => self.failed = Some((link.server, ended)),
+            let session = self.keeper.session();
+            match session.release_permit(core.limit(Duration::ZERO, self.until)).await {
+                Ok(permit) => self.operation = Some(session.release(self.key, self.request.clone(), permit)),
+                Err(ended) => self.failed = Some((session.server, ended)),
             }
         }
     }
@@ -113,10 +114,10 @@ impl Rest {
     }
 }
 
-/// What the server says became of the lease.
+/// Decodes the answer to a release.
 fn released(outcome: Outcome) -> Result<v1::ReleaseResponse, CallError> {
     match outcome?.message {
         Message::Release(response) => Ok(response),
-        _ => Err(CallError::new(Status::internal("the server's answer is not one to a release"))),
+        _ => Err(CallError::new(Status::internal("the server answered a release with another message"))),
     }
 }

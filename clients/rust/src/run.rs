@@ -7,28 +7,27 @@ use crate::lease::Lost;
 use std::future::{Future, IntoFuture};
 use std::pin::pin;
 
-/// A body that did not run, or not to its end.
+/// Why a body did not run, or not to its end.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
     /// The lock was not acquired. The body did not run.
     #[error("lock not acquired: {0}")]
     Acquire(#[from] AcquireError),
-    /// The lock was lost while the body ran, and the body was dropped where it stood.
+    /// The lock was lost while the body ran. The body's future was dropped at its current await.
     #[error("{0}")]
     Lost(#[source] Lost),
 }
 
 impl Acquire {
-    /// Takes the lock, runs the body under it, and gives the lock back. The body never runs without the lock.
+    /// Acquires the lock, runs the body, and releases the lock. The body never runs without the lock.
     ///
-    /// What the body returns, an error of its own included, is what this returns: a release that fails is only logged
-    /// (the lease then ends by its TTL). **If the lock is lost while the body runs, the body's future is dropped** at
-    /// the await where it stands, and the answer is [`RunError::Lost`]; work that the body has spawned elsewhere is not
-    /// stopped. A body that never awaits cannot be stopped: let it check [`Held::is_valid`], and always send the token
-    /// along.
+    /// Returns the body's value, even if that is an error. A failed release is only logged; the lease then ends by its
+    /// TTL. **If the lock is lost while the body runs, the body's future is dropped** at its current await, and this
+    /// returns [`RunError::Lost`]; tasks that the body has spawned are not stopped. A body that never awaits cannot be
+    /// stopped: let it check [`Held::is_valid`], and always send the token with writes.
     ///
-    /// Dropped, it drops the body first and then gives the lock back in the background.
+    /// Dropped, it drops the body first and then releases the lock in the background.
     pub async fn run<F, Fut>(self, body: F) -> Result<Fut::Output, RunError>
     where
         F: FnOnce(Held) -> Fut,
@@ -39,7 +38,7 @@ impl Acquire {
             return Err(RunError::Lost(lost));
         }
         let value = {
-            // Declared after the lock: dropped before it, whatever ends this.
+            // Declared after the lock, so it is dropped before the lock on every exit.
             let mut body = pin!(body(lock.held()));
             tokio::select! {
                 biased;
@@ -48,7 +47,7 @@ impl Acquire {
             }
         };
         let (lock_name, token) = (lock.name().to_owned(), lock.token());
-        // Dropped here, the release goes on in the background.
+        // If dropped here, the release continues in the background.
         match lock.release().await {
             Ok(released) if released.was_held() => {}
             Ok(released) => {

@@ -1,10 +1,10 @@
-//! The replicas of the server, and which of them to talk to.
+//! The server's replicas, and which one to use.
 //!
 //! All replicas share one state, so any of them will do: calls stay with one that works and move on when it fails. A
-//! tonic channel connects when it is first used and again by itself after a failure; nothing here has to.
+//! tonic channel connects on first use and reconnects by itself after a failure.
 //!
-//! Each replica has two channels. A server bounds the concurrent streams of one connection, and calls that wait in line
-//! can use them all up: a session must never queue behind them.
+//! Each replica has two channels. A server bounds the concurrent streams of one connection, and waiting calls can use
+//! them all: a session must never queue behind them.
 
 use crate::address::ServerAddress;
 use crate::connect;
@@ -14,21 +14,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tonic::transport::{Channel, Endpoint};
 
-/// What a call may keep the connection busy with.
+/// Which channel a call uses, by how long it may occupy a stream of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
-    /// Answered at once, or a stream that must get through.
+    /// Answered at once, or a session, which must never queue.
     Prompt,
-    /// May wait in line for a long time.
+    /// May wait in the lock's queue for a long time.
     Waiting,
 }
 
-/// Needs a running tokio runtime to be made, but no server: its channels connect when they are used.
+/// One replica. Needs a tokio runtime to be created; its channels connect on first use.
 #[derive(Debug)]
 pub(crate) struct Server {
     prompt: Channel,
     waiting: Channel,
-    /// Where it is and how it greets, unless the caller's own endpoint connects to it.
+    /// The address and the greeting; `None` if the caller passed an endpoint.
     greeting: Option<(ServerAddress, Arc<Greeting>)>,
 }
 
@@ -47,7 +47,7 @@ impl Server {
 #[derive(Debug)]
 pub(crate) struct Servers {
     servers: Vec<Server>,
-    /// Counts up; its remainder is the one to talk to.
+    /// Its remainder is the index of the preferred server.
     preferred: AtomicUsize,
 }
 
@@ -60,12 +60,12 @@ impl Servers {
         self.servers.len()
     }
 
-    /// The server to talk to now.
+    /// The server to use now.
     pub(crate) fn preferred(&self) -> usize {
         self.preferred.load(Ordering::Relaxed) % self.servers.len()
     }
 
-    /// The one after it.
+    /// The next server.
     pub(crate) fn after(&self, index: usize) -> usize {
         (index + 1) % self.servers.len()
     }
@@ -78,15 +78,15 @@ impl Servers {
         }
     }
 
-    /// This one failed: prefer the next, unless somebody else has moved on already.
+    /// Moves on from a server that failed, unless another call has done so already.
     pub(crate) fn failed(&self, index: usize) {
         if self.preferred() == index {
             self.preferred.store(self.after(index), Ordering::Relaxed);
         }
     }
 
-    /// The error of a call to this server; says so if the server does not speak gRPC.
-    pub(crate) fn judge(&self, index: usize, error: CallError) -> CallError {
+    /// Adds to the error of a call whether this server speaks gRPC.
+    pub(crate) fn explain(&self, index: usize, error: CallError) -> CallError {
         match &self.servers[index % self.servers.len()].greeting {
             Some((address, greeting)) => error.with_greeting(address, greeting),
             None => error,

@@ -1,48 +1,48 @@
-//! Until when a lease is valid, by its holder's own reckoning. All of that arithmetic is in this file.
+//! Until when a lease is valid by its holder's clock. All of that arithmetic is in this file.
 //!
-//! `valid until = sent + held_for + ttl - drift - margin`. The server counts `ttl` from a moment that lies `held_for`
-//! after the request arrived, and it arrived after it was sent: whatever the network did, the server's end comes later.
-//! The drift allows for clocks that run at different rates, the margin for the time between a check and the act that
-//! follows it.
+//! `valid until = sent + held_for + ttl - drift - margin`. The server counts `ttl` from `held_for` after the arrival of
+//! the request, which is after it was sent: whatever the network did, the lease ends later on the server. The drift
+//! allows for different clock rates, the margin for the time between a check and the action that follows.
 
 use crate::clock::Moment;
 use std::time::Duration;
 
-/// The part of the TTL kept back for clocks that run at different rates: 1 %.
+/// The drift allowance, as a fraction of the TTL: 1 %.
 pub(crate) const DRIFT_DIVISOR: u32 = 100;
 
-/// The part of the TTL kept back between a check and what follows it: a twentieth, but not less than [`MARGIN_MIN`].
+/// The margin between a check and the action that follows, as a fraction of the TTL: a twentieth, at least
+/// [`MARGIN_MIN`].
 pub(crate) const MARGIN_DIVISOR: u32 = 20;
 
-/// The least margin.
+/// The minimum margin.
 pub(crate) const MARGIN_MIN: Duration = Duration::from_millis(20);
 
-/// What an answer says of a lease: when its request was sent, and what the server found.
+/// What an answer says about a lease, and when its request was sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
-    /// When the very transmission that was answered was sent.
+    /// When the transmission that was answered was sent.
     pub(crate) sent: Moment,
-    /// When the answer was read.
+    /// When the answer was received.
     pub(crate) read: Moment,
     /// How long the server held the request before it asked its store.
     pub(crate) held_for: Duration,
-    /// What was left of the lease then.
+    /// The remaining TTL at that time.
     pub(crate) ttl: Duration,
 }
 
 impl Reading {
-    /// The end of the lease by its holder's reckoning.
+    /// The end of the lease by the holder's clock.
     pub(crate) fn valid_until(self) -> Moment {
-        // The server cannot have held the request for longer than the whole exchange took. If its clock runs faster
-        // than ours it says so after a long wait; ours is the one that counts.
+        // The server cannot have held the request for longer than the whole exchange took. A faster server clock may
+        // report more after a long wait; the holder's clock decides.
         let held_for = self.held_for.min(self.read.since(self.sent));
         let kept_back = self.ttl / DRIFT_DIVISOR + (self.ttl / MARGIN_DIVISOR).max(MARGIN_MIN);
         self.sent.plus(held_for).plus(self.ttl).minus(kept_back)
     }
 }
 
-/// Is so little left of a lease that its renewal must have failed? Renewals come when a third of the TTL is used up,
-/// with the next beat (a ninth); here more than half of it is.
+/// Whether so little is left of a lease that a renewal must have failed. A lease is renewed when a third of its TTL has
+/// passed, with the next beat (a ninth); here more than half of it has.
 pub(crate) fn is_overdue(valid_until: Moment, now: Moment, ttl: Duration) -> bool {
     valid_until.since(now) < ttl / 20 * 7
 }
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn time_in_line_is_added() {
+    fn time_in_the_queue_is_added() {
         let (sent, until) = reading(60_000, 30_000, 60_010);
         assert_eq!(until.since(sent), ms(60_000 + 28_200));
     }

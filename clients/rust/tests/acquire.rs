@@ -1,4 +1,4 @@
-//! Taking a lock: outcomes, repeats, and what is left behind when it is given up.
+//! Acquiring a lock: outcomes, retries, and cleanup of abandoned acquires.
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
 mod fake;
@@ -36,7 +36,7 @@ async fn a_client_needs_the_address_of_a_server() {
 }
 
 #[tokio::test]
-async fn a_lock_says_what_was_granted() {
+async fn a_lock_exposes_its_grant() {
     let fake = Fake::start().await;
     let lock = client(&[&fake]).acquire("orders/42").ttl(TTL).metadata("pid", "7").min_token(9).await.unwrap();
     assert_eq!((lock.name(), lock.token(), lock.grant_id()), ("orders/42", 41, "grant-1"));
@@ -50,7 +50,7 @@ async fn a_lock_says_what_was_granted() {
 }
 
 #[tokio::test]
-async fn contention_is_told_with_who_holds_the_lock() {
+async fn contention_names_the_holders() {
     let fake = Fake::start().await;
     fake.on_acquire(|_| Do::Answer(refused(Outcome::Contended)));
     match client(&[&fake]).acquire("x").await {
@@ -64,7 +64,7 @@ async fn contention_is_told_with_who_holds_the_lock() {
 }
 
 #[tokio::test]
-async fn refusals_have_names_and_are_not_repeated() {
+async fn refusals_have_their_own_errors_and_are_not_retried() {
     let fake = Fake::start().await;
     let client = client(&[&fake]);
     let mut bad_field = ErrorDetails::new();
@@ -87,7 +87,7 @@ async fn refusals_have_names_and_are_not_repeated() {
 }
 
 #[tokio::test]
-async fn an_unknown_outcome_is_repeated_elsewhere_with_the_same_id_the_next_attempt_and_what_is_left_of_the_wait() {
+async fn an_unknown_outcome_is_retried_elsewhere_with_the_same_id_the_next_attempt_and_the_remaining_wait() {
     let (a, b) = (Fake::start().await, Fake::start().await);
     let details = ErrorDetails::with_retry_info(Some(Duration::from_millis(300)));
     let draining = Status::with_error_details(Code::Unavailable, "draining", details);
@@ -99,12 +99,12 @@ async fn an_unknown_outcome_is_repeated_elsewhere_with_the_same_id_the_next_atte
     assert_eq!((first.attempt, second.attempt), (1, 2));
     assert_eq!(first.request_id, second.request_id);
     let left = Duration::try_from(second.wait_timeout.unwrap()).unwrap();
-    assert!(left <= wait - Duration::from_millis(300), "the pause that the server asked for counts: {left:?}");
+    assert!(left <= wait - Duration::from_millis(300), "the server's retry delay counts: {left:?}");
     assert_eq!((a.state().acquires.len(), b.state().acquires.len()), (1, 1));
 }
 
 #[tokio::test]
-async fn a_wait_that_is_over_before_the_repeat_has_timed_out() {
+async fn a_wait_that_ends_before_the_retry_times_out() {
     let fake = Fake::start().await;
     let details = ErrorDetails::with_retry_info(Some(Duration::from_millis(300)));
     let draining = Status::with_error_details(Code::Unavailable, "draining", details);
@@ -117,49 +117,49 @@ async fn a_wait_that_is_over_before_the_repeat_has_timed_out() {
     assert_eq!(fake.state().acquires[1].wait_timeout.unwrap_or_default(), wire(Duration::ZERO).unwrap());
 }
 
-/// A server that restarts: it sends waits away, and finds the request ended when it comes back.
-fn away_and_ended(request: &v1::AcquireRequest) -> Option<Do<v1::AcquireResponse>> {
+/// A restarting server: it refuses the first attempt and knows the request as ended on the next ones.
+fn unavailable_then_ended(request: &v1::AcquireRequest) -> Option<Do<v1::AcquireResponse>> {
     match request.attempt {
-        1 => Some(Do::Fail(Status::unavailable("going away"))),
+        1 => Some(Do::Fail(Status::unavailable("restarting"))),
         _ => Some(Do::Fail(with_reason(Code::Aborted, "REQUEST_ENDED"))),
     }
 }
 
 #[tokio::test]
-async fn a_wait_whose_request_ended_while_it_was_away_goes_on_with_a_new_one() {
+async fn a_wait_whose_request_ended_meanwhile_continues_with_a_new_request() {
     let fake = Fake::start().await;
     let mut first = None;
     fake.on_acquire(move |request| {
         let first = first.get_or_insert_with(|| request.request_id.clone());
-        let away = (*first == request.request_id).then(|| away_and_ended(request)).flatten();
-        away.unwrap_or_else(|| Do::Answer(acquired("x")))
+        let failed = (*first == request.request_id).then(|| unavailable_then_ended(request)).flatten();
+        failed.unwrap_or_else(|| Do::Answer(acquired("x")))
     });
     let lock = client(&[&fake]).acquire("x").wait(BOUND).await.unwrap();
     assert!(lock.is_valid());
     let state = fake.state();
-    let told: Vec<_> = state.acquires.iter().map(|it| (it.request_id.as_str(), it.attempt)).collect();
-    let (old, new) = (told[0].0, told[2].0);
-    assert_eq!(told, [(old, 1), (old, 2), (new, 1)]);
+    let sent: Vec<_> = state.acquires.iter().map(|it| (it.request_id.as_str(), it.attempt)).collect();
+    let (old, new) = (sent[0].0, sent[2].0);
+    assert_eq!(sent, [(old, 1), (old, 2), (new, 1)]);
     assert!(old != new && uuid::Uuid::parse_str(new).is_ok());
     let left = Duration::try_from(state.acquires[2].wait_timeout.unwrap()).unwrap();
-    assert!(left < BOUND && !left.is_zero(), "what is left of the wait: {left:?}");
+    assert!(left < BOUND && !left.is_zero(), "the remaining wait: {left:?}");
     assert!(state.releases.is_empty());
 }
 
 #[tokio::test]
-async fn a_request_that_ended_is_final_without_a_wait_and_for_an_id_that_was_set() {
+async fn an_ended_request_fails_without_a_wait_or_with_an_id_of_the_caller() {
     let fake = Fake::start().await;
-    fake.on_acquire(|request| away_and_ended(request).unwrap());
+    fake.on_acquire(|request| unavailable_then_ended(request).unwrap());
     let client = client(&[&fake]);
     assert!(matches!(client.acquire("x").await, Err(AcquireError::Ended)));
     let named = client.acquire("x").wait(BOUND).request_id(uuid::Uuid::new_v4());
     assert!(matches!(named.await, Err(AcquireError::Ended)));
     client.settle().await;
-    assert_eq!(fake.state().acquires.len(), 4, "the end says all there is to know");
+    assert_eq!(fake.state().acquires.len(), 4, "an ended request needs no cleanup");
 }
 
 #[tokio::test]
-async fn a_server_that_never_answers_is_left_for_the_next() {
+async fn a_call_moves_from_a_server_that_never_answers_to_the_next() {
     let (a, b) = (Fake::start().await, Fake::start().await);
     a.on_acquire(|_| Do::Hang);
     let client = builder(&[&a, &b]).call_timeout(Duration::from_millis(1_500)).build().unwrap();
@@ -170,7 +170,7 @@ async fn a_server_that_never_answers_is_left_for_the_next() {
 }
 
 #[tokio::test]
-async fn a_wait_beyond_all_bounds_is_for_the_server_to_refuse() {
+async fn the_server_refuses_a_wait_beyond_its_bounds() {
     let fake = Fake::start().await;
     fake.on_acquire(|_| Do::Fail(Status::invalid_argument("too long")));
     let client = builder(&[&fake]).call_timeout(Duration::MAX).retry_for(Duration::MAX).build().unwrap();
@@ -180,7 +180,7 @@ async fn a_wait_beyond_all_bounds_is_for_the_server_to_refuse() {
         let wait_timeout = Some(prost_types::Duration { seconds, nanos: 0 });
         let request = v1::AcquireRequest { lock_name: "x".to_owned(), wait_timeout, ..Default::default() };
         assert_eq!(client.calls().acquire(request).await.unwrap_err().code(), Code::InvalidArgument);
-        assert_eq!(fake.state().acquires.last().unwrap().wait_timeout, wait_timeout, "as it was given");
+        assert_eq!(fake.state().acquires.last().unwrap().wait_timeout, wait_timeout, "sent unchanged");
     }
 }
 
@@ -196,21 +196,21 @@ async fn a_request_id_is_never_shown() {
 }
 
 #[tokio::test]
-async fn a_connection_that_cannot_be_made_is_no_unknown_outcome() {
+async fn a_failed_connection_is_no_unknown_outcome() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let nobody = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
     let client = Client::builder().server(&nobody).retry_for(Duration::from_millis(300)).build().unwrap();
     let error = client.acquire("x").await.unwrap_err();
     assert!(matches!(error, AcquireError::Unavailable { .. }), "{error:?}");
-    // With a second server that works, nobody notices.
+    // A second server that works hides the failure.
     let fake = Fake::start().await;
     let client = Client::builder().server(&nobody).server(&fake.url).build().unwrap();
     assert!(client.acquire("x").await.unwrap().is_valid());
 }
 
 #[tokio::test]
-async fn an_outcome_that_stays_unknown_is_told_and_taken_back() {
+async fn an_outcome_that_stays_unknown_is_reported_and_cleaned_up() {
     let fake = Fake::start().await;
     fake.on_acquire(|request| {
         if request.attempt < 4 { Do::Fail(Status::unavailable("lost")) } else { Do::Answer(acquired("x")) }
@@ -219,11 +219,11 @@ async fn an_outcome_that_stays_unknown_is_told_and_taken_back() {
     let error = client.acquire("x").await.unwrap_err();
     assert!(matches!(error, AcquireError::OutcomeUnknown { .. }), "{error:?}");
     let transmitted = fake.state().acquires.iter().map(|request| request.attempt).max().unwrap();
-    fake.until("taken back", |state| state.acquires.iter().any(|request| request.attempt > transmitted)).await;
+    fake.until("cleaned up", |state| state.acquires.iter().any(|request| request.attempt > transmitted)).await;
 }
 
 #[tokio::test]
-async fn a_refusal_after_an_unknown_outcome_is_told_and_what_may_have_been_done_taken_back() {
+async fn a_refusal_after_an_unknown_outcome_is_reported_and_the_earlier_attempt_cleaned_up() {
     let fake = Fake::start().await;
     fake.on_acquire(|request| match request.attempt {
         1 => Do::Fail(Status::unavailable("lost")),
@@ -261,7 +261,7 @@ async fn a_grant_that_arrives_too_late_is_lost_and_released() {
 }
 
 #[tokio::test]
-async fn time_in_line_is_not_taken_off_the_lease() {
+async fn time_in_the_queue_does_not_shorten_the_lease() {
     let fake = Fake::start().await;
     let held_for = TTL + Duration::from_secs(1);
     fake.on_acquire(move |_| Do::Late(held_for, v1::AcquireResponse { held_for: wire(held_for), ..acquired("x") }));
@@ -270,7 +270,7 @@ async fn time_in_line_is_not_taken_off_the_lease() {
 }
 
 #[tokio::test]
-async fn an_answer_that_makes_no_sense_is_no_lock() {
+async fn a_malformed_answer_is_no_lock() {
     let fake = Fake::start().await;
     fake.on_acquire(|_| Do::Answer(v1::AcquireResponse { lease: None, ..acquired("x") }));
     assert!(matches!(client(&[&fake]).acquire("x").await, Err(AcquireError::Answer)));
@@ -299,10 +299,10 @@ async fn a_raw_acquire_gets_a_request_id_and_counts_its_attempts() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn acquires_that_are_dropped_at_any_moment_leave_nothing_behind() {
+async fn acquires_dropped_at_any_moment_leave_nothing_behind() {
     let fake = Fake::start().await;
     fake.on_acquire(|request| {
-        // A store that remembers: the same request is granted the same lease.
+        // Like a store: the same request is always granted the same lease.
         let granted = v1::Lease { lease_id: request.request_id.clone(), ..fake::lease(&request.lock_name) };
         let answer = v1::AcquireResponse { lease: Some(granted), ..acquired("") };
         let late = Duration::from_micros(u64::from(request.request_id.as_bytes()[0]) * 20);

@@ -1,4 +1,4 @@
-//! The calls of the API as they are.
+//! Raw calls.
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
 mod fake;
@@ -10,7 +10,7 @@ use tonic::{Code, Status};
 use v1::watch_response::Kind;
 
 #[tokio::test]
-async fn what_is_read_comes_back() {
+async fn answers_are_returned() {
     let fake = Fake::start().await;
     let calls = client(&[&fake]).calls();
     let request = v1::CheckTokenRequest { lock_name: "x".to_owned(), fencing_token: 7 };
@@ -30,8 +30,8 @@ async fn a_watch_begins_with_started_and_outlives_the_bound_of_its_opening() {
 }
 
 #[tokio::test]
-async fn a_drain_is_for_the_first_server_and_sent_once() {
-    // Neither serves it, and a refusal is no reason to ask another.
+async fn a_drain_goes_to_the_first_server_once() {
+    // Neither server implements it, and a refusal is not retried elsewhere.
     let (a, b) = (Fake::start().await, Fake::start().await);
     let calls = client(&[&a, &b]).calls();
     let error = tokio::time::timeout(BOUND, calls.drain(v1::DrainRequest::default())).await.unwrap().unwrap_err();
@@ -40,7 +40,7 @@ async fn a_drain_is_for_the_first_server_and_sent_once() {
 }
 
 #[tokio::test]
-async fn a_raw_acquire_whose_id_is_the_callers_is_left_to_the_caller() {
+async fn a_raw_acquire_with_an_id_of_the_caller_is_not_cleaned_up() {
     let fake = Fake::start().await;
     fake.on_acquire(|_| Do::Fail(Status::unavailable("lost")));
     let client = builder(&[&fake]).retry_for(Duration::from_millis(150)).build().unwrap();
@@ -50,5 +50,5 @@ async fn a_raw_acquire_whose_id_is_the_callers_is_left_to_the_caller() {
     assert!(error.is_outcome_unknown());
     let transmitted = fake.state().acquires.len();
     client.settle().await;
-    assert_eq!(fake.state().acquires.len(), transmitted, "nothing is taken back behind the caller's back");
+    assert_eq!(fake.state().acquires.len(), transmitted, "no cleanup: the caller may retry");
 }

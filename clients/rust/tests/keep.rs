@@ -1,4 +1,4 @@
-//! Keeping a lease that came from elsewhere: from a raw call, or from another process.
+//! Keeping a lease that was acquired by a raw call or by another process.
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
 mod fake;
@@ -8,7 +8,7 @@ use fencepost_client::{LossCause, Moment, v1};
 use std::time::Duration;
 
 #[tokio::test]
-async fn a_lease_that_makes_no_sense_is_lost_from_the_start_and_harms_no_other() {
+async fn a_malformed_lease_is_lost_from_the_start_and_harms_no_other() {
     let fake = Fake::start().await;
     let client = client(&[&fake]);
     let good = client.acquire("good").ttl(TTL).await.unwrap();
@@ -32,16 +32,16 @@ async fn a_lease_that_makes_no_sense_is_lost_from_the_start_and_harms_no_other()
     assert!(good.is_valid());
     let state = fake.state();
     assert_eq!((state.streams.len(), state.streams[0].all_attached.len()), (1, 1));
-    assert!(state.releases.is_empty(), "there is nothing to give back");
+    assert!(state.releases.is_empty(), "there is nothing to release");
 }
 
 #[tokio::test]
-async fn a_lease_is_kept_though_another_process_that_kept_it_had_counted_further() {
-    // It attached the lease seven times, and then it was gone; or it came after others of that kind itself.
+async fn a_lease_is_kept_although_its_previous_process_used_higher_attempt_numbers() {
+    // The previous process attached the lease seven times, or had jumped past others itself.
     for (counted, attempts) in [(7, 2), ((1 << 16) + 9, 3), ((1 << 18) + 9, 4)] {
         let fake = Fake::start().await;
         let lease = fake::lease("x");
-        fake.note(|state| state.kept.insert(lease.lease_id.clone(), (counted, usize::MAX, 1)));
+        fake.update(|state| state.kept.insert(lease.lease_id.clone(), (counted, usize::MAX, 1)));
         let lock = client(&[&fake]).keep(lease, Moment::now(), Duration::ZERO);
         fake.until("kept", |state| state.streams.iter().any(|stream| !stream.attached.is_empty())).await;
         fake.until("a TTL of answers", |state| state.streams[0].answers.len() > 12).await;
@@ -51,7 +51,7 @@ async fn a_lease_is_kept_though_another_process_that_kept_it_had_counted_further
 }
 
 #[tokio::test]
-async fn of_two_processes_that_keep_a_lease_the_newest_wins_however_far_the_other_had_counted() {
+async fn the_newest_of_two_processes_keeps_a_lease_whatever_the_attempt_numbers() {
     let fake = Fake::start().await;
     let (first_client, second_client) = (client(&[&fake]), client(&[&fake]));
     let first = first_client.acquire("x").ttl(TTL).await.unwrap();
@@ -67,14 +67,14 @@ async fn of_two_processes_that_keep_a_lease_the_newest_wins_however_far_the_othe
     assert!(second.is_valid());
     let state = fake.state();
     assert_eq!((state.streams[3].attached.len(), state.streams[4].attached.len()), (0, 1));
-    assert_eq!(state.streams[4].all_attached.len(), 2, "refused at first, and never after");
+    assert_eq!(state.streams[4].all_attached.len(), 2, "refused once");
 }
 
 #[tokio::test]
-async fn who_kept_a_lease_and_comes_back_does_not_outdo_who_was_given_it_since() {
+async fn a_returning_process_does_not_compete_with_one_that_received_the_lease_since() {
     let fake = Fake::start().await;
     let lock = client(&[&fake]).acquire("x").ttl(TTL).await.unwrap();
-    fake.note(|state| state.kept.insert(fake::lease_id("x"), (9, usize::MAX, 1)));
+    fake.update(|state| state.kept.insert(fake::lease_id("x"), (9, usize::MAX, 1)));
     fake.end_streams();
     let lost = tokio::time::timeout(BOUND, lock.lost()).await.unwrap();
     assert_eq!(lost.cause, LossCause::ValidityOver);

@@ -1,14 +1,14 @@
-//! Keeping leases alive, and finding out that one is lost.
+//! Keeping leases alive, and detecting that one is lost.
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
 mod fake;
 
 use fake::{BOUND, Do, Fake, TTL, builder, client, wire};
-use fencepost_client::v1::session_response::Message as Told;
+use fencepost_client::v1::session_response::Message as ServerMessage;
 use fencepost_client::{Client, Lock, LossCause, Lost, Moment, Status, v1};
 use std::time::Duration;
 
-/// A lock that is attached to a stream.
+/// An attached lock.
 async fn kept(client: &Client, fake: &Fake) -> Lock {
     let lock = client.acquire("x").ttl(TTL).await.unwrap();
     fake.until("attached", |state| state.streams.iter().any(|stream| !stream.attached.is_empty())).await;
@@ -19,8 +19,8 @@ async fn lost_within_bound(lock: &Lock) -> Lost {
     tokio::time::timeout(BOUND, lock.lost()).await.expect("never lost")
 }
 
-fn draining() -> Told {
-    Told::Draining(v1::Draining { grace: wire(Duration::from_secs(10)) })
+fn draining() -> ServerMessage {
+    ServerMessage::Draining(v1::Draining { grace: wire(Duration::from_secs(10)) })
 }
 
 #[tokio::test]
@@ -47,11 +47,11 @@ async fn one_stream_carries_all_leases() {
     fake.until("all attached", |state| state.streams.iter().any(|stream| stream.attached.len() == 100)).await;
     assert_eq!(fake.state().streams.len(), 1);
     drop(locks);
-    fake.until("all let go", |state| state.streams[0].attached.is_empty() && state.releases.len() == 100).await;
+    fake.until("all detached", |state| state.streams[0].attached.is_empty() && state.releases.len() == 100).await;
 }
 
 #[tokio::test]
-async fn silence_means_at_risk_and_then_lost_by_own_reckoning() {
+async fn silence_means_at_risk_and_then_lost_by_the_local_clock() {
     let fake = Fake::start().await;
     let lock = kept(&client(&[&fake]), &fake).await;
     let mut changes = lock.status_changes();
@@ -63,35 +63,35 @@ async fn silence_means_at_risk_and_then_lost_by_own_reckoning() {
     let at_risk = tokio::time::timeout(BOUND, changes.next()).await.unwrap();
     let Some(Status::AtRisk { valid_until }) = at_risk else { panic!("{at_risk:?}") };
     assert!(valid_until.since(before) < TTL, "before the server can have granted it to another");
-    assert!(lock.is_valid(), "what was valid stays valid until its time");
+    assert!(lock.is_valid(), "it stays valid until then");
     let lost = lost_within_bound(&lock).await;
-    assert_eq!(lost, lock.lost().await, "as often as you like");
+    assert_eq!(lost, lock.lost().await, "repeatable");
     assert_eq!((lost.cause, lost.successor_token), (LossCause::ValidityOver, None));
     assert!(Moment::now() >= valid_until);
     assert!(!lock.is_valid() && lock.valid_for().is_zero());
     assert_eq!(changes.next().await, Some(Status::Lost(lost)));
     assert_eq!(changes.next().await, None);
-    fake.until("not kept alive any more", |state| state.streams.last().unwrap().attached.is_empty()).await;
+    fake.until("detached", |state| state.streams.last().unwrap().attached.is_empty()).await;
 }
 
 #[tokio::test]
-async fn the_server_says_lost() {
+async fn the_server_reports_a_loss() {
     let fake = Fake::start().await;
     let lock = kept(&client(&[&fake]), &fake).await;
     let revoked = v1::LeaseEnd::Revoked.into();
-    fake.tell_each(|handle| Told::Lost(v1::Lost { handle, end: revoked, successor_token: 42 }));
+    fake.tell_each(|handle| ServerMessage::Lost(v1::Lost { handle, end: revoked, successor_token: 42 }));
     let lost = lost_within_bound(&lock).await;
     assert_eq!((lost.cause, lost.successor_token), (LossCause::Revoked, Some(42)));
     assert!(!lock.is_valid());
 }
 
 #[tokio::test]
-async fn the_server_says_at_risk_and_then_renews_again() {
+async fn the_server_reports_at_risk_and_then_renews_again() {
     let fake = Fake::start().await;
     let lock = kept(&client(&[&fake]), &fake).await;
     let mut changes = lock.status_changes();
     fake.state().renews_leases = false;
-    fake.tell_each(|handle| Told::AtRisk(v1::AtRisk { handles: vec![handle] }));
+    fake.tell_each(|handle| ServerMessage::AtRisk(v1::AtRisk { handles: vec![handle] }));
     let at_risk = tokio::time::timeout(BOUND, changes.next()).await.unwrap();
     assert!(matches!(at_risk, Some(Status::AtRisk { valid_until }) if valid_until > Moment::now()), "{at_risk:?}");
     fake.state().renews_leases = true;
@@ -100,7 +100,7 @@ async fn the_server_says_at_risk_and_then_renews_again() {
 }
 
 #[tokio::test]
-async fn a_stream_that_ends_is_replaced_on_the_next_server_with_a_higher_number() {
+async fn an_ended_stream_is_replaced_on_the_next_server_with_a_higher_attempt() {
     let (a, b) = (Fake::start().await, Fake::start().await);
     let lock = kept(&client(&[&a, &b]), &a).await;
     a.end_streams();
@@ -112,7 +112,7 @@ async fn a_stream_that_ends_is_replaced_on_the_next_server_with_a_higher_number(
 }
 
 #[tokio::test]
-async fn a_lease_that_ended_while_the_stream_was_down_is_lost_and_not_made_anew() {
+async fn a_lease_that_ended_while_the_stream_was_down_is_lost_and_not_acquired_again() {
     let (a, b) = (Fake::start().await, Fake::start().await);
     let lock = kept(&client(&[&a, &b]), &a).await;
     b.state().over = true;
@@ -123,7 +123,7 @@ async fn a_lease_that_ended_while_the_stream_was_down_is_lost_and_not_made_anew(
 }
 
 #[tokio::test]
-async fn a_silent_server_is_left_for_the_next() {
+async fn leases_move_from_a_silent_server_to_the_next() {
     let (a, b) = (Fake::start().await, Fake::start().await);
     let lock = kept(&client(&[&a, &b]), &a).await;
     {
@@ -133,11 +133,11 @@ async fn a_silent_server_is_left_for_the_next() {
     b.until("attached there", |state| state.streams.iter().any(|stream| !stream.attached.is_empty())).await;
     b.until("a TTL of answers", |state| state.streams[0].answers.len() > 12).await;
     assert!(lock.is_valid());
-    a.until("the silent stream is given up", |state| state.streams.iter().all(|stream| stream.ended)).await;
+    a.until("the silent stream is closed", |state| state.streams.iter().all(|stream| stream.ended)).await;
 }
 
 #[tokio::test]
-async fn a_link_that_brings_beats_but_no_renewals_is_left_for_the_next() {
+async fn leases_move_from_a_session_with_beats_but_no_renewals_to_the_next_server() {
     let (a, b) = (Fake::start().await, Fake::start().await);
     let lock = kept(&client(&[&a, &b]), &a).await;
     a.state().renews_leases = false;
@@ -146,18 +146,18 @@ async fn a_link_that_brings_beats_but_no_renewals_is_left_for_the_next() {
 }
 
 #[tokio::test]
-async fn with_one_server_only_such_a_link_is_opened_anew() {
+async fn with_one_server_such_a_session_is_reopened() {
     let fake = Fake::start().await;
     let lock = kept(&client(&[&fake]), &fake).await;
     fake.state().renews_leases = false;
-    fake.until("opened anew", |state| state.streams.len() > 1).await;
+    fake.until("reopened", |state| state.streams.len() > 1).await;
     fake.state().renews_leases = true;
     fake.until("kept there", |state| state.streams.last().unwrap().answers.len() > 12).await;
     assert!(lock.is_valid());
 }
 
 #[tokio::test]
-async fn a_server_that_drains_is_left_and_nothing_is_lost() {
+async fn leases_move_from_a_draining_server_without_loss() {
     let (a, b) = (Fake::start().await, Fake::start().await);
     let lock = kept(&client(&[&a, &b]), &a).await;
     a.tell(&draining());
@@ -167,25 +167,25 @@ async fn a_server_that_drains_is_left_and_nothing_is_lost() {
 }
 
 #[tokio::test]
-async fn the_only_server_drains_and_its_stream_goes_on_until_the_next_one_works() {
+async fn the_stream_of_the_only_server_continues_while_it_drains_until_the_next_one_works() {
     let fake = Fake::start().await;
     let lock = kept(&client(&[&fake]), &fake).await;
-    // New streams are opened, but attach nothing.
+    // New streams open, but attach nothing.
     fake.state().renews_leases = false;
     fake.tell(&draining());
     fake.until("a new stream", |state| state.streams.len() > 1).await;
-    assert!(!fake.state().streams[0].ended, "the old one goes on");
+    assert!(!fake.state().streams[0].ended, "the old one continues");
     fake.state().renews_leases = true;
     fake.until("and ends when the new one works", |state| state.streams[0].ended).await;
     assert!(lock.is_valid());
 }
 
 #[tokio::test]
-async fn attached_elsewhere_is_set_right_once_and_then_believed() {
+async fn attached_elsewhere_is_corrected_once_and_then_accepted() {
     let fake = Fake::start().await;
     let lock = kept(&client(&[&fake]), &fake).await;
     let elsewhere = v1::detached::Reason::AttachedElsewhere.into();
-    let detach = |handle| Told::Detached(v1::Detached { handle, reason: elsewhere });
+    let detach = |handle| ServerMessage::Detached(v1::Detached { handle, reason: elsewhere });
     fake.tell_each(detach);
     fake.until("attached again", |state| state.streams[0].all_attached.len() == 2).await;
     assert_eq!(fake.state().streams[0].all_attached[1].attempt, 2);
@@ -197,7 +197,7 @@ async fn attached_elsewhere_is_set_right_once_and_then_believed() {
 }
 
 #[tokio::test]
-async fn a_lease_for_which_the_stream_has_no_room_is_renewed_on_its_own() {
+async fn a_lease_that_does_not_fit_on_the_stream_is_renewed_by_unary_calls() {
     let fake = Fake::start().await;
     fake.state().full = true;
     let client = client(&[&fake]);
@@ -206,12 +206,12 @@ async fn a_lease_for_which_the_stream_has_no_room_is_renewed_on_its_own() {
     assert!(lock.is_valid());
     lock.release().await.unwrap();
     let renewals = fake.state().renews.len();
-    fake.until("the stream has gone on", |state| state.streams[0].answers.len() > 24).await;
-    assert!(fake.state().renews.len() <= renewals + 1, "at most one was under way");
+    fake.until("the stream continues", |state| state.streams[0].answers.len() > 24).await;
+    assert!(fake.state().renews.len() <= renewals + 1, "at most one was in flight");
 }
 
 #[tokio::test]
-async fn a_session_is_not_taken_for_silent_by_the_ttl_of_a_lease_that_it_does_not_carry() {
+async fn a_session_is_not_judged_silent_by_the_ttl_of_a_lease_it_does_not_carry() {
     let fake = Fake::start().await;
     fake.on_acquire(|request| {
         let lease = v1::Lease { ttl: request.ttl, ..fake::lease(&request.lock_name) };
@@ -220,8 +220,8 @@ async fn a_session_is_not_taken_for_silent_by_the_ttl_of_a_lease_that_it_does_no
     let client = client(&[&fake]);
     let long = client.acquire("long").ttl(TTL * 15).await.unwrap();
     fake.until("it beats", |state| !state.streams[0].answers.is_empty()).await;
-    // It has no room for another, and goes on at the pace of the one it has.
-    fake.note(|state| (state.full, state.beats) = (true, false));
+    // The session is full and keeps the pace of its one lease.
+    fake.update(|state| (state.full, state.beats) = (true, false));
     let short = client.acquire("short").ttl(TTL).await.unwrap();
     fake.until("a TTL of renewals", |state| state.renews.len() > 4).await;
     assert!(long.is_valid() && short.is_valid());
@@ -229,7 +229,7 @@ async fn a_session_is_not_taken_for_silent_by_the_ttl_of_a_lease_that_it_does_no
 }
 
 #[tokio::test]
-async fn nothing_is_kept_alive_when_the_client_is_gone() {
+async fn the_session_ends_with_the_last_lock_after_its_client() {
     let fake = Fake::start().await;
     let client = client(&[&fake]);
     let lock = kept(&client, &fake).await;
@@ -240,7 +240,7 @@ async fn nothing_is_kept_alive_when_the_client_is_gone() {
 }
 
 #[tokio::test]
-async fn a_lease_that_is_handed_on_is_detached_and_not_released() {
+async fn a_lease_that_is_handed_over_is_detached_and_not_released() {
     let fake = Fake::start().await;
     let client = client(&[&fake]);
     let lock = kept(&client, &fake).await;
@@ -251,14 +251,13 @@ async fn a_lease_that_is_handed_on_is_detached_and_not_released() {
     fake.until("detached", |state| state.streams[0].detached.len() == 1).await;
     client.settle().await;
     assert!(fake.state().releases.is_empty());
-    // And back.
     let lock = client.keep(lease, Moment::now(), Duration::ZERO);
     fake.until("attached again", |state| state.streams[0].all_attached.len() == 2).await;
     assert!(lock.is_valid());
 }
 
 #[tokio::test]
-async fn a_lease_that_is_over_is_lost_from_the_start() {
+async fn an_expired_lease_is_lost_from_the_start() {
     let fake = Fake::start().await;
     let client = builder(&[&fake]).build().unwrap();
     let lock = client.keep(fake::lease("x"), Moment::now().minus(TTL), Duration::ZERO);

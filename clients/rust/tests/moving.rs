@@ -1,25 +1,25 @@
-//! Leases that move from one session to the next: in which order, and how long the old session goes on.
+//! Leases that move to the next session: their order, and how long the old session continues.
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
 mod fake;
 
 use fake::{Do, Fake, TTL, acquired, client, wire};
-use fencepost_client::v1::session_response::Message as Told;
+use fencepost_client::v1::session_response::Message as ServerMessage;
 use fencepost_client::{Client, Lock, v1};
 use std::time::Duration;
 
-/// Two locks that are held at a server which drains. The next server is slow over one of them.
+/// Two locks held on a draining server. The next server delays one of the attachments.
 async fn half_moved(a: &Fake, b: &Fake) -> (Client, [Lock; 2]) {
     let client = client(&[a, b]);
     let locks = [client.acquire("x").ttl(TTL).await.unwrap(), client.acquire("late").ttl(TTL).await.unwrap()];
-    b.note(|state| state.slow_for = Some("late".to_owned()));
-    a.tell(&Told::Draining(v1::Draining { grace: wire(Duration::from_secs(10)) }));
+    b.update(|state| state.slow_for = Some("late".to_owned()));
+    a.tell(&ServerMessage::Draining(v1::Draining { grace: wire(Duration::from_secs(10)) }));
     b.until("one has moved", |state| state.streams.iter().any(|stream| stream.attached.len() == 1)).await;
     (client, locks)
 }
 
 #[tokio::test]
-async fn the_old_session_goes_on_until_the_next_one_keeps_every_lease() {
+async fn the_old_session_continues_until_the_next_one_keeps_every_lease() {
     let (a, b) = (Fake::start().await, Fake::start().await);
     let (_client, locks) = half_moved(&a, &b).await;
     b.until("and is renewed there", |state| !state.streams[0].answers.is_empty()).await;
@@ -34,20 +34,20 @@ async fn the_old_session_goes_on_until_the_next_one_keeps_every_lease() {
 }
 
 #[tokio::test]
-async fn an_old_session_that_falls_silent_is_given_up_whatever_it_still_carries() {
+async fn a_silent_old_session_is_closed_whatever_it_still_carries() {
     let (a, b) = (Fake::start().await, Fake::start().await);
     let (_client, locks) = half_moved(&a, &b).await;
-    a.note(|state| state.beats = false);
+    a.update(|state| state.beats = false);
     a.until("the old session ends", |state| state.streams[0].ended).await;
     assert!(locks[0].is_valid());
 }
 
 #[tokio::test]
-async fn an_old_session_outlasts_a_next_one_that_fails_half_way() {
+async fn an_old_session_outlasts_a_new_one_that_fails_half_way() {
     let (a, b) = (Fake::start().await, Fake::start().await);
     let (_client, locks) = half_moved(&a, &b).await;
-    a.note(|state| state.slow_for = Some("late".to_owned()));
-    b.note(|state| state.beats = false);
+    a.update(|state| state.slow_for = Some("late".to_owned()));
+    b.update(|state| state.beats = false);
     a.until("one has moved back", |state| state.streams.get(1).is_some_and(|it| it.attached.len() == 1)).await;
     let answers = a.state().streams[0].answers.len();
     a.until("a TTL of answers", |state| state.streams[0].answers.len() > answers + 12).await;
@@ -58,13 +58,13 @@ async fn an_old_session_outlasts_a_next_one_that_fails_half_way() {
 }
 
 #[tokio::test]
-async fn those_that_end_first_are_attached_first() {
+async fn leases_are_attached_in_order_of_expiry() {
     let (a, b) = (Fake::start().await, Fake::start().await);
     a.on_acquire(|request| {
         let lease = v1::Lease { ttl: request.ttl, ..fake::lease(&request.lock_name) };
         Do::Answer(v1::AcquireResponse { lease: Some(lease), ..acquired("") })
     });
-    a.note(|state| state.beats = false);
+    a.update(|state| state.beats = false);
     let client = client(&[&a, &b]);
     let mut locks = Vec::new();
     for seconds in [60, 20, 40, 50, 30, 70, 10] {

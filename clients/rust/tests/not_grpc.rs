@@ -1,4 +1,4 @@
-//! Ports at which something else than gRPC is spoken: a call says so, within its bounds.
+//! Ports that speak another protocol: calls report it, within their bounds.
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
 mod fake;
@@ -12,42 +12,42 @@ use tonic::Status;
 
 const RETRY_FOR: Duration = Duration::from_millis(500);
 const CALL: Duration = Duration::from_millis(300);
-/// Far more than the bounds above, however busy the machine is.
+/// Far longer than the bounds above, even on a busy machine.
 const BOUND: Duration = Duration::from_secs(10);
 
-/// What a server does with a connection.
+/// How a server treats a connection.
 #[derive(Clone, Copy, Debug)]
-enum Manner {
-    /// Reads something, and answers it.
+enum Behaviour {
+    /// Reads, then sends this.
     Answers(&'static [u8]),
-    /// Speaks first, and then listens.
+    /// Sends this first, then reads.
     SpeaksFirst(&'static [u8]),
     Silent,
     Closes,
 }
 
-/// A server with these manners, at the address that is returned.
-async fn server(manner: Manner) -> String {
+/// Starts a server with this behaviour and returns its address.
+async fn server(behaviour: Behaviour) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
-            tokio::spawn(talk(stream, manner));
+            tokio::spawn(talk(stream, behaviour));
         }
     });
     address
 }
 
-async fn talk(mut stream: TcpStream, manner: Manner) {
+async fn talk(mut stream: TcpStream, behaviour: Behaviour) {
     let mut asked = [0; 1024];
-    match manner {
-        Manner::Closes => return,
-        Manner::Silent => {}
-        Manner::SpeaksFirst(words) => {
+    match behaviour {
+        Behaviour::Closes => return,
+        Behaviour::Silent => {}
+        Behaviour::SpeaksFirst(words) => {
             let _ = stream.write_all(words).await;
         }
-        Manner::Answers(words) => {
+        Behaviour::Answers(words) => {
             let _ = stream.read(&mut asked).await;
             let _ = stream.write_all(words).await;
         }
@@ -63,8 +63,8 @@ fn get() -> v1::GetRequest {
     v1::GetRequest { lock_name: "x".to_owned() }
 }
 
-/// What the calls of a client, unary and on a session, say of this server.
-async fn said_of(address: &str) -> Vec<CallError> {
+/// The errors of a client's calls, unary and on a session.
+async fn errors_of(address: &str) -> Vec<CallError> {
     tokio::time::timeout(BOUND, calls_fail(address)).await.expect("errors in time")
 }
 
@@ -79,46 +79,49 @@ async fn calls_fail(address: &str) -> Vec<CallError> {
 }
 
 #[tokio::test]
-async fn a_port_that_speaks_something_else_is_not_grpc() {
-    for (manner, why) in [
+async fn a_port_with_another_protocol_is_not_grpc() {
+    for (behaviour, why) in [
         (
-            Manner::Answers(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n"),
+            Behaviour::Answers(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n"),
             "it sent \"HTTP/1.1 400 Bad Request\"",
         ),
-        (Manner::Answers(b"-ERR unknown command 'PRI'\r\n"), "it sent \"-ERR unknown command 'PRI'\""),
-        (Manner::SpeaksFirst(b"SSH-2.0-OpenSSH_9.2p1\r\n"), "it sent \"SSH-2.0-OpenSSH_9.2p1\""),
-        (Manner::Answers(&[0x15, 3, 3, 0, 2, 2, 70]), "it sent a TLS alert"),
-        (Manner::SpeaksFirst(&[0, 0, 0, 10, 1]), "it sent bytes that are not HTTP/2"),
+        (Behaviour::Answers(b"-ERR unknown command 'PRI'\r\n"), "it sent \"-ERR unknown command 'PRI'\""),
+        (Behaviour::SpeaksFirst(b"SSH-2.0-OpenSSH_9.2p1\r\n"), "it sent \"SSH-2.0-OpenSSH_9.2p1\""),
+        (Behaviour::Answers(&[0x15, 3, 3, 0, 2, 2, 70]), "it sent a TLS alert"),
+        (Behaviour::SpeaksFirst(&[0, 0, 0, 10, 1]), "it sent bytes that are not HTTP/2"),
     ] {
-        let address = server(manner).await;
-        for error in said_of(&address).await {
-            let said = error.not_grpc().unwrap_or_else(|| panic!("{manner:?}: {error:?}"));
-            assert!(said.starts_with(&format!("{address} does not speak gRPC")) && said.contains(why), "{said}");
-            assert_eq!(error.to_string(), said, "nothing was done, so nothing is unknown");
+        let address = server(behaviour).await;
+        for error in errors_of(&address).await {
+            let message = error.not_grpc().unwrap_or_else(|| panic!("{behaviour:?}: {error:?}"));
+            assert!(
+                message.starts_with(&format!("{address} does not speak gRPC")) && message.contains(why),
+                "{message}"
+            );
+            assert_eq!(error.to_string(), message, "nothing was done, so nothing is unknown");
             assert!(error.is_unreachable() && !error.is_outcome_unknown());
         }
     }
 }
 
-/// It may as well be a server that hangs: what it was sent, it may still read.
+/// It may be a hanging gRPC server that still reads what was sent.
 #[tokio::test]
-async fn a_port_that_says_nothing_is_not_grpc_or_hangs() {
-    for (manner, why) in [
-        (Manner::Silent, "does not speak gRPC, or hangs (it accepted the connection and sent nothing)"),
-        (Manner::Closes, "does not speak gRPC (it closed the connection and sent nothing)"),
+async fn a_silent_port_is_not_grpc_or_hangs() {
+    for (behaviour, why) in [
+        (Behaviour::Silent, "does not speak gRPC, or hangs (it accepted the connection and sent nothing)"),
+        (Behaviour::Closes, "does not speak gRPC (it closed the connection and sent nothing)"),
     ] {
-        let address = server(manner).await;
-        for error in said_of(&address).await {
-            assert_eq!(error.not_grpc(), Some(format!("{address} {why}").as_str()), "{manner:?}: {error:?}");
+        let address = server(behaviour).await;
+        for error in errors_of(&address).await {
+            assert_eq!(error.not_grpc(), Some(format!("{address} {why}").as_str()), "{behaviour:?}: {error:?}");
         }
     }
-    let silent = server(Manner::Silent).await;
+    let silent = server(Behaviour::Silent).await;
     let error = client(&silent).calls().get(get()).await.unwrap_err();
     assert!(error.is_outcome_unknown() && error.to_string().starts_with("outcome unknown: "), "{error}");
 }
 
 #[tokio::test]
-async fn a_port_where_nobody_listens_is_something_else() {
+async fn a_closed_port_is_unreachable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
@@ -127,7 +130,7 @@ async fn a_port_where_nobody_listens_is_something_else() {
 }
 
 #[tokio::test]
-async fn a_server_that_fails_does_speak_grpc() {
+async fn a_failing_server_does_speak_grpc() {
     let fake = Fake::start().await;
     fake.on_acquire(|_| Do::Fail(Status::unavailable("busy")));
     let error = client(&fake.url).calls().acquire(v1::AcquireRequest::default()).await.unwrap_err();
@@ -135,10 +138,10 @@ async fn a_server_that_fails_does_speak_grpc() {
 }
 
 #[tokio::test]
-async fn beside_a_server_that_works_nobody_notices() {
+async fn a_working_server_hides_such_a_port() {
     let fake = Fake::start().await;
-    for manner in [Manner::Answers(b"HTTP/1.1 400 Bad Request\r\n\r\n"), Manner::Closes] {
-        let client = Client::builder().server(server(manner).await).server(&fake.url).build().unwrap();
+    for behaviour in [Behaviour::Answers(b"HTTP/1.1 400 Bad Request\r\n\r\n"), Behaviour::Closes] {
+        let client = Client::builder().server(server(behaviour).await).server(&fake.url).build().unwrap();
         assert!(client.acquire("x").await.unwrap().is_valid());
     }
 }

@@ -1,4 +1,4 @@
-//! A process that is stopped for longer than its TTL finds its lock lost when it wakes up.
+//! A process that is stopped for longer than its TTL finds its lock lost when it resumes.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
@@ -14,17 +14,17 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 const SERVER: &str = "FENCEPOST_TEST_SERVER";
 
-/// The process that is stopped: this test binary again, told where the server is.
+/// The process to stop: this test binary again, with the server's address in the environment.
 #[tokio::test]
 async fn holder() {
     let Ok(server) = std::env::var(SERVER) else { return };
     let lock = Client::new(server).unwrap().acquire("x").ttl(TTL).await.unwrap();
     let lost = tokio::spawn(lock.lost());
-    // Before it is said, since the stop may come right after that.
+    // Before "held" is printed, since the stop may follow at once.
     let mut last = Moment::now();
     println!("\nheld");
     loop {
-        // Mostly here, where no task of the client runs: only the look itself can find out.
+        // Blocks most of the time, so that no task of the client runs: `is_valid` itself must find out.
         std::thread::sleep(Duration::from_millis(50));
         let now = Moment::now();
         if now.since(last) > TTL {

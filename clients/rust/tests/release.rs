@@ -1,10 +1,10 @@
-//! Giving locks back, and running a body under one.
+//! Releasing locks, and running a body under one.
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
 mod fake;
 
 use fake::{BOUND, Do, Fake, TTL, builder, client, refused, released};
-use fencepost_client::v1::session_response::Message as Told;
+use fencepost_client::v1::session_response::Message as ServerMessage;
 use fencepost_client::{AcquireError, LossCause, ReleaseError, RunError, v1};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use std::time::Duration;
 use tonic::Status;
 
 #[tokio::test]
-async fn a_release_ends_the_keeping_and_says_how_the_lease_ended() {
+async fn a_release_stops_renewals_and_returns_how_the_lease_ended() {
     let fake = Fake::start().await;
     let client = client(&[&fake]);
     let lock = client.acquire("x").ttl(TTL).await.unwrap();
@@ -30,7 +30,7 @@ async fn a_release_ends_the_keeping_and_says_how_the_lease_ended() {
 }
 
 #[tokio::test]
-async fn a_release_is_repeated_with_the_same_ids() {
+async fn a_release_is_retried_with_the_same_ids() {
     let (a, b) = (Fake::start().await, Fake::start().await);
     let lock = client(&[&a, &b]).acquire("x").await.unwrap();
     a.on_release(|_| Do::Fail(Status::unavailable("lost")));
@@ -39,7 +39,7 @@ async fn a_release_is_repeated_with_the_same_ids() {
 }
 
 #[tokio::test]
-async fn a_release_whose_outcome_stays_unknown_says_so() {
+async fn a_release_whose_outcome_stays_unknown_is_reported() {
     let fake = Fake::start().await;
     fake.on_release(|_| Do::Fail(Status::unavailable("lost")));
     let client = builder(&[&fake]).retry_for(Duration::from_secs(2)).build().unwrap();
@@ -58,7 +58,7 @@ async fn a_lock_that_is_dropped_is_released() {
 }
 
 #[tokio::test]
-async fn one_release_that_fails_keeps_no_other_from_being_sent() {
+async fn a_failed_release_does_not_prevent_another() {
     let fake = Fake::start().await;
     fake.on_release(|request| match request.lock_name.as_str() {
         "x" => Do::Fail(Status::internal("broken")),
@@ -72,13 +72,13 @@ async fn one_release_that_fails_keeps_no_other_from_being_sent() {
 }
 
 #[tokio::test]
-async fn a_lock_that_the_server_says_is_lost_is_not_released() {
+async fn a_lock_that_the_server_reports_lost_is_not_released() {
     let fake = Fake::start().await;
     let client = client(&[&fake]);
     let lock = client.acquire("x").ttl(TTL).await.unwrap();
     fake.until("attached", |state| state.streams.iter().any(|stream| !stream.attached.is_empty())).await;
     let end = v1::LeaseEnd::Revoked.into();
-    fake.tell_each(|handle| Told::Lost(v1::Lost { handle, end, successor_token: 0 }));
+    fake.tell_each(|handle| ServerMessage::Lost(v1::Lost { handle, end, successor_token: 0 }));
     tokio::time::timeout(BOUND, lock.lost()).await.unwrap();
     drop(lock);
     client.settle().await;
@@ -86,7 +86,7 @@ async fn a_lock_that_the_server_says_is_lost_is_not_released() {
 }
 
 #[test]
-fn a_lock_that_is_dropped_outside_its_runtime_does_no_harm() {
+fn a_lock_may_be_dropped_outside_its_runtime() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (fake, lock) = runtime.block_on(async {
         let fake = Fake::start().await;
@@ -97,17 +97,17 @@ fn a_lock_that_is_dropped_outside_its_runtime_does_no_harm() {
     runtime.block_on(fake.until("released", |state| state.releases.len() == 1));
     let orphan = runtime.block_on(async { client(&[&fake]).acquire("y").await.unwrap() });
     drop(runtime);
-    assert!(orphan.is_valid(), "by its own reckoning, until its time");
+    assert!(orphan.is_valid(), "by the local clock");
     drop(orphan);
 }
 
 #[tokio::test]
-async fn a_release_that_is_dropped_goes_on() {
+async fn a_dropped_release_continues() {
     let fake = Fake::start().await;
     let mut first = true;
     fake.on_release(move |_| {
         let hang = std::mem::take(&mut first);
-        if hang { Do::Fail(Status::unavailable("once more")) } else { Do::Answer(released(v1::LeaseEnd::Released)) }
+        if hang { Do::Fail(Status::unavailable("lost")) } else { Do::Answer(released(v1::LeaseEnd::Released)) }
     });
     let lock = client(&[&fake]).acquire("x").await.unwrap();
     let release = tokio::spawn(lock.release());
@@ -117,7 +117,7 @@ async fn a_release_that_is_dropped_goes_on() {
 }
 
 #[tokio::test]
-async fn a_body_runs_under_the_lock_and_its_value_comes_back() {
+async fn a_body_runs_under_the_lock_and_its_value_is_returned() {
     let fake = Fake::start().await;
     let client = client(&[&fake]);
     let token = client.with_lock("x", |lock| async move { lock.is_valid().then(|| lock.token()) }).await.unwrap();
@@ -126,7 +126,7 @@ async fn a_body_runs_under_the_lock_and_its_value_comes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_and_what_runs_under_it_can_move_between_threads() {
+async fn a_lock_and_its_body_can_move_between_threads() {
     let fake = Fake::start().await;
     let client = client(&[&fake]);
     let running = tokio::spawn(async move { client.with_lock("x", |lock| async move { lock.token() }).await });
@@ -142,7 +142,7 @@ async fn a_body_never_runs_without_the_lock() {
 }
 
 #[tokio::test]
-async fn a_release_that_fails_never_masks_what_the_body_says() {
+async fn a_failed_release_never_masks_the_value_of_the_body() {
     let fake = Fake::start().await;
     fake.on_release(|_| Do::Fail(Status::internal("broken")));
     let result = client(&[&fake]).with_lock("x", |_| async { Err::<(), _>("the body's own") }).await;
@@ -151,7 +151,7 @@ async fn a_release_that_fails_never_masks_what_the_body_says() {
     assert_eq!(client(&[&fake]).with_lock("x", |_| async { 7 }).await.unwrap(), 7);
 }
 
-/// Notes that the body's future was dropped, and whether the lock had been given back by then.
+/// Records whether the body's future was dropped before the lock was released.
 struct Body {
     fake: Fake,
     dropped_before_release: Arc<AtomicBool>,
@@ -176,14 +176,14 @@ async fn a_body_is_dropped_when_the_lock_is_lost() {
     }));
     runs.await.unwrap();
     let end = v1::LeaseEnd::Revoked.into();
-    fake.tell_each(|handle| Told::Lost(v1::Lost { handle, end, successor_token: 0 }));
+    fake.tell_each(|handle| ServerMessage::Lost(v1::Lost { handle, end, successor_token: 0 }));
     let result = tokio::time::timeout(BOUND, running).await.unwrap().unwrap();
     assert!(matches!(result, Err(RunError::Lost(lost)) if lost.cause == LossCause::Revoked), "{result:?}");
     assert!(noted.load(Ordering::SeqCst));
 }
 
 #[tokio::test]
-async fn a_run_that_is_dropped_drops_the_body_and_then_gives_the_lock_back() {
+async fn a_dropped_run_drops_the_body_and_then_releases_the_lock() {
     let fake = Fake::start().await;
     let noted = Arc::new(AtomicBool::new(false));
     let body = Body { fake: fake.clone(), dropped_before_release: noted.clone() };

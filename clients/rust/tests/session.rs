@@ -1,4 +1,4 @@
-//! Many operations on one stream: which answer belongs to whom, and what becomes of them when the stream ends.
+//! Many operations on one stream: matching of answers, and the end of the stream.
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
 mod fake;
@@ -12,7 +12,7 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 use v1::acquire_response::Outcome;
 
-/// A wait for a lock, in a task of its own.
+/// A waiting acquire in its own task.
 fn wait(client: &Client, name: &str) -> JoinHandle<Result<Lock, AcquireError>> {
     let acquire = client.acquire(name).ttl(TTL).wait(BOUND);
     tokio::spawn(acquire.into_future())
@@ -24,12 +24,12 @@ fn with_reason(code: Code, reason: &str, delay: Duration) -> Status {
     Status::with_error_details(code, "no", details)
 }
 
-fn as_asked(request: &v1::AcquireRequest) -> Do<v1::AcquireResponse> {
+fn grant(request: &v1::AcquireRequest) -> Do<v1::AcquireResponse> {
     Do::Answer(acquired(&request.lock_name))
 }
 
 #[tokio::test]
-async fn answers_find_who_asked_in_whatever_order_they_come() {
+async fn answers_find_their_callers_in_any_order() {
     let fake = Fake::start().await;
     fake.on_acquire(|request| {
         let late = Duration::from_millis(u64::from(request.request_id.as_bytes()[0]));
@@ -51,7 +51,7 @@ async fn answers_find_who_asked_in_whatever_order_they_come() {
         let numbers: HashSet<_> = stream.operations.iter().collect();
         assert_eq!(numbers.len(), stream.operations.len(), "a number each");
         assert!(stream.all_attached.iter().all(|lease| lease.attempt == 1), "attached by their grants");
-        assert_eq!(stream.all_attached.len(), 300, "and not again");
+        assert_eq!(stream.all_attached.len(), 300, "and by nothing else");
     }
     drop(locks);
     client.settle().await;
@@ -61,15 +61,15 @@ async fn answers_find_who_asked_in_whatever_order_they_come() {
 }
 
 #[tokio::test]
-async fn what_was_under_way_on_a_session_that_ends_is_repeated_and_granted_once() {
+async fn operations_in_flight_on_an_ended_session_are_retried_and_granted_once() {
     let (a, b) = (Fake::start().await, Fake::start().await);
-    a.on_acquire(|request| if request.lock_name == "held" { as_asked(request) } else { Do::Hang });
+    a.on_acquire(|request| if request.lock_name == "held" { grant(request) } else { Do::Hang });
     a.on_release(|_| Do::Hang);
     let client = client(&[&a, &b]);
     let held = client.acquire("held").await.unwrap();
     let releasing = tokio::spawn(held.release());
     let waits = [wait(&client, "x"), wait(&client, "y")];
-    a.until("all under way", |state| state.acquires.len() == 3 && state.releases.len() == 1).await;
+    a.until("all in flight", |state| state.acquires.len() == 3 && state.releases.len() == 1).await;
     a.end_streams();
     for wait in waits {
         assert!(tokio::time::timeout(BOUND, wait).await.unwrap().unwrap().unwrap().is_valid());
@@ -86,28 +86,28 @@ async fn what_was_under_way_on_a_session_that_ends_is_repeated_and_granted_once(
 }
 
 #[tokio::test]
-async fn an_acquire_that_is_dropped_in_line_is_cancelled() {
+async fn an_acquire_dropped_in_the_queue_is_cancelled() {
     let fake = Fake::start().await;
     fake.on_acquire(|_| Do::Hang);
     let client = client(&[&fake]);
     let waiting = wait(&client, "x");
-    fake.until("in line", |state| state.acquires.len() == 1).await;
+    fake.until("queued", |state| state.acquires.len() == 1).await;
     waiting.abort();
     fake.until("cancelled", |state| state.dropped == [1]).await;
     tokio::time::timeout(BOUND, client.settle()).await.unwrap();
     let state = fake.state();
     assert_eq!(state.streams[0].cancelled, state.streams[0].operations);
-    assert_eq!((state.acquires.len(), state.releases.len()), (1, 0), "the answer said all there is to know");
+    assert_eq!((state.acquires.len(), state.releases.len()), (1, 0), "the answer makes a cleanup unnecessary");
 }
 
 #[tokio::test]
 async fn a_grant_that_crosses_with_its_cancellation_is_released() {
     let fake = Fake::start().await;
-    fake.state().deaf = true;
+    fake.state().ignores_cancel = true;
     fake.on_acquire(|_| Do::Late(Duration::from_millis(200), acquired("x")));
     let client = client(&[&fake]);
     let waiting = wait(&client, "x");
-    fake.until("in line", |state| state.acquires.len() == 1).await;
+    fake.until("queued", |state| state.acquires.len() == 1).await;
     waiting.abort();
     fake.until("released", |state| state.releases.len() == 1).await;
     tokio::time::timeout(BOUND, client.settle()).await.unwrap();
@@ -118,13 +118,13 @@ async fn a_grant_that_crosses_with_its_cancellation_is_released() {
 }
 
 #[tokio::test]
-async fn an_acquire_that_is_dropped_on_a_session_that_dies_is_taken_back_with_the_next_attempt() {
+async fn an_acquire_dropped_on_a_session_that_dies_is_cleaned_up_by_the_next_attempt() {
     let fake = Fake::start().await;
-    fake.state().deaf = true;
-    fake.on_acquire(|request| if request.attempt == 1 { Do::Hang } else { as_asked(request) });
+    fake.state().ignores_cancel = true;
+    fake.on_acquire(|request| if request.attempt == 1 { Do::Hang } else { grant(request) });
     let client = client(&[&fake]);
     let waiting = wait(&client, "x");
-    fake.until("in line", |state| state.acquires.len() == 1).await;
+    fake.until("queued", |state| state.acquires.len() == 1).await;
     waiting.abort();
     fake.until("cancelled", |state| state.streams[0].cancelled.len() == 1).await;
     fake.end_streams();
@@ -141,21 +141,21 @@ async fn an_acquire_that_is_dropped_on_a_session_that_dies_is_taken_back_with_th
 }
 
 #[tokio::test]
-async fn a_grant_that_comes_after_its_transmission_was_given_up_is_not_kept_alive() {
+async fn a_grant_for_an_abandoned_transmission_is_not_kept_alive() {
     let (a, b) = (Fake::start().await, Fake::start().await);
-    a.state().deaf = true;
+    a.state().ignores_cancel = true;
     a.on_acquire(|_| Do::Late(Duration::from_millis(1_500), acquired("x")));
     b.on_acquire(|_| Do::Answer(refused(Outcome::Contended)));
     let client = builder(&[&a, &b]).call_timeout(Duration::from_millis(700)).build().unwrap();
     let error = client.acquire("x").await.unwrap_err();
     assert!(matches!(error, AcquireError::Contended { .. }), "{error:?}");
     a.until("granted", |state| state.granted.len() == 1).await;
-    a.until("let go", |state| state.streams.iter().all(|stream| stream.attached.is_empty())).await;
+    a.until("detached", |state| state.streams.iter().all(|stream| stream.attached.is_empty())).await;
     assert!(a.state().releases.is_empty(), "a newer attempt may have been granted the same lease");
 }
 
 #[tokio::test]
-async fn operations_leave_a_server_that_drains_and_so_do_leases() {
+async fn operations_and_leases_leave_a_draining_server() {
     let (a, b) = (Fake::start().await, Fake::start().await);
     let client = client(&[&a, &b]);
     let held = client.acquire("held").ttl(TTL).await.unwrap();
@@ -165,13 +165,13 @@ async fn operations_leave_a_server_that_drains_and_so_do_leases() {
     assert_eq!(b.state().acquires[0].attempt, 2);
     b.until("moved", |state| state.streams[0].attached.values().any(|lease| lease.attempt == 2)).await;
     assert!(client.acquire("y").await.unwrap().is_valid());
-    assert_eq!((a.state().acquires.len(), b.state().acquires.len()), (2, 2), "what is new goes to the next");
+    assert_eq!((a.state().acquires.len(), b.state().acquires.len()), (2, 2), "new operations go to the next server");
     a.until("the old session ends", |state| state.streams[0].ended).await;
     assert!(held.is_valid());
 }
 
 #[tokio::test]
-async fn a_wait_goes_on_where_it_is_when_other_operations_move_to_the_next_server() {
+async fn a_wait_stays_on_its_session_when_other_operations_move_to_the_next_server() {
     let (a, b) = (Fake::start().await, Fake::start().await);
     a.on_acquire(|request| match request.lock_name.as_str() {
         "waits" => Do::Late(Duration::from_secs(2), acquired("waits")),
@@ -179,7 +179,7 @@ async fn a_wait_goes_on_where_it_is_when_other_operations_move_to_the_next_serve
     });
     let client = client(&[&a, &b]);
     let waiting = wait(&client, "waits");
-    a.until("in line", |state| state.acquires.len() == 1).await;
+    a.until("queued", |state| state.acquires.len() == 1).await;
     assert!(client.acquire("x").ttl(TTL).await.unwrap().is_valid());
     let lock = waiting.await.unwrap().unwrap();
     assert!(b.state().acquires.iter().all(|request| request.lock_name == "x"));
@@ -190,15 +190,15 @@ async fn a_wait_goes_on_where_it_is_when_other_operations_move_to_the_next_serve
 }
 
 #[tokio::test]
-async fn a_session_without_room_is_asked_no_more_for_this_one() {
+async fn an_acquire_refused_by_a_full_session_is_retried_by_a_unary_call() {
     let fake = Fake::start().await;
     let (full, delay) = ("SESSION_FULL", Duration::from_millis(300));
     let status = with_reason(Code::ResourceExhausted, full, delay);
-    fake.on_acquire(move |request| if request.attempt == 1 { Do::Fail(status.clone()) } else { as_asked(request) });
+    fake.on_acquire(move |request| if request.attempt == 1 { Do::Fail(status.clone()) } else { grant(request) });
     let client = client(&[&fake]);
     let asked = fencepost_client::Moment::now();
     let lock = client.acquire("x").ttl(TTL).await.unwrap();
-    assert!(fencepost_client::Moment::now().since(asked) >= delay, "the pause that the server asked for");
+    assert!(fencepost_client::Moment::now().since(asked) >= delay, "the server's retry delay");
     fake.until("kept alive", |state| state.streams[0].attached.len() == 1).await;
     let mut first = true;
     let status = with_reason(Code::ResourceExhausted, full, delay);
@@ -212,7 +212,7 @@ async fn a_session_without_room_is_asked_no_more_for_this_one() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_to_be_sent_is_refused_and_the_session_goes_on() {
+async fn an_operation_too_large_to_send_is_refused_and_the_session_continues() {
     let fake = Fake::start().await;
     let client = client(&[&fake]);
     let held = client.acquire("held").ttl(TTL).await.unwrap();
@@ -221,7 +221,7 @@ async fn what_is_too_large_to_be_sent_is_refused_and_the_session_goes_on() {
     let lease = v1::Lease { lock_name: "x".repeat(70_000), ..fake::lease("x") };
     let error = client.keep(lease, Moment::now(), Duration::ZERO).release().await.unwrap_err();
     assert!(matches!(error, ReleaseError::Refused { .. }), "{error:?}");
-    // As much as goes into one message.
+    // The largest request that fits into one message.
     let large = client.acquire("y").metadata("log", "y".repeat(65_400)).await.unwrap();
     assert!(held.is_valid() && large.is_valid());
     let state = fake.state();
@@ -229,7 +229,7 @@ async fn what_is_too_large_to_be_sent_is_refused_and_the_session_goes_on() {
 }
 
 #[tokio::test]
-async fn a_grant_counts_from_when_it_was_asked_for() {
+async fn a_grant_counts_from_the_sending_of_its_request() {
     let fake = Fake::start().await;
     let late = Duration::from_millis(800);
     fake.on_acquire(move |_| Do::Late(late, acquired("x")));
@@ -238,55 +238,55 @@ async fn a_grant_counts_from_when_it_was_asked_for() {
 }
 
 #[tokio::test]
-async fn who_waits_is_told_how_many_are_before_it() {
+async fn a_waiter_sees_its_queue_position() {
     let fake = Fake::start().await;
     fake.on_acquire(|_| Do::Late(Duration::from_millis(500), acquired("x")));
-    let (ahead, mut told) = tokio::sync::watch::channel(None);
-    let waiting = tokio::spawn(client(&[&fake]).acquire("x").wait(BOUND).tell_ahead(ahead).into_future());
-    fake.until("in line", |state| state.acquires.len() == 1).await;
-    fake.tell_ahead(7);
-    told.changed().await.unwrap();
-    assert_eq!(*told.borrow(), Some(7));
+    let (sender, mut position) = tokio::sync::watch::channel(None);
+    let waiting = tokio::spawn(client(&[&fake]).acquire("x").wait(BOUND).queue_position(sender).into_future());
+    fake.until("queued", |state| state.acquires.len() == 1).await;
+    fake.send_queue_positions(7);
+    position.changed().await.unwrap();
+    assert_eq!(*position.borrow(), Some(7));
     assert!(waiting.await.unwrap().unwrap().is_valid());
-    assert!(told.changed().await.is_err(), "nothing more is told");
+    assert!(position.changed().await.is_err(), "no more updates");
 }
 
 #[tokio::test]
-async fn a_session_that_is_refused_is_told_at_once() {
+async fn a_refused_session_is_reported_at_once() {
     let fake = Fake::start().await;
-    fake.state().refuses = Some(Status::permission_denied("who are you?"));
+    fake.state().refuses = Some(Status::permission_denied("unknown client"));
     let error = client(&[&fake]).acquire("x").await.unwrap_err();
     assert!(matches!(&error, AcquireError::Refused { source } if source.code() == Code::PermissionDenied), "{error:?}");
 }
 
 #[tokio::test]
-async fn a_session_outlasts_a_wait_and_ends_when_nobody_uses_it() {
+async fn a_session_outlasts_a_wait_and_ends_when_unused() {
     let fake = Fake::start().await;
     fake.on_acquire(|_| Do::Late(Duration::from_secs(7), refused(Outcome::TimedOut)));
     let error = client(&[&fake]).acquire("x").wait(Duration::from_secs(7)).await.unwrap_err();
     assert!(matches!(error, AcquireError::TimedOut { .. }), "{error:?}");
     let client = client(&[&fake]);
-    fake.on_acquire(as_asked);
+    fake.on_acquire(grant);
     client.acquire("x").await.unwrap().release().await.unwrap();
     fake.until("all sessions end", |state| state.streams.iter().all(|stream| stream.ended)).await;
     assert_eq!(fake.state().streams.len(), 2);
-    assert!(client.acquire("x").await.unwrap().is_valid(), "and the next is opened when it is needed");
+    assert!(client.acquire("x").await.unwrap().is_valid(), "the next one opens on demand");
 }
 
 #[tokio::test]
-async fn so_many_may_be_under_way_and_a_release_never_waits_for_them() {
+async fn acquires_in_flight_are_bounded_and_a_release_never_waits_for_them() {
     const ACQUIRES: usize = 8_000;
     let fake = Fake::start().await;
-    fake.on_acquire(|request| if request.lock_name.starts_with("held") { as_asked(request) } else { Do::Hang });
+    fake.on_acquire(|request| if request.lock_name.starts_with("held") { grant(request) } else { Do::Hang });
     let client = client(&[&fake]);
     let held = client.acquire("held").await.unwrap();
     let waits: Vec<_> = (0..ACQUIRES).map(|n| wait(&client, &format!("lock-{n}"))).collect();
-    fake.until("all under way", |state| state.acquires.len() == ACQUIRES + 1).await;
+    fake.until("all in flight", |state| state.acquires.len() == ACQUIRES + 1).await;
     let late = wait(&client, "held, later");
     held.release().await.unwrap();
-    assert_eq!(fake.state().acquires.len(), ACQUIRES + 1, "one more has to wait for its turn");
+    assert_eq!(fake.state().acquires.len(), ACQUIRES + 1, "one more waits for a permit");
     waits[17].abort();
     let lock = tokio::time::timeout(BOUND, late).await.unwrap().unwrap().unwrap();
-    assert!(fake.state().acquires.last().unwrap().wait_timeout != wire(BOUND), "what is left of the wait");
+    assert!(fake.state().acquires.last().unwrap().wait_timeout != wire(BOUND), "the remaining wait");
     assert!(lock.is_valid());
 }

@@ -42,7 +42,7 @@ fn an_invalid_address_is_explained() {
         ("not a server", "invalid server address \"not a server\": the host must be an IP address, or a name"),
         ("https://localhost:7420", "https:// (TLS) is not supported yet"),
         ("unix:/run/fencepost.sock", "Unix sockets are not supported yet"),
-        ("::1:7420", "an IPv6 address stands in brackets"),
+        ("::1:7420", "an IPv6 address needs brackets"),
         ("localhost:port", "the port must be a number from 1 to 65535"),
     ] {
         run(&["get", "a", "--server", named]).expect(64).says(why).says("FENCEPOST_SERVER");

@@ -1,59 +1,59 @@
-//! A session that is open, and how long it is of use.
+//! An open session, and whether it is still useful.
 
 use crate::clock::Moment;
-use crate::link::{Health, Link};
-use crate::patience;
+use crate::session::{Health, Session};
+use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tonic::Status;
 
-/// A session and its read loop, which ends with it.
+/// A session and its read loop. Both end together.
 #[derive(Debug)]
-pub(super) struct OpenLink {
-    pub(super) link: Arc<Link>,
+pub(super) struct OpenSession {
+    pub(super) session: Arc<Session>,
     pub(super) task: JoinHandle<()>,
 }
 
-impl OpenLink {
-    /// Does it still renew or answer?
-    pub(super) fn is_of_use(&self) -> bool {
-        let health = self.link.health();
-        health.works() || (!health.ended && self.link.is_busy())
+impl OpenSession {
+    /// Whether it still renews leases or answers operations.
+    pub(super) fn is_useful(&self) -> bool {
+        let health = self.session.health();
+        health.works() || (!health.ended && self.session.is_busy())
     }
 
-    /// Is there nothing to be heard of it any more? Its pace is that of the leases that have not left it yet.
+    /// Whether nothing has arrived for too long. The pace is that of the leases still attached to it.
     pub(super) fn is_silent(&self, now: Moment) -> bool {
-        is_silent(self.link.health(), now, self.link.pace(now))
+        is_silent(self.session.health(), now, self.session.pace(now))
     }
 
-    /// How many leases it renews.
+    /// The number of leases that it renews.
     pub(super) fn renews(&self, now: Moment) -> usize {
-        if self.link.health().works() && !self.is_silent(now) { self.link.kept() } else { 0 }
+        if self.session.health().works() && !self.is_silent(now) { self.session.kept() } else { 0 }
     }
 
-    /// Does it work, and keep every lease that is to move to it?
-    pub(super) fn has_taken_over(&self) -> bool {
-        self.link.health().works() && self.link.keeps_all()
+    /// Whether it works and keeps every lease that moves to it.
+    pub(super) fn keeps_all_leases(&self) -> bool {
+        self.session.health().works() && self.session.keeps_all()
     }
 }
 
-impl Drop for OpenLink {
+impl Drop for OpenSession {
     fn drop(&mut self) {
-        // The transport goes on sending for as long as the sending half says anything: dropping the reading half is not
-        // enough to end a stream.
-        self.link.close(Status::unavailable("the session was given up"));
+        // The transport keeps sending while the outgoing stream is open: dropping the incoming stream does not end the
+        // call.
+        self.session.close(Status::unavailable("the session was replaced"));
         self.task.abort();
     }
 }
 
-/// Is a session not, or not much longer, of use?
-pub(super) fn is_bad(health: Health, now: Moment, pace: Option<Duration>) -> bool {
+/// Whether a session needs a replacement now or soon.
+pub(super) fn needs_replacement(health: Health, now: Moment, pace: Option<Duration>) -> bool {
     health.ended || health.draining || is_silent(health, now, pace)
 }
 
-/// With no leases to renew there is nothing to expect: whether the connection stands is for its pings to find out.
+/// Without leases nothing is expected: HTTP/2 pings check the connection.
 fn is_silent(health: Health, now: Moment, pace: Option<Duration>) -> bool {
-    let limit = |pace| if health.answers { pace / 2 } else { patience::first_answer(pace) };
+    let limit = |pace| if health.answers { pace / 2 } else { timing::answer_timeout(pace) };
     pace.is_some_and(|pace| now.since(health.heard) > limit(pace))
 }

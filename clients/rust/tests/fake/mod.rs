@@ -1,10 +1,10 @@
-//! A server that does what a test tells it: real sockets, the generated traits, a script in place of a store.
-#![allow(dead_code, unreachable_pub)] // each test binary uses a part of it
+//! A scripted server: real sockets and the generated traits, with scripts instead of a store.
+#![allow(dead_code, unreachable_pub)] // each test binary uses a part of this module
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
 mod session;
 
-use fencepost_client::v1::session_response::Message as Told;
+use fencepost_client::v1::session_response::Message as ServerMessage;
 use fencepost_client::{Client, ClientBuilder, v1};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -16,20 +16,20 @@ use tonic::transport::server::Server;
 use tonic::{Request, Response, Status, Streaming};
 use v1::acquire_response::Outcome;
 
-/// No condition may take longer.
+/// The bound of every wait.
 pub const BOUND: Duration = Duration::from_secs(20);
 
-/// Long enough for a busy machine, short enough to see the end of.
+/// Long enough for a busy machine, short enough to wait for its end.
 pub const TTL: Duration = Duration::from_secs(4);
 
 pub fn wire(duration: Duration) -> Option<prost_types::Duration> {
     prost_types::Duration::try_from(duration).ok()
 }
 
-/// What the server does with one call.
+/// The server's reaction to one call.
 pub enum Do<T> {
     Answer(T),
-    /// Answers after a time.
+    /// Answers after a delay.
     Late(Duration, T),
     Fail(Status),
     /// Never answers.
@@ -52,53 +52,53 @@ impl<T> Do<T> {
 
 type Script<Req, Res> = Box<dyn FnMut(&Req) -> Do<Res> + Send>;
 
-/// One session, as the server saw it.
+/// One session as the server sees it.
 #[derive(Default)]
 pub struct Stream {
-    /// By handle.
+    /// Leases by handle.
     pub attached: BTreeMap<u32, v1::LeaseAttachment>,
     pub all_attached: Vec<v1::LeaseAttachment>,
     pub detached: Vec<u32>,
     pub answers: Vec<u64>,
     pub beats: u64,
     pub ended: bool,
-    /// The numbers of operations, as they came.
+    /// The numbers of operations, in order of arrival.
     pub operations: Vec<u64>,
     pub cancelled: Vec<u64>,
-    /// Acquires that are not answered: each is answered once.
+    /// Acquires without an answer: each is answered once.
     unanswered: HashSet<u64>,
     to_client: Option<mpsc::Sender<Result<v1::SessionResponse, Status>>>,
 }
 
-/// What the server saw, and how it behaves.
+/// What the server has received, and its behaviour.
 pub struct State {
     pub acquires: Vec<v1::AcquireRequest>,
     pub timeouts: Vec<Option<String>>,
-    /// The attempts whose calls or operations were dropped or cancelled before they were answered.
+    /// The attempts whose calls or operations were dropped or cancelled before their answer.
     pub dropped: Vec<u32>,
-    /// The lease ids of what was granted.
+    /// The lease ids of all grants.
     pub granted: Vec<String>,
     pub releases: Vec<v1::ReleaseRequest>,
     pub renews: Vec<v1::RenewRequest>,
     pub streams: Vec<Stream>,
     pub on_acquire: Script<v1::AcquireRequest, v1::AcquireResponse>,
     pub on_release: Script<v1::ReleaseRequest, v1::ReleaseResponse>,
-    /// Sends beats.
+    /// Whether it sends beats.
     pub beats: bool,
-    /// Answers attachments and beat answers with renewals.
+    /// Whether it answers attachments and beat answers with renewals.
     pub renews_leases: bool,
-    /// Refuses attachments: the stream is full.
+    /// Whether it refuses attachments because the stream is full.
     pub full: bool,
-    /// Answers attachments with the end of their lease.
+    /// Whether it answers attachments with the end of their lease.
     pub over: bool,
-    /// Lets acquires that are cancelled go on.
-    pub deaf: bool,
-    /// Refuses sessions.
+    /// Whether it ignores cancellations of acquires.
+    pub ignores_cancel: bool,
+    /// The error with which it refuses sessions.
     pub refuses: Option<Status>,
-    /// Takes its time over the attachment of this lock, until it is told to [catch up](Fake::catch_up).
+    /// Delays the attachment of this lock until [`Fake::catch_up`].
     pub slow_for: Option<String>,
     late: Vec<(usize, v1::LeaseAttachment)>,
-    /// Which attachment keeps a lease: its number, its stream and its handle, by lease id.
+    /// The attachment that keeps a lease: its attempt number, stream and handle, by lease id.
     pub kept: HashMap<String, (u32, usize, u32)>,
 }
 
@@ -109,7 +109,7 @@ pub struct Fake {
     changed: watch::Sender<()>,
 }
 
-/// The lease id that goes with a lock name.
+/// The lease id of a lock name.
 pub fn lease_id(name: &str) -> String {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);
@@ -170,7 +170,7 @@ impl Fake {
             renews_leases: true,
             full: false,
             over: false,
-            deaf: false,
+            ignores_cancel: false,
             refuses: None,
             slow_for: None,
             late: Vec::new(),
@@ -188,13 +188,13 @@ impl Fake {
         self.state.lock().unwrap()
     }
 
-    pub fn note<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+    pub fn update<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
         let result = change(&mut self.state());
         self.changed.send_replace(());
         result
     }
 
-    /// Waits for a condition, within the bound.
+    /// Waits for a condition, at most `BOUND`.
     pub async fn until(&self, what: &str, condition: impl Fn(&State) -> bool) {
         let mut changes = self.changed.subscribe();
         let wait = async {
@@ -213,8 +213,8 @@ impl Fake {
         self.state().on_release = Box::new(script);
     }
 
-    /// Tells the clients of all open streams something of every lease attached.
-    pub fn tell_each(&self, message: impl Fn(u32) -> Told) {
+    /// Sends a message about every attached lease to its client.
+    pub fn tell_each(&self, message: impl Fn(u32) -> ServerMessage) {
         for stream in &self.state().streams {
             for handle in stream.attached.keys() {
                 session::send(stream, 0, message(*handle));
@@ -222,9 +222,9 @@ impl Fake {
         }
     }
 
-    /// Does what it took its time over.
+    /// Processes the delayed attachments.
     pub fn catch_up(&self) {
-        self.note(|state| {
+        self.update(|state| {
             state.slow_for = None;
             for (stream, lease) in std::mem::take(&mut state.late) {
                 session::attached(state, stream, lease);
@@ -232,32 +232,32 @@ impl Fake {
         });
     }
 
-    pub fn tell(&self, message: &Told) {
+    pub fn tell(&self, message: &ServerMessage) {
         for stream in &self.state().streams {
             session::send(stream, 0, message.clone());
         }
     }
 
-    /// Tells all operations how many are before them in line.
-    pub fn tell_ahead(&self, ahead: u32) {
+    /// Sends a queue position to all operations.
+    pub fn send_queue_positions(&self, ahead: u32) {
         for stream in &self.state().streams {
             for operation in &stream.operations {
-                session::send(stream, *operation, Told::Waiting(v1::Waiting { ahead }));
+                session::send(stream, *operation, ServerMessage::Waiting(v1::Waiting { ahead }));
             }
         }
     }
 
-    /// Ends all open streams, as a server that goes away does.
+    /// Ends all open streams, like a stopping server.
     pub fn end_streams(&self) {
         for stream in &mut self.state().streams {
             if let Some(to_client) = stream.to_client.take() {
-                let _ = to_client.try_send(Err(Status::unavailable("going away")));
+                let _ = to_client.try_send(Err(Status::unavailable("stopping")));
             }
         }
     }
 }
 
-/// Notes that a call was dropped before its answer.
+/// Records that a call was dropped before its answer.
 struct Unanswered {
     fake: Fake,
     attempt: Option<u32>,
@@ -272,7 +272,7 @@ impl Unanswered {
 impl Drop for Unanswered {
     fn drop(&mut self) {
         if let Some(attempt) = self.attempt {
-            self.fake.note(|state| state.dropped.push(attempt));
+            self.fake.update(|state| state.dropped.push(attempt));
         }
     }
 }
@@ -283,7 +283,7 @@ impl v1::lock_service_server::LockService for Fake {
         let timeout = request.metadata().get("grpc-timeout").and_then(|value| value.to_str().ok()).map(str::to_owned);
         let request = request.into_inner();
         let mut unanswered = Unanswered { fake: self.clone(), attempt: Some(request.attempt) };
-        let action = self.note(|state| {
+        let action = self.update(|state| {
             let action = (state.on_acquire)(&request);
             state.acquires.push(request);
             state.timeouts.push(timeout);
@@ -292,14 +292,14 @@ impl v1::lock_service_server::LockService for Fake {
         let answer = action.run().await;
         unanswered.answered();
         if let Ok(answer) = &answer {
-            self.note(|state| state.granted.extend(answer.lease.iter().map(|lease| lease.lease_id.clone())));
+            self.update(|state| state.granted.extend(answer.lease.iter().map(|lease| lease.lease_id.clone())));
         }
         answer.map(Response::new)
     }
 
     async fn release(&self, request: Request<v1::ReleaseRequest>) -> Result<Response<v1::ReleaseResponse>, Status> {
         let request = request.into_inner();
-        let action = self.note(|state| {
+        let action = self.update(|state| {
             let action = (state.on_release)(&request);
             state.releases.push(request);
             action
@@ -308,7 +308,7 @@ impl v1::lock_service_server::LockService for Fake {
     }
 
     async fn renew(&self, request: Request<v1::RenewRequest>) -> Result<Response<v1::RenewResponse>, Status> {
-        self.note(|state| state.renews.push(request.into_inner()));
+        self.update(|state| state.renews.push(request.into_inner()));
         let outcome = v1::renew_response::Outcome::Renewed.into();
         Ok(Response::new(v1::RenewResponse { outcome, ttl: wire(TTL), ..Default::default() }))
     }

@@ -1,8 +1,8 @@
-//! The sessions of the server that does what a test tells it: the same scripts as for the unary calls.
+//! The sessions of the scripted server. They share its scripts with the unary calls.
 
-use super::{Do, Fake, State, Stream, TTL, Told, Unanswered, refused, wire};
+use super::{Do, Fake, ServerMessage, State, Stream, TTL, Unanswered, refused, wire};
 use fencepost_client::v1;
-use fencepost_client::v1::session_request::Message as Said;
+use fencepost_client::v1::session_request::Message as ClientMessage;
 use prost::Message as _;
 use std::collections::HashMap;
 use tokio::sync::mpsc;
@@ -14,21 +14,21 @@ use v1::detached::Reason;
 
 type Messages = ReceiverStream<Result<v1::SessionResponse, Status>>;
 
-pub fn send(stream: &Stream, operation: u64, message: Told) {
+pub fn send(stream: &Stream, operation: u64, message: ServerMessage) {
     if let Some(to_client) = &stream.to_client {
         let _ = to_client.try_send(Ok(v1::SessionResponse { operation, message: Some(message) }));
     }
 }
 
-fn error(status: &Status) -> Told {
+fn error(status: &Status) -> ServerMessage {
     let mut error = v1::OperationError::decode(status.details()).unwrap_or_default();
     (error.code, error.message) = (status.code().into(), status.message().to_owned());
-    Told::Error(error)
+    ServerMessage::Error(error)
 }
 
 pub fn open(fake: Fake, mut incoming: Streaming<v1::SessionRequest>) -> Messages {
     let (to_client, messages) = mpsc::channel(100_000);
-    let index = fake.note(|state| {
+    let index = fake.update(|state| {
         state.streams.push(Stream { to_client: Some(to_client), ..Stream::default() });
         state.streams.len() - 1
     });
@@ -38,20 +38,20 @@ pub fn open(fake: Fake, mut incoming: Streaming<v1::SessionRequest>) -> Messages
         loop {
             tokio::select! {
                 message = incoming.message() => match message {
-                    Ok(Some(message)) => session.said(message.operation, message.message.unwrap()),
+                    Ok(Some(message)) => session.receive(message.operation, message.message.unwrap()),
                     _ => break,
                 },
-                _ = pace.tick() => fake.note(|state| {
+                _ = pace.tick() => fake.update(|state| {
                     if state.beats {
                         let stream = &mut state.streams[index];
                         stream.beats += 1;
-                        send(stream, 0, Told::Beat(v1::Beat { beat: stream.beats, next_in: wire(TTL / 12) }));
+                        send(stream, 0, ServerMessage::Beat(v1::Beat { beat: stream.beats, next_in: wire(TTL / 12) }));
                     }
                 }),
             }
         }
         drop(session);
-        fake.note(|state| {
+        fake.update(|state| {
             state.streams[index].ended = true;
             state.streams[index].to_client = None;
         });
@@ -72,38 +72,39 @@ impl Drop for Session {
 }
 
 impl Session {
-    fn said(&mut self, operation: u64, message: Said) {
+    fn receive(&mut self, operation: u64, message: ClientMessage) {
         if operation != 0 {
-            self.fake.note(|state| state.streams[self.index].operations.push(operation));
+            self.fake.update(|state| state.streams[self.index].operations.push(operation));
         }
         match message {
-            Said::Acquire(acquire) => self.acquire(operation, acquire),
-            Said::Release(release) => self.release(operation, release),
-            Said::Cancel(cancel) => self.cancel(cancel.operation),
-            Said::Renew(_) => panic!("nobody renews on a session"),
-            Said::Attach(attach) if !attach.leases.iter().all(well_formed) => self.fake.note(|state| {
-                // What makes no sense ends the stream.
+            ClientMessage::Acquire(acquire) => self.acquire(operation, acquire),
+            ClientMessage::Release(release) => self.release(operation, release),
+            ClientMessage::Cancel(cancel) => self.cancel(cancel.operation),
+            ClientMessage::Renew(_) => panic!("the client never renews on a session"),
+            ClientMessage::Attach(attach) if !attach.leases.iter().all(well_formed) => self.fake.update(|state| {
+                // A malformed attachment ends the stream.
                 if let Some(to_client) = state.streams[self.index].to_client.take() {
                     let _ = to_client.try_send(Err(Status::invalid_argument("no lease")));
                 }
             }),
-            Said::Attach(attach) => {
-                self.fake.note(|state| attach.leases.into_iter().for_each(|lease| attached(state, self.index, lease)));
+            ClientMessage::Attach(attach) => {
+                self.fake
+                    .update(|state| attach.leases.into_iter().for_each(|lease| attached(state, self.index, lease)));
             }
-            Said::Detach(detach) => self.fake.note(|state| {
+            ClientMessage::Detach(detach) => self.fake.update(|state| {
                 let stream = &mut state.streams[self.index];
                 for lease in detach.handles.iter().filter_map(|handle| stream.attached.remove(handle)) {
                     state.kept.remove(&lease.lease_id);
                 }
                 stream.detached.extend(detach.handles);
             }),
-            Said::Answer(answer) => self.fake.note(|state| {
+            ClientMessage::Answer(answer) => self.fake.update(|state| {
                 let renews = state.renews_leases;
                 let stream = &mut state.streams[self.index];
                 stream.answers.push(answer.beat);
                 if renews && !stream.attached.is_empty() {
                     let leases = vec![renewed(stream.attached.keys().copied().collect())];
-                    send(stream, 0, Told::Renewed(v1::Renewed { beat: answer.beat, leases }));
+                    send(stream, 0, ServerMessage::Renewed(v1::Renewed { beat: answer.beat, leases }));
                 }
             }),
         }
@@ -112,7 +113,7 @@ impl Session {
     fn acquire(&mut self, operation: u64, acquire: v1::SessionAcquire) {
         let (request, handle) = (acquire.request.unwrap(), acquire.handle);
         let mut unanswered = Unanswered { fake: self.fake.clone(), attempt: Some(request.attempt) };
-        let action = self.fake.note(|state| {
+        let action = self.fake.update(|state| {
             let action = (state.on_acquire)(&request);
             state.acquires.push(request);
             state.streams[self.index].unanswered.insert(operation);
@@ -122,7 +123,7 @@ impl Session {
         let answer = tokio::spawn(async move {
             let answer = action.run().await;
             unanswered.answered();
-            fake.note(|state| match answer {
+            fake.update(|state| match answer {
                 _ if !state.streams[index].unanswered.remove(&operation) => {}
                 Ok(answer) => answered(state, index, operation, handle, answer),
                 Err(status) => send(&state.streams[index], operation, error(&status)),
@@ -132,13 +133,13 @@ impl Session {
     }
 
     fn cancel(&mut self, operation: u64) {
-        let waits = self.fake.note(|state| {
-            let deaf = state.deaf;
+        let waits = self.fake.update(|state| {
+            let ignores_cancel = state.ignores_cancel;
             let stream = &mut state.streams[self.index];
             stream.cancelled.push(operation);
-            let waits = !deaf && stream.unanswered.remove(&operation);
+            let waits = !ignores_cancel && stream.unanswered.remove(&operation);
             if waits {
-                send(stream, operation, Told::Acquire(refused(Outcome::TimedOut)));
+                send(stream, operation, ServerMessage::Acquire(refused(Outcome::TimedOut)));
             }
             waits
         });
@@ -148,7 +149,7 @@ impl Session {
     }
 
     fn release(&self, operation: u64, release: v1::ReleaseRequest) {
-        let action = self.fake.note(|state| {
+        let action = self.fake.update(|state| {
             state.streams[self.index].attached.retain(|_, attached| attached.lease_id != release.lease_id);
             let action = (state.on_release)(&release);
             state.releases.push(release);
@@ -160,10 +161,10 @@ impl Session {
         let (fake, index) = (self.fake.clone(), self.index);
         tokio::spawn(async move {
             let message = match action.run().await {
-                Ok(answer) => Told::Release(answer),
+                Ok(answer) => ServerMessage::Release(answer),
                 Err(status) => error(&status),
             };
-            fake.note(|state| send(&state.streams[index], operation, message));
+            fake.update(|state| send(&state.streams[index], operation, message));
         });
     }
 }
@@ -177,12 +178,12 @@ fn renewed(handles: Vec<u32>) -> v1::RenewedLeases {
     v1::RenewedLeases { ttl: wire(TTL), handles }
 }
 
-/// What is granted is attached.
+/// A granted lease is attached.
 fn answered(state: &mut State, index: usize, operation: u64, handle: u32, answer: v1::AcquireResponse) {
     let granted = answer.lease.clone();
     let full = state.full;
     let stream = &mut state.streams[index];
-    send(stream, operation, Told::Acquire(answer));
+    send(stream, operation, ServerMessage::Acquire(answer));
     let Some(v1::Lease { lock_name, lease_id, .. }) = granted else { return };
     state.granted.push(lease_id.clone());
     let lease = v1::LeaseAttachment { handle, lock_name, lease_id, attempt: 1, release_on_disconnect: false };
@@ -207,9 +208,9 @@ pub fn attached(state: &mut State, index: usize, lease: v1::LeaseAttachment) {
     }
     if over {
         let end = v1::LeaseEnd::Expired.into();
-        return send(stream, 0, Told::Lost(v1::Lost { handle, end, successor_token: 42 }));
+        return send(stream, 0, ServerMessage::Lost(v1::Lost { handle, end, successor_token: 42 }));
     }
-    // The highest number wins, among equal ones the latest.
+    // The highest attempt number wins; of equal ones, the latest attachment.
     let before = state.kept.get(&lease.lease_id).copied();
     if before.is_some_and(|(number, ..)| lease.attempt < number) {
         return send(stream, 0, detached(handle, Reason::AttachedElsewhere));
@@ -223,10 +224,10 @@ pub fn attached(state: &mut State, index: usize, lease: v1::LeaseAttachment) {
         send(stream, 0, detached(handle, Reason::AttachedElsewhere));
     }
     if renews {
-        send(&state.streams[index], 0, Told::Attached(v1::Attached { leases: vec![renewed(vec![handle])] }));
+        send(&state.streams[index], 0, ServerMessage::Attached(v1::Attached { leases: vec![renewed(vec![handle])] }));
     }
 }
 
-fn detached(handle: u32, reason: Reason) -> Told {
-    Told::Detached(v1::Detached { handle, reason: reason.into() })
+fn detached(handle: u32, reason: Reason) -> ServerMessage {
+    ServerMessage::Detached(v1::Detached { handle, reason: reason.into() })
 }

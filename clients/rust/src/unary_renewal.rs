@@ -1,8 +1,8 @@
-//! Keeps one lease alive with unary calls, when the stream carries as many as the server allows.
+//! Renews one lease with unary calls, when the session has as many leases as the server allows.
 
 use crate::calls::Calls;
 use crate::clock::Moment;
-use crate::core::{Core, part_of};
+use crate::core::{Core, random_part};
 use crate::lease::{LeaseState, Lost, Status};
 use crate::proto::duration;
 use crate::v1;
@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use v1::renew_response::Outcome;
 
-/// The least time between two renewals.
+/// The minimum time between two renewals.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 
-/// Renews about every third of the TTL until the lease is lost, given back or handed on. Dropped, it leaves the lease
+/// Renews about every third of the TTL until the lease is lost, released or handed over. Dropped, it leaves the lease
 /// to its TTL.
 pub(crate) async fn keep_alive(core: Arc<Core>, lease: Arc<LeaseState>) {
     let calls = Calls { core: core.clone() };
@@ -24,15 +24,15 @@ pub(crate) async fn keep_alive(core: Arc<Core>, lease: Arc<LeaseState>) {
             return;
         }
         let request = v1::RenewRequest { lock_name: lease.name.clone(), lease_id: lease.lease_id.clone(), ttl: None };
-        let pause = (lease.ttl() / 4 + part_of(lease.ttl() / 16)).max(PAUSE_MIN);
+        let pause = (lease.ttl() / 4 + random_part(lease.ttl() / 16)).max(PAUSE_MIN);
         let renew = async {
             match calls.renew_timed(request).await {
-                Ok(answer) => take_in(&lease, &answer),
+                Ok(answer) => receive(&lease, &answer),
                 Err(error) => tracing::debug!(%error, "lease not renewed"),
             }
             core.sleep(pause).await;
         };
-        // Dropped when the lease ends meanwhile: nothing renews it after it was given back.
+        // Dropped when the lease ends meanwhile: nothing renews a lease after its release.
         tokio::select! {
             () = renew => {}
             () = ended(&lease, &mut changes) => return,
@@ -40,7 +40,7 @@ pub(crate) async fn keep_alive(core: Arc<Core>, lease: Arc<LeaseState>) {
     }
 }
 
-fn take_in(lease: &LeaseState, answer: &crate::attempts::Timed<v1::RenewResponse>) {
+fn receive(lease: &LeaseState, answer: &crate::attempts::Timed<v1::RenewResponse>) {
     let message = &answer.message;
     match message.outcome() {
         Outcome::Renewed => lease.renewed(Reading {
@@ -50,13 +50,13 @@ fn take_in(lease: &LeaseState, answer: &crate::attempts::Timed<v1::RenewResponse
             ttl: duration(message.ttl),
         }),
         Outcome::Lost => {
-            lease.end(Lost::told(message.end(), message.successor_token));
+            lease.end(Lost::from_server(message.end(), message.successor_token));
         }
-        Outcome::Unspecified => tracing::warn!("the answer to a renewal is not one that this client knows"),
+        Outcome::Unspecified => tracing::warn!("unknown answer to a renewal"),
     }
 }
 
-/// Dropped, it leaves nothing behind.
+/// Cancel-safe.
 async fn ended(lease: &LeaseState, changes: &mut tokio::sync::watch::Receiver<()>) {
     while !matches!(lease.status(Moment::now()), Status::Lost(_)) {
         if changes.changed().await.is_err() {

@@ -1,11 +1,11 @@
-//! The operations of a session: handed over, answered, or left unanswered when it ends.
+//! The operations of a session: sent, answered, or failed when the session ends.
 
-use super::Link;
+use super::Session;
 use crate::clock::Moment;
 use crate::error::CallError;
 use crate::lease::{LeaseKey, LeaseState};
 use crate::operation::{Answer, Grant, Operation, Outcome};
-use crate::operations::UnderWay;
+use crate::operations::InFlight;
 use crate::proto::duration;
 use crate::v1;
 use crate::validity::Reading;
@@ -17,76 +17,77 @@ use tonic::Status;
 use v1::acquire_response::Outcome as Acquired;
 use v1::session_response::Message;
 
-/// How large the request of an operation may be. A server takes messages of 64 KiB; what is around it takes 25 bytes at
-/// most.
+/// The maximum size of the request of an operation. A server accepts messages of 64 KiB, and the envelope takes at most
+/// 25 bytes.
 const REQUEST_BYTES_MAX: usize = 64 * 1024 - 32;
 
 fn too_large(bytes: usize) -> Status {
     let max = REQUEST_BYTES_MAX;
-    Status::invalid_argument(format!("the request has {bytes} bytes, at most {max} can be sent: shorten what it says"))
+    Status::invalid_argument(format!("the request has {bytes} bytes, the maximum is {max}: shorten its fields"))
 }
 
-/// Leave to hand over one operation: so many may be under way.
-pub(crate) struct Room(OwnedSemaphorePermit);
+/// A permit for one in-flight operation.
+pub(crate) struct Permit(OwnedSemaphorePermit);
 
-impl Room {
-    fn now(room: &Arc<Semaphore>) -> Option<Self> {
-        room.clone().try_acquire_owned().ok().map(Self)
+impl Permit {
+    fn now(permit: &Arc<Semaphore>) -> Option<Self> {
+        permit.clone().try_acquire_owned().ok().map(Self)
     }
 }
 
-impl Link {
-    pub(crate) fn room_to_acquire(&self) -> Option<Room> {
-        Room::now(&self.acquires)
+impl Session {
+    pub(crate) fn try_acquire_permit(&self) -> Option<Permit> {
+        Permit::now(&self.acquires)
     }
 
-    pub(crate) async fn turn_to_acquire(&self, limit: Duration) -> Result<Room, CallError> {
+    pub(crate) async fn acquire_permit(&self, limit: Duration) -> Result<Permit, CallError> {
         self.turn(&self.acquires, limit).await
     }
 
-    pub(crate) fn room_to_release(&self) -> Option<Room> {
-        Room::now(&self.releases)
+    pub(crate) fn try_release_permit(&self) -> Option<Permit> {
+        Permit::now(&self.releases)
     }
 
-    pub(crate) async fn turn_to_release(&self, limit: Duration) -> Result<Room, CallError> {
+    pub(crate) async fn release_permit(&self, limit: Duration) -> Result<Permit, CallError> {
         self.turn(&self.releases, limit).await
     }
 
-    /// Waits for its turn, in order, no longer than `limit`. Dropped, it leaves the line.
-    async fn turn(&self, room: &Arc<Semaphore>, limit: Duration) -> Result<Room, CallError> {
+    /// Waits for a permit, in order, at most `limit`. Dropped, it leaves the queue.
+    async fn turn(&self, permit: &Arc<Semaphore>, limit: Duration) -> Result<Permit, CallError> {
         let timer = self.core.sleep(limit);
         tokio::select! {
             biased;
-            room = room.clone().acquire_owned() => {
-                room.map(Room).map_err(|_| CallError::unsent(self.ended_with()))
+            permit = permit.clone().acquire_owned() => {
+                permit.map(Permit).map_err(|_| CallError::unsent(self.ended_with()))
             }
-            () = timer => Err(CallError::unsent(Status::deadline_exceeded("too much under way for too long"))),
+            () = timer => Err(CallError::unsent(Status::deadline_exceeded("too many operations in flight"))),
         }
     }
 
-    /// Asks for a lock. What is granted is attached here.
+    /// Requests a lock. A granted lease is attached to this session.
     pub(crate) fn acquire(
         self: &Arc<Self>,
         request: v1::AcquireRequest,
-        ahead: Option<watch::Sender<Option<u32>>>,
-        room: Room,
+        position: Option<watch::Sender<Option<u32>>>,
+        permit: Permit,
     ) -> Operation {
         let (caller, outcome) = oneshot::channel();
         let bytes = request.encoded_len();
-        let number = self.hand_over(bytes, caller, |outbox, caller| outbox.acquire(request, ahead, caller, room.0));
+        let number = self.enqueue(bytes, caller, |outbox, caller| outbox.acquire(request, position, caller, permit.0));
         Operation::new(self.clone(), number, outcome)
     }
 
-    /// Gives a lease back, whether it is attached here or not.
-    pub(crate) fn release(self: &Arc<Self>, key: LeaseKey, request: v1::ReleaseRequest, room: Room) -> Operation {
+    /// Releases a lease, whether it is attached to this session or not.
+    pub(crate) fn release(self: &Arc<Self>, key: LeaseKey, request: v1::ReleaseRequest, permit: Permit) -> Operation {
         let (caller, outcome) = oneshot::channel();
         let bytes = request.encoded_len();
-        let number = self.hand_over(bytes, caller, |outbox, caller| outbox.release(key, request, caller, room.0));
+        let number = self.enqueue(bytes, caller, |outbox, caller| outbox.release(key, request, caller, permit.0));
         Operation::new(self.clone(), number, outcome)
     }
 
-    /// A message that is too large would end the session, and what else is under way with it: it is refused here.
-    fn hand_over(
+    /// Queues an operation. A message that is too large would end the session and fail its other operations, so it is
+    /// refused here.
+    fn enqueue(
         &self,
         bytes: usize,
         caller: oneshot::Sender<Outcome>,
@@ -105,20 +106,20 @@ impl Link {
         add(&mut outbox, caller)
     }
 
-    /// An operation's caller is gone. Says whether it was sent.
+    /// The caller of an operation is gone. Returns whether the operation was sent.
     pub(crate) fn give_up(&self, number: u64) -> bool {
         self.outbox().give_up(number)
     }
 
-    /// Is anything under way?
+    /// Whether any operation is in flight.
     pub(crate) fn is_busy(&self) -> bool {
         !self.outbox().operations.is_empty()
     }
 
-    pub(super) fn moved_up(&self, number: u64, waiting: v1::Waiting) {
+    pub(super) fn queue_moved(&self, number: u64, waiting: v1::Waiting) {
         let outbox = self.outbox();
-        if let Some(ahead) = outbox.operations.get(number).and_then(|operation| operation.ahead.as_ref()) {
-            ahead.send_replace(Some(waiting.ahead));
+        if let Some(position) = outbox.operations.get(number).and_then(|operation| operation.position.as_ref()) {
+            position.send_replace(Some(waiting.ahead));
         }
     }
 
@@ -126,7 +127,7 @@ impl Link {
         let failed = matches!(message, Message::Error(_));
         let found = self.outbox().operation_answered(number, failed);
         let Some((operation, sent)) = found.and_then(|operation| operation.sent.map(|sent| (operation, sent))) else {
-            tracing::warn!(server = self.server, "the server answered what was not asked");
+            tracing::warn!(server = self.server, "answer to an unknown operation");
             return;
         };
         let outcome = match &mut message {
@@ -137,14 +138,14 @@ impl Link {
             }
             _ => Ok(Answer { sent, message, grant: None }),
         };
-        // Nobody waits for it any more? What was granted is detached as it is dropped here.
+        // If the caller is gone, a grant is detached when it is dropped here.
         drop(operation.caller.send(outcome));
     }
 
-    /// What an acquire was granted is attached from here on, whether its caller has heard of it or not.
+    /// Attaches a granted lease, whether the caller has received it or not.
     fn granted(
         self: &Arc<Self>,
-        operation: &UnderWay,
+        operation: &InFlight,
         answer: &mut v1::AcquireResponse,
         sent: Moment,
         now: Moment,
@@ -162,15 +163,15 @@ impl Link {
     }
 
     fn failed(&self, error: &v1::OperationError) -> CallError {
-        let error = CallError::of_operation(error);
+        let error = CallError::from_operation(error);
         if error.is_draining() {
             self.drains();
         }
         error
     }
 
-    /// There will be no more answers.
-    pub(super) fn leave_unanswered(&self, operations: impl Iterator<Item = UnderWay>) {
+    /// Fails the remaining operations: no more answers will arrive.
+    pub(super) fn fail_operations(&self, operations: impl Iterator<Item = InFlight>) {
         self.acquires.close();
         self.releases.close();
         let status = self.ended_with();

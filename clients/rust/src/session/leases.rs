@@ -1,6 +1,6 @@
-//! What a session says of the leases that are attached to it.
+//! Messages of a session about its attached leases.
 
-use super::Link;
+use super::Session;
 use crate::clock::Moment;
 use crate::lease::Lost;
 use crate::proto::duration;
@@ -9,8 +9,8 @@ use crate::validity::Reading;
 use std::time::Duration;
 use v1::detached::Reason;
 
-impl Link {
-    /// Leases that were renewed, by the answer sent then or by what attached them.
+impl Session {
+    /// Leases were renewed, by the beat answer sent at `sent` or by their attachment.
     pub(super) fn renewed(&self, groups: &[v1::RenewedLeases], sent: Option<Moment>, now: Moment) {
         for group in groups {
             let ttl = duration(group.ttl);
@@ -18,7 +18,7 @@ impl Link {
                 let confirmed = self.outbox().confirm(*handle);
                 let Some((lease, attached)) = confirmed else { continue };
                 let sent = sent.unwrap_or(attached);
-                lease.kept_by_us();
+                lease.mark_kept();
                 lease.renewed(Reading { sent, read: now, held_for: Duration::ZERO, ttl });
             }
         }
@@ -33,24 +33,24 @@ impl Link {
         }
     }
 
-    /// The stream no longer keeps a lease alive.
+    /// The session no longer keeps a lease alive.
     pub(super) fn detached(&self, detached: v1::Detached, now: Moment) {
         let taken = self.outbox().take(detached.handle);
-        // If this process has attached it to its next stream since, that is the reason, and all is well.
+        // If this process has attached the lease to its next session since, this is expected.
         let Some(attachment) = taken.filter(|attachment| attachment.is_latest()) else { return };
         let lease = attachment.lease;
         match detached.reason() {
             Reason::StreamFull => {
                 lease.leave_stream();
-                self.core.spawn(crate::alone::keep_alive(self.core.clone(), lease));
+                self.core.spawn(crate::unary_renewal::keep_alive(self.core.clone(), lease));
             }
-            // Somebody else keeps it? Once is a mistake (an old stream that turned up late) and set right. Twice is
-            // another process that was given the lease: it is valid until the end of what we know, and no longer ours
-            // to renew.
+            // Another process attached the lease. Once may be a delayed message of an old session, and is corrected.
+            // Twice means that another process received the lease: it stays valid until the known end, but is no longer
+            // renewed here.
             Reason::AttachedElsewhere | Reason::Unspecified | Reason::Requested => {
                 if lease.may_reattach() {
                     self.attach(lease.clone(), now);
-                    // Given back at this very moment? It must not be kept alive again.
+                    // If it was released concurrently, it must not be renewed again.
                     if lease.lost(now).is_some() {
                         self.detach(lease.key);
                     }
@@ -65,7 +65,7 @@ impl Link {
     pub(super) fn lost(&self, lost: v1::Lost) {
         let ended = self.outbox().take(lost.handle);
         if let Some(ended) = ended {
-            ended.lease.end(Lost::told(lost.end(), lost.successor_token));
+            ended.lease.end(Lost::from_server(lost.end(), lost.successor_token));
         }
     }
 }

@@ -1,9 +1,9 @@
-//! One session with a server: its read loop, and what it learns.
+//! One session with a server: its read loop and its health.
 
-mod kept;
+mod leases;
 mod operations;
 
-pub(crate) use operations::Room;
+pub(crate) use operations::Permit;
 
 use crate::clock::Moment;
 use crate::core::Core;
@@ -23,43 +23,43 @@ use tonic::Status;
 use v1::lock_service_client::LockServiceClient;
 use v1::session_response::Message;
 
-/// What its keeper wants to know of a session.
+/// The health of a session, for its keeper.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Health {
-    /// When it was last heard of; since when it could have been, if never.
+    /// When the last message arrived; before the first one, when the session was opened.
     pub(crate) heard: Moment,
-    /// Has anything come at all?
+    /// Whether any message has arrived.
     pub(crate) answers: bool,
-    /// Has it shown that it can keep a lease alive?
+    /// Whether it has kept a lease alive.
     pub(crate) proven: bool,
     pub(crate) draining: bool,
     pub(crate) ended: bool,
 }
 
 impl Health {
-    /// Has it shown that it can keep a lease alive, and may do so still?
+    /// Whether it has kept a lease alive and has not ended.
     pub(crate) fn works(&self) -> bool {
         self.proven && !self.ended
     }
 }
 
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct Session {
     pub(crate) server: usize,
     core: Arc<Core>,
-    /// Wakes the keeper, who looks at the health.
+    /// Wakes the keeper, which checks the health.
     keeper: Arc<Notify>,
-    /// How many more acquires and releases may be under way.
+    /// Permits for in-flight acquires and releases.
     acquires: Arc<Semaphore>,
     releases: Arc<Semaphore>,
-    /// Both held for a few instructions only, never over an await; the outbox never while the health is.
+    /// Both are locked for a few instructions only, never across an await. `outbox` is never locked while `health` is.
     outbox: Mutex<Outbox>,
     health: Mutex<Health>,
-    /// What ended it.
+    /// Why it ended.
     end: OnceLock<Status>,
 }
 
-impl Link {
+impl Session {
     pub(crate) fn new(core: Arc<Core>, server: usize, keeper: Arc<Notify>, now: Moment) -> Arc<Self> {
         let health = Health { heard: now, answers: false, proven: false, draining: false, ended: false };
         let (acquires, releases) = (Arc::new(Semaphore::new(ACQUIRES)), Arc::new(Semaphore::new(RELEASES)));
@@ -75,8 +75,8 @@ impl Link {
         *self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what is known of it. Says what was known before.
-    fn note(&self, change: impl FnOnce(&mut Health)) -> Health {
+    /// Changes the health and returns the previous one.
+    fn change_health(&self, change: impl FnOnce(&mut Health)) -> Health {
         let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
         let before = *health;
         change(&mut health);
@@ -95,41 +95,40 @@ impl Link {
         self.outbox().detach(key);
     }
 
-    /// Has the server confirmed every attachment?
+    /// Whether the server has confirmed every attachment.
     pub(crate) fn keeps_all(&self) -> bool {
         self.outbox().is_confirmed()
     }
 
-    /// How many leases the server keeps by it.
+    /// The number of leases that the server keeps on this session.
     pub(crate) fn kept(&self) -> usize {
         self.outbox().confirmed()
     }
 
-    /// The shortest TTL of the leases attached: what the server's beats go by.
+    /// The shortest TTL of the attached leases, which sets the server's beat interval.
     pub(crate) fn pace(&self, now: Moment) -> Option<Duration> {
-        self.outbox().leases().map(|lease| lease.look(now).ttl).min()
+        self.outbox().leases().map(|lease| lease.snapshot(now).ttl).min()
     }
 
-    /// The server is to send beats at a higher pace from now on: do not judge it by the time before.
+    /// The beat interval becomes shorter: silence counts from now.
     pub(crate) fn pace_changed(&self, now: Moment) {
-        self.note(|health| health.heard = health.heard.max(now));
+        self.change_health(|health| health.heard = health.heard.max(now));
     }
 
-    /// Says nothing more: the sending half ends, and what is not answered never is.
+    /// Ends the outgoing stream. Operations without an answer fail.
     pub(crate) fn close(&self, status: Status) {
-        // Only what ended it first says why.
+        // The first cause is kept.
         let _ended_before = self.end.set(status);
-        self.note(|health| health.ended = true);
+        self.change_health(|health| health.ended = true);
         let operations = self.outbox().close();
-        self.leave_unanswered(operations);
+        self.fail_operations(operations);
     }
 
     fn ended_with(&self) -> Status {
         self.end.get().cloned().unwrap_or_else(|| Status::unavailable("the session ended"))
     }
 
-    /// Opens the session and reads it until it ends. Dropped, it resets the stream, which changes nothing for the
-    /// leases.
+    /// Opens the session and reads it until it ends. Dropped, it resets the stream; the leases are not affected.
     pub(crate) async fn run(self: Arc<Self>) {
         let _closing = Closing(self.clone());
         let status = self.read().await;
@@ -138,34 +137,34 @@ impl Link {
         self.core.servers.failed(self.server);
     }
 
-    /// Says what ended it.
+    /// Returns why the session ended.
     async fn read(self: &Arc<Self>) -> Status {
         let mut client = LockServiceClient::new(self.core.servers.channel(self.server, Lane::Prompt));
         let mut messages = match client.session(Outgoing(self.clone())).await {
             Ok(messages) => messages.into_inner(),
-            // A server that refuses to open one has done nothing: that is the answer to all that was asked.
+            // The server refused to open a session and did nothing, so all operations fail with its status.
             Err(refused) => return refused,
         };
         loop {
             match messages.message().await {
-                Ok(Some(response)) => self.take_in(response, Moment::now()),
+                Ok(Some(response)) => self.receive(response, Moment::now()),
                 Ok(None) => return Status::unavailable("the session ended"),
-                // It says nothing of what was asked before.
-                Err(status) if CallError::new(status.clone()).may_pass() => return status,
+                // The status says nothing about earlier operations.
+                Err(status) if CallError::new(status.clone()).is_transient() => return status,
                 Err(status) => return Status::unavailable(format!("the session ended: {status}")),
             }
         }
     }
 
-    /// Nothing is awaited here, so that a beat is answered as soon as it is read.
-    fn take_in(self: &Arc<Self>, response: v1::SessionResponse, now: Moment) {
+    /// No await here, so that a beat is answered as soon as it is read.
+    fn receive(self: &Arc<Self>, response: v1::SessionResponse, now: Moment) {
         let Some(message) = response.message else { return };
         let proof = match &message {
             Message::Attached(_) | Message::Renewed(_) | Message::Lost(_) => true,
             Message::Acquire(answer) => answer.lease.is_some(),
             _ => false,
         };
-        let before = self.note(|health| {
+        let before = self.change_health(|health| {
             health.heard = health.heard.max(now);
             health.answers = true;
             health.proven |= proof;
@@ -174,12 +173,12 @@ impl Link {
             answer @ (Message::Acquire(_) | Message::Release(_) | Message::Renew(_) | Message::Error(_)) => {
                 self.answered(response.operation, answer, now);
             }
-            Message::Waiting(waiting) => self.moved_up(response.operation, waiting),
+            Message::Waiting(waiting) => self.queue_moved(response.operation, waiting),
             Message::Beat(beat) => self.outbox().answer(beat.beat),
             Message::Attached(attached) => self.renewed(&attached.leases, None, now),
             Message::Renewed(renewed) => {
                 let sent = self.outbox().answered(renewed.beat);
-                // Quotes an answer so old that it is forgotten? Then it says nothing new.
+                // A renewal that quotes a forgotten answer is too old to be useful.
                 if sent.is_some() {
                     self.renewed(&renewed.leases, sent, now);
                 }
@@ -194,17 +193,17 @@ impl Link {
         }
     }
 
-    /// The server goes away: what is new had better go elsewhere.
+    /// The server drains: new operations should use another one.
     fn drains(&self) {
-        if !self.note(|health| health.draining = true).draining {
+        if !self.change_health(|health| health.draining = true).draining {
             self.core.servers.failed(self.server);
             self.keeper.notify_one();
         }
     }
 }
 
-/// However the read loop ends, nobody waits for what it would have read.
-struct Closing(Arc<Link>);
+/// However the read loop ends, operations do not wait for it.
+struct Closing(Arc<Session>);
 
 impl Drop for Closing {
     fn drop(&mut self) {
@@ -213,8 +212,8 @@ impl Drop for Closing {
     }
 }
 
-/// The sending half of a stream: says what is in the outbox, when the transport asks.
-struct Outgoing(Arc<Link>);
+/// The outgoing stream: yields messages of the outbox when the transport asks for them.
+struct Outgoing(Arc<Session>);
 
 impl Stream for Outgoing {
     type Item = v1::SessionRequest;
@@ -227,7 +226,7 @@ impl Stream for Outgoing {
         match outbox.next(Moment::now()) {
             Some(message) => Poll::Ready(Some(message)),
             None => {
-                outbox.wake_by(context.waker());
+                outbox.set_waker(context.waker());
                 Poll::Pending
             }
         }

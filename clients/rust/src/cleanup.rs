@@ -1,0 +1,53 @@
+//! Cleanup after an abandoned acquire.
+//!
+//! An acquire on a session is cancelled there and still answered: if the grant came first, the lease is released.
+//! Without an answer, a further attempt with no wait either withdraws the request from the queue or returns the granted
+//! lease, which is then released.
+
+use crate::attempts::{Attempts, Route, may_be_applied};
+use crate::core::Core;
+use crate::keeper::Keeper;
+use crate::operation::Operation;
+use crate::releasing::Releasing;
+use crate::v1;
+use std::sync::Arc;
+use v1::acquire_response::Outcome;
+
+/// Waits for the answer to a cancelled acquire; without one, withdraws `request`, which has the next attempt number.
+/// Dropped with the runtime, it leaves a queue position for 3 s, or a lease for its TTL.
+pub(crate) async fn operation(
+    core: Arc<Core>,
+    keeper: Arc<Keeper>,
+    mut operation: Operation,
+    request: v1::AcquireRequest,
+    retried: bool,
+) {
+    match operation.outcome(&core, core.call_timeout).await {
+        Ok(answer) => {
+            if let Some(grant) = answer.grant {
+                let released = Releasing::start(core, keeper, &grant.lease).finish().await;
+                tracing::debug!(?released, "released the lease of an abandoned acquire");
+            }
+        }
+        Err(error) if may_be_applied(&error, retried) => self::request(core, request).await,
+        // Refused: nothing to clean up.
+        Err(_) => {}
+    }
+}
+
+/// Withdraws a request that may be queued or granted. Uses unary calls, which do not depend on a session. Ends within
+/// the retry bound. Dropped with the runtime, it leaves a queue position for 3 s, or a lease for its TTL.
+pub(crate) async fn request(core: Arc<Core>, mut request: v1::AcquireRequest) {
+    request.wait_timeout = None;
+    let answer = match Attempts::new(core.clone(), Route::Unary, request, false).run().await {
+        Ok(answer) => answer.timed.message,
+        Err(error) => return tracing::debug!(%error, "could not clean up an abandoned acquire"),
+    };
+    // Neither held nor queued: nothing to do.
+    if answer.outcome() == Outcome::Acquired
+        && let Some(v1::Lease { lock_name, lease_id, .. }) = answer.lease
+    {
+        let released = crate::release::call(&core, v1::ReleaseRequest { lock_name, lease_id }).await;
+        tracing::debug!(?released, "released the lease of an abandoned acquire");
+    }
+}
