@@ -1,5 +1,5 @@
-//! The baseline of the transport: a server of the same calls that does nothing but answer, with messages of the same
-//! size. What a call to it costs is what gRPC itself costs.
+//! The transport baseline: a server of the same API that only sends answers of the same size. Its calls cost what gRPC
+//! itself costs.
 
 use super::caller::wire;
 use fencepost_proto::v1::{
@@ -22,18 +22,18 @@ use tonic::{
     transport::{Server, server::TcpIncoming},
 };
 
-/// A call that wants to wait for so long is held open for ever: what tonic itself needs for a call that waits.
+/// Calls with at least this wait never return: the cost of a waiting call in tonic itself.
 const HELD_OPEN: Duration = Duration::from_secs(600);
 
 type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 #[derive(Debug, Default)]
 struct Echo {
-    /// Calls that are held open.
+    /// Waiting calls.
     open: AtomicU32,
 }
 
-/// `bench-echo`: answers on a free port, which it says as the server does, until it is killed.
+/// `bench-echo`: serves on a free port, which it logs like the server, until it is killed.
 pub async fn serve() -> anyhow::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     eprintln!("{}", serde_json::json!({ "message": "listening", "addr": listener.local_addr()?.to_string() }));
@@ -99,7 +99,7 @@ impl LockService for Echo {
         Ok(Response::new(Box::pin(answers)))
     }
 
-    /// How many calls are held open, as if they waited.
+    /// Reports the waiting calls as waiters.
     async fn get(&self, request: Request<GetRequest>) -> Result<Response<GetResponse>, Status> {
         let waiters = self.open.load(Relaxed);
         let lock = LockInfo { lock_name: request.into_inner().lock_name, waiters, ..Default::default() };
@@ -135,5 +135,5 @@ impl LockService for Echo {
 }
 
 fn not_here() -> Status {
-    Status::unimplemented("this server only answers what it is asked to measure the transport by")
+    Status::unimplemented("the echo server implements only what the benchmark uses")
 }

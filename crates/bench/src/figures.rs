@@ -1,22 +1,22 @@
-//! Figures, each with the rule by which those of several rounds become one; and the two that are not merely counted.
+//! Figures with the rule that combines several rounds, and the computation of fairness and inversions.
 
 use super::meter::Grant;
 use serde_json::{Map, Value};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What the figures of several rounds become.
+/// How figures of several rounds are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fold {
-    /// The middle one: a machine that others use too is slower in some rounds, never faster.
+    /// The median: a shared machine makes some rounds slower, never faster.
     Median,
-    /// The largest.
+    /// The maximum.
     Max,
-    /// All together.
+    /// The sum.
     Sum,
 }
 
-/// What was measured of one contender, in the order in which people read it.
+/// The figures of one measured system, in display order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Figures(Vec<(&'static str, Fold, f64)>);
 
@@ -25,7 +25,7 @@ impl Figures {
         self.0.push((name, fold, value));
     }
 
-    /// What cannot be known is left out.
+    /// Omits unknown values.
     pub(super) fn put_known(&mut self, name: &'static str, fold: Fold, value: Option<f64>) {
         if let Some(value) = value.filter(|value| value.is_finite()) {
             self.put(name, fold, value);
@@ -40,7 +40,7 @@ impl Figures {
         self.0.iter().map(|(name, ..)| *name)
     }
 
-    /// One of several rounds.
+    /// Combines several rounds.
     pub(super) fn folded(rounds: &[Self]) -> Self {
         let mut folded = Self::default();
         for (name, fold, _) in rounds.iter().flat_map(|round| &round.0) {
@@ -67,10 +67,10 @@ impl Figures {
     }
 }
 
-/// A count stays one, and nobody needs more than six digits of the rest.
+/// Integers stay integers; other values keep six significant digits.
 pub(super) fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < 9e15 {
-        #[allow(clippy::cast_possible_truncation)] // just looked
+        #[allow(clippy::cast_possible_truncation)] // checked above
         return Value::from(value as i64);
     }
     let scale = 10f64.powi(5).max(10f64.powf(5.0 - value.abs().log10().floor()));
@@ -86,21 +86,21 @@ fn median(sorted: &[f64]) -> f64 {
     }
 }
 
-/// Jain's fairness index of what each client got: 1 if all got the same, 1/n if one got everything.
+/// Jain's fairness index of the clients' shares: 1 if all are equal, 1/n if one client has everything.
 pub(super) fn jain(shares: &[u64]) -> Option<f64> {
     let sum: f64 = shares.iter().map(|share| *share as f64).sum();
     let squares: f64 = shares.iter().map(|share| (*share as f64).powi(2)).sum();
     (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
 }
 
-/// How many grants were overtaken, and by how much at most: another call was granted before, although it was sent only
-/// after this one had arrived.
+/// The number of overtaken grants, and the longest time between. A grant is overtaken if another call was granted
+/// before it although that call was sent after this one had arrived.
 ///
-/// The order of grants is that of their tokens. A call had arrived, at the latest, when its answer was received less
-/// the time for which the server says that it held it. Where two calls may have met on their way, neither has overtaken
-/// the other: so none is counted that was not one, though one that was close may be missed. A server with several
-/// threads may be interrupted between a call's arrival and its place in line; that is seen here too, as what it is:
-/// few, and by as long as a thread is kept from running.
+/// Grants are ordered by their tokens. A call arrived, at the latest, when its answer was received, less the time for
+/// which the server reports to have held it. Calls that may have crossed on the way are not counted, so every counted
+/// inversion is real, although close ones may be missed. A multi-threaded server may be preempted between the arrival
+/// of a call and its entry in the queue; such inversions are counted too: they are few, and as long as a thread was not
+/// scheduled.
 pub(super) fn inversions(grants: &mut [Grant]) -> (u64, Duration) {
     grants.sort_unstable_by_key(|grant| grant.order);
     let (mut count, mut most) = (0, Duration::ZERO);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn overtaken_is_who_had_arrived_before_another_was_sent_and_granted() {
+    fn a_grant_is_overtaken_if_it_arrived_before_an_earlier_grant_was_sent() {
         let zero = Instant::now();
         let grant = |order, sent, arrived| Grant {
             order,
@@ -145,14 +145,14 @@ mod tests {
         let in_order = &mut [grant(1, 0, 1), grant(2, 2, 3), grant(3, 4, 5)];
         assert_eq!(inversions(in_order), (0, 0), "first come, first served");
         let overtaken = &mut [grant(2, 0, 1), grant(1, 3, 4)];
-        assert_eq!(inversions(overtaken), (1, 2), "there before the other was sent, granted after");
-        assert_eq!(inversions(&mut [grant(2, 0, 3), grant(1, 2, 4)]), (0, 0), "they may have met on their way");
+        assert_eq!(inversions(overtaken), (1, 2), "arrived before the other was sent, granted after it");
+        assert_eq!(inversions(&mut [grant(2, 0, 3), grant(1, 2, 4)]), (0, 0), "they may have crossed on the way");
         let twice = &mut [grant(1, 9, 10), grant(2, 0, 1), grant(3, 2, 3), grant(4, 11, 12)];
         assert_eq!(inversions(twice), (2, 8), "one call overtook two");
     }
 
     #[test]
-    fn rounds_become_one_by_the_rule_of_each_figure() {
+    fn rounds_are_combined_by_the_rule_of_each_figure() {
         let round = |rate, max, errors| {
             let mut figures = Figures::default();
             figures.put("rate", Fold::Median, rate);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_keep_six_digits() {
+    fn numbers_keep_six_significant_digits() {
         assert_eq!(number(12.0).to_string(), "12");
         assert_eq!(number(1_234.567_891).to_string(), "1234.56789");
         assert_eq!(number(0.000_123_456_789).to_string(), "0.000123457");

@@ -1,6 +1,6 @@
-//! Keeps leases alive on a KeepAlive stream, and counts what becomes of leases on streams.
+//! Keeps leases alive on a KeepAlive stream, and counts the events of leases on streams.
 
-use super::caller::Fault;
+use super::caller::Failure;
 use anyhow::{Context, Result};
 use fencepost_proto::v1::{
     AttachLeases, BeatAnswer, KeepAliveRequest, KeepAliveResponse, Lease, LeaseAttachment, RenewedLeases,
@@ -14,17 +14,17 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::{Streaming, transport::Channel};
 
-/// What became of leases on a stream.
+/// Events of leases on a stream.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct LeaseEvents {
     pub attached: Count,
     pub renewed: Count,
     pub lost: Count,
     pub at_risk: Count,
     pub detached: Count,
-    /// Answers that nobody waits for.
-    pub strays: Count,
-    /// Streams that ended while they were in use.
+    /// Answers to unknown operations.
+    pub unexpected_answers: Count,
+    /// Streams that ended while in use.
     pub ended: Count,
 }
 
@@ -41,12 +41,12 @@ impl Count {
     }
 }
 
-/// How many leases such an answer tells of.
-pub(super) fn tell(leases: &[RenewedLeases]) -> usize {
+/// The number of leases in a message.
+pub(super) fn lease_count(leases: &[RenewedLeases]) -> usize {
     leases.iter().map(|leases| leases.handles.len()).sum()
 }
 
-/// A stream that carries leases. It ends when this is dropped.
+/// A stream that keeps leases alive. It ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Keeper {
     requests: mpsc::UnboundedSender<KeepAliveRequest>,
@@ -54,15 +54,15 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    pub(super) async fn open(mut client: LockServiceClient<Channel>, kept: Arc<Kept>) -> Result<Self> {
+    pub(super) async fn open(mut client: LockServiceClient<Channel>, events: Arc<LeaseEvents>) -> Result<Self> {
         let (requests, outbound) = mpsc::unbounded_channel();
         let opened = client.keep_alive(UnboundedReceiverStream::new(outbound)).await;
-        let opened = opened.map_err(|status| anyhow::anyhow!(Fault::from(status).0)).context("cannot keep leases")?;
-        tokio::spawn(read(opened.into_inner(), requests.downgrade(), kept));
+        let opened = opened.map_err(|status| anyhow::anyhow!(Failure::from(status).0)).context("cannot keep leases")?;
+        tokio::spawn(read(opened.into_inner(), requests.downgrade(), events));
         Ok(Self { requests, handles: 0 })
     }
 
-    /// From here on they are kept alive.
+    /// Attaches leases to the stream, which renews them from now on.
     pub(super) fn attach(&mut self, leases: Vec<Lease>) {
         let leases = leases.into_iter().map(|lease| {
             self.handles += 1;
@@ -75,7 +75,7 @@ impl Keeper {
             }
         });
         let attach = keep_alive_request::Message::Attach(AttachLeases { leases: leases.collect() });
-        // Fails only on a stream that has ended, which was counted.
+        // Fails only if the stream has ended, which is counted.
         let _ = self.requests.send(KeepAliveRequest { message: Some(attach) });
     }
 }
@@ -84,25 +84,25 @@ impl Keeper {
 async fn read(
     mut inbound: Streaming<KeepAliveResponse>,
     requests: mpsc::WeakUnboundedSender<KeepAliveRequest>,
-    kept: Arc<Kept>,
+    events: Arc<LeaseEvents>,
 ) {
     while let Ok(Some(response)) = inbound.message().await {
         match response.message {
             Some(Message::Beat(beat)) => {
                 let Some(requests) = requests.upgrade() else { return };
                 let message = Some(keep_alive_request::Message::Answer(BeatAnswer { beat: beat.beat }));
-                // Fails only at the end, which is read next.
+                // Fails only at the end of the stream, which is read next.
                 let _ = requests.send(KeepAliveRequest { message });
             }
-            Some(Message::Attached(attached)) => kept.attached.add(tell(&attached.leases)),
-            Some(Message::Renewed(renewed)) => kept.renewed.add(tell(&renewed.leases)),
-            Some(Message::Lost(_)) => kept.lost.add(1),
-            Some(Message::AtRisk(at_risk)) => kept.at_risk.add(at_risk.handles.len()),
-            Some(Message::Detached(_)) => kept.detached.add(1),
+            Some(Message::Attached(attached)) => events.attached.add(lease_count(&attached.leases)),
+            Some(Message::Renewed(renewed)) => events.renewed.add(lease_count(&renewed.leases)),
+            Some(Message::Lost(_)) => events.lost.add(1),
+            Some(Message::AtRisk(at_risk)) => events.at_risk.add(at_risk.handles.len()),
+            Some(Message::Detached(_)) => events.detached.add(1),
             Some(Message::Draining(_)) | None => {}
         }
     }
     if requests.upgrade().is_some() {
-        kept.ended.add(1);
+        events.ended.add(1);
     }
 }

@@ -1,49 +1,49 @@
-//! The benchmark: load on real servers, and on the baselines beside them, in one run.
+//! The benchmark: load on real servers and on the baselines, in one run.
 //!
-//! So that its figures can be believed: servers, echo and Redis are processes of their own, so that what they use can
-//! be told from what the load uses; each measurement has new ones; the baselines are measured in turn with what they
-//! are compared to, on the same machine in the same minutes, and the middle one of several rounds counts; a fixed rate
-//! charges a server with all that it kept waiting; and what fails is counted.
+//! Measures that make the figures credible: servers, echo and Redis are separate processes, so their resource usage is
+//! known apart from the load's; each measurement starts new ones; baselines are measured in turn with Fencepost, on the
+//! same machine in the same minutes, and the median of several rounds counts; at a fixed rate, latencies include the
+//! time that operations wait for a slow server; errors are counted.
 //!
 //! The program that runs it has the commands `serve`, `bench-echo` ([`echo::serve`]) and `bench-child`
-//! ([`become_program`]): the benchmark starts that program with them.
+//! ([`become_program`]), with which the benchmark starts that program.
 
 mod baselines;
 mod caller;
 mod child;
-mod contest;
+mod contenders;
 pub mod echo;
 mod figures;
 mod keeper;
 mod load;
 mod meter;
 mod pace;
-mod place;
 pub mod plan;
 mod redis;
 mod report;
 mod session;
+mod testbed;
 mod usage;
 mod workloads;
 
 pub use child::become_program;
 pub use report::Report;
 
-use contest::Contender;
+use contenders::Contender;
 use plan::{Plan, Workload};
 use report::Entry;
 use uuid::Uuid;
 use workloads::Run;
 
-/// Measures everything, and says on standard error how it goes.
+/// Measures everything, and reports progress on stderr.
 ///
-/// Dropped, the processes that it started end.
+/// Dropped, it ends the processes that it started.
 pub async fn run(plan: Plan) -> Report {
-    // A server that is in use is not disturbed, and two runs at once do not meet.
+    // Unique lock names: a server in use is not disturbed, nor is another run.
     let run = Uuid::new_v4().simple().to_string();
     let mut report = Report::new(&plan, environment(&plan).await.as_deref());
     for &workload in &plan.workloads {
-        let contenders = contest::contenders(&plan, workload);
+        let contenders = contenders::of(&plan, workload);
         let mut entries: Vec<Entry> = contenders.iter().map(|contender| Entry::new(*contender)).collect();
         for round in 1..=plan.rounds {
             for entry in &mut entries {
@@ -65,10 +65,10 @@ pub async fn run(plan: Plan) -> Report {
     report
 }
 
-/// What the Redis of the plan is, if there is one.
+/// The version and persistence of the plan's Redis, if there is one.
 async fn environment(plan: &Plan) -> Option<String> {
-    let place = place::Place::redis_alone(plan).await.ok()?;
-    place.redis.as_ref()?.description().await.ok()
+    let testbed = testbed::Testbed::redis_alone(plan).await.ok()?;
+    testbed.redis.as_ref()?.description().await.ok()
 }
 
 async fn once(
@@ -77,6 +77,6 @@ async fn once(
     contender: Contender,
 ) -> anyhow::Result<(figures::Figures, std::collections::BTreeMap<String, u64>)> {
     eprintln!("{}", run.label);
-    let (figures, measured) = contest::measure(run, workload, contender).await?;
+    let (figures, measured) = contenders::measure(run, workload, contender).await?;
     Ok((figures, measured.tally.errors))
 }

@@ -1,13 +1,13 @@
-//! One run: clients that go on until they are told to end, a time before it counts, a time in which it does, and the
-//! counters before and after.
+//! One run: clients that work until they are stopped, a warm-up, a measured time, and resource counters before and
+//! after it.
 
 use super::{
-    caller::Fault,
+    caller::Failure,
     figures::{Figures, Fold, inversions, jain},
     meter::{Grant, Meter, Tally},
     pace::Pace,
-    place::Place,
     plan::Plan,
+    testbed::Testbed,
     usage::Reading,
 };
 use anyhow::Result;
@@ -18,12 +18,12 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until, timeout},
 };
 
-/// How long clients may take to end what they began.
+/// How long clients may take to finish their operations.
 const END_MAX: Duration = Duration::from_secs(10);
-/// Who failed waits a little, or a server that refuses everything would be asked as fast as it goes.
-const FAILED_PAUSE: Duration = Duration::from_millis(10);
+/// The pause after a failure, so that a server that refuses everything is not called in a tight loop.
+const FAILURE_PAUSE: Duration = Duration::from_millis(10);
 
-/// Clients at work.
+/// Running clients.
 pub(super) struct Load<'a> {
     plan: &'a Plan,
     label: &'a str,
@@ -32,7 +32,7 @@ pub(super) struct Load<'a> {
     tasks: JoinSet<()>,
 }
 
-/// One of them.
+/// One client.
 #[derive(Clone)]
 pub(super) struct Client {
     pub index: usize,
@@ -40,8 +40,8 @@ pub(super) struct Client {
     pace: Pace,
 }
 
-/// What came of it.
-pub(super) struct Measured {
+/// The result of a run.
+pub(super) struct Measurement {
     pub tally: Tally,
     pub seconds: f64,
     pub before: Reading,
@@ -49,17 +49,17 @@ pub(super) struct Measured {
 }
 
 impl<'a> Load<'a> {
-    /// At the rate of the plan, if there is one.
+    /// At the rate of the plan, if it has one.
     pub(super) fn paced(plan: &'a Plan, label: &'a str, clients: usize) -> Self {
         Self { pace: Pace::new(plan.rate), ..Self::closed(plan, label, clients) }
     }
 
-    /// Each client begins when it has ended.
+    /// Closed loop: each client starts an operation when its last one has ended.
     pub(super) fn closed(plan: &'a Plan, label: &'a str, clients: usize) -> Self {
         Self { plan, label, meter: Arc::new(Meter::new(clients)), pace: Pace::Closed, tasks: JoinSet::new() }
     }
 
-    /// A client with this number begins its work.
+    /// Starts a client.
     pub(super) fn start<F>(&mut self, index: usize, work: impl FnOnce(Client) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -67,26 +67,26 @@ impl<'a> Load<'a> {
         self.tasks.spawn(work(Client { index, meter: self.meter.clone(), pace: self.pace.clone() }));
     }
 
-    /// Measures, and has the clients end.
-    pub(super) async fn measure(mut self, place: &Place) -> Result<Measured> {
+    /// Measures, then stops the clients.
+    pub(super) async fn measure(mut self, testbed: &Testbed) -> Result<Measurement> {
         sleep(self.plan.warmup).await;
-        let before = place.read().await?;
+        let before = testbed.read().await?;
         self.meter.open();
         let began = Instant::now();
         self.watch(began).await;
         self.meter.close();
         let seconds = began.elapsed().as_secs_f64();
-        let after = place.read().await?;
+        let after = testbed.read().await?;
         self.meter.end();
         self.pace.end();
         let ended = timeout(END_MAX, async { while self.tasks.join_next().await.is_some() {} }).await;
         if ended.is_err() {
-            self.meter.failed(Fault(format!("clients did not end within {} s", END_MAX.as_secs())));
+            self.meter.failed(Failure(format!("clients did not end within {} s", END_MAX.as_secs())));
         }
-        Ok(Measured { tally: self.meter.take(), seconds, before, after })
+        Ok(Measurement { tally: self.meter.take(), seconds, before, after })
     }
 
-    /// Lets the time pass, and says every second how it goes.
+    /// Waits for the measured time, and reports progress every second.
     async fn watch(&self, began: Instant) {
         let second = Duration::from_secs(1);
         let mut seconds = interval_at(began + second, second);
@@ -98,7 +98,7 @@ impl<'a> Load<'a> {
             tokio::select! {
                 () = &mut end => return,
                 now = seconds.tick() => {
-                    let (operations, errors) = self.meter.so_far();
+                    let (operations, errors) = self.meter.progress();
                     let rate = (operations - last) as f64 / now.duration_since(last_at).as_secs_f64();
                     (last, last_at) = (operations, now);
                     let passed = now.duration_since(began).as_secs();
@@ -110,12 +110,12 @@ impl<'a> Load<'a> {
 }
 
 impl Client {
-    /// Waits until the next operation is to begin, and says when that was; nothing, if it is over.
+    /// Waits for the next operation and returns its intended start; `None` when the run is over.
     pub(super) async fn next(&self) -> Option<Instant> {
         if self.meter.is_over() { None } else { self.pace.next().await }
     }
 
-    pub(super) fn goes_on(&self) -> bool {
+    pub(super) fn is_running(&self) -> bool {
         !self.meter.is_over()
     }
 
@@ -123,17 +123,17 @@ impl Client {
         self.meter.done(self.index, whole, part, grant);
     }
 
-    /// Counts a fault, unless it comes of the end.
-    pub(super) async fn failed(&self, fault: Fault) {
-        if self.goes_on() {
-            self.meter.failed(fault);
-            sleep(FAILED_PAUSE).await;
+    /// Counts a failure, unless the end of the run caused it.
+    pub(super) async fn failed(&self, failure: Failure) {
+        if self.is_running() {
+            self.meter.failed(failure);
+            sleep(FAILURE_PAUSE).await;
         }
     }
 }
 
-impl Measured {
-    /// What every workload has: how much, how fast, at what cost, with how many errors.
+impl Measurement {
+    /// Figures of every workload: throughput, latency, cost, errors.
     pub(super) fn figures(&self) -> Figures {
         let operations = self.tally.whole.len() as f64;
         let mut figures = Figures::default();
@@ -156,19 +156,19 @@ impl Measured {
         figures
     }
 
-    /// What is of interest where many want the same lock.
+    /// Figures of contended workloads.
     pub(super) fn order(&mut self, figures: &mut Figures) {
         figures.put_known("jain_fairness", Fold::Median, jain(&self.tally.shares));
         let (count, most) = inversions(&mut self.tally.grants);
-        // In order by now. Who releases a lock and at once gets it again has passed it on to nobody.
+        // The grants are sorted by now. A client that gets the lock twice in a row did not hand it off.
         let passed_on = self.tally.grants.windows(2).filter(|pair| pair[0].client != pair[1].client).count();
         figures.put("passed_on_per_s", Fold::Median, passed_on as f64 / self.seconds);
         figures.put("inversions", Fold::Sum, count as f64);
         figures.put("inversion_max_us", Fold::Max, most.as_secs_f64() * 1e6);
     }
 
-    /// What is used by work that goes on by itself, in percent of a core, and commands a second.
-    pub(super) fn standing(&self, figures: &mut Figures, replicas: usize) {
+    /// The cost of background work: CPU in percent of a core, and commands per second.
+    pub(super) fn background_cost(&self, figures: &mut Figures, replicas: usize) {
         let percent = |used: Option<f64>| used.map(|used| 100.0 * used / self.seconds);
         let redis = self.redis();
         let per_replica = |count: f64| count / self.seconds / replicas as f64;

@@ -1,6 +1,6 @@
-//! What the clients of one run have done, while it is being measured.
+//! Counts the operations of one run during the measured time.
 
-use super::caller::Fault;
+use super::caller::Failure;
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 use std::{
@@ -10,37 +10,37 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Different errors that are told apart; there are few, unless they hold numbers.
+/// The maximum number of distinct error messages; there are few, unless they contain numbers.
 const ERRORS_MAX: usize = 16;
 
-/// One grant of the one lock that all want.
+/// One grant of the contended lock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant {
-    /// Grants happened in the order of this.
+    /// The order of grants.
     pub order: u64,
-    /// To whom it was.
+    /// The client that was granted the lock.
     pub client: usize,
     /// When the call was sent.
     pub sent: Instant,
-    /// When it had arrived, at the latest.
+    /// When it had arrived at the latest.
     pub arrived: Instant,
 }
 
-/// What was counted. All clients share one: they run on one thread unless asked otherwise, and a histogram for each of
-/// them would only push more out of the caches that server and Redis need as well.
+/// The counts. All clients share one tally: they run on one thread by default, and a histogram for each of them would
+/// evict data of server and Redis from the CPU caches.
 #[derive(Debug)]
 pub(super) struct Tally {
-    /// How long operations took, in nanoseconds.
+    /// Latencies of operations, in nanoseconds.
     pub whole: Histogram<u64>,
-    /// How long the acquire in them took.
+    /// Latencies of their acquires, in nanoseconds.
     pub part: Histogram<u64>,
     pub grants: Vec<Grant>,
-    /// Operations of each client.
+    /// Operations by client.
     pub shares: Vec<u64>,
     pub errors: BTreeMap<String, u64>,
 }
 
-/// Counts what is done while it is open; what is done before and after does not count.
+/// Counts operations while it is open.
 #[derive(Debug)]
 pub(super) struct Meter {
     open: AtomicBool,
@@ -62,7 +62,7 @@ impl Tally {
     }
 }
 
-/// Three digits are exact. It grows with what it is given.
+/// Exact to three digits. Resizes automatically.
 #[allow(clippy::expect_used)]
 fn histogram() -> Histogram<u64> {
     Histogram::new(3).expect("a histogram has 0 to 5 exact digits")
@@ -83,17 +83,17 @@ impl Meter {
         }
     }
 
-    /// From here on it counts.
+    /// Starts counting.
     pub(super) fn open(&self) {
         self.open.store(true, Relaxed);
     }
 
-    /// From here on it counts no more.
+    /// Stops counting.
     pub(super) fn close(&self) {
         self.open.store(false, Relaxed);
     }
 
-    /// The clients are to come to an end.
+    /// Tells the clients to stop.
     pub(super) fn end(&self) {
         self.over.store(true, Relaxed);
     }
@@ -102,20 +102,20 @@ impl Meter {
         self.over.load(Relaxed)
     }
 
-    /// So far, for the progress.
-    pub(super) fn so_far(&self) -> (u64, u64) {
+    /// Operations and errors so far.
+    pub(super) fn progress(&self) -> (u64, u64) {
         (self.operations.load(Relaxed), self.errors.load(Relaxed))
     }
 
-    /// An operation is done: it took so long from when it was to begin, the acquire in it so long, and if it was a
-    /// grant of the one lock then that one.
+    /// Counts an operation: its latency from its intended start, the latency of its acquire, and its grant of the
+    /// contended lock, if it has them.
     pub(super) fn done(&self, client: usize, whole: Duration, part: Option<Duration>, grant: Option<Grant>) {
         if !self.open.load(Relaxed) {
             return;
         }
         self.operations.fetch_add(1, Relaxed);
         let mut tally = self.tally.lock();
-        // It grows as needed; so nothing is out of range.
+        // Cannot fail: the histogram resizes.
         let _ = tally.whole.record(nanos(whole));
         if let Some(part) = part {
             let _ = tally.part.record(nanos(part));
@@ -124,19 +124,19 @@ impl Meter {
         tally.grants.extend(grant);
     }
 
-    /// Something went wrong. That counts at any time: a run that failed while it warmed up has failed.
-    pub(super) fn failed(&self, fault: Fault) {
+    /// Counts a failure at any time: a run that fails during its warm-up has failed.
+    pub(super) fn failed(&self, failure: Failure) {
         self.errors.fetch_add(1, Relaxed);
         let errors = &mut self.tally.lock().errors;
         let known = errors.len();
-        match errors.get_mut(&fault.0) {
+        match errors.get_mut(&failure.0) {
             Some(count) => *count += 1,
-            None if known < ERRORS_MAX => _ = errors.insert(fault.0, 1),
+            None if known < ERRORS_MAX => _ = errors.insert(failure.0, 1),
             None => *errors.entry("others".to_owned()).or_default() += 1,
         }
     }
 
-    /// Everything that was counted.
+    /// Takes all counts.
     pub(super) fn take(&self) -> Tally {
         std::mem::replace(&mut *self.tally.lock(), Tally::new(0))
     }
@@ -147,16 +147,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_done_while_it_is_open_counts_but_every_error_does() {
+    fn operations_count_while_it_is_open_and_errors_always() {
         let meter = Meter::new(2);
         let took = Duration::from_millis(2);
         meter.done(0, took, None, None);
-        meter.failed(Fault("early".to_owned()));
+        meter.failed(Failure("early".to_owned()));
         meter.open();
         meter.done(1, took, Some(took / 2), None);
         meter.close();
         meter.done(1, took, None, None);
-        assert_eq!(meter.so_far(), (1, 1));
+        assert_eq!(meter.progress(), (1, 1));
         let tally = meter.take();
         assert_eq!((tally.whole.len(), tally.part.len(), tally.shares.as_slice()), (1, 1, [0, 1].as_slice()));
         assert!((1_998_000..2_002_000).contains(&tally.whole.max()), "{}", tally.whole.max());
@@ -164,10 +164,10 @@ mod tests {
     }
 
     #[test]
-    fn errors_without_end_are_not_all_kept() {
+    fn distinct_errors_are_bounded() {
         let meter = Meter::new(1);
         for number in 0..100 {
-            meter.failed(Fault(format!("error {number}")));
+            meter.failed(Failure(format!("error {number}")));
         }
         let errors = meter.take().errors;
         assert_eq!((errors.len(), errors["others"]), (ERRORS_MAX + 1, 100 - ERRORS_MAX as u64));

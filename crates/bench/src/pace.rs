@@ -1,8 +1,8 @@
-//! When operations begin: one after the other, or at a fixed rate.
+//! When operations start: one after the other, or at a fixed rate.
 //!
-//! At a fixed rate an operation has a time at which it is to begin, and its latency counts from then, also if no client
-//! was free to begin it: a server that stands still for a second is charged with all that should have happened in it,
-//! not with one slow call a client. That is the correction for coordinated omission.
+//! At a fixed rate each operation has an intended start from which its latency counts, even if no client was free at
+//! that time: a server that stalls for a second is charged with all operations that were due in it, not with one slow
+//! call per client. This corrects for coordinated omission.
 
 use std::{
     sync::{
@@ -14,15 +14,14 @@ use std::{
 };
 use tokio::{sync::Semaphore, time::Instant};
 
-/// The thread that gives the time wakes at most this often: a timer of the runtime would be a millisecond late as often
-/// as not.
+/// The minimum sleep of the pacing thread. A timer of the runtime would often be a millisecond late.
 const STEP_MIN: Duration = Duration::from_micros(100);
 
 #[derive(Clone, Debug)]
 pub(super) enum Pace {
-    /// A client begins when it has ended.
+    /// A client starts an operation when its last one has ended.
     Closed,
-    /// Whoever is free begins what is due.
+    /// An idle client starts the operation that is due.
     Fixed(Arc<Fixed>),
 }
 
@@ -40,11 +39,11 @@ impl Pace {
         let start = Instant::now();
         let fixed = Arc::new(Fixed { start, per_second, next: AtomicU64::new(0), due: Semaphore::new(0) });
         let given = Arc::downgrade(&fixed);
-        thread::spawn(move || give_time(&given));
+        thread::spawn(move || release_due(&given));
         Self::Fixed(fixed)
     }
 
-    /// Waits for the next operation and says when it was to begin; nothing, when there are no more.
+    /// Waits for the next operation and returns its intended start; `None` at the end.
     pub(super) async fn next(&self) -> Option<Instant> {
         match self {
             Self::Closed => Some(Instant::now()),
@@ -55,7 +54,7 @@ impl Pace {
         }
     }
 
-    /// No more operations begin.
+    /// No more operations start.
     pub(super) fn end(&self) {
         if let Self::Fixed(fixed) = self {
             fixed.due.close();
@@ -68,16 +67,16 @@ impl Fixed {
         self.start + Duration::from_secs_f64(operation as f64 / self.per_second)
     }
 
-    /// How many operations are due by now, from the start on.
+    /// The number of operations due by now.
     fn due_by(&self, now: Instant) -> u64 {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        // of a positive number below any bound that matters
+        // positive, and far below the range
         let due = (now.saturating_duration_since(self.start).as_secs_f64() * self.per_second) as u64;
         due + 1
     }
 }
 
-fn give_time(fixed: &Weak<Fixed>) {
+fn release_due(fixed: &Weak<Fixed>) {
     let mut given = 0;
     while let Some(fixed) = fixed.upgrade().filter(|fixed| !fixed.due.is_closed()) {
         let due = fixed.due_by(Instant::now());
@@ -85,7 +84,7 @@ fn give_time(fixed: &Weak<Fixed>) {
         given = due;
         let pause = fixed.intended(given).saturating_duration_since(Instant::now()).max(STEP_MIN);
         drop(fixed);
-        // Not for long at once, so that the end of a slow run is seen.
+        // Short sleeps, so that the end of a slow run is noticed.
         thread::sleep(pause.min(Duration::from_millis(100)));
     }
 }
@@ -95,10 +94,10 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn latencies_count_from_when_it_was_to_begin() {
+    async fn latencies_count_from_the_intended_start() {
         let pace = Pace::new(Some(1_000.0));
         let first = pace.next().await.unwrap();
-        // The only client was busy for 50 ms: what was due meanwhile is late already when it begins.
+        // The only client is busy for 50 ms: operations due meanwhile are late when they start.
         tokio::time::sleep(Duration::from_millis(50)).await;
         let mut late = Vec::new();
         for expected in 1..=40 {
@@ -111,7 +110,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_begins_before_it_is_due_and_nothing_after_the_end() {
+    async fn operations_start_neither_before_they_are_due_nor_after_the_end() {
         let pace = Pace::new(Some(200.0));
         for _ in 0..5 {
             assert!(pace.next().await.unwrap() <= Instant::now());

@@ -1,108 +1,107 @@
-//! What is to be measured: the command line, checked.
+//! What to measure: the validated command line.
 
 use serde::Serialize;
 use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
-/// Calls that share one connection, unless it is said otherwise: a client library has one connection for all its
-/// callers.
+/// Clients per connection by default: a client library has one connection for all its callers.
 const CLIENTS_PER_CONNECTION: usize = 64;
 
-/// The workload of the load.
+/// A workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Workload {
-    /// Acquire and release of a lock that nobody else wants.
+    /// Acquire and release of an uncontended lock.
     Pairs,
-    /// Everybody wants the same lock.
+    /// All clients contend for one lock.
     Handoff,
-    /// Many wait for a lock that does not come free.
+    /// Many wait for a lock that is never released.
     Idle,
     /// Many leases are kept alive.
     Hold,
-    /// One waiter: release to granted.
+    /// One waiter: from release to grant.
     Wake,
 }
 
-/// How the calls are made.
+/// How calls are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Via {
-    /// A call each; leases are kept on KeepAlive streams.
+    /// Unary calls; leases are kept on KeepAlive streams.
     Unary,
-    /// All of them on Session streams.
+    /// Session streams.
     Session,
 }
 
-/// What is driven.
+/// The system under load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Servers that run already, and the Redis to look at and to measure the baselines on, if it is known.
+    /// Running servers, and the Redis behind them, if known: for its counters and for the baselines.
     Servers(Vec<String>, Option<String>),
-    /// Servers of its own, on the memory store.
+    /// Own servers, on the memory store.
     Memory,
-    /// Servers of its own, on this Redis.
+    /// Own servers, on this Redis.
     Redis(String),
-    /// Servers and a Redis of its own.
+    /// Own servers, on an own Redis.
     OwnRedis,
 }
 
-/// All that was asked for.
+/// All parameters.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What is driven.
+    /// The system under load.
     pub target: Target,
-    /// Which of them.
+    /// The workloads, in order.
     pub workloads: Vec<Workload>,
-    /// How.
+    /// How calls are made.
     pub via: Via,
-    /// Of `pairs` and `handoff`.
+    /// Clients of `pairs` and `handoff`.
     pub clients: usize,
-    /// Of `idle`.
+    /// Waiters of `idle`.
     pub waiters: usize,
-    /// Of `hold`.
+    /// Leases of `hold`.
     pub leases: usize,
-    /// That carry the leases of `hold`.
+    /// Streams that carry the leases of `hold`.
     pub streams: usize,
     /// The TTL of the leases of `hold`.
     pub ttl: Duration,
-    /// For all clients together; by default one for every 64.
+    /// Connections for all clients; by default one for every 64.
     pub connections: Option<usize>,
-    /// How many servers of its own.
+    /// The number of own servers.
     pub replicas: usize,
-    /// For how long each is measured, each time.
+    /// The measured time of each round.
     pub duration: Duration,
-    /// For how long it runs before.
+    /// Warm-up before measuring.
     pub warmup: Duration,
-    /// How often each is measured.
+    /// Rounds of each measurement.
     pub rounds: usize,
-    /// Operations a second in all; without it, each client begins when it has ended.
+    /// Operations per second of all clients; `None` for a closed loop.
     pub rate: Option<f64>,
-    /// A lock name is used once.
+    /// Whether each lock name is used once.
     pub fresh_names: bool,
-    /// Locks that are held meanwhile.
+    /// Locks held during the measurement.
     pub held: usize,
-    /// Measure the baselines too.
+    /// Whether to measure the baselines too.
     pub baselines: bool,
-    /// For a Redis of its own.
+    /// The program of an own Redis.
     pub redis_server: PathBuf,
-    /// For a Redis of its own: `name value`.
+    /// Options of an own Redis: `name value`.
     pub redis_options: Vec<String>,
 }
 
 impl Plan {
-    /// How many connections so many clients share; each server has one.
+    /// The number of connections for these clients; at least one per server.
     pub(super) fn connections(&self, clients: usize, servers: usize) -> usize {
         self.connections.unwrap_or(clients.div_ceil(CLIENTS_PER_CONNECTION)).max(servers).max(1)
     }
 
-    /// Is there a Redis for the baselines that need one?
+    /// Whether there is a Redis for the baselines that need one.
     pub(super) fn has_redis(&self) -> bool {
         !matches!(self.target, Target::Memory | Target::Servers(_, None))
     }
 }
 
 impl Workload {
-    /// In the order in which they are measured.
+    /// All workloads, in the order of measurement.
     pub const ALL: [Self; 5] = [Self::Pairs, Self::Handoff, Self::Idle, Self::Hold, Self::Wake];
 
     /// Its name on the command line and in the report.
@@ -118,7 +117,7 @@ impl Workload {
 }
 
 impl Via {
-    /// What [`FromStr`] reads.
+    /// The names that [`FromStr`] accepts.
     pub const NAMES: [&str; 2] = ["unary", "session"];
 }
 
@@ -129,7 +128,7 @@ impl FromStr for Via {
         match text {
             "unary" => Ok(Self::Unary),
             "session" => Ok(Self::Session),
-            _ => Err("no such way".to_owned()),
+            _ => Err("expected unary or session".to_owned()),
         }
     }
 }
@@ -144,7 +143,7 @@ impl fmt::Display for Via {
 }
 
 impl Target {
-    /// For people; a URL may hold a password, so it is not shown.
+    /// The display name. Not the URL, which may contain a password.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Servers(..) => "servers that run already",

@@ -1,4 +1,4 @@
-//! The Redis that is measured: one that runs already, or one that is started here and thrown away.
+//! The measured Redis: a running one, or one that is started here and removed afterwards.
 
 use super::{
     child::{Child, START_MAX},
@@ -10,66 +10,67 @@ use deadpool_redis::redis::{self, AsyncConnectionConfig, Client, aio::Multiplexe
 use std::{fs, net::TcpListener, path::PathBuf, time::Duration};
 use tokio::time::{Instant, sleep};
 
-/// How long it is tried to connect to a Redis that starts.
-const TRY_AGAIN: Duration = Duration::from_millis(20);
-/// Under load an answer may take a while; that it does is what is measured, not an error.
+/// The interval of connection attempts to a starting Redis.
+const CONNECT_INTERVAL: Duration = Duration::from_millis(20);
+/// Long: a slow answer under load is a measurement, not an error.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 pub(super) struct Redis {
-    /// Where it is.
+    /// Its address.
     pub url: String,
-    /// For the counters.
-    asking: MultiplexedConnection,
+    /// The connection for counters.
+    monitor: MultiplexedConnection,
     _own: Option<Own>,
 }
 
-/// Ends before its folder goes.
+/// Dropped in this order: the process ends before its directory is removed.
 struct Own {
     _process: Child,
-    _folder: Folder,
+    _directory: TempDir,
 }
 
-struct Folder(PathBuf);
+struct TempDir(PathBuf);
 
-impl Drop for Folder {
+impl Drop for TempDir {
     fn drop(&mut self) {
-        // Left behind, it does no harm.
+        // A directory left behind does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 impl Redis {
     pub(super) async fn running(url: &str) -> Result<Self> {
-        let asking = connect(url).await.context("cannot connect to Redis")?;
-        Ok(Self { url: url.to_owned(), asking, _own: None })
+        let monitor = connect(url).await.context("cannot connect to Redis")?;
+        Ok(Self { url: url.to_owned(), monitor, _own: None })
     }
 
-    /// Starts one on a free port, that keeps nothing unless `redis_options` say so.
+    /// Starts a Redis on a free port, without persistence unless `redis_options` enable it.
     pub(super) async fn own(plan: &Plan) -> Result<Self> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let folder = Folder(std::env::temp_dir().join(format!("fencepost-bench-{}", uuid::Uuid::new_v4().simple())));
-        fs::create_dir(&folder.0).context("cannot make a folder for Redis")?;
+        let directory =
+            TempDir(std::env::temp_dir().join(format!("fencepost-bench-{}", uuid::Uuid::new_v4().simple())));
+        fs::create_dir(&directory.0).context("cannot create a directory for Redis")?;
         let port_text = port.to_string();
         let fixed = ["--port", &port_text, "--bind", "127.0.0.1", "--save", "", "--daemonize", "no", "--dir"];
         let mut arguments: Vec<String> = fixed.iter().map(|word| (*word).to_owned()).collect();
-        arguments.push(folder.0.display().to_string());
+        arguments.push(directory.0.display().to_string());
         arguments.extend(options(&plan.redis_options));
         let mut process = Child::start(&plan.redis_server, &arguments)?;
         let url = format!("redis://127.0.0.1:{port}");
         let started = Instant::now();
-        let asking = loop {
+        let monitor = loop {
             match connect(&url).await {
                 Ok(connection) => break connection,
                 Err(error) if started.elapsed() > START_MAX || process.has_ended() => {
-                    bail!("{} does not start: {error}; {}", plan.redis_server.display(), process.said())
+                    bail!("{} did not start: {error}; {}", plan.redis_server.display(), process.output())
                 }
-                Err(_) => sleep(TRY_AGAIN).await,
+                Err(_) => sleep(CONNECT_INTERVAL).await,
             }
         };
-        Ok(Self { url, asking, _own: Some(Own { _process: process, _folder: folder }) })
+        Ok(Self { url, monitor, _own: Some(Own { _process: process, _directory: directory }) })
     }
 
-    /// A connection that many use at once.
+    /// A connection shared by many clients.
     pub(super) async fn connection(&self) -> Result<MultiplexedConnection> {
         connect(&self.url).await.context("cannot connect to Redis")
     }
@@ -78,31 +79,31 @@ impl Redis {
         Ok(RedisReading::from_info(&self.info().await?))
     }
 
-    /// Its version, and what it does before it says that a write is done.
+    /// Its version and its persistence settings.
     pub(super) async fn description(&self) -> Result<String> {
         let info = self.info().await?;
         let version =
             info.lines().find_map(|line| line.strip_prefix("redis_version:")).unwrap_or("?").trim().to_owned();
-        let mut asking = self.asking.clone();
+        let mut monitor = self.monitor.clone();
         let mut setting = async |name: &str| {
             let answer: Result<(String, String), _> =
-                redis::cmd("CONFIG").arg("GET").arg(name).query_async(&mut asking).await;
+                redis::cmd("CONFIG").arg("GET").arg(name).query_async(&mut monitor).await;
             answer.map_or_else(|_| "?".to_owned(), |(_, value)| value)
         };
-        let (kept, when) = (setting("appendonly").await, setting("appendfsync").await);
-        Ok(match kept.as_str() {
-            "yes" => format!("{version}, appendfsync {when}"),
-            kept => format!("{version}, appendonly {kept}"),
+        let (appendonly, appendfsync) = (setting("appendonly").await, setting("appendfsync").await);
+        Ok(match appendonly.as_str() {
+            "yes" => format!("{version}, appendfsync {appendfsync}"),
+            appendonly => format!("{version}, appendonly {appendonly}"),
         })
     }
 
     async fn info(&self) -> Result<String> {
-        let mut asking = self.asking.clone();
-        redis::cmd("INFO").arg("everything").query_async(&mut asking).await.context("Redis does not answer INFO")
+        let mut monitor = self.monitor.clone();
+        redis::cmd("INFO").arg("everything").query_async(&mut monitor).await.context("Redis does not answer INFO")
     }
 }
 
-/// What Redis is started with besides. Who says when the log is synced wants one.
+/// Additional arguments of Redis. `appendfsync` implies `appendonly`.
 fn options(given: &[String]) -> Vec<String> {
     let mut words = Vec::new();
     let has = |name: &str| given.iter().any(|option| option.trim_start_matches('-').starts_with(name));
@@ -119,7 +120,7 @@ fn options(given: &[String]) -> Vec<String> {
 async fn connect(url: &str) -> redis::RedisResult<MultiplexedConnection> {
     let config = AsyncConnectionConfig::new().set_response_timeout(Some(ANSWER_MAX));
     let client = Client::open(url)?;
-    // As the server does: a small command is to go out at once.
+    // As the server does: small commands are sent at once.
     let tcp = redis::io::tcp::TcpSettings::default().set_nodelay(true);
     let info = client.get_connection_info().clone().set_tcp_settings(tcp);
     Client::open(info)?.get_multiplexed_async_connection_with_config(&config).await
@@ -130,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_become_arguments_and_syncing_a_log_needs_one() {
+    fn options_become_arguments_and_appendfsync_implies_appendonly() {
         let options =
             |given: &[&str]| options(&given.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>()).join("|");
         assert_eq!(options(&["maxmemory 1gb"]), "--maxmemory|1gb");

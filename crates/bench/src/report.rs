@@ -1,24 +1,24 @@
-//! What came of it all: for programs as one JSON object, for people as tables.
+//! The report: one JSON object for programs, tables for people.
 
 use super::{
-    contest::{Contender, compared},
+    contenders::{Contender, compared},
     figures::{Figures, number},
     plan::{Plan, Workload},
 };
 use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, fmt::Write, time::SystemTime};
 
-/// All rounds of one contender in one workload.
+/// All rounds of one measured system in one workload.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub contender: Contender,
     rounds: Vec<Figures>,
     errors: BTreeMap<String, u64>,
-    /// Why a round could not be measured at all.
+    /// Why rounds could not be measured at all.
     failures: Vec<String>,
 }
 
-/// Everything that was measured.
+/// The report of a run.
 #[derive(Debug)]
 pub struct Report {
     about: Value,
@@ -56,8 +56,8 @@ impl Entry {
         Value::Object(json)
     }
 
-    /// How many things went wrong.
-    fn wrong(&self) -> f64 {
+    /// The number of errors and failed rounds.
+    fn errors(&self) -> f64 {
         self.figures().get("errors").unwrap_or_default() + self.failures.len() as f64
     }
 }
@@ -96,20 +96,20 @@ impl Report {
         self.workloads.push((workload, entries));
     }
 
-    /// How many operations Fencepost did, and how many things went wrong anywhere.
+    /// The number of Fencepost's operations, and of errors and failed rounds of all systems.
     pub fn totals(&self) -> (f64, f64) {
         let ours = self.workloads.iter().filter_map(|(_, entries)| own(entries));
         let operations = ours.filter_map(|entry| entry.figures().get("operations")).sum();
-        (operations, self.workloads.iter().flat_map(|(_, entries)| entries).map(Entry::wrong).sum())
+        (operations, self.workloads.iter().flat_map(|(_, entries)| entries).map(Entry::errors).sum())
     }
 
-    /// One object with every figure.
+    /// A JSON object with every figure.
     pub fn json(&self) -> Value {
         let mut json = self.about.clone();
         let workloads = self.workloads.iter().map(|(workload, entries)| {
             let by = |keep: fn(&Entry) -> bool| {
-                let kept = entries.iter().filter(|entry| keep(entry));
-                kept.map(|entry| (entry.contender.key().to_owned(), entry.json())).collect::<Map<_, _>>()
+                let chosen = entries.iter().filter(|entry| keep(entry));
+                chosen.map(|entry| (entry.contender.key().to_owned(), entry.json())).collect::<Map<_, _>>()
             };
             let mut one = by(|entry| entry.contender == Contender::Fencepost);
             one.insert("baselines".to_owned(), by(|entry| entry.contender != Contender::Fencepost).into());
@@ -125,7 +125,7 @@ impl Report {
         json
     }
 
-    /// Tables.
+    /// The report as tables.
     pub fn text(&self) -> String {
         let machine = &self.about["machine"];
         let mut text = format!(
@@ -139,7 +139,7 @@ impl Report {
             _ = write!(text, ", Redis {redis}");
         }
         if cfg!(debug_assertions) {
-            text.push_str("\nnot an optimised build: the figures say nothing");
+            text.push_str("\nnot an optimised build: the figures are meaningless");
         }
         for (workload, entries) in &self.workloads {
             _ = write!(text, "\n\n{}\n{}", workload.name(), table(entries));
@@ -162,7 +162,7 @@ fn own(entries: &[Entry]) -> Option<&Entry> {
     entries.iter().find(|entry| entry.contender == Contender::Fencepost)
 }
 
-/// Our figures over those of each baseline.
+/// The ratios of Fencepost's figures to those of each baseline.
 fn ratios(workload: Workload, entries: &[Entry]) -> Vec<(Contender, Vec<(&'static str, f64)>)> {
     let Some(ours) = own(entries).map(Entry::figures) else { return Vec::new() };
     let others = entries.iter().filter(|entry| entry.contender != Contender::Fencepost);
@@ -174,7 +174,7 @@ fn ratios(workload: Workload, entries: &[Entry]) -> Vec<(Contender, Vec<(&'stati
     ratios.filter(|(_, ratios)| !ratios.is_empty()).collect()
 }
 
-/// A line for each figure, a column for each contender.
+/// A line for each figure, a column for each measured system.
 fn table(entries: &[Entry]) -> String {
     let figures: Vec<Figures> = entries.iter().map(Entry::figures).collect();
     let mut names: Vec<&'static str> = Vec::new();
@@ -197,7 +197,7 @@ fn table(entries: &[Entry]) -> String {
     text
 }
 
-/// Three digits, or all before the point.
+/// Three significant digits; all digits before the point.
 fn short(value: f64) -> String {
     match value.abs() {
         whole if whole.fract() == 0.0 => format!("{value:.0}"),
@@ -208,7 +208,7 @@ fn short(value: f64) -> String {
     }
 }
 
-/// Says when it was, for people: nothing is decided by it.
+/// For display only.
 #[allow(clippy::disallowed_methods)]
 fn date() -> String {
     humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_those_of_the_middle_rounds() {
+    fn ratios_compare_the_medians() {
         let entries =
             [entry(Contender::EchoUnary, &[400.0, 200.0, 300.0]), entry(Contender::Fencepost, &[90.0, 150.0, 900.0])];
         assert_eq!(ratios(Workload::Pairs, &entries), [(Contender::EchoUnary, vec![("rate_per_s", 0.5)])]);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_wrong_is_said_and_counted() {
+    fn errors_and_failed_rounds_are_reported_and_counted() {
         let mut report = Report { about: json!({}), workloads: Vec::new() };
         let mut broken = Entry::new(Contender::EchoUnary);
         broken.fail("no such thing".to_owned());

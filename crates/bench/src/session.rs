@@ -1,8 +1,8 @@
-//! Many calls on one Session stream: each has a number, by which its answer finds the task that waits for it.
+//! Many calls on one Session stream. Each has a number by which its answer finds the waiting task.
 
 use super::{
-    caller::Fault,
-    keeper::{Kept, tell},
+    caller::Failure,
+    keeper::{LeaseEvents, lease_count},
 };
 use anyhow::{Context, Result};
 use fencepost_proto::v1::{
@@ -19,10 +19,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_stream::{Stream, StreamExt, wrappers::UnboundedReceiverStream};
 use tonic::{Code, Status, transport::Channel};
 
-/// A stream that is shared by its clones. It ends with the last of them.
+/// A stream shared by its clones. It ends with the last clone.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
-    /// Not bounded: the loop that reads must never wait to write, and each client has one operation under way.
+    /// Unbounded: the read loop must never wait to write, and each client has one operation in flight.
     requests: mpsc::UnboundedSender<SessionRequest>,
     shared: Arc<Shared>,
 }
@@ -31,15 +31,15 @@ pub(super) struct Session {
 struct Shared {
     state: Mutex<State>,
     handles: AtomicU32,
-    kept: Arc<Kept>,
+    events: Arc<LeaseEvents>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// An operation's number is its place here and one.
+    /// The number of an operation is its index here plus one.
     waiting: Slab<oneshot::Sender<session_response::Message>>,
-    /// Why there are no more answers.
-    ended: Option<Fault>,
+    /// Why the session ended.
+    ended: Option<Failure>,
 }
 
 impl Session {
@@ -47,29 +47,29 @@ impl Session {
         let (requests, outbound) = mpsc::unbounded_channel();
         let opened = client.session(UnboundedReceiverStream::new(outbound)).await;
         let inbound =
-            opened.map_err(|status| anyhow::anyhow!(Fault::from(status).0)).context("cannot open a Session")?;
+            opened.map_err(|status| anyhow::anyhow!(Failure::from(status).0)).context("cannot open a Session")?;
         Ok(Self::over(requests, inbound.into_inner()))
     }
 
-    /// Over a stream that is open.
+    /// A session over an open stream.
     fn over(
         requests: mpsc::UnboundedSender<SessionRequest>,
         inbound: impl Stream<Item = Result<SessionResponse, Status>> + Send + Unpin + 'static,
     ) -> Self {
-        let kept = Arc::new(Kept::default());
-        let shared = Arc::new(Shared { state: Mutex::default(), handles: AtomicU32::new(0), kept });
-        // Weak, so that the stream ends when nobody uses it any more.
+        let events = Arc::new(LeaseEvents::default());
+        let shared = Arc::new(Shared { state: Mutex::default(), handles: AtomicU32::new(0), events });
+        // Weak, so that the stream ends with its last user.
         tokio::spawn(read(inbound, requests.downgrade(), shared.clone()));
         Self { requests, shared }
     }
 
-    /// What became of the leases on it.
-    pub(super) fn kept(&self) -> &Arc<Kept> {
-        &self.shared.kept
+    /// The events of its leases.
+    pub(super) fn events(&self) -> &Arc<LeaseEvents> {
+        &self.shared.events
     }
 
-    pub(super) async fn acquire(&self, request: AcquireRequest) -> Result<AcquireResponse, Fault> {
-        // Never used twice within any run, so it need not be known when one comes free.
+    pub(super) async fn acquire(&self, request: AcquireRequest) -> Result<AcquireResponse, Failure> {
+        // Handles are never reused: no run is long enough.
         let handle = self.shared.handles.fetch_add(1, Relaxed).wrapping_add(1);
         let acquire = SessionAcquire { request: Some(request), handle, release_on_disconnect: false };
         match self.operation(session_request::Message::Acquire(acquire)).await? {
@@ -78,15 +78,15 @@ impl Session {
         }
     }
 
-    pub(super) async fn release(&self, request: ReleaseRequest) -> Result<ReleaseResponse, Fault> {
+    pub(super) async fn release(&self, request: ReleaseRequest) -> Result<ReleaseResponse, Failure> {
         match self.operation(session_request::Message::Release(request)).await? {
             session_response::Message::Release(response) => Ok(response),
             other => Err(unexpected(other)),
         }
     }
 
-    /// Dropped, its answer is thrown away.
-    async fn operation(&self, message: session_request::Message) -> Result<session_response::Message, Fault> {
+    /// Dropped, its answer is discarded.
+    async fn operation(&self, message: session_request::Message) -> Result<session_response::Message, Failure> {
         let (sender, answer) = oneshot::channel();
         let number = {
             let mut state = self.shared.state.lock();
@@ -95,7 +95,8 @@ impl Session {
             }
             state.waiting.insert(sender) as u64 + 1
         };
-        let ended = || self.shared.state.lock().ended.clone().unwrap_or_else(|| Fault("the session ended".to_owned()));
+        let ended =
+            || self.shared.state.lock().ended.clone().unwrap_or_else(|| Failure("the session ended".to_owned()));
         let request = SessionRequest { operation: number, message: Some(message) };
         self.requests.send(request).map_err(|_| ended())?;
         answer.await.map_err(|_| ended())
@@ -103,25 +104,25 @@ impl Session {
 }
 
 impl Shared {
-    /// The last answer to an operation goes to who waits for it.
+    /// Passes the answer to the waiting task.
     fn answered(&self, number: u64, message: session_response::Message) {
-        let place = usize::try_from(number).unwrap_or(usize::MAX).wrapping_sub(1);
-        let waiting = self.state.lock().waiting.try_remove(place);
+        let index = usize::try_from(number).unwrap_or(usize::MAX).wrapping_sub(1);
+        let waiting = self.state.lock().waiting.try_remove(index);
         match waiting {
-            // Who does not wait any more does not want it.
+            // Fails only if the task is gone.
             Some(waiting) => _ = waiting.send(message),
-            None => self.kept.strays.add(1),
+            None => self.events.unexpected_answers.add(1),
         }
     }
 
-    fn ended(&self, why: Fault) {
+    fn ended(&self, why: Failure) {
         let mut state = self.state.lock();
         state.ended = Some(why);
         state.waiting.clear();
     }
 }
 
-/// Reads until the end. It answers beats itself, at once.
+/// Reads until the end. Answers beats directly.
 async fn read(
     mut inbound: impl Stream<Item = Result<SessionResponse, Status>> + Unpin,
     requests: mpsc::WeakUnboundedSender<SessionRequest>,
@@ -131,42 +132,42 @@ async fn read(
     let why = loop {
         let response = match inbound.next().await {
             Some(Ok(response)) => response,
-            None => break Fault("the server ended the session".to_owned()),
-            Some(Err(status)) => break Fault::from(status),
+            None => break Failure("the server ended the session".to_owned()),
+            Some(Err(status)) => break Failure::from(status),
         };
         let Some(message) = response.message else { continue };
         match message {
             Message::Acquire(_) | Message::Release(_) | Message::Renew(_) | Message::Error(_) => {
                 shared.answered(response.operation, message);
             }
-            // It has a place in line: the answer is still to come.
+            // Queued: the answer follows.
             Message::Waiting(_) => {}
             Message::Beat(beat) => {
                 let message = Some(session_request::Message::Answer(BeatAnswer { beat: beat.beat }));
-                let Some(requests) = requests.upgrade() else { break Fault("nobody uses the session".to_owned()) };
-                // Fails only at the end, which is read next.
+                let Some(requests) = requests.upgrade() else { break Failure("the session is unused".to_owned()) };
+                // Fails only at the end of the stream, which is read next.
                 let _ = requests.send(SessionRequest { operation: 0, message });
             }
-            Message::Attached(attached) => shared.kept.attached.add(tell(&attached.leases)),
-            Message::Renewed(renewed) => shared.kept.renewed.add(tell(&renewed.leases)),
-            Message::Lost(_) => shared.kept.lost.add(1),
-            Message::AtRisk(at_risk) => shared.kept.at_risk.add(at_risk.handles.len()),
-            Message::Detached(_) => shared.kept.detached.add(1),
+            Message::Attached(attached) => shared.events.attached.add(lease_count(&attached.leases)),
+            Message::Renewed(renewed) => shared.events.renewed.add(lease_count(&renewed.leases)),
+            Message::Lost(_) => shared.events.lost.add(1),
+            Message::AtRisk(at_risk) => shared.events.at_risk.add(at_risk.handles.len()),
+            Message::Detached(_) => shared.events.detached.add(1),
             Message::Draining(_) => {}
         }
     };
     if requests.upgrade().is_some() {
-        shared.kept.ended.add(1);
+        shared.events.ended.add(1);
     }
     shared.ended(why);
 }
 
-fn unexpected(message: session_response::Message) -> Fault {
+fn unexpected(message: session_response::Message) -> Failure {
     match message {
         session_response::Message::Error(error) => {
-            Fault(format!("{:?}: {}", Code::from_i32(error.code), error.message))
+            Failure(format!("{:?}: {}", Code::from_i32(error.code), error.message))
         }
-        _ => Fault("an operation was answered as another".to_owned()),
+        _ => Failure("an operation was answered with another message".to_owned()),
     }
 }
 
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_find_who_waits_for_them_and_beats_are_answered_meanwhile() {
+    async fn answers_find_their_tasks_and_beats_are_answered_meanwhile() {
         let (session, mut requests, responses) = session();
         let (one, two) = (session.clone(), session.clone());
         let acquire = tokio::spawn(async move { one.acquire(AcquireRequest::default()).await });
@@ -205,7 +206,7 @@ mod tests {
         let answered = requests.recv().await.unwrap();
         let answer = session_request::Message::Answer(BeatAnswer { beat: 7 });
         assert_eq!((answered.operation, answered.message), (0, Some(answer)));
-        assert!(!acquire.is_finished(), "it waits in line");
+        assert!(!acquire.is_finished(), "it is still queued");
         let released = ReleaseResponse { end: LeaseEnd::Released.into(), successor_token: 0 };
         responses.send(message(2, Message::Release(released))).unwrap();
         assert_eq!(release.await.unwrap(), Ok(released));
@@ -214,26 +215,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_error_is_that_of_one_operation_and_the_end_that_of_all() {
+    async fn an_error_fails_one_operation_and_the_end_of_the_stream_all() {
         let (session, mut requests, responses) = session();
         let failing = session.clone();
         let acquire = tokio::spawn(async move { failing.acquire(AcquireRequest::default()).await });
         let operation = requests.recv().await.unwrap().operation;
         let error = OperationError { code: Code::Unavailable.into(), message: "no store".to_owned(), details: vec![] };
         responses.send(message(operation, Message::Error(error))).unwrap();
-        assert_eq!(acquire.await.unwrap(), Err(Fault("Unavailable: no store".to_owned())));
+        assert_eq!(acquire.await.unwrap(), Err(Failure("Unavailable: no store".to_owned())));
         let cut = session.clone();
         let release = tokio::spawn(async move { cut.release(ReleaseRequest::default()).await });
         requests.recv().await.unwrap();
-        responses.send(Err(Status::unavailable("going away"))).unwrap();
-        let why = Fault("Unavailable: going away".to_owned());
+        responses.send(Err(Status::unavailable("stopping"))).unwrap();
+        let why = Failure("Unavailable: stopping".to_owned());
         assert_eq!(release.await.unwrap(), Err(why.clone()));
         assert_eq!(session.acquire(AcquireRequest::default()).await, Err(why));
-        assert_eq!(session.kept().ended.get(), 1);
+        assert_eq!(session.events().ended.get(), 1);
     }
 
     #[tokio::test]
-    async fn a_session_that_nobody_uses_ends() {
+    async fn an_unused_session_ends() {
         let (session, mut requests, _responses) = session();
         drop(session);
         assert_eq!(requests.recv().await, None);

@@ -1,40 +1,40 @@
-//! What services do without a lock server: the classic recipe on Redis (`SET name value NX PX ttl`, and a script that
-//! deletes the name if it still has the value), as its clients use it.
+//! Baselines without a lock server: the classic lock on Redis (`SET name value NX PX ttl`, and a script that deletes
+//! the name if it still has the value), used as its clients use it.
 
 pub(super) mod pairs;
 pub(super) mod retry;
 pub(super) mod watchdogs;
 
-use super::caller::Fault;
+use super::caller::Failure;
 use deadpool_redis::{
     PoolError,
     redis::{self, RedisError, Script, aio::ConnectionLike},
 };
 use std::time::Duration;
 
-/// How long a lock lasts, as the other side has it.
+/// The TTL of a lock, as in the Fencepost workloads.
 const TTL: Duration = Duration::from_secs(30);
 
-impl From<RedisError> for Fault {
+impl From<RedisError> for Failure {
     fn from(error: RedisError) -> Self {
         Self(format!("redis: {error}"))
     }
 }
 
-impl From<PoolError> for Fault {
+impl From<PoolError> for Failure {
     fn from(error: PoolError) -> Self {
         Self(format!("redis: {error}"))
     }
 }
 
-/// The scripts of the recipe.
+/// The commands of the classic lock.
 #[derive(Clone)]
-struct Recipe {
+struct ClassicLock {
     release: Script,
     renew: Script,
 }
 
-impl Recipe {
+impl ClassicLock {
     fn new() -> Self {
         let if_mine = |then: &str| {
             Script::new(&format!(
@@ -44,13 +44,13 @@ impl Recipe {
         Self { release: if_mine("'DEL', KEYS[1]"), renew: if_mine("'PEXPIRE', KEYS[1], ARGV[2]") }
     }
 
-    /// Takes it if nobody holds it: the value that proves it.
+    /// Tries to acquire. Returns the value that proves ownership, or `None` if the lock is held.
     async fn take(
         &self,
         redis: &mut (impl ConnectionLike + Send),
         name: &str,
         ttl: Duration,
-    ) -> Result<Option<String>, Fault> {
+    ) -> Result<Option<String>, Failure> {
         let value = uuid::Uuid::new_v4().to_string();
         let mut set = redis::cmd("SET");
         set.arg(name).arg(&value).arg("NX").arg("PX").arg(millis(ttl));
@@ -58,7 +58,7 @@ impl Recipe {
         Ok(set.map(|_| value))
     }
 
-    async fn release(&self, redis: &mut (impl ConnectionLike + Send), name: &str, value: &str) -> Result<(), Fault> {
+    async fn release(&self, redis: &mut (impl ConnectionLike + Send), name: &str, value: &str) -> Result<(), Failure> {
         done(self.release.key(name).arg(value).invoke_async(redis).await?)
     }
 
@@ -68,7 +68,7 @@ impl Recipe {
         name: &str,
         value: &str,
         ttl: Duration,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), Failure> {
         done(self.renew.key(name).arg(value).arg(millis(ttl)).invoke_async(redis).await?)
     }
 }
@@ -77,6 +77,6 @@ fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn done(count: u64) -> Result<(), Fault> {
-    if count == 1 { Ok(()) } else { Err(Fault("a lock of the classic recipe was not held any more".to_owned())) }
+fn done(count: u64) -> Result<(), Failure> {
+    if count == 1 { Ok(()) } else { Err(Failure("a classic lock was no longer held".to_owned())) }
 }

@@ -1,25 +1,25 @@
-//! `handoff`: everybody wants the same lock, waits in line, and gives it back at once.
+//! `handoff`: all clients contend for one lock, wait in its queue, and release it at once.
 
 use super::{Run, TTL, WAIT};
 use crate::{
     caller::{Caller, connect},
     figures::Figures,
-    load::{Client, Load, Measured},
+    load::{Client, Load, Measurement},
     meter::Grant,
-    place::Place,
     plan::Via,
+    testbed::Testbed,
 };
 use anyhow::Result;
 use tokio::time::Instant;
 
-pub(crate) async fn run(run: Run<'_>, place: &Place, via: Via) -> Result<(Figures, Measured)> {
-    let callers = connect(&place.urls, run.plan.connections(run.plan.clients, place.urls.len()), via).await?;
+pub(crate) async fn run(run: Run<'_>, testbed: &Testbed, via: Via) -> Result<(Figures, Measurement)> {
+    let callers = connect(&testbed.urls, run.plan.connections(run.plan.clients, testbed.urls.len()), via).await?;
     let mut load = Load::paced(run.plan, run.label, run.plan.clients);
     for index in 0..run.plan.clients {
         let (caller, name) = (callers[index % callers.len()].clone(), format!("{}one", run.prefix));
         load.start(index, |client| contend(client, caller, name));
     }
-    let mut measured = load.measure(place).await?;
+    let mut measured = load.measure(testbed).await?;
     let mut figures = measured.figures();
     measured.order(&mut figures);
     Ok((figures, measured))
@@ -30,18 +30,18 @@ async fn contend(client: Client, mut caller: Caller, name: String) {
         let sent = Instant::now();
         let granted = match caller.acquire(&name, TTL, WAIT).await {
             Ok(granted) => granted,
-            Err(fault) => {
-                client.failed(fault).await;
+            Err(failure) => {
+                client.failed(failure).await;
                 continue;
             }
         };
         let received = Instant::now();
-        // It cannot have arrived later than that, or it would not have been held for so long.
+        // At the latest: otherwise it would not have been held for so long.
         let arrived = received.checked_sub(granted.held_for).unwrap_or(received);
         let grant = Grant { order: granted.lease.fencing_token, client: client.index, sent, arrived };
         client.done(received.duration_since(began), None, Some(grant));
-        if let Err(fault) = caller.release(granted).await {
-            client.failed(fault).await;
+        if let Err(failure) = caller.release(granted).await {
+            client.failed(failure).await;
         }
     }
 }

@@ -1,43 +1,43 @@
-//! Locks that are held meanwhile: what a command costs must not grow with them.
+//! Locks that are held during a measurement: the cost of a command must not grow with their number.
 
 use super::Run;
 use crate::{
-    caller::{Fault, connect},
-    place::Place,
+    caller::{Failure, connect},
     plan::Via,
+    testbed::Testbed,
 };
 use anyhow::{Result, bail};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// Nobody renews them.
+/// They are not renewed.
 const TTL: Duration = Duration::from_secs(24 * 3600);
-/// Those of one session: few enough that it carries them, and it goes when it has them.
+/// The locks of one session: few enough for it to carry. The session ends afterwards.
 const PER_SESSION: usize = 50_000;
-/// Acquires under way.
-const TAKERS: usize = 128;
+/// Acquires in flight.
+const ACQUIRERS: usize = 128;
 
-/// Takes them, and leaves them.
-pub(crate) async fn take(run: Run<'_>, place: &Place) -> Result<()> {
+/// Acquires the locks and leaves them to their TTL.
+pub(crate) async fn acquire(run: Run<'_>, testbed: &Testbed) -> Result<()> {
     let held = run.plan.held;
     if held > 0 {
         eprintln!("{}: taking {held} locks", run.label);
     }
     for from in (0..held).step_by(PER_SESSION) {
-        let caller = connect(&place.urls, 1, Via::Session).await?.remove(0);
+        let caller = connect(&testbed.urls, 1, Via::Session).await?.remove(0);
         let mut tasks = JoinSet::new();
-        for taker in 0..TAKERS {
+        for acquirer in 0..ACQUIRERS {
             let (mut caller, prefix) = (caller.clone(), format!("{}held/", run.prefix));
             tasks.spawn(async move {
-                for number in (from + taker..held.min(from + PER_SESSION)).step_by(TAKERS) {
+                for number in (from + acquirer..held.min(from + PER_SESSION)).step_by(ACQUIRERS) {
                     caller.acquire(&format!("{prefix}{number}"), TTL, Duration::ZERO).await?;
                 }
-                Ok::<_, Fault>(())
+                Ok::<_, Failure>(())
             });
         }
         while let Some(taken) = tasks.join_next().await {
-            if let Err(fault) = taken? {
-                bail!("{}", fault.0);
+            if let Err(failure) = taken? {
+                bail!("{}", failure.0);
             }
         }
     }

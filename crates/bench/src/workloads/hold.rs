@@ -2,13 +2,13 @@
 
 use super::{Run, memory};
 use crate::{
-    caller::{Caller, Fault, connect},
+    caller::{Caller, Failure, connect},
     figures::{Figures, Fold},
-    keeper::{Count, Keeper, Kept},
-    load::{Load, Measured},
+    keeper::{Count, Keeper, LeaseEvents},
+    load::{Load, Measurement},
     meter::Meter,
-    place::Place,
     plan::Via,
+    testbed::Testbed,
 };
 use anyhow::{Result, bail};
 use parking_lot::Mutex;
@@ -18,81 +18,82 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// Acquires under way on each stream while the leases are taken.
-const TAKERS: usize = 8;
-/// Leases that are attached with one message: with names of any length that are used here, it stays within its bounds.
+/// Acquires in flight on each stream while the leases are acquired.
+const ACQUIRERS: usize = 8;
+/// Leases per attach message, which stays within its size limit with the names used here.
 const BATCH: usize = 100;
 const ATTACH_MAX: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// One stream, and what its leases are taken by.
+/// One stream and the caller that acquires its leases.
 #[derive(Clone)]
 struct Stream {
     caller: Caller,
-    /// Via session, the session keeps what it acquired.
+    /// `None` for a session, which keeps its leases itself.
     keeper: Option<Arc<Mutex<Keeper>>>,
-    kept: Arc<Kept>,
+    events: Arc<LeaseEvents>,
 }
 
-pub(crate) async fn run(run: Run<'_>, place: &Place, via: Via) -> Result<(Figures, Measured)> {
+pub(crate) async fn run(run: Run<'_>, testbed: &Testbed, via: Via) -> Result<(Figures, Measurement)> {
     let leases = run.plan.leases;
-    let streams = streams(place, run.plan.streams.clamp(1, leases), via).await?;
+    let streams = streams(testbed, run.plan.streams.clamp(1, leases), via).await?;
     let load = Load::closed(run.plan, run.label, 1);
-    let alone = place.read().await?;
-    eprintln!("{}: taking {leases} leases", run.label);
-    take(&run, &streams, &load.meter).await?;
-    let sum = |count: fn(&Kept) -> &Count| streams.iter().map(|stream| count(&stream.kept).get()).sum::<u64>();
+    let alone = testbed.read().await?;
+    eprintln!("{}: acquiring {leases} leases", run.label);
+    acquire_all(&run, &streams, &load.meter).await?;
+    let sum = |count: fn(&LeaseEvents) -> &Count| streams.iter().map(|stream| count(&stream.events).get()).sum::<u64>();
     if streams[0].keeper.is_some() {
         let began = Instant::now();
-        while sum(|kept| &kept.attached) < leases as u64 {
+        while sum(|events| &events.attached) < leases as u64 {
             if began.elapsed() > ATTACH_MAX {
-                bail!("only {} of {leases} leases are kept", sum(|kept| &kept.attached));
+                bail!("only {} of {leases} leases are events", sum(|events| &events.attached));
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
-    let (renewed, lost) = (sum(|kept| &kept.renewed), sum(|kept| &kept.lost));
+    let (renewed, lost) = (sum(|events| &events.renewed), sum(|events| &events.lost));
     let began = Instant::now();
-    let measured = load.measure(place).await?;
-    let renewed = (sum(|kept| &kept.renewed) - renewed) as f64 / began.elapsed().as_secs_f64();
-    let strange = sum(|kept| &kept.detached) + sum(|kept| &kept.ended) + sum(|kept| &kept.strays);
-    let lost_in_all = sum(|kept| &kept.lost);
+    let measured = load.measure(testbed).await?;
+    let renewed = (sum(|events| &events.renewed) - renewed) as f64 / began.elapsed().as_secs_f64();
+    let unexpected =
+        sum(|events| &events.detached) + sum(|events| &events.ended) + sum(|events| &events.unexpected_answers);
+    let lost_in_all = sum(|events| &events.lost);
     let mut figures = Figures::default();
     figures.put("operations", Fold::Sum, leases as f64 - lost_in_all as f64);
     figures.put("renewals_per_s", Fold::Median, renewed);
     figures.put("lost", Fold::Sum, (lost_in_all - lost) as f64);
-    figures.put("at_risk", Fold::Sum, sum(|kept| &kept.at_risk) as f64);
-    measured.standing(&mut figures, place.urls.len());
+    figures.put("at_risk", Fold::Sum, sum(|events| &events.at_risk) as f64);
+    measured.background_cost(&mut figures, testbed.urls.len());
     memory(&mut figures, &alone, &measured.after, leases, ["server_bytes_per_lease", "redis_bytes_per_lease"]);
-    figures.put("errors", Fold::Sum, (measured.errors() + strange + lost_in_all) as f64);
+    figures.put("errors", Fold::Sum, (measured.errors() + unexpected + lost_in_all) as f64);
     Ok((figures, measured))
 }
 
-async fn streams(place: &Place, count: usize, via: Via) -> Result<Vec<Stream>> {
+async fn streams(testbed: &Testbed, count: usize, via: Via) -> Result<Vec<Stream>> {
     let mut streams = Vec::with_capacity(count);
-    for caller in connect(&place.urls, count, via).await? {
-        let kept = caller.session().map_or_else(Arc::default, |session| session.kept().clone());
+    for caller in connect(&testbed.urls, count, via).await? {
+        let events = caller.session().map_or_else(Arc::default, |session| session.events().clone());
         let keeper = match via {
             Via::Session => None,
-            Via::Unary => Some(Arc::new(Mutex::new(Keeper::open(caller.client(), kept.clone()).await?))),
+            Via::Unary => Some(Arc::new(Mutex::new(Keeper::open(caller.client(), events.clone()).await?))),
         };
-        streams.push(Stream { caller, keeper, kept });
+        streams.push(Stream { caller, keeper, events });
     }
     Ok(streams)
 }
 
-/// Takes all leases, and attaches each soon after it was granted, so that none ends before the last one is taken.
-async fn take(run: &Run<'_>, streams: &[Stream], meter: &Arc<Meter>) -> Result<()> {
-    let takers = streams.len() * TAKERS;
+/// Acquires all leases, and attaches each soon after its grant, so that none ends before the last one is acquired.
+async fn acquire_all(run: &Run<'_>, streams: &[Stream], meter: &Arc<Meter>) -> Result<()> {
+    let acquirers = streams.len() * ACQUIRERS;
     let mut tasks = JoinSet::new();
-    for taker in 0..takers {
-        let (stream, meter) = (streams[taker % streams.len()].clone(), meter.clone());
+    for acquirer in 0..acquirers {
+        let (stream, meter) = (streams[acquirer % streams.len()].clone(), meter.clone());
         let (prefix, ttl, leases) = (run.prefix.to_owned(), run.plan.ttl, run.plan.leases);
         tasks.spawn(async move {
-            let numbers: Vec<usize> = (taker..leases).step_by(takers).collect();
+            let numbers: Vec<usize> = (acquirer..leases).step_by(acquirers).collect();
             for batch in numbers.chunks(BATCH) {
-                if let Err(fault) = take_batch(&stream, &prefix, ttl, batch).await {
-                    meter.failed(fault);
+                if let Err(failure) = acquire_batch(&stream, &prefix, ttl, batch).await {
+                    meter.failed(failure);
                     return false;
                 }
             }
@@ -102,13 +103,13 @@ async fn take(run: &Run<'_>, streams: &[Stream], meter: &Arc<Meter>) -> Result<(
     while let Some(taken) = tasks.join_next().await {
         if !taken? {
             let why: Vec<String> = meter.take().errors.into_keys().collect();
-            bail!("cannot take the leases: {}", why.join("; "));
+            bail!("cannot acquire the leases: {}", why.join("; "));
         }
     }
     Ok(())
 }
 
-async fn take_batch(stream: &Stream, prefix: &str, ttl: Duration, numbers: &[usize]) -> Result<(), Fault> {
+async fn acquire_batch(stream: &Stream, prefix: &str, ttl: Duration, numbers: &[usize]) -> Result<(), Failure> {
     let mut caller = stream.caller.clone();
     let mut leases = Vec::with_capacity(numbers.len());
     for number in numbers {

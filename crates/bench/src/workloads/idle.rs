@@ -1,71 +1,71 @@
-//! `idle`: many wait for a lock that does not come free: what waiting itself costs.
+//! `idle`: many wait for a lock that is never released. Measures the cost of waiting.
 
 use super::{Run, TTL, memory};
 use crate::{
-    caller::{Caller, Fault, connect},
+    caller::{Caller, Failure, connect},
     figures::{Figures, Fold},
-    load::{Load, Measured},
-    place::Place,
+    load::{Load, Measurement},
     plan::Via,
+    testbed::Testbed,
 };
 use anyhow::{Result, bail};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// As long as a wait may be, and longer than any run.
+/// The maximum wait, longer than any run.
 const WAIT: Duration = Duration::from_secs(3600);
-/// How long they may take to get into line.
-const LINE_MAX: Duration = Duration::from_secs(60);
-/// How long the server has to see that they wait no more.
+/// How long it may take until all of them are queued.
+const QUEUE_MAX: Duration = Duration::from_secs(60);
+/// How long the server has to notice that the waiters have left.
 const LEAVE: Duration = Duration::from_millis(100);
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-pub(crate) async fn run(run: Run<'_>, place: &Place, via: Via) -> Result<(Figures, Measured)> {
+pub(crate) async fn run(run: Run<'_>, testbed: &Testbed, via: Via) -> Result<(Figures, Measurement)> {
     let waiters = run.plan.waiters;
-    let callers = connect(&place.urls, run.plan.connections(waiters, place.urls.len()), via).await?;
+    let callers = connect(&testbed.urls, run.plan.connections(waiters, testbed.urls.len()), via).await?;
     let name = format!("{}one", run.prefix);
-    // Not one of the waiters' own: their sessions are to end before the lock is given back.
-    let mut asking = connect(&place.urls, 1, Via::Unary).await?.remove(0);
-    let held = asking.acquire(&name, WAIT + run.plan.duration, Duration::ZERO).await;
-    let held = held.map_err(|fault| anyhow::anyhow!("cannot hold the lock: {}", fault.0))?;
-    let alone = place.read().await?;
+    // A separate connection: the waiters' sessions must end before the lock is released.
+    let mut monitor = connect(&testbed.urls, 1, Via::Unary).await?.remove(0);
+    let held = monitor.acquire(&name, WAIT + run.plan.duration, Duration::ZERO).await;
+    let held = held.map_err(|failure| anyhow::anyhow!("cannot hold the lock: {}", failure.0))?;
+    let alone = testbed.read().await?;
     let load = Load::closed(run.plan, run.label, 1);
     let tasks: Vec<_> = (0..waiters)
         .map(|index| {
             let (mut caller, name, meter) = (callers[index % callers.len()].clone(), name.clone(), load.meter.clone());
             tokio::spawn(async move {
                 let why = match caller.acquire(&name, TTL, WAIT).await {
-                    Ok(_) => Fault("a waiter was granted a lock that was held".to_owned()),
-                    Err(fault) => fault,
+                    Ok(_) => Failure("a waiter was granted a held lock".to_owned()),
+                    Err(failure) => failure,
                 };
                 meter.failed(why);
             })
         })
         .collect();
-    all_in_line(&mut asking, &name, waiters).await?;
-    // Nothing is started: what is used comes of the waiting.
-    let measured = load.measure(place).await?;
+    wait_until_queued(&mut monitor, &name, waiters).await?;
+    // No client is started: only waiting is measured.
+    let measured = load.measure(testbed).await?;
     let mut figures = Figures::default();
     figures.put("operations", Fold::Sum, tasks.iter().filter(|task| !task.is_finished()).count() as f64);
-    measured.standing(&mut figures, place.urls.len());
+    measured.background_cost(&mut figures, testbed.urls.len());
     memory(&mut figures, &alone, &measured.after, waiters, ["server_bytes_per_waiter", "redis_bytes_per_waiter"]);
     figures.put("errors", Fold::Sum, measured.errors() as f64);
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
     drop(callers);
-    // A server that goes on is not left with it; nor does it pass the lock on to those who wait no more.
+    // Do not leave the lock on a server that keeps running, nor let it be granted to departing waiters.
     sleep(LEAVE).await;
-    let _ = asking.release(held).await;
+    let _ = monitor.release(held).await;
     Ok((figures, measured))
 }
 
-async fn all_in_line(asking: &mut Caller, name: &str, waiters: usize) -> Result<()> {
+async fn wait_until_queued(monitor: &mut Caller, name: &str, waiters: usize) -> Result<()> {
     let began = Instant::now();
     loop {
-        match asking.waiters(name).await {
+        match monitor.waiters(name).await {
             Ok(found) if found as usize >= waiters => return Ok(()),
-            Ok(found) if began.elapsed() > LINE_MAX => bail!("only {found} of {waiters} came to wait"),
-            Err(fault) => bail!("cannot see who waits: {}", fault.0),
-            Ok(_) => sleep(LOOK).await,
+            Ok(found) if began.elapsed() > QUEUE_MAX => bail!("only {found} of {waiters} are queued"),
+            Err(failure) => bail!("cannot read the number of waiters: {}", failure.0),
+            Ok(_) => sleep(POLL_INTERVAL).await,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The workloads of the load, against anything that answers the calls.
+//! The workloads, for any server of the API.
 
 pub(super) mod handoff;
 pub(super) mod held;
@@ -13,22 +13,22 @@ use super::{
 };
 use std::time::Duration;
 
-/// Of leases that are given back at once: what the server takes if nothing is asked for.
+/// The TTL of leases that are released at once: the server's default.
 const TTL: Duration = Duration::from_secs(30);
-/// Longer than any wait in a line that moves.
+/// Longer than any wait in a queue that moves.
 const WAIT: Duration = Duration::from_secs(60);
 
-/// What a run needs besides the place.
+/// The parameters of one measurement.
 #[derive(Clone, Copy)]
 pub(super) struct Run<'a> {
     pub plan: &'a super::plan::Plan,
-    /// What its locks' names begin with, unlike those of any other run.
+    /// The prefix of its lock names, unique to it.
     pub prefix: &'a str,
-    /// What its progress begins with.
+    /// The prefix of its progress messages.
     pub label: &'a str,
 }
 
-/// What came on top of each server and of Redis, for each of so many.
+/// The additional memory of each server and of Redis, divided by `count`.
 pub(crate) fn memory(figures: &mut Figures, alone: &Reading, with: &Reading, count: usize, names: [&'static str; 2]) {
     let server = with.server_memory.zip(alone.server_memory).map(|(with, alone)| with - alone);
     let redis = with.redis.zip(alone.redis).map(|(with, alone)| with.memory - alone.memory);

@@ -1,26 +1,26 @@
-//! `pairs`: acquire and release of a lock that nobody else wants.
+//! `pairs`: acquire and release of an uncontended lock.
 
 use super::{Run, TTL};
 use crate::{
     caller::{Caller, connect},
     figures::Figures,
-    load::{Client, Load, Measured},
-    place::Place,
+    load::{Client, Load, Measurement},
     plan::Via,
+    testbed::Testbed,
 };
 use anyhow::Result;
 use std::time::Duration;
 use tokio::time::Instant;
 
-pub(crate) async fn run(run: Run<'_>, place: &Place, via: Via) -> Result<(Figures, Measured)> {
-    let callers = connect(&place.urls, run.plan.connections(run.plan.clients, place.urls.len()), via).await?;
+pub(crate) async fn run(run: Run<'_>, testbed: &Testbed, via: Via) -> Result<(Figures, Measurement)> {
+    let callers = connect(&testbed.urls, run.plan.connections(run.plan.clients, testbed.urls.len()), via).await?;
     let mut load = Load::paced(run.plan, run.label, run.plan.clients);
     for index in 0..run.plan.clients {
         let caller = callers[index % callers.len()].clone();
         let (name, fresh) = (format!("{}{index}", run.prefix), run.plan.fresh_names);
         load.start(index, |client| pairs(client, caller, name, fresh));
     }
-    let measured = load.measure(place).await?;
+    let measured = load.measure(testbed).await?;
     Ok((measured.figures(), measured))
 }
 
@@ -33,29 +33,29 @@ async fn pairs(client: Client, mut caller: Caller, own: String, fresh: bool) {
         let acquired = began.elapsed();
         let released = match granted {
             Ok(granted) => caller.release(granted).await,
-            Err(fault) => Err(fault),
+            Err(failure) => Err(failure),
         };
         match released {
             Ok(()) => client.done(began.elapsed(), Some(acquired), None),
-            Err(fault) => client.failed(fault).await,
+            Err(failure) => client.failed(failure).await,
         }
     }
 }
 
-/// The baseline of what takes one round trip after the other: one call under way, whatever the plan says of clients.
-pub(crate) async fn round_trips(run: Run<'_>, place: &Place, via: Via) -> Result<(Figures, Measured)> {
-    let mut caller = connect(&place.urls, 1, via).await?.remove(0);
+/// The baseline of sequential round trips: one call in flight, whatever the plan's number of clients.
+pub(crate) async fn round_trips(run: Run<'_>, testbed: &Testbed, via: Via) -> Result<(Figures, Measurement)> {
+    let mut caller = connect(&testbed.urls, 1, via).await?.remove(0);
     let mut load = Load::closed(run.plan, run.label, 1);
     let name = format!("{}0", run.prefix);
     load.start(0, |client| async move {
-        while client.goes_on() {
+        while client.is_running() {
             let began = Instant::now();
             match caller.acquire(&name, TTL, Duration::ZERO).await {
                 Ok(_) => client.done(began.elapsed(), None, None),
-                Err(fault) => client.failed(fault).await,
+                Err(failure) => client.failed(failure).await,
             }
         }
     });
-    let measured = load.measure(place).await?;
+    let measured = load.measure(testbed).await?;
     Ok((measured.figures(), measured))
 }

@@ -1,4 +1,4 @@
-//! What the load falls on: servers, an echo in their stead, Redis behind them or alone.
+//! The system under load: servers or an echo, with or without Redis, or Redis alone.
 
 use super::{
     caller,
@@ -11,20 +11,20 @@ use anyhow::{Result, bail};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A place is made anew for each measurement, so that none finds what another left: memory that was freed but kept,
+/// Created anew for each measurement, so that none is affected by an earlier one: memory that was freed but kept,
 /// leases that expire.
-pub(super) struct Place {
-    /// Where its servers are.
+pub(super) struct Testbed {
+    /// The addresses of its servers.
     pub urls: Vec<String>,
     servers: Vec<Child>,
-    /// The last to end: servers that lose their Redis complain.
+    /// Dropped last: servers log errors when they lose their Redis.
     pub redis: Option<Redis>,
 }
 
-impl Place {
-    /// The servers that are to be measured.
+impl Testbed {
+    /// Fencepost servers.
     pub(super) async fn fencepost(plan: &Plan) -> Result<Self> {
         let (store, redis) = match &plan.target {
             Target::Servers(urls, _) => {
@@ -36,36 +36,36 @@ impl Place {
                 (redis.as_ref().map(|redis| redis.url.clone()).unwrap_or_default(), redis)
             }
         };
-        let mut place = Self { urls: Vec::new(), servers: Vec::new(), redis };
+        let mut testbed = Self { urls: Vec::new(), servers: Vec::new(), redis };
         for _ in 0..plan.replicas {
-            // Short TTLs, so that a short run sees renewals; the bounds of the line, so that a long one fits.
+            // Short TTLs, so that short runs include renewals; large queue bounds, so that all waiters fit.
             let flags = ["--ttl-min", "100ms", "--waiters-per-lock", "1000000", "--waiters-per-server", "1000000"];
             let words = ["serve", "--listen", "127.0.0.1:0", "--store", &store].into_iter().chain(flags);
-            place.start(&words.map(str::to_owned).collect::<Vec<_>>()).await?;
+            testbed.start(&words.map(str::to_owned).collect::<Vec<_>>()).await?;
         }
-        place.up().await?;
-        Ok(place)
+        testbed.up().await?;
+        Ok(testbed)
     }
 
-    /// Waits until all of its servers have their store.
+    /// Waits until all servers have reached their store.
     async fn up(&self) -> Result<()> {
         let began = Instant::now();
         for mut caller in caller::connect(&self.urls, self.urls.len(), Via::Unary).await? {
-            while let Err(fault) = caller.waiters("bench").await {
+            while let Err(failure) = caller.waiters("bench").await {
                 if began.elapsed() > START_MAX {
-                    bail!("a server does not come up: {}", fault.0);
+                    bail!("a server did not start: {}", failure.0);
                 }
-                sleep(LOOK).await;
+                sleep(POLL_INTERVAL).await;
             }
         }
         Ok(())
     }
 
-    /// A server that answers the same calls with the same messages and does nothing.
+    /// The echo server.
     pub(super) async fn echo() -> Result<Self> {
-        let mut place = Self { urls: Vec::new(), servers: Vec::new(), redis: None };
-        place.start(&["bench-echo".to_owned()]).await?;
-        Ok(place)
+        let mut testbed = Self { urls: Vec::new(), servers: Vec::new(), redis: None };
+        testbed.start(&["bench-echo".to_owned()]).await?;
+        Ok(testbed)
     }
 
     /// Redis alone, for clients that use it directly.
@@ -80,7 +80,7 @@ impl Place {
         Ok(())
     }
 
-    /// The counters, now.
+    /// Reads the resource counters.
     pub(super) async fn read(&self) -> Result<Reading> {
         let servers = usage::of_processes(self.servers.iter().map(Child::pid));
         let redis = match &self.redis {

@@ -1,36 +1,36 @@
-//! Who is measured in which workload, beside whom, and by which figures they are compared.
+//! What each workload measures besides Fencepost, and which figures are compared.
 
 use super::{
     baselines,
     figures::Figures,
-    load::Measured,
-    place::Place,
+    load::Measurement,
     plan::{Plan, Via, Workload},
     redis::Redis,
+    testbed::Testbed,
     workloads::{Run, handoff, held, hold, idle, pairs, wake},
 };
 use anyhow::{Context, Result, bail};
 
-/// What is measured.
+/// A measured system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contender {
     Fencepost,
-    /// A plain tonic server, a call each.
+    /// A plain tonic server, unary calls.
     EchoUnary,
     /// The same, messages on a stream.
     EchoStream,
-    /// The recipe on Redis, with a checkout from a deadpool for each command.
+    /// The classic lock on Redis, with a deadpool checkout for each command.
     ClassicPool,
     /// The same, on one multiplexed connection.
     ClassicMultiplexed,
-    /// Who waits tries again and again.
+    /// Waiters that retry the classic lock.
     RetryLoop,
-    /// A timer for each lease.
+    /// The classic lock with a renewal timer for each lease.
     Watchdogs,
 }
 
-/// Fencepost comes last: the baselines that it is compared to are measured around it, round by round.
-pub(super) fn contenders(plan: &Plan, workload: Workload) -> Vec<Contender> {
+/// Fencepost comes last in each round, so that its baselines are measured right before it.
+pub(super) fn of(plan: &Plan, workload: Workload) -> Vec<Contender> {
     use Contender::{ClassicMultiplexed, ClassicPool, EchoStream, EchoUnary, Fencepost, RetryLoop, Watchdogs};
     let all: &[Contender] = match workload {
         Workload::Pairs => &[EchoUnary, EchoStream, ClassicPool, ClassicMultiplexed],
@@ -42,10 +42,10 @@ pub(super) fn contenders(plan: &Plan, workload: Workload) -> Vec<Contender> {
     measured.copied().chain([Fencepost]).collect()
 }
 
-/// By what they are compared: what a baseline has of these becomes a ratio.
+/// The figures that are compared: their ratios to a baseline that has them are reported.
 pub(super) fn compared(workload: Workload, baseline: Contender) -> &'static [&'static str] {
     match workload {
-        // Its latency is that of one round trip, not of a wait in line.
+        // The echo's latency is that of one round trip, not of a wait.
         Workload::Handoff if baseline.is_echo() => &["rate_per_s"],
         Workload::Pairs => &[
             "rate_per_s",
@@ -71,12 +71,12 @@ pub(super) fn compared(workload: Workload, baseline: Contender) -> &'static [&'s
     }
 }
 
-/// Measures one of them once.
-pub(super) async fn measure(run: Run<'_>, workload: Workload, contender: Contender) -> Result<(Figures, Measured)> {
-    let place = match contender {
-        Contender::Fencepost => Place::fencepost(run.plan).await.context("cannot start a server")?,
-        Contender::EchoUnary | Contender::EchoStream => Place::echo().await.context("cannot start the echo")?,
-        _ => Place::redis_alone(run.plan).await.context("cannot use Redis")?,
+/// Measures one system once.
+pub(super) async fn measure(run: Run<'_>, workload: Workload, contender: Contender) -> Result<(Figures, Measurement)> {
+    let testbed = match contender {
+        Contender::Fencepost => Testbed::fencepost(run.plan).await.context("cannot start a server")?,
+        Contender::EchoUnary | Contender::EchoStream => Testbed::echo().await.context("cannot start the echo")?,
+        _ => Testbed::redis_alone(run.plan).await.context("cannot use Redis")?,
     };
     let (via, own) = match contender {
         Contender::EchoUnary => (Via::Unary, false),
@@ -85,37 +85,37 @@ pub(super) async fn measure(run: Run<'_>, workload: Workload, contender: Contend
     };
     if own || contender.is_echo() {
         if own && workload == Workload::Pairs {
-            held::take(run, &place).await.context("cannot take the locks that are held meanwhile")?;
+            held::acquire(run, &testbed).await.context("cannot acquire the locks that are held meanwhile")?;
         }
         return match workload {
-            Workload::Pairs => pairs::run(run, &place, via).await,
-            Workload::Idle => idle::run(run, &place, via).await,
-            // A hand-off cannot take less than a message to the server and one back.
-            Workload::Handoff | Workload::Wake if !own => pairs::round_trips(run, &place, via).await,
-            Workload::Handoff => handoff::run(run, &place, via).await,
-            Workload::Wake => wake::run(run, &place, via).await,
-            Workload::Hold => hold::run(run, &place, via).await,
+            Workload::Pairs => pairs::run(run, &testbed, via).await,
+            Workload::Idle => idle::run(run, &testbed, via).await,
+            // A hand-off takes at least one message to the server and one back.
+            Workload::Handoff | Workload::Wake if !own => pairs::round_trips(run, &testbed, via).await,
+            Workload::Handoff => handoff::run(run, &testbed, via).await,
+            Workload::Wake => wake::run(run, &testbed, via).await,
+            Workload::Hold => hold::run(run, &testbed, via).await,
         };
     }
-    let redis = place.redis.as_ref().context("there is no Redis")?;
-    classic(run, workload, contender, &place, redis).await
+    let redis = testbed.redis.as_ref().context("there is no Redis")?;
+    classic(run, workload, contender, &testbed, redis).await
 }
 
 async fn classic(
     run: Run<'_>,
     workload: Workload,
     contender: Contender,
-    place: &Place,
+    testbed: &Testbed,
     redis: &Redis,
-) -> Result<(Figures, Measured)> {
+) -> Result<(Figures, Measurement)> {
     use baselines::{pairs, retry, watchdogs};
     match (workload, contender) {
-        (Workload::Pairs, Contender::ClassicPool) => pairs::pooled(run, place, redis).await,
-        (Workload::Pairs, Contender::ClassicMultiplexed) => pairs::shared(run, place, redis).await,
-        (Workload::Handoff, Contender::RetryLoop) => retry::handoff(run, place, redis).await,
-        (Workload::Idle, Contender::RetryLoop) => retry::idle(run, place, redis).await,
-        (Workload::Wake, Contender::RetryLoop) => retry::wake(run, place, redis).await,
-        (Workload::Hold, Contender::Watchdogs) => watchdogs::hold(run, place, redis).await,
+        (Workload::Pairs, Contender::ClassicPool) => pairs::pooled(run, testbed, redis).await,
+        (Workload::Pairs, Contender::ClassicMultiplexed) => pairs::shared(run, testbed, redis).await,
+        (Workload::Handoff, Contender::RetryLoop) => retry::handoff(run, testbed, redis).await,
+        (Workload::Idle, Contender::RetryLoop) => retry::idle(run, testbed, redis).await,
+        (Workload::Wake, Contender::RetryLoop) => retry::wake(run, testbed, redis).await,
+        (Workload::Hold, Contender::Watchdogs) => watchdogs::hold(run, testbed, redis).await,
         _ => bail!("{} is no baseline of {}", contender.name(), workload.name()),
     }
 }
@@ -125,7 +125,7 @@ impl Contender {
         matches!(self, Self::EchoUnary | Self::EchoStream)
     }
 
-    /// For people.
+    /// The display name.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Fencepost => "fencepost",
@@ -138,7 +138,7 @@ impl Contender {
         }
     }
 
-    /// For programs.
+    /// The key in the JSON report.
     pub(super) fn key(self) -> &'static str {
         match self {
             Self::Fencepost => "fencepost",
