@@ -1,4 +1,4 @@
-//! libFuzzer's entry to the target of this name.
+//! libFuzzer entry point of the target.
 #![no_main]
 
 use fencepost_fuzz::seeds;

@@ -1,4 +1,4 @@
-//! What an operator says: the file, the variables, the flags, the URL of the store.
+//! Configuration: the file, variables, flags, and the URL of the store.
 
 use fencepost::{
     config::{Config, options},
@@ -10,7 +10,7 @@ fn url(text: &str) -> Result<(), String> {
     RedisUrl::parse(text).map(drop)
 }
 
-/// Any file, and any text for any option. What is accepted reads back the same.
+/// Any file, and any text for any option. An accepted configuration can be written back.
 pub fn config(bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else { return };
     let loaded = match kind % 3 {
@@ -26,12 +26,12 @@ pub fn config(bytes: &[u8]) {
         }
         1 => {
             let values: Vec<&[u8]> = bytes.split(|byte| *byte == 0).collect();
-            let place = |name: &str| options::OPTIONS.iter().position(|option| option.variable() == name);
+            let index = |name: &str| options::OPTIONS.iter().position(|option| option.variable() == name);
             Config::load(
                 [],
                 |name| {
-                    let value = place(name).and_then(|place| values.get(place)).filter(|value| !value.is_empty())?;
-                    // Which file is another target's business: no path is read that the bytes made up.
+                    let value = index(name).and_then(|index| values.get(index)).filter(|value| !value.is_empty())?;
+                    // Never read a path that the input made up.
                     (name != options::FILE_VARIABLE).then(|| OsString::from_vec(value.to_vec()))
                 },
                 url,
@@ -49,7 +49,7 @@ pub fn config(bytes: &[u8]) {
         Ok(config) => {
             let text = config.to_toml();
             for option in options::in_file() {
-                assert!(config.text_of(option.key).is_some(), "{} can be shown: {text}", option.key);
+                assert!(config.text_of(option.key).is_some(), "{} is written: {text}", option.key);
             }
         }
         Err(error) => assert!(!error.problems.is_empty() && !error.to_string().is_empty()),

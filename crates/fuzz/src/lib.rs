@@ -1,11 +1,11 @@
-//! Bytes from outside: what a client sends, what Redis answers, what an operator configures. Each target takes any
-//! bytes and panics if the code behind it does, or answers what it never should.
+//! Fuzz targets for input from outside: requests of clients, answers of Redis, the configuration. Each target takes any
+//! bytes and panics if the code under test panics or gives a forbidden answer.
 
+mod body;
 mod config;
 mod redis;
 mod request;
 pub mod seeds;
-mod talk;
 
 pub use config::config;
 pub use redis::redis;

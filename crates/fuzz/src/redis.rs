@@ -1,4 +1,4 @@
-//! What Redis says: answers of scripts, messages between replicas, and its report about itself.
+//! Input from Redis: answers of scripts, messages between replicas, and its INFO report.
 
 use deadpool_redis::redis::parse_redis_value;
 use fencepost::{
@@ -9,7 +9,7 @@ use fencepost::{
     },
 };
 
-/// Any bytes on the connection to Redis: each decoder reads them, or says that they make no sense.
+/// Any bytes on the connection to Redis: each decoder decodes or refuses them.
 pub fn redis(bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else { return };
     match kind % 5 {
@@ -23,11 +23,11 @@ pub fn redis(bytes: &[u8]) {
             }
         }
         3 => script(bytes),
-        _ => whole(bytes),
+        _ => reply(bytes),
     }
 }
 
-/// One answer, read as that of each command: a script of another version may answer anything.
+/// One answer, decoded as that of each command: a script of another version may answer anything.
 fn script(bytes: &[u8]) {
     let read = || Answer::read(StoreTime::from_micros(1_795_000_000_000_000), bytes).ok();
     if read().is_none() {
@@ -43,8 +43,8 @@ fn script(bytes: &[u8]) {
     let _ = read().map(|answer| answer.texts("meta"));
 }
 
-/// What a script answers as a whole, to two commands.
-fn whole(bytes: &[u8]) {
+/// The whole reply of a script to two commands.
+fn reply(bytes: &[u8]) {
     if let Ok(value) = parse_redis_value(bytes) {
         let _ = replies(value, 2);
     }
@@ -55,7 +55,7 @@ fn report(bytes: &[u8]) {
     let settings = text.lines().filter_map(|line| line.split_once(':'));
     let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let numbers: Vec<u64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    let time = |place: usize| StoreTime::from_micros(numbers.get(place).copied().unwrap_or_default());
+    let time = |index: usize| StoreTime::from_micros(numbers.get(index).copied().unwrap_or_default());
     let facts = Facts {
         info: Ok(text.clone().into_owned()),
         settings: Ok(settings),
@@ -64,5 +64,5 @@ fn report(bytes: &[u8]) {
         meta: Ok(Some(Meta { buckets: text.clone().into_owned(), layout: text.into_owned(), classic: None })),
         clock: Ok(ClockSample { sent: time(0), redis: time(1), received: time(2) }),
     };
-    assert!(!doctor::judge(&facts).is_empty(), "there is always something to say");
+    assert!(!doctor::judge(&facts).is_empty(), "there is always a verdict");
 }

@@ -1,6 +1,6 @@
-//! Requests: any method of the API, with any body, to a whole server in this process.
+//! Requests: any method of the API, with any body, to a complete server in this process.
 
-use crate::talk::Talk;
+use crate::body::RequestBody;
 use fencepost::{
     clock::ProcessClock,
     config::Config,
@@ -29,13 +29,13 @@ pub const METHODS: [&str; 13] = [
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
     "/fencepost.v1.AdminService/Drain",
 ];
-/// Drain ends the server for all that come after, so it is left out of what the first byte picks.
-const PICKED: usize = METHODS.len() - 1;
+/// Drain ends the server for later requests, so the first byte does not pick it.
+const SELECTABLE: usize = METHODS.len() - 1;
 
-/// For how long an answer is listened to. Time is not real: waiting costs nothing.
-const PATIENCE: Duration = Duration::from_secs(2 * 60 * 60);
-/// Parts of an answer that are read: a stream has no end.
-const PARTS_MAX: usize = 64;
+/// How long to wait for an answer. Time is simulated: waiting is free.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2 * 60 * 60);
+/// The number of frames of an answer to read: a stream is endless.
+const FRAMES_MAX: usize = 64;
 
 struct Server {
     runtime: Runtime,
@@ -55,24 +55,24 @@ impl Server {
             let store = Arc::new(MemoryStore::new(Arc::new(ProcessClock::start()), &config.limits, hub.clone()));
             let locks = Arc::new(Locks::new(store.clone(), hub, config.limits.clone()));
             tokio::spawn(async move { store.run_expiry().await });
-            fencepost::api::routes(&locks, config.drain_timeout).expect("the services describe themselves")
+            fencepost::api::routes(&locks, config.drain_timeout).expect("the services have descriptors")
         });
         Self { runtime, routes }
     }
 
-    fn call(&self, method: &str, talk: Talk) -> Option<Code> {
+    fn call(&self, method: &str, body: RequestBody) -> Option<Code> {
         let request = http::Request::post(format!("http://localhost{method}"))
             .header("content-type", "application/grpc")
             .header("te", "trailers")
-            .body(Body::new(talk))
+            .body(Body::new(body))
             .expect("it is a request");
         self.runtime.block_on(async {
-            let response = timeout(PATIENCE, self.routes.clone().oneshot(request)).await.ok()?;
+            let response = timeout(ANSWER_TIMEOUT, self.routes.clone().oneshot(request)).await.ok()?;
             let response = response.unwrap_or_else(|never| match never {});
             let (head, mut body) = response.into_parts();
             let mut code = status(&head.headers);
-            for _ in 0..PARTS_MAX {
-                let Ok(Some(part)) = timeout(PATIENCE, body.frame()).await else { break };
+            for _ in 0..FRAMES_MAX {
+                let Ok(Some(part)) = timeout(ANSWER_TIMEOUT, body.frame()).await else { break };
                 let part = part.expect("an answer is whole");
                 code = code.or(part.trailers_ref().and_then(status));
             }
@@ -85,28 +85,28 @@ fn status(headers: &http::HeaderMap) -> Option<Code> {
     Some(Code::from_bytes(headers.get("grpc-status")?.as_bytes()))
 }
 
-/// A request of any method: nothing that a client can send makes the server panic, or blame itself.
+/// Sends a request of any method: no input may make the server panic, or answer that it is broken.
 pub fn request(bytes: &[u8]) -> Option<Code> {
     thread_local! {
-        // One server for many requests: locks that are held and waited for are what some paths need.
+        // One server for many requests: some paths need locks that are held and waited for.
         static SERVER: RefCell<(Server, usize)> = RefCell::new((Server::start(), 0));
     }
     const REQUESTS_PER_SERVER: usize = 1_000;
     let (first, message) = bytes.split_first()?;
-    let method = METHODS[usize::from(*first) % PICKED];
-    SERVER.with_borrow_mut(|(server, asked)| {
-        *asked += 1;
-        if *asked > REQUESTS_PER_SERVER {
-            (*server, *asked) = (Server::start(), 0);
+    let method = METHODS[usize::from(*first) % SELECTABLE];
+    SERVER.with_borrow_mut(|(server, requests)| {
+        *requests += 1;
+        if *requests > REQUESTS_PER_SERVER {
+            (*server, *requests) = (Server::start(), 0);
         }
-        let talk = if is_stream(method) { Talk::of_many(message) } else { Talk::of_one(message) };
-        let are_messages = talk.messages().all(|message| is_message(method, message));
-        let code = server.call(method, talk);
-        let blamed = matches!(code, Some(Code::Unknown | Code::DataLoss));
-        // tonic answers INTERNAL to bytes that are no message of the type: the only case in which it may.
+        let body = if is_stream(method) { RequestBody::streaming(message) } else { RequestBody::unary(message) };
+        let decodes = body.messages().all(|message| decodes_as(method, message));
+        let code = server.call(method, body);
+        let broken = matches!(code, Some(Code::Unknown | Code::DataLoss));
+        // tonic answers INTERNAL to bytes that do not decode: the only permitted case.
         let undecodable = code == Some(Code::Internal);
-        assert!(!blamed, "{method} answered {code:?}");
-        assert!(!undecodable || !are_messages, "{method} answered {code:?} to a message");
+        assert!(!broken, "{method} answered {code:?}");
+        assert!(!undecodable || !decodes, "{method} answered {code:?} to a message");
         code
     })
 }
@@ -115,7 +115,7 @@ fn is_stream(method: &str) -> bool {
     method.ends_with("/KeepAlive") || method.ends_with("/Session")
 }
 
-fn is_message(method: &str, bytes: &[u8]) -> bool {
+fn decodes_as(method: &str, bytes: &[u8]) -> bool {
     use fencepost_proto::v1;
     use prost::Message;
     fn of<M: Message + Default>(bytes: &[u8]) -> bool {

@@ -1,15 +1,15 @@
-//! Good inputs, from which random changes begin: bytes made up from nothing hardly ever get past the first check.
+//! Valid inputs, from which mutation starts: random bytes rarely get past the first check.
 
-use crate::{METHODS, talk};
+use crate::{METHODS, body};
 use fencepost_proto::v1;
 use prost::Message;
 use std::{env, fs, path::Path};
 
-/// Writes these to the folder that `FENCEPOST_FUZZ_SEEDS` names, if it does: libFuzzer reads files.
+/// Writes the seeds to the directory in `FENCEPOST_FUZZ_SEEDS`, if it is set: libFuzzer reads files.
 pub fn write(seeds: &[Vec<u8>]) {
-    let Some(folder) = env::var_os("FENCEPOST_FUZZ_SEEDS") else { return };
+    let Some(directory) = env::var_os("FENCEPOST_FUZZ_SEEDS") else { return };
     for (number, seed) in seeds.iter().enumerate() {
-        fs::write(Path::new(&folder).join(number.to_string()), seed).expect("a seed can be written");
+        fs::write(Path::new(&directory).join(number.to_string()), seed).expect("a seed can be written");
     }
 }
 
@@ -48,14 +48,14 @@ fn attach() -> v1::AttachLeases {
     v1::AttachLeases { leases: vec![lease] }
 }
 
-/// All that can be said on a KeepAlive stream.
+/// All client messages of a KeepAlive stream.
 fn kept_alive() -> Vec<Vec<u8>> {
     use v1::keep_alive_request::Message::{Answer, Attach, Detach};
     let all = [Attach(attach()), Answer(v1::BeatAnswer { beat: 1 }), Detach(v1::DetachLeases { handles: vec![1, 2] })];
     all.map(|message| v1::KeepAliveRequest { message: Some(message) }.encode_to_vec()).into()
 }
 
-/// All that can be said on a session, in one that does not break a rule: two that want one lock, of which one gives up.
+/// All client messages of a session, in a valid order: two acquires of one lock, one of them cancelled.
 fn sessions() -> Vec<Vec<u8>> {
     use v1::session_request::Message::{Acquire, Answer, Attach, Cancel, Detach, Release, Renew};
     let want =
@@ -74,12 +74,12 @@ fn sessions() -> Vec<Vec<u8>> {
     all.map(|(operation, message)| v1::SessionRequest { operation, message: Some(message) }.encode_to_vec()).into()
 }
 
-/// A session from its beginning to its end.
+/// A complete session.
 pub fn session() -> Vec<u8> {
-    [vec![method("Session")], talk::written(&sessions(), true)].concat()
+    [vec![method("Session")], body::encode(&sessions(), true)].concat()
 }
 
-/// One of each method; of streams each message by itself as well.
+/// A request of each method; of streams also each message by itself.
 pub fn requests() -> Vec<Vec<u8>> {
     let name = NAME.to_owned();
     let calls = [
@@ -96,17 +96,17 @@ pub fn requests() -> Vec<Vec<u8>> {
         ),
     ];
     let streams = [("KeepAlive", kept_alive()), ("Session", sessions())].into_iter().flat_map(|(method, messages)| {
-        let whole = [true, false].map(|ends| (method, talk::written(&messages, ends)));
-        let each = messages.into_iter().map(move |message| (method, talk::written(&[message], true)));
+        let whole = [true, false].map(|ends| (method, body::encode(&messages, ends)));
+        let each = messages.into_iter().map(move |message| (method, body::encode(&[message], true)));
         whole.into_iter().chain(each.collect::<Vec<_>>())
     });
-    calls.into_iter().chain(streams).map(|(name, said)| [vec![method(name)], said].concat()).collect()
+    calls.into_iter().chain(streams).map(|(name, message)| [vec![method(name)], message].concat()).collect()
 }
 
-/// The byte that picks a method.
+/// The byte that selects a method.
 fn method(name: &str) -> u8 {
-    let place = METHODS.iter().position(|path| path.ends_with(&format!("/{name}")));
-    u8::try_from(place.expect("it is a method")).expect("there are few")
+    let index = METHODS.iter().position(|path| path.ends_with(&format!("/{name}")));
+    u8::try_from(index.expect("it is a method")).expect("there are few")
 }
 
 fn text(number: u8, text: &str) -> Vec<u8> {
@@ -130,9 +130,8 @@ fn number(number: u64) -> Vec<u8> {
     [vec![0xcf], number.to_be_bytes().to_vec()].concat()
 }
 
-/// The first byte says what it is: an answer of a script is 3, of a whole script 4.
+/// Inputs of the `redis` target. The first byte is the kind: 3 for an answer of a script, 4 for a whole reply.
 pub fn answers() -> Vec<Vec<u8>> {
-    // As good as any other.
     let id = "0123456789abcdef";
     let answer = |code: &str, details: Vec<u8>, effects: Vec<u8>| [vec![3], word(code), details, effects].concat();
     let (token, none) = (number(1_795_000_000_000_000), list(&[]));
@@ -188,14 +187,15 @@ pub fn answers() -> Vec<Vec<u8>> {
         [vec![0], words(&["event", "G", "1795000000000000", id, "holder", ""]), word("name")].concat(),
         text(
             1,
-            "redis_version:7.0.15\r\nrole:master\r\nslave0:ip=1,port=2,state=online,offset=9,lag=0\r\nmaxmemory:100\r\n",
+            "redis_version:7.0.15\r\nrole:master\r\nslave0:ip=1,port=2,state=online,offset=9,lag=0\r\n\
+            maxmemory:100\r\n",
         ),
         text(1, "used_memory:99\r\nmaxmemory:100\r\nsave:3600 1 300 100\r\n1 2 3\r\nmin-replicas-to-write:x"),
         text(2, "fp:{3f}:l:a*[b]"),
     ]
 }
 
-/// What an operator may well say.
+/// Plausible configurations.
 pub fn configurations() -> Vec<Vec<u8>> {
     let file = fencepost::config::Config::default().to_toml();
     vec![
@@ -203,7 +203,8 @@ pub fn configurations() -> Vec<Vec<u8>> {
         text(0, "ttl_min = \"1s\"\nlisten = \"[::1]:1\"\nwaiters_per_lock = 7\n"),
         text(
             1,
-            "127.0.0.1:0\0redis://u:p@h:1/2\0true\0lock:\x001s\x002h\x005s\x007\x008\x009\x005s\0json\0info,a::b=debug",
+            "127.0.0.1:0\0redis://u:p@h:1/2\0true\0lock:\x001s\x002h\x005s\x007\x008\x009\x005s\0json\0\
+            info,a::b=debug",
         ),
         text(2, "redis://user:pass%20word@[::1]:6379/3?protocol=resp3"),
         text(2, "rediss://h:1/#insecure"),

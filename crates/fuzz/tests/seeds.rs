@@ -1,14 +1,14 @@
-//! A slice of the fuzzing in every test run: good inputs, and thousands of random changes to them.
+//! A slice of the fuzzing in every test run: the seeds, and thousands of random mutations of them.
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
 use fencepost::{domain::time::StoreTime, store::redis::answer::Answer};
 use fencepost_fuzz::{METHODS, config, redis, request, seeds};
 use tonic::Code;
 
-/// Changes to each seed.
+/// Mutations of each seed.
 const ROUNDS: u64 = 400;
 
-/// A small generator: the same inputs in every run, so that a failure repeats.
+/// A small generator with a fixed seed, so that a failure is reproducible.
 struct Random(u64);
 
 impl Random {
@@ -19,8 +19,8 @@ impl Random {
         usize::try_from(self.0 % u64::try_from(end.max(1)).unwrap()).unwrap()
     }
 
-    /// One to four changes: a bit, a byte, a piece left out, said twice or brought in from another seed.
-    fn change(&mut self, seed: &[u8], others: &[Vec<u8>]) -> Vec<u8> {
+    /// One to four mutations: a flipped bit, a replaced byte, a piece removed, duplicated or taken from another seed.
+    fn mutate(&mut self, seed: &[u8], others: &[Vec<u8>]) -> Vec<u8> {
         let mut bytes = seed.to_vec();
         for _ in 0..=self.below(4) {
             let (from, to) = (self.below(bytes.len()), self.below(bytes.len() + 1));
@@ -43,34 +43,34 @@ impl Random {
     }
 }
 
-fn throw(seeds: &[Vec<u8>], target: impl Fn(&[u8])) {
+fn run_mutations(seeds: &[Vec<u8>], target: impl Fn(&[u8])) {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     target(&[]);
     for seed in seeds {
         target(seed);
         for _ in 0..ROUNDS {
-            target(&random.change(seed, seeds));
+            target(&random.mutate(seed, seeds));
         }
     }
 }
 
 #[test]
-fn no_request_makes_the_server_panic_or_blame_itself() {
+fn no_request_makes_the_server_panic_or_report_itself_broken() {
     let seeds = seeds::requests();
     assert_eq!(request(&seeds[0]), Some(Code::Ok), "{} is reached", METHODS[0]);
-    assert_eq!(request(&seeds::session()), Some(Code::Ok), "it breaks no rule, and is heard to its end");
-    throw(&seeds, |bytes| {
+    assert_eq!(request(&seeds::session()), Some(Code::Ok), "a valid session runs to its end");
+    run_mutations(&seeds, |bytes| {
         request(bytes);
     });
 }
 
 #[test]
-fn nothing_that_redis_says_makes_it_panic() {
-    throw(&seeds::answers(), redis);
+fn no_input_from_redis_causes_a_panic() {
+    run_mutations(&seeds::answers(), redis);
 }
 
 #[test]
-fn each_good_answer_of_a_script_is_one() {
+fn each_seeded_answer_of_a_script_decodes() {
     for seed in seeds::answers().iter().filter(|seed| seed[0] == 3) {
         let read = || Answer::read(StoreTime::default(), &seed[1..]).unwrap();
         let of_a_lease = read().acquire().is_ok() || read().renew().is_ok() || read().release().is_ok();
@@ -80,6 +80,6 @@ fn each_good_answer_of_a_script_is_one() {
 }
 
 #[test]
-fn no_configuration_makes_it_panic() {
-    throw(&seeds::configurations(), config);
+fn no_configuration_causes_a_panic() {
+    run_mutations(&seeds::configurations(), config);
 }

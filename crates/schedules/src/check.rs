@@ -1,4 +1,4 @@
-//! Runs a scenario under one schedule after the other.
+//! Runs a scenario under many schedules.
 
 use shuttle::{
     Config, MaxSteps, Runner,
@@ -6,17 +6,17 @@ use shuttle::{
 };
 use std::{env, sync::Arc};
 
-/// Schedules of each scenario, unless `FENCEPOST_SCHEDULES` says how many.
+/// Schedules of each scenario, unless `FENCEPOST_SCHEDULES` is set.
 const SCHEDULES: usize = 2_000;
-/// Most races need one task to be held up at one place, or at two.
+/// Most races need one task to be preempted once or twice.
 const PREEMPTIONS: usize = 3;
-/// More than any scenario needs: one that runs on is stuck.
+/// More than any scenario needs: a longer one is stuck.
 const STEPS_MAX: usize = 100_000;
-/// Of a task. The futures of the service are large in a build without optimisation.
+/// The stack of a task. The futures of the service are large in a build without optimisation.
 const STACK: usize = 1 << 18;
 
-/// Runs `scenario` under half the schedules at random, and under half with few preemptions. `FENCEPOST_SEED` chooses
-/// others.
+/// Runs `scenario` half of the time under random schedules, and half under schedules with few preemptions.
+/// `FENCEPOST_SEED` selects other schedules.
 pub fn check(scenario: impl Fn() + Send + Sync + 'static) {
     let number = |name: &str| env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let schedules = number("FENCEPOST_SCHEDULES").and_then(|it| usize::try_from(it).ok()).unwrap_or(SCHEDULES);

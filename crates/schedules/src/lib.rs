@@ -1,19 +1,18 @@
-//! The memory store and the lock service, over primitives that decide the order of events.
+//! The memory store and the lock service, over primitives that control the order of events.
 //!
-//! This is the server's own code: the files below `src` are built here a second time, with `sync` and `tokio` replaced.
-//! Then every lock that is taken, every atomic that is touched and every await is a place where another task may go
-//! first, and [shuttle] chooses which one does, schedule after schedule. A task that nothing wakes is a deadlock, which
-//! it reports.
+//! This compiles the server's own sources below `src` a second time, with `sync` and `tokio` replaced. Every lock
+//! operation, every atomic operation and every await becomes a scheduling point, at which [shuttle] chooses the task
+//! that runs next, differently in each schedule. It reports a task that nothing wakes as a deadlock.
 //!
-//! What it does not see: the order of memory accesses weaker than sequentially consistent, and anything inside tokio's
-//! `Notify` and `CancellationToken`, which are the real ones, each of their operations one step.
+//! Not covered: memory orderings weaker than sequentially consistent, and the inside of tokio's `Notify` and
+//! `CancellationToken`, which are the real ones: each of their operations is one step.
 //!
 //! [shuttle]: https://docs.rs/shuttle
 
-// With them come the server's unit tests, which are run where they belong.
+// The server's unit tests come with its sources, and run in its own package.
 #![cfg(not(test))]
 
-// The sources say `tokio::time`, `tokio::task` and `tokio::select`: here they find those of this crate.
+// The sources use `tokio::time`, `tokio::task` and `tokio::select`, which resolve to this crate.
 extern crate self as tokio;
 
 mod check;

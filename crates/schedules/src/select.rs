@@ -1,4 +1,4 @@
-//! tokio's `select!`, always in the order written: a random one would not be the scheduler's to repeat.
+//! tokio's `select!`, always biased: a random order could not be replayed by the scheduler.
 
 /// See [`real_tokio::select`].
 #[macro_export]

@@ -1,4 +1,4 @@
-//! What stands in for the server's `sync`: the same names, and a place to go elsewhere at each use.
+//! Replaces the server's `sync`: the same names, with a scheduling point at each use.
 
 pub use shuttle::sync::{
     MutexGuard, RwLockReadGuard, RwLockWriteGuard,
@@ -16,7 +16,7 @@ impl<T> Mutex<T> {
         Self(shuttle::sync::Mutex::new(value))
     }
 
-    /// Takes it.
+    /// Locks it.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -27,18 +27,18 @@ impl<T> Mutex<T> {
 pub struct RwLock<T>(shuttle::sync::RwLock<T>);
 
 impl<T> RwLock<T> {
-    /// Takes it to read.
+    /// Locks it for reading.
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes it to write.
+    /// Locks it for writing.
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// tokio's own, with a place to go elsewhere before each use.
+/// tokio's `Notify`, with a scheduling point before each use.
 #[derive(Debug)]
 pub struct Notify {
     notify: real_tokio::sync::Notify,
@@ -46,12 +46,12 @@ pub struct Notify {
 }
 
 impl Notify {
-    /// Nobody waits, and there is nothing to be told.
+    /// Without waiters or a stored notification.
     pub fn new() -> Self {
         Self { notify: real_tokio::sync::Notify::new(), point: AtomicUsize::new(0) }
     }
 
-    /// Wakes one that waits, or the next that comes to wait.
+    /// Wakes one waiter, or the next one.
     pub fn notify_one(&self) {
         self.point.load(Ordering::SeqCst);
         self.notify.notify_one();
@@ -70,7 +70,7 @@ impl Default for Notify {
     }
 }
 
-/// A place to go elsewhere.
+/// A scheduling point.
 pub fn point() {
     AtomicUsize::new(0).load(Ordering::SeqCst);
 }

@@ -1,3 +1,3 @@
-//! Tasks that the scheduler knows.
+//! Tasks of the scheduler.
 
 pub use shuttle::future::{JoinHandle, block_on, spawn, yield_now};

@@ -1,4 +1,4 @@
-//! Time that stands still until a test lets it pass: `tokio::time` for the server's sources, and their clock.
+//! Simulated time: `tokio::time` for the server's sources, and their clock. A test advances it.
 
 use crate::{clock::Clock, domain::time::StoreTime, sync::point};
 use std::{
@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-/// Where the store's time begins.
+/// The initial time of the store.
 pub const START: StoreTime = StoreTime::from_micros(1_800_000_000_000_000);
 
 #[derive(Default)]
@@ -20,16 +20,16 @@ struct Time {
 }
 
 thread_local! {
-    // All tasks of one schedule run on one thread.
+    // All tasks of a schedule run on one thread.
     static TIME: RefCell<Time> = RefCell::default();
 }
 
-/// Begins anew.
+/// Resets the time for a new schedule.
 pub(crate) fn reset() {
     TIME.with_borrow_mut(|time| *time = Time::default());
 }
 
-/// Lets time pass.
+/// Advances the time and wakes sleepers that are due.
 pub fn advance(span: Duration) {
     point();
     let due = TIME.with_borrow_mut(|time| {
@@ -40,27 +40,27 @@ pub fn advance(span: Duration) {
     due.into_iter().for_each(|(_, sleeper)| sleeper.wake());
 }
 
-/// A moment.
+/// A point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(Duration);
 
 impl Instant {
-    /// This moment.
+    /// The current time.
     pub fn now() -> Self {
         Self(TIME.with_borrow(|time| time.now))
     }
 
-    /// How long ago it was.
+    /// The time since this point.
     pub fn elapsed(self) -> Duration {
         Self::now().saturating_duration_since(self)
     }
 
-    /// How long after `earlier` it is; zero if it is not.
+    /// The time since `earlier`; zero if that is later.
     pub fn saturating_duration_since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// The moment `span` earlier, if there is one.
+    /// The point `span` earlier, if there is one.
     pub fn checked_sub(self, span: Duration) -> Option<Self> {
         self.0.checked_sub(span).map(Self)
     }
@@ -82,12 +82,12 @@ impl Sub<Duration> for Instant {
     }
 }
 
-/// Resolves when `span` has passed.
+/// Resolves after `span`.
 pub fn sleep(span: Duration) -> Sleep {
     sleep_until(Instant::now() + span)
 }
 
-/// Resolves at this moment.
+/// Resolves at this time.
 pub fn sleep_until(until: Instant) -> Sleep {
     Sleep(until)
 }
@@ -111,11 +111,11 @@ impl Future for Sleep {
     }
 }
 
-/// The store's clock by this time.
+/// The store's clock, driven by the simulated time.
 #[derive(Debug)]
-pub struct StandingClock;
+pub struct SimulatedClock;
 
-impl Clock for StandingClock {
+impl Clock for SimulatedClock {
     fn now(&self) -> StoreTime {
         START.after(TIME.with_borrow(|time| time.now))
     }

@@ -1,4 +1,4 @@
-//! What befalls the leases of a KeepAlive stream, against the stream that reads of it.
+//! Notices about the leases of a KeepAlive stream, against the stream that reads them.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
@@ -14,29 +14,32 @@ use fencepost_schedules::{
     },
     store::{MemoryStore, Store as _},
     task::{block_on, spawn},
-    time::StandingClock,
+    time::SimulatedClock,
 };
 use std::{collections::BTreeMap, pin::pin, sync::Arc};
-use support::{SECOND, name, take};
+use support::{SECOND, acquire_free, name};
 use tokio_stream::StreamExt;
 use uuid::Uuid;
 
-/// Only one stream in a schedule: async-stream passes items on through a variable of the thread, which all tasks share
-/// here.
+/// Only one stream in a schedule: async-stream passes items through a thread-local, which all tasks share here.
 ///
-/// Seeded and found: the stream is not woken for a notice; it is woken before the notice is there; it is not entered in
-/// the hub.
+/// Seeded mutants that it finds: the stream is not woken for a notice; it is woken before the notice is stored; it is
+/// not registered in the hub.
 #[test]
-fn a_stream_learns_what_becomes_of_each_of_its_leases() {
+fn a_stream_reports_the_end_of_each_of_its_leases() {
     check(|| {
         block_on(async {
             let hub = Arc::new(Hub::new());
             let limits = Limits::default();
-            let store = Arc::new(MemoryStore::with_shards(1, Arc::new(StandingClock), &limits, hub.clone()));
+            let store = Arc::new(MemoryStore::with_shards(1, Arc::new(SimulatedClock), &limits, hub.clone()));
             let locks = Arc::new(Locks::new(store.clone(), hub, limits));
             let mut grants = Vec::new();
             for (number, lock) in [(1, "released"), (2, "revoked"), (3, "taken over")] {
-                grants.push((number, name(lock), take(&store, &name(lock), u128::from(number), 30 * SECOND).await));
+                grants.push((
+                    number,
+                    name(lock),
+                    acquire_free(&store, &name(lock), u128::from(number), 30 * SECOND).await,
+                ));
             }
             let attach = grants.iter().map(|(handle, name, grant)| AttachLease {
                 handle: *handle,
@@ -50,18 +53,18 @@ fn a_stream_learns_what_becomes_of_each_of_its_leases() {
             let stream = keep_alive(locks.clone(), (), inbound, SECOND);
             let reader = spawn(async move {
                 let mut stream = pin!(stream);
-                let mut fates = BTreeMap::new();
-                while fates.len() < 3 {
+                let mut ends = BTreeMap::new();
+                while ends.len() < 3 {
                     match stream.next().await.unwrap().unwrap() {
-                        ToClient::Lost { handle, .. } => assert_eq!(fates.insert(handle, None), None),
+                        ToClient::Lost { handle, .. } => assert_eq!(ends.insert(handle, None), None),
                         ToClient::Detached { handle, reason } => {
-                            assert_eq!(fates.insert(handle, Some(reason)), None);
+                            assert_eq!(ends.insert(handle, Some(reason)), None);
                         }
                         ToClient::Beat { .. } | ToClient::Attached(_) => {}
                         other => panic!("{other:?}"),
                     }
                 }
-                fates
+                ends
             });
             let revoker = spawn({
                 let (store, token) = (store.clone(), grants[1].2.token);
@@ -80,11 +83,11 @@ fn a_stream_learns_what_becomes_of_each_of_its_leases() {
                 }
             });
             locks.release(&grants[0].1, grants[0].2.lease_id).await.unwrap();
-            let fates = reader.await.unwrap();
+            let ends = reader.await.unwrap();
             revoker.await.unwrap();
             other_stream.await.unwrap();
             let elsewhere = Some(DetachReason::AttachedElsewhere);
-            assert_eq!(fates, BTreeMap::from([(1, None), (2, None), (3, elsewhere)]));
+            assert_eq!(ends, BTreeMap::from([(1, None), (2, None), (3, elsewhere)]));
             assert_eq!(locks.busy(), (0, 0));
         });
     });

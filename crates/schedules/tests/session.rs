@@ -1,4 +1,4 @@
-//! A session that ends at any moment, against those who free the lock that it waits for, and those who wait behind it.
+//! A session that ends at any moment, against releases of the lock it waits for, and waiters behind it.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
@@ -21,7 +21,7 @@ use fencepost_schedules::{
     time::{Instant, advance},
 };
 use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
-use support::{SECOND, granted, name, request, service, terms, want};
+use support::{SECOND, acquire, granted, name, request, service, terms};
 use tokio_stream::{Stream, StreamExt};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -40,8 +40,8 @@ fn begin(number: u64) -> FromClient<()> {
     FromClient::Begin(number, Operation::Acquire { name: name("a"), call, handle, release_on_disconnect: false })
 }
 
-/// Two that want the lock, and at some time one that does not any more.
-fn said(cancel: Arc<Notify>) -> impl Stream<Item = Result<FromClient<()>, ()>> + Send {
+/// Two acquires of the lock, and a cancellation of the first at some time.
+fn requests(cancel: Arc<Notify>) -> impl Stream<Item = Result<FromClient<()>, ()>> + Send {
     let cancelled = tokio_stream::once(cancel).then(async |cancel| {
         cancel.notified().await;
         FromClient::Cancel(1)
@@ -49,14 +49,14 @@ fn said(cancel: Arc<Notify>) -> impl Stream<Item = Result<FromClient<()>, ()>> +
     tokio_stream::iter([begin(1), begin(2)]).chain(cancelled).chain(tokio_stream::pending()).map(Ok)
 }
 
-/// What a session was told of a grant.
-type Told = Arc<Mutex<Vec<(FencingToken, LeaseId)>>>;
+/// Grants that a session has reported.
+type Grants = Arc<Mutex<Vec<(FencingToken, LeaseId)>>>;
 
-/// Answers which operation this is the answer to, if it is one.
-fn note(told: &Told, message: ToClient<()>) -> Option<u64> {
+/// Records a grant, and returns the number of the operation that the message answers, if any.
+fn record(grants: &Grants, message: ToClient<()>) -> Option<u64> {
     match message {
         ToClient::Answer(number, Answer::Acquire { answer: AcquireAnswer::Acquired(acquired), .. }) => {
-            told.lock().push((acquired.grant.token, acquired.grant.lease_id));
+            grants.lock().push((acquired.grant.token, acquired.grant.lease_id));
             Some(number)
         }
         ToClient::Answer(number, Answer::Acquire { answer: AcquireAnswer::TimedOut(_), .. }) => {
@@ -69,34 +69,34 @@ fn note(told: &Told, message: ToClient<()>) -> Option<u64> {
 }
 
 #[test]
-fn an_acquire_that_is_cancelled_as_the_lock_is_given_back_has_it_or_leaves_it() {
-    cancelled_and_served(false);
+fn an_acquire_cancelled_during_a_release_gets_the_lock_or_leaves_it() {
+    cancel_during_release(false);
 }
 
-/// Seeded and found: the cancellation does not reach the call.
+/// Seeded mutant that it finds: the cancellation does not reach the call.
 #[test]
 fn a_cancelled_acquire_is_answered_while_the_lock_is_held() {
-    cancelled_and_served(true);
+    cancel_during_release(true);
 }
 
-fn cancelled_and_served(is_held_until_then: bool) {
+fn cancel_during_release(is_held_until_then: bool) {
     check(move || {
         block_on(async {
             let locks = service(Limits::default());
-            let holder = granted(want(&locks, &name("a"), 1, 1, MINUTE).await);
+            let holder = granted(acquire(&locks, &name("a"), 1, 1, MINUTE).await);
             let (cancel, answer) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-            let stream = session(locks.clone(), (), said(cancel.clone()), SECOND);
+            let stream = session(locks.clone(), (), requests(cancel.clone()), SECOND);
             let reader = spawn({
                 let (locks, answer) = (locks.clone(), answer.clone());
                 async move {
                     let (mut stream, mut answered) = (pin!(stream), BTreeSet::new());
                     while answered.len() < 2 {
-                        let told = Told::default();
-                        if let Some(number) = note(&told, stream.next().await.unwrap().unwrap()) {
+                        let grants = Grants::default();
+                        if let Some(number) = record(&grants, stream.next().await.unwrap().unwrap()) {
                             assert!(answered.insert(number), "once");
                             answer.notify_one();
                         }
-                        let had = told.lock().pop();
+                        let had = grants.lock().pop();
                         if let Some((_, lease_id)) = had {
                             locks.release(&name("a"), lease_id).await.unwrap();
                         }
@@ -121,28 +121,26 @@ fn cancelled_and_served(is_held_until_then: bool) {
     });
 }
 
-/// Seeded and found: a grant that was not passed on any more is not handed back; a call that is dropped is not cleaned
-/// up after.
+/// Seeded mutants that it finds: a grant that was not delivered is not returned; no cleanup after a dropped call.
 ///
-/// Only one stream in a schedule: async-stream passes items on through a variable of the thread, which all tasks share
-/// here.
+/// Only one stream in a schedule: async-stream passes items through a thread-local, which all tasks share here.
 #[test]
-fn a_session_that_ends_at_any_moment_holds_nobody_up() {
+fn a_session_that_ends_at_any_moment_blocks_nobody() {
     check(|| {
         block_on(async {
-            let (locks, told) = (service(Limits::default()), Told::default());
-            let holder = granted(want(&locks, &name("a"), 1, 1, MINUTE).await);
+            let (locks, grants) = (service(Limits::default()), Grants::default());
+            let holder = granted(acquire(&locks, &name("a"), 1, 1, MINUTE).await);
             let (cancel, end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-            let stream = session(locks.clone(), (), said(cancel.clone()), SECOND);
+            let stream = session(locks.clone(), (), requests(cancel.clone()), SECOND);
             let reader = spawn({
-                let (told, end) = (told.clone(), end.clone());
+                let (grants, end) = (grants.clone(), end.clone());
                 async move {
                     let mut stream = pin!(stream);
                     loop {
                         select! {
                             biased;
                             () = end.notified() => return,
-                            message = stream.next() => { note(&told, message.unwrap().unwrap()); }
+                            message = stream.next() => { record(&grants, message.unwrap().unwrap()); }
                         }
                     }
                 }
@@ -150,7 +148,7 @@ fn a_session_that_ends_at_any_moment_holds_nobody_up() {
             let behind = spawn({
                 let locks = locks.clone();
                 async move {
-                    let grant = granted(want(&locks, &name("a"), 9, 1, MINUTE).await);
+                    let grant = granted(acquire(&locks, &name("a"), 9, 1, MINUTE).await);
                     locks.release(&name("a"), grant.lease_id).await.unwrap();
                 }
             });
@@ -163,16 +161,16 @@ fn a_session_that_ends_at_any_moment_holds_nobody_up() {
             reader.await.unwrap();
             release.await.unwrap();
             canceller.await.unwrap();
-            let told = told.lock().clone();
-            assert!(told.len() <= 1, "one holder at a time: {told:?}");
-            for (token, lease_id) in told {
+            let grants = grants.lock().clone();
+            assert!(grants.len() <= 1, "one holder at a time: {grants:?}");
+            for (token, lease_id) in grants {
                 let current = locks.view(&name("a")).await.unwrap().current;
-                assert_eq!(current.map(|current| current.token), Some(token), "who was told so has it");
+                assert_eq!(current.map(|current| current.token), Some(token), "a reported grant is current");
                 locks.release(&name("a"), lease_id).await.unwrap();
             }
-            // What it was granted unheard is over by then, and whoever comes by sees that.
+            // A lease whose grant was not delivered is over by now, and the next call notices that.
             advance(DROP_GRACE);
-            if let Ok(AcquireAnswer::Acquired(tried)) = want(&locks, &name("a"), 98, 1, Duration::ZERO).await {
+            if let Ok(AcquireAnswer::Acquired(tried)) = acquire(&locks, &name("a"), 98, 1, Duration::ZERO).await {
                 locks.release(&name("a"), tried.grant.lease_id).await.unwrap();
             }
             behind.await.unwrap();
@@ -180,7 +178,7 @@ fn a_session_that_ends_at_any_moment_holds_nobody_up() {
             assert_eq!(locks.busy(), (0, 0));
             let view = locks.view(&name("a")).await.unwrap();
             assert_eq!((view.current, view.waiters), (None, 0));
-            granted(want(&locks, &name("a"), 99, 1, Duration::ZERO).await);
+            granted(acquire(&locks, &name("a"), 99, 1, Duration::ZERO).await);
         });
     });
 }

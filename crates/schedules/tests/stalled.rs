@@ -1,4 +1,4 @@
-//! A session whose client stops reading and reads again, against who frees its lock, and who waits behind it.
+//! A session whose client stops reading and resumes, against releases of its lock, and a waiter behind it.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
@@ -19,7 +19,7 @@ use fencepost_schedules::{
     time::{Instant, advance},
 };
 use std::{pin::pin, sync::Arc, time::Duration};
-use support::{SECOND, granted, name, request, service, terms, want};
+use support::{SECOND, acquire, granted, name, request, service, terms};
 use tokio_stream::StreamExt;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -37,16 +37,16 @@ fn begin() -> FromClient<()> {
     FromClient::Begin(1, Operation::Acquire { name: name("a"), call, handle: 1, release_on_disconnect: false })
 }
 
-/// Seeded and found: a driver that comes back does not poll what was ready before.
+/// Seeded mutant that it finds: a driver that resumes does not poll what was ready before.
 #[test]
-fn a_session_goes_on_whoever_drives_it() {
+fn a_session_progresses_whoever_drives_it() {
     check(|| {
         block_on(async {
             let locks = service(Limits::default());
-            let holder = granted(want(&locks, &name("a"), 1, 1, MINUTE).await);
+            let holder = granted(acquire(&locks, &name("a"), 1, 1, MINUTE).await);
             let (waits, read_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-            let said = tokio_stream::once(begin()).chain(tokio_stream::pending()).map(Ok);
-            let stream = session(locks.clone(), (), said, SECOND);
+            let requests = tokio_stream::once(begin()).chain(tokio_stream::pending()).map(Ok);
+            let stream = session(locks.clone(), (), requests, SECOND);
             let reader = spawn({
                 let (locks, waits, read_on) = (locks.clone(), waits.clone(), read_on.clone());
                 async move {
@@ -68,7 +68,7 @@ fn a_session_goes_on_whoever_drives_it() {
                 }
             });
             waits.notified().await;
-            // Less than a place is kept for, and than an offer lasts.
+            // Shorter than the lifetime of a queue position or an offer.
             let time = spawn(async {
                 for _ in 0..4 {
                     yield_now().await;
@@ -78,7 +78,7 @@ fn a_session_goes_on_whoever_drives_it() {
             let behind = spawn({
                 let locks = locks.clone();
                 async move {
-                    let grant = granted(want(&locks, &name("a"), 9, 1, MINUTE).await);
+                    let grant = granted(acquire(&locks, &name("a"), 9, 1, MINUTE).await);
                     locks.release(&name("a"), grant.lease_id).await.unwrap();
                 }
             });

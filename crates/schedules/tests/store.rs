@@ -1,5 +1,5 @@
-//! The memory store beside its rules: whatever tasks do at once, each gets the answer that the rules give when the
-//! commands are carried out one after the other, in the order in which the store read its clock for them.
+//! The memory store against its rules: each of several concurrent tasks gets the answer that the rules give when the
+//! commands run one after the other, in the order in which the store read its clock for them.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
@@ -32,7 +32,7 @@ use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
-use support::{Ear, candidate, name, request, terms};
+use support::{EventRecorder, candidate, name, request, terms};
 use uuid::Uuid;
 
 const TASKS: usize = 3;
@@ -41,7 +41,8 @@ const LOCKS: [&str; 2] = ["a", "b"];
 const TTL: Duration = Duration::from_secs(2);
 const WAITERS_MAX: usize = 2;
 
-/// Shows another time at each look, and who looked when: within a shard that is the order of the commands.
+/// A clock that returns a different time on each read, and records the task that read it: within a shard that is the
+/// order of the commands.
 #[derive(Default)]
 struct StampClock(Mutex<(u64, HashMap<current::TaskId, Vec<StoreTime>>)>);
 
@@ -51,7 +52,7 @@ impl StampClock {
         self.0.lock().unwrap().0 += micros(span);
     }
 
-    /// What the asking task has seen since it asked last.
+    /// The times that the current task has read since its last call of this.
     fn seen(&self) -> Vec<StoreTime> {
         self.0.lock().unwrap().1.remove(&current::me()).unwrap_or_default()
     }
@@ -71,14 +72,14 @@ impl Clock for StampClock {
 /// A command, or a visit of the expiry task.
 type Step = Option<Command>;
 
-struct Done {
+struct Executed {
     at: StoreTime,
     lock: LockName,
     step: Step,
     outcome: Outcome,
 }
 
-/// A command at random: about requests and leases that others know too.
+/// A random command, on requests and leases that other tasks use too.
 fn some_command(serial: u128) -> Command {
     let mut random = thread_rng();
     let (request, attempt) = (request(random.gen_range(1..=3)), random.gen_range(1..=2));
@@ -96,34 +97,34 @@ fn some_command(serial: u128) -> Command {
     }
 }
 
-/// The store, and what was done with it.
-struct Watched {
+/// The store, and the commands that were executed.
+struct Recorded {
     store: MemoryStore,
     clock: Arc<StampClock>,
-    done: Mutex<Vec<Done>>,
+    done: Mutex<Vec<Executed>>,
 }
 
-impl Watched {
-    async fn carry_out(&self, lock: LockName, command: Command) {
+impl Recorded {
+    async fn execute(&self, lock: LockName, command: Command) {
         let outcome = self.store.run(&lock, command.clone()).await.unwrap().outcome;
         let [at] = self.clock.seen()[..] else { panic!("a command has one time") };
-        self.done.lock().unwrap().push(Done { at, lock, step: Some(command), outcome });
+        self.done.lock().unwrap().push(Executed { at, lock, step: Some(command), outcome });
     }
 
-    /// Has the store settle what is due, and answers whether anything was.
+    /// Lets the store settle what is due, and returns whether anything was.
     fn settle(&self) -> bool {
-        assert!(!self.store.settle_due(), "a few locks only");
-        // It looks at the clock before it locks a shard that seems to be due, and again when it has.
-        let [_, ref at @ ..] = self.clock.seen()[..] else { panic!("it asks for the time") };
+        assert!(!self.store.settle_due(), "all in one batch");
+        // It reads the clock before it locks a shard that seems due, and again afterwards.
+        let [_, ref at @ ..] = self.clock.seen()[..] else { panic!("it reads the clock") };
         for lock in LOCKS.map(name) {
-            let settle = |at: &StoreTime| Done { at: *at, lock: lock.clone(), step: None, outcome: Outcome::Done };
+            let settle = |at: &StoreTime| Executed { at: *at, lock: lock.clone(), step: None, outcome: Outcome::Done };
             self.done.lock().unwrap().extend(at.iter().map(settle));
         }
         !at.is_empty()
     }
 }
 
-fn by_the_rules(turn: &mut Turn<'_>, step: &Step) -> Outcome {
+fn execute_by_rules(turn: &mut Turn<'_>, step: &Step) -> Outcome {
     match step {
         Some(command) => turn.run(command.clone()),
         None => {
@@ -133,12 +134,12 @@ fn by_the_rules(turn: &mut Turn<'_>, step: &Step) -> Outcome {
     }
 }
 
-/// One shard by the rules alone.
+/// One shard according to the rules alone.
 struct Model {
     locks: HashMap<LockName, Lock>,
     sequencer: Sequencer,
-    /// What was granted and what ended, lock by lock.
-    told: HashMap<LockName, Vec<(bool, u64)>>,
+    /// Grants and ends of each lock.
+    events: HashMap<LockName, Vec<(bool, u64)>>,
 }
 
 impl Model {
@@ -159,11 +160,11 @@ impl Model {
             waiters_max: WAITERS_MAX,
             classic: None,
         });
-        let told = self.told.entry(name.clone()).or_default();
+        let events = self.events.entry(name.clone()).or_default();
         for effect in effects {
             match effect {
-                Effect::Granted => told.push((true, lock.lease().unwrap().token.get())),
-                Effect::Ended { lease, .. } => told.push((false, lease.token.get())),
+                Effect::Granted => events.push((true, lock.lease().unwrap().token.get())),
+                Effect::Ended { lease, .. } => events.push((false, lease.token.get())),
                 _ => {}
             }
         }
@@ -174,35 +175,35 @@ impl Model {
     }
 }
 
-/// Seeded and found: the clock is read before the shard is locked; the shard is unlocked between the look for a slot
-/// and the act on it; a lock is kept in a second slot; a lock in use is taken for idle; what is due is settled by an
+/// Seeded mutants that it finds: the clock is read before the shard is locked; the shard is unlocked between finding a
+/// slot and using it; a lock is stored in a second slot; a lock in use is considered idle; timers are settled with an
 /// older time.
 #[test]
-fn what_tasks_do_at_once_comes_to_what_the_rules_say_in_some_order() {
+fn concurrent_commands_have_the_outcome_of_the_rules_in_some_order() {
     check(|| {
         block_on(async {
-            let (clock, ear) = (Arc::new(StampClock::default()), Arc::new(Ear::default()));
+            let (clock, recorder) = (Arc::new(StampClock::default()), Arc::new(EventRecorder::default()));
             let limits = Limits { waiters_per_lock: WAITERS_MAX, ..Limits::default() };
-            let store = MemoryStore::with_shards(1, clock.clone(), &limits, ear.clone());
-            let watched = Arc::new(Watched { store, clock: clock.clone(), done: Mutex::default() });
+            let store = MemoryStore::with_shards(1, clock.clone(), &limits, recorder.clone());
+            let recorded = Arc::new(Recorded { store, clock: clock.clone(), done: Mutex::default() });
             let tasks = [0, 1, 2].map(|task: usize| {
-                let watched = watched.clone();
+                let recorded = recorded.clone();
                 spawn(async move {
                     for number in 0..COMMANDS {
                         let lock = name(LOCKS[thread_rng().gen_range(0..LOCKS.len())]);
-                        watched.carry_out(lock, some_command((1 + task * COMMANDS + number) as u128)).await;
+                        recorded.execute(lock, some_command((1 + task * COMMANDS + number) as u128)).await;
                     }
                 })
             });
             let time = spawn({
-                let watched = watched.clone();
+                let recorded = recorded.clone();
                 async move {
-                    // A mark, a lease, an offer, the memory of the ended: each may run out.
+                    // Longer than a mark, a lease, an offer, and the memory of an ended request.
                     for span in [600, 2_000, 3_100, 10_100] {
                         if thread_rng().gen_bool(0.5) {
-                            watched.clock.advance(Duration::from_millis(span));
+                            recorded.clock.advance(Duration::from_millis(span));
                         }
-                        watched.settle();
+                        recorded.settle();
                     }
                 }
             });
@@ -210,24 +211,24 @@ fn what_tasks_do_at_once_comes_to_what_the_rules_say_in_some_order() {
                 task.await.unwrap();
             }
             time.await.unwrap();
-            // Each round unbinds all calls of each request, and lets what is left of it run out.
+            // Each round unbinds all calls of each request, and lets the rest expire.
             for _ in 0..TASKS * COMMANDS {
                 for (lock, call) in every_call() {
-                    watched.carry_out(lock, Command::GiveUp(call)).await;
+                    recorded.execute(lock, Command::GiveUp(call)).await;
                 }
                 clock.advance(Duration::from_secs(60));
-                while watched.settle() {}
-                let left = watched.store.list("", None, 1).await.unwrap().locks;
+                while recorded.settle() {}
+                let left = recorded.store.list("", None, 1).await.unwrap().locks;
                 clock.seen();
                 if left.is_empty() {
                     break;
                 }
             }
             clock.advance(Duration::from_secs(60));
-            while watched.settle() {}
+            while recorded.settle() {}
             clock.advance(Duration::from_secs(24 * 60 * 60));
-            assert!(!watched.settle(), "timers are left");
-            compare(&mut watched.done.lock().unwrap(), &ear);
+            assert!(!recorded.settle(), "no timer is left");
+            compare(&mut recorded.done.lock().unwrap(), &recorder);
         });
     });
 }
@@ -238,27 +239,27 @@ fn every_call() -> impl Iterator<Item = (LockName, Call)> {
     calls.flat_map(|call| LOCKS.map(|lock| (name(lock), call)))
 }
 
-fn compare(done: &mut [Done], ear: &Ear) {
+fn compare(done: &mut [Executed], recorder: &EventRecorder) {
     done.sort_by_key(|one| one.at);
-    let mut model = Model { locks: HashMap::new(), sequencer: Sequencer::forgotten(), told: HashMap::new() };
-    for Done { at, lock, step, outcome } in done.iter() {
-        let expected = model.turn(lock, *at, |turn| by_the_rules(turn, step));
+    let mut model = Model { locks: HashMap::new(), sequencer: Sequencer::forgotten(), events: HashMap::new() };
+    for Executed { at, lock, step, outcome } in done.iter() {
+        let expected = model.turn(lock, *at, |turn| execute_by_rules(turn, step));
         assert_eq!(*outcome, expected, "{step:?} of {lock:?} at {at:?}");
     }
     for lock in LOCKS.map(name) {
-        let events = ear.events.lock();
-        let told: Vec<_> = events
+        let events = recorder.events.lock();
+        let events: Vec<_> = events
             .iter()
             .filter(|event| event.name == lock)
             .map(|event| (event.kind == EventKind::Granted, event.token.get()))
             .collect();
-        assert_eq!(told, model.told.remove(&lock).unwrap_or_default(), "what was told of {lock:?}");
-        let grants: Vec<_> = told.iter().filter(|(granted, _)| *granted).map(|(_, token)| *token).collect();
+        assert_eq!(events, model.events.remove(&lock).unwrap_or_default(), "events of {lock:?}");
+        let grants: Vec<_> = events.iter().filter(|(granted, _)| *granted).map(|(_, token)| *token).collect();
         assert!(grants.is_sorted_by(|one, next| one < next), "tokens rise: {grants:?}");
-        for (index, (granted, token)) in told.iter().enumerate() {
+        for (index, (granted, token)) in events.iter().enumerate() {
             assert_eq!(*granted, index % 2 == 0, "one holder at a time");
-            assert!(*granted || told[index - 1].1 == *token, "what ends is what was granted");
+            assert!(*granted || events[index - 1].1 == *token, "the granted lease ends");
         }
     }
-    assert!(model.locks.is_empty(), "the rules are done with all locks");
+    assert!(model.locks.is_empty(), "all locks are idle");
 }

@@ -1,5 +1,4 @@
-//! Calls that wait, against those who free the lock, and against each other: a hint that is lost leaves a task that
-//! nothing wakes.
+//! Waiting calls against releases of the lock, and against each other: a lost hint leaves a task that nothing wakes.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
@@ -18,14 +17,14 @@ use fencepost_schedules::{
     time::advance,
 };
 use std::sync::Arc;
-use support::{SECOND, granted, name, service, want};
+use support::{SECOND, acquire, granted, name, service};
 
 const MINUTE: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// The tokens of those who had the lock, and whether somebody has it.
+/// The tokens of all holders so far, and whether the lock is held.
 type Held = Arc<Mutex<(Vec<FencingToken>, bool)>>;
 
-/// Has the lock for a moment, if the answer says so.
+/// Holds the lock for a moment, if the answer is a grant.
 async fn use_and_release(locks: &Locks<MemoryStore>, held: &Held, answer: &Result<AcquireAnswer, LocksError>) {
     let Ok(AcquireAnswer::Acquired(acquired)) = answer else { return };
     {
@@ -45,47 +44,47 @@ fn waiter(
 ) -> JoinHandle<Result<AcquireAnswer, LocksError>> {
     let (locks, held) = (locks.clone(), held.clone());
     spawn(async move {
-        let answer = want(&locks, &name("a"), number, 1, wait).await;
+        let answer = acquire(&locks, &name("a"), number, 1, wait).await;
         use_and_release(&locks, &held, &answer).await;
         answer
     })
 }
 
-/// What must be true when all calls have ended.
-async fn nothing_is_left(locks: &Arc<Locks<MemoryStore>>, held: &Held) {
+/// Checks the state after all calls have ended.
+async fn assert_idle(locks: &Arc<Locks<MemoryStore>>, held: &Held) {
     assert_eq!(locks.busy(), (0, 0));
     let tokens = held.lock().0.clone();
     assert!(tokens.is_sorted_by(|one, next| one < next), "tokens rise from holder to holder: {tokens:?}");
     let view = locks.view(&name("a")).await.unwrap();
     assert_eq!((view.current, view.waiters), (None, 0));
-    granted(want(locks, &name("a"), 99, 1, std::time::Duration::ZERO).await);
+    granted(acquire(locks, &name("a"), 99, 1, std::time::Duration::ZERO).await);
 }
 
-/// Seeded and found: the call enters itself only after it has asked the store; it does not enter itself.
+/// Seeded mutants that it finds: the call registers only after it has asked the store; it does not register.
 #[test]
 fn every_waiter_is_served_without_any_time_passing() {
     check(|| {
         block_on(async {
             let (locks, held) = (service(Limits::default()), Held::default());
-            let holder = granted(want(&locks, &name("a"), 1, 1, MINUTE).await);
+            let holder = granted(acquire(&locks, &name("a"), 1, 1, MINUTE).await);
             let waiters = [2, 3].map(|number| waiter(&locks, &held, number, MINUTE));
             locks.release(&name("a"), holder.lease_id).await.unwrap();
             for waiter in waiters {
                 granted(waiter.await.unwrap());
             }
             assert_eq!(held.lock().0.len(), 2);
-            nothing_is_left(&locks, &held).await;
+            assert_idle(&locks, &held).await;
         });
     });
 }
 
-/// Seeded and found: the guard of a dropped call does not have the store clean up.
+/// Seeded mutant that it finds: the guard of a dropped call does not make the store clean up.
 #[test]
-fn a_call_that_is_dropped_while_it_is_served_holds_nobody_up() {
+fn a_call_dropped_while_it_is_served_blocks_nobody() {
     check(|| {
         block_on(async {
             let (locks, held) = (service(Limits::default()), Held::default());
-            let holder = granted(want(&locks, &name("a"), 1, 1, MINUTE).await);
+            let holder = granted(acquire(&locks, &name("a"), 1, 1, MINUTE).await);
             let cancel = Arc::new(Notify::new());
             let dropped = spawn({
                 let (locks, held, cancel) = (locks.clone(), held.clone(), cancel.clone());
@@ -94,7 +93,7 @@ fn a_call_that_is_dropped_while_it_is_served_holds_nobody_up() {
                     fencepost_schedules::select! {
                         biased;
                         () = cancel.notified() => {}
-                        answer = want(&locks, &lock, 2, 1, MINUTE) => use_and_release(&locks, &held, &answer).await,
+                        answer = acquire(&locks, &lock, 2, 1, MINUTE) => use_and_release(&locks, &held, &answer).await,
                     }
                 }
             });
@@ -107,27 +106,27 @@ fn a_call_that_is_dropped_while_it_is_served_holds_nobody_up() {
             granted(waits.await.unwrap());
             dropped.await.unwrap();
             release.await.unwrap();
-            // Its place in line was kept for a retry.
+            // Its queue position was kept for a retry.
             advance(DROP_GRACE);
-            nothing_is_left(&locks, &held).await;
+            assert_idle(&locks, &held).await;
         });
     });
 }
 
-/// Seeded and found: the end of the wait is not taken to the store.
+/// Seeded mutant that it finds: the end of the wait does not reach the store.
 #[test]
-fn a_wait_that_ends_as_the_lock_is_offered_has_it_or_leaves_it() {
+fn a_wait_that_ends_during_an_offer_gets_the_lock_or_leaves_it() {
     check(|| {
         block_on(async {
             let (locks, held) = (service(Limits::default()), Held::default());
-            let holder = granted(want(&locks, &name("a"), 1, 1, MINUTE).await);
+            let holder = granted(acquire(&locks, &name("a"), 1, 1, MINUTE).await);
             let waiters = [2, 3].map(|number| waiter(&locks, &held, number, 5 * SECOND));
             let release = spawn({
                 let locks = locks.clone();
                 async move { locks.release(&name("a"), holder.lease_id).await.unwrap() }
             });
             advance(5 * SECOND);
-            // For one that comes only now.
+            // For a waiter that arrives only now.
             advance(5 * SECOND);
             for waiter in waiters {
                 let answer = waiter.await.unwrap();
@@ -135,21 +134,21 @@ fn a_wait_that_ends_as_the_lock_is_offered_has_it_or_leaves_it() {
                 assert!(ok, "{answer:?}");
             }
             release.await.unwrap();
-            nothing_is_left(&locks, &held).await;
+            assert_idle(&locks, &held).await;
         });
     });
 }
 
-/// Seeded and found: a call that was overtaken is not told (`wake_overtaken` does nothing).
+/// Seeded mutant that it finds: an overtaken call is not woken (`wake_overtaken` does nothing).
 #[test]
-fn a_retry_takes_over_from_the_call_before_it() {
+fn a_retry_takes_over_from_the_earlier_call() {
     check(|| {
         block_on(async {
             let locks = service(Limits::default());
-            let holder = granted(want(&locks, &name("a"), 1, 1, MINUTE).await);
+            let holder = granted(acquire(&locks, &name("a"), 1, 1, MINUTE).await);
             let attempts = [1, 2].map(|attempt| {
                 let locks = locks.clone();
-                spawn(async move { want(&locks, &name("a"), 2, attempt, MINUTE).await })
+                spawn(async move { acquire(&locks, &name("a"), 2, attempt, MINUTE).await })
             });
             let release = spawn({
                 let locks = locks.clone();
@@ -167,18 +166,18 @@ fn a_retry_takes_over_from_the_call_before_it() {
     });
 }
 
-/// This found that a call which is refused was counted for a moment and left without a word: the drain, woken in that
-/// moment by the last call to leave, went back to wait, and nobody told it any more.
+/// Bug found here: a refused call was counted for a moment and left without a notification. The drain, woken in that
+/// moment by the last call to leave, waited again, and nothing woke it.
 ///
-/// Seeded and found: the bound is read first and counted up after; the drain is told of a call that leaves before the
-/// call is counted out.
+/// Seeded mutants that it finds: the bound is checked before the count is raised; the drain is notified of a leaving
+/// call before the count is lowered.
 #[test]
-fn no_more_wait_than_may_and_the_drain_learns_when_the_last_has_left() {
+fn waiters_are_bounded_and_the_drain_sees_the_last_one_leave() {
     check(|| {
         block_on(async {
             let limits = Limits { waiters_per_server: 1, ..Limits::default() };
             let (locks, held) = (service(limits), Held::default());
-            let holder = granted(want(&locks, &name("a"), 1, 1, std::time::Duration::ZERO).await);
+            let holder = granted(acquire(&locks, &name("a"), 1, 1, std::time::Duration::ZERO).await);
             let waiters = [2, 3].map(|number| waiter(&locks, &held, number, MINUTE));
             let waiting = locks.view(&name("a")).await.unwrap().waiters;
             assert!(waiting <= 1, "{waiting} wait");
@@ -205,7 +204,7 @@ fn no_more_wait_than_may_and_the_drain_learns_when_the_last_has_left() {
                 assert!(ok, "{answer:?}");
             }
             let full = answers.iter().filter(|answer| matches!(answer, Err(LocksError::ServerFull { .. }))).count();
-            assert!(full < 2, "there was room for one");
+            assert!(full < 2, "one may wait");
             assert_eq!(locks.busy(), (0, 0));
         });
     });

@@ -1,4 +1,4 @@
-//! What the scenarios share: names, wishes, a store, and an ear for what it tells.
+//! Shared by the scenarios: names, requests, a store, and a recorder of its notices.
 
 #![allow(dead_code, reason = "each test uses a part")]
 
@@ -15,7 +15,7 @@ use fencepost_schedules::{
     locks::{AcquireAnswer, AcquireCall, Hub, Locks, LocksError},
     store::{Event, MemoryStore, Notices, Store as _, Timed},
     sync::{Mutex, Notify},
-    time::{Instant, StandingClock},
+    time::{Instant, SimulatedClock},
 };
 use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
@@ -42,8 +42,8 @@ pub(crate) fn terms(ttl: Duration) -> Terms {
     Terms { fingerprint: 0, ttl, holder: Holder::default(), metadata: Metadata::default(), min_token: 0 }
 }
 
-/// Takes a lock that is free.
-pub(crate) async fn take(store: &MemoryStore, lock: &LockName, number: u128, ttl: Duration) -> Grant {
+/// Acquires a free lock.
+pub(crate) async fn acquire_free(store: &MemoryStore, lock: &LockName, number: u128, ttl: Duration) -> Grant {
     let call = Call { request: request(number), attempt: 1, id: CallId(1) };
     let command = Acquire { call, terms: terms(ttl), wait: false, candidate: candidate(number) };
     match store.run(lock, Command::Acquire(command)).await.map(|it| it.outcome) {
@@ -52,16 +52,16 @@ pub(crate) async fn take(store: &MemoryStore, lock: &LockName, number: u128, ttl
     }
 }
 
-/// The service over a store whose locks all meet in one shard.
+/// The service over a store with one shard for all locks.
 pub(crate) fn service(limits: Limits) -> Arc<Locks<MemoryStore>> {
     let hub = Arc::new(Hub::new());
-    let clock: Arc<dyn Clock> = Arc::new(StandingClock);
+    let clock: Arc<dyn Clock> = Arc::new(SimulatedClock);
     let store = Arc::new(MemoryStore::with_shards(1, clock, &limits, hub.clone()));
     Arc::new(Locks::new(store, hub, limits))
 }
 
-/// Wants a lock by the service.
-pub(crate) async fn want(
+/// Acquires a lock through the service.
+pub(crate) async fn acquire(
     locks: &Locks<MemoryStore>,
     lock: &LockName,
     number: u128,
@@ -88,23 +88,23 @@ pub(crate) fn granted(answer: Result<AcquireAnswer, LocksError>) -> Grant {
     }
 }
 
-/// Keeps what it is told.
+/// Records events.
 #[derive(Default)]
-pub(crate) struct Ear {
+pub(crate) struct EventRecorder {
     pub(crate) events: Mutex<Vec<Event>>,
     more: Notify,
 }
 
-impl Ear {
-    /// Resolves when an event has been told that `is_it`. If none ever is, the schedule ends in a deadlock.
-    pub(crate) async fn hear(&self, is_it: impl Fn(&Event) -> bool) {
+impl EventRecorder {
+    /// Waits for an event that `is_it` accepts. If there is none, the schedule ends in a deadlock.
+    pub(crate) async fn wait_for(&self, is_it: impl Fn(&Event) -> bool) {
         while !self.events.lock().iter().any(&is_it) {
             self.more.notified().await;
         }
     }
 }
 
-impl Notices for Ear {
+impl Notices for EventRecorder {
     fn look_again(&self, _: RequestId, _: u32) {}
 
     fn claimed(&self, _: Call, _: Timed<AcquireOutcome>) -> bool {

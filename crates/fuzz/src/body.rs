@@ -1,5 +1,4 @@
-//! What a client says on one call: a message, or on a stream several, with pauses in which the server gets on with
-//! them.
+//! The client's side of a call: one message, or on a stream several, with pauses in which the server processes them.
 
 use bytes::Bytes;
 use http_body::{Body, Frame};
@@ -12,31 +11,31 @@ use std::{
 };
 use tokio::time::{Sleep, sleep};
 
-/// Time is not real.
+/// In simulated time.
 const PAUSE: Duration = Duration::from_secs(1);
 
 enum Part {
     Message(Bytes),
     Pause,
-    /// The client has no more to say. Without it, it goes on listening until it goes away.
+    /// The client closes its half of the stream. Without it, the stream stays open until the client leaves.
     End,
 }
 
-/// The body of a request.
-pub(crate) struct Talk {
+/// A request body.
+pub(crate) struct RequestBody {
     parts: VecDeque<Part>,
     pause: Option<Pin<Box<Sleep>>>,
 }
 
-impl Talk {
-    /// A call with one message.
-    pub(crate) fn of_one(message: &[u8]) -> Self {
+impl RequestBody {
+    /// The body of a unary call.
+    pub(crate) fn unary(message: &[u8]) -> Self {
         Self { parts: [Part::Message(Bytes::copy_from_slice(message)), Part::End].into(), pause: None }
     }
 
-    /// On a stream. Any bytes are some talk: each message after a byte with its length, pauses and the end as lengths
-    /// of their own.
-    pub(crate) fn of_many(mut bytes: &[u8]) -> Self {
+    /// The body of a stream. Any bytes are valid: each message follows a byte with its length; two special lengths
+    /// stand for a pause and for the end.
+    pub(crate) fn streaming(mut bytes: &[u8]) -> Self {
         let mut parts = VecDeque::new();
         while let Some((length, rest)) = bytes.split_first() {
             let (part, after) = match *length {
@@ -64,9 +63,8 @@ impl Talk {
 const PAUSE_BYTE: u8 = 0xff;
 const END_BYTE: u8 = 0xfe;
 
-/// The bytes that [`Talk::of_many`] takes for these messages, with a pause after each, and an end if there is to be
-/// one.
-pub(crate) fn written(messages: &[Vec<u8>], ends: bool) -> Vec<u8> {
+/// The bytes that [`RequestBody::streaming`] decodes to these messages, with a pause after each, and an end if `ends` is set.
+pub(crate) fn encode(messages: &[Vec<u8>], ends: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
     for message in messages {
         bytes.push(u8::try_from(message.len()).ok().filter(|length| *length < END_BYTE).expect("it is short"));
@@ -77,7 +75,7 @@ pub(crate) fn written(messages: &[Vec<u8>], ends: bool) -> Vec<u8> {
     bytes
 }
 
-impl Body for Talk {
+impl Body for RequestBody {
     type Data = Bytes;
     type Error = Infallible;
 
