@@ -48,30 +48,30 @@ pub(crate) struct NotGrpc {
 }
 
 impl Greeting {
-    fn heard(&self) -> MutexGuard<'_, FirstBytes> {
+    fn first_bytes(&self) -> MutexGuard<'_, FirstBytes> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A connection was established. Earlier evidence stays until something else arrives.
     pub(crate) fn connected(&self) {
-        let mut heard = self.heard();
-        if *heard == FirstBytes::NotConnected {
-            *heard = FirstBytes::Nothing;
+        let mut first_bytes = self.first_bytes();
+        if *first_bytes == FirstBytes::NotConnected {
+            *first_bytes = FirstBytes::Nothing;
         }
     }
 
     /// A connection was closed before its greeting. A server that spoke HTTP/2 before is now stopping or hanging.
     fn closed(&self) {
-        let mut heard = self.heard();
-        if *heard != FirstBytes::Http2 {
-            *heard = FirstBytes::Closed;
+        let mut first_bytes = self.first_bytes();
+        if *first_bytes != FirstBytes::Http2 {
+            *first_bytes = FirstBytes::Closed;
         }
     }
 
     /// The evidence that the server does not speak gRPC; `None` if it may.
     pub(crate) fn not_grpc(&self) -> Option<NotGrpc> {
         let because = |why: &str, maybe_hangs| Some(NotGrpc { words: why.to_owned(), maybe_hangs });
-        match &*self.heard() {
+        match &*self.first_bytes() {
             FirstBytes::NotConnected | FirstBytes::Http2 => None,
             FirstBytes::Nothing => {
                 because("does not speak gRPC, or hangs (it accepted the connection and sent nothing)", true)
@@ -135,12 +135,12 @@ impl InspectedStream {
         // A server's first frame is never 64 KiB or more, but text looks like that.
         if first[0] != 0 || first.get(3..known).is_some_and(|rest| !SETTINGS.starts_with(rest)) {
             first.truncate(SHOWN_MAX);
-            *self.greeting.heard() = FirstBytes::Other(self.first.take().unwrap_or_default());
+            *self.greeting.first_bytes() = FirstBytes::Other(self.first.take().unwrap_or_default());
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the server does not speak HTTP/2"));
         }
         if known == HEAD {
             self.first = None;
-            *self.greeting.heard() = FirstBytes::Http2;
+            *self.greeting.first_bytes() = FirstBytes::Http2;
         }
         Ok(())
     }

@@ -236,17 +236,17 @@ impl Outbox {
 
     /// The next message. Its effect counts from `now`, which is before it is sent.
     pub(crate) fn next(&mut self, now: Moment) -> Option<v1::SessionRequest> {
-        let said = |(operation, message)| v1::SessionRequest { operation, message: Some(message) };
+        let request = |(operation, message)| v1::SessionRequest { operation, message: Some(message) };
         if let Some(detach) = self.next_detach() {
-            return Some(said((0, detach)));
+            return Some(request((0, detach)));
         }
         if let Some(urgent) = self.operations.next_urgent(now) {
-            return Some(said(urgent));
+            return Some(request(urgent));
         }
         if let Some(message) = self.next_answer(now).or_else(|| self.next_attach(now)) {
-            return Some(said((0, message)));
+            return Some(request((0, message)));
         }
-        self.operations.next_acquire(now).map(said)
+        self.operations.next_acquire(now).map(request)
     }
 
     fn next_detach(&mut self) -> Option<Message> {

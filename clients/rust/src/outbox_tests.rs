@@ -12,7 +12,7 @@ fn lease(key: LeaseKey) -> Arc<LeaseState> {
     Arc::new(LeaseState::new(key, lease, Reading { sent: now, read: now, held_for: Duration::ZERO, ttl: TTL }, TTL))
 }
 
-fn said(outbox: &mut Outbox, now: Moment) -> Option<Message> {
+fn next_message(outbox: &mut Outbox, now: Moment) -> Option<Message> {
     outbox.next(now).and_then(|request| request.message)
 }
 
@@ -27,12 +27,12 @@ fn attached(message: Option<Message>) -> Vec<v1::LeaseAttachment> {
 fn a_released_lease_is_detached_before_any_answer_goes_out() {
     let (mut outbox, now) = (Outbox::default(), Moment::now());
     outbox.attach(lease(1), now);
-    let handle = attached(said(&mut outbox, now))[0].handle;
+    let handle = attached(next_message(&mut outbox, now))[0].handle;
     outbox.answer(1);
     outbox.detach(1);
-    assert_eq!(said(&mut outbox, now), Some(Message::Detach(v1::DetachLeases { handles: vec![handle] })));
-    assert_eq!(said(&mut outbox, now), Some(Message::Answer(v1::BeatAnswer { beat: 1 })));
-    assert_eq!(said(&mut outbox, now), None);
+    assert_eq!(next_message(&mut outbox, now), Some(Message::Detach(v1::DetachLeases { handles: vec![handle] })));
+    assert_eq!(next_message(&mut outbox, now), Some(Message::Answer(v1::BeatAnswer { beat: 1 })));
+    assert_eq!(next_message(&mut outbox, now), None);
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_lease_released_before_it_was_attached_is_never_mentioned() {
     let (mut outbox, now) = (Outbox::default(), Moment::now());
     outbox.attach(lease(1), now);
     outbox.detach(1);
-    assert_eq!(said(&mut outbox, now), None);
+    assert_eq!(next_message(&mut outbox, now), None);
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn long_lists_are_split() {
         outbox.attach(lease(key), now);
     }
     let mut seen = std::collections::HashSet::new();
-    while let Some(Message::Attach(attach)) = said(&mut outbox, now) {
+    while let Some(Message::Attach(attach)) = next_message(&mut outbox, now) {
         let bytes: usize = attach.leases.iter().map(|l| l.lock_name.len() + l.lease_id.len() + ATTACHMENT_BYTES).sum();
         assert!(bytes <= 64 * 1024);
         seen.extend(attach.leases.iter().map(|lease| lease.handle));
@@ -75,10 +75,10 @@ fn a_lease_attached_again_gets_a_new_handle_and_a_higher_number() {
     let (mut outbox, now) = (Outbox::default(), Moment::now());
     let lease = lease(1);
     outbox.attach(lease.clone(), now);
-    let first = attached(said(&mut outbox, now)).remove(0);
+    let first = attached(next_message(&mut outbox, now)).remove(0);
     assert!(outbox.take(first.handle).is_some_and(|attachment| attachment.is_latest()));
     outbox.attach(lease, now);
-    let second = attached(said(&mut outbox, now)).remove(0);
+    let second = attached(next_message(&mut outbox, now)).remove(0);
     assert!(second.handle != first.handle && second.attempt > first.attempt);
     assert!(outbox.attachment(first.handle).is_none());
 }
@@ -88,22 +88,22 @@ fn a_closed_outbox_takes_nothing_in() {
     let (mut outbox, now) = (Outbox::default(), Moment::now());
     drop(outbox.close());
     outbox.attach(lease(1), now);
-    assert_eq!(said(&mut outbox, now), None);
+    assert_eq!(next_message(&mut outbox, now), None);
 }
 
 /// A permit for one operation, and the sender of its outcome.
-fn asked() -> (oneshot::Sender<Outcome>, OwnedSemaphorePermit) {
+fn pending_call() -> (oneshot::Sender<Outcome>, OwnedSemaphorePermit) {
     let permit = Arc::new(tokio::sync::Semaphore::new(1));
     (oneshot::channel().0, permit.try_acquire_owned().unwrap())
 }
 
 fn acquire(outbox: &mut Outbox) -> u64 {
-    let (caller, permit) = asked();
+    let (caller, permit) = pending_call();
     outbox.acquire(v1::AcquireRequest::default(), None, caller, permit)
 }
 
 fn release(outbox: &mut Outbox, key: LeaseKey) -> u64 {
-    let (caller, permit) = asked();
+    let (caller, permit) = pending_call();
     outbox.release(key, v1::ReleaseRequest::default(), caller, permit)
 }
 
@@ -111,16 +111,16 @@ fn release(outbox: &mut Outbox, key: LeaseKey) -> u64 {
 fn a_release_goes_before_any_answer_and_held_leases_before_new_acquires() {
     let (mut outbox, now) = (Outbox::default(), Moment::now());
     outbox.attach(lease(1), now);
-    said(&mut outbox, now);
+    next_message(&mut outbox, now);
     acquire(&mut outbox);
     outbox.attach(lease(2), now);
     outbox.answer(1);
     let number = release(&mut outbox, 1);
     let first = outbox.next(now).unwrap();
     assert_eq!((first.operation, first.message), (number, Some(Message::Release(v1::ReleaseRequest::default()))));
-    assert!(matches!(said(&mut outbox, now), Some(Message::Answer(_))));
-    assert!(matches!(said(&mut outbox, now), Some(Message::Attach(_))));
-    assert!(matches!(said(&mut outbox, now), Some(Message::Acquire(_))));
+    assert!(matches!(next_message(&mut outbox, now), Some(Message::Answer(_))));
+    assert!(matches!(next_message(&mut outbox, now), Some(Message::Attach(_))));
+    assert!(matches!(next_message(&mut outbox, now), Some(Message::Acquire(_))));
     assert_eq!(outbox.next(now), None);
 }
 
@@ -155,15 +155,15 @@ fn a_failed_release_detaches_its_lease() {
     let (mut outbox, now) = (Outbox::default(), Moment::now());
     for (key, sent) in [(1, true), (2, false)] {
         outbox.attach(lease(key), now);
-        let handle = attached(said(&mut outbox, now))[0].handle;
+        let handle = attached(next_message(&mut outbox, now))[0].handle;
         let number = release(&mut outbox, key);
         if sent {
-            said(&mut outbox, now);
+            next_message(&mut outbox, now);
             outbox.operation_answered(number, true);
         } else {
             outbox.give_up(number);
         }
-        assert_eq!(said(&mut outbox, now), Some(Message::Detach(v1::DetachLeases { handles: vec![handle] })));
+        assert_eq!(next_message(&mut outbox, now), Some(Message::Detach(v1::DetachLeases { handles: vec![handle] })));
         assert_eq!(outbox.next(now), None);
     }
 }
@@ -186,7 +186,7 @@ fn an_attachment_is_confirmed_by_a_renewal_in_its_name_and_never_before_it_is_se
     let (mut outbox, now) = (Outbox::default(), Moment::now());
     outbox.attach(lease(1), now);
     assert!(outbox.confirm(1).is_none() && !outbox.is_confirmed(), "not sent");
-    let handle = attached(said(&mut outbox, now))[0].handle;
+    let handle = attached(next_message(&mut outbox, now))[0].handle;
     assert!(!outbox.is_confirmed());
     assert_eq!(outbox.confirm(handle).map(|(_, sent)| sent), Some(now));
     assert!(outbox.is_confirmed());

@@ -27,7 +27,7 @@ use v1::session_response::Message;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Health {
     /// When the last message arrived; before the first one, when the session was opened.
-    pub(crate) heard: Moment,
+    pub(crate) last_received: Moment,
     /// Whether any message has arrived.
     pub(crate) answers: bool,
     /// Whether it has kept a lease alive.
@@ -61,7 +61,7 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(core: Arc<Core>, server: usize, keeper: Arc<Notify>, now: Moment) -> Arc<Self> {
-        let health = Health { heard: now, answers: false, proven: false, draining: false, ended: false };
+        let health = Health { last_received: now, answers: false, proven: false, draining: false, ended: false };
         let (acquires, releases) = (Arc::new(Semaphore::new(ACQUIRES)), Arc::new(Semaphore::new(RELEASES)));
         let (outbox, health, end) = (Mutex::default(), Mutex::new(health), OnceLock::new());
         Arc::new(Self { server, core, keeper, acquires, releases, outbox, health, end })
@@ -112,7 +112,7 @@ impl Session {
 
     /// The beat interval becomes shorter: silence counts from now.
     pub(crate) fn pace_changed(&self, now: Moment) {
-        self.change_health(|health| health.heard = health.heard.max(now));
+        self.change_health(|health| health.last_received = health.last_received.max(now));
     }
 
     /// Ends the outgoing stream. Operations without an answer fail.
@@ -165,7 +165,7 @@ impl Session {
             _ => false,
         };
         let before = self.change_health(|health| {
-            health.heard = health.heard.max(now);
+            health.last_received = health.last_received.max(now);
             health.answers = true;
             health.proven |= proof;
         });

@@ -1,11 +1,11 @@
-//! The client processes of a history, as the one who starts and hurts them sees them.
+//! The client processes of a history: starts them, injects their faults, collects their journals.
 
 use crate::{
-    client::{self, ClientKind, Orders},
+    client::{self, ClientKind, ClientOptions},
     clock,
     config::Config,
     journal,
-    process::{Process, Recipe},
+    process::{Process, ProcessSpec},
 };
 use anyhow::{Context, Result, ensure};
 use fencepost_torture::history::{Nanos, Record};
@@ -16,41 +16,41 @@ use std::{
 };
 use tokio::sync::Mutex;
 
-/// Longer than any operation of a client goes on after it was told to end.
+/// Longer than any client takes to stop.
 const FINISH_MAX: Duration = Duration::from_secs(9);
 
-struct Life {
+struct Incarnation {
     journal: PathBuf,
     ended: Option<Nanos>,
 }
 
-/// One client and its lives.
+/// One client and its incarnations.
 pub(crate) struct Client {
-    orders: Orders,
+    options: ClientOptions,
     process: Mutex<Option<Process>>,
-    lives: PlainMutex<Vec<Life>>,
+    incarnations: PlainMutex<Vec<Incarnation>>,
 }
 
 /// All clients.
 pub(crate) struct Clients(Vec<Client>);
 
 impl Clients {
-    /// Starts all of them. `servers` are the ports to reach the servers by.
+    /// Starts all clients. `servers` are the ports of the servers' links.
     pub(crate) async fn start(config: &Config, servers: &[u16]) -> Result<Self> {
         client::is_set_up()?;
         let mut all = Vec::new();
         for (number, kind) in ClientKind::ALL.into_iter().enumerate() {
-            let orders = Orders {
+            let options = ClientOptions {
                 kind,
                 number: u32::try_from(number)?,
-                life: 0,
+                incarnation: 0,
                 seed: config.seed,
                 servers: servers.to_vec(),
                 stores: config.socket("stores"),
                 folder: config.folder.clone(),
             };
-            let client = Client { orders, process: Mutex::default(), lives: PlainMutex::default() };
-            client.begin().await?;
+            let client = Client { options, process: Mutex::default(), incarnations: PlainMutex::default() };
+            client.start_next().await?;
             all.push(client);
         }
         Ok(Self(all))
@@ -60,7 +60,7 @@ impl Clients {
         &self.0[target % self.0.len()]
     }
 
-    /// Tells all of them to end, and waits until they have.
+    /// Tells all clients to stop, and waits for them.
     pub(crate) async fn finish(&self) -> Result<()> {
         for client in &self.0 {
             // All at once, since each may take a while.
@@ -72,18 +72,21 @@ impl Clients {
             let mut process = client.process.lock().await.take().context("a client is down")?;
             let status = process.finish(FINISH_MAX).await.with_context(|| client.name())?;
             client.ended();
-            ensure!(status.success(), "{} ended with {status}: see {}", client.name(), client.orders.log().display());
+            ensure!(status.success(), "{} ended with {status}: see {}", client.name(), client.options.log().display());
         }
         Ok(())
     }
 
-    /// What they wrote down.
+    /// The records of all clients.
     pub(crate) fn records(&self) -> Result<Vec<Record>> {
         let mut all = Vec::new();
         for client in &self.0 {
-            for life in client.lives.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-                let ended = life.ended.unwrap_or_else(clock::now);
-                all.extend(journal::read(&life.journal, ended).with_context(|| life.journal.display().to_string())?);
+            for incarnation in client.incarnations.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+                let ended = incarnation.ended.unwrap_or_else(clock::now);
+                all.extend(
+                    journal::read(&incarnation.journal, ended)
+                        .with_context(|| incarnation.journal.display().to_string())?,
+                );
             }
         }
         Ok(all)
@@ -92,52 +95,53 @@ impl Clients {
 
 impl Client {
     pub(crate) fn name(&self) -> String {
-        format!("client {} ({:?})", self.orders.number, self.orders.kind)
+        format!("client {} ({:?})", self.options.number, self.options.kind)
     }
 
-    /// With the workers of its present life, as histories know them.
+    /// All workers of its current incarnation, as named in histories.
     pub(crate) fn target(&self) -> String {
-        let lives = self.lives.lock().unwrap_or_else(PoisonError::into_inner).len();
-        let life = u32::try_from(lives.saturating_sub(1)).unwrap_or(u32::MAX);
-        let workers = Orders { life, ..self.orders.clone() }.workers();
+        let incarnations = self.incarnations.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let incarnation = u32::try_from(incarnations.saturating_sub(1)).unwrap_or(u32::MAX);
+        let workers = ClientOptions { incarnation, ..self.options.clone() }.workers();
         workers.iter().map(|worker| format!("client {worker}")).collect::<Vec<_>>().join(", ")
     }
 
-    /// Starts it, with its next life.
-    pub(crate) async fn begin(&self) -> Result<()> {
+    /// Starts its next incarnation.
+    pub(crate) async fn start_next(&self) -> Result<()> {
         let mut slot = self.process.lock().await;
-        let orders = {
-            let mut lives = self.lives.lock().unwrap_or_else(PoisonError::into_inner);
-            let orders = Orders { life: u32::try_from(lives.len())?, ..self.orders.clone() };
-            // A client that is killed before it writes anything has written nothing.
-            std::fs::File::create_new(orders.journal())?;
-            lives.push(Life { journal: orders.journal(), ended: None });
-            orders
+        let options = {
+            let mut incarnations = self.incarnations.lock().unwrap_or_else(PoisonError::into_inner);
+            let options = ClientOptions { incarnation: u32::try_from(incarnations.len())?, ..self.options.clone() };
+            // The journal exists even if the client is killed before it writes.
+            std::fs::File::create_new(options.journal())?;
+            incarnations.push(Incarnation { journal: options.journal(), ended: None });
+            options
         };
-        let process =
-            Recipe::own().args(["client".to_owned(), serde_json::to_string(&orders)?]).start(&self.orders.log())?;
+        let process = ProcessSpec::own()
+            .args(["client".to_owned(), serde_json::to_string(&options)?])
+            .start(&self.options.log())?;
         *slot = Some(process);
         Ok(())
     }
 
     pub(crate) async fn kill(&self) -> Result<()> {
-        let mut process = self.process.lock().await.take().context("it is down")?;
-        process.kill().await.with_context(|| format!("{}: see {}", self.name(), self.orders.log().display()))?;
+        let mut process = self.process.lock().await.take().context("the client is down")?;
+        process.kill().await.with_context(|| format!("{}: see {}", self.name(), self.options.log().display()))?;
         self.ended();
         Ok(())
     }
 
     pub(crate) async fn pause(&self) -> Result<()> {
-        self.process.lock().await.as_mut().context("it is down")?.pause().await
+        self.process.lock().await.as_mut().context("the client is down")?.pause().await
     }
 
     pub(crate) async fn resume(&self) -> Result<()> {
-        self.process.lock().await.as_mut().context("it is down")?.resume()
+        self.process.lock().await.as_mut().context("the client is down")?.resume()
     }
 
     fn ended(&self) {
-        if let Some(life) = self.lives.lock().unwrap_or_else(PoisonError::into_inner).last_mut() {
-            life.ended = Some(clock::now());
+        if let Some(incarnation) = self.incarnations.lock().unwrap_or_else(PoisonError::into_inner).last_mut() {
+            incarnation.ended = Some(clock::now());
         }
     }
 }

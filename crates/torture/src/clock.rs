@@ -1,4 +1,4 @@
-//! The clock that all processes of a run stamp with.
+//! The clock of all processes of a run.
 
 use fencepost_torture::history::Nanos;
 use nix::time::{ClockId, clock_gettime};
@@ -14,7 +14,7 @@ pub(crate) fn nanos(time: Duration) -> Nanos {
     Nanos::try_from(time.as_nanos()).unwrap_or(Nanos::MAX)
 }
 
-/// How long it is until then; zero once it has come.
+/// The time until `moment`; zero if it has passed.
 pub(crate) fn until(moment: Nanos) -> Duration {
     Duration::from_nanos(moment.saturating_sub(now()))
 }

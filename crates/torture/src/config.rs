@@ -1,27 +1,27 @@
-//! What one history is made of. With the same configuration the plan of faults and all choices of clients are the same.
+//! The configuration of a history. It determines the plan of faults and all choices of the clients.
 
-use crate::{faults::Kind, topology::Topology};
+use crate::{faults::FaultKind, topology::Topology};
 use fencepost_torture::history::Bounds;
 use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
 
-/// For one history.
+/// The configuration of one history.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) topology: Topology,
     pub(crate) seed: u64,
     pub(crate) duration: Duration,
-    /// The kinds of faults, those first that are wanted most: see [`crate::plan`].
-    pub(crate) kinds: Vec<Kind>,
+    /// The kinds of faults, in order of preference: see [`crate::plan`].
+    pub(crate) kinds: Vec<FaultKind>,
     pub(crate) server_bin: PathBuf,
-    /// For sockets, logs and journals, of this history alone.
+    /// The directory for sockets, logs and journals of this history.
     pub(crate) folder: PathBuf,
 }
 
 impl Config {
-    /// The command line that repeats it.
+    /// The command line that repeats this history.
     pub(crate) fn args(&self) -> Vec<String> {
         let words = [
             "torture".to_owned(),
@@ -42,16 +42,16 @@ impl Config {
 /// DESIGN section 6, and what a busy machine may add.
 pub(crate) const BOUNDS: Bounds = Bounds { claim_window: 3_000_000_000, poll: 1_000_000_000, slack: 2_000_000_000 };
 
-/// The server beside this program, as cargo builds them.
+/// The server built beside this program.
 pub(crate) fn server_beside(own: &Path) -> PathBuf {
     own.with_file_name("fencepost")
 }
 
-/// Locks that many want at once.
+/// The number of contended locks.
 pub(crate) const HOT: u64 = 5;
-/// Locks that hardly anybody wants.
+/// The number of rarely contended locks.
 pub(crate) const COLD: u64 = 40;
-/// Locks of the clients that repeat a request under the same attempt number.
+/// The number of locks of clients that retry under the same attempt number.
 pub(crate) const REPEATED: u64 = 10;
 
 pub(crate) fn hot(number: u64) -> String {

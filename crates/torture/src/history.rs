@@ -1,8 +1,7 @@
-//! What happened in one run, as lines of JSON in no particular order.
+//! The record of one run: lines of JSON in no particular order.
 //!
-//! All processes of a run are on one host and stamp with its `CLOCK_MONOTONIC` ([`Nanos`]): times of different
-//! processes can be compared, which a test over several hosts cannot do. An outcome that is not known is
-//! [`AcquireEnd::Unknown`], never a failure.
+//! All processes of a run are on one host and use its `CLOCK_MONOTONIC` ([`Nanos`]), so their times are comparable. An
+//! unknown outcome is [`AcquireEnd::Unknown`], never a failure.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,88 +12,89 @@ pub type Nanos = u64;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Record {
-    /// The first line: what was run.
+    /// The parameters of the run; the first line.
     Run(Run),
     /// One transmission of Acquire.
     Acquire(Acquire),
     /// One transmission of Release.
     Release(Release),
-    /// A lease was renewed, by Renew or on a stream.
+    /// A renewal that succeeded, by Renew or on a stream.
     Renewed(Renewed),
-    /// A holder was told, or reckoned, that its lease is over.
+    /// The loss of a lease, reported by the server or noticed by its holder.
     Lost(Lost),
     /// An operator's force release.
     Revoked(Revoked),
-    /// A step of a holder on the stores that the lock protects.
+    /// A step of a holder on the protected stores.
     Store(StoreStep),
-    /// A fault that was injected.
+    /// An injected fault.
     Fault(Fault),
-    /// A lock after the run, when all was quiet.
+    /// The final state of a lock.
     Final(Final),
-    /// The whole, after the run, when all was quiet.
-    Rest(Rest),
+    /// What was left behind after the run.
+    #[serde(rename = "rest")]
+    Leftovers(Leftovers),
 }
 
-/// What was run: with this a run can be repeated.
+/// The parameters of a run: with them it can be repeated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// Decides all that is drawn at random.
+    /// Determines all random choices.
     pub seed: u64,
     /// The name of the topology.
     pub topology: String,
     /// The command line.
     pub args: Vec<String>,
-    /// When the clients began.
+    /// When the clients started.
     pub begin: Nanos,
-    /// When the last fault had been healed and the clients were told to end.
+    /// When the last fault was healed and the clients were told to stop.
     pub end: Nanos,
-    /// What the bounds of the checks are made of.
+    /// The periods that bounds consist of.
     pub bounds: Bounds,
 }
 
-/// The periods that bounds are made of, in nanoseconds.
+/// The periods that bounds consist of, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bounds {
-    /// For how long an offer stands.
+    /// How long an offer is valid.
     pub claim_window: Nanos,
-    /// How often replicas poll.
+    /// The interval at which replicas poll.
     pub poll: Nanos,
-    /// What the machine may add to any bound: scheduling, start of processes, reconnects.
+    /// What the machine may add to any bound: scheduling, process starts, reconnects.
     pub slack: Nanos,
 }
 
-/// One transmission of Acquire. The transmissions of one request are alike but for `attempt`.
+/// One transmission of Acquire. The transmissions of a request differ only in `attempt`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Acquire {
     /// The client (a process, or a worker in one).
     pub client: u32,
     /// The lock's name.
     pub lock: String,
-    /// The request's id, in full.
+    /// The request id.
     pub request: String,
-    /// Which transmission.
+    /// The attempt number.
     pub attempt: u32,
-    /// The server replica that it was sent to.
+    /// The server replica it was sent to.
     pub server: u32,
-    /// The TTL asked for.
+    /// The requested TTL.
     pub ttl: Nanos,
-    /// How long it was ready to wait; 0 is a try.
+    /// The requested wait; 0 for a try-acquire.
     pub wait: Nanos,
-    /// The `min_token` asked for.
+    /// The requested `min_token`.
     pub min_token: u64,
-    /// Before it was sent.
+    /// Before sending.
     pub invoke: Nanos,
-    /// After it was answered, or given up.
+    /// After the answer, or when the caller gave up.
     pub ret: Nanos,
-    /// What came of it.
+    /// The outcome.
     pub end: AcquireEnd,
 }
 
-/// What a record says that was open when its process ended. When it was that its call ended, nobody knows: `ret` is
-/// when that was noticed.
+/// The outcome of a call that was open when its process ended. When its call ended is unknown: `ret` is when that was
+/// noticed.
 pub const OPEN: &str = "its process ended";
 
-/// What came of an Acquire.
+/// The outcome of an Acquire.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AcquireEnd {
@@ -102,35 +102,35 @@ pub enum AcquireEnd {
     Acquired(Grant),
     /// Held by another, and the call did not wait.
     Contended,
-    /// The wait was over.
+    /// The wait ended.
     TimedOut,
     /// The request has ended (ABORTED, `REQUEST_ENDED`).
     Aborted,
-    /// A newer attempt of it is bound, or this one was dropped (ABORTED, `OVERTAKEN`).
+    /// A newer attempt is bound, or this one was dropped (ABORTED, `OVERTAKEN`).
     Overtaken,
-    /// Refused for good, with this code: nothing was changed.
+    /// Refused with this code: nothing was changed.
     Refused(String),
-    /// Nobody knows: no answer, or one that says so (UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED). The code, or what
-    /// broke.
+    /// Unknown: no answer, or one with an unknown outcome (UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED). The code, or the
+    /// broken connection.
     Unknown(String),
     /// The client dropped the call.
     Dropped,
 }
 
-/// A grant as the client got it.
+/// A grant as its client received it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Grant {
     /// The fencing token.
     pub token: u64,
-    /// Its public name.
+    /// The grant id.
     pub grant: String,
-    /// Until when it is valid by the client's own reckoning (DESIGN section 5).
+    /// Until when it is valid by the client's clock (DESIGN section 5).
     pub valid_until: Nanos,
-    /// What the server said of the time before it asked its store (`held_for`).
+    /// How long the server held the request before it asked its store (`held_for`).
     pub held_for: Nanos,
     /// The TTL in the answer.
     pub left: Nanos,
-    /// Whether it was still valid when it arrived, and somebody waited for it. If not, the client never worked under
+    /// Whether it was valid when it arrived, and the caller was still waiting. If not, the client never worked under
     /// it.
     pub usable: bool,
 }
@@ -144,44 +144,44 @@ pub struct Release {
     pub lock: String,
     /// The token of the lease.
     pub token: u64,
-    /// Before it was sent: from here on the holder does no work.
+    /// Before sending: the holder does no work from here on.
     pub invoke: Nanos,
-    /// After it was answered, or given up.
+    /// After the answer, or when the caller gave up.
     pub ret: Nanos,
-    /// What came of it.
+    /// The outcome.
     pub end: ReleaseEnd,
 }
 
-/// What came of a Release.
+/// The outcome of a Release.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReleaseEnd {
-    /// Given back, by this or an earlier transmission.
+    /// Released, by this or an earlier transmission.
     Released,
-    /// It had ended otherwise: expired, revoked, superseded, unknown.
+    /// The lease had ended otherwise: expired, revoked, superseded, unknown.
     Gone(String),
-    /// Nobody knows.
+    /// Unknown.
     Unknown(String),
 }
 
-/// A renewal that arrived.
+/// A successful renewal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Renewed {
     /// The client.
     pub client: u32,
     /// The lock's name.
     pub lock: String,
-    /// The token of the lease, which a renewal never changes.
+    /// The token of the lease; a renewal never changes it.
     pub token: u64,
-    /// When the request, or the answer to the beat, was sent.
+    /// When the request, or the beat answer, was sent.
     pub sent: Nanos,
     /// When the result arrived.
     pub at: Nanos,
-    /// Until when it is valid now, by the client's own reckoning.
+    /// Until when the lease is now valid, by the client's clock.
     pub valid_until: Nanos,
 }
 
-/// The end of a lease that its holder did not ask for.
+/// An end of a lease that its holder did not request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Lost {
     /// The client.
@@ -190,51 +190,51 @@ pub struct Lost {
     pub lock: String,
     /// The token of the lease.
     pub token: u64,
-    /// When the holder knew.
+    /// When the holder learned of it.
     pub at: Nanos,
-    /// What the holder was told; `deadline` when it was its own reckoning.
+    /// The reported cause; `deadline` if the holder noticed it by its own clock.
     pub cause: String,
-    /// Whether the server gave the successor's token, and which.
+    /// The successor's token, if the server reported one.
     pub successor: Option<u64>,
 }
 
-/// A force release that was carried out or may have been.
+/// A force release that was applied or may have been.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Revoked {
     /// The lock's name.
     pub lock: String,
     /// The token of the lease.
     pub token: u64,
-    /// Before it was sent.
+    /// Before sending.
     pub invoke: Nanos,
-    /// After it was answered, or given up.
+    /// After the answer, or when the caller gave up.
     pub ret: Nanos,
-    /// Whether it is certain.
+    /// Whether it is known to be applied.
     pub certain: bool,
 }
 
-/// One step of a holder on the stores that the lock protects. Each write goes to both: the fenced store, and the
-/// control beside it that does not look at tokens. Written down by the stores, in the order in which they took it.
+/// One step of a holder on the protected stores. Each write goes to both: the fenced store, and the control, which
+/// ignores tokens. Recorded by the stores, in the order in which they processed it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoreStep {
     /// The client.
     pub client: u32,
     /// The lock's name.
     pub lock: String,
-    /// The token that came with it.
+    /// The token of the request.
     pub token: u64,
-    /// The public name of the grant that came with it.
+    /// The grant id of the request.
     pub grant: String,
-    /// When the stores took it.
+    /// When the stores processed it.
     pub at: Nanos,
-    /// Which step in the order of the stores.
+    /// The number of the step, in the order of the stores.
     pub seq: u64,
-    /// A read (which raises the fence, so that what it read stays true for as long as it may write), or a write of what
-    /// was read + 1.
+    /// Whether it is a write, of the value read + 1, or a read. A read also raises the fence, so that the value read
+    /// stays current while its reader may write.
     pub write: bool,
     /// The highest token that the fenced store had seen before.
     pub highest: u64,
-    /// Whether the fenced store took it.
+    /// Whether the fenced store accepted it.
     pub accepted: bool,
     /// The fenced store's number after it.
     pub fenced: u64,
@@ -242,61 +242,62 @@ pub struct StoreStep {
     pub control: u64,
 }
 
-/// A fault that was injected.
+/// An injected fault.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fault {
-    /// Its kind: the name that the report counts it under.
+    /// The kind, under which the report counts it.
     pub kind: String,
-    /// What it was done to.
+    /// The target.
     pub target: String,
-    /// When it began.
+    /// When it was injected.
     pub begin: Nanos,
-    /// When it was healed, and what it was done to worked again.
+    /// When it was healed, and its target worked again.
     pub end: Nanos,
-    /// What it leaves of the promises.
-    pub leaves: Leaves,
+    /// The guarantees that hold despite the fault.
+    #[serde(rename = "leaves")]
+    pub guarantees: Guarantees,
 }
 
-/// Which promises a fault leaves standing. Tokens are unique and rise under every fault.
+/// Guarantees that hold despite a fault. Tokens are unique and rise under every fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Leaves {
-    /// All that DESIGN section 1 promises.
+pub enum Guarantees {
+    /// Everything in DESIGN section 1.
     All,
-    /// Not exclusion by lease: Redis' clock stepped forward.
+    /// Everything but exclusion by lease: Redis' clock stepped forward.
     NotExclusion,
-    /// Not what rests on the store not forgetting: exclusion, FIFO, one effect a request. Data was lost.
+    /// Only what does not depend on the store's memory: no exclusion, FIFO, or one effect per request. Data was lost.
     NotMemory,
 }
 
-/// A lock after the run.
+/// The final state of a lock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Final {
     /// The lock's name.
     pub lock: String,
-    /// Writes that the fenced store accepted.
+    /// Writes accepted by the fenced store.
     pub writes_accepted: u64,
-    /// Its number: with no update lost it is the same.
+    /// Its number: equal to the accepted writes if no update was lost.
     pub fenced: u64,
-    /// Writes that the control took, which are all.
+    /// Writes to the control, which accepts all.
     pub writes_all: u64,
-    /// Its number: what is missing was lost.
+    /// Its number: the difference to the writes was lost.
     pub control: u64,
-    /// Who still waits, by the server's List.
+    /// Remaining waiters, as reported by List.
     pub waiters: u64,
-    /// Whether it is still held.
+    /// Whether the lock is still held.
     pub held: bool,
 }
 
-/// The whole after the run.
+/// What was left behind after the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Rest {
-    /// When it was looked at.
+pub struct Leftovers {
+    /// When this was checked.
     pub at: Nanos,
-    /// Keys left in Redis that should not be: neither sequencer, nor meta key, nor about to expire.
+    /// Redis keys that should not be left: neither sequencer nor meta key, and without a TTL.
     pub leaked_keys: Vec<String>,
-    /// Server processes that ended by themselves, with what they said.
+    /// Server processes that ended by themselves, with their status.
     pub crashed: Vec<String>,
-    /// Lines in the logs of servers that tell of a panic or an internal error.
+    /// Log lines of servers that report a panic or an internal error.
     pub log_errors: Vec<String>,
 }

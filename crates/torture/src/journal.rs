@@ -1,8 +1,7 @@
-//! What a process writes down while it runs, so that a SIGKILL loses nothing but the answer it was waiting for.
+//! The journal of a process. After a SIGKILL it lacks only the outcome of calls in flight.
 //!
-//! An operation is written down twice: before it is sent, as one whose outcome nobody knows, and when it is over. Read
-//! back, the second line replaces the first; where it is missing the process died in between, and the first one is the
-//! truth.
+//! An operation is written twice: before it is sent, with an unknown outcome, and when it ends. The second line
+//! replaces the first when the journal is read; if it is missing, the process died in between.
 
 use crate::clock;
 use anyhow::Result;
@@ -21,11 +20,11 @@ use std::{
 
 #[derive(Serialize, Deserialize)]
 struct Line {
-    /// Names an operation within the file.
+    /// Identifies an operation within the file.
     id: u64,
-    /// Whether it is the first of two.
+    /// Whether the operation is not finished.
     open: bool,
-    is: Record,
+    record: Record,
 }
 
 /// The journal of one process.
@@ -40,38 +39,38 @@ impl Journal {
         Ok(Self { file: Mutex::new(file), next: AtomicU64::new(0) })
     }
 
-    /// Before something is sent.
-    pub(crate) fn open(&self, is: Record) -> u64 {
+    /// Records an operation before it is sent.
+    pub(crate) fn open(&self, record: Record) -> u64 {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        self.write(&Line { id, open: true, is });
+        self.write(&Line { id, open: true, record });
         id
     }
 
-    /// When its outcome is known, or it is known that it will not be.
-    pub(crate) fn close(&self, id: u64, is: Record) {
-        self.write(&Line { id, open: false, is });
+    /// Records the outcome of an operation, known or not.
+    pub(crate) fn close(&self, id: u64, record: Record) {
+        self.write(&Line { id, open: false, record });
     }
 
-    /// Something that is over at once.
-    pub(crate) fn note(&self, is: Record) {
+    /// Records a single event.
+    pub(crate) fn record(&self, record: Record) {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        self.close(id, is);
+        self.close(id, record);
     }
 
-    /// In one write: lines are whole, but for the last one of a process that was killed in it.
+    /// A single write: lines are whole, except for the last one of a killed process.
     fn write(&self, line: &Line) {
         let Ok(mut text) = serde_json::to_string(line) else { return };
         text.push('\n');
         let mut file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Err(error) = file.write_all(text.as_bytes()) {
-            // A history with holes proves nothing.
+            // An incomplete history proves nothing.
             eprintln!("the journal cannot be written: {error}");
             std::process::exit(3);
         }
     }
 }
 
-/// Reads a journal back. What was open when its process ended ended with it.
+/// Reads a journal. Operations that were open when the process ended are given its end as their own.
 pub(crate) fn read(path: &Path, ended: Nanos) -> Result<Vec<Record>> {
     let text = String::from_utf8_lossy(&std::fs::read(path)?).into_owned();
     let mut lines = BTreeMap::new();
@@ -79,7 +78,7 @@ pub(crate) fn read(path: &Path, ended: Nanos) -> Result<Vec<Record>> {
         let line: Line = serde_json::from_str(line)?;
         lines.insert(line.id, line);
     }
-    Ok(lines.into_values().map(|line| if line.open { left_open(line.is, ended) } else { line.is }).collect())
+    Ok(lines.into_values().map(|line| if line.open { left_open(line.record, ended) } else { line.record }).collect())
 }
 
 fn left_open(mut record: Record, ended: Nanos) -> Record {
@@ -92,11 +91,11 @@ fn left_open(mut record: Record, ended: Nanos) -> Record {
     record
 }
 
-/// A fault that a client makes all by itself, at one moment.
-pub(crate) fn moment(kind: &str, target: String) -> Record {
+/// A fault made by a client, at one moment.
+pub(crate) fn instant_fault(kind: &str, target: String) -> Record {
     let now = clock::now();
-    let leaves = fencepost_torture::history::Leaves::All;
-    Record::Fault(fencepost_torture::history::Fault { kind: kind.to_owned(), target, begin: now, end: now, leaves })
+    let guarantees = fencepost_torture::history::Guarantees::All;
+    Record::Fault(fencepost_torture::history::Fault { kind: kind.to_owned(), target, begin: now, end: now, guarantees })
 }
 
 #[cfg(test)]
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_closed_is_unknown_and_a_torn_line_is_left_out() -> Result<()> {
+    fn an_open_operation_is_unknown_and_a_torn_line_is_ignored() -> Result<()> {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("j");
         let journal = Journal::new(&path)?;

@@ -1,5 +1,5 @@
-//! Torture of Fencepost: real servers, stores and clients under real faults. What happened is written down as a
-//! history, and the history is checked.
+//! Torture of Fencepost: real servers, stores and clients under real faults. Each run is recorded as a history, which
+//! is then checked.
 
 pub mod checks;
 pub mod history;

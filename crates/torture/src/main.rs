@@ -1,22 +1,21 @@
-//! The torture harness. `torture --help` says what it does.
+//! The torture harness. See `torture --help`.
 
 mod client;
 mod clients;
 mod clock;
 mod config;
 mod faults;
+mod final_state;
 mod journal;
 mod plan;
 mod process;
 mod proxy;
 mod pump;
-mod quiet;
 mod redis;
 mod resp;
 mod results;
 mod rng;
 mod run;
-mod seam;
 mod server;
 mod stores;
 mod suite;
@@ -26,8 +25,8 @@ mod wall;
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand, ValueEnum};
 use config::Config;
-use faults::Kind;
-use fencepost_torture::history::Record;
+use faults::FaultKind;
+use fencepost_torture::{checks, history::Record, report};
 use std::{
     ffi::OsString,
     io::{BufWriter, Write},
@@ -37,7 +36,7 @@ use std::{
 };
 use topology::Topology;
 
-/// Torture of Fencepost: real processes under real faults, and checks of what happened.
+/// Torture tests of Fencepost: real processes under real faults, and checks of the recorded history
 #[derive(Parser)]
 #[command(name = "torture")]
 struct Args {
@@ -49,17 +48,17 @@ struct Args {
 enum Command {
     /// Run one history and check it
     Run(RunArgs),
-    /// Run many histories, one after the other and some at once; goes on where it ended
+    /// Run many histories, some of them in parallel; continues an interrupted suite
     Suite(SuiteArgs),
-    /// Check a history that was recorded
+    /// Check a recorded history
     Check {
-        /// Lines of JSON, as `run --out` writes them
+        /// The history: lines of JSON, as written by `run --out`
         file: PathBuf,
     },
-    /// Show the faults that a history would have
+    /// Show the faults of a history
     Plan(RunArgs),
     #[command(hide = true)]
-    Client { orders: String },
+    Client { options: String },
     #[command(hide = true, trailing_var_arg = true)]
     Under {
         parent: u32,
@@ -70,54 +69,54 @@ enum Command {
 
 #[derive(clap::Args)]
 struct RunArgs {
-    /// What to put under torture
+    /// The system under test
     #[arg(long, value_enum)]
     topology: Topology,
-    /// Decides all that is drawn at random; drawn itself if it is not given
+    /// Determines all random choices; random by default
     #[arg(long)]
     seed: Option<u64>,
-    /// The kinds of faults, those first that are wanted most; none for a calm history; all, as the seed has them, if
-    /// not given
+    /// The kinds of faults, in order of preference; empty for no faults; by default all, in an order determined by the
+    /// seed
     #[arg(long, value_delimiter = ',')]
     kinds: Option<Vec<String>>,
-    /// For how long the clients work
+    /// How long the clients work
     #[arg(long, default_value = "20s", value_parser = humantime::parse_duration)]
     duration: Duration,
     /// Where to write the history
     #[arg(long)]
     out: Option<PathBuf>,
-    /// The server; by default the one that was built beside this program
+    /// The server program; by default the one built beside this program
     #[arg(long)]
     server_bin: Option<PathBuf>,
-    /// Keep the folder with sockets, logs and journals
+    /// Keep the directory with sockets, logs and journals
     #[arg(long)]
     keep: bool,
 }
 
 #[derive(clap::Args)]
 struct SuiteArgs {
-    /// How long to go on
+    /// How long to run
     #[arg(long = "for", default_value = "5m", value_parser = humantime::parse_duration)]
     lasts: Duration,
-    /// How many histories at once
+    /// The number of parallel histories
     #[arg(long, default_value_t = 2)]
     jobs: usize,
-    /// What to put under torture, in turn
+    /// The systems under test, in turn
     #[arg(long, value_enum, value_delimiter = ',', default_value = "redis,redis-replica,memory,redis,redis-replica")]
     topologies: Vec<Topology>,
-    /// For how long the clients of one history work
+    /// How long the clients of each history work
     #[arg(long, default_value = "20s", value_parser = humantime::parse_duration)]
     duration: Duration,
-    /// The seeds of histories are derived from it
+    /// The seed from which the seeds of histories are derived
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where the state is kept, and histories in which something is wrong
+    /// Where to keep the state and the histories with violations
     #[arg(long, default_value = "target/torture/suite")]
     state: PathBuf,
     /// A table to add the totals to
     #[arg(long)]
     results: Option<PathBuf>,
-    /// The server; by default the one that was built beside this program
+    /// The server program; by default the one built beside this program
     #[arg(long)]
     server_bin: Option<PathBuf>,
 }
@@ -125,15 +124,15 @@ struct SuiteArgs {
 fn main() -> Result<ExitCode> {
     match Args::parse().command {
         Command::Under { parent, command } => process::under(parent, &command).map(|()| ExitCode::SUCCESS),
-        Command::Client { orders } => {
-            let orders = serde_json::from_str(&orders)?;
-            runtime()?.block_on(client::run(orders)).map(|()| ExitCode::SUCCESS)
+        Command::Client { options } => {
+            let options = serde_json::from_str(&options)?;
+            runtime()?.block_on(client::run(options)).map(|()| ExitCode::SUCCESS)
         }
-        Command::Check { file } => Ok(tell(&read(&file)?)),
+        Command::Check { file } => Ok(report(&read(&file)?)),
         Command::Plan(args) => {
             let config = args.config(Path::new(""))?;
-            for event in plan::events(&config.kinds, config.seed, config.duration) {
-                println!("{:?} {} for {:?}", event.at, event.kind.name(), event.hold);
+            for fault in plan::faults(&config.kinds, config.seed, config.duration) {
+                println!("{:?} {} for {:?}", fault.at, fault.kind.name(), fault.hold);
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -161,33 +160,40 @@ fn server_beside() -> Result<PathBuf> {
     Ok(config::server_beside(&std::env::current_exe()?))
 }
 
-/// A suite fails if more than one history in so many could not be made.
-const NOT_MADE_SHARE: u64 = 5;
+/// A suite fails if more than one in so many histories could not be run.
+const FAILED_SHARE_MAX: u64 = 5;
 
 fn run_many(args: SuiteArgs) -> Result<ExitCode> {
     let server_bin = args.server_bin.map_or_else(server_beside, Ok)?;
     let SuiteArgs { lasts, jobs, topologies, duration, seed, state: folder, results, .. } = args;
-    let state =
-        runtime()?.block_on(suite::run(suite::Wish { lasts, jobs, topologies, duration, seed, server_bin, folder }))?;
+    let state = runtime()?.block_on(suite::run(suite::SuiteOptions {
+        lasts,
+        jobs,
+        topologies,
+        duration,
+        seed,
+        server_bin,
+        folder,
+    }))?;
     println!("\n{}", suite::page(&state).trim_end());
     if let Some(results) = results {
         results::add(&results, &state)?;
     }
-    // One that cannot be made now and then (a Redis that does not start in time, say) is told of, and says nothing
-    // about the server.
+    // A history that occasionally cannot be run (because Redis starts too late, for example) is reported, but says
+    // nothing about the server.
     let made = state.totals.histories;
-    let few_failed = state.failures.len() as u64 * NOT_MADE_SHARE <= made;
-    let is_good = state.totals.wrong() == 0 && made > 0 && few_failed;
+    let few_failed = state.failures.len() as u64 * FAILED_SHARE_MAX <= made;
+    let is_good = state.totals.violation_count() == 0 && made > 0 && few_failed;
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn kinds_of(names: &[String]) -> Result<Vec<Kind>> {
+fn kinds_of(names: &[String]) -> Result<Vec<FaultKind>> {
     let named = names.iter().filter(|name| !name.is_empty());
-    named.map(|name| Kind::from_str(name, false).map_err(anyhow::Error::msg)).collect()
+    named.map(|name| FaultKind::from_str(name, false).map_err(anyhow::Error::msg)).collect()
 }
 
-/// Where the processes of a history live: in memory, if the system has such a place. A disk that keeps writers waiting
-/// for seconds, because others use it, shows in what clients do, and nothing of that is the servers'.
+/// The directory of a history's processes: in memory, if possible. A shared disk that blocks writers for seconds would
+/// affect the clients, which the checks would blame on the servers.
 fn folder() -> Result<tempfile::TempDir> {
     let mut builder = tempfile::Builder::new();
     let builder = builder.prefix("torture-");
@@ -198,24 +204,24 @@ fn run_one(args: &RunArgs) -> Result<ExitCode> {
     let folder = folder()?;
     let config = args.config(folder.path())?;
     println!("{}", config.args().join(" "));
-    let done = runtime()?.block_on(run::history(&config));
-    if args.keep || done.is_err() {
+    let run = runtime()?.block_on(run::history(&config));
+    if args.keep || run.is_err() {
         println!("kept: {}", folder.keep().display());
     }
-    let done = done?;
+    let run = run?;
     if let Some(out) = &args.out {
-        write(out, &done.records)?;
+        write(out, &run.records)?;
     }
-    println!("{} faults planned, {} without effect", done.planned, done.missed.len());
-    for missed in &done.missed {
-        println!("had no effect: {missed}");
+    println!("{} faults planned, {} without effect", run.planned, run.missed.len());
+    for missed in &run.missed {
+        println!("without effect: {missed}");
     }
-    Ok(tell(&done.records))
+    Ok(report(&run.records))
 }
 
-fn tell(history: &[Record]) -> ExitCode {
-    let verdict = seam::judge(history);
-    println!("{}", seam::page(&verdict).trim_end());
+fn report(history: &[Record]) -> ExitCode {
+    let verdict = checks::check(history);
+    println!("{}", report::of_one(&verdict).trim_end());
     if verdict.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -232,7 +238,7 @@ fn read(path: &Path) -> Result<Vec<Record>> {
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
     let records = text.lines().map(serde_json::from_str).collect::<Result<Vec<Record>, _>>()?;
     if records.is_empty() {
-        bail!("{}: no record in it", path.display());
+        bail!("{}: it has no records", path.display());
     }
     Ok(records)
 }

@@ -1,8 +1,7 @@
-//! Processes of a run: signalled by their own id only, and gone when the run is gone, however it ends.
+//! Processes of a run: signalled only by their own pid, and ended with the run, however it ends.
 //!
-//! The kernel ends each with the thread that started it (`PR_SET_PDEATHSIG`): so nothing is started from a thread that
-//! ends before the run does. That has to be asked for by the process itself, which is why each is started through
-//! `torture under`.
+//! The kernel ends each process with the thread that started it (`PR_SET_PDEATHSIG`), so all are started from threads
+//! that outlive the run. A process must request this itself, so each is started through `torture under`.
 
 use anyhow::{Context, Result, ensure};
 use nix::{
@@ -25,20 +24,20 @@ use tokio::{
     time::timeout,
 };
 
-/// The program that runs, also after it was built anew.
+/// The running program, even after a rebuild.
 const OWN: &str = "/proc/self/exe";
-/// No process takes longer to do what a signal says.
+/// The timeout for the effect of a signal.
 const BOUND: Duration = Duration::from_secs(10);
 
-/// What to start.
+/// The command line and environment of a process.
 #[derive(Clone, Debug)]
-pub(crate) struct Recipe {
+pub(crate) struct ProcessSpec {
     program: PathBuf,
     args: Vec<OsString>,
     env: Vec<(&'static str, PathBuf)>,
 }
 
-impl Recipe {
+impl ProcessSpec {
     pub(crate) fn new(program: impl Into<PathBuf>) -> Self {
         Self { program: program.into(), args: Vec::new(), env: Vec::new() }
     }
@@ -58,17 +57,16 @@ impl Recipe {
         self
     }
 
-    /// Starts it; what it says goes to the end of `log`. Its input stays open until the process is dropped or told to
-    /// end.
+    /// Starts it, with its output appended to `log`. Its stdin stays open until the process is dropped or told to stop.
     pub(crate) fn start(&self, log: &Path) -> Result<Process> {
         self.spawn(log_to(log)?, log)
     }
 
-    /// Starts it with its input and output piped to the caller; only its errors go to `log`.
-    pub(crate) fn start_talking(&self, log: &Path) -> Result<(Process, ChildStdin, ChildStdout)> {
+    /// Starts it with stdin and stdout piped to the caller; only stderr goes to `log`.
+    pub(crate) fn start_piped(&self, log: &Path) -> Result<(Process, ChildStdin, ChildStdout)> {
         let mut process = self.spawn(Stdio::piped(), log)?;
-        let input = process.input.take().context("its input")?;
-        let output = process.child.stdout.take().context("its output")?;
+        let input = process.input.take().context("no stdin")?;
+        let output = process.child.stdout.take().context("no stdout")?;
         Ok((process, input, output))
     }
 
@@ -93,7 +91,7 @@ fn log_to(log: &Path) -> Result<File> {
     Ok(File::options().create(true).append(true).open(log)?)
 }
 
-/// `torture under PARENT PROGRAM ARGS…`: becomes the program, after asking to be ended with its parent.
+/// `torture under PARENT PROGRAM ARGS…`: becomes the program, after asking the kernel to kill it with its parent.
 pub(crate) fn under(parent: u32, command: &[OsString]) -> Result<()> {
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     ensure!(u32::try_from(getppid().as_raw()) == Ok(parent), "the run is over");
@@ -101,7 +99,7 @@ pub(crate) fn under(parent: u32, command: &[OsString]) -> Result<()> {
     Err(std::process::Command::new(program).args(args).exec()).with_context(|| format!("{}", program.display()))
 }
 
-/// A process that was started here. Killed when dropped.
+/// A child process. Killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: tokio::process::Child,
@@ -110,7 +108,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// How it ended, if it did.
+    /// Its exit status, if it has ended.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
@@ -120,7 +118,7 @@ impl Process {
         kill(self.pid, signal).with_context(|| format!("{signal} to {}", self.pid))
     }
 
-    /// Ends it at once, and makes sure that this was what ended it.
+    /// Kills it, and verifies that the signal ended it.
     pub(crate) async fn kill(&mut self) -> Result<()> {
         self.signal(Signal::SIGKILL)?;
         let status = timeout(BOUND, self.child.wait()).await??;
@@ -129,24 +127,24 @@ impl Process {
         Ok(())
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Sends SIGTERM, and waits until it has ended.
     pub(crate) async fn terminate(&mut self, bound: Duration) -> Result<ExitStatus> {
         self.signal(Signal::SIGTERM)?;
-        timeout(bound, self.child.wait()).await.context("it did not end on SIGTERM")?.map_err(Into::into)
+        timeout(bound, self.child.wait()).await.context("no exit after SIGTERM")?.map_err(Into::into)
     }
 
-    /// Its input ends: what it takes for being told to end.
+    /// Closes its stdin, which tells it to stop.
     pub(crate) fn close_input(&mut self) {
         self.input = None;
     }
 
-    /// Closes its input, and waits until it has ended.
+    /// Closes its stdin, and waits until it has ended.
     pub(crate) async fn finish(&mut self, bound: Duration) -> Result<ExitStatus> {
         self.input = None;
-        timeout(bound, self.child.wait()).await.context("it did not end when told")?.map_err(Into::into)
+        timeout(bound, self.child.wait()).await.context("no exit after the end of stdin")?.map_err(Into::into)
     }
 
-    /// Stops all of it in mid-air, and makes sure that it stands still.
+    /// Stops it with SIGSTOP, and verifies that it is stopped.
     pub(crate) async fn pause(&mut self) -> Result<()> {
         self.signal(Signal::SIGSTOP)?;
         for _ in 0..1_000 {
@@ -156,7 +154,7 @@ impl Process {
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        anyhow::bail!("{} does not stand still", self.pid)
+        anyhow::bail!("{} is not stopped", self.pid)
     }
 
     pub(crate) fn resume(&mut self) -> Result<()> {

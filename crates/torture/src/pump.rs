@@ -1,6 +1,6 @@
-//! One connection through a [link](crate::proxy): its bytes, both ways, as the link's mode says at each of them.
+//! One connection through a [link](crate::proxy): copies its bytes in both directions, as the link's mode says.
 
-use crate::proxy::{State, Way};
+use crate::proxy::{Flow, State};
 use std::{
     path::PathBuf,
     sync::{
@@ -15,37 +15,39 @@ use tokio::{
     sync::watch,
 };
 
-/// Where a link leads.
+/// The destination of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Upstream {
     Tcp(u16),
     Unix(PathBuf),
 }
 
-/// A connection that was accepted.
-pub(crate) struct Side {
+/// An accepted connection.
+pub(crate) struct Accepted {
     pub(crate) near: TcpStream,
     pub(crate) watching: watch::Receiver<State>,
-    pub(crate) touched: Arc<AtomicU64>,
+    pub(crate) affected: Arc<AtomicU64>,
 }
 
-/// Carries until either end closes, or the link resets it.
-pub(crate) async fn carry(side: Side) {
-    let Side { mut near, mut watching, touched } = side;
+/// Copies until either end closes or the link resets the connection.
+pub(crate) async fn forward(accepted: Accepted) {
+    let Accepted { mut near, mut watching, affected } = accepted;
     let _ = near.set_nodelay(true);
-    let life = watching.borrow().life;
+    let generation = watching.borrow().generation;
     if watching.borrow().mode.refuse {
-        touched.fetch_add(1, Ordering::Relaxed);
+        affected.fetch_add(1, Ordering::Relaxed);
         return reset_when_dropped(&near);
     }
-    let heard = |state: &State| state.life != life || state.mode.forth != Way::Hold;
-    let Ok(state) = watching.wait_for(heard).await.map(|state| state.clone()) else { return };
-    let Some(upstream) = state.upstream.filter(|_| state.life == life) else { return reset_when_dropped(&near) };
+    let is_open = |state: &State| state.generation != generation || state.mode.outbound != Flow::Hold;
+    let Ok(state) = watching.wait_for(is_open).await.map(|state| state.clone()) else { return };
+    let Some(upstream) = state.upstream.filter(|_| state.generation == generation) else {
+        return reset_when_dropped(&near);
+    };
     let is_cut = match upstream {
         Upstream::Tcp(port) => {
             let Ok(mut far) = TcpStream::connect(("127.0.0.1", port)).await else { return reset_when_dropped(&near) };
             let _ = far.set_nodelay(true);
-            let is_cut = between(&mut near, &mut far, &watching, &touched, life).await;
+            let is_cut = between(&mut near, &mut far, &watching, &affected, generation).await;
             if is_cut {
                 reset_when_dropped(&far);
             }
@@ -53,49 +55,49 @@ pub(crate) async fn carry(side: Side) {
         }
         Upstream::Unix(path) => {
             let Ok(mut far) = UnixStream::connect(path).await else { return reset_when_dropped(&near) };
-            between(&mut near, &mut far, &watching, &touched, life).await
+            between(&mut near, &mut far, &watching, &affected, generation).await
         }
     };
     if is_cut {
-        // The far end is gone by now. Half open, the near one is not told for a while.
-        let _ = watching.wait_for(|state| state.life != life || !state.mode.half_open).await;
+        // The far end is closed by now. A half-open near end is reset later.
+        let _ = watching.wait_for(|state| state.generation != generation || !state.mode.half_open).await;
         reset_when_dropped(&near);
     }
 }
 
-/// Closed without a word: what is in its buffers is lost, and the other end sees a reset.
+/// Makes the close a reset: the buffers are lost, and the other end sees a reset.
 fn reset_when_dropped(stream: &TcpStream) {
     let _ = socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }
 
-/// Whether the link cut it; otherwise one of the ends closed.
+/// Returns whether the link cut the connection; otherwise an end closed it.
 async fn between<F: AsyncRead + AsyncWrite + Unpin>(
     near: &mut TcpStream,
     far: &mut F,
     watching: &watch::Receiver<State>,
-    touched: &AtomicU64,
-    life: u64,
+    affected: &AtomicU64,
+    generation: u64,
 ) -> bool {
     let (near_in, near_out) = near.split();
     let (far_in, far_out) = tokio::io::split(far);
     let mut end = watching.clone();
-    let forth = pump(near_in, far_out, watching.clone(), touched, |state| state.mode.forth);
-    let back = pump(far_in, near_out, watching.clone(), touched, |state| state.mode.back);
-    let over = |state: &State| state.life != life || state.mode.half_open || state.mode.refuse;
+    let outbound = pump(near_in, far_out, watching.clone(), affected, |state| state.mode.outbound);
+    let inbound = pump(far_in, near_out, watching.clone(), affected, |state| state.mode.inbound);
+    let over = |state: &State| state.generation != generation || state.mode.half_open || state.mode.refuse;
     tokio::select! {
-        () = forth => false,
-        () = back => false,
-        _ = end.wait_for(over) => { touched.fetch_add(1, Ordering::Relaxed); true }
+        () = outbound => false,
+        () = inbound => false,
+        _ = end.wait_for(over) => { affected.fetch_add(1, Ordering::Relaxed); true }
     }
 }
 
-/// Ends when the input does, or the output cannot be written to.
+/// Copies one direction until the input ends or the output fails.
 async fn pump<I, O>(
     mut input: I,
     mut output: O,
     mut watching: watch::Receiver<State>,
-    touched: &AtomicU64,
-    way: impl Fn(&State) -> Way,
+    affected: &AtomicU64,
+    flow: impl Fn(&State) -> Flow,
 ) where
     I: AsyncRead + Unpin,
     O: AsyncWrite + Unpin,
@@ -106,16 +108,16 @@ async fn pump<I, O>(
             Ok(length) if length > 0 => length,
             _ => return,
         };
-        let now = way(&watching.borrow());
-        if now != Way::Pass {
-            touched.fetch_add(1, Ordering::Relaxed);
+        let now = flow(&watching.borrow());
+        if now != Flow::Pass {
+            affected.fetch_add(1, Ordering::Relaxed);
         }
         match now {
-            Way::Pass => {}
-            Way::Delay(time) => tokio::time::sleep(time).await,
-            Way::Discard => continue,
-            Way::Hold => {
-                if watching.wait_for(|state| way(state) != Way::Hold).await.is_err() {
+            Flow::Pass => {}
+            Flow::Delay(time) => tokio::time::sleep(time).await,
+            Flow::Discard => continue,
+            Flow::Hold => {
+                if watching.wait_for(|state| flow(state) != Flow::Hold).await.is_err() {
                     return;
                 }
             }

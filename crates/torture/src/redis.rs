@@ -1,7 +1,7 @@
-//! A Redis process of a run. It listens on a socket in its folder and on no port: nobody else can take it away.
+//! A Redis process of a run. It listens on a Unix socket in its directory and on no port, so nobody else can use it.
 
 use crate::{
-    process::{Process, Recipe},
+    process::{Process, ProcessSpec},
     resp::{self, Answer},
 };
 use anyhow::{Context, Result, bail};
@@ -16,45 +16,45 @@ use tokio::{
 };
 
 const START_MAX: Duration = Duration::from_secs(15);
-/// Where Redis keeps its append-only file.
+/// The directory of Redis' append-only file.
 const AOF: &str = "appendonlydir";
 
 pub(crate) struct Redis {
-    /// What it is called in histories.
+    /// Its name in histories.
     pub(crate) name: String,
-    /// Where it listens.
+    /// The socket it listens on.
     pub(crate) socket: PathBuf,
     folder: PathBuf,
-    recipe: Recipe,
+    spec: ProcessSpec,
     process: Mutex<Option<Process>>,
 }
 
 impl Redis {
-    /// Started, and known to answer. `env` sets its clock.
+    /// Starts a Redis and waits for its first answer. `env` controls its clock.
     pub(crate) async fn start(name: &str, folder: &Path, env: &[(&'static str, PathBuf)]) -> Result<Self> {
         let (own, socket) = (folder.join(name), folder.join(format!("{name}.sock")));
         fs::create_dir(&own)?;
-        let words = "--port 0 --save --appendonly yes --appendfsync everysec --auto-aof-rewrite-percentage 0 --daemonize no \
-                     --maxmemory-policy noeviction --repl-diskless-sync-delay 0 --repl-timeout 5";
-        // The empty word turns off what `--save` would otherwise do by default.
+        let words = "--port 0 --save --appendonly yes --appendfsync everysec --auto-aof-rewrite-percentage 0 \
+                     --daemonize no --maxmemory-policy noeviction --repl-diskless-sync-delay 0 --repl-timeout 5";
+        // The empty value disables the default of `--save`.
         let words = words.split_whitespace().flat_map(|word| {
             if word == "--save" { vec!["--save".to_owned(), String::new()] } else { vec![word.to_owned()] }
         });
-        let recipe = Recipe::new("redis-server").args(words).args(["--unixsocket"]).args([&socket]);
-        let recipe = recipe.args(["--dir"]).args([&own]).env(env);
-        let redis = Self { name: name.to_owned(), socket, folder: own, recipe, process: Mutex::new(None) };
-        redis.begin().await?;
+        let spec = ProcessSpec::new("redis-server").args(words).args(["--unixsocket"]).args([&socket]);
+        let spec = spec.args(["--dir"]).args([&own]).env(env);
+        let redis = Self { name: name.to_owned(), socket, folder: own, spec, process: Mutex::new(None) };
+        redis.ensure_running().await?;
         Ok(redis)
     }
 
-    /// Starts it with the files it has, if it does not run.
-    pub(crate) async fn begin(&self) -> Result<()> {
+    /// Starts it with its existing files, unless it runs.
+    pub(crate) async fn ensure_running(&self) -> Result<()> {
         let mut slot = self.process.lock().await;
         if slot.is_some() {
             return Ok(());
         }
         let log = self.folder.join("log");
-        let mut process = self.recipe.start(&log).context("is redis-server installed?")?;
+        let mut process = self.spec.start(&log).context("is redis-server installed?")?;
         let answering = async {
             loop {
                 match resp::ask(&self.socket, &["PING"]).await {
@@ -73,32 +73,32 @@ impl Redis {
         Ok(())
     }
 
-    /// SIGKILL. What it has written stays.
+    /// Sends SIGKILL. Its files stay.
     pub(crate) async fn kill(&self) -> Result<()> {
         let process = self.process.lock().await.take();
         process.with_context(|| format!("{} is down", self.name))?.kill().await
     }
 
     pub(crate) async fn pause(&self) -> Result<()> {
-        self.process.lock().await.as_mut().context("it is down")?.pause().await
+        self.process.lock().await.as_mut().context("Redis is down")?.pause().await
     }
 
     pub(crate) async fn resume(&self) -> Result<()> {
-        self.process.lock().await.as_mut().context("it is down")?.resume()
+        self.process.lock().await.as_mut().context("Redis is down")?.resume()
     }
 
     pub(crate) async fn ask(&self, words: &[&str]) -> Result<Answer> {
         resp::ask(&self.socket, words).await.with_context(|| format!("{}: {}", self.name, words.join(" ")))
     }
 
-    /// A field of INFO.
+    /// Reads a field of INFO.
     pub(crate) async fn info(&self, section: &str, field: &str) -> Result<String> {
         let text = self.ask(&["INFO", section]).await?.text();
         let found = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
         Ok(found.with_context(|| format!("no {field} in INFO {section}"))?.trim().to_owned())
     }
 
-    /// Puts its data, as it is on disk now, aside: what another process may find after an outage.
+    /// Copies its current files, to be restored after an outage.
     pub(crate) fn copy_data(&self) -> Result<()> {
         let aside = self.folder.join("aside");
         if aside.exists() {
@@ -112,14 +112,14 @@ impl Redis {
         Ok(())
     }
 
-    /// Of one that is down: what [`Self::copy_data`] put aside becomes its data.
-    pub(crate) fn put_copy_back(&self) -> Result<()> {
-        self.forget()?;
+    /// Restores the files of [`Self::copy_data`] while it is down.
+    pub(crate) fn restore_copy(&self) -> Result<()> {
+        self.delete_data()?;
         Ok(fs::rename(self.folder.join("aside"), self.folder.join(AOF))?)
     }
 
-    /// Of one that is down: it has no data.
-    pub(crate) fn forget(&self) -> Result<()> {
+    /// Deletes its data while it is down.
+    pub(crate) fn delete_data(&self) -> Result<()> {
         Ok(fs::remove_dir_all(self.folder.join(AOF))?)
     }
 }

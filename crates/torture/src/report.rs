@@ -1,4 +1,4 @@
-//! Verdicts as a page of text.
+//! Verdicts as text.
 
 use crate::{
     totals::Totals,
@@ -6,10 +6,10 @@ use crate::{
 };
 use std::fmt::{self, Write as _};
 
-/// How many violations are shown in full.
+/// The number of violations shown.
 const SHOWN: usize = 20;
 
-/// One history on a page.
+/// The report of one history.
 #[must_use]
 pub fn of_one(verdict: &Verdict) -> String {
     let mut totals = Totals::default();
@@ -19,7 +19,7 @@ pub fn of_one(verdict: &Verdict) -> String {
     page
 }
 
-/// Many histories on a page.
+/// The report of many histories.
 #[must_use]
 pub fn of_all(totals: &Totals) -> String {
     let topologies: Vec<_> = totals.topologies.iter().map(|(name, count)| format!("{name} {count}")).collect();
@@ -31,7 +31,7 @@ pub fn of_all(totals: &Totals) -> String {
 
 fn body(totals: &Totals) -> String {
     let mut page = String::new();
-    // Writing into a String cannot fail.
+    // Writing to a String cannot fail.
     let _ = counted(&mut page, &totals.counts)
         .and_then(|()| checks(&mut page, totals))
         .and_then(|()| ends(&mut page, totals));
@@ -39,11 +39,7 @@ fn body(totals: &Totals) -> String {
 }
 
 fn counted(page: &mut String, counts: &Counts) -> fmt::Result {
-    writeln!(
-        page,
-        "operations  {:>12}, of which {} with an outcome that nobody knows",
-        counts.operations, counts.unknown
-    )?;
+    writeln!(page, "operations  {:>12}, of which {} with an unknown outcome", counts.operations, counts.unknown)?;
     writeln!(page, "grants      {:>12}, of which {} overtook an earlier request", counts.grants, counts.inversions)?;
     writeln!(page, "steps       {:>12}, of which the fenced store rejected {}", counts.steps, counts.rejected)?;
     let all: u64 = counts.faults.values().sum();
@@ -72,8 +68,8 @@ fn ends(page: &mut String, totals: &Totals) -> fmt::Result {
         let percent = writes.lost_percent();
         writeln!(page, "{name:<18} {taken:>10} writes taken, {lost:>8} lost ({percent:.2} %)")?;
     }
-    if !totals.can_see() {
-        writeln!(page, "The control lost nothing: these histories do not show that fencing is what helps.")?;
+    if !totals.control_lost_updates() {
+        writeln!(page, "The control lost nothing: these histories do not prove that fencing helps.")?;
     }
     let excused = totals.exclusion_excused();
     if excused > 0 && totals.violations.get(&Check::C4).is_none_or(|wrong| *wrong == 0) {
@@ -82,7 +78,7 @@ fn ends(page: &mut String, totals: &Totals) -> fmt::Result {
             "Exclusion broke {excused} times under faults outside of its promise; the fenced store did not."
         )?;
     }
-    let wrong = totals.wrong();
+    let wrong = totals.violation_count();
     writeln!(page, "\n{}", if wrong == 0 { "No violation.".to_owned() } else { format!("{wrong} VIOLATIONS") })?;
     let all = totals.bad.iter().flat_map(|bad| bad.violations.iter().map(move |one| (bad, one)));
     for (bad, violation) in all.take(SHOWN) {
@@ -131,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_the_first_are_shown() {
+    fn the_first_of_many_violations_are_shown() {
         let [_, mut bad] = two();
         bad.violations = vec![bad.violations[0].clone(); 1_000];
         let page = of_one(&bad);

@@ -1,4 +1,4 @@
-//! As much of Redis' protocol as the harness needs, on a connection of its own that no proxy stands in.
+//! The part of Redis' protocol that the harness needs, on a direct connection without a proxy.
 
 use anyhow::{Context, Result, bail};
 use std::{path::Path, time::Duration};
@@ -10,7 +10,7 @@ use tokio::{
 
 const ANSWER_MAX: Duration = Duration::from_secs(15);
 
-/// An answer.
+/// A reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Text(String),
@@ -38,7 +38,7 @@ impl Answer {
     }
 }
 
-/// Runs commands one after the other on one connection. A refusal is an error.
+/// Runs commands one after the other on one connection. An error reply is an error.
 pub(crate) async fn ask_all(socket: &Path, commands: &[Vec<String>]) -> Result<Vec<Answer>> {
     let exchange = async {
         let (input, mut output) = UnixStream::connect(socket).await?.into_split();

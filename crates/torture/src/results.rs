@@ -1,10 +1,10 @@
-//! The table of results that is kept in the repository: a line for each suite.
+//! The results table in the repository: a line for each suite.
 
 use crate::suite::State;
 use anyhow::{Context, Result};
 use std::{fs, path::Path, process::Command};
 
-/// Faults that clients make by themselves all the time.
+/// Faults made by the clients themselves.
 const BY_CLIENTS: [&str; 4] = ["request-duplicated", "call-dropped", "operation-cancelled", "session-ended"];
 
 /// Adds a line to the table.
@@ -34,10 +34,12 @@ fn line(state: &State) -> Result<String> {
     let seeds = if let (Some(first), Some(last)) = range { format!("{first} to {last}") } else { String::new() };
     let topologies: Vec<_> = totals.topologies.iter().map(|(name, count)| format!("{name} {count}")).collect();
     let wrong: u64 = totals.violations.values().sum();
-    let (date, commit) = (said("date", &["-u", "+%Y-%m-%d"])?, said("git", &["rev-parse", "--short", "HEAD"])?);
+    let (date, commit) =
+        (output_of("date", &["-u", "+%Y-%m-%d"])?, output_of("git", &["rev-parse", "--short", "HEAD"])?);
     let least = if least == u64::MAX { 0 } else { least };
     Ok(format!(
-        "| {date} | {commit} | {} ({}) | {seeds} | {} | {} | {injected}, each kind {least} or more | {by_clients} | {:.2} % | {} | {:.2} % | {wrong} | {} |\n",
+        "| {date} | {commit} | {} ({}) | {seeds} | {} | {} | {injected}, each kind {least} or more | {by_clients} \
+         | {:.2} % | {} | {:.2} % | {wrong} | {} |\n",
         totals.histories,
         topologies.join(", "),
         counts.operations,
@@ -49,7 +51,7 @@ fn line(state: &State) -> Result<String> {
     ))
 }
 
-fn said(program: &str, args: &[&str]) -> Result<String> {
+fn output_of(program: &str, args: &[&str]) -> Result<String> {
     let output = Command::new(program).args(args).output()?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

@@ -1,4 +1,4 @@
-//! Random numbers that depend on a seed and on nothing else, the same in every version of every library.
+//! Random numbers that depend only on a seed, not on the version of any library.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ impl Rng {
     /// One of many independent streams of a seed.
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
         let mut rng = Self(seed ^ stream.wrapping_mul(0xd134_2543_de82_ef95));
-        // Streams that differ in a bit differ in all from here on.
+        // Mixes, so that similar streams differ completely.
         Self(rng.next().wrapping_add(rng.next()))
     }
 
@@ -21,7 +21,7 @@ impl Rng {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 up to and without `end`, which is above 0.
+    /// A number below `end`, which must be positive.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
     }
@@ -34,7 +34,7 @@ impl Rng {
         from[self.index(from.len())]
     }
 
-    /// True in so many cases of a hundred.
+    /// True with a probability of `percent`.
     pub(crate) fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_says_it_all_and_streams_differ() {
+    fn a_seed_determines_all_numbers_and_streams_differ() {
         let draw = |seed, stream| {
             (0..4).map(|_| 0).scan(Rng::new(seed, stream), |r, _: u8| Some(r.next())).collect::<Vec<_>>()
         };

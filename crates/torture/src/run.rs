@@ -1,46 +1,45 @@
-//! One history, from the first process to the last record.
+//! Runs one history, from the first process to the last record.
 
 use crate::{
     clients::Clients,
     clock,
     config::{BOUNDS, Config},
-    faults::{Inflicted, Scene, inflict},
-    plan::{self, Event},
-    seam::grants,
+    faults::{FaultContext, InjectedFault, inject},
+    plan::{self, PlannedFault},
     stores::Stores,
-    topology::World,
+    topology::Deployment,
 };
 use anyhow::{Context, Result, ensure};
-use fencepost_torture::history::{Record, Run};
+use fencepost_torture::history::{AcquireEnd, Record, Run};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Fewer grants a second than this, and the clients did nothing.
+/// With fewer grants per second the clients were not working.
 const GRANTS_PER_SECOND_MIN: u64 = 10;
 
-/// A history, and what the harness has to say of it.
-pub(crate) struct Done {
+/// A recorded history and its faults.
+pub(crate) struct RecordedRun {
     pub(crate) records: Vec<Record>,
-    /// How many faults the plan had.
+    /// The number of planned faults.
     pub(crate) planned: usize,
-    /// Faults that had no effect, and are not counted.
+    /// Faults without effect, which are not counted.
     pub(crate) missed: Vec<String>,
 }
 
 /// Runs one history.
-pub(crate) async fn history(config: &Config) -> Result<Done> {
-    let events = plan::events(&config.kinds, config.seed, config.duration);
+pub(crate) async fn history(config: &Config) -> Result<RecordedRun> {
+    let planned = plan::faults(&config.kinds, config.seed, config.duration);
     let stores = Stores::serve(&config.socket("stores"))?;
-    let world = config.topology.build(config).await.context("setting up")?;
-    world.works().await?;
-    let ports: Vec<u16> = world.servers.iter().map(|server| server.link.port).collect();
+    let deployment = config.topology.build(config).await.context("setting up")?;
+    deployment.wait_until_serving().await?;
+    let ports: Vec<u16> = deployment.servers.iter().map(|server| server.link.port).collect();
     let begin = clock::now();
     let clients = Clients::start(config, &ports).await?;
-    let (faults, missed) = torture(&world, &clients, &events, config.duration).await?;
-    world.heal().await.context("healing")?;
+    let (faults, missed) = torture(&deployment, &clients, &planned, config.duration).await?;
+    deployment.heal().await.context("healing")?;
     let end = clock::now();
-    clients.finish().await.context("the clients are told to end")?;
-    let finals = crate::quiet::look(&world, &stores).await.context("looking at what is left")?;
+    clients.finish().await.context("stopping the clients")?;
+    let finals = crate::final_state::record(&deployment, &stores).await.context("checking the final state")?;
     let run = Run {
         seed: config.seed,
         topology: config.topology.name().to_owned(),
@@ -54,37 +53,41 @@ pub(crate) async fn history(config: &Config) -> Result<Done> {
     records.extend(stores.steps().into_iter().map(Record::Store));
     records.extend(faults);
     records.extend(finals);
-    let grants = grants(&records);
+    let grants = count_grants(&records);
     let least = config.duration.as_secs() * GRANTS_PER_SECOND_MIN;
-    ensure!(grants >= least, "only {grants} grants in {:?}: what did the clients do?", config.duration);
-    ensure!(missed.len() * 2 <= events.len(), "most faults had no effect: {}", missed.join("; "));
-    Ok(Done { records, planned: events.len(), missed })
+    ensure!(grants >= least, "only {grants} grants in {:?}: the clients hardly worked", config.duration);
+    ensure!(missed.len() * 2 <= planned.len(), "most faults had no effect: {}", missed.join("; "));
+    Ok(RecordedRun { records, planned: planned.len(), missed })
 }
 
-/// All faults of the plan; those that overlap in it run at once.
+/// Injects all planned faults; overlapping ones run concurrently.
 async fn torture(
-    world: &World,
+    deployment: &Deployment,
     clients: &Clients,
-    events: &[Event],
+    planned: &[PlannedFault],
     duration: Duration,
 ) -> Result<(Vec<Record>, Vec<String>)> {
     let begin = clock::now();
     let due = |at: Duration| clock::until(begin + clock::nanos(at));
     let (mut records, mut missed) = (Vec::new(), Vec::new());
-    let mut rest = events;
+    let mut rest = planned;
     while let Some((first, after)) = rest.split_first() {
         sleep(due(first.at)).await;
-        let one = async { inflict(Scene { world, clients, event: first }).await.with_context(|| named(first)) };
+        let one =
+            async { inject(FaultContext { deployment, clients, fault: first }).await.with_context(|| describe(first)) };
         let together = after.first().filter(|second| second.at < first.at + first.hold);
         let other = async {
             let Some(second) = together else { return Ok(None) };
             sleep(due(second.at)).await;
-            inflict(Scene { world, clients, event: second }).await.with_context(|| named(second)).map(Some)
+            inject(FaultContext { deployment, clients, fault: second })
+                .await
+                .with_context(|| describe(second))
+                .map(Some)
         };
         let (one, other) = tokio::try_join!(one, other)?;
-        for Inflicted { records: done, missed: not } in [Some(one), other].into_iter().flatten() {
-            records.extend(done);
-            missed.extend(not);
+        for InjectedFault { records: injected, missed: without_effect } in [Some(one), other].into_iter().flatten() {
+            records.extend(injected);
+            missed.extend(without_effect);
         }
         rest = if together.is_some() { &after[1..] } else { after };
     }
@@ -92,6 +95,12 @@ async fn torture(
     Ok((records, missed))
 }
 
-fn named(event: &Event) -> String {
-    format!("{} at {:?} for {:?}", event.kind.name(), event.at, event.hold)
+fn describe(fault: &PlannedFault) -> String {
+    format!("{} at {:?} for {:?}", fault.kind.name(), fault.at, fault.hold)
+}
+
+fn count_grants(records: &[Record]) -> u64 {
+    let granted =
+        |record: &&Record| matches!(record, Record::Acquire(one) if matches!(one.end, AcquireEnd::Acquired(_)));
+    records.iter().filter(granted).map(|_| 1).sum()
 }

@@ -1,10 +1,10 @@
-//! One replica of the server, with the link that clients reach it by.
+//! One replica of the server, and the link through which clients reach it.
 //!
-//! It takes a port that the system chooses, another one in each life, and the link follows: nobody else can take it
-//! away.
+//! It listens on a port chosen by the system, a new one in each incarnation, so nobody else can take it. The link
+//! follows.
 
 use crate::{
-    process::{Process, Recipe},
+    process::{Process, ProcessSpec},
     proxy::Link,
     pump::Upstream,
 };
@@ -22,21 +22,21 @@ use tokio::{
 use tonic::transport::{Channel, Endpoint};
 
 const START_MAX: Duration = Duration::from_secs(15);
-/// How long a server may take to serve again when nothing is wrong with what it needs.
-const WORKS_MAX: Duration = Duration::from_secs(12);
+/// How long a server may take to serve again after all faults are healed.
+const SERVING_MAX: Duration = Duration::from_secs(12);
 
-struct Life {
+struct Incarnation {
     process: Process,
     port: u16,
 }
 
 pub(crate) struct Server {
     pub(crate) index: usize,
-    /// By which clients reach it.
+    /// The link through which clients reach it.
     pub(crate) link: Link,
-    recipe: Recipe,
+    spec: ProcessSpec,
     folder: PathBuf,
-    life: Mutex<Option<Life>>,
+    incarnation: Mutex<Option<Incarnation>>,
     logs: PlainMutex<Vec<PathBuf>>,
     crashed: PlainMutex<Vec<String>>,
 }
@@ -46,25 +46,25 @@ fn locked<T>(mutex: &PlainMutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Server {
-    /// `store` as its URL. Started, and known to serve.
+    /// Starts a server on the store with this URL, and waits until it listens.
     pub(crate) async fn start(bin: &Path, index: usize, store: &str, folder: &Path) -> Result<Self> {
         let args = ["serve", "--listen=127.0.0.1:0", "--ttl-min=200ms", "--drain-timeout=2s", "--log-format=json"];
-        let recipe = Recipe::new(bin).args(args).args([format!("--store={store}")]);
+        let spec = ProcessSpec::new(bin).args(args).args([format!("--store={store}")]);
         let link = Link::new(format!("client->server {index}")).await?;
-        let (life, logs, crashed) = (Mutex::new(None), PlainMutex::default(), PlainMutex::default());
-        let server = Self { index, link, recipe, folder: folder.to_owned(), life, logs, crashed };
-        server.begin().await?;
+        let (incarnation, logs, crashed) = (Mutex::new(None), PlainMutex::default(), PlainMutex::default());
+        let server = Self { index, link, spec, folder: folder.to_owned(), incarnation, logs, crashed };
+        server.ensure_running().await?;
         Ok(server)
     }
 
-    /// Starts it, if it does not run.
-    pub(crate) async fn begin(&self) -> Result<()> {
-        let mut life = self.life.lock().await;
-        if life.is_some() {
+    /// Starts it, unless it runs.
+    pub(crate) async fn ensure_running(&self) -> Result<()> {
+        let mut incarnation = self.incarnation.lock().await;
+        if incarnation.is_some() {
             return Ok(());
         }
         let log = self.folder.join(format!("server-{}-{}.log", self.index, locked(&self.logs).len()));
-        let mut process = self.recipe.start(&log)?;
+        let mut process = self.spec.start(&log)?;
         locked(&self.logs).push(log.clone());
         let listening = async {
             loop {
@@ -78,17 +78,17 @@ impl Server {
             }
         };
         let port = timeout(START_MAX, listening).await.context("the server does not listen")??;
-        self.link.lead_to(Upstream::Tcp(port));
-        *life = Some(Life { process, port });
+        self.link.route_to(Upstream::Tcp(port));
+        *incarnation = Some(Incarnation { process, port });
         Ok(())
     }
 
-    /// SIGKILL.
+    /// Sends SIGKILL.
     pub(crate) async fn kill(&self) -> Result<()> {
         self.take().await?.process.kill().await
     }
 
-    /// SIGTERM, and until it has gone.
+    /// Sends SIGTERM, and waits until it has ended.
     pub(crate) async fn drain(&self) -> Result<()> {
         let status = self.take().await?.process.terminate(Duration::from_secs(8)).await?;
         if !status.success() {
@@ -97,37 +97,39 @@ impl Server {
         Ok(())
     }
 
-    async fn take(&self) -> Result<Life> {
-        let mut life = self.life.lock().await.take().with_context(|| format!("server {} is down", self.index))?;
-        if let Some(status) = life.process.ended() {
+    async fn take(&self) -> Result<Incarnation> {
+        let mut incarnation =
+            self.incarnation.lock().await.take().with_context(|| format!("server {} is down", self.index))?;
+        if let Some(status) = incarnation.process.ended() {
             locked(&self.crashed).push(format!("server {} by itself: {status}", self.index));
             bail!("server {} had ended by itself: {status}", self.index);
         }
-        Ok(life)
+        Ok(incarnation)
     }
 
     pub(crate) async fn pause(&self) -> Result<()> {
-        self.life.lock().await.as_mut().context("it is down")?.process.pause().await
+        self.incarnation.lock().await.as_mut().context("the server is down")?.process.pause().await
     }
 
     pub(crate) async fn resume(&self) -> Result<()> {
-        self.life.lock().await.as_mut().context("it is down")?.process.resume()
+        self.incarnation.lock().await.as_mut().context("the server is down")?.process.resume()
     }
 
-    /// A channel to it that no proxy stands in.
+    /// A direct channel, without a proxy.
     pub(crate) async fn direct(&self) -> Result<Channel> {
-        let port = self.life.lock().await.as_ref().with_context(|| format!("server {} is down", self.index))?.port;
+        let port =
+            self.incarnation.lock().await.as_ref().with_context(|| format!("server {} is down", self.index))?.port;
         channel(port)
     }
 
-    /// Until it answers from its store.
-    pub(crate) async fn works(&self) -> Result<()> {
+    /// Waits until it answers from its store.
+    pub(crate) async fn wait_until_serving(&self) -> Result<()> {
         let answers = async {
             while self.answers().await.is_err() {
                 sleep(Duration::from_millis(20)).await;
             }
         };
-        timeout(WORKS_MAX, answers).await.with_context(|| format!("server {} does not serve again", self.index))
+        timeout(SERVING_MAX, answers).await.with_context(|| format!("server {} does not serve again", self.index))
     }
 
     async fn answers(&self) -> Result<()> {
@@ -137,17 +139,18 @@ impl Server {
         Ok(())
     }
 
-    /// Ends of its process that nobody asked for.
+    /// Unexpected ends of its process.
     pub(crate) async fn crashes(&self) -> Vec<String> {
-        if let Some(status) = self.life.lock().await.as_mut().and_then(|life| life.process.ended()) {
+        if let Some(status) = self.incarnation.lock().await.as_mut().and_then(|incarnation| incarnation.process.ended())
+        {
             locked(&self.crashed).push(format!("server {} by itself: {status}", self.index));
         }
         locked(&self.crashed).clone()
     }
 
-    /// Lines of its logs that no fault explains.
+    /// Errors in its logs that no fault explains.
     pub(crate) fn log_errors(&self) -> Vec<String> {
-        // That Redis is out of memory is for it to say, and for the harness to have done.
+        // The out-of-memory fault makes the server report that Redis is out of memory.
         let is_explained = |line: &str| line.contains("\"check\":\"memory\"");
         let is_error = |line: &str| line.contains("\"level\":\"ERROR\"") && !is_explained(line);
         let is_bad = |line: &&str| is_error(line) || line.contains("panicked");
@@ -157,11 +160,11 @@ impl Server {
     }
 }
 
-/// To what listens on this port of this host. Connects when it is used.
+/// A channel to this local port. Connects on first use.
 pub(crate) fn channel(port: u16) -> Result<Channel> {
     let endpoint = Endpoint::from_shared(format!("http://127.0.0.1:{port}"))?;
     let endpoint = endpoint.connect_timeout(Duration::from_secs(1)).tcp_nodelay(true);
-    // Dead connections are found out soon: histories are short.
+    // Histories are short: detect dead connections soon.
     let endpoint =
         endpoint.http2_keep_alive_interval(Duration::from_secs(1)).keep_alive_timeout(Duration::from_secs(1));
     Ok(endpoint.keep_alive_while_idle(true).connect_lazy())

@@ -1,8 +1,8 @@
-//! The stores that the locks protect: for each lock a number that its holders count up, once with a fence (DESIGN
-//! section 7) and once without, as the control that shows what the fence is for. They write down what they take, in the
-//! order in which they take it.
+//! The stores protected by the locks. For each lock a number that its holders increment, once with a fence (DESIGN
+//! section 7), and once without, as a control that shows the effect of the fence. Each step is recorded in the order of
+//! processing.
 //!
-//! A read raises the fence: what it read stays true for as long as its reader may write.
+//! A read raises the fence, so that the value read stays current while its reader may write.
 
 use crate::clock;
 use anyhow::Result;
@@ -19,23 +19,23 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// What a holder asks of the stores.
+/// A request of a holder to the stores.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Ask {
+pub(crate) struct StoreRequest {
     pub(crate) client: u32,
     pub(crate) lock: String,
     pub(crate) token: u64,
     pub(crate) grant: String,
-    /// What to write to the fenced one and to the control; a read without.
+    /// The new values of the fenced store and of the control; `None` for a read.
     pub(crate) write: Option<(u64, u64)>,
 }
 
-/// What they answer.
+/// The answer of the stores.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Told {
-    /// Whether the fenced one took it.
+pub(crate) struct StoreResponse {
+    /// Whether the fenced store accepted the request.
     pub(crate) accepted: bool,
-    /// The highest token that it had seen before.
+    /// The highest token before this request.
     pub(crate) highest: u64,
     pub(crate) fenced: u64,
     pub(crate) control: u64,
@@ -49,9 +49,9 @@ struct Entry {
     control: u64,
 }
 
-/// What became of a lock's stores.
+/// Totals of one lock's stores.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Totals {
+pub(crate) struct LockTotals {
     pub(crate) writes_accepted: u64,
     pub(crate) fenced: u64,
     pub(crate) writes_all: u64,
@@ -65,29 +65,29 @@ struct Inner {
 }
 
 impl Inner {
-    fn take(&mut self, ask: Ask) -> Told {
-        let entry = self.entries.entry(ask.lock.clone()).or_default();
+    fn take(&mut self, request: StoreRequest) -> StoreResponse {
+        let entry = self.entries.entry(request.lock.clone()).or_default();
         let highest = entry.highest;
-        let accepted = ask.token > highest || (ask.token == highest && ask.grant == entry.grant);
+        let accepted = request.token > highest || (request.token == highest && request.grant == entry.grant);
         if accepted {
-            entry.highest = ask.token;
-            entry.grant.clone_from(&ask.grant);
+            entry.highest = request.token;
+            entry.grant.clone_from(&request.grant);
         }
-        if let Some((fenced, control)) = ask.write {
+        if let Some((fenced, control)) = request.write {
             entry.control = control;
             if accepted {
                 entry.fenced = fenced;
             }
         }
-        let (fenced, control, write) = (entry.fenced, entry.control, ask.write.is_some());
-        let Ask { client, lock, token, grant, .. } = ask;
+        let (fenced, control, write) = (entry.fenced, entry.control, request.write.is_some());
+        let StoreRequest { client, lock, token, grant, .. } = request;
         let (at, seq) = (clock::now(), u64::try_from(self.steps.len()).unwrap_or(u64::MAX));
         self.steps.push(StoreStep { client, lock, token, grant, at, seq, write, highest, accepted, fenced, control });
-        Told { accepted, highest, fenced, control }
+        StoreResponse { accepted, highest, fenced, control }
     }
 }
 
-/// The stores, and what serves them.
+/// The stores and their server.
 pub(crate) struct Stores {
     inner: Arc<Mutex<Inner>>,
     serving: JoinHandle<()>,
@@ -112,15 +112,15 @@ impl Stores {
         Ok(Self { inner, serving })
     }
 
-    /// What they took so far.
+    /// All steps so far.
     pub(crate) fn steps(&self) -> Vec<StoreStep> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).steps.clone()
     }
 
-    /// By lock.
-    pub(crate) fn totals(&self) -> HashMap<String, Totals> {
+    /// Totals by lock.
+    pub(crate) fn totals(&self) -> HashMap<String, LockTotals> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut all: HashMap<String, Totals> = HashMap::new();
+        let mut all: HashMap<String, LockTotals> = HashMap::new();
         for step in inner.steps.iter().filter(|step| step.write) {
             let totals = all.entry(step.lock.clone()).or_default();
             totals.writes_all += 1;
@@ -138,9 +138,9 @@ async fn serve(stream: UnixStream, inner: Arc<Mutex<Inner>>) {
     let (input, mut output) = stream.into_split();
     let mut lines = BufReader::new(input).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        let Ok(ask) = serde_json::from_str(&line) else { return };
-        let told = inner.lock().unwrap_or_else(PoisonError::into_inner).take(ask);
-        let Ok(mut text) = serde_json::to_string(&told) else { return };
+        let Ok(request) = serde_json::from_str(&line) else { return };
+        let response = inner.lock().unwrap_or_else(PoisonError::into_inner).take(request);
+        let Ok(mut text) = serde_json::to_string(&response) else { return };
         text.push('\n');
         if output.write_all(text.as_bytes()).await.is_err() {
             return;
@@ -152,19 +152,19 @@ async fn serve(stream: UnixStream, inner: Arc<Mutex<Inner>>) {
 mod tests {
     use super::*;
 
-    fn ask(token: u64, grant: &str, write: Option<(u64, u64)>) -> Ask {
-        Ask { client: 1, lock: "a".into(), token, grant: grant.into(), write }
+    fn request(token: u64, grant: &str, write: Option<(u64, u64)>) -> StoreRequest {
+        StoreRequest { client: 1, lock: "a".into(), token, grant: grant.into(), write }
     }
 
     #[test]
     fn the_fence_refuses_what_the_control_takes() {
         let mut stores = Inner::default();
-        let old = stores.take(ask(1, "x", None));
-        let new = stores.take(ask(2, "y", None));
-        assert!(stores.take(ask(2, "y", Some((new.fenced + 1, new.control + 1)))).accepted);
-        let late = stores.take(ask(1, "x", Some((old.fenced + 1, old.control + 1))));
+        let old = stores.take(request(1, "x", None));
+        let new = stores.take(request(2, "y", None));
+        assert!(stores.take(request(2, "y", Some((new.fenced + 1, new.control + 1)))).accepted);
+        let late = stores.take(request(1, "x", Some((old.fenced + 1, old.control + 1))));
         assert!(!late.accepted && late.highest == 2);
-        assert!(!stores.take(ask(2, "z", None)).accepted, "an equal token of another grant");
+        assert!(!stores.take(request(2, "z", None)).accepted, "an equal token of another grant");
         assert_eq!((late.fenced, late.control), (1, 1), "the control lost one of two");
     }
 }

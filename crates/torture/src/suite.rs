@@ -1,9 +1,9 @@
-//! Many histories, several at once, until the time is over. What was done is kept in a file after each, so that a suite
-//! can be interrupted and go on later, and kinds of faults that were rare come first.
+//! Runs many histories, several in parallel, until its time is over. The state is saved after each history, so that an
+//! interrupted suite can continue, and rare kinds of faults are preferred.
 
-use crate::{clock, config::Config, faults::Kind, plan, rng::Rng, run, seam, topology::Topology};
+use crate::{clock, config::Config, faults::FaultKind, plan, rng::Rng, run, topology::Topology};
 use anyhow::{Context, Result};
-use fencepost_torture::{report, totals::Totals, verdict::Verdict};
+use fencepost_torture::{checks::check, report, totals::Totals, verdict::Verdict};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
@@ -14,36 +14,36 @@ use std::{
 };
 use tokio::task::JoinSet;
 
-/// One in so many histories has no fault but what clients do: waiting is judged only where no fault reaches.
+/// One in so many histories has only faults made by clients: waiting is judged only where no other fault reaches.
 const CALM_EVERY: u64 = 12;
-/// One in so many has clients killed and nothing else, for the same reason.
+/// One in so many only kills clients, for the same reason.
 const ORPHANS_EVERY: u64 = 12;
 
-/// One in so many has only links between servers and Redis broken or delayed, with acquires under way.
+/// One in so many only breaks or delays links between servers and Redis, with acquires in flight.
 const STORE_LINKS_EVERY: u64 = 4;
 
-/// What a suite is asked for.
+/// The options of a suite.
 #[derive(Clone, Debug)]
-pub(crate) struct Wish {
+pub(crate) struct SuiteOptions {
     pub(crate) lasts: Duration,
     pub(crate) jobs: usize,
     pub(crate) topologies: Vec<Topology>,
     pub(crate) duration: Duration,
     pub(crate) seed: u64,
     pub(crate) server_bin: PathBuf,
-    /// Where to keep the state, and histories in which something is wrong.
+    /// Where to keep the state and the histories with violations.
     pub(crate) folder: PathBuf,
 }
 
-/// What a suite has done, over all times that it was started.
+/// The state of a suite, over all of its runs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct State {
-    /// Histories that were begun.
+    /// Histories started.
     begun: u64,
-    /// Faults that were injected, by topology and kind.
+    /// Injected faults, by topology and kind.
     faults: BTreeMap<String, BTreeMap<String, u64>>,
     pub(crate) totals: Totals,
-    /// Histories that could not be made: the harness or the product did not do as it must.
+    /// Histories that could not be run, because the harness or the product failed.
     pub(crate) failures: Vec<String>,
 }
 
@@ -61,29 +61,29 @@ impl State {
         Ok(fs::rename(new, path)?)
     }
 
-    /// The next history, with the kinds that were rarest first.
-    fn next(&mut self, wish: &Wish, folder: &Path) -> Config {
+    /// The next history, with the rarest kinds first.
+    fn next(&mut self, options: &SuiteOptions, folder: &Path) -> Config {
         let number = self.begun;
         self.begun += 1;
-        let topology = wish.topologies[usize::try_from(number).unwrap_or(0) % wish.topologies.len()];
-        let seed = Rng::new(wish.seed, number).next() >> 16;
+        let topology = options.topologies[usize::try_from(number).unwrap_or(0) % options.topologies.len()];
+        let seed = Rng::new(options.seed, number).next() >> 16;
         let mut kinds = plan::shuffled(topology.kinds(), seed);
         kinds.sort_by_key(|kind| self.rank(topology, *kind));
-        // Of each topology in turn.
-        let round = number / wish.topologies.len() as u64;
+        // Rotates through the variants for each topology.
+        let round = number / options.topologies.len() as u64;
         if round % CALM_EVERY == CALM_EVERY - 1 {
             kinds.clear();
         } else if round % ORPHANS_EVERY == ORPHANS_EVERY - 2 {
-            kinds = vec![Kind::ClientKilled];
+            kinds = vec![FaultKind::ClientKilled];
         } else if number % STORE_LINKS_EVERY == 1 && kinds.iter().any(|kind| kind.breaks_store_link()) {
             kinds.retain(|kind| kind.breaks_store_link());
         }
-        let (duration, server_bin, folder) = (wish.duration, wish.server_bin.clone(), folder.to_owned());
+        let (duration, server_bin, folder) = (options.duration, options.server_bin.clone(), folder.to_owned());
         Config { topology, seed, duration, kinds, server_bin, folder }
     }
 
-    /// Low is rare: in all, and in this topology.
-    fn rank(&self, topology: Topology, kind: Kind) -> u64 {
+    /// Low is rare, in total and in this topology.
+    fn rank(&self, topology: Topology, kind: FaultKind) -> u64 {
         let of = |counts: &BTreeMap<String, u64>| counts.get(&kind.name()).copied().unwrap_or(0);
         let here = self.faults.get(topology.name()).map_or(0, of);
         here + self.faults.values().map(of).sum::<u64>()
@@ -103,22 +103,22 @@ impl State {
     }
 }
 
-/// What it has come to, with what was done before.
-pub(crate) async fn run(wish: Wish) -> Result<State> {
-    fs::create_dir_all(&wish.folder)?;
-    let path = wish.folder.join("state.json");
-    // A build of another version while the suite runs must not get into it.
-    let server_bin = wish.folder.join(format!("fencepost-{}", std::process::id()));
-    fs::copy(&wish.server_bin, &server_bin).with_context(|| wish.server_bin.display().to_string())?;
-    let wish = Wish { server_bin: server_bin.clone(), ..wish };
+/// Runs histories until the time is over, and returns the state including earlier runs.
+pub(crate) async fn run(options: SuiteOptions) -> Result<State> {
+    fs::create_dir_all(&options.folder)?;
+    let path = options.folder.join("state.json");
+    // A copy, so that a rebuild does not change the server during the suite.
+    let server_bin = options.folder.join(format!("fencepost-{}", std::process::id()));
+    fs::copy(&options.server_bin, &server_bin).with_context(|| options.server_bin.display().to_string())?;
+    let options = SuiteOptions { server_bin: server_bin.clone(), ..options };
     let state = Arc::new(Mutex::new(State::read(&path)?));
-    let until = clock::now() + clock::nanos(wish.lasts);
+    let until = clock::now() + clock::nanos(options.lasts);
     let mut jobs = JoinSet::new();
-    for _ in 0..wish.jobs {
-        let (wish, state, path) = (wish.clone(), Arc::clone(&state), path.clone());
-        // Each on threads of its own: while one judges what it has recorded, which takes seconds, the stores and
-        // proxies of the others go on.
-        jobs.spawn_blocking(move || crate::runtime()?.block_on(one_after_the_other(wish, state, path, until)));
+    for _ in 0..options.jobs {
+        let (options, state, path) = (options.clone(), Arc::clone(&state), path.clone());
+        // Each job has its own threads: while one checks its history, which takes seconds, the stores and proxies of
+        // the others continue.
+        jobs.spawn_blocking(move || crate::runtime()?.block_on(run_sequentially(options, state, path, until)));
     }
     while let Some(job) = jobs.join_next().await {
         job??;
@@ -128,23 +128,23 @@ pub(crate) async fn run(wish: Wish) -> Result<State> {
     Ok(state)
 }
 
-async fn one_after_the_other(wish: Wish, state: Arc<Mutex<State>>, path: PathBuf, until: u64) -> Result<()> {
-    // A history that would not be over in time is not begun.
-    while clock::until(until) > wish.duration {
+async fn run_sequentially(options: SuiteOptions, state: Arc<Mutex<State>>, path: PathBuf, until: u64) -> Result<()> {
+    // Do not start a history that would not end in time.
+    while clock::until(until) > options.duration {
         let folder = crate::folder()?;
-        let config = state.lock().unwrap_or_else(PoisonError::into_inner).next(&wish, folder.path());
+        let config = state.lock().unwrap_or_else(PoisonError::into_inner).next(&options, folder.path());
         let verdict = match run::history(&config).await {
             Ok(done) => {
-                let verdict = seam::judge(&done.records);
+                let verdict = check(&done.records);
                 if !verdict.is_good() {
                     let name = format!("bad-{}-{}.jsonl", config.topology.name(), config.seed);
-                    crate::write(&wish.folder.join(name), &done.records)?;
-                    keep(&folder, &wish.folder, &config)?;
+                    crate::write(&options.folder.join(name), &done.records)?;
+                    keep(&folder, &options.folder, &config)?;
                 }
                 Ok(verdict)
             }
             Err(error) => {
-                keep(&folder, &wish.folder, &config)?;
+                keep(&folder, &options.folder, &config)?;
                 Err(error)
             }
         };
@@ -156,7 +156,7 @@ async fn one_after_the_other(wish: Wish, state: Arc<Mutex<State>>, path: PathBuf
     Ok(())
 }
 
-/// The logs of what went wrong.
+/// Keeps the logs of a bad history.
 fn keep(folder: &tempfile::TempDir, to: &Path, config: &Config) -> Result<()> {
     let to = to.join(format!("logs-{}-{}", config.topology.name(), config.seed));
     fs::create_dir_all(&to)?;
@@ -182,11 +182,11 @@ fn line(config: &Config, verdict: Result<&Verdict, &anyhow::Error>) -> String {
     }
 }
 
-/// All of it on a page.
+/// The report of the suite.
 pub(crate) fn page(state: &State) -> String {
     let mut page = report::of_all(&state.totals);
     for failure in &state.failures {
-        page.push_str(&format!("could not be made: {failure}\n"));
+        page.push_str(&format!("could not be run: {failure}\n"));
     }
     page
 }

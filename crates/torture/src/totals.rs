@@ -1,4 +1,4 @@
-//! The verdicts of many histories, added up: what a table of results shows.
+//! The sum of many verdicts.
 
 use crate::{
     history::Nanos,
@@ -7,38 +7,38 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How many violations are kept in full.
+/// The number of violations kept for a history.
 const KEPT: usize = 100;
 
-/// Many verdicts in one.
+/// The sum of many verdicts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
-    /// How many histories.
+    /// The number of histories.
     pub histories: u64,
-    /// From begin to end, all together.
+    /// The total duration.
     pub lasted: Nanos,
-    /// How many histories of each topology.
+    /// Histories by topology.
     pub topologies: BTreeMap<String, u64>,
     /// The seeds, by topology.
     pub seeds: BTreeMap<String, Vec<u64>>,
-    /// What was counted in all of them.
+    /// The sum of their counts.
     pub counts: Counts,
-    /// What is wrong, by check: a check that found nothing is here with a 0.
+    /// Violations by check, including checks without any.
     pub violations: BTreeMap<Check, u64>,
-    /// What faults excused, by check and by the kind of the fault.
+    /// Excused violations by check and fault kind.
     pub excused: BTreeMap<Check, BTreeMap<String, u64>>,
-    /// The histories in which something is wrong.
-    pub bad: Vec<Bad>,
+    /// The histories with violations.
+    pub bad: Vec<BadHistory>,
 }
 
-/// A history in which something is wrong: with its seed it can be run again.
+/// A history with violations. Its seed repeats it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bad {
+pub struct BadHistory {
     /// Its topology.
     pub topology: String,
     /// Its seed.
     pub seed: u64,
-    /// What is wrong: of many, the first hundred.
+    /// The violations, at most a hundred.
     pub violations: Vec<Violation>,
 }
 
@@ -60,11 +60,11 @@ impl Totals {
         }
         if !verdict.is_good() {
             let violations = verdict.violations.iter().take(KEPT).cloned().collect();
-            self.bad.push(Bad { topology: verdict.topology.clone(), seed: verdict.seed, violations });
+            self.bad.push(BadHistory { topology: verdict.topology.clone(), seed: verdict.seed, violations });
         }
     }
 
-    /// Adds what another process added up.
+    /// Adds the totals of another process.
     pub fn merge(&mut self, other: Self) {
         self.histories += other.histories;
         self.lasted += other.lasted;
@@ -80,35 +80,35 @@ impl Totals {
         self.bad.extend(other.bad);
     }
 
-    /// All violations.
+    /// The number of violations.
     #[must_use]
-    pub fn wrong(&self) -> u64 {
+    pub fn violation_count(&self) -> u64 {
         self.violations.values().sum()
     }
 
-    /// How often exclusion broke under faults that are outside of the promise: shown beside a fenced store that lost
+    /// How often exclusion broke under faults that the promise excludes: reported beside a fenced store that lost
     /// nothing.
     #[must_use]
     pub fn exclusion_excused(&self) -> u64 {
         self.excused.get(&Check::C3).map_or(0, |kinds| kinds.values().sum())
     }
 
-    /// Did the control, which does not look at tokens, lose anything? If not, the faults were too tame to show that
-    /// fencing is what helps.
+    /// Whether the control, which ignores tokens, lost an update. If not, the faults were too weak to show the effect
+    /// of fencing.
     #[must_use]
-    pub fn can_see(&self) -> bool {
+    pub fn control_lost_updates(&self) -> bool {
         self.counts.control.lost > 0
     }
 
-    /// Is nothing wrong, and could the suite have seen it?
+    /// Whether there are no violations, and the faults were strong enough to cause some.
     #[must_use]
     pub fn is_good(&self) -> bool {
-        self.histories > 0 && self.wrong() == 0 && self.can_see()
+        self.histories > 0 && self.violation_count() == 0 && self.control_lost_updates()
     }
 }
 
 impl Counts {
-    /// Adds these to them.
+    /// Adds other counts.
     pub fn add(&mut self, other: &Self) {
         self.operations += other.operations;
         self.unknown += other.unknown;
@@ -158,10 +158,10 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn they_add_up() {
+    fn verdicts_add_up() {
         let mut totals = Totals::default();
         two().iter().for_each(|one| totals.add(one));
-        assert_eq!((totals.histories, totals.lasted, totals.wrong()), (2, 30_000_000_000, 1));
+        assert_eq!((totals.histories, totals.lasted, totals.violation_count()), (2, 30_000_000_000, 1));
         assert_eq!(totals.counts.faults["sigkill-redis"], 4);
         assert_eq!((totals.counts.control, totals.counts.operations), (Writes { taken: 400, lost: 50 }, 2_000));
         assert!((totals.counts.control.lost_percent() - 12.5).abs() < 1e-9);
@@ -184,7 +184,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn good_is_what_found_nothing_and_could_have() {
+    fn good_means_no_violations_under_strong_faults() {
         let [mut good, bad] = two();
         let of = |verdict: &Verdict| {
             let mut totals = Totals::default();
@@ -193,11 +193,11 @@ pub(crate) mod tests {
         };
         assert!(of(&good) && !of(&bad) && !Totals::default().is_good());
         good.counts.control.lost = 0;
-        assert!(!of(&good), "a control that lost nothing shows nothing");
+        assert!(!of(&good), "a control without losses proves nothing");
     }
 
     #[test]
-    fn it_goes_through_json() {
+    fn totals_survive_json() {
         let mut totals = Totals::default();
         two().iter().for_each(|one| totals.add(one));
         let text = serde_json::to_string(&totals).unwrap();

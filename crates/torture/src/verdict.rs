@@ -1,21 +1,21 @@
-//! What the checks say of one history.
+//! The verdict of the checks on one history.
 
 use crate::history::Nanos;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt};
 
-/// Which check. The order is that of the report.
+/// The checks, in the order of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Check {
-    /// The history itself: what is missing from it could hide anything.
+    /// The history is complete: missing records could hide any violation.
     C0,
     /// Tokens of a lock are unique.
     C1,
     /// Tokens rise in real-time order.
     C2,
-    /// Leases that are valid by their holders' own reckoning do not overlap.
+    /// Leases that are valid by their holders' clocks do not overlap.
     C3,
-    /// The fenced store takes what it must take and nothing else.
+    /// The fenced store accepts what it must accept and nothing else.
     C4,
     /// No waiter is lost.
     C5,
@@ -23,18 +23,18 @@ pub enum Check {
     C6,
     /// A request has one effect.
     C7,
-    /// A holder learns in time that its lease is over, and an ended lease stays ended.
+    /// A holder learns in time that its lease is lost, and an ended lease stays ended.
     C8,
-    /// A dead holder's lock is free after its TTL.
+    /// The lock of a killed holder becomes free after its TTL.
     C9,
-    /// Nothing is left behind, and nothing broke.
+    /// Nothing is left behind, and nothing has crashed.
     C10,
     /// Tokens have 16 digits and fit in a double.
     C11,
 }
 
 impl Check {
-    /// All of them, in order.
+    /// All checks, in order.
     pub const ALL: [Self; 12] = [
         Self::C0,
         Self::C1,
@@ -50,7 +50,7 @@ impl Check {
         Self::C11,
     ];
 
-    /// What it looks for, in a few words.
+    /// A short description.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -61,8 +61,8 @@ impl Check {
             Self::C4 => "fenced store",
             Self::C5 => "no lost waiter",
             Self::C6 => "first come, first served",
-            Self::C7 => "one effect a request",
-            Self::C8 => "loss told in time",
+            Self::C7 => "one effect per request",
+            Self::C8 => "loss reported in time",
             Self::C9 => "recovery from dead holders",
             Self::C10 => "nothing left, nothing broken",
             Self::C11 => "tokens of 16 digits",
@@ -76,16 +76,16 @@ impl fmt::Display for Check {
     }
 }
 
-/// Something that a promise forbids.
+/// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Violation {
-    /// Which check found it.
+    /// The check that found it.
     pub check: Check,
-    /// On which lock, if on one.
+    /// The lock, if it concerns one.
     pub lock: Option<String>,
-    /// What happened; times in it are seconds since the clients began.
+    /// What happened. Times are in seconds since the clients started.
     pub message: String,
-    /// What takes it out of the promise: the kind of a fault, or `force-release`. None for what nothing excuses.
+    /// The fault that excuses it: its kind, or `force-release`. `None` if nothing does.
     pub excuse: Option<String>,
 }
 
@@ -100,68 +100,67 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What one history came to.
+/// The verdict on one history.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The seed of the run.
     pub seed: u64,
     /// The name of its topology.
     pub topology: String,
-    /// From the clients' begin to their end.
+    /// From the start of the clients to their end.
     pub lasted: Nanos,
-    /// What was counted.
+    /// The counts.
     pub counts: Counts,
-    /// What is wrong. Empty is good.
+    /// The violations. Empty is good.
     pub violations: Vec<Violation>,
-    /// What happened although it is not to, and no promise was broken by it, because of a fault that is outside of
-    /// them.
+    /// Events that a promise forbids, excused by a fault that the promise excludes.
     pub excused: Vec<Violation>,
 }
 
 impl Verdict {
-    /// Is nothing wrong?
+    /// Whether there is no violation.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.violations.is_empty()
     }
 }
 
-/// How much was looked at.
+/// Counts of a history.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Operations on locks: transmissions of Acquire and Release, renewals, force releases.
     pub operations: u64,
-    /// Of these, the ones whose outcome nobody knows.
+    /// Operations with an unknown outcome.
     pub unknown: u64,
-    /// Different grants.
+    /// Distinct grants.
     pub grants: u64,
-    /// Steps on the stores.
+    /// Steps of the stores.
     pub steps: u64,
     /// Steps that the fenced store rejected: each would have done harm.
     pub rejected: u64,
     /// Faults, by kind.
     pub faults: BTreeMap<String, u64>,
-    /// Grants that overtook a request that had come before; only some of them break a promise.
+    /// Grants that overtook an earlier request; only some of them are violations.
     pub inversions: u64,
-    /// Writes that the fenced store took, and how many of them it lost.
+    /// Writes to the fenced store, and how many of them it lost.
     pub fenced: Writes,
-    /// Writes that the control took, and how many of them it lost.
+    /// Writes to the control, and how many of them it lost.
     pub control: Writes,
 }
 
-/// Writes to a store, and what became of them.
+/// Writes to a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Writes {
-    /// All that it took.
+    /// Accepted writes.
     pub taken: u64,
-    /// Those of which nothing is left.
+    /// Writes that were overwritten unseen.
     pub lost: u64,
 }
 
 impl Writes {
-    /// How many of a hundred were lost.
+    /// The percentage of lost writes.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "a percentage for people")]
+    #[expect(clippy::cast_precision_loss, reason = "a percentage for display")]
     pub fn lost_percent(self) -> f64 {
         if self.taken == 0 { 0.0 } else { self.lost as f64 * 100.0 / self.taken as f64 }
     }

@@ -1,4 +1,4 @@
-//! The wall clock of the Redis processes, set while they run.
+//! The wall clock of the Redis processes, which can be set while they run.
 
 use anyhow::{Result, ensure};
 use std::{
@@ -15,7 +15,7 @@ pub(crate) struct WallClock {
 }
 
 impl WallClock {
-    /// One that is right.
+    /// A clock without offset.
     pub(crate) fn new(folder: &Path) -> Result<Self> {
         let folder = folder.join("clock");
         std::fs::create_dir(&folder)?;
@@ -29,14 +29,14 @@ impl WallClock {
         Ok(clock)
     }
 
-    /// Sets it by so many seconds, ahead or back, from where it is.
+    /// Moves it by a number of seconds, from its current time.
     pub(crate) fn step(&self, seconds: i64) -> Result<()> {
         let ahead = self.ahead.fetch_add(seconds, Ordering::Relaxed) + seconds;
         std::fs::write(self.folder.join("new"), ahead.to_string())?;
         Ok(std::fs::rename(self.folder.join("new"), self.folder.join("offset"))?)
     }
 
-    /// What a process needs to go by it.
+    /// The environment of a process that uses it.
     pub(crate) fn env(&self) -> Vec<(&'static str, PathBuf)> {
         vec![("LD_PRELOAD", self.folder.join("shim.so")), ("CLOCK_OFFSET_FILE", self.folder.join("offset"))]
     }

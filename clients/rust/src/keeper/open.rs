@@ -55,5 +55,5 @@ pub(super) fn needs_replacement(health: Health, now: Moment, pace: Option<Durati
 /// Without leases nothing is expected: HTTP/2 pings check the connection.
 fn is_silent(health: Health, now: Moment, pace: Option<Duration>) -> bool {
     let limit = |pace| if health.answers { pace / 2 } else { timing::answer_timeout(pace) };
-    pace.is_some_and(|pace| now.since(health.heard) > limit(pace))
+    pace.is_some_and(|pace| now.since(health.last_received) > limit(pace))
 }

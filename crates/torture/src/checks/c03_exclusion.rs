@@ -1,14 +1,15 @@
-//! C3: no two leases are valid at once by their holders' own reckoning.
+//! C3: no two leases are valid at once by their holders' clocks.
 //!
-//! A holder may work from the return of its grant until its validity, as renewals moved it, is over, or it sends a
-//! Release, or it knows that the lease is lost. A grant that came too late to be used is no lease. All that a fault may
-//! have touched that leaves no exclusion, and all that follows a force release of one of the two, is counted apart.
+//! A holder may work from the answer with its grant until its validity, as extended by renewals, ends, or it sends a
+//! Release, or it learns of the loss. A grant that arrived too late to be used does not count. Overlaps that a fault
+//! without a guarantee of exclusion may have caused, or that follow a force release of one of the two leases, are
+//! counted separately.
 
 use super::{
+    fault_windows::overlaps,
     findings::Findings,
     index::{History, Lock},
     lease::Lease,
-    quiet::overlaps,
 };
 use crate::{history::Nanos, verdict::Check};
 
@@ -19,13 +20,13 @@ pub(crate) fn check(history: &History<'_>, findings: &mut Findings) {
 }
 
 fn check_lock(history: &History<'_>, lock: &Lock<'_>, findings: &mut Findings) {
-    let mut pieces: Vec<(Nanos, Nanos, usize)> = Vec::new();
+    let mut intervals: Vec<(Nanos, Nanos, usize)> = Vec::new();
     for (which, lease) in lock.leases.iter().enumerate() {
-        pieces.extend(lease.pieces().into_iter().map(|(from, until)| (from, until, which)));
+        intervals.extend(lease.intervals().into_iter().map(|(from, until)| (from, until, which)));
     }
-    pieces.sort_unstable();
+    intervals.sort_unstable();
     let mut longest: Option<(Nanos, Nanos, usize)> = None;
-    for (from, until, which) in pieces {
+    for (from, until, which) in intervals {
         if let Some((had_from, had_until, holder)) = longest.filter(|(_, end, holder)| from < *end && which != *holder)
         {
             let (had, new) = (&lock.leases[holder], &lock.leases[which]);
@@ -54,91 +55,91 @@ fn check_lock(history: &History<'_>, lock: &Lock<'_>, findings: &mut Findings) {
     }
 }
 
-/// May the lease have been taken back by force at `time`?
+/// Whether an operator may have revoked the lease by `time`.
 fn is_revoked(lease: &Lease<'_>, time: Nanos) -> bool {
     lease.revokes.iter().any(|revoked| revoked.invoke <= time)
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{checks::story::Story, history::Leaves, verdict::Check::C3};
+    use crate::{checks::builder::HistoryBuilder, history::Guarantees, verdict::Check::C3};
 
-    /// Client 1 believes in its lease until 1.885 s, client 2 gets one at 1 s.
-    fn overlap() -> Story {
-        Story::new().got(1, "a", (0, 5), 1).got(2, "b", (990, 1_000), 2).released(2, 2, (1_500, 1_510))
+    /// Client 1 believes in its lease until 1.885 s; client 2 gets one at 1 s.
+    fn overlap() -> HistoryBuilder {
+        HistoryBuilder::new().granted(1, "a", (0, 5), 1).granted(2, "b", (990, 1_000), 2).released(2, 2, (1_500, 1_510))
     }
 
     #[test]
     fn two_holders() {
-        overlap().lost(1, 1, 1_880, "deadline", None).shows(C3, "client 1 holds 1795000000000001 from 0.005000 s");
+        overlap().lost(1, 1, 1_880, "deadline", None).violates(C3, "client 1 holds 1795000000000001 from 0.005000 s");
     }
 
     #[test]
     fn two_holders_by_a_renewal() {
-        let story = Story::new().got(1, "a", (0, 5), 1).renewed(1, 1, (1_000, 1_005), 2_880);
-        let story = story.got(2, "b", (2_000, 2_200), 2).released(2, 2, (2_300, 2_310));
-        story.lost(1, 1, 2_880, "deadline", None).shows(C3, "to 2.880000 s");
+        let builder = HistoryBuilder::new().granted(1, "a", (0, 5), 1).renewed(1, 1, (1_000, 1_005), 2_880);
+        let builder = builder.granted(2, "b", (2_000, 2_200), 2).released(2, 2, (2_300, 2_310));
+        builder.lost(1, 1, 2_880, "deadline", None).violates(C3, "to 2.880000 s");
     }
 
     #[test]
     fn a_long_lease_and_many_short_ones() {
-        let mut story = overlap().got(3, "c", (1_600, 1_610), 3).released(3, 3, (1_620, 1_630));
-        story = story.lost(1, 1, 1_880, "deadline", None);
-        let verdict = story.verdict();
+        let mut builder = overlap().granted(3, "c", (1_600, 1_610), 3).released(3, 3, (1_620, 1_630));
+        builder = builder.lost(1, 1, 1_880, "deadline", None);
+        let verdict = builder.verdict();
         assert_eq!(verdict.violations.iter().filter(|one| one.check == C3).count(), 2, "{verdict:?}");
     }
 
     #[test]
     fn a_holder_that_knew_of_its_loss_holds_nothing() {
-        overlap().lost(1, 1, 995, "released", None).shows_no(C3);
+        overlap().lost(1, 1, 995, "released", None).satisfies(C3);
     }
 
     #[test]
-    fn a_holder_that_gives_back_holds_nothing() {
-        overlap().release_unknown(1, 1, (980, 3_000)).shows_no(C3);
-        overlap().release_unknown(1, 1, (1_001, 3_000)).shows(C3, "holds");
+    fn a_holder_that_releases_holds_nothing() {
+        overlap().release_unknown(1, 1, (980, 3_000)).satisfies(C3);
+        overlap().release_unknown(1, 1, (1_001, 3_000)).violates(C3, "holds");
     }
 
     #[test]
     fn a_grant_that_came_too_late_is_no_lease() {
-        let story = Story::new().got(1, "a", (0, 2_500), 1).grant(|grant| {
+        let builder = HistoryBuilder::new().granted(1, "a", (0, 2_500), 1).grant(|grant| {
             grant.usable = false;
             grant.valid_until = 5_000_000_000_000;
         });
-        story.got(2, "b", (2_000, 2_600), 2).released(2, 2, (2_700, 2_710)).shows_no(C3);
+        builder.granted(2, "b", (2_000, 2_600), 2).released(2, 2, (2_700, 2_710)).satisfies(C3);
     }
 
     #[test]
     fn between_an_end_and_a_late_renewal_nothing_is_held() {
-        // The renewal was sent at 1.8 s, in time, and answered at 2.5 s: in between the holder held nothing.
-        let story = Story::new().got(1, "a", (0, 5), 1).renewed(1, 1, (1_800, 2_500), 3_600);
-        let story = story.got(2, "b", (1_950, 2_000), 2).released(2, 2, (2_400, 2_410));
-        story.lost(1, 1, 3_600, "deadline", None).shows_no(C3);
+        // The renewal was sent at 1.8 s, in time, and answered at 2.5 s: the holder held nothing in between.
+        let builder = HistoryBuilder::new().granted(1, "a", (0, 5), 1).renewed(1, 1, (1_800, 2_500), 3_600);
+        let builder = builder.granted(2, "b", (1_950, 2_000), 2).released(2, 2, (2_400, 2_410));
+        builder.lost(1, 1, 3_600, "deadline", None).satisfies(C3);
     }
 
     #[test]
-    fn a_clock_that_stepped_excuses() {
-        let story = overlap().lost(1, 1, 1_880, "deadline", None);
-        story.fault("clock-forward", "redis", (500, 600), Leaves::NotExclusion).excuses(C3, "clock-forward");
+    fn a_clock_step_excuses() {
+        let builder = overlap().lost(1, 1, 1_880, "deadline", None);
+        builder.fault("clock-forward", "redis", (500, 600), Guarantees::NotExclusion).excuses(C3, "clock-forward");
     }
 
     #[test]
-    fn a_fault_that_leaves_all_excuses_nothing() {
-        let story = overlap().lost(1, 1, 1_880, "deadline", None);
-        story.fault("sigkill-server", "server 1", (500, 600), Leaves::All).shows(C3, "holds");
+    fn a_fault_with_all_guarantees_excuses_nothing() {
+        let builder = overlap().lost(1, 1, 1_880, "deadline", None);
+        builder.fault("sigkill-server", "server 1", (500, 600), Guarantees::All).violates(C3, "holds");
     }
 
     #[test]
-    fn a_fault_that_came_later_or_long_before_excuses_nothing() {
-        let story = overlap().lost(1, 1, 1_880, "deadline", None);
-        story.clone().fault("wipe", "redis", (2_000, 2_010), Leaves::NotMemory).shows(C3, "holds");
-        story.later(10_000).fault("wipe", "redis", (0, 10), Leaves::NotMemory).shows(C3, "holds");
+    fn a_later_or_much_earlier_fault_excuses_nothing() {
+        let builder = overlap().lost(1, 1, 1_880, "deadline", None);
+        builder.clone().fault("wipe", "redis", (2_000, 2_010), Guarantees::NotMemory).violates(C3, "holds");
+        builder.later(10_000).fault("wipe", "redis", (0, 10), Guarantees::NotMemory).violates(C3, "holds");
     }
 
     #[test]
     fn a_force_release_excuses_what_follows_it() {
-        let story = overlap().lost(1, 1, 1_880, "deadline", None);
-        story.clone().revoked(1, (900, 2_000), false).excuses(C3, "force-release");
-        story.revoked(1, (1_200, 2_000), true).shows(C3, "holds");
+        let builder = overlap().lost(1, 1, 1_880, "deadline", None);
+        builder.clone().revoked(1, (900, 2_000), false).excuses(C3, "force-release");
+        builder.revoked(1, (1_200, 2_000), true).violates(C3, "holds");
     }
 }

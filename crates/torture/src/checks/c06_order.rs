@@ -1,51 +1,52 @@
 //! C6: first come, first served, across replicas.
 //!
-//! A request that was sent once and waited was certainly in the queue 1 s, or the slack if that is more, after it was
-//! sent. Whoever asks for the first time after that and is granted before it, by the tokens or because it timed out in
-//! vain, has overtaken it. All of them are counted; a promise is broken by those that no fault reached.
+//! A request that was sent once and waited is certainly queued 1 s, or the slack if that is more, after it was sent. A
+//! request first sent after that and granted before it, by tokens or because the earlier one timed out, has overtaken
+//! it. All are counted; only those that no fault reaches are violations.
 
 use super::{
+    fault_windows::FaultWindows,
     findings::Findings,
     index::{History, Lock, SECOND},
     lease::Lease,
-    quiet::Troubled,
 };
 use crate::{
     history::{Acquire, AcquireEnd, Nanos},
     verdict::Check,
 };
 
-/// Answers how many were overtaken, faults or not.
+/// Returns the number of overtaken requests, with or without faults.
 pub(crate) fn check(history: &History<'_>, findings: &mut Findings) -> u64 {
-    let troubled = Troubled::by(history, |_| true);
+    let windows = FaultWindows::by(history, |_| true);
     let queued_after = history.bounds.slack.max(SECOND);
     let mut inversions = 0;
     for lock in &history.locks {
         inversions += overtaken(lock, queued_after, |_| true).len() as u64;
-        let quiet = |one: &Acquire| troubled.spares(one.invoke, one.ret);
+        let quiet = |one: &Acquire| windows.are_clear(one.invoke, one.ret);
         for (first, token, jumper) in overtaken(lock, queued_after, quiet) {
             let (sent, got) = (findings.at(first.invoke), findings.at(first.ret));
             let (asked, jumped) = (findings.at(jumper.asked_from()), findings.at(jumper.made_by()));
             let what = format!(
-                "client {} waited from {sent} and got {token} at {got}; client {} asked at {asked} and got the lower {} at {jumped}",
+                "client {} waited from {sent} and got {token} at {got}; client {} asked at {asked} and got the lower \
+                 {} at {jumped}",
                 first.client, jumper.client, jumper.token
             );
-            findings.wrong(Check::C6, lock.name, what);
+            findings.violation(Check::C6, lock.name, what);
         }
         for (first, jumped) in starved(lock, queued_after, history.bounds.slack, quiet) {
             let (sent, ret) = (findings.at(first.invoke), findings.at(first.ret));
             let what = format!(
-                "client {} waited from {sent} to {ret} in vain; one that asked later had it by {}",
+                "client {} waited from {sent} to {ret} in vain; a later request was granted by {}",
                 first.client,
                 findings.at(jumped)
             );
-            findings.wrong(Check::C6, lock.name, what);
+            findings.violation(Check::C6, lock.name, what);
         }
     }
     inversions
 }
 
-/// The requests that were sent once and waited, with the token that they got.
+/// Requests that were sent once and waited, with their tokens.
 fn waited<'a>(lock: &'a Lock<'a>) -> impl Iterator<Item = (&'a Acquire, u64)> {
     lock.leases.iter().filter_map(|lease| match lease.transmissions.as_slice() {
         [one] if one.wait > 0 => Some((*one, lease.token)),
@@ -53,7 +54,7 @@ fn waited<'a>(lock: &'a Lock<'a>) -> impl Iterator<Item = (&'a Acquire, u64)> {
     })
 }
 
-/// Each grant that came before one that had been asked for earlier, with that.
+/// Each grant before one that was requested earlier, with the latter.
 fn overtaken<'a>(
     lock: &'a Lock<'a>,
     queued_after: Nanos,
@@ -77,7 +78,7 @@ fn overtaken<'a>(
     found
 }
 
-/// Each request that timed out although another, asked for later, had been granted well before its time was over.
+/// Each request that timed out although a later one was granted well before its wait ended.
 fn starved<'a>(
     lock: &'a Lock<'a>,
     queued_after: Nanos,
@@ -86,7 +87,7 @@ fn starved<'a>(
 ) -> Vec<(&'a Acquire, Nanos)> {
     let mut granted: Vec<_> = lock.leases.iter().map(|lease| (lease.asked_from(), lease.made_by())).collect();
     granted.sort_unstable();
-    // From here on: the earliest grant of all that were asked for from then on.
+    // From here on: the earliest grant of all requests sent from then on.
     let mut earliest = Nanos::MAX;
     for (_, made_by) in granted.iter_mut().rev() {
         earliest = earliest.min(*made_by);
@@ -108,57 +109,58 @@ fn starved<'a>(
 #[cfg(test)]
 mod tests {
     use crate::{
-        checks::story::Story,
-        history::{AcquireEnd, Leaves},
+        checks::builder::HistoryBuilder,
+        history::{AcquireEnd, Guarantees},
         verdict::Check::C6,
     };
 
     /// Client 1 holds; 2 asks at 0.1 s and 3 at `second`; 3 is served first.
-    fn overtaking(second: u64) -> Story {
-        let story = Story::new().got(1, "a", (0, 5), 1).renewed(1, 1, (1_800, 1_805), 3_680);
-        let story = story.released(1, 1, (3_000, 3_005)).got(3, "c", (second, 3_010), 2).released(3, 2, (3_100, 3_110));
-        story.got(2, "b", (100, 3_115), 3).released(2, 3, (3_200, 3_205))
+    fn overtaking(second: u64) -> HistoryBuilder {
+        let builder = HistoryBuilder::new().granted(1, "a", (0, 5), 1).renewed(1, 1, (1_800, 1_805), 3_680);
+        let builder =
+            builder.released(1, 1, (3_000, 3_005)).granted(3, "c", (second, 3_010), 2).released(3, 2, (3_100, 3_110));
+        builder.granted(2, "b", (100, 3_115), 3).released(2, 3, (3_200, 3_205))
     }
 
     #[test]
     fn overtaken_in_the_queue() {
         let verdict = overtaking(1_200).verdict();
         assert_eq!(verdict.counts.inversions, 1);
-        overtaking(1_200).shows(C6, "client 2 waited from 0.100000 s and got 1795000000000003 at 3.115000 s");
+        overtaking(1_200).violates(C6, "client 2 waited from 0.100000 s and got 1795000000000003 at 3.115000 s");
     }
 
     #[test]
-    fn what_comes_at_the_same_time_has_no_order() {
+    fn simultaneous_requests_have_no_order() {
         overtaking(1_000).passes();
     }
 
     #[test]
     fn near_a_fault_it_is_counted_only() {
-        let verdict = overtaking(1_200).fault("partition", "server 1", (2_000, 2_100), Leaves::All).verdict();
+        let verdict = overtaking(1_200).fault("partition", "server 1", (2_000, 2_100), Guarantees::All).verdict();
         assert!(verdict.is_good(), "{verdict:#?}");
         assert_eq!(verdict.counts.inversions, 1);
     }
 
     #[test]
-    fn who_was_sent_twice_may_have_lost_its_place() {
-        overtaking(1_200).ended(2, "b", (50, 90), AcquireEnd::Unknown("reset".into())).shows_no(C6);
+    fn a_request_sent_twice_may_have_lost_its_queue_position() {
+        overtaking(1_200).ended(2, "b", (50, 90), AcquireEnd::Unknown("reset".into())).satisfies(C6);
     }
 
     #[test]
     fn starved_by_later_ones() {
         let starved = |wait: u64| {
-            let story = Story::new().got(1, "a", (0, 5), 1).released(1, 1, (1_000, 1_005));
-            let story = story.got(3, "c", (1_200, 1_210), 2).released(3, 2, (1_300, 1_310));
-            story.ended(2, "b", (100, 100 + wait), AcquireEnd::TimedOut).wait(wait)
+            let builder = HistoryBuilder::new().granted(1, "a", (0, 5), 1).released(1, 1, (1_000, 1_005));
+            let builder = builder.granted(3, "c", (1_200, 1_210), 2).released(3, 2, (1_300, 1_310));
+            builder.ended(2, "b", (100, 100 + wait), AcquireEnd::TimedOut).wait(wait)
         };
-        starved(3_000).shows(C6, "client 2 waited from 0.100000 s to 3.100000 s in vain");
+        starved(3_000).violates(C6, "client 2 waited from 0.100000 s to 3.100000 s in vain");
         starved(2_000).passes();
     }
 
     #[test]
     fn served_in_order() {
-        let story = Story::new().got(1, "a", (0, 5), 1).released(1, 1, (1_500, 1_505));
-        let story = story.got(2, "b", (100, 1_510), 2).released(2, 2, (3_000, 3_010));
-        story.got(3, "c", (1_200, 3_015), 3).released(3, 3, (3_100, 3_110)).passes();
+        let builder = HistoryBuilder::new().granted(1, "a", (0, 5), 1).released(1, 1, (1_500, 1_505));
+        let builder = builder.granted(2, "b", (100, 1_510), 2).released(2, 2, (3_000, 3_010));
+        builder.granted(3, "c", (1_200, 3_015), 3).released(3, 3, (3_100, 3_110)).passes();
     }
 }

@@ -1,15 +1,14 @@
-//! C7: a request has one effect, however often it is sent: all its grants are one, and after it has ended it is not
-//! granted.
+//! C7: a request has one effect, however often it is sent: all its grants are one, and it is not granted after its end.
 //!
-//! The server remembers a request for 10 s from its end. A second grant counts only if it came within that time of the
-//! earliest moment at which the request can have ended. Data that was lost between takes it out of the promise.
-//! OVERTAKEN says that a newer attempt is bound. If there is none, it counts as an answer that the request has ended: a
-//! cleanup takes away only its own call, and nobody reads the answer to that one.
+//! The server remembers a request for 10 s from its end. A second grant is a violation only within that time of the
+//! earliest possible end. Lost data in between excuses it. OVERTAKEN means that a newer attempt is bound. If there is
+//! none, it counts as an answer that the request has ended: a cleanup removes only its own call, whose answer nobody
+//! reads.
 
 use super::{
+    fault_windows::forgets,
     findings::Findings,
     index::{History, Lock, MEMORY, first_sent},
-    quiet::forgets,
 };
 use crate::{
     history::{Acquire, AcquireEnd, Grant, Nanos},
@@ -29,8 +28,8 @@ pub(crate) fn check(history: &History<'_>, findings: &mut Findings) {
     }
 }
 
-/// What was found, with the time by which it had happened.
-type Found = Vec<(Nanos, String)>;
+/// Violations, with the time by which they had happened.
+type Violations = Vec<(Nanos, String)>;
 
 fn granted<'a>(transmissions: &[&'a Acquire]) -> Vec<(&'a Acquire, &'a Grant)> {
     let grants = transmissions.iter().filter_map(|one| match &one.end {
@@ -42,14 +41,14 @@ fn granted<'a>(transmissions: &[&'a Acquire]) -> Vec<(&'a Acquire, &'a Grant)> {
     grants
 }
 
-fn two_grants(lock: &Lock<'_>, transmissions: &[&Acquire], findings: &Findings) -> Found {
+fn two_grants(lock: &Lock<'_>, transmissions: &[&Acquire], findings: &Findings) -> Violations {
     let grants = granted(transmissions);
     let Some((first, had)) = grants.first() else { return Vec::new() };
     let ended_from = ended_from(lock, had);
     let others = grants.iter().filter(|(acquire, grant)| {
         (grant.token, &grant.grant) != (had.token, &had.grant) && acquire.ret <= ended_from.saturating_add(MEMORY)
     });
-    let told = |(acquire, grant): &(&Acquire, &Grant)| {
+    let reported = |(acquire, grant): &(&Acquire, &Grant)| {
         let (before, then) = (findings.at(first.ret), findings.at(acquire.ret));
         let what = format!(
             "request {} was granted twice: {} of grant {} at {before}, {} of grant {} at {then}",
@@ -57,21 +56,21 @@ fn two_grants(lock: &Lock<'_>, transmissions: &[&Acquire], findings: &Findings) 
         );
         (acquire.ret, what)
     };
-    others.map(told).collect()
+    others.map(reported).collect()
 }
 
-/// The earliest end of the lease of this grant.
+/// The earliest possible end of the lease of this grant.
 fn ended_from(lock: &Lock<'_>, grant: &Grant) -> Nanos {
     let first = lock.leases.partition_point(|lease| lease.token < grant.token);
     let lease = lock.leases[first..].iter().take_while(|lease| lease.token == grant.token);
     lease.filter(|lease| lease.grant == grant.grant).map(|lease| lease.ended_from()).min().unwrap_or(0)
 }
 
-fn granted_after_its_end(lock: &Lock<'_>, transmissions: &[&Acquire], findings: &Findings) -> Found {
+fn granted_after_its_end(lock: &Lock<'_>, transmissions: &[&Acquire], findings: &Findings) -> Violations {
     let mut found = Vec::new();
     let grants = granted(transmissions);
     for end in transmissions {
-        let (said, ended_from) = match end.end {
+        let (how, ended_from) = match end.end {
             AcquireEnd::TimedOut => ("timed out", timed_out_from(transmissions, end)),
             AcquireEnd::Aborted if is_newest(transmissions, end) => {
                 ("ended", aborted_from(lock, transmissions, &grants))
@@ -85,7 +84,7 @@ fn granted_after_its_end(lock: &Lock<'_>, transmissions: &[&Acquire], findings: 
             if acquire.invoke > end.ret && acquire.ret <= ended_from.saturating_add(MEMORY) {
                 let (then, asked, got) = (findings.at(end.ret), findings.at(acquire.invoke), findings.at(acquire.ret));
                 let what = format!(
-                    "request {} was said to have {said} at {then}; sent again at {asked}, it got {} at {got}",
+                    "request {} was reported to have {how} at {then}; sent again at {asked}, it got {} at {got}",
                     end.request, grant.token
                 );
                 found.push((acquire.ret, what));
@@ -95,15 +94,15 @@ fn granted_after_its_end(lock: &Lock<'_>, transmissions: &[&Acquire], findings: 
     found
 }
 
-/// When a request that timed out ended at the earliest: when the wait was over, unless an earlier transmission, of
-/// which nobody knows, had ended it already.
+/// The earliest possible end of a request that timed out: the end of its wait, unless an earlier transmission with an
+/// unknown outcome had ended it already.
 fn timed_out_from(transmissions: &[&Acquire], end: &Acquire) -> Nanos {
     let earlier = transmissions.iter().filter(|one| one.invoke < end.invoke).map(|one| one.invoke).min();
     let due = end.invoke.saturating_add(end.wait);
     earlier.unwrap_or(if due <= end.ret { due } else { end.invoke })
 }
 
-/// Was no newer attempt sent before this one was answered?
+/// Whether no newer attempt was sent before this one was answered.
 fn is_newest(transmissions: &[&Acquire], end: &Acquire) -> bool {
     transmissions.iter().all(|one| one.attempt <= end.attempt || one.invoke > end.ret)
 }
@@ -115,78 +114,83 @@ fn aborted_from(lock: &Lock<'_>, transmissions: &[&Acquire], grants: &[(&Acquire
 #[cfg(test)]
 mod tests {
     use crate::{
-        checks::story::Story,
-        history::{AcquireEnd, Leaves},
+        checks::builder::HistoryBuilder,
+        history::{AcquireEnd, Guarantees},
         verdict::Check::C7,
     };
 
-    fn twice() -> Story {
-        Story::new().got(1, "a", (0, 5), 1).got(1, "a", (2_100, 2_105), 2).attempt(2)
+    fn twice() -> HistoryBuilder {
+        HistoryBuilder::new().granted(1, "a", (0, 5), 1).granted(1, "a", (2_100, 2_105), 2).attempt(2)
     }
 
     #[test]
     fn granted_twice() {
-        let story = twice().lost(1, 1, 1_880, "deadline", None).released(1, 2, (2_200, 2_205));
-        story.shows(C7, "request a was granted twice");
+        let builder = twice().lost(1, 1, 1_880, "deadline", None).released(1, 2, (2_200, 2_205));
+        builder.violates(C7, "request a was granted twice");
     }
 
     #[test]
     fn granted_twice_after_data_was_lost() {
-        twice().fault("wipe", "redis", (1_000, 1_200), Leaves::NotMemory).excuses(C7, "wipe");
-        twice().fault("clock", "redis", (1_000, 1_200), Leaves::NotExclusion).shows(C7, "granted twice");
-        twice().fault("wipe", "redis", (2_110, 2_120), Leaves::NotMemory).shows(C7, "granted twice");
+        twice().fault("wipe", "redis", (1_000, 1_200), Guarantees::NotMemory).excuses(C7, "wipe");
+        twice().fault("clock", "redis", (1_000, 1_200), Guarantees::NotExclusion).violates(C7, "granted twice");
+        twice().fault("wipe", "redis", (2_110, 2_120), Guarantees::NotMemory).violates(C7, "granted twice");
     }
 
     #[test]
-    fn granted_again_when_it_was_forgotten() {
-        let story = Story::new().got(1, "a", (0, 5), 1).released(1, 1, (10, 12));
-        let story = story.got(1, "a", (10_020, 10_025), 2).attempt(2).released(1, 2, (10_030, 10_031));
-        story.shows_no(C7);
-        let story = Story::new().got(1, "a", (0, 5), 1).released(1, 1, (10, 12));
-        let story = story.got(1, "a", (9_990, 9_995), 2).attempt(2).released(1, 2, (10_030, 10_031));
-        story.shows(C7, "granted twice");
+    fn granted_again_after_it_was_forgotten() {
+        let builder = HistoryBuilder::new().granted(1, "a", (0, 5), 1).released(1, 1, (10, 12));
+        let builder = builder.granted(1, "a", (10_020, 10_025), 2).attempt(2).released(1, 2, (10_030, 10_031));
+        builder.satisfies(C7);
+        let builder = HistoryBuilder::new().granted(1, "a", (0, 5), 1).released(1, 1, (10, 12));
+        let builder = builder.granted(1, "a", (9_990, 9_995), 2).attempt(2).released(1, 2, (10_030, 10_031));
+        builder.violates(C7, "granted twice");
     }
 
     #[test]
-    fn granted_after_its_time_was_over() {
-        let story = Story::new().ended(1, "a", (0, 5_010), AcquireEnd::TimedOut).wait(5_000);
-        story
-            .got(1, "a", (6_000, 6_005), 1)
+    fn granted_after_its_wait_ended() {
+        let builder = HistoryBuilder::new().ended(1, "a", (0, 5_010), AcquireEnd::TimedOut).wait(5_000);
+        builder
+            .granted(1, "a", (6_000, 6_005), 1)
             .attempt(2)
             .released(1, 1, (6_100, 6_110))
-            .shows(C7, "said to have timed out");
+            .violates(C7, "reported to have timed out");
     }
 
     #[test]
-    fn granted_after_a_try_or_in_the_same_breath() {
-        let story = Story::new().ended(1, "a", (0, 10), AcquireEnd::Contended).wait(0);
-        story.got(1, "a", (20, 25), 1).attempt(2).released(1, 1, (100, 110)).shows_no(C7);
-        // A copy that was sent before the answer to the other came may have won.
-        let story = Story::new().ended(1, "a", (0, 5_010), AcquireEnd::TimedOut).wait(5_000);
-        story.got(1, "a", (5_000, 5_020), 1).released(1, 1, (6_100, 6_110)).shows_no(C7);
+    fn granted_after_a_try_or_concurrently() {
+        let builder = HistoryBuilder::new().ended(1, "a", (0, 10), AcquireEnd::Contended).wait(0);
+        builder.granted(1, "a", (20, 25), 1).attempt(2).released(1, 1, (100, 110)).satisfies(C7);
+        // A duplicate sent before the other's answer arrived may have won.
+        let builder = HistoryBuilder::new().ended(1, "a", (0, 5_010), AcquireEnd::TimedOut).wait(5_000);
+        builder.granted(1, "a", (5_000, 5_020), 1).released(1, 1, (6_100, 6_110)).satisfies(C7);
     }
 
     #[test]
-    fn granted_after_it_was_said_to_have_ended() {
-        let story = Story::new().got(1, "a", (0, 5), 1).released(1, 1, (10, 12));
-        let story = story.ended(1, "a", (20, 25), AcquireEnd::Aborted).attempt(2);
-        story.got(1, "a", (30, 35), 1).attempt(3).shows(C7, "said to have ended at 0.025000 s");
+    fn granted_after_it_was_reported_as_ended() {
+        let builder = HistoryBuilder::new().granted(1, "a", (0, 5), 1).released(1, 1, (10, 12));
+        let builder = builder.ended(1, "a", (20, 25), AcquireEnd::Aborted).attempt(2);
+        builder.granted(1, "a", (30, 35), 1).attempt(3).violates(C7, "reported to have ended at 0.025000 s");
     }
 
     #[test]
     fn overtaken_by_nobody() {
-        let overtaken = Story::new().ended(1, "a", (40, 60), AcquireEnd::Overtaken);
-        let got = |story: Story| story.got(1, "a", (6_000, 6_005), 1).attempt(2).released(1, 1, (6_100, 6_110));
-        got(overtaken.clone()).shows(C7, "said to have been overtaken by nobody");
-        // The cleanup after another call of its number must not stand in its way.
+        let overtaken = HistoryBuilder::new().ended(1, "a", (40, 60), AcquireEnd::Overtaken);
+        let got = |builder: HistoryBuilder| {
+            builder.granted(1, "a", (6_000, 6_005), 1).attempt(2).released(1, 1, (6_100, 6_110))
+        };
+        got(overtaken.clone()).violates(C7, "reported to have been overtaken by nobody");
+        // The cleanup after another call with the same attempt number must not matter.
         let given_up = overtaken.ended(1, "a", (0, 50), AcquireEnd::Unknown("away".into()));
-        got(given_up).shows(C7, "said to have been overtaken by nobody");
+        got(given_up).violates(C7, "reported to have been overtaken by nobody");
     }
 
     #[test]
     fn an_attempt_that_a_newer_one_replaced() {
-        let story = Story::new().ended(1, "a", (0, 100), AcquireEnd::Overtaken).got(1, "a", (90, 95), 1).attempt(2);
-        let story = story.got(1, "a", (110, 115), 1).attempt(2);
-        story.released(1, 1, (200, 210)).shows_no(C7);
+        let builder = HistoryBuilder::new()
+            .ended(1, "a", (0, 100), AcquireEnd::Overtaken)
+            .granted(1, "a", (90, 95), 1)
+            .attempt(2);
+        let builder = builder.granted(1, "a", (110, 115), 1).attempt(2);
+        builder.released(1, 1, (200, 210)).satisfies(C7);
     }
 }

@@ -1,10 +1,10 @@
-//! C10: after the run nothing is left behind and nothing broke. Who still waits or holds is C5's.
+//! C10: after the run nothing is left behind and nothing has crashed. Remaining waiters and holders are C5's.
 
 use super::{findings::Findings, index::History};
 use crate::verdict::Check;
 
 pub(crate) fn check(history: &History<'_>, findings: &mut Findings) {
-    for rest in &history.rests {
+    for rest in &history.leftovers {
         let lists = [
             ("a key is left", &rest.leaked_keys),
             ("a server ended", &rest.crashed),
@@ -12,7 +12,7 @@ pub(crate) fn check(history: &History<'_>, findings: &mut Findings) {
         ];
         for (what, list) in lists {
             for one in list {
-                findings.wrong_at_large(Check::C10, format!("{what}: {one}"));
+                findings.global_violation(Check::C10, format!("{what}: {one}"));
             }
         }
     }
@@ -21,15 +21,15 @@ pub(crate) fn check(history: &History<'_>, findings: &mut Findings) {
 #[cfg(test)]
 mod tests {
     use crate::{
-        checks::{check, story::Story},
-        history::{Record, Rest},
+        checks::{builder::HistoryBuilder, check},
+        history::{Leftovers, Record},
         verdict::Check::C10,
     };
 
-    fn said(change: impl FnOnce(&mut Rest)) -> Vec<String> {
-        let mut records = Story::new().told();
+    fn messages(change: impl FnOnce(&mut Leftovers)) -> Vec<String> {
+        let mut records = HistoryBuilder::new().finish();
         let rest = records.iter_mut().find_map(|record| match record {
-            Record::Rest(rest) => Some(rest),
+            Record::Leftovers(rest) => Some(rest),
             _ => None,
         });
         change(rest.unwrap());
@@ -38,10 +38,13 @@ mod tests {
     }
 
     #[test]
-    fn each_is_told() {
-        assert!(said(|_| ()).is_empty());
-        assert_eq!(said(|rest| rest.leaked_keys.push("fp:{1}:q".into())), ["a key is left: fp:{1}:q"]);
-        assert_eq!(said(|rest| rest.crashed.push("server 2: exit 101".into())), ["a server ended: server 2: exit 101"]);
-        assert_eq!(said(|rest| rest.log_errors.push("panicked at".into())), ["a server's log: panicked at"]);
+    fn each_leftover_is_reported() {
+        assert!(messages(|_| ()).is_empty());
+        assert_eq!(messages(|rest| rest.leaked_keys.push("fp:{1}:q".into())), ["a key is left: fp:{1}:q"]);
+        assert_eq!(
+            messages(|rest| rest.crashed.push("server 2: exit 101".into())),
+            ["a server ended: server 2: exit 101"]
+        );
+        assert_eq!(messages(|rest| rest.log_errors.push("panicked at".into())), ["a server's log: panicked at"]);
     }
 }

@@ -1,22 +1,22 @@
 //! When a lock was certainly free, and who certainly waited for it then.
 //!
-//! Certainly free is what no lease can have covered: none that anybody knows of, from the earliest moment at which it
-//! can have been made to the last at which the server can have held it to be valid; and none that an Acquire may have
-//! been given whose outcome nobody knows. All of this holds only where no fault reaches.
+//! A lock is certainly free when no lease can have covered it: no known one, from the earliest time at which it can
+//! have been made to the last at which the server can have considered it valid; and none of an Acquire with an unknown
+//! outcome. All of this holds only where no fault reaches.
 
 use super::{
+    fault_windows::{hits_client, is_kill_of_client},
     index::{DROPPED, History, Lock},
     lease::Lease,
-    quiet::{hits_client, is_kill_of_client},
 };
 use crate::history::{Acquire, AcquireEnd, Nanos};
 
-/// A stretch in which a live waiter was left to wait for a free lock, longer than it may be.
+/// A period in which a live waiter waited too long for a free lock.
 pub(crate) struct Stall<'a> {
     pub(crate) waiter: &'a Acquire,
     pub(crate) from: Nanos,
     pub(crate) until: Nanos,
-    /// The lease that was over last before, if its holder had been killed.
+    /// The last lease before, if its holder had been killed.
     pub(crate) orphan: Option<&'a Lease<'a>>,
 }
 
@@ -26,7 +26,7 @@ struct Gap<'a> {
     orphan: Option<&'a Lease<'a>>,
 }
 
-/// The stretches of more than poll + claim window + slack, the longest for each time that the lock was free.
+/// The stalls of more than poll + claim window + slack, the longest for each time that the lock was free.
 pub(crate) fn stalls<'a>(history: &History<'_>, lock: &'a Lock<'a>) -> Vec<Stall<'a>> {
     let slack = history.bounds.slack;
     let bound = history.bounds.poll + history.bounds.claim_window + slack;
@@ -46,7 +46,7 @@ pub(crate) fn stalls<'a>(history: &History<'_>, lock: &'a Lock<'a>) -> Vec<Stall
     longest.into_iter().flatten().collect()
 }
 
-/// Did it wait to its end? One that was dropped, or replaced by a newer attempt, may have gone from the queue before.
+/// Whether it waited to its end. A dropped call, or one replaced by a newer attempt, may have left the queue before.
 fn is_answered(acquire: &Acquire) -> bool {
     matches!(acquire.end, AcquireEnd::Acquired(_) | AcquireEnd::TimedOut)
 }
@@ -56,7 +56,7 @@ fn gaps<'a>(history: &History<'_>, lock: &'a Lock<'a>) -> Vec<Gap<'a>> {
     for lease in &lock.leases {
         let killed = killed_at(history, lease);
         let until = lease.held_until(history.bounds.slack);
-        // What its holder heard last may have died with it: the last renewal was sent before it was killed.
+        // The last answer may have died with its holder, but the last renewal was sent before the kill.
         let until = killed.map_or(until, |at| until.max(at + lease.ttl() + history.bounds.slack));
         held.push((lease.made_from(), until, killed.map(|_| lease)));
     }
@@ -79,9 +79,9 @@ fn gaps<'a>(history: &History<'_>, lock: &'a Lock<'a>) -> Vec<Gap<'a>> {
     gaps
 }
 
-/// When the holder was killed with the lease in its hands.
+/// When the holder was killed while it held the lease.
 fn killed_at(history: &History<'_>, lease: &Lease<'_>) -> Option<Nanos> {
-    if lease.told_over().is_some() {
+    if lease.ended_by_server().is_some() {
         return None;
     }
     let kills = history.faults.iter().filter(|fault| is_kill_of_client(fault) && hits_client(fault, lease.client));

@@ -1,47 +1,47 @@
-//! A history by lock, in the order that the checks want it in.
+//! A history by lock, sorted as the checks need it.
 
 use super::lease::{Lease, leases};
 use crate::history::{
-    Acquire, Bounds, Fault, Final, Lost, Nanos, Record, Release, Renewed, Rest, Revoked, Run, StoreStep,
+    Acquire, Bounds, Fault, Final, Leftovers, Lost, Nanos, Record, Release, Renewed, Revoked, Run, StoreStep,
 };
 use std::collections::BTreeMap;
 
 /// One second.
 pub(crate) const SECOND: Nanos = 1_000_000_000;
 
-/// For how long the server remembers a request that has ended.
+/// How long the server remembers an ended request.
 pub(crate) const MEMORY: Nanos = 10 * SECOND;
 
-/// To what the server cuts what it granted to a call that was dropped.
+/// The TTL to which the server shortens a lease granted to a dropped call.
 pub(crate) const DROPPED: Nanos = 3 * SECOND;
 
 /// A history by lock.
 pub(crate) struct History<'a> {
-    /// What was run; a history without it is faulty.
+    /// The run; an incomplete history has none.
     pub(crate) run: Option<&'a Run>,
-    /// When the clients began: the zero of all times in messages.
+    /// When the clients started: the zero of all times in messages.
     pub(crate) begin: Nanos,
     pub(crate) bounds: Bounds,
-    /// The longest TTL that anybody asked for.
+    /// The longest requested TTL.
     pub(crate) max_ttl: Nanos,
     pub(crate) locks: Vec<Lock<'a>>,
     pub(crate) faults: Vec<&'a Fault>,
-    pub(crate) rests: Vec<&'a Rest>,
+    pub(crate) leftovers: Vec<&'a Leftovers>,
 }
 
-/// What happened to one lock.
+/// The records of one lock.
 #[derive(Default)]
 pub(crate) struct Lock<'a> {
     pub(crate) name: &'a str,
-    /// By their sending.
+    /// In order of sending.
     pub(crate) acquires: Vec<&'a Acquire>,
-    /// The transmissions of each request, by their sending.
+    /// The transmissions of each request, in order of sending.
     pub(crate) requests: BTreeMap<&'a str, Vec<&'a Acquire>>,
-    /// The different grants, by token.
+    /// The distinct grants, by token.
     pub(crate) leases: Vec<Lease<'a>>,
     pub(crate) releases: Vec<&'a Release>,
     pub(crate) renewals: Vec<&'a Renewed>,
-    pub(crate) losts: Vec<&'a Lost>,
+    pub(crate) losses: Vec<&'a Lost>,
     pub(crate) revokes: Vec<&'a Revoked>,
     /// In the order of the stores.
     pub(crate) steps: Vec<&'a StoreStep>,
@@ -51,16 +51,16 @@ pub(crate) struct Lock<'a> {
 impl<'a> History<'a> {
     pub(crate) fn of(records: &'a [Record]) -> Self {
         let mut locks: BTreeMap<&'a str, Lock<'a>> = BTreeMap::new();
-        let (mut runs, mut faults, mut rests) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut runs, mut faults, mut leftovers) = (Vec::new(), Vec::new(), Vec::new());
         for record in records {
             match record {
                 Record::Run(run) => runs.push(run),
                 Record::Fault(fault) => faults.push(fault),
-                Record::Rest(rest) => rests.push(rest),
+                Record::Leftovers(rest) => leftovers.push(rest),
                 Record::Acquire(acquire) => locks.entry(&acquire.lock).or_default().acquires.push(acquire),
                 Record::Release(release) => locks.entry(&release.lock).or_default().releases.push(release),
                 Record::Renewed(renewed) => locks.entry(&renewed.lock).or_default().renewals.push(renewed),
-                Record::Lost(lost) => locks.entry(&lost.lock).or_default().losts.push(lost),
+                Record::Lost(lost) => locks.entry(&lost.lock).or_default().losses.push(lost),
                 Record::Revoked(revoked) => locks.entry(&revoked.lock).or_default().revokes.push(revoked),
                 Record::Store(step) => locks.entry(&step.lock).or_default().steps.push(step),
                 Record::Final(end) => locks.entry(&end.lock).or_default().finals.push(end),
@@ -78,7 +78,7 @@ impl<'a> History<'a> {
             run: run.filter(|_| runs.len() == 1),
             locks,
             faults,
-            rests,
+            leftovers,
         }
     }
 }
@@ -94,7 +94,7 @@ impl Lock<'_> {
     }
 }
 
-/// The first sending of a request of which these are the transmissions, in order.
+/// When a request with these transmissions, in order, was first sent.
 pub(crate) fn first_sent(transmissions: &[&Acquire]) -> Nanos {
     transmissions.first().map_or(0, |first| first.invoke)
 }

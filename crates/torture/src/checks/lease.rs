@@ -1,4 +1,4 @@
-//! One grant, with all that is known of it: what its holder believed, and what the server may have believed.
+//! One grant and its records: what its holder believed, and what the server may have believed.
 
 use super::index::{Lock, first_sent};
 use crate::history::{Acquire, AcquireEnd, Grant, Lost, Nanos, Release, ReleaseEnd, Renewed, Revoked};
@@ -9,13 +9,13 @@ pub(crate) struct Lease<'a> {
     pub(crate) token: u64,
     pub(crate) grant: &'a str,
     pub(crate) client: u32,
-    /// All transmissions of the request that it was granted to.
+    /// All transmissions of its request.
     pub(crate) transmissions: Vec<&'a Acquire>,
-    /// Those that were answered with it, by their return; at least one.
+    /// The transmissions that were answered with it, in order of return; at least one.
     pub(crate) answers: Vec<(&'a Acquire, &'a Grant)>,
     pub(crate) renewals: Vec<&'a Renewed>,
     pub(crate) releases: Vec<&'a Release>,
-    pub(crate) losts: Vec<&'a Lost>,
+    pub(crate) losses: Vec<&'a Lost>,
     pub(crate) revokes: Vec<&'a Revoked>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn leases<'a>(lock: &Lock<'a>) -> Vec<Lease<'a>> {
     }
     let renewals = by_token(&lock.renewals, |renewed| (renewed.token, renewed.at));
     let releases = by_token(&lock.releases, |release| (release.token, release.invoke));
-    let losts = by_token(&lock.losts, |lost| (lost.token, lost.at));
+    let losses = by_token(&lock.losses, |lost| (lost.token, lost.at));
     let revokes = by_token(&lock.revokes, |revoked| (revoked.token, revoked.invoke));
     let lease = |((token, grant), mut answers): ((u64, &'a str), Vec<(&'a Acquire, &'a Grant)>)| {
         answers.sort_by_key(|(acquire, _)| acquire.ret);
@@ -42,7 +42,7 @@ pub(crate) fn leases<'a>(lock: &Lock<'a>) -> Vec<Lease<'a>> {
             answers,
             renewals: renewals.get(&token).cloned().unwrap_or_default(),
             releases: releases.get(&token).cloned().unwrap_or_default(),
-            losts: losts.get(&token).cloned().unwrap_or_default(),
+            losses: losses.get(&token).cloned().unwrap_or_default(),
             revokes: revokes.get(&token).cloned().unwrap_or_default(),
         }
     };
@@ -60,19 +60,19 @@ fn by_token<'a, T>(records: &[&'a T], key: impl Fn(&T) -> (u64, Nanos)) -> HashM
 }
 
 impl Lease<'_> {
-    /// When it was certainly made: somebody knew of it.
+    /// The latest time at which it can have been made: the first answer with it.
     pub(crate) fn made_by(&self) -> Nanos {
         self.answers[0].0.ret
     }
 
-    /// When it was made at the earliest, under all faults.
+    /// The earliest time at which it can have been made, under all faults.
     pub(crate) fn asked_from(&self) -> Nanos {
         first_sent(&self.transmissions)
     }
 
-    /// When it was made at the earliest, if no clock was touched: the script that answered ran `held_for` after the
-    /// request arrived, and found a lease that had used up this much of its TTL. A retry may have found a TTL armed
-    /// anew, so with more than one transmission nothing is known but the first.
+    /// The earliest time at which it can have been made, if no clock was changed: the script that answered ran
+    /// `held_for` after the request arrived, and found a lease that had used this much of its TTL. A retry may have
+    /// renewed the TTL, so with several transmissions only the first sending is known.
     pub(crate) fn made_from(&self) -> Nanos {
         match (self.transmissions.as_slice(), self.answers.as_slice()) {
             ([_], [(acquire, grant)]) => {
@@ -83,81 +83,81 @@ impl Lease<'_> {
         }
     }
 
-    /// From when on its holder does not work under it: it gave it back, or knew that it was lost.
+    /// When its holder stopped working: it sent a release, or learned of the loss.
     pub(crate) fn stopped(&self) -> Option<Nanos> {
         let released = self.releases.first().map(|release| release.invoke);
-        let lost = self.losts.first().map(|lost| lost.at);
+        let lost = self.losses.first().map(|lost| lost.at);
         released.into_iter().chain(lost).min()
     }
 
-    /// Was it ever valid in its holder's hands?
+    /// Whether it was ever valid for its holder.
     pub(crate) fn was_usable(&self) -> bool {
         self.answers.iter().any(|(_, grant)| grant.usable)
     }
 
-    /// What its holder had heard of its validity, as (heard at, valid until), by the former.
-    fn heard(&self) -> Vec<(Nanos, Nanos)> {
+    /// What its holder knew of its validity, as (known at, valid until), by the former.
+    fn known_validities(&self) -> Vec<(Nanos, Nanos)> {
         let answers = self
             .answers
             .iter()
             .filter(|(_, grant)| grant.usable)
             .map(|(acquire, grant)| (acquire.ret, grant.valid_until));
-        let mut heard: Vec<_> = answers.chain(self.renewals.iter().map(|one| (one.at, one.valid_until))).collect();
-        heard.sort_unstable();
-        heard
+        let mut known: Vec<_> = answers.chain(self.renewals.iter().map(|one| (one.at, one.valid_until))).collect();
+        known.sort_unstable();
+        known
     }
 
-    /// Until when it was valid, by what its holder had heard until `time`.
-    pub(crate) fn reckoned_at(&self, time: Nanos) -> Option<Nanos> {
-        self.heard().into_iter().filter(|(at, _)| *at <= time).map(|(_, until)| until).max()
+    /// Until when it was valid, by what its holder knew at `time`.
+    pub(crate) fn validity_known_at(&self, time: Nanos) -> Option<Nanos> {
+        self.known_validities().into_iter().filter(|(at, _)| *at <= time).map(|(_, until)| until).max()
     }
 
-    /// When its holder held it to be valid and may have worked under it. A renewal that came after the end opens a new
-    /// piece: between them the holder did not work.
-    pub(crate) fn pieces(&self) -> Vec<(Nanos, Nanos)> {
+    /// When its holder considered it valid and may have worked. A renewal that arrived after the end opens a new
+    /// interval: in between the holder did not work.
+    pub(crate) fn intervals(&self) -> Vec<(Nanos, Nanos)> {
         let stop = self.stopped().unwrap_or(Nanos::MAX);
-        let mut pieces: Vec<(Nanos, Nanos)> = Vec::new();
+        let mut intervals: Vec<(Nanos, Nanos)> = Vec::new();
         if !self.was_usable() {
-            return pieces;
+            return intervals;
         }
-        for (at, until) in self.heard() {
+        for (at, until) in self.known_validities() {
             let until = until.min(stop);
-            match pieces.last_mut() {
+            match intervals.last_mut() {
                 Some(last) if at <= last.1 => last.1 = last.1.max(until),
-                _ if at < until => pieces.push((at, until)),
+                _ if at < until => intervals.push((at, until)),
                 _ => {}
             }
         }
-        pieces
+        intervals
     }
 
-    /// When it was over for certain, by the word of the server.
-    pub(crate) fn told_over(&self) -> Option<Nanos> {
+    /// When it had certainly ended, as reported by the server.
+    pub(crate) fn ended_by_server(&self) -> Option<Nanos> {
         let released = self.releases.iter().filter(|release| !matches!(release.end, ReleaseEnd::Unknown(_)));
-        let lost = self.losts.iter().filter(|lost| !is_own_reckoning(lost)).map(|lost| lost.at);
+        let lost = self.losses.iter().filter(|lost| !is_local_expiry(lost)).map(|lost| lost.at);
         let revoked = self.revokes.iter().filter(|revoked| revoked.certain).map(|revoked| revoked.ret);
         released.map(|release| release.ret).chain(lost).chain(revoked).min()
     }
 
-    /// The last that is known of its holder: it answered no beat later than this.
+    /// The last known activity of its holder: it answered no beat later.
     pub(crate) fn last_known(&self) -> Nanos {
-        let heard = self.answers.iter().map(|(acquire, grant)| acquire.ret.max(grant.valid_until));
+        let known = self.answers.iter().map(|(acquire, grant)| acquire.ret.max(grant.valid_until));
         let renewed = self.renewals.iter().map(|renewed| renewed.at.max(renewed.valid_until));
-        heard.chain(renewed).chain(self.stopped()).max().unwrap_or(0)
+        known.chain(renewed).chain(self.stopped()).max().unwrap_or(0)
     }
 
-    /// Until when the server may have held it to be valid, if no fault was near: its holder may have sent a last
-    /// renewal, of which nobody heard, as late as its own end, and that counts for a whole TTL.
+    /// Until when the server may have considered it valid, if no fault was near: its holder may have sent a last
+    /// renewal, of which it heard nothing, as late as its own end, and that counts for a whole TTL.
     pub(crate) fn held_until(&self, slack: Nanos) -> Nanos {
-        self.told_over().unwrap_or_else(|| self.last_known() + self.ttl() + slack)
+        self.ended_by_server().unwrap_or_else(|| self.last_known() + self.ttl() + slack)
     }
 
-    /// The TTL asked for.
+    /// The requested TTL.
     pub(crate) fn ttl(&self) -> Nanos {
         self.answers[0].0.ttl
     }
 
-    /// When it ended at the earliest, if the server kept its promise: before this, the request had not ended.
+    /// Its earliest possible end, if the server kept its promise: the request had not ended before.
     pub(crate) fn ended_from(&self) -> Nanos {
         let unanswered = self
             .transmissions
@@ -171,7 +171,7 @@ impl Lease<'_> {
     }
 }
 
-/// Did the holder find out for itself, from its own clock?
-pub(crate) fn is_own_reckoning(lost: &Lost) -> bool {
+/// Whether the holder noticed the end by its own clock.
+pub(crate) fn is_local_expiry(lost: &Lost) -> bool {
     matches!(lost.cause.as_str(), "deadline" | "validity_over")
 }

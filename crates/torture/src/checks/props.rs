@@ -1,11 +1,11 @@
-//! Legal histories, drawn at random, pass; the same with one thing spoilt do not.
-#![allow(clippy::ptr_arg, reason = "all spoilers are of one type")]
+//! Random legal histories pass; the same with one error do not.
+#![allow(clippy::ptr_arg, reason = "all corruptions have one type")]
 
 use super::{
     check,
     index::{History, MEMORY, SECOND},
     lease::Lease,
-    sim::{Plan, TTL, plans, run},
+    sim::{ClientPlan, TTL, plans, run},
 };
 use crate::{
     history::{AcquireEnd, Final, Grant, Nanos, Record, Renewed, StoreStep},
@@ -13,21 +13,21 @@ use crate::{
 };
 use proptest::{prelude::*, sample::Index};
 
-/// Spoils a history and says which check has to see it; None if there is nothing in it to spoil.
-type Spoil = fn(&mut Vec<Record>, Index) -> Option<Check>;
+/// Corrupts a history and returns the check that must find it; `None` if the history has nothing to corrupt.
+type Corruption = fn(&mut Vec<Record>, Index) -> Option<Check>;
 
-/// The spoilers, by name.
-const SPOILERS: [(&str, Spoil); 11] = [
+/// All corruptions, by name.
+const CORRUPTIONS: [(&str, Corruption); 11] = [
     ("one token twice", one_token_twice),
     ("tokens swapped", tokens_swapped),
     ("a lease too long", lease_too_long),
-    ("a verdict of the store turned round", verdict_turned),
-    ("a number of the store", number_wrong),
-    ("an end that nobody was told of", end_untold),
-    ("an answer that came late", answer_late),
-    ("another token for the retry", retry_anew),
+    ("a reversed verdict of the store", verdict_reversed),
+    ("a wrong number of the store", number_wrong),
+    ("an end without a record", end_unrecorded),
+    ("a late answer", answer_late),
+    ("another token for the retry", retry_granted_again),
     ("a lease revived", revived),
-    ("a waiter left over", waiter_left),
+    ("a remaining waiter", waiter_left),
     ("a token too high", token_too_high),
 ];
 
@@ -46,16 +46,16 @@ proptest! {
     }
 
     #[test]
-    fn spoilt_histories_do_not(plans in plans(), pick in any::<Index>(), which in any::<Index>()) {
-        let (name, spoil) = SPOILERS[which.index(SPOILERS.len())];
+    fn corrupted_histories_do_not_pass(plans in plans(), pick in any::<Index>(), which in any::<Index>()) {
+        let (name, corrupt) = CORRUPTIONS[which.index(CORRUPTIONS.len())];
         let mut records = run(&plans);
-        if let Some(must) = spoil(&mut records, pick) {
-            prop_assert!(shows(&check(&records), must), "{}: not {}\n{}", name, must, listed(&records));
+        if let Some(must) = corrupt(&mut records, pick) {
+            prop_assert!(has_violation(&check(&records), must), "{}: not {}\n{}", name, must, listed(&records));
         }
     }
 
     #[test]
-    fn the_order_of_the_lines_says_nothing(plans in plans()) {
+    fn the_order_of_the_lines_does_not_matter(plans in plans()) {
         let mut records = run(&plans);
         let verdict = check(&records);
         records.reverse();
@@ -63,20 +63,20 @@ proptest! {
     }
 }
 
-/// Each spoiler finds something to spoil in many of the histories: otherwise the test above tests nothing.
+/// Each corruption applies to many of the histories: otherwise the test above tests nothing.
 #[test]
-fn there_is_enough_to_spoil() {
+fn there_is_enough_to_corrupt() {
     use proptest::{strategy::ValueTree, test_runner::TestRunner};
     let mut runner = TestRunner::deterministic();
-    let drawn: Vec<(Vec<Plan>, Index)> =
+    let drawn: Vec<(Vec<ClientPlan>, Index)> =
         (0..60).map(|_| (plans(), any::<Index>()).new_tree(&mut runner).unwrap().current()).collect();
-    for (name, spoil) in SPOILERS {
-        let spoilt = drawn.iter().filter(|(plans, pick)| spoil(&mut run(plans), *pick).is_some()).count();
-        assert!(spoilt >= 10, "{name}: {spoilt} of {}", drawn.len());
+    for (name, corrupt) in CORRUPTIONS {
+        let corrupted = drawn.iter().filter(|(plans, pick)| corrupt(&mut run(plans), *pick).is_some()).count();
+        assert!(corrupted >= 10, "{name}: {corrupted} of {}", drawn.len());
     }
 }
 
-fn shows(verdict: &Verdict, check: Check) -> bool {
+fn has_violation(verdict: &Verdict, check: Check) -> bool {
     verdict.violations.iter().any(|one| one.check == check)
 }
 
@@ -105,7 +105,7 @@ fn find<T>(records: &[Record], pick: Index, of: impl Fn(&[Lease<'_>]) -> Vec<T>)
     picked(of(&history.locks.first()?.leases), pick)
 }
 
-/// Pairs of leases of which the second was asked for when the first was known.
+/// Pairs of leases of which the second was requested when the first was known.
 fn in_order(leases: &[Lease<'_>]) -> Vec<(u64, u64)> {
     let later = |first: &Lease<'_>| {
         let (by, token) = (first.made_by(), first.token);
@@ -137,8 +137,8 @@ fn lease_too_long(records: &mut Vec<Record>, pick: Index) -> Option<Check> {
     let pairs = |leases: &[Lease<'_>]| {
         let usable: Vec<_> = leases.iter().filter(|lease| lease.was_usable()).collect();
         let pairs = usable.windows(2).filter(|pair| pair[0].revokes.is_empty() && pair[1].revokes.is_empty());
-        let pairs = pairs.filter(|pair| pair[1].pieces().iter().any(|(from, until)| until - from > 1_000));
-        pairs.map(|pair| (pair[0].token, pair[1].pieces()[0].1)).collect()
+        let pairs = pairs.filter(|pair| pair[1].intervals().iter().any(|(from, until)| until - from > 1_000));
+        pairs.map(|pair| (pair[0].token, pair[1].intervals()[0].1)).collect()
     };
     let (token, until): (u64, Nanos) = find(records, pick, pairs)?;
     records.retain(|record| match record {
@@ -159,7 +159,7 @@ fn steps(records: &mut [Record]) -> Vec<&mut StoreStep> {
     records.iter_mut().filter_map(step).collect()
 }
 
-fn verdict_turned(records: &mut Vec<Record>, pick: Index) -> Option<Check> {
+fn verdict_reversed(records: &mut Vec<Record>, pick: Index) -> Option<Check> {
     let step = picked(steps(records), pick)?;
     step.accepted = !step.accepted;
     Some(Check::C4)
@@ -175,12 +175,12 @@ fn number_wrong(records: &mut Vec<Record>, pick: Index) -> Option<Check> {
     Some(Check::C4)
 }
 
-fn end_untold(records: &mut Vec<Record>, pick: Index) -> Option<Check> {
+fn end_unrecorded(records: &mut Vec<Record>, pick: Index) -> Option<Check> {
     let killed = records.iter().any(|record| matches!(record, Record::Fault(_)));
-    let told = |leases: &[Lease<'_>]| {
+    let ended = |leases: &[Lease<'_>]| {
         leases.iter().filter(|lease| lease.was_usable() && lease.stopped().is_some()).map(|lease| lease.token).collect()
     };
-    let token: u64 = find(records, pick, told)?;
+    let token: u64 = find(records, pick, ended)?;
     records.retain(|record| match record {
         Record::Release(one) => one.token != token,
         Record::Lost(one) => one.token != token,
@@ -199,7 +199,7 @@ fn answer_late(records: &mut Vec<Record>, pick: Index) -> Option<Check> {
     Some(Check::C5)
 }
 
-fn retry_anew(records: &mut Vec<Record>, pick: Index) -> Option<Check> {
+fn retry_granted_again(records: &mut Vec<Record>, pick: Index) -> Option<Check> {
     let again = |leases: &[Lease<'_>]| {
         let soon = |lease: &&Lease<'_>| lease.answers.iter().all(|one| one.0.ret < lease.ended_from() + MEMORY);
         let two = leases.iter().filter(|lease| lease.answers.len() > 1).filter(soon);
@@ -220,8 +220,8 @@ fn retry_anew(records: &mut Vec<Record>, pick: Index) -> Option<Check> {
     Some(Check::C7)
 }
 
-/// A second answer to a request that was sent but once: one that was sent before may have ended, and been forgotten,
-/// long ago.
+/// Adds a second answer to a request that was sent once. A request that was sent before may have ended and been
+/// forgotten.
 fn retry_added(records: &mut Vec<Record>, pick: Index) -> Option<(u64, Nanos)> {
     let once = |leases: &[Lease<'_>]| {
         let once = leases.iter().filter(|lease| lease.was_usable() && lease.transmissions.len() == 1);
@@ -238,7 +238,7 @@ fn retry_added(records: &mut Vec<Record>, pick: Index) -> Option<(u64, Nanos)> {
 
 fn revived(records: &mut Vec<Record>, pick: Index) -> Option<Check> {
     let lost = |leases: &[Lease<'_>]| {
-        let lost = leases.iter().filter_map(|lease| Some((lease.client, lease.token, lease.losts.first()?.at)));
+        let lost = leases.iter().filter_map(|lease| Some((lease.client, lease.token, lease.losses.first()?.at)));
         lost.collect()
     };
     let (client, token, over): (u32, u64, Nanos) = find(records, pick, lost)?;

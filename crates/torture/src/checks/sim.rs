@@ -1,11 +1,11 @@
-//! A small and correct lock service with its clients, in virtual time: what it writes down is legal by construction.
+//! A small and correct lock service with its clients, in virtual time: its histories are legal by construction.
 
 use super::{
     index::SECOND,
-    story::{BEGIN, token},
+    builder::{BEGIN, token},
 };
 use crate::history::{
-    Acquire, AcquireEnd, Bounds, Fault, Final, Grant, Leaves, Lost, Nanos, Record, Release, ReleaseEnd, Renewed, Rest,
+    Acquire, AcquireEnd, Bounds, Fault, Final, Grant, Guarantees, Lost, Nanos, Record, Release, ReleaseEnd, Renewed, Leftovers,
     Revoked, Run, StoreStep,
 };
 use proptest::prelude::*;
@@ -19,9 +19,9 @@ pub(crate) const TTL: Nanos = 2 * SECOND;
 
 const MILLI: Nanos = 1_000_000;
 
-/// What one client, which asks once, will do. Times are in milliseconds.
+/// The behaviour of one client, which sends one request. Times are in milliseconds.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct ClientPlan {
     asks: u64,
     /// How long a message takes to the server, and back.
     out: u64,
@@ -29,34 +29,34 @@ pub(crate) struct Plan {
     wait: u64,
     holds: u64,
     renews: bool,
-    /// The first answer is lost, and the request sent again.
+    /// The first answer is lost, and the request is sent again.
     answer_lost: bool,
-    /// It is sent once more after it was answered.
+    /// The request is sent once more after its answer.
     sent_twice: bool,
-    end: End,
-    /// It writes once more after all is over.
+    end: Ending,
+    /// The client writes once more after its lease has ended.
     writes_late: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum End {
+enum Ending {
     Releases,
-    ReleasesUnheard,
+    ReleasesWithoutAnswer,
     Forgets,
     IsRevoked,
     IsKilled,
 }
 
-pub(crate) fn plans() -> impl Strategy<Value = Vec<Plan>> {
+pub(crate) fn plans() -> impl Strategy<Value = Vec<ClientPlan>> {
     let end = prop_oneof![
-        12 => Just(End::Releases), 2 => Just(End::ReleasesUnheard), 3 => Just(End::Forgets),
-        2 => Just(End::IsRevoked), 1 => Just(End::IsKilled)
+        12 => Just(Ending::Releases), 2 => Just(Ending::ReleasesWithoutAnswer), 3 => Just(Ending::Forgets),
+        2 => Just(Ending::IsRevoked), 1 => Just(Ending::IsKilled)
     ];
     let back = prop_oneof![20 => 1..60_u64, 1 => 1_500..2_500_u64];
     let wait = prop_oneof![1 => Just(0_u64), 4 => 500..30_000_u64];
     let odd = || prop::bool::weighted(0.1);
     let plan = (0..40_000_u64, 1..60_u64, back, wait, 1..4_000_u64, any::<bool>(), (odd(), odd()), end, odd())
-        .prop_map(|(asks, out, back, wait, holds, renews, (answer_lost, sent_twice), end, writes_late)| Plan {
+        .prop_map(|(asks, out, back, wait, holds, renews, (answer_lost, sent_twice), end, writes_late)| ClientPlan {
             asks,
             out,
             back,
@@ -73,38 +73,38 @@ pub(crate) fn plans() -> impl Strategy<Value = Vec<Plan>> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// A transmission of this client, sent then, reaches the server.
+    /// A transmission of this client, sent at this time, reaches the server.
     Arrives(usize, u32, Nanos),
     TimesOut(usize, u32, Nanos),
     Expires,
-    Has(usize),
+    Granted(usize),
     Beat(usize),
     RenewArrives(usize, Nanos),
     RenewHeard(usize, Nanos),
     Deadline(usize),
-    HoldOver(usize),
+    HoldEnds(usize),
     EndArrives(usize),
-    Told(usize),
+    LossReported(usize),
     Steps(usize, bool),
 }
 
-/// What a client knows.
+/// The state of a client.
 #[derive(Clone, Default)]
 struct Client {
     token: u64,
     valid_until: Nanos,
     is_over: bool,
-    /// What it read of the control.
+    /// The last value that it read from the control.
     read: u64,
 }
 
 struct Sim {
-    plans: Vec<Plan>,
+    plans: Vec<ClientPlan>,
     clients: Vec<Client>,
     events: BinaryHeap<Reverse<(Nanos, usize, Event)>>,
     now: Nanos,
     queue: VecDeque<(usize, u32, Nanos, Nanos)>,
-    /// Who holds it, and until when.
+    /// The holder, and until when.
     held: Option<(usize, Nanos)>,
     tokens: u64,
     store: StoreStep,
@@ -112,8 +112,8 @@ struct Sim {
     records: Vec<Record>,
 }
 
-/// Runs the plans and writes down what happened.
-pub(crate) fn run(plans: &[Plan]) -> Vec<Record> {
+/// Runs the clients and returns the history.
+pub(crate) fn run(plans: &[ClientPlan]) -> Vec<Record> {
     let store = StoreStep {
         client: 0,
         lock: "lock".into(),
@@ -147,7 +147,7 @@ pub(crate) fn run(plans: &[Plan]) -> Vec<Record> {
     }
     while let Some(Reverse((at, _, event))) = sim.events.pop() {
         sim.now = at;
-        sim.happens(event);
+        sim.handle(event);
     }
     let (writes_accepted, writes_all) = sim.writes;
     let (fenced, control, lock) = (sim.store.fenced, sim.store.control, "lock".to_owned());
@@ -161,7 +161,7 @@ pub(crate) fn run(plans: &[Plan]) -> Vec<Record> {
         waiters: 0,
         held: false,
     }));
-    sim.records.push(Record::Rest(Rest { at: end, leaked_keys: none(), crashed: none(), log_errors: none() }));
+    sim.records.push(Record::Leftovers(Leftovers { at: end, leaked_keys: none(), crashed: none(), log_errors: none() }));
     sim.records
 }
 
@@ -183,9 +183,9 @@ impl Sim {
         u32::try_from(who).unwrap() + 1
     }
 
-    fn happens(&mut self, event: Event) {
+    fn handle(&mut self, event: Event) {
         match event {
-            Event::Arrives(who, attempt, sent) => self.arrives(who, attempt, sent),
+            Event::Arrives(who, attempt, sent) => self.arrive(who, attempt, sent),
             Event::TimesOut(who, attempt, sent) => {
                 let before = self.queue.len();
                 self.queue.retain(|waiter| waiter.0 != who);
@@ -193,44 +193,44 @@ impl Sim {
                     self.answer(who, attempt, sent, AcquireEnd::TimedOut);
                 }
             }
-            Event::Expires if self.held.is_some_and(|(_, until)| until <= self.now) => self.frees(),
-            Event::Has(who) => self.has(who),
+            Event::Expires if self.held.is_some_and(|(_, until)| until <= self.now) => self.free(),
+            Event::Granted(who) => self.start_holding(who),
             Event::Beat(who) if self.plans[who].renews && !self.clients[who].is_over => {
                 self.at(self.now + self.out(who), Event::RenewArrives(who, self.now));
             }
             Event::RenewArrives(who, sent) if self.held.is_some_and(|(holder, _)| holder == who) => {
-                self.holds(who, self.now + TTL);
+                self.hold(who, self.now + TTL);
                 self.at(self.now + self.back(who), Event::RenewHeard(who, sent));
             }
             Event::RenewHeard(who, sent) if !self.clients[who].is_over => {
-                let (valid_until, token, at) = (reckoned(sent, TTL), self.clients[who].token, self.now);
+                let (valid_until, token, at) = (valid_until(sent, TTL), self.clients[who].token, self.now);
                 let (client, lock) = (Self::id(who), "lock".to_owned());
                 self.records.push(Record::Renewed(Renewed { client, lock, token, sent, at, valid_until }));
-                self.believes(who, valid_until);
+                self.set_validity(who, valid_until);
                 self.at(self.now + TTL / 3, Event::Beat(who));
             }
             Event::Deadline(who) if !self.clients[who].is_over && self.clients[who].valid_until <= self.now => {
-                self.loses(who, "deadline");
+                self.lose(who, "deadline");
             }
-            Event::HoldOver(who) if !self.clients[who].is_over => self.hold_over(who),
-            Event::EndArrives(who) if self.held.is_some_and(|(holder, _)| holder == who) => self.frees(),
-            Event::Told(who) if !self.clients[who].is_over => self.loses(who, "revoked"),
-            Event::Steps(who, write) => self.steps(who, write),
+            Event::HoldEnds(who) if !self.clients[who].is_over => self.end_holding(who),
+            Event::EndArrives(who) if self.held.is_some_and(|(holder, _)| holder == who) => self.free(),
+            Event::LossReported(who) if !self.clients[who].is_over => self.lose(who, "revoked"),
+            Event::Steps(who, write) => self.step(who, write),
             _ => {}
         }
     }
 
-    fn arrives(&mut self, who: usize, attempt: u32, sent: Nanos) {
+    fn arrive(&mut self, who: usize, attempt: u32, sent: Nanos) {
         let wait = self.plans[who].wait * MILLI;
         match self.held {
             Some((holder, until)) if holder == who => {
-                // A retry arms the TTL anew.
+                // A retry renews the TTL.
                 let until = if attempt > 1 { self.now + TTL } else { until };
-                self.holds(who, until);
+                self.hold(who, until);
                 self.answer_granted(who, attempt, sent, until - self.now);
             }
             _ if self.clients[who].token != 0 => self.answer(who, attempt, sent, AcquireEnd::Aborted),
-            None => self.grants(who, attempt, sent, self.now),
+            None => self.grant(who, attempt, sent, self.now),
             Some(_) if wait == 0 => self.answer(who, attempt, sent, AcquireEnd::Contended),
             Some(_) => {
                 self.queue.push_back((who, attempt, sent, self.now));
@@ -239,22 +239,22 @@ impl Sim {
         }
     }
 
-    fn holds(&mut self, who: usize, until: Nanos) {
+    fn hold(&mut self, who: usize, until: Nanos) {
         self.held = Some((who, until));
         self.at(until, Event::Expires);
     }
 
-    fn frees(&mut self) {
+    fn free(&mut self) {
         self.held = None;
         if let Some((who, attempt, sent, arrived)) = self.queue.pop_front() {
-            self.grants(who, attempt, sent, arrived);
+            self.grant(who, attempt, sent, arrived);
         }
     }
 
-    fn grants(&mut self, who: usize, attempt: u32, sent: Nanos, arrived: Nanos) {
+    fn grant(&mut self, who: usize, attempt: u32, sent: Nanos, arrived: Nanos) {
         self.tokens += 1;
         self.clients[who].token = token(self.tokens);
-        self.holds(who, self.now + TTL);
+        self.hold(who, self.now + TTL);
         if self.plans[who].answer_lost {
             self.answer(who, attempt, sent, AcquireEnd::Unknown("reset".into()));
             let again = self.now + self.back(who) + MILLI;
@@ -270,13 +270,13 @@ impl Sim {
     }
 
     fn answer_held(&mut self, who: usize, attempt: u32, sent: Nanos, held_for: Nanos, left: Nanos) {
-        let (valid_until, ret) = (reckoned(sent + held_for, left), self.now + self.back(who));
+        let (valid_until, ret) = (valid_until(sent + held_for, left), self.now + self.back(who));
         let (token, usable) = (self.clients[who].token, ret < valid_until);
         let grant = Grant { token, grant: format!("g{token}"), valid_until, held_for, left, usable };
         self.answer(who, attempt, sent, AcquireEnd::Acquired(grant));
         if usable && self.clients[who].valid_until == 0 {
             self.clients[who].valid_until = valid_until;
-            self.at(ret, Event::Has(who));
+            self.at(ret, Event::Granted(who));
         }
     }
 
@@ -296,18 +296,18 @@ impl Sim {
         }));
     }
 
-    fn believes(&mut self, who: usize, valid_until: Nanos) {
+    fn set_validity(&mut self, who: usize, valid_until: Nanos) {
         let until = self.clients[who].valid_until.max(valid_until);
         self.clients[who].valid_until = until;
         self.at(until, Event::Deadline(who));
     }
 
-    fn has(&mut self, who: usize) {
+    fn start_holding(&mut self, who: usize) {
         let plan = self.plans[who].clone();
-        self.believes(who, 0);
+        self.set_validity(who, 0);
         self.at(self.now, Event::Steps(who, false));
         self.at(self.now + plan.holds * MILLI / 2, Event::Steps(who, true));
-        self.at(self.now + plan.holds * MILLI, Event::HoldOver(who));
+        self.at(self.now + plan.holds * MILLI, Event::HoldEnds(who));
         if plan.writes_late {
             self.at(self.now + (plan.holds + 2_500) * MILLI, Event::Steps(who, true));
         }
@@ -319,27 +319,27 @@ impl Sim {
         }
     }
 
-    fn loses(&mut self, who: usize, cause: &str) {
+    fn lose(&mut self, who: usize, cause: &str) {
         self.clients[who].is_over = true;
         let (client, lock, token) = (Self::id(who), "lock".to_owned(), self.clients[who].token);
         let successor = self.held.map(|(holder, _)| self.clients[holder].token).filter(|newer| *newer > token);
         self.records.push(Record::Lost(Lost { client, lock, token, at: self.now, cause: cause.into(), successor }));
     }
 
-    fn hold_over(&mut self, who: usize) {
+    fn end_holding(&mut self, who: usize) {
         let (client, lock, token, invoke) = (Self::id(who), "lock".to_owned(), self.clients[who].token, self.now);
         let arrives = invoke + self.out(who);
         let ret = arrives + self.back(who);
         let is_held = self.held.is_some_and(|(holder, _)| holder == who);
         match self.plans[who].end {
-            // Enough of the lease is left for the Release to find it.
-            End::Releases if is_held && self.clients[who].valid_until > arrives => {
+            // The lease lasts until the Release arrives.
+            Ending::Releases if is_held && self.clients[who].valid_until > arrives => {
                 self.clients[who].is_over = true;
                 self.at(arrives, Event::EndArrives(who));
                 let end = ReleaseEnd::Released;
                 self.records.push(Record::Release(Release { client, lock, token, invoke, ret, end }));
             }
-            End::Releases | End::ReleasesUnheard => {
+            Ending::Releases | Ending::ReleasesWithoutAnswer => {
                 self.clients[who].is_over = true;
                 if token.is_multiple_of(2) {
                     self.at(arrives, Event::EndArrives(who));
@@ -347,22 +347,22 @@ impl Sim {
                 let end = ReleaseEnd::Unknown("UNAVAILABLE".into());
                 self.records.push(Record::Release(Release { client, lock, token, invoke, ret, end }));
             }
-            End::Forgets => self.plans[who].renews = false,
-            End::IsRevoked if is_held => {
+            Ending::Forgets => self.plans[who].renews = false,
+            Ending::IsRevoked if is_held => {
                 self.at(arrives, Event::EndArrives(who));
-                self.at(ret, Event::Told(who));
+                self.at(ret, Event::LossReported(who));
                 self.records.push(Record::Revoked(Revoked { lock, token, invoke, ret, certain: is_held }));
             }
-            End::IsRevoked => {}
-            End::IsKilled => {
+            Ending::IsRevoked => {}
+            Ending::IsKilled => {
                 self.clients[who].is_over = true;
-                let (kind, target, leaves) = ("sigkill-client".to_owned(), format!("client {client}"), Leaves::All);
-                self.records.push(Record::Fault(Fault { kind, target, begin: invoke, end: invoke, leaves }));
+                let (kind, target, guarantees) = ("sigkill-client".to_owned(), format!("client {client}"), Guarantees::All);
+                self.records.push(Record::Fault(Fault { kind, target, begin: invoke, end: invoke, guarantees }));
             }
         }
     }
 
-    fn steps(&mut self, who: usize, write: bool) {
+    fn step(&mut self, who: usize, write: bool) {
         let token = self.clients[who].token;
         let (highest, accepted) = (self.store.highest, token >= self.store.highest);
         self.writes = (self.writes.0 + u64::from(write && accepted), self.writes.1 + u64::from(write));
@@ -387,6 +387,6 @@ impl Sim {
     }
 }
 
-fn reckoned(sent: Nanos, ttl: Nanos) -> Nanos {
+fn valid_until(sent: Nanos, ttl: Nanos) -> Nanos {
     sent + ttl - (ttl / 100 + (ttl / 20).max(20 * MILLI))
 }

@@ -1,9 +1,9 @@
-//! The calls of one worker, each written down before it is sent and when it is over.
+//! The calls of one worker, each recorded before it is sent and when it ends.
 
 use super::{
-    outcome::{acquire_end, duration, is_unknown, valid_until, wire, words},
+    outcome::{acquire_end, describe, duration, is_unknown, valid_until, wire},
     retry_policy::RetryPolicy,
-    session::{Kept, Sessions},
+    session::{Attachment, Sessions},
 };
 use crate::{clock, journal::Journal};
 use fencepost_proto::v1::{
@@ -16,12 +16,12 @@ use tokio::time::timeout;
 use tonic::{Status, transport::Channel};
 use uuid::Uuid;
 
-/// One transmission of anything that does not wait.
+/// The timeout of one transmission, in addition to its wait.
 pub(super) const CALL_MAX: Duration = Duration::from_millis(800);
-/// All transmissions that a retry policy makes of an Acquire, on top of its wait.
+/// The timeout of all transmissions of an Acquire by a retry policy, in addition to its wait.
 const POLICY_MAX: Duration = Duration::from_millis(2_000);
 
-/// All that stays the same over the transmissions of a request.
+/// The parts of a request that all its transmissions share.
 #[derive(Clone, Debug)]
 pub(super) struct Terms {
     pub(super) lock: String,
@@ -36,29 +36,29 @@ pub(super) struct Transmission {
     pub(super) attempt: u32,
     pub(super) server: usize,
     pub(super) wait: Duration,
-    /// After which the call is dropped, if it is not over by then.
+    /// When to drop the call.
     pub(super) drop_after: Option<Duration>,
-    /// On a session, where nothing tells the server that a call was dropped: whether it is told.
+    /// Whether to cancel a dropped call on a session, where the server does not notice the drop.
     pub(super) cancels: bool,
 }
 
-/// What came of it.
+/// The outcome of a transmission.
 pub(super) struct Answer {
     pub(super) end: AcquireEnd,
     pub(super) lease: Option<v1::Lease>,
-    /// On a session: the lease is attached to it.
-    pub(super) kept: Option<Kept>,
+    /// The attachment of a lease acquired on a session.
+    pub(super) attachment: Option<Attachment>,
 }
 
-/// One that is under way, in the journal.
+/// An unfinished Acquire in the journal.
 pub(super) struct Open {
     id: u64,
     pub(super) record: Acquire,
 }
 
-/// What carries the calls of a worker.
+/// How the calls of a worker are made.
 #[derive(Clone)]
-pub(super) enum Way {
+pub(super) enum Transport {
     Unary,
     Sessions(Arc<Sessions>),
     RetryPolicy(Arc<RetryPolicy>),
@@ -68,13 +68,13 @@ pub(super) enum Way {
 pub(super) struct Caller {
     pub(super) client: u32,
     channels: Vec<Channel>,
-    way: Way,
+    transport: Transport,
     pub(super) journal: Arc<Journal>,
 }
 
 impl Caller {
-    pub(super) fn new(client: u32, channels: Vec<Channel>, way: Way, journal: Arc<Journal>) -> Self {
-        Self { client, channels, way, journal }
+    pub(super) fn new(client: u32, channels: Vec<Channel>, transport: Transport, journal: Arc<Journal>) -> Self {
+        Self { client, channels, transport, journal }
     }
 
     pub(super) fn servers(&self) -> usize {
@@ -98,14 +98,14 @@ impl Caller {
             min_token: terms.min_token,
             ..Default::default()
         };
-        let answer = match &self.way {
-            Way::Sessions(sessions) => return sessions.acquire(self, open, message, sent).await,
-            Way::RetryPolicy(policy) => {
+        let answer = match &self.transport {
+            Transport::Sessions(sessions) => return sessions.acquire(self, open, message, sent).await,
+            Transport::RetryPolicy(policy) => {
                 let patience = wait + POLICY_MAX;
                 let call = policy.call("Acquire", &message, server, patience);
                 timeout(drop_after.unwrap_or(patience), call).await
             }
-            Way::Unary => {
+            Transport::Unary => {
                 let patience = wait + CALL_MAX;
                 let mut request = tonic::Request::new(message);
                 request.set_timeout(patience);
@@ -120,7 +120,7 @@ impl Caller {
             Err(_) => (AcquireEnd::Unknown("no answer in time".to_owned()), None),
         };
         self.close(open, end.clone());
-        Answer { end, lease, kept: None }
+        Answer { end, lease, attachment: None }
     }
 
     fn open(&self, terms: &Terms, sent: Transmission) -> Open {
@@ -145,7 +145,7 @@ impl Caller {
         self.journal.close(open.id, Record::Acquire(Acquire { ret: clock::now(), end, ..open.record }));
     }
 
-    /// One transmission. True if its outcome is known.
+    /// One transmission. Returns whether its outcome is known.
     pub(super) async fn release(&self, lease: &v1::Lease, server: usize) -> bool {
         let invoke = clock::now();
         let (lock, token) = (lease.lock_name.clone(), lease.fencing_token);
@@ -153,10 +153,10 @@ impl Caller {
         let mut record = Release { client: self.client, lock, token, invoke, ret: invoke, end };
         let id = self.journal.open(Record::Release(record.clone()));
         let request = ReleaseRequest { lock_name: lease.lock_name.clone(), lease_id: lease.lease_id.clone() };
-        let answer = match &self.way {
-            Way::Sessions(sessions) => timed(sessions.release(request, server)).await,
-            Way::RetryPolicy(policy) => timed(policy.call("Release", &request, server, CALL_MAX)).await,
-            Way::Unary => {
+        let answer = match &self.transport {
+            Transport::Sessions(sessions) => timed(sessions.release(request, server)).await,
+            Transport::RetryPolicy(policy) => timed(policy.call("Release", &request, server, CALL_MAX)).await,
+            Transport::Unary => {
                 let mut service = self.service(server);
                 timed(async { service.release(request).await.map(tonic::Response::into_inner) }).await
             }
@@ -165,21 +165,21 @@ impl Caller {
         record.end = match answer {
             Ok(answer) if answer.end() == LeaseEnd::Released => ReleaseEnd::Released,
             Ok(answer) => ReleaseEnd::Gone(cause(answer.end())),
-            Err(status) => ReleaseEnd::Unknown(words(&status)),
+            Err(status) => ReleaseEnd::Unknown(describe(&status)),
         };
         let known = !matches!(record.end, ReleaseEnd::Unknown(_));
         self.journal.close(id, Record::Release(record));
         known
     }
 
-    /// One transmission: the new end of the lease, or that it is lost; neither if nobody knows.
+    /// One transmission. Returns the new end of the lease, or its loss; `None` if the outcome is unknown.
     pub(super) async fn renew(&self, lease: &v1::Lease, server: usize) -> Option<Result<Nanos, Lost>> {
         let sent = clock::now();
         let request = RenewRequest { lock_name: lease.lock_name.clone(), lease_id: lease.lease_id.clone(), ttl: None };
-        let answer = match &self.way {
-            Way::Sessions(sessions) => timed(sessions.renew(request, server)).await,
-            Way::RetryPolicy(policy) => timed(policy.call("Renew", &request, server, CALL_MAX)).await,
-            Way::Unary => {
+        let answer = match &self.transport {
+            Transport::Sessions(sessions) => timed(sessions.renew(request, server)).await,
+            Transport::RetryPolicy(policy) => timed(policy.call("Renew", &request, server, CALL_MAX)).await,
+            Transport::Unary => {
                 let mut service = self.service(server);
                 timed(async { service.renew(request).await.map(tonic::Response::into_inner) }).await
             }
@@ -190,7 +190,7 @@ impl Caller {
         if answer.outcome() == Outcome::Renewed {
             let valid_until = valid_until(sent, at, duration(answer.held_for), duration(answer.ttl));
             let token = answer.fencing_token;
-            self.journal.note(Record::Renewed(Renewed { client, lock, token, sent, at, valid_until }));
+            self.journal.record(Record::Renewed(Renewed { client, lock, token, sent, at, valid_until }));
             return Some(Ok(valid_until));
         }
         let successor = (answer.successor_token != 0).then_some(answer.successor_token);
@@ -203,13 +203,13 @@ async fn timed<T>(call: impl Future<Output = Result<T, Status>>) -> Result<T, St
     match timeout(CALL_MAX, call).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(status)) if is_unknown(&status) => Err(status),
-        // Nothing that a worker sends is refused otherwise.
+        // No other refusal of these calls is expected.
         Ok(Err(status)) => Err(Status::new(status.code(), format!("refused: {}", status.message()))),
         Err(_) => Err(Status::deadline_exceeded("no answer in time")),
     }
 }
 
-/// How a lease ended, as histories say it.
+/// The end of a lease, as named in histories.
 pub(super) fn cause(end: LeaseEnd) -> String {
     end.as_str_name().trim_start_matches("LEASE_END_").to_lowercase()
 }

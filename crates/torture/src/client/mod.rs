@@ -1,44 +1,44 @@
-//! A client process: some workers that take locks, work under them and give them back, each in its own way.
+//! A client process: workers that acquire locks, work under them and release them, each in its own way.
 //!
-//! It ends when its input does: workers finish what they are at. A kind of client is a file here and a variant of
+//! It stops at the end of its stdin, after its workers have finished. A kind of client is a file here and a variant of
 //! [`ClientKind`].
 
 mod caller;
-mod holding;
+mod held_lease;
 mod library;
 mod outcome;
-mod repeating;
 mod retry_policy;
 mod session;
 mod stream;
-mod taking;
 mod unary;
+mod uncounted;
 mod work;
+mod worker;
 
 use crate::{journal::Journal, rng::Rng, server};
 use anyhow::Result;
-use caller::{Caller, Way};
+use caller::{Caller, Transport};
 use retry_policy::RetryPolicy;
 use serde::{Deserialize, Serialize};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::sync::watch;
 
-/// How a client talks to the servers.
+/// How a client calls the servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ClientKind {
-    /// The unary calls, on locks that many want.
+    /// Unary calls, on contended locks.
     UnaryHot,
-    /// The unary calls, mostly on locks that few want.
+    /// Unary calls, mostly on uncontended locks.
     UnaryCold,
-    /// Leases kept alive on a stream of its own.
+    /// Leases kept alive on a stream each.
     Stream,
-    /// Everything on sessions that all workers share.
+    /// Sessions shared by all workers.
     Session,
     /// The Rust client library.
     Library,
-    /// The unary calls, repeated by hand: all transmissions of a request have the same attempt number.
+    /// Unary calls, retried without counting: all transmissions of a request have the same attempt number.
     Uncounted,
-    /// The same, and gRPC repeats each call as well, by its retry policy.
+    /// The same, and gRPC retries each call as well, by its retry policy.
     RetryPolicy,
 }
 
@@ -71,80 +71,80 @@ impl ClientKind {
     }
 }
 
-/// What a client process is told.
+/// The options of a client process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Orders {
+pub(crate) struct ClientOptions {
     pub(crate) kind: ClientKind,
     pub(crate) number: u32,
     /// How often it was started before.
-    pub(crate) life: u32,
+    pub(crate) incarnation: u32,
     pub(crate) seed: u64,
-    /// The ports to reach the servers by.
+    /// The ports of the servers.
     pub(crate) servers: Vec<u16>,
-    /// The socket of the stores.
+    /// The socket of the protected stores.
     pub(crate) stores: PathBuf,
     pub(crate) folder: PathBuf,
 }
 
-impl Orders {
+impl ClientOptions {
     pub(crate) fn journal(&self) -> PathBuf {
-        self.folder.join(format!("client-{}-{}.jsonl", self.number, self.life))
+        self.folder.join(format!("client-{}-{}.jsonl", self.number, self.incarnation))
     }
 
-    /// For what the client and its Python process print.
+    /// The log of the client and its Python process.
     pub(crate) fn log(&self) -> PathBuf {
         self.folder.join(format!("client-{}.log", self.number))
     }
 
-    /// Names a worker in histories.
+    /// The number of a worker in histories.
     fn worker(&self, number: u32) -> u32 {
-        (self.number + 1) * 10_000 + self.life * 100 + number
+        (self.number + 1) * 10_000 + self.incarnation * 100 + number
     }
 
-    /// All workers of this life.
+    /// All workers of this incarnation.
     pub(crate) fn workers(&self) -> Vec<u32> {
         (0..self.kind.workers()).map(|number| self.worker(number)).collect()
     }
 }
 
-/// Set when the process is told to end.
-pub(crate) type End = watch::Receiver<bool>;
+/// Set when the process must stop.
+pub(crate) type EndSignal = watch::Receiver<bool>;
 
 pub(crate) use retry_policy::is_set_up;
 
-/// `torture client ORDERS`.
-pub(crate) async fn run(orders: Orders) -> Result<()> {
-    let journal = Arc::new(Journal::new(&orders.journal())?);
-    let channels = orders.servers.iter().map(|port| server::channel(*port)).collect::<Result<Vec<_>>>()?;
+/// `torture client OPTIONS`.
+pub(crate) async fn run(options: ClientOptions) -> Result<()> {
+    let journal = Arc::new(Journal::new(&options.journal())?);
+    let channels = options.servers.iter().map(|port| server::channel(*port)).collect::<Result<Vec<_>>>()?;
     let (end, ending) = watch::channel(false);
-    let library = (orders.kind == ClientKind::Library).then(|| library::client(&orders)).transpose()?;
-    let way = match orders.kind {
-        ClientKind::Session => Way::Sessions(Arc::new(session::Sessions::new(channels.clone()))),
-        ClientKind::RetryPolicy => Way::RetryPolicy(Arc::new(RetryPolicy::start(&orders)?)),
-        _ => Way::Unary,
+    let library = (options.kind == ClientKind::Library).then(|| library::client(&options)).transpose()?;
+    let transport = match options.kind {
+        ClientKind::Session => Transport::Sessions(Arc::new(session::Sessions::new(channels.clone()))),
+        ClientKind::RetryPolicy => Transport::RetryPolicy(Arc::new(RetryPolicy::start(&options)?)),
+        _ => Transport::Unary,
     };
     let mut workers = tokio::task::JoinSet::new();
-    for number in 0..orders.kind.workers() {
-        let id = orders.worker(number);
-        let rng = Rng::new(orders.seed, 0x1_0000 + u64::from(id));
-        let caller = Caller::new(id, channels.clone(), way.clone(), Arc::clone(&journal));
-        let stores = work::Stores::connect(&orders.stores).await?;
-        let worker = taking::Worker::new(caller, rng, stores, ending.clone(), orders.kind);
-        let (library, way, kind) = (library.clone(), way.clone(), orders.kind);
+    for number in 0..options.kind.workers() {
+        let id = options.worker(number);
+        let rng = Rng::new(options.seed, 0x1_0000 + u64::from(id));
+        let caller = Caller::new(id, channels.clone(), transport.clone(), Arc::clone(&journal));
+        let stores = work::StoresClient::connect(&options.stores).await?;
+        let worker = worker::Worker::new(caller, rng, stores, ending.clone(), options.kind);
+        let (library, transport, kind) = (library.clone(), transport.clone(), options.kind);
         workers.spawn(async move {
-            match (library, way) {
+            match (library, transport) {
                 (Some(client), _) => library::run(worker, client).await,
-                (_, Way::Sessions(sessions)) => session::run(worker, sessions).await,
-                _ if !kind.counts() => repeating::run(worker).await,
+                (_, Transport::Sessions(sessions)) => session::run(worker, sessions).await,
+                _ if !kind.counts() => uncounted::run(worker).await,
                 _ if kind == ClientKind::Stream => stream::run(worker).await,
                 _ => unary::run(worker).await,
             }
         });
     }
-    let told = tokio::task::spawn_blocking(|| std::io::copy(&mut std::io::stdin(), &mut std::io::sink()));
+    let stdin_closed = tokio::task::spawn_blocking(|| std::io::copy(&mut std::io::stdin(), &mut std::io::sink()));
     tokio::select! {
-        _ = told => {}
-        // None of them ends before it is told to, unless something is wrong with the harness.
+        _ = stdin_closed => {}
+        // Workers end early only if something is wrong with the harness.
         Some(ended) = workers.join_next() => ended??,
     }
     end.send_replace(true);
@@ -152,9 +152,9 @@ pub(crate) async fn run(orders: Orders) -> Result<()> {
         ended??;
     }
     if let Some(client) = library {
-        // What the library does in the background counts as well, but nobody waits for ever.
+        // Background work of the library is part of the history, but is not awaited forever.
         let _ = tokio::time::timeout(Duration::from_secs(2), client.settle()).await;
     }
-    // The reader of the input may be left: it must not keep the process.
+    // The blocked reader of stdin must not keep the process alive.
     std::process::exit(0)
 }

@@ -1,5 +1,5 @@
-//! What an answer means, and until when a lease is valid (DESIGN section 5): written anew here, and not taken from the
-//! client library that is under torture.
+//! The meaning of answers, and the validity of leases (DESIGN section 5), implemented independently of the client
+//! library under test.
 
 use crate::clock;
 use fencepost_proto::v1::{self, acquire_response::Outcome};
@@ -16,33 +16,33 @@ pub(super) fn wire(time: Duration) -> Option<prost_types::Duration> {
     time.try_into().ok()
 }
 
-/// What is kept back of a TTL: 1 % for drift, and the margin.
-pub(super) fn kept_back(ttl: Duration) -> Duration {
+/// The safety margin of a TTL: 1 % for drift, and the margin of the design.
+pub(super) fn safety_margin(ttl: Duration) -> Duration {
     ttl / 100 + (ttl / 20).max(Duration::from_millis(20))
 }
 
 pub(super) fn valid_until(sent: Nanos, read: Nanos, held_for: Duration, ttl: Duration) -> Nanos {
-    // No longer than the whole exchange took by our own clock.
+    // At most the duration of the whole exchange by the local clock.
     let held_for = clock::nanos(held_for).min(read.saturating_sub(sent));
-    (sent + held_for + clock::nanos(ttl)).saturating_sub(clock::nanos(kept_back(ttl)))
+    (sent + held_for + clock::nanos(ttl)).saturating_sub(clock::nanos(safety_margin(ttl)))
 }
 
-/// Whether nobody knows what was done.
+/// Whether the outcome is unknown.
 pub(super) fn is_unknown(status: &Status) -> bool {
-    let said = matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled);
-    // A status with a source was made on this side, of a connection that broke.
-    said || std::error::Error::source(status).is_some()
+    let by_code = matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled);
+    // A status with a source was made locally, for a broken connection.
+    by_code || std::error::Error::source(status).is_some()
 }
 
 fn aborted(status: &Status) -> AcquireEnd {
     match status.get_details_error_info().map(|info| info.reason).as_deref() {
         Some("REQUEST_ENDED") => AcquireEnd::Aborted,
         Some("OVERTAKEN") => AcquireEnd::Overtaken,
-        _ => AcquireEnd::Refused(format!("ABORTED for no reason that is known: {}", words(status))),
+        _ => AcquireEnd::Refused(format!("ABORTED for an unknown reason: {}", describe(status))),
     }
 }
 
-pub(super) fn words(status: &Status) -> String {
+pub(super) fn describe(status: &Status) -> String {
     format!("{:?}: {}", status.code(), status.message())
 }
 
@@ -68,11 +68,11 @@ pub(super) fn acquire_end(
             }
             (Outcome::Contended, _) => AcquireEnd::Contended,
             (Outcome::TimedOut, _) => AcquireEnd::TimedOut,
-            (other, _) => AcquireEnd::Refused(format!("an answer without sense: {other:?}")),
+            (other, _) => AcquireEnd::Refused(format!("unknown outcome: {other:?}")),
         },
         Err(status) if status.code() == Code::Aborted => aborted(&status),
-        Err(status) if is_unknown(&status) => AcquireEnd::Unknown(words(&status)),
-        Err(status) => AcquireEnd::Refused(words(&status)),
+        Err(status) if is_unknown(&status) => AcquireEnd::Unknown(describe(&status)),
+        Err(status) => AcquireEnd::Refused(describe(&status)),
     };
     (end, None)
 }

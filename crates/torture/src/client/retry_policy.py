@@ -1,4 +1,4 @@
-"""Makes gRPC calls for a client of the torture under a retry policy: gRPC repeats a call that ends with UNAVAILABLE.
+"""Makes gRPC calls for a torture client under a retry policy: gRPC retries a call that ends with UNAVAILABLE.
 
 The arguments are the addresses of the servers. Each line of the input starts a call, `ID call SERVER METHOD SECONDS
 REQUEST`, or cancels one, `ID cancel`. Each line of the output is the end of a call: `ID ok RESPONSE`, or `ID CODE
@@ -61,7 +61,7 @@ def main():
             call.add_done_callback(lambda call, number=number: ended(number, call))
         elif call := calls.get(number):
             call.cancel()
-    # The client has ended: nobody reads the answers to the calls under way.
+    # The client has ended: nobody reads the remaining answers.
     os._exit(0)
 
 

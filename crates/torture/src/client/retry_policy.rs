@@ -1,10 +1,10 @@
 //! Calls under gRPC's own retry policy. tonic has none, so a Python process makes the calls with grpcio.
 //!
-//! Only gRPC knows how often it sent a call. The journal has one record for all of its transmissions, with a time of
-//! sending before the first of them: so the client never takes a lease for valid for too long.
+//! Only gRPC knows how often it sent a call. The journal has one record for all transmissions, with a send time before
+//! the first of them, so the client never overestimates the validity of a lease.
 
-use super::Orders;
-use crate::process::{Process, Recipe};
+use super::ClientOptions;
+use crate::process::{Process, ProcessSpec};
 use anyhow::{Context, Result, ensure};
 use prost::Message;
 use std::{
@@ -23,12 +23,12 @@ use tokio::{
 };
 use tonic::Status;
 
-/// The environment that `.ci/setup` makes.
+/// The environment that `.ci/setup` creates.
 const PYTHON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/python/bin/python");
 const PROGRAM: &str = include_str!("retry_policy.py");
 
 type Answer = Result<Vec<u8>, Status>;
-type UnderWay = Arc<Mutex<HashMap<u64, oneshot::Sender<Answer>>>>;
+type InFlight = Arc<Mutex<HashMap<u64, oneshot::Sender<Answer>>>>;
 
 /// Checks that the Python environment is installed.
 pub(crate) fn is_set_up() -> Result<()> {
@@ -36,16 +36,16 @@ pub(crate) fn is_set_up() -> Result<()> {
     Ok(())
 }
 
-/// The process and its calls under way.
+/// The process and its calls in flight.
 pub(super) struct RetryPolicy {
     lines: mpsc::UnboundedSender<String>,
-    calls: UnderWay,
+    calls: InFlight,
     next: AtomicU64,
     servers: usize,
     _process: Process,
 }
 
-/// A call under way, cancelled if it is dropped before its answer.
+/// A call in flight. Cancelled if dropped before its answer.
 struct Call<'a> {
     policy: &'a RetryPolicy,
     number: u64,
@@ -60,15 +60,15 @@ impl Drop for Call<'_> {
 }
 
 impl RetryPolicy {
-    pub(super) fn start(orders: &Orders) -> Result<Self> {
-        let servers = orders.servers.iter().map(|port| format!("127.0.0.1:{port}"));
-        let recipe = Recipe::new(PYTHON).args(["-c", PROGRAM]).args(servers);
-        let (process, input, output) = recipe.start_talking(&orders.log())?;
+    pub(super) fn start(options: &ClientOptions) -> Result<Self> {
+        let servers = options.servers.iter().map(|port| format!("127.0.0.1:{port}"));
+        let spec = ProcessSpec::new(PYTHON).args(["-c", PROGRAM]).args(servers);
+        let (process, input, output) = spec.start_piped(&options.log())?;
         let (lines, to_write) = mpsc::unbounded_channel();
-        let calls = UnderWay::default();
+        let calls = InFlight::default();
         tokio::spawn(write(to_write, input));
         tokio::spawn(read(output, Arc::clone(&calls)));
-        Ok(Self { lines, calls, next: AtomicU64::new(0), servers: orders.servers.len(), _process: process })
+        Ok(Self { lines, calls, next: AtomicU64::new(0), servers: options.servers.len(), _process: process })
     }
 
     /// Makes a call, with all its transmissions.
@@ -84,12 +84,12 @@ impl RetryPolicy {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).insert(call.number, answer);
         let (number, server, patience) = (call.number, server % self.servers, patience.as_secs_f64());
         self.write(format!("{number} call {server} {method} {patience} {}\n", to_hex(&request.encode_to_vec())));
-        let answer = answered.await.map_err(|_| Status::unavailable("the process is gone"))??;
+        let answer = answered.await.map_err(|_| Status::unavailable("the Python process has ended"))??;
         R::decode(answer.as_slice()).map_err(|error| wrong(&error.to_string()))
     }
 
     fn write(&self, line: String) {
-        // It fails only if the Python process has ended; then the reader ends this process as well.
+        // Fails only if the Python process has ended; the reader then ends this process as well.
         let _ = self.lines.send(line);
     }
 }
@@ -102,20 +102,20 @@ async fn write(mut lines: mpsc::UnboundedReceiver<String>, mut input: ChildStdin
     }
 }
 
-async fn read(output: ChildStdout, calls: UnderWay) {
+async fn read(output: ChildStdout, calls: InFlight) {
     let mut lines = BufReader::new(output).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        let Ok((number, answer)) = parse(&line) else { wrong(&format!("no answer: {line}")) };
+        let Ok((number, answer)) = parse(&line) else { wrong(&format!("malformed answer: {line}")) };
         if let Some(call) = calls.lock().unwrap_or_else(PoisonError::into_inner).remove(&number) {
             let _ = call.send(answer);
         }
     }
-    wrong("it ended");
+    wrong("it has ended");
 }
 
 fn parse(line: &str) -> Result<(u64, Answer)> {
     let mut words = line.split(' ');
-    let mut word = || words.next().context("a word is missing");
+    let mut word = || words.next().context("a field is missing");
     let (number, code) = (word()?.parse()?, word()?);
     if code == "ok" {
         return Ok((number, Ok(from_hex(word()?)?)));
@@ -123,7 +123,7 @@ fn parse(line: &str) -> Result<(u64, Answer)> {
     let (code, details, message) = (code.parse::<i32>()?, from_hex(word()?)?, from_hex(word()?)?);
     let message = String::from_utf8_lossy(&message).into_owned();
     if details.is_empty() {
-        // The server's errors have details. This one is gRPC's own, with one of several codes: a connection broke.
+        // The server's errors have details. This one is gRPC's own, with one of several codes: a broken connection.
         return Ok((number, Err(Status::unavailable(format!("code {code}: {message}")))));
     }
     Ok((number, Err(Status::with_details(code.into(), message, details.into()))))
@@ -138,7 +138,7 @@ fn from_hex(text: &str) -> Result<Vec<u8>> {
     digits.map(|pair| Ok(u8::from_str_radix(std::str::from_utf8(pair)?, 16)?)).collect()
 }
 
-/// Ends the client: without the Python process the history cannot be made.
+/// Ends the client: the history is useless without the Python process.
 fn wrong(what: &str) -> ! {
     eprintln!("the process of the retry policy: {what}");
     std::process::exit(3)
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_the_server_did_not_send_is_of_unknown_outcome() -> Result<()> {
+    fn an_error_not_sent_by_the_server_has_an_unknown_outcome() -> Result<()> {
         assert_eq!(status("9 13  ")?, (Code::Unavailable, Vec::new(), "code 13: ".to_owned()));
         Ok(())
     }

@@ -1,106 +1,106 @@
-//! A worker whose leases are kept alive on a stream, by the generated client: it answers beats, and attaches elsewhere
-//! when none came for half a TTL.
+//! A worker whose leases are kept alive on a stream by the generated client: it answers beats, and moves to another
+//! server after half a TTL of silence.
 
 use super::{
     caller::{CALL_MAX, Caller},
-    holding::Holding,
+    held_lease::HeldLease,
     outcome::duration,
-    taking::Worker,
-    work::Name,
+    work::GrantRef,
+    worker::Worker,
 };
 use crate::clock;
 use anyhow::Result;
 use fencepost_proto::v1::{
     AttachLeases, BeatAnswer, KeepAliveRequest, KeepAliveResponse, LeaseAttachment, RenewedLeases, detached::Reason,
-    keep_alive_request::Message as Say, keep_alive_response::Message as Hear,
+    keep_alive_request::Message as ClientMessage, keep_alive_response::Message as ServerMessage,
 };
 use fencepost_torture::history::Nanos;
 use std::{collections::HashMap, time::Duration};
 use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 use tokio_stream::wrappers::ReceiverStream;
 
-/// By which the one lease of a stream is named on it.
+/// The handle of the stream's only lease.
 const HANDLE: u32 = 1;
 
 pub(super) async fn run(mut worker: Worker) -> Result<()> {
     while !worker.is_ending() {
         let (terms, wait) = worker.choose();
-        if let Some(holding) = worker.take(&terms, wait).await {
-            hold(&mut worker, &holding).await?;
+        if let Some(held) = worker.acquire(&terms, wait).await {
+            hold(&mut worker, &held).await?;
         }
         worker.think().await;
     }
     Ok(())
 }
 
-struct Aborting(JoinHandle<()>);
+struct KeepAliveTask(JoinHandle<()>);
 
-impl Drop for Aborting {
+impl Drop for KeepAliveTask {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-async fn hold(worker: &mut Worker, holding: &Holding) -> Result<()> {
-    let name = Name::of(holding);
-    let keeper = Keeper { caller: worker.caller.clone(), holding: holding.clone() };
+async fn hold(worker: &mut Worker, held: &HeldLease) -> Result<()> {
+    let grant_ref = GrantRef::of(held);
+    let keeper = Keeper { caller: worker.caller.clone(), held: held.clone() };
     let first = worker.rng.index(worker.caller.servers());
-    let keeping = Aborting(tokio::spawn(keeper.keep(first)));
+    let keep_alive = KeepAliveTask(tokio::spawn(keeper.keep(first)));
     let for_millis = if worker.rng.chance(30) { worker.rng.millis(1_000, 4_000) } else { worker.rng.millis(50, 600) };
     let bound = clock::now() + clock::nanos(for_millis);
-    let is_rude = worker.rng.chance(4);
-    while clock::now() < bound && worker.step(&name, || holding.is_valid()).await? {
+    let writes_late = worker.rng.chance(4);
+    while clock::now() < bound && worker.step(&grant_ref, || held.is_valid()).await? {
         let pause = worker.rng.millis(10, 120);
-        if holding.over_within(&worker.caller, pause).await {
+        if held.ended_within(&worker.caller, pause).await {
             break;
         }
         if worker.is_ending() {
             break;
         }
     }
-    // From here on it is not renewed any more.
-    drop(keeping);
-    if is_rude && holding.is_valid() {
+    // No renewals from here on.
+    drop(keep_alive);
+    if writes_late && held.is_valid() {
         let caller = worker.caller.clone();
-        let over = async { while !holding.over_within(&caller, Duration::from_secs(10)).await {} };
-        return worker.be_rude(&name, over).await;
+        let over = async { while !held.ended_within(&caller, Duration::from_secs(10)).await {} };
+        return worker.write_late(&grant_ref, over).await;
     }
-    if !holding.is_valid() {
-        holding.run_out(&worker.caller);
+    if !held.is_valid() {
+        held.expire(&worker.caller);
     }
-    worker.give_back(holding).await;
+    worker.release(held).await;
     Ok(())
 }
 
 /// Keeps one lease alive.
 struct Keeper {
     caller: Caller,
-    holding: Holding,
+    held: HeldLease,
 }
 
-/// Why a stream is left.
-enum Left {
-    Over,
-    Elsewhere,
+/// Why a lease leaves a stream.
+enum StreamEnd {
+    LeaseOver,
+    Reattach,
 }
 
 impl Keeper {
     async fn keep(self, first: usize) {
         for attempt in 1..=200_u32 {
             let server = first + usize::try_from(attempt).unwrap_or(0);
-            if !self.holding.is_valid() {
-                return self.holding.run_out(&self.caller);
+            if !self.held.is_valid() {
+                return self.held.expire(&self.caller);
             }
-            if matches!(self.on_stream(server, attempt).await, Left::Over) {
+            if matches!(self.on_stream(server, attempt).await, StreamEnd::LeaseOver) {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    async fn on_stream(&self, server: usize, attempt: u32) -> Left {
-        let (say, said) = mpsc::channel(16);
-        let lease = &self.holding.lease;
+    async fn on_stream(&self, server: usize, attempt: u32) -> StreamEnd {
+        let (outgoing, requests) = mpsc::channel(16);
+        let lease = &self.held.lease;
         let attachment = LeaseAttachment {
             handle: HANDLE,
             lock_name: lease.lock_name.clone(),
@@ -108,66 +108,72 @@ impl Keeper {
             attempt,
             release_on_disconnect: false,
         };
-        let attach = Say::Attach(AttachLeases { leases: vec![attachment] });
-        // Of what renews it, under the number of its beat; 0 is the attachment itself.
+        let attach = ClientMessage::Attach(AttachLeases { leases: vec![attachment] });
+        // When each renewal was sent, by the number of its beat; 0 is the attachment.
         let mut sent = HashMap::from([(0, clock::now())]);
-        if say.send(KeepAliveRequest { message: Some(attach) }).await.is_err() {
-            return Left::Elsewhere;
+        if outgoing.send(KeepAliveRequest { message: Some(attach) }).await.is_err() {
+            return StreamEnd::Reattach;
         }
         let mut service = self.caller.service(server);
-        let call = service.keep_alive(ReceiverStream::new(said));
-        let Ok(Ok(opened)) = timeout(CALL_MAX.min(self.holding.ttl / 2), call).await else { return Left::Elsewhere };
-        let mut hear = opened.into_inner();
+        let call = service.keep_alive(ReceiverStream::new(requests));
+        let Ok(Ok(opened)) = timeout(CALL_MAX.min(self.held.ttl / 2), call).await else { return StreamEnd::Reattach };
+        let mut incoming = opened.into_inner();
         loop {
-            let silence = (self.holding.ttl / 2).min(clock::until(self.holding.valid_until()));
-            match timeout(silence, hear.message()).await {
+            let silence = (self.held.ttl / 2).min(clock::until(self.held.valid_until()));
+            match timeout(silence, incoming.message()).await {
                 Ok(Ok(Some(message))) => {
-                    if let Some(left) = self.heard(message, &mut sent, &say).await {
-                        return left;
+                    if let Some(end) = self.receive(message, &mut sent, &outgoing).await {
+                        return end;
                     }
                 }
-                Ok(Ok(None) | Err(_)) => return Left::Elsewhere,
-                Err(_) if self.holding.is_valid() => return Left::Elsewhere,
+                Ok(Ok(None) | Err(_)) => return StreamEnd::Reattach,
+                Err(_) if self.held.is_valid() => return StreamEnd::Reattach,
                 Err(_) => {
-                    self.holding.run_out(&self.caller);
-                    return Left::Over;
+                    self.held.expire(&self.caller);
+                    return StreamEnd::LeaseOver;
                 }
             }
         }
     }
 
-    async fn heard(
+    async fn receive(
         &self,
         message: KeepAliveResponse,
         sent: &mut HashMap<u64, Nanos>,
-        say: &mpsc::Sender<KeepAliveRequest>,
-    ) -> Option<Left> {
+        outgoing: &mpsc::Sender<KeepAliveRequest>,
+    ) -> Option<StreamEnd> {
         match message.message? {
-            Hear::Beat(beat) => {
+            ServerMessage::Beat(beat) => {
                 sent.insert(beat.beat, clock::now());
                 sent.retain(|number, _| *number == 0 || number + 100 > beat.beat);
-                let answer = Say::Answer(BeatAnswer { beat: beat.beat });
-                return say.send(KeepAliveRequest { message: Some(answer) }).await.is_err().then_some(Left::Elsewhere);
+                let answer = ClientMessage::Answer(BeatAnswer { beat: beat.beat });
+                return outgoing
+                    .send(KeepAliveRequest { message: Some(answer) })
+                    .await
+                    .is_err()
+                    .then_some(StreamEnd::Reattach);
             }
-            Hear::Attached(attached) => self.renewed(sent.get(&0).copied(), &attached.leases),
-            Hear::Renewed(renewed) => self.renewed(sent.get(&renewed.beat).copied(), &renewed.leases),
-            Hear::Lost(lost) => {
-                self.holding.lost(&self.caller, &lost, clock::now());
-                return Some(Left::Over);
+            ServerMessage::Attached(attached) => self.renewed(sent.get(&0).copied(), &attached.leases),
+            ServerMessage::Renewed(renewed) => self.renewed(sent.get(&renewed.beat).copied(), &renewed.leases),
+            ServerMessage::Lost(lost) => {
+                self.held.lost(&self.caller, &lost, clock::now());
+                return Some(StreamEnd::LeaseOver);
             }
-            Hear::AtRisk(_) => {}
-            Hear::Detached(detached) if detached.reason() == Reason::Requested => return Some(Left::Over),
-            Hear::Detached(_) | Hear::Draining(_) => return Some(Left::Elsewhere),
+            ServerMessage::AtRisk(_) => {}
+            ServerMessage::Detached(detached) if detached.reason() == Reason::Requested => {
+                return Some(StreamEnd::LeaseOver);
+            }
+            ServerMessage::Detached(_) | ServerMessage::Draining(_) => return Some(StreamEnd::Reattach),
         }
         None
     }
 
     fn renewed(&self, sent: Option<Nanos>, leases: &[RenewedLeases]) {
-        // A beat that was not sent on this stream would be an error of the server: C1 to C3 would show what it does.
+        // A beat that was not sent on this stream is a bug of the server: C1 to C3 show its effect.
         let Some(sent) = sent else { return };
         let at = clock::now();
         for renewed in leases.iter().filter(|renewed| renewed.handles.contains(&HANDLE)) {
-            self.holding.renewed(&self.caller, sent, at, duration(renewed.ttl));
+            self.held.renewed(&self.caller, sent, at, duration(renewed.ttl));
         }
     }
 }

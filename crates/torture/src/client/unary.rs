@@ -1,55 +1,55 @@
-//! A worker with nothing but the unary calls: Renew is its keep-alive.
+//! A worker with unary calls only: Renew is its keep-alive.
 
-use super::{holding::Holding, taking::Worker, work::Name};
+use super::{held_lease::HeldLease, work::GrantRef, worker::Worker};
 use anyhow::Result;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Longer than any lease that nobody renews.
+/// Longer than any lease without renewals.
 const LONG: Duration = Duration::from_secs(10);
 
 pub(super) async fn run(mut worker: Worker) -> Result<()> {
     while !worker.is_ending() {
         let (terms, wait) = worker.choose();
-        if let Some(holding) = worker.take(&terms, wait).await {
-            hold(&mut worker, &holding).await?;
+        if let Some(held) = worker.acquire(&terms, wait).await {
+            hold(&mut worker, &held).await?;
         }
         worker.think().await;
     }
     Ok(())
 }
 
-async fn hold(worker: &mut Worker, holding: &Holding) -> Result<()> {
-    let name = Name::of(holding);
+async fn hold(worker: &mut Worker, held: &HeldLease) -> Result<()> {
+    let grant_ref = GrantRef::of(held);
     match worker.rng.below(100) {
-        // Gone without a word: the lock is free when the lease is over, which the holder knows as well.
+        // Abandon the lease: the lock becomes free when it ends, and the holder knows when.
         0..1 => {
-            let (caller, holding) = (worker.caller.clone(), holding.clone());
-            tokio::spawn(async move { while !holding.over_within(&caller, LONG).await {} });
+            let (caller, held) = (worker.caller.clone(), held.clone());
+            tokio::spawn(async move { while !held.ended_within(&caller, LONG).await {} });
             return Ok(());
         }
-        1..4 if holding.ttl <= Duration::from_secs(2) => {
+        1..4 if held.ttl <= Duration::from_secs(2) => {
             let caller = worker.caller.clone();
-            let over = async { while !holding.over_within(&caller, LONG).await {} };
-            return worker.be_rude(&name, over).await;
+            let over = async { while !held.ended_within(&caller, LONG).await {} };
+            return worker.write_late(&grant_ref, over).await;
         }
         _ => {}
     }
-    let mut left = worker.hold_for(holding.ttl);
+    let mut left = worker.hold_for(held.ttl);
     loop {
-        if !worker.step(&name, || holding.is_valid()).await? {
+        if !worker.step(&grant_ref, || held.is_valid()).await? {
             break;
         }
         if worker.rng.chance(35) {
             let server = worker.rng.index(worker.caller.servers());
-            match worker.caller.renew(&holding.lease, server).await {
-                Some(Ok(valid_until)) => holding.extend(valid_until),
-                Some(Err(lost)) => holding.lose(&worker.caller, lost),
+            match worker.caller.renew(&held.lease, server).await {
+                Some(Ok(valid_until)) => held.extend(valid_until),
+                Some(Err(lost)) => held.lose(&worker.caller, lost),
                 None => {}
             }
         }
         let part = left.min(Duration::from_millis(100));
-        if holding.over_within(&worker.caller, part).await || part.is_zero() {
+        if held.ended_within(&worker.caller, part).await || part.is_zero() {
             break;
         }
         left -= part;
@@ -58,10 +58,10 @@ async fn hold(worker: &mut Worker, holding: &Holding) -> Result<()> {
         }
         sleep(Duration::from_millis(1)).await;
     }
-    if !holding.is_valid() {
-        holding.run_out(&worker.caller);
+    if !held.is_valid() {
+        held.expire(&worker.caller);
     }
-    // Also of what is lost: a release tells how it ended, and must not touch its successor.
-    worker.give_back(holding).await;
+    // Release a lost lease too: the answer says how it ended, and the successor must not be affected.
+    worker.release(held).await;
     Ok(())
 }

@@ -1,9 +1,9 @@
-//! What a holder does under its lock: it counts a number up in the stores, in steps of a read and a write, each while
-//! the lease is valid by its own reckoning. Rude ones do what a process does that was paused at the wrong moment: write
-//! when it is over.
+//! The work under a lock: increments a number in the stores, in steps of a read and a write, while the lease is valid
+//! by the holder's clock. Sometimes it writes after the end of its lease, like a process that was paused at the wrong
+//! time.
 
-use super::{holding::Holding, taking::Worker};
-use crate::stores::{Ask, Told};
+use super::{held_lease::HeldLease, worker::Worker};
+use crate::stores::{StoreRequest, StoreResponse};
 use anyhow::{Context, Result};
 use std::{path::Path, time::Duration};
 use tokio::{
@@ -15,58 +15,59 @@ use tokio::{
     time::sleep,
 };
 
-/// The stores, from the side of those who write to them.
-pub(super) struct Stores {
+/// The connection of a worker to the stores.
+pub(super) struct StoresClient {
     input: Lines<BufReader<OwnedReadHalf>>,
     output: OwnedWriteHalf,
 }
 
-impl Stores {
+impl StoresClient {
     pub(super) async fn connect(socket: &Path) -> Result<Self> {
         let (input, output) = UnixStream::connect(socket).await?.into_split();
         Ok(Self { input: BufReader::new(input).lines(), output })
     }
 
-    async fn ask(&mut self, ask: &Ask) -> Result<Told> {
-        let mut text = serde_json::to_string(ask)?;
+    async fn send(&mut self, request: &StoreRequest) -> Result<StoreResponse> {
+        let mut text = serde_json::to_string(request)?;
         text.push('\n');
         self.output.write_all(text.as_bytes()).await?;
-        let line = self.input.next_line().await?.context("the stores are gone")?;
+        let line = self.input.next_line().await?.context("the stores have stopped")?;
         Ok(serde_json::from_str(&line)?)
     }
 }
 
-/// One grant, as the stores are told of it.
+/// A grant as named in requests to the stores.
 #[derive(Clone, Debug)]
-pub(super) struct Name {
+pub(super) struct GrantRef {
     pub(super) lock: String,
     pub(super) token: u64,
     pub(super) grant: String,
 }
 
-impl Name {
-    pub(super) fn of(holding: &Holding) -> Self {
-        let lease = &holding.lease;
+impl GrantRef {
+    pub(super) fn of(held: &HeldLease) -> Self {
+        let lease = &held.lease;
         Self { lock: lease.lock_name.clone(), token: lease.fencing_token, grant: lease.grant_id.clone() }
     }
 }
 
 impl Worker {
-    async fn store(&mut self, name: &Name, write: Option<(u64, u64)>) -> Result<Told> {
-        let Name { lock, token, grant } = name.clone();
-        let told = self.stores.ask(&Ask { client: self.caller.client, lock, token, grant, write }).await?;
-        if !told.accepted && told.highest > name.token {
-            self.wishes.insert(name.lock.clone(), told.highest + 1);
+    async fn store_step(&mut self, grant_ref: &GrantRef, write: Option<(u64, u64)>) -> Result<StoreResponse> {
+        let GrantRef { lock, token, grant } = grant_ref.clone();
+        let response =
+            self.stores.send(&StoreRequest { client: self.caller.client, lock, token, grant, write }).await?;
+        if !response.accepted && response.highest > grant_ref.token {
+            self.min_tokens.insert(grant_ref.lock.clone(), response.highest + 1);
         }
-        Ok(told)
+        Ok(response)
     }
 
-    /// A read and a write of one more. False if there is no sense in going on.
-    pub(super) async fn step(&mut self, name: &Name, is_valid: impl Fn() -> bool) -> Result<bool> {
+    /// Reads, and writes the value + 1. Returns whether to continue.
+    pub(super) async fn step(&mut self, grant_ref: &GrantRef, is_valid: impl Fn() -> bool) -> Result<bool> {
         if !is_valid() {
             return Ok(false);
         }
-        let read = self.store(name, None).await?;
+        let read = self.store_step(grant_ref, None).await?;
         if !read.accepted {
             return Ok(false);
         }
@@ -77,22 +78,22 @@ impl Worker {
         if !is_valid() {
             return Ok(false);
         }
-        Ok(self.store(name, Some((read.fenced + 1, read.control + 1))).await?.accepted)
+        Ok(self.store_step(grant_ref, Some((read.fenced + 1, read.control + 1))).await?.accepted)
     }
 
-    /// Reads under the lock and writes when `over` has come and some more time has passed.
-    pub(super) async fn be_rude(&mut self, name: &Name, over: impl Future<Output = ()>) -> Result<()> {
-        let read = self.store(name, None).await?;
+    /// Reads under the lock, and writes some time after `over`.
+    pub(super) async fn write_late(&mut self, grant_ref: &GrantRef, over: impl Future<Output = ()>) -> Result<()> {
+        let read = self.store_step(grant_ref, None).await?;
         over.await;
         let pause = self.rng.millis(50, 700);
         sleep(pause).await;
         if read.accepted {
-            self.store(name, Some((read.fenced + 1, read.control + 1))).await?;
+            self.store_step(grant_ref, Some((read.fenced + 1, read.control + 1))).await?;
         }
         Ok(())
     }
 
-    /// For how long to hold a lock.
+    /// How long to hold a lock.
     pub(super) fn hold_for(&mut self, ttl: Duration) -> Duration {
         match self.rng.below(100) {
             0..70 => self.rng.millis(0, 15),

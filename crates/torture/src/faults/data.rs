@@ -1,59 +1,59 @@
-//! What befalls a Redis that goes on running: its data, its scripts, its connections, its memory, its clock.
+//! Faults of a running Redis: its data, scripts, connections, memory and clock.
 
-use super::{Effect, Kind, Scene};
-use crate::{plan::Event, rng::Rng};
+use super::{FaultContext, FaultKind, FaultOutcome};
+use crate::{plan::PlannedFault, rng::Rng};
 use anyhow::{Context, Result, ensure};
 use tokio::time::sleep;
 
-pub(super) async fn inflict(scene: &Scene<'_>) -> Result<Effect> {
-    let redis = scene.world.primary()?;
-    let on = Effect::On(redis.name.clone());
-    match scene.event.kind {
-        Kind::FlushAll => {
+pub(super) async fn inject(context: &FaultContext<'_>) -> Result<FaultOutcome> {
+    let redis = context.deployment.primary()?;
+    let on = FaultOutcome::Hit(redis.name.clone());
+    match context.fault.kind {
+        FaultKind::FlushAll => {
             redis.ask(&["FLUSHALL"]).await?;
         }
-        Kind::ScriptFlush => {
+        FaultKind::ScriptFlush => {
             let script = redis.ask(&["SCRIPT", "LOAD", "return 'torture'"]).await?.text();
             redis.ask(&["SCRIPT", "FLUSH"]).await?;
             let there = redis.ask(&["SCRIPT", "EXISTS", &script]).await?.list();
-            ensure!(there.first().is_some_and(|there| there.int() == 0), "scripts are still there");
+            ensure!(there.first().is_some_and(|there| there.int() == 0), "the script still exists");
         }
-        Kind::KillPubsub | Kind::KillNormal => {
-            let what = if scene.event.kind == Kind::KillPubsub { "pubsub" } else { "normal" };
+        FaultKind::KillPubsub | FaultKind::KillNormal => {
+            let what = if context.fault.kind == FaultKind::KillPubsub { "pubsub" } else { "normal" };
             if redis.ask(&["CLIENT", "KILL", "TYPE", what]).await?.int() < 1 {
-                return Ok(Effect::Missed("no such connection".to_owned()));
+                return Ok(FaultOutcome::Missed("no such connection".to_owned()));
             }
         }
-        Kind::OutOfMemory => {
+        FaultKind::OutOfMemory => {
             redis.ask(&["CONFIG", "SET", "maxmemory", "1"]).await?;
             let refused = redis.ask(&["SET", "torture:probe", "1", "PX", "1000"]).await;
-            sleep(scene.event.hold).await;
+            sleep(context.fault.hold).await;
             redis.ask(&["CONFIG", "SET", "maxmemory", "0"]).await?;
-            ensure!(refused.is_err_and(|error| format!("{error:#}").contains("OOM")), "it had memory left");
+            ensure!(refused.is_err_and(|error| format!("{error:#}").contains("OOM")), "a write succeeded at maxmemory");
         }
         kind => {
-            let seconds = seconds(scene.event);
-            let by = if kind == Kind::ClockForward { seconds } else { -seconds };
-            let before = redis_seconds(scene).await?;
-            scene.world.wall.as_ref().context("no clock to set")?.step(by)?;
-            let stepped = redis_seconds(scene).await? - before;
-            ensure!((by..=by + 5).contains(&stepped), "the clock went by {stepped} s instead of {by} s");
-            return Ok(Effect::On(format!("{} by {by} s", redis.name)));
+            let seconds = seconds(context.fault);
+            let by = if kind == FaultKind::ClockForward { seconds } else { -seconds };
+            let before = redis_seconds(context).await?;
+            context.deployment.wall.as_ref().context("no clock to set")?.step(by)?;
+            let stepped = redis_seconds(context).await? - before;
+            ensure!((by..=by + 5).contains(&stepped), "the clock moved by {stepped} s instead of {by} s");
+            return Ok(FaultOutcome::Hit(format!("{} by {by} s", redis.name)));
         }
     }
     Ok(on)
 }
 
-/// By how many the clock is set.
-pub(super) fn seconds(event: &Event) -> i64 {
-    i64::try_from(Rng::new(event.draw, 1).below(30)).unwrap_or(0) + 1
+/// By how many seconds the clock is set.
+pub(super) fn seconds(fault: &PlannedFault) -> i64 {
+    i64::try_from(Rng::new(fault.draw, 1).below(30)).unwrap_or(0) + 1
 }
 
-async fn redis_seconds(scene: &Scene<'_>) -> Result<i64> {
-    let redis = scene.world.primary()?;
+async fn redis_seconds(context: &FaultContext<'_>) -> Result<i64> {
+    let redis = context.deployment.primary()?;
     let time = match redis.ask(&["TIME"]).await {
         Ok(time) => time,
-        // Another fault, which kills the connections of all clients, has met this one too.
+        // A concurrent fault that kills all client connections has hit this one too.
         Err(_) => redis.ask(&["TIME"]).await?,
     };
     Ok(time.list().first().context("no time")?.text().parse()?)

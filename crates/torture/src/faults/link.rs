@@ -1,83 +1,87 @@
-//! Links that hold bytes back, delay them, lose them, or break.
+//! Faults of links: held, delayed, lost bytes and resets.
 
-use super::{Effect, Kind, Scene};
+use super::{FaultContext, FaultKind, FaultOutcome};
 use crate::{
-    proxy::{Link, Mode, Way},
+    proxy::{Flow, Link, Mode},
     rng::Rng,
 };
 use anyhow::{Context, Result};
 use std::time::Duration;
 use tokio::time::sleep;
 
-pub(super) async fn client(scene: &Scene<'_>) -> Result<Effect> {
-    let servers = &scene.world.servers;
-    inflict(scene, &servers[scene.event.target % servers.len()].link).await
+pub(super) async fn client(context: &FaultContext<'_>) -> Result<FaultOutcome> {
+    let servers = &context.deployment.servers;
+    inject(context, &servers[context.fault.target % servers.len()].link).await
 }
 
-pub(super) async fn store(scene: &Scene<'_>) -> Result<Effect> {
-    let links = &scene.world.store_links;
-    inflict(scene, &links[scene.event.target % links.len()]).await
+pub(super) async fn store(context: &FaultContext<'_>) -> Result<FaultOutcome> {
+    let links = &context.deployment.store_links;
+    inject(context, &links[context.fault.target % links.len()]).await
 }
 
-pub(super) async fn replica(scene: &Scene<'_>) -> Result<Effect> {
-    inflict(scene, scene.world.replication.as_ref().context("no replica here")?).await
+pub(super) async fn replica(context: &FaultContext<'_>) -> Result<FaultOutcome> {
+    inject(context, context.deployment.replication.as_ref().context("no replica here")?).await
 }
 
-async fn inflict(scene: &Scene<'_>, link: &Link) -> Result<Effect> {
-    let before = link.touched();
-    let mode = mode(scene);
-    if scene.event.kind.is_reset() {
-        leave_under_way(scene, link).await;
+async fn inject(context: &FaultContext<'_>, link: &Link) -> Result<FaultOutcome> {
+    let before = link.affected();
+    let mode = mode(context);
+    if context.fault.kind.is_reset() {
+        hold_commands_in_flight(context, link).await;
         link.reset();
-        // Some who come back at once are sent away.
+        // Refuse some of the immediate reconnects.
         link.set(Mode { refuse: true, ..Mode::default() });
-        sleep(scene.event.hold / 4).await;
+        sleep(context.fault.hold / 4).await;
     } else {
         link.set(mode);
-        sleep(scene.event.hold).await;
+        sleep(context.fault.hold).await;
     }
     link.heal();
-    Ok(if link.touched() > before {
-        Effect::On(link.name.clone())
+    Ok(if link.affected() > before {
+        FaultOutcome::Hit(link.name.clone())
     } else {
-        Effect::Missed(format!("{}: nobody there", link.name))
+        FaultOutcome::Missed(format!("{}: no traffic", link.name))
     })
 }
 
-/// Holds the link for a moment before it breaks, so that commands are under way. Redis answers most in a millisecond.
-async fn leave_under_way(scene: &Scene<'_>, link: &Link) {
-    let mut rng = Rng::new(scene.event.draw, 2);
-    if scene.event.kind == Kind::StoreLinkReset && rng.chance(70) {
-        // Redis executes the commands and its answers are lost, or the commands are lost.
-        let forth = if rng.chance(50) { Way::Hold } else { Way::Pass };
-        link.set(Mode { forth, back: Way::Hold, ..Mode::default() });
+/// Holds the link before it breaks, so that commands are in flight. Redis answers most within a millisecond.
+async fn hold_commands_in_flight(context: &FaultContext<'_>, link: &Link) {
+    let mut rng = Rng::new(context.fault.draw, 2);
+    if context.fault.kind == FaultKind::StoreLinkReset && rng.chance(70) {
+        // Redis either executes the commands and its answers are lost, or does not receive them.
+        let outbound = if rng.chance(50) { Flow::Hold } else { Flow::Pass };
+        link.set(Mode { outbound, inbound: Flow::Hold, ..Mode::default() });
         sleep(rng.millis(20, 300)).await;
     }
 }
 
-fn mode(scene: &Scene<'_>) -> Mode {
-    use Kind::*;
+fn mode(context: &FaultContext<'_>) -> Mode {
+    use FaultKind::*;
     let whole = Mode::default();
-    match scene.event.kind {
-        ClientLinkHeld | StoreLinkHeld | ReplicaLinkHeld => Mode { forth: Way::Hold, back: Way::Hold, ..whole },
-        // What was asked is done, and its answers come late.
-        ClientLinkHeldBack | StoreLinkHeldBack => Mode { back: Way::Hold, ..whole },
+    match context.fault.kind {
+        ClientLinkHeld | StoreLinkHeld | ReplicaLinkHeld => Mode { outbound: Flow::Hold, inbound: Flow::Hold, ..whole },
+        // Requests are processed, and their answers arrive late.
+        ClientLinkHeldBack | StoreLinkHeldBack => Mode { inbound: Flow::Hold, ..whole },
         ClientLinkDelayed | StoreLinkDelayed | ReplicaLinkDelayed => {
-            let mut rng = Rng::new(scene.event.draw, 1);
-            let way = Way::Delay(rng.millis(20, 700));
-            if rng.chance(50) { Mode { forth: way, back: way, ..whole } } else { Mode { forth: way, ..whole } }
+            let mut rng = Rng::new(context.fault.draw, 1);
+            let flow = Flow::Delay(rng.millis(20, 700));
+            if rng.chance(50) {
+                Mode { outbound: flow, inbound: flow, ..whole }
+            } else {
+                Mode { outbound: flow, ..whole }
+            }
         }
         ClientLinkHalfOpen | StoreLinkHalfOpen => Mode { half_open: true, ..whole },
-        ReplyDropped | StoreReplyDropped => Mode { back: Way::Discard, ..whole },
+        ReplyDropped | StoreReplyDropped => Mode { inbound: Flow::Discard, ..whole },
         _ => whole,
     }
 }
 
-impl Kind {
+impl FaultKind {
     fn is_reset(self) -> bool {
         matches!(self, Self::ClientLinkReset | Self::StoreLinkReset | Self::ReplicaLinkReset)
     }
 }
 
-/// For replication to fall behind by a little more than nothing.
+/// How long to wait for replication to fall behind measurably.
 pub(super) const LAG: Duration = Duration::from_millis(300);

@@ -1,5 +1,5 @@
-//! The faults: what they are called, what they touch, and what they leave of the promises. How they are done is in a
-//! file for each family. Each makes sure that it took effect, or fails.
+//! The faults: their names, their domains, and the guarantees that hold despite them. Each family has its own file.
+//! Every fault verifies that it took effect, or fails.
 
 mod data;
 mod link;
@@ -7,17 +7,17 @@ mod operator;
 mod process;
 mod promotion;
 
-use crate::{clients::Clients, clock, plan::Event, topology::World};
+use crate::{clients::Clients, clock, plan::PlannedFault, topology::Deployment};
 use anyhow::Result;
 use clap::ValueEnum;
-use fencepost_torture::history::{Fault, Leaves, Record};
+use fencepost_torture::history::{Fault, Guarantees, Record};
 
-/// A step of the clock by so many seconds may be as long as the memory of ended requests.
+/// A clock step of this many seconds may exceed the memory of ended requests.
 const FORGETS_AFTER: i64 = 8;
 
-/// A kind of fault: histories count by its name. Checks know those that were done to a client by `client` in it.
+/// A kind of fault. Histories contain its name; checks recognise faults of clients by `client` in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum)]
-pub(crate) enum Kind {
+pub(crate) enum FaultKind {
     #[value(name = "sigkill-redis")]
     RedisKilled,
     #[value(name = "restart-empty")]
@@ -82,56 +82,56 @@ pub(crate) enum Kind {
     ForceRelease,
 }
 
-/// What a fault touches. Two that touch the same never run at once.
+/// What a fault affects. Two faults of the same domain never overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Domain {
+pub(crate) enum FaultDomain {
     Redis,
     Servers,
     Clients,
     ClientLinks,
     StoreLinks,
-    /// The clock, an operator's call: nothing else minds.
+    /// The clock and force releases: they overlap with anything.
     Apart,
-    /// Everything about Redis at once.
+    /// Everything about Redis.
     All,
 }
 
-impl Kind {
+impl FaultKind {
     pub(crate) fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    pub(crate) fn domain(self) -> Domain {
-        use Kind::*;
+    pub(crate) fn domain(self) -> FaultDomain {
+        use FaultKind::*;
         match self {
             RedisKilled | RedisEmpty | RedisOlder | RedisStopped | ReplicaKilled | FlushAll | ScriptFlush
-            | KillPubsub | KillNormal | OutOfMemory => Domain::Redis,
-            ServerKilled | ServerStopped | ServerDrained => Domain::Servers,
-            ClientKilled | ClientStopped => Domain::Clients,
+            | KillPubsub | KillNormal | OutOfMemory => FaultDomain::Redis,
+            ServerKilled | ServerStopped | ServerDrained => FaultDomain::Servers,
+            ClientKilled | ClientStopped => FaultDomain::Clients,
             ClientLinkHeld | ClientLinkHeldBack | ClientLinkDelayed | ClientLinkReset | ClientLinkHalfOpen
-            | ReplyDropped => Domain::ClientLinks,
+            | ReplyDropped => FaultDomain::ClientLinks,
             StoreLinkHeld | StoreLinkHeldBack | StoreLinkDelayed | StoreLinkReset | StoreLinkHalfOpen
-            | StoreReplyDropped | ReplicaLinkHeld | ReplicaLinkDelayed | ReplicaLinkReset => Domain::StoreLinks,
-            ClockForward | ClockBack | ForceRelease => Domain::Apart,
-            Promotion | PromotionLagging => Domain::All,
+            | StoreReplyDropped | ReplicaLinkHeld | ReplicaLinkDelayed | ReplicaLinkReset => FaultDomain::StoreLinks,
+            ClockForward | ClockBack | ForceRelease => FaultDomain::Apart,
+            Promotion | PromotionLagging => FaultDomain::All,
         }
     }
 
-    /// Whether Redis may have forgotten something after it.
+    /// Whether Redis may have lost data.
     pub(crate) fn loses_data(self) -> bool {
-        use Kind::*;
+        use FaultKind::*;
         matches!(self, RedisEmpty | RedisOlder | FlushAll | Promotion | PromotionLagging)
     }
 
-    /// Whether another life of Redis begins with it.
-    pub(crate) fn begins_a_life(self) -> bool {
-        use Kind::*;
+    /// Whether Redis restarts or fails over.
+    pub(crate) fn restarts_redis(self) -> bool {
+        use FaultKind::*;
         matches!(self, RedisKilled | RedisEmpty | RedisOlder | Promotion | PromotionLagging)
     }
 
     /// Whether it breaks or delays a server's connections to Redis.
     pub(crate) fn breaks_store_link(self) -> bool {
-        use Kind::*;
+        use FaultKind::*;
         matches!(
             self,
             StoreLinkHeld
@@ -143,70 +143,72 @@ impl Kind {
         )
     }
 
-    fn leaves(self, world: &World, event: &Event) -> Leaves {
-        use Kind::*;
+    fn guarantees(self, deployment: &Deployment, fault: &PlannedFault) -> Guarantees {
+        use FaultKind::*;
         match self {
-            _ if self.loses_data() => Leaves::NotMemory,
-            ServerKilled | ServerDrained if world.forgets_with_server() => Leaves::NotMemory,
-            // What is remembered for 10 s of Redis' time is forgotten as well: that requests have ended, for one.
-            ClockForward if data::seconds(event) >= FORGETS_AFTER => Leaves::NotMemory,
-            ClockForward => Leaves::NotExclusion,
-            _ => Leaves::All,
+            _ if self.loses_data() => Guarantees::NotMemory,
+            ServerKilled | ServerDrained if deployment.forgets_with_server() => Guarantees::NotMemory,
+            // Redis also forgets what it remembers for 10 s, such as ended requests.
+            ClockForward if data::seconds(fault) >= FORGETS_AFTER => Guarantees::NotMemory,
+            ClockForward => Guarantees::NotExclusion,
+            _ => Guarantees::All,
         }
     }
 }
 
-/// What a fault is given.
-pub(crate) struct Scene<'a> {
-    pub(crate) world: &'a World,
+/// The context of a fault.
+pub(crate) struct FaultContext<'a> {
+    pub(crate) deployment: &'a Deployment,
     pub(crate) clients: &'a Clients,
-    pub(crate) event: &'a Event,
+    pub(crate) fault: &'a PlannedFault,
 }
 
-/// What came of it.
-pub(crate) struct Inflicted {
+/// The result of an injected fault.
+pub(crate) struct InjectedFault {
     pub(crate) records: Vec<Record>,
     /// Why it does not count, if it had no effect.
     pub(crate) missed: Option<String>,
 }
 
-/// What was done to what; or that there was nothing to do it to.
-pub(crate) enum Effect {
-    On(String),
+/// Whether a fault took effect.
+pub(crate) enum FaultOutcome {
+    /// It affected this target.
+    Hit(String),
+    /// There was nothing to affect, for this reason.
     Missed(String),
 }
 
-/// Does it and heals it. An error means that the harness, or what it tortures, does not do as it must.
-pub(crate) async fn inflict(scene: Scene<'_>) -> Result<Inflicted> {
-    use Kind::*;
-    let kind = scene.event.kind;
+/// Injects a fault and heals it. An error is a failure of the harness or of the product.
+pub(crate) async fn inject(context: FaultContext<'_>) -> Result<InjectedFault> {
+    use FaultKind::*;
+    let kind = context.fault.kind;
     let begin = clock::now();
     let mut records = Vec::new();
-    let effect = match kind {
-        RedisKilled | RedisEmpty | RedisOlder | RedisStopped | ReplicaKilled => process::redis(&scene).await?,
-        ServerKilled | ServerStopped | ServerDrained => process::server(&scene).await?,
-        ClientKilled | ClientStopped => process::client(&scene).await?,
+    let outcome = match kind {
+        RedisKilled | RedisEmpty | RedisOlder | RedisStopped | ReplicaKilled => process::redis(&context).await?,
+        ServerKilled | ServerStopped | ServerDrained => process::server(&context).await?,
+        ClientKilled | ClientStopped => process::client(&context).await?,
         ClientLinkHeld | ClientLinkHeldBack | ClientLinkDelayed | ClientLinkReset | ClientLinkHalfOpen
-        | ReplyDropped => link::client(&scene).await?,
+        | ReplyDropped => link::client(&context).await?,
         StoreLinkHeld | StoreLinkHeldBack | StoreLinkDelayed | StoreLinkReset | StoreLinkHalfOpen
-        | StoreReplyDropped => link::store(&scene).await?,
-        ReplicaLinkHeld | ReplicaLinkDelayed | ReplicaLinkReset => link::replica(&scene).await?,
+        | StoreReplyDropped => link::store(&context).await?,
+        ReplicaLinkHeld | ReplicaLinkDelayed | ReplicaLinkReset => link::replica(&context).await?,
         FlushAll | ScriptFlush | KillPubsub | KillNormal | OutOfMemory | ClockForward | ClockBack => {
-            data::inflict(&scene).await?
+            data::inject(&context).await?
         }
-        Promotion | PromotionLagging => promotion::inflict(&scene).await?,
-        ForceRelease => operator::force_release(&scene, &mut records).await?,
+        Promotion | PromotionLagging => promotion::inject(&context).await?,
+        ForceRelease => operator::force_release(&context, &mut records).await?,
     };
-    // Healed is when it works again, which another fault of the time may hold up.
-    scene.world.works().await?;
+    // Healed means that the servers work again, which a concurrent fault may delay.
+    context.deployment.wait_until_serving().await?;
     let end = clock::now();
     let mut missed = None;
-    match effect {
-        Effect::On(target) => {
-            let leaves = kind.leaves(scene.world, scene.event);
-            records.push(Record::Fault(Fault { kind: kind.name(), target, begin, end, leaves }));
+    match outcome {
+        FaultOutcome::Hit(target) => {
+            let guarantees = kind.guarantees(context.deployment, context.fault);
+            records.push(Record::Fault(Fault { kind: kind.name(), target, begin, end, guarantees }));
         }
-        Effect::Missed(why) => missed = Some(format!("{}: {why}", kind.name())),
+        FaultOutcome::Missed(why) => missed = Some(format!("{}: {why}", kind.name())),
     }
-    Ok(Inflicted { records, missed })
+    Ok(InjectedFault { records, missed })
 }

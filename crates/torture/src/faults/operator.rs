@@ -1,6 +1,6 @@
-//! An operator takes a lock from its holder.
+//! Force releases by an operator.
 
-use super::{Effect, Scene};
+use super::{FaultContext, FaultOutcome};
 use crate::{clock, config, rng::Rng};
 use anyhow::Result;
 use fencepost_proto::v1::{
@@ -14,25 +14,25 @@ use tokio::time::{sleep, timeout};
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 const TRIES: u32 = 40;
 
-/// Of the first lock that is held, from a hot one on.
-pub(super) async fn force_release(scene: &Scene<'_>, records: &mut Vec<Record>) -> Result<Effect> {
-    let servers = &scene.world.servers;
-    let mut rng = Rng::new(scene.event.draw, 1);
+/// Revokes the lease of a held lock, starting with a random contended one.
+pub(super) async fn force_release(context: &FaultContext<'_>, records: &mut Vec<Record>) -> Result<FaultOutcome> {
+    let servers = &context.deployment.servers;
+    let mut rng = Rng::new(context.fault.draw, 1);
     for _ in 0..TRIES {
         let lock = config::hot(rng.below(config::HOT));
         let server = &servers[rng.index(servers.len())];
-        // It may be down at the moment.
+        // The server may be down.
         if let Ok(channel) = server.direct().await
             && let Some(certain) = revoke(channel, &lock, records).await
         {
-            return Ok(Effect::On(if certain { lock } else { format!("{lock}, perhaps") }));
+            return Ok(FaultOutcome::Hit(if certain { lock } else { format!("{lock}, unconfirmed") }));
         }
         sleep(Duration::from_millis(25)).await;
     }
-    Ok(Effect::Missed("no lock was held".to_owned()))
+    Ok(FaultOutcome::Missed("no lock was held".to_owned()))
 }
 
-/// Whether it is certain; none if nothing was there to revoke.
+/// Whether the release is known to be applied; `None` if there was no lease.
 async fn revoke(channel: tonic::transport::Channel, lock: &str, records: &mut Vec<Record>) -> Option<bool> {
     let get = GetRequest { lock_name: lock.to_owned() };
     let mut client = LockServiceClient::new(channel.clone());

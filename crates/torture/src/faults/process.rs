@@ -1,77 +1,78 @@
-//! Processes that are killed, or stand still.
+//! Killed and stopped processes.
 
-use super::{Effect, Kind, Scene};
+use super::{FaultContext, FaultKind, FaultOutcome};
 use anyhow::Result;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// How old the data is that an older copy brings back.
+/// The age of the data that a restored copy has.
 const OLDER_BY: Duration = Duration::from_millis(1_500);
 
-pub(super) async fn redis(scene: &Scene<'_>) -> Result<Effect> {
-    let (kind, hold) = (scene.event.kind, scene.event.hold);
-    let redis = if kind == Kind::ReplicaKilled { scene.world.replica()? } else { scene.world.primary()? };
-    if kind == Kind::RedisStopped {
+pub(super) async fn redis(context: &FaultContext<'_>) -> Result<FaultOutcome> {
+    let (kind, hold) = (context.fault.kind, context.fault.hold);
+    let redis =
+        if kind == FaultKind::ReplicaKilled { context.deployment.replica()? } else { context.deployment.primary()? };
+    if kind == FaultKind::RedisStopped {
         redis.pause().await?;
         sleep(hold).await;
         redis.resume().await?;
-        return Ok(Effect::On(redis.name.clone()));
+        return Ok(FaultOutcome::Hit(redis.name.clone()));
     }
-    if kind == Kind::RedisOlder {
+    if kind == FaultKind::RedisOlder {
         redis.copy_data()?;
         sleep(OLDER_BY).await;
     }
     let before = redis.info("server", "run_id").await?;
     redis.kill().await?;
     match kind {
-        Kind::RedisEmpty => redis.forget()?,
-        Kind::RedisOlder => redis.put_copy_back()?,
+        FaultKind::RedisEmpty => redis.delete_data()?,
+        FaultKind::RedisOlder => redis.restore_copy()?,
         _ => {}
     }
     sleep(hold).await;
-    redis.begin().await?;
-    anyhow::ensure!(redis.info("server", "run_id").await? != before, "it is the same process");
-    if kind == Kind::ReplicaKilled
-        && let Some(link) = &scene.world.replication
+    redis.ensure_running().await?;
+    anyhow::ensure!(redis.info("server", "run_id").await? != before, "Redis did not restart");
+    if kind == FaultKind::ReplicaKilled
+        && let Some(link) = &context.deployment.replication
     {
         crate::topology::follow(redis, link).await?;
     }
-    Ok(Effect::On(redis.name.clone()))
+    Ok(FaultOutcome::Hit(redis.name.clone()))
 }
 
-pub(super) async fn server(scene: &Scene<'_>) -> Result<Effect> {
-    let servers = &scene.world.servers;
-    let server = &servers[scene.event.target % servers.len()];
-    match scene.event.kind {
-        Kind::ServerStopped => {
+pub(super) async fn server(context: &FaultContext<'_>) -> Result<FaultOutcome> {
+    let servers = &context.deployment.servers;
+    let server = &servers[context.fault.target % servers.len()];
+    match context.fault.kind {
+        FaultKind::ServerStopped => {
             server.pause().await?;
-            sleep(scene.event.hold).await;
+            sleep(context.fault.hold).await;
             server.resume().await?;
         }
-        Kind::ServerDrained => {
+        FaultKind::ServerDrained => {
             server.drain().await?;
-            server.begin().await?;
+            server.ensure_running().await?;
         }
         _ => {
             server.kill().await?;
-            sleep(scene.event.hold).await;
-            server.begin().await?;
+            sleep(context.fault.hold).await;
+            server.ensure_running().await?;
         }
     }
-    Ok(Effect::On(format!("server {}", server.index)))
+    Ok(FaultOutcome::Hit(format!("server {}", server.index)))
 }
 
-pub(super) async fn client(scene: &Scene<'_>) -> Result<Effect> {
-    let client = scene.clients.at(scene.event.target);
+pub(super) async fn client(context: &FaultContext<'_>) -> Result<FaultOutcome> {
+    let client = context.clients.at(context.fault.target);
     let target = client.target();
-    if scene.event.kind == Kind::ClientStopped {
+    if context.fault.kind == FaultKind::ClientStopped {
         client.pause().await?;
-        sleep(scene.event.hold).await;
+        sleep(context.fault.hold).await;
         client.resume().await?;
     } else {
         client.kill().await?;
-        sleep(scene.event.hold).await;
-        client.begin().await?;
+        sleep(context.fault.hold).await;
+        client.start_next().await?;
     }
-    Ok(Effect::On(target))
+    Ok(FaultOutcome::Hit(target))
 }

@@ -1,11 +1,11 @@
-//! One server that keeps its state in memory. When its process ends it has forgotten all of it.
+//! One server with the memory store, which forgets everything when its process ends.
 
-use super::World;
-use crate::{config::Config, faults::Kind, server::Server};
+use super::Deployment;
+use crate::{config::Config, faults::FaultKind, server::Server};
 use anyhow::Result;
 
-pub(super) fn kinds() -> Vec<Kind> {
-    use Kind::*;
+pub(super) fn kinds() -> Vec<FaultKind> {
+    use FaultKind::*;
     vec![
         ServerKilled,
         ServerStopped,
@@ -22,7 +22,7 @@ pub(super) fn kinds() -> Vec<Kind> {
     ]
 }
 
-pub(super) async fn build(config: &Config) -> Result<World> {
+pub(super) async fn build(config: &Config) -> Result<Deployment> {
     let server = Server::start(&config.server_bin, 0, "memory:", &config.folder).await?;
-    Ok(World::new(vec![server], Vec::new(), Vec::new()))
+    Ok(Deployment::new(vec![server], Vec::new(), Vec::new()))
 }

@@ -1,26 +1,26 @@
-//! What is put under torture: servers and what keeps their state, and the links between them.
+//! The system under test: servers, their stores, and the links between them.
 //!
-//! A topology is a function that builds a [`World`], and the list of faults that make sense in it. Sentinel, Cluster or
-//! a quorum is one more file here.
+//! A topology is a function that builds a [`Deployment`], and the list of faults that apply to it. Sentinel, Cluster or a
+//! quorum would be another file here.
 
+mod deployment;
 mod memory;
 mod redis;
 mod redis_replica;
-mod world;
 
+pub(crate) use deployment::Deployment;
 pub(crate) use redis_replica::follow;
-pub(crate) use world::World;
 
-use crate::{config::Config, faults::Kind};
+use crate::{config::Config, faults::FaultKind};
 use anyhow::Result;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// The names of topologies.
+/// The topologies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Topology {
-    /// One server that keeps its state itself.
+    /// One server with the memory store.
     Memory,
     /// Two or three servers on one Redis.
     Redis,
@@ -37,13 +37,13 @@ impl Topology {
         }
     }
 
-    /// How many servers there are.
+    /// The number of servers.
     pub(crate) fn servers(self, seed: u64) -> usize {
         if self == Self::Memory { 1 } else { 2 + usize::from(seed % 2 == 1) }
     }
 
-    /// The faults that can happen in it.
-    pub(crate) fn kinds(self) -> Vec<Kind> {
+    /// The faults that apply to it.
+    pub(crate) fn kinds(self) -> Vec<FaultKind> {
         match self {
             Self::Memory => memory::kinds(),
             Self::Redis => redis::kinds(),
@@ -51,8 +51,8 @@ impl Topology {
         }
     }
 
-    /// Starts all of it.
-    pub(crate) async fn build(self, config: &Config) -> Result<World> {
+    /// Starts all processes.
+    pub(crate) async fn build(self, config: &Config) -> Result<Deployment> {
         match self {
             Self::Memory => memory::build(config).await,
             Self::Redis => redis::build(config).await,

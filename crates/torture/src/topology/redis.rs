@@ -1,12 +1,12 @@
 //! Two or three servers on one Redis with an append-only file.
 
-use super::World;
-use crate::{config::Config, faults::Kind, proxy::Link, redis::Redis, server::Server, wall::WallClock};
+use super::Deployment;
+use crate::{config::Config, faults::FaultKind, proxy::Link, redis::Redis, server::Server, wall::WallClock};
 use anyhow::Result;
 use std::sync::Arc;
 
-pub(super) fn kinds() -> Vec<Kind> {
-    use Kind::*;
+pub(super) fn kinds() -> Vec<FaultKind> {
+    use FaultKind::*;
     vec![
         RedisKilled,
         RedisEmpty,
@@ -40,24 +40,24 @@ pub(super) fn kinds() -> Vec<Kind> {
     ]
 }
 
-pub(super) async fn build(config: &Config) -> Result<World> {
+pub(super) async fn build(config: &Config) -> Result<Deployment> {
     let wall = Arc::new(WallClock::new(&config.folder)?);
     let redis = Redis::start("redis-0", &config.folder, &wall.env()).await?;
     with_servers(config, vec![redis], wall).await
 }
 
-/// Starts the servers of a world whose first Redis is the primary.
-pub(super) async fn with_servers(config: &Config, redis: Vec<Redis>, wall: Arc<WallClock>) -> Result<World> {
-    let mut world = World::new(Vec::new(), Vec::new(), redis);
-    world.wall = Some(wall);
+/// Starts the servers of a deployment whose first Redis is the primary.
+pub(super) async fn with_servers(config: &Config, redis: Vec<Redis>, wall: Arc<WallClock>) -> Result<Deployment> {
+    let mut deployment = Deployment::new(Vec::new(), Vec::new(), redis);
+    deployment.wall = Some(wall);
     for index in 0..config.topology.servers(config.seed) {
-        world.store_links.push(Link::new(format!("server {index}->redis")).await?);
+        deployment.store_links.push(Link::new(format!("server {index}->redis")).await?);
     }
-    world.lead_to_primary()?;
-    for (index, link) in world.store_links.iter().enumerate() {
+    deployment.route_to_primary()?;
+    for (index, link) in deployment.store_links.iter().enumerate() {
         let store = format!("redis://127.0.0.1:{}", link.port);
         let server = Server::start(&config.server_bin, index, &store, &config.folder).await?;
-        world.servers.push(server);
+        deployment.servers.push(server);
     }
-    Ok(world)
+    Ok(deployment)
 }

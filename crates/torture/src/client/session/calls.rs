@@ -1,6 +1,6 @@
-//! The calls of a worker, as operations of a session.
+//! The calls of a worker as operations of a session.
 
-use super::{Kept, Sessions, stream::Asked};
+use super::{Attachment, Sessions, stream::PendingOperation};
 use crate::{
     client::{
         caller::{Answer, CALL_MAX, Caller, Open, Transmission},
@@ -10,7 +10,7 @@ use crate::{
 };
 use fencepost_proto::v1::{
     AcquireRequest, AcquireResponse, ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse,
-    session_request::Message as Say, session_response::Message as Hear,
+    session_request::Message as ClientMessage, session_response::Message as ServerMessage,
 };
 use fencepost_torture::history::AcquireEnd;
 use prost::Message as _;
@@ -19,8 +19,7 @@ use tokio::time::timeout;
 use tonic::Status;
 
 impl Sessions {
-    /// Dropping it is not enough to end an operation: some are cancelled, and of some nobody hears the answer. What is
-    /// granted then is not kept alive.
+    /// A dropped operation is either cancelled, or its answer is ignored. A lease granted then is not kept alive.
     pub(in super::super) async fn acquire(
         &self,
         caller: &Caller,
@@ -28,31 +27,33 @@ impl Sessions {
         request: AcquireRequest,
         sent: Transmission,
     ) -> Answer {
-        let stream = self.with(sent.server);
+        let stream = self.stream_to(sent.server);
         let patience = sent.wait + CALL_MAX;
-        let (mut asked, kept) = stream.acquire(request);
-        let Some(drop_after) = sent.drop_after else { return answered(caller, open, asked, kept, patience).await };
-        if let Ok(answer) = timeout(drop_after, &mut asked.answer).await {
-            return close(caller, open, acquired(answer.map_err(|_| over())), kept);
+        let (mut pending, attachment) = stream.acquire(request);
+        let Some(drop_after) = sent.drop_after else {
+            return answered(caller, open, pending, attachment, patience).await;
+        };
+        if let Ok(answer) = timeout(drop_after, &mut pending.answer).await {
+            return close(caller, open, acquired(answer.map_err(|_| session_ended())), attachment);
         }
         if sent.cancels {
-            caller.journal.note(journal::moment("operation-cancelled", open.record.lock.clone()));
-            stream.cancel(asked.number);
-            return answered(caller, open, asked, kept, CALL_MAX).await;
+            caller.journal.record(journal::instant_fault("operation-cancelled", open.record.lock.clone()));
+            stream.cancel(pending.number);
+            return answered(caller, open, pending, attachment, CALL_MAX).await;
         }
         let caller = caller.clone();
         let left = patience.saturating_sub(drop_after);
         tokio::spawn(async move {
-            let answer = timeout(left, asked.answer).await;
-            let answer = answer.map_or_else(|_| Err(silence()), |answer| answer.map_err(|_| over()));
+            let answer = timeout(left, pending.answer).await;
+            let answer = answer.map_or_else(|_| Err(no_answer()), |answer| answer.map_err(|_| session_ended()));
             let (mut end, _) = acquire_end(acquired(answer), open.record.invoke, crate::clock::now());
             if let AcquireEnd::Acquired(grant) = &mut end {
                 grant.usable = false;
             }
             caller.close(open, end);
-            drop(kept);
+            drop(attachment);
         });
-        Answer { end: AcquireEnd::Dropped, lease: None, kept: None }
+        Answer { end: AcquireEnd::Dropped, lease: None, attachment: None }
     }
 
     pub(in super::super) async fn release(
@@ -60,49 +61,55 @@ impl Sessions {
         request: ReleaseRequest,
         server: usize,
     ) -> Result<ReleaseResponse, Status> {
-        match self.ask(Say::Release(request), server).await? {
-            Hear::Release(answer) => Ok(answer),
-            other => Err(senseless(&other)),
+        match self.send_operation(ClientMessage::Release(request), server).await? {
+            ServerMessage::Release(answer) => Ok(answer),
+            other => Err(unexpected(&other)),
         }
     }
 
     pub(in super::super) async fn renew(&self, request: RenewRequest, server: usize) -> Result<RenewResponse, Status> {
-        match self.ask(Say::Renew(request), server).await? {
-            Hear::Renew(answer) => Ok(answer),
-            other => Err(senseless(&other)),
+        match self.send_operation(ClientMessage::Renew(request), server).await? {
+            ServerMessage::Renew(answer) => Ok(answer),
+            other => Err(unexpected(&other)),
         }
     }
 
-    async fn ask(&self, message: Say, server: usize) -> Result<Hear, Status> {
-        hear(self.with(server).ask(message).answer.await.map_err(|_| over()))
+    async fn send_operation(&self, message: ClientMessage, server: usize) -> Result<ServerMessage, Status> {
+        decode(self.stream_to(server).send_operation(message).answer.await.map_err(|_| session_ended()))
     }
 }
 
-async fn answered(caller: &Caller, open: Open, asked: Asked, kept: Kept, patience: Duration) -> Answer {
-    let answer = timeout(patience, asked.answer).await;
-    let answer = answer.map_or_else(|_| Err(silence()), |answer| answer.map_err(|_| over()));
-    close(caller, open, acquired(answer), kept)
+async fn answered(
+    caller: &Caller,
+    open: Open,
+    pending: PendingOperation,
+    attachment: Attachment,
+    patience: Duration,
+) -> Answer {
+    let answer = timeout(patience, pending.answer).await;
+    let answer = answer.map_or_else(|_| Err(no_answer()), |answer| answer.map_err(|_| session_ended()));
+    close(caller, open, acquired(answer), attachment)
 }
 
-fn close(caller: &Caller, open: Open, answer: Result<AcquireResponse, Status>, kept: Kept) -> Answer {
+fn close(caller: &Caller, open: Open, answer: Result<AcquireResponse, Status>, attachment: Attachment) -> Answer {
     let (end, lease) = acquire_end(answer, open.record.invoke, crate::clock::now());
     caller.close(open, end.clone());
-    let kept = lease.is_some().then_some(kept);
-    Answer { end, lease, kept }
+    let attachment = lease.is_some().then_some(attachment);
+    Answer { end, lease, attachment }
 }
 
-fn acquired(answer: Result<Hear, Status>) -> Result<AcquireResponse, Status> {
-    match hear(answer)? {
-        Hear::Acquire(answer) => Ok(answer),
-        other => Err(senseless(&other)),
+fn acquired(answer: Result<ServerMessage, Status>) -> Result<AcquireResponse, Status> {
+    match decode(answer)? {
+        ServerMessage::Acquire(answer) => Ok(answer),
+        other => Err(unexpected(&other)),
     }
 }
 
-/// The error of an operation is the status that its unary call would have had.
-fn hear(answer: Result<Hear, Status>) -> Result<Hear, Status> {
+/// The error of an operation is the status that its unary call would have.
+fn decode(answer: Result<ServerMessage, Status>) -> Result<ServerMessage, Status> {
     match answer? {
-        // Its fields are those that a status carries as its details.
-        Hear::Error(error) => {
+        // It has the fields of a status, which a status carries as its details.
+        ServerMessage::Error(error) => {
             let details = error.encode_to_vec().into();
             Err(Status::with_details(error.code.into(), error.message, details))
         }
@@ -110,14 +117,14 @@ fn hear(answer: Result<Hear, Status>) -> Result<Hear, Status> {
     }
 }
 
-fn senseless(answer: &Hear) -> Status {
-    super::wrong(&format!("no answer to what was asked: {answer:?}"))
+fn unexpected(answer: &ServerMessage) -> Status {
+    super::protocol_violation(&format!("unexpected answer: {answer:?}"))
 }
 
-fn over() -> Status {
-    Status::unavailable("the session is over")
+fn session_ended() -> Status {
+    Status::unavailable("the session has ended")
 }
 
-fn silence() -> Status {
+fn no_answer() -> Status {
     Status::deadline_exceeded("no answer in time")
 }

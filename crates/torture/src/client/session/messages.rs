@@ -1,4 +1,4 @@
-//! What is passed on from the read loop of a session to those who hold leases that are attached to it.
+//! Notifications from the read loop of a session to the holders of attached leases.
 
 use super::stream::Stream;
 use fencepost_proto::v1::{self, detached::Reason};
@@ -12,9 +12,9 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-/// What befell a lease on a session.
-pub(super) enum Tiding {
-    /// Renewed by what was sent then.
+/// An event of a lease on a session.
+pub(super) enum Notification {
+    /// Renewed by a message sent at `sent`.
     Renewed {
         sent: Nanos,
         at: Nanos,
@@ -29,24 +29,24 @@ pub(super) enum Tiding {
     Draining,
 }
 
-/// A lease that is attached to a session, or will be when it is granted. Dropped, it is detached.
-pub(in super::super) struct Kept {
+/// A lease attached to a session, or to be attached by its grant. Dropped, it is detached.
+pub(in super::super) struct Attachment {
     pub(super) stream: Arc<Stream>,
     pub(super) handle: u32,
-    pub(super) tidings: mpsc::UnboundedReceiver<Tiding>,
+    pub(super) notifications: mpsc::UnboundedReceiver<Notification>,
 }
 
-impl Drop for Kept {
+impl Drop for Attachment {
     fn drop(&mut self) {
-        self.stream.let_go(self.handle);
+        self.stream.drop_lease(self.handle);
     }
 }
 
-/// Handles: no two alike in one process, so that what is said of one is never taken for another's.
+/// Generates handles, unique in the process, so that messages about one are never mistaken for another's.
 #[derive(Clone, Default)]
-pub(super) struct Numbers(Arc<AtomicU32>);
+pub(super) struct Handles(Arc<AtomicU32>);
 
-impl Numbers {
+impl Handles {
     pub(super) fn next(&self) -> u32 {
         self.0.fetch_add(1, Ordering::Relaxed) + 1
     }

@@ -1,20 +1,20 @@
-//! A client whose workers share one session with each server: what they want is under way on it all at once, what they
-//! hold is kept alive by the beats that its read loop answers, and what a session took with it is repeated, and
+//! A client whose workers share one session with each server. All operations are in flight at once, leases are kept
+//! alive by beats that the read loop answers, and after the end of a session its operations are retried, and its leases
 //! attached, on another.
 
 mod calls;
-mod keeping;
+mod keeper;
 mod messages;
 mod stream;
 
-pub(super) use messages::Kept;
+pub(super) use messages::Attachment;
 
-use super::{holding::Holding, taking::Worker, work::Name};
+use super::{held_lease::HeldLease, work::GrantRef, worker::Worker};
 use crate::{clock, journal};
 use anyhow::Result;
 use fencepost_proto::v1::lock_service_client::LockServiceClient;
-use keeping::Keeper;
-use messages::Numbers;
+use keeper::Keeper;
+use messages::Handles;
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -22,24 +22,24 @@ use std::{
 use stream::Stream;
 use tonic::transport::Channel;
 
-/// The sessions of a process, one with each server.
+/// The sessions of a process, one for each server.
 pub(super) struct Sessions {
     channels: Vec<Channel>,
     streams: Vec<Mutex<Option<Arc<Stream>>>>,
-    handles: Numbers,
+    handles: Handles,
 }
 
 impl Sessions {
     pub(super) fn new(channels: Vec<Channel>) -> Self {
         let streams = channels.iter().map(|_| Mutex::default()).collect();
-        Self { channels, streams, handles: Numbers::default() }
+        Self { channels, streams, handles: Handles::default() }
     }
 
-    /// The session with this server: a new one where there is none, or one that takes nothing new.
-    fn with(&self, server: usize) -> Arc<Stream> {
+    /// The session with this server; a new one if there is none, or if it accepts nothing new.
+    fn stream_to(&self, server: usize) -> Arc<Stream> {
         let server = server % self.channels.len();
         let mut slot = self.streams[server].lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(stream) = slot.as_ref().filter(|stream| stream.takes_more()) {
+        if let Some(stream) = slot.as_ref().filter(|stream| stream.accepts_operations()) {
             return Arc::clone(stream);
         }
         let service = LockServiceClient::new(self.channels[server].clone());
@@ -53,63 +53,63 @@ pub(super) async fn run(mut worker: Worker, sessions: Arc<Sessions>) -> Result<(
     while !worker.is_ending() {
         let (terms, wait) = worker.choose();
         if worker.rng.chance(1) {
-            // A session may end at any time, whoever else is at something on it.
-            worker.caller.journal.note(journal::moment("session-ended", terms.lock.clone()));
+            // Sessions may end at any time, whatever other workers use them for.
+            worker.caller.journal.record(journal::instant_fault("session-ended", terms.lock.clone()));
             let server = worker.rng.index(worker.caller.servers());
-            sessions.with(server).close();
+            sessions.stream_to(server).close();
         }
-        if let Some(holding) = worker.take(&terms, wait).await {
-            hold(&mut worker, &holding, &sessions).await?;
+        if let Some(held) = worker.acquire(&terms, wait).await {
+            hold(&mut worker, &held, &sessions).await?;
         }
         worker.think().await;
     }
     Ok(())
 }
 
-async fn hold(worker: &mut Worker, holding: &Holding, sessions: &Arc<Sessions>) -> Result<()> {
-    let name = Name::of(holding);
-    let keeping = Keeper::of(worker.caller.clone(), Arc::clone(sessions), holding.clone()).start();
+async fn hold(worker: &mut Worker, held: &HeldLease, sessions: &Arc<Sessions>) -> Result<()> {
+    let grant_ref = GrantRef::of(held);
+    let keep_alive = Keeper::of(worker.caller.clone(), Arc::clone(sessions), held.clone()).start();
     let long = if worker.rng.chance(20) { worker.rng.millis(1_000, 4_000) } else { worker.rng.millis(0, 500) };
     let bound = clock::now() + clock::nanos(long);
-    let is_rude = worker.rng.chance(4);
-    while worker.step(&name, || holding.is_valid()).await? && clock::now() < bound && !worker.is_ending() {
+    let writes_late = worker.rng.chance(4);
+    while worker.step(&grant_ref, || held.is_valid()).await? && clock::now() < bound && !worker.is_ending() {
         if worker.rng.chance(15) {
-            renew(worker, holding).await;
+            renew(worker, held).await;
         }
         let pause = worker.rng.millis(5, 100);
-        if holding.over_within(&worker.caller, pause).await {
+        if held.ended_within(&worker.caller, pause).await {
             break;
         }
     }
-    if is_rude && holding.is_valid() {
-        // From here on it is not renewed any more.
-        drop(keeping);
+    if writes_late && held.is_valid() {
+        // No renewals from here on.
+        drop(keep_alive);
         let caller = worker.caller.clone();
-        let over = async { while !holding.over_within(&caller, Duration::from_secs(10)).await {} };
-        return worker.be_rude(&name, over).await;
+        let over = async { while !held.ended_within(&caller, Duration::from_secs(10)).await {} };
+        return worker.write_late(&grant_ref, over).await;
     }
-    if !holding.is_valid() {
-        holding.run_out(&worker.caller);
+    if !held.is_valid() {
+        held.expire(&worker.caller);
     }
-    // Given back while it is attached still, or right after it was.
-    let keeping = worker.rng.chance(70).then_some(keeping);
-    worker.give_back(holding).await;
-    drop(keeping);
+    // Released while it is still attached, or right after it was detached.
+    let keep_alive = worker.rng.chance(70).then_some(keep_alive);
+    worker.release(held).await;
+    drop(keep_alive);
     Ok(())
 }
 
-/// Beside the beats, which do the same.
-async fn renew(worker: &mut Worker, holding: &Holding) {
+/// In addition to the beats.
+async fn renew(worker: &mut Worker, held: &HeldLease) {
     let server = worker.rng.index(worker.caller.servers());
-    match worker.caller.renew(&holding.lease, server).await {
-        Some(Ok(valid_until)) => holding.extend(valid_until),
-        Some(Err(lost)) => holding.lose(&worker.caller, lost),
+    match worker.caller.renew(&held.lease, server).await {
+        Some(Ok(valid_until)) => held.extend(valid_until),
+        Some(Err(lost)) => held.lose(&worker.caller, lost),
         None => {}
     }
 }
 
-/// Writes down what no server may say on a session, whatever befalls it. The history cannot be made then.
-fn wrong(what: &str) -> ! {
-    eprintln!("on a session: {what}");
+/// Ends the process on an answer that no server may give. The history is useless then.
+fn protocol_violation(message: &str) -> ! {
+    eprintln!("on a session: {message}");
     std::process::exit(3)
 }

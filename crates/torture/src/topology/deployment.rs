@@ -1,4 +1,4 @@
-//! The processes and links of one history, whatever its topology.
+//! The processes and links of one history, for any topology.
 
 use crate::{proxy::Link, pump::Upstream, redis::Redis, server::Server, wall::WallClock};
 use anyhow::{Context, Result};
@@ -7,20 +7,20 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-/// Everything but the clients.
-pub(crate) struct World {
+/// All processes except the clients.
+pub(crate) struct Deployment {
     pub(crate) servers: Vec<Server>,
-    /// How each server reaches its Redis: one link a server, or none.
+    /// One link to Redis for each server; none for the memory store.
     pub(crate) store_links: Vec<Link>,
-    /// The Redis processes, of which one is the primary.
+    /// The Redis processes. One of them is the primary.
     pub(crate) redis: Vec<Redis>,
     primary: AtomicUsize,
-    /// How the replica reaches the primary.
+    /// The link from the replica to the primary.
     pub(crate) replication: Option<Link>,
     pub(crate) wall: Option<Arc<WallClock>>,
 }
 
-impl World {
+impl Deployment {
     pub(crate) fn new(servers: Vec<Server>, store_links: Vec<Link>, redis: Vec<Redis>) -> Self {
         Self { servers, store_links, redis, primary: AtomicUsize::new(0), replication: None, wall: None }
     }
@@ -33,43 +33,43 @@ impl World {
         self.redis.get(1 - self.primary.load(Ordering::Relaxed).min(1)).context("no replica here")
     }
 
-    /// The replica and the primary change places; the servers are sent to the new primary.
-    pub(crate) fn change_places(&self) -> Result<()> {
+    /// Swaps replica and primary, and routes the servers to the new primary.
+    pub(crate) fn switch_primary(&self) -> Result<()> {
         self.primary.store(1 - self.primary.load(Ordering::Relaxed), Ordering::Relaxed);
-        self.lead_to_primary()
+        self.route_to_primary()
     }
 
-    pub(crate) fn lead_to_primary(&self) -> Result<()> {
+    pub(crate) fn route_to_primary(&self) -> Result<()> {
         let socket = &self.primary()?.socket;
         for link in self.store_links.iter().chain(&self.replication) {
-            link.lead_to(Upstream::Unix(socket.clone()));
+            link.route_to(Upstream::Unix(socket.clone()));
         }
         Ok(())
     }
 
-    /// Whether the servers' state is gone with their process.
+    /// Whether the servers lose their state with their process.
     pub(crate) fn forgets_with_server(&self) -> bool {
         self.redis.is_empty()
     }
 
-    /// Until all servers serve.
-    pub(crate) async fn works(&self) -> Result<()> {
+    /// Waits until all servers serve.
+    pub(crate) async fn wait_until_serving(&self) -> Result<()> {
         for server in &self.servers {
-            server.works().await?;
+            server.wait_until_serving().await?;
         }
         Ok(())
     }
 
-    /// Makes all of it whole.
+    /// Heals all faults.
     pub(crate) async fn heal(&self) -> Result<()> {
         for redis in &self.redis {
-            redis.begin().await?;
+            redis.ensure_running().await?;
         }
         for server in &self.servers {
-            server.begin().await?;
+            server.ensure_running().await?;
             server.link.heal();
         }
         self.store_links.iter().chain(&self.replication).for_each(Link::heal);
-        self.works().await
+        self.wait_until_serving().await
     }
 }

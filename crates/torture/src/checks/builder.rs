@@ -1,43 +1,43 @@
-//! Histories for tests, told in milliseconds since the clients began.
+//! Builds histories for tests. Times are in milliseconds since the clients started.
 
 use super::{check, index::SECOND};
 use crate::{
     history::{
-        Acquire, AcquireEnd, Bounds, Fault, Final, Grant, Leaves, Lost, Nanos, Record, Release, ReleaseEnd, Renewed,
-        Rest, Revoked, Run, StoreStep,
+        Acquire, AcquireEnd, Bounds, Fault, Final, Grant, Guarantees, Leftovers, Lost, Nanos, Record, Release,
+        ReleaseEnd, Renewed, Revoked, Run, StoreStep,
     },
     verdict::{Check, Verdict},
 };
 
-/// When the clients begin.
+/// When the clients start.
 pub(crate) const BEGIN: Nanos = 1_000 * SECOND;
 
 /// The TTL of all requests, in milliseconds.
 pub(crate) const TTL: u64 = 2_000;
 
-/// A time: `ms` milliseconds after the clients began.
+/// The time `ms` milliseconds after the clients started.
 pub(crate) fn ms(ms: u64) -> Nanos {
     BEGIN + ms * 1_000_000
 }
 
-/// The token that the story calls `n`.
+/// The token number `n`.
 pub(crate) fn token(n: u64) -> u64 {
     1_795_000_000_000_000 + n
 }
 
-/// A history in the making. What comes after an Acquire may change it.
+/// A history under construction. Some methods change the record before them.
 #[derive(Clone)]
-pub(crate) struct Story {
+pub(crate) struct HistoryBuilder {
     pub(crate) records: Vec<Record>,
     lock: String,
     later: u64,
 }
 
-impl Story {
+impl HistoryBuilder {
     pub(crate) fn new() -> Self {
         let run = Run {
             seed: 7,
-            topology: "story".into(),
+            topology: "test".into(),
             args: Vec::new(),
             begin: BEGIN,
             end: ms(60_000),
@@ -55,13 +55,13 @@ impl Story {
         self
     }
 
-    /// From here on it is about another lock.
+    /// Switches to another lock.
     pub(crate) fn on(mut self, lock: &str) -> Self {
         self.lock = lock.into();
         self
     }
 
-    /// All so far happened so much later.
+    /// Delays all records so far.
     pub(crate) fn later(mut self, by: u64) -> Self {
         for record in &mut self.records {
             let times: Vec<&mut Nanos> = match record {
@@ -77,16 +77,15 @@ impl Story {
                 Record::Revoked(one) => vec![&mut one.invoke, &mut one.ret],
                 Record::Store(one) => vec![&mut one.at],
                 Record::Fault(one) => vec![&mut one.begin, &mut one.end],
-                Record::Run(_) | Record::Final(_) | Record::Rest(_) => Vec::new(),
+                Record::Run(_) | Record::Final(_) | Record::Leftovers(_) => Vec::new(),
             };
             times.into_iter().for_each(|time| *time += by * 1_000_000);
         }
         self
     }
 
-    /// A transmission that was granted, the first of its request. The grant is made when it returns; its name is
-    /// `g{n}`.
-    pub(crate) fn got(self, client: u32, request: &str, (invoke, ret): (u64, u64), n: u64) -> Self {
+    /// A transmission that was granted, the first of its request. The grant is made when it returns; its id is `g{n}`.
+    pub(crate) fn granted(self, client: u32, request: &str, (invoke, ret): (u64, u64), n: u64) -> Self {
         let grant = Grant {
             token: token(n),
             grant: format!("g{n}"),
@@ -98,7 +97,7 @@ impl Story {
         self.ended(client, request, (invoke, ret), AcquireEnd::Acquired(grant))
     }
 
-    /// A transmission that came to this. It was ready to wait for 20 s.
+    /// A transmission with this outcome and a wait of 20 s.
     pub(crate) fn ended(self, client: u32, request: &str, (invoke, ret): (u64, u64), end: AcquireEnd) -> Self {
         let acquire = Acquire {
             client,
@@ -126,12 +125,12 @@ impl Story {
         self
     }
 
-    /// It was this attempt.
+    /// Sets its attempt number.
     pub(crate) fn attempt(self, attempt: u32) -> Self {
         self.acquire(|acquire| acquire.attempt = attempt)
     }
 
-    /// It was ready to wait for this long.
+    /// Sets its wait.
     pub(crate) fn wait(self, wait: u64) -> Self {
         self.acquire(|acquire| acquire.wait = wait * 1_000_000)
     }
@@ -173,12 +172,12 @@ impl Story {
         self.and(Record::Revoked(Revoked { lock, token: token(n), invoke, ret, certain }))
     }
 
-    pub(crate) fn fault(self, kind: &str, target: &str, (begin, end): (u64, u64), leaves: Leaves) -> Self {
+    pub(crate) fn fault(self, kind: &str, target: &str, (begin, end): (u64, u64), guarantees: Guarantees) -> Self {
         let (begin, end) = (self.ms(begin), self.ms(end));
-        self.and(Record::Fault(Fault { kind: kind.into(), target: target.into(), begin, end, leaves }))
+        self.and(Record::Fault(Fault { kind: kind.into(), target: target.into(), begin, end, guarantees }))
     }
 
-    /// A step that the stores took as they must, in a world with nothing else wrong: `accepted` is worked out.
+    /// A step as correct stores would record it: `accepted` and the numbers are computed.
     pub(crate) fn step(self, client: u32, n: u64, at: u64, write: bool) -> Self {
         let steps = || {
             self.records.iter().rev().filter_map(|record| match record {
@@ -210,21 +209,21 @@ impl Story {
     }
 
     /// Changes the last record.
-    pub(crate) fn last(mut self, change: impl FnOnce(&mut Record)) -> Self {
+    pub(crate) fn edit_last(mut self, change: impl FnOnce(&mut Record)) -> Self {
         change(self.records.last_mut().unwrap());
         self
     }
 
     /// Changes the last step.
-    pub(crate) fn took(self, change: impl FnOnce(&mut StoreStep)) -> Self {
-        self.last(|record| match record {
+    pub(crate) fn edit_step(self, change: impl FnOnce(&mut StoreStep)) -> Self {
+        self.edit_last(|record| match record {
             Record::Store(step) => change(step),
             other => panic!("no step: {other:?}"),
         })
     }
 
-    /// The history with its end: all is quiet, and the locks are as their steps left them.
-    pub(crate) fn told(mut self) -> Vec<Record> {
+    /// The complete history: nothing is left, and the final state of each lock follows from its steps.
+    pub(crate) fn finish(mut self) -> Vec<Record> {
         let mut locks: std::collections::BTreeMap<String, Final> = std::collections::BTreeMap::new();
         let end = |lock: &str| Final {
             lock: lock.into(),
@@ -250,15 +249,20 @@ impl Story {
         }
         self.records.retain(|record| !matches!(record, Record::Final(_)));
         self.records.extend(locks.into_values().map(Record::Final));
-        if !self.records.iter().any(|record| matches!(record, Record::Rest(_))) {
+        if !self.records.iter().any(|record| matches!(record, Record::Leftovers(_))) {
             let (at, none) = (ms(70_000), Vec::new);
-            self.records.push(Record::Rest(Rest { at, leaked_keys: none(), crashed: none(), log_errors: none() }));
+            self.records.push(Record::Leftovers(Leftovers {
+                at,
+                leaked_keys: none(),
+                crashed: none(),
+                log_errors: none(),
+            }));
         }
         self.records
     }
 
     pub(crate) fn verdict(self) -> Verdict {
-        check(&self.told())
+        check(&self.finish())
     }
 
     #[track_caller]
@@ -268,14 +272,14 @@ impl Story {
     }
 
     #[track_caller]
-    pub(crate) fn shows_no(self, check: Check) {
+    pub(crate) fn satisfies(self, check: Check) {
         let verdict = self.verdict();
         let found = verdict.violations.iter().chain(&verdict.excused).find(|one| one.check == check);
         assert!(found.is_none(), "{verdict:#?}");
     }
 
     #[track_caller]
-    pub(crate) fn shows(self, check: Check, message: &str) {
+    pub(crate) fn violates(self, check: Check, message: &str) {
         let verdict = self.verdict();
         let found = verdict.violations.iter().any(|one| one.check == check && one.message.contains(message));
         assert!(found, "{verdict:#?}");

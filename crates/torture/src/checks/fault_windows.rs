@@ -1,0 +1,67 @@
+//! When faults had an effect.
+
+use super::index::{History, MEMORY};
+use crate::history::{Fault, Guarantees, Nanos};
+
+/// The periods in which a fault, or its consequences, may have affected the history.
+pub(crate) struct FaultWindows {
+    /// Disjoint, in order.
+    windows: Vec<(Nanos, Nanos)>,
+}
+
+impl FaultWindows {
+    /// A fault has an effect until the last lease that it may have touched is over, and the last request forgotten.
+    /// Client misbehaviour (a dropped call, a duplicated request) lasts no time and affects nobody else.
+    pub(crate) fn by(history: &History<'_>, counts: impl Fn(&Fault) -> bool) -> Self {
+        let after = history.max_ttl + MEMORY + history.bounds.slack;
+        let mut windows: Vec<(Nanos, Nanos)> = Vec::new();
+        for fault in history.faults.iter().filter(|fault| fault.begin < fault.end && counts(fault)) {
+            let end = fault.end.max(fault.begin).saturating_add(after);
+            match windows.last_mut() {
+                Some(last) if fault.begin <= last.1 => last.1 = last.1.max(end),
+                _ => windows.push((fault.begin, end)),
+            }
+        }
+        Self { windows }
+    }
+
+    /// Whether no fault had an effect in this period.
+    pub(crate) fn are_clear(&self, from: Nanos, to: Nanos) -> bool {
+        let first = self.windows.partition_point(|(_, end)| *end < from);
+        self.windows.get(first).is_none_or(|(begin, _)| *begin > to)
+    }
+}
+
+impl History<'_> {
+    /// The kind of the first fault between `from` and `to` whose guarantees `counts` selects. A fault affects leases
+    /// for as long as they may last.
+    pub(crate) fn excuse(&self, from: Nanos, to: Nanos, counts: impl Fn(Guarantees) -> bool) -> Option<String> {
+        let after = self.max_ttl + self.bounds.slack;
+        let reaches = |fault: &&&Fault| {
+            counts(fault.guarantees) && fault.begin <= to && fault.end.max(fault.begin).saturating_add(after) >= from
+        };
+        self.faults.iter().find(reaches).map(|fault| fault.kind.clone())
+    }
+}
+
+/// Whether the store may have lost data after such a fault.
+pub(crate) fn forgets(guarantees: Guarantees) -> bool {
+    guarantees == Guarantees::NotMemory
+}
+
+/// Whether leases may overlap after such a fault.
+pub(crate) fn overlaps(guarantees: Guarantees) -> bool {
+    guarantees != Guarantees::All
+}
+
+/// Whether the fault hit this client. The target lists clients by number; without a number it hits all.
+pub(crate) fn hits_client(fault: &Fault, client: u32) -> bool {
+    let mut named =
+        fault.target.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse::<u32>().ok()).peekable();
+    fault.kind.contains("client") && (named.peek().is_none() || named.any(|one| one == client))
+}
+
+/// Whether a client was killed.
+pub(crate) fn is_kill_of_client(fault: &Fault) -> bool {
+    fault.kind.starts_with("sigkill-client")
+}
