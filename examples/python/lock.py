@@ -1,7 +1,7 @@
-"""Takes a lock, works under it while a stream keeps it alive, and gives it back.
+"""Acquires a lock, works while a stream keeps it alive, and releases it.
 
-The stubs are generated from proto/: the front page (README.md) shows how. This is an example to start from, not a
-client library: where the stream ends, a library would attach its leases again, on any replica; this lets them run out.
+The stubs are generated from proto/, as README.md shows. This is an example to start from, not a client library: when
+the stream ends, a library would attach its leases again, on any replica; this one lets them expire.
 """
 
 import argparse
@@ -17,12 +17,12 @@ from google.protobuf.duration_pb2 import Duration
 from fencepost.v1 import lock_pb2 as pb
 from fencepost.v1.lock_pb2_grpc import LockServiceStub
 
-# A call that failed in one of these ways may have been done: repeat it with the same ids, and it has the effect of one.
+# A call that failed with one of these codes may have been applied. Retry it with the same ids: it has a single effect.
 OUTCOME_UNKNOWN = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
 
 
 def now():
-    """Monotonic, and counting the time that a machine is suspended, if there is such a clock. Never the wall clock."""
+    """A monotonic clock that counts suspend, where there is one. Never the wall clock."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -31,7 +31,7 @@ def seconds(duration):
 
 
 def valid_until(sent, ttl, held_for=0.0):
-    """The end of a lease by its holder's own reckoning: see AcquireResponse.lease in lock.proto."""
+    """The end of a lease by its holder's clock: see AcquireResponse.lease in lock.proto."""
     return sent + held_for + ttl - 0.01 * ttl - max(ttl / 20, 0.02)
 
 
@@ -42,20 +42,20 @@ class Lock:
         self.stub, self.lease, self.until = stub, lease, until
         self.over = threading.Event()
         self.outbox = queue.SimpleQueue()
-        self.sent = {0: now()}  # when each beat was answered; 0 stands for the attachment
+        self.sent = {0: now()}  # when each beat was answered; 0 is the attachment
         attachment = pb.LeaseAttachment(handle=1, lock_name=lease.lock_name, lease_id=lease.lease_id, attempt=1)
         self.outbox.put(pb.KeepAliveRequest(attach=pb.AttachLeases(leases=[attachment])))
         self.stream = stub.KeepAlive(iter(self.outbox.get, None))
         threading.Thread(target=self.keep, daemon=True).start()
 
     def is_valid(self):
-        """Asks the clock: a process that was paused finds out by looking, before it acts. Once false, always false."""
+        """Checks the clock: a process that was paused notices the end before it acts. Once false, always false."""
         if now() >= self.until:
             self.over.set()
         return not self.over.is_set()
 
     def keep(self):
-        """The loop that reads the stream answers each beat; only an answer renews. There is no timer here."""
+        """Reads the stream and answers each beat; only an answer renews a lease. There is no timer here."""
         try:
             for message in self.stream:
                 kind = message.WhichOneof("message")
@@ -70,26 +70,26 @@ class Lock:
                     print("lost:", pb.LeaseEnd.Name(message.lost.end), file=sys.stderr)
                     self.over.set()
         except grpc.RpcError as error:
-            # Nothing is lost by that: what was valid stays valid until its time.
+            # The lease itself is not lost: it stays valid until its end.
             if not self.over.is_set():
                 print("no longer kept alive:", error.details(), file=sys.stderr)
 
     def renewed(self, beat, leases):
-        """Counts from when the answer to the beat was sent, and replaces what is known only by a later end."""
+        """Applies a renewal. It counts from when the beat was answered, and only moves the end forward."""
         for lease in leases:
             self.until = max(self.until, valid_until(self.sent[beat], seconds(lease.ttl)))
         self.sent = {sent: when for sent, when in self.sent.items() if sent >= beat}
 
     def release(self):
-        """Stop the work first: from the sending of this on, the lock may pass on."""
+        """Releases the lock. Stop the work first: the lock may pass to another holder once this is sent."""
         self.over.set()
         self.outbox.put(None)
         request = pb.ReleaseRequest(lock_name=self.lease.lock_name, lease_id=self.lease.lease_id)
-        return repeated(lambda _attempt: self.stub.Release(request, timeout=5)).end
+        return retried(lambda _attempt: self.stub.Release(request, timeout=5)).end
 
 
-def repeated(call, attempts=5):
-    """Repeats a call while its outcome is unknown; it is told which attempt it is."""
+def retried(call, attempts=5):
+    """Retries a call while its outcome is unknown. The call gets the number of the attempt."""
     for attempt in range(1, attempts + 1):
         try:
             return call(attempt)
@@ -100,13 +100,13 @@ def repeated(call, attempts=5):
 
 
 def acquire(stub, name, ttl, wait, holder):
-    """The lock, or None if another has it for all of the wait."""
+    """Returns the lock, or None if another holder had it for the whole wait."""
     request = pb.AcquireRequest(
         lock_name=name,
         holder=holder,
         ttl=Duration(seconds=ttl),
         wait_timeout=Duration(seconds=wait),
-        request_id=str(uuid.uuid4()),  # one for each lock that is wanted, the same for each attempt at it
+        request_id=str(uuid.uuid4()),  # one for each acquire, the same for its attempts
     )
 
     def attempt(number):
@@ -114,10 +114,10 @@ def acquire(stub, name, ttl, wait, holder):
         sent = now()
         return sent, stub.Acquire(request, timeout=wait + 5)
 
-    sent, reply = repeated(attempt)
+    sent, reply = retried(attempt)
     if reply.outcome != pb.AcquireResponse.OUTCOME_ACQUIRED:
         holders = " and ".join(it.holder or "another" for it in reply.holders) or "another"
-        print(f"{name} is held by {holders}, {reply.waiters} in line", file=sys.stderr)
+        print(f"{name} is held by {holders}, {reply.waiters} waiting", file=sys.stderr)
         return None
     # The server cannot have held the request for longer than the whole exchange took.
     held_for = min(seconds(reply.held_for), now() - sent)
@@ -142,7 +142,7 @@ def main():
             # A step of the work: it sends lock.lease.fencing_token with every write.
             lock.over.wait(0.1)
         if not lock.is_valid():
-            print("lost it: the work is not done", file=sys.stderr)
+            print("lock lost: the work is not done", file=sys.stderr)
             return 70
         print(f"still valid after {options.work:g} s of work", flush=True)
         print(f"release: {pb.LeaseEnd.Name(lock.release())}")

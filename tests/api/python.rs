@@ -54,7 +54,7 @@ fn it_takes_a_lock_keeps_it_and_gives_it_back() {
     let lock = server.run(&["get", "a", "--json"]).expect(0).json();
     let holder = &lock["lock"]["holders"][0];
     assert_eq!((&holder["fencingToken"], &holder["holder"]), (&token.to_string().into(), &"lock.py".into()));
-    let refused = python.start(&server, &["a"]).ended().expect(75).says("a is held by lock.py, 0 in line");
+    let refused = python.start(&server, &["a"]).ended().expect(75).says("a is held by lock.py, 0 waiting");
     assert_eq!(refused.out, "");
     let ended = running.ended().expect(0);
     assert_eq!(
@@ -75,10 +75,10 @@ fn it_waits_in_line_and_knows_when_it_has_lost() {
     waiting.pause();
     await_that("its lease has expired", || server.is_free("a"));
     waiting.signal(Signal::SIGCONT);
-    waiting.ended().expect(70).says("lost it");
+    waiting.ended().expect(70).says("lock lost");
 
     let told = python.start(&server, &["a", "--ttl", "60", "--work", "600"]);
     let held = token(&told.line()).to_string();
     server.run(&["force-release", "a", "--token", &held, "--reason", "it is stuck"]).expect(0);
-    told.ended().expect(70).says("lost: LEASE_END_REVOKED").says("lost it");
+    told.ended().expect(70).says("lost: LEASE_END_REVOKED").says("lock lost");
 }

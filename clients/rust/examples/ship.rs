@@ -1,4 +1,4 @@
-//! Work under a lock: `cargo run -p fencepost-client --example ship`, with a server on its default address.
+//! Work under a lock. Run it with `cargo run -p fencepost-client --example ship`, and a server on the default address.
 
 use fencepost_client::{Client, Held};
 use std::time::Duration;
@@ -9,13 +9,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let lock = client.acquire("orders/42").ttl(Duration::from_secs(10)).wait(Duration::from_secs(60)).await?;
     tokio::select! {
         shipped = ship(lock.held()) => println!("{}", shipped?),
-        lost = lock.lost() => return Err(lost.into()), // the work is dropped where it stands
+        lost = lock.lost() => return Err(lost.into()), // drops the work
     }
     println!("release: {:?}", lock.release().await?.end);
     Ok(())
 }
 
-/// The work: it sends the token with every write.
+/// The protected work. It sends the token with every write.
 async fn ship(lock: Held) -> Result<String, std::io::Error> {
     tokio::time::sleep(Duration::from_millis(100)).await;
     Ok(format!("shipped {} under token {}", lock.name(), lock.token()))
