@@ -247,11 +247,11 @@ impl From<CallError> for AcquireError {
 fn describe(holders: &[v1::LockHolder], waiters: u32) -> String {
     let labels: Vec<_> = holders.iter().map(|it| it.holder.as_str()).filter(|label| !label.is_empty()).collect();
     if holders.is_empty() {
-        format!("on its route to the next waiter, {waiters} in line")
+        format!("offered to the next waiter, {waiters} waiting")
     } else if labels.is_empty() {
-        format!("held, {waiters} in line")
+        format!("held, {waiters} waiting")
     } else {
-        format!("held by {}, {waiters} in line", labels.join(" and "))
+        format!("held by {}, {waiters} waiting", labels.join(" and "))
     }
 }
 
@@ -260,11 +260,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_names_those_who_hold_the_lock() {
+    fn a_refusal_names_the_holders() {
         let holder = |label: &str| v1::LockHolder { holder: label.to_owned(), ..Default::default() };
-        assert_eq!(describe(&[], 1), "on its route to the next waiter, 1 in line");
-        assert_eq!(describe(&[holder("")], 0), "held, 0 in line");
-        assert_eq!(describe(&[holder("a")], 2), "held by a, 2 in line");
-        assert_eq!(describe(&[holder("a"), holder(""), holder("b")], 2), "held by a and b, 2 in line");
+        assert_eq!(describe(&[], 1), "offered to the next waiter, 1 waiting");
+        assert_eq!(describe(&[holder("")], 0), "held, 0 waiting");
+        assert_eq!(describe(&[holder("a")], 2), "held by a, 2 waiting");
+        assert_eq!(describe(&[holder("a"), holder(""), holder("b")], 2), "held by a and b, 2 waiting");
     }
 }

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms_name_the_same_server() {
+    fn both_forms_are_the_same_address() {
         for (text, host_and_port) in [
             ("127.0.0.1:7421", "127.0.0.1:7421"),
             ("locks.internal:1", "locks.internal:1"),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_not_repeated() {
+    fn a_password_is_not_shown() {
         let error = "http://user:secret@localhost:7420".parse::<ServerAddress>().unwrap_err().to_string();
         assert!(error.contains(USER) && !error.contains("secret"), "{error}");
         // The scheme is refused before the user is parsed.

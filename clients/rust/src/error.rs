@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_fails_with_what_the_call_would_have() {
+    fn an_operation_fails_like_its_unary_call() {
         let mut details = ErrorDetails::with_retry_info(Some(Duration::from_millis(250)));
         details.set_error_info("SESSION_FULL", "fencepost", std::collections::HashMap::new());
         let status = Status::with_error_details(Code::ResourceExhausted, "too much", details);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_what_may_have_been_done() {
+    fn unknown_outcomes_are_recognised() {
         for status in [Status::unavailable(""), Status::cancelled(""), Status::deadline_exceeded("")] {
             assert!(CallError::new(status).is_outcome_unknown());
         }

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_greeting_in_parts_is_one() {
+    async fn a_greeting_may_arrive_in_parts() {
         let settings = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 100];
         let (greeting, parts) = (Arc::default(), settings.chunks(1).collect::<Vec<_>>());
         assert_eq!(listened(&greeting, &parts).await.unwrap(), settings, "bytes pass through unchanged");

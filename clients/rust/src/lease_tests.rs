@@ -28,7 +28,7 @@ fn a_process_that_was_paused_past_the_end_finds_its_lease_lost_at_once() {
 }
 
 #[test]
-fn a_renewal_that_comes_in_after_the_end_revives_nothing() {
+fn a_renewal_after_the_end_revives_nothing() {
     let start = Moment::now();
     let lease = lease(start);
     let read = after(start, 9_500);
@@ -61,7 +61,7 @@ fn at_risk_and_back() {
 }
 
 #[test]
-fn what_ended_first_is_what_is_told() {
+fn the_first_end_is_kept() {
     let start = Moment::now();
     let lease = lease(start);
     let revoked = Lost::from_server(v1::LeaseEnd::Revoked, 7);

@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_and_back() {
+    fn durations_survive_a_round_trip() {
         for millis in [0, 1, 1_500, 86_400_000] {
             let there = Duration::from_millis(millis);
             assert_eq!(duration(wire(there)), there);
@@ -33,7 +33,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit() {
+    fn invalid_durations_are_zero_and_long_ones_clamped() {
         assert_eq!(duration(None), Duration::ZERO);
         for (seconds, nanos) in [(-1, 0), (0, -1), (i64::MIN, 0), (i64::MIN, i32::MIN), (1, i32::MAX)] {
             assert_eq!(duration(Some(prost_types::Duration { seconds, nanos })), Duration::ZERO);

@@ -43,12 +43,12 @@ impl Testbed {
             let words = ["serve", "--listen", "127.0.0.1:0", "--store", &store].into_iter().chain(flags);
             testbed.start(&words.map(str::to_owned).collect::<Vec<_>>()).await?;
         }
-        testbed.up().await?;
+        testbed.wait_until_ready().await?;
         Ok(testbed)
     }
 
     /// Waits until all servers have reached their store.
-    async fn up(&self) -> Result<()> {
+    async fn wait_until_ready(&self) -> Result<()> {
         let began = Instant::now();
         for mut caller in caller::connect(&self.urls, self.urls.len(), Via::Unary).await? {
             while let Err(failure) = caller.waiters("bench").await {

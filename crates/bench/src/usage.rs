@@ -100,7 +100,7 @@ mod tests {
     fn redis_counters_are_read_from_info() {
         let info = "# CPU\r\nused_cpu_sys:1.5\r\nused_cpu_user:2.25\r\nused_cpu_user_children:9\r\nused_memory:1000\r\n\
                     used_memory_rss:7\r\ntotal_commands_processed:12\r\n\
-                                cmdstat_evalsha:calls=4,usec=9,usec_per_call=2.25\r\n";
+                    cmdstat_evalsha:calls=4,usec=9,usec_per_call=2.25\r\n";
         assert_eq!(
             RedisReading::from_info(info),
             RedisReading { cpu: 3.75, evalsha: 4.0, commands: 12.0, memory: 1000.0 }

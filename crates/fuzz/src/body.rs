@@ -63,7 +63,8 @@ impl RequestBody {
 const PAUSE_BYTE: u8 = 0xff;
 const END_BYTE: u8 = 0xfe;
 
-/// The bytes that [`RequestBody::streaming`] decodes to these messages, with a pause after each, and an end if `ends` is set.
+/// The bytes that [`RequestBody::streaming`] decodes to these messages, with a pause after each, and an end if `ends`
+/// is set.
 pub(crate) fn encode(messages: &[Vec<u8>], ends: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
     for message in messages {

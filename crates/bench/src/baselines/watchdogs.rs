@@ -25,7 +25,7 @@ pub(crate) async fn hold(run: Run<'_>, testbed: &Testbed, redis: &Redis) -> Resu
     let mut load = Load::closed(run.plan, run.label, tasks);
     let connection = redis.connection().await?;
     let alone = testbed.read().await?;
-    eprintln!("{}: taking {leases} leases", run.label);
+    eprintln!("{}: acquiring {leases} leases", run.label);
     let all_taken = std::sync::Arc::new(Barrier::new(tasks + 1));
     for task in 0..tasks {
         let names: Vec<String> =

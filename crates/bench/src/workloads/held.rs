@@ -21,7 +21,7 @@ const ACQUIRERS: usize = 128;
 pub(crate) async fn acquire(run: Run<'_>, testbed: &Testbed) -> Result<()> {
     let held = run.plan.held;
     if held > 0 {
-        eprintln!("{}: taking {held} locks", run.label);
+        eprintln!("{}: acquiring {held} locks", run.label);
     }
     for from in (0..held).step_by(PER_SESSION) {
         let caller = connect(&testbed.urls, 1, Via::Session).await?.remove(0);

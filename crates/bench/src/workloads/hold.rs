@@ -46,7 +46,7 @@ pub(crate) async fn run(run: Run<'_>, testbed: &Testbed, via: Via) -> Result<(Fi
         let began = Instant::now();
         while sum(|events| &events.attached) < leases as u64 {
             if began.elapsed() > ATTACH_MAX {
-                bail!("only {} of {leases} leases are events", sum(|events| &events.attached));
+                bail!("only {} of {leases} leases are kept", sum(|events| &events.attached));
             }
             sleep(POLL_INTERVAL).await;
         }

@@ -24,6 +24,10 @@ mod findings;
 mod free;
 mod index;
 mod lease;
+#[cfg(test)]
+mod props;
+#[cfg(test)]
+mod sim;
 
 use crate::{
     history::{AcquireEnd, Record, ReleaseEnd},

@@ -4,7 +4,7 @@
 use super::{
     check,
     index::{History, MEMORY, SECOND},
-    lease::Lease,
+    lease::{Lease, is_local_expiry},
     sim::{ClientPlan, TTL, plans, run},
 };
 use crate::{
@@ -236,10 +236,12 @@ fn retry_added(records: &mut Vec<Record>, pick: Index) -> Option<(u64, Nanos)> {
     Some((token, ret))
 }
 
+/// Renews a lease after the server has reported its loss. A renewal after a `deadline` is legal: the server may renew a
+/// lease that has ended only by its holder's clock.
 fn revived(records: &mut Vec<Record>, pick: Index) -> Option<Check> {
     let lost = |leases: &[Lease<'_>]| {
-        let lost = leases.iter().filter_map(|lease| Some((lease.client, lease.token, lease.losses.first()?.at)));
-        lost.collect()
+        let lost = leases.iter().filter_map(|lease| lease.losses.first());
+        lost.filter(|lost| !is_local_expiry(lost)).map(|lost| (lost.client, lost.token, lost.at)).collect()
     };
     let (client, token, over): (u32, u64, Nanos) = find(records, pick, lost)?;
     let (lock, sent, at) = ("lock".to_owned(), over + 1, over + 1_000);

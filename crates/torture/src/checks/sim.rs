@@ -1,12 +1,12 @@
 //! A small and correct lock service with its clients, in virtual time: its histories are legal by construction.
 
 use super::{
-    index::SECOND,
     builder::{BEGIN, token},
+    index::SECOND,
 };
 use crate::history::{
-    Acquire, AcquireEnd, Bounds, Fault, Final, Grant, Guarantees, Lost, Nanos, Record, Release, ReleaseEnd, Renewed, Leftovers,
-    Revoked, Run, StoreStep,
+    Acquire, AcquireEnd, Bounds, Fault, Final, Grant, Guarantees, Leftovers, Lost, Nanos, Record, Release, ReleaseEnd,
+    Renewed, Revoked, Run, StoreStep,
 };
 use proptest::prelude::*;
 use std::{
@@ -161,7 +161,12 @@ pub(crate) fn run(plans: &[ClientPlan]) -> Vec<Record> {
         waiters: 0,
         held: false,
     }));
-    sim.records.push(Record::Leftovers(Leftovers { at: end, leaked_keys: none(), crashed: none(), log_errors: none() }));
+    sim.records.push(Record::Leftovers(Leftovers {
+        at: end,
+        leaked_keys: none(),
+        crashed: none(),
+        log_errors: none(),
+    }));
     sim.records
 }
 
@@ -356,7 +361,8 @@ impl Sim {
             Ending::IsRevoked => {}
             Ending::IsKilled => {
                 self.clients[who].is_over = true;
-                let (kind, target, guarantees) = ("sigkill-client".to_owned(), format!("client {client}"), Guarantees::All);
+                let (kind, target, guarantees) =
+                    ("sigkill-client".to_owned(), format!("client {client}"), Guarantees::All);
                 self.records.push(Record::Fault(Fault { kind, target, begin: invoke, end: invoke, guarantees }));
             }
         }

@@ -1,7 +1,7 @@
 //! The system under test: servers, their stores, and the links between them.
 //!
-//! A topology is a function that builds a [`Deployment`], and the list of faults that apply to it. Sentinel, Cluster or a
-//! quorum would be another file here.
+//! A topology is a function that builds a [`Deployment`], and the list of faults that apply to it. Sentinel, Cluster or
+//! a quorum would be another file here.
 
 mod deployment;
 mod memory;
