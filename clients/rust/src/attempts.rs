@@ -155,9 +155,9 @@ impl Attempts {
             Route::Session { keeper, position } if !self.full => {
                 let (session, position) = (keeper.session(), position.clone());
                 let server = session.server;
-                let permit = match session.try_acquire_permit() {
+                let permit = match session.try_permit_for_acquire() {
                     Some(permit) => Ok((permit, false)),
-                    None => session.acquire_permit(self.limit()).await.map(|permit| (permit, true)),
+                    None => session.permit_for_acquire(self.limit()).await.map(|permit| (permit, true)),
                 };
                 let (permit, late): (Permit, bool) = match permit {
                     Ok(permit) => permit,

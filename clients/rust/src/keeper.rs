@@ -124,7 +124,7 @@ impl Keeper {
         let works = |open: &&OpenSession| open.session.health().works();
         let chosen = state.current.iter().chain(&state.previous).find(works).or(state.current.as_ref());
         let operation = chosen.and_then(|open| {
-            let permit = open.session.try_release_permit()?;
+            let permit = open.session.try_permit_for_release()?;
             Some(open.session.release(key, request.clone(), permit))
         });
         // Releasing also detaches the lease from that session.

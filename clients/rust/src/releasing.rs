@@ -101,7 +101,7 @@ impl Unfinished {
                 retries.failed(server, error).await?;
             }
             let session = self.keeper.session();
-            match session.release_permit(core.limit(Duration::ZERO, self.until)).await {
+            match session.permit_for_release(core.limit(Duration::ZERO, self.until)).await {
                 Ok(permit) => self.operation = Some(session.release(self.key, self.request.clone(), permit)),
                 Err(ended) => self.failed = Some((session.server, ended)),
             }

@@ -30,34 +30,34 @@ fn too_large(bytes: usize) -> Status {
 pub(crate) struct Permit(OwnedSemaphorePermit);
 
 impl Permit {
-    fn now(permit: &Arc<Semaphore>) -> Option<Self> {
-        permit.clone().try_acquire_owned().ok().map(Self)
+    fn try_new(semaphore: &Arc<Semaphore>) -> Option<Self> {
+        semaphore.clone().try_acquire_owned().ok().map(Self)
     }
 }
 
 impl Session {
-    pub(crate) fn try_acquire_permit(&self) -> Option<Permit> {
-        Permit::now(&self.acquires)
+    pub(crate) fn try_permit_for_acquire(&self) -> Option<Permit> {
+        Permit::try_new(&self.acquires)
     }
 
-    pub(crate) async fn acquire_permit(&self, limit: Duration) -> Result<Permit, CallError> {
-        self.turn(&self.acquires, limit).await
+    pub(crate) async fn permit_for_acquire(&self, limit: Duration) -> Result<Permit, CallError> {
+        self.wait_for_permit(&self.acquires, limit).await
     }
 
-    pub(crate) fn try_release_permit(&self) -> Option<Permit> {
-        Permit::now(&self.releases)
+    pub(crate) fn try_permit_for_release(&self) -> Option<Permit> {
+        Permit::try_new(&self.releases)
     }
 
-    pub(crate) async fn release_permit(&self, limit: Duration) -> Result<Permit, CallError> {
-        self.turn(&self.releases, limit).await
+    pub(crate) async fn permit_for_release(&self, limit: Duration) -> Result<Permit, CallError> {
+        self.wait_for_permit(&self.releases, limit).await
     }
 
     /// Waits for a permit, in order, at most `limit`. Dropped, it leaves the queue.
-    async fn turn(&self, permit: &Arc<Semaphore>, limit: Duration) -> Result<Permit, CallError> {
+    async fn wait_for_permit(&self, semaphore: &Arc<Semaphore>, limit: Duration) -> Result<Permit, CallError> {
         let timer = self.core.sleep(limit);
         tokio::select! {
             biased;
-            permit = permit.clone().acquire_owned() => {
+            permit = semaphore.clone().acquire_owned() => {
                 permit.map(Permit).map_err(|_| CallError::unsent(self.ended_with()))
             }
             () = timer => Err(CallError::unsent(Status::deadline_exceeded("too many operations in flight"))),
@@ -94,13 +94,13 @@ impl Session {
         add: impl FnOnce(&mut crate::outbox::Outbox, oneshot::Sender<Outcome>) -> u64,
     ) -> u64 {
         if bytes > REQUEST_BYTES_MAX {
-            let _nobody_waits = caller.send(Err(CallError::new(too_large(bytes))));
+            let _caller_is_gone = caller.send(Err(CallError::new(too_large(bytes))));
             return 0;
         }
         let mut outbox = self.outbox();
         if outbox.is_closed() {
             drop(outbox);
-            let _nobody_waits = caller.send(Err(CallError::unsent(self.ended_with())));
+            let _caller_is_gone = caller.send(Err(CallError::unsent(self.ended_with())));
             return 0;
         }
         add(&mut outbox, caller)
@@ -180,7 +180,7 @@ impl Session {
                 Some(_) => CallError::new(status.clone()),
                 None => CallError::unsent(status.clone()),
             };
-            let _nobody_waits = operation.caller.send(Err(error));
+            let _caller_is_gone = operation.caller.send(Err(error));
         }
     }
 }

@@ -85,7 +85,7 @@ impl RetryPolicy {
         let (number, server, patience) = (call.number, server % self.servers, patience.as_secs_f64());
         self.write(format!("{number} call {server} {method} {patience} {}\n", to_hex(&request.encode_to_vec())));
         let answer = answered.await.map_err(|_| Status::unavailable("the Python process has ended"))??;
-        R::decode(answer.as_slice()).map_err(|error| wrong(&error.to_string()))
+        R::decode(answer.as_slice()).map_err(|error| fail(&error.to_string()))
     }
 
     fn write(&self, line: String) {
@@ -105,12 +105,12 @@ async fn write(mut lines: mpsc::UnboundedReceiver<String>, mut input: ChildStdin
 async fn read(output: ChildStdout, calls: InFlight) {
     let mut lines = BufReader::new(output).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        let Ok((number, answer)) = parse(&line) else { wrong(&format!("malformed answer: {line}")) };
+        let Ok((number, answer)) = parse(&line) else { fail(&format!("malformed answer: {line}")) };
         if let Some(call) = calls.lock().unwrap_or_else(PoisonError::into_inner).remove(&number) {
             let _ = call.send(answer);
         }
     }
-    wrong("it has ended");
+    fail("it has ended");
 }
 
 fn parse(line: &str) -> Result<(u64, Answer)> {
@@ -139,7 +139,7 @@ fn from_hex(text: &str) -> Result<Vec<u8>> {
 }
 
 /// Ends the client: the history is useless without the Python process.
-fn wrong(what: &str) -> ! {
+fn fail(what: &str) -> ! {
     eprintln!("the process of the retry policy: {what}");
     std::process::exit(3)
 }
