@@ -18,8 +18,8 @@ pub(crate) fn check(history: &History<'_>, findings: &mut Findings) {
             let (from, until, waiter) = (findings.at(stall.from), findings.at(stall.until), stall.waiter);
             let (length, since) = (Period(stall.until - stall.from), findings.at(waiter.invoke));
             let what = format!(
-                "client {} was killed with {}; its lease was over by {from}, and until {until}, for {length}, client {} \
-                 waited in vain (since {since}, request {})",
+                "client {} was killed with {}; its lease was over by {from}, and until {until}, for {length}, client \
+                 {} waited in vain (since {since}, request {})",
                 orphan.client, orphan.token, waiter.client, waiter.request
             );
             findings.violation(Check::C9, lock.name, what);
