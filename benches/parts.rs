@@ -19,11 +19,8 @@ use fencepost::{
         token::Sequencer,
     },
     locks::Hub,
-    store::{
-        Store as _,
-        memory::MemoryStore,
-        redis::{answer::Answer, links::replies},
-    },
+    node::replies,
+    store::{Store as _, memory::MemoryStore, redis::answer::Answer},
 };
 use std::{future::Future, hint::black_box, pin::pin, sync::Arc, task::Context, time::Duration};
 use uuid::Uuid;

@@ -16,16 +16,14 @@ use fencepost::{
     domain::{
         ids::{AttachmentId, Call, LeaseId, ReplicaId, RequestId},
         lease::LeaseEnd,
-        limits::Limits,
+        limits::{COMMAND_WINDOW, Limits},
         name::LockName,
         outcome::{AcquireOutcome, ReleaseOutcome, RenewOutcome},
     },
+    node::{Arg, Asker, Command, Header, Lane, Link, Links, RedisUrl, Script},
     store::{
         Event, Notices, Timed,
-        redis::{
-            RedisStore, keys,
-            links::{Arg, Asker, Command, Lane, Links, RedisUrl, Script, Sender},
-        },
+        redis::{RedisStore, keys, sender::Sender},
     },
 };
 use redis_server::Redis;
@@ -89,8 +87,7 @@ async fn least(links: &Links, command: &'static Command, name: &LockName, lease:
     for arg in [command.name().into(), Arg::from(key), Arg::from(counter), Arg::from(lease)] {
         arg.pack(&mut packed);
     }
-    let sender = Sender { replica: ReplicaId(Uuid::nil()), waiters_max: 0 };
-    links.get(bucket).unwrap().ask(sender, command, bucket, packed, &mut Asker::patient()).await.unwrap().packed
+    links.get(keys::link(bucket)).unwrap().ask(command, bucket, packed, &mut Asker::patient()).await.unwrap().packed
 }
 
 async fn call(work: Work, caller: usize, until: Instant) -> usize {
@@ -196,7 +193,12 @@ async fn main() {
     let running = store.clone();
     let running = tokio::spawn(async move { running.maintain().await });
     store.up().wait_for(|up| *up).await.unwrap();
-    let links = Arc::new(Links::new(&RedisUrl::parse(&redis.url()).unwrap()));
+    let sender = Sender { replica: ReplicaId(Uuid::nil()), waiters_max: 0 };
+    let header = move |link: &Link, bucket| Header {
+        key: keys::of_bucket(bucket),
+        packed: sender.packed(link.incarnation().0, link.not_after(COMMAND_WINDOW)),
+    };
+    let links = Arc::new(Links::new(&RedisUrl::parse(&redis.url()).unwrap(), header));
     let linking = links.clone();
     let linking = tokio::spawn(async move { linking.run().await });
     links.up().wait_for(|up| *up).await.unwrap();

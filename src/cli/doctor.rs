@@ -4,9 +4,9 @@ use super::{
     calls::print,
     exit::{COMMAND_LINE, Failure, NO, OUTPUT, UNAVAILABLE},
 };
-use crate::store::{
-    RedisUrl,
-    doctor::{self, Finding, Severity},
+use crate::{
+    node::RedisUrl,
+    store::doctor::{self, Finding, Severity},
 };
 use clap::Args;
 use serde::Serialize;

@@ -6,7 +6,7 @@ use crate::{
         Config, ListenAddress,
         options::{OPTIONS, SWITCH},
     },
-    store::RedisUrl,
+    node::RedisUrl,
     telemetry::{self, FlushOnDrop},
 };
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};

@@ -10,7 +10,8 @@ use crate::{
     clock::ProcessClock,
     config::{Config, StoreUrl},
     locks::{Hub, Locks},
-    store::{MemoryStore, RedisStore, RedisUrl, Store},
+    node::RedisUrl,
+    store::{MemoryStore, RedisStore, Store},
 };
 use std::{future::Future, sync::Arc, time::Duration};
 use tokio::{net::TcpListener, sync::watch, time::timeout};

@@ -14,5 +14,5 @@ pub use interface::{Answer, Store};
 pub use memory::MemoryStore;
 pub use notice::{Event, EventKind, Notices};
 pub use page::Page;
-pub use redis::{RedisStore, doctor, links::RedisUrl};
+pub use redis::{RedisStore, doctor};
 pub use timed::Timed;

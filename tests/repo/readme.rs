@@ -6,7 +6,7 @@ use fencepost::{
     cli::{Cli, exit},
     config::Config,
     domain::limits::{self, Limits},
-    store::redis::links::{IN_LINE_MAX, RESPONSE_TIMEOUT},
+    node::{IN_LINE_MAX, RESPONSE_TIMEOUT},
 };
 use std::{fs, path::Path, time::Duration};
 

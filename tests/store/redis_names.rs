@@ -16,9 +16,10 @@ use fencepost::{
         name::LockName,
         outcome::{AcquireOutcome, Fate, Gone, ReleaseOutcome},
     },
+    node::RedisUrl,
     store::{
         Event, Notices, StoreError, Timed,
-        redis::{RedisStore, keys, links::RedisUrl},
+        redis::{RedisStore, keys},
     },
 };
 use redis_server::{Answer, Redis};

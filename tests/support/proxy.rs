@@ -1,7 +1,7 @@
 //! A proxy for Redis that drops all replies from a chosen command on, breaks connections, or delays replies.
 #![allow(dead_code, reason = "no test uses all of it")]
 
-use fencepost::store::redis::links::Arg;
+use fencepost::node::Arg;
 use std::{
     net::SocketAddr,
     sync::{

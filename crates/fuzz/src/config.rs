@@ -2,7 +2,7 @@
 
 use fencepost::{
     config::{Config, options},
-    store::RedisUrl,
+    node::RedisUrl,
 };
 use std::{cell::RefCell, ffi::OsString, fs, os::unix::ffi::OsStringExt};
 

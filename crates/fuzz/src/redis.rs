@@ -3,9 +3,10 @@
 use deadpool_redis::redis::parse_redis_value;
 use fencepost::{
     domain::time::StoreTime,
+    node::replies,
     store::{
         doctor::{self, ClockSample, Facts, Meta},
-        redis::{answer::Answer, effects, keys, links::replies},
+        redis::{answer::Answer, effects, keys},
     },
 };
 

@@ -3,7 +3,6 @@
 
 use super::{
     effects::{RedisEffect, effect},
-    links::{Value, stumbled},
     packed::unpack,
     quick::{self, Quick},
     scripts::QUICK,
@@ -20,6 +19,7 @@ use crate::{
         time::StoreTime,
         token::FencingToken,
     },
+    node::{Value, stumbled},
     store::StoreError,
 };
 use std::{collections::HashMap, time::Duration};
@@ -153,7 +153,7 @@ impl Answer {
         let mut details = Details(array(next()?)?.into_iter());
         let effects = array(next()?)?.into_iter().map(effect).collect::<Decoded<_>>()?;
         if code == "broken" {
-            return Err(stumbled(&details.text()?));
+            return Err(stumbled(&details.text()?).into());
         }
         Ok(Self { now, effects, said: Said::Code(code, details) })
     }

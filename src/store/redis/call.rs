@@ -1,14 +1,6 @@
 //! One command: what every script takes, sending it, and what its answer sets off here.
 
-use super::{
-    RedisStore,
-    answer::Answer,
-    chores::Chore,
-    effects::RedisEffect,
-    keys,
-    links::{Arg, Asker, Command, Lane, Link, RESPONSE_TIMEOUT, Reply, Script},
-    scripts,
-};
+use super::{RedisStore, answer::Answer, chores::Chore, effects::RedisEffect, keys, scripts};
 use crate::{
     domain::{
         command,
@@ -17,6 +9,7 @@ use crate::{
         outcome::AcquireOutcome,
         token::FencingToken,
     },
+    node::{Arg, Asker, Command, Lane, Link, RESPONSE_TIMEOUT, Reply, Script},
     store::{Event, StoreError, Timed},
 };
 use std::{
@@ -111,7 +104,7 @@ impl Commands {
 impl RedisStore {
     /// A link to a Redis that was found fit for locks.
     pub(super) async fn link(&self, bucket: u16) -> Result<Arc<Link>, StoreError> {
-        let link = self.links.get(bucket)?;
+        let link = self.node.get(keys::link(bucket))?;
         self.meet(&link).await?;
         Ok(link)
     }
@@ -135,7 +128,7 @@ impl RedisStore {
         tail: &[Arg],
     ) -> Result<Answer, StoreError> {
         let packed = self.packed(command, bucket, None, tail);
-        let reply = link.ask(self.sender, command, bucket, packed, &mut Asker::patient()).await?;
+        let reply = link.ask(command, bucket, packed, &mut Asker::patient()).await?;
         self.read(link, reply).map(|answer| answer.outcome)
     }
 
@@ -162,7 +155,7 @@ impl RedisStore {
         let bucket = keys::bucket(name);
         let link = self.link(bucket).await?;
         let (packed, began) = (self.packed(command, bucket, Some(name), tail), Instant::now());
-        let answer = self.read(&link, link.ask(self.sender, command, bucket, packed, asker).await?)?;
+        let answer = self.read(&link, link.ask(command, bucket, packed, asker).await?)?;
         // Stood in line twice, it could be so late that the end of its own request is forgotten.
         if !answer.outcome.is_too_late() || asker.has_stopped() || began.elapsed() > RESPONSE_TIMEOUT {
             self.heed(bucket, name, &answer.outcome, own);
@@ -171,7 +164,7 @@ impl RedisStore {
         // Nothing was done, and now Redis' time is known: it was set since the last sample, or nothing was asked for
         // long.
         let packed = self.packed(command, bucket, Some(name), tail);
-        let answer = self.read(&link, link.ask(self.sender, command, bucket, packed, asker).await?)?;
+        let answer = self.read(&link, link.ask(command, bucket, packed, asker).await?)?;
         self.heed(bucket, name, &answer.outcome, own);
         Ok(answer)
     }

@@ -3,14 +3,16 @@
 use super::{
     answer::{Answer, Decoded},
     lease::{call_args, packed},
-    links::Arg,
     scripts,
 };
-use crate::domain::{
-    command::{Acquire, Candidate, Command, Outcome},
-    ids::ReplicaId,
-    rules::Next,
-    time::micros,
+use crate::{
+    domain::{
+        command::{Acquire, Candidate, Command, Outcome},
+        ids::ReplicaId,
+        rules::Next,
+        time::micros,
+    },
+    node::Arg,
 };
 use smallvec::{SmallVec, smallvec};
 

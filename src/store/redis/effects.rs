@@ -2,7 +2,6 @@
 
 use super::{
     answer::{Decoded, Details, array, corrupt, end, number, text, token},
-    links::Value,
     packed::unpack,
 };
 use crate::{
@@ -11,6 +10,7 @@ use crate::{
         lease::LeaseEnd,
         name::LockName,
     },
+    node::Value,
     store::{Event, EventKind, StoreError},
 };
 

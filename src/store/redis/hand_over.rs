@@ -1,19 +1,14 @@
 //! A hand-off within one server: the release claims for the next waiter, if that waits here. It saves the hint and the
 //! claim, a round trip to Redis while nobody has the lock. The outcome goes straight to the waiting call.
 
-use super::{
-    RedisStore,
-    answer::Answer as Reply,
-    command::next_args,
-    keys,
-    links::{Arg, Command},
-};
+use super::{RedisStore, answer::Answer as Reply, command::next_args, keys};
 use crate::{
     domain::{
         ids::{Call, LeaseId},
         name::LockName,
         rules::Next,
     },
+    node::{Arg, Command},
     store::{Answer, Timed},
 };
 

@@ -4,7 +4,10 @@
 //! that one script could touch a lock, its queue and its bucket's sequencer in a cluster too (which is not supported
 //! yet).
 
-use crate::domain::{ids::ReplicaId, name::LockName};
+use crate::{
+    domain::{ids::ReplicaId, name::LockName},
+    node::LINKS_PER_SERVER,
+};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// How many buckets there are. Fixed in the meta key: with another number a lock would meet another sequencer.
@@ -17,6 +20,11 @@ pub const META: &str = "fp:meta";
 /// The bucket of a lock. The same in every version: it is where the lock is.
 pub fn bucket(name: &LockName) -> u16 {
     u16::try_from(xxh3_64(name.as_str().as_bytes()) % u64::from(BUCKETS)).unwrap_or(0)
+}
+
+/// The connection for the commands of a bucket. Neighbours share one: what is asked of them together is sent together.
+pub fn link(bucket: u16) -> usize {
+    usize::from(bucket) * LINKS_PER_SERVER / usize::from(BUCKETS)
 }
 
 /// What the keys of a bucket begin with.

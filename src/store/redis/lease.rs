@@ -1,11 +1,14 @@
 //! A lease as `lua/lib/layout.lua` lays it out. The server makes it, and the script that grants it only has to put it
 //! in its place.
 
-use super::{answer::metadata_text, links::Arg};
-use crate::domain::{
-    command::Candidate,
-    ids::{Call, ReplicaId},
-    lease::Terms,
+use super::answer::metadata_text;
+use crate::{
+    domain::{
+        command::Candidate,
+        ids::{Call, ReplicaId},
+        lease::Terms,
+    },
+    node::Arg,
 };
 
 /// A call as scripts take it: its request, its attempt, and its id.

@@ -1,8 +1,9 @@
 //! A page of a listing: steps of a scan over the keys of locks, and a look at each lock whose key was found.
 
-use super::{RedisStore, keys, links::Arg};
+use super::{RedisStore, keys};
 use crate::{
     domain::{command::Command, limits::PAGE_BYTES_MAX, name::LockName, outcome::LockView},
+    node::Arg,
     store::{Page, Store as _, StoreError},
 };
 

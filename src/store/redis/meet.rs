@@ -8,9 +8,12 @@ use super::{
     LAYOUT, RedisStore,
     doctor::{self, EVICTION, Facts, Finding, Meta, Severity},
     keys,
-    links::{Arg, Link},
 };
-use crate::{domain::ids::Incarnation, store::StoreError};
+use crate::{
+    domain::ids::Incarnation,
+    node::{Arg, Link},
+    store::StoreError,
+};
 use parking_lot::Mutex;
 use std::{sync::Arc, time::Duration};
 use tokio::{
@@ -99,7 +102,7 @@ impl RedisStore {
     /// Meets each new life at once, and whatever commands ask about; keeps `up` true to it. Never ends.
     pub(super) async fn keep_meeting(&self) {
         let Some(mut asking) = self.met.asking.lock().take() else { return std::future::pending().await };
-        let mut links = self.links.up();
+        let mut links = self.node.up();
         let (mut looked, mut failed, mut told) = (Instant::now(), None, None);
         loop {
             links.borrow_and_update();
@@ -107,7 +110,7 @@ impl RedisStore {
                 self.look_again().await;
                 looked = Instant::now();
             }
-            let up = match self.links.get(0) {
+            let up = match self.node.get(0) {
                 Ok(link) => {
                     let looked = self.look_for(&link, &mut failed).await;
                     tell_refused(&looked, &mut told);
@@ -156,7 +159,7 @@ impl RedisStore {
     /// it anew. One that cannot be asked now (it refuses to write, say) is as good as it was: commands find out
     /// themselves which of them it refuses.
     async fn look_again(&self) {
-        let Ok(link) = self.links.get(0) else { return };
+        let Ok(link) = self.node.get(0) else { return };
         let life = Some(link.incarnation());
         if *self.met.known.lock() != life {
             return;

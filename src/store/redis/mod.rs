@@ -10,16 +10,17 @@ mod chores;
 pub mod command;
 pub mod doctor;
 pub mod effects;
+mod error;
 mod hand_over;
 mod inline;
 pub mod keys;
 pub mod lease;
-pub mod links;
 mod listing;
 mod meet;
 mod packed;
 mod quick;
 pub mod scripts;
+pub mod sender;
 mod store;
 mod tend;
 mod view;
@@ -29,13 +30,14 @@ mod watching;
 
 use crate::{
     domain::{ids::ReplicaId, limits::Limits},
+    node::{Links, RedisUrl},
     store::Notices,
 };
 use call::Commands;
 use chores::Chores;
 use keys::BUCKETS;
-use links::{Links, RedisUrl, Sender};
 use meet::Met;
+use sender::Sender;
 use std::sync::{Arc, atomic::AtomicU64};
 use tokio::sync::{Notify, watch};
 use uuid::Uuid;
@@ -48,7 +50,7 @@ const LAYOUT: &str = "6";
 
 /// The store in Redis.
 pub struct RedisStore {
-    links: Links,
+    node: Links,
     me: ReplicaId,
     notices: Arc<dyn Notices>,
     waits: Waits,
@@ -62,8 +64,6 @@ pub struct RedisStore {
     warned: Warned,
     asked: Asked,
     commands: &'static Commands,
-    /// As scripts are told of this replica.
-    sender: Sender,
 }
 
 impl RedisStore {
@@ -79,8 +79,9 @@ impl RedisStore {
 
     fn with_commands(url: &RedisUrl, limits: &Limits, notices: Arc<dyn Notices>, commands: &'static Commands) -> Self {
         let me = ReplicaId(Uuid::new_v4());
+        let sender = Sender { replica: me, waiters_max: limits.waiters_per_lock };
         Self {
-            links: Links::new(url),
+            node: Links::new(url, move |link, bucket| sender.header(link, bucket)),
             me,
             notices,
             waits: Waits::default(),
@@ -91,7 +92,6 @@ impl RedisStore {
             warned: Warned::default(),
             asked: Asked::default(),
             commands,
-            sender: Sender { replica: me, waiters_max: limits.waiters_per_lock },
         }
     }
 

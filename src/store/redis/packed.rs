@@ -1,6 +1,6 @@
 //! What `cmsgpack.pack` makes of a script's answer, read back: numbers, texts and lists.
 
-use super::links::Value;
+use crate::node::Value;
 
 /// Lists in lists: those of the scripts are three deep.
 const DEPTH_MAX: usize = 8;
@@ -69,7 +69,7 @@ fn list(bytes: &mut &[u8], length: u64, depth: usize) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::redis::links::Arg;
+    use crate::node::Arg;
 
     #[test]
     fn what_is_packed_here_is_read_here() {

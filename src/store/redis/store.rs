@@ -6,7 +6,6 @@ use super::{
     chores::Chore,
     command::{Args, outcome_of, script_of},
     keys,
-    links::{Asker, Command as ScriptCommand},
 };
 use crate::{
     domain::{
@@ -15,6 +14,7 @@ use crate::{
         name::LockName,
         outcome::{AcquireOutcome, RenewOutcome},
     },
+    node::{Asker, Command as ScriptCommand},
     store::{Answer, Page, Store, StoreError, Timed},
 };
 use futures_util::future::join_all;

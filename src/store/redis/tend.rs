@@ -1,11 +1,9 @@
 //! What goes on beside the commands: links, polls, hints from other replicas, chores.
 
-use super::{
-    RedisStore, effects, keys,
-    links::{Arg, Link, Push},
-};
+use super::{RedisStore, effects, keys};
 use crate::{
     domain::{name::LockName, outcome::Polled},
+    node::{Arg, Link, Push},
     store::StoreError,
 };
 use futures_util::future::{join, join_all};
@@ -21,7 +19,7 @@ impl RedisStore {
     /// Runs the background work of the store. Never ends; dropped, all of it stops.
     pub async fn maintain(&self) {
         join(
-            join(join(self.links.run(), self.keep_meeting()), self.do_chores()),
+            join(join(self.node.run(), self.keep_meeting()), self.do_chores()),
             join(join(self.listen(), self.poll()), self.keep_watching()),
         )
         .await;
@@ -127,7 +125,7 @@ impl RedisStore {
 
     /// Hears what other replicas' commands set off here.
     async fn listen(&self) {
-        let mut pushes = self.links.pushes(&keys::channel(self.me));
+        let mut pushes = self.node.pushes(&keys::channel(self.me));
         while let Some(push) = pushes.recv().await {
             match push {
                 Push::Resync => {

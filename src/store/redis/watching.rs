@@ -3,8 +3,8 @@
 //! Each bucket keeps a note of the replicas that its scripts are to tell. The notes run out by themselves, and a Redis
 //! that forgets has forgotten them too: that is noticed when they are renewed, and told as a gap.
 
-use super::{RedisStore, keys, links::Arg, tend::POLL_PERIOD};
-use crate::{domain::time::micros, store::StoreError};
+use super::{RedisStore, keys, tend::POLL_PERIOD};
+use crate::{domain::time::micros, node::Arg, store::StoreError};
 use futures_util::future::join_all;
 use std::time::Duration;
 use tokio::{

@@ -76,8 +76,8 @@ pub(crate) fn named_below(code: &str, root: &str) -> Vec<String> {
         }
         let Some(rest) = packed[at + root.len()..].trim_start().strip_prefix("::") else { continue };
         match rest.trim_start().strip_prefix('{') {
-            None => names.push(first_name(rest)),
-            Some(group) => names.extend(parts_of_group(group).iter().map(|part| first_name(part))),
+            None => names.extend(first_names(rest)),
+            Some(group) => names.extend(parts_of_group(group).into_iter().flat_map(first_names)),
         }
     }
     names
@@ -105,13 +105,17 @@ fn parts_of_group(group: &str) -> Vec<&str> {
     parts
 }
 
-/// The first name of a path, with the second one if there is one.
-fn first_name(path: &str) -> String {
+/// The first name of a path, with the second one if there is one; several, if the path ends in a group.
+fn first_names(path: &str) -> Vec<String> {
     let end = |text: &str| text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
     let path = path.trim_start();
     let first = &path[..end(path)];
     match path[first.len()..].trim_start().strip_prefix("::").map(str::trim_start) {
-        Some(rest) if end(rest) > 0 => format!("{first}::{}", &rest[..end(rest)]),
-        _ => first.to_owned(),
+        Some(rest) if end(rest) > 0 => vec![format!("{first}::{}", &rest[..end(rest)])],
+        Some(rest) if rest.starts_with('{') => {
+            let parts = parts_of_group(&rest[1..]).into_iter().map(str::trim_start);
+            parts.map(|part| format!("{first}::{}", &part[..end(part)])).collect()
+        }
+        _ => vec![first.to_owned()],
     }
 }

@@ -4,7 +4,7 @@ use crate::{
     bench::{Harness, Recorder, limits},
     redis_server::Redis,
 };
-use fencepost::store::redis::{RedisStore, links::RedisUrl};
+use fencepost::{node::RedisUrl, store::redis::RedisStore};
 use std::{sync::Arc, time::Duration};
 use tokio::task::JoinHandle;
 

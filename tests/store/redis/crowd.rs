@@ -16,13 +16,10 @@ use fencepost::{
         name::LockName,
         outcome::{AcquireOutcome, Grant, ReleaseOutcome, RenewOutcome},
     },
+    node::{IN_LINE_MAX, LINKS_PER_SERVER, RESPONSE_TIMEOUT, UNDER_WAY_MAX},
     store::{
         Store as _, StoreError, Timed,
-        redis::{
-            RedisStore, keys,
-            links::{IN_LINE_MAX, LINKS_PER_SERVER, RESPONSE_TIMEOUT, UNDER_WAY_MAX},
-            scripts,
-        },
+        redis::{RedisStore, keys, scripts},
     },
 };
 use futures_util::{FutureExt, StreamExt, future::join_all, stream::FuturesUnordered};

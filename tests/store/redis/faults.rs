@@ -16,10 +16,8 @@ use fencepost::{
         name::LockName,
         outcome::RenewOutcome,
     },
-    store::{
-        Store as _,
-        redis::{RedisStore, links::RedisUrl},
-    },
+    node::RedisUrl,
+    store::{Store as _, redis::RedisStore},
 };
 use fencepost_proto::v1::{
     self, LeaseEnd, acquire_response::Outcome as Acquired, keep_alive_response::Message as Hear,

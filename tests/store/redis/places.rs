@@ -17,9 +17,10 @@ use fencepost::{
         outcome::{AcquireOutcome, ReleaseOutcome},
         time::micros,
     },
+    node::RedisUrl,
     store::{
         Event, Notices, Store as _, Timed,
-        redis::{RedisStore, keys, links::RedisUrl, scripts},
+        redis::{RedisStore, keys, scripts},
     },
 };
 use std::{

@@ -18,13 +18,10 @@ use fencepost::{
         name::LockName,
         outcome::{AcquireOutcome, Fate, Gone, Grant, RenewOutcome},
     },
+    node::{LINKS_PER_SERVER, UNDER_WAY_MAX},
     store::{
         Answer, Store as _, StoreError,
-        redis::{
-            keys,
-            links::{LINKS_PER_SERVER, UNDER_WAY_MAX},
-            scripts,
-        },
+        redis::{keys, scripts},
     },
 };
 use fencepost_proto::v1::keep_alive_response::Message as Hear;

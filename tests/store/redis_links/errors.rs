@@ -1,7 +1,7 @@
 //! Each class of refusal, provoked where a Redis can be provoked to it.
 
-use super::{COUNT, GET, Kept, Redis, Script, StoreError, eventually, refused_because, unavailable};
-use fencepost::store::redis::links::Value;
+use super::{COUNT, GET, Kept, NodeError, Redis, Script, eventually, refused_because, unavailable};
+use fencepost::node::Value;
 use tokio::{io::AsyncWriteExt, net::TcpListener};
 
 static SPIN: Script =
@@ -42,12 +42,12 @@ async fn what_is_stored_and_not_ours_is_corrupt() {
     redis.command(&["LPUSH", "{7}n", "x"]);
     for script in [&COUNT, &GET] {
         let reply = kept.link().run(script, &key(), &[]).await;
-        assert!(matches!(&reply, Err(StoreError::Corrupt(why)) if why.contains("WRONGTYPE")), "{reply:?}");
+        assert!(matches!(&reply, Err(NodeError::Corrupt(why)) if why.contains("WRONGTYPE")), "{reply:?}");
     }
     redis.command(&["SET", "{7}n", "x"]);
     for script in [&ADD, &NIL] {
         let reply = kept.link().run(script, &key(), &[]).await;
-        assert!(matches!(reply, Err(StoreError::Corrupt(_))), "{reply:?}");
+        assert!(matches!(reply, Err(NodeError::Corrupt(_))), "{reply:?}");
     }
     // The link is as good as before.
     let reply = kept.link().run(&GET, &key(), &[]).await;
@@ -92,7 +92,7 @@ async fn a_script_of_somebody_else_is_waited_for() {
     let redis = Redis::start(&["--busy-reply-threshold", "100"]);
     let kept = Kept::to(&redis).await;
     let slow = kept.link().run(&SPIN, &[], &[]).await;
-    assert!(matches!(slow, Err(StoreError::OutcomeUnknown(_))), "{slow:?}");
+    assert!(matches!(slow, Err(NodeError::OutcomeUnknown(_))), "{slow:?}");
     kept.becomes(false).await;
     refused_because(&kept, "SCRIPT KILL").await;
     kept.becomes(true).await;
@@ -133,7 +133,7 @@ async fn who_is_not_let_in_is_told_what_to_do() {
     kept.count().await.unwrap();
     redis.command(&["ACL", "SETUSER", "loser", "-evalsha"]);
     // Each link finds out by what is asked of it.
-    while let Ok(link) = kept.links.get(7) {
+    while let Ok(link) = kept.links.get(0) {
         let why = unavailable(link.run(&COUNT, &["{7}n".to_owned()], &[]).await);
         assert!(why.contains("ACL SETUSER"), "{why}");
     }

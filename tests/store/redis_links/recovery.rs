@@ -1,10 +1,7 @@
 //! Redis goes away and comes back.
 
 use super::{COUNT, GET, Kept, Redis, SET, eventually, log, refused_because, unavailable};
-use fencepost::store::{
-    StoreError,
-    redis::links::{Arg, Call, Value},
-};
+use fencepost::node::{Arg, Call, NodeError, Value};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -36,13 +33,13 @@ async fn a_restarted_redis_is_another_one() {
     // Without any call: the connections say that they broke.
     kept.becomes(false).await;
     assert!(unavailable(kept.links.get(1)).len() > 20);
-    assert!(matches!(old.run(&COUNT, &["{7}n".to_owned()], &[]).await, Err(StoreError::Unavailable(_))));
+    assert!(matches!(old.run(&COUNT, &["{7}n".to_owned()], &[]).await, Err(NodeError::Unavailable(_))));
 
     redis.restart(true);
     kept.becomes(true).await;
     assert_eq!(kept.count().await, Ok(2), "the data was kept");
     assert_ne!(kept.link().incarnation(), before);
-    assert!(matches!(old.run(&COUNT, &["{7}n".to_owned()], &[]).await, Err(StoreError::Unavailable(_))), "never again");
+    assert!(matches!(old.run(&COUNT, &["{7}n".to_owned()], &[]).await, Err(NodeError::Unavailable(_))), "never again");
 
     let before = kept.link().incarnation();
     redis.restart(false);
@@ -60,7 +57,7 @@ async fn a_redis_that_stands_still_makes_the_outcome_unknown() {
     let start = Instant::now();
     let unknown = kept.count().await;
     let took = start.elapsed();
-    assert!(matches!(unknown, Err(StoreError::OutcomeUnknown(_))), "{unknown:?}");
+    assert!(matches!(unknown, Err(NodeError::OutcomeUnknown(_))), "{unknown:?}");
     assert!((Duration::from_millis(450)..Duration::from_millis(900)).contains(&took), "{took:?}");
     // A call that is not heard has the link asked, and then it is over: refused at once.
     kept.becomes(false).await;

@@ -19,13 +19,13 @@ use fencepost::{
         time::StoreTime,
         token::{FencingToken, Sequencer},
     },
+    node::{Arg, replies},
     store::redis::{
         answer::Answer,
         command::{next_args, outcome_of, script_of},
         effects::RedisEffect,
-        keys,
-        links::{Arg, Sender, head, replies},
-        scripts,
+        keys, scripts,
+        sender::Sender,
     },
 };
 use std::{
@@ -313,7 +313,7 @@ impl Both {
             arg.pack(&mut command);
         }
         let mut call = self.scripts[scripts::flags(asked)].prepare_invoke();
-        call.key(keys::of_bucket(bucket)).arg(head(sender, id(self.incarnation), self.not_after()));
+        call.key(keys::of_bucket(bucket)).arg(sender.packed(id(self.incarnation), self.not_after()));
         // Every other time something goes before it in the same script, as of other clients: on another lock, of
         // another kind.
         let before = self.commands.is_multiple_of(2).then(|| elsewhere(asked, bucket)).flatten();

@@ -3,11 +3,8 @@
 use super::{ClockSample, Facts, Meta};
 use crate::{
     clock::{Clock, ProcessClock},
-    store::redis::{
-        keys,
-        links::{redis_time, why_not_connected},
-        scripts::CHANNEL,
-    },
+    node::{redis_time, why_not_connected},
+    store::redis::{keys, scripts::CHANNEL},
 };
 use deadpool_redis::redis::{
     self, Cmd, ErrorKind, FromRedisValue, RedisError, ServerErrorKind, Value, aio::MultiplexedConnection,

@@ -13,7 +13,7 @@ mod tests;
 pub use facts::{ClockSample, Facts, Meta};
 pub(super) use gather::{gather, gather_again};
 
-use super::links::{self, RedisUrl};
+use crate::node::{self, RedisUrl};
 use serde::Serialize;
 
 /// The name of the finding about eviction, which a server does not serve in spite of unless it is told to.
@@ -85,6 +85,6 @@ pub fn worst(findings: &[Finding]) -> Severity {
 
 /// Looks at a Redis over a connection of its own. An error says why it cannot be reached and what to do.
 pub async fn examine(url: &RedisUrl) -> Result<Vec<Finding>, String> {
-    let mut connection = links::connect(url).await?;
+    let mut connection = node::connect(url).await?;
     Ok(judge(&gather(&mut connection).await?))
 }

@@ -1,4 +1,4 @@
--- What the commands of one sending share: who sent them, to which life of Redis, until when they may act. src/store/redis/links/batch.rs passes it.
+-- What the commands of one sending share: who sent them, to which life of Redis, until when they may act. src/store/redis/sender.rs makes it.
 local me, incarnation, not_after, waiters_max, incarnation_id = cmsgpack.unpack(ARGV[1])
 
 -- Lua prints a large number with 14 digits: times and tokens have 16.

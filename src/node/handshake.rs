@@ -128,7 +128,7 @@ fn text(value: &Value) -> &str {
 }
 
 /// The reply of TIME, or of a script that passes it on.
-pub(in crate::store::redis) fn redis_time(value: &Value) -> Option<StoreTime> {
+pub(crate) fn redis_time(value: &Value) -> Option<StoreTime> {
     let (seconds, micros): (u64, u64) = redis::from_redis_value_ref(value).ok()?;
     Some(StoreTime::from_micros(seconds.checked_mul(1_000_000)?.checked_add(micros)?))
 }

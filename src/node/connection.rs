@@ -1,17 +1,14 @@
 //! One connection to Redis with a known incarnation at its other end. Never reconnects: a new connection is a new link.
 
 use super::{
-    Arg, Call, Script, ServerInfo,
-    batch::Queued,
+    Arg, Call, NodeError, Script, ServerInfo,
+    batch::{MakeHeader, Queued},
     handshake::Greeting,
     lane::Lines,
     reply::{Fault, Then, settle, understand},
     time::RedisClock,
 };
-use crate::{
-    domain::{ids::Incarnation, time::StoreTime},
-    store::StoreError,
-};
+use crate::domain::{ids::Incarnation, time::StoreTime};
 use deadpool_redis::redis::{Cmd, Pipeline, Value, aio::MultiplexedConnection};
 use parking_lot::Mutex;
 use std::{fmt, sync::OnceLock, time::Duration};
@@ -29,14 +26,15 @@ pub struct Link {
     attention: Notify,
     /// What is to be sent next.
     pub(super) lines: Mutex<Lines<Queued>>,
+    pub(super) header: MakeHeader,
 }
 
 impl Link {
-    pub(super) fn new(connection: MultiplexedConnection, greeting: Greeting) -> Self {
+    pub(super) fn new(connection: MultiplexedConnection, greeting: Greeting, header: MakeHeader) -> Self {
         let Greeting { info, sent, time } = greeting;
         let incarnation = info.incarnation();
         let (clock, closed, attention) = (RedisClock::new(sent, time), OnceLock::new(), Notify::new());
-        Self { connection, info, incarnation, clock, closed, attention, lines: Mutex::new(Lines::new()) }
+        Self { connection, info, incarnation, clock, closed, attention, lines: Mutex::new(Lines::new()), header }
     }
 
     /// The life that Redis was in when the link was made. It may leave that one without closing the link: whoever
@@ -54,12 +52,12 @@ impl Link {
     ///
     /// Answers within twice the response timeout. Dropped before it is done, the script may still run: it was handed
     /// over with the first poll, and nobody hears the answer. The same holds for `OutcomeUnknown`.
-    pub async fn run(&self, script: &'static Script, keys: &[String], args: &[Arg]) -> Result<Value, StoreError> {
+    pub async fn run(&self, script: &'static Script, keys: &[String], args: &[Arg]) -> Result<Value, NodeError> {
         self.open()?;
         self.run_command(script, &script.evalsha(keys, args)).await
     }
 
-    pub(super) async fn run_command(&self, script: &'static Script, command: &Cmd) -> Result<Value, StoreError> {
+    pub(super) async fn run_command(&self, script: &'static Script, command: &Cmd) -> Result<Value, NodeError> {
         let mut connection = self.connection.clone();
         let reply = settle(connection.send_packed_command(command).await);
         let reply = match reply {
@@ -76,7 +74,7 @@ impl Link {
     /// did not know run after the others. Each runs by itself: nothing makes them one.
     ///
     /// Dropped before it is done, each of them may still run.
-    pub async fn run_all(&self, calls: Vec<Call>) -> Vec<Result<Value, StoreError>> {
+    pub async fn run_all(&self, calls: Vec<Call>) -> Vec<Result<Value, NodeError>> {
         if calls.is_empty() {
             return Vec::new();
         }
@@ -129,7 +127,7 @@ impl Link {
         self.closed.get().map(String::as_str)
     }
 
-    pub(in crate::store::redis) fn connection(&self) -> MultiplexedConnection {
+    pub(crate) fn connection(&self) -> MultiplexedConnection {
         self.connection.clone()
     }
 
@@ -138,11 +136,11 @@ impl Link {
         self.attention.notified().await;
     }
 
-    pub(super) fn open(&self) -> Result<(), StoreError> {
-        self.closed.get().map_or(Ok(()), |why| Err(StoreError::Unavailable(why.clone())))
+    pub(super) fn open(&self) -> Result<(), NodeError> {
+        self.closed.get().map_or(Ok(()), |why| Err(NodeError::Unavailable(why.clone())))
     }
 
-    fn suffer(&self, fault: Fault) -> StoreError {
+    fn suffer(&self, fault: Fault) -> NodeError {
         match fault.then {
             Then::Keep => {}
             Then::Check => self.attention.notify_one(),

@@ -1,7 +1,10 @@
 //! Makes connections. A deadpool-redis pool makes those of the links, counts them, and when a link hands one back it
 //! asks whether that one still answers, or makes another. The subscriber's is made here too, with the same settings.
 
-use super::{LINKS_PER_SERVER, RESPONSE_TIMEOUT, RedisUrl, handshake, link::Link, reply::why_not_connected};
+use super::{
+    LINKS_PER_SERVER, RESPONSE_TIMEOUT, RedisUrl, batch::MakeHeader, connection::Link, handshake,
+    reply::why_not_connected,
+};
 use deadpool_redis::{
     Connection, Manager, Pool, PoolError, Runtime, TimeoutType,
     redis::{
@@ -55,7 +58,7 @@ impl Dialer {
 
     /// A link, and what keeps its place in the pool. An error says what happened, why, and what to do. Dropped, it
     /// leaves at most a connection that closes.
-    pub(super) async fn link(&self) -> Result<(Connection, Link), String> {
+    pub(super) async fn link(&self, header: &MakeHeader) -> Result<(Connection, Link), String> {
         let pool = self.pool.as_ref().map_err(Clone::clone)?;
         let pooled = pool.get().await.map_err(|error| match error {
             PoolError::Backend(error) => why_not_connected(&error),
@@ -71,7 +74,7 @@ impl Dialer {
             Err(why) => Err(why),
         };
         match greeting {
-            Ok(greeting) => Ok((pooled, Link::new(connection, greeting))),
+            Ok(greeting) => Ok((pooled, Link::new(connection, greeting, Arc::clone(header)))),
             Err(why) => {
                 discard(pooled);
                 Err(why)

@@ -3,7 +3,7 @@
 //!
 //! The rule for what is not listed: it may have been done, because only that claim is never wrong.
 
-use crate::store::StoreError;
+use super::NodeError;
 use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 
 /// What becomes of the connection that brought an error.
@@ -20,7 +20,7 @@ pub(super) enum Then {
 /// An error of Redis, understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
-    pub(super) error: StoreError,
+    pub(super) error: NodeError,
     pub(super) then: Then,
     /// Redis does not know the script, so it did not run.
     pub(super) no_script: bool,
@@ -33,16 +33,16 @@ impl Fault {
     }
 }
 
-fn fault(error: StoreError, then: Then) -> Fault {
+fn fault(error: NodeError, then: Then) -> Fault {
     Fault { error, then, no_script: false }
 }
 
 fn refused(why: impl Into<String>, then: Then) -> Fault {
-    fault(StoreError::Unavailable(why.into()), then)
+    fault(NodeError::Unavailable(why.into()), then)
 }
 
 fn unknown(why: impl Into<String>, then: Then) -> Fault {
-    fault(StoreError::OutcomeUnknown(why.into()), then)
+    fault(NodeError::OutcomeUnknown(why.into()), then)
 }
 
 /// A reply of Redis as the outcome of a command that was handed over.
@@ -63,7 +63,7 @@ pub(super) fn understand(error: &RedisError) -> Fault {
         ErrorKind::Io => unknown(format!("the connection to Redis broke: {error}"), Then::Close),
         // What follows on this connection could be the rest of what was not understood.
         ErrorKind::Parse => unknown(format!("Redis, or what is between, does not speak RESP: {error}"), Then::Close),
-        ErrorKind::UnexpectedReturnType => fault(StoreError::Corrupt(error.to_string()), Then::Keep),
+        ErrorKind::UnexpectedReturnType => fault(NodeError::Corrupt(error.to_string()), Then::Keep),
         ErrorKind::AuthenticationFailed => refused(wrong_password(&error.to_string()), Then::Close),
         ErrorKind::RESP3NotSupported => refused(
             "Redis is older than 6.0 (it does not know HELLO), and Fencepost needs 7.0: upgrade it, or name another one",
@@ -81,25 +81,25 @@ pub(super) fn understand(error: &RedisError) -> Fault {
 }
 
 /// The same for an error of a new connection, where nothing that matters had been sent.
-pub(in crate::store::redis) fn why_not_connected(error: &RedisError) -> String {
+pub(crate) fn why_not_connected(error: &RedisError) -> String {
     match understand(error).error {
-        StoreError::OutcomeUnknown(_) if error.is_timeout() => {
+        NodeError::OutcomeUnknown(_) if error.is_timeout() => {
             "Redis did not answer in time: it is stopped or overloaded, or the network swallows what is sent to it"
                 .to_owned()
         }
-        StoreError::OutcomeUnknown(_) if error.is_connection_refusal() => {
+        NodeError::OutcomeUnknown(_) if error.is_connection_refusal() => {
             "nothing listens there: is Redis running, and are host and port right?".to_owned()
         }
-        StoreError::OutcomeUnknown(why) if error.is_connection_dropped() || !error.is_io_error() => why,
-        StoreError::OutcomeUnknown(_) if is_of_unknown_authority(&error.to_string()) => format!(
+        NodeError::OutcomeUnknown(why) if error.is_connection_dropped() || !error.is_io_error() => why,
+        NodeError::OutcomeUnknown(_) if is_of_unknown_authority(&error.to_string()) => format!(
             "the certificate of Redis comes from an authority that is not trusted here: name the file of the right one in \
              SSL_CERT_FILE, or add it to the machine's root certificates ({error})"
         ),
-        StoreError::OutcomeUnknown(_) => {
+        NodeError::OutcomeUnknown(_) => {
             format!("no connection to Redis (look at host, port and TLS of the URL): {error}")
         }
-        StoreError::Unavailable(why) | StoreError::Corrupt(why) => why,
-        StoreError::Overloaded | StoreError::BadPageToken => error.to_string(),
+        NodeError::Unavailable(why) | NodeError::Corrupt(why) => why,
+        NodeError::Overloaded => error.to_string(),
     }
 }
 
@@ -155,7 +155,7 @@ fn understand_code(code: &str, detail: &str) -> Fault {
             Then::Close,
         ),
         "WRONGTYPE" => fault(
-            StoreError::Corrupt(format!(
+            NodeError::Corrupt(format!(
                 "a key of ours has a type that the server did not give it; remove that key {said}"
             )),
             Then::Keep,
@@ -168,11 +168,11 @@ fn understand_code(code: &str, detail: &str) -> Fault {
 }
 
 /// What a command stumbled over inside of a script, half way perhaps.
-pub(in crate::store::redis) fn stumbled(said: &str) -> StoreError {
+pub(crate) fn stumbled(said: &str) -> NodeError {
     if is_denied(said) {
-        StoreError::OutcomeUnknown(no_permission(said.trim_start_matches("NOPERM ")))
+        NodeError::OutcomeUnknown(no_permission(said.trim_start_matches("NOPERM ")))
     } else {
-        StoreError::Corrupt(said.to_owned())
+        NodeError::Corrupt(said.to_owned())
     }
 }
 
@@ -187,7 +187,7 @@ fn plain_error(detail: &str, said: &str) -> Fault {
     if is_denied(detail) {
         refused(no_permission(detail), Then::Keep)
     } else if detail.contains("script:") || detail.contains("user_script") {
-        fault(StoreError::Corrupt(format!("a script stumbled over what is stored {said}")), Then::Keep)
+        fault(NodeError::Corrupt(format!("a script stumbled over what is stored {said}")), Then::Keep)
     } else if detail.contains("max number of clients") {
         refused(format!("Redis has no connection to spare; raise its maxclients {said}"), Then::Close)
     } else {
@@ -219,32 +219,32 @@ mod tests {
     fn what_redis_refuses_was_not_done() {
         for code in ["LOADING", "BUSY", "OOM", "MISCONF", "NOREPLICAS", "NOPERM", "EXECABORT"] {
             let fault = of(code, "x");
-            assert!(matches!(fault.error, StoreError::Unavailable(_)), "{code}");
+            assert!(matches!(fault.error, NodeError::Unavailable(_)), "{code}");
             assert_eq!(fault.then, Then::Keep, "{code}");
         }
         for code in ["READONLY", "MASTERDOWN", "UNKILLABLE", "NOAUTH", "WRONGPASS", "DENIED"] {
             let fault = of(code, "x");
-            assert!(matches!(fault.error, StoreError::Unavailable(_)), "{code}");
+            assert!(matches!(fault.error, NodeError::Unavailable(_)), "{code}");
             assert_eq!(fault.then, Then::Close, "{code}");
         }
-        assert!(matches!(of("ERR", "unknown command 'EVALSHA'").error, StoreError::Unavailable(_)));
-        assert!(matches!(of("ERR", "max number of clients reached").error, StoreError::Unavailable(_)));
+        assert!(matches!(of("ERR", "unknown command 'EVALSHA'").error, NodeError::Unavailable(_)));
+        assert!(matches!(of("ERR", "max number of clients reached").error, NodeError::Unavailable(_)));
     }
 
     #[test]
     fn what_is_not_ours_is_corrupt() {
-        assert!(matches!(of("WRONGTYPE", "Operation against …").error, StoreError::Corrupt(_)));
+        assert!(matches!(of("WRONGTYPE", "Operation against …").error, NodeError::Corrupt(_)));
         let stumbled = "value is not an integer or out of range script: 0123, on @user_script:1.";
-        assert!(matches!(of("ERR", stumbled).error, StoreError::Corrupt(_)));
+        assert!(matches!(of("ERR", stumbled).error, NodeError::Corrupt(_)));
         let error = RedisError::from((ErrorKind::UnexpectedReturnType, "not a number"));
-        assert!(matches!(understand(&error).error, StoreError::Corrupt(_)));
+        assert!(matches!(understand(&error).error, NodeError::Corrupt(_)));
     }
 
     #[test]
     fn what_is_not_known_may_have_been_done() {
         for code in ["NOTBUSY", "NOSUB", "SOMETHINGNEW", ""] {
             let fault = of(code, "x");
-            assert!(matches!(fault.error, StoreError::OutcomeUnknown(_)), "{code}");
+            assert!(matches!(fault.error, NodeError::OutcomeUnknown(_)), "{code}");
             assert_eq!(fault.then, Then::Check, "{code}");
         }
         for (kind, then) in [
@@ -254,10 +254,10 @@ mod tests {
             (io::ErrorKind::Other, Then::Close),
         ] {
             let fault = understand(&RedisError::from(io::Error::from(kind)));
-            assert!(matches!(fault.error, StoreError::OutcomeUnknown(_)), "{kind}");
+            assert!(matches!(fault.error, NodeError::OutcomeUnknown(_)), "{kind}");
             assert_eq!(fault.then, then, "{kind}");
         }
         let fault = understand(&RedisError::from((ErrorKind::Parse, "no RESP")));
-        assert!(matches!(fault.error, StoreError::OutcomeUnknown(_)) && fault.then == Then::Close);
+        assert!(matches!(fault.error, NodeError::OutcomeUnknown(_)) && fault.then == Then::Close);
     }
 }

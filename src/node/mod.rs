@@ -13,33 +13,34 @@
 
 mod backoff;
 mod batch;
+mod connection;
 mod dial;
+mod error;
 mod handshake;
-mod keeper;
 mod lane;
-mod link;
 mod pushes;
+mod reconnect;
 mod reply;
 mod script;
 mod time;
 mod url;
 
-pub use batch::{Asker, COMMANDS_PER_SCRIPT, Reply, Sender, head, replies};
+pub use batch::{Asker, COMMANDS_PER_SCRIPT, Header, Reply, replies};
+pub use connection::Link;
 /// What a script answered. The connection speaks RESP3; to a script that does not ask for it that is as RESP2: numbers,
 /// texts, nil (also for `false`) and arrays.
 pub use deadpool_redis::redis::Value;
+pub use error::NodeError;
 pub use handshake::ServerInfo;
 pub use lane::{IN_LINE_MAX, Lane, UNDER_WAY_MAX};
-pub use link::Link;
 pub use pushes::{PUSHES_BACKLOG_MAX, Push, Pushes};
 pub use script::{Arg, Call, Command, Script};
 pub use url::RedisUrl;
 
-pub(super) use handshake::redis_time;
-pub(super) use reply::{stumbled, why_not_connected};
+pub(crate) use handshake::redis_time;
+pub(crate) use reply::{stumbled, why_not_connected};
 
-use super::keys::BUCKETS;
-use crate::store::StoreError;
+use batch::MakeHeader;
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use dial::Dialer;
 use futures_util::future::{join, join_all};
@@ -61,13 +62,14 @@ const REASONS_TOLD_MAX: usize = 4;
 
 /// One connection, of which nothing is asked: whoever is there, and whatever its role. An error says why not and what
 /// to do.
-pub(super) async fn connect(url: &RedisUrl) -> Result<MultiplexedConnection, String> {
+pub(crate) async fn connect(url: &RedisUrl) -> Result<MultiplexedConnection, String> {
     Dialer::new(url).listener(|_| {}).await
 }
 
 /// The links to one Redis.
 pub struct Links {
     dialer: Dialer,
+    header: MakeHeader,
     slots: [RwLock<Option<Arc<Link>>>; LINKS_PER_SERVER],
     up: watch::Sender<bool>,
     trouble: Mutex<Trouble>,
@@ -84,9 +86,13 @@ struct Trouble {
 
 impl Links {
     /// Links that are not up yet: [`Self::run`] makes them. Needs neither a Redis nor a runtime.
-    pub fn new(url: &RedisUrl) -> Self {
+    ///
+    /// `header` makes the header of each batch: of the link that carries it, and of the number that its first command
+    /// was asked for with.
+    pub fn new(url: &RedisUrl, header: impl Fn(&Link, u16) -> Header + Send + Sync + 'static) -> Self {
         Self {
             dialer: Dialer::new(url),
+            header: Arc::new(header),
             slots: [const { RwLock::new(None) }; LINKS_PER_SERVER],
             up: watch::Sender::new(false),
             trouble: Mutex::new(Trouble { why: "the first connection is not made yet".to_owned(), told: Vec::new() }),
@@ -97,20 +103,19 @@ impl Links {
     /// Keeps the links up. Never ends; to be polled by one task for as long as the links are used. Dropped, no link is
     /// up any more; requests on their way may still run.
     pub async fn run(&self) {
-        let keepers = (0..LINKS_PER_SERVER).map(|slot| keeper::keep(self, slot));
+        let keepers = (0..LINKS_PER_SERVER).map(|slot| reconnect::keep(self, slot));
         join(join_all(keepers), self.listen()).await;
     }
 
-    /// The link that carries the requests of this bucket: the same one for as long as it lives, so that they can go
-    /// together. None up is `Unavailable`, at once, with the reason.
-    pub fn get(&self, bucket: u16) -> Result<Arc<Link>, StoreError> {
-        // Neighbours share one: what is asked of them together is sent together.
-        let first = (usize::from(bucket) * LINKS_PER_SERVER / usize::from(BUCKETS)).min(LINKS_PER_SERVER - 1);
+    /// The link of this number (modulo [`LINKS_PER_SERVER`]): the same one for as long as it lives, so that commands
+    /// can go together. None up is `Unavailable`, at once, with the reason.
+    pub fn get(&self, number: usize) -> Result<Arc<Link>, NodeError> {
+        let first = number % LINKS_PER_SERVER;
         let slots = self.slots[first..].iter().chain(&self.slots[..first]);
         // One that is closed is replaced in a moment.
         let usable = |link: &Arc<Link>| link.closed().is_none();
         let mut links = slots.filter_map(|slot| slot.read().as_ref().filter(|link| usable(link)).map(Arc::clone));
-        links.next().ok_or_else(|| StoreError::Unavailable(self.trouble.lock().why.clone()))
+        links.next().ok_or_else(|| NodeError::Unavailable(self.trouble.lock().why.clone()))
     }
 
     /// Whether any link is up, for health.

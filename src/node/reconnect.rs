@@ -3,9 +3,9 @@
 use super::{
     CHECK_PERIOD, Links,
     backoff::{Backoff, LONGEST, jittered},
+    connection::Link,
     dial::discard,
     handshake,
-    link::Link,
 };
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -51,7 +51,7 @@ enum End {
 pub(super) async fn keep(links: &Links, slot: usize) {
     let mut backoff = Backoff::new();
     loop {
-        match links.dialer.link().await {
+        match links.dialer.link(&links.header).await {
             Ok((pooled, link)) => {
                 let made = Instant::now();
                 let seat = Seat::take(links, slot, Arc::new(link));

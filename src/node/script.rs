@@ -174,7 +174,7 @@ impl Arg {
     }
 }
 
-pub(super) fn pack_number(number: u64, out: &mut Vec<u8>) {
+fn pack_number(number: u64, out: &mut Vec<u8>) {
     match u8::try_from(number) {
         Ok(small @ ..128) => out.push(small),
         // Read as negative by Redis; as good as any other that is out of all bounds.
@@ -189,7 +189,7 @@ pub(super) fn pack_number(number: u64, out: &mut Vec<u8>) {
     }
 }
 
-pub(super) fn pack_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+fn pack_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     match (u8::try_from(bytes.len()), u32::try_from(bytes.len())) {
         (Ok(short @ ..32), _) => out.push(0xa0 | short),
         (Ok(length), _) => out.extend_from_slice(&[0xd9, length]),

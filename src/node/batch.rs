@@ -9,33 +9,31 @@
 //! that others wait for is theirs to keep.
 
 use super::{
-    Command, Lane, Link, Script,
+    Command, Lane, Link, NodeError, Script,
     lane::{Counts, Lines, Taken},
-    script::{pack_bytes, pack_number},
 };
-use crate::{
-    domain::{ids::ReplicaId, limits::COMMAND_WINDOW, time::StoreTime},
-    store::{StoreError, redis::keys},
-};
+use crate::domain::time::StoreTime;
 use deadpool_redis::redis::Value;
 use futures_util::future::{Pending, join_all, pending};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use tokio::{runtime::Handle, sync::oneshot, time::Instant};
-use uuid::Uuid;
 
 /// Commands in one script: half a millisecond of Redis' time for plain ones, one or two for others, more for polls of
 /// very many locks. It does nothing else meanwhile.
 pub const COMMANDS_PER_SCRIPT: usize = 32;
 
-/// Who asks: what all commands of one sending share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sender {
-    /// The server replica.
-    pub replica: ReplicaId,
-    /// How many requests may wait for a lock.
-    pub waiters_max: usize,
+/// What a script takes before the commands of a batch.
+#[derive(Debug, Default)]
+pub struct Header {
+    /// Its key, for the rights of the user and for proxies that route by it.
+    pub key: String,
+    /// Its first argument, packed.
+    pub packed: Vec<u8>,
 }
+
+/// Makes the header of a batch.
+pub(super) type MakeHeader = Arc<dyn Fn(&Link, u16) -> Header + Send + Sync>;
 
 /// Whoever asks for a command.
 #[derive(Debug)]
@@ -79,19 +77,18 @@ pub struct Reply {
 
 #[derive(Debug)]
 pub(super) struct Queued {
-    sender: Sender,
     lane: Lane,
     script: &'static Script,
-    bucket: u16,
+    number: u16,
     packed: Vec<u8>,
     reply: oneshot::Sender<Answer>,
 }
 
-type Answer = Result<Reply, StoreError>;
+type Answer = Result<Reply, NodeError>;
 
 impl Queued {
     fn goes_with(&self, other: &Self) -> bool {
-        std::ptr::eq(self.script, other.script) && self.sender == other.sender
+        std::ptr::eq(self.script, other.script)
     }
 }
 
@@ -145,20 +142,9 @@ fn groups(commands: Vec<Queued>) -> Vec<Vec<Queued>> {
     groups
 }
 
-/// What the scripts take before their commands.
-pub fn head(sender: Sender, incarnation: Uuid, not_after: StoreTime) -> Vec<u8> {
-    let mut head = Vec::with_capacity(96);
-    pack_bytes(sender.replica.0.as_bytes(), &mut head);
-    pack_bytes(incarnation.simple().encode_lower(&mut Uuid::encode_buffer()).as_bytes(), &mut head);
-    pack_number(not_after.as_micros(), &mut head);
-    pack_number(sender.waiters_max as u64, &mut head);
-    pack_bytes(incarnation.as_bytes(), &mut head);
-    head
-}
-
 /// The reply of a script, command by command.
-pub fn replies(value: Value, count: usize) -> Result<(StoreTime, Vec<Vec<u8>>), StoreError> {
-    let strange = || StoreError::Corrupt("a script answered something else than it was asked".to_owned());
+pub fn replies(value: Value, count: usize) -> Result<(StoreTime, Vec<Vec<u8>>), NodeError> {
+    let strange = || NodeError::Corrupt("a script answered something else than it was asked".to_owned());
     let Value::Array(values) = value else { return Err(strange()) };
     let mut values = values.into_iter();
     let Some(Value::Int(now)) = values.next() else { return Err(strange()) };
@@ -176,39 +162,38 @@ impl Link {
     /// is told.
     pub async fn ask<F: Future<Output = ()> + Unpin>(
         self: &Arc<Self>,
-        sender: Sender,
         command: &'static Command,
-        bucket: u16,
+        number: u16,
         packed: Vec<u8>,
         asker: &mut Asker<F>,
-    ) -> Result<Reply, StoreError> {
+    ) -> Result<Reply, NodeError> {
         self.open()?;
         let (reply, answer) = oneshot::channel();
         let lane = command.lane();
-        let queued = Queued { sender, lane, script: command.script(), bucket, packed, reply };
-        let number = {
+        let queued = Queued { lane, script: command.script(), number, packed, reply };
+        let place = {
             let mut lines = self.lines.lock();
-            let number = lines.enter(lane, Instant::now(), queued);
+            let place = lines.enter(lane, Instant::now(), queued);
             self.have_served(&mut lines);
-            number
+            place
         };
         let Asker { stop, stopped, unheard } = asker;
-        let mut place = Place { lines: &self.lines, lane, number, answer, unheard, over: false };
+        let mut place = Place { lines: &self.lines, lane, number: place, answer, unheard, over: false };
         let answer = tokio::select! {
             biased;
             answer = &mut place.answer => answer,
             // mutant: stands in line for ever
             () = stop, if !*stopped => {
                 *stopped = true;
-                if self.lines.lock().withdraw_from_behind(lane, number) {
+                if self.lines.lock().withdraw_from_behind(lane, place.number) {
                     place.over = true;
-                    return Err(StoreError::Overloaded);
+                    return Err(NodeError::Overloaded);
                 }
                 (&mut place.answer).await
             }
         };
         place.over = true;
-        answer.unwrap_or_else(|_| Err(StoreError::OutcomeUnknown("the server is stopping".to_owned())))
+        answer.unwrap_or_else(|_| Err(NodeError::OutcomeUnknown("the server is stopping".to_owned())))
     }
 
     /// Has a task send what stands in line, if some of it may be sent.
@@ -227,17 +212,17 @@ impl Link {
             let mut lines = self.lines.lock();
             let Taken { next, overdue } = lines.take(Instant::now());
             // Before anybody can find one of them neither in line nor answered, and take it for sent.
-            overdue.into_iter().for_each(|queued| drop(queued.reply.send(Err(StoreError::Overloaded))));
+            overdue.into_iter().for_each(|queued| drop(queued.reply.send(Err(NodeError::Overloaded))));
             next
         };
         join_all(groups(next).into_iter().map(|group| self.send_group(group))).await;
     }
 
     async fn send_group(self: &Arc<Self>, group: Vec<Queued>) {
-        let Some(Queued { sender, script, bucket, .. }) = group.first() else { return };
-        let (script, key, sent) = (*script, keys::of_bucket(*bucket), Instant::now());
+        let Some(Queued { script, number, .. }) = group.first() else { return };
+        let (script, Header { key, packed }, sent) = (*script, (self.header)(self, *number), Instant::now());
         let mut args = Vec::with_capacity(1 + group.len());
-        args.push(head(*sender, self.incarnation().0, self.not_after(COMMAND_WINDOW)));
+        args.push(packed);
         let (mut counts, mut askers) = (Counts::default(), Vec::with_capacity(group.len()));
         for Queued { lane, packed, reply, .. } in group {
             counts[lane as usize] += 1;

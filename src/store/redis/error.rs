@@ -1,0 +1,14 @@
+//! The errors of a node as those of a store.
+
+use crate::{node::NodeError, store::StoreError};
+
+impl From<NodeError> for StoreError {
+    fn from(error: NodeError) -> Self {
+        match error {
+            NodeError::Unavailable(why) => Self::Unavailable(why),
+            NodeError::Overloaded => Self::Overloaded,
+            NodeError::OutcomeUnknown(why) => Self::OutcomeUnknown(why),
+            NodeError::Corrupt(why) => Self::Corrupt(why),
+        }
+    }
+}
