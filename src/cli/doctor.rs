@@ -5,8 +5,11 @@ use super::{
     exit::{COMMAND_LINE, Failure, NO, OUTPUT, UNAVAILABLE},
 };
 use crate::{
-    node::RedisUrl,
-    store::doctor::{self, Finding, Severity},
+    node::{
+        RedisUrl,
+        doctor::{Finding, Severity, worst},
+    },
+    store::doctor::examine,
 };
 use clap::Args;
 use serde::Serialize;
@@ -45,7 +48,7 @@ impl Report<'_> {
 pub(super) async fn doctor(args: DoctorArgs) -> Result<(), Failure> {
     let url = RedisUrl::parse(&args.store).map_err(|why| Failure::new(COMMAND_LINE, format!("--store: {why}")))?;
     let store = url.to_string();
-    let findings = match doctor::examine(&url).await {
+    let findings = match examine(&url).await {
         Ok(findings) => findings,
         Err(why) => {
             if args.json {
@@ -54,7 +57,7 @@ pub(super) async fn doctor(args: DoctorArgs) -> Result<(), Failure> {
             return Err(Failure::new(UNAVAILABLE, format!("cannot check {url}: {why}")));
         }
     };
-    let severity = doctor::worst(&findings);
+    let severity = worst(&findings);
     if args.json {
         Report { store, severity, findings: &findings, error: None }.print()?;
     } else {

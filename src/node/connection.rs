@@ -3,6 +3,7 @@
 use super::{
     Arg, Call, NodeError, Script, ServerInfo,
     batch::{MakeHeader, Queued},
+    doctor::Probe,
     handshake::Greeting,
     lane::Lines,
     reply::{Fault, Then, settle, understand},
@@ -127,8 +128,13 @@ impl Link {
         self.closed.get().map(String::as_str)
     }
 
-    pub(crate) fn connection(&self) -> MultiplexedConnection {
+    pub(super) fn connection(&self) -> MultiplexedConnection {
         self.connection.clone()
+    }
+
+    /// Asks questions on this connection.
+    pub fn probe(&self) -> Probe {
+        Probe::new(self.connection())
     }
 
     /// Waits until the link was closed, or may be dead.

@@ -2,13 +2,13 @@
 
 use super::reply::why_not_connected;
 use crate::domain::{ids::Incarnation, time::StoreTime};
-use deadpool_redis::redis::{self, ErrorKind, ServerErrorKind, Value, aio::MultiplexedConnection};
+use deadpool_redis::redis::{self, Cmd, ErrorKind, ServerErrorKind, Value, aio::MultiplexedConnection};
 use sha1_smol::Sha1;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 /// Scripts with flags need Redis 7.0. Valkey says a compatible version of Redis, 7.2 or later.
-const VERSION_MIN: (u32, u32) = (7, 0);
+pub(super) const VERSION_MIN: (u32, u32) = (7, 0);
 
 /// What a Redis says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,11 +68,16 @@ pub(super) async fn greet(connection: &mut MultiplexedConnection) -> Result<Gree
     Ok(Greeting { info, sent, time })
 }
 
-/// Whether scripts may be run. The script that is asked for does not exist: nothing runs.
-pub(super) async fn may_run_scripts(connection: &mut MultiplexedConnection) -> Result<(), String> {
+/// Asks for a script that does not exist. Redis answers NOSCRIPT if scripts may be run, and runs nothing.
+pub(super) fn run_unknown_script() -> Cmd {
     let mut command = redis::cmd("EVALSHA");
     command.arg("0000000000000000000000000000000000000000").arg(0);
-    match connection.send_packed_command(&command).await.and_then(Value::extract_error) {
+    command
+}
+
+/// Makes sure that scripts may be run; the error says why not.
+pub(super) async fn may_run_scripts(connection: &mut MultiplexedConnection) -> Result<(), String> {
+    match connection.send_packed_command(&run_unknown_script()).await.and_then(Value::extract_error) {
         Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => Ok(()),
         Err(error) => Err(why_not_connected(&error)),
         Ok(_) => Ok(()),
@@ -87,8 +92,7 @@ fn judge(server: &str, replication: &str, cluster: &str) -> Result<ServerInfo, S
     let (spoken, role) = (field(server, "redis_version"), field(replication, "role"));
     let valkey = field(server, "valkey_version");
     let (name, version) = if valkey.is_empty() { ("redis", spoken.clone()) } else { ("valkey", valkey) };
-    let mut numbers = spoken.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
-    if (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) < VERSION_MIN {
+    if !is_supported(&spoken) {
         let (major, minor) = VERSION_MIN;
         return Err(format!(
             "this is Redis {spoken}, and Fencepost needs {major}.{minor} or later, or Valkey: upgrade it, or name another one"
@@ -117,6 +121,12 @@ fn judge(server: &str, replication: &str, cluster: &str) -> Result<ServerInfo, S
         );
     }
     Ok(ServerInfo { name: name.to_owned(), version, run_id, master_replid })
+}
+
+/// Whether this is a version of Redis that the server can work with.
+pub(super) fn is_supported(version: &str) -> bool {
+    let mut numbers = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= VERSION_MIN
 }
 
 fn text(value: &Value) -> &str {

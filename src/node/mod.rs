@@ -15,6 +15,7 @@ mod backoff;
 mod batch;
 mod connection;
 mod dial;
+pub mod doctor;
 mod error;
 mod handshake;
 mod lane;
@@ -37,8 +38,10 @@ pub use pushes::{PUSHES_BACKLOG_MAX, Push, Pushes};
 pub use script::{Arg, Call, Command, Script};
 pub use url::RedisUrl;
 
-pub(crate) use handshake::redis_time;
-pub(crate) use reply::{stumbled, why_not_connected};
+pub(crate) use reply::stumbled;
+
+use handshake::redis_time;
+use reply::why_not_connected;
 
 use batch::MakeHeader;
 use deadpool_redis::redis::aio::MultiplexedConnection;
@@ -62,7 +65,7 @@ const REASONS_TOLD_MAX: usize = 4;
 
 /// One connection, of which nothing is asked: whoever is there, and whatever its role. An error says why not and what
 /// to do.
-pub(crate) async fn connect(url: &RedisUrl) -> Result<MultiplexedConnection, String> {
+async fn connect(url: &RedisUrl) -> Result<MultiplexedConnection, String> {
     Dialer::new(url).listener(|_| {}).await
 }
 

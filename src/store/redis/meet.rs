@@ -6,12 +6,15 @@
 
 use super::{
     LAYOUT, RedisStore,
-    doctor::{self, EVICTION, Facts, Finding, Meta, Severity},
+    doctor::{self, Meta, StoreFacts},
     keys,
 };
 use crate::{
     domain::ids::Incarnation,
-    node::{Arg, Link},
+    node::{
+        Arg, Link,
+        doctor::{EVICTION, Facts, Finding, Severity},
+    },
     store::StoreError,
 };
 use parking_lot::Mutex;
@@ -164,9 +167,11 @@ impl RedisStore {
         if *self.met.known.lock() != life {
             return;
         }
-        let Ok(facts) = doctor::gather_again(&mut link.connection()).await else { return };
-        let looked = match self.weigh(&link, &facts) {
-            Ok(()) if self.is_laid_out(&facts) => return,
+        let mut probe = link.probe();
+        let Ok(facts) = probe.gather_again().await else { return };
+        let Ok(own) = doctor::gather(&mut probe).await else { return };
+        let looked = match self.weigh(&link, &facts, &own) {
+            Ok(()) if self.is_laid_out(&own) => return,
             Ok(()) => self.check_layout(&link).await,
             Err(why) => Ok(Err(why)),
         };
@@ -177,8 +182,10 @@ impl RedisStore {
     }
 
     async fn look(&self, link: &Arc<Link>) -> Looked {
-        let facts = doctor::gather(&mut link.connection()).await.map_err(StoreError::Unavailable)?;
-        match self.weigh(link, &facts) {
+        let mut probe = link.probe();
+        let facts = probe.gather().await.map_err(StoreError::Unavailable)?;
+        let own = doctor::gather(&mut probe).await.map_err(StoreError::Unavailable)?;
+        match self.weigh(link, &facts, &own) {
             // Even if it is laid out as it should be: this says whether it lets a script write.
             Ok(()) => self.check_layout(link).await,
             Err(why) => Ok(Err(why)),
@@ -186,8 +193,8 @@ impl RedisStore {
     }
 
     /// Says why this Redis is not to be used, if so. Logs what was found.
-    fn weigh(&self, link: &Link, facts: &Facts) -> Result<(), StoreError> {
-        let findings = doctor::judge(facts);
+    fn weigh(&self, link: &Link, facts: &Facts, own: &StoreFacts) -> Result<(), StoreError> {
+        let findings = doctor::judge(facts, own);
         let evicts = |finding: &&Finding| finding.check == EVICTION && finding.severity == Severity::Error;
         let refused = findings.iter().find(evicts).filter(|_| !self.met.allow_eviction);
         self.tell_new(link.incarnation(), &findings);
@@ -235,7 +242,7 @@ impl RedisStore {
     }
 
     /// What its meta key was found to say is what it is for this server.
-    fn is_laid_out(&self, facts: &Facts) -> bool {
+    fn is_laid_out(&self, facts: &StoreFacts) -> bool {
         let classic = Some(self.met.classic.clone().unwrap_or_default());
         let ours = Meta { buckets: keys::BUCKETS.to_string(), layout: LAYOUT.to_owned(), classic };
         facts.meta.as_ref().is_ok_and(|found| found.as_ref() == Some(&ours))

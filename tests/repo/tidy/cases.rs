@@ -79,6 +79,7 @@ fn libraries_are_used_only_by_their_modules() {
     passes("src/api/a.rs", "use fencepost_proto::v1::Lease;");
     passes("src/cli/a.rs", "use fencepost_proto::v1::Lease; use fencepost_client::Client; use clap::Parser;");
     passes("src/store/redis/a.rs", "use redis::cmd;");
+    refused("src/store/redis/a.rs", "use deadpool_redis::redis::cmd;", "only node");
     passes("src/node/a.rs", "use deadpool_redis::redis::cmd;");
     refused("src/server/a.rs", "use fencepost_bench::plan;", "runs the benchmark");
     passes("src/cli/a.rs", "use fencepost_bench::plan;");

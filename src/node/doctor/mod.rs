@@ -1,57 +1,59 @@
-//! What in a Redis endangers locks: gathered with a few commands that change nothing, judged by pure rules.
+//! Checks whether a Redis is fit to keep data that must not be lost: a few commands that change nothing gather the
+//! facts, pure rules judge them.
 //!
-//! `fencepost doctor` shows all findings; a server looks at each life of Redis that it meets, and logs what is not
-//! well.
+//! The findings say what is at stake in the terms of Fencepost's users. What only a store can check (its channels, the
+//! layout of its data) it gathers over the same [`Probe`] and passes to [`judge`] as findings of its own.
 
 mod basics;
 mod durability;
 mod facts;
-mod gather;
+mod probe;
 #[cfg(test)]
 mod tests;
 
-pub use facts::{ClockSample, Facts, Meta};
-pub(super) use gather::{gather, gather_again};
+pub use facts::{ClockSample, Facts};
+pub use probe::Probe;
 
-use crate::node::{self, RedisUrl};
 use serde::Serialize;
 
-/// The name of the finding about eviction, which a server does not serve in spite of unless it is told to.
+/// The name of the eviction check, for callers that treat its finding apart.
 pub const EVICTION: &str = "eviction";
 
-/// How bad it is.
+/// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Nothing to change.
     Ok,
-    /// Locks work, and there is something that they will not survive, or that could not be checked.
+    /// Redis works, but data will not survive some failure, or something could not be checked.
     Warning,
-    /// Locks do not work, or may pass to a second holder while nothing has failed.
+    /// Redis cannot be used, or may lose data while nothing has failed.
     Error,
 }
 
-/// What was found about one thing.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What was looked at: the same word in every version.
+    /// The name of the check, the same in every version.
     pub check: &'static str,
     /// How bad it is.
     pub severity: Severity,
-    /// What is so.
+    /// The state that was found.
     pub found: String,
-    /// What it can cost; empty if nothing.
+    /// The damage that this can do; empty if none.
     pub at_stake: String,
-    /// What to do about it; empty if nothing.
+    /// The remedy; empty if none is needed.
     pub change: String,
 }
 
 impl Finding {
-    fn ok(check: &'static str, found: impl Into<String>) -> Self {
+    /// Nothing is wrong.
+    pub fn ok(check: &'static str, found: impl Into<String>) -> Self {
         Self { check, severity: Severity::Ok, found: found.into(), at_stake: String::new(), change: String::new() }
     }
 
-    fn warning(
+    /// [`Severity::Warning`].
+    pub fn warning(
         check: &'static str,
         found: impl Into<String>,
         at_stake: impl Into<String>,
@@ -61,7 +63,8 @@ impl Finding {
         Self { check, severity: Severity::Warning, found, at_stake, change }
     }
 
-    fn error(
+    /// [`Severity::Error`].
+    pub fn error(
         check: &'static str,
         found: impl Into<String>,
         at_stake: impl Into<String>,
@@ -71,20 +74,17 @@ impl Finding {
     }
 }
 
-/// All findings, in the order in which people read them.
-pub fn judge(facts: &Facts) -> Vec<Finding> {
+/// All findings in reading order: whether Redis can be used at all, the caller's own checks, the clock, and what a
+/// failure would lose.
+pub fn judge(facts: &Facts, own: impl IntoIterator<Item = Finding>) -> Vec<Finding> {
     let mut findings = basics::judge(facts);
+    findings.extend(own);
+    findings.push(basics::clock(facts));
     findings.extend(durability::judge(facts));
     findings
 }
 
-/// The worst of them.
+/// The severity of the worst finding.
 pub fn worst(findings: &[Finding]) -> Severity {
     findings.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Ok)
-}
-
-/// Looks at a Redis over a connection of its own. An error says why it cannot be reached and what to do.
-pub async fn examine(url: &RedisUrl) -> Result<Vec<Finding>, String> {
-    let mut connection = node::connect(url).await?;
-    Ok(judge(&gather(&mut connection).await?))
 }

@@ -1,12 +1,11 @@
-//! Whether locks work there at all: who it is, what it allows, whose data it holds, what time it has.
+//! Whether a Redis can be used at all: version, role, permissions, clock.
 
-use super::{ClockSample, Facts, Finding, Meta};
-use crate::store::redis::{LAYOUT, keys::BUCKETS, scripts::CHANNEL};
+use super::{ClockSample, Facts, Finding};
+use crate::node::handshake::{VERSION_MIN, is_supported};
 use std::time::Duration;
 
-/// A difference of clocks below this is not worth a word.
+/// A smaller difference between the clocks is not reported.
 const CLOCK_OFF_MAX: Duration = Duration::from_secs(1);
-const VERSION_MIN: (u32, u32) = (7, 0);
 
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -27,7 +26,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
             "name a Redis with cluster-enabled no: clusters are not supported yet",
         ));
     }
-    findings.extend([scripts(facts), channels(facts), meta(facts), clock(facts)]);
+    findings.push(scripts(facts));
     findings
 }
 
@@ -37,8 +36,7 @@ fn version(facts: &Facts) -> Finding {
         Some(valkey) => format!("Valkey {valkey}"),
         None => format!("Redis {spoken}"),
     };
-    let mut numbers = spoken.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
-    if (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= VERSION_MIN {
+    if is_supported(spoken) {
         return Finding::ok("version", shown);
     }
     let (major, minor) = VERSION_MIN;
@@ -79,48 +77,7 @@ fn scripts(facts: &Facts) -> Finding {
     }
 }
 
-fn channels(facts: &Facts) -> Finding {
-    match &facts.channels {
-        Ok(()) => Finding::ok("channels", "messages may be sent"),
-        Err(why) => Finding::warning(
-            "channels",
-            format!("messages may not be sent ({why})"),
-            "servers that share this Redis hear nothing of each other: waiters are served within a second instead of at once, streams learn of \
-             a loss by their next renewal, watchers miss events",
-            format!("grant it: ACL SETUSER <user> +@pubsub &{CHANNEL}*"),
-        ),
-    }
-}
-
-fn meta(facts: &Facts) -> Finding {
-    let ours = (BUCKETS.to_string(), LAYOUT);
-    match &facts.meta {
-        Ok(None) => Finding::ok("layout", "no locks yet: the first server writes the meta key"),
-        Ok(Some(Meta { buckets, layout, .. })) if (buckets, layout.as_str()) == (&ours.0, ours.1) => {
-            Finding::ok("layout", format!("the meta key is ours: {buckets} buckets, layout {layout}"))
-        }
-        Ok(Some(Meta { buckets, layout, .. })) => Finding::error(
-            "layout",
-            format!("the meta key fp:meta says {buckets:?} buckets, layout {layout:?}"),
-            format!("this version has {} buckets, layout {}: a server refuses every command", ours.0, ours.1),
-            "use another database, or the version of the server that wrote it",
-        ),
-        Err(why) if why.starts_with("WRONGTYPE") => Finding::error(
-            "layout",
-            format!("the meta key fp:meta is not one of ours ({why})"),
-            "something else uses names that begin with fp:; a server refuses every command",
-            "use another database for locks, or remove what is not Fencepost's",
-        ),
-        Err(why) => Finding::warning(
-            "layout",
-            format!("the meta key could not be read ({why})"),
-            "a server that may not read and write keys that begin with fp: refuses every command",
-            "grant it: ACL SETUSER <user> ~fp:* +@read +@write",
-        ),
-    }
-}
-
-fn clock(facts: &Facts) -> Finding {
+pub(super) fn clock(facts: &Facts) -> Finding {
     let ClockSample { sent, redis, received } = match &facts.clock {
         Ok(sample) => *sample,
         Err(why) => {
@@ -132,7 +89,7 @@ fn clock(facts: &Facts) -> Finding {
             );
         }
     };
-    // What the round trip cannot explain.
+    // The difference that the round trip does not explain.
     let (off, way) = if redis > received { (redis.since(received), "ahead of") } else { (sent.since(redis), "behind") };
     if off <= CLOCK_OFF_MAX {
         return Finding::ok("clock", "Redis' clock and this machine's differ by no more than a second");

@@ -1,8 +1,8 @@
-//! What the locks survive there: eviction, a full memory, a crash, a power loss, a failover.
+//! What can make a Redis lose data or refuse writes: eviction, full memory, a crash, a power loss, a failover.
 
 use super::{EVICTION, Facts, Finding};
 
-/// Percent of maxmemory from which on it is worth a word.
+/// Percent of maxmemory in use above which a warning is given.
 const FULL: u64 = 80;
 
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
@@ -146,7 +146,7 @@ fn replicas(facts: &Facts) -> Finding {
     let (least, lag) = (facts.setting_number("min-replicas-to-write"), facts.setting_number("min-replicas-max-lag"));
     let replicas = format!("{connected} {} connected", if connected == 1 { "replica" } else { "replicas" });
     let (least, lag) = match (least, lag) {
-        // A lag of 0 turns the rule off, as a number of 0 does.
+        // Either setting at 0 turns the rule off.
         (Some(least), Some(lag)) if least > 0 && lag > 0 => (least, lag),
         (Some(_), Some(_)) if connected == 0 => return Finding::ok("replicas", "no replicas"),
         (Some(_), Some(_)) => {

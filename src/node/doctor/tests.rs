@@ -1,7 +1,7 @@
 //! From facts to findings, one table.
 
 use super::*;
-use crate::{domain::time::StoreTime, store::redis::LAYOUT};
+use crate::domain::time::StoreTime;
 
 const INFO: &str = "# Server\r\nredis_version:7.0.15\r\nrole:master\r\nconnected_slaves:0\r\nused_memory:1048576\r\nmaxmemory:0\r\n\
                     maxmemory_policy:noeviction\r\naof_enabled:1\r\ncluster_enabled:0\r\n";
@@ -26,8 +26,6 @@ fn well() -> Facts {
         info: Ok(INFO.to_owned()),
         settings: Ok(SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned())).into()),
         scripts: Ok(()),
-        channels: Ok(()),
-        meta: Ok(Some(Meta { buckets: "1024".to_owned(), layout: LAYOUT.to_owned(), classic: None })),
         clock: Ok(sample(100_100_000)),
     }
 }
@@ -47,7 +45,7 @@ fn told(pairs: &[(&str, &str)]) -> Facts {
 /// The finding of this check says so, and everything that is not well says what is at stake and what to change.
 #[track_caller]
 fn assert_found(facts: &Facts, check: &str, severity: Severity, words: &str) {
-    let findings = judge(facts);
+    let findings = judge(facts, []);
     let finding = findings.iter().find(|finding| finding.check == check).unwrap();
     assert_eq!(finding.severity, severity, "{finding:?}");
     let text = format!("{} {}", finding.found, finding.at_stake);
@@ -70,14 +68,19 @@ fn a_disk_that_takes_nothing_is_an_error() {
 
 #[test]
 fn nothing_is_wrong_with_one_that_is_well() {
-    let findings = judge(&well());
+    let own = [Finding::ok("a check of the caller's", "it is well")];
+    let findings = judge(&well(), own.clone());
     assert_eq!(worst(&findings), Severity::Ok, "{findings:?}");
-    assert_found(&Facts { meta: Ok(None), ..well() }, "layout", Severity::Ok, "no locks yet");
+    let checks: Vec<_> = findings.iter().map(|finding| finding.check).collect();
+    let place = checks.iter().position(|check| *check == own[0].check).unwrap();
+    assert_eq!(checks[place - 1..=place + 1], ["scripts", own[0].check, "clock"]);
+    let bad = Finding::error("a check of the caller's", "it is not well", "all", "that");
+    assert_eq!(worst(&judge(&well(), [bad])), Severity::Error);
 }
 
 #[test]
 fn basics() {
-    use Severity::{Error, Ok as Fine, Warning};
+    use Severity::{Error, Ok as Fine};
     assert_found(&told(&[("7.0.15", "6.2.14")]), "version", Error, "6.2.14");
     assert_found(&told(&[("7.0.15", "7.2.4\r\nvalkey_version:8.1.0")]), "version", Fine, "Valkey 8.1.0");
     let replica = told(&[("role:master", "role:slave\r\nmaster_host:db1\r\nmaster_port:6379")]);
@@ -86,11 +89,6 @@ fn basics() {
     let no = || "NOPERM no".to_owned();
     assert_found(&Facts { info: Err(no()), ..well() }, "info", Error, "NOPERM");
     assert_found(&Facts { scripts: Err(no()), ..well() }, "scripts", Error, "NOPERM");
-    assert_found(&Facts { channels: Err(no()), ..well() }, "channels", Warning, "NOPERM");
-    assert_found(&Facts { meta: Err(no()), ..well() }, "layout", Warning, "NOPERM");
-    assert_found(&Facts { meta: Err("WRONGTYPE x".to_owned()), ..well() }, "layout", Error, "not one of ours");
-    let other = Ok(Some(Meta { buckets: "64".to_owned(), layout: "2".to_owned(), classic: None }));
-    assert_found(&Facts { meta: other, ..well() }, "layout", Error, "\"64\" buckets");
 }
 
 #[test]

@@ -1,0 +1,129 @@
+//! Asks a Redis for the facts. Nothing that is asked changes anything.
+
+use super::{ClockSample, Facts};
+use crate::{
+    clock::{Clock, ProcessClock},
+    node::{RedisUrl, connect, handshake, redis_time, why_not_connected},
+};
+use deadpool_redis::redis::{
+    self, Cmd, ErrorKind, FromRedisValue, RedisError, ServerErrorKind, Value, aio::MultiplexedConnection,
+};
+use std::collections::BTreeMap;
+
+/// The settings that are judged.
+const SETTINGS: [&str; 8] = [
+    "maxmemory-policy",
+    "maxmemory",
+    "appendonly",
+    "appendfsync",
+    "no-appendfsync-on-rewrite",
+    "save",
+    "min-replicas-to-write",
+    "min-replicas-max-lag",
+];
+
+/// A connection to ask questions on.
+///
+/// A question has two kinds of errors. The outer one means that the connection failed, or that Redis is busy for now;
+/// the inner one is Redis' refusal, which is a fact like any other. Dropping a question leaves nothing behind.
+pub struct Probe(MultiplexedConnection);
+
+impl Probe {
+    /// Connects to a Redis of any kind and role. The error says why that failed and what to do.
+    pub async fn connect(url: &RedisUrl) -> Result<Self, String> {
+        connect(url).await.map(Self)
+    }
+
+    pub(in crate::node) fn new(connection: MultiplexedConnection) -> Self {
+        Self(connection)
+    }
+
+    /// Gathers all facts.
+    pub async fn gather(&mut self) -> Result<Facts, String> {
+        let scripts = self.may_run_scripts().await?;
+        self.gather_the_rest(scripts).await
+    }
+
+    /// Gathers the facts where scripts run already: a connection that loses the right to run them is closed by the
+    /// first script that is refused.
+    pub async fn gather_again(&mut self) -> Result<Facts, String> {
+        self.gather_the_rest(Ok(())).await
+    }
+
+    /// Asks one question: a command and its arguments.
+    pub async fn ask<T: FromRedisValue>(&mut self, question: &[&str]) -> Result<Result<T, String>, String> {
+        let mut command = Cmd::new();
+        command.arg(question);
+        match self.0.send_packed_command(&command).await.and_then(Value::extract_error) {
+            Ok(value) => Ok(redis::from_redis_value(value)
+                .map_err(|error| format!("an answer in a form that is not known here: {error}"))),
+            Err(error) => refusal(&error).map(Err),
+        }
+    }
+
+    async fn gather_the_rest(&mut self, scripts: Result<(), String>) -> Result<Facts, String> {
+        let clock = self.sample_clock().await?;
+        let info = self.ask(&["INFO"]).await?;
+        let mut settings = Ok(BTreeMap::new());
+        for name in SETTINGS {
+            // One at a time: a Redis that does not know one of them still tells the others.
+            let told = self.ask::<BTreeMap<String, String>>(&["CONFIG", "GET", name]).await?;
+            match (told, &mut settings) {
+                (Ok(pairs), Ok(known)) => known.extend(pairs),
+                (Err(why), known) => {
+                    *known = Err(why);
+                    break;
+                }
+                (Ok(_), Err(_)) => {}
+            }
+        }
+        Ok(Facts { info, settings, scripts, clock })
+    }
+
+    async fn sample_clock(&mut self) -> Result<Result<ClockSample, String>, String> {
+        let ours = ProcessClock::start();
+        let sent = ours.now();
+        let told = self.ask::<Value>(&["TIME"]).await?;
+        let received = ours.now();
+        Ok(told.and_then(|value| {
+            let redis = redis_time(&value).ok_or("it answers TIME in a form that is not known here")?;
+            Ok(ClockSample { sent, redis, received })
+        }))
+    }
+
+    async fn may_run_scripts(&mut self) -> Result<Result<(), String>, String> {
+        match self.0.send_packed_command(&handshake::run_unknown_script()).await.and_then(Value::extract_error) {
+            Ok(_) => Ok(Ok(())),
+            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => Ok(Ok(())),
+            Err(error) => refusal(&error).map(Err),
+        }
+    }
+}
+
+/// Redis' refusal of a question; an error if it says nothing about this Redis.
+fn refusal(error: &RedisError) -> Result<String, String> {
+    match error.kind() {
+        // A passing state: nothing to judge this Redis by.
+        ErrorKind::Server(ServerErrorKind::BusyLoading) => Err(why_not_connected(error)),
+        _ if error.code() == Some("BUSY") => Err(why_not_connected(error)),
+        ErrorKind::Server(_) | ErrorKind::Extension => {
+            let (code, detail) = (error.code().unwrap_or_default(), error.detail().unwrap_or_default());
+            Ok(format!("{code} {detail}"))
+        }
+        _ => Err(why_not_connected(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_a_fact_and_what_will_pass_is_none() {
+        let error = |kind| RedisError::from((kind, "said", "more".to_owned()));
+        let loading = refusal(&error(ErrorKind::Server(ServerErrorKind::BusyLoading)));
+        assert!(loading.unwrap_err().contains("loading"));
+        assert!(refusal(&error(ErrorKind::Io)).is_err());
+        assert!(refusal(&error(ErrorKind::Server(ServerErrorKind::NoPerm))).unwrap().contains("more"));
+    }
+}
