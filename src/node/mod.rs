@@ -11,6 +11,7 @@
 //! A checkout from a pool costs two commands each time; shared connections cost none. So the pool makes, counts and
 //! replaces connections, and requests go over clones of them. Everything that runs is polled by [`Links::run`].
 
+mod admission;
 mod backoff;
 mod batch;
 mod connection;
@@ -26,6 +27,7 @@ mod script;
 mod time;
 mod url;
 
+pub use admission::{Admission, Checks};
 pub use batch::{Asker, COMMANDS_PER_SCRIPT, Header, Reply, replies};
 pub use connection::Link;
 /// What a script answered. The connection speaks RESP3; to a script that does not ask for it that is as RESP2: numbers,

@@ -7,11 +7,13 @@
 mod basics;
 mod durability;
 mod facts;
+mod logged;
 mod probe;
 #[cfg(test)]
 mod tests;
 
 pub use facts::{ClockSample, Facts};
+pub use logged::Logged;
 pub use probe::Probe;
 
 use serde::Serialize;

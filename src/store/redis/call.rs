@@ -105,7 +105,7 @@ impl RedisStore {
     /// A link to a Redis that was found fit for locks.
     pub(super) async fn link(&self, bucket: u16) -> Result<Arc<Link>, StoreError> {
         let link = self.node.get(keys::link(bucket))?;
-        self.meet(&link).await?;
+        self.admission.admit(&link).await?;
         Ok(link)
     }
 

@@ -4,6 +4,7 @@
 //! bucket (to remember what Redis may forget). Three scripts have all commands, and run those of one moment together;
 //! messages between replicas are hints, the poll is the net.
 
+mod admission;
 pub mod answer;
 mod call;
 mod chores;
@@ -16,7 +17,6 @@ mod inline;
 pub mod keys;
 pub mod lease;
 mod listing;
-mod meet;
 mod packed;
 mod quick;
 pub mod scripts;
@@ -30,13 +30,13 @@ mod watching;
 
 use crate::{
     domain::{ids::ReplicaId, limits::Limits},
-    node::{Links, RedisUrl},
-    store::Notices,
+    node::{Admission, Links, RedisUrl, doctor::Logged},
+    store::{Notices, StoreError},
 };
+use admission::Demands;
 use call::Commands;
 use chores::Chores;
 use keys::BUCKETS;
-use meet::Met;
 use sender::Sender;
 use std::sync::{Arc, atomic::AtomicU64};
 use tokio::sync::{Notify, watch};
@@ -58,7 +58,10 @@ pub struct RedisStore {
     /// The highest token seen in each bucket. When a new life of Redis is met, the highest in any bucket becomes that
     /// of all.
     known: Box<[AtomicU64]>,
-    met: Met,
+    admission: Admission<StoreError>,
+    demands: Demands,
+    /// The findings of the doctor that are in the log.
+    logged: Logged,
     /// Hints may have been lost: poll now.
     resync: Notify,
     warned: Warned,
@@ -87,7 +90,9 @@ impl RedisStore {
             waits: Waits::default(),
             chores: Chores::new(),
             known: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
-            met: Met::nobody(),
+            admission: Admission::default(),
+            demands: Demands::default(),
+            logged: Logged::default(),
             resync: Notify::new(),
             warned: Warned::default(),
             asked: Asked::default(),
@@ -98,7 +103,7 @@ impl RedisStore {
     /// Serves also on a Redis that may evict leases, if that is allowed.
     #[must_use]
     pub fn allowing_eviction(mut self, allowed: bool) -> Self {
-        self.met.allow_eviction = allowed;
+        self.demands.allow_eviction = allowed;
         self
     }
 
@@ -107,12 +112,12 @@ impl RedisStore {
     #[must_use]
     pub fn beside_classic(mut self, prefix: &str) -> Self {
         self.commands = Commands::leak(scripts::PRESENT, Some(prefix));
-        self.met.classic = Some(prefix.to_owned());
+        self.demands.classic = Some(prefix.to_owned());
         self
     }
 
     /// Whether Redis is there, and one that locks may be kept in.
     pub fn up(&self) -> watch::Receiver<bool> {
-        self.met.up.subscribe()
+        self.admission.up()
     }
 }

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
+mod admission;
 mod errors;
 mod log;
 mod pushes;
