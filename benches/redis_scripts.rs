@@ -20,7 +20,7 @@ use fencepost::{
         name::LockName,
         outcome::{AcquireOutcome, ReleaseOutcome, RenewOutcome},
     },
-    node::{Arg, Asker, Command, Header, Lane, Link, Links, RedisUrl, Script},
+    node::{Arg, Caller, Connection, Header, Lane, Node, RedisUrl, Script, ScriptCommand},
     store::{
         Event, Notices, Timed,
         redis::{RedisStore, keys, sender::Sender},
@@ -39,8 +39,8 @@ const GIVE_BACK: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return re
 static CLASSIC: LazyLock<redis::Script> = LazyLock::new(|| redis::Script::new(GIVE_BACK));
 
 static LEAST: Script = Script::new(include_str!("least.lua"));
-static LEAST_TAKE: Command = Command::new("take", &LEAST, Lane::Entry);
-static LEAST_GIVE_BACK: Command = Command::new("give back", &LEAST, Lane::Progress);
+static LEAST_TAKE: ScriptCommand = ScriptCommand::new("take", &LEAST, Lane::Entry);
+static LEAST_GIVE_BACK: ScriptCommand = ScriptCommand::new("give back", &LEAST, Lane::Progress);
 
 struct Deaf;
 
@@ -70,7 +70,7 @@ enum Work {
     /// The recipe: `SET NX PX`, then compare and delete.
     Classic(MultiplexedConnection),
     /// The least of a fenced lock.
-    Least(Arc<Links>),
+    Least(Arc<Node>),
     /// Acquire and release through the store; the name is another one each time, or the caller's own.
     Pairs(Arc<RedisStore>, bool),
     /// Renewals of one lease a caller.
@@ -81,13 +81,18 @@ async fn take(store: &RedisStore, name: &LockName) -> LeaseId {
     granted(store.acquire(name, acquire(new_request(), TTL, false)).await.unwrap()).lease_id
 }
 
-async fn least(links: &Links, command: &'static Command, name: &LockName, lease: &[u8]) -> Vec<u8> {
+async fn least(node: &Node, command: &'static ScriptCommand, name: &LockName, lease: &[u8]) -> Vec<u8> {
     let (bucket, mut packed) = (keys::bucket(name), Vec::with_capacity(256));
     let (key, counter) = (keys::base(bucket) + "l:" + name.as_str(), keys::base(bucket) + "n");
     for arg in [command.name().into(), Arg::from(key), Arg::from(counter), Arg::from(lease)] {
         arg.pack(&mut packed);
     }
-    links.get(keys::link(bucket)).unwrap().ask(command, bucket, packed, &mut Asker::patient()).await.unwrap().packed
+    node.connection(keys::connection(bucket))
+        .unwrap()
+        .submit(command, bucket, packed, &mut Caller::patient())
+        .await
+        .unwrap()
+        .packed
 }
 
 async fn call(work: Work, caller: usize, until: Instant) -> usize {
@@ -106,13 +111,13 @@ async fn call(work: Work, caller: usize, until: Instant) -> usize {
                 done += 1;
             }
         }
-        Work::Least(links) => {
+        Work::Least(node) => {
             // As long as a lease of the store's.
             let mut lease = [0; 130];
             while Instant::now() < until {
                 lease[..16].copy_from_slice(Uuid::new_v4().as_bytes());
-                assert_eq!(least(&links, &LEAST_TAKE, &own, &lease).await.len(), 8, "a token");
-                assert_eq!(least(&links, &LEAST_GIVE_BACK, &own, &lease).await, b"given back");
+                assert_eq!(least(&node, &LEAST_TAKE, &own, &lease).await.len(), 8, "a token");
+                assert_eq!(least(&node, &LEAST_GIVE_BACK, &own, &lease).await, b"given back");
                 done += 1;
             }
         }
@@ -194,19 +199,19 @@ async fn main() {
     let running = tokio::spawn(async move { running.maintain().await });
     store.up().wait_for(|up| *up).await.unwrap();
     let sender = Sender { replica: ReplicaId(Uuid::nil()), waiters_max: 0 };
-    let header = move |link: &Link, bucket| Header {
+    let header = move |connection: &Connection, bucket| Header {
         key: keys::of_bucket(bucket),
-        packed: sender.packed(link.incarnation().0, link.not_after(COMMAND_WINDOW)),
+        packed: sender.packed(connection.incarnation().0, connection.not_after(COMMAND_WINDOW)),
     };
-    let links = Arc::new(Links::new(&RedisUrl::parse(&redis.url()).unwrap(), header));
-    let linking = links.clone();
-    let linking = tokio::spawn(async move { linking.run().await });
-    links.up().wait_for(|up| *up).await.unwrap();
+    let node = Arc::new(Node::new(&RedisUrl::parse(&redis.url()).unwrap(), header));
+    let connecting = node.clone();
+    let connecting = tokio::spawn(async move { connecting.run().await });
+    node.up().wait_for(|up| *up).await.unwrap();
     let client = redis::Client::open(redis.url()).unwrap();
     let connection = client.get_multiplexed_async_connection().await.unwrap();
     for callers in [1, 64, 256] {
         let classic = measure(&redis, "classic pairs", &Work::Classic(connection.clone()), callers, span).await;
-        let least = measure(&redis, "the least of pairs", &Work::Least(links.clone()), callers, span).await;
+        let least = measure(&redis, "the least of pairs", &Work::Least(node.clone()), callers, span).await;
         redis.command(&["FLUSHALL"]);
         let pairs = measure(&redis, "pairs, own name", &Work::Pairs(store.clone(), true), callers, span).await;
         let fresh = measure(&redis, "pairs, another name", &Work::Pairs(store.clone(), false), callers, span).await;
@@ -220,5 +225,5 @@ async fn main() {
         redis.command(&["FLUSHALL"]);
     }
     running.abort();
-    linking.abort();
+    connecting.abort();
 }

@@ -3,7 +3,7 @@
 //! One task runs the checks ([`Admission::run`]), and commands wait for its answer. They run no checks themselves: a
 //! command whose caller stalls is not polled, and would hold up all others that wait for the same check.
 
-use super::{Link, Links, NodeError};
+use super::{Connection, Node, NodeError};
 use crate::{domain::ids::Incarnation, sync::Mutex};
 use std::{fmt, sync::Arc, time::Duration};
 use tokio::{
@@ -29,16 +29,16 @@ pub trait Checks {
     type Error: Clone + PartialEq + fmt::Display + From<NodeError>;
 
     /// Checks an incarnation that is not admitted. The error says why it is refused, or why it could not be checked.
-    fn check(&self, link: &Arc<Link>) -> impl Future<Output = Result<(), Self::Error>> + Send;
+    fn check(&self, connection: &Arc<Connection>) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
     /// Whether an admitted incarnation still passes. Commands go on meanwhile; if not, the next one waits for a check.
-    fn still_pass(&self, link: &Arc<Link>) -> impl Future<Output = bool> + Send;
+    fn still_pass(&self, connection: &Arc<Connection>) -> impl Future<Output = bool> + Send;
 }
 
 /// A command that waits until its incarnation is checked.
 #[derive(Debug)]
 struct Waiting<E> {
-    link: Arc<Link>,
+    connection: Arc<Connection>,
     reply: oneshot::Sender<Result<(), E>>,
 }
 
@@ -72,15 +72,15 @@ impl<E: Clone + PartialEq + fmt::Display + From<NodeError>> Admission<E> {
         self.up.subscribe()
     }
 
-    /// Waits until the incarnation at the other end of this link is admitted or refused. Dropped, or not polled, it
-    /// holds up nobody else.
-    pub async fn admit(&self, link: &Arc<Link>) -> Result<(), E> {
-        if self.is_admitted(link.incarnation()) {
+    /// Waits until the incarnation of this connection is admitted or refused. Dropped, or not polled, it holds up
+    /// nobody else.
+    pub async fn admit(&self, connection: &Arc<Connection>) -> Result<(), E> {
+        if self.is_admitted(connection.incarnation()) {
             return Ok(());
         }
         let (reply, answer) = oneshot::channel();
         let stopping = || E::from(NodeError::Unavailable("the server is stopping".to_owned()));
-        self.waiting.try_send(Waiting { link: Arc::clone(link), reply }).map_err(|why| match why {
+        self.waiting.try_send(Waiting { connection: Arc::clone(connection), reply }).map_err(|why| match why {
             TrySendError::Full(_) => {
                 NodeError::Unavailable(format!("{WAITING_MAX} commands wait until Redis is known")).into()
             }
@@ -91,7 +91,7 @@ impl<E: Clone + PartialEq + fmt::Display + From<NodeError>> Admission<E> {
 
     /// Checks each new incarnation of the node at once, and those that commands wait for. Keeps `up` current. Never
     /// ends; to be called once.
-    pub async fn run(&self, node: &Links, checks: &impl Checks<Error = E>) {
+    pub async fn run(&self, node: &Node, checks: &impl Checks<Error = E>) {
         let Some(mut queue) = self.queue.lock().take() else { return std::future::pending().await };
         let mut node_up = node.up();
         let (mut checked_at, mut failure, mut logged) = (Instant::now(), None, None);
@@ -101,9 +101,9 @@ impl<E: Clone + PartialEq + fmt::Display + From<NodeError>> Admission<E> {
                 self.check_again(node, checks).await;
                 checked_at = Instant::now();
             }
-            let up = match node.get(0) {
-                Ok(link) => {
-                    let checked = self.check(&link, checks, &mut failure).await;
+            let up = match node.connection(0) {
+                Ok(connection) => {
+                    let checked = self.check(&connection, checks, &mut failure).await;
                     log_refusal(&checked, &mut logged);
                     checked.is_ok()
                 }
@@ -115,9 +115,9 @@ impl<E: Clone + PartialEq + fmt::Display + From<NodeError>> Admission<E> {
                 _ = node_up.changed() => {}
                 () = tokio::time::sleep(CHECK_PERIOD) => {}
                 // The channel never closes: `self` has a sender.
-                Some(Waiting { link, reply }) = queue.recv() => {
+                Some(Waiting { connection, reply }) = queue.recv() => {
                     if !reply.is_closed() {
-                        let _ = reply.send(self.check(&link, checks, &mut failure).await);
+                        let _ = reply.send(self.check(&connection, checks, &mut failure).await);
                     }
                 }
             }
@@ -128,14 +128,14 @@ impl<E: Clone + PartialEq + fmt::Display + From<NodeError>> Admission<E> {
         *self.admitted.lock() == Some(incarnation)
     }
 
-    /// Checks the incarnation of this link, unless it is admitted or a check of it has just failed.
+    /// Checks the incarnation of this connection, unless it is admitted or a check of it has just failed.
     async fn check(
         &self,
-        link: &Arc<Link>,
+        connection: &Arc<Connection>,
         checks: &impl Checks<Error = E>,
         failure: &mut Option<Failure<E>>,
     ) -> Result<(), E> {
-        let incarnation = link.incarnation();
+        let incarnation = connection.incarnation();
         if self.is_admitted(incarnation) {
             return Ok(());
         }
@@ -145,7 +145,7 @@ impl<E: Clone + PartialEq + fmt::Display + From<NodeError>> Admission<E> {
         {
             return Err(why.clone());
         }
-        let checked = checks.check(link).await;
+        let checked = checks.check(connection).await;
         *failure = checked.as_ref().err().map(|why| Failure { at: Instant::now(), incarnation, why: why.clone() });
         if checked.is_ok() {
             *self.admitted.lock() = Some(incarnation);
@@ -154,11 +154,11 @@ impl<E: Clone + PartialEq + fmt::Display + From<NodeError>> Admission<E> {
     }
 
     /// Takes the admission back if the incarnation does not pass any more.
-    async fn check_again(&self, node: &Links, checks: &impl Checks<Error = E>) {
-        let Ok(link) = node.get(0) else { return };
-        if self.is_admitted(link.incarnation()) && !checks.still_pass(&link).await {
+    async fn check_again(&self, node: &Node, checks: &impl Checks<Error = E>) {
+        let Ok(connection) = node.connection(0) else { return };
+        if self.is_admitted(connection.incarnation()) && !checks.still_pass(&connection).await {
             let mut admitted = self.admitted.lock();
-            *admitted = admitted.filter(|admitted| *admitted != link.incarnation());
+            *admitted = admitted.filter(|admitted| *admitted != connection.incarnation());
         }
     }
 }

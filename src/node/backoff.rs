@@ -1,14 +1,13 @@
-//! How long to wait before the next attempt to connect.
+//! Pauses between attempts to connect.
 
 use std::time::Duration;
-use uuid::Uuid;
 
 const SHORTEST: Duration = Duration::from_millis(50);
-/// The longest wait.
+/// The longest pause.
 pub(super) const LONGEST: Duration = Duration::from_secs(1);
 
-/// Doubles from 50 ms to 1 s. Each wait is drawn from its upper half, so that the links of all servers do not come at
-/// once when Redis is back.
+/// Pauses that double from 50 ms to 1 s. Each is drawn at random from its upper half, so that the connections of all
+/// servers do not come at once when Redis is back.
 #[derive(Debug)]
 pub(super) struct Backoff(Duration);
 
@@ -17,12 +16,12 @@ impl Backoff {
         Self(SHORTEST)
     }
 
-    /// What it was about has worked.
+    /// Starts over with the shortest pause.
     pub(super) fn reset(&mut self) {
         self.0 = SHORTEST;
     }
 
-    /// Waits. Dropped, it leaves nothing behind.
+    /// Pauses. Dropped, it leaves nothing behind.
     pub(super) async fn wait(&mut self) {
         let span = self.0;
         self.0 = (self.0 * 2).min(LONGEST);
@@ -30,12 +29,9 @@ impl Backoff {
     }
 }
 
-/// Half of `span` to all of it, at random.
+/// A random duration from half of `span` to all of it.
 pub(super) fn jittered(span: Duration) -> Duration {
-    // The low 32 bits of a UUID v4 are random ones.
-    let [a, b, c, d] = Uuid::new_v4().as_bytes()[12..] else { return span };
-    let part = f64::from(u32::from_be_bytes([a, b, c, d])) / f64::from(u32::MAX);
-    span.mul_f64(0.5 + part / 2.0)
+    span.mul_f64(0.5 + fastrand::f64() / 2.0)
 }
 
 #[cfg(test)]
@@ -43,7 +39,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn waits_grow_to_the_longest_and_start_over() {
+    async fn pauses_grow_to_the_longest_and_start_over() {
         let mut backoff = Backoff::new();
         let mut last = Duration::ZERO;
         for nominal in [50, 100, 200, 400, 800, 1_000, 1_000] {

@@ -1,148 +1,145 @@
-//! Commands that are asked for in the same moment are sent together: with one run of a script, those that are in it.
+//! Commands that are submitted at the same moment are sent in one batch: one run of the script that they share.
 //!
-//! Those of one moment are run in any order: none is a caller's second before its first is answered.
+//! The commands of a batch run in any order; no caller submits its second before the first is answered.
 //!
-//! No timer: whoever asks first has them sent as soon as those who are ready to run have run. A lone command is sent at
-//! once; where too many are under way they stand in line ([`Lane`]).
+//! There is no timer: a batch leaves as soon as the tasks that are ready to run have run, so a lone command is sent at
+//! once. Where too many commands are in flight, they are queued ([`Lane`]).
 //!
-//! Tasks of their own do this, because those who asked may go, or may not be polled while their client stalls: nothing
-//! that others wait for is theirs to keep.
+//! The batches have tasks of their own, because a caller may be dropped, or not be polled while its client stalls: it
+//! must not hold what others wait for.
 
 use super::{
-    Command, Lane, Link, NodeError, Script,
-    lane::{Counts, Lines, Taken},
+    Connection, Lane, NodeError, Script, ScriptCommand,
+    queue::{Counts, Queues, Taken},
 };
-use crate::domain::time::StoreTime;
+use crate::{domain::time::StoreTime, sync::Mutex};
 use deadpool_redis::redis::Value;
 use futures_util::future::{Pending, join_all, pending};
-use parking_lot::Mutex;
 use std::sync::Arc;
 use tokio::{runtime::Handle, sync::oneshot, time::Instant};
 
-/// Commands in one script: half a millisecond of Redis' time for plain ones, one or two for others, more for polls of
-/// very many locks. It does nothing else meanwhile.
-pub const COMMANDS_PER_SCRIPT: usize = 32;
+/// Commands in one batch. Redis does nothing else while a batch runs: half a millisecond for cheap commands, a few for
+/// others.
+pub const COMMANDS_PER_BATCH: usize = 32;
 
 /// What a script takes before the commands of a batch.
 #[derive(Debug, Default)]
 pub struct Header {
-    /// Its key, for the rights of the user and for proxies that route by it.
+    /// The script's key, by which Redis checks the permissions of its user.
     pub key: String,
-    /// Its first argument, packed.
+    /// The script's first argument, packed.
     pub packed: Vec<u8>,
 }
 
 /// Makes the header of a batch.
-pub(super) type MakeHeader = Arc<dyn Fn(&Link, u16) -> Header + Send + Sync>;
+pub(super) type MakeHeader = Arc<dyn Fn(&Connection, u16) -> Header + Send + Sync>;
 
-/// Whoever asks for a command.
+/// The caller of a command.
 #[derive(Debug)]
-pub struct Asker<F> {
-    /// Resolves when the command is not wanted any more, if it has not been sent by then.
+pub struct Caller<F> {
+    /// Resolves when the caller stops waiting for a command that is still queued.
     stop: F,
     stopped: bool,
-    /// The command has left, and nobody has heard what came of it.
-    pub unheard: bool,
+    /// The command was sent, and the caller was dropped before the reply came.
+    pub is_outcome_unknown: bool,
 }
 
-impl Asker<Pending<()>> {
-    /// One that stands in line for as long as may be.
+impl Caller<Pending<()>> {
+    /// A caller that waits for as long as a command may be queued.
     pub fn patient() -> Self {
         Self::until(pending())
     }
 }
 
-impl<F: Future<Output = ()> + Unpin> Asker<F> {
-    /// One that stands in line until then.
+impl<F: Future<Output = ()> + Unpin> Caller<F> {
+    /// A caller that waits until `stop` resolves.
     pub fn until(stop: F) -> Self {
-        Self { stop, stopped: false, unheard: false }
+        Self { stop, stopped: false, is_outcome_unknown: false }
     }
 
-    /// Whether it does not want the command any more.
+    /// Whether `stop` has resolved.
     pub fn has_stopped(&self) -> bool {
         self.stopped
     }
 }
 
-/// What a script answered to one command.
+/// The reply to one command.
 #[derive(Debug)]
 pub struct Reply {
-    /// When it was sent.
+    /// When the command was sent.
     pub sent: Instant,
-    /// The time that it went by.
+    /// Redis' time as the script used it.
     pub now: StoreTime,
     /// The rest, packed.
     pub packed: Vec<u8>,
 }
 
+/// A command in its queue.
 #[derive(Debug)]
-pub(super) struct Queued {
+pub(super) struct QueuedCommand {
     lane: Lane,
     script: &'static Script,
-    number: u16,
+    tag: u16,
     packed: Vec<u8>,
     reply: oneshot::Sender<Answer>,
 }
 
 type Answer = Result<Reply, NodeError>;
 
-impl Queued {
-    fn goes_with(&self, other: &Self) -> bool {
-        std::ptr::eq(self.script, other.script)
-    }
-}
-
-/// The place of a command in its line, for as long as whoever asked for it is there.
-struct Place<'a> {
-    lines: &'a Mutex<Lines<Queued>>,
+/// Ties a caller to the command that it submitted. Dropped, it withdraws the command, or marks the caller if it is too
+/// late for that.
+struct Ticket<'a> {
+    queues: &'a Mutex<Queues<QueuedCommand>>,
     lane: Lane,
     number: u64,
     answer: oneshot::Receiver<Answer>,
-    unheard: &'a mut bool,
-    /// The answer was heard, or there will be none.
-    over: bool,
+    is_outcome_unknown: &'a mut bool,
+    /// The answer has come, or none will.
+    is_settled: bool,
 }
 
-impl Drop for Place<'_> {
+impl Drop for Ticket<'_> {
     fn drop(&mut self) {
         let nothing_done = |answer: Answer| answer.is_err_and(|error| error.is_nothing_done());
-        if !self.over
+        if !self.is_settled
             // mutant: cleanup after what was never sent
-            && !self.lines.lock().withdraw(self.lane, self.number)
+            && !self.queues.lock().withdraw(self.lane, self.number)
         {
-            *self.unheard = !self.answer.try_recv().is_ok_and(nothing_done);
+            *self.is_outcome_unknown = !self.answer.try_recv().is_ok_and(nothing_done);
         }
     }
 }
 
-/// Commands that are under way, for as long as they are: dropped, they make room for others.
-struct UnderWay {
-    link: Arc<Link>,
+/// Commands in flight. Dropped, they make room for others.
+struct InFlight {
+    connection: Arc<Connection>,
     counts: Counts,
 }
 
-impl Drop for UnderWay {
+impl Drop for InFlight {
     fn drop(&mut self) {
-        let mut lines = self.link.lines.lock();
-        lines.answered(self.counts);
-        self.link.have_served(&mut lines);
+        let mut queues = self.connection.queues.lock();
+        queues.completed(self.counts);
+        self.connection.send_if_due(&mut queues);
     }
 }
 
-/// Puts together what goes together, script by script.
-fn groups(commands: Vec<Queued>) -> Vec<Vec<Queued>> {
-    let mut groups: Vec<Vec<Queued>> = Vec::with_capacity(2);
-    for queued in commands {
-        let room = |group: &Vec<Queued>| group.len() < COMMANDS_PER_SCRIPT && group[0].goes_with(&queued);
-        match groups.iter().position(room) {
-            Some(place) => groups[place].push(queued),
-            None => groups.push(vec![queued]),
+/// Divides commands into batches, each of one script.
+fn batches(commands: Vec<QueuedCommand>) -> Vec<Vec<QueuedCommand>> {
+    let mut batches: Vec<Vec<QueuedCommand>> = Vec::with_capacity(2);
+    for command in commands {
+        let fits = |batch: &Vec<QueuedCommand>| {
+            batch.len() < COMMANDS_PER_BATCH && std::ptr::eq(batch[0].script, command.script)
+        };
+        match batches.iter().position(fits) {
+            Some(index) => batches[index].push(command),
+            None => batches.push(vec![command]),
         }
     }
-    groups
+    batches
 }
 
-/// The reply of a script, command by command.
+/// Splits the reply of a script into the time that it used and the replies to its commands.
 pub fn replies(value: Value, count: usize) -> Result<(StoreTime, Vec<Vec<u8>>), NodeError> {
     let strange = || NodeError::Corrupt("a script answered something else than it was asked".to_owned());
     let Value::Array(values) = value else { return Err(strange()) };
@@ -154,96 +151,98 @@ pub fn replies(value: Value, count: usize) -> Result<(StoreTime, Vec<Vec<u8>>), 
     if each.len() == count { Ok((now, each)) } else { Err(strange()) }
 }
 
-impl Link {
-    /// Has one command run, together with what others ask for in this moment; it may stand in line before. Not sent for
-    /// [`IN_LINE_MAX`](super::IN_LINE_MAX), or behind others when its asker says stop, it is `Overloaded`.
+impl Connection {
+    /// Runs one command, in a batch with others of this moment. A command that was queued for [`QUEUE_TIME_MAX`], or
+    /// that is not about to be sent when its caller stops waiting, is `Overloaded`.
     ///
-    /// Dropped before it is sent, it is not sent. Dropped later it may run, and nobody hears what came of it: the asker
-    /// is told.
-    pub async fn ask<F: Future<Output = ()> + Unpin>(
+    /// `tag` is a number that the header of the batch is made from. Dropped before it is sent, the command is not sent.
+    /// Dropped later, it may run, and the caller is marked: its outcome is unknown.
+    ///
+    /// [`QUEUE_TIME_MAX`]: super::QUEUE_TIME_MAX
+    pub async fn submit<F: Future<Output = ()> + Unpin>(
         self: &Arc<Self>,
-        command: &'static Command,
-        number: u16,
+        command: &'static ScriptCommand,
+        tag: u16,
         packed: Vec<u8>,
-        asker: &mut Asker<F>,
+        caller: &mut Caller<F>,
     ) -> Result<Reply, NodeError> {
-        self.open()?;
+        self.ensure_open()?;
         let (reply, answer) = oneshot::channel();
         let lane = command.lane();
-        let queued = Queued { lane, script: command.script(), number, packed, reply };
-        let place = {
-            let mut lines = self.lines.lock();
-            let place = lines.enter(lane, Instant::now(), queued);
-            self.have_served(&mut lines);
-            place
+        let queued = QueuedCommand { lane, script: command.script(), tag, packed, reply };
+        let number = {
+            let mut queues = self.queues.lock();
+            let number = queues.push(lane, Instant::now(), queued);
+            self.send_if_due(&mut queues);
+            number
         };
-        let Asker { stop, stopped, unheard } = asker;
-        let mut place = Place { lines: &self.lines, lane, number: place, answer, unheard, over: false };
+        let Caller { stop, stopped, is_outcome_unknown } = caller;
+        let mut ticket = Ticket { queues: &self.queues, lane, number, answer, is_outcome_unknown, is_settled: false };
         let answer = tokio::select! {
             biased;
-            answer = &mut place.answer => answer,
+            answer = &mut ticket.answer => answer,
             // mutant: stands in line for ever
             () = stop, if !*stopped => {
                 *stopped = true;
-                if self.lines.lock().withdraw_from_behind(lane, place.number) {
-                    place.over = true;
+                if self.queues.lock().withdraw_unless_next(lane, number) {
+                    ticket.is_settled = true;
                     return Err(NodeError::Overloaded);
                 }
-                (&mut place.answer).await
+                (&mut ticket.answer).await
             }
         };
-        place.over = true;
+        ticket.is_settled = true;
         answer.unwrap_or_else(|_| Err(NodeError::OutcomeUnknown("the server is stopping".to_owned())))
     }
 
-    /// Has a task send what stands in line, if some of it may be sent.
-    fn have_served(self: &Arc<Self>, lines: &mut Lines<Queued>) {
-        // Without a runtime there is nobody to serve.
-        if lines.is_to_be_served()
+    /// Starts a task that sends queued commands, if some may be sent.
+    fn send_if_due(self: &Arc<Self>, queues: &mut Queues<QueuedCommand>) {
+        // Without a runtime there is no caller left.
+        if queues.begin_send()
             && let Ok(runtime) = Handle::try_current()
         {
-            runtime.spawn(Arc::clone(self).serve());
+            runtime.spawn(Arc::clone(self).send_queued());
         }
     }
 
-    async fn serve(self: Arc<Self>) {
+    async fn send_queued(self: Arc<Self>) {
         tokio::task::yield_now().await;
         let next = {
-            let mut lines = self.lines.lock();
-            let Taken { next, overdue } = lines.take(Instant::now());
-            // Before anybody can find one of them neither in line nor answered, and take it for sent.
-            overdue.into_iter().for_each(|queued| drop(queued.reply.send(Err(NodeError::Overloaded))));
+            let mut queues = self.queues.lock();
+            let Taken { next, overdue } = queues.take(Instant::now());
+            // Under the mutex: a ticket that finds its command neither queued nor answered takes it for sent.
+            overdue.into_iter().for_each(|command| drop(command.reply.send(Err(NodeError::Overloaded))));
             next
         };
-        join_all(groups(next).into_iter().map(|group| self.send_group(group))).await;
+        join_all(batches(next).into_iter().map(|batch| self.send_batch(batch))).await;
     }
 
-    async fn send_group(self: &Arc<Self>, group: Vec<Queued>) {
-        let Some(Queued { script, number, .. }) = group.first() else { return };
-        let (script, Header { key, packed }, sent) = (*script, (self.header)(self, *number), Instant::now());
-        let mut args = Vec::with_capacity(1 + group.len());
+    async fn send_batch(self: &Arc<Self>, batch: Vec<QueuedCommand>) {
+        let Some(QueuedCommand { script, tag, .. }) = batch.first() else { return };
+        let (sent, script, Header { key, packed }) = (Instant::now(), *script, (self.header)(self, *tag));
+        let mut args = Vec::with_capacity(1 + batch.len());
         args.push(packed);
-        let (mut counts, mut askers) = (Counts::default(), Vec::with_capacity(group.len()));
-        for Queued { lane, packed, reply, .. } in group {
+        let (mut counts, mut callers) = (Counts::default(), Vec::with_capacity(batch.len()));
+        for QueuedCommand { lane, packed, reply, .. } in batch {
             counts[lane as usize] += 1;
             args.push(packed);
-            askers.push(reply);
+            callers.push(reply);
         }
-        let under_way = UnderWay { link: Arc::clone(self), counts };
-        let answer = match self.open() {
+        let in_flight = InFlight { connection: Arc::clone(self), counts };
+        let answer = match self.ensure_open() {
             Ok(()) => self.run_command(script, &script.evalsha_packed(&key, &args)).await,
             Err(why) => Err(why),
         };
-        drop(under_way);
-        let answer = answer.and_then(|value| replies(value, askers.len()));
+        drop(in_flight);
+        let answer = answer.and_then(|value| replies(value, callers.len()));
         match answer {
             Ok((now, each)) => {
                 self.sample(sent, now);
-                for (asker, packed) in askers.into_iter().zip(each) {
-                    let _ = asker.send(Ok(Reply { sent, now, packed }));
+                for (caller, packed) in callers.into_iter().zip(each) {
+                    let _ = caller.send(Ok(Reply { sent, now, packed }));
                 }
             }
-            Err(error) => askers.into_iter().for_each(|asker| drop(asker.send(Err(error.clone())))),
+            Err(error) => callers.into_iter().for_each(|caller| drop(caller.send(Err(error.clone())))),
         }
     }
 }

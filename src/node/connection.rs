@@ -1,66 +1,67 @@
-//! One connection to Redis with a known incarnation at its other end. Never reconnects: a new connection is a new link.
+//! One connection to Redis, to a known incarnation. It never reconnects: a new connection is another [`Connection`].
 
 use super::{
-    Arg, Call, NodeError, Script, ServerInfo,
-    batch::{MakeHeader, Queued},
+    Arg, NodeError, Script, ScriptCall, ServerInfo,
+    batch::{MakeHeader, QueuedCommand},
     doctor::Probe,
     handshake::Greeting,
-    lane::Lines,
-    reply::{Fault, Then, settle, understand},
+    queue::Queues,
+    reply::{Action, Fault, classify, outcome},
     time::RedisClock,
 };
-use crate::domain::{ids::Incarnation, time::StoreTime};
+use crate::{
+    domain::{ids::Incarnation, time::StoreTime},
+    sync::{Mutex, Notify},
+};
 use deadpool_redis::redis::{Cmd, Pipeline, Value, aio::MultiplexedConnection};
-use parking_lot::Mutex;
 use std::{fmt, sync::OnceLock, time::Duration};
-use tokio::{sync::Notify, time::Instant};
+use tokio::time::Instant;
 
-/// A connection that many callers use at once; what they send is pipelined.
-pub struct Link {
+/// A connection that many callers share. Their commands are pipelined.
+pub struct Connection {
     connection: MultiplexedConnection,
     info: ServerInfo,
     incarnation: Incarnation,
     clock: RedisClock,
-    /// Why it is used no more.
+    /// Why it is not used any more.
     closed: OnceLock<String>,
-    /// Wakes whoever keeps it: it was closed, or it may be dead.
+    /// Wakes its keeper: it was closed, or may be dead.
     attention: Notify,
-    /// What is to be sent next.
-    pub(super) lines: Mutex<Lines<Queued>>,
+    pub(super) queues: Mutex<Queues<QueuedCommand>>,
     pub(super) header: MakeHeader,
 }
 
-impl Link {
+impl Connection {
     pub(super) fn new(connection: MultiplexedConnection, greeting: Greeting, header: MakeHeader) -> Self {
         let Greeting { info, sent, time } = greeting;
         let incarnation = info.incarnation();
         let (clock, closed, attention) = (RedisClock::new(sent, time), OnceLock::new(), Notify::new());
-        Self { connection, info, incarnation, clock, closed, attention, lines: Mutex::new(Lines::new()), header }
+        Self { connection, info, incarnation, clock, closed, attention, queues: Mutex::new(Queues::new()), header }
     }
 
-    /// The life that Redis was in when the link was made. It may leave that one without closing the link: whoever
-    /// grants asks (`lua/lib/life.lua`).
+    /// The incarnation of Redis when the connection was made. Redis may go on to another without closing the
+    /// connection, so a script for which that matters has to compare.
     pub fn incarnation(&self) -> Incarnation {
         self.incarnation
     }
 
-    /// What Redis said of itself when the link was made.
+    /// What Redis said of itself when the connection was made.
     pub fn info(&self) -> &ServerInfo {
         &self.info
     }
 
-    /// Runs a script. Redis not knowing it is no error: it is loaded and run, on the same connection.
+    /// Runs a script. If Redis does not know it, it is loaded and run, on the same connection.
     ///
-    /// Answers within twice the response timeout. Dropped before it is done, the script may still run: it was handed
-    /// over with the first poll, and nobody hears the answer. The same holds for `OutcomeUnknown`.
+    /// Answers within twice the response timeout. The first poll hands the script over: dropped after that, it may
+    /// still run, as it may after `OutcomeUnknown`.
     pub async fn run(&self, script: &'static Script, keys: &[String], args: &[Arg]) -> Result<Value, NodeError> {
-        self.open()?;
+        self.ensure_open()?;
         self.run_command(script, &script.evalsha(keys, args)).await
     }
 
     pub(super) async fn run_command(&self, script: &'static Script, command: &Cmd) -> Result<Value, NodeError> {
         let mut connection = self.connection.clone();
-        let reply = settle(connection.send_packed_command(command).await);
+        let reply = outcome(connection.send_packed_command(command).await);
         let reply = match reply {
             Err(fault) if fault.no_script => {
                 let mut replies = self.load_and_run(&[script], &[command]).await;
@@ -68,24 +69,24 @@ impl Link {
             }
             reply => reply,
         };
-        reply.map_err(|fault| self.suffer(fault))
+        reply.map_err(|fault| self.heed(fault))
     }
 
     /// Runs several scripts, sent with one write and answered one by one, in the order of the calls. Those that Redis
-    /// did not know run after the others. Each runs by itself: nothing makes them one.
+    /// did not know run after the others. They are not a transaction.
     ///
-    /// Dropped before it is done, each of them may still run.
-    pub async fn run_all(&self, calls: Vec<Call>) -> Vec<Result<Value, NodeError>> {
+    /// Dropped, each of them may still run.
+    pub async fn run_all(&self, calls: Vec<ScriptCall>) -> Vec<Result<Value, NodeError>> {
         if calls.is_empty() {
             return Vec::new();
         }
-        if let Err(error) = self.open() {
+        if let Err(error) = self.ensure_open() {
             return calls.iter().map(|_| Err(error.clone())).collect();
         }
-        let commands: Vec<Cmd> = calls.iter().map(Call::evalsha).collect();
+        let commands: Vec<Cmd> = calls.iter().map(ScriptCall::evalsha).collect();
         let mut replies = self.send(&commands.iter().collect::<Vec<_>>()).await;
-        let strange = |reply: &Result<Value, Fault>| reply.as_ref().is_err_and(|fault| fault.no_script);
-        let missing: Vec<usize> = (0..replies.len()).filter(|index| strange(&replies[*index])).collect();
+        let is_missing = |reply: &Result<Value, Fault>| reply.as_ref().is_err_and(|fault| fault.no_script);
+        let missing: Vec<usize> = (0..replies.len()).filter(|index| is_missing(&replies[*index])).collect();
         if !missing.is_empty() {
             let mut scripts: Vec<&Script> = missing.iter().map(|index| calls[*index].script).collect();
             scripts.sort_unstable_by_key(|script| script.sha());
@@ -95,29 +96,28 @@ impl Link {
                 replies[index] = reply;
             }
         }
-        replies.into_iter().map(|reply| reply.map_err(|fault| self.suffer(fault))).collect()
+        replies.into_iter().map(|reply| reply.map_err(|fault| self.heed(fault))).collect()
     }
 
-    /// Takes note of Redis' clock: a command sent at `sent` found it at `redis_now`.
+    /// Samples Redis' clock: it showed `redis_now` to a command that was sent at `sent`.
     pub fn sample(&self, sent: Instant, redis_now: StoreTime) {
         self.clock.sample(sent, redis_now);
     }
 
-    /// What Redis' clock shows now, as far as is known: not before its true time, and past it by no more than the round
-    /// trip of the newest sample, unless its clock was set since.
+    /// An estimate of Redis' clock now: not before its true time, and past it by no more than the round trip of the
+    /// newest sample, unless its clock was set since.
     pub fn now_estimate(&self) -> StoreTime {
         self.clock.at(Instant::now())
     }
 
-    /// When a command that is sent now stops being wanted, in Redis' time: not before `window` has passed there, and
-    /// later by no more than the round trip of the newest sample (the response timeout at most), unless its clock was
-    /// set since.
+    /// The end of `window` from now, in Redis' time: not before `window` has passed there, and late by no more than the
+    /// round trip of the newest sample (the response timeout at most), unless its clock was set since.
     pub fn not_after(&self, window: Duration) -> StoreTime {
         self.clock.not_after(Instant::now(), window)
     }
 
-    /// Uses the link no more, because of what a caller found: that Redis moved on from its incarnation, for one. Calls
-    /// on their way are answered; another link takes its place.
+    /// Closes the connection to new commands, because of something that a caller found: for example that Redis has left
+    /// its incarnation. Commands in flight are answered, and another connection replaces this one.
     pub fn retire(&self, why: &str) {
         if self.closed.set(why.to_owned()).is_ok() {
             self.attention.notify_one();
@@ -137,20 +137,21 @@ impl Link {
         Probe::new(self.connection())
     }
 
-    /// Waits until the link was closed, or may be dead.
+    /// Waits until the connection was closed, or may be dead.
     pub(super) async fn attention(&self) {
         self.attention.notified().await;
     }
 
-    pub(super) fn open(&self) -> Result<(), NodeError> {
+    pub(super) fn ensure_open(&self) -> Result<(), NodeError> {
         self.closed.get().map_or(Ok(()), |why| Err(NodeError::Unavailable(why.clone())))
     }
 
-    fn suffer(&self, fault: Fault) -> NodeError {
-        match fault.then {
-            Then::Keep => {}
-            Then::Check => self.attention.notify_one(),
-            Then::Close => self.retire(&fault.error.to_string()),
+    /// Does to the connection what its fault asks for.
+    fn heed(&self, fault: Fault) -> NodeError {
+        match fault.action {
+            Action::Keep => {}
+            Action::Check => self.attention.notify_one(),
+            Action::Close => self.retire(&fault.error.to_string()),
         }
         fault.error
     }
@@ -162,21 +163,23 @@ impl Link {
         }
         let mut connection = self.connection.clone();
         match connection.send_packed_commands(&pipeline, 0, commands.len()).await {
-            Ok(values) if values.len() == commands.len() => values.into_iter().map(|value| settle(Ok(value))).collect(),
+            Ok(values) if values.len() == commands.len() => {
+                values.into_iter().map(|value| outcome(Ok(value))).collect()
+            }
             Ok(_) => vec![Err(Fault::out_of_step()); commands.len()],
-            Err(error) => vec![Err(understand(&error)); commands.len()],
+            Err(error) => vec![Err(classify(&error)); commands.len()],
         }
     }
 
-    /// Safe, because a script that is not known did not run. Loaded and run in one write: no flush of the scripts by
-    /// others finds a long time between. (EVAL instead would do for one, but newer versions forget first what came that
-    /// way.)
+    /// Loads scripts that Redis did not know, and runs them. That is safe, because an unknown script did not run. Both
+    /// go in one write, so that a SCRIPT FLUSH hardly ever comes between. (EVAL would do for one script, but newer
+    /// versions of Redis evict scripts that came that way.)
     async fn load_and_run(&self, scripts: &[&Script], commands: &[&Cmd]) -> Vec<Result<Value, Fault>> {
         let loads: Vec<Cmd> = scripts.iter().map(|script| script.load()).collect();
         let all: Vec<&Cmd> = loads.iter().chain(commands.iter().copied()).collect();
         let mut replies = self.send(&all).await;
         let runs = replies.split_off(loads.len());
-        // A script that could not be loaded is why its run failed.
+        // A run that failed because its script could not be loaded has the reason of that.
         let load_failed = replies.into_iter().find_map(Result::err);
         let reason = |reply: Result<Value, Fault>| match (reply, &load_failed) {
             (Err(fault), Some(first)) if fault.no_script => Err(first.clone()),
@@ -186,9 +189,9 @@ impl Link {
     }
 }
 
-impl fmt::Debug for Link {
+impl fmt::Debug for Connection {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Link")
+        out.debug_struct("Connection")
             .field("incarnation", &self.incarnation)
             .field("closed", &self.closed)
             .finish_non_exhaustive()

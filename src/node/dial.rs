@@ -1,12 +1,13 @@
-//! Makes connections. A deadpool-redis pool makes those of the links, counts them, and when a link hands one back it
-//! asks whether that one still answers, or makes another. The subscriber's is made here too, with the same settings.
+//! Makes connections. A deadpool-redis pool makes and counts those that carry commands; when one is given back, the
+//! pool checks whether it still answers, or makes another. The connection for pushes is made here too, with the same
+//! settings.
 
 use super::{
-    LINKS_PER_SERVER, RESPONSE_TIMEOUT, RedisUrl, batch::MakeHeader, connection::Link, handshake,
-    reply::why_not_connected,
+    CONNECTIONS_PER_NODE, RESPONSE_TIMEOUT, RedisUrl, batch::MakeHeader, connection::Connection, handshake,
+    reply::connect_error,
 };
 use deadpool_redis::{
-    Connection, Manager, Pool, PoolError, Runtime, TimeoutType,
+    Connection as Pooled, Manager, Pool, PoolError, Runtime, TimeoutType,
     redis::{
         AsyncConnectionConfig, Client, PushInfo, PushKind,
         aio::{MultiplexedConnection, SendError},
@@ -15,16 +16,16 @@ use deadpool_redis::{
 use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
 
-/// For TCP, TLS and the first words together.
+/// For TCP, TLS and authentication together.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(1);
-/// Requests that may stand in line before one connection; more wait for a place, and their response timeout runs.
-const REQUESTS_IN_LINE: usize = 1_024;
+/// Requests that may wait to be written to one connection; more wait for room, and their response timeout runs.
+const WRITE_BUFFER: usize = 1_024;
 
-/// Knows the way to one Redis.
+/// Makes connections to one Redis.
 pub(super) struct Dialer {
     url: RedisUrl,
     pool: Result<Pool, String>,
-    /// Counts connections that broke, so that whoever keeps one looks after it at once.
+    /// Counts connections that broke, so that the others are checked at once.
     pub(super) broken: Arc<watch::Sender<u64>>,
 }
 
@@ -39,9 +40,9 @@ impl Dialer {
             Ok::<(), SendError>(())
         });
         // The manager of deadpool-redis takes this config as it is; its own URL type would lose the TCP settings.
-        let pool = Manager::new_with_config(url.info().clone(), config).map_err(|error| why_not_connected(&error));
+        let pool = Manager::new_with_config(url.info().clone(), config).map_err(|error| connect_error(&error));
         let pool = pool.and_then(|manager| {
-            let limits = Pool::builder(manager).runtime(Runtime::Tokio1).max_size(LINKS_PER_SERVER);
+            let limits = Pool::builder(manager).runtime(Runtime::Tokio1).max_size(CONNECTIONS_PER_NODE);
             limits
                 .wait_timeout(Some(CONNECTION_TIMEOUT))
                 .create_timeout(Some(2 * CONNECTION_TIMEOUT))
@@ -56,12 +57,12 @@ impl Dialer {
         &self.url
     }
 
-    /// A link, and what keeps its place in the pool. An error says what happened, why, and what to do. Dropped, it
-    /// leaves at most a connection that closes.
-    pub(super) async fn link(&self, header: &MakeHeader) -> Result<(Connection, Link), String> {
+    /// Makes a connection for commands. The pooled one beside it keeps its place in the pool. The error says what
+    /// happened, why, and what to do. Dropped, it leaves at most a connection that closes.
+    pub(super) async fn connect(&self, header: &MakeHeader) -> Result<(Pooled, Connection), String> {
         let pool = self.pool.as_ref().map_err(Clone::clone)?;
         let pooled = pool.get().await.map_err(|error| match error {
-            PoolError::Backend(error) => why_not_connected(&error),
+            PoolError::Backend(error) => connect_error(&error),
             PoolError::Timeout(TimeoutType::Wait) => "all connections to Redis are still in use".to_owned(),
             PoolError::Timeout(TimeoutType::Create | TimeoutType::Recycle) => "Redis did not answer in time".to_owned(),
             other @ (PoolError::Closed | PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_)) => {
@@ -74,7 +75,7 @@ impl Dialer {
             Err(why) => Err(why),
         };
         match greeting {
-            Ok(greeting) => Ok((pooled, Link::new(connection, greeting, Arc::clone(header)))),
+            Ok(greeting) => Ok((pooled, Connection::new(connection, greeting, Arc::clone(header)))),
             Err(why) => {
                 discard(pooled);
                 Err(why)
@@ -82,8 +83,8 @@ impl Dialer {
         }
     }
 
-    /// A connection outside of the pool that gives its pushes to `sink`.
-    pub(super) async fn listener(
+    /// Makes a connection outside of the pool, without a handshake, that gives its pushes to `sink`.
+    pub(super) async fn connect_outside(
         &self,
         sink: impl Fn(PushInfo) + Send + Sync + 'static,
     ) -> Result<MultiplexedConnection, String> {
@@ -91,20 +92,20 @@ impl Dialer {
             sink(push);
             Ok::<(), SendError>(())
         });
-        let client = Client::open(self.url.info().clone()).map_err(|error| why_not_connected(&error))?;
+        let client = Client::open(self.url.info().clone()).map_err(|error| connect_error(&error))?;
         let made = client.get_multiplexed_async_connection_with_config(&config).await;
-        made.map_err(|error| why_not_connected(&error))
+        made.map_err(|error| connect_error(&error))
     }
 }
 
-/// A connection that leads to the wrong place passes every PING: it must not go back to the pool.
-pub(super) fn discard(pooled: Connection) {
-    drop(Connection::take(pooled));
+/// Keeps a connection out of the pool: one that leads to the wrong place answers every PING.
+pub(super) fn discard(pooled: Pooled) {
+    drop(Pooled::take(pooled));
 }
 
 fn config() -> AsyncConnectionConfig {
     AsyncConnectionConfig::new()
         .set_connection_timeout(Some(CONNECTION_TIMEOUT))
         .set_response_timeout(Some(RESPONSE_TIMEOUT))
-        .set_pipeline_buffer_size(REQUESTS_IN_LINE)
+        .set_pipeline_buffer_size(WRITE_BUFFER)
 }

@@ -1,13 +1,13 @@
-//! The first words on a new connection, and the same again when it is checked: who is there, and may we work with it?
+//! The first questions on a new connection, and on each check of an old one: which Redis is this, and can it be used?
 
-use super::reply::why_not_connected;
+use super::reply::connect_error;
 use crate::domain::{ids::Incarnation, time::StoreTime};
 use deadpool_redis::redis::{self, Cmd, ErrorKind, ServerErrorKind, Value, aio::MultiplexedConnection};
 use sha1_smol::Sha1;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-/// Scripts with flags need Redis 7.0. Valkey says a compatible version of Redis, 7.2 or later.
+/// Scripts with flags need Redis 7.0. Valkey reports the version of Redis that it is compatible with, 7.2 or later.
 pub(super) const VERSION_MIN: (u32, u32) = (7, 0);
 
 /// What a Redis says of itself.
@@ -19,21 +19,21 @@ pub struct ServerInfo {
     pub version: String,
     /// New at each start of its process.
     pub run_id: String,
-    /// New at each start and at each promotion, and when the first replica comes.
+    /// New at each start and at each promotion, and when the first replica is attached.
     pub master_replid: String,
 }
 
 impl ServerInfo {
-    /// One life of this Redis as a primary. All servers that see the same life make the same id of it, and so do the
-    /// scripts (`lua/lib/life.lua`).
+    /// One run of this Redis as a primary. All servers compute the same id for it. Scripts that compute it themselves
+    /// have to do the same.
     pub fn incarnation(&self) -> Incarnation {
-        let life = format!("{}\n{}", self.run_id, self.master_replid);
-        let digest = Sha1::from(life).digest().bytes();
+        let ids = format!("{}\n{}", self.run_id, self.master_replid);
+        let digest = Sha1::from(ids).digest().bytes();
         Incarnation(Uuid::from_u128(digest[..16].iter().fold(0, |id, byte| id << 8 | u128::from(*byte))))
     }
 }
 
-/// Who is there, and what time it was there.
+/// What a Redis said in the handshake, and its clock.
 #[derive(Debug)]
 pub(super) struct Greeting {
     pub(super) info: ServerInfo,
@@ -41,10 +41,10 @@ pub(super) struct Greeting {
     pub(super) time: StoreTime,
 }
 
-/// Asks who is there; an error says why it cannot be worked with and what to do. Dropped, it leaves nothing behind.
+/// Asks a Redis what it is. The error says why it cannot be used and what to do. Dropped, it leaves nothing behind.
 pub(super) async fn greet(connection: &mut MultiplexedConnection) -> Result<Greeting, String> {
     let mut questions = redis::Pipeline::with_capacity(5);
-    // PING is refused while Redis loads its data or a script keeps it busy; the other questions are not.
+    // Only PING is refused while Redis loads its data or a script keeps it busy.
     questions
         .cmd("PING")
         .cmd("INFO")
@@ -55,10 +55,10 @@ pub(super) async fn greet(connection: &mut MultiplexedConnection) -> Result<Gree
         .arg("cluster")
         .cmd("TIME");
     let sent = Instant::now();
-    let answers = connection.send_packed_commands(&questions, 0, 5).await.map_err(|error| why_not_connected(&error))?;
+    let answers = connection.send_packed_commands(&questions, 0, 5).await.map_err(|error| connect_error(&error))?;
     let mut good = Vec::with_capacity(answers.len());
     for answer in answers {
-        good.push(answer.extract_error().map_err(|error| why_not_connected(&error))?);
+        good.push(answer.extract_error().map_err(|error| connect_error(&error))?);
     }
     let [_, server, replication, cluster, time] = good.as_slice() else {
         return Err("Redis, or what is between, answers something else than it was asked".to_owned());
@@ -79,7 +79,7 @@ pub(super) fn run_unknown_script() -> Cmd {
 pub(super) async fn may_run_scripts(connection: &mut MultiplexedConnection) -> Result<(), String> {
     match connection.send_packed_command(&run_unknown_script()).await.and_then(Value::extract_error) {
         Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => Ok(()),
-        Err(error) => Err(why_not_connected(&error)),
+        Err(error) => Err(connect_error(&error)),
         Ok(_) => Ok(()),
     }
 }
@@ -137,8 +137,8 @@ fn text(value: &Value) -> &str {
     }
 }
 
-/// The reply of TIME, or of a script that passes it on.
-pub(crate) fn redis_time(value: &Value) -> Option<StoreTime> {
+/// Reads the reply to TIME.
+pub(super) fn redis_time(value: &Value) -> Option<StoreTime> {
     let (seconds, micros): (u64, u64) = redis::from_redis_value_ref(value).ok()?;
     Some(StoreTime::from_micros(seconds.checked_mul(1_000_000)?.checked_add(micros)?))
 }
@@ -152,11 +152,11 @@ mod tests {
     const ALONE: &str = "# Cluster\r\ncluster_enabled:0\r\n";
 
     #[test]
-    fn one_life_has_one_name_and_the_next_another() {
+    fn an_incarnation_has_one_id_and_the_next_another() {
         let info = judge(SERVER, PRIMARY, ALONE).unwrap();
         assert_eq!((info.name.as_str(), info.version.as_str()), ("redis", "7.0.15"));
         assert_eq!(info.incarnation(), judge(SERVER, PRIMARY, ALONE).unwrap().incarnation());
-        // Stored by every bucket: where it changes with a release of the server, the layout does too.
+        // Stored in Redis: if a release changes this id, it has to change the layout of what it stores.
         assert_eq!(format!("{:?}", info.incarnation()), "Incarnation(4a739936-ada0-ceeb-e27a-f8176e08c58a)");
         let restarted = judge(&SERVER.replace("aaaa", "cccc"), PRIMARY, ALONE).unwrap();
         let promoted = judge(SERVER, &PRIMARY.replace("bbbb", "cccc"), ALONE).unwrap();
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_be_worked_with_is_told_why() {
+    fn a_redis_that_cannot_be_used_is_refused_in_words_that_say_why() {
         let old = judge(&SERVER.replace("7.0.15", "6.2.14"), PRIMARY, ALONE).unwrap_err();
         assert!(old.contains("6.2.14") && old.contains("upgrade"), "{old}");
         let replica = "role:slave\r\nmaster_host:db1\r\nmaster_port:6379\r\nmaster_replid:bbbb\r\n";

@@ -1,10 +1,12 @@
-//! Listens to one channel. What arrives is a hint; that hints were lost is told, because then everybody has to ask.
+//! The subscription to one channel. Messages may be lost; then the subscriber is told so, and has to ask for what it
+//! may have missed.
 
 use super::{
     CHECK_PERIOD,
     backoff::{Backoff, jittered},
     dial::Dialer,
     handshake,
+    reply::connect_error,
 };
 use deadpool_redis::redis::{PushInfo, PushKind, Value};
 use std::sync::{
@@ -13,111 +15,119 @@ use std::sync::{
 };
 use tokio::sync::{Notify, mpsc};
 
-/// Messages that may wait to be taken; at it they are lost, and the listener is told.
+/// Messages that may wait for the subscriber. More are lost, and it is told so.
 pub const PUSHES_BACKLOG_MAX: usize = 4_096;
 
-/// What a listener gets.
+/// One item of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Push {
-    /// What somebody published on the channel.
+    /// A message that was published on the channel.
     Message(Vec<u8>),
-    /// Messages may have been lost: listening began, was interrupted, or the backlog was full.
+    /// Messages may have been lost: the subscription began, was interrupted, or its backlog was full.
     Resync,
 }
 
-/// The listener's end. Dropped, listening ends.
+/// The subscriber's end. Dropped, the subscription ends.
 #[derive(Debug)]
 pub struct Pushes {
-    queue: mpsc::Receiver<Push>,
+    backlog: mpsc::Receiver<Push>,
     lost: Arc<AtomicBool>,
 }
 
 impl Pushes {
-    /// The next message; none when [`super::Links::pushes`] was called again, which ends this listener. Dropped, it
+    /// The next item; none when [`super::Node::subscribe`] was called again, which ends this subscription. Dropped, it
     /// takes nothing.
     pub async fn recv(&mut self) -> Option<Push> {
         if self.lost.swap(false, Ordering::AcqRel) {
             return Some(Push::Resync);
         }
-        self.queue.recv().await
+        self.backlog.recv().await
     }
 }
 
-/// The other end: who wants to hear what.
+/// The connection's end.
 #[derive(Clone, Debug)]
-pub(super) struct Order {
+pub(super) struct Subscription {
     channel: String,
-    queue: mpsc::Sender<Push>,
+    backlog: mpsc::Sender<Push>,
     lost: Arc<AtomicBool>,
 }
 
-pub(super) fn order(channel: &str) -> (Order, Pushes) {
-    let (sender, queue) = mpsc::channel(PUSHES_BACKLOG_MAX);
+/// Both ends of a subscription.
+pub(super) fn subscription(channel: &str) -> (Subscription, Pushes) {
+    let (sender, backlog) = mpsc::channel(PUSHES_BACKLOG_MAX);
     let lost = Arc::new(AtomicBool::new(false));
-    (Order { channel: channel.to_owned(), queue: sender, lost: Arc::clone(&lost) }, Pushes { queue, lost })
+    let subscription = Subscription { channel: channel.to_owned(), backlog: sender, lost: Arc::clone(&lost) };
+    (subscription, Pushes { backlog, lost })
 }
 
-impl Order {
+impl Subscription {
     fn deliver(&self, push: Push) {
-        if self.queue.try_send(push).is_err() {
+        if self.backlog.try_send(push).is_err() {
             self.lost.store(true, Ordering::Release);
-            // Between the two the listener may have emptied the queue and gone to sleep. If this fails too, it has not.
-            let _ = self.queue.try_send(Push::Resync);
+            // The subscriber may have emptied the backlog before the flag was set, and sleep now: this wakes it. If the
+            // backlog is still full, it does not sleep.
+            let _ = self.backlog.try_send(Push::Resync);
         }
     }
 }
 
-/// Listens until nobody wants to hear it. Dropped, the connection closes.
-pub(super) async fn keep(dialer: &Dialer, order: &Order) {
+/// Keeps the subscription up until its subscriber is gone. Dropped, the connection closes.
+pub(super) async fn keep_subscribed(dialer: &Dialer, subscription: &Subscription) {
     let mut backoff = Backoff::new();
-    while !order.queue.is_closed() {
+    while !subscription.backlog.is_closed() {
         let mut has_begun = false;
         let listened = tokio::select! {
-            listened = listen(dialer, order, &mut backoff, &mut has_begun) => listened,
-            () = order.queue.closed() => return,
+            listened = listen(dialer, subscription, &mut backoff, &mut has_begun) => listened,
+            () = subscription.backlog.closed() => return,
         };
-        // That Redis is away is logged where the links are kept.
+        // An outage of Redis is logged for the connections that carry commands.
         if let Err(why) = listened {
             tracing::debug!(why, "not listening to redis");
         }
-        // A try that failed loses nothing that was not lost, and told, before it.
+        // An attempt that failed loses no more than was reported before it.
         // mutant: gap told at each try
         if has_begun {
-            order.deliver(Push::Resync);
+            subscription.deliver(Push::Resync);
         }
         backoff.wait().await;
     }
 }
 
-/// One connection's life.
-async fn listen(dialer: &Dialer, order: &Order, backoff: &mut Backoff, has_begun: &mut bool) -> Result<(), String> {
+/// Listens until its connection ends.
+async fn listen(
+    dialer: &Dialer,
+    subscription: &Subscription,
+    backoff: &mut Backoff,
+    has_begun: &mut bool,
+) -> Result<(), String> {
     let ended = Arc::new(Notify::new());
-    let mut connection = dialer.listener(sink(order.clone(), Arc::clone(&ended))).await?;
+    let mut connection = dialer.connect_outside(sink(subscription.clone(), Arc::clone(&ended))).await?;
     handshake::greet(&mut connection).await?;
-    connection.subscribe(order.channel.as_str()).await.map_err(|error| super::reply::why_not_connected(&error))?;
+    connection.subscribe(subscription.channel.as_str()).await.map_err(|error| connect_error(&error))?;
     backoff.reset();
     *has_begun = true;
-    order.deliver(Push::Resync);
+    subscription.deliver(Push::Resync);
     loop {
         tokio::select! {
             () = ended.notified() => return Ok(()),
             () = tokio::time::sleep(jittered(CHECK_PERIOD)) => {}
         }
-        // A peer that vanished sends no word of it; one that became a replica may hear nothing any more.
+        // A peer that vanished closes nothing; a Redis that became a replica may get no messages any more.
         handshake::greet(&mut connection).await?;
     }
 }
 
-/// Runs within the connection: it must not wait.
-fn sink(order: Order, ended: Arc<Notify>) -> impl Fn(PushInfo) + Send + Sync + 'static {
+/// Takes the pushes of a connection. It runs within that connection's task: it must not wait.
+fn sink(subscription: Subscription, ended: Arc<Notify>) -> impl Fn(PushInfo) + Send + Sync + 'static {
     move |push| match push.kind {
         PushKind::Message => {
             if let Some(Value::BulkString(payload)) = push.data.into_iter().nth(1) {
-                order.deliver(Push::Message(payload));
+                subscription.deliver(Push::Message(payload));
             }
         }
         PushKind::Disconnection | PushKind::Unsubscribe => ended.notify_one(),
-        // Confirmations, and what was not asked for.
+        // Confirmations, and pushes that nobody asked for.
         _ => {}
     }
 }
@@ -127,19 +137,19 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_full_backlog_is_told() {
-        let (order, mut pushes) = order("c");
+    async fn a_full_backlog_is_reported() {
+        let (subscription, mut pushes) = subscription("c");
         for _ in 0..PUSHES_BACKLOG_MAX {
-            order.deliver(Push::Message(b"kept".to_vec()));
+            subscription.deliver(Push::Message(b"kept".to_vec()));
         }
-        order.deliver(Push::Message(b"lost".to_vec()));
+        subscription.deliver(Push::Message(b"lost".to_vec()));
         assert_eq!(pushes.recv().await, Some(Push::Resync), "before all that waits");
         for _ in 0..PUSHES_BACKLOG_MAX {
             assert_eq!(pushes.recv().await, Some(Push::Message(b"kept".to_vec())));
         }
-        order.deliver(Push::Message(b"next".to_vec()));
+        subscription.deliver(Push::Message(b"next".to_vec()));
         assert_eq!(pushes.recv().await, Some(Push::Message(b"next".to_vec())));
-        drop(order);
+        drop(subscription);
         assert_eq!(pushes.recv().await, None);
     }
 }

@@ -1,103 +1,102 @@
-//! Keeps the links up: makes them at start, replaces those that failed, and asks idle ones who is there.
+//! Keeps the connections of a node up: makes them at the start, checks them, and replaces those that failed.
 
 use super::{
-    CHECK_PERIOD, Links,
+    CHECK_PERIOD, Connection, Node,
     backoff::{Backoff, LONGEST, jittered},
-    connection::Link,
     dial::discard,
     handshake,
 };
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// A link in its place. It leaves the place when this is dropped, so a keeper that is dropped leaves no link that
-/// nobody keeps.
-struct Seat<'a> {
-    links: &'a Links,
+/// A connection in its slot. Dropped, it empties the slot, so that no connection stays there without a keeper.
+struct Installed<'a> {
+    node: &'a Node,
     slot: usize,
-    link: Arc<Link>,
+    connection: Arc<Connection>,
 }
 
-impl<'a> Seat<'a> {
-    fn take(links: &'a Links, slot: usize, link: Arc<Link>) -> Self {
-        *links.slots[slot].write() = Some(Arc::clone(&link));
-        links.say_up(&link);
-        Self { links, slot, link }
+impl<'a> Installed<'a> {
+    fn new(node: &'a Node, slot: usize, connection: Arc<Connection>) -> Self {
+        *node.connections[slot].write() = Some(Arc::clone(&connection));
+        node.report_up(&connection);
+        Self { node, slot, connection }
     }
 }
 
-impl Drop for Seat<'_> {
+impl Drop for Installed<'_> {
     fn drop(&mut self) {
-        *self.links.slots[self.slot].write() = None;
-        match self.link.closed() {
-            Some(why) => self.links.say_down(why),
-            // Nothing is wrong with it: it goes because the server does, which is no news for the log.
+        *self.node.connections[self.slot].write() = None;
+        match self.connection.closed() {
+            Some(why) => self.node.report_down(why),
+            // Nothing is wrong with the connection, the server stops: no news for the log.
             None => {
-                self.links.down("the server is stopping");
+                self.node.mark_down("the server is stopping");
             }
         }
     }
 }
 
-/// Why a link was given up.
+/// Why a connection was given up.
 enum End {
-    /// It does not answer. The pool asks once more before it makes another.
+    /// It does not answer. The pool checks it once more before it makes another.
     Silent,
-    /// It answers and leads to the wrong place.
+    /// It answers, and leads to the wrong place.
     Wrong,
 }
 
-/// Keeps one place filled, for ever. Dropped, the place is empty.
-pub(super) async fn keep(links: &Links, slot: usize) {
+/// Keeps a connection in this slot. Never ends. Dropped, it empties the slot.
+pub(super) async fn keep_connected(node: &Node, slot: usize) {
     let mut backoff = Backoff::new();
     loop {
-        match links.dialer.link(&links.header).await {
-            Ok((pooled, link)) => {
+        match node.dialer.connect(&node.header).await {
+            Ok((pooled, connection)) => {
                 let made = Instant::now();
-                let seat = Seat::take(links, slot, Arc::new(link));
-                let end = attend(links, &seat.link).await;
-                // One that is wrong again and again is not to be made again and again without pause.
+                let installed = Installed::new(node, slot, Arc::new(connection));
+                let end = watch_over(node, &installed.connection).await;
+                // Connections that fail soon, again and again, are made with growing pauses.
                 if made.elapsed() >= LONGEST {
                     backoff.reset();
                 }
-                drop(seat);
-                // What one link met, the others will: they look now, not when their time comes.
-                links.dialer.broken.send_modify(|count| *count += 1);
+                drop(installed);
+                // The others may have met the same: they are checked now, not when their time comes.
+                node.dialer.broken.send_modify(|count| *count += 1);
                 match end {
                     End::Silent => drop(pooled),
                     End::Wrong => discard(pooled),
                 }
             }
-            Err(why) => links.say_down(&why),
+            Err(why) => node.report_down(&why),
         }
         backoff.wait().await;
     }
 }
 
-/// Stays with a link until it has to be replaced; closes it then.
-async fn attend(links: &Links, link: &Link) -> End {
-    let mut broken = links.dialer.broken.subscribe();
+/// Checks a connection from time to time, and when there is a reason to. Closes it and returns when it has to be
+/// replaced.
+async fn watch_over(node: &Node, connection: &Connection) -> End {
+    let mut broken = node.dialer.broken.subscribe();
     loop {
         tokio::select! {
-            () = link.attention() => {}
+            () = connection.attention() => {}
             _ = broken.changed() => {}
             () = tokio::time::sleep(jittered(CHECK_PERIOD)) => {}
         }
-        if link.closed().is_some() {
+        if connection.closed().is_some() {
             return End::Wrong;
         }
-        match handshake::greet(&mut link.connection()).await {
-            Ok(greeting) if greeting.info.incarnation() == link.incarnation() => {
-                link.sample(greeting.sent, greeting.time);
+        match handshake::greet(&mut connection.connection()).await {
+            Ok(greeting) if greeting.info.incarnation() == connection.incarnation() => {
+                connection.sample(greeting.sent, greeting.time);
             }
             Ok(_) => {
-                link.retire(
+                connection.retire(
                     "Redis was restarted, promoted, replaced by another one or got its first replica; connecting again",
                 );
                 return End::Wrong;
             }
             Err(why) => {
-                link.retire(&why);
+                connection.retire(&why);
                 return End::Silent;
             }
         }

@@ -1,4 +1,4 @@
-//! What is sent: a script, its keys and its arguments.
+//! Scripts, their keys and their arguments, as they are sent.
 
 use super::Lane;
 use deadpool_redis::redis::{self, Cmd, RedisWrite, ToRedisArgs};
@@ -6,8 +6,8 @@ use smallvec::SmallVec;
 use std::sync::OnceLock;
 use uuid::Uuid;
 
-/// A script that the server brings with it. Redis knows it by the hash of its source, so two versions of the server can
-/// run side by side, each with its own.
+/// A script that the server contains. Redis knows it by the hash of its source, so two versions of the server can run
+/// side by side, each with its own scripts.
 #[derive(Debug)]
 pub struct Script {
     source: &'static str,
@@ -20,7 +20,7 @@ impl Script {
         Self { source, sha: OnceLock::new() }
     }
 
-    /// The name that Redis gives it.
+    /// The hash by which Redis knows it.
     pub fn sha(&self) -> &str {
         self.sha.get_or_init(|| redis::Script::new(self.source).get_hash().to_owned())
     }
@@ -49,16 +49,16 @@ impl Script {
     }
 }
 
-/// One of the commands that a script carries out.
+/// One of the commands that a script runs.
 #[derive(Debug)]
-pub struct Command {
+pub struct ScriptCommand {
     name: &'static str,
     script: &'static Script,
     lane: Lane,
 }
 
-impl Command {
-    /// A command by the name that its script knows it by.
+impl ScriptCommand {
+    /// A command, with the name by which its script knows it.
     pub const fn new(name: &'static str, script: &'static Script, lane: Lane) -> Self {
         Self { name, script, lane }
     }
@@ -67,7 +67,7 @@ impl Command {
         self.lane
     }
 
-    /// What its script calls it.
+    /// The name by which its script knows it.
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -77,14 +77,14 @@ impl Command {
     }
 }
 
-/// One argument of a script. A UUID or a short text is held in place, without an allocation.
+/// One argument of a script. A UUID or a short text needs no allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Arg {
-    /// A number; Redis gets its decimal digits.
+    /// A number, sent as decimal digits.
     Int(i64),
-    /// A number; Redis gets its decimal digits.
+    /// A number, sent as decimal digits.
     Uint(u64),
-    /// Anything else, as it is.
+    /// Bytes, sent as they are.
     Bytes(SmallVec<[u8; 40]>),
 }
 
@@ -160,7 +160,7 @@ impl ToRedisArgs for Arg {
 }
 
 impl Arg {
-    /// Appends it in the form that `cmsgpack.unpack` reads: numbers arrive as numbers.
+    /// Appends it in the form that `cmsgpack.unpack` reads, in which numbers stay numbers.
     pub fn pack(&self, out: &mut Vec<u8>) {
         match self {
             Self::Int(number @ ..0) => {
@@ -177,7 +177,7 @@ impl Arg {
 fn pack_number(number: u64, out: &mut Vec<u8>) {
     match u8::try_from(number) {
         Ok(small @ ..128) => out.push(small),
-        // Read as negative by Redis; as good as any other that is out of all bounds.
+        // Redis would read it as a negative integer.
         _ if i64::try_from(number).is_err() => {
             out.push(0xcb);
             out.extend_from_slice(&(number as f64).to_be_bytes());
@@ -201,18 +201,18 @@ fn pack_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// One script call of several that are sent together.
+/// One call of a script, to be sent with others.
 #[derive(Clone, Debug)]
-pub struct Call {
-    /// What to run.
+pub struct ScriptCall {
+    /// The script.
     pub script: &'static Script,
-    /// The keys it touches, all in one slot.
+    /// The keys that it touches, all in one slot.
     pub keys: Vec<String>,
     /// Its arguments.
     pub args: Vec<Arg>,
 }
 
-impl Call {
+impl ScriptCall {
     pub(super) fn evalsha(&self) -> Cmd {
         self.script.evalsha(&self.keys, &self.args)
     }
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_is_packed_as_redis_wants_it() {
+    fn a_call_is_packed_as_redis_reads_it() {
         static SCRIPT: Script = Script::new("return 1");
         assert_eq!(SCRIPT.sha(), "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
         let args =

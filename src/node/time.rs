@@ -1,16 +1,14 @@
-//! What time it is in Redis, judged from here without asking: from the newest sample and the monotonic clock since.
+//! An estimate of Redis' clock, from its newest sample and the monotonic clock since.
 
-use crate::domain::time::StoreTime;
-use parking_lot::Mutex;
+use crate::{domain::time::StoreTime, sync::Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// The newest sample of Redis' clock.
 ///
-/// Redis looked at its clock somewhen between the sending of the request and the arrival of the reply. The estimate
-/// counts from the **sending**, so it is never earlier than Redis' time, and later by the first half of that sample's
-/// round trip at most (if neither clock was set meanwhile). Counted from the arrival it would be early, and commands
-/// would be refused as too late that are not.
+/// Redis read its clock between the sending of the request and the arrival of the reply. The estimate counts from the
+/// **sending**, so it is never before Redis' time, and after it by that sample's round trip at most (if neither clock
+/// was set meanwhile). Counted from the arrival it would be early, and commands that are in time would be refused.
 #[derive(Debug)]
 pub(super) struct RedisClock(Mutex<Sample>);
 
@@ -25,7 +23,7 @@ impl RedisClock {
         Self(Mutex::new(Sample { sent, redis }))
     }
 
-    /// Takes a sample, unless a newer one is there: replies are handled in any order.
+    /// Takes a sample, unless it has a newer one: replies are handled in any order.
     pub(super) fn sample(&self, sent: Instant, redis: StoreTime) {
         let mut newest = self.0.lock();
         if sent >= newest.sent {
@@ -61,6 +59,6 @@ mod tests {
         assert_eq!(clock.at(at(150)), redis(180));
         clock.sample(at(160), redis(20));
         assert_eq!(clock.at(at(160)), redis(20));
-        assert_eq!(clock.at(at(100)), redis(20), "a moment before the sample is taken for its own");
+        assert_eq!(clock.at(at(100)), redis(20), "a moment before the sample counts as the sample's own");
     }
 }

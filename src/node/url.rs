@@ -1,15 +1,13 @@
-//! Where a Redis is, as an operator writes it. The password goes in and never comes out again: not in a log, not in an
-//! error.
+//! The URL of a Redis. Its password is never shown: not in a log, not in an error.
 
 use deadpool_redis::redis::{
     ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, io::tcp::TcpSettings,
 };
 use std::{fmt, time::Duration};
 
-/// How long a connection may be silent before TCP asks whether the other end is still there, and how long between its
-/// questions.
+/// How long a connection may be silent before TCP sends a keepalive probe, and the pause between probes.
 const KEEPALIVE: Duration = Duration::from_secs(5);
-/// How long sent bytes may stay without an acknowledgement before TCP gives the connection up.
+/// How long sent bytes may stay unacknowledged before TCP gives the connection up.
 #[cfg(target_os = "linux")]
 const USER_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -23,9 +21,9 @@ pub struct RedisUrl {
 }
 
 impl RedisUrl {
-    /// Reads `redis://[user:password@]host:port[/db]` or the same with `rediss://` (TLS, checked against the machine's
-    /// root certificates, or those that `SSL_CERT_FILE` names). Without a port it is 6379. The text of an error holds
-    /// no part of the URL that could be a password.
+    /// Parses `redis://[user:password@]host:port[/db]`, or `rediss://` for TLS with the machine's root certificates or
+    /// those in `SSL_CERT_FILE`. The default port is 6379. The error text holds no part of the URL that could be a
+    /// password.
     pub fn parse(text: &str) -> Result<Self, String> {
         let tls = if text.starts_with("rediss://") {
             true
@@ -38,7 +36,7 @@ impl RedisUrl {
             return Err(format!("a Redis URL has no parameters (write ? and # in a password as %3F and %23): {FORM}"));
         }
         let info = text.into_connection_info().map_err(|error| {
-            // Its detail could quote the URL, its description is a constant.
+            // The detail of the error could quote the URL, its description is a constant.
             let why = error.to_string();
             let why = why.split(" - ").next().unwrap_or_default().to_lowercase();
             format!(
@@ -70,7 +68,7 @@ impl RedisUrl {
             0 => format!("{scheme}://{who}{host}:{port}"),
             db => format!("{scheme}://{who}{host}:{port}/{db}"),
         };
-        // RESP3: a connection that breaks is reported as a push, instead of being found by the next command.
+        // With RESP3 a broken connection is reported as a push, instead of being found by the next command.
         let settings =
             settings.clone().set_protocol(ProtocolVersion::RESP3).set_lib_name("fencepost", env!("CARGO_PKG_VERSION"));
         let info = info.set_tcp_settings(tcp_settings()).set_redis_settings(settings);
@@ -87,7 +85,7 @@ impl RedisUrl {
     }
 }
 
-/// The crate's defaults leave Nagle's algorithm on, which costs a pipelined connection half of its throughput on a
+/// The defaults of the crate leave Nagle's algorithm on, which costs a pipelined connection half of its throughput on a
 /// network, and never notice a peer that vanished.
 fn tcp_settings() -> TcpSettings {
     let keepalive = socket2::TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
@@ -114,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_holds_no_password() {
+    fn the_shown_url_holds_no_password() {
         for (text, shown) in [
             ("redis://localhost:7000", "redis://localhost:7000"),
             ("redis://localhost", "redis://localhost:6379"),
@@ -135,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_without_the_password() {
+    fn errors_hold_no_password() {
         for (text, says) in [
             ("localhost:6379", "not the URL"),
             ("http://localhost", "not the URL"),

@@ -6,7 +6,7 @@ use fencepost::{
     cli::{Cli, exit},
     config::Config,
     domain::limits::{self, Limits},
-    node::{IN_LINE_MAX, RESPONSE_TIMEOUT},
+    node::{QUEUE_TIME_MAX, RESPONSE_TIMEOUT},
 };
 use std::{fs, path::Path, time::Duration};
 
@@ -200,7 +200,7 @@ fn the_limits_are_those_of_the_code() {
         ("`min_token` above the server's time", span(limits::MIN_TOKEN_AHEAD_MAX)),
         ("memory of ended requests", span(limits::ENDED_MEMORY)),
         ("queue position of a dropped call", span(limits::DROP_GRACE)),
-        ("wait of a command for an overloaded Redis", span(IN_LINE_MAX)),
+        ("wait of a command for an overloaded Redis", span(QUEUE_TIME_MAX)),
         ("answer of Redis to a command", span(RESPONSE_TIMEOUT)),
     ];
     let table = README.lines().skip_while(|line| !line.starts_with("| Limit ")).skip(2);

@@ -65,7 +65,7 @@ fn memory(facts: &Facts) -> Finding {
 }
 
 fn persistence(facts: &Facts) -> Finding {
-    const TOKENS: &str = "Tokens go on rising if Redis' clock is then not behind";
+    const AFTERWARDS: &str = "Tokens go on rising if Redis' clock is then not behind";
     const ALWAYS: &str =
         "appendonly yes and appendfsync always (slower: each grant waits for the disk), or accept it and fence";
     let aof = match facts.setting("appendonly") {
@@ -73,7 +73,7 @@ fn persistence(facts: &Facts) -> Finding {
         None => facts.info("aof_enabled").map(|text| text == "1"),
     };
     let warning = |found: &str, at_stake: &str, change: &str| {
-        Finding::warning("persistence", found, format!("{at_stake}. {TOKENS}"), change)
+        Finding::warning("persistence", found, format!("{at_stake}. {AFTERWARDS}"), change)
     };
     let failed = [("aof_last_write_status", "append-only file"), ("rdb_last_bgsave_status", "snapshot")];
     if let Some((_, what)) = failed.into_iter().find(|(field, _)| facts.info(field) == Some("err")) {

@@ -3,7 +3,12 @@
 use super::{ClockSample, Facts};
 use crate::{
     clock::{Clock, ProcessClock},
-    node::{RedisUrl, connect, handshake, redis_time, why_not_connected},
+    node::{
+        RedisUrl,
+        dial::Dialer,
+        handshake::{self, redis_time},
+        reply::connect_error,
+    },
 };
 use deadpool_redis::redis::{
     self, Cmd, ErrorKind, FromRedisValue, RedisError, ServerErrorKind, Value, aio::MultiplexedConnection,
@@ -31,7 +36,7 @@ pub struct Probe(MultiplexedConnection);
 impl Probe {
     /// Connects to a Redis of any kind and role. The error says why that failed and what to do.
     pub async fn connect(url: &RedisUrl) -> Result<Self, String> {
-        connect(url).await.map(Self)
+        Dialer::new(url).connect_outside(|_| {}).await.map(Self)
     }
 
     pub(in crate::node) fn new(connection: MultiplexedConnection) -> Self {
@@ -104,13 +109,13 @@ impl Probe {
 fn refusal(error: &RedisError) -> Result<String, String> {
     match error.kind() {
         // A passing state: nothing to judge this Redis by.
-        ErrorKind::Server(ServerErrorKind::BusyLoading) => Err(why_not_connected(error)),
-        _ if error.code() == Some("BUSY") => Err(why_not_connected(error)),
+        ErrorKind::Server(ServerErrorKind::BusyLoading) => Err(connect_error(error)),
+        _ if error.code() == Some("BUSY") => Err(connect_error(error)),
         ErrorKind::Server(_) | ErrorKind::Extension => {
             let (code, detail) = (error.code().unwrap_or_default(), error.detail().unwrap_or_default());
             Ok(format!("{code} {detail}"))
         }
-        _ => Err(why_not_connected(error)),
+        _ => Err(connect_error(error)),
     }
 }
 

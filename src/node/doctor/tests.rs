@@ -1,4 +1,4 @@
-//! From facts to findings, one table.
+//! Tables of facts and the findings about them.
 
 use super::*;
 use crate::domain::time::StoreTime;
@@ -42,7 +42,7 @@ fn told(pairs: &[(&str, &str)]) -> Facts {
     Facts { info: Ok(info), ..well() }
 }
 
-/// The finding of this check says so, and everything that is not well says what is at stake and what to change.
+/// The finding of this check has this severity and these words. All that are not `Ok` name a damage and a remedy.
 #[track_caller]
 fn assert_found(facts: &Facts, check: &str, severity: Severity, words: &str) {
     let findings = judge(facts, []);
@@ -57,7 +57,7 @@ fn assert_found(facts: &Facts, check: &str, severity: Severity, words: &str) {
 }
 
 #[test]
-fn a_disk_that_takes_nothing_is_an_error() {
+fn a_disk_that_refuses_writes_is_an_error() {
     for field in ["aof_last_write_status", "rdb_last_bgsave_status"] {
         let facts = told(&[("role:master", &format!("role:master\r\n{field}:err"))]);
         assert_found(&facts, "persistence", Severity::Error, "failed");
@@ -67,7 +67,7 @@ fn a_disk_that_takes_nothing_is_an_error() {
 }
 
 #[test]
-fn nothing_is_wrong_with_one_that_is_well() {
+fn a_good_redis_has_only_good_findings() {
     let own = [Finding::ok("a check of the caller's", "it is well")];
     let findings = judge(&well(), own.clone());
     assert_eq!(worst(&findings), Severity::Ok, "{findings:?}");
@@ -109,7 +109,7 @@ fn eviction_and_memory() {
     for policy in ["allkeys-lru", "volatile-lru", "volatile-ttl", "allkeys-random"] {
         assert_found(&set(&[("maxmemory-policy", policy)]), EVICTION, Severity::Error, policy);
     }
-    // CONFIG may be forbidden: INFO tells it as well.
+    // If CONFIG is forbidden, INFO tells the policy too.
     let mut facts = told(&[("noeviction", "allkeys-lfu")]);
     facts.settings = Err("NOPERM".to_owned());
     assert_found(&facts, EVICTION, Severity::Error, "allkeys-lfu");

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     node::{
-        Arg, Checks, Link,
+        Arg, Checks, Connection,
         doctor::{EVICTION, Facts, Finding, Severity},
     },
     store::StoreError,
@@ -29,37 +29,38 @@ type Checked = Result<Result<(), StoreError>, StoreError>;
 impl Checks for RedisStore {
     type Error = StoreError;
 
-    async fn check(&self, link: &Arc<Link>) -> Result<(), StoreError> {
-        let mut probe = link.probe();
+    async fn check(&self, connection: &Arc<Connection>) -> Result<(), StoreError> {
+        let mut probe = connection.probe();
         let facts = probe.gather().await.map_err(StoreError::Unavailable)?;
         let own = doctor::gather(&mut probe).await.map_err(StoreError::Unavailable)?;
-        self.weigh(link, &facts, &own)?;
+        self.weigh(connection, &facts, &own)?;
         // Even if the layout is the right one: this shows whether Redis lets a script write.
-        self.check_layout(link).await??;
+        self.check_layout(connection).await??;
         self.know_in_all_buckets();
         Ok(())
     }
 
     /// One that cannot be asked now (it refuses to write, say) is as good as it was: commands find out themselves which
     /// of them it refuses.
-    async fn still_pass(&self, link: &Arc<Link>) -> bool {
-        let mut probe = link.probe();
+    async fn still_pass(&self, connection: &Arc<Connection>) -> bool {
+        let mut probe = connection.probe();
         let Ok(facts) = probe.gather_again().await else { return true };
         let Ok(own) = doctor::gather(&mut probe).await else { return true };
-        if self.weigh(link, &facts, &own).is_err() {
+        if self.weigh(connection, &facts, &own).is_err() {
             return false;
         }
-        self.is_laid_out(&own) || !matches!(self.check_layout(link).await, Ok(Err(_)) | Err(StoreError::Corrupt(_)))
+        self.is_laid_out(&own)
+            || !matches!(self.check_layout(connection).await, Ok(Err(_)) | Err(StoreError::Corrupt(_)))
     }
 }
 
 impl RedisStore {
     /// Says why this Redis is not to be used, if so. Logs what was found.
-    fn weigh(&self, link: &Link, facts: &Facts, own: &StoreFacts) -> Result<(), StoreError> {
+    fn weigh(&self, connection: &Connection, facts: &Facts, own: &StoreFacts) -> Result<(), StoreError> {
         let findings = doctor::judge(facts, own);
         let evicts = |finding: &&Finding| finding.check == EVICTION && finding.severity == Severity::Error;
         let refused = findings.iter().find(evicts).filter(|_| !self.demands.allow_eviction);
-        self.logged.news(link.incarnation(), &findings).for_each(|finding| self.log(finding));
+        self.logged.news(connection.incarnation(), &findings).for_each(|finding| self.log(finding));
         // Before the layout is fixed there: nothing is written to a Redis that is refused.
         if let Some(Finding { found, at_stake, change, .. }) = refused {
             let text = format!(
@@ -102,11 +103,11 @@ impl RedisStore {
     }
 
     /// Fixes the layout if it is not fixed yet. Nothing if it is ours.
-    async fn check_layout(&self, link: &Arc<Link>) -> Checked {
+    async fn check_layout(&self, connection: &Arc<Connection>) -> Checked {
         let classic = self.demands.classic.as_deref().unwrap_or_default();
         let wanted = [keys::BUCKETS.to_string(), LAYOUT.to_owned()];
         let tail = wanted.iter().map(String::as_str).chain([classic]).map(Arg::from).collect::<Vec<_>>();
-        let found = self.send(link, 0, &self.commands.meta, &tail).await?.texts("meta")?;
+        let found = self.send(connection, 0, &self.commands.meta, &tail).await?.texts("meta")?;
         let [buckets, layout, shared] = found.as_slice() else {
             return Ok(Err(StoreError::Corrupt(format!("its meta key says {found:?}"))));
         };

@@ -19,7 +19,7 @@ use crate::{
         time::StoreTime,
         token::FencingToken,
     },
-    node::{Value, stumbled},
+    node::{Value, script_error},
     store::StoreError,
 };
 use std::{collections::HashMap, time::Duration};
@@ -153,7 +153,7 @@ impl Answer {
         let mut details = Details(array(next()?)?.into_iter());
         let effects = array(next()?)?.into_iter().map(effect).collect::<Decoded<_>>()?;
         if code == "broken" {
-            return Err(stumbled(&details.text()?).into());
+            return Err(script_error(&details.text()?).into());
         }
         Ok(Self { now, effects, said: Said::Code(code, details) })
     }

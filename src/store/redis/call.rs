@@ -3,13 +3,13 @@
 use super::{RedisStore, answer::Answer, chores::Chore, effects::RedisEffect, keys, scripts};
 use crate::{
     domain::{
-        command,
+        command::Command,
         ids::{Call, RequestId},
         name::LockName,
         outcome::AcquireOutcome,
         token::FencingToken,
     },
-    node::{Arg, Asker, Command, Lane, Link, RESPONSE_TIMEOUT, Reply, Script},
+    node::{Arg, Caller, Connection, Lane, RESPONSE_TIMEOUT, Reply, Script, ScriptCommand},
     store::{Event, StoreError, Timed},
 };
 use std::{
@@ -22,7 +22,7 @@ macro_rules! commands {
     ($($lane:ident: { $($name:ident = $constant:ident,)+ })+) => {
         /// What the scripts are asked for.
         pub(super) struct Commands {
-            $($(pub(super) $name: Command,)+)+
+            $($(pub(super) $name: ScriptCommand,)+)+
         }
 
         impl Commands {
@@ -34,7 +34,7 @@ macro_rules! commands {
                     let flags = scripts::flags(name);
                     let source = || &*Box::leak(scripts::source(flags, present, classic).into_boxed_str());
                     let script = scripts.entry(flags).or_insert_with(|| Box::leak(Box::new(Script::new(source()))));
-                    Command::new(name, script, lane)
+                    ScriptCommand::new(name, script, lane)
                 };
                 Box::leak(Box::new(Self { $($($name: command(scripts::$constant, Lane::$lane),)+)+ }))
             }
@@ -42,6 +42,10 @@ macro_rules! commands {
     };
 }
 
+// Why each has its lane: a late poll, which is the heartbeat of this server, has other servers skip the waiters here. A
+// late claim finds its offer withdrawn. If new acquires went before renewals, an overload would end leases, and their
+// holders would come back as more acquires. Renewals by streams come in very large numbers, long before their leases
+// end.
 commands! {
     Upkeep: {
         poll = POLL,
@@ -75,22 +79,21 @@ commands! {
 
 impl Commands {
     /// The script command for a command of the store.
-    pub(super) fn of(&self, command: &command::Command) -> &Command {
-        use command::Command as Wanted;
+    pub(super) fn of(&self, command: &Command) -> &ScriptCommand {
         match command {
-            Wanted::Acquire(_) => &self.acquire,
-            Wanted::Claim(..) => &self.claim,
-            Wanted::GiveUp(_) => &self.give_up,
-            Wanted::DropCall(_) => &self.drop_call,
-            Wanted::Decline { .. } => &self.decline,
-            Wanted::Release(_) => &self.release,
-            Wanted::Renew { .. } => &self.renew,
-            Wanted::RenewKept(..) => &self.renew_kept,
-            Wanted::Attach { .. } => &self.attach,
-            Wanted::Detach(..) => &self.detach,
-            Wanted::Disconnect(..) => &self.disconnect,
-            Wanted::ForceRelease { .. } => &self.force_release,
-            Wanted::View => &self.view,
+            Command::Acquire(_) => &self.acquire,
+            Command::Claim(..) => &self.claim,
+            Command::GiveUp(_) => &self.give_up,
+            Command::DropCall(_) => &self.drop_call,
+            Command::Decline { .. } => &self.decline,
+            Command::Release(_) => &self.release,
+            Command::Renew { .. } => &self.renew,
+            Command::RenewKept(..) => &self.renew_kept,
+            Command::Attach { .. } => &self.attach,
+            Command::Detach(..) => &self.detach,
+            Command::Disconnect(..) => &self.disconnect,
+            Command::ForceRelease { .. } => &self.force_release,
+            Command::View => &self.view,
         }
     }
 
@@ -102,15 +105,15 @@ impl Commands {
 }
 
 impl RedisStore {
-    /// A link to a Redis that was found fit for locks.
-    pub(super) async fn link(&self, bucket: u16) -> Result<Arc<Link>, StoreError> {
-        let link = self.node.get(keys::link(bucket))?;
-        self.admission.admit(&link).await?;
-        Ok(link)
+    /// A connection to a Redis that was found fit for locks.
+    pub(super) async fn connection(&self, bucket: u16) -> Result<Arc<Connection>, StoreError> {
+        let connection = self.node.connection(keys::connection(bucket))?;
+        self.admission.admit(&connection).await?;
+        Ok(connection)
     }
 
     /// A command as the scripts take it: what it is, its bucket, the highest token seen there, and its own arguments.
-    fn packed(&self, command: &Command, bucket: u16, name: Option<&LockName>, tail: &[Arg]) -> Vec<u8> {
+    fn packed(&self, command: &ScriptCommand, bucket: u16, name: Option<&LockName>, tail: &[Arg]) -> Vec<u8> {
         let mut packed = Vec::with_capacity(256);
         Arg::from(command.name()).pack(&mut packed);
         Arg::from(keys::base(bucket)).pack(&mut packed);
@@ -122,57 +125,57 @@ impl RedisStore {
 
     pub(super) async fn send(
         &self,
-        link: &Arc<Link>,
+        connection: &Arc<Connection>,
         bucket: u16,
-        command: &'static Command,
+        command: &'static ScriptCommand,
         tail: &[Arg],
     ) -> Result<Answer, StoreError> {
         let packed = self.packed(command, bucket, None, tail);
-        let reply = link.ask(command, bucket, packed, &mut Asker::patient()).await?;
-        self.read(link, reply).map(|answer| answer.outcome)
+        let reply = connection.submit(command, bucket, packed, &mut Caller::patient()).await?;
+        self.read(connection, reply).map(|answer| answer.outcome)
     }
 
     /// Runs a command on one lock. Dropped, the command may run all the same.
     pub(super) async fn call(
         &self,
         name: &LockName,
-        command: &'static Command,
+        command: &'static ScriptCommand,
         tail: &[Arg],
     ) -> Result<Timed<Answer>, StoreError> {
-        self.call_for(name, command, tail, None, &mut Asker::patient()).await
+        self.call_for(name, command, tail, None, &mut Caller::patient()).await
     }
 
     /// The same for one of the calls that wait, which its own command need not tell to look again. Dropped when the
-    /// command has left, it tells the asker so.
+    /// command has left, it tells the caller so.
     pub(super) async fn call_for<F: Future<Output = ()> + Unpin>(
         &self,
         name: &LockName,
-        command: &'static Command,
+        command: &'static ScriptCommand,
         tail: &[Arg],
         own: Option<Call>,
-        asker: &mut Asker<F>,
+        caller: &mut Caller<F>,
     ) -> Result<Timed<Answer>, StoreError> {
         let bucket = keys::bucket(name);
-        let link = self.link(bucket).await?;
+        let connection = self.connection(bucket).await?;
         let (packed, began) = (self.packed(command, bucket, Some(name), tail), Instant::now());
-        let answer = self.read(&link, link.ask(command, bucket, packed, asker).await?)?;
+        let answer = self.read(&connection, connection.submit(command, bucket, packed, caller).await?)?;
         // Stood in line twice, it could be so late that the end of its own request is forgotten.
-        if !answer.outcome.is_too_late() || asker.has_stopped() || began.elapsed() > RESPONSE_TIMEOUT {
+        if !answer.outcome.is_too_late() || caller.has_stopped() || began.elapsed() > RESPONSE_TIMEOUT {
             self.heed(bucket, name, &answer.outcome, own);
             return Ok(answer);
         }
         // Nothing was done, and now Redis' time is known: it was set since the last sample, or nothing was asked for
         // long.
         let packed = self.packed(command, bucket, Some(name), tail);
-        let answer = self.read(&link, link.ask(command, bucket, packed, asker).await?)?;
+        let answer = self.read(&connection, connection.submit(command, bucket, packed, caller).await?)?;
         self.heed(bucket, name, &answer.outcome, own);
         Ok(answer)
     }
 
-    fn read(&self, link: &Link, Reply { sent, now, packed }: Reply) -> Result<Timed<Answer>, StoreError> {
+    fn read(&self, connection: &Connection, Reply { sent, now, packed }: Reply) -> Result<Timed<Answer>, StoreError> {
         let answer = Answer::read(now, &packed)?;
         if answer.is_left_behind() {
-            link.retire("redis has left the incarnation that this connection was made to");
+            connection.retire("redis has left the incarnation that this connection was made to");
         }
         Ok(Timed { sent, outcome: answer })
     }
@@ -232,7 +235,7 @@ impl RedisStore {
             self.notices.look_again(request, attempt);
         } else {
             // Never as a dropped call: a hint that was slow may find the lease that this very offer became.
-            self.chores.add(Chore(name.clone(), command::Command::Decline { request, attempt }));
+            self.chores.add(Chore(name.clone(), Command::Decline { request, attempt }));
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::{
         name::LockName,
         rules::Next,
     },
-    node::{Arg, Command},
+    node::{Arg, ScriptCommand},
     store::{Answer, Timed},
 };
 
@@ -36,7 +36,7 @@ impl RedisStore {
         name: &LockName,
         lease_id: LeaseId,
         next: Next,
-        script: &'static Command,
+        script: &'static ScriptCommand,
     ) -> Answer {
         let call = next.call;
         let args: Vec<_> = [Arg::from(lease_id.0)].into_iter().chain(next_args(next)).collect();

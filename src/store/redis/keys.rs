@@ -6,7 +6,7 @@
 
 use crate::{
     domain::{ids::ReplicaId, name::LockName},
-    node::LINKS_PER_SERVER,
+    node::CONNECTIONS_PER_NODE,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -23,8 +23,8 @@ pub fn bucket(name: &LockName) -> u16 {
 }
 
 /// The connection for the commands of a bucket. Neighbours share one: what is asked of them together is sent together.
-pub fn link(bucket: u16) -> usize {
-    usize::from(bucket) * LINKS_PER_SERVER / usize::from(BUCKETS)
+pub fn connection(bucket: u16) -> usize {
+    usize::from(bucket) * CONNECTIONS_PER_NODE / usize::from(BUCKETS)
 }
 
 /// What the keys of a bucket begin with.

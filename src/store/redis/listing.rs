@@ -24,9 +24,9 @@ impl RedisStore {
         let (pattern, step) = (keys::pattern(prefix), u64::try_from(limit.clamp(10, 1_000)).unwrap_or(1_000));
         let (mut page, mut bytes) = (Page::default(), 0);
         for _ in 0..KEYS_PER_PAGE.div_ceil(step) {
-            let link = self.link(0).await?;
+            let connection = self.connection(0).await?;
             let tail = [Arg::from(cursor), Arg::from(pattern.as_str()), Arg::from(step)];
-            let mut found = self.send(&link, 0, &self.commands.list, &tail).await?.texts("keys")?.into_iter();
+            let mut found = self.send(&connection, 0, &self.commands.list, &tail).await?.texts("keys")?.into_iter();
             let next = found.next().and_then(|text| text.parse().ok()).unwrap_or(0);
             // The pattern also matches keys of locks that only contain what looks like the prefix.
             let lock = |key: String| keys::lock_in(&key).filter(|name| name.as_str().starts_with(prefix));

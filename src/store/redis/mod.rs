@@ -30,7 +30,7 @@ mod watching;
 
 use crate::{
     domain::{ids::ReplicaId, limits::Limits},
-    node::{Admission, Links, RedisUrl, doctor::Logged},
+    node::{Admission, Node, RedisUrl, doctor::Logged},
     store::{Notices, StoreError},
 };
 use admission::Demands;
@@ -50,7 +50,7 @@ const LAYOUT: &str = "6";
 
 /// The store in Redis.
 pub struct RedisStore {
-    node: Links,
+    node: Node,
     me: ReplicaId,
     notices: Arc<dyn Notices>,
     waits: Waits,
@@ -84,7 +84,7 @@ impl RedisStore {
         let me = ReplicaId(Uuid::new_v4());
         let sender = Sender { replica: me, waiters_max: limits.waiters_per_lock };
         Self {
-            node: Links::new(url, move |link, bucket| sender.header(link, bucket)),
+            node: Node::new(url, move |connection, bucket| sender.header(connection, bucket)),
             me,
             notices,
             waits: Waits::default(),

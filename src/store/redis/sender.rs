@@ -4,7 +4,7 @@
 use super::keys;
 use crate::{
     domain::{ids::ReplicaId, limits::COMMAND_WINDOW, time::StoreTime},
-    node::{Arg, Header, Link},
+    node::{Arg, Connection, Header},
 };
 use uuid::Uuid;
 
@@ -19,8 +19,8 @@ pub struct Sender {
 
 impl Sender {
     /// The header of a batch that begins with a command for this bucket.
-    pub(super) fn header(self, link: &Link, bucket: u16) -> Header {
-        let packed = self.packed(link.incarnation().0, link.not_after(COMMAND_WINDOW));
+    pub(super) fn header(self, connection: &Connection, bucket: u16) -> Header {
+        let packed = self.packed(connection.incarnation().0, connection.not_after(COMMAND_WINDOW));
         Header { key: keys::of_bucket(bucket), packed }
     }
 

@@ -14,7 +14,7 @@ use crate::{
         name::LockName,
         outcome::{AcquireOutcome, RenewOutcome},
     },
-    node::{Asker, Command as ScriptCommand},
+    node::{Caller, ScriptCommand},
     store::{Answer, Page, Store, StoreError, Timed},
 };
 use futures_util::future::join_all;
@@ -28,7 +28,7 @@ struct Asking<'a, F> {
     call: Call,
     /// It is entered among those that wait.
     entered: bool,
-    asker: Asker<F>,
+    caller: Caller<F>,
 }
 
 impl<F> Drop for Asking<'_, F> {
@@ -38,7 +38,7 @@ impl<F> Drop for Asking<'_, F> {
             store.waits.leave(keys::bucket(name), name, call);
         }
         // mutant: grant forgotten
-        if self.asker.unheard {
+        if self.caller.is_outcome_unknown {
             store.chores.add(Chore(name.clone(), Command::DropCall(call)));
         }
     }
@@ -70,14 +70,14 @@ impl RedisStore {
             self.waits.enter(keys::bucket(name), name, call, candidate);
         }
         let stop = pin!(stop);
-        let mut asking = Asking { store: self, name, call, entered: wait, asker: Asker::until(stop) };
-        let reply = self.call_for(name, script, &args, Some(call), &mut asking.asker).await;
+        let mut asking = Asking { store: self, name, call, entered: wait, caller: Caller::until(stop) };
+        let reply = self.call_for(name, script, &args, Some(call), &mut asking.caller).await;
         let outcome = reply.and_then(|reply| self.read_acquire(name, call, reply));
         match &outcome {
             // Here it stays.
             Ok(Timed { outcome: AcquireOutcome::Queued, .. }) => asking.entered = false,
             Ok(_) => {}
-            Err(error) => asking.asker.unheard = !error.is_nothing_done(),
+            Err(error) => asking.caller.is_outcome_unknown = !error.is_nothing_done(),
         }
         let Timed { sent, outcome } = outcome?;
         Ok(Timed { sent, outcome: outcome.into() })

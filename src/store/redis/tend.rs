@@ -1,9 +1,9 @@
-//! What goes on beside the commands: links, polls, hints from other replicas, chores.
+//! What goes on beside the commands: connections, polls, hints from other replicas, chores.
 
 use super::{RedisStore, effects, keys};
 use crate::{
     domain::{name::LockName, outcome::Polled},
-    node::{Arg, Link, Push},
+    node::{Arg, Connection, Push},
     store::StoreError,
 };
 use futures_util::future::{join, join_all};
@@ -42,25 +42,25 @@ impl RedisStore {
     }
 
     async fn poll_bucket(&self, bucket: u16, names: Vec<LockName>) {
-        let link = match self.link(bucket).await {
-            Ok(link) => link,
-            // Told where the links are kept, if Redis is away, and where its lives are met, if it is not used.
+        let connection = match self.connection(bucket).await {
+            Ok(connection) => connection,
+            // The node logs that Redis is away, the admission that it is not used.
             Err(error) => return tell_not_polled(bucket, &error),
         };
         for names in names.chunks(LOCKS_PER_POLL) {
-            match self.poll_locks(&link, bucket, names).await {
+            match self.poll_locks(&connection, bucket, names).await {
                 Ok(()) => {}
                 // One of them is damaged: each by itself, so that the others are served.
                 Err(StoreError::Corrupt(_)) => {
-                    join_all(names.iter().map(|name| self.poll_lock(&link, bucket, name))).await;
+                    join_all(names.iter().map(|name| self.poll_lock(&connection, bucket, name))).await;
                 }
                 Err(error) => tell_not_polled(bucket, &error),
             }
         }
     }
 
-    async fn poll_lock(&self, link: &Arc<Link>, bucket: u16, name: &LockName) {
-        match self.poll_locks(link, bucket, slice::from_ref(name)).await {
+    async fn poll_lock(&self, connection: &Arc<Connection>, bucket: u16, name: &LockName) {
+        match self.poll_locks(connection, bucket, slice::from_ref(name)).await {
             Ok(()) => {}
             Err(StoreError::Corrupt(why)) => {
                 if self.warned.is_news(bucket, why.clone(), Instant::now()) {
@@ -89,11 +89,16 @@ impl RedisStore {
         }
     }
 
-    async fn poll_locks(&self, link: &Arc<Link>, bucket: u16, names: &[LockName]) -> Result<(), StoreError> {
+    async fn poll_locks(
+        &self,
+        connection: &Arc<Connection>,
+        bucket: u16,
+        names: &[LockName],
+    ) -> Result<(), StoreError> {
         let tail: Vec<Arg> = names.iter().map(|name| Arg::from(name.as_str())).collect();
         // Who is told of a place while the poll is under way may have got it after the poll.
         let before = names.iter().map(|name| self.waits.requests(bucket, name)).collect::<Vec<_>>();
-        let answer = self.send(link, bucket, &self.commands.poll, &tail).await?;
+        let answer = self.send(connection, bucket, &self.commands.poll, &tail).await?;
         for effect in &answer.effects {
             // Offers come again below, each with its lock; the rest does not ask for it.
             if !matches!(effect, super::effects::RedisEffect::LookAgain(..)) {
@@ -125,7 +130,7 @@ impl RedisStore {
 
     /// Hears what other replicas' commands set off here.
     async fn listen(&self) {
-        let mut pushes = self.node.pushes(&keys::channel(self.me));
+        let mut pushes = self.node.subscribe(&keys::channel(self.me));
         while let Some(push) = pushes.recv().await {
             match push {
                 Push::Resync => {

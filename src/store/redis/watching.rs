@@ -89,8 +89,8 @@ impl RedisStore {
         let each = (0..keys::BUCKETS).map(|bucket| {
             let span = &span;
             async move {
-                let link = self.link(bucket).await?;
-                self.send(&link, bucket, &self.commands.watch, span).await?.goes_on()
+                let connection = self.connection(bucket).await?;
+                self.send(&connection, bucket, &self.commands.watch, span).await?.goes_on()
             }
         });
         let each = join_all(each).await;

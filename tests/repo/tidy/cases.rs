@@ -1,7 +1,7 @@
 //! Tests of the rules: code that each has to refuse, and code that passes.
 
 use super::{
-    code::{code_of, has_word, named_below},
+    code::{code_of, has_word, named_below, without_literals, words_of},
     rules::{check, is_test},
 };
 
@@ -87,6 +87,19 @@ fn libraries_are_used_only_by_their_modules() {
 }
 
 #[test]
+fn a_node_does_not_speak_of_locks() {
+    refused("src/node/a.rs", "fn f() {}\n/// Sends a lease.", "src/node/a.rs:2: lease: node must not know locks");
+    refused("src/node/a/b.rs", "struct GrantId;", "grant");
+    refused("src/node/a.rs", "let waiters_max = 1;", "waiters");
+    refused("src/node/a.rs", "// Serves a lock.", "lock");
+    passes(
+        "src/node/a.rs",
+        "let clock = sample.lock(); // a blocked clock\nlet text = \"locks, and who holds a lease\";",
+    );
+    passes("src/store/a.rs", "/// A lease.");
+}
+
+#[test]
 fn primitives_come_from_crate_sync() {
     refused("src/locks/a.rs", "use parking_lot::Mutex;", "crate::sync");
     refused("src/locks/a/b.rs", "use std::{sync::{Arc, atomic::AtomicU64}, time::Duration};", "crate::sync");
@@ -132,7 +145,7 @@ fn programs_that_a_minimal_machine_lacks_are_refused() {
     refused("tests/a.rs", r#"Command::new("kill").args(["-STOP"])"#, "starts kill");
     refused("clients/rust/tests/a.rs", r#"tokio::process::Command::new("ps")"#, "starts ps");
     passes("tests/a.rs", r#"Command::new("openssl"); Command::new(std::env::current_exe()); Command::new(OWN)"#);
-    passes("benches/a.rs", r#"static TAKE: Command = Command::new("take", &TAKE_SCRIPT, Lane::Entry);"#);
+    passes("benches/a.rs", r#"static TAKE: ScriptCommand = ScriptCommand::new("take", &TAKE_SCRIPT, Lane::Entry);"#);
     passes("src/cli/run/group.rs", r#"Command::new("fencepost-no-such-command")"#);
 }
 
@@ -145,6 +158,8 @@ fn comments_and_literals_are_no_code() {
     assert_eq!(blanked("fn f<'a>(x: &'a str) -> char { '\"' } // e"), "fn f<'a>(x: &'a str) -> char { }");
     assert_eq!(blanked("'\\'' + '\\\\' b"), "+ b");
     assert_eq!(code_of("a /* é\n */ b").lines().count(), 2);
+    assert_eq!(without_literals("a(\"b\") // it's c\n'd'"), "a(   ) // it's c\n   ");
+    assert_eq!(words_of("GrantId grant_id it's"), ["grant", "id", "grant", "id", "it", "s"]);
     assert_eq!(blanked("\"never closed"), "");
 }
 

@@ -2,12 +2,24 @@
 
 /// Replaces comments and literals in `text` by blanks, and keeps line breaks.
 pub(crate) fn code_of(text: &str) -> String {
+    blanked(text, true)
+}
+
+/// Replaces only literals by blanks.
+pub(crate) fn without_literals(text: &str) -> String {
+    blanked(text, false)
+}
+
+fn blanked(text: &str, blank_comments: bool) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while at < bytes.len() {
         let end = end_of_skipped(text, at);
-        if end > at {
+        if end > at && !blank_comments && bytes[at] == b'/' {
+            out.extend(&bytes[at..end]);
+            at = end;
+        } else if end > at {
             out.extend(bytes[at..end].iter().map(|byte| if *byte == b'\n' { b'\n' } else { b' ' }));
             at = end;
         } else {
@@ -57,6 +69,22 @@ fn quoted_end(bytes: &[u8], start: usize, quote: u8) -> usize {
         at += if bytes[at] == b'\\' { 2 } else { 1 };
     }
     (at + 1).min(bytes.len())
+}
+
+/// All words of `text` in lower case, also the parts of identifiers.
+pub(crate) fn words_of(text: &str) -> Vec<String> {
+    let (mut words, mut before) = (vec![String::new()], ' ');
+    for letter in text.chars() {
+        if !letter.is_alphabetic() || letter.is_uppercase() && before.is_lowercase() {
+            words.push(String::new());
+        }
+        if let Some(word) = words.last_mut().filter(|_| letter.is_alphabetic()) {
+            word.extend(letter.to_lowercase());
+        }
+        before = letter;
+    }
+    words.retain(|word| !word.is_empty());
+    words
 }
 
 /// Whether `code` contains `word` as a whole identifier.

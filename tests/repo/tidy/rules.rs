@@ -1,6 +1,6 @@
 //! The rules. Each is a function that returns the violations in a file.
 
-use crate::code::{code_of, has_word, named_below};
+use crate::code::{code_of, has_word, named_below, without_literals, words_of};
 
 const RUST_LINES_MAX: usize = 400;
 const LUA_LINES_MAX: usize = 40;
@@ -11,6 +11,10 @@ const COLUMNS_MAX: usize = 120;
 const LAYERS: [&str; 7] = ["domain", "node", "store", "locks", "api", "server", "cli"];
 /// Modules that all layers except `domain` may use. They use no layer, apart from the exceptions in [`may_use`].
 const LEAVES: [&str; 4] = ["config", "telemetry", "clock", "sync"];
+
+/// Words that do not occur in `node`, outside of literals.
+const WORDS_OF_LOCKS: [&str; 9] =
+    ["lease", "holder", "waiter", "token", "fencing", "bucket", "grant", "acquire", "renewal"];
 
 /// Programs that tests may start, because `.ci/setup` installs them.
 const INSTALLED: [&str; 3] = ["cc", "openssl", "redis-server"];
@@ -38,6 +42,7 @@ pub(crate) fn check(path: &str, text: &str) -> Vec<String> {
             violations.extend(dependencies(path, inner, &code));
             violations.extend(libraries(path, inner, &code));
             violations.extend(synchronization(path, inner, &code));
+            violations.extend(words_of_locks(path, inner, text));
         }
     }
     violations
@@ -179,6 +184,23 @@ fn libraries(path: &str, inner: &str, code: &str) -> Vec<String> {
     only("deadpool_redis", module == "node", "only node makes connections to Redis");
     for word in ["tokio", "tonic", "Instant", "SystemTime", "async"] {
         only(word, module != "domain", "the domain is pure");
+    }
+    violations
+}
+
+/// Names and comments of `node` do not speak of locks. Its messages may: they tell an operator what is at stake.
+fn words_of_locks(path: &str, inner: &str, text: &str) -> Vec<String> {
+    let text = if module_of(inner) == "node" { without_literals(text) } else { String::new() };
+    let mut violations = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        // In code `lock` is a method of a mutex.
+        let is_comment = line.trim_start().starts_with("//");
+        for word in words_of(line) {
+            let singular = word.trim_end_matches('s');
+            if WORDS_OF_LOCKS.contains(&singular) || is_comment && singular == "lock" {
+                violations.push(format!("{path}:{}: {word}: node must not know locks", index + 1));
+            }
+        }
     }
     violations
 }

@@ -16,7 +16,7 @@ use fencepost::{
         name::LockName,
         outcome::{AcquireOutcome, Grant, ReleaseOutcome, RenewOutcome},
     },
-    node::{IN_LINE_MAX, LINKS_PER_SERVER, RESPONSE_TIMEOUT, UNDER_WAY_MAX},
+    node::{CONNECTIONS_PER_NODE, IN_FLIGHT_MAX, QUEUE_TIME_MAX, RESPONSE_TIMEOUT},
     store::{
         Store as _, StoreError, Timed,
         redis::{RedisStore, keys, scripts},
@@ -99,18 +99,18 @@ fn sent_and_granted(answer: Result<Timed<AcquireOutcome>, StoreError>) -> (Insta
     }
 }
 
-/// Locks whose commands go over one link.
+/// Locks whose commands go over one connection.
 fn names() -> impl Iterator<Item = LockName> {
-    let one_link = usize::from(keys::BUCKETS) / LINKS_PER_SERVER;
+    let one_connection = usize::from(keys::BUCKETS) / CONNECTIONS_PER_NODE;
     let all = (0..).map(|number| LockName::new(format!("a/{number}")).unwrap());
-    all.filter(move |name| usize::from(keys::bucket(name)) < one_link)
+    all.filter(move |name| usize::from(keys::bucket(name)) < one_connection)
 }
 
 /// A Redis that does not answer has so many commands to do, and no more, before it is found out.
 #[tokio::test(flavor = "multi_thread")]
 async fn so_many_commands_are_under_way_and_no_more() {
-    // Three rounds on each link: one times out in half a second, and it takes two of them to find the link dead.
-    const SENT_MAX: usize = 3 * LINKS_PER_SERVER * UNDER_WAY_MAX;
+    // Three rounds on each connection: one times out in half a second, and it takes two of them to find it dead.
+    const SENT_MAX: usize = 3 * CONNECTIONS_PER_NODE * IN_FLIGHT_MAX;
     let redis = Redis::start(&[]);
     redis.command(&["SCRIPT", "LOAD", &scripts::source(scripts::flags(scripts::ACQUIRE), scripts::PRESENT, None)]);
     let proxy = Proxy::dropping_replies_from(scripts::ACQUIRE, redis.port).await;
@@ -122,7 +122,7 @@ async fn so_many_commands_are_under_way_and_no_more() {
     let refused = answers.iter().filter(nothing_done).count();
     assert_eq!(unknown + refused, names.len());
     assert_eq!(unknown, bench.proxy.seen(), "what was sent, and nothing else, may have been done");
-    assert!((UNDER_WAY_MAX..=SENT_MAX).contains(&unknown), "{unknown}");
+    assert!((IN_FLIGHT_MAX..=SENT_MAX).contains(&unknown), "{unknown}");
 }
 
 /// A line that is longer than is served within the time that one may stand in it: the first are served, each with what
@@ -130,24 +130,24 @@ async fn so_many_commands_are_under_way_and_no_more() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_stands_in_line_for_too_long_is_sent_away_and_nothing_was_done() {
     let bench = Bench::new().await;
-    let rounds = IN_LINE_MAX.as_millis() / ROUND_TRIP.as_millis();
-    let names: Vec<_> = names().take(UNDER_WAY_MAX * rounds as usize * 3 / 2).collect();
+    let rounds = QUEUE_TIME_MAX.as_millis() / ROUND_TRIP.as_millis();
+    let names: Vec<_> = names().take(IN_FLIGHT_MAX * rounds as usize * 3 / 2).collect();
     let start = Instant::now();
     let all = join_all(names.iter().map(|name| async { (bench.acquire(name).await, start.elapsed()) }));
     let mut sent = Vec::new();
     for ((answer, after), name) in all.await.into_iter().zip(&names) {
         if answer == Err(StoreError::Overloaded) {
-            assert!(after > IN_LINE_MAX && !bench.is_known(name), "{after:?}");
+            assert!(after > QUEUE_TIME_MAX && !bench.is_known(name), "{after:?}");
         } else {
             sent.push(sent_and_granted(answer).0);
         }
     }
     let served = sent.len();
     println!("{served} of {}, within {:?}", names.len(), start.elapsed());
-    assert!((2 * UNDER_WAY_MAX..names.len()).contains(&served), "{served}");
-    let in_turn = |place: usize| sent[place] < sent[place + UNDER_WAY_MAX];
-    assert!((0..served - UNDER_WAY_MAX).all(in_turn), "first come, first served");
-    assert!(sent[served - 1] - sent[0] > IN_LINE_MAX / 2);
+    assert!((2 * IN_FLIGHT_MAX..names.len()).contains(&served), "{served}");
+    let in_turn = |place: usize| sent[place] < sent[place + IN_FLIGHT_MAX];
+    assert!((0..served - IN_FLIGHT_MAX).all(in_turn), "first come, first served");
+    assert!(sent[served - 1] - sent[0] > QUEUE_TIME_MAX / 2);
 }
 
 /// Whoever is gone before its turn comes leaves nothing, and takes nothing: not another call of the same attempt (a
@@ -158,7 +158,7 @@ async fn an_acquire_that_is_dropped_in_line_is_as_if_it_had_not_been() {
     let mut names = names();
     let (alone, repeated) = (names.next().unwrap(), names.next().unwrap());
     for wait in [false, true] {
-        let names: Vec<_> = names.by_ref().take(UNDER_WAY_MAX).collect();
+        let names: Vec<_> = names.by_ref().take(IN_FLIGHT_MAX).collect();
         let mut before: FuturesUnordered<_> = names.iter().map(|name| bench.acquire(name)).collect();
         assert!(before.next().now_or_never().is_none());
         assert!(bench.store.acquire(&alone, acquire(new_request(), TTL, wait)).now_or_never().is_none());
@@ -209,7 +209,7 @@ async fn a_release_is_sent_though_nobody_waits_for_it_any_more() {
     let mut names = names();
     let held = names.next().unwrap();
     let lease = bench.take(&held).await.lease_id;
-    let names: Vec<_> = names.take(UNDER_WAY_MAX).collect();
+    let names: Vec<_> = names.take(IN_FLIGHT_MAX).collect();
     let renewals = names.iter().map(|name| bench.store.renew(name, LeaseId(Uuid::new_v4())));
     let mut before: FuturesUnordered<_> = renewals.collect();
     assert!(before.next().now_or_never().is_none());
@@ -232,7 +232,7 @@ async fn whoever_says_stop_is_not_kept_in_line() {
     sent_and_granted(
         bench.store.run_unless(&sent, wanted(), bench.known(&sent)).await.map(|answer| answer.of().unwrap()),
     );
-    let names: Vec<_> = names.take(4 * UNDER_WAY_MAX).collect();
+    let names: Vec<_> = names.take(4 * IN_FLIGHT_MAX).collect();
     let served = AtomicUsize::new(0);
     let crowd = join_all(names.iter().map(|name| async {
         sent_and_granted(bench.acquire(name).await);
@@ -258,7 +258,7 @@ async fn what_goes_on_does_not_stand_behind_what_begins() {
     let (lease, grant) = (bench.take(&held).await.lease_id, bench.take(&kept).await);
     let waiter = acquire(new_request(), TTL, true);
     assert_eq!(bench.store.acquire(&held, waiter.clone()).await, Ok(AcquireOutcome::Queued));
-    let names: Vec<_> = names.take(12 * UNDER_WAY_MAX).collect();
+    let names: Vec<_> = names.take(12 * IN_FLIGHT_MAX).collect();
     let served = AtomicUsize::new(0);
     let crowd = join_all(names.iter().map(|name| async {
         sent_and_granted(bench.acquire(name).await);

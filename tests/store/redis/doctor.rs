@@ -218,7 +218,7 @@ async fn a_look_at_a_redis_that_is_good_runs_no_script() {
     // Eight settings are asked for in each look.
     let looks = || redis.calls("config|get") / 8;
     let begun = looks();
-    // The first look after the one that let it serve: all links are there by then.
+    // The first look after the one that let it serve: all connections are there by then.
     until(|| async { looks() > begun }).await;
     let scripts = redis.calls("evalsha");
     until(|| async { looks() > begun + 1 }).await;

@@ -50,7 +50,7 @@ async fn it_starts_without_redis_says_so_and_serves_when_redis_comes() {
 async fn while_redis_stands_still_nothing_is_granted_and_what_was_given_up_never_is() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
-    // The link is made, and its scripts are known.
+    // The connection is made, and its scripts are known.
     let lease = server.client().take(wish("warm", TTL)).await;
     server.client().give_back(&lease).await;
     redis.pause();
@@ -261,7 +261,7 @@ async fn what_is_not_polled_keeps_nobody_from_redis() {
     let running = store.clone();
     let running = tokio::spawn(async move { running.maintain().await });
     let name = LockName::new("a".into()).unwrap();
-    // Refused at once while there is no link, and for a moment after each look that failed; under way between.
+    // Refused at once while there is no connection, and for a moment after each look that failed; under way between.
     let mut stalled = Vec::new();
     until(|| {
         let mut asked = Box::pin(store.view(&name));

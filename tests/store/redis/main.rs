@@ -15,7 +15,7 @@ mod faults;
 mod hand_over;
 mod hints;
 mod listing;
-#[path = "../redis_links/log.rs"]
+#[path = "../redis_node/log.rs"]
 mod log;
 mod places;
 #[path = "../../support/proxy.rs"]

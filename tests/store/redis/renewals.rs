@@ -18,7 +18,7 @@ use fencepost::{
         name::LockName,
         outcome::{AcquireOutcome, Fate, Gone, Grant, RenewOutcome},
     },
-    node::{LINKS_PER_SERVER, UNDER_WAY_MAX},
+    node::{CONNECTIONS_PER_NODE, IN_FLIGHT_MAX},
     store::{
         Answer, Store as _, StoreError,
         redis::{keys, scripts},
@@ -34,9 +34,9 @@ const STREAMS: usize = 8;
 const LEASES_PER_STREAM: u32 = 1_000;
 /// Long enough that all are attached before the first is due.
 const TTL: Duration = Duration::from_secs(60);
-/// Three rounds of those that may be under way at once, on all links: a round times out in half a second, and it takes
-/// two of them to find the links dead.
-const UNANSWERED_MAX: usize = 3 * LINKS_PER_SERVER * UNDER_WAY_MAX;
+/// Three rounds of those that may be under way at once, on all connections: a round times out in half a second, and
+/// it takes two of them to find the connections dead.
+const UNANSWERED_MAX: usize = 3 * CONNECTIONS_PER_NODE * IN_FLIGHT_MAX;
 const _: () = assert!(UNANSWERED_MAX < STREAMS * LEASES_PER_STREAM as usize);
 
 /// All renewals at once would keep everybody else's commands waiting for longer than commands wait.

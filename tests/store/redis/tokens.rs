@@ -89,8 +89,8 @@ async fn over_servers_that_are_connected_to_different_lives_of_one_redis() {
     let mut ladder = Ladder::default();
     ladder.climb(&old, 10).await;
     ladder.climb(&new, 10).await;
-    // A promotion that leaves connections alone: the next handshake finds another life, the old links know nothing of
-    // it.
+    // A promotion that closes no connection: the next handshake finds another incarnation, and the old connections know
+    // nothing of it.
     redis.command(&["DEBUG", "CHANGE-REPL-ID"]);
     ladder.climb(&old, 5).await;
     let newest = server_on(&redis).await;

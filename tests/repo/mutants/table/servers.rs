@@ -20,7 +20,7 @@ at_marks! {
     "all at once", "a hundred thousand acquires are all answered too late, and each retry adds load",
         Value("usize::MAX"), [Crowd];
     "sent for nobody", "a call dropped before it was sent acquires the lock nevertheless",
-        Value("self.lines[lane as usize].waiting.contains_key(&number)"), [Crowd];
+        Value("self.queues[lane as usize].waiting.contains_key(&number)"), [Crowd];
     "no end of standing in line", "a caller waits, although another server could serve it",
         Condition("false"), [Crowd];
     "release forgotten", "a client releases its lock and disconnects, and nobody gets the lock until it expires",
@@ -32,7 +32,7 @@ at_marks! {
         Condition("false"), [Gaps];
     "each watcher asks all buckets", "many new watchers at once block Redis", Drop, [Gaps];
     "gap told at each try", "a server without permission to subscribe makes all watchers list again and again",
-        Condition("$ || !order.queue.is_closed()"), [Gaps];
+        Condition("$ || !subscription.backlog.is_closed()"), [Gaps];
     "lost word of an end", "a holder learns that it lost its lease only when the next renewal is due, in eight hours",
         Condition("$ && self.leases.is_empty()"), [Gaps];
     "clock read before the lock", "time goes back within a shard", Move, [Schedules];

@@ -24,7 +24,7 @@ async fn resynced(redis: &Redis, pushes: &mut Pushes) {
 async fn messages_arrive_and_a_killed_connection_is_told() {
     let redis = Redis::start(&[]);
     let kept = Kept::to(&redis).await;
-    let mut pushes = kept.links.pushes("c");
+    let mut pushes = kept.node.subscribe("c");
     assert_eq!(next(&mut pushes).await, Push::Resync);
     redis.command(&["PUBLISH", "d", "not ours"]);
     redis.command(&["PUBLISH", "c", "one"]);
@@ -34,14 +34,14 @@ async fn messages_arrive_and_a_killed_connection_is_told() {
 
     assert_eq!(redis.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).text(), "1");
     resynced(&redis, &mut pushes).await;
-    assert!(*kept.links.up().borrow(), "the links were not touched");
+    assert!(*kept.node.up().borrow(), "the other connections are untouched");
 }
 
 #[tokio::test]
 async fn it_listens_before_redis_is_there_and_after_it_was_lost() {
     let port = Redis::free_port();
     let kept = Kept::to_url(&format!("redis://127.0.0.1:{port}"));
-    let mut pushes = kept.links.pushes("c");
+    let mut pushes = kept.node.subscribe("c");
     let mut redis = Redis::start_at(port, &[]);
     resynced(&redis, &mut pushes).await;
     redis.kill();
@@ -54,7 +54,7 @@ async fn it_listens_before_redis_is_there_and_after_it_was_lost() {
 async fn a_full_backlog_is_told_and_a_second_listener_ends_the_first() {
     let redis = Redis::start(&[]);
     let kept = Kept::to(&redis).await;
-    let mut pushes = kept.links.pushes("c");
+    let mut pushes = kept.node.subscribe("c");
     assert_eq!(next(&mut pushes).await, Push::Resync);
     let flood = "for i = 1, ARGV[1] do redis.call('PUBLISH', 'c', i) end return 'done'";
     redis.command(&["EVAL", flood, "0", &(PUSHES_BACKLOG_MAX + 100).to_string()]);
@@ -63,7 +63,7 @@ async fn a_full_backlog_is_told_and_a_second_listener_ends_the_first() {
     assert_eq!(next(&mut pushes).await, Push::Resync);
     assert_eq!(next(&mut pushes).await, message("1"));
 
-    let mut second = kept.links.pushes("e");
+    let mut second = kept.node.subscribe("e");
     assert_eq!(next(&mut second).await, Push::Resync);
     redis.command(&["PUBLISH", "e", "for the second"]);
     assert_eq!(next(&mut second).await, message("for the second"));

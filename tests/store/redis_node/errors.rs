@@ -18,7 +18,7 @@ async fn a_primary_that_became_a_replica_is_left() {
     let (redis, other) = (Redis::start(&[]), Redis::start(&[]));
     let kept = Kept::to(&redis).await;
     kept.count().await.unwrap();
-    let (old, before) = (kept.link(), kept.link().incarnation());
+    let (old, before) = (kept.connection(), kept.connection().incarnation());
     redis.command(&["REPLICAOF", "127.0.0.1", &other.port.to_string()]);
     let why = unavailable(kept.count().await);
     assert!(why.contains("replica") && why.contains("READONLY"), "{why}");
@@ -31,7 +31,7 @@ async fn a_primary_that_became_a_replica_is_left() {
 
     redis.command(&["REPLICAOF", "NO", "ONE"]);
     kept.becomes(true).await;
-    assert_ne!(kept.link().incarnation(), before, "promoted: another life of the same process");
+    assert_ne!(kept.connection().incarnation(), before, "promoted: another incarnation in the same process");
     assert_eq!(kept.count().await, Ok(1), "what it held was replaced");
 }
 
@@ -41,16 +41,16 @@ async fn what_is_stored_and_not_ours_is_corrupt() {
     let kept = Kept::to(&redis).await;
     redis.command(&["LPUSH", "{7}n", "x"]);
     for script in [&COUNT, &GET] {
-        let reply = kept.link().run(script, &key(), &[]).await;
+        let reply = kept.connection().run(script, &key(), &[]).await;
         assert!(matches!(&reply, Err(NodeError::Corrupt(why)) if why.contains("WRONGTYPE")), "{reply:?}");
     }
     redis.command(&["SET", "{7}n", "x"]);
     for script in [&ADD, &NIL] {
-        let reply = kept.link().run(script, &key(), &[]).await;
+        let reply = kept.connection().run(script, &key(), &[]).await;
         assert!(matches!(reply, Err(NodeError::Corrupt(_))), "{reply:?}");
     }
-    // The link is as good as before.
-    let reply = kept.link().run(&GET, &key(), &[]).await;
+    // The connection is as good as before.
+    let reply = kept.connection().run(&GET, &key(), &[]).await;
     assert_eq!(reply, Ok(Value::BulkString("x".into())));
 }
 
@@ -91,7 +91,7 @@ async fn a_redis_that_refuses_writes_says_why() {
 async fn a_script_of_somebody_else_is_waited_for() {
     let redis = Redis::start(&["--busy-reply-threshold", "100"]);
     let kept = Kept::to(&redis).await;
-    let slow = kept.link().run(&SPIN, &[], &[]).await;
+    let slow = kept.connection().run(&SPIN, &[], &[]).await;
     assert!(matches!(slow, Err(NodeError::OutcomeUnknown(_))), "{slow:?}");
     kept.becomes(false).await;
     refused_because(&kept, "SCRIPT KILL").await;
@@ -106,8 +106,8 @@ async fn who_is_not_let_in_is_told_what_to_do() {
     let because = async |user: &str, says: &str| {
         let kept = Kept::to_url(&format!("redis://{user}127.0.0.1:{port}"));
         refused_because(&kept, says).await;
-        let why = unavailable(kept.links.get(1));
-        assert!(!why.contains("cret") && !*kept.links.up().borrow(), "{why}");
+        let why = unavailable(kept.node.connection(1));
+        assert!(!why.contains("cret") && !*kept.node.up().borrow(), "{why}");
     };
     because("", "Redis wants a password").await;
     because(":s3cretX@", "does not accept the user or the password").await;
@@ -132,9 +132,9 @@ async fn who_is_not_let_in_is_told_what_to_do() {
     kept.becomes(true).await;
     kept.count().await.unwrap();
     redis.command(&["ACL", "SETUSER", "loser", "-evalsha"]);
-    // Each link finds out by what is asked of it.
-    while let Ok(link) = kept.links.get(0) {
-        let why = unavailable(link.run(&COUNT, &["{7}n".to_owned()], &[]).await);
+    // Each connection finds out by its next command.
+    while let Ok(connection) = kept.node.connection(0) {
+        let why = unavailable(connection.run(&COUNT, &["{7}n".to_owned()], &[]).await);
         assert!(why.contains("ACL SETUSER"), "{why}");
     }
     refused_because(&kept, "ACL SETUSER").await;
@@ -191,6 +191,6 @@ async fn something_else_than_redis_is_no_redis() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let redis = Redis::start(&[]);
     let kept = Kept::to_url(&format!("rediss://127.0.0.1:{}", redis.port));
-    eventually("it is told", || !unavailable(kept.links.get(1)).contains("not made yet")).await;
+    eventually("it is told", || !unavailable(kept.node.connection(1)).contains("not made yet")).await;
     assert!(!kept.task.is_finished());
 }

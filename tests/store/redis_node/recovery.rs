@@ -1,7 +1,7 @@
 //! Redis goes away and comes back.
 
 use super::{COUNT, GET, Kept, Redis, SET, eventually, log, refused_because, unavailable};
-use fencepost::node::{Arg, Call, NodeError, Value};
+use fencepost::node::{Arg, NodeError, ScriptCall, Value};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -11,7 +11,7 @@ async fn connects_when_redis_comes_late() {
     let kept = Kept::to_url(&format!("redis://127.0.0.1:{port}"));
     let start = Instant::now();
     // At once, and at first without a reason that is known.
-    unavailable(kept.links.get(1));
+    unavailable(kept.node.connection(1));
     assert!(start.elapsed() < Duration::from_millis(50));
     refused_because(&kept, "nothing listens").await;
     let _redis = Redis::start_at(port, &[]);
@@ -27,24 +27,24 @@ async fn a_restarted_redis_is_another_one() {
     let mut redis = Redis::start(&["--appendonly", "yes", "--appendfsync", "always"]);
     let kept = Kept::to(&redis).await;
     assert_eq!(kept.count().await, Ok(1));
-    let (old, before) = (kept.link(), kept.link().incarnation());
+    let (old, before) = (kept.connection(), kept.connection().incarnation());
 
     redis.kill();
     // Without any call: the connections say that they broke.
     kept.becomes(false).await;
-    assert!(unavailable(kept.links.get(1)).len() > 20);
+    assert!(unavailable(kept.node.connection(1)).len() > 20);
     assert!(matches!(old.run(&COUNT, &["{7}n".to_owned()], &[]).await, Err(NodeError::Unavailable(_))));
 
     redis.restart(true);
     kept.becomes(true).await;
     assert_eq!(kept.count().await, Ok(2), "the data was kept");
-    assert_ne!(kept.link().incarnation(), before);
+    assert_ne!(kept.connection().incarnation(), before);
     assert!(matches!(old.run(&COUNT, &["{7}n".to_owned()], &[]).await, Err(NodeError::Unavailable(_))), "never again");
 
-    let before = kept.link().incarnation();
+    let before = kept.connection().incarnation();
     redis.restart(false);
     kept.counts_again().await;
-    assert_ne!(kept.link().incarnation(), before);
+    assert_ne!(kept.connection().incarnation(), before);
 }
 
 #[tokio::test]
@@ -52,24 +52,24 @@ async fn a_redis_that_stands_still_makes_the_outcome_unknown() {
     let redis = Redis::start(&[]);
     let kept = Kept::to(&redis).await;
     assert_eq!(kept.count().await, Ok(1));
-    let before = kept.link().incarnation();
+    let before = kept.connection().incarnation();
     redis.pause();
     let start = Instant::now();
     let unknown = kept.count().await;
     let took = start.elapsed();
     assert!(matches!(unknown, Err(NodeError::OutcomeUnknown(_))), "{unknown:?}");
     assert!((Duration::from_millis(450)..Duration::from_millis(900)).contains(&took), "{took:?}");
-    // A call that is not heard has the link asked, and then it is over: refused at once.
+    // A call without an answer has the connection checked. It fails, and from then on commands are refused at once.
     kept.becomes(false).await;
     assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
     let asked = Instant::now();
-    assert!(unavailable(kept.links.get(1)).contains("in time"));
+    assert!(unavailable(kept.node.connection(1)).contains("in time"));
     assert!(asked.elapsed() < Duration::from_millis(50));
     sleep(Duration::from_secs(1)).await;
 
     redis.resume();
     kept.all_up().await;
-    assert_eq!(kept.link().incarnation(), before, "the same life of the same Redis");
+    assert_eq!(kept.connection().incarnation(), before, "the same incarnation");
     // What was in its buffer ran: this is why it was unknown.
     assert_eq!(kept.count().await, Ok(3));
 }
@@ -84,28 +84,28 @@ async fn scripts_that_redis_forgot_are_loaded() {
 
     redis.command(&["CONFIG", "RESETSTAT"]);
     redis.command(&["SCRIPT", "FLUSH"]);
-    let call = |script, key: &str, args: &[&str]| Call {
+    let call = |script, key: &str, args: &[&str]| ScriptCall {
         script,
         keys: vec![format!("{{7}}{key}")],
         args: args.iter().map(|arg| Arg::from(*arg)).collect(),
     };
     let mut calls = vec![call(&COUNT, "n", &[]), call(&SET, "k", &["1"]), call(&GET, "k", &[])];
     calls.extend((0..100).map(|_| call(&COUNT, "n", &[])));
-    let replies = kept.link().run_all(calls.clone()).await;
+    let replies = kept.connection().run_all(calls.clone()).await;
     assert_eq!(replies[0], Ok(Value::Int(3)));
     assert_eq!(replies[2], Ok(Value::BulkString("1".into())));
     assert_eq!(replies[102], Ok(Value::Int(103)));
     assert_eq!(redis.calls("script|load"), 3, "each once");
-    assert_eq!(kept.link().run_all(calls).await[102], Ok(Value::Int(204)));
+    assert_eq!(kept.connection().run_all(calls).await[102], Ok(Value::Int(204)));
     assert_eq!(redis.calls("script|load"), 3);
-    assert_eq!(kept.link().run_all(Vec::new()).await, []);
+    assert_eq!(kept.connection().run_all(Vec::new()).await, []);
 }
 
 #[tokio::test]
 async fn connections_that_are_killed_are_replaced_and_none_leaks() {
     let redis = Redis::start(&[]);
     let kept = Kept::to(&redis).await;
-    let mut pushes = kept.links.pushes("c");
+    let mut pushes = kept.node.subscribe("c");
     pushes.recv().await.unwrap();
     for round in 0..50 {
         redis.command(&["CLIENT", "KILL", "TYPE", if round % 2 == 0 { "normal" } else { "pubsub" }]);
@@ -114,7 +114,7 @@ async fn connections_that_are_killed_are_replaced_and_none_leaks() {
         assert!(took < Duration::from_secs(2), "round {round}: {took:?}");
     }
     kept.all_up().await;
-    eventually("a link each, the listener, and who asks", || {
+    eventually("four connections, the subscription, and the test's own", || {
         redis.command(&["CLIENT", "LIST"]).text().lines().count() == 6
     })
     .await;
@@ -126,15 +126,15 @@ async fn a_dropped_call_runs_or_does_not() {
     let kept = Kept::to(&redis).await;
     assert_eq!(kept.count().await, Ok(1));
     redis.pause();
-    let link = kept.link();
+    let connection = kept.connection();
     {
         let keys = ["{7}n".to_owned()];
-        let call = link.run(&COUNT, &keys, &[]);
+        let call = connection.run(&COUNT, &keys, &[]);
         assert!(tokio::time::timeout(Duration::from_millis(50), call).await.is_err());
     }
     redis.resume();
-    // Handed over with the first poll, it was on its way: it ran, and the link works as before.
-    assert_eq!(link.run(&COUNT, &["{7}n".to_owned()], &[]).await, Ok(Value::Int(3)));
+    // It was sent with the first poll, so it ran; and the connection works as before.
+    assert_eq!(connection.run(&COUNT, &["{7}n".to_owned()], &[]).await, Ok(Value::Int(3)));
 }
 
 #[tokio::test]

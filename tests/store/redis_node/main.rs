@@ -1,5 +1,5 @@
-//! The links to Redis, on real Redis processes: what is promised while Redis is away, comes back, refuses or is
-//! somebody else.
+//! A node and its connections, on real Redis processes: what is promised while Redis is away, comes back, refuses
+//! commands or is another one.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
@@ -11,7 +11,7 @@ mod recovery;
 #[path = "../../support/redis.rs"]
 mod redis;
 
-use fencepost::node::{Arg, Header, Link, Links, NodeError, RedisUrl, Script, Value};
+use fencepost::node::{Arg, Connection, Header, Node, NodeError, RedisUrl, Script, Value};
 use redis::Redis;
 use std::{sync::Arc, time::Duration};
 use tokio::{
@@ -23,9 +23,9 @@ static SET: Script = Script::new("redis.call('SET', KEYS[1], ARGV[1]) return {re
 static GET: Script = Script::new("#!lua flags=no-writes\nreturn redis.call('GET', KEYS[1])");
 static COUNT: Script = Script::new("#!lua\nreturn redis.call('INCR', KEYS[1])");
 
-/// Links and the task that polls them, which ends with this.
+/// A node and the task that polls it, which ends with this.
 struct Kept {
-    links: Arc<Links>,
+    node: Arc<Node>,
     task: JoinHandle<()>,
 }
 
@@ -38,12 +38,12 @@ impl Drop for Kept {
 impl Kept {
     fn to_url(url: &str) -> Self {
         log::keep();
-        let links = Arc::new(Links::new(&RedisUrl::parse(url).unwrap(), |_, _| Header::default()));
-        let own = Arc::clone(&links);
-        Self { links, task: tokio::spawn(async move { own.run().await }) }
+        let node = Arc::new(Node::new(&RedisUrl::parse(url).unwrap(), |_, _| Header::default()));
+        let own = Arc::clone(&node);
+        Self { node, task: tokio::spawn(async move { own.run().await }) }
     }
 
-    /// Linked to this Redis, all links up.
+    /// The node at this Redis, all connections up.
     async fn to(redis: &Redis) -> Self {
         let kept = Self::to_url(&redis.url());
         kept.all_up().await;
@@ -51,30 +51,32 @@ impl Kept {
     }
 
     async fn becomes(&self, wanted: bool) {
-        let mut up = self.links.up();
+        let mut up = self.node.up();
         let within = timeout(Duration::from_secs(10), up.wait_for(|up| *up == wanted)).await;
-        assert!(within.is_ok(), "not {} in 10 s: {:?}", if wanted { "up" } else { "down" }, self.links.get(0));
+        assert!(within.is_ok(), "not {} in 10 s: {:?}", if wanted { "up" } else { "down" }, self.node.connection(0));
     }
 
     async fn all_up(&self) {
         self.becomes(true).await;
-        eventually("all links are up", || self.distinct() == 4).await;
+        eventually("all connections are up", || self.distinct() == 4).await;
     }
 
     fn distinct(&self) -> usize {
-        let mut links: Vec<_> =
-            (0..4).filter_map(|number| self.links.get(number).ok()).map(|l| Arc::as_ptr(&l)).collect();
-        links.sort_unstable();
-        links.dedup();
-        links.len()
+        let mut connections: Vec<_> = (0..4)
+            .filter_map(|number| self.node.connection(number).ok())
+            .map(|connection| Arc::as_ptr(&connection))
+            .collect();
+        connections.sort_unstable();
+        connections.dedup();
+        connections.len()
     }
 
-    fn link(&self) -> Arc<Link> {
-        self.links.get(0).unwrap()
+    fn connection(&self) -> Arc<Connection> {
+        self.node.connection(0).unwrap()
     }
 
     async fn count(&self) -> Result<i64, NodeError> {
-        match self.links.get(0)?.run(&COUNT, &["{7}n".to_owned()], &[]).await? {
+        match self.node.connection(0)?.run(&COUNT, &["{7}n".to_owned()], &[]).await? {
             Value::Int(number) => Ok(number),
             other => panic!("{other:?}"),
         }
@@ -96,7 +98,7 @@ impl Kept {
 async fn refused_because(kept: &Kept, says: &str) {
     let start = Instant::now();
     loop {
-        let said = kept.links.get(1).map_or_else(|error| error.to_string(), |_| "up".to_owned());
+        let said = kept.node.connection(1).map_or_else(|error| error.to_string(), |_| "up".to_owned());
         if said.contains(says) {
             return;
         }
@@ -121,11 +123,11 @@ fn unavailable<T: std::fmt::Debug>(result: Result<T, NodeError>) -> String {
 }
 
 #[tokio::test]
-async fn scripts_run_and_a_number_keeps_its_link() {
+async fn scripts_run_and_a_number_keeps_its_connection() {
     let redis = Redis::start(&[]);
     let kept = Kept::to(&redis).await;
-    let (one, other) = (kept.link(), kept.links.get(3).unwrap());
-    assert!(Arc::ptr_eq(&one, &kept.link()) && !Arc::ptr_eq(&one, &other));
+    let (one, other) = (kept.connection(), kept.node.connection(3).unwrap());
+    assert!(Arc::ptr_eq(&one, &kept.connection()) && !Arc::ptr_eq(&one, &other));
     assert_eq!(one.incarnation(), other.incarnation());
     assert_eq!(one.info().run_id, redis.info("server", "run_id"));
 
@@ -160,11 +162,11 @@ async fn many_callers_share_the_connections() {
     let kept = Kept::to(&redis).await;
     let calls: Vec<_> = (0..200)
         .map(|number| {
-            let links = Arc::clone(&kept.links);
+            let node = Arc::clone(&kept.node);
             tokio::spawn(async move {
-                let link = links.get(number)?;
+                let connection = node.connection(number)?;
                 for _ in 0..10 {
-                    link.run(&COUNT, &["{x}n".to_owned()], &[]).await?;
+                    connection.run(&COUNT, &["{x}n".to_owned()], &[]).await?;
                 }
                 Ok::<(), NodeError>(())
             })
@@ -174,20 +176,20 @@ async fn many_callers_share_the_connections() {
         call.await.unwrap().unwrap();
     }
     assert_eq!(redis.command(&["GET", "{x}n"]).text(), "2000");
-    // Four links, and the connection that asks.
+    // Four connections, and that of the test.
     assert_eq!(redis.command(&["CLIENT", "LIST"]).text().lines().count(), 5);
     // No checkout of a pool is paid for with its questions.
     assert!(redis.calls("ping") < 50, "{}", redis.calls("ping"));
 }
 
 #[tokio::test]
-async fn dropping_run_takes_the_links_away() {
+async fn dropping_run_closes_the_connections() {
     let redis = Redis::start(&[]);
     let kept = Kept::to(&redis).await;
-    let link = kept.link();
+    let connection = kept.connection();
     kept.task.abort();
     kept.becomes(false).await;
-    assert!(unavailable(kept.links.get(1)).contains("stopping"));
-    drop((link, kept));
+    assert!(unavailable(kept.node.connection(1)).contains("stopping"));
+    drop((connection, kept));
     eventually("no connection is left", || redis.command(&["CLIENT", "LIST"]).text().lines().count() == 1).await;
 }
