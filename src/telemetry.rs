@@ -29,7 +29,7 @@ pub enum TelemetryError {
     AlreadySet(#[from] tracing_subscriber::util::TryInitError),
 }
 
-/// Dropped, it waits until pending lines are written, at most [`FLUSH_TIMEOUT`].
+/// Dropped, it waits until pending lines are written, a second at most.
 #[derive(Debug)]
 pub struct FlushOnDrop(Option<WorkerGuard>);
 

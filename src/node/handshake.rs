@@ -95,7 +95,8 @@ fn judge(server: &str, replication: &str, cluster: &str) -> Result<ServerInfo, S
     if !is_supported(&spoken) {
         let (major, minor) = VERSION_MIN;
         return Err(format!(
-            "this is Redis {spoken}, and Fencepost needs {major}.{minor} or later, or Valkey: upgrade it, or name another one"
+            "this is Redis {spoken}, and Fencepost needs {major}.{minor} or later, or Valkey: upgrade it, or name \
+             another one"
         ));
     }
     if field(cluster, "cluster_enabled") == "1" {
@@ -107,7 +108,8 @@ fn judge(server: &str, replication: &str, cluster: &str) -> Result<ServerInfo, S
     }
     if role != "master" {
         return Err(format!(
-            "this Redis is a replica (role {role}) of {}:{}, and only the primary can grant locks: name the primary in the URL",
+            "this Redis is a replica (role {role}) of {}:{}, and only the primary can grant locks: name the primary in \
+             the URL",
             field(replication, "master_host"),
             field(replication, "master_port"),
         ));

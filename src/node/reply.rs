@@ -66,7 +66,8 @@ pub(super) fn classify(error: &RedisError) -> Fault {
         ErrorKind::UnexpectedReturnType => fault(NodeError::Corrupt(error.to_string()), Action::Keep),
         ErrorKind::AuthenticationFailed => refused(wrong_password(&error.to_string()), Action::Close),
         ErrorKind::RESP3NotSupported => refused(
-            "Redis is older than 6.0 (it does not know HELLO), and Fencepost needs 7.0: upgrade it, or name another one",
+            "Redis is older than 6.0 (it does not know HELLO), and Fencepost needs 7.0: upgrade it, or name another \
+             one",
             Action::Close,
         ),
         // Found before the command was sent. The kinds of Sentinel and cluster clients do not occur here.
@@ -92,8 +93,8 @@ pub(super) fn connect_error(error: &RedisError) -> String {
         }
         NodeError::OutcomeUnknown(why) if error.is_connection_dropped() || !error.is_io_error() => why,
         NodeError::OutcomeUnknown(_) if is_of_unknown_authority(&error.to_string()) => format!(
-            "the certificate of Redis comes from an authority that is not trusted here: name the file of the right one in \
-             SSL_CERT_FILE, or add it to the machine's root certificates ({error})"
+            "the certificate of Redis comes from an authority that is not trusted here: name the file of the right one \
+             in SSL_CERT_FILE, or add it to the machine's root certificates ({error})"
         ),
         NodeError::OutcomeUnknown(_) => {
             format!("no connection to Redis (look at host, port and TLS of the URL): {error}")
@@ -141,7 +142,8 @@ fn classify_code(code: &str, detail: &str) -> Fault {
         "WRONGPASS" => refused(wrong_password(detail), Action::Close),
         "DENIED" => refused(
             format!(
-                "Redis is in protected mode and accepts only its own machine; set a password or protected-mode no {said}"
+                "Redis is in protected mode and accepts only its own machine; set a password or protected-mode no \
+                 {said}"
             ),
             Action::Close,
         ),
@@ -198,8 +200,9 @@ fn plain_error(detail: &str, said: &str) -> Fault {
 
 fn no_permission(detail: &str) -> String {
     format!(
-        "the Redis user of the URL may not run a command or touch a key that Fencepost needs; grant it with ACL SETUSER … \
-         +@scripting +@pubsub +@read +@write +@connection +info +time ~fp:* &fp:c:* (Redis says: NOPERM {detail})"
+        "the Redis user of the URL may not run a command or touch a key that Fencepost needs; grant it with ACL \
+         SETUSER … +@scripting +@pubsub +@read +@write +@connection +info +time ~fp:* &fp:c:* (Redis says: NOPERM \
+         {detail})"
     )
 }
 

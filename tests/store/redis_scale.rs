@@ -63,8 +63,10 @@ async fn many_leases_live_on_ten_streams() {
     tries.sort_unstable();
     let share = |index: usize| (after[index] - before[index]) / took * 100.0;
     println!(
-        "{leases} leases of {TTL:?} on {STREAMS} streams for {took:.0} s: {:.0} renewals/s, {:.0} scripts/s, {} at risk, none \
-         lost; CPU: redis {:.0} %, server {:.0} %, clients {:.0} %; a try beside it: {:?} at the median, {:?} at most, of {}; {refused} without an \
+        "{leases} leases of {TTL:?} on {STREAMS} streams for {took:.0} s: {:.0} renewals/s, {:.0} scripts/s, {} at \
+         risk, none \
+         lost; CPU: redis {:.0} %, server {:.0} %, clients {:.0} %; a try beside it: {:?} at the median, {:?} at most, \
+         of {}; {refused} without an \
          outcome",
         told.renewals as f64 / SPAN.as_secs_f64(),
         scripts as f64 / took,

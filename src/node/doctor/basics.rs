@@ -97,8 +97,8 @@ pub(super) fn clock(facts: &Facts) -> Finding {
     Finding::warning(
         "clock",
         format!("Redis' clock is {:.1} s {way} this machine's", off.as_secs_f64()),
-        "no clock but Redis' decides about a lease, but one that is wrong may be set: forward, it ends leases early; back, \
-         after data was lost, it can make tokens fall",
+        "no clock but Redis' decides about a lease, but one that is wrong may be set: forward, it ends leases early; \
+         back, after data was lost, it can make tokens fall",
         "synchronise both machines (chrony, systemd-timesyncd), and let clocks be slewed, not stepped",
     )
 }

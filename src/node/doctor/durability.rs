@@ -11,7 +11,8 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
         findings.push(Finding::warning(
             "config",
             format!("CONFIG GET is not allowed ({why})"),
-            "appendfsync, save and min-replicas-to-write could not be checked: what a power loss or a failover forgets is unknown",
+            "appendfsync, save and min-replicas-to-write could not be checked: what a power loss or a failover forgets \
+             is unknown",
             "allow it (ACL SETUSER <user> +config|get), or look at these settings where the service is managed",
         ));
     }
@@ -25,7 +26,8 @@ fn eviction(facts: &Facts) -> Finding {
         Some(policy) => Finding::error(
             EVICTION,
             format!("maxmemory-policy is {policy}"),
-            "when memory is short, Redis silently removes leases: a lock that is held becomes free, and a second holder gets it",
+            "when memory is short, Redis silently removes leases: a lock that is held becomes free, and a second \
+             holder gets it",
             "CONFIG SET maxmemory-policy noeviction, and the same in redis.conf; keep caches in another Redis",
         ),
         None => Finding::warning(
@@ -80,7 +82,8 @@ fn persistence(facts: &Facts) -> Finding {
         return Finding::error(
             "persistence",
             format!("the last write of the {what} failed"),
-            "Redis refuses grants until a write succeeds, or, if stop-writes-on-bgsave-error is no, forgets them at its next end",
+            "Redis refuses grants until a write succeeds, or, if stop-writes-on-bgsave-error is no, forgets them at \
+             its next end",
             "look at its log; most often the disk is full or the folder not writable",
         );
     }
@@ -88,47 +91,49 @@ fn persistence(facts: &Facts) -> Finding {
     match (aof, fsync, facts.setting("save")) {
         (Some(true), Some("always"), _) if facts.setting("no-appendfsync-on-rewrite") == Some("yes") => warning(
             "appendonly yes, appendfsync always, but no-appendfsync-on-rewrite yes",
-            "a process crash loses nothing; a power loss during a rewrite of the log loses up to about 30 s of grants, and \
-             these locks can have a second holder",
+            "a process crash loses nothing; a power loss during a rewrite of the log loses up to about 30 s of grants, \
+             and these locks can have a second holder",
             "CONFIG SET no-appendfsync-on-rewrite no",
         ),
         (Some(true), Some("always"), _) => Finding::ok(
             "persistence",
-            "appendonly yes, appendfsync always: neither a process crash nor a power loss loses a grant, if the disk keeps what it confirms",
+            "appendonly yes, appendfsync always: neither a process crash nor a power loss loses a grant, if the disk \
+             keeps what it confirms",
         ),
         (Some(true), Some("everysec"), _) => warning(
             "appendonly yes, appendfsync everysec",
-            "a process crash loses nothing; a power loss loses the last second or two of grants, and these locks can have a \
-             second holder",
+            "a process crash loses nothing; a power loss loses the last second or two of grants, and these locks can \
+             have a second holder",
             "appendfsync always (slower: each grant waits for the disk), or accept it and fence",
         ),
         (Some(true), Some(_), _) => warning(
             "appendonly yes, appendfsync no",
-            "a process crash loses nothing; a power loss loses what the system had not written yet (about 30 s of grants), \
-             and these locks can have a second holder",
+            "a process crash loses nothing; a power loss loses what the system had not written yet (about 30 s of \
+             grants), and these locks can have a second holder",
             "appendfsync always, or everysec",
         ),
         (Some(true), None, _) => warning(
             "the append-only file is on, appendfsync could not be checked",
-            "a process crash loses nothing; with appendfsync everysec a power loss loses the last second or two of grants, \
-             with no about 30 s, and these locks can have a second holder",
+            "a process crash loses nothing; with appendfsync everysec a power loss loses the last second or two of \
+             grants, with no about 30 s, and these locks can have a second holder",
             "make sure that it is always or everysec",
         ),
         (Some(false), _, Some("")) => warning(
             "nothing is written to disk (appendonly no, save \"\")",
-            "a process crash, a restart and a power loss each lose all leases and waiters: locks that are held become free",
+            "a process crash, a restart and a power loss each lose all leases and waiters: locks that are held become \
+             free",
             ALWAYS,
         ),
         (Some(false), _, Some(save)) => warning(
             &format!("snapshots only (appendonly no, save {save:?})"),
-            "a process crash and a power loss each lose every grant since the last snapshot, and these locks can have a second \
-             holder",
+            "a process crash and a power loss each lose every grant since the last snapshot, and these locks can have \
+             a second holder",
             ALWAYS,
         ),
         (Some(false), _, None) => warning(
             "the append-only file is off; whether there are snapshots could not be checked",
-            "a process crash and a power loss each lose every grant since the last snapshot, or all, and these locks can have \
-             a second holder",
+            "a process crash and a power loss each lose every grant since the last snapshot, or all, and these locks \
+             can have a second holder",
             ALWAYS,
         ),
         (None, ..) => warning(
@@ -140,8 +145,8 @@ fn persistence(facts: &Facts) -> Finding {
 }
 
 fn replicas(facts: &Facts) -> Finding {
-    const FAILOVER: &str = "a failover forgets the grants that the promoted replica had not received yet: these locks can have \
-                            a second holder";
+    const FAILOVER: &str = "a failover forgets the grants that the promoted replica had not received yet: these locks \
+    can have a second holder";
     let connected = facts.info_number("connected_slaves").unwrap_or(0);
     let (least, lag) = (facts.setting_number("min-replicas-to-write"), facts.setting_number("min-replicas-max-lag"));
     let replicas = format!("{connected} {} connected", if connected == 1 { "replica" } else { "replicas" });
@@ -154,7 +159,8 @@ fn replicas(facts: &Facts) -> Finding {
                 "replicas",
                 format!("{replicas}, and min-replicas-to-write is off"),
                 format!("{FAILOVER}; a primary that is cut off from its replicas goes on granting beside the new one"),
-                "CONFIG SET min-replicas-to-write 1 min-replicas-max-lag 10 bounds how long; fence what must not be written twice",
+                "CONFIG SET min-replicas-to-write 1 min-replicas-max-lag 10 bounds how long; fence what must not be \
+                 written twice",
             );
         }
         _ => {

@@ -64,8 +64,8 @@ impl RedisStore {
         // Before the layout is fixed there: nothing is written to a Redis that is refused.
         if let Some(Finding { found, at_stake, change, .. }) = refused {
             let text = format!(
-                "this Redis may evict locks, so the server does not use it: {found}; {at_stake}. Change it ({change}), or allow \
-                 it with --allow-eviction"
+                "this Redis may evict locks, so the server does not use it: {found}; {at_stake}. Change it ({change}), \
+                 or allow it with --allow-eviction"
             );
             return Err(StoreError::Unavailable(text));
         }
@@ -113,16 +113,17 @@ impl RedisStore {
         };
         if [buckets, layout] != wanted.each_ref() {
             let text = format!(
-                "its data is laid out as {:?} (buckets, version), and this server's as {wanted:?}: use another database, \
-                 or the version of the server that wrote it",
+                "its data is laid out as {:?} (buckets, version), and this server's as {wanted:?}: use another \
+                 database, or the version of the server that wrote it",
                 [buckets, layout]
             );
             return Ok(Err(StoreError::Corrupt(text)));
         }
         if shared != classic {
             let text = format!(
-                "its servers go by the classic prefix {shared:?} (empty: by none), and this one was started with {classic:?}: start it \
-                 as the others, or to change it for all of them, stop them all, clear it (HDEL {} classic), and start them alike",
+                "its servers go by the classic prefix {shared:?} (empty: by none), and this one was started with \
+                 {classic:?}: start it as the others, or to change it for all of them, stop them all, clear it (HDEL \
+                 {} classic), and start them alike",
                 keys::META
             );
             return Ok(Err(StoreError::Unavailable(text)));

@@ -62,8 +62,8 @@ fn channels(facts: &StoreFacts) -> Finding {
         Err(why) => Finding::warning(
             "channels",
             format!("messages may not be sent ({why})"),
-            "servers that share this Redis hear nothing of each other: waiters are served within a second instead of at once, streams learn of \
-             a loss by their next renewal, watchers miss events",
+            "servers that share this Redis hear nothing of each other: waiters are served within a second instead of \
+             at once, streams learn of a loss by their next renewal, watchers miss events",
             format!("grant it: ACL SETUSER <user> +@pubsub &{CHANNEL}*"),
         ),
     }

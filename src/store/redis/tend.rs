@@ -68,7 +68,8 @@ impl RedisStore {
                         bucket = keys::base(bucket),
                         lock = name.as_str(),
                         why,
-                        change = "remove the key that Fencepost did not write; until then who waits for the lock may not get it",
+                        change = "remove the key that Fencepost did not write; until then who waits for the lock may \
+                        not get it",
                         "redis holds something that fencepost did not write: a lock cannot be polled"
                     );
                 }

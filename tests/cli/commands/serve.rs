@@ -61,6 +61,22 @@ fn the_log_has_no_secrets() {
 }
 
 #[test]
+fn at_debug_level_the_log_has_each_operation_and_its_caller() {
+    let server = Server::start_with(&["--log-level", "debug"]);
+    server.run(&["acquire", "orders/42", "--ttl", "1m"]).expect(0);
+    // `run` uses a session.
+    server.run(&["run", "orders/43", "--", "true"]).expect(0);
+    let has = |operation: &str, lock: &str| {
+        let fields = [("operation", operation), ("lock_name", lock), ("peer", "127.0.0.1:")];
+        let fields = fields.map(|(name, value)| format!("\"{name}\":\"{value}"));
+        server.log().lines().any(|line| fields.iter().all(|field| line.contains(field)))
+    };
+    for (operation, lock) in [("acquire", "orders/42"), ("acquire", "orders/43"), ("release", "orders/43")] {
+        await_that(operation, || has(operation, lock));
+    }
+}
+
+#[test]
 fn a_signal_drains_the_server_and_ends_waits() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let server = Server::start();

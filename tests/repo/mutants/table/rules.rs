@@ -13,7 +13,8 @@ use crate::{
 at_marks! {
     "late script", "a command acts after its caller gave up (TimeLock: atlasdb PR 4933, phantom clients)",
         Condition("false"), [Units, Model];
-    "left-behind store", "a server grants through an incarnation of the store that is over", Condition("false"), [Units];
+    "left-behind store", "a server grants through an incarnation of the store that is \
+     over", Condition("false"), [Units];
     "mark ignored", "a cleanup that overtook its acquire has no effect: a lease without a holder",
         Condition("false"), [Units, Protocol];
     "ended request acquires again", "a late duplicate acquires again (node-redlock PR 369)", Drop, [Units, Protocol];
