@@ -1,50 +1,50 @@
-//! Beside clients that hold the same lock past the rules.
+//! Classic clients, which hold the same lock outside the rules.
 
 use super::*;
 
 const HOLD: ClassicHold = ClassicHold { left: Some(Duration::from_secs(9)) };
 
 #[test]
-fn what_a_classic_client_holds_is_held() {
+fn a_lock_that_a_classic_client_holds_is_held() {
     let mut bench = Bench::new();
     bench.classic = Some(HOLD);
-    let AcquireOutcome::Contended(contention) = bench.try_acquire(A, 1) else { panic!("it is held") };
+    let AcquireOutcome::Contended(contention) = bench.try_acquire(A, 1) else { panic!("the lock is held") };
     assert_eq!((contention.current, contention.classic, contention.waiters), (None, Some(HOLD), 0));
     assert_eq!(bench.acquire(B, 1), AcquireOutcome::Queued);
     assert_eq!(bench.claim(B, 1), AcquireOutcome::Queued);
-    assert_eq!(bench.woken(), [], "it is on offer to nobody");
+    assert_eq!(bench.woken(), [], "it is not offered");
     bench.classic = None;
     bench.settle();
-    assert_eq!(bench.woken(), [(B, 1)], "whoever comes by next finds it free");
+    assert_eq!(bench.woken(), [(B, 1)], "the next command offers it");
     bench.claim(B, 1).granted();
 }
 
 #[test]
-fn an_offer_is_taken_back_when_a_classic_client_was_faster() {
-    let (mut bench, held) = Bench::held_and_wanted_by(&[B, C]);
+fn an_offer_is_withdrawn_if_a_classic_client_was_faster() {
+    let (mut bench, held) = Bench::held_with_waiters(&[B, C]);
     bench.release(&held);
     assert_eq!(bench.woken(), [(B, 1)]);
     bench.classic = Some(HOLD);
     assert_eq!(bench.claim(B, 1), AcquireOutcome::Queued);
     bench.classic = None;
     bench.settle();
-    assert_eq!(bench.woken(), [(B, 1)], "it kept its place");
+    assert_eq!(bench.woken(), [(B, 1)], "B kept its queue position");
     let grant = bench.claim(B, 1).granted();
-    assert_eq!(grant.previous_end, Some(LeaseEnd::Released), "the classic hold left no trace");
+    assert_eq!(grant.previous_end, Some(LeaseEnd::Released), "a classic hold is not a lease");
 }
 
 #[test]
-fn the_offer_of_one_who_only_tries_ends_its_wait() {
-    let (mut bench, held) = Bench::held_and_wanted_by(&[B]);
+fn a_try_of_an_offered_request_times_out_while_a_classic_client_holds_the_lock() {
+    let (mut bench, held) = Bench::held_with_waiters(&[B]);
     bench.release(&held);
     bench.classic = Some(HOLD);
-    let AcquireOutcome::TimedOut(contention) = bench.try_acquire(B, 2) else { panic!("its wait is over") };
+    let AcquireOutcome::TimedOut(contention) = bench.try_acquire(B, 2) else { panic!("the wait goes on") };
     assert_eq!((contention.classic, contention.waiters), (Some(HOLD), 0));
 }
 
 #[test]
-fn a_lease_beside_a_classic_client_is_over() {
-    let (mut bench, held) = Bench::held_and_wanted_by(&[B]);
+fn a_lease_is_revoked_if_a_classic_client_holds_the_lock() {
+    let (mut bench, held) = Bench::held_with_waiters(&[B]);
     bench.classic = Some(HOLD);
     let lost = RenewOutcome::Lost(Gone { fate: Fate::Ended(LeaseEnd::Revoked), successor: None });
     assert_eq!(bench.renew(&held, None), lost);
@@ -56,8 +56,8 @@ fn a_lease_beside_a_classic_client_is_over() {
 }
 
 #[test]
-fn a_lease_that_expired_first_has_expired() {
-    let (mut bench, held) = Bench::held_and_wanted_by(&[]);
+fn a_lease_that_expired_before_a_classic_client_took_the_lock_has_expired() {
+    let (mut bench, held) = Bench::held_with_waiters(&[]);
     bench.classic = Some(HOLD);
     bench.pass(TTL).settle();
     assert_eq!(bench.ends(), [LeaseEnd::Expired]);

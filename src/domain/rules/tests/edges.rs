@@ -1,16 +1,16 @@
-//! Bounds at their edges, and a clock that steps back.
+//! Limits, exactly at the limit, and a clock that steps back.
 
 use super::*;
 
 #[test]
-fn a_command_acts_up_to_its_not_after_and_no_later() {
+fn a_command_acts_until_its_not_after_and_no_later() {
     let mut bench = Bench::new();
     let not_after = bench.now;
-    let wish = bench.wish(A, 1);
+    let acquire_command = bench.acquire_command(A, 1);
     let now = bench.pass(MICRO).now;
     let arrive = |turn: &mut Turn<'_>| {
         turn.not_after = not_after;
-        turn.acquire(wish.clone())
+        turn.acquire(acquire_command.clone())
     };
     assert_eq!(bench.turn(arrive), AcquireOutcome::TooLate(now));
     assert!(bench.lock.is_idle());
@@ -18,8 +18,8 @@ fn a_command_acts_up_to_its_not_after_and_no_later() {
 }
 
 #[test]
-fn a_claim_that_comes_too_late_changes_nothing() {
-    let (mut bench, held) = Bench::held_and_wanted_by(&[B]);
+fn a_late_claim_changes_nothing() {
+    let (mut bench, held) = Bench::held_with_waiters(&[B]);
     bench.release(&held);
     bench.late = true;
     assert_eq!(bench.claim(B, 1), AcquireOutcome::TooLate(bench.now));
@@ -43,7 +43,7 @@ fn a_tombstone_lasts_as_long_as_its_command_may_act() {
 }
 
 #[test]
-fn a_drop_at_the_not_after_of_its_command_still_leaves_a_tombstone() {
+fn a_cleanup_at_the_not_after_of_its_command_still_leaves_a_tombstone() {
     let mut bench = Bench::new();
     let call = bench.call(A, 1);
     bench.turn(|turn| {
@@ -69,8 +69,8 @@ fn min_token_is_granted_up_to_a_day_ahead_and_refused_above() {
 }
 
 #[test]
-fn min_token_is_kept_with_the_waiter() {
-    let (mut bench, held) = Bench::held_and_wanted_by(&[]);
+fn a_waiter_keeps_its_min_token() {
+    let (mut bench, held) = Bench::held_with_waiters(&[]);
     bench.min_token = held.token.get() + 1_000_000_000;
     bench.acquire(B, 1);
     bench.release(&held);
@@ -78,14 +78,14 @@ fn min_token_is_kept_with_the_waiter() {
 }
 
 #[test]
-fn as_many_wait_as_may_and_those_who_wait_already_are_not_refused() {
-    let (mut bench, held) = Bench::held_and_wanted_by(&[B, C]);
+fn a_full_queue_refuses_new_waiters_but_not_retries_of_queued_ones() {
+    let (mut bench, held) = Bench::held_with_waiters(&[B, C]);
     bench.waiters_max = 2;
     assert_eq!(bench.acquire(D, 1), AcquireOutcome::QueueFull);
-    assert_eq!(bench.acquire(C, 2), AcquireOutcome::Queued, "a retry takes no further place");
+    assert_eq!(bench.acquire(C, 2), AcquireOutcome::Queued, "a retry takes no second queue position");
     assert!(matches!(bench.try_acquire(D, 1), AcquireOutcome::Contended(_)));
     bench.drop_call(C, 2);
-    assert_eq!(bench.acquire(D, 1), AcquireOutcome::QueueFull, "a place that is kept is taken");
+    assert_eq!(bench.acquire(D, 1), AcquireOutcome::QueueFull, "a dropped call's queue position still counts");
     bench.release(&held);
     assert_eq!(bench.acquire(D, 1), AcquireOutcome::QueueFull, "an offer is not a lease yet");
     bench.claim(B, 1).granted();
@@ -93,15 +93,15 @@ fn as_many_wait_as_may_and_those_who_wait_already_are_not_refused() {
 }
 
 #[test]
-fn nobody_may_wait_where_no_waiter_is_allowed() {
-    let (mut bench, _) = Bench::held_and_wanted_by(&[]);
+fn no_request_is_queued_if_the_limit_is_0() {
+    let (mut bench, _) = Bench::held_with_waiters(&[]);
     bench.waiters_max = 0;
     assert_eq!(bench.acquire(B, 1), AcquireOutcome::QueueFull);
 }
 
 #[test]
 fn a_clock_that_steps_back_leaves_a_lease_its_ttl_from_now_and_no_more() {
-    let (mut bench, grant) = Bench::held_and_wanted_by(&[B]);
+    let (mut bench, grant) = Bench::held_with_waiters(&[B]);
     bench.step_back(secs(3_600));
     assert_eq!(bench.view().current.unwrap().left, TTL);
     bench.pass(TTL - MICRO);
@@ -110,12 +110,12 @@ fn a_clock_that_steps_back_leaves_a_lease_its_ttl_from_now_and_no_more() {
     bench.pass(TTL).settle();
     assert_eq!(bench.ends(), [LeaseEnd::Expired]);
     let next = bench.claim(B, 1).granted();
-    assert!(next.token > grant.token, "tokens rise though the clock does not");
+    assert!(next.token > grant.token, "tokens rise even if the clock does not");
 }
 
 #[test]
-fn a_clock_that_steps_back_leaves_an_unheard_lease_3_s_from_now() {
-    let (mut bench, _) = Bench::held_and_wanted_by(&[]);
+fn a_clock_that_steps_back_leaves_a_lease_that_was_cut_short_3_s_from_now() {
+    let (mut bench, _) = Bench::held_with_waiters(&[]);
     bench.drop_call(A, 1);
     assert_eq!(bench.step_back(secs(3_600)).view().current.unwrap().left, secs(3));
     bench.settle();
@@ -125,7 +125,7 @@ fn a_clock_that_steps_back_leaves_an_unheard_lease_3_s_from_now() {
 
 #[test]
 fn a_clock_that_steps_back_leaves_an_offer_its_window_from_now() {
-    let (mut bench, held) = Bench::held_and_wanted_by(&[B, C]);
+    let (mut bench, held) = Bench::held_with_waiters(&[B, C]);
     bench.release(&held);
     bench.step_back(secs(3_600)).settle();
     bench.pass(secs(3) - MICRO).settle();
@@ -135,8 +135,8 @@ fn a_clock_that_steps_back_leaves_an_offer_its_window_from_now() {
 }
 
 #[test]
-fn a_clock_that_steps_back_leaves_a_dropped_call_its_place_for_3_s_from_now() {
-    let (mut bench, _) = Bench::held_and_wanted_by(&[B, C]);
+fn a_clock_that_steps_back_leaves_a_dropped_call_its_queue_position_for_3_s_from_now() {
+    let (mut bench, _) = Bench::held_with_waiters(&[B, C]);
     bench.drop_call(B, 1);
     bench.pass(secs(1)).drop_call(C, 1);
     bench.step_back(secs(60)).settle();
@@ -145,8 +145,8 @@ fn a_clock_that_steps_back_leaves_a_dropped_call_its_place_for_3_s_from_now() {
 }
 
 #[test]
-fn a_clock_that_steps_back_prolongs_no_memory_beyond_10_s_from_now() {
-    let (mut bench, held) = Bench::held_and_wanted_by(&[]);
+fn a_clock_that_steps_back_keeps_ended_requests_for_at_most_10_s_from_now() {
+    let (mut bench, held) = Bench::held_with_waiters(&[]);
     bench.release(&held);
     bench.drop_call(B, 1);
     bench.step_back(secs(3_600)).settle();

@@ -1,10 +1,10 @@
-//! Requests and leases that have ended stay so.
+//! Requests and leases that have ended stay ended.
 
 use super::*;
 
 #[test]
-fn a_late_duplicate_of_a_released_request_gets_nothing_for_10_s() {
-    let (mut bench, held) = Bench::held_and_wanted_by(&[]);
+fn a_late_duplicate_of_a_released_request_is_refused_for_10_s() {
+    let (mut bench, held) = Bench::held_with_waiters(&[]);
     bench.release(&held);
     for attempt in [1, 2, 1] {
         assert_eq!(bench.acquire(A, attempt), AcquireOutcome::Ended);
@@ -17,11 +17,11 @@ fn a_late_duplicate_of_a_released_request_gets_nothing_for_10_s() {
 }
 
 #[test]
-fn a_late_duplicate_of_a_request_that_timed_out_is_told_so_again_for_10_s() {
-    let (mut bench, held) = Bench::held_and_wanted_by(&[B]);
+fn a_late_duplicate_of_a_request_that_timed_out_times_out_again_for_10_s() {
+    let (mut bench, held) = Bench::held_with_waiters(&[B]);
     assert!(bench.give_up(B, 1).is_timed_out());
     bench.release(&held);
-    assert!(bench.acquire(B, 1).is_timed_out(), "though the lock is free");
+    assert!(bench.acquire(B, 1).is_timed_out(), "even though the lock is free");
     assert!(bench.claim(B, 1).is_timed_out());
     assert!(bench.give_up(B, 2).is_timed_out());
     assert!(bench.pass(secs(10) - MICRO).try_acquire(B, 2).is_timed_out());
@@ -29,18 +29,18 @@ fn a_late_duplicate_of_a_request_that_timed_out_is_told_so_again_for_10_s() {
 }
 
 #[test]
-fn the_memory_counts_from_the_end_and_not_from_when_it_was_noticed() {
-    let (mut bench, _) = Bench::held_and_wanted_by(&[]);
+fn an_end_is_remembered_from_its_own_time_not_from_when_it_was_noticed() {
+    let (mut bench, _) = Bench::held_with_waiters(&[]);
     assert_eq!(bench.pass(TTL + secs(10) - MICRO).acquire(A, 1), AcquireOutcome::Ended);
-    let (mut bench, held) = Bench::held_and_wanted_by(&[]);
+    let (mut bench, held) = Bench::held_with_waiters(&[]);
     bench.pass(TTL + secs(10)).settle();
     assert!(bench.lock.is_idle());
     assert_eq!(bench.renew(&held, None), RenewOutcome::Lost(Gone { fate: Fate::Unknown, successor: None }));
 }
 
 #[test]
-fn a_second_release_is_answered_as_the_first_for_10_s() {
-    let (mut bench, held) = Bench::held_and_wanted_by(&[]);
+fn a_repeated_release_is_answered_with_the_end_of_the_lease_for_10_s() {
+    let (mut bench, held) = Bench::held_with_waiters(&[]);
     assert_eq!(bench.release(&held), ReleaseOutcome::Released);
     assert_eq!(bench.ends(), [LeaseEnd::Released]);
     assert_eq!(bench.release(&held), ReleaseOutcome::Gone(ended(LeaseEnd::Released, None)));
@@ -52,7 +52,7 @@ fn a_second_release_is_answered_as_the_first_for_10_s() {
 
 #[test]
 fn a_release_never_touches_the_successor() {
-    let (mut bench, held) = Bench::held_and_wanted_by(&[B]);
+    let (mut bench, held) = Bench::held_with_waiters(&[B]);
     bench.pass(TTL).settle();
     let next = bench.claim(B, 1).granted();
     let lost = ended(LeaseEnd::Expired, Some(next.token));
@@ -66,8 +66,8 @@ fn a_release_never_touches_the_successor() {
 }
 
 #[test]
-fn a_lease_that_ran_out_is_never_revived_though_nobody_took_the_lock() {
-    let (mut bench, held) = Bench::held_and_wanted_by(&[]);
+fn an_expired_lease_is_never_revived_even_if_the_lock_is_free() {
+    let (mut bench, held) = Bench::held_with_waiters(&[]);
     bench.pass(TTL - MICRO).renew(&held, None).left();
     let lost = RenewOutcome::Lost(ended(LeaseEnd::Expired, None));
     assert_eq!(bench.pass(TTL).renew(&held, None), lost);
@@ -79,17 +79,17 @@ fn a_lease_that_ran_out_is_never_revived_though_nobody_took_the_lock() {
 }
 
 #[test]
-fn a_renewal_after_the_release_finds_nothing_to_renew() {
-    let (mut bench, held) = Bench::held_and_wanted_by(&[]);
+fn a_released_lease_cannot_be_renewed() {
+    let (mut bench, held) = Bench::held_with_waiters(&[]);
     bench.attach(&held, 1, stream(1));
     bench.release(&held);
-    assert_eq!(bench.answer_beat(&held, stream(1)), RenewOutcome::Lost(ended(LeaseEnd::Released, None)));
+    assert_eq!(bench.renew_attached(&held, stream(1)), RenewOutcome::Lost(ended(LeaseEnd::Released, None)));
     assert_eq!(bench.view().current, None);
 }
 
 #[test]
-fn a_lock_of_which_nothing_is_known_any_more_is_idle() {
-    let (mut bench, held) = Bench::held_and_wanted_by(&[B, C]);
+fn a_lock_becomes_idle_when_its_last_memory_expires() {
+    let (mut bench, held) = Bench::held_with_waiters(&[B, C]);
     bench.release(&held);
     bench.give_up(B, 1);
     bench.drop_call(C, 1);
@@ -97,17 +97,17 @@ fn a_lock_of_which_nothing_is_known_any_more_is_idle() {
     assert!(!bench.lock.is_idle());
     let mut turns = 0;
     while let Some(due) = bench.lock.next_due() {
-        assert!(bench.now < due, "time goes on");
+        assert!(bench.now < due, "the next change is in the future");
         bench.now = due;
         bench.settle();
         turns += 1;
     }
     assert!(bench.lock.is_idle());
-    assert_eq!(turns, 4, "the tombstone of D, C's place, A's and B's memory, and C's memory");
+    assert_eq!(turns, 4, "D's tombstone, C's queue position, the ends of A and B, the end of C");
 }
 
 #[test]
-fn more_than_a_batch_of_ends_is_forgotten_over_several_turns() {
+fn more_ends_than_a_batch_are_forgotten_over_several_turns() {
     let mut bench = Bench::new();
     bench.waiters_max = 1_000;
     bench.acquire(A, 1).granted();
@@ -118,7 +118,7 @@ fn more_than_a_batch_of_ends_is_forgotten_over_several_turns() {
     bench.pass(secs(3));
     assert_eq!(bench.view().waiters, 0);
     bench.waiters_max = 1;
-    assert_eq!(bench.acquire(B, 1), AcquireOutcome::Queued, "who is only left over takes no place");
+    assert_eq!(bench.acquire(B, 1), AcquireOutcome::Queued, "ended waiters that are not deleted yet do not count");
     for _ in 0..4 {
         bench.settle();
     }

@@ -1,4 +1,4 @@
-//! How a lock is granted: at once, through the queue, or not.
+//! Grants and refusals of the lock.
 
 use super::*;
 
@@ -12,8 +12,8 @@ fn a_free_lock_is_granted_at_once_for_its_ttl() {
 }
 
 #[test]
-fn a_try_of_a_held_lock_says_who_holds_it() {
-    let (mut bench, held) = Bench::held_and_wanted_by(&[B]);
+fn a_try_of_a_held_lock_returns_its_holder() {
+    let (mut bench, held) = Bench::held_with_waiters(&[B]);
     bench.pass(secs(10));
     let AcquireOutcome::Contended(contention) = bench.try_acquire(C, 1) else { panic!("the lock is held") };
     let current = contention.current.unwrap();
@@ -24,15 +24,15 @@ fn a_try_of_a_held_lock_says_who_holds_it() {
 }
 
 #[test]
-fn a_refused_try_is_no_end_of_its_request() {
-    let (mut bench, held) = Bench::held_and_wanted_by(&[]);
+fn a_refused_try_does_not_end_its_request() {
+    let (mut bench, held) = Bench::held_with_waiters(&[]);
     assert!(matches!(bench.try_acquire(B, 1), AcquireOutcome::Contended(_)));
     bench.release(&held);
     bench.try_acquire(B, 1).granted();
 }
 
 #[test]
-fn a_repeat_answers_the_same_lease_with_what_is_left() {
+fn a_repeat_returns_the_same_lease_with_its_time_left() {
     let mut bench = Bench::new();
     let first = bench.acquire(A, 1).granted();
     let again = bench.pass(secs(10)).acquire(A, 1).granted();
@@ -43,8 +43,8 @@ fn a_repeat_answers_the_same_lease_with_what_is_left() {
 }
 
 #[test]
-fn a_try_while_the_lock_is_on_offer_is_refused_with_no_holder() {
-    let (mut bench, held) = Bench::held_and_wanted_by(&[B]);
+fn a_try_during_an_offer_is_refused_without_a_holder() {
+    let (mut bench, held) = Bench::held_with_waiters(&[B]);
     bench.release(&held);
     let AcquireOutcome::Contended(contention) = bench.try_acquire(C, 1) else { panic!("the lock is on offer") };
     assert_eq!(contention.current, None);
@@ -52,7 +52,7 @@ fn a_try_while_the_lock_is_on_offer_is_refused_with_no_holder() {
 }
 
 #[test]
-fn every_grant_says_how_the_lease_before_it_ended() {
+fn every_grant_says_how_the_previous_lease_ended() {
     let mut bench = Bench::new();
     let first = bench.acquire(1, 1).granted();
     bench.release(&first);
@@ -69,9 +69,9 @@ fn every_grant_says_how_the_lease_before_it_ended() {
 }
 
 #[test]
-fn how_the_lease_before_ended_is_remembered_for_10_s() {
+fn the_end_of_the_previous_lease_is_remembered_for_10_s() {
     for (wait, remembered) in [(secs(10) - MICRO, Some(LeaseEnd::Released)), (secs(10), None)] {
-        let (mut bench, held) = Bench::held_and_wanted_by(&[]);
+        let (mut bench, held) = Bench::held_with_waiters(&[]);
         bench.release(&held);
         assert_eq!(bench.pass(wait).view().previous_end, remembered);
         assert_eq!(bench.acquire(B, 1).granted().previous_end, remembered);
@@ -79,20 +79,20 @@ fn how_the_lease_before_ended_is_remembered_for_10_s() {
 }
 
 #[test]
-fn a_lapsed_offer_leaves_no_trace_in_how_the_lease_before_ended() {
-    let (mut bench, held) = Bench::held_and_wanted_by(&[B, C]);
+fn a_lapsed_offer_does_not_change_the_end_of_the_previous_lease() {
+    let (mut bench, held) = Bench::held_with_waiters(&[B, C]);
     bench.release(&held);
     let grant = bench.pass(secs(3)).claim(C, 1).granted();
     assert_eq!(grant.previous_end, Some(LeaseEnd::Released));
 }
 
 #[test]
-fn a_request_without_tokens_left_neither_holds_nor_waits() {
-    let (mut bench, held) = Bench::held_and_wanted_by(&[B, C]);
+fn a_request_is_neither_granted_nor_queued_when_no_tokens_are_left() {
+    let (mut bench, held) = Bench::held_with_waiters(&[B, C]);
     bench.sequencer.draw(bench.now, Incarnation(Uuid::from_u128(1)), crate::domain::limits::TOKEN_END - 1).unwrap();
     bench.release(&held);
     assert_eq!(bench.claim(B, 1), AcquireOutcome::TokensExhausted);
-    assert_eq!(bench.woken(), [(C, 1)], "the next may find that out for itself");
+    assert_eq!(bench.woken(), [(C, 1)], "the next waiter is offered the lock");
     assert_eq!(bench.view().waiters, 1);
     assert_eq!(bench.claim(C, 1), AcquireOutcome::TokensExhausted);
     assert_eq!(bench.acquire(D, 1), AcquireOutcome::TokensExhausted);

@@ -1,4 +1,4 @@
-//! A release that claims for a call of its own replica.
+//! Hand-over: a release that claims the lock for a waiter of its own replica.
 
 use super::*;
 use crate::domain::rules::Next;
@@ -13,41 +13,41 @@ impl Bench {
 }
 
 #[test]
-fn who_is_next_has_the_lock_at_once() {
-    let (mut bench, held) = Bench::held_and_wanted_by(&[B, C]);
+fn a_release_grants_the_lock_to_the_next_waiter_at_once() {
+    let (mut bench, held) = Bench::held_with_waiters(&[B, C]);
     let grant = bench.release_to(&held, B, 1).unwrap().granted();
     assert!(grant.token > held.token);
     assert_eq!((grant.previous_end, grant.left), (Some(LeaseEnd::Released), TTL));
-    assert_eq!(bench.woken(), [], "it need not ask");
-    assert_eq!(bench.claim(B, 1).granted(), grant, "and if it does, it is told the same");
+    assert_eq!(bench.woken(), [], "it does not need a wake-up");
+    assert_eq!(bench.claim(B, 1).granted(), grant, "its claim returns the same lease");
     bench.release(&grant);
     assert_eq!(bench.woken(), [(C, 1)]);
 }
 
 #[test]
-fn who_is_not_next_waits_on() {
-    let (mut bench, held) = Bench::held_and_wanted_by(&[B, C]);
+fn a_waiter_that_is_not_next_keeps_waiting() {
+    let (mut bench, held) = Bench::held_with_waiters(&[B, C]);
     assert_eq!(bench.release_to(&held, C, 1), None);
     assert_eq!(bench.woken(), [(B, 1)]);
     bench.claim(B, 1).granted();
 }
 
 #[test]
-fn a_call_that_was_dropped_or_overtaken_gets_nothing() {
-    let (mut bench, held) = Bench::held_and_wanted_by(&[B, C]);
+fn a_dropped_or_overtaken_call_is_not_granted_the_lock() {
+    let (mut bench, held) = Bench::held_with_waiters(&[B, C]);
     bench.drop_call(B, 1);
     assert_eq!(bench.release_to(&held, B, 1), None);
     assert_eq!(bench.woken(), [(C, 1)]);
-    for of_another_time in [1, 3] {
-        let (mut bench, held) = Bench::held_and_wanted_by(&[B]);
+    for other_attempt in [1, 3] {
+        let (mut bench, held) = Bench::held_with_waiters(&[B]);
         assert_eq!(bench.acquire(B, 2), AcquireOutcome::Queued);
-        assert_eq!(bench.release_to(&held, B, of_another_time), None);
+        assert_eq!(bench.release_to(&held, B, other_attempt), None);
         assert_eq!(bench.woken(), [(B, 2)]);
     }
 }
 
 #[test]
-fn the_call_of_another_replica_claims_by_itself() {
+fn a_call_of_another_replica_is_woken_and_claims_itself() {
     let mut bench = Bench { replicas: Replicas::many(), replica: 1, ..Bench::new() };
     let held = bench.acquire(A, 1).granted();
     bench.replica = 2;
@@ -58,8 +58,8 @@ fn the_call_of_another_replica_claims_by_itself() {
 }
 
 #[test]
-fn a_release_that_comes_late_or_to_another_life_only_releases() {
-    let (mut bench, held) = Bench::held_and_wanted_by(&[B, C]);
+fn a_release_that_is_late_or_sent_to_another_incarnation_only_releases() {
+    let (mut bench, held) = Bench::held_with_waiters(&[B, C]);
     bench.late = true;
     assert_eq!(bench.release_to(&held, B, 1), None);
     assert_eq!(bench.woken(), [(B, 1)]);

@@ -1,35 +1,35 @@
-//! Renewal, attachments, revocation.
+//! Renewal, attachment and revocation of leases.
 
 use super::*;
 
 #[test]
-fn a_renewal_sets_the_time_left() {
-    let (mut bench, grant) = Bench::held_and_wanted_by(&[]);
+fn a_renewal_sets_the_time_left_to_the_ttl() {
+    let (mut bench, grant) = Bench::held_with_waiters(&[]);
     assert_eq!(bench.pass(secs(20)).renew(&grant, None).left(), TTL, "set, not added");
     assert_eq!(bench.renew(&grant, secs(60)).left(), secs(60));
-    assert_eq!(bench.pass(secs(30)).renew(&grant, None).left(), secs(60), "the TTL last asked for is the lease's own");
+    assert_eq!(bench.pass(secs(30)).renew(&grant, None).left(), secs(60), "the renewal's TTL replaced the lease's own");
     assert_eq!(bench.claim(A, 1).granted().token, grant.token, "the token stays");
 }
 
 #[test]
-fn a_renewal_never_shortens() {
-    let (mut bench, grant) = Bench::held_and_wanted_by(&[]);
+fn a_renewal_never_shortens_a_lease() {
+    let (mut bench, grant) = Bench::held_with_waiters(&[]);
     assert_eq!(bench.pass(secs(10)).renew(&grant, secs(1)).left(), secs(20));
     assert_eq!(bench.pass(secs(19)).renew(&grant, secs(1)).left(), secs(1));
     assert_eq!(bench.renew(&grant, secs(2)).left(), secs(2));
 }
 
 #[test]
-fn an_attachment_renews_and_so_does_each_beat_that_it_answers() {
-    let (mut bench, grant) = Bench::held_and_wanted_by(&[]);
+fn an_attachment_renews_and_so_does_each_renewal_through_it() {
+    let (mut bench, grant) = Bench::held_with_waiters(&[]);
     assert_eq!(bench.pass(secs(10)).attach(&grant, 1, stream(1)).left(), TTL);
-    assert_eq!(bench.pass(secs(10)).answer_beat(&grant, stream(1)).left(), TTL);
-    assert_eq!(bench.answer_beat(&grant, stream(2)), RenewOutcome::AttachedElsewhere);
+    assert_eq!(bench.pass(secs(10)).renew_attached(&grant, stream(1)).left(), TTL);
+    assert_eq!(bench.renew_attached(&grant, stream(2)), RenewOutcome::AttachedElsewhere);
 }
 
 #[test]
-fn the_newest_attachment_wins_and_the_replaced_one_is_told() {
-    let (mut bench, grant) = Bench::held_and_wanted_by(&[]);
+fn the_newest_attachment_wins_and_the_replaced_one_is_notified() {
+    let (mut bench, grant) = Bench::held_with_waiters(&[]);
     bench.attach(&grant, 1, stream(1)).left();
     assert!(bench.effects.is_empty());
     bench.attach(&grant, 2, stream(2)).left();
@@ -39,8 +39,8 @@ fn the_newest_attachment_wins_and_the_replaced_one_is_told() {
         attachment: stream(number),
     };
     assert_eq!(bench.effects.as_slice(), [detached(1)]);
-    assert_eq!(bench.answer_beat(&grant, stream(1)), RenewOutcome::AttachedElsewhere);
-    assert_eq!(bench.attach(&grant, 1, stream(3)), RenewOutcome::AttachedElsewhere, "a lower number that is late");
+    assert_eq!(bench.renew_attached(&grant, stream(1)), RenewOutcome::AttachedElsewhere);
+    assert_eq!(bench.attach(&grant, 1, stream(3)), RenewOutcome::AttachedElsewhere, "a late attempt of a lower number");
     assert!(bench.effects.is_empty());
     bench.attach(&grant, 2, stream(4)).left();
     assert_eq!(bench.effects.as_slice(), [detached(2)], "among equal numbers the latest wins");
@@ -48,20 +48,20 @@ fn the_newest_attachment_wins_and_the_replaced_one_is_told() {
 
 #[test]
 fn a_lease_may_be_attached_from_its_grant_on() {
-    let (mut bench, first) = Bench::held_and_wanted_by(&[B]);
+    let (mut bench, first) = Bench::held_with_waiters(&[B]);
     bench.attachment = Some(stream(1));
     bench.release(&first);
     let grant = bench.claim(B, 1).granted();
-    assert_eq!(bench.pass(secs(10)).answer_beat(&grant, stream(1)).left(), TTL);
+    assert_eq!(bench.pass(secs(10)).renew_attached(&grant, stream(1)).left(), TTL);
     bench.attachment = Some(stream(2));
     assert_eq!(bench.acquire(B, 2).granted().lease_id, grant.lease_id);
-    assert_eq!(bench.answer_beat(&grant, stream(2)), RenewOutcome::AttachedElsewhere, "a repeat attaches nothing");
-    assert_eq!(bench.attach(&grant, 2, stream(2)).left(), TTL, "its next attachment is the second");
+    assert_eq!(bench.renew_attached(&grant, stream(2)), RenewOutcome::AttachedElsewhere, "a repeat does not attach");
+    assert_eq!(bench.attach(&grant, 2, stream(2)).left(), TTL, "the client's next attachment is attempt 2");
     assert_eq!(bench.attach(&grant, 1, stream(1)), RenewOutcome::AttachedElsewhere);
 }
 
 #[test]
-fn an_attached_lease_that_nobody_heard_of_is_cut_short() {
+fn an_attached_lease_whose_client_never_learned_of_it_is_cut_short() {
     let mut bench = Bench::new();
     bench.attachment = Some(stream(1));
     bench.acquire(A, 1).granted();
@@ -71,33 +71,33 @@ fn an_attached_lease_that_nobody_heard_of_is_cut_short() {
 
 #[test]
 fn a_repeated_attachment_replaces_nothing() {
-    let (mut bench, grant) = Bench::held_and_wanted_by(&[]);
+    let (mut bench, grant) = Bench::held_with_waiters(&[]);
     bench.attach(&grant, 1, stream(1)).left();
     bench.attach(&grant, 1, stream(1)).left();
     assert!(bench.effects.is_empty());
 }
 
 #[test]
-fn a_detached_lease_goes_on_and_is_attached_from_1_again() {
-    let (mut bench, grant) = Bench::held_and_wanted_by(&[]);
+fn a_detached_lease_lives_on_and_its_attempts_start_again_at_1() {
+    let (mut bench, grant) = Bench::held_with_waiters(&[]);
     bench.attach(&grant, 2, stream(2)).left();
     bench.turn(|turn| turn.detach(grant.lease_id, stream(1)));
     assert_eq!(
         bench.attach(&grant, 1, stream(1)),
         RenewOutcome::AttachedElsewhere,
-        "another's detaching changes nothing"
+        "a detach by another stream changes nothing"
     );
-    bench.answer_beat(&grant, stream(2)).left();
+    bench.renew_attached(&grant, stream(2)).left();
     bench.turn(|turn| turn.detach(grant.lease_id, stream(2)));
-    assert_eq!(bench.answer_beat(&grant, stream(2)), RenewOutcome::AttachedElsewhere);
+    assert_eq!(bench.renew_attached(&grant, stream(2)), RenewOutcome::AttachedElsewhere);
     assert_eq!(bench.pass(secs(10)).view().current.unwrap().left, secs(20));
-    assert_eq!(bench.attach(&grant, 1, stream(3)).left(), TTL, "by whoever was given it");
+    assert_eq!(bench.attach(&grant, 1, stream(3)).left(), TTL, "a new owner starts at attempt 1");
     assert!(bench.effects.is_empty());
 }
 
 #[test]
-fn a_stream_that_ends_takes_back_only_what_is_still_attached_to_it() {
-    let (mut bench, grant) = Bench::held_and_wanted_by(&[B]);
+fn a_stream_that_ends_revokes_only_leases_still_attached_to_it() {
+    let (mut bench, grant) = Bench::held_with_waiters(&[B]);
     bench.attach(&grant, 1, stream(1)).left();
     bench.attach(&grant, 2, stream(2)).left();
     bench.turn(|turn| turn.disconnect(grant.lease_id, stream(1)));
@@ -109,19 +109,19 @@ fn a_stream_that_ends_takes_back_only_what_is_still_attached_to_it() {
 }
 
 #[test]
-fn force_release_takes_the_lock_from_the_holder_of_the_expected_token_only() {
-    let (mut bench, grant) = Bench::held_and_wanted_by(&[B]);
+fn force_release_revokes_only_the_lease_with_the_expected_token() {
+    let (mut bench, grant) = Bench::held_with_waiters(&[B]);
     bench.attach(&grant, 1, stream(1)).left();
     let wrong = FencingToken::new(grant.token.get() - 1).unwrap();
     assert_eq!(bench.force_release(wrong), RevokeOutcome::TokenMismatch(grant.token));
     assert!(bench.effects.is_empty());
     assert_eq!(bench.force_release(grant.token), RevokeOutcome::Revoked(Holder::new("1".into()).unwrap()));
-    let Effect::Ended { lease, end } = &bench.effects[0] else { panic!("the victim's stream is told") };
+    let Effect::Ended { lease, end } = &bench.effects[0] else { panic!("no effect for the victim's stream") };
     assert_eq!((lease.attachment, *end), (Some(stream(1)), LeaseEnd::Revoked));
     assert_eq!(bench.woken(), [(B, 1)]);
     assert_eq!(bench.status(grant.token), TokenStatus::Ended, "refused at once");
     assert_eq!(bench.force_release(grant.token), RevokeOutcome::NotHeld);
-    assert_eq!(bench.answer_beat(&grant, stream(1)), RenewOutcome::Lost(ended(LeaseEnd::Revoked, None)));
+    assert_eq!(bench.renew_attached(&grant, stream(1)), RenewOutcome::Lost(ended(LeaseEnd::Revoked, None)));
     assert_eq!(bench.acquire(A, 2), AcquireOutcome::Ended);
     let next = bench.claim(B, 1).granted();
     assert_eq!(next.previous_end, Some(LeaseEnd::Revoked));
@@ -129,8 +129,8 @@ fn force_release_takes_the_lock_from_the_holder_of_the_expected_token_only() {
 }
 
 #[test]
-fn a_contender_with_a_short_ttl_does_not_shorten_the_holders() {
-    let (mut bench, _) = Bench::held_and_wanted_by(&[]);
+fn a_waiter_with_a_short_ttl_does_not_shorten_the_holders() {
+    let (mut bench, _) = Bench::held_with_waiters(&[]);
     bench.ttl = secs(1);
     bench.acquire(B, 1);
     bench.try_acquire(C, 1);

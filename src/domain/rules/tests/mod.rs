@@ -1,4 +1,4 @@
-//! Scenarios of every rule, by subject.
+//! Unit tests of the rules, by subject.
 
 mod classic;
 mod dropped;
@@ -30,7 +30,7 @@ use crate::domain::{
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Requests, in the order in which they usually come.
+/// Requests, in their usual order of arrival.
 const A: u128 = 1;
 const B: u128 = 2;
 const C: u128 = 3;
@@ -52,7 +52,7 @@ struct Bench {
     lock: Lock,
     sequencer: Sequencer,
     now: StoreTime,
-    /// What the last command set off.
+    /// The effects of the last command.
     effects: Effects,
     waiters_max: usize,
     /// Whether commands arrive after their `not_after`.
@@ -62,14 +62,14 @@ struct Bench {
     leases: u128,
     incarnation: Incarnation,
     present: Incarnation,
-    /// Which call of its attempt the next command is of.
+    /// The call id of the next command.
     call_id: u64,
-    /// Which replica the next command comes from.
+    /// The replica that sends the next command.
     replica: u128,
     replicas: Replicas,
     known_token: u64,
     classic: Option<ClassicHold>,
-    /// The stream that keeps the next leases from their grant on.
+    /// The stream that the next leases are attached to when they are granted.
     attachment: Option<AttachmentId>,
 }
 
@@ -96,8 +96,8 @@ impl Bench {
         }
     }
 
-    /// A bench where A holds the lock and these wait for it.
-    fn held_and_wanted_by(waiters: &[u128]) -> (Self, Grant) {
+    /// A bench where A holds the lock and `waiters` are queued.
+    fn held_with_waiters(waiters: &[u128]) -> (Self, Grant) {
         let mut bench = Self::new();
         let grant = bench.acquire(A, 1).granted();
         for waiter in waiters {
@@ -145,7 +145,7 @@ impl Bench {
         }
     }
 
-    fn wish(&mut self, request: u128, attempt: u32) -> Acquire {
+    fn acquire_command(&mut self, request: u128, attempt: u32) -> Acquire {
         let terms = Terms {
             fingerprint: 7,
             ttl: self.ttl,
@@ -161,19 +161,19 @@ impl Bench {
     }
 
     fn acquire(&mut self, request: u128, attempt: u32) -> AcquireOutcome {
-        let wish = self.wish(request, attempt);
-        self.turn(|turn| turn.acquire(wish))
+        let acquire_command = self.acquire_command(request, attempt);
+        self.turn(|turn| turn.acquire(acquire_command))
     }
 
     fn try_acquire(&mut self, request: u128, attempt: u32) -> AcquireOutcome {
-        let wish = Acquire { wait: false, ..self.wish(request, attempt) };
-        self.turn(|turn| turn.acquire(wish))
+        let acquire_command = Acquire { wait: false, ..self.acquire_command(request, attempt) };
+        self.turn(|turn| turn.acquire(acquire_command))
     }
 
     fn acquire_on_other_terms(&mut self, request: u128, attempt: u32) -> AcquireOutcome {
-        let mut wish = self.wish(request, attempt);
-        wish.terms.fingerprint = 8;
-        self.turn(|turn| turn.acquire(wish))
+        let mut acquire_command = self.acquire_command(request, attempt);
+        acquire_command.terms.fingerprint = 8;
+        self.turn(|turn| turn.acquire(acquire_command))
     }
 
     fn claim(&mut self, request: u128, attempt: u32) -> AcquireOutcome {
@@ -203,7 +203,7 @@ impl Bench {
         self.turn(|turn| turn.renew(grant.lease_id, ttl.into(), None))
     }
 
-    fn answer_beat(&mut self, grant: &Grant, attachment: AttachmentId) -> RenewOutcome {
+    fn renew_attached(&mut self, grant: &Grant, attachment: AttachmentId) -> RenewOutcome {
         self.turn(|turn| turn.renew(grant.lease_id, None, Some(attachment)))
     }
 
@@ -215,7 +215,7 @@ impl Bench {
         self.turn(|turn| turn.force_release(token))
     }
 
-    /// The expiry task comes by.
+    /// Applies expiry, as the expiry task does.
     fn settle(&mut self) {
         self.turn(|turn| turn.settle());
     }
@@ -228,7 +228,7 @@ impl Bench {
         self.view().token_status(token)
     }
 
-    /// Whose calls the last command told to look again, with the attempt.
+    /// The requests and attempts that the last command woke.
     fn woken(&self) -> Vec<(u128, u32)> {
         let woken = self.effects.iter().filter_map(|effect| match effect {
             Effect::LookAgain { request, attempt, .. } => Some((request.0.as_u128(), *attempt)),
@@ -237,7 +237,7 @@ impl Bench {
         woken.collect()
     }
 
-    /// Which ends of leases the last command announced.
+    /// The ends of leases that the last command announced.
     fn ends(&self) -> Vec<LeaseEnd> {
         let ends = self.effects.iter().filter_map(|effect| match effect {
             Effect::Ended { end, .. } => Some(*end),
@@ -262,7 +262,7 @@ impl AcquireOutcome {
 }
 
 impl RenewOutcome {
-    /// The time that the renewed lease has left.
+    /// The time left of the renewed lease.
     #[track_caller]
     fn left(self) -> Duration {
         match self {
