@@ -1,9 +1,9 @@
-//! Every sequence of a small alphabet of commands, up to a depth, checked after each step.
+//! Exhaustive search: every sequence of a small alphabet of commands up to a depth, checked after each step.
 //!
-//! Breadth first; a state met before is not followed again. States that differ only in their date are the same.
+//! Breadth first; a known state is not expanded again. States that differ only in their date are equal.
 
 #[path = "../support/rules/mod.rs"]
-#[allow(dead_code, clippy::unwrap_used, reason = "test code, of which each test uses its part")]
+#[allow(dead_code, clippy::unwrap_used, reason = "test code; no test uses all of it")]
 mod rules;
 
 use rules::{SECOND, Step, World};
@@ -14,7 +14,7 @@ use std::{
     time::Instant,
 };
 
-/// What may be tried in each state. Leases go by their age: 0 is the newest that is remembered.
+/// A search. The lease of a command is its age: 0 is the newest lease that is remembered.
 struct Model {
     name: &'static str,
     start: Vec<Step>,
@@ -29,7 +29,7 @@ struct Path {
 }
 
 impl Model {
-    /// Follows every sequence, and says how many there were.
+    /// Runs every sequence, and prints the number of states.
     fn explore(&self) {
         #[expect(clippy::disallowed_methods, reason = "how long the search took is for the reader of its output only")]
         let begin = Instant::now();
@@ -41,7 +41,7 @@ impl Model {
         for depth in 1..=self.depth {
             let mut next = Vec::new();
             for path in &frontier {
-                for step in self.alphabet.iter().filter_map(|step| fit(*step, &path.world)) {
+                for step in self.alphabet.iter().filter_map(|step| with_lease(*step, &path.world)) {
                     let after = path.then(step);
                     steps += 1;
                     let mut hasher = DefaultHasher::new();
@@ -70,7 +70,7 @@ impl Path {
         let mut steps = self.steps.clone();
         steps.push(step);
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| world.run(step))) {
-            println!("broken by {steps:#?}");
+            println!("failed after {steps:#?}");
             resume_unwind(panic);
         }
         world.forget_leases();
@@ -78,8 +78,8 @@ impl Path {
     }
 }
 
-/// The command with the lease that it means in this world; none if there is no such lease.
-fn fit(step: Step, world: &World) -> Option<Step> {
+/// The command with the number of its lease in this world; `None` if there is no such lease.
+fn with_lease(step: Step, world: &World) -> Option<Step> {
     let lease = |age: u32| world.leases().get(age as usize).copied();
     Some(match step {
         Step::Acquire { request, attempt, copy, wait, .. } => {
@@ -125,7 +125,7 @@ fn drop_call(request: u8, attempt: u32) -> Step {
 const RELEASE: Step = Step::Release { lease: 0 };
 
 #[test]
-fn two_requests_with_two_attempts() {
+fn rules_match_the_oracle_for_two_requests_with_two_attempts() {
     let calls = [(0, 1), (0, 2), (1, 1), (1, 2)];
     let of_calls = calls.iter().flat_map(|&(request, attempt)| {
         [acquire(request, attempt), claim(request, attempt), give_up(request, attempt), drop_call(request, attempt)]
@@ -135,9 +135,9 @@ fn two_requests_with_two_attempts() {
     Model { name: "two requests with two attempts", start: vec![], alphabet, waiters_max: 2, depth: 6 }.explore();
 }
 
-/// A client that does not count, or a proxy, sends each attempt twice.
+/// As sent by a client that does not count attempts, or by a proxy that repeats calls.
 #[test]
-fn two_requests_each_sent_twice_under_one_number() {
+fn rules_match_the_oracle_for_two_requests_with_two_calls_of_one_attempt() {
     let calls = (0..2_u8).flat_map(|request| (0..2_u8).map(move |copy| (request, 1, copy)));
     let of_calls = calls.flat_map(|(request, attempt, copy)| {
         [
@@ -148,11 +148,12 @@ fn two_requests_each_sent_twice_under_one_number() {
         ]
     });
     let alphabet = of_calls.chain([acquire(0, 2), RELEASE, Step::ToEdge, Step::BeforeEdge]).collect();
-    Model { name: "two requests, each sent twice", start: vec![], alphabet, waiters_max: 2, depth: 6 }.explore();
+    Model { name: "two requests with two calls of one attempt", start: vec![], alphabet, waiters_max: 2, depth: 6 }
+        .explore();
 }
 
 #[test]
-fn four_requests_in_line() {
+fn rules_match_the_oracle_for_a_queue_of_four_requests() {
     let start = (0..4).map(|request| acquire_as(request, 1, request.into())).collect();
     let of_calls = (1..4).flat_map(|request| [acquire(request, 2), claim(request, 1), drop_call(request, 1)]);
     let rest = [
@@ -166,11 +167,11 @@ fn four_requests_in_line() {
         Step::Settle,
     ];
     let alphabet = of_calls.chain(rest).collect();
-    Model { name: "four requests in line", start, alphabet, waiters_max: 3, depth: 6 }.explore();
+    Model { name: "a queue of four requests", start, alphabet, waiters_max: 3, depth: 6 }.explore();
 }
 
 #[test]
-fn the_life_of_a_lease() {
+fn rules_match_the_oracle_for_commands_on_a_lease() {
     let alphabet = vec![
         acquire(0, 1),
         acquire(0, 2),
@@ -195,11 +196,11 @@ fn the_life_of_a_lease() {
         Step::BeforeEdge,
         Step::Pass(2 * SECOND),
     ];
-    Model { name: "the life of a lease", start: vec![], alphabet, waiters_max: 2, depth: 6 }.explore();
+    Model { name: "commands on a lease", start: vec![], alphabet, waiters_max: 2, depth: 6 }.explore();
 }
 
 #[test]
-fn commands_that_overtake_each_other() {
+fn rules_match_the_oracle_for_commands_that_arrive_out_of_order() {
     let alphabet = vec![
         acquire(0, 1),
         acquire(0, 2),
@@ -221,11 +222,11 @@ fn commands_that_overtake_each_other() {
         Step::ToEdge,
         Step::BeforeEdge,
     ];
-    Model { name: "commands that overtake each other", start: vec![], alphabet, waiters_max: 1, depth: 7 }.explore();
+    Model { name: "commands that arrive out of order", start: vec![], alphabet, waiters_max: 1, depth: 7 }.explore();
 }
 
 #[test]
-fn a_clock_that_steps_back() {
+fn rules_match_the_oracle_when_the_clock_steps_back() {
     let alphabet = vec![
         acquire(0, 1),
         acquire(0, 2),

@@ -1,7 +1,7 @@
-//! Long random sequences of commands, checked after each step like those of the exhaustive model.
+//! Property test: long random sequences of commands, checked after each step like those of the exhaustive search.
 
 #[path = "../support/rules/mod.rs"]
-#[allow(dead_code, clippy::unwrap_used, reason = "test code, of which each test uses its part")]
+#[allow(dead_code, clippy::unwrap_used, reason = "test code; no test uses all of it")]
 mod rules;
 
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
@@ -9,7 +9,7 @@ use rules::{SECOND, Step, World};
 
 const REQUESTS: u8 = 6;
 
-/// A command whose lease, if it names one, is an age: 0 is the newest that was ever granted.
+/// A command. Its lease, if it has one, is an age: 0 is the newest lease granted.
 fn step() -> impl Strategy<Value = Step> {
     let call = (0..REQUESTS, 1..4_u32);
     let copy = || prop_oneof![3 => Just(0), 1 => 1..3_u8];
@@ -47,7 +47,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Puts the number of a lease in the place of its age; a new one where a lease may be granted.
+/// Replaces the age of a lease by its number. Commands that may grant a lease get a new number.
 fn numbered(step: Step, number: u32) -> Step {
     let old = |age: u32| number.saturating_sub(age);
     match step {
@@ -73,7 +73,7 @@ proptest! {
     })]
 
     #[test]
-    fn whatever_happens_the_rules_do_what_the_oracle_says(
+    fn rules_match_the_oracle_for_random_commands(
         steps in prop::collection::vec(step(), 1..600),
         waiters_max in 1..REQUESTS as usize,
     ) {

@@ -1,17 +1,17 @@
-//! A client: asks, asks again through another replica, cancels, and reckons by itself how long it holds the lock.
+//! A client: acquires, retries through another replica, cancels, and computes the validity of its lease.
 
 use super::{
     model::{Bug, Protocol},
     state::{Message, Phase, Reply, State},
-    store::{Ask, Asking, Attempt, NOBODY, NONE_KNOWN},
+    store::{Ask, Attempt, NO_REPLICA, NO_TOKEN, StoreCommand},
 };
 use fencepost::domain::{limits::COMMAND_WINDOW, time::StoreTime};
 use std::time::Duration;
 
 impl Protocol {
-    /// Sends a transmission of the client's request through a replica.
+    /// Sends an attempt of the client's request through a replica.
     pub(super) fn call(&self, state: &mut State, client: usize, number: u32, replica: u8) {
-        state.clients[client].phase = Phase::Asking { attempt: number, failed: false, replica };
+        state.clients[client].phase = Phase::StoreCommand { attempt: number, failed: false, replica };
         let attempt = Attempt { request: state.request_of(client), number };
         let sent = state.now;
         if self.slow_calls {
@@ -21,41 +21,41 @@ impl Protocol {
         }
     }
 
-    /// The client begins a request.
+    /// Begins a request.
     pub(super) fn begin(&self, state: &mut State, client: usize, replica: u8) {
         state.clients[client].begun += 1;
         self.call(state, client, 1, replica);
     }
 
-    /// The client sends its request again. The old call goes with its connection, if it is still there.
+    /// Retries the request. The old call is cancelled, if it is still open.
     pub(super) fn retry(&self, state: &mut State, client: usize, replica: u8) {
-        let Phase::Asking { attempt, .. } = state.clients[client].phase else { return };
+        let Phase::StoreCommand { attempt, .. } = state.clients[client].phase else { return };
         self.cancel_call(state, client);
         self.call(state, client, attempt + 1, replica);
     }
 
-    /// The client does not want the lock any more.
+    /// Cancels the request.
     pub(super) fn cancel(&self, state: &mut State, client: usize) {
         self.cancel_call(state, client);
         state.clients[client].phase = Phase::Idle;
     }
 
     fn cancel_call(&self, state: &mut State, client: usize) {
-        let Phase::Asking { attempt, failed, replica } = state.clients[client].phase else { return };
+        let Phase::StoreCommand { attempt, failed, replica } = state.clients[client].phase else { return };
         let attempt = Attempt { request: state.request_of(client), number: attempt };
         if !failed {
             state.send(Message::Cancel { to: replica, attempt });
         }
     }
 
-    /// A reply arrives. Those to older transmissions are not waited for any more.
+    /// Handles a reply. Replies to older attempts are ignored.
     pub(super) fn take_reply(&self, state: &mut State, to: Attempt, reply: Reply) {
         let Some(client) = state.client_of(to.request) else { return };
-        let Phase::Asking { attempt, replica, .. } = state.clients[client].phase else { return };
+        let Phase::StoreCommand { attempt, replica, .. } = state.clients[client].phase else { return };
         if attempt != to.number {
             return;
         }
-        // A proxy that had repeated the call lets go of the other one.
+        // A proxy that repeated the call cancels the other copy.
         for (other, it) in (0..self.replicas).zip(&state.replicas.clone()) {
             if it.calls.iter().any(|call| call.attempt == to) {
                 state.send(Message::Cancel { to: other, attempt: to });
@@ -65,21 +65,21 @@ impl Protocol {
             Reply::Acquired { from, left } => {
                 let from = if self.bug == Some(Bug::ValidFromReply) { state.now } else { from };
                 let until = from.after(Duration::from_micros(left));
-                // What is no longer valid on arrival is lost.
+                // A lease that is no longer valid on arrival is lost.
                 if until <= state.now { Phase::Idle } else { Phase::Holding { until } }
             }
             Reply::TimedOut => {
-                state.ghost.tell_over(to.request);
+                state.ghost.report_timeout(to.request);
                 Phase::Idle
             }
             Reply::Over => Phase::Idle,
-            Reply::Failed if attempt < self.attempts => Phase::Asking { attempt, failed: true, replica },
+            Reply::Failed if attempt < self.attempts => Phase::StoreCommand { attempt, failed: true, replica },
             Reply::Failed => Phase::Idle,
         };
         state.clients[client].phase = phase;
     }
 
-    /// The client gives the lock back; it stops its work before.
+    /// Releases the lock. The client stops its work before.
     pub(super) fn release(&self, state: &mut State, client: usize, through: Option<u8>) {
         self.send_lease_command(state, client, Ask::Release, through);
         if self.bug != Some(Bug::WorksUntilReleased) {
@@ -87,7 +87,7 @@ impl Protocol {
         }
     }
 
-    /// The client renews its lease.
+    /// Renews the lease.
     pub(super) fn renew(&self, state: &mut State, client: usize) {
         state.clients[client].renewals -= 1;
         self.send_lease_command(state, client, Ask::Renew, None);
@@ -97,13 +97,22 @@ impl Protocol {
         let attempt = Attempt { request: state.request_of(client), number: 0 };
         let not_after = state.store.clock(state.now).after(COMMAND_WINDOW);
         let replica = through.map(|it| &state.replicas[usize::from(it)]);
-        let (next, known_token) = replica.map_or((None, NONE_KNOWN), |it| (it.next(), it.known_token));
-        let from = through.unwrap_or(NOBODY);
-        let command = Asking { ask, from, attempt, copy: 0, not_after, life: state.store.life, known_token, next };
+        let (next, known_token) = replica.map_or((None, NO_TOKEN), |it| (it.next(), it.known_token));
+        let from = through.unwrap_or(NO_REPLICA);
+        let command = StoreCommand {
+            ask,
+            from,
+            attempt,
+            copy: 0,
+            not_after,
+            incarnation: state.store.incarnation,
+            known_token,
+            next,
+        };
         state.send(Message::ToStore { command, copy: None, sent: state.now });
     }
 
-    /// A renewal's answer: it replaces what the client reckons with only by more.
+    /// Handles the answer to a renewal, which never shortens the validity.
     pub(super) fn take_renewed(&self, state: &mut State, request: u8, from: StoreTime, left: u64) {
         let Some(client) = state.client_of(request) else { return };
         if let Phase::Holding { until } = &mut state.clients[client].phase {

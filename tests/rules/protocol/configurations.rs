@@ -1,13 +1,14 @@
-//! The worlds: each small enough to be followed to its end, each with something of its own to go wrong.
+//! The configurations: each is small enough for an exhaustive search, and allows other faults.
 
 use super::{
-    breach, holds, in_the_long_run,
+    holds, holds_if_long,
     model::{Bug, Protocol},
     state::Budget,
     store::SECOND,
+    violation,
 };
 
-/// Two clients and two replicas, each client with one request that it sends once, and no faults.
+/// Two clients and two replicas, without faults. Each client sends one request once.
 pub(crate) fn plain() -> Protocol {
     Protocol {
         clients: 2,
@@ -35,53 +36,53 @@ fn faults(change: impl FnOnce(&mut Budget)) -> Budget {
     budget
 }
 
-/// Clients that ask a second time, for whatever reason they may have.
+/// Clients that may retry once at any time.
 fn retrying() -> Protocol {
     Protocol { attempts: 2, ..plain() }
 }
 
 #[test]
-fn no_faults() {
+fn invariants_hold_without_faults() {
     holds("two clients", plain());
 }
 
 #[test]
-fn clients_cancel() {
+fn invariants_hold_if_clients_cancel() {
     holds("two clients that cancel", Protocol { cancels: true, ..plain() });
 }
 
 #[test]
-fn clients_retry() {
-    in_the_long_run("two clients that retry", retrying());
+fn invariants_hold_if_clients_retry() {
+    holds_if_long("two clients that retry", retrying());
 }
 
 #[test]
-fn waits_end() {
-    holds("two clients whose waits end", Protocol { timeouts: true, ..plain() });
+fn invariants_hold_if_waits_time_out() {
+    holds("two clients whose waits time out", Protocol { timeouts: true, ..plain() });
 }
 
 #[test]
-fn three_in_line() {
+fn invariants_hold_for_a_queue_of_three() {
     holds("three clients", Protocol { clients: 3, replicas: 1, releases: false, ..plain() });
 }
 
 #[test]
-fn one_crash() {
+fn invariants_hold_after_a_replica_crash() {
     holds("two clients, a crash", Protocol { budget: faults(|it| it.crashes = 1), ..plain() });
 }
 
 #[test]
-fn one_loss() {
+fn invariants_hold_if_a_message_is_lost() {
     holds("two clients, a loss", Protocol { budget: faults(|it| it.losses = 1), ..plain() });
 }
 
 #[test]
-fn one_delay() {
+fn invariants_hold_if_messages_are_late() {
     holds("two clients, a delay", Protocol { budget: faults(|it| it.delays = 1), ..plain() });
 }
 
 #[test]
-fn slow_calls_and_renewals() {
+fn invariants_hold_for_slow_calls_and_renewals() {
     let budget = faults(|it| it.delays = 1);
     holds(
         "renewals, a delay",
@@ -90,63 +91,63 @@ fn slow_calls_and_renewals() {
 }
 
 #[test]
-fn one_leap() {
+fn invariants_hold_after_a_long_silence() {
     holds("two clients, a leap", Protocol { budget: faults(|it| it.leaps = 1), ..plain() });
 }
 
 #[test]
-fn one_repeat() {
+fn invariants_hold_if_a_proxy_repeats_a_call() {
     holds("two clients, a repeat", Protocol { slow_calls: true, budget: faults(|it| it.repeats = 1), ..plain() });
 }
 
-/// A client that does not count its attempts, or gRPC's own retry policy. The TTL is longer than what a cleanup leaves
-/// of it.
+/// As sent by a client that does not count attempts, or by gRPC's own retry policy. The TTL is longer than the time to
+/// which a cleanup cuts a lease.
 fn repeated_through_the_same_server() -> Protocol {
     let budget = faults(|it| (it.repeats, it.losses) = (1, 1));
     Protocol { slow_calls: true, replicas: 1, ttl: 6 * SECOND, tick: 3 * SECOND, budget, ..plain() }
 }
 
 #[test]
-fn one_repeat_through_the_same_server() {
+fn invariants_hold_if_a_call_is_repeated_through_the_same_server() {
     holds("a repeat through the same server, a loss", repeated_through_the_same_server());
 }
 
 #[test]
-fn a_store_that_forgets() {
+fn tokens_rise_if_the_store_loses_its_memory() {
     let budget = faults(|it| (it.failovers, it.ticks) = (1, Some(3)));
     let protocol = Protocol { wait: false, hints: false, replicas: 1, behind: 50 * SECOND, budget, ..plain() };
-    holds("a store that forgets, its clock behind", protocol);
+    holds("a store that loses its memory, its clock behind", protocol);
 }
 
 #[test]
-fn one_client_retries_and_cancels_while_things_are_late() {
+fn invariants_hold_if_a_client_retries_and_cancels_while_messages_are_late() {
     let budget = faults(|it| it.delays = 1);
     let protocol = Protocol { clients: 1, attempts: 2, cancels: true, slow_calls: true, budget, ..plain() };
     holds("one client that retries and cancels, a delay", protocol);
 }
 
 #[test]
-fn crash_and_retry() {
-    in_the_long_run("a crash and retries", Protocol { budget: faults(|it| it.crashes = 1), ..retrying() });
+fn invariants_hold_after_a_crash_and_retries() {
+    holds_if_long("a crash and retries", Protocol { budget: faults(|it| it.crashes = 1), ..retrying() });
 }
 
-/// The mistake shows, and as the breach of this promise.
-fn shows(bug: Bug, promise: &str, protocol: Protocol) {
-    let steps = breach(Protocol { bug: Some(bug), ..protocol }, promise);
-    println!("{bug:?} breaks {promise:?} in {steps} steps");
+/// Checks that the bug breaks this invariant.
+fn breaks(bug: Bug, invariant: &str, protocol: Protocol) {
+    let steps = violation(Protocol { bug: Some(bug), ..protocol }, invariant);
+    println!("{bug:?} breaks {invariant:?} in {steps} steps");
 }
 
 #[test]
-fn mistakes_of_clients_and_replicas_show() {
+fn deliberate_bugs_of_clients_and_replicas_break_an_invariant() {
     let delayed = |delays| Protocol { budget: faults(|it| it.delays = delays), ..plain() };
-    shows(Bug::NoPolls, "no lost waiter", plain());
+    breaks(Bug::NoPolls, "no lost waiter", plain());
     let crash = Protocol { clients: 3, releases: false, budget: faults(|it| it.crashes = 1), ..plain() };
-    shows(Bug::OnlyTheHeadPolls, "no lost waiter", crash);
+    breaks(Bug::OnlyHeadPolls, "no lost waiter", crash);
     let leap = Protocol { clients: 3, releases: false, budget: faults(|it| it.leaps = 1), ..plain() };
-    shows(Bug::DeafToDeletion, "no lost waiter", leap);
-    shows(Bug::ValidFromReply, "exclusion", delayed(1));
-    shows(Bug::RenewedFromReply, "exclusion", Protocol { renewals: 1, ..delayed(1) });
-    shows(Bug::WorksUntilReleased, "exclusion", plain());
-    shows(Bug::CleansUpByAttempt, "exclusion", repeated_through_the_same_server());
-    shows(Bug::NoNotAfter, "dropped is final", delayed(2));
+    breaks(Bug::IgnoresDeletion, "no lost waiter", leap);
+    breaks(Bug::ValidFromReply, "exclusion", delayed(1));
+    breaks(Bug::RenewedFromReply, "exclusion", Protocol { renewals: 1, ..delayed(1) });
+    breaks(Bug::WorksUntilReleased, "exclusion", plain());
+    breaks(Bug::CleansUpByAttempt, "exclusion", repeated_through_the_same_server());
+    breaks(Bug::NoNotAfter, "dropped is final", delayed(2));
 }

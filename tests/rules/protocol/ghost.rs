@@ -1,6 +1,6 @@
-//! What nobody in the protocol knows, but whoever watches all of it: the promises, checked as they are kept or broken.
+//! Ghost state: an observer of the whole protocol, which checks the invariants.
 
-use super::store::{Answer, Ask, Asking, Attempt, SetOff, Store};
+use super::store::{Answer, Ask, Attempt, Caused, Store, StoreCommand};
 use fencepost::domain::{
     command::Outcome,
     outcome::{AcquireOutcome, RenewOutcome},
@@ -8,56 +8,56 @@ use fencepost::domain::{
 };
 use std::{collections::BTreeSet, time::Duration};
 
-/// A promise (named as in the verification plan).
+/// An invariant. C1 to C7 are the names of the verification plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Promise {
-    /// C1 and C2: whoever is granted later has a higher token.
+pub(crate) enum Invariant {
+    /// C1 and C2: a later grant has a higher token.
     TokensRise,
-    /// C3: at most one client reckons to hold the lock.
+    /// C3: at most one client believes that it holds the lock.
     Exclusion,
-    /// C6: first come, first served; who is passed over has been silent, was dropped, or let its offer lapse.
+    /// C6: first come, first served. Only waiters that were silent, dropped, or let their offer lapse are skipped.
     InOrder,
-    /// C7: a request is granted once.
+    /// C7: a request is granted the lock once.
     OncePerRequest,
-    /// A lease that ended stays so.
+    /// An ended lease stays ended.
     NoRevival,
-    /// What was on its way when its call was dropped does not bring the call back.
+    /// A message in flight does not bring a dropped call back.
     DroppedIsFinal,
-    /// A client that was told that its wait is over gets nothing afterwards.
-    ToldIsTrue,
+    /// A request whose client received a timeout is not granted the lock afterwards.
+    TimeoutIsFinal,
 }
 
-/// A request that stands in line, as the answers said.
+/// A queued request, according to the answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct Waiter {
     request: u8,
     attempt: u32,
     replica: u8,
-    /// An offer to it lapsed, and it has shown no life since.
+    /// An offer to it lapsed, and it has sent nothing since.
     missed: bool,
     dropped: bool,
 }
 
-/// What was seen so far.
+/// The observations so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ghost {
-    pub(crate) broken: BTreeSet<Promise>,
+    pub(crate) broken: BTreeSet<Invariant>,
     pub(crate) highest_token: u64,
     granted: BTreeSet<u8>,
-    /// Requests whose lease ended, and when: what is remembered of them is remembered from then on.
+    /// Requests whose lease ended, and when.
     ended: Vec<(u8, StoreTime)>,
     dropped: BTreeSet<Attempt>,
-    /// Requests whose client was told that they are over.
-    told_over: BTreeSet<u8>,
-    line: Vec<Place>,
-    /// To whom the lock is on offer, and until when (on the store's clock).
+    /// Requests whose client received a timeout.
+    timed_out: BTreeSet<u8>,
+    queue: Vec<Waiter>,
+    /// The request that the lock is offered to, and until when (on the store's clock).
     offered: Option<(u8, StoreTime)>,
-    /// When each replica was last heard of.
-    beats: Vec<(u8, StoreTime)>,
-    /// Set when the store forgot: from then on only the tokens count.
+    /// When each replica last sent a command.
+    heartbeats: Vec<(u8, StoreTime)>,
+    /// The store has lost its memory. From then on only the tokens are checked.
     pub(crate) store_forgot: bool,
     pub(crate) failed_over: Option<StoreTime>,
-    /// A proxy repeats calls: attempts are no longer told apart by their number.
+    /// A proxy repeats calls, so attempts do not identify calls.
     pub(crate) repeated: bool,
 }
 
@@ -65,69 +65,79 @@ const SILENT: Duration = Duration::from_secs(3);
 const GONE: Duration = Duration::from_secs(30);
 
 impl Ghost {
-    /// Watches the store carry out a command.
-    pub(crate) fn watch(&mut self, now: StoreTime, command: &Asking, answer: &Answer, set_off: &SetOff, store: &Store) {
-        if let Some((_, token)) = set_off.granted {
-            self.keep(Promise::TokensRise, token > self.highest_token);
+    /// Observes a command that the store runs.
+    pub(crate) fn watch(
+        &mut self,
+        now: StoreTime,
+        command: &StoreCommand,
+        answer: &Answer,
+        caused: &Caused,
+        store: &Store,
+    ) {
+        if let Some((_, token)) = caused.granted {
+            self.check(Invariant::TokensRise, token > self.highest_token);
             self.highest_token = self.highest_token.max(token);
         }
         if self.store_forgot {
             return;
         }
-        self.ended.extend(&set_off.ended);
+        self.ended.extend(&caused.ended);
         let before = self.offered;
-        self.hear(now, command, answer);
-        if let Some((request, _)) = set_off.granted {
+        self.update(now, command, answer);
+        if let Some((request, _)) = caused.granted {
             let first = self.granted.insert(request);
-            self.keep(Promise::OncePerRequest, first);
-            self.keep(Promise::NoRevival, self.ended_at(request).is_none());
-            self.keep(Promise::ToldIsTrue, !self.told_over.contains(&request));
+            self.check(Invariant::OncePerRequest, first);
+            self.check(Invariant::NoRevival, self.ended_at(request).is_none());
+            self.check(Invariant::TimeoutIsFinal, !self.timed_out.contains(&request));
             if before.is_none_or(|(offered, _)| offered != request) {
                 self.check_order(request, now);
             }
             if let Some((next, _)) = command.next {
-                self.keep(Promise::DroppedIsFinal, self.repeated || !self.dropped.contains(&next));
+                self.check(Invariant::DroppedIsFinal, self.repeated || !self.dropped.contains(&next));
             }
-            self.line.retain(|place| place.request != request);
+            self.queue.retain(|waiter| waiter.request != request);
         }
         self.check_answer(command, answer);
-        self.see_offer(now, before, store.offered());
+        self.check_offer(now, before, store.offered());
     }
 
-    /// What the command itself says of who is alive and who stands where.
-    fn hear(&mut self, now: StoreTime, command: &Asking, answer: &Answer) {
+    /// Updates the heartbeats and the queue.
+    fn update(&mut self, now: StoreTime, command: &StoreCommand, answer: &Answer) {
         let Attempt { request, number } = command.attempt;
-        self.beats.retain(|(_, at)| now.since(*at) < GONE);
-        let beats = &self.beats;
-        self.line.retain(|place| place.dropped || beats.iter().any(|(replica, _)| *replica == place.replica));
+        self.heartbeats.retain(|(_, at)| now.since(*at) < GONE);
+        let heartbeats = &self.heartbeats;
+        self.queue.retain(|waiter| waiter.dropped || heartbeats.iter().any(|(replica, _)| *replica == waiter.replica));
         match (command.ask, answer) {
             (Ask::Poll, _) => {
-                self.beat(command.from, now);
-                let own = self.line.iter_mut().filter(|place| place.replica == command.from);
-                own.for_each(|place| place.missed = false);
+                self.heartbeat(command.from, now);
+                let own = self.queue.iter_mut().filter(|waiter| waiter.replica == command.from);
+                own.for_each(|waiter| waiter.missed = false);
             }
             (Ask::Acquire, Answer::Of(Outcome::Acquire(AcquireOutcome::Queued))) => {
-                self.beat(command.from, now);
-                let place = Place { request, attempt: number, replica: command.from, missed: false, dropped: false };
-                match self.line.iter_mut().find(|place| place.request == request) {
-                    Some(old) => *old = place,
-                    None => self.line.push(place),
+                self.heartbeat(command.from, now);
+                let waiter = Waiter { request, attempt: number, replica: command.from, missed: false, dropped: false };
+                match self.queue.iter_mut().find(|waiter| waiter.request == request) {
+                    Some(old) => *old = waiter,
+                    None => self.queue.push(waiter),
                 }
             }
             (Ask::Acquire, Answer::Of(Outcome::Acquire(AcquireOutcome::Granted(_))))
-                if self.place(request).is_some() =>
+                if self.waiter(request).is_some() =>
             {
-                self.beat(command.from, now);
+                self.heartbeat(command.from, now);
             }
             (Ask::Claim, Answer::Of(Outcome::Acquire(AcquireOutcome::Queued))) => {
-                self.line.iter_mut().filter(|place| place.request == request).for_each(|place| place.missed = false);
+                self.queue
+                    .iter_mut()
+                    .filter(|waiter| waiter.request == request)
+                    .for_each(|waiter| waiter.missed = false);
             }
             (Ask::Acquire | Ask::GiveUp, Answer::Of(Outcome::Acquire(AcquireOutcome::TimedOut(_)))) => {
-                self.line.retain(|place| place.request != request);
+                self.queue.retain(|waiter| waiter.request != request);
             }
             (Ask::Drop, _) => {
-                let bound = self.line.iter_mut().filter(|it| it.request == request && it.attempt == number);
-                bound.for_each(|place| place.dropped = true);
+                let bound = self.queue.iter_mut().filter(|it| it.request == request && it.attempt == number);
+                bound.for_each(|waiter| waiter.dropped = true);
                 if now <= command.not_after {
                     self.dropped.insert(command.attempt);
                 }
@@ -136,7 +146,7 @@ impl Ghost {
         }
     }
 
-    fn check_answer(&mut self, command: &Asking, answer: &Answer) {
+    fn check_answer(&mut self, command: &StoreCommand, answer: &Answer) {
         let request = command.attempt.request;
         let in_force = matches!(
             answer,
@@ -148,24 +158,24 @@ impl Ghost {
         if !in_force {
             return;
         }
-        self.keep(Promise::NoRevival, self.ended_at(request).is_none());
+        self.check(Invariant::NoRevival, self.ended_at(request).is_none());
         if matches!(answer, Answer::Of(Outcome::Acquire(_))) {
-            self.keep(Promise::ToldIsTrue, !self.told_over.contains(&request));
-            self.keep(Promise::DroppedIsFinal, self.repeated || !self.dropped.contains(&command.attempt));
+            self.check(Invariant::TimeoutIsFinal, !self.timed_out.contains(&request));
+            self.check(Invariant::DroppedIsFinal, self.repeated || !self.dropped.contains(&command.attempt));
         }
     }
 
-    /// Watches who is next.
-    fn see_offer(&mut self, now: StoreTime, before: Option<(u8, StoreTime)>, after: Option<(u8, StoreTime)>) {
+    /// Checks the offer after a command.
+    fn check_offer(&mut self, now: StoreTime, before: Option<(u8, StoreTime)>, after: Option<(u8, StoreTime)>) {
         self.offered = after;
         if let Some((was, until)) = before
             && after.is_none_or(|(is, _)| is != was)
-            && let Some(place) = self.line.iter_mut().find(|place| place.request == was)
-            && !place.dropped
+            && let Some(waiter) = self.queue.iter_mut().find(|waiter| waiter.request == was)
+            && !waiter.dropped
         {
-            place.missed = true;
-            // An offer that is neither claimed nor declined stands for its whole time.
-            self.keep(Promise::InOrder, until <= now);
+            waiter.missed = true;
+            // An offer that is neither claimed nor declined lasts for the whole claim window.
+            self.check(Invariant::InOrder, until <= now);
         }
         if let Some((next, _)) = after
             && before != after
@@ -174,25 +184,25 @@ impl Ghost {
         }
     }
 
-    /// Those who came before `next` must have a reason to be passed over.
+    /// Checks that each waiter ahead of `next` has a reason to be skipped.
     fn check_order(&mut self, next: u8, now: StoreTime) {
-        let heard = |replica: u8| self.beats.iter().any(|(it, at)| *it == replica && now.since(*at) < SILENT);
-        let ahead = self.line.iter().take_while(|place| place.request != next);
-        let passed_over = ahead.filter(|place| !place.missed && !place.dropped && heard(place.replica)).count();
-        self.keep(Promise::InOrder, passed_over == 0);
+        let is_live = |replica: u8| self.heartbeats.iter().any(|(it, at)| *it == replica && now.since(*at) < SILENT);
+        let ahead = self.queue.iter().take_while(|waiter| waiter.request != next);
+        let skipped = ahead.filter(|waiter| !waiter.missed && !waiter.dropped && is_live(waiter.replica)).count();
+        self.check(Invariant::InOrder, skipped == 0);
     }
 
-    /// A client hears that its request is over.
-    pub(crate) fn tell_over(&mut self, request: u8) {
-        self.told_over.insert(request);
+    /// A client receives a timeout of its request.
+    pub(crate) fn report_timeout(&mut self, request: u8) {
+        self.timed_out.insert(request);
     }
 
-    pub(crate) fn keeps(&self, promise: Promise) -> bool {
+    pub(crate) fn holds(&self, promise: Invariant) -> bool {
         !self.broken.contains(&promise)
     }
 
-    pub(crate) fn keep(&mut self, promise: Promise, kept: bool) {
-        if !kept {
+    pub(crate) fn check(&mut self, promise: Invariant, held: bool) {
+        if !held {
             self.broken.insert(promise);
         }
     }
@@ -201,25 +211,25 @@ impl Ghost {
         self.ended.iter().find(|(it, _)| *it == request).map(|(_, at)| *at)
     }
 
-    fn beat(&mut self, replica: u8, now: StoreTime) {
-        self.beats.retain(|(it, _)| *it != replica);
-        self.beats.push((replica, now));
-        self.beats.sort_unstable();
+    fn heartbeat(&mut self, replica: u8, now: StoreTime) {
+        self.heartbeats.retain(|(it, _)| *it != replica);
+        self.heartbeats.push((replica, now));
+        self.heartbeats.sort_unstable();
     }
 
-    /// The replica of the first in line that may be served.
+    /// The replica of the first waiter that is not dropped.
     pub(crate) fn head(&self) -> Option<u8> {
-        self.line.iter().find(|place| !place.dropped).map(|place| place.replica)
+        self.queue.iter().find(|waiter| !waiter.dropped).map(|waiter| waiter.replica)
     }
 
-    /// What makes two states differ: not the tokens, which count by their order.
+    /// The part that distinguishes states. Tokens are not, because only their order matters.
     pub(crate) fn for_key(&self) -> impl std::fmt::Debug {
-        let Self { broken, granted, ended, dropped, told_over, line, offered, beats, .. } = self;
+        let Self { broken, granted, ended, dropped, timed_out, queue, offered, heartbeats, .. } = self;
         let flags = (self.store_forgot, self.repeated, self.failed_over);
-        (broken, granted, ended, dropped, told_over, line, offered, beats, flags)
+        (broken, granted, ended, dropped, timed_out, queue, offered, heartbeats, flags)
     }
 
-    fn place(&self, request: u8) -> Option<&Place> {
-        self.line.iter().find(|place| place.request == request)
+    fn waiter(&self, request: u8) -> Option<&Waiter> {
+        self.queue.iter().find(|waiter| waiter.request == request)
     }
 }

@@ -1,4 +1,4 @@
-//! When two states are the same: dates mean nothing, only distances do, and what is long past is past.
+//! When two states are equal: times count as distances to now, and all times of the distant past are equal.
 
 use super::state::State;
 use fencepost::domain::time::StoreTime;
@@ -7,8 +7,8 @@ use std::{
     hash::{Hash, Hasher},
 };
 
-/// Whatever is longer past than this (the longest memory is 10 s) is past. A replica's silence of 30 s is longer: it
-/// comes about by a leap, not by ticks.
+/// All times longer ago than this are equal; the longest memory is 10 s. The 30 s of silence after which a replica is
+/// gone are longer, but they pass by a leap and not by ticks.
 const PAST: i64 = 11_000_000;
 
 impl Hash for State {
@@ -25,27 +25,27 @@ impl PartialEq for State {
 
 impl State {
     fn key(&self) -> String {
-        // Where time is bounded, a clock that takes over may be behind tokens of long ago.
+        // With bounded time, the clock of a store that takes over may be behind old tokens.
         let past = if self.budget.ticks.is_some() { i64::MAX } else { PAST };
         let mut text = String::with_capacity(4096);
         let mut key = String::with_capacity(4096);
         let mut put = |now: StoreTime, part: &dyn Debug| {
             text.clear();
-            write!(text, "{part:?}").expect("memory is enough");
+            write!(text, "{part:?}").expect("a String grows");
             undated(&text, now, past, &mut key);
         };
         let Self { now, store, clients, replicas, network, budget, ghost } = self;
         let clock = store.clock(*now);
         put(*now, &(clients, replicas, network, budget, &ghost.for_key()));
-        put(clock, &(&store.memory.replicas, store.life, store.behind));
+        put(clock, &(&store.memory.replicas, store.incarnation, store.behind));
         if budget.ticks.is_some() {
-            // Here tokens count: as they lie to the clock and to each other.
+            // With bounded time, the distance of tokens to the clock matters.
             let highest = |token: u64| StoreTime::from_micros(token);
             put(clock, &(&store.memory.sequencer, highest(ghost.highest_token), &store.copy));
         }
         text.clear();
-        write!(text, "{:?}", store.memory.lock).expect("memory is enough");
-        // The order of a hash map's entries means nothing.
+        write!(text, "{:?}", store.memory.lock).expect("a String grows");
+        // The order of the entries of a hash map is irrelevant.
         if let Some((before, waiters, after)) = cut(&text, "waiters: {", "}, lines: ") {
             let mut waiters: Vec<_> =
                 waiters.split(", RequestId").map(|it| it.trim_start_matches("RequestId")).collect();
@@ -60,13 +60,13 @@ impl State {
     }
 }
 
-/// Writes times as distances, and leaves tokens out: they count by their order only, which is that of the grants.
+/// Writes times as distances, and leaves tokens out: only their order matters, which is that of the grants.
 fn undated(text: &str, now: StoreTime, past: i64, key: &mut String) {
     const TIME: &str = "StoreTime(";
     const TOKEN: &str = "FencingToken(";
     let mut rest = text;
-    while let Some(place) = rest.find(['(', ':']) {
-        let (before, after) = rest.split_at(place + 1);
+    while let Some(at) = rest.find(['(', ':']) {
+        let (before, after) = rest.split_at(at + 1);
         key.push_str(before);
         rest = after;
         let is_counter = before.ends_with("counter:");
@@ -74,9 +74,9 @@ fn undated(text: &str, now: StoreTime, past: i64, key: &mut String) {
             let digits = rest.trim_start();
             let end = digits.find(|it: char| !it.is_ascii_digit()).unwrap_or(digits.len());
             let moment: i64 = digits[..end].parse().expect("a time is a number");
-            let distance = moment - i64::try_from(now.as_micros()).expect("a date of this age");
+            let distance = moment - i64::try_from(now.as_micros()).expect("a date of this century");
             let distance = distance.max(-past);
-            write!(key, "{distance}").expect("memory is enough");
+            write!(key, "{distance}").expect("a String grows");
             rest = &digits[end..];
         } else if before.ends_with(TOKEN) {
             rest = rest.trim_start_matches(|it: char| it.is_ascii_digit());

@@ -1,57 +1,57 @@
-//! The model: a configuration, the events that may follow each other in it, and the promises.
+//! The model: a configuration, its events, and the invariants.
 
 use super::{
-    ghost::Promise,
+    ghost::Invariant,
     state::{Budget, Message, Phase, REQUESTS_PER_CLIENT, Reply, State},
     store::Memory,
 };
 use stateright::{Model, Property};
 use std::time::Duration;
 
-/// A configuration of the protocol: who takes part, what they do, what may go wrong.
+/// A configuration of the protocol: participants, their actions, and faults.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Protocol {
     pub(crate) clients: u8,
     pub(crate) replicas: u8,
-    /// Requests and transmissions of each.
+    /// Requests for each client, and attempts for each request.
     pub(crate) requests: u8,
     pub(crate) attempts: u32,
     pub(crate) renewals: u8,
-    /// In microseconds. In a tick every answer that was awaited is overdue.
+    /// In microseconds. A tick is longer than the timeout of a command to the store.
     pub(crate) ttl: u64,
     pub(crate) tick: u64,
-    /// Whether requests wait, and whether replicas hear of other replicas' commands.
+    /// Whether requests wait, and whether replicas receive hints of other replicas' commands.
     pub(crate) wait: bool,
     pub(crate) hints: bool,
-    /// Whether clients cancel of their own accord, waits may end, and clients give back what they hold.
+    /// Whether clients may cancel, waits may time out, and clients release.
     pub(crate) cancels: bool,
     pub(crate) timeouts: bool,
     pub(crate) releases: bool,
-    /// Whether calls take time on their way to a replica.
+    /// Whether calls to a replica take time.
     pub(crate) slow_calls: bool,
-    /// How far the clock of a store that takes over is behind.
+    /// How far the clock of a store that takes over is behind, in microseconds.
     pub(crate) behind: u64,
     pub(crate) budget: Budget,
     pub(crate) bug: Option<Bug>,
 }
 
-/// A mistake in the clients or replicas that the model must notice.
+/// A deliberate bug in the clients or replicas, which the model must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
     /// Replicas rely on hints.
     NoPolls,
     /// Only the replica that carries the first waiter polls.
-    OnlyTheHeadPolls,
-    /// A replica does not heed that waiters of it were deleted.
-    DeafToDeletion,
-    /// Validity counts from the arrival of the reply, to a call or to a renewal.
+    OnlyHeadPolls,
+    /// A replica ignores that its waiters were deleted.
+    IgnoresDeletion,
+    /// Validity counts from the arrival of the reply to a call, or to a renewal.
     ValidFromReply,
     RenewedFromReply,
-    /// A client works on until it hears that its release was done.
+    /// A client works until it receives the answer to its release.
     WorksUntilReleased,
-    /// Commands do not say until when they may act.
+    /// Commands may act at any time.
     NoNotAfter,
-    /// A cleanup names the attempt, not the call: it takes another call of the same number for its own.
+    /// A cleanup names the attempt and not the call, so it drops another call of the same attempt.
     CleansUpByAttempt,
 }
 
@@ -68,7 +68,7 @@ pub(crate) enum Action {
     Cancel {
         client: usize,
     },
-    /// Through a replica that claims for a call of its own, or through one that has none.
+    /// Through a replica that hands over to its own waiter, or through one without waiters (`None`).
     Release {
         client: usize,
         through: Option<u8>,
@@ -81,7 +81,7 @@ pub(crate) enum Action {
     Repeat(usize),
     GiveUp {
         replica: u8,
-        place: usize,
+        call: usize,
     },
     Poll {
         replica: u8,
@@ -91,16 +91,16 @@ pub(crate) enum Action {
     },
     Tick,
     Leap,
-    /// A replica of the store has all that the store knows now; later that may be what takes over.
+    /// A replica of the store copies its memory, and may take over later.
     Copy,
     FailOver(Survives),
 }
 
-/// What a store that takes over knows.
+/// The memory of a store that takes over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Survives {
     Everything,
-    TheCopy,
+    Copy,
     Nothing,
 }
 
@@ -111,27 +111,27 @@ impl Protocol {
         match state.network.remove(at) {
             Message::Call { to, attempt, copy, sent } => self.take_call(state, to, attempt, copy, sent),
             Message::Cancel { to, attempt } => {
-                // A call and its end come through the same connection, in order.
+                // A call and its cancellation use the same connection, which keeps their order.
                 let is_its_call = |it: &Message| match it {
                     Message::Call { to: other, attempt: its, .. } => (to, attempt) == (*other, *its),
                     _ => false,
                 };
                 state.network.retain(|message| !is_its_call(message));
                 let calls = &state.replicas[usize::from(to)].calls;
-                if let Some(place) = calls.iter().position(|call| call.attempt == attempt) {
-                    self.drop_call(state, to, place);
+                if let Some(index) = calls.iter().position(|call| call.attempt == attempt) {
+                    self.drop_call(state, to, index);
                 }
             }
             Message::ToStore { command, copy, sent } => self.reach_store(state, &command, copy, sent),
-            Message::FromStore { to, attempt, copy, said, hints, returned } => {
+            Message::FromStore { to, attempt, copy, outcome, hints, returned } => {
                 let calls = &state.replicas[usize::from(to)].calls;
                 if calls.iter().any(|call| (call.attempt, call.copy) == (attempt, copy)) {
-                    self.heed(state, to, attempt, &hints, returned);
-                    self.take_answer(state, to, attempt, copy, said);
+                    self.take_effects(state, to, attempt, &hints, returned);
+                    self.take_answer(state, to, attempt, copy, outcome);
                 }
             }
-            Message::HandedOver { to, attempt, copy, said, sent } => {
-                self.take_handed_over(state, to, (attempt, copy), said, sent);
+            Message::HandOver { to, attempt, copy, outcome, sent } => {
+                self.take_hand_over(state, to, (attempt, copy), outcome, sent);
             }
             Message::Hint { to, attempt } => self.take_hint(state, to, attempt),
             Message::Reply { attempt, reply } => self.take_reply(state, attempt, reply),
@@ -143,10 +143,12 @@ impl Protocol {
     pub(super) fn pass(&self, state: &mut State, span: Duration) {
         state.now = state.now.after(span);
         for at in 0..self.replicas {
-            // Whatever is still not answered, is not waited for any longer.
-            while let Some(place) = state.replicas[usize::from(at)].calls.iter().position(|it| it.asked.is_some()) {
-                let attempt = state.replicas[usize::from(at)].calls[place].attempt;
-                self.drop_call(state, at, place);
+            // The answers in flight have timed out.
+            while let Some(index) =
+                state.replicas[usize::from(at)].calls.iter().position(|it| it.awaiting_since.is_some())
+            {
+                let attempt = state.replicas[usize::from(at)].calls[index].attempt;
+                self.drop_call(state, at, index);
                 state.send(Message::Reply { attempt, reply: Reply::Failed });
             }
             let replica = &mut state.replicas[usize::from(at)];
@@ -182,7 +184,7 @@ impl Protocol {
                 };
                 state.send(again);
             }
-            Action::GiveUp { replica, place } => self.give_up(state, replica, place),
+            Action::GiveUp { replica, call } => self.give_up(state, replica, call),
             Action::Poll { replica } => self.poll(state, replica),
             Action::Crash { replica } => {
                 state.budget.crashes -= 1;
@@ -205,35 +207,35 @@ impl Protocol {
                 state.budget.failovers -= 1;
                 state.ghost.store_forgot = true;
                 state.ghost.failed_over = Some(state.now);
-                state.store.life += 1;
+                state.store.incarnation += 1;
                 state.store.behind += self.behind;
-                // What was on its way to the old one, ends with its connections.
+                // Commands in flight to the old store are lost with its connections.
                 state.network.retain(|message| !matches!(message, Message::ToStore { .. }));
                 match (survives, state.store.copy.take()) {
-                    (Survives::TheCopy, Some(copy)) => state.store.memory = *copy,
+                    (Survives::Copy, Some(copy)) => state.store.memory = *copy,
                     (Survives::Nothing, _) => state.store.memory = Memory::empty(),
-                    (Survives::Everything | Survives::TheCopy, _) => {}
+                    (Survives::Everything | Survives::Copy, _) => {}
                 }
             }
         }
     }
 
-    /// The promises of this state alone.
+    /// Checks the invariants of a single state.
     fn check(state: &mut State) {
         let now = state.now;
         let valid = |phase: Phase| matches!(phase, Phase::Holding { until } if now < until);
         let holders = state.clients.iter().filter(|client| valid(client.phase)).count();
-        let kept = holders <= 1 || state.ghost.store_forgot;
-        state.ghost.keep(Promise::Exclusion, kept);
+        let exclusive = holders <= 1 || state.ghost.store_forgot;
+        state.ghost.check(Invariant::Exclusion, exclusive);
     }
 
     pub(super) fn tracks_tokens(&self) -> bool {
         self.budget.ticks.is_some()
     }
 
-    /// Whether everybody who waits is served in time when all faults end, except that no hint arrives any more.
+    /// Whether every waiter is served in time if no more faults occur, even without hints.
     fn loses_no_waiter(&self, state: &State) -> bool {
-        state.ghost.store_forgot || !state.network.is_empty() || self.serves_all(state)
+        state.ghost.store_forgot || !state.network.is_empty() || self.serves_all_waiters(state)
     }
 }
 
@@ -249,7 +251,7 @@ impl Model for Protocol {
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         self.of_clients(state, actions);
         self.of_replicas(state, actions);
-        self.of_the_network(state, actions);
+        self.of_network(state, actions);
         self.of_time(state, actions);
     }
 
@@ -262,14 +264,20 @@ impl Model for Protocol {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::<Self>::always("tokens rise", |_, state: &State| state.ghost.keeps(Promise::TokensRise)),
-            Property::<Self>::always("exclusion", |_, state: &State| state.ghost.keeps(Promise::Exclusion)),
+            Property::<Self>::always("tokens rise", |_, state: &State| state.ghost.holds(Invariant::TokensRise)),
+            Property::<Self>::always("exclusion", |_, state: &State| state.ghost.holds(Invariant::Exclusion)),
             Property::always("no lost waiter", |model: &Self, state: &State| model.loses_no_waiter(state)),
-            Property::<Self>::always("in order", |_, state: &State| state.ghost.keeps(Promise::InOrder)),
-            Property::<Self>::always("once per request", |_, state: &State| state.ghost.keeps(Promise::OncePerRequest)),
-            Property::<Self>::always("no revival", |_, state: &State| state.ghost.keeps(Promise::NoRevival)),
-            Property::<Self>::always("dropped is final", |_, state: &State| state.ghost.keeps(Promise::DroppedIsFinal)),
-            Property::<Self>::always("told is true", |_, state: &State| state.ghost.keeps(Promise::ToldIsTrue)),
+            Property::<Self>::always("in order", |_, state: &State| state.ghost.holds(Invariant::InOrder)),
+            Property::<Self>::always("once per request", |_, state: &State| {
+                state.ghost.holds(Invariant::OncePerRequest)
+            }),
+            Property::<Self>::always("no revival", |_, state: &State| state.ghost.holds(Invariant::NoRevival)),
+            Property::<Self>::always("dropped is final", |_, state: &State| {
+                state.ghost.holds(Invariant::DroppedIsFinal)
+            }),
+            Property::<Self>::always("timeout is final", |_, state: &State| {
+                state.ghost.holds(Invariant::TimeoutIsFinal)
+            }),
             Property::<Self>::always("nothing left", |_, state: &State| {
                 state.ghost.store_forgot || !state.is_quiet() || !state.store.leaves_behind(state.now)
             }),

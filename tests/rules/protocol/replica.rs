@@ -1,9 +1,9 @@
-//! A server replica: what `src/locks/wait.rs` and `src/store/redis` do with calls, answers, hints and polls.
+//! A server replica: a model of `src/locks/wait.rs` and `src/store/redis`.
 
 use super::{
     model::{Bug, Protocol},
-    state::{Call, Message, Reply, Said, State},
-    store::{Answer, Ask, Asking, Attempt, NONE_KNOWN},
+    state::{Call, CallOutcome, Message, Reply, State},
+    store::{Answer, Ask, Attempt, NO_TOKEN, StoreCommand},
 };
 use fencepost::domain::{
     command::Outcome,
@@ -13,13 +13,13 @@ use fencepost::domain::{
 };
 
 impl Protocol {
-    /// A call arrives.
+    /// Handles a call.
     pub(super) fn take_call(&self, state: &mut State, to: u8, attempt: Attempt, copy: u8, sent: StoreTime) {
         if !state.replicas[usize::from(to)].alive {
             return;
         }
         let now = state.now;
-        let call = Call { attempt, copy, sent, arrived: now, asked: Some(now), queued: false, hinted: false };
+        let call = Call { attempt, copy, sent, arrived: now, awaiting_since: Some(now), queued: false, hinted: false };
         state.replicas[usize::from(to)].calls.push(call);
         state.replicas[usize::from(to)].calls.sort_unstable();
         self.ask(state, to, Ask::Acquire, attempt, copy);
@@ -32,23 +32,23 @@ impl Protocol {
         if self.bug == Some(Bug::NoNotAfter) && ask != Ask::Drop {
             not_after = clock.after(COMMAND_WINDOW * 100);
         }
-        let known_token = state.replicas.get(usize::from(from)).map_or(NONE_KNOWN, |replica| replica.known_token);
-        let life = state.store.life;
+        let known_token = state.replicas.get(usize::from(from)).map_or(NO_TOKEN, |replica| replica.known_token);
+        let incarnation = state.store.incarnation;
         let id = if self.bug == Some(Bug::CleansUpByAttempt) { 0 } else { copy };
-        let command = Asking { ask, from, attempt, copy: id, not_after, life, known_token, next: None };
-        // Nobody waits for the answer to a cleanup.
+        let command = StoreCommand { ask, from, attempt, copy: id, not_after, incarnation, known_token, next: None };
+        // The answer to a cleanup is ignored.
         let copy = (ask != Ask::Drop).then_some(copy);
         state.send(Message::ToStore { command, copy, sent: state.now });
     }
 
-    /// The store carries out a command that has arrived.
-    pub(super) fn reach_store(&self, state: &mut State, command: &Asking, copy: Option<u8>, sent: StoreTime) {
-        let (answer, set_off) = state.store.run(state.now, self.ttl, self.wait, command);
+    /// Runs a command at the store, and sends its answer and hints.
+    pub(super) fn reach_store(&self, state: &mut State, command: &StoreCommand, copy: Option<u8>, sent: StoreTime) {
+        let (answer, caused) = state.store.run(state.now, self.ttl, self.wait, command);
         let clock = state.store.clock(state.now);
-        state.ghost.watch(clock, command, &answer, &set_off, &state.store);
-        let Asking { ask, from, attempt, .. } = *command;
+        state.ghost.watch(clock, command, &answer, &caused, &state.store);
+        let StoreCommand { ask, from, attempt, .. } = *command;
         let mut own = Vec::new();
-        for (replica, hinted) in set_off.hints {
+        for (replica, hinted) in caused.hints {
             if replica == from && copy.is_some() {
                 own.push(hinted);
             } else if self.hints {
@@ -56,7 +56,13 @@ impl Protocol {
             }
         }
         if let (Answer::Released(Some(outcome)), Some((attempt, copy))) = (&answer, command.next) {
-            state.send(Message::HandedOver { to: from, attempt, copy, said: self.said(outcome, Ask::Claim), sent });
+            state.send(Message::HandOver {
+                to: from,
+                attempt,
+                copy,
+                outcome: self.outcome_for_call(outcome, Ask::Claim),
+                sent,
+            });
         }
         match (ask, answer, copy) {
             (Ask::Renew, Answer::Of(Outcome::Renew(RenewOutcome::Renewed(renewed))), _) => {
@@ -67,118 +73,134 @@ impl Protocol {
                 state.send(Message::Released { request: attempt.request });
             }
             (_, Answer::Of(Outcome::Acquire(outcome)), Some(copy)) => {
-                let said = self.said(&outcome, ask);
-                let returned = set_off.returned;
-                state.send(Message::FromStore { to: from, attempt, copy, said, hints: own, returned });
+                let outcome = self.outcome_for_call(&outcome, ask);
+                let returned = caused.returned;
+                state.send(Message::FromStore { to: from, attempt, copy, outcome, hints: own, returned });
             }
             _ => {}
         }
     }
 
-    /// An answer comes back to a replica. If its call is gone, nobody reads it.
-    pub(super) fn take_answer(&self, state: &mut State, to: u8, attempt: Attempt, copy: u8, said: Said) {
+    /// Handles an answer of the store. Without its call, it is ignored.
+    pub(super) fn take_answer(&self, state: &mut State, to: u8, attempt: Attempt, copy: u8, outcome: CallOutcome) {
         let replica = &mut state.replicas[usize::from(to)];
-        let Some(place) = replica.calls.iter().position(|it| (it.attempt, it.copy) == (attempt, copy)) else { return };
-        let call = &mut replica.calls[place];
-        let Some(asked) = call.asked.take() else { return };
-        if said == Said::Queued {
+        let Some(index) = replica.calls.iter().position(|it| (it.attempt, it.copy) == (attempt, copy)) else { return };
+        let call = &mut replica.calls[index];
+        let Some(sent) = call.awaiting_since.take() else { return };
+        if outcome == CallOutcome::Queued {
             call.queued = true;
             if std::mem::take(&mut call.hinted) {
-                self.claim(state, to, place);
+                self.claim(state, to, index);
             }
             return;
         }
-        self.end_call(state, to, place, said, asked);
+        self.end_call(state, to, index, outcome, sent);
     }
 
-    /// What was claimed for a call by a release that went through its replica. If the call is gone, it has been cleaned
-    /// up after.
-    pub(super) fn take_handed_over(&self, state: &mut State, to: u8, its: (Attempt, u8), said: Said, sent: StoreTime) {
+    /// Handles the outcome of a claim by a release through this replica. Without its call, it is ignored: the cleanup
+    /// of the call has been sent.
+    pub(super) fn take_hand_over(
+        &self,
+        state: &mut State,
+        to: u8,
+        its: (Attempt, u8),
+        outcome: CallOutcome,
+        sent: StoreTime,
+    ) {
         let calls = &state.replicas[usize::from(to)].calls;
-        if let Some(place) = calls.iter().position(|call| (call.attempt, call.copy) == its) {
-            self.end_call(state, to, place, said, sent);
+        if let Some(index) = calls.iter().position(|call| (call.attempt, call.copy) == its) {
+            self.end_call(state, to, index, outcome, sent);
         }
     }
 
-    /// A call ends with what was said to a command that was sent then.
-    fn end_call(&self, state: &mut State, to: u8, place: usize, said: Said, asked: StoreTime) {
+    /// Ends a call with the outcome of a command that was sent at `sent`.
+    fn end_call(&self, state: &mut State, to: u8, index: usize, outcome: CallOutcome, sent: StoreTime) {
         let replica = &mut state.replicas[usize::from(to)];
-        let (call, attempt) = (replica.calls[place], replica.calls[place].attempt);
-        let reply = match said {
-            Said::Granted { token, left } => {
+        let (call, attempt) = (replica.calls[index], replica.calls[index].attempt);
+        let reply = match outcome {
+            CallOutcome::Granted { token, left } => {
                 replica.known_token = replica.known_token.max(token);
-                // DESIGN 5: counted from the sending of this transmission, plus what it was held for before the script
-                // was sent.
-                let held_for = asked.since(call.arrived);
+                // DESIGN 5: validity counts from the sending of this attempt, plus the time that the server held it
+                // before it sent the command.
+                let held_for = sent.since(call.arrived);
                 let from = call.sent.after(held_for);
                 Reply::Acquired { from, left }
             }
-            Said::TimedOut => Reply::TimedOut,
-            Said::Ended => Reply::Over,
-            Said::Failed | Said::TooLate | Said::Queued => Reply::Failed,
+            CallOutcome::TimedOut => Reply::TimedOut,
+            CallOutcome::Ended => Reply::Over,
+            CallOutcome::Failed | CallOutcome::TooLate | CallOutcome::Queued => Reply::Failed,
         };
-        state.replicas[usize::from(to)].calls.remove(place);
-        if said == Said::TooLate {
+        state.replicas[usize::from(to)].calls.remove(index);
+        if outcome == CallOutcome::TooLate {
             self.ask(state, to, Ask::Drop, attempt, call.copy);
         }
         state.send(Message::Reply { attempt, reply });
     }
 
-    /// A hint arrives. (An offer that nobody here waits for is declined by Redis' scripts only: here it lapses.)
+    /// Handles a hint. An offer without a call lapses; only the Redis store declines it.
     pub(super) fn take_hint(&self, state: &mut State, to: u8, attempt: Attempt) {
-        for place in 0..state.replicas[usize::from(to)].calls.len() {
-            if state.replicas[usize::from(to)].calls[place].attempt == attempt {
-                self.claim(state, to, place);
+        for index in 0..state.replicas[usize::from(to)].calls.len() {
+            if state.replicas[usize::from(to)].calls[index].attempt == attempt {
+                self.claim(state, to, index);
             }
         }
     }
 
-    /// Claims for a call, now or as soon as its answer is here.
-    fn claim(&self, state: &mut State, replica: u8, place: usize) {
+    /// Claims for a call, now or when its outstanding answer arrives.
+    fn claim(&self, state: &mut State, replica: u8, index: usize) {
         let now = state.now;
-        let call = &mut state.replicas[usize::from(replica)].calls[place];
-        if call.asked.is_some() {
+        let call = &mut state.replicas[usize::from(replica)].calls[index];
+        if call.awaiting_since.is_some() {
             call.hinted = true;
             return;
         }
-        call.asked = Some(now);
+        call.awaiting_since = Some(now);
         let (attempt, copy) = (call.attempt, call.copy);
         self.ask(state, replica, Ask::Claim, attempt, copy);
     }
 
-    /// A call's time is over.
-    pub(super) fn give_up(&self, state: &mut State, replica: u8, place: usize) {
+    /// Ends the wait of a call.
+    pub(super) fn give_up(&self, state: &mut State, replica: u8, index: usize) {
         let now = state.now;
-        let call = &mut state.replicas[usize::from(replica)].calls[place];
+        let call = &mut state.replicas[usize::from(replica)].calls[index];
         let (attempt, copy) = (call.attempt, call.copy);
-        call.asked = Some(now);
+        call.awaiting_since = Some(now);
         self.ask(state, replica, Ask::GiveUp, attempt, copy);
     }
 
-    /// A call's client has gone, or its answer has not come in time.
-    pub(super) fn drop_call(&self, state: &mut State, replica: u8, place: usize) {
-        let call = state.replicas[usize::from(replica)].calls.remove(place);
+    /// Drops a call: its client has gone, or its answer has timed out.
+    pub(super) fn drop_call(&self, state: &mut State, replica: u8, index: usize) {
+        let call = state.replicas[usize::from(replica)].calls.remove(index);
         self.ask(state, replica, Ask::Drop, call.attempt, call.copy);
     }
 
-    /// A replica polls for its waiters, and has the answer at once: what could come between, may as well come before or
-    /// after.
+    /// Polls for the waiters of a replica. The answer arrives at once, because an event in between is equivalent to one
+    /// before or after.
     pub(super) fn poll(&self, state: &mut State, replica: u8) {
         let at = usize::from(replica);
         state.replicas[at].poll_due = false;
         let clock = state.store.clock(state.now);
-        let (not_after, life) = (clock.after(COMMAND_WINDOW), state.store.life);
+        let (not_after, incarnation) = (clock.after(COMMAND_WINDOW), state.store.incarnation);
         let attempt = Attempt { request: 0xff, number: 0 };
         let known_token = state.replicas[at].known_token;
-        let poll = Asking { ask: Ask::Poll, from: replica, attempt, copy: 0, not_after, life, known_token, next: None };
-        if self.bug == Some(Bug::OnlyTheHeadPolls) && state.ghost.head().is_some_and(|head| head != replica) {
+        let poll = StoreCommand {
+            ask: Ask::Poll,
+            from: replica,
+            attempt,
+            copy: 0,
+            not_after,
+            incarnation,
+            known_token,
+            next: None,
+        };
+        if self.bug == Some(Bug::OnlyHeadPolls) && state.ghost.head().is_some_and(|head| head != replica) {
             return;
         }
-        let (answer, set_off) = state.store.run(state.now, self.ttl, self.wait, &poll);
-        state.ghost.watch(clock, &poll, &answer, &set_off, &state.store);
-        let Answer::Polled(polled) = answer else { unreachable!("a poll is answered so") };
+        let (answer, caused) = state.store.run(state.now, self.ttl, self.wait, &poll);
+        state.ghost.watch(clock, &poll, &answer, &caused, &state.store);
+        let Answer::Polled(polled) = answer else { unreachable!("a poll has its own answer") };
         if self.hints {
-            for (to, attempt) in set_off.hints.into_iter().filter(|(to, _)| *to != replica) {
+            for (to, attempt) in caused.hints.into_iter().filter(|(to, _)| *to != replica) {
                 state.send(Message::Hint { to, attempt });
             }
         }
@@ -190,35 +212,35 @@ impl Protocol {
         queued.dedup();
         let missing = polled.waiters + usize::from(polled.offered.is_some()) < queued.len();
         let again = std::mem::replace(&mut state.replicas[at].missing, missing) && missing;
-        if (set_off.returned || again) && self.bug != Some(Bug::DeafToDeletion) {
+        if (caused.returned || again) && self.bug != Some(Bug::IgnoresDeletion) {
             queued.into_iter().for_each(|attempt| self.take_hint(state, replica, attempt));
         }
     }
 
-    /// What else an answer tells its replica: of its other calls.
-    pub(super) fn heed(&self, state: &mut State, to: u8, own: Attempt, hints: &[Attempt], returned: bool) {
+    /// Handles the effects of a command on other calls of its replica.
+    pub(super) fn take_effects(&self, state: &mut State, to: u8, own: Attempt, hints: &[Attempt], returned: bool) {
         hints.iter().for_each(|hint| self.take_hint(state, to, *hint));
-        if returned && self.bug != Some(Bug::DeafToDeletion) {
+        if returned && self.bug != Some(Bug::IgnoresDeletion) {
             let calls = state.replicas[usize::from(to)].calls.clone();
             let others = calls.iter().filter(|it| it.queued && it.attempt != own);
             others.for_each(|call| self.take_hint(state, to, call.attempt));
         }
     }
 
-    /// What an answer says to the call.
-    fn said(&self, outcome: &AcquireOutcome, ask: Ask) -> Said {
+    /// The outcome for a call.
+    fn outcome_for_call(&self, outcome: &AcquireOutcome, ask: Ask) -> CallOutcome {
         match outcome {
             AcquireOutcome::Granted(grant) => {
-                // Elsewhere a token says nothing that its lease does not, and would tell equal states apart.
+                // In other configurations a token is redundant, and would distinguish equal states.
                 let token = if self.tracks_tokens() { grant.token.get() } else { 0 };
                 let token = StoreTime::from_micros(token);
-                Said::Granted { token, left: fencepost::domain::time::micros(grant.left) }
+                CallOutcome::Granted { token, left: fencepost::domain::time::micros(grant.left) }
             }
-            AcquireOutcome::Queued => Said::Queued,
-            AcquireOutcome::TimedOut(_) => Said::TimedOut,
-            AcquireOutcome::Contended(_) | AcquireOutcome::Ended => Said::Ended,
-            AcquireOutcome::TooLate(_) | AcquireOutcome::LeftBehind if ask != Ask::Acquire => Said::TooLate,
-            _ => Said::Failed,
+            AcquireOutcome::Queued => CallOutcome::Queued,
+            AcquireOutcome::TimedOut(_) => CallOutcome::TimedOut,
+            AcquireOutcome::Contended(_) | AcquireOutcome::Ended => CallOutcome::Ended,
+            AcquireOutcome::TooLate(_) | AcquireOutcome::LeftBehind if ask != Ask::Acquire => CallOutcome::TooLate,
+            _ => CallOutcome::Failed,
         }
     }
 }

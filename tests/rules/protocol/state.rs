@@ -1,32 +1,32 @@
-//! All that the future depends on: clients, server replicas, the store, what is on its way, and what was seen so far.
+//! The state of the model: clients, server replicas, the store, messages in flight, and the ghost state.
 
 use super::{
     ghost::Ghost,
-    store::{Asking, Attempt, NONE_KNOWN, START, Store},
+    store::{Attempt, NO_TOKEN, START, Store, StoreCommand},
 };
 use fencepost::domain::time::StoreTime;
 use std::time::Duration;
 
-/// What a configuration allows to go wrong, and how often; each fault uses some of it up.
+/// How many faults of each kind a configuration still allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Budget {
-    /// Messages that get lost.
+    /// Lost messages.
     pub(crate) losses: u8,
-    /// Ticks that pass while something is on its way, or while a poll is overdue.
+    /// Ticks while a message is in flight or a poll is due.
     pub(crate) delays: u8,
     /// Calls, renewals, releases and cleanups that arrive twice.
     pub(crate) repeats: u8,
-    /// Replicas that die.
+    /// Crashes of server replicas.
     pub(crate) crashes: u8,
-    /// Half-minutes in which nothing happens at all.
+    /// Half-minutes without any event.
     pub(crate) leaps: u8,
-    /// Times that the store is replaced by one that forgot.
+    /// Failovers of the store.
     pub(crate) failovers: u8,
-    /// Where tokens are told apart by their distance to the clock, time itself is bounded.
+    /// A bound on time, for configurations whose states include tokens.
     pub(crate) ticks: Option<u8>,
 }
 
-/// A client: it wants the lock, holds it, and wants it again.
+/// A client, which acquires the lock several times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Client {
     pub(crate) phase: Phase,
@@ -38,31 +38,31 @@ pub(crate) struct Client {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Idle,
-    Asking {
+    StoreCommand {
         attempt: u32,
-        /// Its call has failed: it need not be cancelled.
+        /// Its call has failed and needs no cancellation.
         failed: bool,
         replica: u8,
     },
-    /// Until then it reckons to hold the lock.
+    /// The client believes that it holds the lock until then.
     Holding {
         until: StoreTime,
     },
 }
 
-/// A server replica. It holds no state but its calls.
+/// A server replica. Its only state is its calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Replica {
     pub(crate) alive: bool,
     pub(crate) calls: Vec<Call>,
     pub(crate) poll_due: bool,
-    /// The last poll found fewer waiters than there are here.
+    /// The last poll found fewer waiters in the store than this replica has.
     pub(crate) missing: bool,
     pub(crate) known_token: StoreTime,
 }
 
 impl Replica {
-    /// The call that a release claims for: one that stands in line, and alone of its number.
+    /// The call that a release hands over to: a queued one that is the only call of its attempt.
     pub(crate) fn next(&self) -> Option<(Attempt, u8)> {
         let call = self.calls.iter().find(|call| call.queued)?;
         let others = self.calls.iter().filter(|other| other.attempt == call.attempt).count();
@@ -70,41 +70,41 @@ impl Replica {
     }
 }
 
-/// A call that a replica has in hand.
+/// A call at a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Call {
     pub(crate) attempt: Attempt,
-    /// Which of the calls with this number: a proxy may repeat one.
+    /// The number of the call within its attempt: a proxy may repeat a call.
     pub(crate) copy: u8,
     /// When its client sent it, and when it arrived.
     pub(crate) sent: StoreTime,
     pub(crate) arrived: StoreTime,
-    /// When the command was sent whose answer is awaited; none while it stands in line.
-    pub(crate) asked: Option<StoreTime>,
-    /// The store has said that it stands in line.
+    /// When the command in flight was sent; `None` while the call waits in the queue.
+    pub(crate) awaiting_since: Option<StoreTime>,
+    /// The store has queued it.
     pub(crate) queued: bool,
-    /// A hint came while it awaited an answer.
+    /// A hint arrived while a command was in flight.
     pub(crate) hinted: bool,
 }
 
-/// What a call comes to, for its client.
+/// The reply to a call, for its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reply {
-    /// The time from which the lease's time left counts (on the client's clock), and how long it has left.
+    /// When the validity of the lease begins (on the client's clock), and how long it lasts.
     Acquired {
         from: StoreTime,
         left: u64,
     },
-    /// The wait ended without the lock, or the request has ended.
+    /// The request has ended, or the lock is held and the request does not wait.
     Over,
     TimedOut,
-    /// Unknown, or to be tried again.
+    /// The outcome is unknown, or the client may retry.
     Failed,
 }
 
-/// What a command of a call came to, for its replica.
+/// The outcome of a command, for the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Said {
+pub(crate) enum CallOutcome {
     Queued,
     Granted {
         token: StoreTime,
@@ -112,13 +112,13 @@ pub(crate) enum Said {
     },
     TimedOut,
     Ended,
-    /// The call is over, and nothing is to be cleaned up.
+    /// The call has failed, without cleanup.
     Failed,
-    /// The same for a command that came too late: what stands in line is to be taken out.
+    /// The command was too late. The queued request needs a cleanup.
     TooLate,
 }
 
-/// What is on its way. Whatever is, may arrive in any order.
+/// A message in flight. Messages may arrive in any order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Message {
     /// A client's call to a replica.
@@ -128,35 +128,35 @@ pub(crate) enum Message {
         copy: u8,
         sent: StoreTime,
     },
-    /// The connection tells the replica that the call's client has gone.
+    /// The client of a call has gone.
     Cancel {
         to: u8,
         attempt: Attempt,
     },
-    /// To the store; of which call, if an answer is awaited.
+    /// A command to the store. `copy` is the call that awaits the answer, if one does.
     ToStore {
-        command: Asking,
+        command: StoreCommand,
         copy: Option<u8>,
         sent: StoreTime,
     },
-    /// From the store, with the hints that the command set off for this very replica.
+    /// An answer of the store, with the hints of the command for this replica.
     FromStore {
         to: u8,
         attempt: Attempt,
         copy: u8,
-        said: Said,
+        outcome: CallOutcome,
         hints: Vec<Attempt>,
         returned: bool,
     },
-    /// What was claimed for a call by the release that was sent then.
-    HandedOver {
+    /// The outcome of a claim by a release that was sent at `sent`.
+    HandOver {
         to: u8,
         attempt: Attempt,
         copy: u8,
-        said: Said,
+        outcome: CallOutcome,
         sent: StoreTime,
     },
-    /// The store's hint to another replica.
+    /// A hint of the store to another replica.
     Hint {
         to: u8,
         attempt: Attempt,
@@ -165,7 +165,7 @@ pub(crate) enum Message {
         attempt: Attempt,
         reply: Reply,
     },
-    /// A renewal's answer: when it was sent, and the time left.
+    /// The answer to a renewal: when the renewal was sent, and the time left.
     Renewed {
         request: u8,
         from: StoreTime,
@@ -176,7 +176,7 @@ pub(crate) enum Message {
     },
 }
 
-/// Everything.
+/// A state of the model.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     pub(crate) now: StoreTime,
@@ -188,12 +188,12 @@ pub(crate) struct State {
     pub(crate) ghost: Ghost,
 }
 
-/// Requests are numbered through, a few for each client.
+/// The request numbers of each client.
 pub(crate) const REQUESTS_PER_CLIENT: u8 = 4;
 
 impl State {
     pub(crate) fn new(clients: u8, replicas: u8, renewals: u8, budget: Budget) -> Self {
-        let replica = Replica { alive: true, calls: vec![], poll_due: false, missing: false, known_token: NONE_KNOWN };
+        let replica = Replica { alive: true, calls: vec![], poll_due: false, missing: false, known_token: NO_TOKEN };
         Self {
             now: StoreTime::from_micros(START),
             store: Store::new(),
@@ -205,19 +205,19 @@ impl State {
         }
     }
 
-    /// The request that a client is busy with.
+    /// The current request of a client.
     pub(crate) fn request_of(&self, client: usize) -> u8 {
         u8::try_from(client).expect("few clients") * REQUESTS_PER_CLIENT + self.clients[client].begun - 1
     }
 
-    /// The client of a request, if it is still busy with it.
+    /// The client of a request, if it is still the client's current one.
     pub(crate) fn client_of(&self, request: u8) -> Option<usize> {
         let client = usize::from(request / REQUESTS_PER_CLIENT);
         (self.clients[client].begun > 0 && self.request_of(client) == request).then_some(client)
     }
 
-    /// Whether a lease of this request ended so long ago that a further transmission might come when that is forgotten:
-    /// the promise of one effect is for those that come within 10 s.
+    /// Whether a lease of this request ended so long ago that its end may be forgotten before a retry arrives. A
+    /// request is granted once only if all attempts arrive within 10 s of the end.
     pub(crate) fn ended_long_ago(&self, request: u8) -> bool {
         const NOT_LONG: Duration = Duration::from_secs(8);
         let lease = self.store.memory.lock.lease().filter(|lease| lease.request.0.as_bytes()[0] == request);
@@ -226,11 +226,11 @@ impl State {
     }
 
     pub(crate) fn send(&mut self, message: Message) {
-        let place = self.network.binary_search(&message).unwrap_or_else(|place| place);
-        self.network.insert(place, message);
+        let index = self.network.binary_search(&message).unwrap_or_else(|index| index);
+        self.network.insert(index, message);
     }
 
-    /// Whether nobody does anything and nothing is on its way.
+    /// Whether there are no calls, no messages in flight and no busy clients.
     pub(crate) fn is_quiet(&self) -> bool {
         self.network.is_empty()
             && self.replicas.iter().all(|replica| replica.calls.is_empty())

@@ -1,4 +1,4 @@
-//! What may happen next: all that clients, replicas, the network and time may do in a state.
+//! The next actions of clients, replicas, the network and time in a state.
 
 use super::{
     model::{Action, Protocol, Survives},
@@ -12,7 +12,7 @@ impl Protocol {
         for (client, it) in state.clients.iter().enumerate() {
             match it.phase {
                 Phase::Idle if it.begun < self.requests => {
-                    // Clients are alike, and so are replicas: the first steps go in order.
+                    // Symmetry: clients are alike, and so are replicas, so the first steps are in order.
                     let first = state.clients.iter().all(|it| it.begun == 0);
                     if it.begun > 0 || client == 0 || state.clients[client - 1].begun > 0 {
                         let through = alive.iter().take(if first { 1 } else { usize::MAX });
@@ -20,7 +20,7 @@ impl Protocol {
                     }
                 }
                 Phase::Idle => {}
-                Phase::Asking { attempt, failed, .. } => {
+                Phase::StoreCommand { attempt, failed, .. } => {
                     if attempt < self.attempts && !state.ended_long_ago(state.request_of(client)) {
                         actions.extend(alive.iter().map(|replica| Action::Retry { client, replica: *replica }));
                     }
@@ -30,14 +30,14 @@ impl Protocol {
                 }
                 Phase::Holding { .. } => {
                     let request = state.request_of(client);
-                    let on_its_way = |message: &Message| match message {
+                    let in_flight = |message: &Message| match message {
                         Message::ToStore { command, .. } => {
                             command.ask == Ask::Release && command.attempt.request == request
                         }
                         Message::Released { request: it } => *it == request,
                         _ => false,
                     };
-                    if self.releases && !state.network.iter().any(on_its_way) {
+                    if self.releases && !state.network.iter().any(in_flight) {
                         actions.push(Action::Release { client, through: None });
                         let claiming = alive.iter().filter(|it| state.replicas[usize::from(**it)].next().is_some());
                         actions.extend(claiming.map(|it| Action::Release { client, through: Some(*it) }));
@@ -59,13 +59,13 @@ impl Protocol {
                 actions.push(Action::Crash { replica: at });
             }
             if self.timeouts {
-                let waiting = replica.calls.iter().enumerate().filter(|(_, call)| call.asked.is_none());
-                actions.extend(waiting.map(|(place, _)| Action::GiveUp { replica: at, place }));
+                let waiting = replica.calls.iter().enumerate().filter(|(_, call)| call.awaiting_since.is_none());
+                actions.extend(waiting.map(|(call, _)| Action::GiveUp { replica: at, call }));
             }
         }
     }
 
-    pub(super) fn of_the_network(&self, state: &State, actions: &mut Vec<Action>) {
+    pub(super) fn of_network(&self, state: &State, actions: &mut Vec<Action>) {
         for (at, message) in state.network.iter().enumerate() {
             if at > 0 && state.network[at - 1] == *message {
                 continue;
@@ -98,7 +98,7 @@ impl Protocol {
             actions.extend([Survives::Everything, Survives::Nothing].map(Action::FailOver));
             actions.push(match state.store.copy {
                 None => Action::Copy,
-                Some(_) => Action::FailOver(Survives::TheCopy),
+                Some(_) => Action::FailOver(Survives::Copy),
             });
         }
     }

@@ -1,4 +1,4 @@
-//! The one store: the pure rules, driven as the memory store drives them, with a clock and a life of its own.
+//! The store: the pure rules, driven as the memory store drives them, with its own clock and incarnation.
 
 use fencepost::domain::{
     command::{Acquire, Candidate, Command, Effect, Effects, Outcome},
@@ -15,23 +15,23 @@ use std::time::Duration;
 use uuid::Uuid;
 
 pub(crate) const SECOND: u64 = 1_000_000;
-/// When every run begins.
+/// The time at which every run begins.
 pub(crate) const START: u64 = 1_800_000_000 * SECOND;
-/// Commands that no waiting replica sends come from here.
-pub(crate) const NOBODY: u8 = 9;
-/// What a replica knows that has seen no token.
-pub(crate) const NONE_KNOWN: StoreTime = StoreTime::from_micros(0);
-/// No bound is meant to be reached.
+/// The sender of commands that go through no replica with waiters.
+pub(crate) const NO_REPLICA: u8 = 9;
+/// The known token of a replica that has seen none.
+pub(crate) const NO_TOKEN: StoreTime = StoreTime::from_micros(0);
+/// Never reached.
 const WAITERS_MAX: usize = 100;
 
-/// One transmission of a request.
+/// One attempt of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Attempt {
     pub(crate) request: u8,
     pub(crate) number: u32,
 }
 
-/// What may be asked of the store.
+/// The kind of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Ask {
     Acquire,
@@ -43,25 +43,25 @@ pub(crate) enum Ask {
     Poll,
 }
 
-/// A message to the store that asks for a command.
+/// A command to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Asking {
+pub(crate) struct StoreCommand {
     pub(crate) ask: Ask,
     pub(crate) from: u8,
     pub(crate) attempt: Attempt,
-    /// Which of the calls with this number.
+    /// The number of the call within its attempt.
     pub(crate) copy: u8,
     /// On the store's clock.
     pub(crate) not_after: StoreTime,
-    /// The life of the store that it was meant for.
-    pub(crate) life: u32,
-    /// A token is a time, more or less: so that it is the distance to now that counts.
+    /// The incarnation of the store that it was sent to.
+    pub(crate) incarnation: u32,
+    /// As a time, because tokens follow the clock and the distance to now matters.
     pub(crate) known_token: StoreTime,
-    /// The call that a release claims for: its attempt, and which of the calls with this number.
+    /// The call that a release hands over to.
     pub(crate) next: Option<(Attempt, u8)>,
 }
 
-/// What the store answers.
+/// An answer of the store.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
     /// The outcome of a command.
@@ -71,18 +71,18 @@ pub(crate) enum Answer {
     Released(Option<AcquireOutcome>),
 }
 
-/// What a command set off.
+/// The effects of a command.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SetOff {
+pub(crate) struct Caused {
     pub(crate) hints: Vec<(u8, Attempt)>,
-    /// The token of a lease that began with this command.
+    /// The request that was granted the lock, and its token.
     pub(crate) granted: Option<(u8, u64)>,
-    /// Requests whose lease ended, and when: one that expired may have done so long before anybody noticed.
+    /// Requests whose lease ended, and when. An expired lease ended when it expired, not when the store noticed.
     pub(crate) ended: Vec<(u8, StoreTime)>,
     pub(crate) returned: bool,
 }
 
-/// The store's memory: all of it is lost together.
+/// The memory of the store.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory {
     pub(crate) lock: Lock,
@@ -94,10 +94,10 @@ pub(crate) struct Memory {
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     pub(crate) memory: Memory,
-    /// What a promoted replica would know.
+    /// The memory of a replica of the store, which may be promoted.
     pub(crate) copy: Option<Box<Memory>>,
-    pub(crate) life: u32,
-    /// How far its clock is behind the real time.
+    pub(crate) incarnation: u32,
+    /// How far its clock is behind, in microseconds.
     pub(crate) behind: u64,
 }
 
@@ -108,12 +108,12 @@ impl Memory {
 }
 
 impl Store {
-    /// A store that has been up for long, so that tokens follow its clock.
+    /// A store with an old token, so that new tokens follow its clock.
     pub(crate) fn new() -> Self {
         let mut memory = Memory::empty();
         let long_ago = StoreTime::from_micros(START - 100 * SECOND);
         memory.sequencer.draw(long_ago, Incarnation(id(1)), 0).expect("there are tokens");
-        Self { memory, copy: None, life: 1, behind: 0 }
+        Self { memory, copy: None, incarnation: 1, behind: 0 }
     }
 
     /// The time on its clock.
@@ -122,7 +122,7 @@ impl Store {
     }
 
     /// Carries out a command.
-    pub(crate) fn run(&mut self, now: StoreTime, ttl: u64, wait: bool, asking: &Asking) -> (Answer, SetOff) {
+    pub(crate) fn run(&mut self, now: StoreTime, ttl: u64, wait: bool, command: &StoreCommand) -> (Answer, Caused) {
         let now = self.clock(now);
         let mut effects = Effects::new();
         let Memory { lock, sequencer, replicas } = &mut self.memory;
@@ -132,18 +132,18 @@ impl Store {
             sequencer,
             effects: &mut effects,
             now,
-            not_after: asking.not_after,
-            incarnation: Incarnation(id(asking.life)),
-            present: Incarnation(id(self.life)),
-            replica: ReplicaId(id(asking.from.into())),
+            not_after: command.not_after,
+            incarnation: Incarnation(id(command.incarnation)),
+            present: Incarnation(id(self.incarnation)),
+            replica: ReplicaId(id(command.from.into())),
             replicas,
-            known_token: asking.known_token.as_micros(),
+            known_token: command.known_token.as_micros(),
             waiters_max: WAITERS_MAX,
         };
-        let request = asking.attempt.request;
-        let (call, lease) = (call_of(asking.attempt, asking.copy), lease_of(request));
+        let request = command.attempt.request;
+        let (call, lease) = (call_of(command.attempt, command.copy), lease_of(request));
         let candidate = Candidate { lease_id: lease, grant_id: GrantId(lease.0), attachment: None };
-        let answer = match asking.ask {
+        let answer = match command.ask {
             Ask::Acquire => {
                 Answer::Of(turn.run(Command::Acquire(Acquire { call, terms: terms(request, ttl), wait, candidate })))
             }
@@ -151,7 +151,7 @@ impl Store {
             Ask::GiveUp => Answer::Of(turn.run(Command::GiveUp(call))),
             Ask::Drop => Answer::Of(turn.run(Command::DropCall(call))),
             Ask::Release => {
-                let next = asking.next.map(|(it, copy)| {
+                let next = command.next.map(|(it, copy)| {
                     let lease_id = lease_of(it.request);
                     let candidate = Candidate { lease_id, grant_id: GrantId(lease_id.0), attachment: None };
                     Next { call: call_of(it, copy), candidate }
@@ -168,34 +168,34 @@ impl Store {
             Ask::Poll => Answer::Polled(turn.poll()),
         };
         self.memory.lock.check();
-        (answer, self.set_off(now, &effects))
+        (answer, self.caused(now, &effects))
     }
 
-    fn set_off(&self, now: StoreTime, effects: &Effects) -> SetOff {
-        let mut set_off = SetOff::default();
+    fn caused(&self, now: StoreTime, effects: &Effects) -> Caused {
+        let mut caused = Caused::default();
         for effect in effects {
             match effect {
                 Effect::LookAgain { replica, request, attempt } => {
                     let attempt = Attempt { request: number(request.0), number: *attempt };
-                    set_off.hints.push((number(replica.0), attempt));
+                    caused.hints.push((number(replica.0), attempt));
                 }
                 Effect::Granted => {
-                    // It may have ended in the same turn only if a turn could last for a TTL.
-                    let lease = self.memory.lock.lease().expect("what was granted is held");
-                    set_off.granted = Some((number(lease.request.0), lease.token.get()));
+                    let lease = self.memory.lock.lease().expect("a granted lease is current");
+                    caused.granted = Some((number(lease.request.0), lease.token.get()));
                 }
                 Effect::Ended { lease, end } => {
                     let at = if *end == LeaseEnd::Expired { lease.expires_at } else { now };
-                    set_off.ended.push((number(lease.request.0), at));
+                    caused.ended.push((number(lease.request.0), at));
                 }
-                Effect::ReplicaReturned => set_off.returned = true,
-                Effect::Detached { .. } => unreachable!("nothing is attached here"),
+                Effect::ReplicaReturned => caused.returned = true,
+                Effect::Detached { .. } => unreachable!("the model has no attachments"),
             }
         }
-        set_off
+        caused
     }
 
-    /// The request that the lock is on offer to, and until when. (Read from what `Debug` shows: the rules tell nobody.)
+    /// The request that the lock is offered to, and until when. Parsed from the `Debug` text: the rules do not expose
+    /// it.
     pub(crate) fn offered(&self) -> Option<(u8, StoreTime)> {
         let text = format!("{:?}", self.memory.lock);
         let offer = text.split_once("offer: Some(Offer { request: RequestId(")?.1;
@@ -204,20 +204,20 @@ impl Store {
         Some((request, StoreTime::from_micros(until.parse().ok()?)))
     }
 
-    /// Whether anything is left when everybody has gone and all periods are over.
+    /// Whether state is left after all periods have passed.
     pub(crate) fn leaves_behind(&self, now: StoreTime) -> bool {
         let mut after = self.clone();
         let late = now.after(Duration::from_secs(100));
-        // A command that finds nothing: it brings the lock up to its time.
-        let nothing = Attempt { request: 0xff, number: 1 };
-        let settle = Asking {
+        // A release of an unknown lease applies what time has brought.
+        let unknown = Attempt { request: 0xff, number: 1 };
+        let settle = StoreCommand {
             copy: 0,
             ask: Ask::Release,
-            from: NOBODY,
-            attempt: nothing,
+            from: NO_REPLICA,
+            attempt: unknown,
             not_after: late,
-            life: self.life,
-            known_token: NONE_KNOWN,
+            incarnation: self.incarnation,
+            known_token: NO_TOKEN,
             next: None,
         };
         after.run(late, SECOND, true, &settle);
@@ -225,7 +225,6 @@ impl Store {
     }
 }
 
-/// A request has one lease at most, so that it goes by the request's number.
 fn call_of(Attempt { request, number }: Attempt, copy: u8) -> Call {
     Call { request: RequestId(id(request.into())), attempt: number, id: CallId(1 + u64::from(copy)) }
 }
@@ -238,13 +237,13 @@ fn terms(request: u8, ttl: u64) -> Terms {
     Terms {
         fingerprint: request.into(),
         ttl: Duration::from_micros(ttl),
-        holder: Holder::new(String::new()).expect("the shortest label"),
+        holder: Holder::new(String::new()).expect("an empty holder is valid"),
         metadata: Metadata::default(),
         min_token: 0,
     }
 }
 
-/// The first digits of an id are what its `Debug` shows: the number goes there.
+/// An id with the number in its first digits, which `Debug` prints.
 fn id(number: u32) -> Uuid {
     Uuid::from_u128(u128::from(number) << 120)
 }

@@ -1,4 +1,4 @@
-//! What comes of a state when faults end, but no hint ever arrives again: polls alone must serve everybody who waits.
+//! Liveness: if no more faults occur and no more hints arrive, polls alone must serve every waiter.
 
 use super::{
     model::Protocol,
@@ -8,30 +8,30 @@ use super::{
 use std::time::Duration;
 
 impl Protocol {
-    /// Whether each call that waits is answered in bounded time, even if no holder gives the lock back before its lease
-    /// ends.
-    pub(super) fn serves_all(&self, state: &State) -> bool {
+    /// Whether each waiting call is answered in bounded time, even if holders do not release the lock before their
+    /// leases end.
+    pub(super) fn serves_all_waiters(&self, state: &State) -> bool {
         let waiting: Vec<_> = calls(state).collect();
         if waiting.is_empty() {
             return true;
         }
-        let calm = Self { hints: false, ..*self };
+        let without_hints = Self { hints: false, ..*self };
         let mut state = state.clone();
-        // Each who is served may hold the lock for its TTL, each who is dead may let its offer lapse, and a dead
-        // replica is noticed.
+        // Each live waiter may hold the lock for its TTL, each dead one may let its offer lapse, and the silence of a
+        // dead replica must be noticed first.
         let each = self.ttl + 3 * SECOND + 2 * self.tick;
         let bound = 3 * SECOND + each * (1 + u64::from(self.clients) * u64::from(self.requests));
         for _ in 0..bound / self.tick {
-            calm.settle(&mut state);
+            without_hints.settle(&mut state);
             if !calls(&state).any(|call| waiting.contains(&call)) {
                 return true;
             }
-            calm.pass(&mut state, Duration::from_micros(self.tick));
+            without_hints.pass(&mut state, Duration::from_micros(self.tick));
         }
         false
     }
 
-    /// All messages arrive, and all polls are done.
+    /// Delivers all messages and runs all polls.
     fn settle(&self, state: &mut State) {
         loop {
             if let Some(message) = state.network.first() {
