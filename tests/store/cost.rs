@@ -1,6 +1,6 @@
-//! What a call costs by design: allocations on the path of an uncontended lock, bytes for a lease held and a call that
-//! waits. Counted, not timed, so the figures are the same on every machine.
-#![allow(clippy::unwrap_used)] // also in what the tests share
+//! Memory costs: allocations of an uncontended acquire and release, and bytes for a lease and a waiting call. Counted
+//! and not timed, so the figures are the same on every machine.
+#![allow(clippy::unwrap_used, reason = "test code")]
 
 use allocation_counter::{AllocationInfo, measure};
 use fencepost::{
@@ -47,22 +47,22 @@ fn name(number: usize) -> LockName {
     LockName::new(format!("orders/{number:08}")).unwrap()
 }
 
-/// The call is answered when it is first asked: it awaits nothing and spawns nothing.
+/// The result of a future that is ready at its first poll, so it neither awaits nor spawns.
 fn now<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(std::task::Waker::noop())) {
         std::task::Poll::Ready(answer) => answer,
-        std::task::Poll::Pending => panic!("an uncontended call waits for nothing"),
+        std::task::Poll::Pending => panic!("an uncontended call does not await"),
     }
 }
 
-fn take_and_release(locks: &Service, name: &LockName, wait: Duration) {
+fn acquire_and_release(locks: &Service, name: &LockName, wait: Duration) {
     let answer = now(locks.acquire(name, call(wait)));
     let Ok(AcquireAnswer::Acquired(acquired)) = answer else { panic!("{answer:?}") };
     now(locks.release(name, acquired.grant.lease_id)).unwrap();
 }
 
-/// The count once all tables have the size they need.
-fn warm(mut act: impl FnMut()) -> AllocationInfo {
+/// The allocations after a measure_warm-up, in which the tables grow.
+fn measure_warm(mut act: impl FnMut()) -> AllocationInfo {
     (0..200).for_each(|_| act());
     let mut best: Option<AllocationInfo> = None;
     for _ in 0..50 {
@@ -75,24 +75,25 @@ fn warm(mut act: impl FnMut()) -> AllocationInfo {
 }
 
 #[test]
-fn an_uncontended_pair_allocates_for_what_it_keeps_and_no_more() {
+fn an_uncontended_acquire_and_release_makes_at_most_3_allocations() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let _inside = runtime.enter();
     let locks = service();
     let name = name(0);
-    // The holder's label, made by the test as the API would: 1. What ended lately is kept in tables that grow,
-    // amortised: none here.
-    let tried = warm(|| take_and_release(&locks, &name, Duration::ZERO));
+    // One allocation: the holder's label. The memory of ended requests is in tables that have grown already.
+    let tried = measure_warm(|| acquire_and_release(&locks, &name, Duration::ZERO));
     assert!(tried.count_total <= 1, "{tried:?}");
-    // A call that may wait is entered before the store is asked, so that no hint is lost: its notice and its place in a
-    // table.
-    let waiting = warm(|| take_and_release(&locks, &name, Duration::from_secs(1)));
+    // Two more: a call that may wait is registered as a waiter before the command, so that no hint is lost.
+    let waiting = measure_warm(|| acquire_and_release(&locks, &name, Duration::from_secs(1)));
     assert!(waiting.count_total <= 3, "{waiting:?}");
-    println!("allocations of a pair: {} as a try, {} if it may wait", tried.count_total, waiting.count_total);
+    println!(
+        "allocations of an acquire and release: {} without waiting, {} if it may wait",
+        tried.count_total, waiting.count_total
+    );
 }
 
 #[test]
-fn metadata_costs_little_more_than_what_it_says() {
+fn metadata_costs_at_most_4_times_its_size() {
     let pairs: Vec<_> = (0..METADATA_BYTES_MAX / 3).map(|number| (format!("{number:03x}"), String::new())).collect();
     let mut kept = None;
     let cost = measure(|| kept = Some(Metadata::new(pairs.clone()).unwrap()));
@@ -124,6 +125,6 @@ fn a_lease_and_a_waiting_call_cost_less_than_two_kilobytes() {
         }
     });
     let per_waiter = waited.bytes_current / COUNT as i64;
-    println!("bytes: {per_lease} a lease, {per_waiter} a waiting call (without the transport's)");
+    println!("bytes: {per_lease} per lease, {per_waiter} per waiting call (without the transport)");
     assert!(per_lease < 2_048 && per_waiter < 2_048, "{per_lease} {per_waiter}");
 }

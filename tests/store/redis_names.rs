@@ -1,6 +1,5 @@
-//! Very many lock names, each used once: Redis is as empty afterwards as if there had been few. By itself, since it
-//! keeps the machine busy.
-#![allow(clippy::unwrap_used)] // also in what the tests share
+//! Many lock names, each used once, leave no keys in Redis. A test target of its own, because it keeps the machine busy.
+#![allow(clippy::unwrap_used, reason = "test code")]
 
 #[path = "../support/asks.rs"]
 mod asks;
@@ -32,20 +31,19 @@ use std::{
 };
 use tokio::time::{Instant, sleep};
 
-/// `make redis-million` says more.
+/// `make redis-million` uses more.
 const NAMES: usize = 50_000;
-/// Callers at once.
-const AT_ONCE: usize = 256;
-/// Of so many, one is not given back.
+/// Concurrent callers.
+const CALLERS: usize = 256;
+/// One lease of this many is not released.
 const EXPIRING: usize = 10;
 const SHORT: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(60);
-/// From the last end on: a TTL, the memory of ended requests, 5 s until the keys go, and the time that Redis takes its
-/// time with.
+/// From the last end: a TTL, the memory of ended requests, 5 s until the keys expire, and slack for Redis's lazy expiry.
 const CLEAN_MAX: Duration = Duration::from_secs(SHORT.as_secs() + ENDED_MEMORY.as_secs() + 5 + 14);
-/// The incarnations and the counter of each bucket, in one key, and the layout.
+/// The keys that stay: two for each bucket, and the layout.
 const STAYING_MAX: usize = 2 * keys::BUCKETS as usize + 1;
-/// What these take, and the scripts.
+/// The memory of these keys and of the scripts.
 const GROWTH_MAX: u64 = 2 << 20;
 
 struct Deaf;
@@ -71,7 +69,7 @@ impl Notices for Deaf {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_that_were_used_once_leave_nothing() {
+async fn lock_names_that_were_used_once_leave_no_keys() {
     let names = std::env::var("FENCEPOST_NAMES").map_or(NAMES, |text| text.parse().unwrap());
     let redis = Redis::start(&[]);
     let number = |section, field| redis.info(section, field).parse::<u64>().unwrap();
@@ -83,7 +81,7 @@ async fn names_that_were_used_once_leave_nothing() {
 
     let begun = Instant::now();
     let next = Arc::new(AtomicUsize::new(0));
-    let callers: Vec<_> = (0..AT_ONCE).map(|_| tokio::spawn(call(store.clone(), next.clone(), names))).collect();
+    let callers: Vec<_> = (0..CALLERS).map(|_| tokio::spawn(call(store.clone(), next.clone(), names))).collect();
     for caller in callers {
         caller.await.unwrap();
     }
@@ -97,7 +95,7 @@ async fn names_that_were_used_once_leave_nothing() {
         assert!(ended.elapsed() < CLEAN_MAX, "{left} keys are left after {CLEAN_MAX:?}");
         sleep(Duration::from_millis(50)).await;
     }
-    let Answer::List(left) = redis.command(&["KEYS", "*"]) else { panic!("KEYS answers a list") };
+    let Answer::List(left) = redis.command(&["KEYS", "*"]) else { panic!("KEYS returns a list") };
     let left: Vec<String> = left.iter().map(Answer::text).collect();
     let stays = |key: &String| key == keys::META || key.ends_with("}:b") || key.ends_with("}:n");
     assert!(left.iter().all(stays), "{:?}", left.iter().find(|key| !stays(key)));
@@ -116,17 +114,17 @@ async fn call(store: Arc<RedisStore>, next: Arc<AtomicUsize>, names: usize) {
         let name = LockName::new(format!("names/{number}")).unwrap();
         let request = new_request();
         let released = !number.is_multiple_of(EXPIRING);
-        let mut wish = acquire(request, if released { LONG } else { SHORT }, false);
-        let lease_id = wish.candidate.lease_id;
-        // As a client does it: an outcome that is not known is asked for again.
+        let mut command = acquire(request, if released { LONG } else { SHORT }, false);
+        let lease_id = command.candidate.lease_id;
+        // Like a client, retries if the outcome is unknown.
         let outcome = loop {
-            match store.acquire(&name, wish.clone()).await {
+            match store.acquire(&name, command.clone()).await {
                 Ok(outcome) => break outcome,
-                Err(error) => again(error).await,
+                Err(error) => wait_to_retry(error).await,
             }
-            wish.call.attempt += 1;
+            command.call.attempt += 1;
         };
-        let expired = wish.call.attempt > 1 && !released && outcome == AcquireOutcome::Ended;
+        let expired = command.call.attempt > 1 && !released && outcome == AcquireOutcome::Ended;
         assert!(matches!(outcome, AcquireOutcome::Granted(_)) || expired, "{outcome:?}");
         if released {
             release(&store, &name, lease_id).await;
@@ -141,13 +139,13 @@ async fn release(store: &RedisStore, name: &LockName, lease_id: LeaseId) {
         match store.release(name, lease_id).await {
             Ok(outcome) if outcome == ReleaseOutcome::Released || !first && outcome == gone => return,
             Ok(outcome) => panic!("{outcome:?}"),
-            Err(error) => again(error).await,
+            Err(error) => wait_to_retry(error).await,
         }
         first = false;
     }
 }
 
-async fn again(error: StoreError) {
+async fn wait_to_retry(error: StoreError) {
     assert!(matches!(error, StoreError::OutcomeUnknown(_) | StoreError::Unavailable(_)), "{error}");
     sleep(RETRY_DELAY).await;
 }

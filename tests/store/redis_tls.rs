@@ -1,5 +1,5 @@
-//! A server on a Redis that is reached over TLS, with a certificate authority of one's own.
-#![allow(clippy::unwrap_used)] // also in what the tests share
+//! A server that connects to Redis over TLS, with a private certificate authority.
+#![allow(clippy::unwrap_used, reason = "test code")]
 
 #[path = "../support/binary.rs"]
 mod binary;
@@ -22,7 +22,7 @@ use tonic::{Code, transport::Channel};
 
 const TTL: Duration = Duration::from_secs(30);
 
-/// An authority, and a certificate for 127.0.0.1 that it signed.
+/// A certificate authority, with a certificate for 127.0.0.1.
 struct Authority(tempfile::TempDir);
 
 impl Authority {
@@ -48,7 +48,7 @@ impl Authority {
         self.0.path().join(name)
     }
 
-    /// A Redis with the certificate. Answers the URL of its encrypted port.
+    /// A Redis with the certificate, and the URL of its TLS port.
     fn redis(&self) -> (Redis, String) {
         let port = Redis::free_port().to_string();
         let text = |name: &str| self.file(name).to_str().unwrap().to_owned();
@@ -67,16 +67,16 @@ fn client(server: &Server) -> LockServiceClient<Channel> {
     LockServiceClient::new(channel(server.url.trim_start_matches("http://").parse().unwrap()))
 }
 
-/// Why this server cannot use its Redis, once it says so.
-async fn refusal(server: &Server, says: &str) -> String {
-    until(|| async { server.log().contains(says) }).await;
+/// The error of this server's calls, once its log contains `logged`.
+async fn refusal(server: &Server, logged: &str) -> String {
+    until(|| async { server.log().contains(logged) }).await;
     let refused = client(server).get(GetRequest { lock_name: "a".into() }).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unavailable);
     refused.message().to_owned()
 }
 
 #[tokio::test]
-async fn locks_are_kept_over_tls() {
+async fn servers_lock_through_redis_over_tls() {
     let authority = Authority::named("one");
     let (_redis, url) = authority.redis();
     let servers = [authority.server(&url), authority.server(&url)];
@@ -96,7 +96,7 @@ async fn locks_are_kept_over_tls() {
 }
 
 #[tokio::test]
-async fn an_authority_that_is_not_trusted_is_refused_with_what_to_do() {
+async fn the_error_for_an_untrusted_authority_names_the_remedy() {
     let authority = Authority::named("one");
     let (_redis, url) = authority.redis();
     for name in ["two", "one"] {
@@ -108,7 +108,7 @@ async fn an_authority_that_is_not_trusted_is_refused_with_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_certificate_for_another_name_is_refused_with_what_to_do() {
+async fn the_error_for_a_certificate_of_another_host_names_it() {
     let authority = Authority::named("one");
     let (_redis, url) = authority.redis();
     let server = authority.server(&url.replace("127.0.0.1", "localhost"));

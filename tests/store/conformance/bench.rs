@@ -1,4 +1,4 @@
-//! The words that the cases are written in.
+//! The bench: a store under test, commands on one lock, and recorded notices.
 
 use fencepost::{
     domain::{
@@ -22,24 +22,24 @@ use std::{
 use uuid::Uuid;
 
 pub(crate) const TTL: Duration = Duration::from_secs(20);
-/// How many may wait for one lock, in these cases.
+/// The limit of waiters for one lock.
 pub(crate) const WAITERS_MAX: usize = 16;
 
 /// A store under test.
 pub(crate) trait Harness: Sized + Send + Sync {
     type Store: Store;
 
-    /// An empty store with these bounds, that tells `notices`.
+    /// An empty store with [`limits`], which notifies `notices`.
     async fn start() -> Self;
 
     fn store(&self) -> &Self::Store;
 
-    fn notices(&self) -> &Arc<Recorder>;
+    fn notices(&self) -> &Arc<RecordingNotices>;
 
-    /// Waits until what was handed over and is not waited for is done.
+    /// Waits until all posted commands are done.
     async fn done(&self);
 
-    /// Lets that much of the store's time pass, and what is due then happen.
+    /// Moves the store's time forward, and applies what is due then.
     async fn pass(&self, span: Duration);
 }
 
@@ -47,9 +47,9 @@ pub(crate) fn limits() -> Limits {
     Limits { waiters_per_lock: WAITERS_MAX, ..Limits::default() }
 }
 
-/// Notes what the store tells.
+/// Records the notices of a store.
 #[derive(Debug, Default)]
-pub(crate) struct Recorder {
+pub(crate) struct RecordingNotices {
     pub(crate) hints: Mutex<Vec<(RequestId, u32)>>,
     pub(crate) claimed: Mutex<Vec<(Call, AcquireOutcome)>>,
     pub(crate) ended: Mutex<Vec<(AttachmentId, LeaseEnd)>>,
@@ -58,7 +58,7 @@ pub(crate) struct Recorder {
     pub(crate) watched: AtomicBool,
 }
 
-impl Notices for Recorder {
+impl Notices for RecordingNotices {
     fn look_again(&self, request: RequestId, attempt: u32) {
         self.hints.lock().unwrap().push((request, attempt));
     }
@@ -93,14 +93,14 @@ impl Notices for Recorder {
     fn events_lost(&self) {}
 }
 
-impl Recorder {
-    /// What was told since the last time, of a kind.
+impl RecordingNotices {
+    /// Takes the notices of one kind.
     pub(crate) fn take<T>(list: &Mutex<Vec<T>>) -> Vec<T> {
         std::mem::take(&mut *list.lock().unwrap())
     }
 }
 
-/// A harness with one lock in mind.
+/// A harness, and commands on one lock.
 pub(crate) struct Bench<H> {
     harness: H,
     pub(crate) lock: LockName,
@@ -122,7 +122,7 @@ pub(crate) fn request(number: u128) -> RequestId {
     RequestId(Uuid::from_u128(number))
 }
 
-/// One call of each attempt.
+/// The call of an attempt.
 pub(crate) fn call(number: u128, attempt: u32) -> Call {
     Call { request: request(number), attempt, id: CallId(attempt.into()) }
 }
@@ -144,14 +144,14 @@ pub(crate) fn candidate(request: RequestId) -> Candidate {
     }
 }
 
-/// A try of this request, first attempt.
-pub(crate) fn wish(number: u128) -> Acquire {
+/// The first attempt of a request, without waiting.
+pub(crate) fn try_acquire(number: u128) -> Acquire {
     Acquire { call: call(number, 1), terms: terms(), wait: false, candidate: candidate(request(number)) }
 }
 
-/// The same, waiting.
-pub(crate) fn waiting(number: u128) -> Acquire {
-    Acquire { wait: true, ..wish(number) }
+/// The first attempt of a request that waits.
+pub(crate) fn acquire(number: u128) -> Acquire {
+    Acquire { wait: true, ..try_acquire(number) }
 }
 
 pub(crate) fn granted(outcome: AcquireOutcome) -> Grant {
@@ -166,7 +166,7 @@ impl<H: Harness> Bench<H> {
         Self { harness, lock: name("lock") }
     }
 
-    /// Carries out a command, whose outcome is of this kind.
+    /// Runs a command, and returns its typed outcome.
     pub(crate) async fn run<T: TryFrom<Outcome, Error = WrongOutcome>>(&self, command: Command) -> T {
         self.run_on(&self.lock, command).await
     }
@@ -178,23 +178,23 @@ impl<H: Harness> Bench<H> {
         self.store().run(lock, command).await.unwrap().of().unwrap().outcome
     }
 
-    /// Has a command carried out, as a drop guard does.
+    /// Posts a command, as a drop guard does, and waits until it is done.
     pub(crate) async fn post(&self, command: Command) {
         self.store().post(&self.lock, command);
         self.done().await;
     }
 
-    pub(crate) async fn ask(&self, command: Acquire) -> AcquireOutcome {
+    pub(crate) async fn request(&self, command: Acquire) -> AcquireOutcome {
         self.run(Command::Acquire(command)).await
     }
 
-    pub(crate) async fn take(&self, number: u128) -> Grant {
-        granted(self.ask(wish(number)).await)
+    pub(crate) async fn acquire(&self, number: u128) -> Grant {
+        granted(self.request(try_acquire(number)).await)
     }
 
     pub(crate) async fn queue(&self, numbers: impl IntoIterator<Item = u128>) {
         for number in numbers {
-            assert_eq!(self.ask(waiting(number)).await, AcquireOutcome::Queued);
+            assert_eq!(self.request(acquire(number)).await, AcquireOutcome::Queued);
         }
     }
 
@@ -235,8 +235,7 @@ impl<H: Harness> Bench<H> {
         assert_eq!(outcome, ReleaseOutcome::Released);
     }
 
-    /// Revokes the lease, which only offers the lock: with a release a store may claim for a call that waits at this
-    /// server.
+    /// Revokes the lease, which offers the lock. A release may also hand it over to a waiter of this server.
     pub(crate) async fn revoke(&self, grant: Grant) {
         let reason = Reason::new("a test".into()).unwrap();
         let outcome: RevokeOutcome = self.run(Command::ForceRelease { expected: grant.token, reason }).await;

@@ -1,6 +1,8 @@
-//! Leases: renewal, attachment, release, revocation.
+//! Renewal, attachment, release and revocation of leases.
 
-use crate::bench::{Bench, Harness, Recorder, TTL, attachment, call, candidate, granted, name, request, waiting, wish};
+use crate::bench::{
+    Bench, Harness, RecordingNotices, TTL, acquire, attachment, call, candidate, granted, name, request, try_acquire,
+};
 use fencepost::{
     domain::{
         command::{Acquire, Candidate, Command},
@@ -27,11 +29,11 @@ fn left(outcome: RenewOutcome) -> Duration {
     }
 }
 
-pub(crate) async fn a_release_is_repeated_with_the_same_answer_and_hits_nobody_else(bench: &Bench<impl Harness>) {
+pub(crate) async fn a_repeated_release_returns_the_same_end_and_releases_no_other_lease(bench: &Bench<impl Harness>) {
     let release = async |lease_id| bench.run::<ReleaseOutcome>(Command::Release(lease_id)).await;
-    let old = bench.take(1).await;
+    let old = bench.acquire(1).await;
     assert_eq!(release(old.lease_id).await, ReleaseOutcome::Released);
-    let new = bench.take(2).await;
+    let new = bench.acquire(2).await;
     let repeat = ReleaseOutcome::Gone(gone(Fate::Ended(LeaseEnd::Released), Some(new.token)));
     assert_eq!(release(old.lease_id).await, repeat);
     let stranger = LeaseId(Uuid::new_v4());
@@ -42,8 +44,8 @@ pub(crate) async fn a_release_is_repeated_with_the_same_answer_and_hits_nobody_e
     assert_eq!(release(new.lease_id).await, ReleaseOutcome::Gone(gone(Fate::Unknown, None)));
 }
 
-pub(crate) async fn a_renewal_never_shortens_and_never_revives(bench: &Bench<impl Harness>) {
-    let grant = bench.take(1).await;
+pub(crate) async fn a_renewal_never_shortens_and_never_revives_a_lease(bench: &Bench<impl Harness>) {
+    let grant = bench.acquire(1).await;
     let renew = async |ttl| bench.run::<RenewOutcome>(Command::Renew { lease_id: grant.lease_id, ttl }).await;
     bench.pass(TTL / 2).await;
     assert_eq!(left(renew(None).await), TTL);
@@ -51,14 +53,14 @@ pub(crate) async fn a_renewal_never_shortens_and_never_revives(bench: &Bench<imp
     assert_eq!(left(renew(Some(TTL)).await), TTL * 2);
     bench.pass(TTL * 2).await;
     assert_eq!(renew(None).await, RenewOutcome::Lost(gone(Fate::Ended(LeaseEnd::Expired), None)));
-    assert_eq!(bench.view().await.current, None, "not even if nobody took it since");
-    let next = bench.take(2).await;
+    assert_eq!(bench.view().await.current, None, "the expired lease is not revived even if the lock is free");
+    let next = bench.acquire(2).await;
     let lost = RenewOutcome::Lost(gone(Fate::Ended(LeaseEnd::Expired), Some(next.token)));
     assert_eq!(renew(Some(TTL)).await, lost);
 }
 
-pub(crate) async fn a_stream_keeps_a_lease_and_never_revives_it(bench: &Bench<impl Harness>) {
-    let grant = bench.take(1).await;
+pub(crate) async fn a_stream_renews_its_lease_and_never_revives_it(bench: &Bench<impl Harness>) {
+    let grant = bench.acquire(1).await;
     let renew = async || bench.renew_kept(grant, 10).await;
     bench.attach(grant, 10, 1).await;
     for _ in 0..3 {
@@ -67,31 +69,31 @@ pub(crate) async fn a_stream_keeps_a_lease_and_never_revives_it(bench: &Bench<im
     }
     bench.pass(TTL).await;
     assert_eq!(renew().await, RenewOutcome::Lost(gone(Fate::Ended(LeaseEnd::Expired), None)));
-    assert_eq!(Recorder::take(&bench.notices().ended), [(attachment(10), LeaseEnd::Expired)]);
+    assert_eq!(RecordingNotices::take(&bench.notices().ended), [(attachment(10), LeaseEnd::Expired)]);
     assert_eq!(bench.view().await.current, None);
 }
 
-pub(crate) async fn the_newest_attachment_keeps_the_lease(bench: &Bench<impl Harness>) {
-    let grant = bench.take(1).await;
+pub(crate) async fn only_the_newest_attachment_renews_the_lease(bench: &Bench<impl Harness>) {
+    let grant = bench.acquire(1).await;
     let attach = async |number, attempt| bench.attach(grant, number, attempt).await;
     let renew = async |number| bench.renew_kept(grant, number).await;
     bench.pass(TTL / 2).await;
     assert_eq!(left(attach(10, 1).await), TTL, "an attachment renews");
     assert_eq!(left(attach(20, 2).await), TTL);
-    assert_eq!(Recorder::take(&bench.notices().detached), [attachment(10)]);
+    assert_eq!(RecordingNotices::take(&bench.notices().detached), [attachment(10)]);
     assert_eq!(renew(10).await, RenewOutcome::AttachedElsewhere);
     assert_eq!(attach(11, 1).await, RenewOutcome::AttachedElsewhere);
     assert_eq!(left(attach(21, 2).await), TTL, "among equal attempts the latest wins");
     assert_eq!(left(renew(21).await), TTL);
     bench.detach(grant, 20).await;
-    assert_eq!(left(renew(21).await), TTL, "who does not keep it cannot give it up");
+    assert_eq!(left(renew(21).await), TTL, "a detach of an older attachment does nothing");
     bench.detach(grant, 21).await;
     assert_eq!(renew(21).await, RenewOutcome::AttachedElsewhere);
-    assert_eq!(left(attach(30, 1).await), TTL, "whoever keeps it next counts from 1");
+    assert_eq!(left(attach(30, 1).await), TTL, "after a detach, attempts start again at 1");
 }
 
-pub(crate) async fn a_stream_that_ends_takes_back_only_what_it_still_keeps(bench: &Bench<impl Harness>) {
-    let grant = bench.take(1).await;
+pub(crate) async fn a_stream_that_ends_revokes_only_leases_still_attached_to_it(bench: &Bench<impl Harness>) {
+    let grant = bench.acquire(1).await;
     bench.queue([2]).await;
     bench.attach(grant, 10, 1).await;
     bench.attach(grant, 20, 2).await;
@@ -101,11 +103,11 @@ pub(crate) async fn a_stream_that_ends_takes_back_only_what_it_still_keeps(bench
     assert_eq!(granted(bench.claim(2).await).previous_end, Some(LeaseEnd::Revoked));
 }
 
-pub(crate) async fn a_force_release_hits_the_token_it_names(bench: &Bench<impl Harness>) {
+pub(crate) async fn force_release_revokes_only_the_lease_with_the_expected_token(bench: &Bench<impl Harness>) {
     let reason = Reason::new("test".into()).unwrap();
     let force =
         async |expected| bench.run::<RevokeOutcome>(Command::ForceRelease { expected, reason: reason.clone() }).await;
-    let grant = bench.take(1).await;
+    let grant = bench.acquire(1).await;
     let other = FencingToken::new(grant.token.get() - 1).unwrap();
     assert_eq!(force(other).await, RevokeOutcome::TokenMismatch(grant.token));
     assert!(matches!(force(grant.token).await, RevokeOutcome::Revoked(holder) if holder.as_str() == "holder"));
@@ -114,25 +116,25 @@ pub(crate) async fn a_force_release_hits_the_token_it_names(bench: &Bench<impl H
     assert_eq!(renewed, RenewOutcome::Lost(gone(Fate::Ended(LeaseEnd::Revoked), None)));
 }
 
-pub(crate) async fn the_end_of_a_lease_is_told_to_its_stream_once(bench: &Bench<impl Harness>) {
-    let expired = bench.take(1).await;
+pub(crate) async fn a_stream_is_notified_once_of_the_end_of_its_lease(bench: &Bench<impl Harness>) {
+    let expired = bench.acquire(1).await;
     bench.attach(expired, 10, 1).await;
     bench.pass(TTL).await;
-    let released = bench.take(2).await;
+    let released = bench.acquire(2).await;
     bench.attach(released, 20, 1).await;
     bench.release(released).await;
-    let unattached = bench.take(3).await;
+    let unattached = bench.acquire(3).await;
     bench.release(unattached).await;
     bench.pass(TTL).await;
-    let told = Recorder::take(&bench.notices().ended);
-    assert_eq!(told, [(attachment(10), LeaseEnd::Expired), (attachment(20), LeaseEnd::Released)]);
+    let ended = RecordingNotices::take(&bench.notices().ended);
+    assert_eq!(ended, [(attachment(10), LeaseEnd::Expired), (attachment(20), LeaseEnd::Released)]);
 }
 
-pub(crate) async fn many_leases_are_renewed_at_once_each_with_its_own_outcome(bench: &Bench<impl Harness>) {
+pub(crate) async fn many_leases_are_renewed_together_each_with_its_own_outcome(bench: &Bench<impl Harness>) {
     let mut leases = Vec::new();
     for number in 0..1_000_u128 {
         let lock = name(&format!("lock/{number}"));
-        let grant = granted(bench.run_on(&lock, Command::Acquire(wish(number))).await);
+        let grant = granted(bench.run_on(&lock, Command::Acquire(try_acquire(number))).await);
         leases.push((lock, grant));
     }
     let each = async |command: &dyn Fn(LeaseId) -> Command| {
@@ -154,17 +156,17 @@ pub(crate) async fn many_leases_are_renewed_at_once_each_with_its_own_outcome(be
     }
 }
 
-pub(crate) async fn a_lease_may_be_attached_from_its_grant_on(bench: &Bench<impl Harness>) {
+pub(crate) async fn a_lease_may_be_attached_by_its_grant(bench: &Bench<impl Harness>) {
     let attached = |number, stream| Acquire {
         candidate: Candidate { attachment: Some(attachment(stream)), ..candidate(request(number)) },
-        ..waiting(number)
+        ..acquire(number)
     };
-    let first = granted(bench.ask(attached(1, 11)).await);
+    let first = granted(bench.request(attached(1, 11)).await);
     assert_eq!(left(bench.renew_kept(first, 11).await), TTL);
     bench.queue([2]).await;
     bench.revoke(first).await;
-    let ended = Recorder::take(&bench.notices().ended);
-    assert_eq!(ended, [(attachment(11), LeaseEnd::Revoked)], "its stream is told");
+    let ended = RecordingNotices::take(&bench.notices().ended);
+    assert_eq!(ended, [(attachment(11), LeaseEnd::Revoked)], "its stream is notified");
     let claimed = Candidate { attachment: Some(attachment(12)), ..candidate(request(2)) };
     let second = granted(bench.run(Command::Claim(call(2, 1), claimed)).await);
     assert_eq!(left(bench.renew_kept(second, 12).await), TTL);

@@ -1,6 +1,6 @@
-//! What every store must do, whatever it is made of. The cases know only the store trait; a harness makes the store and
-//! lets its time pass. A new store adds a harness and one line here, and runs them unchanged.
-#![allow(clippy::unwrap_used)] // also in what the tests share
+//! Conformance tests: what every store must do. The cases use only the trait `Store`; a harness starts the store and
+//! moves its time. A new store adds a harness and one line here.
+#![allow(clippy::unwrap_used, reason = "test code")]
 
 mod acquire;
 mod bench;
@@ -15,7 +15,7 @@ mod redis_server;
 
 use bench::Harness;
 
-/// Runs every case of a module against a harness, each as a test of its own.
+/// Makes a test of every case of a module with a harness.
 macro_rules! conformance {
     ($store:ident, $harness:ty: $($module:ident { $($case:ident),+ $(,)? })+) => {
         mod $store {
@@ -34,53 +34,53 @@ macro_rules! every_store {
     ($($store:ident: $harness:ty),+ $(,)?) => {
         $(conformance! { $store, $harness:
             acquire {
-                a_free_lock_is_granted_and_a_held_one_is_not,
-                tokens_rise_over_every_kind_of_end,
-                a_min_token_is_a_floor_within_its_bound,
-                a_repeat_answers_the_same_lease,
+                a_free_lock_is_granted_and_a_held_one_is_refused,
+                tokens_rise_after_every_kind_of_end,
+                a_min_token_raises_the_token_up_to_a_limit,
+                a_repeat_returns_the_same_lease,
                 an_older_attempt_is_overtaken,
-                an_attempt_that_comes_after_a_newer_one_was_refused_changes_nothing,
+                an_older_attempt_after_the_refusal_of_a_newer_one_changes_nothing,
                 other_terms_are_refused,
-                an_ended_request_is_remembered_for_ten_seconds,
-                a_dropped_grant_is_cut_and_a_retry_re_arms_it,
-                locks_of_other_names_do_not_meddle,
-                racing_for_one_lock_one_wins,
+                an_ended_request_is_remembered_for_10_s,
+                a_dropped_grant_is_cut_short_and_a_retry_restores_its_ttl,
+                locks_with_other_names_are_independent,
+                one_of_several_concurrent_requests_is_granted,
             }
             queue {
                 waiters_are_offered_the_lock_in_order,
-                what_is_released_is_had_in_order,
-                a_claim_repeated_answers_the_same_lease,
-                an_offer_that_is_not_claimed_goes_to_the_next_and_its_waiter_keeps_its_place,
-                a_waiter_that_gives_up_is_out_of_the_line,
-                a_dropped_waiter_is_skipped_and_its_retry_finds_its_place,
-                a_dropped_waiter_is_forgotten_after_its_grace,
+                released_locks_are_granted_in_order,
+                a_repeated_claim_returns_the_same_lease,
+                an_offer_that_lapses_goes_to_the_next_waiter_and_the_first_keeps_its_queue_position,
+                a_waiter_that_gives_up_leaves_the_queue,
+                a_dropped_waiter_is_skipped_and_its_retry_keeps_its_queue_position,
+                a_dropped_waiter_leaves_the_queue_after_the_grace_period,
                 a_dropped_waiter_declines_its_offer_at_once,
-                a_cleanup_takes_away_its_own_call_and_no_other,
-                a_waiter_that_declines_lets_the_next_one_pass_and_comes_back_by_a_claim,
-                what_is_granted_unasked_is_declined_as_by_a_dropped_call,
-                what_is_granted_unasked_is_the_lease_that_a_claim_answers,
+                a_cleanup_unbinds_only_its_own_call,
+                a_waiter_that_declines_is_skipped_until_it_claims,
+                a_handed_over_lock_is_passed_on_if_the_call_was_dropped,
+                a_claim_returns_the_lease_that_was_handed_over,
                 a_try_ends_the_wait_of_its_own_request,
-                the_queue_is_bounded,
-                an_expiry_serves_the_next_without_any_command,
-                nobody_knows_a_request_that_never_was,
-                a_waiter_knows_how_many_are_before_it_at_most,
+                a_full_queue_refuses_new_waiters_but_not_retries,
+                an_expiry_wakes_the_next_waiter_without_a_command,
+                claims_and_give_ups_of_an_unknown_request_answer_unknown,
+                a_waiter_learns_an_upper_bound_of_its_queue_position,
             }
             hold {
-                a_release_is_repeated_with_the_same_answer_and_hits_nobody_else,
-                a_renewal_never_shortens_and_never_revives,
-                a_stream_keeps_a_lease_and_never_revives_it,
-                the_newest_attachment_keeps_the_lease,
-                a_stream_that_ends_takes_back_only_what_it_still_keeps,
-                a_force_release_hits_the_token_it_names,
-                the_end_of_a_lease_is_told_to_its_stream_once,
-                many_leases_are_renewed_at_once_each_with_its_own_outcome,
-                a_lease_may_be_attached_from_its_grant_on,
+                a_repeated_release_returns_the_same_end_and_releases_no_other_lease,
+                a_renewal_never_shortens_and_never_revives_a_lease,
+                a_stream_renews_its_lease_and_never_revives_it,
+                only_the_newest_attachment_renews_the_lease,
+                a_stream_that_ends_revokes_only_leases_still_attached_to_it,
+                force_release_revokes_only_the_lease_with_the_expected_token,
+                a_stream_is_notified_once_of_the_end_of_its_lease,
+                many_leases_are_renewed_together_each_with_its_own_outcome,
+                a_lease_may_be_attached_by_its_grant,
             }
             read {
                 a_view_shows_the_holder_and_the_last_end,
-                a_token_is_worth_something_while_its_lease_lives,
-                a_listing_shows_each_lock_in_use_once,
-                events_come_in_order_and_only_if_somebody_watches,
+                a_token_is_current_until_its_lease_ends,
+                a_listing_has_each_lock_in_use_once,
+                events_arrive_in_order_and_only_if_the_store_is_watched,
             }
         })+
     };

@@ -1,6 +1,6 @@
-//! The memory store, on a clock that the test moves.
+//! The memory store with a clock that the test moves.
 
-use crate::bench::{Harness, Recorder, limits};
+use crate::bench::{Harness, RecordingNotices, limits};
 use fencepost::{
     clock::{Clock, ManualClock},
     domain::time::StoreTime,
@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Duration};
 pub(crate) struct MemoryHarness {
     clock: Arc<ManualClock>,
     store: MemoryStore,
-    notices: Arc<Recorder>,
+    notices: Arc<RecordingNotices>,
 }
 
 impl Harness for MemoryHarness {
@@ -19,7 +19,7 @@ impl Harness for MemoryHarness {
 
     async fn start() -> Self {
         let clock = Arc::new(ManualClock::at(StoreTime::from_micros(1_800_000_000_000_000)));
-        let notices = Arc::new(Recorder::default());
+        let notices = Arc::new(RecordingNotices::default());
         let as_clock: Arc<dyn Clock> = clock.clone();
         let store = MemoryStore::new(as_clock, &limits(), notices.clone());
         Self { clock, store, notices }
@@ -29,7 +29,7 @@ impl Harness for MemoryHarness {
         &self.store
     }
 
-    fn notices(&self) -> &Arc<Recorder> {
+    fn notices(&self) -> &Arc<RecordingNotices> {
         &self.notices
     }
 

@@ -1,6 +1,6 @@
-//! What others see.
+//! Views, listings and events.
 
-use crate::bench::{Bench, Harness, Recorder, TTL, granted, name, waiting, wish};
+use crate::bench::{Bench, Harness, RecordingNotices, TTL, acquire, granted, name, try_acquire};
 use fencepost::{
     domain::{
         command::Command,
@@ -16,7 +16,7 @@ use std::{collections::HashSet, sync::atomic::Ordering, time::Duration};
 
 pub(crate) async fn a_view_shows_the_holder_and_the_last_end(bench: &Bench<impl Harness>) {
     assert_eq!(bench.view().await, LockView::default());
-    let grant = bench.take(1).await;
+    let grant = bench.acquire(1).await;
     bench.queue([2]).await;
     bench.pass(Duration::from_secs(2)).await;
     let view = bench.view().await;
@@ -30,36 +30,36 @@ pub(crate) async fn a_view_shows_the_holder_and_the_last_end(bench: &Bench<impl 
     assert_eq!((view.current, view.newest_token), (None, Some(grant.token)));
     assert_eq!(view.previous_end, Some(LeaseEnd::Released));
     bench.pass(ENDED_MEMORY).await;
-    assert_eq!(bench.view().await, LockView::default(), "nothing is left of an idle lock");
+    assert_eq!(bench.view().await, LockView::default(), "an idle lock has no state");
 }
 
-pub(crate) async fn a_token_is_worth_something_while_its_lease_lives(bench: &Bench<impl Harness>) {
+pub(crate) async fn a_token_is_current_until_its_lease_ends(bench: &Bench<impl Harness>) {
     let check = async |token: FencingToken| {
         let view = bench.view().await;
         (view.token_status(token), view.newest_token)
     };
-    let first = bench.take(1).await.token;
+    let first = bench.acquire(1).await.token;
     assert_eq!(check(first).await, (TokenStatus::Current, Some(first)));
     let above = FencingToken::new(first.get() + 1).unwrap();
     assert_eq!(check(above).await.0, TokenStatus::Unknown);
     bench.pass(TTL).await;
     assert_eq!(check(first).await, (TokenStatus::Ended, Some(first)));
-    let second = bench.take(2).await.token;
+    let second = bench.acquire(2).await.token;
     assert_eq!(check(first).await, (TokenStatus::Stale, Some(second)));
     assert_eq!(check(second).await.0, TokenStatus::Current);
     bench.pass(TTL + ENDED_MEMORY).await;
     assert_eq!(check(second).await, (TokenStatus::Unknown, None));
 }
 
-pub(crate) async fn a_listing_shows_each_lock_in_use_once(bench: &Bench<impl Harness>) {
+pub(crate) async fn a_listing_has_each_lock_in_use_once(bench: &Bench<impl Harness>) {
     let mut expected = HashSet::new();
     for number in 0..300_u128 {
         let (held, other, freed) =
             (name(&format!("a/{number}")), name(&format!("b/{number}")), name(&format!("a/freed/{number}")));
         for lock in [&held, &other] {
-            granted(bench.run_on(lock, Command::Acquire(wish(number))).await);
+            granted(bench.run_on(lock, Command::Acquire(try_acquire(number))).await);
         }
-        let grant = granted(bench.run_on(&freed, Command::Acquire(wish(number))).await);
+        let grant = granted(bench.run_on(&freed, Command::Acquire(try_acquire(number))).await);
         bench.run_on::<ReleaseOutcome>(&freed, Command::Release(grant.lease_id)).await;
         expected.insert(held);
     }
@@ -76,29 +76,29 @@ pub(crate) async fn a_listing_shows_each_lock_in_use_once(bench: &Bench<impl Har
             break;
         }
     }
-    assert_eq!(found.len(), expected.len(), "each once");
+    assert_eq!(found.len(), expected.len(), "no lock is listed twice");
     assert_eq!(found.into_iter().collect::<HashSet<_>>(), expected);
     assert_eq!(bench.store().list("", Some("nonsense"), 1).await, Err(StoreError::BadPageToken));
 }
 
-pub(crate) async fn events_come_in_order_and_only_if_somebody_watches(bench: &Bench<impl Harness>) {
-    let unseen = bench.take(1).await;
-    bench.release(unseen).await;
-    assert_eq!(Recorder::take(&bench.notices().events), []);
+pub(crate) async fn events_arrive_in_order_and_only_if_the_store_is_watched(bench: &Bench<impl Harness>) {
+    let unwatched = bench.acquire(1).await;
+    bench.release(unwatched).await;
+    assert_eq!(RecordingNotices::take(&bench.notices().events), []);
     bench.notices().watched.store(true, Ordering::SeqCst);
     bench.store().watch().await.unwrap();
-    let released = bench.take(2).await;
+    let released = bench.acquire(2).await;
     bench.release(released).await;
-    let revoked = bench.take(3).await;
-    bench.ask(waiting(4)).await;
+    let revoked = bench.acquire(3).await;
+    bench.request(acquire(4)).await;
     let reason = Reason::new("because".into()).unwrap();
     bench.run::<RevokeOutcome>(Command::ForceRelease { expected: revoked.token, reason }).await;
     let expired = granted(bench.claim(4).await);
     bench.pass(TTL).await;
-    // A store that nobody comes by to may notice an expiry late, but not later than this.
+    // A store may notice an expiry late, but at the latest with the next command.
     bench.run::<RenewOutcome>(Command::Renew { lease_id: expired.lease_id, ttl: None }).await;
     let events: Vec<_> =
-        Recorder::take(&bench.notices().events).into_iter().map(|event| (event.kind, event.token)).collect();
+        RecordingNotices::take(&bench.notices().events).into_iter().map(|event| (event.kind, event.token)).collect();
     assert_eq!(
         events,
         [

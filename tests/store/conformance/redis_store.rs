@@ -1,27 +1,27 @@
-//! The Redis store on a real Redis, by a clock that the test moves.
+//! The Redis store on a real Redis, with a clock that the test moves.
 
 use crate::{
-    bench::{Harness, Recorder, limits},
+    bench::{Harness, RecordingNotices, limits},
     redis_server::Redis,
 };
 use fencepost::{node::RedisUrl, store::redis::RedisStore};
 use std::{sync::Arc, time::Duration};
 use tokio::task::JoinHandle;
 
-/// Reads the time that the test wrote.
+/// Lua that reads the time from a key that the test sets.
 const CLOCK: &str = "local now = tonumber(redis.call('GET', 'test:now'))\n";
 const START: u64 = 1_800_000_000_000_000;
 
 pub(crate) struct RedisHarness {
     redis: Redis,
     store: Arc<RedisStore>,
-    notices: Arc<Recorder>,
-    running: JoinHandle<()>,
+    notices: Arc<RecordingNotices>,
+    maintenance: JoinHandle<()>,
 }
 
 impl Drop for RedisHarness {
     fn drop(&mut self) {
-        self.running.abort();
+        self.maintenance.abort();
     }
 }
 
@@ -31,20 +31,20 @@ impl Harness for RedisHarness {
     async fn start() -> Self {
         let redis = Redis::start(&[]);
         redis.command(&["SET", "test:now", &START.to_string()]);
-        let notices = Arc::new(Recorder::default());
+        let notices = Arc::new(RecordingNotices::default());
         let url = RedisUrl::parse(&redis.url()).unwrap();
         let store = Arc::new(RedisStore::with_clock(&url, &limits(), notices.clone(), CLOCK));
-        let running = store.clone();
-        let running = tokio::spawn(async move { running.maintain().await });
+        let maintained = store.clone();
+        let maintenance = tokio::spawn(async move { maintained.maintain().await });
         tokio::time::timeout(Duration::from_secs(20), store.up().wait_for(|up| *up)).await.unwrap().unwrap();
-        Self { redis, store, notices, running }
+        Self { redis, store, notices, maintenance }
     }
 
     fn store(&self) -> &RedisStore {
         &self.store
     }
 
-    fn notices(&self) -> &Arc<Recorder> {
+    fn notices(&self) -> &Arc<RecordingNotices> {
         &self.notices
     }
 
