@@ -1,6 +1,6 @@
-//! The Python example, run as the README says: stubs generated from `proto/`, then a lock taken, kept alive, lost,
-//! given back.
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
+//! The Python example, run as in the README: it generates stubs from `proto/`, then acquires a lock, keeps it alive, loses
+//! it and releases it.
+#![allow(clippy::unwrap_used, reason = "test code")]
 
 #[path = "../support/binary.rs"]
 mod support;
@@ -14,7 +14,7 @@ use support::{Process, Server, await_that};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// The environment that `.ci/setup` makes, and stubs of the API as it is now.
+/// The environment that `.ci/setup` creates, and stubs of the present API.
 struct Python {
     interpreter: PathBuf,
     stubs: tempfile::TempDir,
@@ -46,9 +46,9 @@ fn token(line: &str) -> u64 {
 }
 
 #[test]
-fn it_takes_a_lock_keeps_it_and_gives_it_back() {
+fn the_example_acquires_a_lock_keeps_it_alive_and_releases_it() {
     let (server, python) = (Server::start(), Python::new());
-    // Three times its TTL.
+    // Three TTLs.
     let running = python.start(&server, &["a", "--ttl", "2", "--work", "6"]);
     let token = token(&running.line());
     let lock = server.run(&["get", "a", "--json"]).expect(0).json();
@@ -65,20 +65,20 @@ fn it_takes_a_lock_keeps_it_and_gives_it_back() {
 }
 
 #[test]
-fn it_waits_in_line_and_knows_when_it_has_lost() {
+fn the_example_waits_for_a_lock_and_learns_of_its_loss() {
     let (server, python) = (Server::start(), Python::new());
-    let taken = server.run(&["acquire", "a", "--ttl", "1h"]).expect(0);
+    let acquired = server.run(&["acquire", "a", "--ttl", "1h"]).expect(0);
     let waiting = python.start(&server, &["a", "--ttl", "2", "--wait", "600", "--work", "600"]);
-    await_that("it waits", || server.waiters("a") == 1);
-    server.run(&["release", "a", "--lease-id", taken.field("lease id")]).expect(0);
-    assert!(token(&waiting.line()) > taken.field("token").parse().unwrap());
+    await_that("the example is queued", || server.waiters("a") == 1);
+    server.run(&["release", "a", "--lease-id", acquired.field("lease id")]).expect(0);
+    assert!(token(&waiting.line()) > acquired.field("token").parse().unwrap());
     waiting.pause();
-    await_that("its lease has expired", || server.is_free("a"));
+    await_that("the lease has expired", || server.is_free("a"));
     waiting.signal(Signal::SIGCONT);
     waiting.ended().expect(70).says("lock lost");
 
-    let told = python.start(&server, &["a", "--ttl", "60", "--work", "600"]);
-    let held = token(&told.line()).to_string();
+    let revoked = python.start(&server, &["a", "--ttl", "60", "--work", "600"]);
+    let held = token(&revoked.line()).to_string();
     server.run(&["force-release", "a", "--token", &held, "--reason", "it is stuck"]).expect(0);
-    told.ended().expect(70).says("lost: LEASE_END_REVOKED").says("lock lost");
+    revoked.ended().expect(70).says("lost: LEASE_END_REVOKED").says("lock lost");
 }

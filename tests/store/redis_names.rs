@@ -3,13 +3,15 @@
 
 #[path = "../support/asks.rs"]
 mod asks;
+#[path = "../support/notices.rs"]
+mod notices;
 #[path = "../support/redis.rs"]
 mod redis_server;
 
 use asks::{Asks as _, acquire, new_request};
 use fencepost::{
     domain::{
-        ids::{AttachmentId, Call, LeaseId, RequestId},
+        ids::LeaseId,
         lease::LeaseEnd,
         limits::{ENDED_MEMORY, Limits, RETRY_DELAY},
         name::LockName,
@@ -17,10 +19,11 @@ use fencepost::{
     },
     node::RedisUrl,
     store::{
-        Event, Notices, StoreError, Timed,
+        StoreError,
         redis::{RedisStore, keys},
     },
 };
+use notices::NoNotices;
 use redis_server::{Answer, Redis};
 use std::{
     sync::{
@@ -46,35 +49,14 @@ const STAYING_MAX: usize = 2 * keys::BUCKETS as usize + 1;
 /// The memory of these keys and of the scripts.
 const GROWTH_MAX: u64 = 2 << 20;
 
-struct Deaf;
-
-impl Notices for Deaf {
-    fn look_again(&self, _: RequestId, _: u32) {}
-    fn claimed(&self, _: Call, _: Timed<AcquireOutcome>) -> bool {
-        false
-    }
-    fn is_alive(&self, _: RequestId, _: u32) -> bool {
-        true
-    }
-    fn lease_ended(&self, _: AttachmentId, _: LeaseEnd) {}
-    fn detached(&self, _: AttachmentId) {}
-    fn is_watched(&self) -> bool {
-        false
-    }
-    fn event(&self, _: Event) {}
-
-    fn hints_lost(&self) {}
-
-    fn events_lost(&self) {}
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn lock_names_that_were_used_once_leave_no_keys() {
     let names = std::env::var("FENCEPOST_NAMES").map_or(NAMES, |text| text.parse().unwrap());
     let redis = Redis::start(&[]);
     let number = |section, field| redis.info(section, field).parse::<u64>().unwrap();
     let before = number("memory", "used_memory");
-    let store = Arc::new(RedisStore::new(&RedisUrl::parse(&redis.url()).unwrap(), &Limits::default(), Arc::new(Deaf)));
+    let store =
+        Arc::new(RedisStore::new(&RedisUrl::parse(&redis.url()).unwrap(), &Limits::default(), Arc::new(NoNotices)));
     let running = store.clone();
     let running = tokio::spawn(async move { running.maintain().await });
     tokio::time::timeout(Duration::from_secs(20), store.up().wait_for(|up| *up)).await.unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Taking, repeating, renewing, giving back.
+//! Acquire, repeat, renew and release.
 
 use crate::support::{Lock, Server, assert_bad_field, assert_refused, only, read, span, until, wish};
 use fencepost_proto::v1::{self, LeaseEnd, acquire_response::Outcome, renew_response};
@@ -9,7 +9,7 @@ const TTL: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_millis(100);
 
 #[tokio::test]
-async fn a_lock_is_taken_refused_to_others_given_back_and_its_tokens_grow() {
+async fn a_held_lock_is_refused_to_others_and_tokens_rise_after_a_release() {
     let server = Server::start().await;
     let mut client = server.client();
     let first = client.ask(v1::AcquireRequest { holder: "one".into(), ..wish("orders", TTL) }).await;
@@ -36,7 +36,7 @@ async fn a_lock_is_taken_refused_to_others_given_back_and_its_tokens_grow() {
 }
 
 #[tokio::test]
-async fn a_repeated_acquire_answers_the_same_lease_and_a_changed_one_is_refused() {
+async fn a_repeated_acquire_returns_the_same_lease_and_a_changed_one_is_refused() {
     let server = Server::start().await;
     let mut client = server.client();
     let request = wish("a", TTL);
@@ -54,17 +54,17 @@ async fn a_repeated_acquire_answers_the_same_lease_and_a_changed_one_is_refused(
         "request_id",
     );
     let elsewhere = client.take(v1::AcquireRequest { lock_name: "b".into(), ..request.clone() }).await;
-    assert_ne!(elsewhere.lease_id, lease.lease_id, "for another lock the same id is another request");
+    assert_ne!(elsewhere.lease_id, lease.lease_id, "the same id is another request for another lock");
     assert_eq!(client.give_back(&lease).await, LeaseEnd::Released);
     for attempt in 1..4 {
         let late = v1::AcquireRequest { attempt, ..request.clone() };
         assert_refused(client.acquire(late).await, Code::Aborted, "REQUEST_ENDED");
     }
-    assert_eq!(client.holder("a").await, None, "a late duplicate does not lock again");
+    assert_eq!(client.holder("a").await, None, "a late duplicate is not granted the lock");
 }
 
 #[tokio::test]
-async fn a_release_repeated_answers_the_same_and_never_touches_a_successor() {
+async fn a_repeated_release_returns_the_same_end_and_releases_no_other_lease() {
     let server = Server::start().await;
     let mut client = server.client();
     let old = client.take(wish("a", TTL)).await;
@@ -76,13 +76,13 @@ async fn a_release_repeated_answers_the_same_and_never_touches_a_successor() {
     assert_eq!(client.holder("a").await.unwrap().fencing_token, new.fencing_token);
     let stranger = v1::Lease { lease_id: uuid::Uuid::new_v4().to_string(), ..new.clone() };
     assert_eq!(client.give_back(&stranger).await, LeaseEnd::Superseded, "a wrong lease id releases nothing");
-    let nothing = v1::Lease { lock_name: "never".into(), ..new.clone() };
-    assert_eq!(client.give_back(&nothing).await, LeaseEnd::Unknown);
+    let unknown = v1::Lease { lock_name: "never".into(), ..new.clone() };
+    assert_eq!(client.give_back(&unknown).await, LeaseEnd::Unknown);
     assert_eq!(client.give_back(&new).await, LeaseEnd::Released);
 }
 
 #[tokio::test]
-async fn a_lease_that_expired_is_never_revived() {
+async fn an_expired_lease_is_never_revived() {
     let server = Server::start().await;
     let mut client = server.client();
     let request = wish("a", SHORT);
@@ -119,23 +119,23 @@ async fn a_renewal_sets_the_time_left_and_never_shortens_it() {
 }
 
 #[tokio::test]
-async fn a_store_that_saw_a_higher_token_gets_one_above_it() {
+async fn a_min_token_raises_the_token() {
     let server = Server::start().await;
     let mut client = server.client();
     let lease = client.take(wish("a", TTL)).await;
     client.give_back(&lease).await;
-    let floor = lease.fencing_token + 3_600_000_000;
-    let healed = client.take(v1::AcquireRequest { min_token: floor, ..wish("a", TTL) }).await;
-    assert_eq!(healed.fencing_token, floor);
-    client.give_back(&healed).await;
-    assert_eq!(client.take(wish("a", TTL)).await.fencing_token, floor + 1);
+    let min_token = lease.fencing_token + 3_600_000_000;
+    let raised = client.take(v1::AcquireRequest { min_token, ..wish("a", TTL) }).await;
+    assert_eq!(raised.fencing_token, min_token);
+    client.give_back(&raised).await;
+    assert_eq!(client.take(wish("a", TTL)).await.fencing_token, min_token + 1);
     let day = 24 * 3_600_000_000;
     let hostile = v1::AcquireRequest { min_token: lease.fencing_token + 2 * day, ..wish("b", TTL) };
     assert_bad_field(client.acquire(hostile).await, "min_token");
 }
 
 #[tokio::test]
-async fn a_request_without_an_id_is_a_new_request_each_time() {
+async fn each_call_without_a_request_id_is_a_new_request() {
     let server = Server::start().await;
     let mut client = server.client();
     let anonymous = v1::AcquireRequest { request_id: String::new(), ..wish("a", TTL) };

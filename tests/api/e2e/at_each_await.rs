@@ -1,5 +1,5 @@
-//! The service's acquire, dropped at each await. The store is the real one; around each of its commands stands a gate
-//! at which a call can be held and dropped; time is a value.
+//! The service's acquire, dropped at each await. Gates before and after each command of a real store hold a call where it
+//! is dropped. The test moves the time.
 
 use crate::gated::{Gate, GatedStore};
 use fencepost::{
@@ -69,7 +69,7 @@ impl Bench {
         }
     }
 
-    /// Lets a call run up to a gate, and drops it there.
+    /// Runs a call up to a gate, and drops it there.
     async fn drop_at(&self, gate: Gate, call: AcquireCall, meanwhile: impl Future<Output = ()>) {
         *self.store.shut.lock().unwrap() = Some(gate);
         let call = self.ask(call);
@@ -94,8 +94,8 @@ impl Bench {
         assert_eq!(self.locks.release(&self.name, lease_id).await, Ok(ReleaseOutcome::Released));
     }
 
-    /// Nothing of a dropped call is left after its grace: the lock is free and is granted at once.
-    async fn nothing_is_left(&self) {
+    /// Checks that the dropped call leaves no state after the grace period: the lock is free.
+    async fn assert_nothing_left(&self) {
         self.pass(DROP_GRACE);
         let view = self.view().await;
         assert_eq!((view.current, view.waiters), (None, 0));
@@ -103,7 +103,7 @@ impl Bench {
         self.release(lease).await;
     }
 
-    /// How long the lease that holds the lock has left.
+    /// The time left of the current lease.
     async fn left(&self) -> Duration {
         self.view().await.current.unwrap().left
     }
@@ -112,18 +112,18 @@ impl Bench {
 const WAIT: Duration = Duration::from_secs(600);
 
 #[tokio::test(start_paused = true)]
-async fn dropped_before_the_store_was_asked() {
+async fn a_call_dropped_before_its_command_leaves_nothing() {
     let bench = Bench::new();
     bench.drop_at(Gate::BeforeAcquire, Bench::call(1, 1, Duration::ZERO), async {}).await;
-    bench.nothing_is_left().await;
+    bench.assert_nothing_left().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_when_granted_but_unheard_the_lease_is_cut_and_a_retry_re_arms_it() {
+async fn the_lease_of_a_call_dropped_after_the_grant_is_cut_short_and_a_retry_restores_its_ttl() {
     let bench = Bench::new();
     bench.drop_at(Gate::AfterAcquire, Bench::call(1, 1, Duration::ZERO), async {}).await;
     assert_eq!(bench.left().await, DROP_GRACE);
-    bench.nothing_is_left().await;
+    bench.assert_nothing_left().await;
 
     bench.drop_at(Gate::AfterAcquire, Bench::call(2, 1, Duration::ZERO), async {}).await;
     bench.pass(DROP_GRACE / 2);
@@ -133,7 +133,7 @@ async fn dropped_when_granted_but_unheard_the_lease_is_cut_and_a_retry_re_arms_i
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_when_queued_but_unheard_the_place_is_kept_for_the_grace() {
+async fn the_queue_position_of_a_call_dropped_after_it_was_queued_is_kept_for_the_grace_period() {
     for retry in [false, true] {
         let bench = Bench::new();
         let holder = bench.take(Bench::call(1, 1, Duration::ZERO)).await;
@@ -144,20 +144,20 @@ async fn dropped_when_queued_but_unheard_the_place_is_kept_for_the_grace() {
             bench.take(Bench::call(2, 2, WAIT)).await;
         } else {
             bench.release(holder).await;
-            bench.nothing_is_left().await;
+            bench.assert_nothing_left().await;
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_while_waiting_the_next_is_served() {
+async fn the_waiter_behind_a_dropped_one_is_served() {
     let bench = Bench::new();
     let holder = bench.take(Bench::call(1, 1, Duration::ZERO)).await;
     {
         let waiting = bench.ask(Bench::call(2, 1, WAIT));
         tokio::select! {
             biased;
-            answer = waiting => panic!("nothing to answer: {answer:?}"),
+            answer = waiting => panic!("answered: {answer:?}"),
             () = std::future::ready(()) => {}
         }
     }
@@ -167,22 +167,22 @@ async fn dropped_while_waiting_the_next_is_served() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_around_the_claim_the_lock_is_not_left_with_a_dead_call() {
+async fn a_call_dropped_before_or_after_its_claim_does_not_keep_the_lock() {
     for gate in [Gate::BeforeClaim, Gate::AfterClaim] {
         let bench = Bench::new();
         let holder = bench.take(Bench::call(1, 1, Duration::ZERO)).await;
         bench.drop_at(gate, Bench::call(2, 1, WAIT), bench.release(holder)).await;
-        bench.nothing_is_left().await;
+        bench.assert_nothing_left().await;
 
         let holder = bench.take(Bench::call(4, 1, Duration::ZERO)).await;
         bench.drop_at(gate, Bench::call(5, 1, WAIT), bench.release(holder)).await;
         bench.take(Bench::call(5, 2, WAIT)).await;
-        assert_eq!(bench.left().await, TTL, "{gate:?}: the retry has all of its TTL");
+        assert_eq!(bench.left().await, TTL, "{gate:?}: the retry has its full TTL");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_came_too_late_leaves_no_place_in_line_without_a_call() {
+async fn a_request_whose_claim_was_too_late_leaves_the_queue_after_the_grace_period() {
     let bench = Bench::new();
     let holder = bench.take(Bench::call(1, 1, Duration::ZERO)).await;
     bench.store.late.store(true, Ordering::SeqCst);
@@ -196,22 +196,22 @@ async fn a_claim_that_came_too_late_leaves_no_place_in_line_without_a_call() {
     bench.store.late.store(true, Ordering::SeqCst);
     let (waiting, ()) = tokio::join!(biased; bench.ask(Bench::call(4, 1, WAIT)), bench.release(holder));
     assert!(matches!(waiting, Err(LocksError::TooLate(_))), "{waiting:?}");
-    bench.nothing_is_left().await;
+    bench.assert_nothing_left().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_around_the_end_of_its_wait_it_is_out_of_the_line() {
+async fn a_call_dropped_before_or_after_giving_up_leaves_the_queue() {
     for gate in [Gate::BeforeGiveUp, Gate::AfterGiveUp] {
         let bench = Bench::new();
         let holder = bench.take(Bench::call(1, 1, Duration::ZERO)).await;
         bench.drop_at(gate, Bench::call(2, 1, Duration::from_secs(1)), async {}).await;
         bench.release(holder).await;
-        bench.nothing_is_left().await;
+        bench.assert_nothing_left().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn equal_attempts_share_the_request_until_the_last_is_gone() {
+async fn calls_of_one_attempt_share_the_request_until_the_last_is_dropped() {
     let bench = Bench::new();
     let holder = bench.take(Bench::call(1, 1, Duration::ZERO)).await;
     let survivor = bench.ask(Bench::call(2, 1, WAIT));
@@ -221,11 +221,11 @@ async fn equal_attempts_share_the_request_until_the_last_is_gone() {
     };
     let (survivor, ()) = tokio::join!(biased; survivor, other);
     assert!(matches!(survivor, Ok(AcquireAnswer::Acquired(_))), "{survivor:?}");
-    assert_eq!(bench.left().await, TTL, "the cleanup of the one did nothing to the other");
+    assert_eq!(bench.left().await, TTL, "the cleanup of one call does not affect the other");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_sends_waiters_away_and_keeps_their_place_for_the_retry() {
+async fn a_drain_refuses_waiters_and_keeps_their_queue_positions_for_a_retry() {
     let bench = Bench::new();
     bench.take(Bench::call(1, 1, Duration::ZERO)).await;
     let (waiting, ()) = tokio::join!(biased; bench.ask(Bench::call(2, 1, WAIT)), async { bench.locks.drain() });

@@ -1,4 +1,4 @@
-//! A stream whose server has lost its store.
+//! A stream whose server cannot reach its store.
 
 use crate::{
     asks::{Asks as _, acquire, granted, new_request},
@@ -25,19 +25,19 @@ use tokio_stream::{Stream, StreamExt, wrappers::ReceiverStream};
 
 const TTL: Duration = Duration::from_secs(9);
 
-type Hears = std::pin::Pin<Box<dyn Stream<Item = Result<ToClient, SessionError<Infallible>>>>>;
+type Messages = std::pin::Pin<Box<dyn Stream<Item = Result<ToClient, SessionError<Infallible>>>>>;
 
-async fn next_but_beats(hears: &mut Hears, says: &mpsc::Sender<FromClient>) -> ToClient {
+async fn next_but_beats(messages: &mut Messages, client: &mpsc::Sender<FromClient>) -> ToClient {
     loop {
-        match within(hears.next()).await.unwrap().unwrap() {
-            ToClient::Beat { beat, .. } => says.send(FromClient::Answer(beat)).await.unwrap(),
+        match within(messages.next()).await.unwrap().unwrap() {
+            ToClient::Beat { beat, .. } => client.send(FromClient::Answer(beat)).await.unwrap(),
             other => return other,
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn leases_that_cannot_be_renewed_are_at_risk_until_they_can() {
+async fn leases_are_at_risk_until_they_can_be_renewed() {
     let hub = Arc::new(Hub::new());
     let clock: Arc<dyn Clock> = Arc::new(ProcessClock::start());
     let inner = Arc::new(MemoryStore::new(clock, &Limits::default(), hub.clone()));
@@ -45,21 +45,21 @@ async fn leases_that_cannot_be_renewed_are_at_risk_until_they_can() {
     let locks = Arc::new(Locks::new(store.clone(), hub, Limits::default()));
     let name = LockName::new("a".into()).unwrap();
     let lease_id = granted(store.acquire(&name, acquire(new_request(), TTL, false)).await.unwrap()).lease_id;
-    let (says, said) = mpsc::channel(64);
-    let inbound = ReceiverStream::new(said).map(Ok::<_, Infallible>);
-    let mut hears: Hears = Box::pin(keep_alive(locks, (), inbound, Duration::ZERO));
+    let (client, requests) = mpsc::channel(64);
+    let inbound = ReceiverStream::new(requests).map(Ok::<_, Infallible>);
+    let mut messages: Messages = Box::pin(keep_alive(locks, (), inbound, Duration::ZERO));
 
     store.down.store(true, Ordering::SeqCst);
     let attach = AttachLease { handle: 4, name, lease_id, attempt: 1, release_on_disconnect: false };
-    says.send(FromClient::Attach(vec![attach])).await.unwrap();
-    assert_eq!(next_but_beats(&mut hears, &says).await, ToClient::AtRisk(vec![4]));
-    assert_eq!(next_but_beats(&mut hears, &says).await, ToClient::AtRisk(vec![4]), "each answer tries again");
+    client.send(FromClient::Attach(vec![attach])).await.unwrap();
+    assert_eq!(next_but_beats(&mut messages, &client).await, ToClient::AtRisk(vec![4]));
+    assert_eq!(next_but_beats(&mut messages, &client).await, ToClient::AtRisk(vec![4]), "each answered beat retries");
     store.down.store(false, Ordering::SeqCst);
-    let ToClient::Renewed { leases, .. } = next_but_beats(&mut hears, &says).await else { panic!("it is attached") };
+    let ToClient::Renewed { leases, .. } = next_but_beats(&mut messages, &client).await else { panic!("not attached") };
     assert_eq!((leases.len(), &leases[0].handles), (1, &vec![4]));
 
     store.down.store(true, Ordering::SeqCst);
-    assert_eq!(next_but_beats(&mut hears, &says).await, ToClient::AtRisk(vec![4]));
+    assert_eq!(next_but_beats(&mut messages, &client).await, ToClient::AtRisk(vec![4]));
     store.down.store(false, Ordering::SeqCst);
-    assert!(matches!(next_but_beats(&mut hears, &says).await, ToClient::Renewed { .. }));
+    assert!(matches!(next_but_beats(&mut messages, &client).await, ToClient::Renewed { .. }));
 }

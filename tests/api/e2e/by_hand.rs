@@ -1,4 +1,4 @@
-//! A stream that is polled by hand: what it does in one go, and what is left when nobody polls it any more.
+//! Keep-alive streams that the test polls itself: the work of one poll, and dropped streams.
 
 use crate::{
     asks::{Asks as _, acquire, granted, new_request},
@@ -33,15 +33,15 @@ use tokio_stream::{Stream, wrappers::ReceiverStream};
 
 const TTL: Duration = Duration::from_secs(600);
 
-type Hears = std::pin::Pin<Box<dyn Stream<Item = Result<ToClient, SessionError<Infallible>>>>>;
+type Messages = std::pin::Pin<Box<dyn Stream<Item = Result<ToClient, SessionError<Infallible>>>>>;
 
 struct Bench {
     store: Arc<GatedStore>,
     locks: Arc<Locks<GatedStore>>,
-    says: mpsc::Sender<FromClient>,
-    /// How many messages that ask for nothing are there before anything else that the client says.
-    chatter: Arc<AtomicU32>,
-    hears: Hears,
+    client: mpsc::Sender<FromClient>,
+    /// The number of messages without effect that the client sends before the others.
+    noise: Arc<AtomicU32>,
+    messages: Messages,
 }
 
 impl Bench {
@@ -51,16 +51,20 @@ impl Bench {
         let inner = Arc::new(MemoryStore::new(clock, &Limits::default(), hub.clone()));
         let store = Arc::new(GatedStore::new(inner));
         let locks = Arc::new(Locks::new(store.clone(), hub, Limits::default()));
-        let (says, said) = mpsc::channel(64);
-        let chatter = Arc::new(AtomicU32::new(0));
-        let (mut said, more) = (ReceiverStream::new(said), chatter.clone());
+        let (client, requests) = mpsc::channel(64);
+        let noise = Arc::new(AtomicU32::new(0));
+        let (mut requests, more) = (ReceiverStream::new(requests), noise.clone());
         let inbound = futures_util::stream::poll_fn(move |context| {
             let left = more.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
-            if left.is_ok() { Poll::Ready(Some(FromClient::Detach(Vec::new()))) } else { said.poll_next_unpin(context) }
+            if left.is_ok() {
+                Poll::Ready(Some(FromClient::Detach(Vec::new())))
+            } else {
+                requests.poll_next_unpin(context)
+            }
         });
         let inbound = inbound.map(Ok::<_, Infallible>);
-        let hears: Hears = Box::pin(keep_alive(locks.clone(), (), inbound, Duration::ZERO));
-        Self { store, locks, says, chatter, hears }
+        let messages: Messages = Box::pin(keep_alive(locks.clone(), (), inbound, Duration::ZERO));
+        Self { store, locks, client, noise, messages }
     }
 
     async fn take(&self, handle: u32) -> AttachLease {
@@ -71,10 +75,10 @@ impl Bench {
     }
 
     async fn next(&mut self) -> ToClient {
-        within(self.hears.next()).await.unwrap().unwrap()
+        within(self.messages.next()).await.unwrap().unwrap()
     }
 
-    /// Attaches leases, and waits for the server's word.
+    /// Attaches leases, and waits until they are attached.
     async fn attach(&mut self, count: u32) -> Vec<AttachLease> {
         let mut all = Vec::new();
         for first in (0..count).step_by(1_000) {
@@ -83,7 +87,7 @@ impl Bench {
                 leases.push(self.take(handle).await);
             }
             all.extend(leases.iter().cloned());
-            self.says.send(FromClient::Attach(leases)).await.unwrap();
+            self.client.send(FromClient::Attach(leases)).await.unwrap();
             while !matches!(self.next().await, ToClient::Attached(_)) {}
         }
         all
@@ -95,80 +99,82 @@ fn name(handle: u32) -> LockName {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_cut_when_the_server_goes_away_is_no_disconnect() {
+async fn a_stream_that_the_server_ends_is_no_disconnect() {
     let mut bench = Bench::new();
     bench.attach(1).await;
-    // Its client reads nothing any more, so the stream is not asked again before its connection is cut.
+    // The client does not read, so the stream is not polled again before its connection ends.
     bench.locks.end_streams();
-    drop(bench.hears);
-    assert!(bench.locks.view(&name(0)).await.unwrap().current.is_some(), "nothing was taken from the holder");
+    drop(bench.messages);
+    assert!(bench.locks.view(&name(0)).await.unwrap().current.is_some(), "the lease is not revoked");
 }
 
 #[tokio::test]
-async fn a_stream_that_its_client_cuts_is_a_disconnect_also_in_a_drain() {
+async fn a_stream_that_its_client_ends_is_a_disconnect_even_during_a_drain() {
     let mut bench = Bench::new();
     bench.attach(1).await;
     bench.locks.drain();
-    drop(bench.hears);
+    drop(bench.messages);
     assert_eq!(bench.locks.view(&name(0)).await.unwrap().current, None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_leases_are_renewed_a_part_at_a_time_and_the_stream_goes_on_between() {
+async fn many_leases_are_renewed_in_parts_with_beats_in_between() {
     const LEASES: u32 = 10_000;
     let mut bench = Bench::new();
     bench.attach(LEASES).await;
     tokio::time::sleep(TTL / 3).await;
     bench.store.renewals.lock().unwrap().clear();
-    let (mut messages, mut beats, mut renewed) = (0, 0, 0);
+    let (mut message_count, mut beats, mut renewed) = (0, 0, 0);
     while renewed < LEASES as usize {
         match bench.next().await {
             ToClient::Beat { beat, .. } => {
                 beats += usize::from(renewed > 0);
-                bench.says.send(FromClient::Answer(beat)).await.unwrap();
+                bench.client.send(FromClient::Answer(beat)).await.unwrap();
             }
             ToClient::Renewed { leases, .. } => {
-                messages += 1;
+                message_count += 1;
                 renewed += leases.iter().map(|group| group.handles.len()).sum::<usize>();
-                // Whoever reads is slow, and yet hears a beat when one is due.
+                // A slow reader receives beats when they are due.
                 tokio::time::sleep(BEAT_PERIOD_MAX).await;
             }
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!(renewed, LEASES as usize, "each once");
-    assert!(messages > 1 && beats > 0, "{messages} messages and {beats} beats");
-    let asked = bench.store.renewals.lock().unwrap().clone();
-    assert!(asked.iter().all(|count| *count <= 1_024), "in one go: {asked:?}");
+    assert_eq!(renewed, LEASES as usize, "each lease is renewed once");
+    assert!(message_count > 1 && beats > 0, "{message_count} messages and {beats} beats");
+    let batches = bench.store.renewals.lock().unwrap().clone();
+    assert!(batches.iter().all(|count| *count <= 1_024), "{batches:?}");
 }
 
-/// A client that attaches without end, for one.
 #[tokio::test(start_paused = true)]
-async fn renewals_go_on_while_the_client_talks_without_end() {
+async fn renewals_continue_while_the_client_sends_without_pause() {
     const LEASES: u32 = 10_000;
-    const CHATTER: u32 = 100_000;
+    const NOISE: u32 = 100_000;
     let mut bench = Bench::new();
     bench.attach(LEASES).await;
     tokio::time::sleep(TTL / 3).await;
     let mut renewed = 0;
     while renewed < LEASES as usize {
         match bench.next().await {
-            ToClient::Beat { beat, .. } => bench.says.send(FromClient::Answer(beat)).await.unwrap(),
+            ToClient::Beat { beat, .. } => bench.client.send(FromClient::Answer(beat)).await.unwrap(),
             ToClient::Renewed { leases, .. } => {
                 if renewed == 0 {
-                    bench.chatter.store(CHATTER, Ordering::SeqCst);
+                    bench.noise.store(NOISE, Ordering::SeqCst);
                 }
                 renewed += leases.iter().map(|group| group.handles.len()).sum::<usize>();
             }
             other => panic!("{other:?}"),
         }
     }
-    let heard = CHATTER - bench.chatter.load(Ordering::SeqCst);
-    assert!((1..100).contains(&heard), "{heard} messages were heard before the last renewal: both take turns");
+    let received = NOISE - bench.noise.load(Ordering::SeqCst);
+    assert!(
+        (1..100).contains(&received),
+        "renewals and messages alternate: {received} messages before the last renewal"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn very_many_losses_are_told_a_part_at_a_time() {
+async fn many_losses_are_reported_in_parts() {
     const LEASES: u32 = 3_000;
     let mut bench = Bench::new();
     let leases = bench.attach(LEASES).await;
@@ -188,15 +194,15 @@ async fn very_many_losses_are_told_a_part_at_a_time() {
             other => panic!("{other:?}"),
         }
     }
-    assert!(beats > 0, "a beat that is due does not wait for all of them");
+    assert!(beats > 0, "a beat that is due is not delayed");
 }
 
 #[tokio::test]
-async fn very_many_leases_are_taken_back_a_part_at_a_time() {
+async fn many_leases_are_revoked_in_parts() {
     const LEASES: u32 = 3_000;
     let mut bench = Bench::new();
     bench.attach(LEASES).await;
-    drop(bench.hears);
+    drop(bench.messages);
     let locks = bench.locks;
     let held = || {
         let locks = locks.clone();
@@ -208,7 +214,7 @@ async fn very_many_leases_are_taken_back_a_part_at_a_time() {
             held
         }
     };
-    // On this one thread nothing else has run since.
-    assert!(held().await > 0, "not all in one go");
+    // The runtime has one thread, so no other task has run since.
+    assert!(held().await > 0, "not all at once");
     until(|| async { held().await == 0 }).await;
 }

@@ -1,4 +1,4 @@
-//! Calls that are dropped: cancelled, reset, or past their deadline, and their retries.
+//! Dropped calls (cancelled, reset, or past their deadline), and their retries.
 
 use crate::support::{Lock, Server, channel, only, until, waiting_wish, wish, within};
 use fencepost_proto::v1::{self, acquire_response::Outcome, lock_service_client::LockServiceClient};
@@ -13,14 +13,14 @@ use tonic::Request;
 
 const TTL: Duration = Duration::from_secs(30);
 const LONG: Duration = Duration::from_secs(50);
-/// How long a dropped call's place, or its lease, is kept, as the API promises.
+/// How long the queue position or the lease of a dropped call is kept, according to the API.
 const GRACE: Duration = Duration::from_secs(3);
 
 async fn waiters(server: &Server, name: &str) -> u32 {
     server.client().look(name).await.waiters
 }
 
-/// Starts a call that waits, and returns when the server has queued it.
+/// Starts a waiting call, and returns when the server has queued it.
 async fn queue(server: &Server, request: &v1::AcquireRequest) -> JoinHandle<v1::AcquireResponse> {
     let before = waiters(server, &request.lock_name).await;
     let (mut client, request) = (server.client(), request.clone());
@@ -31,7 +31,7 @@ async fn queue(server: &Server, request: &v1::AcquireRequest) -> JoinHandle<v1::
 }
 
 #[tokio::test]
-async fn a_cancelled_waiter_is_skipped_and_its_retry_finds_its_old_place() {
+async fn the_retry_of_a_cancelled_waiter_keeps_its_queue_position() {
     let server = Server::start().await;
     let mut client = server.client();
     let holder = client.take(wish("a", TTL)).await;
@@ -39,11 +39,11 @@ async fn a_cancelled_waiter_is_skipped_and_its_retry_finds_its_old_place() {
     queue(&server, &first).await.abort();
     let second = queue(&server, &waiting_wish("a", TTL, LONG)).await;
     let third = queue(&server, &waiting_wish("a", TTL, LONG)).await;
-    // The retry comes back before the grace is over: it is served before those who came after its first attempt.
+    // The retry arrives within the grace period, so it is served before the later waiters.
     let retry = v1::AcquireRequest { attempt: 2, ..first };
     let (mut other, again) = (server.client(), retry.clone());
     let retried = tokio::spawn(async move { other.ask(again).await });
-    // It is bound when a repeat of the attempt before it is refused.
+    // The retry is bound once a repeat of attempt 1 is refused.
     until(|| async {
         let stale = v1::AcquireRequest { attempt: 1, ..retry.clone() };
         server.client().acquire(stale).await.is_err_and(|status| status.code() == tonic::Code::Aborted)
@@ -59,7 +59,7 @@ async fn a_cancelled_waiter_is_skipped_and_its_retry_finds_its_old_place() {
 }
 
 #[tokio::test]
-async fn a_cancelled_waiter_does_not_hold_up_those_behind_it() {
+async fn a_cancelled_waiter_does_not_delay_those_behind_it() {
     let server = Server::start().await;
     let mut client = server.client();
     let holder = client.take(wish("a", TTL)).await;
@@ -67,35 +67,35 @@ async fn a_cancelled_waiter_does_not_hold_up_those_behind_it() {
     let next = queue(&server, &waiting_wish("a", TTL, LONG)).await;
     cancelled.abort();
     client.give_back(&holder).await;
-    let served = Instant::now();
+    let released = Instant::now();
     assert_eq!(within(next).await.unwrap().outcome(), Outcome::Acquired);
-    assert!(served.elapsed() < GRACE, "nobody waits for the grace of a dropped call");
+    assert!(released.elapsed() < GRACE, "the next waiter does not wait for the grace period");
     until(|| async { waiters(&server, "a").await == 0 }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_past_its_deadline_is_out_of_the_line() {
+async fn a_call_past_its_deadline_leaves_the_queue() {
     let server = Server::start().await;
     let mut client = server.client();
     let holder = client.take(wish("a", TTL)).await;
-    // A deadline so short that the call is dropped before, while or after its wait is ended in order.
+    // Deadlines so short that the call is dropped before, during or after its timeout.
     for micros in (0..4_000).step_by(97) {
         let mut request = Request::new(waiting_wish("a", TTL, LONG));
         request.set_timeout(Duration::from_micros(micros));
         let _ = within(client.acquire(request)).await;
     }
-    // Whatever came of each, none is served before the one that is alive, and none is left after their grace.
+    // None of them is served before a live call, and none is left after the grace period.
     let mut other = server.client();
-    let alive = tokio::spawn(async move { other.ask(waiting_wish("a", TTL, LONG)).await });
-    // One at least: those whose deadline is over count as well, until their grace is over too.
+    let live = tokio::spawn(async move { other.ask(waiting_wish("a", TTL, LONG)).await });
+    // Calls past their deadline count as well during the grace period.
     until(|| async { waiters(&server, "a").await >= 1 }).await;
     client.give_back(&holder).await;
-    assert_eq!(within(alive).await.unwrap().outcome(), Outcome::Acquired);
+    assert_eq!(within(live).await.unwrap().outcome(), Outcome::Acquired);
     until(|| async { waiters(&server, "a").await == 0 }).await;
 }
 
 #[tokio::test]
-async fn a_connection_that_is_reset_takes_its_waiters_out_of_the_line() {
+async fn the_waiters_of_a_connection_that_is_reset_leave_the_queue() {
     let server = Server::start().await;
     let mut client = server.client();
     let holder = client.take(wish("a", TTL)).await;
@@ -104,7 +104,7 @@ async fn a_connection_that_is_reset_takes_its_waiters_out_of_the_line() {
     let link = tokio::spawn(async move {
         let (mut inward, _) = listener.accept().await.unwrap();
         let mut outward = TcpStream::connect(target).await.unwrap();
-        // Dropped with lingering off, both ends are reset instead of closed.
+        // With SO_LINGER 0, both ends are reset when dropped.
         socket2::SockRef::from(&outward).set_linger(Some(Duration::ZERO)).unwrap();
         socket2::SockRef::from(&inward).set_linger(Some(Duration::ZERO)).unwrap();
         let _ = copy_bidirectional(&mut inward, &mut outward).await;
@@ -120,7 +120,7 @@ async fn a_connection_that_is_reset_takes_its_waiters_out_of_the_line() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_retry_that_races_its_own_dropped_attempt_gets_one_lease() {
+async fn a_retry_that_races_its_own_dropped_attempt_is_granted_one_lease() {
     let server = Server::start().await;
     let mut client = server.client();
     for round in 0..300_u64 {
@@ -129,11 +129,11 @@ async fn a_retry_that_races_its_own_dropped_attempt_gets_one_lease() {
         let request = waiting_wish(&name, TTL, LONG);
         let (mut other, first) = (client.clone(), request.clone());
         let dropped = tokio::spawn(async move { other.acquire(first).await });
-        // The release, the cancellation and the retry meet at a different point in each round.
-        let (mut releasing, giving) = (client.clone(), holder.clone());
+        // The release, the cancellation and the retry interleave differently in each round.
+        let (mut releasing, released) = (client.clone(), holder.clone());
         let release = tokio::spawn(async move {
             tokio::time::sleep(Duration::from_micros(round * 7 % 900)).await;
-            releasing.give_back(&giving).await
+            releasing.give_back(&released).await
         });
         tokio::time::sleep(Duration::from_micros(round * 13 % 1_100)).await;
         dropped.abort();
@@ -141,15 +141,15 @@ async fn a_retry_that_races_its_own_dropped_attempt_gets_one_lease() {
         within(release).await.unwrap();
         let info = client.look(&name).await;
         assert_eq!(only(info.holders).unwrap().grant_id, lease.grant_id);
-        assert_eq!(info.waiters, 0, "round {round}: the request is not also in line");
+        assert_eq!(info.waiters, 0, "round {round}: the request is not queued as well");
         let left: Duration =
             client.take(v1::AcquireRequest { attempt: 3, ..request }).await.ttl.unwrap().try_into().unwrap();
-        assert!(left > GRACE, "round {round}: the dropped attempt did not cut the lease of its retry");
+        assert!(left > GRACE, "round {round}: the lease of the retry is not cut short");
     }
 }
 
 #[tokio::test]
-async fn a_newer_attempt_sends_the_older_call_home() {
+async fn a_newer_attempt_overtakes_the_older_call() {
     let server = Server::start().await;
     let mut client = server.client();
     let holder = client.take(wish("a", TTL)).await;

@@ -14,7 +14,7 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Long enough for its margins on a busy machine.
+/// Long enough for the client's safety margins on a busy machine.
 const TTL: Duration = Duration::from_secs(4);
 const LONG: Duration = Duration::from_secs(50);
 
@@ -23,7 +23,7 @@ fn client(server: &Server) -> Client {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_is_kept_for_many_ttls_and_passes_on_when_given_back() {
+async fn a_lock_is_kept_for_many_ttls_and_passes_to_the_next_waiter_when_released() {
     let server = Server::start().await;
     let (one, two) = (client(&server), client(&server));
     let lock = within(async { one.acquire("a").ttl(TTL).await }).await.unwrap();
@@ -41,7 +41,7 @@ async fn a_lock_is_kept_for_many_ttls_and_passes_on_when_given_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_tasks_under_one_lock_never_overlap_and_their_tokens_rise() {
+async fn tasks_under_one_lock_never_overlap_and_their_tokens_rise() {
     let server = Server::start().await;
     let inside = Arc::new(AtomicU64::new(0));
     let last = Arc::new(AtomicU64::new(0));
@@ -52,7 +52,7 @@ async fn many_tasks_under_one_lock_never_overlap_and_their_tokens_rise() {
                 for _ in 0..40 {
                     let (inside, last) = (inside.clone(), last.clone());
                     let body = move |held: fencepost_client::Held| async move {
-                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "nobody else is inside");
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "no other task is inside");
                         tokio::task::yield_now().await;
                         assert!(last.swap(held.token(), Ordering::SeqCst) < held.token());
                         inside.fetch_sub(1, Ordering::SeqCst);
@@ -68,12 +68,12 @@ async fn many_tasks_under_one_lock_never_overlap_and_their_tokens_rise() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn acquires_dropped_at_any_moment_leave_nothing_behind() {
+async fn acquires_dropped_at_any_moment_leave_no_state() {
     let server = Server::start().await;
     let client = client(&server);
     for round in 0..200_u64 {
-        let wish = client.acquire("a").ttl(Duration::from_secs(600)).wait(LONG).into_future();
-        let _ = tokio::time::timeout(Duration::from_micros(round * 17 % 2_500), wish).await;
+        let acquire = client.acquire("a").ttl(Duration::from_secs(600)).wait(LONG).into_future();
+        let _ = tokio::time::timeout(Duration::from_micros(round * 17 % 2_500), acquire).await;
     }
     within(client.settle()).await;
     until(|| async {
@@ -84,7 +84,7 @@ async fn acquires_dropped_at_any_moment_leave_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_moves_to_another_server_when_its_link_goes_silent() {
+async fn a_lease_moves_to_another_server_when_its_connection_goes_silent() {
     let server = Server::start().await;
     let (first, freeze) = freezable_link(server.addr).await;
     let (second, _open) = freezable_link(server.addr).await;
@@ -101,11 +101,11 @@ async fn a_lease_moves_to_another_server_when_its_link_goes_silent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_holder_cut_off_knows_that_it_lost_before_the_lock_passes_on() {
+async fn a_disconnected_holder_learns_of_its_loss_before_the_lock_passes_on() {
     let server = Server::start().await;
     let (via, freeze) = freezable_link(server.addr).await;
-    let cut_off = Client::new(format!("http://{via}")).unwrap();
-    let lock = within(async { cut_off.acquire("a").ttl(TTL).await }).await.unwrap();
+    let disconnected = Client::new(format!("http://{via}")).unwrap();
+    let lock = within(async { disconnected.acquire("a").ttl(TTL).await }).await.unwrap();
     let other = client(&server);
     let held = lock.held();
     let next = tokio::spawn(async move {
@@ -118,24 +118,24 @@ async fn a_holder_cut_off_knows_that_it_lost_before_the_lock_passes_on() {
     assert_eq!(lost.cause, LossCause::ValidityOver);
     assert!(!lock.is_valid());
     let (still_valid, next) = within(next).await.unwrap();
-    assert!(!still_valid, "whoever asked when the lock passed on was told");
+    assert!(!still_valid, "the lock was invalid when it passed on");
     assert!(next.token() > lock.token());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_ends_when_its_lock_is_revoked() {
+async fn a_body_is_dropped_when_its_lease_is_revoked() {
     let server = Server::start().await;
     let client = client(&server);
-    let (say, hear) = tokio::sync::oneshot::channel();
+    let (send_token, token) = tokio::sync::oneshot::channel();
     let mut admin = server.admin();
     let operator = tokio::spawn(async move {
-        let expected_token = hear.await.unwrap();
+        let expected_token = token.await.unwrap();
         let reason = "test".into();
         let force = fencepost_proto::v1::ForceReleaseRequest { lock_name: "a".into(), expected_token, reason };
         admin.force_release(force).await.unwrap();
     });
     let body = |held: fencepost_client::Held| async move {
-        say.send(held.token()).unwrap();
+        send_token.send(held.token()).unwrap();
         std::future::pending::<()>().await;
     };
     let ended = within(client.acquire("a").ttl(Duration::from_secs(30)).run(body)).await;

@@ -1,4 +1,4 @@
-//! Going away in order.
+//! Drain: waiters are refused, streams are notified, and the server stops in time.
 
 use crate::support::{Lock, PATIENCE, Server, assert_refused, until, waiting_wish, wish, within};
 use fencepost_proto::v1::{self, LeaseEnd, keep_alive_response::Message};
@@ -14,7 +14,7 @@ const TTL: Duration = Duration::from_secs(30);
 const LONG: Duration = Duration::from_secs(50);
 
 #[tokio::test]
-async fn waiters_are_sent_away_streams_are_told_and_holders_may_still_release() {
+async fn a_drain_refuses_waiters_notifies_streams_and_lets_holders_release() {
     let mut server = Server::start().await;
     let mut client = server.client();
     let mut health = HealthClient::new(server.channel());
@@ -24,8 +24,8 @@ async fn waiters_are_sent_away_streams_are_told_and_holders_may_still_release() 
     }
     let mut changes = within(health.watch(HealthCheckRequest { service: String::new() })).await.unwrap().into_inner();
     let lease = client.take(wish("a", TTL)).await;
-    let (say, hear) = tokio::sync::mpsc::channel::<v1::KeepAliveRequest>(1);
-    let requests = tokio_stream::wrappers::ReceiverStream::new(hear);
+    let (keep_open, outbound) = tokio::sync::mpsc::channel::<v1::KeepAliveRequest>(1);
+    let requests = tokio_stream::wrappers::ReceiverStream::new(outbound);
     let mut stream = within(client.keep_alive(requests)).await.unwrap().into_inner();
     let mut other = server.client();
     let waiter = tokio::spawn(async move { other.acquire(waiting_wish("a", TTL, LONG)).await });
@@ -34,7 +34,7 @@ async fn waiters_are_sent_away_streams_are_told_and_holders_may_still_release() 
     server.shut_down();
     let status = assert_refused(within(waiter).await.unwrap(), Code::Unavailable, "DRAINING");
     assert!(status.get_details_retry_info().unwrap().retry_delay.is_some());
-    let told = within(async {
+    let notice = within(async {
         loop {
             if let Some(Message::Draining(draining)) = stream.next().await.unwrap().unwrap().message {
                 return draining;
@@ -42,31 +42,31 @@ async fn waiters_are_sent_away_streams_are_told_and_holders_may_still_release() 
         }
     })
     .await;
-    assert!(told.grace.is_some());
+    assert!(notice.grace.is_some());
     within(async { while changes.next().await.unwrap().unwrap().status() != ServingStatus::NotServing {} }).await;
     assert_refused(client.acquire(wish("b", TTL)).await, Code::Unavailable, "DRAINING");
     let refused = client.keep_alive(tokio_stream::empty()).await.map(|_| ());
     assert_refused(refused, Code::Unavailable, "DRAINING");
     assert_eq!(client.give_back(&lease).await, LeaseEnd::Released);
-    drop((say, stream, changes));
+    drop((keep_open, stream, changes));
     within(&mut server.task).await.unwrap();
 }
 
 #[tokio::test]
-async fn it_ends_within_its_bound_whatever_clients_do() {
+async fn a_drain_ends_within_its_timeout_even_if_clients_stay() {
     let timeout = Duration::from_millis(300);
     let mut server = Server::start_with(|config| config.drain_timeout = timeout).await;
     let mut client = server.client();
-    let (_say, hear) = tokio::sync::mpsc::channel::<v1::KeepAliveRequest>(1);
-    let requests = tokio_stream::wrappers::ReceiverStream::new(hear);
+    let (_keep_open, outbound) = tokio::sync::mpsc::channel::<v1::KeepAliveRequest>(1);
+    let requests = tokio_stream::wrappers::ReceiverStream::new(outbound);
     let mut stream = within(client.keep_alive(requests)).await.unwrap().into_inner();
     let _watch = within(client.watch(v1::WatchRequest::default())).await.unwrap().into_inner();
-    // A connection that never speaks, which hyper's own shutdown waits for without end.
+    // A silent connection, which hyper's own shutdown would wait for forever.
     let _silent = TcpStream::connect(server.addr).await.unwrap();
-    let asked = Instant::now();
+    let start = Instant::now();
     server.shut_down();
     within(&mut server.task).await.unwrap();
-    assert!(asked.elapsed() < PATIENCE / 2);
+    assert!(start.elapsed() < PATIENCE / 2);
     let end = within(async {
         loop {
             match stream.next().await {
@@ -80,7 +80,7 @@ async fn it_ends_within_its_bound_whatever_clients_do() {
 }
 
 #[tokio::test]
-async fn an_operator_drains_it_by_call() {
+async fn an_operator_can_drain_the_server() {
     let mut server = Server::start().await;
     let mut client = server.client();
     client.take(wish("a", TTL)).await;

@@ -1,4 +1,4 @@
-//! The memory store behind gates, at which a call can be held and dropped, and behind a link that can be cut.
+//! The memory store with gates that hold calls, and with faults.
 
 use fencepost::{
     domain::{command::Command, ids::Call, name::LockName, outcome::AcquireOutcome, time::StoreTime},
@@ -10,7 +10,7 @@ use std::sync::{
 };
 use tokio::sync::Notify;
 
-/// Where a call can be held.
+/// The points at which a call can be held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gate {
     BeforeAcquire,
@@ -21,16 +21,16 @@ pub(crate) enum Gate {
     AfterGiveUp,
 }
 
-/// The memory store behind gates.
+/// The memory store with gates and faults.
 pub(crate) struct GatedStore {
     pub(crate) inner: Arc<MemoryStore>,
     pub(crate) shut: Mutex<Option<Gate>>,
     pub(crate) reached: Notify,
-    /// Nothing that streams ask gets through.
+    /// Renewals and attachments fail.
     pub(crate) down: AtomicBool,
-    /// Claims come too late to change anything.
+    /// Claims are too late.
     pub(crate) late: AtomicBool,
-    /// How many leases streams had renewed at once, each time.
+    /// The number of leases in each batch of renewals.
     pub(crate) renewals: Mutex<Vec<usize>>,
 }
 
@@ -54,15 +54,15 @@ impl GatedStore {
     }
 }
 
-/// An acquire behind its gates: a store cleans up after one that is dropped.
-struct Asking<'a> {
+/// An acquire at the gates. Like a store, cleans up when it is dropped.
+struct GatedAcquire<'a> {
     store: &'a MemoryStore,
     name: &'a LockName,
     call: Call,
     armed: bool,
 }
 
-impl Drop for Asking<'_> {
+impl Drop for GatedAcquire<'_> {
     fn drop(&mut self) {
         if self.armed {
             self.store.post(self.name, Command::DropCall(self.call));
@@ -78,8 +78,10 @@ impl Store for GatedStore {
             Command::GiveUp(_) => (Gate::BeforeGiveUp, Gate::AfterGiveUp),
             _ => return self.inner.run_unless(name, command, stop).await,
         };
-        let mut asking = match &command {
-            Command::Acquire(acquire) => Some(Asking { store: &self.inner, name, call: acquire.call, armed: true }),
+        let mut gated = match &command {
+            Command::Acquire(acquire) => {
+                Some(GatedAcquire { store: &self.inner, name, call: acquire.call, armed: true })
+            }
             _ => None,
         };
         self.pass(before).await;
@@ -88,7 +90,7 @@ impl Store for GatedStore {
         }
         let answer = self.inner.run_unless(name, command, stop).await;
         self.pass(after).await;
-        asking.iter_mut().for_each(|asking| asking.armed = false);
+        gated.iter_mut().for_each(|gated| gated.armed = false);
         answer
     }
 
@@ -97,7 +99,7 @@ impl Store for GatedStore {
             self.renewals.lock().unwrap().push(commands.len());
         }
         if self.down.load(Ordering::SeqCst) {
-            return commands.iter().map(|_| Err(StoreError::OutcomeUnknown("the link is cut".into()))).collect();
+            return commands.iter().map(|_| Err(StoreError::OutcomeUnknown("the store is down".into()))).collect();
         }
         self.inner.run_each(commands).await
     }

@@ -1,8 +1,6 @@
-//! Input that no client would send. Whatever comes, the server answers it in order or closes that connection, and
-//! serves on.
+//! Hostile input: the server answers with a documented code or closes that connection, and keeps serving.
 //!
-//! A handler that panics resets its stream, which a client sees as an error without any of the codes that the API
-//! gives.
+//! A handler that panics resets its stream, which a client sees as an error with a code that the API does not document.
 
 use crate::support::{Lock, Server, channel, span, until, wish, within};
 use fencepost_proto::v1::{self, lock_service_client::LockServiceClient};
@@ -56,7 +54,7 @@ fn acquire() -> impl Strategy<Value = v1::AcquireRequest> {
                 lock_name,
                 holder,
                 ttl,
-                // A wait would only slow the test down.
+                // Waiting would only slow the test down.
                 wait_timeout: None,
                 request_id,
                 attempt,
@@ -71,8 +69,8 @@ fn acquire() -> impl Strategy<Value = v1::AcquireRequest> {
     )
 }
 
-/// The answer is one that the API gives.
-fn in_order<T>(answer: Result<T, Status>, request: &impl std::fmt::Debug) {
+/// Checks that a refusal has a code that the API documents.
+fn assert_documented<T>(answer: Result<T, Status>, request: &impl std::fmt::Debug) {
     if let Err(status) = answer {
         let known = [Code::InvalidArgument, Code::Aborted, Code::FailedPrecondition, Code::OutOfRange];
         assert!(known.contains(&status.code()), "{status:?} for {request:?}");
@@ -80,7 +78,7 @@ fn in_order<T>(answer: Result<T, Status>, request: &impl std::fmt::Debug) {
 }
 
 #[tokio::test]
-async fn requests_of_any_content_are_answered() {
+async fn requests_with_any_content_get_a_documented_answer() {
     let server = Server::start().await;
     let (mut client, mut admin) = (server.client(), server.admin());
     let mut runner = TestRunner::new(PropConfig::default());
@@ -89,18 +87,18 @@ async fn requests_of_any_content_are_answered() {
     for _ in 0..CASES {
         let (request, lock_name, lease_id, token, ttl, size): (v1::AcquireRequest, String, String, u64, _, u32) =
             some(&strategy);
-        in_order(within(client.acquire(request.clone())).await, &request);
+        assert_documented(within(client.acquire(request.clone())).await, &request);
         let release = v1::ReleaseRequest { lock_name: lock_name.clone(), lease_id: lease_id.clone() };
-        in_order(within(client.release(release.clone())).await, &release);
+        assert_documented(within(client.release(release.clone())).await, &release);
         let renew = v1::RenewRequest { lock_name: lock_name.clone(), lease_id: lease_id.clone(), ttl };
-        in_order(within(client.renew(renew.clone())).await, &renew);
+        assert_documented(within(client.renew(renew.clone())).await, &renew);
         let check = v1::CheckTokenRequest { lock_name: lock_name.clone(), fencing_token: token };
-        in_order(within(client.check_token(check.clone())).await, &check);
+        assert_documented(within(client.check_token(check.clone())).await, &check);
         let list = v1::ListRequest { prefix: lock_name.clone(), page_size: size, page_token: lease_id.clone() };
-        in_order(within(client.list(list.clone())).await, &list);
+        assert_documented(within(client.list(list.clone())).await, &list);
         let force =
             v1::ForceReleaseRequest { lock_name: lock_name.clone(), expected_token: token, reason: lease_id.clone() };
-        in_order(within(admin.force_release(force.clone())).await, &force);
+        assert_documented(within(admin.force_release(force.clone())).await, &force);
         let lease =
             v1::LeaseAttachment { handle: size, lock_name, lease_id, attempt: size, release_on_disconnect: true };
         use v1::keep_alive_request::Message;
@@ -116,7 +114,7 @@ async fn requests_of_any_content_are_answered() {
                 Ok(Some(_)) => {}
                 Ok(None) => break,
                 Err(status) => {
-                    in_order::<()>(Err(status), &"stream");
+                    assert_documented::<()>(Err(status), &"stream");
                     break;
                 }
             }
@@ -126,19 +124,19 @@ async fn requests_of_any_content_are_answered() {
 }
 
 #[tokio::test]
-async fn deadlines_that_make_no_sense_are_no_deadlines() {
+async fn invalid_deadlines_are_ignored() {
     let server = Server::start().await;
     let mut client = server.client();
     for text in ["", "S", "-1S", "99999999H", "123456789S", "1x", "1 S", "0x1S"] {
         let mut request = Request::new(wish("a", Duration::from_secs(30)));
         request.get_mut().wait_timeout = span(Duration::from_millis(1));
         request.metadata_mut().insert("grpc-timeout", text.parse().unwrap());
-        in_order(within(client.acquire(request)).await, &text);
+        assert_documented(within(client.acquire(request)).await, &text);
     }
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_grpc_close_their_connection_only() {
+async fn bytes_that_are_not_grpc_close_only_their_own_connection() {
     let server = Server::start().await;
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     let mut garbage = vec![
@@ -166,7 +164,7 @@ async fn bytes_that_are_no_grpc_close_their_connection_only() {
 #[tokio::test]
 async fn a_message_that_does_not_decode_is_refused() {
     let server = Server::start().await;
-    // A field of a type that the other service's message has under the same number.
+    // The two messages have fields of different types with the same number.
     let mut client = tonic::client::Grpc::new(channel(server.addr));
     within(client.ready()).await.unwrap();
     let codec = tonic_prost::ProstCodec::<v1::LeaseAttachment, v1::AcquireResponse>::default();

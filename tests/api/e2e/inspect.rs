@@ -1,4 +1,4 @@
-//! Reading, listing, watching, checking tokens, revoking; health and reflection.
+//! Get, list, watch, check token, force release, and reflection.
 
 use crate::support::{Lock, Server, assert_bad_field, only, read, until, waiting_wish, wish, within};
 use fencepost::domain::limits::METADATA_BYTES_MAX;
@@ -13,7 +13,7 @@ use tonic_reflection::pb::{v1 as reflect, v1alpha as reflect_alpha};
 const TTL: Duration = Duration::from_secs(30);
 
 #[tokio::test]
-async fn a_lock_shows_who_holds_it_and_never_the_lease_id() {
+async fn a_get_returns_the_holder_but_no_credentials() {
     let server = Server::start().await;
     let mut client = server.client();
     assert_eq!(client.look("a").await, v1::LockInfo { lock_name: "a".into(), ..v1::LockInfo::default() });
@@ -26,7 +26,7 @@ async fn a_lock_shows_who_holds_it_and_never_the_lease_id() {
     assert!(read(current.held_since) < TTL);
     assert_eq!(info.newest_token, lease.fencing_token);
     let shown = format!("{info:?}");
-    assert!(!shown.contains(&lease.lease_id) && !shown.contains(&request.request_id), "credentials are not shown");
+    assert!(!shown.contains(&lease.lease_id) && !shown.contains(&request.request_id), "no credentials");
     client.give_back(&lease).await;
     let info = client.look("a").await;
     assert_eq!((only(info.holders.clone()), info.newest_token), (None, lease.fencing_token));
@@ -34,7 +34,7 @@ async fn a_lock_shows_who_holds_it_and_never_the_lease_id() {
 }
 
 #[tokio::test]
-async fn listing_shows_each_lock_of_the_prefix_once_in_pages() {
+async fn a_listing_has_each_lock_of_the_prefix_once_in_pages() {
     let server = Server::start().await;
     let mut client = server.client();
     let mut expected = HashSet::new();
@@ -66,7 +66,7 @@ async fn listing_shows_each_lock_of_the_prefix_once_in_pages() {
 }
 
 #[tokio::test]
-async fn a_page_of_large_locks_fits_into_the_message_that_clients_take() {
+async fn a_page_of_large_locks_fits_into_a_message() {
     let server = Server::start().await;
     let mut client = server.client();
     let large: HashMap<_, _> = [("k".into(), "x".repeat(METADATA_BYTES_MAX - 1))].into();
@@ -76,7 +76,7 @@ async fn a_page_of_large_locks_fits_into_the_message_that_clients_take() {
     let mut found = 0;
     let mut request = v1::ListRequest { page_size: 1_000, ..v1::ListRequest::default() };
     loop {
-        // gRPC's libraries take 4 MiB, unless they are told otherwise.
+        // gRPC clients accept messages of 4 MiB by default.
         let page = client.list(request.clone()).await.unwrap().into_inner();
         found += page.locks.len();
         if page.next_page_token.is_empty() {
@@ -88,7 +88,7 @@ async fn a_page_of_large_locks_fits_into_the_message_that_clients_take() {
 }
 
 #[tokio::test]
-async fn watchers_are_told_what_happens_in_order() {
+async fn watchers_receive_events_in_order() {
     let server = Server::start().await;
     let mut client = server.client();
     let watch = v1::WatchRequest { prefix: "a".into() };
@@ -114,7 +114,7 @@ async fn watchers_are_told_what_happens_in_order() {
 }
 
 #[tokio::test]
-async fn a_forced_release_hits_the_lease_it_names_and_tells_everybody() {
+async fn force_release_revokes_the_lease_with_the_expected_token_and_notifies_all() {
     let server = Server::start().await;
     let (mut client, mut admin) = (server.client(), server.admin());
     let mut events = within(client.watch(v1::WatchRequest::default())).await.unwrap().into_inner();
@@ -135,10 +135,10 @@ async fn a_forced_release_hits_the_lease_it_names_and_tells_everybody() {
     let next = within(waiter).await.unwrap();
     assert_eq!(next.previous_end(), LeaseEnd::Revoked);
     let repeat = admin.force_release(force(lease.fencing_token)).await.unwrap().into_inner();
-    assert_eq!(repeat.outcome(), force_release_response::Outcome::TokenMismatch, "the successor is not hit");
-    let nobody = v1::ForceReleaseRequest { lock_name: "free".into(), ..force(1) };
-    let nobody = admin.force_release(nobody).await.unwrap().into_inner();
-    assert_eq!(nobody.outcome(), force_release_response::Outcome::NotHeld);
+    assert_eq!(repeat.outcome(), force_release_response::Outcome::TokenMismatch, "the successor is not revoked");
+    let free = v1::ForceReleaseRequest { lock_name: "free".into(), ..force(1) };
+    let free = admin.force_release(free).await.unwrap().into_inner();
+    assert_eq!(free.outcome(), force_release_response::Outcome::NotHeld);
     let revoked = within(async {
         loop {
             let event = events.next().await.unwrap().unwrap();
@@ -171,7 +171,7 @@ async fn a_token_is_current_only_while_its_lease_holds_the_lock() {
     let force =
         v1::ForceReleaseRequest { lock_name: "a".into(), expected_token: first.fencing_token, reason: "test".into() };
     server.admin().force_release(force).await.unwrap();
-    assert_eq!(check(first.fencing_token).await.status(), Status::Ended, "refused at once");
+    assert_eq!(check(first.fencing_token).await.status(), Status::Ended, "ended at once");
     let second = client.take(wish("a", TTL)).await;
     let stale = check(first.fencing_token).await;
     assert_eq!((stale.status(), stale.newest_token), (Status::Stale, second.fencing_token));
@@ -181,30 +181,30 @@ async fn a_token_is_current_only_while_its_lease_holds_the_lock() {
 #[tokio::test]
 async fn reflection_describes_the_services_in_both_versions() {
     let server = Server::start().await;
-    let wanted = ["fencepost.v1.LockService", "fencepost.v1.AdminService", "grpc.health.v1.Health"];
-    let ask = reflect::ServerReflectionRequest {
+    let services = ["fencepost.v1.LockService", "fencepost.v1.AdminService", "grpc.health.v1.Health"];
+    let request = reflect::ServerReflectionRequest {
         host: String::new(),
         message_request: Some(reflect::server_reflection_request::MessageRequest::ListServices(String::new())),
     };
     let mut client = reflect::server_reflection_client::ServerReflectionClient::new(server.channel());
-    let mut answers = client.server_reflection_info(tokio_stream::once(ask)).await.unwrap().into_inner();
+    let mut answers = client.server_reflection_info(tokio_stream::once(request)).await.unwrap().into_inner();
     let answer = within(answers.next()).await.unwrap().unwrap().message_response.unwrap();
     let reflect::server_reflection_response::MessageResponse::ListServicesResponse(list) = answer else {
         panic!("{answer:?}");
     };
     let names: Vec<_> = list.service.into_iter().map(|service| service.name).collect();
-    assert!(wanted.iter().all(|name| names.iter().any(|other| other == name)), "{names:?}");
+    assert!(services.iter().all(|name| names.iter().any(|other| other == name)), "{names:?}");
 
     let mut client = reflect_alpha::server_reflection_client::ServerReflectionClient::new(server.channel());
-    // The details of errors are described as well, so that tools can show them.
-    for symbol in [wanted[0], "google.rpc.BadRequest", "google.rpc.ErrorInfo"] {
-        let ask = reflect_alpha::ServerReflectionRequest {
+    // Error details are described as well, so that tools can decode them.
+    for symbol in [services[0], "google.rpc.BadRequest", "google.rpc.ErrorInfo"] {
+        let request = reflect_alpha::ServerReflectionRequest {
             host: String::new(),
             message_request: Some(reflect_alpha::server_reflection_request::MessageRequest::FileContainingSymbol(
                 symbol.into(),
             )),
         };
-        let mut answers = client.server_reflection_info(tokio_stream::once(ask)).await.unwrap().into_inner();
+        let mut answers = client.server_reflection_info(tokio_stream::once(request)).await.unwrap().into_inner();
         let answer = within(answers.next()).await.unwrap().unwrap().message_response.unwrap();
         assert!(
             matches!(answer, reflect_alpha::server_reflection_response::MessageResponse::FileDescriptorResponse(_)),

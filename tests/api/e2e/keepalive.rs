@@ -1,4 +1,4 @@
-//! Keeping leases alive on a stream.
+//! Keep-alive streams.
 
 use crate::{
     link::freezable_link,
@@ -15,7 +15,7 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
 const TTL: Duration = Duration::from_secs(30);
-/// Long enough that on a busy machine an answer may come more than a second late.
+/// Long enough for answers that are more than a second late on a busy machine.
 const SHORT: Duration = Duration::from_secs(3);
 
 fn groups(message: Hear) -> Vec<(Duration, Vec<u32>)> {
@@ -28,26 +28,26 @@ fn groups(message: Hear) -> Vec<(Duration, Vec<u32>)> {
 }
 
 #[tokio::test]
-async fn answered_beats_keep_a_lease_and_unanswered_ones_do_not() {
+async fn answered_beats_renew_a_lease_and_unanswered_ones_do_not() {
     let server = Server::start().await;
     let mut client = server.client();
     let lease = client.take(wish("a", SHORT)).await;
     let mut stream = Stream::open(server.client()).await;
-    assert!(matches!(stream.next().await, Ok(Hear::Beat(v1::Beat { beat: 1, .. }))), "the first beat comes at once");
+    assert!(matches!(stream.next().await, Ok(Hear::Beat(v1::Beat { beat: 1, .. }))), "the first beat is sent at once");
     stream.attach(vec![attachment(7, &lease)]).await;
     assert_eq!(groups(stream.next_but_beats(false).await), [(SHORT, vec![7])]);
     let renewed = stream.answer_for(SHORT * 5 / 2, |_| true).await;
-    assert!((2..=8).contains(&renewed), "renewed once a third of the TTL is used up: {renewed} times in 2.5 TTLs");
+    assert!((2..=8).contains(&renewed), "about three renewals in a TTL, not {renewed} in 2.5 TTLs");
     let current = client.holder("a").await.unwrap();
     assert_eq!(current.fencing_token, lease.fencing_token, "a renewal does not change the token");
-    // The client is paused from here on, as far as the server can see: connected, and silent.
-    let Hear::Lost(lost) = stream.next_but_beats(false).await else { panic!("lost is told") };
+    // From here on the client is connected but silent, like a paused process.
+    let Hear::Lost(lost) = stream.next_but_beats(false).await else { panic!("not lost") };
     assert_eq!((lost.handle, lost.end()), (7, LeaseEnd::Expired));
     assert_eq!(client.holder("a").await, None);
 }
 
 #[tokio::test]
-async fn beats_that_get_lost_do_no_harm_while_some_are_answered() {
+async fn a_lease_is_kept_if_only_some_beats_are_answered() {
     let server = Server::start().await;
     let mut client = server.client();
     let ttl = SHORT * 4 / 3;
@@ -61,7 +61,7 @@ async fn beats_that_get_lost_do_no_harm_while_some_are_answered() {
 }
 
 #[tokio::test]
-async fn a_stream_that_ends_changes_nothing_and_the_lease_is_attached_elsewhere() {
+async fn the_leases_of_an_ended_stream_live_on_and_can_be_attached_to_another() {
     let server = Server::start().await;
     let mut client = server.client();
     let lease = client.take(wish("a", SHORT)).await;
@@ -77,7 +77,7 @@ async fn a_stream_that_ends_changes_nothing_and_the_lease_is_attached_elsewhere(
 }
 
 #[tokio::test]
-async fn the_newest_attachment_wins_and_an_old_one_that_turns_up_late_loses() {
+async fn the_newest_attachment_wins_over_older_ones_that_arrive_late() {
     use detached::Reason;
     let server = Server::start().await;
     let mut client = server.client();
@@ -88,19 +88,21 @@ async fn the_newest_attachment_wins_and_an_old_one_that_turns_up_late_loses() {
     groups(old.next_but_beats(false).await);
     new.attach(vec![v1::LeaseAttachment { attempt: 3, ..attachment(1, &lease) }]).await;
     groups(new.next_but_beats(false).await);
-    let Hear::Detached(told) = old.next_but_beats(true).await else { panic!("the old stream is told") };
-    assert_eq!((told.handle, told.reason()), (1, Reason::AttachedElsewhere));
+    let Hear::Detached(detached) = old.next_but_beats(true).await else { panic!("the old stream is not detached") };
+    assert_eq!((detached.handle, detached.reason()), (1, Reason::AttachedElsewhere));
     late.attach(vec![v1::LeaseAttachment { attempt: 2, ..attachment(5, &lease) }]).await;
-    let Hear::Detached(told) = late.next_but_beats(true).await else { panic!("the late one is refused") };
-    assert_eq!((told.handle, told.reason()), (5, Reason::AttachedElsewhere));
+    let Hear::Detached(detached) = late.next_but_beats(true).await else {
+        panic!("the late attachment is not refused")
+    };
+    assert_eq!((detached.handle, detached.reason()), (5, Reason::AttachedElsewhere));
     new.say(Say::Detach(v1::DetachLeases { handles: vec![1] })).await;
-    let Hear::Detached(told) = new.next_but_beats(true).await else { panic!("a detachment is confirmed") };
-    assert_eq!((told.handle, told.reason()), (1, Reason::Requested));
-    assert!(client.holder("a").await.is_some(), "a lease that is detached goes on until its time");
+    let Hear::Detached(detached) = new.next_but_beats(true).await else { panic!("the detach is not confirmed") };
+    assert_eq!((detached.handle, detached.reason()), (1, Reason::Requested));
+    assert!(client.holder("a").await.is_some(), "a detached lease lives until it expires");
 }
 
 #[tokio::test]
-async fn what_happens_to_a_lease_is_told_at_once() {
+async fn a_stream_is_notified_at_once_if_its_lease_ends() {
     let server = Server::start().await;
     let mut client = server.client();
     let revoked = client.take(wish("a", TTL)).await;
@@ -111,26 +113,26 @@ async fn what_happens_to_a_lease_is_told_at_once() {
     let force =
         v1::ForceReleaseRequest { lock_name: "a".into(), expected_token: revoked.fencing_token, reason: "test".into() };
     server.admin().force_release(force).await.unwrap();
-    let Hear::Lost(lost) = stream.next_but_beats(false).await else { panic!("lost is told") };
+    let Hear::Lost(lost) = stream.next_but_beats(false).await else { panic!("not lost") };
     assert_eq!((lost.handle, lost.end()), (1, LeaseEnd::Revoked));
     client.give_back(&released).await;
-    let Hear::Lost(lost) = stream.next_but_beats(false).await else { panic!("lost is told") };
+    let Hear::Lost(lost) = stream.next_but_beats(false).await else { panic!("not lost") };
     assert_eq!((lost.handle, lost.end()), (2, LeaseEnd::Released));
     let successor = client.take(wish("a", TTL)).await;
     stream.attach(vec![attachment(1, &revoked)]).await;
-    let Hear::Lost(lost) = stream.next_but_beats(false).await else { panic!("a lease that ended is not attached") };
+    let Hear::Lost(lost) = stream.next_but_beats(false).await else { panic!("an ended lease was attached") };
     assert_eq!((lost.end(), lost.successor_token), (LeaseEnd::Revoked, successor.fencing_token));
 }
 
 #[tokio::test]
-async fn released_on_disconnect_only_if_asked_for_and_void_once_attached_elsewhere() {
+async fn a_disconnect_revokes_only_leases_that_opted_in_and_are_still_attached() {
     let server = Server::start().await;
     let mut client = server.client();
-    let (plain, opted, moved) =
+    let (plain, opted_in, moved) =
         (client.take(wish("a", TTL)).await, client.take(wish("b", TTL)).await, client.take(wish("c", TTL)).await);
     let opt_in = |handle, lease| v1::LeaseAttachment { release_on_disconnect: true, ..attachment(handle, lease) };
     let mut stream = Stream::open(server.client()).await;
-    stream.attach(vec![attachment(1, &plain), opt_in(2, &opted), opt_in(3, &moved)]).await;
+    stream.attach(vec![attachment(1, &plain), opt_in(2, &opted_in), opt_in(3, &moved)]).await;
     groups(stream.next_but_beats(false).await);
     let mut other = Stream::open(server.client()).await;
     other.attach(vec![v1::LeaseAttachment { attempt: 2, ..attachment(1, &moved) }]).await;
@@ -145,7 +147,7 @@ async fn released_on_disconnect_only_if_asked_for_and_void_once_attached_elsewhe
 }
 
 #[tokio::test]
-async fn a_drain_does_not_count_as_a_disconnect() {
+async fn a_drain_is_no_disconnect() {
     let mut server = Server::start_with(|config| config.drain_timeout = Duration::from_millis(100)).await;
     let mut client = server.client();
     let lease = client.take(wish("a", TTL)).await;
@@ -161,11 +163,11 @@ async fn a_drain_does_not_count_as_a_disconnect() {
     while let Some(Ok(event)) = within(events.next()).await {
         seen.push(event.kind());
     }
-    assert_eq!(seen, [v1::watch_response::Kind::Started], "nothing was taken from the holder");
+    assert_eq!(seen, [v1::watch_response::Kind::Started], "the lease is not revoked");
 }
 
 #[tokio::test]
-async fn a_stream_that_is_full_says_so_for_the_lease_that_does_not_fit() {
+async fn a_full_stream_refuses_further_leases() {
     let server = Server::start_with(|config| config.limits.leases_per_stream = 2).await;
     let mut client = server.client();
     let mut attachments = Vec::new();
@@ -174,15 +176,15 @@ async fn a_stream_that_is_full_says_so_for_the_lease_that_does_not_fit() {
     }
     let mut stream = Stream::open(server.client()).await;
     stream.attach(attachments).await;
-    let Hear::Detached(told) = stream.next_but_beats(true).await else { panic!("the third does not fit") };
-    assert_eq!((told.handle, told.reason()), (2, detached::Reason::StreamFull));
+    let Hear::Detached(detached) = stream.next_but_beats(true).await else { panic!("the third lease is not refused") };
+    assert_eq!((detached.handle, detached.reason()), (2, detached::Reason::StreamFull));
     let [(_, mut handles)] = <[_; 1]>::try_from(groups(stream.next_but_beats(true).await)).unwrap();
     handles.sort_unstable();
     assert_eq!(handles, [0, 1]);
 }
 
 #[tokio::test]
-async fn messages_that_make_no_sense_end_the_stream_with_the_field_and_the_rule() {
+async fn an_invalid_message_ends_the_stream_with_its_field() {
     let server = Server::start().await;
     let mut client = server.client();
     let lease = client.take(wish("a", TTL)).await;
@@ -212,7 +214,7 @@ async fn messages_that_make_no_sense_end_the_stream_with_the_field_and_the_rule(
     assert!(client.holder("a").await.is_some());
 }
 
-async fn until_it_ends(mut stream: Stream) -> Status {
+async fn end_of(mut stream: Stream) -> Status {
     loop {
         if let Err(status) = stream.next().await {
             return status;
@@ -221,12 +223,12 @@ async fn until_it_ends(mut stream: Stream) -> Status {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_long_message_fits_into_the_headers_of_the_answer() {
+async fn the_error_for_a_message_with_many_invalid_fields_fits_into_the_headers() {
     let server = Server::start().await;
     let bad = |handle| v1::LeaseAttachment { handle, lease_id: "mine".into(), ..v1::LeaseAttachment::default() };
     let stream = Stream::open(server.client()).await;
     stream.attach((0..2_000).map(bad).collect()).await;
-    let status = until_it_ends(stream).await;
+    let status = end_of(stream).await;
     let status = assert_refused(Err::<(), _>(status), Code::InvalidArgument, "INVALID_FIELD");
     let fields = status.get_details_bad_request().unwrap().field_violations;
     assert_eq!(fields[0].field, "attach.leases[0].lock_name");
@@ -234,7 +236,7 @@ async fn what_is_wrong_with_a_long_message_fits_into_the_headers_of_the_answer()
 }
 
 #[tokio::test]
-async fn a_half_open_stream_renews_nothing_and_the_lease_moves_to_another() {
+async fn a_half_open_stream_renews_nothing_and_its_lease_can_move_to_another() {
     let server = Server::start().await;
     let mut client = server.client();
     let ttl = SHORT;
@@ -249,7 +251,7 @@ async fn a_half_open_stream_renews_nothing_and_the_lease_moves_to_another() {
     let mut new = Stream::open(server.client()).await;
     new.attach(vec![v1::LeaseAttachment { attempt: 2, ..attachment(1, &kept) }]).await;
     groups(new.next_but_beats(true).await);
-    // The lease that was left on the frozen stream ends though its connection stands; the one that moved lives on.
+    // The lease that stays on the frozen stream expires, although its connection is open. The one that moved lives on.
     while client.holder("abandoned").await.is_some() {
         new.answer_for(SHORT / 10, |_| true).await;
     }

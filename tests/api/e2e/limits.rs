@@ -1,4 +1,4 @@
-//! Every bound of the API at its edges, and input that no client would send.
+//! Every limit of the API, exactly at the limit and beyond it.
 
 use crate::support::{Lock, Server, assert_bad_field, span, wish};
 use fencepost::domain::limits;
@@ -14,7 +14,7 @@ fn bytes(count: usize) -> String {
 }
 
 #[tokio::test]
-async fn each_field_is_accepted_at_its_bound_and_refused_beyond() {
+async fn each_field_is_accepted_at_its_limit_and_refused_beyond() {
     let server = Server::start_with(|config| config.limits = limits::Limits::default()).await;
     let mut client = server.client();
     let day = Duration::from_secs(24 * 60 * 60);
@@ -83,11 +83,11 @@ async fn each_field_is_accepted_at_its_bound_and_refused_beyond() {
     for (field, request) in bad {
         assert_bad_field(client.acquire(request).await, field);
     }
-    assert_eq!(client.holder("a").await, None, "what is refused changes nothing");
+    assert_eq!(client.holder("a").await, None, "a refused request has no effect");
 }
 
 #[tokio::test]
-async fn all_that_is_wrong_with_a_request_is_told_together() {
+async fn all_invalid_fields_of_a_request_are_reported_together() {
     let server = Server::start().await;
     let request = AcquireRequest {
         lock_name: String::new(),
@@ -105,7 +105,7 @@ async fn all_that_is_wrong_with_a_request_is_told_together() {
 }
 
 #[tokio::test]
-async fn the_other_calls_check_their_fields_too() {
+async fn the_other_methods_check_their_fields_too() {
     let server = Server::start().await;
     let (mut client, mut admin) = (server.client(), server.admin());
     let id = uuid::Uuid::new_v4().to_string();
@@ -136,7 +136,7 @@ async fn the_other_calls_check_their_fields_too() {
 }
 
 #[tokio::test]
-async fn a_message_that_is_too_large_is_refused_unread() {
+async fn a_message_that_is_too_large_is_refused_without_decoding() {
     let server = Server::start().await;
     let mut client = server.client();
     let fits = AcquireRequest { holder: bytes(limits::REQUEST_BYTES_MAX - 200), ..wish("a", TTL) };

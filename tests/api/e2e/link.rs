@@ -1,4 +1,4 @@
-//! Links that can be made to fail.
+//! Connections that can be frozen.
 
 use std::net::SocketAddr;
 use tokio::{
@@ -7,7 +7,7 @@ use tokio::{
     sync::watch,
 };
 
-/// A link that can be frozen: connected, and silent, and so is what connects from then on.
+/// A proxy that can be frozen. Its connections, including new ones, then stay open but silent.
 pub(crate) async fn freezable_link(target: SocketAddr) -> (SocketAddr, watch::Sender<bool>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
@@ -23,7 +23,7 @@ pub(crate) async fn freezable_link(target: SocketAddr) -> (SocketAddr, watch::Se
                         _ = copy_bidirectional(&mut inward, &mut outward) => return,
                         () = async { drop(frozen.wait_for(|frozen| *frozen).await) } => {}
                     }
-                    // Neither end is closed.
+                    // Keeps both ends open.
                     std::future::pending::<()>().await;
                 }
                 std::future::pending::<()>().await;

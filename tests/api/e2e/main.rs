@@ -1,7 +1,7 @@
-//! The server end to end, over real sockets, through the generated client: what any language gets.
+//! End-to-end tests of the server, over real sockets and with the generated client.
 //!
-//! Conditions are awaited with a bound (`support::within`), never slept for.
-#![allow(clippy::unwrap_used)] // also in what the tests share
+//! Tests await conditions with a bound (`support::within`) and do not sleep for them.
+#![allow(clippy::unwrap_used, reason = "test code")]
 
 mod acquire;
 #[path = "../../support/asks.rs"]

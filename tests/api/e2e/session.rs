@@ -13,13 +13,13 @@ use tonic::Code;
 
 const TTL: Duration = Duration::from_secs(30);
 const WAIT: Duration = Duration::from_secs(60);
-/// Long enough that on a busy machine an answer may come more than a second late.
+/// Long enough for answers that are more than a second late on a busy machine.
 const SHORT: Duration = Duration::from_secs(3);
-/// The same for one that must not end: it is renewed when a third of it is over.
+/// The same for a lease that must not expire. It is renewed after a third of its TTL.
 const KEPT: Duration = Duration::from_secs(6);
 
 #[tokio::test]
-async fn many_operations_are_under_way_at_once_and_each_is_answered() {
+async fn each_of_many_operations_in_flight_is_answered_once() {
     let server = Server::start().await;
     let mut session = Session::open(server.client()).await;
     for number in 1..=500 {
@@ -28,7 +28,7 @@ async fn many_operations_are_under_way_at_once_and_each_is_answered() {
     let mut open: BTreeSet<u64> = (1..=500).collect();
     let mut leases = Vec::new();
     while !open.is_empty() {
-        let (number, Hear::Acquire(answer)) = session.answer().await else { panic!("an answer to an acquire") };
+        let (number, Hear::Acquire(answer)) = session.answer().await else { panic!("no answer to an acquire") };
         assert!(open.remove(&number), "answered once");
         let lease = answer.lease.unwrap();
         assert_eq!(lease.lock_name, format!("lock/{number}"));
@@ -38,14 +38,14 @@ async fn many_operations_are_under_way_at_once_and_each_is_answered() {
         session.release(number + 500, lease).await;
     }
     for _ in &leases {
-        let (number, Hear::Release(answer)) = session.answer().await else { panic!("an answer to a release") };
+        let (number, Hear::Release(answer)) = session.answer().await else { panic!("no answer to a release") };
         assert!(number > 500);
         assert_eq!(answer.end(), LeaseEnd::Released);
     }
 }
 
 #[tokio::test]
-async fn what_is_acquired_is_kept_alive_by_the_beats() {
+async fn answered_beats_renew_the_leases_that_the_session_acquired() {
     let server = Server::start().await;
     let mut session = Session::open(server.client()).await;
     let lease = session.take(1, wish("a", KEPT)).await;
@@ -66,7 +66,7 @@ async fn what_is_acquired_is_kept_alive_by_the_beats() {
 }
 
 #[tokio::test]
-async fn unanswered_beats_keep_nothing_and_the_loss_is_told() {
+async fn unanswered_beats_renew_nothing_and_the_loss_is_reported() {
     let server = Server::start().await;
     let mut session = Session::open(server.client()).await;
     session.take(7, wish("a", SHORT)).await;
@@ -83,25 +83,25 @@ async fn unanswered_beats_keep_nothing_and_the_loss_is_told() {
 }
 
 #[tokio::test]
-async fn a_revocation_is_told_at_once() {
+async fn a_session_is_notified_at_once_if_its_lease_is_revoked() {
     let server = Server::start().await;
     let mut session = Session::open(server.client()).await;
     let lease = session.take(3, wish("a", TTL)).await;
     let (lock_name, expected_token) = (lease.lock_name, lease.fencing_token);
     let force = v1::ForceReleaseRequest { lock_name, expected_token, reason: "a test".into() };
     within(server.admin().force_release(force)).await.unwrap();
-    let (0, Hear::Lost(lost)) = session.heard().await else { panic!("it is told") };
+    let (0, Hear::Lost(lost)) = session.heard().await else { panic!("not lost") };
     assert_eq!((lost.handle, lost.end()), (3, LeaseEnd::Revoked));
 }
 
 #[tokio::test]
-async fn waiters_learn_their_place_and_are_served_in_order() {
+async fn waiters_learn_their_queue_position_and_are_served_in_order() {
     let server = Server::start().await;
     let mut session = Session::open(server.client()).await;
     let mut holder = session.take(1, wish("a", TTL)).await;
     for (ahead, number) in (2..=4).enumerate() {
         session.acquire(number, waiting_wish("a", TTL, WAIT)).await;
-        let (answered, Hear::Waiting(waiting)) = session.heard().await else { panic!("it waits") };
+        let (answered, Hear::Waiting(waiting)) = session.heard().await else { panic!("no queue position") };
         assert_eq!((answered, waiting.ahead), (number, u32::try_from(ahead).unwrap()));
     }
     for number in 2..=4 {
@@ -124,7 +124,7 @@ async fn waiters_learn_their_place_and_are_served_in_order() {
 }
 
 #[tokio::test]
-async fn who_waits_is_told_when_it_moves_up() {
+async fn a_waiter_is_notified_when_it_moves_up() {
     let server = Server::start().await;
     let mut session = Session::open(server.client()).await;
     let mut others = Session::open(server.client()).await;
@@ -138,37 +138,37 @@ async fn who_waits_is_told_when_it_moves_up() {
 }
 
 #[tokio::test]
-async fn a_cancelled_acquire_leaves_the_line_and_is_answered() {
+async fn a_cancelled_acquire_leaves_the_queue_and_is_answered() {
     let server = Server::start().await;
     let mut session = Session::open(server.client()).await;
     let holder = session.take(1, wish("a", TTL)).await;
     session.acquire(2, waiting_wish("a", TTL, WAIT)).await;
     assert!(matches!(session.heard().await, (2, Hear::Waiting(_))));
     session.cancel(2).await;
-    let (2, Hear::Acquire(answer)) = session.answer().await else { panic!("it is answered") };
+    let (2, Hear::Acquire(answer)) = session.answer().await else { panic!("not answered") };
     assert_eq!(answer.outcome(), Outcome::TimedOut);
-    assert_eq!(server.client().look("a").await.waiters, 0, "at once, not after the grace of a dropped call");
+    assert_eq!(server.client().look("a").await.waiters, 0, "at once, and not after the grace period");
     session.cancel(2).await;
     session.cancel(99).await;
     session.release(3, &holder).await;
-    assert_eq!(session.released(3).await, LeaseEnd::Released, "to cancel what is not there does nothing");
+    assert_eq!(session.released(3).await, LeaseEnd::Released, "cancelling an unknown operation does nothing");
 }
 
 #[tokio::test]
-async fn a_lease_that_is_given_back_is_not_renewed_and_its_handle_is_free() {
+async fn a_released_lease_is_not_renewed_and_its_handle_is_free() {
     let server = Server::start().await;
     let mut session = Session::open(server.client()).await;
     let lease = session.take(1, wish("a", SHORT)).await;
     session.release(2, &lease).await;
     assert_eq!(session.released(2).await, LeaseEnd::Released);
     session.release(3, &lease).await;
-    assert_eq!(session.released(3).await, LeaseEnd::Released, "a repeat is answered the same");
+    assert_eq!(session.released(3).await, LeaseEnd::Released, "a repeat returns the same end");
     let again = session.take(1, wish("a", SHORT)).await;
     assert!(again.fencing_token > lease.fencing_token);
 }
 
 #[tokio::test]
-async fn a_session_that_ends_changes_no_lease_and_it_is_attached_elsewhere() {
+async fn the_leases_of_an_ended_session_live_on_and_can_be_attached_to_another() {
     let server = Server::start().await;
     let mut session = Session::open(server.client()).await;
     let lease = session.take(1, wish("a", SHORT)).await;
@@ -176,16 +176,16 @@ async fn a_session_that_ends_changes_no_lease_and_it_is_attached_elsewhere() {
     let mut second = Session::open(server.client()).await;
     let leases = vec![v1::LeaseAttachment { attempt: 2, ..attachment(5, &lease) }];
     second.say(0, Say::Attach(v1::AttachLeases { leases: leases.clone() })).await;
-    let (0, Hear::Attached(attached)) = second.heard().await else { panic!("it is attached") };
+    let (0, Hear::Attached(attached)) = second.heard().await else { panic!("not attached") };
     assert_eq!(attached.leases[0].handles, [5]);
     let third = Stream::open(server.client()).await;
     third.attach(vec![v1::LeaseAttachment { attempt: 3, ..leases[0].clone() }]).await;
-    let (0, Hear::Detached(detached)) = second.heard().await else { panic!("the newest attachment wins") };
+    let (0, Hear::Detached(detached)) = second.heard().await else { panic!("not detached") };
     assert_eq!((detached.handle, detached.reason()), (5, v1::detached::Reason::AttachedElsewhere));
 }
 
 #[tokio::test]
-async fn a_session_that_ends_takes_back_what_was_to_be() {
+async fn a_session_that_ends_revokes_leases_that_opted_in() {
     let server = Server::start().await;
     let mut session = Session::open(server.client()).await;
     let acquire = v1::SessionAcquire { request: Some(wish("a", TTL)), handle: 9, release_on_disconnect: true };
@@ -198,44 +198,44 @@ async fn a_session_that_ends_takes_back_what_was_to_be() {
 }
 
 #[tokio::test]
-async fn who_waits_on_a_session_that_ends_keeps_its_place_for_a_retry() {
+async fn the_waiters_of_an_ended_session_keep_their_queue_positions_for_a_retry() {
     let server = Server::start().await;
     let mut client = server.client();
     let holder = client.take(wish("a", TTL)).await;
     let mut session = Session::open(server.client()).await;
-    let wanted = waiting_wish("a", TTL, WAIT);
-    session.acquire(1, wanted.clone()).await;
+    let request = waiting_wish("a", TTL, WAIT);
+    session.acquire(1, request.clone()).await;
     assert!(matches!(session.heard().await, (1, Hear::Waiting(_))));
     let mut other = Session::open(server.client()).await;
     other.acquire(1, waiting_wish("a", TTL, WAIT)).await;
     assert!(matches!(other.heard().await, (1, Hear::Waiting(_))));
     drop(session);
     let mut session = Session::open(server.client()).await;
-    session.acquire(1, v1::AcquireRequest { attempt: 2, ..wanted }).await;
-    let (1, Hear::Waiting(waiting)) = session.heard().await else { panic!("it waits") };
+    session.acquire(1, v1::AcquireRequest { attempt: 2, ..request }).await;
+    let (1, Hear::Waiting(waiting)) = session.heard().await else { panic!("no queue position") };
     assert_eq!(waiting.ahead, 0);
     client.give_back(&holder).await;
     session.granted(1).await;
 }
 
 #[tokio::test]
-async fn a_repeat_on_another_session_gets_the_same_lease_and_keeps_it() {
+async fn a_repeat_on_another_session_returns_the_same_lease_and_attaches_it() {
     let server = Server::start().await;
     let mut first = Session::open(server.client()).await;
-    let wanted = wish("a", SHORT);
-    let lease = first.take(1, wanted.clone()).await;
+    let request = wish("a", SHORT);
+    let lease = first.take(1, request.clone()).await;
     let mut second = Session::open(server.client()).await;
-    second.acquire(4, v1::AcquireRequest { attempt: 2, ..wanted }).await;
+    second.acquire(4, v1::AcquireRequest { attempt: 2, ..request }).await;
     let again = second.granted(4).await;
     assert_eq!((again.lease_id, again.fencing_token), (lease.lease_id, lease.fencing_token));
-    let (0, Hear::Attached(attached)) = second.heard().await else { panic!("it is attached now") };
+    let (0, Hear::Attached(attached)) = second.heard().await else { panic!("not attached to the second session") };
     assert_eq!((attached.leases[0].handles.as_slice(), read(attached.leases[0].ttl)), ([4].as_slice(), SHORT));
-    let (0, Hear::Detached(detached)) = first.heard().await else { panic!("and no more there") };
+    let (0, Hear::Detached(detached)) = first.heard().await else { panic!("not detached from the first session") };
     assert_eq!(detached.handle, 1);
 }
 
 #[tokio::test]
-async fn what_fails_is_answered_and_the_stream_goes_on() {
+async fn a_failed_operation_is_answered_and_the_stream_continues() {
     let server = Server::start().await;
     let mut session = Session::open(server.client()).await;
     session.acquire(1, wish("", TTL)).await;
@@ -245,18 +245,18 @@ async fn what_fails_is_answered_and_the_stream_goes_on() {
     assert_bad_field(Err::<(), _>(session.failed(6).await), "request_id");
     let holder = session.take(2, wish("a", TTL)).await;
     session.acquire(3, wish("a", TTL)).await;
-    let (3, Hear::Acquire(answer)) = session.answer().await else { panic!("contention is an outcome") };
+    let (3, Hear::Acquire(answer)) = session.answer().await else { panic!("contended is an outcome") };
     assert_eq!(answer.outcome(), Outcome::Contended);
     let renew = |ttl| v1::RenewRequest { lock_name: "a".into(), lease_id: holder.lease_id.clone(), ttl: span(ttl) };
     session.say(4, Say::Renew(renew(TTL * 2))).await;
-    let (4, Hear::Renew(renewed)) = session.answer().await else { panic!("it is renewed") };
+    let (4, Hear::Renew(renewed)) = session.answer().await else { panic!("not renewed") };
     assert_eq!(read(renewed.ttl), TTL * 2);
     session.say(5, Say::Renew(renew(Duration::ZERO))).await;
     assert_bad_field(Err::<(), _>(session.failed(5).await), "ttl");
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_ends_the_stream() {
+async fn an_invalid_operation_number_ends_the_stream() {
     let server = Server::start().await;
     for (operations, field) in [([0, 1], "operation"), ([7, 7], "operation")] {
         let mut session = Session::open(server.client()).await;
@@ -275,7 +275,7 @@ async fn what_makes_no_sense_ends_the_stream() {
 }
 
 #[tokio::test]
-async fn operations_beyond_the_bound_are_refused_and_those_before_go_on() {
+async fn operations_beyond_the_limit_are_refused_and_the_others_continue() {
     let server = Server::start_with(|config| config.limits.leases_per_stream = 2).await;
     let mut session = Session::open(server.client()).await;
     session.take(1, wish("a", TTL)).await;
@@ -288,20 +288,20 @@ async fn operations_beyond_the_bound_are_refused_and_those_before_go_on() {
 }
 
 #[tokio::test]
-async fn a_drain_sends_those_that_wait_away_and_keeps_the_leases() {
+async fn a_drain_refuses_waiters_and_keeps_the_leases() {
     let mut server = Server::start_with(|config| config.drain_timeout = Duration::from_secs(30)).await;
     let mut session = Session::open(server.client()).await;
     let lease = session.take(1, wish("a", TTL)).await;
     session.acquire(2, waiting_wish("a", TTL, WAIT)).await;
     assert!(matches!(session.heard().await, (2, Hear::Waiting(_))));
     server.shut_down();
-    let (mut told, mut sent_away) = (false, false);
-    while !(told && sent_away) {
+    let (mut notified, mut refused) = (false, false);
+    while !(notified && refused) {
         match session.answer().await {
-            (0, Hear::Draining(_)) => told = true,
+            (0, Hear::Draining(_)) => notified = true,
             (2, Hear::Error(error)) => {
                 assert_eq!(error.code, i32::from(Code::Unavailable));
-                sent_away = true;
+                refused = true;
             }
             other => panic!("{other:?}"),
         }
@@ -309,7 +309,7 @@ async fn a_drain_sends_those_that_wait_away_and_keeps_the_leases() {
     session.acquire(3, wish("b", TTL)).await;
     assert_refused(Err::<(), _>(session.failed(3).await), Code::Unavailable, "DRAINING");
     session.release(4, &lease).await;
-    assert_eq!(session.released(4).await, LeaseEnd::Released, "what is held can be given back");
+    assert_eq!(session.released(4).await, LeaseEnd::Released, "leases can be released");
     drop(session);
     within(&mut server.task).await.unwrap();
 }

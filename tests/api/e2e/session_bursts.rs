@@ -1,4 +1,4 @@
-//! A session on which very much is ready at once: it is done in parts, and nothing gets lost between two of them.
+//! Sessions with many events at once: they are handled in parts, and none is lost.
 
 use crate::support::within;
 use fencepost::{
@@ -24,7 +24,7 @@ const OPERATIONS: u64 = 1_000;
 const TTL: Duration = Duration::from_secs(600);
 
 type Service = Arc<Locks<MemoryStore>>;
-type Hears = Pin<Box<dyn Stream<Item = (u64, Answer<Infallible>)>>>;
+type Messages = Pin<Box<dyn Stream<Item = (u64, Answer<Infallible>)>>>;
 
 fn service() -> Service {
     let hub = Arc::new(Hub::new());
@@ -33,9 +33,9 @@ fn service() -> Service {
     Arc::new(Locks::new(store, hub, Limits::default()))
 }
 
-/// A client that has said all of this before the server comes to listen.
-fn said_at_once(locks: &Service, name: impl Fn(u64) -> String, wait: Duration) -> Hears {
-    let asks = (1..=OPERATIONS).map(|number| {
+/// A session whose client has sent all acquires before the first poll.
+fn acquire_all(locks: &Service, name: impl Fn(u64) -> String, wait: Duration) -> Messages {
+    let operations = (1..=OPERATIONS).map(|number| {
         let terms =
             Terms { fingerprint: 0, ttl: TTL, holder: Holder::default(), metadata: Metadata::default(), min_token: 0 };
         let call = AcquireCall {
@@ -50,40 +50,42 @@ fn said_at_once(locks: &Service, name: impl Fn(u64) -> String, wait: Duration) -
         let (name, handle) = (LockName::new(name(number)).unwrap(), u32::try_from(number).unwrap());
         FromClient::Begin(number, Operation::Acquire { name, call, handle, release_on_disconnect: false })
     });
-    let inbound = stream::iter(asks.map(Ok).collect::<Vec<Result<_, Infallible>>>()).chain(stream::pending());
-    let hears = session(locks.clone(), (), inbound, Duration::ZERO);
-    Box::pin(hears.filter_map(async |message| match message.unwrap() {
+    let inbound = stream::iter(operations.map(Ok).collect::<Vec<Result<_, Infallible>>>()).chain(stream::pending());
+    let messages = session(locks.clone(), (), inbound, Duration::ZERO);
+    Box::pin(messages.filter_map(async |message| match message.unwrap() {
         ToClient::Answer(number, answer) => Some((number, answer)),
         ToClient::Kept(_) => None,
     }))
 }
 
-async fn each_is_told(hears: &mut Hears, what: impl Fn(&Answer<Infallible>) -> bool) {
+async fn each_is_answered(messages: &mut Messages, matches: impl Fn(&Answer<Infallible>) -> bool) {
     let mut open: BTreeSet<u64> = (1..=OPERATIONS).collect();
     while !open.is_empty() {
-        let Ok(Some((number, answer))) = tokio::time::timeout(Duration::from_secs(20), hears.next()).await else {
-            panic!("{} are never answered: {open:?}", open.len())
+        let Ok(Some((number, answer))) = tokio::time::timeout(Duration::from_secs(20), messages.next()).await else {
+            panic!("{} are not answered: {open:?}", open.len())
         };
-        if what(&answer) {
-            assert!(open.remove(&number), "once");
+        if matches(&answer) {
+            assert!(open.remove(&number), "answered twice");
         }
     }
 }
 
 #[tokio::test]
-async fn what_is_said_in_one_breath_is_all_heard() {
-    let mut hears = said_at_once(&service(), |number| format!("lock/{number}"), Duration::ZERO);
-    each_is_told(&mut hears, |answer| matches!(answer, Answer::Acquire { answer: AcquireAnswer::Acquired(_), .. }))
-        .await;
+async fn all_operations_of_a_burst_are_answered() {
+    let mut messages = acquire_all(&service(), |number| format!("lock/{number}"), Duration::ZERO);
+    each_is_answered(&mut messages, |answer| {
+        matches!(answer, Answer::Acquire { answer: AcquireAnswer::Acquired(_), .. })
+    })
+    .await;
 }
 
 #[tokio::test]
-async fn what_ends_in_one_moment_is_all_answered() {
+async fn all_waits_that_end_at_once_are_answered() {
     let locks = service();
-    let mut holder = said_at_once(&locks, |_| "a".into(), Duration::ZERO);
-    assert!(within(holder.next()).await.is_some(), "somebody has it");
-    let mut hears = said_at_once(&locks, |_| "a".into(), TTL);
-    each_is_told(&mut hears, |answer| matches!(answer, Answer::Waiting(_))).await;
+    let mut holder = acquire_all(&locks, |_| "a".into(), Duration::ZERO);
+    assert!(within(holder.next()).await.is_some(), "one operation is granted the lock");
+    let mut messages = acquire_all(&locks, |_| "a".into(), TTL);
+    each_is_answered(&mut messages, |answer| matches!(answer, Answer::Waiting(_))).await;
     locks.drain();
-    each_is_told(&mut hears, |answer| matches!(answer, Answer::Failed(LocksError::Draining))).await;
+    each_is_answered(&mut messages, |answer| matches!(answer, Answer::Failed(LocksError::Draining))).await;
 }

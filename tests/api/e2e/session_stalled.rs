@@ -1,4 +1,4 @@
-//! A session whose client does not read, over real sockets: nobody waits for it, and its own waits end.
+//! A session whose client does not read, over real sockets: it delays no other client, and its own waits time out.
 
 use crate::{
     session_stream::Session,
@@ -11,10 +11,10 @@ use tokio::time::Instant;
 
 const TTL: Duration = Duration::from_secs(60);
 const WAIT: Duration = Duration::from_secs(55);
-/// Of each kind.
+/// The calls of each session.
 const CALLS: u64 = 5;
 
-/// A session that asks for the lock so often, and from which nothing is read.
+/// A session with this many waiting calls for the lock, which is not read.
 async fn unread(server: &Server, calls: u64, wait: Duration) -> Session {
     Session::unread(server, (0..calls).map(|_| waiting_wish("a", TTL, wait)).collect()).await
 }
@@ -24,7 +24,7 @@ async fn waiters(server: &Server, count: u64) {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_holds_no_hand_off_up() {
+async fn a_client_that_does_not_read_does_not_delay_hand_offs() {
     let server = Server::start().await;
     let mut client = server.client();
     let mut lease = client.take(wish("a", TTL)).await;
@@ -35,25 +35,25 @@ async fn a_client_that_does_not_read_holds_no_hand_off_up() {
         behind.acquire(number, waiting_wish("a", TTL, WAIT)).await;
     }
     waiters(&server, 2 * CALLS).await;
-    let began = Instant::now();
+    let start = Instant::now();
     for number in 1..=CALLS {
         client.give_back(&lease).await;
         lease = behind.granted_at_last(number).await;
     }
-    // One offer that lapses takes longer.
-    assert!(began.elapsed() < CLAIM_WINDOW, "{:?} for {CALLS} hand-offs", began.elapsed());
+    // A single offer that lapses takes longer.
+    assert!(start.elapsed() < CLAIM_WINDOW, "{:?} for {CALLS} hand-offs", start.elapsed());
     waiters(&server, 0).await;
 }
 
 #[tokio::test]
-async fn a_wait_ends_in_time_though_its_client_does_not_read() {
+async fn a_wait_times_out_even_if_its_client_does_not_read() {
     const SHORT: Duration = Duration::from_secs(4);
     let server = Server::start().await;
     server.client().take(wish("a", TTL)).await;
-    let began = Instant::now();
+    let start = Instant::now();
     let mut unread = unread(&server, CALLS, SHORT).await;
     waiters(&server, 0).await;
-    assert!((SHORT..SHORT * 3).contains(&began.elapsed()), "{:?}", began.elapsed());
+    assert!((SHORT..SHORT * 3).contains(&start.elapsed()), "{:?}", start.elapsed());
     let mut ended = 0;
     while ended < CALLS {
         match unread.answer().await {
@@ -68,14 +68,14 @@ async fn a_wait_ends_in_time_though_its_client_does_not_read() {
 }
 
 #[tokio::test]
-async fn a_drain_ends_though_a_client_does_not_read() {
+async fn a_drain_ends_even_if_a_client_does_not_read() {
     const DRAIN: Duration = Duration::from_secs(2);
     let mut server = Server::start_with(|config| config.drain_timeout = DRAIN).await;
     server.client().take(wish("a", TTL)).await;
     let _unread = unread(&server, CALLS, WAIT).await;
     waiters(&server, CALLS).await;
-    let began = Instant::now();
+    let start = Instant::now();
     server.shut_down();
     within(&mut server.task).await.unwrap();
-    assert!(began.elapsed() < DRAIN * 3, "{:?}", began.elapsed());
+    assert!(start.elapsed() < DRAIN * 3, "{:?}", start.elapsed());
 }

@@ -1,4 +1,4 @@
-//! A session that is polled by hand, or not: what happens to its calls while nobody polls it, and afterwards.
+//! Sessions that the test polls itself: their calls while the session is not polled, and afterwards.
 
 use crate::asks::{self, Asks as _};
 use fencepost::{
@@ -25,12 +25,12 @@ use uuid::Uuid;
 
 const TTL: Duration = Duration::from_secs(600);
 const WAIT: Duration = Duration::from_secs(60);
-/// After this much silence a session that is not polled is stalled.
+/// A session that is not polled for this long is stalled.
 const STALLED: Duration = STALL_CHECK_PERIOD.saturating_mul(3);
 
-type Said = FromClient<Infallible>;
+type Message = FromClient<Infallible>;
 
-/// The store's time passes with the runtime's, which is paused.
+/// The clock of the store follows the paused time of the runtime.
 struct RuntimeClock(Instant);
 
 impl Clock for RuntimeClock {
@@ -44,8 +44,8 @@ struct Bench {
     store: Arc<MemoryStore>,
     locks: Arc<Locks<MemoryStore>>,
     expiry: JoinHandle<()>,
-    says: mpsc::UnboundedSender<Result<Said, Infallible>>,
-    hears: Pin<Box<dyn Stream<Item = ToClient<Infallible>> + Send>>,
+    client: mpsc::UnboundedSender<Result<Message, Infallible>>,
+    messages: Pin<Box<dyn Stream<Item = ToClient<Infallible>> + Send>>,
 }
 
 impl Drop for Bench {
@@ -87,25 +87,25 @@ impl Bench {
         let locks = Arc::new(Locks::new(store.clone(), hub.clone(), Limits::default()));
         let expired = store.clone();
         let expiry = tokio::spawn(async move { expired.run_expiry().await });
-        let (says, said) = mpsc::unbounded_channel();
-        let hears = session(locks.clone(), (), UnboundedReceiverStream::new(said), Duration::ZERO);
-        Self { hub, store, locks, expiry, says, hears: Box::pin(hears.map(|message| message.unwrap())) }
+        let (client, requests) = mpsc::unbounded_channel();
+        let messages = session(locks.clone(), (), UnboundedReceiverStream::new(requests), Duration::ZERO);
+        Self { hub, store, locks, expiry, client, messages: Box::pin(messages.map(|message| message.unwrap())) }
     }
 
-    fn say(&self, message: Said) {
-        self.says.send(Ok(message)).unwrap();
+    fn send(&self, message: Message) {
+        self.client.send(Ok(message)).unwrap();
     }
 
-    fn ask(&self, number: u64, lock: &str, wait: Duration) -> Call {
+    fn acquire(&self, number: u64, lock: &str, wait: Duration) -> Call {
         let handle = u32::try_from(number).unwrap();
-        let call = call(wait);
-        let its = call.call;
-        let acquire = Operation::Acquire { name: name(lock), call, handle, release_on_disconnect: false };
-        self.say(FromClient::Begin(number, acquire));
-        its
+        let acquire_call = call(wait);
+        let call = acquire_call.call;
+        let acquire = Operation::Acquire { name: name(lock), call: acquire_call, handle, release_on_disconnect: false };
+        self.send(FromClient::Begin(number, acquire));
+        call
     }
 
-    /// A release that claims for a waiting call, as a store may do.
+    /// A release with a hand-over to a waiting call.
     async fn release_to(&self, lease: LeaseId, call: Call) -> LeaseId {
         self.release(lease).await;
         let claimed = self.store.claim(&name("a"), call).await.unwrap();
@@ -113,20 +113,20 @@ impl Bench {
         asks::granted(claimed.outcome).lease_id
     }
 
-    /// Reads until an operation is answered. The first word of a wait is an answer here.
+    /// Reads until an operation is answered. A queue position counts as an answer.
     async fn answer(&mut self) -> (u64, Answer<Infallible>) {
         loop {
-            match tokio::time::timeout(WAIT, self.hears.next()).await.unwrap().unwrap() {
+            match tokio::time::timeout(WAIT, self.messages.next()).await.unwrap().unwrap() {
                 ToClient::Answer(number, answer) => return (number, answer),
                 ToClient::Kept(_) => {}
             }
         }
     }
 
-    /// Waits for the lock `a`, which another one has; and reads no more.
+    /// Queues an acquire of the lock `a`, which is held, and stops reading.
     async fn wait_and_stall(&mut self, wait: Duration) -> LeaseId {
         let holder = self.take("a").await;
-        self.ask(1, "a", wait);
+        self.acquire(1, "a", wait);
         assert!(matches!(self.answer().await, (1, Answer::Waiting(0))));
         tokio::time::sleep(STALLED).await;
         holder
@@ -136,7 +136,7 @@ impl Bench {
         granted(self.locks.acquire(&name(lock), call(Duration::ZERO)).await)
     }
 
-    /// Another one waits for the lock `a`.
+    /// Queues another waiter for the lock `a`.
     fn behind(&self) -> JoinHandle<LeaseId> {
         let locks = self.locks.clone();
         tokio::spawn(async move { granted(locks.acquire(&name("a"), call(WAIT)).await) })
@@ -152,39 +152,39 @@ impl Bench {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_reads_again_in_time_is_back_at_its_place() {
+async fn a_client_that_reads_again_in_time_keeps_its_queue_position() {
     let mut bench = Bench::new();
     let holder = bench.wait_and_stall(WAIT).await;
     let (next, last) = (bench.behind(), bench.behind());
     tokio::task::yield_now().await;
-    let began = Instant::now();
+    let start = Instant::now();
     bench.release(holder).await;
     let next = next.await.unwrap();
-    assert_eq!(began.elapsed(), Duration::ZERO, "the next one has it at once");
+    assert_eq!(start.elapsed(), Duration::ZERO, "the next waiter is served at once");
     tokio::time::sleep(DROP_GRACE / 2).await;
-    while bench.hears.next().now_or_never().is_some() {}
+    while bench.messages.next().now_or_never().is_some() {}
     tokio::task::yield_now().await;
     assert_eq!(bench.view("a").await.waiters, 2);
     bench.release(next).await;
-    let (1, Answer::Acquire { answer, .. }) = bench.answer().await else { panic!("it is its turn") };
+    let (1, Answer::Acquire { answer, .. }) = bench.answer().await else { panic!("not served") };
     bench.release(granted(Ok(answer))).await;
     last.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_reads_again_too_late_has_lost_its_place() {
+async fn a_client_that_reads_again_too_late_has_lost_its_queue_position() {
     let mut bench = Bench::new();
     let holder = bench.wait_and_stall(WAIT).await;
     bench.release(holder).await;
     tokio::time::sleep(DROP_GRACE * 2).await;
     let view = bench.view("a").await;
-    assert_eq!((view.current, view.waiters), (None, 0), "it is for whoever comes");
+    assert_eq!((view.current, view.waiters), (None, 0), "the lock is free");
     assert_eq!(bench.locks.busy().0, 0);
-    let (1, Answer::Failed(LocksError::Ended)) = bench.answer().await else { panic!("its request is over") };
+    let (1, Answer::Failed(LocksError::Ended)) = bench.answer().await else { panic!("the request has not ended") };
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_without_an_offer_is_for_its_whole_time() {
+async fn the_wait_of_a_stalled_session_lasts_until_its_timeout_without_an_offer() {
     let mut bench = Bench::new();
     bench.wait_and_stall(DROP_GRACE * 3).await;
     tokio::time::sleep(DROP_GRACE * 3 - STALLED * 2).await;
@@ -192,42 +192,42 @@ async fn a_wait_without_an_offer_is_for_its_whole_time() {
     tokio::time::sleep(STALLED * 2).await;
     assert_eq!(bench.view("a").await.waiters, 0);
     let (1, Answer::Acquire { answer: AcquireAnswer::TimedOut(_), .. }) = bench.answer().await else {
-        panic!("its time is over")
+        panic!("not timed out")
     };
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_more_is_heard_and_no_beat_sent_until_it_reads_again() {
+async fn a_stalled_session_handles_no_messages_and_sends_no_beats_until_it_is_read() {
     let mut bench = Bench::new();
     bench.wait_and_stall(WAIT).await;
-    bench.ask(2, "b", Duration::ZERO);
+    bench.acquire(2, "b", Duration::ZERO);
     tokio::time::sleep(WAIT / 2).await;
-    assert_eq!(bench.view("b").await.current, None, "it would have it without knowing");
-    let said: Vec<_> = std::iter::from_fn(|| bench.hears.next().now_or_never().flatten()).collect();
-    let [ToClient::Kept(_), ToClient::Answer(2, Answer::Acquire { answer, .. })] = &said[..] else {
-        panic!("one beat, and what was heard now: {said:?}")
+    assert_eq!(bench.view("b").await.current, None, "the client would not learn of the lease");
+    let received: Vec<_> = std::iter::from_fn(|| bench.messages.next().now_or_never().flatten()).collect();
+    let [ToClient::Kept(_), ToClient::Answer(2, Answer::Acquire { answer, .. })] = &received[..] else {
+        panic!("expected one beat and one answer: {received:?}")
     };
     granted(Ok(answer.clone()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_while_it_is_stalled_it_is_over_at_once() {
+async fn a_stalled_session_that_is_dropped_ends_at_once() {
     let mut bench = Bench::new();
     let holder = bench.wait_and_stall(WAIT).await;
     let behind = bench.behind();
     tokio::task::yield_now().await;
-    bench.hears = Box::pin(futures_util::stream::pending());
+    bench.messages = Box::pin(futures_util::stream::pending());
     assert_eq!(bench.locks.busy(), (1, 0));
-    let began = Instant::now();
+    let start = Instant::now();
     bench.release(holder).await;
     behind.await.unwrap();
-    assert_eq!(began.elapsed(), Duration::ZERO);
+    assert_eq!(start.elapsed(), Duration::ZERO);
     tokio::time::sleep(DROP_GRACE).await;
     assert_eq!(bench.view("a").await.waiters, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_ends_it_and_its_last_word_is_kept() {
+async fn a_drain_ends_the_waits_of_a_stalled_session() {
     let mut bench = Bench::new();
     bench.wait_and_stall(WAIT).await;
     bench.locks.drain();
@@ -239,28 +239,28 @@ async fn a_drain_ends_it_and_its_last_word_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_the_store_makes_reaches_its_call() {
+async fn a_lock_that_is_handed_over_reaches_its_call() {
     let mut bench = Bench::new();
     let holder = bench.take("a").await;
-    let call = bench.ask(1, "a", WAIT);
+    let call = bench.acquire(1, "a", WAIT);
     assert!(matches!(bench.answer().await, (1, Answer::Waiting(0))));
     let lease = bench.release_to(holder, call).await;
-    let (1, Answer::Acquire { answer, .. }) = bench.answer().await else { panic!("it has the lock") };
+    let (1, Answer::Acquire { answer, .. }) = bench.answer().await else { panic!("not served") };
     assert_eq!(granted(Ok(answer)), lease);
     assert!(bench.view("a").await.current.unwrap().left > DROP_GRACE);
 }
 
-/// The client stalled after the store had found it alive.
+/// The client stalls after the store found its call live.
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_the_store_claimed_for_a_stalled_call_is_cut_short() {
+async fn a_lease_that_is_handed_over_to_a_stalled_call_is_cut_short() {
     let mut bench = Bench::new();
     let holder = bench.take("a").await;
-    let call = bench.ask(1, "a", WAIT);
+    let call = bench.acquire(1, "a", WAIT);
     assert!(matches!(bench.answer().await, (1, Answer::Waiting(0))));
     tokio::time::sleep(STALLED).await;
     bench.release_to(holder, call).await;
     tokio::task::yield_now().await;
-    assert!(bench.view("a").await.current.unwrap().left <= DROP_GRACE, "nobody learns of the lease");
+    assert!(bench.view("a").await.current.unwrap().left <= DROP_GRACE, "the client does not learn of the lease");
     assert_eq!(bench.locks.busy().0, 0);
-    let (1, Answer::Failed(LocksError::Ended)) = bench.answer().await else { panic!("its request is over") };
+    let (1, Answer::Failed(LocksError::Ended)) = bench.answer().await else { panic!("the request has not ended") };
 }

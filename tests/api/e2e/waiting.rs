@@ -1,4 +1,4 @@
-//! Standing in line.
+//! Waiting for a lock.
 
 use crate::support::{Lock, Server, assert_refused, only, until, waiting_wish, wish, within};
 use fencepost_proto::v1::{LeaseEnd, acquire_response::Outcome};
@@ -15,7 +15,7 @@ async fn waiters(server: &Server, name: &str) -> u32 {
 }
 
 #[tokio::test]
-async fn a_waiter_is_served_when_the_lock_is_given_back() {
+async fn a_waiter_is_served_when_the_lock_is_released() {
     let server = Server::start().await;
     let mut client = server.client();
     let lease = client.take(wish("a", TTL)).await;
@@ -28,12 +28,12 @@ async fn a_waiter_is_served_when_the_lock_is_given_back() {
     let served = within(waiter).await.unwrap();
     assert_eq!((served.outcome(), served.previous_end()), (Outcome::Acquired, LeaseEnd::Released));
     let held_for: Duration = served.held_for.unwrap().try_into().unwrap();
-    assert!(held_for >= waited, "the wait is in held_for, so that the client may reckon from the grant: {held_for:?}");
+    assert!(held_for >= waited, "held_for includes the wait, so that validity counts from the grant: {held_for:?}");
     assert!(served.lease.unwrap().fencing_token > lease.fencing_token);
 }
 
 #[tokio::test]
-async fn a_waiter_is_served_when_the_holder_dies() {
+async fn a_waiter_is_served_when_the_lease_of_the_holder_expires() {
     let server = Server::start().await;
     let mut client = server.client();
     client.take(wish("a", Duration::from_millis(100))).await;
@@ -42,24 +42,24 @@ async fn a_waiter_is_served_when_the_holder_dies() {
 }
 
 #[tokio::test]
-async fn a_wait_ends_at_its_time_and_leaves_nothing_behind() {
+async fn a_wait_times_out_and_leaves_the_queue() {
     let server = Server::start().await;
     let mut client = server.client();
     let lease = client.take(wish("a", TTL)).await;
     let wait = Duration::from_millis(80);
-    let asked = Instant::now();
+    let start = Instant::now();
     let request = waiting_wish("a", TTL, wait);
     let answer = client.ask(request.clone()).await;
-    assert!(asked.elapsed() >= wait);
+    assert!(start.elapsed() >= wait);
     assert_eq!((answer.outcome(), answer.waiters), (Outcome::TimedOut, 0));
     assert_eq!(only(answer.holders).unwrap().fencing_token, lease.fencing_token);
     client.give_back(&lease).await;
-    assert_eq!(client.ask(request).await.outcome(), Outcome::TimedOut, "a late duplicate does not lock");
+    assert_eq!(client.ask(request).await.outcome(), Outcome::TimedOut, "a late duplicate is not granted the lock");
     assert_eq!(client.holder("a").await, None);
 }
 
 #[tokio::test]
-async fn a_wait_ends_before_the_deadline_of_its_call_so_that_the_answer_arrives() {
+async fn a_wait_times_out_before_the_deadline_of_its_call() {
     let server = Server::start().await;
     let mut client = server.client();
     client.take(wish("a", TTL)).await;
@@ -67,7 +67,7 @@ async fn a_wait_ends_before_the_deadline_of_its_call_so_that_the_answer_arrives(
         let mut request = Request::new(waiting_wish("a", TTL, LONG));
         request.set_timeout(Duration::from_millis(300));
         let answer = within(client.acquire(request)).await;
-        // A busy machine may be late by more than the margin; then the call is dropped, which is the caller's deadline.
+        // On a busy machine the answer may miss the deadline, and the call is dropped.
         match answer {
             Ok(answer) => {
                 assert_eq!(answer.into_inner().outcome(), Outcome::TimedOut);
@@ -76,7 +76,7 @@ async fn a_wait_ends_before_the_deadline_of_its_call_so_that_the_answer_arrives(
             Err(status) => assert!(matches!(status.code(), Code::Cancelled | Code::DeadlineExceeded), "{status:?}"),
         }
     }
-    panic!("in twenty waits, none was answered before its deadline");
+    panic!("none of twenty waits was answered before its deadline");
 }
 
 #[tokio::test]
@@ -107,7 +107,7 @@ async fn a_thousand_waiters_on_one_lock_are_served_in_order() {
 }
 
 #[tokio::test]
-async fn the_bounds_on_waiters_are_told_with_a_time_to_come_back() {
+async fn too_many_waiters_are_refused_with_a_retry_delay() {
     let server = Server::start_with(|config| {
         config.limits.waiters_per_lock = 2;
         config.limits.waiters_per_server = 3;
@@ -129,6 +129,10 @@ async fn the_bounds_on_waiters_are_told_with_a_time_to_come_back() {
     }
     let full = client.acquire(waiting_wish("b", TTL, LONG)).await;
     assert_refused(full, Code::ResourceExhausted, "SERVER_FULL");
-    assert_eq!(client.ask(wish("b", TTL)).await.outcome(), Outcome::Contended, "a try waits for nothing");
+    assert_eq!(
+        client.ask(wish("b", TTL)).await.outcome(),
+        Outcome::Contended,
+        "a request that does not wait is answered"
+    );
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
 }

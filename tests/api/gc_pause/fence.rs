@@ -1,9 +1,8 @@
-//! A store that fences: SQLite, one fence row per lock name.
+//! A store that checks fencing tokens: SQLite with one fence row per lock name.
 //!
-//! The row holds the highest fencing token that the store has seen, and the grant it belongs to. Whoever writes brings
-//! its token; the token is checked and raised in the same transaction as the write, so that nothing fits between the
-//! check and the write. This asks no clock and no lock server. It relies on one thing only: that each grant of a lock
-//! has a higher token than the last.
+//! The row has the highest fencing token that the store has seen, and the grant of that token. Each write includes the
+//! token of its holder. The store checks and raises the token in the same transaction as the write, so no other write
+//! comes between. This needs no clock and no lock server. It relies only on tokens that rise with each grant.
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, named_params};
 use std::{path::Path, time::Duration};
@@ -11,13 +10,13 @@ use std::{path::Path, time::Duration};
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS fence (
     lock_name TEXT PRIMARY KEY,
-    token     BIGINT NOT NULL,   -- the highest that was seen
-    grant_id  TEXT NOT NULL      -- the grant that it was given to
+    token     BIGINT NOT NULL,   -- the highest token seen
+    grant_id  TEXT NOT NULL      -- the grant with that token
 );
 CREATE TABLE IF NOT EXISTS documents (name TEXT PRIMARY KEY, body TEXT NOT NULL);
 ";
 
-/// Changes one row if the token is good, and none if it is stale.
+/// Changes one row if the token is current, and none if it is stale.
 const RAISE: &str = "
 INSERT INTO fence (lock_name, token, grant_id) VALUES (:lock_name, :token, :grant_id)
 ON CONFLICT (lock_name) DO UPDATE SET token = excluded.token, grant_id = excluded.grant_id
@@ -30,7 +29,7 @@ INSERT INTO documents (name, body) VALUES (:name, :body)
 ON CONFLICT (name) DO UPDATE SET body = excluded.body;
 ";
 
-/// What a holder shows with each write.
+/// The proof of a holder, for each write.
 #[derive(Clone, Debug)]
 pub(crate) struct Pass {
     pub(crate) lock_name: String,
@@ -38,11 +37,11 @@ pub(crate) struct Pass {
     pub(crate) grant_id: String,
 }
 
-/// What came of a write.
+/// The outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
     Accepted,
-    /// A newer holder has been here: its token.
+    /// A newer holder has raised the fence to this token.
     Rejected {
         highest: u64,
     },
@@ -58,19 +57,19 @@ impl Store {
         Ok(Self(connection))
     }
 
-    /// Writes if no newer holder has been here.
+    /// Writes, unless a newer holder has raised the fence.
     pub(crate) fn write(&mut self, pass: &Pass, name: &str, body: &str) -> rusqlite::Result<Written> {
         self.fenced(pass, |connection| {
             connection.execute(WRITE, named_params! { ":name": name, ":body": body }).map(|_rows| ())
         })
     }
 
-    /// Only raises the fence: what its caller reads afterwards, no earlier holder can change any more.
+    /// Only raises the fence. No earlier holder can change what the caller reads afterwards.
     pub(crate) fn enter(&mut self, pass: &Pass) -> rusqlite::Result<Written> {
         self.fenced(pass, |_connection| Ok(()))
     }
 
-    /// Writes whatever was written before: what a store does that knows nothing of tokens.
+    /// Writes without a check, like a store without fencing.
     pub(crate) fn write_unchecked(&mut self, name: &str, body: &str) -> rusqlite::Result<Written> {
         self.0.execute(WRITE, named_params! { ":name": name, ":body": body })?;
         Ok(Written::Accepted)
@@ -80,13 +79,13 @@ impl Store {
         self.0.query_row("SELECT body FROM documents WHERE name = ?1", [name], |row| row.get(0)).optional()
     }
 
-    /// Check, raise and act, in one transaction.
+    /// Checks and raises the token, and acts, in one transaction.
     fn fenced(
         &mut self,
         pass: &Pass,
         act: impl FnOnce(&Connection) -> rusqlite::Result<()>,
     ) -> rusqlite::Result<Written> {
-        // Tokens stay below 2^53: they fit, in SQLite's integers and in everybody's.
+        // Tokens are below 2^53, so they fit into SQLite's integers.
         let token = i64::try_from(pass.token).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
         let transaction = self.0.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let raised = transaction.execute(
@@ -97,7 +96,7 @@ impl Store {
             let highest: i64 =
                 transaction
                     .query_row("SELECT token FROM fence WHERE lock_name = ?1", [&pass.lock_name], |row| row.get(0))?;
-            // Dropped without a commit, the transaction leaves nothing behind.
+            // The transaction rolls back when dropped.
             return Ok(Written::Rejected { highest: highest.unsigned_abs() });
         }
         act(&transaction)?;

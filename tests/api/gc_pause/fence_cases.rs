@@ -1,4 +1,4 @@
-//! The fence row by itself: what it accepts and what it rejects.
+//! Tests of the fence row: the writes that it accepts and rejects.
 
 use crate::fence::{Pass, Store, Written};
 
@@ -7,7 +7,7 @@ fn pass(lock_name: &str, token: u64, grant_id: &str) -> Pass {
 }
 
 #[test]
-fn the_highest_token_and_its_own_grant_may_write() {
+fn only_the_highest_token_with_its_own_grant_may_write() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = Store::open(&folder.path().join("a.sqlite")).unwrap();
     let steps = [
@@ -18,7 +18,7 @@ fn the_highest_token_and_its_own_grant_may_write() {
         (pass("a", 9, "g9"), Written::Accepted),
         (pass("a", 7, "g7"), Written::Rejected { highest: 9 }),
         (pass("a", 8, "g8"), Written::Rejected { highest: 9 }),
-        // Another lock has a row of its own.
+        // Another lock has its own row.
         (pass("b", 1, "g1"), Written::Accepted),
         (pass("a", (1 << 53) - 1, "last"), Written::Accepted),
         (pass("a", 9, "g9"), Written::Rejected { highest: (1 << 53) - 1 }),
@@ -32,7 +32,7 @@ fn the_highest_token_and_its_own_grant_may_write() {
 }
 
 #[test]
-fn two_connections_see_one_fence() {
+fn two_connections_share_one_fence() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.sqlite");
     let (mut one, mut two) = (Store::open(&path).unwrap(), Store::open(&path).unwrap());

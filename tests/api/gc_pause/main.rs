@@ -1,9 +1,9 @@
-//! The story of the GC pause, end to end: real processes, real signals, a real server, a real database.
+//! A GC pause, end to end: with real processes, signals, server and database.
 //!
-//! A worker takes a lock, is about to write, and stands still: a garbage collection, a swap, a machine that is moved.
-//! Meanwhile its lease ends, another worker gets the lock and writes. Then the first wakes up, in the middle of what it
-//! was about to do, and writes. No lock service can prevent that; the store can, if it is shown the token.
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
+//! A worker acquires a lock and is paused before it writes: by a garbage collection, by swapping, by the migration of a
+//! virtual machine. Meanwhile its lease expires, and another worker acquires the lock and writes. Then the first worker
+//! resumes and writes. No lock service can prevent that. The store can, if writes include the fencing token.
+#![allow(clippy::unwrap_used, reason = "test code")]
 
 mod fence;
 mod fence_cases;
@@ -17,13 +17,13 @@ use std::{path::PathBuf, time::Duration};
 use support::{Server, await_that};
 use worker::{DOCUMENT, LOCK, Worker};
 
-/// That of who is paused.
+/// The TTL of the worker that is paused.
 const TTL: Duration = Duration::from_secs(2);
-/// One that nobody in these tests outlives.
+/// Longer than any test.
 const LONG: Duration = Duration::from_secs(60 * 60);
-const TRY: Duration = Duration::ZERO;
+const NO_WAIT: Duration = Duration::ZERO;
 
-/// A server, a database, and who works with them.
+/// A server and a database, for workers.
 struct Scene {
     server: Server,
     folder: tempfile::TempDir,
@@ -51,12 +51,12 @@ impl Scene {
         lock["lock"]["holders"][0]["fencingToken"].as_str().unwrap().parse().unwrap()
     }
 
-    /// A worker that is paused, and a second one, in line behind it, that has got the lock since.
-    fn paused_and_succeeded(&self) -> (Worker, Worker) {
-        let first = self.worker(TTL, TRY);
+    /// A paused worker, and a second one that waited for the lock and holds it now.
+    fn paused_worker_and_successor(&self) -> (Worker, Worker) {
+        let first = self.worker(TTL, NO_WAIT);
         let token = first.token();
         let second = self.worker(LONG, LONG);
-        await_that("the second one waits", || self.server.waiters(LOCK) == 1);
+        await_that("the second worker is queued", || self.server.waiters(LOCK) == 1);
         first.pause();
         let newer = second.token();
         assert!(newer > token, "{newer} {token}");
@@ -68,104 +68,104 @@ impl Scene {
 #[test]
 fn the_write_of_a_holder_that_was_paused_past_its_lease_is_rejected() {
     let scene = Scene::new();
-    let (mut first, mut second) = scene.paused_and_succeeded();
+    let (mut first, mut second) = scene.paused_worker_and_successor();
     let newer = scene.token();
-    assert_eq!(second.does("write by the second"), "accepted");
-    // Told while it is paused: these are the first things that it does when it wakes up.
-    first.tell("look");
-    first.tell("write by the first");
+    assert_eq!(second.order("write by the second"), "accepted");
+    // Orders to the paused worker are its first actions after it resumes.
+    first.send("look");
+    first.send("write by the first");
     first.signal(Signal::SIGCONT);
-    assert_eq!(first.says(), "valid false, lost Some(ValidityOver)", "it knows the moment it wakes up");
-    assert_eq!(first.says(), format!("rejected, highest {newer}"));
+    assert_eq!(first.answer(), "valid false, lost Some(ValidityOver)", "the client knows at once");
+    assert_eq!(first.answer(), format!("rejected, highest {newer}"));
     assert_eq!(scene.document().as_deref(), Some("by the second"));
-    // Nor can it give back what is another's.
-    let end = first.does("release");
+    // It cannot release the lease of its successor either.
+    let end = first.order("release");
     assert!(["Expired", "Superseded"].contains(&end.as_str()), "{end}");
     assert_eq!(scene.token(), newer);
-    assert_eq!(second.does("write by the second again"), "accepted");
-    assert_eq!(second.does("release"), "Released");
+    assert_eq!(second.order("write by the second again"), "accepted");
+    assert_eq!(second.order("release"), "Released");
 }
 
-/// The control: the same story against a store that knows nothing of tokens. It shows that the test can fail.
+/// The control: the same with a store that does not check tokens. It shows that the test can fail.
 #[test]
-fn without_the_token_that_write_is_accepted_and_destroys_the_newer_one() {
+fn without_the_token_check_a_stale_write_overwrites_the_newer_one() {
     let scene = Scene::new();
-    let (mut first, mut second) = scene.paused_and_succeeded();
-    assert_eq!(second.does("write-unchecked by the second"), "accepted");
-    first.tell("write-unchecked by the first");
+    let (mut first, mut second) = scene.paused_worker_and_successor();
+    assert_eq!(second.order("write-unchecked by the second"), "accepted");
+    first.send("write-unchecked by the first");
     first.signal(Signal::SIGCONT);
-    assert_eq!(first.says(), "accepted");
-    assert_eq!(scene.document().as_deref(), Some("by the first"), "what the lock's holder wrote is gone");
-    assert_eq!(second.does("look"), "valid true, lost None");
+    assert_eq!(first.answer(), "accepted");
+    assert_eq!(scene.document().as_deref(), Some("by the first"), "the write of the holder is lost");
+    assert_eq!(second.order("look"), "valid true, lost None");
 }
 
-/// What a token cannot do: the store rejects an earlier holder from the newer token's first appearance on, not before.
-/// So raise the fence first, then read, then write.
+/// The store rejects an earlier holder only after it has seen the newer token. So holders raise the fence first, then
+/// read, then write.
 #[test]
-fn a_successor_that_raises_the_fence_before_it_reads_overlooks_nothing() {
+fn a_successor_that_raises_the_fence_before_it_reads_sees_all_earlier_writes() {
     let scene = Scene::new();
-    let (mut first, mut second) = scene.paused_and_succeeded();
-    first.tell("write by the first, late");
+    let (mut first, mut second) = scene.paused_worker_and_successor();
+    first.send("write by the first, late");
     first.signal(Signal::SIGCONT);
-    assert_eq!(first.says(), "accepted", "the store has not seen the newer token, so it cannot know");
-    assert_eq!(second.does("enter"), "accepted");
+    assert_eq!(first.answer(), "accepted", "the store has not seen the newer token");
+    assert_eq!(second.order("enter"), "accepted");
     let read = scene.document().unwrap();
-    assert!(first.does("write by the first, too late").starts_with("rejected"));
+    assert!(first.order("write by the first, too late").starts_with("rejected"));
     assert_eq!(scene.document().unwrap(), read);
-    assert_eq!(second.does(&format!("write {read}; by the second")), "accepted");
+    assert_eq!(second.order(&format!("write {read}; by the second")), "accepted");
     assert_eq!(scene.document().as_deref(), Some("by the first, late; by the second"));
 }
 
 #[test]
-fn a_holder_whose_lease_is_fine_is_not_rejected() {
+fn the_writes_of_a_valid_holder_are_accepted() {
     let scene = Scene::new();
     let ttl = Duration::from_secs(3);
-    let mut worker = scene.worker(ttl, TRY);
+    let mut worker = scene.worker(ttl, NO_WAIT);
     let token = worker.token();
-    assert_eq!(worker.does("write one"), "accepted");
-    await_that("it has been kept alive for longer than its TTL", || {
+    assert_eq!(worker.order("write one"), "accepted");
+    await_that("the lease is older than its TTL", || {
         let lock = scene.server.run(&["get", LOCK, "--json"]).expect(0).json();
-        let held_since = lock["lock"]["holders"][0]["heldSince"].as_str().expect("it is held").trim_end_matches('s');
+        let held_since = lock["lock"]["holders"][0]["heldSince"].as_str().expect("a holder").trim_end_matches('s');
         held_since.parse::<f64>().unwrap() > 1.5 * ttl.as_secs_f64()
     });
-    assert_eq!(worker.does("look"), "valid true, lost None");
-    assert_eq!(worker.does("write two"), "accepted");
-    // A pause that it survives changes nothing either.
+    assert_eq!(worker.order("look"), "valid true, lost None");
+    assert_eq!(worker.order("write two"), "accepted");
+    // A pause shorter than the TTL changes nothing.
     worker.pause();
-    worker.tell("look");
+    worker.send("look");
     worker.signal(Signal::SIGCONT);
-    assert_eq!(worker.says(), "valid true, lost None");
-    assert_eq!(worker.does("write three"), "accepted");
+    assert_eq!(worker.answer(), "valid true, lost None");
+    assert_eq!(worker.order("write three"), "accepted");
     assert_eq!(scene.token(), token);
-    assert_eq!(worker.does("release"), "Released");
-    // The next one takes up where it left.
-    let mut next = scene.worker(ttl, TRY);
+    assert_eq!(worker.order("release"), "Released");
+    // The next holder writes with a higher token.
+    let mut next = scene.worker(ttl, NO_WAIT);
     assert!(next.token() > token);
-    assert_eq!(next.does("write four"), "accepted");
+    assert_eq!(next.order("write four"), "accepted");
     assert_eq!(scene.document().as_deref(), Some("four"));
 }
 
-/// The memory store forgets at a restart: a lease that has an hour to go excludes nobody any more. The tokens rise all
-/// the same.
+/// The memory store loses its leases at a restart, so a lease with an hour left no longer excludes others. Tokens still
+/// rise.
 #[test]
-fn after_a_restart_that_forgot_everything_the_old_holder_is_still_rejected() {
+fn the_writes_of_a_holder_are_rejected_after_a_restart_that_lost_its_lease() {
     let mut scene = Scene::new();
-    let mut first = scene.worker(LONG, TRY);
+    let mut first = scene.worker(LONG, NO_WAIT);
     let token = first.token();
-    assert_eq!(first.does("write by the first"), "accepted");
+    assert_eq!(first.order("write by the first"), "accepted");
     first.pause();
     scene.server = scene.server.replace();
-    let mut second = scene.worker(LONG, TRY);
+    let mut second = scene.worker(LONG, NO_WAIT);
     let newer = second.token();
     assert!(newer > token, "{newer} {token}");
-    assert_eq!(second.does("write by the second"), "accepted");
-    first.tell("write by the first again");
+    assert_eq!(second.order("write by the second"), "accepted");
+    first.send("write by the first again");
     first.signal(Signal::SIGCONT);
-    assert_eq!(first.says(), format!("rejected, highest {newer}"));
+    assert_eq!(first.answer(), format!("rejected, highest {newer}"));
     assert_eq!(scene.document().as_deref(), Some("by the second"));
-    // It attaches its lease to the new server, and is told.
-    let lost = first.does("await-lost");
+    // The client attaches its lease to the new server, which does not know it.
+    let lost = first.order("await-lost");
     assert!(lost.starts_with("lock lost: "), "{lost}");
-    assert_eq!(first.does("look").split_once(',').unwrap().0, "valid false");
-    assert_eq!(second.does("look"), "valid true, lost None");
+    assert_eq!(first.order("look").split_once(',').unwrap().0, "valid false");
+    assert_eq!(second.order("look"), "valid true, lost None");
 }

@@ -1,8 +1,7 @@
-//! The worker: a process of its own that takes a lock with the Rust client, keeps it alive, and writes when it is told
-//! to.
+//! The worker: a process that acquires a lock with the Rust client, keeps it alive, and writes when ordered to.
 //!
-//! It is this test binary again, with a variable that says what to do. It is told by lines on its standard input and
-//! answers each with lines on its standard output; between two lines it waits, and there it can be paused.
+//! It is this test binary, started with a variable that configures the worker. It reads orders from stdin and answers on
+//! stdout, one line each. It can be paused between two orders.
 
 use crate::{
     fence::{Pass, Store, Written},
@@ -17,55 +16,55 @@ use std::{
     time::Duration,
 };
 
-/// The variable that makes a worker of this binary.
+/// The variable with the configuration of the worker.
 const WORKER: &str = "GC_PAUSE_WORKER";
-/// What is locked, and the document that is written under it.
+/// The lock, and the document that it protects.
 pub(crate) const LOCK: &str = "documents/plan";
 pub(crate) const DOCUMENT: &str = "plan";
-/// Its own words, among those of the test harness that it runs in.
-const OWN: &str = "@ ";
+/// The prefix of the worker's lines, among those of the test harness.
+const PREFIX: &str = "@ ";
 
-/// A worker, as the tests see it.
+/// A worker process.
 pub(crate) struct Worker(Process);
 
 impl Worker {
-    /// Starts one that asks for the lock at once.
+    /// Starts a worker, which acquires the lock at once.
     pub(crate) fn start(server: &str, database: &Path, ttl: Duration, wait: Duration) -> Self {
-        let orders = json!({
+        let config = json!({
             "server": server,
             "database": database,
             "ttl_ms": u64::try_from(ttl.as_millis()).unwrap(),
             "wait_ms": u64::try_from(wait.as_millis()).unwrap(),
         });
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "worker::is_a_worker_if_told_to_be", "--nocapture"]);
-        Self(Process::start_with_stdin(command.env(WORKER, orders.to_string()).stdin(Stdio::piped())))
+        command.args(["--exact", "worker::runs_as_a_worker_if_configured", "--nocapture"]);
+        Self(Process::start_with_stdin(command.env(WORKER, config.to_string()).stdin(Stdio::piped())))
     }
 
-    /// What it says next.
-    pub(crate) fn says(&self) -> String {
+    /// The next answer.
+    pub(crate) fn answer(&self) -> String {
         loop {
-            if let Some(own) = self.0.line().strip_prefix(OWN) {
-                return own.to_owned();
+            if let Some(answer) = self.0.line().strip_prefix(PREFIX) {
+                return answer.to_owned();
             }
         }
     }
 
-    /// Its token, once it holds the lock.
+    /// Waits until the worker holds the lock. Returns its token.
     pub(crate) fn token(&self) -> u64 {
-        let said = self.says();
-        said.strip_prefix("token ").unwrap_or_else(|| panic!("{said}")).parse().unwrap()
+        let answer = self.answer();
+        answer.strip_prefix("token ").unwrap_or_else(|| panic!("{answer}")).parse().unwrap()
     }
 
-    /// Tells it what to do; it need not be awake to be told.
-    pub(crate) fn tell(&mut self, order: &str) {
+    /// Sends an order, even to a paused worker.
+    pub(crate) fn send(&mut self, order: &str) {
         self.0.write_line(order);
     }
 
-    /// Tells it, and awaits the answer.
-    pub(crate) fn does(&mut self, order: &str) -> String {
-        self.tell(order);
-        self.says()
+    /// Sends an order, and waits for the answer.
+    pub(crate) fn order(&mut self, order: &str) -> String {
+        self.send(order);
+        self.answer()
     }
 }
 
@@ -78,15 +77,15 @@ impl std::ops::Deref for Worker {
 }
 
 #[test]
-fn is_a_worker_if_told_to_be() {
-    let Ok(orders) = std::env::var(WORKER) else { return };
-    let orders: Value = serde_json::from_str(&orders).unwrap();
-    let span = |name: &str| Duration::from_millis(orders[name].as_u64().unwrap());
-    let mut store = Store::open(Path::new(orders["database"].as_str().unwrap())).unwrap();
-    // The lock is kept alive by the runtime's own thread; this one does nothing but wait for orders.
+fn runs_as_a_worker_if_configured() {
+    let Ok(config) = std::env::var(WORKER) else { return };
+    let config: Value = serde_json::from_str(&config).unwrap();
+    let span = |name: &str| Duration::from_millis(config[name].as_u64().unwrap());
+    let mut store = Store::open(Path::new(config["database"].as_str().unwrap())).unwrap();
+    // The thread of the runtime keeps the lease alive; this one waits for orders.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let lock = runtime.block_on(async {
-        let client = Client::new(orders["server"].as_str().unwrap()).unwrap();
+        let client = Client::new(config["server"].as_str().unwrap()).unwrap();
         client.acquire(LOCK).ttl(span("ttl_ms")).wait(span("wait_ms")).await.unwrap()
     });
     let pass = Pass { lock_name: LOCK.to_owned(), token: lock.token(), grant_id: lock.grant_id().to_owned() };
@@ -95,9 +94,9 @@ fn is_a_worker_if_told_to_be() {
         let (order, body) = line.split_once(' ').unwrap_or((line.as_str(), ""));
         match order {
             "look" => say(&look(&runtime, &lock)),
-            "enter" => say(&told(store.enter(&pass).unwrap())),
-            "write" => say(&told(store.write(&pass, DOCUMENT, body).unwrap())),
-            "write-unchecked" => say(&told(store.write_unchecked(DOCUMENT, body).unwrap())),
+            "enter" => say(&text_of(store.enter(&pass).unwrap())),
+            "write" => say(&text_of(store.write(&pass, DOCUMENT, body).unwrap())),
+            "write-unchecked" => say(&text_of(store.write_unchecked(DOCUMENT, body).unwrap())),
             "await-lost" => say(&format!("{}", runtime.block_on(lock.lost()))),
             "release" => return say(&format!("{:?}", runtime.block_on(lock.release()).unwrap().end)),
             _ => panic!("no such order: {line}"),
@@ -105,7 +104,7 @@ fn is_a_worker_if_told_to_be() {
     }
 }
 
-/// What the lock is worth at this very moment: nothing is awaited, so no task of the client need have run.
+/// The state of the lock at this moment. It does not wait, so the client's tasks may not have run yet.
 fn look(runtime: &tokio::runtime::Runtime, lock: &Lock) -> String {
     let valid = lock.is_valid();
     let lost = runtime.block_on(async {
@@ -118,13 +117,13 @@ fn look(runtime: &tokio::runtime::Runtime, lock: &Lock) -> String {
     format!("valid {valid}, lost {lost:?}")
 }
 
-fn told(written: Written) -> String {
+fn text_of(written: Written) -> String {
     match written {
         Written::Accepted => "accepted".to_owned(),
         Written::Rejected { highest } => format!("rejected, highest {highest}"),
     }
 }
 
-fn say(words: &str) {
-    println!("\n{OWN}{words}");
+fn say(answer: &str) {
+    println!("\n{PREFIX}{answer}");
 }

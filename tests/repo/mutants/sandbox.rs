@@ -132,9 +132,11 @@ impl Sandbox {
             Killer::Protocol => (&self.rules, self.rules_built.clone(), &["--test", "protocol"]),
             Killer::Scripts => (&self.whole, self.target.clone(), &["--test", "redis_rules"]),
             Killer::Stores => (&self.whole, self.target.clone(), &["--test", "conformance"]),
-            Killer::Replicas => {
-                (&self.whole, self.target.clone(), &["--test", "redis", "--", "replicas::what_", "sessions"])
-            }
+            Killer::Replicas => (
+                &self.whole,
+                self.target.clone(),
+                &["--test", "redis", "--", "replicas::a_lease_granted", "replicas::a_command_to", "sessions"],
+            ),
             Killer::HandOver => (&self.whole, self.target.clone(), &["--test", "redis", "hand_over"]),
             Killer::Crowd => (&self.whole, self.target.clone(), &["--test", "redis", "crowd"]),
             Killer::Gaps => (&self.whole, self.target.clone(), &["--test", "redis", "--", "acl", "watching"]),

@@ -1,24 +1,18 @@
 //! The bench: a store under test, commands on one lock, and recorded notices.
 
+use crate::notices::RecordingNotices;
 use fencepost::{
     domain::{
         command::{Acquire, Candidate, Command, Outcome, WrongOutcome},
         ids::{AttachmentId, Call, CallId, GrantId, LeaseId, RequestId},
-        lease::{LeaseEnd, Terms},
+        lease::Terms,
         limits::Limits,
         name::{Holder, LockName, Metadata, Reason},
         outcome::{AcquireOutcome, Grant, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome},
     },
-    store::{Event, Notices, Store, Timed},
+    store::Store,
 };
-use std::{
-    ops::Deref,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{ops::Deref, sync::Arc, time::Duration};
 use uuid::Uuid;
 
 pub(crate) const TTL: Duration = Duration::from_secs(20);
@@ -45,59 +39,6 @@ pub(crate) trait Harness: Sized + Send + Sync {
 
 pub(crate) fn limits() -> Limits {
     Limits { waiters_per_lock: WAITERS_MAX, ..Limits::default() }
-}
-
-/// Records the notices of a store.
-#[derive(Debug, Default)]
-pub(crate) struct RecordingNotices {
-    pub(crate) hints: Mutex<Vec<(RequestId, u32)>>,
-    pub(crate) claimed: Mutex<Vec<(Call, AcquireOutcome)>>,
-    pub(crate) ended: Mutex<Vec<(AttachmentId, LeaseEnd)>>,
-    pub(crate) detached: Mutex<Vec<AttachmentId>>,
-    pub(crate) events: Mutex<Vec<Event>>,
-    pub(crate) watched: AtomicBool,
-}
-
-impl Notices for RecordingNotices {
-    fn look_again(&self, request: RequestId, attempt: u32) {
-        self.hints.lock().unwrap().push((request, attempt));
-    }
-
-    fn claimed(&self, call: Call, outcome: Timed<AcquireOutcome>) -> bool {
-        self.claimed.lock().unwrap().push((call, outcome.outcome));
-        true
-    }
-
-    fn is_alive(&self, _: RequestId, _: u32) -> bool {
-        true
-    }
-
-    fn lease_ended(&self, attachment: AttachmentId, end: LeaseEnd) {
-        self.ended.lock().unwrap().push((attachment, end));
-    }
-
-    fn detached(&self, attachment: AttachmentId) {
-        self.detached.lock().unwrap().push(attachment);
-    }
-
-    fn is_watched(&self) -> bool {
-        self.watched.load(Ordering::SeqCst)
-    }
-
-    fn event(&self, event: Event) {
-        self.events.lock().unwrap().push(event);
-    }
-
-    fn hints_lost(&self) {}
-
-    fn events_lost(&self) {}
-}
-
-impl RecordingNotices {
-    /// Takes the notices of one kind.
-    pub(crate) fn take<T>(list: &Mutex<Vec<T>>) -> Vec<T> {
-        std::mem::take(&mut *list.lock().unwrap())
-    }
 }
 
 /// A harness, and commands on one lock.

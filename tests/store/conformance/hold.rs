@@ -1,7 +1,8 @@
 //! Renewal, attachment, release and revocation of leases.
 
-use crate::bench::{
-    Bench, Harness, RecordingNotices, TTL, acquire, attachment, call, candidate, granted, name, request, try_acquire,
+use crate::{
+    bench::{Bench, Harness, TTL, acquire, attachment, call, candidate, granted, name, request, try_acquire},
+    notices::RecordingNotices,
 };
 use fencepost::{
     domain::{

@@ -6,6 +6,8 @@ mod acquire;
 mod bench;
 mod hold;
 mod memory_store;
+#[path = "../../support/notices.rs"]
+mod notices;
 mod queue;
 mod read;
 mod redis_store;

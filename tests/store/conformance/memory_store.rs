@@ -1,6 +1,9 @@
 //! The memory store with a clock that the test moves.
 
-use crate::bench::{Harness, RecordingNotices, limits};
+use crate::{
+    bench::{Harness, limits},
+    notices::RecordingNotices,
+};
 use fencepost::{
     clock::{Clock, ManualClock},
     domain::time::StoreTime,

@@ -1,6 +1,9 @@
 //! The queue of waiters.
 
-use crate::bench::{Bench, Harness, RecordingNotices, TTL, WAITERS_MAX, acquire, call, granted, try_acquire};
+use crate::{
+    bench::{Bench, Harness, TTL, WAITERS_MAX, acquire, call, granted, try_acquire},
+    notices::RecordingNotices,
+};
 use fencepost::{
     domain::{
         command::{Acquire, Command},
@@ -203,7 +206,7 @@ pub(crate) async fn a_claim_returns_the_lease_that_was_handed_over(bench: &Bench
     let handed_over = RecordingNotices::take(&bench.notices().claimed);
     let claimed = granted(bench.claim(2).await);
     for (woken, outcome) in handed_over {
-        let granted = granted(outcome);
+        let granted = granted(outcome.outcome);
         assert_eq!((woken, granted.lease_id, granted.token), (call(2, 1), claimed.lease_id, claimed.token));
     }
 }

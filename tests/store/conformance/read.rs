@@ -1,6 +1,9 @@
 //! Views, listings and events.
 
-use crate::bench::{Bench, Harness, RecordingNotices, TTL, acquire, granted, name, try_acquire};
+use crate::{
+    bench::{Bench, Harness, TTL, acquire, granted, name, try_acquire},
+    notices::RecordingNotices,
+};
 use fencepost::{
     domain::{
         command::Command,

@@ -1,7 +1,8 @@
 //! The Redis store on a real Redis, with a clock that the test moves.
 
 use crate::{
-    bench::{Harness, RecordingNotices, limits},
+    bench::{Harness, limits},
+    notices::RecordingNotices,
     redis_server::Redis,
 };
 use fencepost::{node::RedisUrl, store::redis::RedisStore};

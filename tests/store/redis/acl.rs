@@ -1,4 +1,4 @@
-//! What a Redis user has to be allowed, and what is said when it is not.
+//! The rights that the Redis user needs, and the errors without them.
 
 use crate::{
     redis_server::Redis,
@@ -11,10 +11,10 @@ use std::time::Duration;
 use tonic::Code;
 
 const TTL: Duration = Duration::from_secs(30);
-/// As the README and the messages give it.
+/// As in the README and in error messages.
 const ENOUGH: &str = "+@scripting +@pubsub +@read +@write +@connection +info +time ~fp:* &fp:c:*";
 
-/// A server that comes to Redis as a user with these rights.
+/// A server whose Redis user has these rights.
 async fn server_with(redis: &Redis, rights: &str) -> Server {
     let user: Vec<&str> = ["ACL", "SETUSER", "fp", "reset", "on", ">pw"].into_iter().chain(rights.split(' ')).collect();
     assert_eq!(redis.command(&user).text().trim(), "OK");
@@ -24,7 +24,7 @@ async fn server_with(redis: &Redis, rights: &str) -> Server {
 }
 
 #[tokio::test]
-async fn few_rights_are_enough() {
+async fn servers_work_with_the_documented_rights() {
     let redis = Redis::start(&[]);
     let (one, two) = (server_with(&redis, ENOUGH).await, server_with(&redis, ENOUGH).await);
     let mut events = within(one.client().watch(v1::WatchRequest::default())).await.unwrap().into_inner();
@@ -38,65 +38,63 @@ async fn few_rights_are_enough() {
     let force =
         v1::ForceReleaseRequest { lock_name: "a".into(), expected_token: lease.fencing_token, reason: "test".into() };
     one.admin().force_release(force).await.unwrap();
-    let wanted = [Kind::Started, Kind::Granted, Kind::Released, Kind::Granted, Kind::Revoked];
-    for kind in wanted {
+    let expected = [Kind::Started, Kind::Granted, Kind::Released, Kind::Granted, Kind::Revoked];
+    for kind in expected {
         assert_eq!(within(events.message()).await.unwrap().unwrap().kind(), kind);
     }
 }
 
-/// A release that has to tell another server of it is done without that word: who waits there is served by the next
-/// poll.
+/// A release without the right to publish a hint to another server. The next poll serves the waiter there.
 #[tokio::test]
-async fn without_the_right_to_send_messages_locks_work() {
+async fn waiters_are_served_without_the_right_to_publish() {
     let redis = Redis::start(&[]);
-    let (mute, other) = (server_with(&redis, ENOUGH.trim_end_matches(" &fp:c:*")).await, server_on(&redis).await);
-    let held = mute.client().take(wish("a", TTL)).await;
+    let (publisher, other) = (server_with(&redis, ENOUGH.trim_end_matches(" &fp:c:*")).await, server_on(&redis).await);
+    let held = publisher.client().take(wish("a", TTL)).await;
     let mut waiting = other.client();
     let waiter = tokio::spawn(async move { waiting.take(waiting_wish("a", TTL, TTL)).await });
     until(|| async { other.client().look("a").await.waiters == 1 }).await;
-    assert_eq!(mute.client().give_back(&held).await, LeaseEnd::Released);
+    assert_eq!(publisher.client().give_back(&held).await, LeaseEnd::Released);
     assert!(within(waiter).await.unwrap().fencing_token > held.fencing_token);
 }
 
-/// What a script may not do in the middle of its work is named, and is no damage to the data.
+/// A script that fails halfway for lack of a right is not reported as damaged data.
 #[tokio::test]
-async fn a_right_that_is_missing_is_named() {
+async fn the_error_for_a_missing_right_names_the_remedy() {
     let redis = Redis::start(&[]);
     let server = server_with(&redis, &format!("{ENOUGH} -set")).await;
     let status = assert_refused(server.client().acquire(wish("a", TTL)).await, Code::Unavailable, "OUTCOME_UNKNOWN");
     assert!(status.message().contains("ACL SETUSER") && status.message().contains("~fp:*"), "{status}");
 }
 
-/// Its servers are told of a lease's end by a message. Where that is lost the holder learns it by the next beats,
-/// however long its TTL.
+/// A message notifies servers of the end of a lease. If it is lost, the next beats do, however long the TTL.
 #[tokio::test]
-async fn a_stream_learns_of_an_end_whose_message_was_lost() {
+async fn a_stream_learns_of_the_end_of_a_lease_if_its_message_was_lost() {
     let redis = Redis::start(&[]);
-    let (deaf, other) = (server_with(&redis, ENOUGH).await, server_on(&redis).await);
-    let lease = deaf.client().take(wish("a", TTL * 120)).await;
-    let mut stream = Stream::open(deaf.client()).await;
+    let (subscriber, other) = (server_with(&redis, ENOUGH).await, server_on(&redis).await);
+    let lease = subscriber.client().take(wish("a", TTL * 120)).await;
+    let mut stream = Stream::open(subscriber.client()).await;
     stream.attach(vec![attachment(1, &lease)]).await;
     assert!(matches!(stream.next_but_beats(true).await, Hear::Attached(_)));
-    // It ends the connection that listens.
+    // Redis closes the connection of the subscription.
     redis.command(&["ACL", "SETUSER", "fp", "resetchannels"]);
     let force =
         v1::ForceReleaseRequest { lock_name: "a".into(), expected_token: lease.fencing_token, reason: "test".into() };
     other.admin().force_release(force).await.unwrap();
     redis.command(&["ACL", "SETUSER", "fp", "&fp:c:*"]);
-    let Hear::Lost(lost) = within(stream.next_but_beats(true)).await else { panic!("the holder is told") };
+    let Hear::Lost(lost) = within(stream.next_but_beats(true)).await else { panic!("the lease is not lost") };
     assert_eq!(lost.handle, 1);
 }
 
-/// A server that may not listen tries again and again. Nothing more is lost by that, so nobody is troubled with it.
+/// A server without the right to subscribe retries. The retries lose no events, so watchers see no gap.
 #[tokio::test]
-async fn a_server_that_may_not_listen_tells_of_no_gap() {
+async fn failed_subscriptions_are_no_gap_for_watchers() {
     let redis = Redis::start(&[]);
-    let mute = server_with(&redis, ENOUGH.trim_end_matches(" &fp:c:*")).await;
-    let mut events = within(mute.client().watch(v1::WatchRequest::default())).await.unwrap().into_inner();
+    let publisher = server_with(&redis, ENOUGH.trim_end_matches(" &fp:c:*")).await;
+    let mut events = within(publisher.client().watch(v1::WatchRequest::default())).await.unwrap().into_inner();
     let refused = || async { redis.info("errorstats", "errorstat_NOPERM").trim_start_matches("count=").parse::<u64>() };
     let before = refused().await.unwrap();
     until(|| async { refused().await.unwrap() >= before + 4 }).await;
-    mute.client().take(wish("a", TTL)).await;
+    publisher.client().take(wish("a", TTL)).await;
     for kind in [Kind::Started, Kind::Granted] {
         assert_eq!(within(events.message()).await.unwrap().unwrap().kind(), kind);
     }

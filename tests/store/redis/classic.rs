@@ -1,5 +1,5 @@
-//! Beside clients of the classic recipe: `SET lock:NAME value NX PX ttl`, and a script that deletes the key if the
-//! value is still theirs.
+//! Classic clients: they acquire with `SET lock:NAME value NX PX ttl`, and release with a script that deletes the key if
+//! the value is still theirs.
 
 use crate::{
     redis_server::{Answer, Redis},
@@ -19,7 +19,7 @@ use tonic::Code;
 
 const TTL: Duration = Duration::from_secs(30);
 const LONG: Duration = Duration::from_secs(50);
-const GIVE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 
 async fn start_sharing(redis: &Redis, prefix: &str) -> Server {
     let url = redis.url();
@@ -36,8 +36,8 @@ async fn sharing(redis: &Redis) -> Server {
     server
 }
 
-/// The classic recipe.
-fn classic_take(redis: &Redis, value: &str, ttl_ms: u64) -> bool {
+/// Acquires as a classic client.
+fn classic_acquire(redis: &Redis, value: &str, ttl_ms: u64) -> bool {
     redis.command(&["SET", "lock:a", value, "NX", "PX", &ttl_ms.to_string()]) != Answer::Nil
 }
 
@@ -52,17 +52,17 @@ async fn renew(server: &Server, lease: &v1::Lease, ttl: Option<Duration>) -> v1:
 }
 
 #[tokio::test]
-async fn a_lease_is_a_classic_lock_for_as_long_as_it_lasts() {
+async fn a_lease_holds_the_classic_lock_until_it_ends() {
     let redis = Redis::start(&[]);
     let server = sharing(&redis).await;
     let lease = server.client().take(wish("a", TTL)).await;
     assert_eq!(redis.command(&["GET", "lock:a"]).text(), lease.grant_id, "the value is the grant id");
-    assert!(!classic_take(&redis, "other", 1_000));
+    assert!(!classic_acquire(&redis, "other", 1_000));
     assert!(pttl(&redis) > TTL / 2 && pttl(&redis) <= TTL + Duration::from_millis(2), "{:?}", pttl(&redis));
     assert_eq!(renew(&server, &lease, Some(TTL * 2)).await.outcome(), renew_response::Outcome::Renewed);
-    assert!(pttl(&redis) > TTL, "extended with the lease");
+    assert!(pttl(&redis) > TTL, "the renewal extends the classic lock");
     assert_eq!(server.client().give_back(&lease).await, LeaseEnd::Released);
-    assert!(classic_take(&redis, "other", 1_000), "deleted with the lease");
+    assert!(classic_acquire(&redis, "other", 1_000), "the release deletes the classic lock");
     redis.command(&["DEL", "lock:a"]);
 
     let lease = server.client().take(wish("a", TTL)).await;
@@ -72,44 +72,44 @@ async fn a_lease_is_a_classic_lock_for_as_long_as_it_lasts() {
         reason: "because".into(),
     };
     within(server.admin().force_release(force)).await.unwrap();
-    assert!(classic_take(&redis, "other", 1_000), "deleted when it was revoked");
+    assert!(classic_acquire(&redis, "other", 1_000), "the revocation deletes the classic lock");
     redis.command(&["DEL", "lock:a"]);
 
     server.client().take(wish("a", Duration::from_millis(100))).await;
-    until(|| async { classic_take(&redis, "other", 1_000) }).await;
+    until(|| async { classic_acquire(&redis, "other", 1_000) }).await;
 }
 
 #[tokio::test]
-async fn what_a_classic_client_holds_is_held_and_waiters_get_it_when_it_goes() {
+async fn a_lock_held_by_a_classic_client_is_contended_and_passes_to_waiters() {
     let redis = Redis::start(&[]);
     let (one, two) = (sharing(&redis).await, sharing(&redis).await);
-    assert!(classic_take(&redis, "mine", 60_000));
+    assert!(classic_acquire(&redis, "mine", 60_000));
     let refused = one.client().ask(wish("a", TTL)).await;
     assert_eq!(refused.outcome(), Outcome::Contended);
     let current = only(refused.holders).unwrap();
     assert_eq!((current.holder.as_str(), current.grant_id.as_str(), current.fencing_token), ("classic client", "", 0));
     assert!(read(current.expires_in) > Duration::from_secs(30));
     assert_eq!(two.client().holder("a").await.unwrap().holder, "classic client");
-    for (server, gone) in [(&one, "given back"), (&two, "expired")] {
+    for (server, end) in [(&one, "released"), (&two, "expired")] {
         let mut waiting = server.client();
         let waiter = tokio::spawn(async move { waiting.take(waiting_wish("a", TTL, LONG)).await });
         until(|| async { server.client().look("a").await.waiters == 1 }).await;
-        match gone {
+        match end {
             "expired" => redis.command(&["PEXPIRE", "lock:a", "50"]),
-            _ => redis.command(&["EVAL", GIVE, "1", "lock:a", "mine"]),
+            _ => redis.command(&["EVAL", RELEASE, "1", "lock:a", "mine"]),
         };
         let lease = within(waiter).await.unwrap();
-        assert_eq!(redis.command(&["GET", "lock:a"]).text(), lease.grant_id, "{gone}");
+        assert_eq!(redis.command(&["GET", "lock:a"]).text(), lease.grant_id, "{end}");
         server.client().give_back(&lease).await;
-        assert!(classic_take(&redis, "mine", 60_000));
+        assert!(classic_acquire(&redis, "mine", 60_000));
     }
     redis.command(&["PERSIST", "lock:a"]);
-    assert_eq!(one.client().holder("a").await.unwrap().expires_in, None, "it has no end");
+    assert_eq!(one.client().holder("a").await.unwrap().expires_in, None, "the classic lock has no TTL");
 }
 
-/// Redisson's locks are hashes: whatever lies under the key holds the lock, and nothing breaks.
+/// Redisson's locks are hashes.
 #[tokio::test]
-async fn a_key_of_another_type_holds_the_lock_too() {
+async fn a_classic_key_of_any_type_holds_the_lock() {
     let redis = Redis::start(&[]);
     let server = sharing(&redis).await;
     redis.command(&["HSET", "lock:a", "client:1", "1"]);
@@ -123,7 +123,7 @@ async fn a_key_of_another_type_holds_the_lock_too() {
 }
 
 #[tokio::test]
-async fn a_key_that_went_missing_comes_back_and_one_that_was_taken_ends_the_lease() {
+async fn a_renewal_restores_a_missing_classic_key_and_a_replaced_one_ends_the_lease() {
     let redis = Redis::start(&[]);
     let server = sharing(&redis).await;
     let lease = server.client().take(wish("a", TTL)).await;
@@ -131,23 +131,23 @@ async fn a_key_that_went_missing_comes_back_and_one_that_was_taken_ends_the_leas
     assert_eq!(renew(&server, &lease, None).await.outcome(), renew_response::Outcome::Renewed);
     assert_eq!(redis.command(&["GET", "lock:a"]).text(), lease.grant_id);
     redis.command(&["DEL", "lock:a"]);
-    assert!(classic_take(&redis, "thief", 60_000));
+    assert!(classic_acquire(&redis, "thief", 60_000));
     let lost = renew(&server, &lease, None).await;
     assert_eq!((lost.outcome(), lost.end()), (renew_response::Outcome::Lost, LeaseEnd::Revoked));
     assert_eq!(server.client().give_back(&lease).await, LeaseEnd::Revoked);
-    assert_eq!(redis.command(&["GET", "lock:a"]).text(), "thief", "not ours to delete");
+    assert_eq!(redis.command(&["GET", "lock:a"]).text(), "thief", "the server does not delete another client's key");
 }
 
-/// Both kinds at once, over two servers: never two in the lock, and both get it.
+/// Both kinds of clients at once, through two servers. Both make progress.
 #[tokio::test(flavor = "multi_thread")]
-async fn both_kinds_of_clients_exclude_each_other() {
+async fn classic_clients_and_ours_exclude_each_other() {
     const ROUNDS: u32 = 10;
     let redis = Arc::new(Redis::start(&[]));
     let servers = [sharing(&redis).await, sharing(&redis).await];
     let (inside, ours, theirs) = (Arc::new(AtomicU32::new(0)), Arc::default(), Arc::new(AtomicU32::new(0)));
     let done = Arc::new(AtomicBool::new(false));
     let work = |inside: Arc<AtomicU32>, count: Arc<AtomicU32>| async move {
-        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two in the lock");
+        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two holders");
         tokio::time::sleep(Duration::from_millis(2)).await;
         inside.fetch_sub(1, Ordering::SeqCst);
         count.fetch_add(1, Ordering::SeqCst);
@@ -160,7 +160,7 @@ async fn both_kinds_of_clients_exclude_each_other() {
                 let lease = client.take(waiting_wish("a", TTL, LONG)).await;
                 work(inside.clone(), Arc::clone(&ours)).await;
                 assert_eq!(client.give_back(&lease).await, LeaseEnd::Released);
-                // Now and then nobody of ours waits, so that theirs get it.
+                // Without waiters for a while, so that classic clients acquire the lock too.
                 tokio::time::sleep(Duration::from_millis(40)).await;
             }
         }));
@@ -171,9 +171,9 @@ async fn both_kinds_of_clients_exclude_each_other() {
         classics.push(tokio::spawn(async move {
             let value = format!("classic {number}");
             while !done.load(Ordering::SeqCst) {
-                if classic_take(&redis, &value, 60_000) {
+                if classic_acquire(&redis, &value, 60_000) {
                     work(inside.clone(), theirs.clone()).await;
-                    assert_eq!(redis.command(&["EVAL", GIVE, "1", "lock:a", &value]).text(), "1");
+                    assert_eq!(redis.command(&["EVAL", RELEASE, "1", "lock:a", &value]).text(), "1");
                 }
                 tokio::time::sleep(Duration::from_millis(3)).await;
             }
@@ -182,7 +182,7 @@ async fn both_kinds_of_clients_exclude_each_other() {
     for waiter in waiters {
         tokio::time::timeout(LONG, waiter).await.expect("waiters are served").unwrap();
     }
-    // Freed by the last of ours, it is theirs for the taking.
+    // Our last client has released, so classic clients acquire the lock.
     let before = theirs.load(Ordering::SeqCst);
     until(|| async { theirs.load(Ordering::SeqCst) > before }).await;
     done.store(true, Ordering::SeqCst);
@@ -193,7 +193,7 @@ async fn both_kinds_of_clients_exclude_each_other() {
 }
 
 #[tokio::test]
-async fn servers_that_disagree_about_classic_locks_do_not_share_a_redis() {
+async fn a_server_with_another_classic_prefix_refuses_the_redis() {
     let redis = Redis::start(&[]);
     let server = sharing(&redis).await;
     for (prefix, other) in [("", start_sharing(&redis, "").await), ("other:", start_sharing(&redis, "other:").await)] {
@@ -208,7 +208,7 @@ async fn servers_that_disagree_about_classic_locks_do_not_share_a_redis() {
         assert_eq!(redis.command(&["EXISTS", "lock:a", "other:a"]).text(), "0", "{prefix:?}");
     }
     server.client().take(wish("a", TTL)).await;
-    // Changed for all of them: none runs meanwhile.
+    // The prefix can be changed while no server runs.
     drop(server);
     redis.command(&["HDEL", "fp:meta", "classic"]);
     let server = server_on(&redis).await;
@@ -223,13 +223,13 @@ async fn servers_that_disagree_about_classic_locks_do_not_share_a_redis() {
     server.client().take(wish("c", TTL)).await;
 }
 
-/// The key rides along: no round trip more.
+/// The scripts write the classic key, so it needs no round trip.
 #[tokio::test]
-async fn a_pair_costs_two_scripts_as_ever() {
+async fn an_acquire_and_release_with_a_classic_key_runs_two_scripts() {
     let redis = Redis::start(&[]);
     let server = sharing(&redis).await;
-    let warm = server.client().take(wish("a", TTL)).await;
-    server.client().give_back(&warm).await;
+    let warm_up = server.client().take(wish("a", TTL)).await;
+    server.client().give_back(&warm_up).await;
     let before = redis.calls("evalsha");
     let lease = server.client().take(wish("a", TTL)).await;
     server.client().give_back(&lease).await;

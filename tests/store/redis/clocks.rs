@@ -1,4 +1,4 @@
-//! Redis' clock is set while it runs.
+//! The clock of Redis is set while it runs.
 
 use crate::{
     clock::Clock,
@@ -6,7 +6,7 @@ use crate::{
     server_on,
     stream::{Stream, attachment},
     support::{Lock, read, until, waiting_wish, wish, within},
-    tokens::Ladder,
+    tokens::RisingTokens,
 };
 use fencepost::{domain::name::LockName, store::redis::keys};
 use fencepost_proto::v1::{acquire_response::Outcome, keep_alive_response::Message as Hear};
@@ -17,26 +17,26 @@ const LONG: Duration = Duration::from_secs(50);
 const HOUR: i64 = 3_600;
 
 #[tokio::test]
-async fn tokens_rise_whichever_way_the_clock_is_set() {
+async fn tokens_rise_if_the_clock_is_set_back_or_ahead() {
     let clock = Clock::new();
     let redis = Redis::start_in(&[], &[], &clock.env());
     let server = server_on(&redis).await;
-    let mut ladder = Ladder::default();
+    let mut tokens = RisingTokens::default();
     for ahead in [0, -HOUR, 0, HOUR, -HOUR, HOUR, 0] {
         clock.set(ahead);
-        ladder.climb(&server, 5).await;
-        // One that has seen nothing, and asks a clock that has been set.
-        ladder.climb(&server_on(&redis).await, 5).await;
+        tokens.check(&server, 5).await;
+        // A new server knows no token.
+        tokens.check(&server_on(&redis).await, 5).await;
     }
-    // Forgotten by Redis at the same time, they rest on what the server remembers.
-    ladder.climb(&server, 5).await;
+    // If Redis loses its data as well, tokens rise above the highest one that the server knows.
+    tokens.check(&server, 5).await;
     redis.command(&["FLUSHALL"]);
     clock.set(-HOUR);
-    ladder.climb(&server, 5).await;
+    tokens.check(&server, 5).await;
 }
 
 #[tokio::test]
-async fn after_a_loss_of_data_all_buckets_start_above_what_the_server_has_seen_in_one() {
+async fn after_a_loss_of_data_all_buckets_start_above_the_highest_token_known() {
     let clock = Clock::new();
     let mut redis = Redis::start_in(&[], &[], &clock.env());
     let server = server_on(&redis).await;
@@ -45,10 +45,10 @@ async fn after_a_loss_of_data_all_buckets_start_above_what_the_server_has_seen_i
     let seen = server.client().take(wish("seen", TTL)).await.fencing_token;
     clock.set(-HOUR);
     redis.restart(false);
-    // The first command that the new life gets.
-    let wish = wish("other", TTL);
+    // The first command to the new incarnation.
+    let request = wish("other", TTL);
     until(|| async {
-        server.client().acquire(wish.clone()).await.is_ok_and(|response| {
+        server.client().acquire(request.clone()).await.is_ok_and(|response| {
             let token = response.into_inner().lease.unwrap().fencing_token;
             assert!(token > seen, "{token} after {seen}");
             true
@@ -58,7 +58,7 @@ async fn after_a_loss_of_data_all_buckets_start_above_what_the_server_has_seen_i
 }
 
 #[tokio::test]
-async fn a_clock_that_steps_back_prolongs_no_lease() {
+async fn a_clock_that_steps_back_does_not_prolong_a_lease() {
     let clock = Clock::new();
     let redis = Redis::start_in(&[], &[], &clock.env());
     let server = server_on(&redis).await;
@@ -67,21 +67,21 @@ async fn a_clock_that_steps_back_prolongs_no_lease() {
     let mut stream = Stream::open(server.client()).await;
     stream.attach(vec![attachment(1, &kept)]).await;
     assert!(matches!(stream.next_but_beats(true).await, Hear::Attached(_)));
-    server.client().take(wish("left", ttl)).await;
+    server.client().take(wish("not renewed", ttl)).await;
     clock.set(-HOUR);
-    for name in ["kept", "left"] {
+    for name in ["kept", "not renewed"] {
         let current = server.client().holder(name).await.unwrap();
         assert!(read(current.expires_in) <= ttl, "{name} has {:?} left", current.expires_in);
     }
-    assert!(stream.answer_for(ttl * 2, |_| true).await >= 2, "renewals go on");
+    assert!(stream.answer_for(ttl * 2, |_| true).await >= 2, "renewals continue");
     assert_eq!(server.client().holder("kept").await.unwrap().fencing_token, kept.fencing_token);
-    // Whoever comes by has it healed; from then on it has its TTL left at most.
-    let next = within(server.client().ask(waiting_wish("left", TTL, LONG))).await;
+    // Any command corrects the expiry: at most a TTL is left from then on.
+    let next = within(server.client().ask(waiting_wish("not renewed", TTL, LONG))).await;
     assert_eq!(next.outcome(), Outcome::Acquired);
 }
 
 #[tokio::test]
-async fn waiters_are_served_after_a_step_back_and_none_is_stuck_after_a_step_ahead() {
+async fn waiters_are_served_after_a_step_back_and_not_stuck_after_a_step_ahead() {
     let clock = Clock::new();
     let redis = Redis::start_in(&[], &[], &clock.env());
     let server = server_on(&redis).await;
@@ -100,7 +100,7 @@ async fn waiters_are_served_after_a_step_back_and_none_is_stuck_after_a_step_ahe
                 assert_eq!(response.outcome(), Outcome::Acquired);
                 server.client().give_back(&response.lease.unwrap()).await;
             }
-            // An hour in which nobody was heard of: the place is gone, and the client is told to ask again.
+            // An hour without a heartbeat of the server: the queue position is gone, and the client must retry.
             Err(status) => assert_eq!((status.code(), ahead), (tonic::Code::Unavailable, HOUR), "{status:?}"),
         }
         let lease = server.client().take(wish("a", TTL)).await;

@@ -1,11 +1,11 @@
-//! More is asked for at once than Redis can answer in time. A way to it that is long stands for a Redis that has much
-//! to do.
+//! Overload: more commands than Redis can answer in time. A slow proxy simulates a busy Redis.
 
 use crate::{
     asks::{Asks, acquire, granted, new_request},
-    places::{Hints, store_on},
+    notices::RecordingNotices,
     proxy::Proxy,
     redis_server::Redis,
+    store_on,
     support::within,
 };
 use fencepost::{
@@ -35,57 +35,57 @@ use tokio::{task::JoinHandle, time::Instant};
 use uuid::Uuid;
 
 const TTL: Duration = Duration::from_secs(60);
-/// To Redis and back: a fraction of the time that an answer is waited for.
+/// To Redis and back: a fraction of the response timeout.
 const ROUND_TRIP: Duration = Duration::from_millis(100);
-/// Before any lease runs out here.
+/// Less than the TTL.
 const SOON: Duration = Duration::from_secs(30);
 
 struct Bench {
     store: Arc<RedisStore>,
-    running: JoinHandle<()>,
+    maintenance: JoinHandle<()>,
     redis: Redis,
     proxy: Proxy,
 }
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        self.running.abort();
+        self.maintenance.abort();
     }
 }
 
 impl Bench {
-    /// A long way to Redis.
+    /// A store behind a slow proxy.
     async fn new() -> Self {
-        Self::as_far_as(ROUND_TRIP).await
+        Self::with_round_trip(ROUND_TRIP).await
     }
 
-    async fn as_far_as(round_trip: Duration) -> Self {
+    async fn with_round_trip(round_trip: Duration) -> Self {
         let redis = Redis::start(&[]);
         let proxy = Proxy::slow(round_trip, redis.port).await;
         Self::over(redis, proxy).await
     }
 
     async fn over(redis: Redis, proxy: Proxy) -> Self {
-        let (store, running) = store_on(&proxy.url(), Arc::new(Hints::default())).await;
-        Self { store, running, redis, proxy }
+        let (store, maintenance) = store_on(&proxy.url(), Arc::new(RecordingNotices::default())).await;
+        Self { store, maintenance, redis, proxy }
     }
 
     async fn acquire(&self, name: &LockName) -> Result<Timed<AcquireOutcome>, StoreError> {
         self.store.ask(name, Command::Acquire(acquire(new_request(), TTL, false))).await
     }
 
-    async fn take(&self, name: &LockName) -> Grant {
+    async fn grant(&self, name: &LockName) -> Grant {
         granted(self.acquire(name).await.unwrap().outcome)
     }
 
-    /// Whether Redis knows anything of a lock.
+    /// Whether Redis has state of a lock.
     fn is_known(&self, name: &LockName) -> bool {
         let key = format!("{}l:{}", keys::base(keys::bucket(name)), name.as_str());
         self.redis.command(&["EXISTS", &key]).text() == "1"
     }
 
-    /// Resolves when it does.
-    async fn known(&self, name: &LockName) {
+    /// Waits until Redis has state of a lock.
+    async fn wait_until_known(&self, name: &LockName) {
         while !self.is_known(name) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -99,17 +99,17 @@ fn sent_and_granted(answer: Result<Timed<AcquireOutcome>, StoreError>) -> (Insta
     }
 }
 
-/// Locks whose commands go over one connection.
+/// The names of locks that share one connection.
 fn names() -> impl Iterator<Item = LockName> {
     let one_connection = usize::from(keys::BUCKETS) / CONNECTIONS_PER_NODE;
     let all = (0..).map(|number| LockName::new(format!("a/{number}")).unwrap());
     all.filter(move |name| usize::from(keys::bucket(name)) < one_connection)
 }
 
-/// A Redis that does not answer has so many commands to do, and no more, before it is found out.
+/// Until the store finds out that Redis does not answer.
 #[tokio::test(flavor = "multi_thread")]
-async fn so_many_commands_are_under_way_and_no_more() {
-    // Three rounds on each connection: one times out in half a second, and it takes two of them to find it dead.
+async fn commands_in_flight_are_limited() {
+    // Three rounds on each connection: a round times out in half a second, and two show that the connection is dead.
     const SENT_MAX: usize = 3 * CONNECTIONS_PER_NODE * IN_FLIGHT_MAX;
     let redis = Redis::start(&[]);
     redis.command(&["SCRIPT", "LOAD", &scripts::source(scripts::flags(scripts::ACQUIRE), scripts::PRESENT, None)]);
@@ -118,17 +118,17 @@ async fn so_many_commands_are_under_way_and_no_more() {
     let names: Vec<_> = (0..3 * SENT_MAX).map(|number| LockName::new(format!("a/{number}")).unwrap()).collect();
     let answers = within(join_all(names.iter().map(|name| bench.acquire(name)))).await;
     let unknown = answers.iter().filter(|answer| matches!(answer, Err(StoreError::OutcomeUnknown(_)))).count();
-    let nothing_done = |answer: &&Result<_, StoreError>| answer.as_ref().is_err_and(StoreError::is_nothing_done);
-    let refused = answers.iter().filter(nothing_done).count();
+    let is_nothing_done = |answer: &&Result<_, StoreError>| answer.as_ref().is_err_and(StoreError::is_nothing_done);
+    let refused = answers.iter().filter(is_nothing_done).count();
     assert_eq!(unknown + refused, names.len());
-    assert_eq!(unknown, bench.proxy.seen(), "what was sent, and nothing else, may have been done");
+    assert_eq!(unknown, bench.proxy.seen(), "only commands that were sent have an unknown outcome");
     assert!((IN_FLIGHT_MAX..=SENT_MAX).contains(&unknown), "{unknown}");
 }
 
-/// A line that is longer than is served within the time that one may stand in it: the first are served, each with what
-/// its lease has left counted from when it was sent, and the others told that nothing was done.
+/// More commands than can be sent within the longest wait for sending. The first are served, and the validity of their
+/// leases counts from when they were sent. The rest are refused without effect.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_stands_in_line_for_too_long_is_sent_away_and_nothing_was_done() {
+async fn commands_that_wait_too_long_to_be_sent_are_refused_without_effect() {
     let bench = Bench::new().await;
     let rounds = QUEUE_TIME_MAX.as_millis() / ROUND_TRIP.as_millis();
     let names: Vec<_> = names().take(IN_FLIGHT_MAX * rounds as usize * 3 / 2).collect();
@@ -145,15 +145,14 @@ async fn who_stands_in_line_for_too_long_is_sent_away_and_nothing_was_done() {
     let served = sent.len();
     println!("{served} of {}, within {:?}", names.len(), start.elapsed());
     assert!((2 * IN_FLIGHT_MAX..names.len()).contains(&served), "{served}");
-    let in_turn = |place: usize| sent[place] < sent[place + IN_FLIGHT_MAX];
-    assert!((0..served - IN_FLIGHT_MAX).all(in_turn), "first come, first served");
+    let in_order = |index: usize| sent[index] < sent[index + IN_FLIGHT_MAX];
+    assert!((0..served - IN_FLIGHT_MAX).all(in_order), "first come, first served");
     assert!(sent[served - 1] - sent[0] > QUEUE_TIME_MAX / 2);
 }
 
-/// Whoever is gone before its turn comes leaves nothing, and takes nothing: not another call of the same attempt (a
-/// proxy's repeat).
+/// It leaves no state, and does not drop another call of the same attempt (a proxy's repeat).
 #[tokio::test(flavor = "multi_thread")]
-async fn an_acquire_that_is_dropped_in_line_is_as_if_it_had_not_been() {
+async fn an_acquire_that_is_dropped_before_it_is_sent_has_no_effect() {
     let bench = Bench::new().await;
     let mut names = names();
     let (alone, repeated) = (names.next().unwrap(), names.next().unwrap());
@@ -185,16 +184,15 @@ async fn an_acquire_that_is_dropped_in_line_is_as_if_it_had_not_been() {
     }
 }
 
-/// It is dropped when it has left: what came of it is cleaned up.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_acquire_that_is_dropped_when_it_has_left_is_cleaned_up_after() {
-    let bench = Bench::as_far_as(RESPONSE_TIMEOUT * 4 / 5).await;
+async fn an_acquire_that_is_dropped_in_flight_is_cleaned_up() {
+    let bench = Bench::with_round_trip(RESPONSE_TIMEOUT * 4 / 5).await;
     let name = names().next().unwrap();
     {
         let mut call = pin!(bench.acquire(&name));
         tokio::select! {
             answer = &mut call => panic!("{answer:?}"),
-            () = within(bench.known(&name)) => {}
+            () = within(bench.wait_until_known(&name)) => {}
         }
     }
     bench.store.chores_done().await;
@@ -202,13 +200,13 @@ async fn an_acquire_that_is_dropped_when_it_has_left_is_cleaned_up_after() {
     assert!(left <= DROP_GRACE, "{left:?}");
 }
 
-/// A client may give back its lock and go.
+/// A client may release its lock and disconnect.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_is_sent_though_nobody_waits_for_it_any_more() {
+async fn a_dropped_release_is_still_sent() {
     let bench = Bench::new().await;
     let mut names = names();
     let held = names.next().unwrap();
-    let lease = bench.take(&held).await.lease_id;
+    let lease = bench.grant(&held).await.lease_id;
     let names: Vec<_> = names.take(IN_FLIGHT_MAX).collect();
     let renewals = names.iter().map(|name| bench.store.renew(name, LeaseId(Uuid::new_v4())));
     let mut before: FuturesUnordered<_> = renewals.collect();
@@ -218,49 +216,52 @@ async fn a_release_is_sent_though_nobody_waits_for_it_any_more() {
         answer.unwrap();
     }
     let free = async { while bench.store.view(&held).await.unwrap().current.is_some() {} };
-    tokio::time::timeout(SOON, free).await.expect("it was given back, and has not run out");
+    tokio::time::timeout(SOON, free).await.expect("the lease is released and not expired");
 }
 
-/// Whoever waits for a lock waits no longer than it says, wherever it stands; and once its command has left, it hears
-/// what came of it.
+/// A caller does not wait beyond its deadline for a command to be sent. Once the command is sent, it gets the outcome.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_says_stop_is_not_kept_in_line() {
+async fn a_command_that_is_not_sent_before_its_deadline_is_refused() {
     let bench = Bench::new().await;
     let mut names = names();
-    let (waited_for, sent) = (names.next().unwrap(), names.next().unwrap());
-    let wanted = || Command::Acquire(acquire(new_request(), TTL, true));
+    let (refused, sent) = (names.next().unwrap(), names.next().unwrap());
+    let command = || Command::Acquire(acquire(new_request(), TTL, true));
     sent_and_granted(
-        bench.store.run_unless(&sent, wanted(), bench.known(&sent)).await.map(|answer| answer.of().unwrap()),
+        bench
+            .store
+            .run_unless(&sent, command(), bench.wait_until_known(&sent))
+            .await
+            .map(|answer| answer.of().unwrap()),
     );
     let names: Vec<_> = names.take(4 * IN_FLIGHT_MAX).collect();
     let served = AtomicUsize::new(0);
-    let crowd = join_all(names.iter().map(|name| async {
+    let overload = join_all(names.iter().map(|name| async {
         sent_and_granted(bench.acquire(name).await);
         served.fetch_add(1, Ordering::Relaxed);
     }));
     let stopped = async {
         let stop = tokio::time::sleep(ROUND_TRIP / 10);
-        let answer = bench.store.run_unless(&waited_for, wanted(), stop).await;
+        let answer = bench.store.run_unless(&refused, command(), stop).await;
         assert_eq!(answer, Err(StoreError::Overloaded));
         assert!(served.load(Ordering::Relaxed) < names.len());
     };
-    tokio::join!(crowd, stopped);
+    tokio::join!(overload, stopped);
     bench.store.chores_done().await;
-    assert!(!bench.is_known(&waited_for));
+    assert!(!bench.is_known(&refused));
 }
 
-/// Whoever is served already does not stand behind those who come, nor does the heartbeat of the server.
+/// Claims, attachments, releases and heartbeats do not wait behind new acquires.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_goes_on_does_not_stand_behind_what_begins() {
+async fn commands_on_leases_and_waiters_precede_new_acquires() {
     let bench = Bench::new().await;
     let mut names = names();
     let (held, kept) = (names.next().unwrap(), names.next().unwrap());
-    let (lease, grant) = (bench.take(&held).await.lease_id, bench.take(&kept).await);
+    let (lease, grant) = (bench.grant(&held).await.lease_id, bench.grant(&kept).await);
     let waiter = acquire(new_request(), TTL, true);
     assert_eq!(bench.store.acquire(&held, waiter.clone()).await, Ok(AcquireOutcome::Queued));
     let names: Vec<_> = names.take(12 * IN_FLIGHT_MAX).collect();
     let served = AtomicUsize::new(0);
-    let crowd = join_all(names.iter().map(|name| async {
+    let overload = join_all(names.iter().map(|name| async {
         sent_and_granted(bench.acquire(name).await);
         served.fetch_add(1, Ordering::Relaxed);
     }));
@@ -275,5 +276,5 @@ async fn what_goes_on_does_not_stand_behind_what_begins() {
         let served = served.load(Ordering::Relaxed);
         assert!((1..names.len()).contains(&served), "{served}");
     };
-    tokio::join!(crowd, others);
+    tokio::join!(overload, others);
 }

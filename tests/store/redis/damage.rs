@@ -1,4 +1,4 @@
-//! What somebody else did to the keys of a lock: the log says it, and other locks go on.
+//! Keys of a lock that others changed: the log reports them, and other locks work.
 
 use crate::{
     log,
@@ -11,7 +11,7 @@ use fencepost_proto::v1::acquire_response::Outcome;
 use std::time::Duration;
 use tonic::Code;
 
-/// Ends by itself while others wait: nothing but a poll serves them then.
+/// Expires while others wait, so that only a poll serves them.
 const SHORT: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(600);
 
@@ -20,15 +20,15 @@ fn bucket(name: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn a_foreign_key_beside_a_lock_is_told_once_and_stops_no_other_lock() {
+async fn a_foreign_key_among_the_keys_of_a_lock_is_logged_once_and_stops_no_other_lock() {
     log::keep();
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
     let name = "damage/foreign";
     let neighbour = (0..).map(|number| format!("n/{number}")).find(|other| bucket(other) == bucket(name)).unwrap();
     let wait_for = |name: &str| {
-        let (mut client, wish) = (server.client(), waiting_wish(name, SHORT, LONG));
-        tokio::spawn(async move { client.ask(wish).await })
+        let (mut client, request) = (server.client(), waiting_wish(name, SHORT, LONG));
+        tokio::spawn(async move { client.ask(request).await })
     };
     server.client().take(wish(name, SHORT)).await;
     let waiter = wait_for(name);
@@ -40,15 +40,15 @@ async fn a_foreign_key_beside_a_lock_is_told_once_and_stops_no_other_lock() {
         assert_eq!(within(wait_for(&neighbour)).await.unwrap().outcome(), Outcome::Acquired);
         until(|| async { server.client().look(&neighbour).await.holders.is_empty() }).await;
     }
-    let told = log::lines_with(name);
-    assert!(told.len() == 1 && told[0].contains("WARN") && told[0].contains(&foreign), "{told:?}");
+    let logged = log::lines_with(name);
+    assert!(logged.len() == 1 && logged[0].contains("WARN") && logged[0].contains(&foreign), "{logged:?}");
     assert!(!waiter.is_finished());
     redis.command(&["DEL", &foreign]);
     assert_eq!(within(waiter).await.unwrap().outcome(), Outcome::Acquired);
 }
 
 #[tokio::test]
-async fn who_waits_for_a_lock_whose_key_was_deleted_is_told_to_repeat() {
+async fn the_waiters_of_a_lock_whose_key_was_deleted_must_retry() {
     log::keep();
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
@@ -61,12 +61,12 @@ async fn who_waits_for_a_lock_whose_key_was_deleted_is_told_to_repeat() {
     redis.command(&["DEL", &format!("{}l:{name}", keys::base(bucket(name)))]);
     assert_refused(within(waiter).await.unwrap(), Code::Unavailable, "PLACE_LOST");
     assert_eq!(server.client().ask(request).await.outcome(), Outcome::Acquired);
-    let told = log::lines_with(name);
-    assert!(told.len() == 1 && told[0].contains("WARN"), "{told:?}");
+    let logged = log::lines_with(name);
+    assert!(logged.len() == 1 && logged[0].contains("WARN"), "{logged:?}");
 }
 
 #[tokio::test]
-async fn a_redis_that_is_away_is_no_damage() {
+async fn an_unreachable_redis_is_not_logged_as_damage() {
     log::keep();
     let mut redis = Redis::start(&[]);
     let server = server_on(&redis).await;
@@ -76,7 +76,7 @@ async fn a_redis_that_is_away_is_no_damage() {
     let waiter = tokio::spawn(async move { client.acquire(asked).await });
     until(|| async { server.client().look(name).await.waiters == 1 }).await;
     redis.kill();
-    // Two polls at least.
+    // At least two polls.
     tokio::time::sleep(Duration::from_millis(2_500)).await;
     assert!(log::lines_with(name).is_empty() && log::lines_with(&keys::base(bucket(name))).is_empty());
     waiter.abort();

@@ -1,4 +1,4 @@
-//! `fencepost doctor` on real Redis servers, and what its exit status says.
+//! `fencepost doctor` on real Redis servers, and its exit status.
 
 use crate::{
     redis_server::Redis,
@@ -22,7 +22,7 @@ fn doctor(url: &str, more: &[&str]) -> Output {
     command.args(["doctor", "--store", url]).args(more).env_remove("FENCEPOST_STORE").output().unwrap()
 }
 
-/// The report, after the exit status was found to be this.
+/// The report, with this exit status.
 #[track_caller]
 fn report(url: &str, code: i32) -> Value {
     let output = doctor(url, &["--json"]);
@@ -39,7 +39,7 @@ fn assert_found(report: &Value, check: &str, severity: &str, words: &str) {
 }
 
 #[test]
-fn one_that_is_well_is_found_well_and_left_as_it_was() {
+fn a_healthy_redis_is_reported_ok_and_is_not_changed() {
     let redis = Redis::start(&ALWAYS);
     let found = report(&redis.url(), 0);
     assert_eq!(found["severity"], "ok", "{found}");
@@ -51,7 +51,7 @@ fn one_that_is_well_is_found_well_and_left_as_it_was() {
 }
 
 #[test]
-fn one_that_evicts_is_an_error() {
+fn an_evicting_redis_is_an_error() {
     let redis = Redis::start(&ALWAYS);
     redis.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
     assert_found(&report(&redis.url(), 1), "eviction", "error", "noeviction");
@@ -60,7 +60,7 @@ fn one_that_evicts_is_an_error() {
 }
 
 #[test]
-fn what_a_crash_loses_depends_on_persistence() {
+fn missing_persistence_is_a_warning() {
     let redis = Redis::start(&[]);
     assert_found(&report(&redis.url(), 0), "persistence", "warning", "all leases and waiters");
     for (setting, value, words) in [
@@ -76,7 +76,7 @@ fn what_a_crash_loses_depends_on_persistence() {
 }
 
 #[test]
-fn a_replica_is_an_error_and_one_that_has_replicas_may_forget() {
+fn a_replica_is_an_error_and_a_primary_with_replicas_is_a_warning() {
     let (redis, replica) = (Redis::start(&ALWAYS), Redis::start(&ALWAYS));
     replica.command(&["REPLICAOF", "127.0.0.1", &redis.port.to_string()]);
     assert_found(&report(&replica.url(), 1), "role", "error", &redis.port.to_string());
@@ -89,9 +89,9 @@ fn a_replica_is_an_error_and_one_that_has_replicas_may_forget() {
 }
 
 #[tokio::test]
-async fn a_node_of_a_cluster_is_refused_in_words_that_say_so() {
+async fn a_cluster_node_is_refused_with_the_remedy() {
     let redis = Redis::start(&["--cluster-enabled", "yes"]);
-    // All slots on one node: as far as that goes, scripts would run.
+    // All slots are on one node, so that scripts would run.
     redis.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
     until(|| async { redis.command(&["CLUSTER", "INFO"]).text().contains("cluster_state:ok") }).await;
     let server = start_on(&redis).await;
@@ -107,21 +107,21 @@ async fn a_node_of_a_cluster_is_refused_in_words_that_say_so() {
 }
 
 #[test]
-fn one_that_cannot_be_reached_is_neither() {
-    let nobody = format!("redis://127.0.0.1:{}", Redis::free_port());
-    let output = doctor(&nobody, &["--json"]);
+fn an_unreachable_redis_has_an_exit_status_of_its_own() {
+    let unreachable = format!("redis://127.0.0.1:{}", Redis::free_port());
+    let output = doctor(&unreachable, &["--json"]);
     assert_eq!(output.status.code(), Some(69), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("nothing listens there"), "{output:?}");
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert!(told["error"].as_str().unwrap().contains("nothing listens there"), "{told}");
-    assert_eq!((&told["severity"], told["findings"].as_array().map(Vec::len)), (&"error".into(), Some(0)));
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(found["error"].as_str().unwrap().contains("nothing listens there"), "{found}");
+    assert_eq!((&found["severity"], found["findings"].as_array().map(Vec::len)), (&"error".into(), Some(0)));
     let redis = Redis::start(&["--requirepass", "s3cret"]);
     report(&redis.url(), 0);
     for url in [redis.url().replace("s3cret", "other-pass"), redis.url().replace(":s3cret@", "")] {
         let output = doctor(&url, &[]);
         assert_eq!(output.status.code(), Some(69), "{output:?}");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.contains("password") && !said.contains("other-pass"), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(stderr.contains("password") && !stderr.contains("other-pass"), "{stderr}");
     }
     let output = doctor("localhost:s3cret", &[]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -129,7 +129,7 @@ fn one_that_cannot_be_reached_is_neither() {
 }
 
 #[test]
-fn the_data_of_others_is_an_error() {
+fn foreign_data_is_an_error() {
     let redis = Redis::start(&ALWAYS);
     redis.command(&["HSET", "fp:meta", "buckets", "64", "layout", "3"]);
     assert_found(&report(&redis.url(), 1), "layout", "error", "another database");
@@ -142,7 +142,7 @@ fn the_data_of_others_is_an_error() {
 }
 
 #[test]
-fn what_may_not_be_asked_is_said_to_be_unchecked() {
+fn settings_that_cannot_be_read_are_reported_as_unchecked() {
     let redis = Redis::start(&ALWAYS);
     let url = redis.url().replace("redis://", "redis://fp:pw@");
     redis.command(&["ACL", "SETUSER", "fp", "on", ">pw", "~*", "&*", "+@all", "-config"]);
@@ -161,10 +161,10 @@ fn what_may_not_be_asked_is_said_to_be_unchecked() {
 }
 
 #[tokio::test]
-async fn a_server_refuses_one_that_evicts_until_it_no_longer_does() {
+async fn a_server_refuses_an_evicting_redis_until_it_no_longer_evicts() {
     let redis = Redis::start(&["--maxmemory-policy", "allkeys-lru"]);
     let server = start_on(&redis).await;
-    // Refused for what it is, not because the first connection was not made yet.
+    // The reason is the eviction, and not a missing connection.
     until(|| async {
         let refused = server.client().acquire(wish("a", TTL)).await;
         let status = assert_refused(refused, Code::Unavailable, "STORE_UNAVAILABLE");
@@ -172,7 +172,7 @@ async fn a_server_refuses_one_that_evicts_until_it_no_longer_does() {
     })
     .await;
     serving(&server, false).await;
-    assert_eq!(redis.command(&["DBSIZE"]).text(), "0", "nothing was written there");
+    assert_eq!(redis.command(&["DBSIZE"]).text(), "0", "the server wrote nothing");
     let allowed = Server::start_with(|config| {
         config.store = StoreUrl::Redis(redis.url());
         config.allow_eviction = true;
@@ -185,9 +185,9 @@ async fn a_server_refuses_one_that_evicts_until_it_no_longer_does() {
     server.client().take(wish("a", TTL)).await;
 }
 
-/// Within ten seconds and a bit: it looks again and again, for settings can be changed without a restart.
+/// It checks every ten seconds, because settings can be changed without a restart.
 #[tokio::test]
-async fn a_server_notices_what_is_changed_while_it_serves() {
+async fn a_server_notices_settings_that_change_while_it_serves() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
     server.client().take(wish("a", Duration::from_secs(60))).await;
@@ -209,24 +209,24 @@ async fn a_server_notices_what_is_changed_while_it_serves() {
     until(|| async { redis.command(&["EXISTS", "fp:meta"]).text() == "1" }).await;
 }
 
-/// What a server does at rest is what a thousand of them on one Redis do a thousand times.
+/// A thousand idle servers on one Redis must not load it.
 #[tokio::test]
-async fn a_look_at_a_redis_that_is_good_runs_no_script() {
+async fn a_check_of_a_healthy_redis_runs_no_script() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
     serving(&server, true).await;
-    // Eight settings are asked for in each look.
-    let looks = || redis.calls("config|get") / 8;
-    let begun = looks();
-    // The first look after the one that let it serve: all connections are there by then.
-    until(|| async { looks() > begun }).await;
+    // Each check reads eight settings.
+    let checks = || redis.calls("config|get") / 8;
+    let begun = checks();
+    // All connections are made by the second check.
+    until(|| async { checks() > begun }).await;
     let scripts = redis.calls("evalsha");
-    until(|| async { looks() > begun + 1 }).await;
+    until(|| async { checks() > begun + 1 }).await;
     assert_eq!(redis.calls("evalsha"), scripts);
 }
 
 #[tokio::test]
-async fn a_server_asks_info_where_config_is_forbidden() {
+async fn a_server_reads_info_if_config_is_forbidden() {
     let redis = Redis::start(&["--maxmemory-policy", "volatile-lru"]);
     redis.command(&["ACL", "SETUSER", "fp", "on", ">pw", "~*", "&*", "+@all", "-config"]);
     let url = redis.url().replace("redis://", "redis://fp:pw@");
@@ -239,7 +239,7 @@ async fn a_server_asks_info_where_config_is_forbidden() {
     serving(&server, false).await;
 }
 
-/// What `serve` logs on this Redis, up to a line with these words.
+/// The log of `serve` on this Redis, up to a line with these words.
 async fn log_until(redis: &Redis, flags: &[&str], words: &str) -> String {
     let log = tempfile::NamedTempFile::new().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_fencepost"));
@@ -254,7 +254,7 @@ async fn log_until(redis: &Redis, flags: &[&str], words: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_log_says_what_doctor_says() {
+async fn the_log_has_the_findings_of_doctor() {
     let redis = Redis::start(&["--maxmemory-policy", "allkeys-lru"]);
     let refused = log_until(&redis, &[], "all leases and waiters").await;
     let line = refused.lines().find(|line| line.contains("allkeys-lru")).unwrap();
@@ -265,7 +265,7 @@ async fn the_log_says_what_doctor_says() {
 }
 
 #[tokio::test]
-async fn the_log_says_why_a_redis_that_is_there_is_not_used() {
+async fn the_log_says_why_a_reachable_redis_is_not_used() {
     let redis = Redis::start(&ALWAYS);
     redis.command(&["HSET", "fp:meta", "buckets", "1024", "layout", "3"]);
     let log = log_until(&redis, &[], "redis is there and not used").await;

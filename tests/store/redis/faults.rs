@@ -1,8 +1,8 @@
-//! Redis goes away, stands still, forgets, fills up.
+//! Faults of Redis: it is down, paused, out of memory, read-only, or loses its data.
 
 use crate::{
     asks::Asks,
-    places::Hints,
+    notices::RecordingNotices,
     redis_server::Redis,
     server_on, serving, start_on,
     stream::{Stream, attachment},
@@ -33,7 +33,7 @@ const TTL: Duration = Duration::from_secs(30);
 const LONG: Duration = Duration::from_secs(50);
 
 #[tokio::test]
-async fn it_starts_without_redis_says_so_and_serves_when_redis_comes() {
+async fn a_server_starts_without_redis_and_serves_when_redis_is_up() {
     let mut redis = Redis::start(&[]);
     redis.kill();
     let server = start_on(&redis).await;
@@ -47,29 +47,29 @@ async fn it_starts_without_redis_says_so_and_serves_when_redis_comes() {
 }
 
 #[tokio::test]
-async fn while_redis_stands_still_nothing_is_granted_and_what_was_given_up_never_is() {
+async fn a_command_that_timed_out_while_redis_was_paused_has_no_effect() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
-    // The connection is made, and its scripts are known.
-    let lease = server.client().take(wish("warm", TTL)).await;
+    // The connection is made, and Redis knows the scripts.
+    let lease = server.client().take(wish("warm-up", TTL)).await;
     server.client().give_back(&lease).await;
     redis.pause();
     let request = wish("a", TTL);
-    let asked = Instant::now();
+    let sent = Instant::now();
     let unknown = server.client().acquire(request.clone()).await.unwrap_err();
     assert_eq!(unknown.code(), Code::Unavailable);
-    assert!(asked.elapsed() < Duration::from_secs(10), "answered in time");
-    // Longer than the command window: what is in Redis' buffer is stale when it goes on.
+    assert!(sent.elapsed() < Duration::from_secs(10), "answered in time");
+    // Longer than the command window, so that the commands in Redis's buffer are stale when it resumes.
     tokio::time::sleep(Duration::from_secs(1)).await;
     redis.resume();
     serving(&server, true).await;
     until(|| async { server.client().acquire(wish("probe", TTL)).await.is_ok() }).await;
-    assert_eq!(server.client().holder("a").await, None, "the command that nobody waits for did nothing");
+    assert_eq!(server.client().holder("a").await, None, "the stale command had no effect");
     server.client().take(v1::AcquireRequest { attempt: 2, ..request }).await;
 }
 
 #[tokio::test]
-async fn holders_are_at_risk_while_redis_is_away_and_lose_nothing_if_it_comes_back_in_time() {
+async fn leases_are_at_risk_while_redis_is_paused_and_are_kept_if_it_resumes_in_time() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
     let ttl = Duration::from_secs(9);
@@ -78,8 +78,8 @@ async fn holders_are_at_risk_while_redis_is_away_and_lose_nothing_if_it_comes_ba
     stream.attach(vec![attachment(1, &lease)]).await;
     assert!(matches!(stream.next_but_beats(true).await, Hear::Attached(_)));
     redis.pause();
-    let Hear::AtRisk(told) = stream.next_but_beats(true).await else { panic!("at risk is told") };
-    assert_eq!(told.handles, [1]);
+    let Hear::AtRisk(at_risk) = stream.next_but_beats(true).await else { panic!("not at risk") };
+    assert_eq!(at_risk.handles, [1]);
     redis.resume();
     within(async { while !matches!(stream.next_but_beats(true).await, Hear::Renewed(_)) {} }).await;
     let current = server.client().holder("a").await.unwrap();
@@ -87,7 +87,7 @@ async fn holders_are_at_risk_while_redis_is_away_and_lose_nothing_if_it_comes_ba
 }
 
 #[tokio::test]
-async fn a_redis_that_was_flushed_serves_on_with_higher_tokens_and_waiters_are_sent_away() {
+async fn after_a_flush_tokens_are_higher_and_waiters_must_retry() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
     let lease = server.client().take(wish("a", TTL)).await;
@@ -95,15 +95,15 @@ async fn a_redis_that_was_flushed_serves_on_with_higher_tokens_and_waiters_are_s
     let waiter = tokio::spawn(async move { waiting.acquire(waiting_wish("a", TTL, LONG)).await });
     until(|| async { server.client().look("a").await.waiters == 1 }).await;
     redis.command(&["FLUSHALL"]);
-    let sent_away = within(waiter).await.unwrap();
-    assert_refused(sent_away, Code::Unavailable, "PLACE_LOST");
+    let refused = within(waiter).await.unwrap();
+    assert_refused(refused, Code::Unavailable, "PLACE_LOST");
     let next = server.client().take(wish("a", TTL)).await;
     assert!(next.fencing_token > lease.fencing_token);
     assert_eq!(server.client().give_back(&lease).await, LeaseEnd::Superseded);
 }
 
 #[tokio::test]
-async fn scripts_and_connections_that_were_thrown_away_are_made_anew() {
+async fn the_server_reloads_scripts_and_reconnects() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
     for round in 0..20 {
@@ -119,7 +119,7 @@ async fn scripts_and_connections_that_were_thrown_away_are_made_anew() {
 }
 
 #[tokio::test]
-async fn a_redis_out_of_memory_refuses_grants_and_still_takes_leases_back() {
+async fn a_redis_out_of_memory_refuses_grants_and_accepts_releases() {
     let redis = Redis::start(&["--maxmemory-policy", "noeviction"]);
     let server = server_on(&redis).await;
     let lease = server.client().take(wish("a", TTL)).await;
@@ -130,9 +130,9 @@ async fn a_redis_out_of_memory_refuses_grants_and_still_takes_leases_back() {
     server.client().take(wish("b", TTL)).await;
 }
 
-/// Also after the server has looked at Redis again, which it does every ten seconds.
+/// Also after the next check of Redis, which the server makes every ten seconds.
 #[tokio::test]
-async fn a_redis_that_stays_out_of_memory_keeps_the_leases_that_there_are() {
+async fn leases_are_renewed_on_a_redis_that_stays_out_of_memory() {
     let redis = Redis::start(&["--maxmemory-policy", "noeviction"]);
     let server = server_on(&redis).await;
     let lease = server.client().take(wish("a", TTL)).await;
@@ -147,9 +147,9 @@ async fn a_redis_that_stays_out_of_memory_keeps_the_leases_that_there_are() {
     assert_eq!(server.client().give_back(&lease).await, LeaseEnd::Released);
 }
 
-/// The same of a Redis that refuses to write.
+/// Such a Redis refuses all writes. Also after the next check.
 #[tokio::test]
-async fn a_redis_that_lacks_replicas_still_tells_who_holds_a_lock() {
+async fn locks_can_be_read_on_a_redis_without_enough_replicas() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
     let lease = server.client().take(wish("a", TTL)).await;
@@ -163,7 +163,7 @@ async fn a_redis_that_lacks_replicas_still_tells_who_holds_a_lock() {
 }
 
 #[tokio::test]
-async fn a_key_of_another_type_is_an_error_and_leaves_no_half_done_grant() {
+async fn an_acquire_on_a_key_of_another_type_fails_without_a_partial_grant() {
     use fencepost::{domain::name::LockName, store::redis::keys};
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
@@ -173,7 +173,7 @@ async fn a_key_of_another_type_is_an_error_and_leaves_no_half_done_grant() {
         redis.command(&["SET", &key, "not ours"]);
         let request = wish(name.as_str(), TTL);
         let refused = server.client().acquire(request.clone()).await;
-        // The queue's keys matter to those who wait only.
+        // Only waiting requests use the keys of the queue.
         if refused.as_ref().is_ok() {
             assert!(["w", "d"].contains(&letter), "{letter}");
             let waiting = server.client().acquire(waiting_wish(name.as_str(), TTL, LONG)).await;
@@ -187,24 +187,24 @@ async fn a_key_of_another_type_is_an_error_and_leaves_no_half_done_grant() {
     }
 }
 
-/// Where ends of requests are put aside that are not the newest.
+/// The keys of the ended requests other than the newest.
 #[tokio::test]
-async fn a_memory_of_another_type_is_an_error_and_leaves_no_half_done_release() {
+async fn a_release_on_an_ends_key_of_another_type_fails_without_a_partial_release() {
     use fencepost::{domain::name::LockName, store::redis::keys};
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
-    let back =
+    let release_of =
         |lease: &v1::Lease| v1::ReleaseRequest { lock_name: lease.lock_name.clone(), lease_id: lease.lease_id.clone() };
     for letter in ["e", "o"] {
         let name = LockName::new(format!("planted {letter}")).unwrap();
         let key = format!("{}{letter}:{name}", keys::base(keys::bucket(&name)));
-        // The newest end needs neither key; a second one needs the first of them, and a wait looks at both.
+        // The newest end uses neither key; a second one uses the first, and a waiting request reads both.
         let lease = server.client().take(wish(name.as_str(), TTL)).await;
         server.client().give_back(&lease).await;
         let lease = server.client().take(wish(name.as_str(), TTL)).await;
         redis.command(&["SET", &key, "not ours"]);
         if letter == "e" {
-            assert_refused(server.client().release(back(&lease)).await, Code::DataLoss, "STORE_CORRUPT");
+            assert_refused(server.client().release(release_of(&lease)).await, Code::DataLoss, "STORE_CORRUPT");
         }
         let waiting = server.client().acquire(waiting_wish(name.as_str(), TTL, LONG)).await;
         assert_refused(waiting, Code::DataLoss, "STORE_CORRUPT");
@@ -216,7 +216,7 @@ async fn a_memory_of_another_type_is_an_error_and_leaves_no_half_done_release() 
 }
 
 #[tokio::test]
-async fn a_redis_that_became_read_only_is_left_for_one_that_is_not() {
+async fn a_server_does_not_serve_on_a_redis_that_became_a_replica_until_it_is_promoted() {
     let (redis, other) = (Redis::start(&[]), Redis::start(&[]));
     let server = server_on(&redis).await;
     server.client().take(wish("a", TTL)).await;
@@ -230,7 +230,7 @@ async fn a_redis_that_became_read_only_is_left_for_one_that_is_not() {
 }
 
 #[tokio::test]
-async fn waiters_wait_on_through_a_restart_that_keeps_the_data() {
+async fn waiters_survive_a_restart_that_keeps_the_data() {
     let mut redis = Redis::start(&["--appendonly", "yes"]);
     let server = server_on(&redis).await;
     let lease = server.client().take(wish("a", TTL)).await;
@@ -250,24 +250,24 @@ async fn waiters_wait_on_through_a_restart_that_keeps_the_data() {
     assert!(served.lease.unwrap().fencing_token > lease.fencing_token);
 }
 
-/// What a client asked for is not polled while that client stalls, its stream being full. It keeps nobody else from
-/// Redis, neither while it looks at a life of Redis that is not known yet, nor in a renewal. Found by the torture: a
-/// server did not serve again after Redis was restarted.
+/// Commands of a client that does not read its stream are not polled. They must not block other commands, neither
+/// during the check of a new incarnation of Redis nor in a renewal. The torture test found the bug: a server did not
+/// serve again after a restart of Redis.
 #[tokio::test]
-async fn what_is_not_polled_keeps_nobody_from_redis() {
+async fn commands_that_are_not_polled_do_not_block_others() {
     let redis = Redis::start(&["--maxmemory-policy", "allkeys-lru"]);
-    let (url, hints) = (RedisUrl::parse(&redis.url()).unwrap(), Arc::new(Hints::default()));
-    let store = Arc::new(RedisStore::new(&url, &Limits::default(), hints));
-    let running = store.clone();
-    let running = tokio::spawn(async move { running.maintain().await });
+    let (url, notices) = (RedisUrl::parse(&redis.url()).unwrap(), Arc::new(RecordingNotices::default()));
+    let store = Arc::new(RedisStore::new(&url, &Limits::default(), notices));
+    let maintained = store.clone();
+    let maintenance = tokio::spawn(async move { maintained.maintain().await });
     let name = LockName::new("a".into()).unwrap();
-    // Refused at once while there is no connection, and for a moment after each look that failed; under way between.
+    // Refused at once without a connection and shortly after each failed check; in flight otherwise.
     let mut stalled = Vec::new();
     until(|| {
-        let mut asked = Box::pin(store.view(&name));
-        let is_under_way = asked.as_mut().now_or_never().is_none();
-        stalled.extend(is_under_way.then_some(asked));
-        std::future::ready(is_under_way)
+        let mut view = Box::pin(store.view(&name));
+        let is_in_flight = view.as_mut().now_or_never().is_none();
+        stalled.extend(is_in_flight.then_some(view));
+        std::future::ready(is_in_flight)
     })
     .await;
     redis.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
@@ -281,12 +281,12 @@ async fn what_is_not_polled_keeps_nobody_from_redis() {
     let answer = within(store.run_each(renewals(1))).await.remove(0).unwrap();
     assert!(matches!(answer.outcome, Outcome::Renew(RenewOutcome::Lost(_))), "{answer:?}");
     drop((stalled, renewing));
-    running.abort();
+    maintenance.abort();
 }
 
-/// A place that no scan of Redis can be at: the client's mistake, and no damage to the data.
+/// A cursor that no scan of Redis has. It is the client's mistake, and not reported as damaged data.
 #[tokio::test]
-async fn a_page_token_that_no_page_gave_is_refused() {
+async fn an_invalid_page_token_is_refused() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
     for page_token in ["ffffffffffffffff.0", "20000000000000.0", "0", "x.0", "0.x"] {

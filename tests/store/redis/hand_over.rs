@@ -1,10 +1,10 @@
-//! A release that claims for a call of its own server: the next one has the lock as soon as it is free.
+//! Hand-over: a release claims the lock for the next waiter of its own server.
 
 use crate::{
     asks::{Asks, acquire, granted, new_request},
-    places::{Hints, store_on},
+    notices::RecordingNotices,
     redis_server::Redis,
-    server_on,
+    server_on, store_on,
     support::{Lock, until, waiting_wish, wish, within},
 };
 use fencepost::{
@@ -26,33 +26,33 @@ use uuid::Uuid;
 
 const TTL: Duration = Duration::from_secs(60);
 
-/// A store, and a lock that somebody holds.
+/// A store, and a lease of a lock.
 struct Held {
     store: Arc<RedisStore>,
-    hints: Arc<Hints>,
+    notices: Arc<RecordingNotices>,
     name: LockName,
     lease: LeaseId,
-    running: JoinHandle<()>,
+    maintenance: JoinHandle<()>,
     redis: Redis,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.running.abort();
+        self.maintenance.abort();
     }
 }
 
 impl Held {
     async fn new() -> Self {
         let redis = Redis::start(&[]);
-        let hints = Arc::new(Hints::default());
-        let (store, running) = store_on(&redis.url(), hints.clone()).await;
+        let notices = Arc::new(RecordingNotices::default());
+        let (store, maintenance) = store_on(&redis.url(), notices.clone()).await;
         let name = LockName::new("a".into()).unwrap();
         let lease = granted(store.acquire(&name, acquire(new_request(), TTL, false)).await.unwrap()).lease_id;
-        Self { store, hints, name, lease, running, redis }
+        Self { store, notices, name, lease, maintenance, redis }
     }
 
-    /// Somebody waits.
+    /// Queues a request.
     async fn wait(&self) -> Acquire {
         let call = acquire(new_request(), TTL, true);
         assert_eq!(self.store.acquire(&self.name, call.clone()).await, Ok(AcquireOutcome::Queued));
@@ -63,18 +63,18 @@ impl Held {
         format!("{}{kind}:{}", keys::base(keys::bucket(&self.name)), self.name.as_str())
     }
 
-    /// The key of the line of those who wait here.
-    fn line(&self) -> String {
+    /// The key of this server's part of the queue.
+    fn queue_key(&self) -> String {
         self.redis.command(&["KEYS", "*}:q:*"]).text()
     }
 
-    fn is_told(&self, call: &Acquire) -> bool {
-        self.hints.0.lock().unwrap().contains(&(call.call.request, call.call.attempt))
+    fn is_woken(&self, call: &Acquire) -> bool {
+        self.notices.is_woken(call.call.request, call.call.attempt)
     }
 
-    /// The outcome of a claim that the store made.
+    /// Takes the outcome of a claim that the store made.
     fn claimed(&self) -> Timed<AcquireOutcome> {
-        self.hints.1.lock().unwrap().remove(0)
+        self.notices.claimed.lock().unwrap().remove(0).1
     }
 
     async fn release(&self) {
@@ -85,99 +85,98 @@ impl Held {
         self.store.claim(&self.name, call.call).await.unwrap().outcome
     }
 
-    /// The lease that holds the lock, seen by who does not know it.
+    /// The grant id of the current lease.
     async fn holder(&self) -> Option<Uuid> {
         self.store.view(&self.name).await.unwrap().current.map(|current| current.grant_id.0)
     }
 }
 
 #[tokio::test]
-async fn the_next_has_the_lock_when_the_release_is_done() {
+async fn a_release_hands_the_lock_over_to_the_next_waiter() {
     let held = Held::new().await;
     let (first, second) = (held.wait().await, held.wait().await);
     held.release().await;
-    assert_eq!(held.holder().await, Some(first.candidate.grant_id.0), "before it has asked");
-    assert!(held.is_told(&first) && !held.is_told(&second));
+    assert_eq!(held.holder().await, Some(first.candidate.grant_id.0), "granted before its claim");
+    assert!(held.is_woken(&first) && !held.is_woken(&second));
     let grant = granted(held.claim(&first).await);
     assert_eq!((grant.lease_id, grant.grant_id), (first.candidate.lease_id, first.candidate.grant_id));
     assert_eq!(held.claim(&second).await, AcquireOutcome::Queued);
 }
 
-/// What is left counts from when the release was sent, however late the call asks.
 #[tokio::test]
-async fn the_lease_counts_from_the_release() {
+async fn the_validity_of_the_lease_counts_from_the_sending_of_the_release() {
     let held = Held::new().await;
     let next = held.wait().await;
     let before = Instant::now();
     held.release().await;
     let released = Instant::now();
-    assert!(held.is_told(&next));
+    assert!(held.is_woken(&next));
     let claimed = held.claimed();
     assert!((before..released).contains(&claimed.sent));
     assert_eq!(granted(claimed.outcome).left, TTL);
 }
 
-/// Whoever releases is gone before the answer is there: the next is told all the same, and asks Redis.
+/// The call of the release is dropped before its answer. The next waiter is woken and claims.
 #[tokio::test]
-async fn a_release_that_is_dropped_leaves_nobody_waiting() {
+async fn a_dropped_release_still_wakes_the_next_waiter() {
     let held = Held::new().await;
     let next = held.wait().await;
-    assert_eq!(held.store.release(&held.name, held.lease).now_or_never(), None, "it is under way");
-    assert!(held.is_told(&next));
+    assert_eq!(held.store.release(&held.name, held.lease).now_or_never(), None, "the release is in flight");
+    assert!(held.is_woken(&next));
     until(|| async { held.holder().await == Some(next.candidate.grant_id.0) }).await;
     granted(held.claim(&next).await);
 }
 
-/// The next one goes while the release is on its way: its lease is cut short, and then it is another's turn.
+/// The next waiter is dropped while the release is in flight. Its lease is cut short, and the one behind it is served.
 #[tokio::test]
-async fn a_call_that_goes_meanwhile_does_not_keep_the_lock() {
+async fn a_call_that_is_dropped_during_the_release_does_not_keep_the_lock() {
     let held = Held::new().await;
-    let (gone, next) = (held.wait().await, held.wait().await);
+    let (dropped, next) = (held.wait().await, held.wait().await);
     let mut releasing = Box::pin(held.store.release(&held.name, held.lease));
-    assert!(releasing.as_mut().now_or_never().is_none(), "it is under way");
-    held.store.post(&held.name, Command::DropCall(gone.call));
+    assert!(releasing.as_mut().now_or_never().is_none(), "the release is in flight");
+    held.store.post(&held.name, Command::DropCall(dropped.call));
     assert_eq!(releasing.await, Ok(ReleaseOutcome::Released));
-    until(|| async { held.is_told(&next) }).await;
+    until(|| async { held.is_woken(&next) }).await;
     granted(held.claim(&next).await);
 }
 
-/// Two calls of one attempt: which of them the release should claim for, nobody knows. Both are told of the offer.
+/// A release cannot choose between two calls of one attempt. Both are woken by the offer.
 #[tokio::test]
-async fn calls_that_share_an_attempt_claim_by_themselves() {
+async fn calls_of_one_attempt_are_offered_the_lock_and_claim() {
     let held = Held::new().await;
     let next = held.wait().await;
     assert_eq!(held.store.acquire(&held.name, next.clone()).await, Ok(AcquireOutcome::Queued));
     held.release().await;
     assert_eq!(held.holder().await, None);
-    assert!(held.is_told(&next));
+    assert!(held.is_woken(&next));
     assert_eq!(granted(held.claim(&next).await).lease_id, granted(held.claim(&next).await).lease_id);
 }
 
-/// What somebody else wrote where the ends of requests belong stops a release before it has done anything.
+/// A foreign key in place of the ended requests stops a release before its first write.
 #[tokio::test]
-async fn a_hand_over_that_fails_has_done_nothing() {
+async fn a_hand_over_that_fails_has_no_effect() {
     let held = Held::new().await;
     held.release().await;
     let lease = granted(held.store.acquire(&held.name, acquire(new_request(), TTL, false)).await.unwrap()).lease_id;
-    let line = [held.wait().await, held.wait().await];
+    let waiters = [held.wait().await, held.wait().await];
     let ends = held.key("e");
     held.redis.command(&["SET", &ends, "x"]);
     let failed = held.store.release(&held.name, lease).await;
     assert!(matches!(&failed, Err(StoreError::Corrupt(why)) if why.contains("WRONGTYPE")), "{failed:?}");
     held.redis.command(&["DEL", &ends]);
     assert_eq!(held.store.release(&held.name, lease).await, Ok(ReleaseOutcome::Released));
-    let first = granted(held.claim(&line[0]).await);
+    let first = granted(held.claim(&waiters[0]).await);
     assert_eq!(held.store.release(&held.name, first.lease_id).await, Ok(ReleaseOutcome::Released));
-    granted(held.claim(&line[1]).await);
+    granted(held.claim(&waiters[1]).await);
 }
 
-/// The same of the first one that would wait: what comes after it would stop half way.
+/// The same for the first waiter. Otherwise, later commands would stop halfway.
 #[tokio::test]
-async fn nobody_stands_in_line_beside_what_is_not_ours() {
+async fn a_request_is_not_queued_among_foreign_keys() {
     let held = Held::new().await;
-    // Redis has heard of this server, so that a quick path may be taken.
+    // Redis knows this server, so that the fast path may run.
     let call = held.wait().await;
-    let missed = held.line().replace(":q:", ":m:");
+    let missed = held.queue_key().replace(":q:", ":m:");
     assert!(matches!(held.store.give_up(&held.name, call.call).await, Ok(AcquireOutcome::TimedOut(_))));
     for other in [held.key("d"), missed] {
         held.redis.command(&["SET", &other, "x"]);
@@ -188,48 +187,48 @@ async fn nobody_stands_in_line_beside_what_is_not_ours() {
     held.release().await;
 }
 
-/// Who comes keeps what those before it left from being cleaned up, also where no poll does.
+/// A new waiter extends the expiry of the queue's keys, even without polls.
 #[tokio::test]
-async fn a_place_keeps_the_line() {
+async fn a_queued_request_keeps_the_keys_of_the_queue_alive() {
     const SOON_MS: i64 = 5_000;
     let held = Held::new().await;
     held.wait().await;
-    let line = [held.key("w"), held.line()];
-    for key in &line {
+    let keys = [held.key("w"), held.queue_key()];
+    for key in &keys {
         held.redis.command(&["PEXPIRE", key, &SOON_MS.to_string()]);
     }
     held.wait().await;
-    for key in line {
+    for key in keys {
         let left: i64 = held.redis.command(&["PTTL", &key]).text().parse().unwrap();
         assert!(left > SOON_MS, "{key}: {left} ms");
     }
 }
 
-/// Every command that goes by the rules reads what its bucket remembers; a quick path does not.
+/// Every command that runs the rules reads the memory of its bucket; the fast path does not.
 #[tokio::test]
-async fn in_the_plain_case_the_rules_are_not_run() {
+async fn waits_and_hand_overs_take_the_fast_path() {
     const CALLS: u64 = 100;
     let held = Held::new().await;
-    let by_the_rules = || held.redis.calls("hmget");
+    let full_path_calls = || held.redis.calls("hmget");
     let first = held.wait().await;
-    let before = by_the_rules();
-    let mut line = vec![first];
+    let before = full_path_calls();
+    let mut waiters = vec![first];
     for _ in 1..CALLS {
-        line.push(held.wait().await);
+        waiters.push(held.wait().await);
     }
     let mut lease = held.lease;
-    for call in &line {
+    for call in &waiters {
         assert_eq!(held.store.release(&held.name, lease).await, Ok(ReleaseOutcome::Released));
         lease = granted(held.claimed().outcome).lease_id;
         assert_eq!(lease, call.candidate.lease_id);
     }
-    // Polls are run by them, one a second.
-    let count = by_the_rules() - before;
+    // Polls run the rules, once a second.
+    let count = full_path_calls() - before;
     assert!(count <= CALLS / 4, "{count}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiters_of_one_server_are_served_for_a_script_each() {
+async fn the_waiters_of_one_server_cost_one_script_each() {
     const WAITERS: u32 = 300;
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
@@ -252,8 +251,8 @@ async fn waiters_of_one_server_are_served_for_a_script_each() {
         tokens.push(within(task).await.unwrap());
     }
     let scripts = redis.calls("evalsha") - before;
-    assert!(tokens.is_sorted(), "in the order of their arrival");
-    // Polls come on top, one a second.
+    assert!(tokens.is_sorted(), "served in the order of arrival");
+    // And one poll a second.
     println!("{scripts} scripts for {WAITERS} hand-offs");
     assert!(scripts <= u64::from(WAITERS) * 5 / 4, "{scripts}");
 }

@@ -1,4 +1,4 @@
-//! Hints come late, twice, or for nobody: they are hints.
+//! Hints that arrive late, twice, or without a waiter do no harm.
 
 use crate::{
     redis_server::Redis,
@@ -11,15 +11,15 @@ use tokio::time::Instant;
 
 const TTL: Duration = Duration::from_secs(30);
 
-/// An offer may be told twice, by a message and by the poll. The lease that came of it is nobody's to cut.
+/// A message and a poll may report the same offer. The second report must not cut the lease short.
 #[tokio::test]
-async fn a_hint_that_comes_after_the_lease_leaves_it_alone() {
+async fn a_hint_after_the_grant_does_not_change_the_lease() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
     let first = server.client().take(wish("a", TTL)).await;
     let request = waiting_wish("a", TTL, TTL);
-    let (mut waiting, asked) = (server.client(), request.clone());
-    let waiter = tokio::spawn(async move { waiting.take(asked).await });
+    let (mut waiting, sent) = (server.client(), request.clone());
+    let waiter = tokio::spawn(async move { waiting.take(sent).await });
     until(|| async { server.client().look("a").await.waiters == 1 }).await;
     server.client().give_back(&first).await;
     let lease = waiter.await.unwrap();
@@ -36,10 +36,10 @@ async fn a_hint_that_comes_after_the_lease_leaves_it_alone() {
     assert!(read(current.expires_in) > TTL / 2, "{:?} left", current.expires_in);
 }
 
-/// The claim is refused because the connection leads to a life of Redis that is over: the place is kept for the retry,
-/// and no longer.
+/// A claim that is refused because its connection belongs to an earlier incarnation of Redis. The queue position is kept
+/// only for the retry.
 #[tokio::test]
-async fn a_place_whose_claim_was_left_behind_is_given_up() {
+async fn the_queue_position_of_a_refused_claim_is_kept_only_for_the_grace_period() {
     let redis = Redis::start(&[]);
     let old = server_on(&redis).await;
     let held = old.client().take(wish("a", TTL)).await;
@@ -47,7 +47,7 @@ async fn a_place_whose_claim_was_left_behind_is_given_up() {
     let waiter = tokio::spawn(async move { waiting.acquire(waiting_wish("a", TTL, TTL)).await });
     until(|| async { old.client().look("a").await.waiters == 1 }).await;
     redis.command(&["DEBUG", "CHANGE-REPL-ID"]);
-    // A token drawn by a server that knows the new life: the bucket leaves the old one.
+    // A server that knows the new incarnation draws a token, so the bucket leaves the old one.
     let newest = server_on(&redis).await;
     let bucket = |name: &str| keys::bucket(&LockName::new(name.to_owned()).unwrap());
     let neighbour = (0..).map(|number| format!("n/{number}")).find(|name| bucket(name) == bucket("a")).unwrap();
@@ -56,5 +56,5 @@ async fn a_place_whose_claim_was_left_behind_is_given_up() {
     assert_refused(within(waiter).await.unwrap(), tonic::Code::Unavailable, "STORE_UNAVAILABLE");
     let refused = Instant::now();
     until(|| async { newest.client().look("a").await.waiters == 0 }).await;
-    assert!(refused.elapsed() < TTL / 2, "not left until its server is gone: {:?}", refused.elapsed());
+    assert!(refused.elapsed() < TTL / 2, "only after the server is gone: {:?}", refused.elapsed());
 }

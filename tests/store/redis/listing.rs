@@ -1,4 +1,4 @@
-//! Listings of locks in a Redis where other keys lie too.
+//! Listings of locks in a Redis with other keys.
 
 use crate::{
     redis_server::Redis,
@@ -23,7 +23,7 @@ async fn listed(server: &Server, prefix: &str, page_size: u32) -> Vec<String> {
     let mut request = v1::ListRequest { prefix: prefix.into(), page_size, page_token: String::new() };
     let (mut client, mut names) = (server.client(), Vec::new());
     loop {
-        // Clients of gRPC take messages of 4 MiB, unless they are told otherwise.
+        // gRPC clients accept messages of 4 MiB by default.
         let page = within(client.list(request.clone())).await.unwrap().into_inner();
         assert!(page.encoded_len() < 2 * PAGE_BYTES_MAX, "{} bytes", page.encoded_len());
         names.extend(page.locks.into_iter().map(|lock| lock.lock_name));
@@ -36,18 +36,18 @@ async fn listed(server: &Server, prefix: &str, page_size: u32) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn shows_the_locks_whose_names_begin_with_the_prefix_and_no_others() {
+async fn a_listing_has_only_the_locks_whose_names_start_with_the_prefix() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
-    let within_others = ["a}:l:secret", "a}:l:secret/2", "}:l:secret", "a/secret"];
-    for name in ["secret", "secret/1", "secret*/1"].iter().chain(&within_others) {
+    let other_names = ["a}:l:secret", "a}:l:secret/2", "}:l:secret", "a/secret"];
+    for name in ["secret", "secret/1", "secret*/1"].iter().chain(&other_names) {
         server.client().take(wish(name, TTL)).await;
     }
-    // Keys that are like those of locks: of another bucket, of no bucket, of a name that there cannot be.
+    // Keys that resemble those of locks: with the wrong bucket, an invalid bucket, and an invalid name.
     let elsewhere = (keys::bucket(&LockName::new("secret".into()).unwrap()) + 1) % keys::BUCKETS;
-    let of_others = [format!("{}l:secret", keys::base(elsewhere)), "fp:{zz}:l:secret".into()];
-    let of_no_name = (0..40).map(|number| format!("fp:{{0}}:l:secret\n{number}"));
-    for key in of_others.into_iter().chain(of_no_name) {
+    let wrong_bucket = [format!("{}l:secret", keys::base(elsewhere)), "fp:{zz}:l:secret".into()];
+    let invalid_names = (0..40).map(|number| format!("fp:{{0}}:l:secret\n{number}"));
+    for key in wrong_bucket.into_iter().chain(invalid_names) {
         redis.command(&["SET", &key, "foreign"]);
     }
     for page_size in [1, 2, 1_000] {
@@ -58,7 +58,7 @@ async fn shows_the_locks_whose_names_begin_with_the_prefix_and_no_others() {
 }
 
 #[tokio::test]
-async fn has_pages_that_fit_into_the_message_that_clients_take() {
+async fn the_pages_of_a_listing_fit_into_a_message() {
     const LOCKS: usize = 1_100;
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;

@@ -1,5 +1,5 @@
 //! The server on Redis, end to end: real Redis processes, real sockets, several servers on one Redis.
-#![allow(clippy::unwrap_used)] // also in what the tests share
+#![allow(clippy::unwrap_used, reason = "test code")]
 
 mod acl;
 #[path = "../../support/asks.rs"]
@@ -17,7 +17,8 @@ mod hints;
 mod listing;
 #[path = "../redis_node/log.rs"]
 mod log;
-mod places;
+#[path = "../../support/notices.rs"]
+mod notices;
 #[path = "../../support/proxy.rs"]
 mod proxy;
 #[path = "../../support/redis.rs"]
@@ -33,21 +34,25 @@ mod stream;
 #[path = "../../support/server.rs"]
 mod support;
 mod tokens;
+mod waiters;
 mod watching;
 
-use fencepost::config::StoreUrl;
+use fencepost::{config::StoreUrl, domain::limits::Limits, node::RedisUrl, store::redis::RedisStore};
+use notices::RecordingNotices;
 use redis_server::Redis;
-use support::{Server, until};
+use std::sync::Arc;
+use support::{Server, until, within};
+use tokio::task::JoinHandle;
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
 
-/// A server on this Redis that says it is serving.
+/// A server on this Redis that is serving.
 async fn server_on(redis: &Redis) -> Server {
     let server = start_on(redis).await;
     serving(&server, true).await;
     server
 }
 
-/// A server on this Redis, which need not be there.
+/// A server on this Redis, which may be down.
 async fn start_on(redis: &Redis) -> Server {
     start_on_url(redis.url()).await
 }
@@ -56,7 +61,7 @@ async fn start_on_url(url: String) -> Server {
     Server::start_with(|config| config.store = StoreUrl::Redis(url)).await
 }
 
-/// Waits until health says so.
+/// Waits until the health service reports whether the server is serving.
 async fn serving(server: &Server, wanted: bool) {
     let health = HealthClient::new(server.channel());
     until(|| {
@@ -68,4 +73,13 @@ async fn serving(server: &Server, wanted: bool) {
         }
     })
     .await;
+}
+
+/// A store, which its maintenance task keeps up until it is aborted.
+async fn store_on(url: &str, notices: Arc<RecordingNotices>) -> (Arc<RedisStore>, JoinHandle<()>) {
+    let store = Arc::new(RedisStore::new(&RedisUrl::parse(url).unwrap(), &Limits::default(), notices));
+    let maintained = store.clone();
+    let maintenance = tokio::spawn(async move { maintained.maintain().await });
+    within(store.up().wait_for(|up| *up)).await.unwrap();
+    (store, maintenance)
 }

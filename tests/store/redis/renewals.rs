@@ -1,11 +1,11 @@
-//! Very many leases that are due at once.
+//! Many leases that are due for renewal at once.
 
 use crate::{
     asks::{Asks, acquire, granted},
-    places::{Hints, store_on},
+    notices::RecordingNotices,
     proxy::Proxy,
     redis_server::Redis,
-    start_on_url,
+    start_on_url, store_on,
     stream::{Stream, attachment},
     support::{Lock, until, wish},
 };
@@ -32,23 +32,23 @@ use uuid::Uuid;
 
 const STREAMS: usize = 8;
 const LEASES_PER_STREAM: u32 = 1_000;
-/// Long enough that all are attached before the first is due.
+/// Long enough to attach all leases before the first is due.
 const TTL: Duration = Duration::from_secs(60);
-/// Three rounds of those that may be under way at once, on all connections: a round times out in half a second, and
-/// it takes two of them to find the connections dead.
+/// Three rounds of the commands in flight on all connections: a round times out in half a second, and two show that the
+/// connections are dead.
 const UNANSWERED_MAX: usize = 3 * CONNECTIONS_PER_NODE * IN_FLIGHT_MAX;
 const _: () = assert!(UNANSWERED_MAX < STREAMS * LEASES_PER_STREAM as usize);
 
-/// All renewals at once would keep everybody else's commands waiting for longer than commands wait.
+/// All renewals at once would delay other commands beyond their timeout.
 #[tokio::test(flavor = "multi_thread")]
-async fn are_renewed_a_few_at_a_time() {
+async fn renewals_are_sent_a_few_at_a_time() {
     let redis = Redis::start(&[]);
     let source = scripts::source(scripts::flags(scripts::RENEW_KEPT), scripts::PRESENT, None);
     redis.command(&["SCRIPT", "LOAD", &source]);
     let proxy = Arc::new(Proxy::dropping_replies_from(scripts::RENEW_KEPT, redis.port).await);
     let server = start_on_url(proxy.url()).await;
     until(|| async { server.client().acquire(wish("probe", TTL)).await.is_ok() }).await;
-    let taken = (0..STREAMS).map(|number| {
+    let acquired = (0..STREAMS).map(|number| {
         let client = server.client();
         async move {
             let each = (0..LEASES_PER_STREAM).map(|handle| {
@@ -59,35 +59,35 @@ async fn are_renewed_a_few_at_a_time() {
             (client, attachments)
         }
     });
-    let (streams, mut open) = (join_all(taken).await, Vec::new());
+    let (streams, mut open) = (join_all(acquired).await, Vec::new());
     assert_eq!(proxy.seen(), 0);
-    // All at once, so that their beats come at once.
+    // All at once, so that their beats arrive at once.
     for (client, attachments) in streams {
         open.push((Stream::open(client).await, attachments));
     }
-    // Half a period later, so that all are due by the same beat.
+    // Half a period later, so that all leases are due at the same beat.
     tokio::time::sleep(TTL / BEATS_PER_TTL / 2).await;
-    let told: Vec<_> = open
+    let tasks: Vec<_> = open
         .into_iter()
         .map(|(mut stream, attachments)| {
             let proxy = proxy.clone();
             tokio::spawn(async move {
                 stream.attach(attachments).await;
-                // Answered until the renewals that this set off did not come to anything.
+                // Until the renewals after an answered beat fail.
                 while !matches!(stream.next_but_beats(true).await, Hear::AtRisk(_)) || proxy.seen() == 0 {}
             })
         })
         .collect();
-    for told in told {
-        told.await.unwrap();
+    for task in tasks {
+        task.await.unwrap();
     }
     println!("{} renewals without an answer", proxy.seen());
     assert!((1..=UNANSWERED_MAX).contains(&proxy.seen()), "{}", proxy.seen());
 }
 
-/// A lease a stream, as most clients have it, and a way to Redis that is long.
+/// One lease for each stream, as most clients have it, and a slow connection to Redis.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_streams_do_not_wait_for_each_other() {
+async fn renewals_of_many_streams_do_not_wait_for_each_other() {
     const STREAMS: u32 = 120;
     const TTL: Duration = Duration::from_secs(4);
     let redis = Redis::start(&[]);
@@ -103,7 +103,7 @@ async fn of_many_streams_do_not_wait_for_each_other() {
             let end = Instant::now() + 2 * TTL;
             while Instant::now() < end {
                 match stream.next_but_beats(true).await {
-                    // A machine that does much else may answer late once.
+                    // A busy machine may answer late once.
                     Hear::Attached(_) | Hear::Renewed(_) | Hear::AtRisk(_) => {}
                     other => panic!("{other:?}"),
                 }
@@ -115,12 +115,12 @@ async fn of_many_streams_do_not_wait_for_each_other() {
     }
 }
 
-/// Leases that are renewed by one script: what is wrong with one, or was set off by one, is its own.
+/// One script renews several leases. The failure or the effects of one must not affect the others.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_group_are_told_apart() {
+async fn each_lease_of_a_batch_gets_its_own_outcome() {
     let redis = Redis::start(&[]);
-    let hints = Arc::new(Hints::default());
-    let (store, running) = store_on(&redis.url(), hints.clone()).await;
+    let notices = Arc::new(RecordingNotices::default());
+    let (store, maintenance) = store_on(&redis.url(), notices.clone()).await;
     let names = (0..).map(|number| LockName::new(format!("a/{number}")).unwrap());
     let names: Vec<_> = names.filter(|name| keys::bucket(name) == 7).take(5).collect();
     let base = keys::base(7);
@@ -138,7 +138,7 @@ async fn of_a_group_are_told_apart() {
         answer.as_ref().is_ok_and(|it| matches!(it.outcome, Outcome::Renew(RenewOutcome::Renewed(_))))
     };
     assert!(attached.iter().all(is_renewed));
-    // The first has a key that is not ours, the second is cut off, the third is waited for and over.
+    // The first has a foreign key, the second a truncated one, and the third has a waiter and has expired.
     redis.command(&["SET", &format!("{base}l:{}", names[0].as_str()), "?"]);
     let half = "redis.call('SET', KEYS[1], redis.call('GET', KEYS[1]):sub(1, 150))";
     redis.command(&["EVAL", half, "1", &format!("{base}l:{}", names[1].as_str())]);
@@ -164,8 +164,8 @@ async fn of_a_group_are_told_apart() {
     assert_eq!(fourth, Ok(RenewOutcome::AttachedElsewhere));
     let Ok(RenewOutcome::Renewed(renewed)) = fifth else { panic!("{fifth:?}") };
     assert_eq!(renewed.token, held[4].1.token);
-    until(|| async { hints.0.lock().unwrap().contains(&(waiter, 1)) }).await;
+    until(|| async { notices.is_woken(waiter, 1) }).await;
     let claimed = store.claim(&names[2], waiting.call).await.map(|it| it.outcome);
     assert!(matches!(claimed, Ok(AcquireOutcome::Granted(_))), "{claimed:?}");
-    running.abort();
+    maintenance.abort();
 }

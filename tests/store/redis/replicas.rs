@@ -1,4 +1,4 @@
-//! Several servers, one lock service.
+//! Several server replicas on one Redis.
 
 use crate::{
     redis_server::Redis,
@@ -24,7 +24,7 @@ async fn waiters(server: &Server, name: &str) -> u32 {
 }
 
 #[tokio::test]
-async fn what_one_grants_the_other_knows() {
+async fn a_lease_granted_by_one_server_is_known_to_the_others() {
     let redis = Redis::start(&[]);
     let (one, two) = (server_on(&redis).await, server_on(&redis).await);
     let request = wish("a", TTL);
@@ -38,7 +38,7 @@ async fn what_one_grants_the_other_knows() {
     assert_eq!(one.client().give_back(&lease).await, LeaseEnd::Released);
     let next = one.client().take(wish("a", TTL)).await;
     assert!(next.fencing_token > lease.fencing_token);
-    // Two ends later as well, by its request and by its lease.
+    // Also after the end of the next lease, by request id and by lease id.
     assert_eq!(two.client().give_back(&next).await, LeaseEnd::Released);
     for attempt in 1..4 {
         let late = v1::AcquireRequest { attempt, ..request.clone() };
@@ -47,11 +47,11 @@ async fn what_one_grants_the_other_knows() {
     assert_eq!(one.client().give_back(&lease).await, LeaseEnd::Released);
 }
 
-/// Redis' replication id changes under its connections when its first replica comes, so some servers know of a life
-/// that others do not. Who speaks of the one before must not put a mark on the one that Redis is in. Found by the
-/// torture: whole buckets were refused to all from then on.
+/// The replication id of Redis changes under its connections when its first replica connects, so some servers know an
+/// incarnation that others do not. A command to the earlier one must not mark the present one as left. Found by the
+/// torture test: all commands on some buckets were refused from then on.
 #[tokio::test]
-async fn what_redis_has_left_puts_no_mark_on_the_life_that_it_is_in() {
+async fn a_command_to_an_earlier_incarnation_does_not_block_the_present_one() {
     let mut redis = Redis::start(&["--appendonly", "yes", "--enable-debug-command", "yes"]);
     {
         let server = server_on(&redis).await;
@@ -66,11 +66,11 @@ async fn what_redis_has_left_puts_no_mark_on_the_life_that_it_is_in() {
     let mut highest = 0;
     for server in [&after, &before, &after, &before] {
         let mut client = server.client();
-        // Whoever finds its connection left behind makes another one.
+        // A server whose connection belongs to an earlier incarnation reconnects.
         let lease = within(async {
             loop {
                 match client.acquire(wish("a", TTL)).await {
-                    Ok(answer) => break answer.into_inner().lease.expect("it is free"),
+                    Ok(answer) => break answer.into_inner().lease.expect("the lock is free"),
                     Err(status) => assert_eq!(status.code(), Code::Unavailable, "{status}"),
                 }
                 tokio::time::sleep(Duration::from_millis(10)).await;
@@ -84,7 +84,7 @@ async fn what_redis_has_left_puts_no_mark_on_the_life_that_it_is_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_waiters_over_two_servers_are_served_in_order_for_three_scripts_each() {
+async fn a_thousand_waiters_of_two_servers_are_served_in_order_with_three_scripts_each() {
     const WAITERS: u32 = 1_000;
     let redis = Redis::start(&[]);
     let servers = [server_on(&redis).await, server_on(&redis).await];
@@ -111,13 +111,13 @@ async fn a_thousand_waiters_over_two_servers_are_served_in_order_for_three_scrip
     let mut by_token = served.lock().unwrap().clone();
     by_token.sort_unstable();
     assert_eq!(by_token.into_iter().map(|(_, number)| number).collect::<Vec<_>>(), (0..WAITERS).collect::<Vec<_>>());
-    // A claim and a release each; polls come on top, one a second and server.
+    // A claim and a release each, and one poll a second for each server.
     println!("{scripts} scripts for {WAITERS} hand-offs");
     assert!(scripts <= u64::from(WAITERS) * 3, "{scripts}");
 }
 
 #[tokio::test]
-async fn waiting_costs_a_poll_a_second_whatever_the_number_of_waiters() {
+async fn any_number_of_waiters_costs_one_poll_a_second() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
     server.client().take(wish("a", TTL)).await;
@@ -132,13 +132,13 @@ async fn waiting_costs_a_poll_a_second_whatever_the_number_of_waiters() {
     let before = redis.calls("evalsha");
     tokio::time::sleep(Duration::from_secs(5)).await;
     let idle = redis.calls("evalsha") - before;
-    // Five polls; a connection that is replaced meanwhile sends one too.
+    // Five polls, and one for each connection that is replaced meanwhile.
     assert!((3..=10).contains(&idle), "{idle} scripts in 5 s");
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
 #[tokio::test]
-async fn a_dead_holder_and_a_dead_server_hold_nobody_up() {
+async fn the_waiters_of_a_dead_server_do_not_block_those_behind_them() {
     let redis = Redis::start(&[]);
     let (one, two) = (server_on(&redis).await, server_on(&redis).await);
     let lease = one.client().take(wish("a", TTL)).await;
@@ -148,20 +148,20 @@ async fn a_dead_holder_and_a_dead_server_hold_nobody_up() {
     let mut other = one.client();
     let next = tokio::spawn(async move { other.ask(waiting_wish("a", TTL, LONG)).await });
     until(|| async { waiters(&one, "a").await == 2 }).await;
-    // The second server is gone without a word, with the first in line.
+    // The server of the first waiter dies.
     two.task.abort();
     one.client().give_back(&lease).await;
     let served = within(next).await.unwrap();
     assert_eq!(
         served.outcome(),
         Outcome::Acquired,
-        "within the silence after which a replica is skipped, or a claim window"
+        "after the silence for which a replica is skipped, or a claim window"
     );
     lost.abort();
 }
 
 #[tokio::test]
-async fn a_waiter_is_served_when_the_holder_expires_with_nobody_else_about() {
+async fn a_waiter_is_served_when_the_lease_of_the_holder_expires() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
     server.client().take(wish("a", Duration::from_millis(200))).await;
@@ -170,13 +170,13 @@ async fn a_waiter_is_served_when_the_holder_expires_with_nobody_else_about() {
 }
 
 #[tokio::test]
-async fn a_retry_through_another_server_keeps_its_place() {
+async fn a_retry_through_another_server_keeps_its_queue_position() {
     let redis = Redis::start(&[]);
     let (one, two) = (server_on(&redis).await, server_on(&redis).await);
     let lease = one.client().take(wish("a", TTL)).await;
     let request = waiting_wish("a", TTL, LONG);
-    let (mut first, asked) = (one.client(), request.clone());
-    let first = tokio::spawn(async move { first.acquire(asked).await });
+    let (mut first, sent) = (one.client(), request.clone());
+    let first = tokio::spawn(async move { first.acquire(sent).await });
     until(|| async { waiters(&one, "a").await == 1 }).await;
     let mut behind = one.client();
     let behind = tokio::spawn(async move { behind.ask(waiting_wish("a", TTL, LONG)).await });
@@ -192,7 +192,7 @@ async fn a_retry_through_another_server_keeps_its_place() {
 }
 
 #[tokio::test]
-async fn streams_are_told_across_servers() {
+async fn streams_are_notified_of_commands_through_other_servers() {
     let redis = Redis::start(&[]);
     let (one, two) = (server_on(&redis).await, server_on(&redis).await);
     let mut events = within(one.client().watch(v1::WatchRequest::default())).await.unwrap().into_inner();
@@ -204,12 +204,12 @@ async fn streams_are_told_across_servers() {
     let mut elsewhere = Stream::open(two.client()).await;
     elsewhere.attach(vec![v1::LeaseAttachment { attempt: 2, ..attachment(1, &moved) }]).await;
     assert!(matches!(elsewhere.next_but_beats(true).await, Hear::Attached(_)));
-    let Hear::Detached(told) = stream.next_but_beats(true).await else { panic!("the old stream is told") };
-    assert_eq!((told.handle, told.reason()), (2, v1::detached::Reason::AttachedElsewhere));
+    let Hear::Detached(detached) = stream.next_but_beats(true).await else { panic!("not detached") };
+    assert_eq!((detached.handle, detached.reason()), (2, v1::detached::Reason::AttachedElsewhere));
     let force =
         v1::ForceReleaseRequest { lock_name: "a".into(), expected_token: revoked.fencing_token, reason: "test".into() };
     two.admin().force_release(force).await.unwrap();
-    let Hear::Lost(lost) = stream.next_but_beats(true).await else { panic!("the victim is told") };
+    let Hear::Lost(lost) = stream.next_but_beats(true).await else { panic!("not lost") };
     assert_eq!((lost.handle, lost.end()), (1, LeaseEnd::Revoked));
     let seen = within(async {
         loop {
@@ -224,7 +224,7 @@ async fn streams_are_told_across_servers() {
 }
 
 #[tokio::test]
-async fn leases_are_kept_alive_for_many_ttls() {
+async fn streams_keep_leases_alive_for_many_ttls() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
     let ttl = Duration::from_secs(3);

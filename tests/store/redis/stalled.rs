@@ -1,4 +1,4 @@
-//! A session whose client does not read, with Redis: no hand-off waits for it, through its own server or another.
+//! A session whose client does not read must not delay hand-offs, neither of its own server nor of another.
 
 use crate::{
     redis_server::Redis,
@@ -20,12 +20,12 @@ async fn waiters(server: &Server, lock: &str, count: u64) {
     until(async || u64::from(server.client().look(lock).await.waiters) == count).await;
 }
 
-/// A session that asks for each of these locks, and from which nothing is read.
+/// A session that waits for each of these locks and is not read.
 async fn unread(server: &Server, locks: &[&str], wait: Duration) -> Session {
     Session::unread(server, locks.iter().map(|lock| waiting_wish(lock, TTL, wait)).collect()).await
 }
 
-/// Two hold a lock each, for which one waits that does not read, and others behind it.
+/// Two locks that are held. A session that is not read waits for them, and another session behind it.
 struct Behind<'a> {
     server: &'a Server,
     session: Session,
@@ -49,45 +49,45 @@ impl<'a> Behind<'a> {
         Self { server: others, session, held, _unread: unread }
     }
 
-    /// All of them have the lock `a`, one after the other, in less time than an offer takes that lapses.
+    /// Serves all waiters of the lock `a` in less time than a claim window.
     async fn are_served(mut self) {
         let mut client = self.server.client();
         let [mut lease, first] = self.held;
-        // It may not have been known yet that nobody reads. When this has been passed on, it is.
+        // The server may learn only from the first hand-off that the session is not read.
         client.give_back(&first).await;
         self.session.granted_at_last(CALLS + 1).await;
-        let began = Instant::now();
+        let start = Instant::now();
         for number in 1..=CALLS {
             client.give_back(&lease).await;
             lease = self.session.granted_at_last(number).await;
         }
-        assert!(began.elapsed() < CLAIM_WINDOW, "{:?} for {CALLS} hand-offs", began.elapsed());
+        assert!(start.elapsed() < CLAIM_WINDOW, "{:?} for {CALLS} hand-offs", start.elapsed());
         waiters(self.server, "a", 0).await;
     }
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_holds_no_hand_off_of_its_own_server_up() {
+async fn a_client_that_does_not_read_does_not_delay_hand_offs_of_its_own_server() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
     Behind::new(&server, &server).await.are_served().await;
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_holds_no_hand_off_of_another_server_up() {
+async fn a_client_that_does_not_read_does_not_delay_hand_offs_of_another_server() {
     let redis = Redis::start(&[]);
     let (server, others) = (server_on(&redis).await, server_on(&redis).await);
     Behind::new(&server, &others).await.are_served().await;
 }
 
 #[tokio::test]
-async fn a_wait_ends_in_time_though_its_client_does_not_read() {
+async fn a_wait_times_out_even_if_its_client_does_not_read() {
     const SHORT: Duration = Duration::from_secs(4);
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
     server.client().take(wish("a", TTL)).await;
-    let began = Instant::now();
+    let start = Instant::now();
     let _unread = unread(&server, &["a"; 5], SHORT).await;
     waiters(&server, "a", 0).await;
-    assert!(began.elapsed() < SHORT * 3, "{:?}", began.elapsed());
+    assert!(start.elapsed() < SHORT * 3, "{:?}", start.elapsed());
 }

@@ -1,4 +1,4 @@
-//! Events that are lost on their way from Redis: whoever watches is told that there is a gap.
+//! Lost events: watchers are notified of the gap.
 
 use crate::{
     redis_server::Redis,
@@ -20,24 +20,24 @@ async fn watch(server: &Server) -> Streaming<WatchResponse> {
 }
 
 async fn next(events: &mut Streaming<WatchResponse>) -> WatchResponse {
-    within(events.message()).await.unwrap().expect("the watch goes on")
+    within(events.message()).await.unwrap().expect("the watch continues")
 }
 
-/// What comes next is a gap that nobody could count.
+/// Checks that the next event is a gap of unknown size.
 async fn assert_gap(events: &mut Streaming<WatchResponse>) {
     let gap = next(events).await;
     assert_eq!((gap.kind(), gap.missed), (Kind::Missed, 0), "{gap:?}");
 }
 
-/// What happens from now on is told.
-async fn assert_goes_on(server: &Server, events: &mut Streaming<WatchResponse>) {
+/// Checks that the watch receives new events.
+async fn assert_continues(server: &Server, events: &mut Streaming<WatchResponse>) {
     let lease = server.client().take(wish("a", TTL)).await;
     let granted = next(events).await;
     assert_eq!((granted.kind(), granted.fencing_token), (Kind::Granted, lease.fencing_token), "{granted:?}");
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_is_a_gap() {
+async fn a_broken_connection_is_a_gap() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
     let mut events = watch(&server).await;
@@ -46,7 +46,7 @@ async fn a_connection_that_breaks_is_a_gap() {
     assert_gap(&mut events).await;
     until(|| async { redis.command(&["PUBSUB", "CHANNELS", "fp:c:*"]).text().contains("fp:c:") }).await;
     let lease = server.client().take(wish("a", TTL)).await;
-    // When there is another connection, that is told as well.
+    // The new connection may report another gap.
     let mut event = next(&mut events).await;
     if event.kind() == Kind::Missed {
         event = next(&mut events).await;
@@ -55,27 +55,27 @@ async fn a_connection_that_breaks_is_a_gap() {
 }
 
 #[tokio::test]
-async fn what_redis_forgot_to_tell_is_a_gap() {
+async fn events_that_redis_did_not_send_are_a_gap() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
     let mut before = watch(&server).await;
     let bucket = keys::bucket(&LockName::new("a".into()).unwrap());
     redis.command(&["HDEL", &keys::of_bucket(bucket), "watched"]);
-    // Noticed when it is asked for again, every ten seconds.
+    // The server notices when it subscribes again, every ten seconds.
     let mut after = watch(&server).await;
     assert_gap(&mut before).await;
     assert_gap(&mut after).await;
-    assert_goes_on(&server, &mut before).await;
+    assert_continues(&server, &mut before).await;
 }
 
 #[tokio::test]
-async fn watches_begin_without_a_gap() {
+async fn watches_start_without_a_gap() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
     let before = redis.calls("evalsha");
     let mut all = join_all((0..50).map(|_| watch(&server))).await;
-    let asked = redis.calls("evalsha") - before;
-    assert!(asked < 2 * u64::from(keys::BUCKETS) / 32, "asked once for all of them, not {asked} scripts");
+    let scripts = redis.calls("evalsha") - before;
+    assert!(scripts < 2 * u64::from(keys::BUCKETS) / 32, "{scripts} scripts for 50 watches");
     let lease = server.client().take(wish("a", TTL)).await;
     for events in &mut all {
         assert_eq!(next(events).await.fencing_token, lease.fencing_token);
