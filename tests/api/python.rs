@@ -1,5 +1,5 @@
-//! The Python example, run as in the README: it generates stubs from `proto/`, then acquires a lock, keeps it alive, loses
-//! it and releases it.
+//! The Python example, run as in the README: it generates stubs from `proto/`, then acquires a lock, keeps it alive,
+//! loses it and releases it.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 #[path = "../support/binary.rs"]

@@ -19,10 +19,10 @@ const MANY: Many =
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_streams_keep_a_hundred_thousand_leases_alive() {
     let server = Server::start().await;
-    let told = MANY.keep(|| server.client()).done().await;
+    let counts = MANY.keep(|| server.client()).done().await;
     let leases = MANY.streams * MANY.leases_per_stream;
     // Each lease is renewed about three times in a TTL, and the span is two TTLs.
-    assert!(told.renewals >= 2 * leases, "{told:?}");
-    assert_eq!(told.at_risk, 0);
-    println!("{leases} leases on {} streams, {} renewals, none lost", MANY.streams, told.renewals);
+    assert!(counts.renewals >= 2 * leases, "{counts:?}");
+    assert_eq!(counts.at_risk, 0);
+    println!("{leases} leases on {} streams, {} renewals, none lost", MANY.streams, counts.renewals);
 }

@@ -1,4 +1,5 @@
-//! Many lock names, each used once, leave no keys in Redis. A test target of its own, because it keeps the machine busy.
+//! Many lock names, each used once, leave no keys in Redis. A test target of its own, because it keeps the machine
+//! busy.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 #[path = "../support/asks.rs"]
@@ -42,7 +43,8 @@ const CALLERS: usize = 256;
 const EXPIRING: usize = 10;
 const SHORT: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(60);
-/// From the last end: a TTL, the memory of ended requests, 5 s until the keys expire, and slack for Redis's lazy expiry.
+/// From the last end: a TTL, the memory of ended requests, 5 s until the keys expire, and slack for Redis's lazy
+/// expiry.
 const CLEAN_MAX: Duration = Duration::from_secs(SHORT.as_secs() + ENDED_MEMORY.as_secs() + 5 + 14);
 /// The keys that stay: two for each bucket, and the layout.
 const STAYING_MAX: usize = 2 * keys::BUCKETS as usize + 1;

@@ -18,7 +18,7 @@ use fencepost_proto::v1::lock_service_client::LockServiceClient;
 use many::Many;
 use redis_server::Redis;
 use std::time::Duration;
-use support::{Lock, channel, until, wish};
+use support::{Lock, acquire_request, channel, until};
 use tokio::time::{Instant, sleep};
 use tonic::transport::Channel;
 
@@ -36,11 +36,11 @@ async fn ten_streams_keep_many_leases_alive() {
     let redis = Redis::start(&[]);
     let server = Server::start_with(&["--store", &redis.url()]);
     let mut client = client_of(&server);
-    until(|| async { client_of(&server).acquire(wish("probe", TTL)).await.is_ok() }).await;
+    until(|| async { client_of(&server).acquire(acquire_request("probe", TTL)).await.is_ok() }).await;
     let begun = Instant::now();
     let many = Many { streams: STREAMS, leases_per_stream: leases / STREAMS, ttl: TTL, at_once: 3, span: SPAN };
-    let keepers = many.keep(|| client_of(&server));
-    keepers.all_attached().await;
+    let streams = many.keep(|| client_of(&server));
+    streams.all_attached().await;
     println!("{leases} leases acquired and attached in {:?}", begun.elapsed());
 
     let server_pid = u32::try_from(server.process.pid().as_raw()).unwrap();
@@ -48,27 +48,27 @@ async fn ten_streams_keep_many_leases_alive() {
     let (begun, scripts, before) = (Instant::now(), redis.calls("evalsha"), cpu());
     let (mut latencies, mut failed) = (Vec::new(), 0);
     while begun.elapsed() < SPAN {
-        let (sent, request) = (Instant::now(), wish("else", TTL));
+        let (sent, request) = (Instant::now(), acquire_request("else", TTL));
         match client.acquire(request).await {
             Ok(lease) => {
                 latencies.push(sent.elapsed());
-                let _ = client.give_back(lease.into_inner().lease.as_ref().unwrap()).await;
+                let _ = client.release_lease(lease.into_inner().lease.as_ref().unwrap()).await;
             }
             Err(_) => failed += 1,
         }
         sleep(PAUSE).await;
     }
     let (took, scripts, after) = (begun.elapsed().as_secs_f64(), redis.calls("evalsha") - scripts, cpu());
-    let told = keepers.done().await;
+    let counts = streams.done().await;
     latencies.sort_unstable();
     let share = |index: usize| (after[index] - before[index]) / took * 100.0;
     println!(
         "{leases} leases of {TTL:?} on {STREAMS} streams for {took:.0} s: {:.0} renewals/s, {:.0} scripts/s, {} at \
          risk, none lost; CPU: redis {:.0} %, server {:.0} %, clients {:.0} %; calls of another client: median {:?}, \
          maximum {:?}, of {}; {failed} failed",
-        told.renewals as f64 / SPAN.as_secs_f64(),
+        counts.renewals as f64 / SPAN.as_secs_f64(),
         scripts as f64 / took,
-        told.at_risk,
+        counts.at_risk,
         share(0),
         share(1),
         share(2),
@@ -77,7 +77,7 @@ async fn ten_streams_keep_many_leases_alive() {
         latencies.len(),
     );
     // Each lease is renewed about three times in a TTL, and the span is two TTLs.
-    assert!(told.renewals >= 2 * leases, "{told:?}");
+    assert!(counts.renewals >= 2 * leases, "{counts:?}");
     assert!(!server.log().contains("panicked"), "{}", server.log());
 }
 

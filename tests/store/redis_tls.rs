@@ -17,7 +17,7 @@ use std::{
     process::Command,
     time::Duration,
 };
-use support::{Lock, channel, until, wish};
+use support::{Lock, acquire_request, channel, until};
 use tonic::{Code, transport::Channel};
 
 const TTL: Duration = Duration::from_secs(30);
@@ -81,13 +81,14 @@ async fn servers_lock_through_redis_over_tls() {
     let (_redis, url) = authority.redis();
     let servers = [authority.server(&url), authority.server(&url)];
     for server in &servers {
-        until(|| async { client(server).acquire(wish("probe", Duration::from_millis(100))).await.is_ok() }).await;
+        until(|| async { client(server).acquire(acquire_request("probe", Duration::from_millis(100))).await.is_ok() })
+            .await;
     }
-    let lease = client(&servers[0]).take(wish("a", TTL)).await;
+    let lease = client(&servers[0]).acquire_lease(acquire_request("a", TTL)).await;
     let current = client(&servers[1]).holder("a").await.unwrap();
     assert_eq!(current.fencing_token, lease.fencing_token);
-    client(&servers[1]).give_back(&lease).await;
-    assert!(client(&servers[1]).take(wish("a", TTL)).await.fencing_token > lease.fencing_token);
+    client(&servers[1]).release_lease(&lease).await;
+    assert!(client(&servers[1]).acquire_lease(acquire_request("a", TTL)).await.fencing_token > lease.fencing_token);
     let doctor = |ca: &Path| {
         let mut command = fencepost(&["doctor", "--json", "--store", &url]);
         binary::Process::start(command.env("SSL_CERT_FILE", ca)).ended()

@@ -3,9 +3,11 @@
 
 use crate::{
     stream::{Stream, attachment},
-    support::{Lock, wish},
+    support::{Lock, acquire_request},
 };
-use fencepost_proto::v1::{self, keep_alive_response::Message as Hear, lock_service_client::LockServiceClient};
+use fencepost_proto::v1::{
+    self, keep_alive_response::Message as ServerMessage, lock_service_client::LockServiceClient,
+};
 use std::{
     sync::{
         Arc,
@@ -39,29 +41,29 @@ pub(crate) struct Many {
 
 /// Counts of the streams' messages since all leases were attached.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Counts {
     pub(crate) renewals: usize,
     /// Leases that were reported at risk. None of them was lost.
     pub(crate) at_risk: usize,
 }
 
 /// Running streams.
-pub(crate) struct Keepers {
+pub(crate) struct Streams {
     many: Many,
     ready: Arc<AtomicUsize>,
-    streams: Vec<JoinHandle<Told>>,
+    streams: Vec<JoinHandle<Counts>>,
 }
 
 impl Many {
     /// Acquires and attaches all leases. Each stream has its own client.
-    pub(crate) fn keep(self, mut client: impl FnMut() -> Client) -> Keepers {
+    pub(crate) fn keep(self, mut client: impl FnMut() -> Client) -> Streams {
         let ready = Arc::new(AtomicUsize::new(0));
         let streams = (0..self.streams).map(|number| tokio::spawn(keep(self, number, client(), ready.clone())));
-        Keepers { many: self, streams: streams.collect(), ready }
+        Streams { many: self, streams: streams.collect(), ready }
     }
 }
 
-impl Keepers {
+impl Streams {
     /// Waits until all leases are attached.
     pub(crate) async fn all_attached(&self) {
         while self.ready.load(Ordering::SeqCst) < self.many.streams && !self.streams.iter().any(JoinHandle::is_finished)
@@ -71,21 +73,21 @@ impl Keepers {
     }
 
     /// Waits until all leases have been kept for the span. Fails if one is lost.
-    pub(crate) async fn done(self) -> Told {
-        let mut all = Told::default();
+    pub(crate) async fn done(self) -> Counts {
+        let mut all = Counts::default();
         for stream in self.streams {
-            let told = stream.await.unwrap();
-            all.renewals += told.renewals;
-            all.at_risk += told.at_risk;
+            let counts = stream.await.unwrap();
+            all.renewals += counts.renewals;
+            all.at_risk += counts.at_risk;
         }
         all
     }
 }
 
-async fn keep(many: Many, number: usize, client: Client, ready: Arc<AtomicUsize>) -> Told {
+async fn keep(many: Many, number: usize, client: Client, ready: Arc<AtomicUsize>) -> Counts {
     let mut acquired = acquire_all(many, number, &client);
     let mut stream = Stream::open(client).await;
-    let (mut sent, mut attached, mut told) = (0, 0, Told::default());
+    let (mut sent, mut attached, mut counts) = (0, 0, Counts::default());
     let mut fresh = Vec::new();
     let mut end = None;
     while end.is_none_or(|end| Instant::now() < end) {
@@ -105,22 +107,22 @@ async fn keep(many: Many, number: usize, client: Client, ready: Arc<AtomicUsize>
             }
         };
         match message {
-            Hear::Beat(beat) => stream.answer(beat.beat).await,
-            Hear::Attached(message) => {
+            ServerMessage::Beat(beat) => stream.answer(beat.beat).await,
+            ServerMessage::Attached(message) => {
                 attached += message.leases.iter().map(|group| group.handles.len()).sum::<usize>();
                 if attached == many.leases_per_stream {
                     ready.fetch_add(1, Ordering::SeqCst);
                 }
             }
-            Hear::Renewed(message) if end.is_some() => {
-                told.renewals += message.leases.iter().map(|group| group.handles.len()).sum::<usize>();
+            ServerMessage::Renewed(message) if end.is_some() => {
+                counts.renewals += message.leases.iter().map(|group| group.handles.len()).sum::<usize>();
             }
-            Hear::Renewed(_) => {}
-            Hear::AtRisk(message) => told.at_risk += message.handles.len(),
+            ServerMessage::Renewed(_) => {}
+            ServerMessage::AtRisk(message) => counts.at_risk += message.handles.len(),
             other => panic!("{other:?}"),
         }
     }
-    told
+    counts
 }
 
 fn acquire_all(many: Many, number: usize, client: &Client) -> mpsc::Receiver<v1::Lease> {
@@ -129,7 +131,7 @@ fn acquire_all(many: Many, number: usize, client: &Client) -> mpsc::Receiver<v1:
         let (mut client, found) = (client.clone(), found.clone());
         tokio::spawn(async move {
             for lease in (worker..many.leases_per_stream).step_by(many.at_once) {
-                let lease = client.take(wish(&format!("scale/{number}/{lease}"), many.ttl)).await;
+                let lease = client.acquire_lease(acquire_request(&format!("scale/{number}/{lease}"), many.ttl)).await;
                 if found.send(lease).await.is_err() {
                     return;
                 }

@@ -106,7 +106,7 @@ pub(crate) fn read(span: Option<prost_types::Duration>) -> Duration {
 }
 
 /// A request that does not wait, with a new request id.
-pub(crate) fn wish(name: &str, ttl: Duration) -> v1::AcquireRequest {
+pub(crate) fn acquire_request(name: &str, ttl: Duration) -> v1::AcquireRequest {
     v1::AcquireRequest {
         lock_name: name.into(),
         holder: "test".into(),
@@ -118,48 +118,48 @@ pub(crate) fn wish(name: &str, ttl: Duration) -> v1::AcquireRequest {
 }
 
 /// A request that waits, with a new request id.
-pub(crate) fn waiting_wish(name: &str, ttl: Duration, wait: Duration) -> v1::AcquireRequest {
-    v1::AcquireRequest { wait_timeout: span(wait), ..wish(name, ttl) }
+pub(crate) fn waiting_request(name: &str, ttl: Duration, wait: Duration) -> v1::AcquireRequest {
+    v1::AcquireRequest { wait_timeout: span(wait), ..acquire_request(name, ttl) }
 }
 
 /// The calls that tests use most, with a bound on their time.
 #[allow(async_fn_in_trait)]
 pub(crate) trait Lock {
     /// Acquires.
-    async fn ask(&mut self, wish: v1::AcquireRequest) -> v1::AcquireResponse;
+    async fn acquire_response(&mut self, request: v1::AcquireRequest) -> v1::AcquireResponse;
     /// Acquires, and expects a grant.
-    async fn take(&mut self, wish: v1::AcquireRequest) -> v1::Lease;
+    async fn acquire_lease(&mut self, request: v1::AcquireRequest) -> v1::Lease;
     /// Releases.
-    async fn give_back(&mut self, lease: &v1::Lease) -> v1::LeaseEnd;
+    async fn release_lease(&mut self, lease: &v1::Lease) -> v1::LeaseEnd;
     /// Gets the lock.
-    async fn look(&mut self, name: &str) -> v1::LockInfo;
+    async fn lock_info(&mut self, name: &str) -> v1::LockInfo;
     /// Gets the holder of the lock.
     async fn holder(&mut self, name: &str) -> Option<v1::LockHolder>;
 }
 
 impl Lock for LockServiceClient<Channel> {
-    async fn ask(&mut self, wish: v1::AcquireRequest) -> v1::AcquireResponse {
-        within(self.acquire(wish)).await.unwrap().into_inner()
+    async fn acquire_response(&mut self, request: v1::AcquireRequest) -> v1::AcquireResponse {
+        within(self.acquire(request)).await.unwrap().into_inner()
     }
 
-    async fn take(&mut self, wish: v1::AcquireRequest) -> v1::Lease {
-        let response = self.ask(wish).await;
+    async fn acquire_lease(&mut self, request: v1::AcquireRequest) -> v1::Lease {
+        let response = self.acquire_response(request).await;
         assert_eq!(response.outcome(), Outcome::Acquired, "{response:?}");
         response.lease.unwrap()
     }
 
-    async fn give_back(&mut self, lease: &v1::Lease) -> v1::LeaseEnd {
+    async fn release_lease(&mut self, lease: &v1::Lease) -> v1::LeaseEnd {
         let request = v1::ReleaseRequest { lock_name: lease.lock_name.clone(), lease_id: lease.lease_id.clone() };
         within(self.release(request)).await.unwrap().into_inner().end()
     }
 
-    async fn look(&mut self, name: &str) -> v1::LockInfo {
+    async fn lock_info(&mut self, name: &str) -> v1::LockInfo {
         let request = v1::GetRequest { lock_name: name.into() };
         within(self.get(request)).await.unwrap().into_inner().lock.unwrap()
     }
 
     async fn holder(&mut self, name: &str) -> Option<v1::LockHolder> {
-        only(self.look(name).await.holders)
+        only(self.lock_info(name).await.holders)
     }
 }
 

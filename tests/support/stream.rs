@@ -3,7 +3,7 @@
 
 use crate::support::within;
 use fencepost_proto::v1::{
-    self, keep_alive_request::Message as Say, keep_alive_response::Message as Hear,
+    self, keep_alive_request::Message as ClientMessage, keep_alive_response::Message as ServerMessage,
     lock_service_client::LockServiceClient,
 };
 use std::time::Duration;
@@ -13,39 +13,39 @@ use tonic::{Status, Streaming};
 
 /// The client side of a stream.
 pub(crate) struct Stream {
-    pub(crate) say: mpsc::Sender<v1::KeepAliveRequest>,
-    hear: Streaming<v1::KeepAliveResponse>,
+    pub(crate) requests: mpsc::Sender<v1::KeepAliveRequest>,
+    responses: Streaming<v1::KeepAliveResponse>,
 }
 
 impl Stream {
     pub(crate) async fn open(mut client: LockServiceClient<tonic::transport::Channel>) -> Self {
-        let (say, requests) = mpsc::channel(64);
-        let hear = within(client.keep_alive(ReceiverStream::new(requests))).await.unwrap().into_inner();
-        Self { say, hear }
+        let (requests, outbound) = mpsc::channel(64);
+        let responses = within(client.keep_alive(ReceiverStream::new(outbound))).await.unwrap().into_inner();
+        Self { requests, responses }
     }
 
-    pub(crate) async fn say(&self, message: Say) {
-        within(self.say.send(v1::KeepAliveRequest { message: Some(message) })).await.unwrap();
+    pub(crate) async fn send(&self, message: ClientMessage) {
+        within(self.requests.send(v1::KeepAliveRequest { message: Some(message) })).await.unwrap();
     }
 
     pub(crate) async fn attach(&self, leases: Vec<v1::LeaseAttachment>) {
-        self.say(Say::Attach(v1::AttachLeases { leases })).await;
+        self.send(ClientMessage::Attach(v1::AttachLeases { leases })).await;
     }
 
     pub(crate) async fn answer(&self, beat: u64) {
-        self.say(Say::Answer(v1::BeatAnswer { beat })).await;
+        self.send(ClientMessage::Answer(v1::BeatAnswer { beat })).await;
     }
 
-    pub(crate) async fn next(&mut self) -> Result<Hear, Status> {
-        within(self.hear.next()).await.expect("the stream continues").map(|response| response.message.unwrap())
+    pub(crate) async fn next(&mut self) -> Result<ServerMessage, Status> {
+        within(self.responses.next()).await.expect("the stream continues").map(|response| response.message.unwrap())
     }
 
     /// The next message that is not a beat. Answers beats if `answering`.
-    pub(crate) async fn next_but_beats(&mut self, answering: bool) -> Hear {
+    pub(crate) async fn next_but_beats(&mut self, answering: bool) -> ServerMessage {
         loop {
             match self.next().await.unwrap() {
-                Hear::Beat(beat) if answering => self.answer(beat.beat).await,
-                Hear::Beat(_) => {}
+                ServerMessage::Beat(beat) if answering => self.answer(beat.beat).await,
+                ServerMessage::Beat(_) => {}
                 other => return other,
             }
         }
@@ -58,9 +58,11 @@ impl Stream {
         let mut renewed = 0;
         while Instant::now() < end {
             match self.next().await.unwrap() {
-                Hear::Beat(beat) if answer(beat.beat) => self.answer(beat.beat).await,
-                Hear::Beat(_) => {}
-                Hear::Renewed(message) => renewed += message.leases.iter().map(|it| it.handles.len()).sum::<usize>(),
+                ServerMessage::Beat(beat) if answer(beat.beat) => self.answer(beat.beat).await,
+                ServerMessage::Beat(_) => {}
+                ServerMessage::Renewed(message) => {
+                    renewed += message.leases.iter().map(|it| it.handles.len()).sum::<usize>();
+                }
                 other => panic!("{other:?}"),
             }
         }

@@ -1,6 +1,6 @@
 //! Acquire, repeat, renew and release.
 
-use crate::support::{Lock, Server, assert_bad_field, assert_refused, only, read, span, until, wish};
+use crate::support::{Lock, Server, acquire_request, assert_bad_field, assert_refused, only, read, span, until};
 use fencepost_proto::v1::{self, LeaseEnd, acquire_response::Outcome, renew_response};
 use std::time::Duration;
 use tonic::Code;
@@ -12,14 +12,15 @@ const SHORT: Duration = Duration::from_millis(100);
 async fn a_held_lock_is_refused_to_others_and_tokens_rise_after_a_release() {
     let server = Server::start().await;
     let mut client = server.client();
-    let first = client.ask(v1::AcquireRequest { holder: "one".into(), ..wish("orders", TTL) }).await;
+    let first =
+        client.acquire_response(v1::AcquireRequest { holder: "one".into(), ..acquire_request("orders", TTL) }).await;
     assert_eq!(first.outcome(), Outcome::Acquired);
     assert_eq!(first.previous_end(), LeaseEnd::Unspecified);
     assert!(read(first.held_for) < Duration::from_secs(1));
     let first = first.lease.unwrap();
     assert_eq!((first.lock_name.as_str(), read(first.ttl)), ("orders", TTL));
 
-    let second = client.ask(wish("orders", TTL)).await;
+    let second = client.acquire_response(acquire_request("orders", TTL)).await;
     assert_eq!(second.outcome(), Outcome::Contended);
     assert_eq!(second.lease, None);
     let current = only(second.holders).unwrap();
@@ -27,8 +28,8 @@ async fn a_held_lock_is_refused_to_others_and_tokens_rise_after_a_release() {
     assert_eq!(current.grant_id, first.grant_id);
     assert!(read(current.expires_in) <= TTL && read(current.expires_in) > TTL / 2);
 
-    assert_eq!(client.give_back(&first).await, LeaseEnd::Released);
-    let third = client.ask(wish("orders", TTL)).await;
+    assert_eq!(client.release_lease(&first).await, LeaseEnd::Released);
+    let third = client.acquire_response(acquire_request("orders", TTL)).await;
     assert_eq!(third.previous_end(), LeaseEnd::Released);
     let third = third.lease.unwrap();
     assert!(third.fencing_token > first.fencing_token && third.fencing_token < 1 << 53);
@@ -39,9 +40,9 @@ async fn a_held_lock_is_refused_to_others_and_tokens_rise_after_a_release() {
 async fn a_repeated_acquire_returns_the_same_lease_and_a_changed_one_is_refused() {
     let server = Server::start().await;
     let mut client = server.client();
-    let request = wish("a", TTL);
-    let lease = client.take(request.clone()).await;
-    let repeat = client.take(v1::AcquireRequest { attempt: 2, ..request.clone() }).await;
+    let request = acquire_request("a", TTL);
+    let lease = client.acquire_lease(request.clone()).await;
+    let repeat = client.acquire_lease(v1::AcquireRequest { attempt: 2, ..request.clone() }).await;
     assert_eq!((&repeat.lease_id, repeat.fencing_token), (&lease.lease_id, lease.fencing_token));
     assert!(read(repeat.ttl) <= TTL);
     assert_refused(client.acquire(request.clone()).await, Code::Aborted, "OVERTAKEN");
@@ -53,9 +54,9 @@ async fn a_repeated_acquire_returns_the_same_lease_and_a_changed_one_is_refused(
         client.acquire(v1::AcquireRequest { holder: "other".into(), attempt: 3, ..request.clone() }).await,
         "request_id",
     );
-    let elsewhere = client.take(v1::AcquireRequest { lock_name: "b".into(), ..request.clone() }).await;
+    let elsewhere = client.acquire_lease(v1::AcquireRequest { lock_name: "b".into(), ..request.clone() }).await;
     assert_ne!(elsewhere.lease_id, lease.lease_id, "the same id is another request for another lock");
-    assert_eq!(client.give_back(&lease).await, LeaseEnd::Released);
+    assert_eq!(client.release_lease(&lease).await, LeaseEnd::Released);
     for attempt in 1..4 {
         let late = v1::AcquireRequest { attempt, ..request.clone() };
         assert_refused(client.acquire(late).await, Code::Aborted, "REQUEST_ENDED");
@@ -67,33 +68,33 @@ async fn a_repeated_acquire_returns_the_same_lease_and_a_changed_one_is_refused(
 async fn a_repeated_release_returns_the_same_end_and_releases_no_other_lease() {
     let server = Server::start().await;
     let mut client = server.client();
-    let old = client.take(wish("a", TTL)).await;
-    assert_eq!(client.give_back(&old).await, LeaseEnd::Released);
-    let new = client.take(wish("a", TTL)).await;
+    let old = client.acquire_lease(acquire_request("a", TTL)).await;
+    assert_eq!(client.release_lease(&old).await, LeaseEnd::Released);
+    let new = client.acquire_lease(acquire_request("a", TTL)).await;
     for _ in 0..3 {
-        assert_eq!(client.give_back(&old).await, LeaseEnd::Released);
+        assert_eq!(client.release_lease(&old).await, LeaseEnd::Released);
     }
     assert_eq!(client.holder("a").await.unwrap().fencing_token, new.fencing_token);
     let stranger = v1::Lease { lease_id: uuid::Uuid::new_v4().to_string(), ..new.clone() };
-    assert_eq!(client.give_back(&stranger).await, LeaseEnd::Superseded, "a wrong lease id releases nothing");
+    assert_eq!(client.release_lease(&stranger).await, LeaseEnd::Superseded, "a wrong lease id releases nothing");
     let unknown = v1::Lease { lock_name: "never".into(), ..new.clone() };
-    assert_eq!(client.give_back(&unknown).await, LeaseEnd::Unknown);
-    assert_eq!(client.give_back(&new).await, LeaseEnd::Released);
+    assert_eq!(client.release_lease(&unknown).await, LeaseEnd::Unknown);
+    assert_eq!(client.release_lease(&new).await, LeaseEnd::Released);
 }
 
 #[tokio::test]
 async fn an_expired_lease_is_never_revived() {
     let server = Server::start().await;
     let mut client = server.client();
-    let request = wish("a", SHORT);
-    let lease = client.take(request.clone()).await;
+    let request = acquire_request("a", SHORT);
+    let lease = client.acquire_lease(request.clone()).await;
     until(|| async { server.client().holder("a").await.is_none() }).await;
     let renew = v1::RenewRequest { lock_name: "a".into(), lease_id: lease.lease_id.clone(), ttl: None };
     let renewed = client.renew(renew.clone()).await.unwrap().into_inner();
     assert_eq!((renewed.outcome(), renewed.end()), (renew_response::Outcome::Lost, LeaseEnd::Expired));
     assert_refused(client.acquire(v1::AcquireRequest { attempt: 2, ..request }).await, Code::Aborted, "REQUEST_ENDED");
-    assert_eq!(client.give_back(&lease).await, LeaseEnd::Expired);
-    let next = client.ask(wish("a", TTL)).await;
+    assert_eq!(client.release_lease(&lease).await, LeaseEnd::Expired);
+    let next = client.acquire_response(acquire_request("a", TTL)).await;
     assert_eq!(next.previous_end(), LeaseEnd::Expired);
     let renewed = client.renew(renew).await.unwrap().into_inner();
     assert_eq!(renewed.successor_token, next.lease.unwrap().fencing_token);
@@ -103,7 +104,7 @@ async fn an_expired_lease_is_never_revived() {
 async fn a_renewal_sets_the_time_left_and_never_shortens_it() {
     let server = Server::start().await;
     let mut client = server.client();
-    let lease = client.take(wish("a", TTL)).await;
+    let lease = client.acquire_lease(acquire_request("a", TTL)).await;
     let renew = |ttl: Option<Duration>| v1::RenewRequest {
         lock_name: "a".into(),
         lease_id: lease.lease_id.clone(),
@@ -122,15 +123,15 @@ async fn a_renewal_sets_the_time_left_and_never_shortens_it() {
 async fn a_min_token_raises_the_token() {
     let server = Server::start().await;
     let mut client = server.client();
-    let lease = client.take(wish("a", TTL)).await;
-    client.give_back(&lease).await;
+    let lease = client.acquire_lease(acquire_request("a", TTL)).await;
+    client.release_lease(&lease).await;
     let min_token = lease.fencing_token + 3_600_000_000;
-    let raised = client.take(v1::AcquireRequest { min_token, ..wish("a", TTL) }).await;
+    let raised = client.acquire_lease(v1::AcquireRequest { min_token, ..acquire_request("a", TTL) }).await;
     assert_eq!(raised.fencing_token, min_token);
-    client.give_back(&raised).await;
-    assert_eq!(client.take(wish("a", TTL)).await.fencing_token, min_token + 1);
+    client.release_lease(&raised).await;
+    assert_eq!(client.acquire_lease(acquire_request("a", TTL)).await.fencing_token, min_token + 1);
     let day = 24 * 3_600_000_000;
-    let hostile = v1::AcquireRequest { min_token: lease.fencing_token + 2 * day, ..wish("b", TTL) };
+    let hostile = v1::AcquireRequest { min_token: lease.fencing_token + 2 * day, ..acquire_request("b", TTL) };
     assert_bad_field(client.acquire(hostile).await, "min_token");
 }
 
@@ -138,7 +139,7 @@ async fn a_min_token_raises_the_token() {
 async fn each_call_without_a_request_id_is_a_new_request() {
     let server = Server::start().await;
     let mut client = server.client();
-    let anonymous = v1::AcquireRequest { request_id: String::new(), ..wish("a", TTL) };
-    client.take(anonymous.clone()).await;
-    assert_eq!(client.ask(anonymous).await.outcome(), Outcome::Contended);
+    let anonymous = v1::AcquireRequest { request_id: String::new(), ..acquire_request("a", TTL) };
+    client.acquire_lease(anonymous.clone()).await;
+    assert_eq!(client.acquire_response(anonymous).await.outcome(), Outcome::Contended);
 }

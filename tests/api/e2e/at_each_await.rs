@@ -1,5 +1,5 @@
-//! The service's acquire, dropped at each await. Gates before and after each command of a real store hold a call where it
-//! is dropped. The test moves the time.
+//! The service's acquire, dropped at each await. Gates before and after each command of a real store hold a call where
+//! it is dropped. The test moves the time.
 
 use crate::gated::{Gate, GatedStore};
 use fencepost::{
@@ -58,12 +58,12 @@ impl Bench {
         }
     }
 
-    async fn ask(&self, call: AcquireCall) -> Result<AcquireAnswer, LocksError> {
+    async fn acquire(&self, call: AcquireCall) -> Result<AcquireAnswer, LocksError> {
         self.locks.acquire(&self.name, call).await
     }
 
-    async fn take(&self, call: AcquireCall) -> LeaseId {
-        match self.ask(call).await {
+    async fn acquire_lease(&self, call: AcquireCall) -> LeaseId {
+        match self.acquire(call).await {
             Ok(AcquireAnswer::Acquired(acquired)) => acquired.grant.lease_id,
             other => panic!("expected a lease: {other:?}"),
         }
@@ -72,7 +72,7 @@ impl Bench {
     /// Runs a call up to a gate, and drops it there.
     async fn drop_at(&self, gate: Gate, call: AcquireCall, meanwhile: impl Future<Output = ()>) {
         *self.store.shut.lock().unwrap() = Some(gate);
-        let call = self.ask(call);
+        let call = self.acquire(call);
         tokio::select! {
             biased;
             answer = call => panic!("answered before {gate:?}: {answer:?}"),
@@ -99,7 +99,7 @@ impl Bench {
         self.pass(DROP_GRACE);
         let view = self.view().await;
         assert_eq!((view.current, view.waiters), (None, 0));
-        let lease = self.take(Self::call(99, 1, Duration::ZERO)).await;
+        let lease = self.acquire_lease(Self::call(99, 1, Duration::ZERO)).await;
         self.release(lease).await;
     }
 
@@ -127,7 +127,7 @@ async fn the_lease_of_a_call_dropped_after_the_grant_is_cut_short_and_a_retry_re
 
     bench.drop_at(Gate::AfterAcquire, Bench::call(2, 1, Duration::ZERO), async {}).await;
     bench.pass(DROP_GRACE / 2);
-    let lease = bench.take(Bench::call(2, 2, Duration::ZERO)).await;
+    let lease = bench.acquire_lease(Bench::call(2, 2, Duration::ZERO)).await;
     assert_eq!(bench.left().await, TTL);
     bench.release(lease).await;
 }
@@ -136,12 +136,12 @@ async fn the_lease_of_a_call_dropped_after_the_grant_is_cut_short_and_a_retry_re
 async fn the_queue_position_of_a_call_dropped_after_it_was_queued_is_kept_for_the_grace_period() {
     for retry in [false, true] {
         let bench = Bench::new();
-        let holder = bench.take(Bench::call(1, 1, Duration::ZERO)).await;
+        let holder = bench.acquire_lease(Bench::call(1, 1, Duration::ZERO)).await;
         bench.drop_at(Gate::AfterAcquire, Bench::call(2, 1, WAIT), async {}).await;
         assert_eq!(bench.view().await.waiters, 1);
         if retry {
             bench.release(holder).await;
-            bench.take(Bench::call(2, 2, WAIT)).await;
+            bench.acquire_lease(Bench::call(2, 2, WAIT)).await;
         } else {
             bench.release(holder).await;
             bench.assert_nothing_left().await;
@@ -152,16 +152,16 @@ async fn the_queue_position_of_a_call_dropped_after_it_was_queued_is_kept_for_th
 #[tokio::test(start_paused = true)]
 async fn the_waiter_behind_a_dropped_one_is_served() {
     let bench = Bench::new();
-    let holder = bench.take(Bench::call(1, 1, Duration::ZERO)).await;
+    let holder = bench.acquire_lease(Bench::call(1, 1, Duration::ZERO)).await;
     {
-        let waiting = bench.ask(Bench::call(2, 1, WAIT));
+        let waiting = bench.acquire(Bench::call(2, 1, WAIT));
         tokio::select! {
             biased;
             answer = waiting => panic!("answered: {answer:?}"),
             () = std::future::ready(()) => {}
         }
     }
-    let next = bench.ask(Bench::call(3, 1, WAIT));
+    let next = bench.acquire(Bench::call(3, 1, WAIT));
     let (next, ()) = tokio::join!(biased; next, bench.release(holder));
     assert!(matches!(next, Ok(AcquireAnswer::Acquired(_))), "{next:?}");
 }
@@ -170,13 +170,13 @@ async fn the_waiter_behind_a_dropped_one_is_served() {
 async fn a_call_dropped_before_or_after_its_claim_does_not_keep_the_lock() {
     for gate in [Gate::BeforeClaim, Gate::AfterClaim] {
         let bench = Bench::new();
-        let holder = bench.take(Bench::call(1, 1, Duration::ZERO)).await;
+        let holder = bench.acquire_lease(Bench::call(1, 1, Duration::ZERO)).await;
         bench.drop_at(gate, Bench::call(2, 1, WAIT), bench.release(holder)).await;
         bench.assert_nothing_left().await;
 
-        let holder = bench.take(Bench::call(4, 1, Duration::ZERO)).await;
+        let holder = bench.acquire_lease(Bench::call(4, 1, Duration::ZERO)).await;
         bench.drop_at(gate, Bench::call(5, 1, WAIT), bench.release(holder)).await;
-        bench.take(Bench::call(5, 2, WAIT)).await;
+        bench.acquire_lease(Bench::call(5, 2, WAIT)).await;
         assert_eq!(bench.left().await, TTL, "{gate:?}: the retry has its full TTL");
     }
 }
@@ -184,17 +184,17 @@ async fn a_call_dropped_before_or_after_its_claim_does_not_keep_the_lock() {
 #[tokio::test(start_paused = true)]
 async fn a_request_whose_claim_was_too_late_leaves_the_queue_after_the_grace_period() {
     let bench = Bench::new();
-    let holder = bench.take(Bench::call(1, 1, Duration::ZERO)).await;
+    let holder = bench.acquire_lease(Bench::call(1, 1, Duration::ZERO)).await;
     bench.store.late.store(true, Ordering::SeqCst);
-    let (waiting, ()) = tokio::join!(biased; bench.ask(Bench::call(2, 1, WAIT)), bench.release(holder));
+    let (waiting, ()) = tokio::join!(biased; bench.acquire(Bench::call(2, 1, WAIT)), bench.release(holder));
     assert!(matches!(waiting, Err(LocksError::TooLate(_))), "{waiting:?}");
     bench.store.late.store(false, Ordering::SeqCst);
-    let lease = bench.take(Bench::call(2, 2, Duration::ZERO)).await;
+    let lease = bench.acquire_lease(Bench::call(2, 2, Duration::ZERO)).await;
     bench.release(lease).await;
 
-    let holder = bench.take(Bench::call(3, 1, Duration::ZERO)).await;
+    let holder = bench.acquire_lease(Bench::call(3, 1, Duration::ZERO)).await;
     bench.store.late.store(true, Ordering::SeqCst);
-    let (waiting, ()) = tokio::join!(biased; bench.ask(Bench::call(4, 1, WAIT)), bench.release(holder));
+    let (waiting, ()) = tokio::join!(biased; bench.acquire(Bench::call(4, 1, WAIT)), bench.release(holder));
     assert!(matches!(waiting, Err(LocksError::TooLate(_))), "{waiting:?}");
     bench.assert_nothing_left().await;
 }
@@ -203,7 +203,7 @@ async fn a_request_whose_claim_was_too_late_leaves_the_queue_after_the_grace_per
 async fn a_call_dropped_before_or_after_giving_up_leaves_the_queue() {
     for gate in [Gate::BeforeGiveUp, Gate::AfterGiveUp] {
         let bench = Bench::new();
-        let holder = bench.take(Bench::call(1, 1, Duration::ZERO)).await;
+        let holder = bench.acquire_lease(Bench::call(1, 1, Duration::ZERO)).await;
         bench.drop_at(gate, Bench::call(2, 1, Duration::from_secs(1)), async {}).await;
         bench.release(holder).await;
         bench.assert_nothing_left().await;
@@ -213,8 +213,8 @@ async fn a_call_dropped_before_or_after_giving_up_leaves_the_queue() {
 #[tokio::test(start_paused = true)]
 async fn calls_of_one_attempt_share_the_request_until_the_last_is_dropped() {
     let bench = Bench::new();
-    let holder = bench.take(Bench::call(1, 1, Duration::ZERO)).await;
-    let survivor = bench.ask(Bench::call(2, 1, WAIT));
+    let holder = bench.acquire_lease(Bench::call(1, 1, Duration::ZERO)).await;
+    let survivor = bench.acquire(Bench::call(2, 1, WAIT));
     let other = async {
         bench.drop_at(Gate::AfterAcquire, Bench::call(2, 1, WAIT), async {}).await;
         bench.release(holder).await;
@@ -227,9 +227,9 @@ async fn calls_of_one_attempt_share_the_request_until_the_last_is_dropped() {
 #[tokio::test(start_paused = true)]
 async fn a_drain_refuses_waiters_and_keeps_their_queue_positions_for_a_retry() {
     let bench = Bench::new();
-    bench.take(Bench::call(1, 1, Duration::ZERO)).await;
-    let (waiting, ()) = tokio::join!(biased; bench.ask(Bench::call(2, 1, WAIT)), async { bench.locks.drain() });
+    bench.acquire_lease(Bench::call(1, 1, Duration::ZERO)).await;
+    let (waiting, ()) = tokio::join!(biased; bench.acquire(Bench::call(2, 1, WAIT)), async { bench.locks.drain() });
     assert_eq!(waiting, Err(LocksError::Draining));
     assert_eq!(bench.view().await.waiters, 1);
-    assert_eq!(bench.ask(Bench::call(3, 1, Duration::ZERO)).await, Err(LocksError::Draining));
+    assert_eq!(bench.acquire(Bench::call(3, 1, Duration::ZERO)).await, Err(LocksError::Draining));
 }

@@ -67,7 +67,7 @@ impl Bench {
         Self { store, locks, client, noise, messages }
     }
 
-    async fn take(&self, handle: u32) -> AttachLease {
+    async fn acquire_lease(&self, handle: u32) -> AttachLease {
         let name = name(handle);
         let outcome = self.store.acquire(&name, acquire(new_request(), TTL, false)).await.unwrap();
         let lease_id = granted(outcome).lease_id;
@@ -84,7 +84,7 @@ impl Bench {
         for first in (0..count).step_by(1_000) {
             let mut leases = Vec::new();
             for handle in first..count.min(first + 1_000) {
-                leases.push(self.take(handle).await);
+                leases.push(self.acquire_lease(handle).await);
             }
             all.extend(leases.iter().cloned());
             self.client.send(FromClient::Attach(leases)).await.unwrap();

@@ -35,7 +35,7 @@ async fn a_lock_is_kept_for_many_ttls_and_passes_to_the_next_waiter_when_release
     assert!(matches!(two.acquire("a").ttl(TTL).await, Err(AcquireError::Contended { .. })));
     let token = lock.token();
     let next = tokio::spawn(async move { two.acquire("a").ttl(TTL).wait(LONG).await });
-    until(|| async { server.client().look("a").await.waiters == 1 }).await;
+    until(|| async { server.client().lock_info("a").await.waiters == 1 }).await;
     assert!(within(lock.release()).await.unwrap().was_held());
     assert!(within(next).await.unwrap().unwrap().token() > token);
 }
@@ -77,7 +77,7 @@ async fn acquires_dropped_at_any_moment_leave_no_state() {
     }
     within(client.settle()).await;
     until(|| async {
-        let info = server.client().look("a").await;
+        let info = server.client().lock_info("a").await;
         info.holders.is_empty() && info.waiters == 0
     })
     .await;
@@ -112,7 +112,7 @@ async fn a_disconnected_holder_learns_of_its_loss_before_the_lock_passes_on() {
         let lock = other.acquire("a").ttl(TTL).wait(LONG).await.unwrap();
         (held.is_valid(), lock)
     });
-    until(|| async { server.client().look("a").await.waiters == 1 }).await;
+    until(|| async { server.client().lock_info("a").await.waiters == 1 }).await;
     freeze.send(true).unwrap();
     let lost = within(lock.lost()).await;
     assert_eq!(lost.cause, LossCause::ValidityOver);

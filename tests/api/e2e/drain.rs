@@ -1,6 +1,6 @@
 //! Drain: waiters are refused, streams are notified, and the server stops in time.
 
-use crate::support::{Lock, PATIENCE, Server, assert_refused, until, waiting_wish, wish, within};
+use crate::support::{Lock, PATIENCE, Server, acquire_request, assert_refused, until, waiting_request, within};
 use fencepost_proto::v1::{self, LeaseEnd, keep_alive_response::Message};
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -23,13 +23,13 @@ async fn a_drain_refuses_waiters_notifies_streams_and_lets_holders_release() {
         assert_eq!(answer.status(), ServingStatus::Serving, "{service}");
     }
     let mut changes = within(health.watch(HealthCheckRequest { service: String::new() })).await.unwrap().into_inner();
-    let lease = client.take(wish("a", TTL)).await;
+    let lease = client.acquire_lease(acquire_request("a", TTL)).await;
     let (keep_open, outbound) = tokio::sync::mpsc::channel::<v1::KeepAliveRequest>(1);
     let requests = tokio_stream::wrappers::ReceiverStream::new(outbound);
     let mut stream = within(client.keep_alive(requests)).await.unwrap().into_inner();
     let mut other = server.client();
-    let waiter = tokio::spawn(async move { other.acquire(waiting_wish("a", TTL, LONG)).await });
-    until(|| async { server.client().look("a").await.waiters == 1 }).await;
+    let waiter = tokio::spawn(async move { other.acquire(waiting_request("a", TTL, LONG)).await });
+    until(|| async { server.client().lock_info("a").await.waiters == 1 }).await;
 
     server.shut_down();
     let status = assert_refused(within(waiter).await.unwrap(), Code::Unavailable, "DRAINING");
@@ -44,10 +44,10 @@ async fn a_drain_refuses_waiters_notifies_streams_and_lets_holders_release() {
     .await;
     assert!(notice.grace.is_some());
     within(async { while changes.next().await.unwrap().unwrap().status() != ServingStatus::NotServing {} }).await;
-    assert_refused(client.acquire(wish("b", TTL)).await, Code::Unavailable, "DRAINING");
+    assert_refused(client.acquire(acquire_request("b", TTL)).await, Code::Unavailable, "DRAINING");
     let refused = client.keep_alive(tokio_stream::empty()).await.map(|_| ());
     assert_refused(refused, Code::Unavailable, "DRAINING");
-    assert_eq!(client.give_back(&lease).await, LeaseEnd::Released);
+    assert_eq!(client.release_lease(&lease).await, LeaseEnd::Released);
     drop((keep_open, stream, changes));
     within(&mut server.task).await.unwrap();
 }
@@ -83,10 +83,10 @@ async fn a_drain_ends_within_its_timeout_even_if_clients_stay() {
 async fn an_operator_can_drain_the_server() {
     let mut server = Server::start().await;
     let mut client = server.client();
-    client.take(wish("a", TTL)).await;
+    client.acquire_lease(acquire_request("a", TTL)).await;
     let mut other = server.client();
-    let waiter = tokio::spawn(async move { other.acquire(waiting_wish("a", TTL, LONG)).await });
-    until(|| async { server.client().look("a").await.waiters == 1 }).await;
+    let waiter = tokio::spawn(async move { other.acquire(waiting_request("a", TTL, LONG)).await });
+    until(|| async { server.client().lock_info("a").await.waiters == 1 }).await;
     let answer = server.admin().drain(v1::DrainRequest {}).await.unwrap().into_inner();
     assert_eq!((answer.waiters, answer.streams), (1, 0));
     assert_refused(within(waiter).await.unwrap(), Code::Unavailable, "DRAINING");

@@ -2,7 +2,7 @@
 //!
 //! A handler that panics resets its stream, which a client sees as an error with a code that the API does not document.
 
-use crate::support::{Lock, Server, channel, span, until, wish, within};
+use crate::support::{Lock, Server, acquire_request, channel, span, until, within};
 use fencepost_proto::v1::{self, lock_service_client::LockServiceClient};
 use proptest::{
     prelude::*,
@@ -120,7 +120,7 @@ async fn requests_with_any_content_get_a_documented_answer() {
             }
         }
     }
-    client.take(wish("still served", Duration::from_secs(30))).await;
+    client.acquire_lease(acquire_request("still served", Duration::from_secs(30))).await;
 }
 
 #[tokio::test]
@@ -128,7 +128,7 @@ async fn invalid_deadlines_are_ignored() {
     let server = Server::start().await;
     let mut client = server.client();
     for text in ["", "S", "-1S", "99999999H", "123456789S", "1x", "1 S", "0x1S"] {
-        let mut request = Request::new(wish("a", Duration::from_secs(30)));
+        let mut request = Request::new(acquire_request("a", Duration::from_secs(30)));
         request.get_mut().wait_timeout = span(Duration::from_millis(1));
         request.metadata_mut().insert("grpc-timeout", text.parse().unwrap());
         assert_documented(within(client.acquire(request)).await, &text);
@@ -158,7 +158,7 @@ async fn bytes_that_are_not_grpc_close_only_their_own_connection() {
         let _ = stream.shutdown().await;
         let _ = within(stream.read_to_end(&mut Vec::new())).await;
     }
-    server.client().take(wish("still served", Duration::from_secs(30))).await;
+    server.client().acquire_lease(acquire_request("still served", Duration::from_secs(30))).await;
 }
 
 #[tokio::test]
@@ -178,5 +178,5 @@ async fn a_message_that_does_not_decode_is_refused() {
         async move { client.holder("a").await.is_none() }
     })
     .await;
-    client.take(wish("a", Duration::from_secs(30))).await;
+    client.acquire_lease(acquire_request("a", Duration::from_secs(30))).await;
 }

@@ -1,6 +1,6 @@
 //! Get, list, watch, check token, force release, and reflection.
 
-use crate::support::{Lock, Server, assert_bad_field, only, read, until, waiting_wish, wish, within};
+use crate::support::{Lock, Server, acquire_request, assert_bad_field, only, read, until, waiting_request, within};
 use fencepost::domain::limits::METADATA_BYTES_MAX;
 use fencepost_proto::v1::{self, LeaseEnd, check_token_response, force_release_response, watch_response::Kind};
 use std::{
@@ -16,10 +16,10 @@ const TTL: Duration = Duration::from_secs(30);
 async fn a_get_returns_the_holder_but_no_credentials() {
     let server = Server::start().await;
     let mut client = server.client();
-    assert_eq!(client.look("a").await, v1::LockInfo { lock_name: "a".into(), ..v1::LockInfo::default() });
-    let request = v1::AcquireRequest { metadata: [("job".into(), "42".into())].into(), ..wish("a", TTL) };
-    let lease = client.take(request.clone()).await;
-    let info = client.look("a").await;
+    assert_eq!(client.lock_info("a").await, v1::LockInfo { lock_name: "a".into(), ..v1::LockInfo::default() });
+    let request = v1::AcquireRequest { metadata: [("job".into(), "42".into())].into(), ..acquire_request("a", TTL) };
+    let lease = client.acquire_lease(request.clone()).await;
+    let info = client.lock_info("a").await;
     let current = only(info.holders.clone()).unwrap();
     assert_eq!(current.metadata, request.metadata);
     assert_eq!((current.fencing_token, read(current.ttl)), (lease.fencing_token, TTL));
@@ -27,8 +27,8 @@ async fn a_get_returns_the_holder_but_no_credentials() {
     assert_eq!(info.newest_token, lease.fencing_token);
     let shown = format!("{info:?}");
     assert!(!shown.contains(&lease.lease_id) && !shown.contains(&request.request_id), "no credentials");
-    client.give_back(&lease).await;
-    let info = client.look("a").await;
+    client.release_lease(&lease).await;
+    let info = client.lock_info("a").await;
     assert_eq!((only(info.holders.clone()), info.newest_token), (None, lease.fencing_token));
     assert_eq!(info.previous_end(), LeaseEnd::Released);
 }
@@ -39,11 +39,11 @@ async fn a_listing_has_each_lock_of_the_prefix_once_in_pages() {
     let mut client = server.client();
     let mut expected = HashSet::new();
     for number in 0..250 {
-        expected.insert(client.take(wish(&format!("orders/{number}"), TTL)).await.lock_name);
-        client.take(wish(&format!("users/{number}"), TTL)).await;
+        expected.insert(client.acquire_lease(acquire_request(&format!("orders/{number}"), TTL)).await.lock_name);
+        client.acquire_lease(acquire_request(&format!("users/{number}"), TTL)).await;
     }
-    let freed = client.take(wish("orders/freed", TTL)).await;
-    client.give_back(&freed).await;
+    let freed = client.acquire_lease(acquire_request("orders/freed", TTL)).await;
+    client.release_lease(&freed).await;
     let mut found = Vec::new();
     let mut request = v1::ListRequest { prefix: "orders/".into(), page_size: 7, page_token: String::new() };
     loop {
@@ -71,7 +71,12 @@ async fn a_page_of_large_locks_fits_into_a_message() {
     let mut client = server.client();
     let large: HashMap<_, _> = [("k".into(), "x".repeat(METADATA_BYTES_MAX - 1))].into();
     for number in 0..1_100 {
-        client.take(v1::AcquireRequest { metadata: large.clone(), ..wish(&format!("a/{number}"), TTL) }).await;
+        client
+            .acquire_lease(v1::AcquireRequest {
+                metadata: large.clone(),
+                ..acquire_request(&format!("a/{number}"), TTL)
+            })
+            .await;
     }
     let mut found = 0;
     let mut request = v1::ListRequest { page_size: 1_000, ..v1::ListRequest::default() };
@@ -94,10 +99,10 @@ async fn watchers_receive_events_in_order() {
     let watch = v1::WatchRequest { prefix: "a".into() };
     let mut events = within(client.watch(watch)).await.unwrap().into_inner();
     assert_eq!(events.next().await.unwrap().unwrap().kind(), Kind::Started);
-    let released = client.take(wish("a/1", TTL)).await;
-    client.take(wish("b/1", TTL)).await;
-    client.give_back(&released).await;
-    let expired = client.take(wish("a/1", Duration::from_millis(60))).await;
+    let released = client.acquire_lease(acquire_request("a/1", TTL)).await;
+    client.acquire_lease(acquire_request("b/1", TTL)).await;
+    client.release_lease(&released).await;
+    let expired = client.acquire_lease(acquire_request("a/1", Duration::from_millis(60))).await;
     let seen: Vec<_> = within(events.take(4).map(Result::unwrap).collect()).await;
     let shown: Vec<_> =
         seen.iter().map(|event| (event.kind(), event.lock_name.as_str(), event.fencing_token)).collect();
@@ -118,10 +123,10 @@ async fn force_release_revokes_the_lease_with_the_expected_token_and_notifies_al
     let server = Server::start().await;
     let (mut client, mut admin) = (server.client(), server.admin());
     let mut events = within(client.watch(v1::WatchRequest::default())).await.unwrap().into_inner();
-    let lease = client.take(wish("a", TTL)).await;
+    let lease = client.acquire_lease(acquire_request("a", TTL)).await;
     let mut other = server.client();
-    let waiter = tokio::spawn(async move { other.ask(waiting_wish("a", TTL, TTL)).await });
-    until(|| async { server.client().look("a").await.waiters == 1 }).await;
+    let waiter = tokio::spawn(async move { other.acquire_response(waiting_request("a", TTL, TTL)).await });
+    until(|| async { server.client().lock_info("a").await.waiters == 1 }).await;
     let force = |expected_token| v1::ForceReleaseRequest {
         lock_name: "a".into(),
         expected_token,
@@ -149,7 +154,7 @@ async fn force_release_revokes_the_lease_with_the_expected_token_and_notifies_al
     })
     .await;
     assert_eq!((revoked.reason.as_str(), revoked.fencing_token), ("holder is stuck", lease.fencing_token));
-    assert_eq!(client.give_back(&lease).await, LeaseEnd::Revoked);
+    assert_eq!(client.release_lease(&lease).await, LeaseEnd::Revoked);
 }
 
 #[tokio::test]
@@ -165,14 +170,14 @@ async fn a_token_is_current_only_while_its_lease_holds_the_lock() {
         }
     };
     assert_eq!(check(7).await.status(), Status::Unknown);
-    let first = client.take(wish("a", TTL)).await;
+    let first = client.acquire_lease(acquire_request("a", TTL)).await;
     assert_eq!(check(first.fencing_token).await.status(), Status::Current);
     assert_eq!(check(first.fencing_token + 1).await.status(), Status::Unknown);
     let force =
         v1::ForceReleaseRequest { lock_name: "a".into(), expected_token: first.fencing_token, reason: "test".into() };
     server.admin().force_release(force).await.unwrap();
     assert_eq!(check(first.fencing_token).await.status(), Status::Ended, "ended at once");
-    let second = client.take(wish("a", TTL)).await;
+    let second = client.acquire_lease(acquire_request("a", TTL)).await;
     let stale = check(first.fencing_token).await;
     assert_eq!((stale.status(), stale.newest_token), (Status::Stale, second.fencing_token));
     assert_eq!(check(second.fencing_token).await.status(), Status::Current);

@@ -3,11 +3,13 @@
 use crate::{
     link::freezable_link,
     stream::{Stream, attachment},
-    support::{Lock, Server, assert_bad_field, assert_refused, channel, read, until, waiting_wish, wish, within},
+    support::{
+        Lock, Server, acquire_request, assert_bad_field, assert_refused, channel, read, until, waiting_request, within,
+    },
 };
 use fencepost_proto::v1::{
-    self, LeaseEnd, detached, keep_alive_request::Message as Say, keep_alive_response::Message as Hear,
-    lock_service_client::LockServiceClient,
+    self, LeaseEnd, detached, keep_alive_request::Message as ClientMessage,
+    keep_alive_response::Message as ServerMessage, lock_service_client::LockServiceClient,
 };
 use std::time::Duration;
 use tokio_stream::StreamExt;
@@ -18,10 +20,10 @@ const TTL: Duration = Duration::from_secs(30);
 /// Long enough for answers that are more than a second late on a busy machine.
 const SHORT: Duration = Duration::from_secs(3);
 
-fn groups(message: Hear) -> Vec<(Duration, Vec<u32>)> {
+fn groups(message: ServerMessage) -> Vec<(Duration, Vec<u32>)> {
     let groups = match message {
-        Hear::Attached(attached) => attached.leases,
-        Hear::Renewed(renewed) => renewed.leases,
+        ServerMessage::Attached(attached) => attached.leases,
+        ServerMessage::Renewed(renewed) => renewed.leases,
         other => panic!("{other:?}"),
     };
     groups.into_iter().map(|group| (read(group.ttl), group.handles)).collect()
@@ -31,9 +33,12 @@ fn groups(message: Hear) -> Vec<(Duration, Vec<u32>)> {
 async fn answered_beats_renew_a_lease_and_unanswered_ones_do_not() {
     let server = Server::start().await;
     let mut client = server.client();
-    let lease = client.take(wish("a", SHORT)).await;
+    let lease = client.acquire_lease(acquire_request("a", SHORT)).await;
     let mut stream = Stream::open(server.client()).await;
-    assert!(matches!(stream.next().await, Ok(Hear::Beat(v1::Beat { beat: 1, .. }))), "the first beat is sent at once");
+    assert!(
+        matches!(stream.next().await, Ok(ServerMessage::Beat(v1::Beat { beat: 1, .. }))),
+        "the first beat is sent at once"
+    );
     stream.attach(vec![attachment(7, &lease)]).await;
     assert_eq!(groups(stream.next_but_beats(false).await), [(SHORT, vec![7])]);
     let renewed = stream.answer_for(SHORT * 5 / 2, |_| true).await;
@@ -41,7 +46,7 @@ async fn answered_beats_renew_a_lease_and_unanswered_ones_do_not() {
     let current = client.holder("a").await.unwrap();
     assert_eq!(current.fencing_token, lease.fencing_token, "a renewal does not change the token");
     // From here on the client is connected but silent, like a paused process.
-    let Hear::Lost(lost) = stream.next_but_beats(false).await else { panic!("not lost") };
+    let ServerMessage::Lost(lost) = stream.next_but_beats(false).await else { panic!("not lost") };
     assert_eq!((lost.handle, lost.end()), (7, LeaseEnd::Expired));
     assert_eq!(client.holder("a").await, None);
 }
@@ -51,7 +56,7 @@ async fn a_lease_is_kept_if_only_some_beats_are_answered() {
     let server = Server::start().await;
     let mut client = server.client();
     let ttl = SHORT * 4 / 3;
-    let lease = client.take(wish("a", ttl)).await;
+    let lease = client.acquire_lease(acquire_request("a", ttl)).await;
     let mut stream = Stream::open(server.client()).await;
     stream.attach(vec![attachment(1, &lease)]).await;
     groups(stream.next_but_beats(false).await);
@@ -64,7 +69,7 @@ async fn a_lease_is_kept_if_only_some_beats_are_answered() {
 async fn the_leases_of_an_ended_stream_live_on_and_can_be_attached_to_another() {
     let server = Server::start().await;
     let mut client = server.client();
-    let lease = client.take(wish("a", SHORT)).await;
+    let lease = client.acquire_lease(acquire_request("a", SHORT)).await;
     let mut first = Stream::open(server.client()).await;
     first.attach(vec![attachment(1, &lease)]).await;
     groups(first.next_but_beats(false).await);
@@ -81,22 +86,26 @@ async fn the_newest_attachment_wins_over_older_ones_that_arrive_late() {
     use detached::Reason;
     let server = Server::start().await;
     let mut client = server.client();
-    let lease = client.take(wish("a", TTL)).await;
+    let lease = client.acquire_lease(acquire_request("a", TTL)).await;
     let (mut old, mut new, mut late) =
         (Stream::open(server.client()).await, Stream::open(server.client()).await, Stream::open(server.client()).await);
     old.attach(vec![attachment(1, &lease)]).await;
     groups(old.next_but_beats(false).await);
     new.attach(vec![v1::LeaseAttachment { attempt: 3, ..attachment(1, &lease) }]).await;
     groups(new.next_but_beats(false).await);
-    let Hear::Detached(detached) = old.next_but_beats(true).await else { panic!("the old stream is not detached") };
+    let ServerMessage::Detached(detached) = old.next_but_beats(true).await else {
+        panic!("the old stream is not detached")
+    };
     assert_eq!((detached.handle, detached.reason()), (1, Reason::AttachedElsewhere));
     late.attach(vec![v1::LeaseAttachment { attempt: 2, ..attachment(5, &lease) }]).await;
-    let Hear::Detached(detached) = late.next_but_beats(true).await else {
+    let ServerMessage::Detached(detached) = late.next_but_beats(true).await else {
         panic!("the late attachment is not refused")
     };
     assert_eq!((detached.handle, detached.reason()), (5, Reason::AttachedElsewhere));
-    new.say(Say::Detach(v1::DetachLeases { handles: vec![1] })).await;
-    let Hear::Detached(detached) = new.next_but_beats(true).await else { panic!("the detach is not confirmed") };
+    new.send(ClientMessage::Detach(v1::DetachLeases { handles: vec![1] })).await;
+    let ServerMessage::Detached(detached) = new.next_but_beats(true).await else {
+        panic!("the detach is not confirmed")
+    };
     assert_eq!((detached.handle, detached.reason()), (1, Reason::Requested));
     assert!(client.holder("a").await.is_some(), "a detached lease lives until it expires");
 }
@@ -105,22 +114,22 @@ async fn the_newest_attachment_wins_over_older_ones_that_arrive_late() {
 async fn a_stream_is_notified_at_once_if_its_lease_ends() {
     let server = Server::start().await;
     let mut client = server.client();
-    let revoked = client.take(wish("a", TTL)).await;
-    let released = client.take(wish("b", TTL)).await;
+    let revoked = client.acquire_lease(acquire_request("a", TTL)).await;
+    let released = client.acquire_lease(acquire_request("b", TTL)).await;
     let mut stream = Stream::open(server.client()).await;
     stream.attach(vec![attachment(1, &revoked), attachment(2, &released)]).await;
     groups(stream.next_but_beats(false).await);
     let force =
         v1::ForceReleaseRequest { lock_name: "a".into(), expected_token: revoked.fencing_token, reason: "test".into() };
     server.admin().force_release(force).await.unwrap();
-    let Hear::Lost(lost) = stream.next_but_beats(false).await else { panic!("not lost") };
+    let ServerMessage::Lost(lost) = stream.next_but_beats(false).await else { panic!("not lost") };
     assert_eq!((lost.handle, lost.end()), (1, LeaseEnd::Revoked));
-    client.give_back(&released).await;
-    let Hear::Lost(lost) = stream.next_but_beats(false).await else { panic!("not lost") };
+    client.release_lease(&released).await;
+    let ServerMessage::Lost(lost) = stream.next_but_beats(false).await else { panic!("not lost") };
     assert_eq!((lost.handle, lost.end()), (2, LeaseEnd::Released));
-    let successor = client.take(wish("a", TTL)).await;
+    let successor = client.acquire_lease(acquire_request("a", TTL)).await;
     stream.attach(vec![attachment(1, &revoked)]).await;
-    let Hear::Lost(lost) = stream.next_but_beats(false).await else { panic!("an ended lease was attached") };
+    let ServerMessage::Lost(lost) = stream.next_but_beats(false).await else { panic!("an ended lease was attached") };
     assert_eq!((lost.end(), lost.successor_token), (LeaseEnd::Revoked, successor.fencing_token));
 }
 
@@ -128,8 +137,11 @@ async fn a_stream_is_notified_at_once_if_its_lease_ends() {
 async fn a_disconnect_revokes_only_leases_that_opted_in_and_are_still_attached() {
     let server = Server::start().await;
     let mut client = server.client();
-    let (plain, opted_in, moved) =
-        (client.take(wish("a", TTL)).await, client.take(wish("b", TTL)).await, client.take(wish("c", TTL)).await);
+    let (plain, opted_in, moved) = (
+        client.acquire_lease(acquire_request("a", TTL)).await,
+        client.acquire_lease(acquire_request("b", TTL)).await,
+        client.acquire_lease(acquire_request("c", TTL)).await,
+    );
     let opt_in = |handle, lease| v1::LeaseAttachment { release_on_disconnect: true, ..attachment(handle, lease) };
     let mut stream = Stream::open(server.client()).await;
     stream.attach(vec![attachment(1, &plain), opt_in(2, &opted_in), opt_in(3, &moved)]).await;
@@ -138,8 +150,8 @@ async fn a_disconnect_revokes_only_leases_that_opted_in_and_are_still_attached()
     other.attach(vec![v1::LeaseAttachment { attempt: 2, ..attachment(1, &moved) }]).await;
     groups(other.next_but_beats(false).await);
     let mut behind = server.client();
-    let waiter = tokio::spawn(async move { behind.ask(waiting_wish("b", TTL, TTL)).await });
-    until(|| async { server.client().look("b").await.waiters == 1 }).await;
+    let waiter = tokio::spawn(async move { behind.acquire_response(waiting_request("b", TTL, TTL)).await });
+    until(|| async { server.client().lock_info("b").await.waiters == 1 }).await;
     drop(stream);
     assert_eq!(within(waiter).await.unwrap().previous_end(), LeaseEnd::Revoked);
     assert_eq!(client.holder("a").await.unwrap().fencing_token, plain.fencing_token);
@@ -150,14 +162,14 @@ async fn a_disconnect_revokes_only_leases_that_opted_in_and_are_still_attached()
 async fn a_drain_is_no_disconnect() {
     let mut server = Server::start_with(|config| config.drain_timeout = Duration::from_millis(100)).await;
     let mut client = server.client();
-    let lease = client.take(wish("a", TTL)).await;
+    let lease = client.acquire_lease(acquire_request("a", TTL)).await;
     let mut events = within(client.watch(v1::WatchRequest::default())).await.unwrap().into_inner();
     let mut stream = Stream::open(server.client()).await;
     let opt_in = v1::LeaseAttachment { release_on_disconnect: true, ..attachment(1, &lease) };
     stream.attach(vec![opt_in]).await;
     groups(stream.next_but_beats(false).await);
     server.shut_down();
-    assert!(matches!(stream.next_but_beats(true).await, Hear::Draining(_)));
+    assert!(matches!(stream.next_but_beats(true).await, ServerMessage::Draining(_)));
     within(&mut server.task).await.unwrap();
     let mut seen = Vec::new();
     while let Some(Ok(event)) = within(events.next()).await {
@@ -172,11 +184,13 @@ async fn a_full_stream_refuses_further_leases() {
     let mut client = server.client();
     let mut attachments = Vec::new();
     for handle in 0..3 {
-        attachments.push(attachment(handle, &client.take(wish(&format!("a/{handle}"), TTL)).await));
+        attachments.push(attachment(handle, &client.acquire_lease(acquire_request(&format!("a/{handle}"), TTL)).await));
     }
     let mut stream = Stream::open(server.client()).await;
     stream.attach(attachments).await;
-    let Hear::Detached(detached) = stream.next_but_beats(true).await else { panic!("the third lease is not refused") };
+    let ServerMessage::Detached(detached) = stream.next_but_beats(true).await else {
+        panic!("the third lease is not refused")
+    };
     assert_eq!((detached.handle, detached.reason()), (2, detached::Reason::StreamFull));
     let [(_, mut handles)] = <[_; 1]>::try_from(groups(stream.next_but_beats(true).await)).unwrap();
     handles.sort_unstable();
@@ -187,25 +201,25 @@ async fn a_full_stream_refuses_further_leases() {
 async fn an_invalid_message_ends_the_stream_with_its_field() {
     let server = Server::start().await;
     let mut client = server.client();
-    let lease = client.take(wish("a", TTL)).await;
+    let lease = client.acquire_lease(acquire_request("a", TTL)).await;
     let bad_name = v1::LeaseAttachment { lock_name: String::new(), ..attachment(1, &lease) };
     let bad_id = v1::LeaseAttachment { lease_id: "mine".into(), ..attachment(1, &lease) };
     let twice = vec![attachment(1, &lease), attachment(1, &lease)];
-    let attach = |leases| Some(Say::Attach(v1::AttachLeases { leases }));
+    let attach = |leases| Some(ClientMessage::Attach(v1::AttachLeases { leases }));
     let cases = [
         (None, "message"),
-        (Some(Say::Answer(v1::BeatAnswer { beat: 2_000_000 })), "answer.beat"),
-        (Some(Say::Answer(v1::BeatAnswer { beat: 0 })), "answer.beat"),
+        (Some(ClientMessage::Answer(v1::BeatAnswer { beat: 2_000_000 })), "answer.beat"),
+        (Some(ClientMessage::Answer(v1::BeatAnswer { beat: 0 })), "answer.beat"),
         (attach(vec![attachment(2, &lease), bad_name]), "attach.leases[1].lock_name"),
         (attach(vec![bad_id]), "attach.leases[0].lease_id"),
         (attach(twice), "handle"),
     ];
     for (message, field) in cases {
         let mut stream = Stream::open(server.client()).await;
-        stream.say.send(v1::KeepAliveRequest { message }).await.unwrap();
+        stream.requests.send(v1::KeepAliveRequest { message }).await.unwrap();
         let error = loop {
             match stream.next().await {
-                Ok(Hear::Beat(_)) => {}
+                Ok(ServerMessage::Beat(_)) => {}
                 other => break other,
             }
         };
@@ -240,8 +254,8 @@ async fn a_half_open_stream_renews_nothing_and_its_lease_can_move_to_another() {
     let server = Server::start().await;
     let mut client = server.client();
     let ttl = SHORT;
-    let kept = client.take(wish("kept", ttl)).await;
-    let abandoned = client.take(wish("abandoned", ttl)).await;
+    let kept = client.acquire_lease(acquire_request("kept", ttl)).await;
+    let abandoned = client.acquire_lease(acquire_request("abandoned", ttl)).await;
     let (via, freeze) = freezable_link(server.addr).await;
     let mut old = Stream::open(LockServiceClient::new(channel(via))).await;
     old.attach(vec![attachment(1, &kept), attachment(2, &abandoned)]).await;

@@ -1,6 +1,6 @@
 //! Every limit of the API, exactly at the limit and beyond it.
 
-use crate::support::{Lock, Server, assert_bad_field, span, wish};
+use crate::support::{Lock, Server, acquire_request, assert_bad_field, span};
 use fencepost::domain::limits;
 use fencepost_proto::v1::{self, AcquireRequest, acquire_response::Outcome};
 use std::time::Duration;
@@ -20,65 +20,80 @@ async fn each_field_is_accepted_at_its_limit_and_refused_beyond() {
     let day = Duration::from_secs(24 * 60 * 60);
     let tick = Duration::from_nanos(1);
     let good = [
-        AcquireRequest { lock_name: bytes(1), ..wish("", TTL) },
-        AcquireRequest { lock_name: bytes(limits::LOCK_NAME_BYTES_MAX), ..wish("", TTL) },
-        AcquireRequest { holder: bytes(limits::HOLDER_BYTES_MAX), ..wish("holder", TTL) },
-        AcquireRequest { holder: String::new(), ..wish("no holder", TTL) },
-        AcquireRequest { ttl: span(Duration::from_secs(1)), ..wish("short", TTL) },
-        AcquireRequest { ttl: span(day), ..wish("long", TTL) },
-        AcquireRequest { ttl: None, ..wish("default", TTL) },
-        AcquireRequest { wait_timeout: span(Duration::from_secs(3_600)), ..wish("wait", TTL) },
+        AcquireRequest { lock_name: bytes(1), ..acquire_request("", TTL) },
+        AcquireRequest { lock_name: bytes(limits::LOCK_NAME_BYTES_MAX), ..acquire_request("", TTL) },
+        AcquireRequest { holder: bytes(limits::HOLDER_BYTES_MAX), ..acquire_request("holder", TTL) },
+        AcquireRequest { holder: String::new(), ..acquire_request("no holder", TTL) },
+        AcquireRequest { ttl: span(Duration::from_secs(1)), ..acquire_request("short", TTL) },
+        AcquireRequest { ttl: span(day), ..acquire_request("long", TTL) },
+        AcquireRequest { ttl: None, ..acquire_request("default", TTL) },
+        AcquireRequest { wait_timeout: span(Duration::from_secs(3_600)), ..acquire_request("wait", TTL) },
         AcquireRequest {
             metadata: [("k".into(), bytes(limits::METADATA_BYTES_MAX - 1))].into(),
-            ..wish("metadata", TTL)
+            ..acquire_request("metadata", TTL)
         },
-        AcquireRequest { mode: v1::LockMode::Exclusive.into(), ..wish("mode", TTL) },
+        AcquireRequest { mode: v1::LockMode::Exclusive.into(), ..acquire_request("mode", TTL) },
     ];
     for request in good {
-        let lease = client.ask(request.clone()).await;
+        let lease = client.acquire_response(request.clone()).await;
         assert_eq!(lease.outcome(), Outcome::Acquired, "{request:?}");
     }
     let bad = [
-        ("lock_name", AcquireRequest { lock_name: String::new(), ..wish("", TTL) }),
-        ("lock_name", AcquireRequest { lock_name: bytes(limits::LOCK_NAME_BYTES_MAX + 1), ..wish("", TTL) }),
-        ("lock_name", AcquireRequest { lock_name: "a\nb".into(), ..wish("", TTL) }),
-        ("holder", AcquireRequest { holder: bytes(limits::HOLDER_BYTES_MAX + 1), ..wish("a", TTL) }),
-        ("holder", AcquireRequest { holder: "\0".into(), ..wish("a", TTL) }),
-        ("ttl", AcquireRequest { ttl: span(Duration::from_secs(1) - tick), ..wish("a", TTL) }),
-        ("ttl", AcquireRequest { ttl: span(day + tick), ..wish("a", TTL) }),
-        ("ttl", AcquireRequest { ttl: Some(prost_types::Duration { seconds: -5, nanos: 0 }), ..wish("a", TTL) }),
+        ("lock_name", AcquireRequest { lock_name: String::new(), ..acquire_request("", TTL) }),
+        ("lock_name", AcquireRequest { lock_name: bytes(limits::LOCK_NAME_BYTES_MAX + 1), ..acquire_request("", TTL) }),
+        ("lock_name", AcquireRequest { lock_name: "a\nb".into(), ..acquire_request("", TTL) }),
+        ("holder", AcquireRequest { holder: bytes(limits::HOLDER_BYTES_MAX + 1), ..acquire_request("a", TTL) }),
+        ("holder", AcquireRequest { holder: "\0".into(), ..acquire_request("a", TTL) }),
+        ("ttl", AcquireRequest { ttl: span(Duration::from_secs(1) - tick), ..acquire_request("a", TTL) }),
+        ("ttl", AcquireRequest { ttl: span(day + tick), ..acquire_request("a", TTL) }),
+        (
+            "ttl",
+            AcquireRequest { ttl: Some(prost_types::Duration { seconds: -5, nanos: 0 }), ..acquire_request("a", TTL) },
+        ),
         (
             "ttl",
             AcquireRequest {
                 ttl: Some(prost_types::Duration { seconds: i64::MIN, nanos: i32::MIN }),
-                ..wish("a", TTL)
+                ..acquire_request("a", TTL)
             },
         ),
         (
             "ttl",
             AcquireRequest {
                 ttl: Some(prost_types::Duration { seconds: i64::MAX, nanos: i32::MAX }),
-                ..wish("a", TTL)
+                ..acquire_request("a", TTL)
             },
         ),
-        ("wait_timeout", AcquireRequest { wait_timeout: span(Duration::from_secs(3_600) + tick), ..wish("a", TTL) }),
         (
             "wait_timeout",
-            AcquireRequest { wait_timeout: Some(prost_types::Duration { seconds: 0, nanos: -1 }), ..wish("a", TTL) },
+            AcquireRequest { wait_timeout: span(Duration::from_secs(3_600) + tick), ..acquire_request("a", TTL) },
+        ),
+        (
+            "wait_timeout",
+            AcquireRequest {
+                wait_timeout: Some(prost_types::Duration { seconds: 0, nanos: -1 }),
+                ..acquire_request("a", TTL)
+            },
         ),
         (
             "metadata",
-            AcquireRequest { metadata: [("k".into(), bytes(limits::METADATA_BYTES_MAX))].into(), ..wish("a", TTL) },
+            AcquireRequest {
+                metadata: [("k".into(), bytes(limits::METADATA_BYTES_MAX))].into(),
+                ..acquire_request("a", TTL)
+            },
         ),
-        ("request_id", AcquireRequest { request_id: "42".into(), ..wish("a", TTL) }),
-        ("request_id", AcquireRequest { request_id: uuid::Uuid::nil().to_string(), ..wish("a", TTL) }),
-        ("request_id", AcquireRequest { request_id: uuid::Uuid::nil().simple().to_string(), ..wish("a", TTL) }),
-        ("min_token", AcquireRequest { min_token: u64::MAX, ..wish("a", TTL) }),
-        ("mode", AcquireRequest { mode: v1::LockMode::Shared.into(), ..wish("a", TTL) }),
-        ("mode", AcquireRequest { mode: 77, ..wish("a", TTL) }),
-        ("permits", AcquireRequest { permits: 1, ..wish("a", TTL) }),
-        ("lock_delay", AcquireRequest { lock_delay: span(TTL), ..wish("a", TTL) }),
-        ("max_hold", AcquireRequest { max_hold: span(TTL), ..wish("a", TTL) }),
+        ("request_id", AcquireRequest { request_id: "42".into(), ..acquire_request("a", TTL) }),
+        ("request_id", AcquireRequest { request_id: uuid::Uuid::nil().to_string(), ..acquire_request("a", TTL) }),
+        (
+            "request_id",
+            AcquireRequest { request_id: uuid::Uuid::nil().simple().to_string(), ..acquire_request("a", TTL) },
+        ),
+        ("min_token", AcquireRequest { min_token: u64::MAX, ..acquire_request("a", TTL) }),
+        ("mode", AcquireRequest { mode: v1::LockMode::Shared.into(), ..acquire_request("a", TTL) }),
+        ("mode", AcquireRequest { mode: 77, ..acquire_request("a", TTL) }),
+        ("permits", AcquireRequest { permits: 1, ..acquire_request("a", TTL) }),
+        ("lock_delay", AcquireRequest { lock_delay: span(TTL), ..acquire_request("a", TTL) }),
+        ("max_hold", AcquireRequest { max_hold: span(TTL), ..acquire_request("a", TTL) }),
     ];
     for (field, request) in bad {
         assert_bad_field(client.acquire(request).await, field);
@@ -139,9 +154,9 @@ async fn the_other_methods_check_their_fields_too() {
 async fn a_message_that_is_too_large_is_refused_without_decoding() {
     let server = Server::start().await;
     let mut client = server.client();
-    let fits = AcquireRequest { holder: bytes(limits::REQUEST_BYTES_MAX - 200), ..wish("a", TTL) };
+    let fits = AcquireRequest { holder: bytes(limits::REQUEST_BYTES_MAX - 200), ..acquire_request("a", TTL) };
     assert_bad_field(client.acquire(fits).await, "holder");
-    let too_large = AcquireRequest { holder: bytes(limits::REQUEST_BYTES_MAX), ..wish("a", TTL) };
+    let too_large = AcquireRequest { holder: bytes(limits::REQUEST_BYTES_MAX), ..acquire_request("a", TTL) };
     assert_eq!(client.acquire(too_large).await.unwrap_err().code(), Code::OutOfRange);
-    client.take(wish("a", TTL)).await;
+    client.acquire_lease(acquire_request("a", TTL)).await;
 }

@@ -125,14 +125,14 @@ impl Bench {
 
     /// Queues an acquire of the lock `a`, which is held, and stops reading.
     async fn wait_and_stall(&mut self, wait: Duration) -> LeaseId {
-        let holder = self.take("a").await;
+        let holder = self.acquire_lease("a").await;
         self.acquire(1, "a", wait);
         assert!(matches!(self.answer().await, (1, Answer::Waiting(0))));
         tokio::time::sleep(STALLED).await;
         holder
     }
 
-    async fn take(&self, lock: &str) -> LeaseId {
+    async fn acquire_lease(&self, lock: &str) -> LeaseId {
         granted(self.locks.acquire(&name(lock), call(Duration::ZERO)).await)
     }
 
@@ -241,7 +241,7 @@ async fn a_drain_ends_the_waits_of_a_stalled_session() {
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_is_handed_over_reaches_its_call() {
     let mut bench = Bench::new();
-    let holder = bench.take("a").await;
+    let holder = bench.acquire_lease("a").await;
     let call = bench.acquire(1, "a", WAIT);
     assert!(matches!(bench.answer().await, (1, Answer::Waiting(0))));
     let lease = bench.release_to(holder, call).await;
@@ -254,7 +254,7 @@ async fn a_lock_that_is_handed_over_reaches_its_call() {
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_handed_over_to_a_stalled_call_is_cut_short() {
     let mut bench = Bench::new();
-    let holder = bench.take("a").await;
+    let holder = bench.acquire_lease("a").await;
     let call = bench.acquire(1, "a", WAIT);
     assert!(matches!(bench.answer().await, (1, Answer::Waiting(0))));
     tokio::time::sleep(STALLED).await;

@@ -1,7 +1,7 @@
 //! The worker: a process that acquires a lock with the Rust client, keeps it alive, and writes when ordered to.
 //!
-//! It is this test binary, started with a variable that configures the worker. It reads orders from stdin and answers on
-//! stdout, one line each. It can be paused between two orders.
+//! It is this test binary, started with a variable that configures the worker. It reads orders from stdin and answers
+//! on stdout, one line each. It can be paused between two orders.
 
 use crate::{
     fence::{Pass, Store, Written},

@@ -1,10 +1,10 @@
-//! Classic clients: they acquire with `SET lock:NAME value NX PX ttl`, and release with a script that deletes the key if
-//! the value is still theirs.
+//! Classic clients: they acquire with `SET lock:NAME value NX PX ttl`, and release with a script that deletes the key
+//! if the value is still theirs.
 
 use crate::{
     redis_server::{Answer, Redis},
     server_on, serving,
-    support::{Lock, Server, assert_refused, only, read, span, until, waiting_wish, wish, within},
+    support::{Lock, Server, acquire_request, assert_refused, only, read, span, until, waiting_request, within},
 };
 use fencepost::config::StoreUrl;
 use fencepost_proto::v1::{self, LeaseEnd, acquire_response::Outcome, renew_response};
@@ -55,17 +55,17 @@ async fn renew(server: &Server, lease: &v1::Lease, ttl: Option<Duration>) -> v1:
 async fn a_lease_holds_the_classic_lock_until_it_ends() {
     let redis = Redis::start(&[]);
     let server = sharing(&redis).await;
-    let lease = server.client().take(wish("a", TTL)).await;
+    let lease = server.client().acquire_lease(acquire_request("a", TTL)).await;
     assert_eq!(redis.command(&["GET", "lock:a"]).text(), lease.grant_id, "the value is the grant id");
     assert!(!classic_acquire(&redis, "other", 1_000));
     assert!(pttl(&redis) > TTL / 2 && pttl(&redis) <= TTL + Duration::from_millis(2), "{:?}", pttl(&redis));
     assert_eq!(renew(&server, &lease, Some(TTL * 2)).await.outcome(), renew_response::Outcome::Renewed);
     assert!(pttl(&redis) > TTL, "the renewal extends the classic lock");
-    assert_eq!(server.client().give_back(&lease).await, LeaseEnd::Released);
+    assert_eq!(server.client().release_lease(&lease).await, LeaseEnd::Released);
     assert!(classic_acquire(&redis, "other", 1_000), "the release deletes the classic lock");
     redis.command(&["DEL", "lock:a"]);
 
-    let lease = server.client().take(wish("a", TTL)).await;
+    let lease = server.client().acquire_lease(acquire_request("a", TTL)).await;
     let force = v1::ForceReleaseRequest {
         lock_name: "a".into(),
         expected_token: lease.fencing_token,
@@ -75,7 +75,7 @@ async fn a_lease_holds_the_classic_lock_until_it_ends() {
     assert!(classic_acquire(&redis, "other", 1_000), "the revocation deletes the classic lock");
     redis.command(&["DEL", "lock:a"]);
 
-    server.client().take(wish("a", Duration::from_millis(100))).await;
+    server.client().acquire_lease(acquire_request("a", Duration::from_millis(100))).await;
     until(|| async { classic_acquire(&redis, "other", 1_000) }).await;
 }
 
@@ -84,7 +84,7 @@ async fn a_lock_held_by_a_classic_client_is_contended_and_passes_to_waiters() {
     let redis = Redis::start(&[]);
     let (one, two) = (sharing(&redis).await, sharing(&redis).await);
     assert!(classic_acquire(&redis, "mine", 60_000));
-    let refused = one.client().ask(wish("a", TTL)).await;
+    let refused = one.client().acquire_response(acquire_request("a", TTL)).await;
     assert_eq!(refused.outcome(), Outcome::Contended);
     let current = only(refused.holders).unwrap();
     assert_eq!((current.holder.as_str(), current.grant_id.as_str(), current.fencing_token), ("classic client", "", 0));
@@ -92,15 +92,15 @@ async fn a_lock_held_by_a_classic_client_is_contended_and_passes_to_waiters() {
     assert_eq!(two.client().holder("a").await.unwrap().holder, "classic client");
     for (server, end) in [(&one, "released"), (&two, "expired")] {
         let mut waiting = server.client();
-        let waiter = tokio::spawn(async move { waiting.take(waiting_wish("a", TTL, LONG)).await });
-        until(|| async { server.client().look("a").await.waiters == 1 }).await;
+        let waiter = tokio::spawn(async move { waiting.acquire_lease(waiting_request("a", TTL, LONG)).await });
+        until(|| async { server.client().lock_info("a").await.waiters == 1 }).await;
         match end {
             "expired" => redis.command(&["PEXPIRE", "lock:a", "50"]),
             _ => redis.command(&["EVAL", RELEASE, "1", "lock:a", "mine"]),
         };
         let lease = within(waiter).await.unwrap();
         assert_eq!(redis.command(&["GET", "lock:a"]).text(), lease.grant_id, "{end}");
-        server.client().give_back(&lease).await;
+        server.client().release_lease(&lease).await;
         assert!(classic_acquire(&redis, "mine", 60_000));
     }
     redis.command(&["PERSIST", "lock:a"]);
@@ -113,20 +113,20 @@ async fn a_classic_key_of_any_type_holds_the_lock() {
     let redis = Redis::start(&[]);
     let server = sharing(&redis).await;
     redis.command(&["HSET", "lock:a", "client:1", "1"]);
-    let refused = server.client().ask(wish("a", TTL)).await;
+    let refused = server.client().acquire_response(acquire_request("a", TTL)).await;
     assert_eq!(
         (refused.outcome(), only(refused.holders).unwrap().holder.as_str()),
         (Outcome::Contended, "classic client")
     );
     redis.command(&["DEL", "lock:a"]);
-    server.client().take(wish("a", TTL)).await;
+    server.client().acquire_lease(acquire_request("a", TTL)).await;
 }
 
 #[tokio::test]
 async fn a_renewal_restores_a_missing_classic_key_and_a_replaced_one_ends_the_lease() {
     let redis = Redis::start(&[]);
     let server = sharing(&redis).await;
-    let lease = server.client().take(wish("a", TTL)).await;
+    let lease = server.client().acquire_lease(acquire_request("a", TTL)).await;
     redis.command(&["DEL", "lock:a"]);
     assert_eq!(renew(&server, &lease, None).await.outcome(), renew_response::Outcome::Renewed);
     assert_eq!(redis.command(&["GET", "lock:a"]).text(), lease.grant_id);
@@ -134,7 +134,7 @@ async fn a_renewal_restores_a_missing_classic_key_and_a_replaced_one_ends_the_le
     assert!(classic_acquire(&redis, "thief", 60_000));
     let lost = renew(&server, &lease, None).await;
     assert_eq!((lost.outcome(), lost.end()), (renew_response::Outcome::Lost, LeaseEnd::Revoked));
-    assert_eq!(server.client().give_back(&lease).await, LeaseEnd::Revoked);
+    assert_eq!(server.client().release_lease(&lease).await, LeaseEnd::Revoked);
     assert_eq!(redis.command(&["GET", "lock:a"]).text(), "thief", "the server does not delete another client's key");
 }
 
@@ -157,9 +157,9 @@ async fn classic_clients_and_ours_exclude_each_other() {
         let (mut client, inside, ours) = (servers[number % 2].client(), inside.clone(), Arc::clone(&ours));
         waiters.push(tokio::spawn(async move {
             for _ in 0..ROUNDS {
-                let lease = client.take(waiting_wish("a", TTL, LONG)).await;
+                let lease = client.acquire_lease(waiting_request("a", TTL, LONG)).await;
                 work(inside.clone(), Arc::clone(&ours)).await;
-                assert_eq!(client.give_back(&lease).await, LeaseEnd::Released);
+                assert_eq!(client.release_lease(&lease).await, LeaseEnd::Released);
                 // Without waiters for a while, so that classic clients acquire the lock too.
                 tokio::time::sleep(Duration::from_millis(40)).await;
             }
@@ -198,7 +198,7 @@ async fn a_server_with_another_classic_prefix_refuses_the_redis() {
     let server = sharing(&redis).await;
     for (prefix, other) in [("", start_sharing(&redis, "").await), ("other:", start_sharing(&redis, "other:").await)] {
         until(|| async {
-            let refused = other.client().acquire(wish("a", TTL)).await;
+            let refused = other.client().acquire(acquire_request("a", TTL)).await;
             let status = assert_refused(refused, Code::Unavailable, "STORE_UNAVAILABLE");
             status.message().contains("the classic prefix \"lock:\"")
                 && status.message().contains("HDEL fp:meta classic")
@@ -207,20 +207,20 @@ async fn a_server_with_another_classic_prefix_refuses_the_redis() {
         serving(&other, false).await;
         assert_eq!(redis.command(&["EXISTS", "lock:a", "other:a"]).text(), "0", "{prefix:?}");
     }
-    server.client().take(wish("a", TTL)).await;
+    server.client().acquire_lease(acquire_request("a", TTL)).await;
     // The prefix can be changed while no server runs.
     drop(server);
     redis.command(&["HDEL", "fp:meta", "classic"]);
     let server = server_on(&redis).await;
-    server.client().take(wish("b", TTL)).await;
+    server.client().acquire_lease(acquire_request("b", TTL)).await;
     assert_eq!(redis.command(&["EXISTS", "lock:b"]).text(), "0");
     let late = start_sharing(&redis, "lock:").await;
     until(|| async {
-        let refused = late.client().acquire(wish("b", TTL)).await;
+        let refused = late.client().acquire(acquire_request("b", TTL)).await;
         assert_refused(refused, Code::Unavailable, "STORE_UNAVAILABLE").message().contains("the classic prefix \"\"")
     })
     .await;
-    server.client().take(wish("c", TTL)).await;
+    server.client().acquire_lease(acquire_request("c", TTL)).await;
 }
 
 /// The scripts write the classic key, so it needs no round trip.
@@ -228,10 +228,10 @@ async fn a_server_with_another_classic_prefix_refuses_the_redis() {
 async fn an_acquire_and_release_with_a_classic_key_runs_two_scripts() {
     let redis = Redis::start(&[]);
     let server = sharing(&redis).await;
-    let warm_up = server.client().take(wish("a", TTL)).await;
-    server.client().give_back(&warm_up).await;
+    let warm_up = server.client().acquire_lease(acquire_request("a", TTL)).await;
+    server.client().release_lease(&warm_up).await;
     let before = redis.calls("evalsha");
-    let lease = server.client().take(wish("a", TTL)).await;
-    server.client().give_back(&lease).await;
+    let lease = server.client().acquire_lease(acquire_request("a", TTL)).await;
+    server.client().release_lease(&lease).await;
     assert_eq!(redis.calls("evalsha") - before, 2);
 }

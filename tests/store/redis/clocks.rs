@@ -5,11 +5,11 @@ use crate::{
     redis_server::Redis,
     server_on,
     stream::{Stream, attachment},
-    support::{Lock, read, until, waiting_wish, wish, within},
+    support::{Lock, acquire_request, read, until, waiting_request, within},
     tokens::RisingTokens,
 };
 use fencepost::{domain::name::LockName, store::redis::keys};
-use fencepost_proto::v1::{acquire_response::Outcome, keep_alive_response::Message as Hear};
+use fencepost_proto::v1::{acquire_response::Outcome, keep_alive_response::Message as ServerMessage};
 use std::time::Duration;
 
 const TTL: Duration = Duration::from_secs(30);
@@ -42,11 +42,11 @@ async fn after_a_loss_of_data_all_buckets_start_above_the_highest_token_known() 
     let server = server_on(&redis).await;
     let bucket = |name: &str| keys::bucket(&LockName::new(name.into()).unwrap());
     assert_ne!(bucket("seen"), bucket("other"));
-    let seen = server.client().take(wish("seen", TTL)).await.fencing_token;
+    let seen = server.client().acquire_lease(acquire_request("seen", TTL)).await.fencing_token;
     clock.set(-HOUR);
     redis.restart(false);
     // The first command to the new incarnation.
-    let request = wish("other", TTL);
+    let request = acquire_request("other", TTL);
     until(|| async {
         server.client().acquire(request.clone()).await.is_ok_and(|response| {
             let token = response.into_inner().lease.unwrap().fencing_token;
@@ -63,11 +63,11 @@ async fn a_clock_that_steps_back_does_not_prolong_a_lease() {
     let redis = Redis::start_in(&[], &[], &clock.env());
     let server = server_on(&redis).await;
     let ttl = Duration::from_secs(3);
-    let kept = server.client().take(wish("kept", ttl)).await;
+    let kept = server.client().acquire_lease(acquire_request("kept", ttl)).await;
     let mut stream = Stream::open(server.client()).await;
     stream.attach(vec![attachment(1, &kept)]).await;
-    assert!(matches!(stream.next_but_beats(true).await, Hear::Attached(_)));
-    server.client().take(wish("not renewed", ttl)).await;
+    assert!(matches!(stream.next_but_beats(true).await, ServerMessage::Attached(_)));
+    server.client().acquire_lease(acquire_request("not renewed", ttl)).await;
     clock.set(-HOUR);
     for name in ["kept", "not renewed"] {
         let current = server.client().holder(name).await.unwrap();
@@ -76,7 +76,7 @@ async fn a_clock_that_steps_back_does_not_prolong_a_lease() {
     assert!(stream.answer_for(ttl * 2, |_| true).await >= 2, "renewals continue");
     assert_eq!(server.client().holder("kept").await.unwrap().fencing_token, kept.fencing_token);
     // Any command corrects the expiry: at most a TTL is left from then on.
-    let next = within(server.client().ask(waiting_wish("not renewed", TTL, LONG))).await;
+    let next = within(server.client().acquire_response(waiting_request("not renewed", TTL, LONG))).await;
     assert_eq!(next.outcome(), Outcome::Acquired);
 }
 
@@ -87,10 +87,10 @@ async fn waiters_are_served_after_a_step_back_and_not_stuck_after_a_step_ahead()
     let server = server_on(&redis).await;
     for ahead in [-HOUR, HOUR] {
         clock.set(0);
-        let lease = server.client().take(wish("a", TTL)).await;
+        let lease = server.client().acquire_lease(acquire_request("a", TTL)).await;
         let mut waiting = server.client();
-        let waiter = tokio::spawn(async move { waiting.acquire(waiting_wish("a", TTL, LONG)).await });
-        until(|| async { server.client().look("a").await.waiters == 1 }).await;
+        let waiter = tokio::spawn(async move { waiting.acquire(waiting_request("a", TTL, LONG)).await });
+        until(|| async { server.client().lock_info("a").await.waiters == 1 }).await;
         clock.set(ahead);
         let release = fencepost_proto::v1::ReleaseRequest { lock_name: "a".into(), lease_id: lease.lease_id };
         server.client().release(release).await.unwrap();
@@ -98,12 +98,12 @@ async fn waiters_are_served_after_a_step_back_and_not_stuck_after_a_step_ahead()
             Ok(response) => {
                 let response = response.into_inner();
                 assert_eq!(response.outcome(), Outcome::Acquired);
-                server.client().give_back(&response.lease.unwrap()).await;
+                server.client().release_lease(&response.lease.unwrap()).await;
             }
             // An hour without a heartbeat of the server: the queue position is gone, and the client must retry.
             Err(status) => assert_eq!((status.code(), ahead), (tonic::Code::Unavailable, HOUR), "{status:?}"),
         }
-        let lease = server.client().take(wish("a", TTL)).await;
-        server.client().give_back(&lease).await;
+        let lease = server.client().acquire_lease(acquire_request("a", TTL)).await;
+        server.client().release_lease(&lease).await;
     }
 }

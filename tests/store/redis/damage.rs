@@ -4,7 +4,7 @@ use crate::{
     log,
     redis_server::Redis,
     server_on,
-    support::{Lock, assert_refused, until, waiting_wish, wish, within},
+    support::{Lock, acquire_request, assert_refused, until, waiting_request, within},
 };
 use fencepost::{domain::name::LockName, store::redis::keys};
 use fencepost_proto::v1::acquire_response::Outcome;
@@ -27,18 +27,18 @@ async fn a_foreign_key_among_the_keys_of_a_lock_is_logged_once_and_stops_no_othe
     let name = "damage/foreign";
     let neighbour = (0..).map(|number| format!("n/{number}")).find(|other| bucket(other) == bucket(name)).unwrap();
     let wait_for = |name: &str| {
-        let (mut client, request) = (server.client(), waiting_wish(name, SHORT, LONG));
-        tokio::spawn(async move { client.ask(request).await })
+        let (mut client, request) = (server.client(), waiting_request(name, SHORT, LONG));
+        tokio::spawn(async move { client.acquire_response(request).await })
     };
-    server.client().take(wish(name, SHORT)).await;
+    server.client().acquire_lease(acquire_request(name, SHORT)).await;
     let waiter = wait_for(name);
-    until(|| async { server.client().look(name).await.waiters == 1 }).await;
+    until(|| async { server.client().lock_info(name).await.waiters == 1 }).await;
     let foreign = format!("{}e:{name}", keys::base(bucket(name)));
     redis.command(&["SET", &foreign, "foreign"]);
     for _ in 0..3 {
-        server.client().take(wish(&neighbour, SHORT)).await;
+        server.client().acquire_lease(acquire_request(&neighbour, SHORT)).await;
         assert_eq!(within(wait_for(&neighbour)).await.unwrap().outcome(), Outcome::Acquired);
-        until(|| async { server.client().look(&neighbour).await.holders.is_empty() }).await;
+        until(|| async { server.client().lock_info(&neighbour).await.holders.is_empty() }).await;
     }
     let logged = log::lines_with(name);
     assert!(logged.len() == 1 && logged[0].contains("WARN") && logged[0].contains(&foreign), "{logged:?}");
@@ -53,14 +53,14 @@ async fn the_waiters_of_a_lock_whose_key_was_deleted_must_retry() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
     let name = "damage/deleted";
-    server.client().take(wish(name, LONG)).await;
-    let request = waiting_wish(name, LONG, LONG);
+    server.client().acquire_lease(acquire_request(name, LONG)).await;
+    let request = waiting_request(name, LONG, LONG);
     let (mut client, asked) = (server.client(), request.clone());
     let waiter = tokio::spawn(async move { client.acquire(asked).await });
-    until(|| async { server.client().look(name).await.waiters == 1 }).await;
+    until(|| async { server.client().lock_info(name).await.waiters == 1 }).await;
     redis.command(&["DEL", &format!("{}l:{name}", keys::base(bucket(name)))]);
     assert_refused(within(waiter).await.unwrap(), Code::Unavailable, "PLACE_LOST");
-    assert_eq!(server.client().ask(request).await.outcome(), Outcome::Acquired);
+    assert_eq!(server.client().acquire_response(request).await.outcome(), Outcome::Acquired);
     let logged = log::lines_with(name);
     assert!(logged.len() == 1 && logged[0].contains("WARN"), "{logged:?}");
 }
@@ -71,10 +71,10 @@ async fn an_unreachable_redis_is_not_logged_as_damage() {
     let mut redis = Redis::start(&[]);
     let server = server_on(&redis).await;
     let name = "damage/away";
-    server.client().take(wish(name, LONG)).await;
-    let (mut client, asked) = (server.client(), waiting_wish(name, LONG, LONG));
+    server.client().acquire_lease(acquire_request(name, LONG)).await;
+    let (mut client, asked) = (server.client(), waiting_request(name, LONG, LONG));
     let waiter = tokio::spawn(async move { client.acquire(asked).await });
-    until(|| async { server.client().look(name).await.waiters == 1 }).await;
+    until(|| async { server.client().lock_info(name).await.waiters == 1 }).await;
     redis.kill();
     // At least two polls.
     tokio::time::sleep(Duration::from_millis(2_500)).await;

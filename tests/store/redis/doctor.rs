@@ -3,7 +3,7 @@
 use crate::{
     redis_server::Redis,
     server_on, serving, start_on,
-    support::{Lock, PATIENCE, Server, assert_refused, until, wish},
+    support::{Lock, PATIENCE, Server, acquire_request, assert_refused, until},
 };
 use fencepost::config::StoreUrl;
 use serde_json::Value;
@@ -96,7 +96,7 @@ async fn a_cluster_node_is_refused_with_the_remedy() {
     until(|| async { redis.command(&["CLUSTER", "INFO"]).text().contains("cluster_state:ok") }).await;
     let server = start_on(&redis).await;
     until(|| async {
-        let refused = server.client().acquire(wish("a", TTL)).await;
+        let refused = server.client().acquire(acquire_request("a", TTL)).await;
         let status = assert_refused(refused, Code::Unavailable, "STORE_UNAVAILABLE");
         status.message().contains("cluster mode") && status.message().contains("cluster-enabled no")
     })
@@ -166,7 +166,7 @@ async fn a_server_refuses_an_evicting_redis_until_it_no_longer_evicts() {
     let server = start_on(&redis).await;
     // The reason is the eviction, and not a missing connection.
     until(|| async {
-        let refused = server.client().acquire(wish("a", TTL)).await;
+        let refused = server.client().acquire(acquire_request("a", TTL)).await;
         let status = assert_refused(refused, Code::Unavailable, "STORE_UNAVAILABLE");
         status.message().contains("maxmemory-policy noeviction") && status.message().contains("--allow-eviction")
     })
@@ -179,10 +179,10 @@ async fn a_server_refuses_an_evicting_redis_until_it_no_longer_evicts() {
     })
     .await;
     serving(&allowed, true).await;
-    allowed.client().take(wish("b", TTL)).await;
+    allowed.client().acquire_lease(acquire_request("b", TTL)).await;
     redis.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     serving(&server, true).await;
-    server.client().take(wish("a", TTL)).await;
+    server.client().acquire_lease(acquire_request("a", TTL)).await;
 }
 
 /// It checks every ten seconds, because settings can be changed without a restart.
@@ -190,10 +190,10 @@ async fn a_server_refuses_an_evicting_redis_until_it_no_longer_evicts() {
 async fn a_server_notices_settings_that_change_while_it_serves() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
-    server.client().take(wish("a", Duration::from_secs(60))).await;
+    server.client().acquire_lease(acquire_request("a", Duration::from_secs(60))).await;
     redis.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
     serving(&server, false).await;
-    let refused = server.client().acquire(wish("b", Duration::from_secs(60))).await;
+    let refused = server.client().acquire(acquire_request("b", Duration::from_secs(60))).await;
     let status = assert_refused(refused, Code::Unavailable, "STORE_UNAVAILABLE");
     assert!(status.message().contains("--allow-eviction"), "{status:?}");
     redis.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
@@ -232,7 +232,7 @@ async fn a_server_reads_info_if_config_is_forbidden() {
     let url = redis.url().replace("redis://", "redis://fp:pw@");
     let server = Server::start_with(|config| config.store = StoreUrl::Redis(url)).await;
     until(|| async {
-        let refused = server.client().acquire(wish("a", TTL)).await;
+        let refused = server.client().acquire(acquire_request("a", TTL)).await;
         assert_refused(refused, Code::Unavailable, "STORE_UNAVAILABLE").message().contains("volatile-lru")
     })
     .await;

@@ -6,7 +6,7 @@ use crate::{
     redis_server::Redis,
     server_on, serving, start_on,
     stream::{Stream, attachment},
-    support::{Lock, assert_refused, until, waiting_wish, wish, within},
+    support::{Lock, acquire_request, assert_refused, until, waiting_request, within},
 };
 use fencepost::{
     domain::{
@@ -20,7 +20,7 @@ use fencepost::{
     store::{Store as _, redis::RedisStore},
 };
 use fencepost_proto::v1::{
-    self, LeaseEnd, acquire_response::Outcome as Acquired, keep_alive_response::Message as Hear,
+    self, LeaseEnd, acquire_response::Outcome as Acquired, keep_alive_response::Message as ServerMessage,
 };
 use futures_util::FutureExt;
 use std::{sync::Arc, time::Duration};
@@ -38,12 +38,12 @@ async fn a_server_starts_without_redis_and_serves_when_redis_is_up() {
     redis.kill();
     let server = start_on(&redis).await;
     serving(&server, false).await;
-    let refused = server.client().acquire(wish("a", TTL)).await;
+    let refused = server.client().acquire(acquire_request("a", TTL)).await;
     let status = assert_refused(refused, Code::Unavailable, "STORE_UNAVAILABLE");
     assert!(status.get_details_retry_info().unwrap().retry_delay.is_some());
     redis.restart(false);
     serving(&server, true).await;
-    server.client().take(wish("a", TTL)).await;
+    server.client().acquire_lease(acquire_request("a", TTL)).await;
 }
 
 #[tokio::test]
@@ -51,10 +51,10 @@ async fn a_command_that_timed_out_while_redis_was_paused_has_no_effect() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
     // The connection is made, and Redis knows the scripts.
-    let lease = server.client().take(wish("warm-up", TTL)).await;
-    server.client().give_back(&lease).await;
+    let lease = server.client().acquire_lease(acquire_request("warm-up", TTL)).await;
+    server.client().release_lease(&lease).await;
     redis.pause();
-    let request = wish("a", TTL);
+    let request = acquire_request("a", TTL);
     let sent = Instant::now();
     let unknown = server.client().acquire(request.clone()).await.unwrap_err();
     assert_eq!(unknown.code(), Code::Unavailable);
@@ -63,9 +63,9 @@ async fn a_command_that_timed_out_while_redis_was_paused_has_no_effect() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     redis.resume();
     serving(&server, true).await;
-    until(|| async { server.client().acquire(wish("probe", TTL)).await.is_ok() }).await;
+    until(|| async { server.client().acquire(acquire_request("probe", TTL)).await.is_ok() }).await;
     assert_eq!(server.client().holder("a").await, None, "the stale command had no effect");
-    server.client().take(v1::AcquireRequest { attempt: 2, ..request }).await;
+    server.client().acquire_lease(v1::AcquireRequest { attempt: 2, ..request }).await;
 }
 
 #[tokio::test]
@@ -73,15 +73,15 @@ async fn leases_are_at_risk_while_redis_is_paused_and_are_kept_if_it_resumes_in_
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
     let ttl = Duration::from_secs(9);
-    let lease = server.client().take(wish("a", ttl)).await;
+    let lease = server.client().acquire_lease(acquire_request("a", ttl)).await;
     let mut stream = Stream::open(server.client()).await;
     stream.attach(vec![attachment(1, &lease)]).await;
-    assert!(matches!(stream.next_but_beats(true).await, Hear::Attached(_)));
+    assert!(matches!(stream.next_but_beats(true).await, ServerMessage::Attached(_)));
     redis.pause();
-    let Hear::AtRisk(at_risk) = stream.next_but_beats(true).await else { panic!("not at risk") };
+    let ServerMessage::AtRisk(at_risk) = stream.next_but_beats(true).await else { panic!("not at risk") };
     assert_eq!(at_risk.handles, [1]);
     redis.resume();
-    within(async { while !matches!(stream.next_but_beats(true).await, Hear::Renewed(_)) {} }).await;
+    within(async { while !matches!(stream.next_but_beats(true).await, ServerMessage::Renewed(_)) {} }).await;
     let current = server.client().holder("a").await.unwrap();
     assert_eq!(current.fencing_token, lease.fencing_token);
 }
@@ -90,16 +90,16 @@ async fn leases_are_at_risk_while_redis_is_paused_and_are_kept_if_it_resumes_in_
 async fn after_a_flush_tokens_are_higher_and_waiters_must_retry() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
-    let lease = server.client().take(wish("a", TTL)).await;
+    let lease = server.client().acquire_lease(acquire_request("a", TTL)).await;
     let mut waiting = server.client();
-    let waiter = tokio::spawn(async move { waiting.acquire(waiting_wish("a", TTL, LONG)).await });
-    until(|| async { server.client().look("a").await.waiters == 1 }).await;
+    let waiter = tokio::spawn(async move { waiting.acquire(waiting_request("a", TTL, LONG)).await });
+    until(|| async { server.client().lock_info("a").await.waiters == 1 }).await;
     redis.command(&["FLUSHALL"]);
     let refused = within(waiter).await.unwrap();
     assert_refused(refused, Code::Unavailable, "PLACE_LOST");
-    let next = server.client().take(wish("a", TTL)).await;
+    let next = server.client().acquire_lease(acquire_request("a", TTL)).await;
     assert!(next.fencing_token > lease.fencing_token);
-    assert_eq!(server.client().give_back(&lease).await, LeaseEnd::Superseded);
+    assert_eq!(server.client().release_lease(&lease).await, LeaseEnd::Superseded);
 }
 
 #[tokio::test]
@@ -107,27 +107,27 @@ async fn the_server_reloads_scripts_and_reconnects() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
     for round in 0..20 {
-        let lease = server.client().take(wish("a", TTL)).await;
+        let lease = server.client().acquire_lease(acquire_request("a", TTL)).await;
         redis.command(&["SCRIPT", "FLUSH"]);
-        server.client().give_back(&lease).await;
+        server.client().release_lease(&lease).await;
         if round % 5 == 0 {
             redis.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
         }
     }
     redis.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-    until(|| async { server.client().acquire(wish("b", TTL)).await.is_ok() }).await;
+    until(|| async { server.client().acquire(acquire_request("b", TTL)).await.is_ok() }).await;
 }
 
 #[tokio::test]
 async fn a_redis_out_of_memory_refuses_grants_and_accepts_releases() {
     let redis = Redis::start(&["--maxmemory-policy", "noeviction"]);
     let server = server_on(&redis).await;
-    let lease = server.client().take(wish("a", TTL)).await;
+    let lease = server.client().acquire_lease(acquire_request("a", TTL)).await;
     redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    assert_refused(server.client().acquire(wish("b", TTL)).await, Code::Unavailable, "STORE_UNAVAILABLE");
-    assert_eq!(server.client().give_back(&lease).await, LeaseEnd::Released);
+    assert_refused(server.client().acquire(acquire_request("b", TTL)).await, Code::Unavailable, "STORE_UNAVAILABLE");
+    assert_eq!(server.client().release_lease(&lease).await, LeaseEnd::Released);
     redis.command(&["CONFIG", "SET", "maxmemory", "0"]);
-    server.client().take(wish("b", TTL)).await;
+    server.client().acquire_lease(acquire_request("b", TTL)).await;
 }
 
 /// Also after the next check of Redis, which the server makes every ten seconds.
@@ -135,7 +135,7 @@ async fn a_redis_out_of_memory_refuses_grants_and_accepts_releases() {
 async fn leases_are_renewed_on_a_redis_that_stays_out_of_memory() {
     let redis = Redis::start(&["--maxmemory-policy", "noeviction"]);
     let server = server_on(&redis).await;
-    let lease = server.client().take(wish("a", TTL)).await;
+    let lease = server.client().acquire_lease(acquire_request("a", TTL)).await;
     redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
     let end = Instant::now() + Duration::from_secs(14);
     while Instant::now() < end {
@@ -144,7 +144,7 @@ async fn leases_are_renewed_on_a_redis_that_stays_out_of_memory() {
         assert_eq!(renewed.unwrap().into_inner().outcome(), v1::renew_response::Outcome::Renewed);
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
-    assert_eq!(server.client().give_back(&lease).await, LeaseEnd::Released);
+    assert_eq!(server.client().release_lease(&lease).await, LeaseEnd::Released);
 }
 
 /// Such a Redis refuses all writes. Also after the next check.
@@ -152,14 +152,14 @@ async fn leases_are_renewed_on_a_redis_that_stays_out_of_memory() {
 async fn locks_can_be_read_on_a_redis_without_enough_replicas() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
-    let lease = server.client().take(wish("a", TTL)).await;
+    let lease = server.client().acquire_lease(acquire_request("a", TTL)).await;
     redis.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
     let end = Instant::now() + Duration::from_secs(14);
     while Instant::now() < end {
         assert_eq!(server.client().holder("a").await.unwrap().fencing_token, lease.fencing_token);
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
-    assert_refused(server.client().acquire(wish("b", TTL)).await, Code::Unavailable, "STORE_UNAVAILABLE");
+    assert_refused(server.client().acquire(acquire_request("b", TTL)).await, Code::Unavailable, "STORE_UNAVAILABLE");
 }
 
 #[tokio::test]
@@ -171,18 +171,18 @@ async fn an_acquire_on_a_key_of_another_type_fails_without_a_partial_grant() {
         let name = LockName::new(format!("planted {letter}")).unwrap();
         let key = format!("{}{letter}:{name}", keys::base(keys::bucket(&name)));
         redis.command(&["SET", &key, "not ours"]);
-        let request = wish(name.as_str(), TTL);
+        let request = acquire_request(name.as_str(), TTL);
         let refused = server.client().acquire(request.clone()).await;
         // Only waiting requests use the keys of the queue.
         if refused.as_ref().is_ok() {
             assert!(["w", "d"].contains(&letter), "{letter}");
-            let waiting = server.client().acquire(waiting_wish(name.as_str(), TTL, LONG)).await;
+            let waiting = server.client().acquire(waiting_request(name.as_str(), TTL, LONG)).await;
             assert_refused(waiting, Code::DataLoss, "STORE_CORRUPT");
         } else {
             assert_refused(refused, Code::DataLoss, "STORE_CORRUPT");
             redis.command(&["DEL", &key]);
             assert_eq!(server.client().holder(name.as_str()).await, None);
-            server.client().take(v1::AcquireRequest { attempt: 2, ..request }).await;
+            server.client().acquire_lease(v1::AcquireRequest { attempt: 2, ..request }).await;
         }
     }
 }
@@ -199,19 +199,19 @@ async fn a_release_on_an_ends_key_of_another_type_fails_without_a_partial_releas
         let name = LockName::new(format!("planted {letter}")).unwrap();
         let key = format!("{}{letter}:{name}", keys::base(keys::bucket(&name)));
         // The newest end uses neither key; a second one uses the first, and a waiting request reads both.
-        let lease = server.client().take(wish(name.as_str(), TTL)).await;
-        server.client().give_back(&lease).await;
-        let lease = server.client().take(wish(name.as_str(), TTL)).await;
+        let lease = server.client().acquire_lease(acquire_request(name.as_str(), TTL)).await;
+        server.client().release_lease(&lease).await;
+        let lease = server.client().acquire_lease(acquire_request(name.as_str(), TTL)).await;
         redis.command(&["SET", &key, "not ours"]);
         if letter == "e" {
             assert_refused(server.client().release(release_of(&lease)).await, Code::DataLoss, "STORE_CORRUPT");
         }
-        let waiting = server.client().acquire(waiting_wish(name.as_str(), TTL, LONG)).await;
+        let waiting = server.client().acquire(waiting_request(name.as_str(), TTL, LONG)).await;
         assert_refused(waiting, Code::DataLoss, "STORE_CORRUPT");
         let held = server.client().holder(name.as_str()).await.unwrap();
         assert_eq!(held.fencing_token, lease.fencing_token);
         redis.command(&["DEL", &key]);
-        assert_eq!(server.client().give_back(&lease).await, v1::LeaseEnd::Released);
+        assert_eq!(server.client().release_lease(&lease).await, v1::LeaseEnd::Released);
     }
 }
 
@@ -219,24 +219,24 @@ async fn a_release_on_an_ends_key_of_another_type_fails_without_a_partial_releas
 async fn a_server_does_not_serve_on_a_redis_that_became_a_replica_until_it_is_promoted() {
     let (redis, other) = (Redis::start(&[]), Redis::start(&[]));
     let server = server_on(&redis).await;
-    server.client().take(wish("a", TTL)).await;
+    server.client().acquire_lease(acquire_request("a", TTL)).await;
     redis.command(&["REPLICAOF", "127.0.0.1", &other.port.to_string()]);
-    let refused = server.client().acquire(wish("b", TTL)).await;
+    let refused = server.client().acquire(acquire_request("b", TTL)).await;
     assert_eq!(refused.unwrap_err().code(), Code::Unavailable);
     serving(&server, false).await;
     redis.command(&["REPLICAOF", "NO", "ONE"]);
     serving(&server, true).await;
-    server.client().take(wish("b", TTL)).await;
+    server.client().acquire_lease(acquire_request("b", TTL)).await;
 }
 
 #[tokio::test]
 async fn waiters_survive_a_restart_that_keeps_the_data() {
     let mut redis = Redis::start(&["--appendonly", "yes"]);
     let server = server_on(&redis).await;
-    let lease = server.client().take(wish("a", TTL)).await;
+    let lease = server.client().acquire_lease(acquire_request("a", TTL)).await;
     let mut waiting = server.client();
-    let waiter = tokio::spawn(async move { waiting.ask(waiting_wish("a", TTL, LONG)).await });
-    until(|| async { server.client().look("a").await.waiters == 1 }).await;
+    let waiter = tokio::spawn(async move { waiting.acquire_response(waiting_request("a", TTL, LONG)).await });
+    until(|| async { server.client().lock_info("a").await.waiters == 1 }).await;
     redis.kill();
     redis.restart(true);
     serving(&server, true).await;

@@ -5,7 +5,7 @@ use crate::{
     notices::RecordingNotices,
     redis_server::Redis,
     server_on, store_on,
-    support::{Lock, until, waiting_wish, wish, within},
+    support::{Lock, acquire_request, until, waiting_request, within},
 };
 use fencepost::{
     domain::{
@@ -233,19 +233,19 @@ async fn the_waiters_of_one_server_cost_one_script_each() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
     let mut client = server.client();
-    let first = client.take(wish("a", TTL)).await;
+    let first = client.acquire_lease(acquire_request("a", TTL)).await;
     let mut tasks = Vec::new();
     for number in 0..WAITERS {
         let mut other = client.clone();
         tasks.push(tokio::spawn(async move {
-            let lease = other.take(waiting_wish("a", TTL, TTL)).await;
-            other.give_back(&lease).await;
+            let lease = other.acquire_lease(waiting_request("a", TTL, TTL)).await;
+            other.release_lease(&lease).await;
             lease.fencing_token
         }));
-        until(|| async { server.client().look("a").await.waiters == number + 1 }).await;
+        until(|| async { server.client().lock_info("a").await.waiters == number + 1 }).await;
     }
     let before = redis.calls("evalsha");
-    client.give_back(&first).await;
+    client.release_lease(&first).await;
     let mut tokens = vec![first.fencing_token];
     for task in tasks {
         tokens.push(within(task).await.unwrap());

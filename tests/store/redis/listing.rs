@@ -3,7 +3,7 @@
 use crate::{
     redis_server::Redis,
     server_on,
-    support::{Lock, Server, wish, within},
+    support::{Lock, Server, acquire_request, within},
 };
 use fencepost::{
     domain::{
@@ -41,7 +41,7 @@ async fn a_listing_has_only_the_locks_whose_names_start_with_the_prefix() {
     let server = server_on(&redis).await;
     let other_names = ["a}:l:secret", "a}:l:secret/2", "}:l:secret", "a/secret"];
     for name in ["secret", "secret/1", "secret*/1"].iter().chain(&other_names) {
-        server.client().take(wish(name, TTL)).await;
+        server.client().acquire_lease(acquire_request(name, TTL)).await;
     }
     // Keys that resemble those of locks: with the wrong bucket, an invalid bucket, and an invalid name.
     let elsewhere = (keys::bucket(&LockName::new("secret".into()).unwrap()) + 1) % keys::BUCKETS;
@@ -65,7 +65,10 @@ async fn the_pages_of_a_listing_fit_into_a_message() {
     let large: HashMap<_, _> = [("k".into(), "x".repeat(METADATA_BYTES_MAX - 1))].into();
     let mut names: Vec<_> = (0..LOCKS).map(|number| format!("a/{number}")).collect();
     for name in &names {
-        server.client().take(v1::AcquireRequest { metadata: large.clone(), ..wish(name, TTL) }).await;
+        server
+            .client()
+            .acquire_lease(v1::AcquireRequest { metadata: large.clone(), ..acquire_request(name, TTL) })
+            .await;
     }
     names.sort();
     assert_eq!(listed(&server, "a/", 1_000).await, names);

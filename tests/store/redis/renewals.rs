@@ -7,7 +7,7 @@ use crate::{
     redis_server::Redis,
     start_on_url, store_on,
     stream::{Stream, attachment},
-    support::{Lock, until, wish},
+    support::{Lock, acquire_request, until},
 };
 use fencepost::{
     domain::{
@@ -24,7 +24,7 @@ use fencepost::{
         redis::{keys, scripts},
     },
 };
-use fencepost_proto::v1::keep_alive_response::Message as Hear;
+use fencepost_proto::v1::keep_alive_response::Message as ServerMessage;
 use futures_util::{StreamExt, future::join_all};
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -47,13 +47,18 @@ async fn renewals_are_sent_a_few_at_a_time() {
     redis.command(&["SCRIPT", "LOAD", &source]);
     let proxy = Arc::new(Proxy::dropping_replies_from(scripts::RENEW_KEPT, redis.port).await);
     let server = start_on_url(proxy.url()).await;
-    until(|| async { server.client().acquire(wish("probe", TTL)).await.is_ok() }).await;
+    until(|| async { server.client().acquire(acquire_request("probe", TTL)).await.is_ok() }).await;
     let acquired = (0..STREAMS).map(|number| {
         let client = server.client();
         async move {
             let each = (0..LEASES_PER_STREAM).map(|handle| {
                 let mut client = client.clone();
-                async move { attachment(handle, &client.take(wish(&format!("a/{number}/{handle}"), TTL)).await) }
+                async move {
+                    attachment(
+                        handle,
+                        &client.acquire_lease(acquire_request(&format!("a/{number}/{handle}"), TTL)).await,
+                    )
+                }
             });
             let attachments: Vec<_> = futures_util::stream::iter(each).buffered(16).collect().await;
             (client, attachments)
@@ -74,7 +79,7 @@ async fn renewals_are_sent_a_few_at_a_time() {
             tokio::spawn(async move {
                 stream.attach(attachments).await;
                 // Until the renewals after an answered beat fail.
-                while !matches!(stream.next_but_beats(true).await, Hear::AtRisk(_)) || proxy.seen() == 0 {}
+                while !matches!(stream.next_but_beats(true).await, ServerMessage::AtRisk(_)) || proxy.seen() == 0 {}
             })
         })
         .collect();
@@ -93,18 +98,18 @@ async fn renewals_of_many_streams_do_not_wait_for_each_other() {
     let redis = Redis::start(&[]);
     let proxy = Proxy::slow(Duration::from_millis(100), redis.port).await;
     let server = start_on_url(proxy.url()).await;
-    until(|| async { server.client().acquire(wish("probe", TTL)).await.is_ok() }).await;
+    until(|| async { server.client().acquire(acquire_request("probe", TTL)).await.is_ok() }).await;
     let streams = (0..STREAMS).map(|number| {
         let mut client = server.client();
         tokio::spawn(async move {
             let mut stream = Stream::open(client.clone()).await;
-            let lease = client.take(wish(&format!("a/{number}"), TTL)).await;
+            let lease = client.acquire_lease(acquire_request(&format!("a/{number}"), TTL)).await;
             stream.attach(vec![attachment(0, &lease)]).await;
             let end = Instant::now() + 2 * TTL;
             while Instant::now() < end {
                 match stream.next_but_beats(true).await {
                     // A busy machine may answer late once.
-                    Hear::Attached(_) | Hear::Renewed(_) | Hear::AtRisk(_) => {}
+                    ServerMessage::Attached(_) | ServerMessage::Renewed(_) | ServerMessage::AtRisk(_) => {}
                     other => panic!("{other:?}"),
                 }
             }

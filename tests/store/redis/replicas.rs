@@ -4,10 +4,10 @@ use crate::{
     redis_server::Redis,
     server_on,
     stream::{Stream, attachment},
-    support::{Lock, Server, assert_refused, only, until, waiting_wish, wish, within},
+    support::{Lock, Server, acquire_request, assert_refused, only, until, waiting_request, within},
 };
 use fencepost_proto::v1::{
-    self, LeaseEnd, acquire_response::Outcome, keep_alive_response::Message as Hear, watch_response::Kind,
+    self, LeaseEnd, acquire_response::Outcome, keep_alive_response::Message as ServerMessage, watch_response::Kind,
 };
 use std::{
     sync::{Arc, Mutex},
@@ -20,31 +20,31 @@ const TTL: Duration = Duration::from_secs(30);
 const LONG: Duration = Duration::from_secs(55);
 
 async fn waiters(server: &Server, name: &str) -> u32 {
-    server.client().look(name).await.waiters
+    server.client().lock_info(name).await.waiters
 }
 
 #[tokio::test]
 async fn a_lease_granted_by_one_server_is_known_to_the_others() {
     let redis = Redis::start(&[]);
     let (one, two) = (server_on(&redis).await, server_on(&redis).await);
-    let request = wish("a", TTL);
-    let lease = one.client().take(request.clone()).await;
-    let refused = two.client().ask(wish("a", TTL)).await;
+    let request = acquire_request("a", TTL);
+    let lease = one.client().acquire_lease(request.clone()).await;
+    let refused = two.client().acquire_response(acquire_request("a", TTL)).await;
     assert_eq!(refused.outcome(), Outcome::Contended);
     assert_eq!(only(refused.holders).unwrap().fencing_token, lease.fencing_token);
-    let repeat = two.client().take(v1::AcquireRequest { attempt: 2, ..request.clone() }).await;
+    let repeat = two.client().acquire_lease(v1::AcquireRequest { attempt: 2, ..request.clone() }).await;
     assert_eq!((&repeat.lease_id, repeat.fencing_token), (&lease.lease_id, lease.fencing_token));
-    assert_eq!(two.client().give_back(&lease).await, LeaseEnd::Released);
-    assert_eq!(one.client().give_back(&lease).await, LeaseEnd::Released);
-    let next = one.client().take(wish("a", TTL)).await;
+    assert_eq!(two.client().release_lease(&lease).await, LeaseEnd::Released);
+    assert_eq!(one.client().release_lease(&lease).await, LeaseEnd::Released);
+    let next = one.client().acquire_lease(acquire_request("a", TTL)).await;
     assert!(next.fencing_token > lease.fencing_token);
     // Also after the end of the next lease, by request id and by lease id.
-    assert_eq!(two.client().give_back(&next).await, LeaseEnd::Released);
+    assert_eq!(two.client().release_lease(&next).await, LeaseEnd::Released);
     for attempt in 1..4 {
         let late = v1::AcquireRequest { attempt, ..request.clone() };
         assert_refused(two.client().acquire(late).await, Code::Aborted, "REQUEST_ENDED");
     }
-    assert_eq!(one.client().give_back(&lease).await, LeaseEnd::Released);
+    assert_eq!(one.client().release_lease(&lease).await, LeaseEnd::Released);
 }
 
 /// The replication id of Redis changes under its connections when its first replica connects, so some servers know an
@@ -55,8 +55,8 @@ async fn a_command_to_an_earlier_incarnation_does_not_block_the_present_one() {
     let mut redis = Redis::start(&["--appendonly", "yes", "--enable-debug-command", "yes"]);
     {
         let server = server_on(&redis).await;
-        let lease = server.client().take(wish("a", TTL)).await;
-        server.client().give_back(&lease).await;
+        let lease = server.client().acquire_lease(acquire_request("a", TTL)).await;
+        server.client().release_lease(&lease).await;
     }
     redis.kill();
     redis.restart(true);
@@ -69,7 +69,7 @@ async fn a_command_to_an_earlier_incarnation_does_not_block_the_present_one() {
         // A server whose connection belongs to an earlier incarnation reconnects.
         let lease = within(async {
             loop {
-                match client.acquire(wish("a", TTL)).await {
+                match client.acquire(acquire_request("a", TTL)).await {
                     Ok(answer) => break answer.into_inner().lease.expect("the lock is free"),
                     Err(status) => assert_eq!(status.code(), Code::Unavailable, "{status}"),
                 }
@@ -79,7 +79,7 @@ async fn a_command_to_an_earlier_incarnation_does_not_block_the_present_one() {
         .await;
         assert!(lease.fencing_token > highest);
         highest = lease.fencing_token;
-        client.give_back(&lease).await;
+        client.release_lease(&lease).await;
     }
 }
 
@@ -89,21 +89,21 @@ async fn a_thousand_waiters_of_two_servers_are_served_in_order_with_three_script
     let redis = Redis::start(&[]);
     let servers = [server_on(&redis).await, server_on(&redis).await];
     let mut client = servers[0].client();
-    let first = client.take(wish("a", TTL)).await;
+    let first = client.acquire_lease(acquire_request("a", TTL)).await;
     let served = Arc::new(Mutex::new(Vec::new()));
     let clients = [servers[0].client(), servers[1].client()];
     let mut tasks = Vec::new();
     for number in 0..WAITERS {
         let (mut other, served) = (clients[usize::try_from(number % 2).unwrap()].clone(), served.clone());
         tasks.push(tokio::spawn(async move {
-            let lease = other.take(waiting_wish("a", TTL, LONG)).await;
+            let lease = other.acquire_lease(waiting_request("a", TTL, LONG)).await;
             served.lock().unwrap().push((lease.fencing_token, number));
-            other.give_back(&lease).await;
+            other.release_lease(&lease).await;
         }));
         until(|| async { waiters(&servers[0], "a").await == number + 1 }).await;
     }
     let before = redis.calls("evalsha");
-    client.give_back(&first).await;
+    client.release_lease(&first).await;
     for task in tasks {
         within(task).await.unwrap();
     }
@@ -120,12 +120,12 @@ async fn a_thousand_waiters_of_two_servers_are_served_in_order_with_three_script
 async fn any_number_of_waiters_costs_one_poll_a_second() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
-    server.client().take(wish("a", TTL)).await;
+    server.client().acquire_lease(acquire_request("a", TTL)).await;
     let client = server.client();
     let tasks: Vec<_> = (0..300)
         .map(|_| {
             let mut client = client.clone();
-            tokio::spawn(async move { client.acquire(waiting_wish("a", TTL, LONG)).await })
+            tokio::spawn(async move { client.acquire(waiting_request("a", TTL, LONG)).await })
         })
         .collect();
     until(|| async { waiters(&server, "a").await == 300 }).await;
@@ -141,16 +141,16 @@ async fn any_number_of_waiters_costs_one_poll_a_second() {
 async fn the_waiters_of_a_dead_server_do_not_block_those_behind_them() {
     let redis = Redis::start(&[]);
     let (one, two) = (server_on(&redis).await, server_on(&redis).await);
-    let lease = one.client().take(wish("a", TTL)).await;
+    let lease = one.client().acquire_lease(acquire_request("a", TTL)).await;
     let mut doomed = two.client();
-    let lost = tokio::spawn(async move { doomed.acquire(waiting_wish("a", TTL, LONG)).await });
+    let lost = tokio::spawn(async move { doomed.acquire(waiting_request("a", TTL, LONG)).await });
     until(|| async { waiters(&one, "a").await == 1 }).await;
     let mut other = one.client();
-    let next = tokio::spawn(async move { other.ask(waiting_wish("a", TTL, LONG)).await });
+    let next = tokio::spawn(async move { other.acquire_response(waiting_request("a", TTL, LONG)).await });
     until(|| async { waiters(&one, "a").await == 2 }).await;
     // The server of the first waiter dies.
     two.task.abort();
-    one.client().give_back(&lease).await;
+    one.client().release_lease(&lease).await;
     let served = within(next).await.unwrap();
     assert_eq!(
         served.outcome(),
@@ -164,8 +164,8 @@ async fn the_waiters_of_a_dead_server_do_not_block_those_behind_them() {
 async fn a_waiter_is_served_when_the_lease_of_the_holder_expires() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
-    server.client().take(wish("a", Duration::from_millis(200))).await;
-    let served = server.client().ask(waiting_wish("a", TTL, LONG)).await;
+    server.client().acquire_lease(acquire_request("a", Duration::from_millis(200))).await;
+    let served = server.client().acquire_response(waiting_request("a", TTL, LONG)).await;
     assert_eq!((served.outcome(), served.previous_end()), (Outcome::Acquired, LeaseEnd::Expired));
 }
 
@@ -173,21 +173,21 @@ async fn a_waiter_is_served_when_the_lease_of_the_holder_expires() {
 async fn a_retry_through_another_server_keeps_its_queue_position() {
     let redis = Redis::start(&[]);
     let (one, two) = (server_on(&redis).await, server_on(&redis).await);
-    let lease = one.client().take(wish("a", TTL)).await;
-    let request = waiting_wish("a", TTL, LONG);
+    let lease = one.client().acquire_lease(acquire_request("a", TTL)).await;
+    let request = waiting_request("a", TTL, LONG);
     let (mut first, sent) = (one.client(), request.clone());
     let first = tokio::spawn(async move { first.acquire(sent).await });
     until(|| async { waiters(&one, "a").await == 1 }).await;
     let mut behind = one.client();
-    let behind = tokio::spawn(async move { behind.ask(waiting_wish("a", TTL, LONG)).await });
+    let behind = tokio::spawn(async move { behind.acquire_response(waiting_request("a", TTL, LONG)).await });
     until(|| async { waiters(&one, "a").await == 2 }).await;
     let mut retry = two.client();
-    let retry = tokio::spawn(async move { retry.ask(v1::AcquireRequest { attempt: 2, ..request }).await });
+    let retry = tokio::spawn(async move { retry.acquire_response(v1::AcquireRequest { attempt: 2, ..request }).await });
     crate::support::assert_refused(within(first).await.unwrap(), tonic::Code::Aborted, "OVERTAKEN");
-    one.client().give_back(&lease).await;
+    one.client().release_lease(&lease).await;
     let retried = within(retry).await.unwrap().lease.unwrap();
     assert!(!behind.is_finished());
-    two.client().give_back(&retried).await;
+    two.client().release_lease(&retried).await;
     assert!(within(behind).await.unwrap().lease.unwrap().fencing_token > retried.fencing_token);
 }
 
@@ -196,20 +196,20 @@ async fn streams_are_notified_of_commands_through_other_servers() {
     let redis = Redis::start(&[]);
     let (one, two) = (server_on(&redis).await, server_on(&redis).await);
     let mut events = within(one.client().watch(v1::WatchRequest::default())).await.unwrap().into_inner();
-    let revoked = one.client().take(wish("a", TTL)).await;
-    let moved = one.client().take(wish("b", TTL)).await;
+    let revoked = one.client().acquire_lease(acquire_request("a", TTL)).await;
+    let moved = one.client().acquire_lease(acquire_request("b", TTL)).await;
     let mut stream = Stream::open(one.client()).await;
     stream.attach(vec![attachment(1, &revoked), attachment(2, &moved)]).await;
-    assert!(matches!(stream.next_but_beats(true).await, Hear::Attached(_)));
+    assert!(matches!(stream.next_but_beats(true).await, ServerMessage::Attached(_)));
     let mut elsewhere = Stream::open(two.client()).await;
     elsewhere.attach(vec![v1::LeaseAttachment { attempt: 2, ..attachment(1, &moved) }]).await;
-    assert!(matches!(elsewhere.next_but_beats(true).await, Hear::Attached(_)));
-    let Hear::Detached(detached) = stream.next_but_beats(true).await else { panic!("not detached") };
+    assert!(matches!(elsewhere.next_but_beats(true).await, ServerMessage::Attached(_)));
+    let ServerMessage::Detached(detached) = stream.next_but_beats(true).await else { panic!("not detached") };
     assert_eq!((detached.handle, detached.reason()), (2, v1::detached::Reason::AttachedElsewhere));
     let force =
         v1::ForceReleaseRequest { lock_name: "a".into(), expected_token: revoked.fencing_token, reason: "test".into() };
     two.admin().force_release(force).await.unwrap();
-    let Hear::Lost(lost) = stream.next_but_beats(true).await else { panic!("not lost") };
+    let ServerMessage::Lost(lost) = stream.next_but_beats(true).await else { panic!("not lost") };
     assert_eq!((lost.handle, lost.end()), (1, LeaseEnd::Revoked));
     let seen = within(async {
         loop {
@@ -231,10 +231,10 @@ async fn streams_keep_leases_alive_for_many_ttls() {
     let mut stream = Stream::open(server.client()).await;
     let mut leases = Vec::new();
     for handle in 0..50 {
-        let lease = server.client().take(wish(&format!("a/{handle}"), ttl)).await;
+        let lease = server.client().acquire_lease(acquire_request(&format!("a/{handle}"), ttl)).await;
         stream.attach(vec![attachment(handle, &lease)]).await;
         leases.push(lease);
-        assert!(matches!(stream.next_but_beats(true).await, Hear::Attached(_) | Hear::Renewed(_)));
+        assert!(matches!(stream.next_but_beats(true).await, ServerMessage::Attached(_) | ServerMessage::Renewed(_)));
     }
     let renewed = stream.answer_for(ttl * 3, |_| true).await;
     assert!(renewed >= 50 * 6, "{renewed}");

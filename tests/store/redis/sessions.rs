@@ -4,11 +4,11 @@ use crate::{
     redis_server::Redis,
     server_on,
     session_stream::Session,
-    support::{Lock, Server, waiting_wish, wish, within},
+    support::{Lock, Server, acquire_request, waiting_request, within},
 };
 use fencepost_proto::v1::{
     self, LeaseEnd, acquire_response::Outcome, renew_response::Outcome as RenewOutcome,
-    session_request::Message as Say, session_response::Message as Hear,
+    session_request::Message as ClientMessage, session_response::Message as ServerMessage,
 };
 use std::{collections::HashMap, time::Duration};
 use tokio::time::{Instant, timeout};
@@ -22,8 +22,8 @@ const SOON: Duration = Duration::from_secs(5);
 
 /// The queue position that the session receives for an operation.
 async fn position(session: &mut Session, operation: u64) -> u32 {
-    match timeout(SOON, session.heard()).await.expect("a message") {
-        (waiting, Hear::Waiting(position)) if waiting == operation => position.ahead,
+    match timeout(SOON, session.next_message()).await.expect("a message") {
+        (waiting, ServerMessage::Waiting(position)) if waiting == operation => position.ahead,
         other => panic!("{other:?}"),
     }
 }
@@ -33,10 +33,10 @@ async fn a_waiter_moves_up_and_is_served_when_the_lock_is_released_through_anoth
     let redis = Redis::start(&[]);
     let (one, two) = (server_on(&redis).await, server_on(&redis).await);
     let (mut here, mut there) = (Session::open(one.client()).await, Session::open(two.client()).await);
-    let first = there.take(1, wish("a", TTL)).await;
-    there.acquire(2, waiting_wish("a", TTL, LONG)).await;
+    let first = there.acquire_lease(1, acquire_request("a", TTL)).await;
+    there.acquire(2, waiting_request("a", TTL, LONG)).await;
     assert_eq!(position(&mut there, 2).await, 0);
-    here.acquire(1, waiting_wish("a", TTL, LONG)).await;
+    here.acquire(1, waiting_request("a", TTL, LONG)).await;
     assert_eq!(position(&mut here, 1).await, 1);
     there.release(3, &first).await;
     let second = released_and_granted(&mut there).await;
@@ -53,8 +53,8 @@ async fn released_and_granted(session: &mut Session) -> v1::Lease {
     let (mut released, mut granted) = (false, None);
     loop {
         match session.answer().await {
-            (_, Hear::Release(answer)) => released = answer.end() == LeaseEnd::Released,
-            (_, Hear::Acquire(answer)) => granted = answer.lease,
+            (_, ServerMessage::Release(answer)) => released = answer.end() == LeaseEnd::Released,
+            (_, ServerMessage::Acquire(answer)) => granted = answer.lease,
             other => panic!("{other:?}"),
         }
         if let Some(lease) = granted.take_if(|_| released) {
@@ -74,10 +74,10 @@ async fn a_session_is_notified_if_its_lease_is_released_through_another_server()
     let redis = Redis::start(&[]);
     let (one, two) = (server_on(&redis).await, server_on(&redis).await);
     let mut session = Session::open(one.client()).await;
-    let lease = session.take(7, wish("a", TTL)).await;
-    assert_eq!(two.client().give_back(&lease).await, LeaseEnd::Released);
-    match timeout(SOON, session.heard()).await.expect("a message") {
-        (0, Hear::Lost(lost)) => assert_eq!((lost.handle, lost.end()), (7, LeaseEnd::Released)),
+    let lease = session.acquire_lease(7, acquire_request("a", TTL)).await;
+    assert_eq!(two.client().release_lease(&lease).await, LeaseEnd::Released);
+    match timeout(SOON, session.next_message()).await.expect("a message") {
+        (0, ServerMessage::Lost(lost)) => assert_eq!((lost.handle, lost.end()), (7, LeaseEnd::Released)),
         other => panic!("{other:?}"),
     }
 }
@@ -88,16 +88,16 @@ async fn leases_that_a_session_acquires_are_attached_by_their_grant() {
     let (one, two) = (server_on(&redis).await, server_on(&redis).await);
     let mut session = Session::open(one.client()).await;
     // A lease that is granted at once, and one after a wait.
-    let free = session.take(1, wish("a", TTL)).await;
-    let held = two.client().take(wish("b", TTL)).await;
-    session.acquire(2, waiting_wish("b", TTL, LONG)).await;
+    let free = session.acquire_lease(1, acquire_request("a", TTL)).await;
+    let held = two.client().acquire_lease(acquire_request("b", TTL)).await;
+    session.acquire(2, waiting_request("b", TTL, LONG)).await;
     assert_eq!(position(&mut session, 2).await, 0);
-    two.client().give_back(&held).await;
+    two.client().release_lease(&held).await;
     let queued = session.granted(2).await;
     for (handle, lease) in [(1, free), (2, queued)] {
         revoke(&two, &lease).await;
-        let message = timeout(SOON, session.heard()).await.expect("a notification before the next renewal");
-        let (0, Hear::Lost(lost)) = message else { panic!("{message:?}") };
+        let message = timeout(SOON, session.next_message()).await.expect("a notification before the next renewal");
+        let (0, ServerMessage::Lost(lost)) = message else { panic!("{message:?}") };
         assert_eq!((lost.handle, lost.end()), (handle, LeaseEnd::Revoked));
     }
 }
@@ -115,7 +115,7 @@ async fn begin(session: &Session, operation: u64, step: &Step) {
         Step::Release(lease) => session.release(operation, lease).await,
         Step::Renew(lease) => {
             let (lock_name, lease_id) = (lease.lock_name.clone(), lease.lease_id.clone());
-            session.say(operation, Say::Renew(v1::RenewRequest { lock_name, lease_id, ttl: None })).await;
+            session.send(operation, ClientMessage::Renew(v1::RenewRequest { lock_name, lease_id, ttl: None })).await;
         }
     }
 }
@@ -129,7 +129,7 @@ async fn a_thousand_operations_at_once_are_all_answered() {
     let mut session = Session::open(server.client()).await;
     let mut in_flight = HashMap::new();
     for number in 1..=OPERATIONS {
-        let step = Step::Acquire(waiting_wish(&format!("lock/{}", number % (OPERATIONS / 2)), TTL, LONG));
+        let step = Step::Acquire(waiting_request(&format!("lock/{}", number % (OPERATIONS / 2)), TTL, LONG));
         begin(&session, number, &step).await;
         in_flight.insert(number, step);
     }
@@ -137,21 +137,21 @@ async fn a_thousand_operations_at_once_are_all_answered() {
     while !in_flight.is_empty() {
         let (answered, answer) = session.answer().await;
         let next = match (in_flight.remove(&answered).expect("an operation in flight"), answer) {
-            (Step::Acquire(_), Hear::Acquire(answer)) => {
+            (Step::Acquire(_), ServerMessage::Acquire(answer)) => {
                 assert_eq!(answer.outcome(), Outcome::Acquired, "{answered}: {answer:?}");
                 grants += 1;
                 Step::Renew(answer.lease.unwrap())
             }
-            (Step::Renew(lease), Hear::Renew(answer)) => {
+            (Step::Renew(lease), ServerMessage::Renew(answer)) => {
                 assert_eq!(answer.outcome(), RenewOutcome::Renewed);
                 Step::Release(lease)
             }
-            (Step::Release(_), Hear::Release(answer)) => {
+            (Step::Release(_), ServerMessage::Release(answer)) => {
                 assert_eq!(answer.end(), LeaseEnd::Released);
                 continue;
             }
             // Redis on a busy machine may exceed its timeout. The operation is repeated, as a client would.
-            (step, Hear::Error(error)) => {
+            (step, ServerMessage::Error(error)) => {
                 assert_eq!(error.code, i32::from(Code::Unavailable), "{error:?}");
                 repeats += 1;
                 match step {

@@ -3,7 +3,7 @@
 use crate::{
     redis_server::Redis,
     server_on, serving,
-    support::{Lock, Server, until, wish},
+    support::{Lock, Server, acquire_request, until},
 };
 use fencepost_proto::v1;
 use std::time::Duration;
@@ -20,10 +20,10 @@ impl RisingTokens {
     /// Acquires and releases the lock `count` times.
     pub(crate) async fn check(&mut self, server: &Server, count: usize) {
         for _ in 0..count {
-            let lease = server.client().take(wish("tokens", TTL)).await;
+            let lease = server.client().acquire_lease(acquire_request("tokens", TTL)).await;
             assert!(lease.fencing_token > self.highest, "{} after {}", lease.fencing_token, self.highest);
             self.highest = lease.fencing_token;
-            server.client().give_back(&lease).await;
+            server.client().release_lease(&lease).await;
         }
     }
 }
@@ -40,7 +40,8 @@ async fn tokens_rise_after_flushes_restarts_and_losses_of_data() {
         redis.kill();
         redis.restart(keep);
         serving(&server, true).await;
-        until(|| async { server.client().acquire(wish("probe", Duration::from_secs(1))).await.is_ok() }).await;
+        until(|| async { server.client().acquire(acquire_request("probe", Duration::from_secs(1))).await.is_ok() })
+            .await;
         tokens.check(&server, 20).await;
     }
     redis.command(&["FLUSHALL"]);
@@ -61,18 +62,18 @@ async fn tokens_rise_after_a_restart_from_an_older_dump_and_a_flush_around_a_res
     let held = {
         let server = server_on(&redis).await;
         tokens.check(&server, 200).await;
-        server.client().take(wish("tokens", TTL)).await
+        server.client().acquire_lease(acquire_request("tokens", TTL)).await
     };
     drop(redis);
     let mut redis = Redis::start_with_files(&["--appendonly", "no"], &[("dump.rdb", &dump)]);
     let server = server_on(&redis).await;
     tokens.highest = held.fencing_token;
     tokens.check(&server, 10).await;
-    assert_ne!(server.client().give_back(&held).await, v1::LeaseEnd::Released, "the lease is forgotten");
+    assert_ne!(server.client().release_lease(&held).await, v1::LeaseEnd::Released, "the lease is forgotten");
     drop(server);
     redis.command(&["SAVE"]);
-    // A restart moves the counter ahead by a second, which a flush within that second would forget. This is a documented
-    // limit.
+    // A restart moves the counter ahead by a second, which a flush within that second would forget. This is a
+    // documented limit.
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     redis.restart(true);
     redis.command(&["FLUSHALL"]);
@@ -98,7 +99,7 @@ async fn tokens_rise_over_servers_connected_to_different_incarnations_of_one_red
     // The bucket has left the incarnation that these servers are connected to. They are refused once and reconnect.
     for server in [&old, &new, &newest, &old] {
         until(|| async {
-            server.client().acquire(wish("tokens", TTL)).await.is_ok_and(|it| {
+            server.client().acquire(acquire_request("tokens", TTL)).await.is_ok_and(|it| {
                 let lease = it.into_inner().lease.unwrap();
                 assert!(lease.fencing_token > tokens.highest);
                 true
@@ -139,8 +140,8 @@ async fn tokens_rise_after_a_high_min_token_and_a_force_release() {
     let server = server_on(&redis).await;
     let mut tokens = RisingTokens { highest: 0 };
     tokens.check(&server, 1).await;
-    let far = v1::AcquireRequest { min_token: tokens.highest + 3_600_000_000, ..wish("tokens", TTL) };
-    let lease = server.client().take(far).await;
+    let far = v1::AcquireRequest { min_token: tokens.highest + 3_600_000_000, ..acquire_request("tokens", TTL) };
+    let lease = server.client().acquire_lease(far).await;
     assert_eq!(lease.fencing_token, tokens.highest + 3_600_000_000);
     tokens.highest = lease.fencing_token;
     let force = v1::ForceReleaseRequest {
@@ -151,7 +152,7 @@ async fn tokens_rise_after_a_high_min_token_and_a_force_release() {
     server.admin().force_release(force).await.unwrap();
     tokens.check(&server, 5).await;
     for min_token in [u64::MAX, 1 << 53, tokens.highest + 2 * 86_400_000_000] {
-        let hostile = v1::AcquireRequest { min_token, ..wish("tokens", TTL) };
+        let hostile = v1::AcquireRequest { min_token, ..acquire_request("tokens", TTL) };
         assert_eq!(server.client().acquire(hostile).await.unwrap_err().code(), tonic::Code::InvalidArgument);
     }
     tokens.check(&server, 5).await;
@@ -183,8 +184,9 @@ async fn lock_names_leave_no_keys_but_the_sequencers() {
             let mut client = server.client();
             tokio::spawn(async move {
                 for number in (worker..NAMES).step_by(8) {
-                    let lease = client.take(wish(&format!("name/{number}"), Duration::from_secs(1))).await;
-                    client.give_back(&lease).await;
+                    let lease =
+                        client.acquire_lease(acquire_request(&format!("name/{number}"), Duration::from_secs(1))).await;
+                    client.release_lease(&lease).await;
                 }
             })
         })

@@ -6,7 +6,7 @@ use crate::{
     proxy::Proxy,
     redis_server::Redis,
     server_on, serving, start_on_url, store_on,
-    support::{Lock, assert_refused, until, waiting_wish, wish, within},
+    support::{Lock, acquire_request, assert_refused, until, waiting_request, within},
 };
 use fencepost::{
     domain::{
@@ -62,7 +62,7 @@ async fn a_call_whose_claim_was_refused_does_not_drop_another_call_of_its_attemp
 async fn servers_that_are_gone_are_deleted_from_redis() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
-    server.client().take(wish("a", TTL)).await;
+    server.client().acquire_lease(acquire_request("a", TTL)).await;
     let bucket = keys::bucket(&LockName::new("a".into()).unwrap());
     let replicas = format!("{}r", keys::base(bucket));
     let now = redis.command(&["TIME"]).text();
@@ -73,8 +73,8 @@ async fn servers_that_are_gone_are_deleted_from_redis() {
     redis.command(&["HSET", &replicas, &gone, &(now - micros(REPLICA_GONE)).to_string()]);
     redis.command(&["HSET", &replicas, &silent, &(now - micros(REPLICA_GONE) / 3).to_string()]);
     let mut waiting = server.client();
-    let waiter = tokio::spawn(async move { waiting.acquire(waiting_wish("a", TTL, TTL)).await });
-    until(|| async { server.client().look("a").await.waiters == 1 }).await;
+    let waiter = tokio::spawn(async move { waiting.acquire(waiting_request("a", TTL, TTL)).await });
+    until(|| async { server.client().lock_info("a").await.waiters == 1 }).await;
     let is_known = |replica: &str| redis.command(&["HEXISTS", &replicas, replica]).text() == "1";
     assert!(!is_known(&gone));
     assert!(is_known(&silent), "a silent server may come back");
@@ -88,12 +88,12 @@ async fn servers_that_are_gone_are_deleted_from_redis() {
 async fn a_call_is_served_after_its_repeat_through_another_server_is_dropped() {
     let redis = Redis::start(&[]);
     let (one, two) = (server_on(&redis).await, server_on(&redis).await);
-    let held = one.client().take(wish("a", TTL)).await;
-    let request = waiting_wish("a", TTL, TTL);
+    let held = one.client().acquire_lease(acquire_request("a", TTL)).await;
+    let request = waiting_request("a", TTL, TTL);
     let (mut first, mut repeated) = (one.client(), two.client());
     let (sent, again) = (request.clone(), request);
-    let first = tokio::spawn(async move { first.take(sent).await });
-    until(|| async { one.client().look("a").await.waiters == 1 }).await;
+    let first = tokio::spawn(async move { first.acquire_lease(sent).await });
+    until(|| async { one.client().lock_info("a").await.waiters == 1 }).await;
     let waiters = format!("{}w:a", keys::base(keys::bucket(&LockName::new("a".to_owned()).unwrap())));
     let bound =
         || redis.command(&["EVAL", "return redis.sha1hex(redis.call('HVALS', KEYS[1])[1])", "1", &waiters]).text();
@@ -103,7 +103,7 @@ async fn a_call_is_served_after_its_repeat_through_another_server_is_dropped() {
     let both = bound();
     repeat.abort();
     until(|| async { bound() != both }).await;
-    one.client().give_back(&held).await;
+    one.client().release_lease(&held).await;
     let lease = within(first).await.unwrap();
     assert!(lease.fencing_token > held.fencing_token);
 }
@@ -117,24 +117,24 @@ async fn a_repeated_cleanup_does_not_drop_another_call_of_the_attempt() {
     redis.command(&["SCRIPT", "LOAD", &source]);
     let proxy = Proxy::dropping_replies_from(scripts::DROP_CALL, redis.port).await;
     let (one, two) = (start_on_url(proxy.url()).await, server_on(&redis).await);
-    until(|| async { one.client().acquire(wish("probe", TTL)).await.is_ok() }).await;
-    let held = two.client().take(wish("a", TTL)).await;
-    let request = waiting_wish("a", TTL, TTL);
+    until(|| async { one.client().acquire(acquire_request("probe", TTL)).await.is_ok() }).await;
+    let held = two.client().acquire_lease(acquire_request("a", TTL)).await;
+    let request = waiting_request("a", TTL, TTL);
     let (mut dropped, mut other) = (one.client(), two.client());
     let (sent, again) = (request.clone(), request);
     let first = tokio::spawn(async move { dropped.acquire(sent).await });
-    until(|| async { two.client().look("a").await.waiters == 1 }).await;
+    until(|| async { two.client().lock_info("a").await.waiters == 1 }).await;
     let waiters = format!("{}w:a", keys::base(keys::bucket(&LockName::new("a".to_owned()).unwrap())));
     let bound =
         || redis.command(&["EVAL", "return redis.sha1hex(redis.call('HVALS', KEYS[1])[1])", "1", &waiters]).text();
     let before = bound();
-    let second = tokio::spawn(async move { other.take(again).await });
+    let second = tokio::spawn(async move { other.acquire_lease(again).await });
     until(|| async { bound() != before }).await;
     first.abort();
     until(|| async { proxy.seen() > 0 }).await;
     // Longer than all attempts of a cleanup, each with a timeout of half a second and a pause.
     tokio::time::sleep(Duration::from_secs(5)).await;
-    two.client().give_back(&held).await;
+    two.client().release_lease(&held).await;
     let lease = within(second).await.unwrap();
     assert!(lease.fencing_token > held.fencing_token);
 }
@@ -152,7 +152,7 @@ async fn the_cleanup_of_a_failed_call_does_not_cut_the_lease_of_its_repeat() {
         let proxy = Proxy::dropping_replies_from(scripts::ACQUIRE, redis.port).await;
         let server = start_on_url(proxy.url()).await;
         serving(&server, true).await;
-        let request = wish(&format!("lock {round}"), TTL);
+        let request = acquire_request(&format!("lock {round}"), TTL);
         let (mut client, sent) = (server.client(), request.clone());
         let first = tokio::spawn(async move { client.acquire(sent).await });
         until(|| async { proxy.seen() > 0 }).await;
@@ -185,12 +185,12 @@ async fn an_attempt_that_was_refused_at_one_server_is_served_by_another() {
     const SHORT: Duration = Duration::from_secs(5);
     let redis = Redis::start(&[]);
     let (one, two) = (server_on(&redis).await, server_on(&redis).await);
-    let request = wish("a", SHORT);
+    let request = acquire_request("a", SHORT);
     redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
     let refused = one.client().acquire(request.clone()).await;
     assert_refused(refused, tonic::Code::Unavailable, "STORE_UNAVAILABLE");
     redis.command(&["CONFIG", "SET", "maxmemory", "0"]);
-    let lease = two.client().take(request).await;
+    let lease = two.client().acquire_lease(request).await;
     // Longer than the lease of a dropped call lasts.
     tokio::time::sleep(DROP_GRACE + SHORT / 10).await;
     assert_eq!(two.client().holder("a").await.map(|it| it.fencing_token), Some(lease.fencing_token));

@@ -3,7 +3,7 @@
 use crate::{
     redis_server::Redis,
     server_on,
-    support::{Lock, Server, until, wish, within},
+    support::{Lock, Server, acquire_request, until, within},
 };
 use fencepost::{domain::name::LockName, store::redis::keys};
 use fencepost_proto::v1::{self, WatchResponse, watch_response::Kind};
@@ -31,7 +31,7 @@ async fn assert_gap(events: &mut Streaming<WatchResponse>) {
 
 /// Checks that the watch receives new events.
 async fn assert_continues(server: &Server, events: &mut Streaming<WatchResponse>) {
-    let lease = server.client().take(wish("a", TTL)).await;
+    let lease = server.client().acquire_lease(acquire_request("a", TTL)).await;
     let granted = next(events).await;
     assert_eq!((granted.kind(), granted.fencing_token), (Kind::Granted, lease.fencing_token), "{granted:?}");
 }
@@ -45,7 +45,7 @@ async fn a_broken_connection_is_a_gap() {
     assert_eq!(ended.trim(), "1");
     assert_gap(&mut events).await;
     until(|| async { redis.command(&["PUBSUB", "CHANNELS", "fp:c:*"]).text().contains("fp:c:") }).await;
-    let lease = server.client().take(wish("a", TTL)).await;
+    let lease = server.client().acquire_lease(acquire_request("a", TTL)).await;
     // The new connection may report another gap.
     let mut event = next(&mut events).await;
     if event.kind() == Kind::Missed {
@@ -76,7 +76,7 @@ async fn watches_start_without_a_gap() {
     let mut all = join_all((0..50).map(|_| watch(&server))).await;
     let scripts = redis.calls("evalsha") - before;
     assert!(scripts < 2 * u64::from(keys::BUCKETS) / 32, "{scripts} scripts for 50 watches");
-    let lease = server.client().take(wish("a", TTL)).await;
+    let lease = server.client().acquire_lease(acquire_request("a", TTL)).await;
     for events in &mut all {
         assert_eq!(next(events).await.fencing_token, lease.fencing_token);
     }

@@ -18,7 +18,7 @@ use fencepost_proto::v1::{self, LeaseEnd, acquire_response::Outcome, lock_servic
 use nix::sys::signal::Signal;
 use redis_server::Redis;
 use std::time::Duration;
-use support::{Lock, assert_refused, channel, only, until, waiting_wish, wish, within};
+use support::{Lock, acquire_request, assert_refused, channel, only, until, waiting_request, within};
 use tokio::{task::JoinHandle, time::Instant};
 use tonic::{Code, Response, Status, transport::Channel};
 
@@ -36,7 +36,10 @@ struct Replica(binary::Server);
 impl Replica {
     async fn start(redis: &Redis) -> Self {
         let replica = Self::start_on(&redis.url());
-        until(|| async { replica.client().acquire(wish("probe", Duration::from_millis(100))).await.is_ok() }).await;
+        until(|| async {
+            replica.client().acquire(acquire_request("probe", Duration::from_millis(100))).await.is_ok()
+        })
+        .await;
         replica
     }
 
@@ -52,8 +55,8 @@ impl Replica {
     /// Has a call wait here, as the `number`th in line.
     async fn waiter(&self, number: u32) -> Waiter {
         let mut client = self.client();
-        let waiter = tokio::spawn(async move { client.acquire(waiting_wish("a", TTL, LONG)).await });
-        until(|| async { self.client().look("a").await.waiters == number }).await;
+        let waiter = tokio::spawn(async move { client.acquire(waiting_request("a", TTL, LONG)).await });
+        until(|| async { self.client().lock_info("a").await.waiters == number }).await;
         waiter
     }
 
@@ -78,16 +81,16 @@ async fn a_server_killed_with_waiters_holds_up_those_behind_them_for_seconds_onl
     let redis = Redis::start(&[]);
     let (one, doomed, three) =
         (Replica::start(&redis).await, Replica::start(&redis).await, Replica::start(&redis).await);
-    let first = one.client().take(wish("a", TTL)).await;
+    let first = one.client().acquire_lease(acquire_request("a", TTL)).await;
     let lost = [doomed.waiter(1).await, doomed.waiter(2).await];
     let (next, last) = (three.waiter(3).await, one.waiter(4).await);
     doomed.kill();
     let freed = Instant::now();
-    one.client().give_back(&first).await;
+    one.client().release_lease(&first).await;
     let lease = served_lease(next).await;
     assert!(freed.elapsed() < HELD_UP_MAX, "{:?}", freed.elapsed());
     assert!(!last.is_finished());
-    three.client().give_back(&lease).await;
+    three.client().release_lease(&lease).await;
     assert!(served_lease(last).await.fencing_token > lease.fencing_token);
     for waiter in lost {
         within(waiter).await.unwrap().unwrap_err();
@@ -98,14 +101,14 @@ async fn a_server_killed_with_waiters_holds_up_those_behind_them_for_seconds_onl
 async fn an_offer_to_a_server_that_is_killed_lapses() {
     let redis = Redis::start(&[]);
     let (one, doomed) = (Replica::start(&redis).await, Replica::start(&redis).await);
-    let first = one.client().take(wish("a", TTL)).await;
+    let first = one.client().acquire_lease(acquire_request("a", TTL)).await;
     let lost = doomed.waiter(1).await;
     let next = one.waiter(2).await;
     // It stands still, so it cannot claim; it was heard of lately, so the lock is offered to it.
     doomed.0.process.pause();
-    one.client().give_back(&first).await;
+    one.client().release_lease(&first).await;
     let freed = Instant::now();
-    let open = one.client().look("a").await;
+    let open = one.client().lock_info("a").await;
     assert_eq!((only(open.holders), open.waiters), (None, 2), "on offer: nobody's yet");
     doomed.kill();
     let lease = served(next).await;
@@ -118,13 +121,13 @@ async fn an_offer_to_a_server_that_is_killed_lapses() {
 async fn a_holder_that_dies_with_its_server_frees_the_lock_after_its_ttl() {
     let redis = Redis::start(&[]);
     let (one, doomed) = (Replica::start(&redis).await, Replica::start(&redis).await);
-    let first = one.client().take(wish("a", TTL)).await;
+    let first = one.client().acquire_lease(acquire_request("a", TTL)).await;
     let mut client = doomed.client();
     let short = Duration::from_secs(4);
-    let claimed = tokio::spawn(async move { client.acquire(waiting_wish("a", short, LONG)).await });
-    until(|| async { one.client().look("a").await.waiters == 1 }).await;
+    let claimed = tokio::spawn(async move { client.acquire(waiting_request("a", short, LONG)).await });
+    until(|| async { one.client().lock_info("a").await.waiters == 1 }).await;
     let next = one.waiter(2).await;
-    one.client().give_back(&first).await;
+    one.client().release_lease(&first).await;
     let held = served_lease(claimed).await;
     doomed.kill();
     let lease = served(next).await;
@@ -136,22 +139,22 @@ async fn a_holder_that_dies_with_its_server_frees_the_lock_after_its_ttl() {
 async fn a_server_that_stands_still_for_four_seconds_is_skipped_and_keeps_its_places() {
     let redis = Redis::start(&[]);
     let (one, still) = (Replica::start(&redis).await, Replica::start(&redis).await);
-    let first = one.client().take(wish("a", TTL)).await;
+    let first = one.client().acquire_lease(acquire_request("a", TTL)).await;
     let skipped = still.waiter(1).await;
     let (next, last) = (one.waiter(2).await, one.waiter(3).await);
     still.0.process.pause();
     let paused = Instant::now();
-    one.client().give_back(&first).await;
+    one.client().release_lease(&first).await;
     let lease = served_lease(next).await;
     tokio::time::sleep_until(paused + Duration::from_secs(4)).await;
     still.0.process.signal(Signal::SIGCONT);
     // Its next poll puts its waiter in line again, at its old place.
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert!(!skipped.is_finished() && !last.is_finished());
-    one.client().give_back(&lease).await;
+    one.client().release_lease(&lease).await;
     let lease = served_lease(skipped).await;
     assert!(!last.is_finished());
-    still.client().give_back(&lease).await;
+    still.client().release_lease(&lease).await;
     assert!(served_lease(last).await.fencing_token > lease.fencing_token);
 }
 
@@ -159,19 +162,19 @@ async fn a_server_that_stands_still_for_four_seconds_is_skipped_and_keeps_its_pl
 async fn a_server_that_stands_still_for_half_a_minute_tells_its_waiters_to_ask_again() {
     let redis = Redis::start(&[]);
     let (one, still) = (Replica::start(&redis).await, Replica::start(&redis).await);
-    let first = one.client().take(wish("a", TTL)).await;
+    let first = one.client().acquire_lease(acquire_request("a", TTL)).await;
     let lost = still.waiter(1).await;
     let next = one.waiter(2).await;
     still.0.process.pause();
     tokio::time::sleep(Duration::from_secs(31)).await;
-    assert_eq!(one.client().look("a").await.waiters, 1, "its places are given up");
+    assert_eq!(one.client().lock_info("a").await.waiters, 1, "its places are given up");
     still.0.process.signal(Signal::SIGCONT);
     assert_refused(within(lost).await.unwrap(), Code::Unavailable, "PLACE_LOST");
-    one.client().give_back(&first).await;
+    one.client().release_lease(&first).await;
     let lease = served_lease(next).await;
     // It serves like any other again.
     let again = still.waiter(1).await;
-    one.client().give_back(&lease).await;
+    one.client().release_lease(&lease).await;
     served_lease(again).await;
 }
 
@@ -179,18 +182,18 @@ async fn a_server_that_stands_still_for_half_a_minute_tells_its_waiters_to_ask_a
 async fn three_servers_keep_one_line() {
     let redis = Redis::start(&[]);
     let servers = [Replica::start(&redis).await, Replica::start(&redis).await, Replica::start(&redis).await];
-    let first = servers[0].client().take(wish("a", TTL)).await;
+    let first = servers[0].client().acquire_lease(acquire_request("a", TTL)).await;
     let mut waiters = Vec::new();
     for number in 1..=30 {
         waiters.push(servers[usize::try_from(number).unwrap() % 3].waiter(number).await);
     }
-    servers[1].client().give_back(&first).await;
+    servers[1].client().release_lease(&first).await;
     let mut highest = first.fencing_token;
     for (number, waiter) in (1_usize..).zip(waiters) {
         let lease = served_lease(waiter).await;
         assert!(lease.fencing_token > highest, "number {number} was overtaken");
         highest = lease.fencing_token;
         // Given back by another server than the one that granted it.
-        assert_eq!(servers[(number + 1) % 3].client().give_back(&lease).await, LeaseEnd::Released);
+        assert_eq!(servers[(number + 1) % 3].client().release_lease(&lease).await, LeaseEnd::Released);
     }
 }

@@ -2,8 +2,8 @@
 //! the lease.
 
 use crate::{
-    LONG, Replica, TTL, proxy::Proxy, redis_server::Redis, served, served_lease, support::Lock, support::until,
-    support::waiting_wish, support::wish, support::within,
+    LONG, Replica, TTL, proxy::Proxy, redis_server::Redis, served, served_lease, support::Lock,
+    support::acquire_request, support::until, support::waiting_request, support::within,
 };
 use fencepost::{
     domain::name::LockName,
@@ -58,21 +58,21 @@ async fn a_retry_gets_the_grant_whose_answer_was_lost_with_the_server() {
     let redis = Redis::start(&[]);
     let one = Replica::start(&redis).await;
     let doomed = Doomed::start(&redis, scripts::ACQUIRE).await;
-    let request = wish("a", TTL);
+    let request = acquire_request("a", TTL);
     let (mut client, asked) = (doomed.replica.client(), request.clone());
     let lost = tokio::spawn(async move { client.acquire(asked).await });
     let token = doomed.kill_when_granted(&redis, &request).await;
     unheard(within(lost).await.unwrap());
     let (next, last) = (one.waiter(1).await, one.waiter(2).await);
-    let lease = one.client().take(v1::AcquireRequest { attempt: 2, ..request.clone() }).await;
+    let lease = one.client().acquire_lease(v1::AcquireRequest { attempt: 2, ..request.clone() }).await;
     assert_eq!(lease.fencing_token, token);
-    let again = one.client().take(v1::AcquireRequest { attempt: 3, ..request }).await;
+    let again = one.client().acquire_lease(v1::AcquireRequest { attempt: 3, ..request }).await;
     assert_eq!((again.fencing_token, &again.lease_id), (token, &lease.lease_id));
     assert!(!next.is_finished() && !last.is_finished());
-    one.client().give_back(&lease).await;
+    one.client().release_lease(&lease).await;
     let second = served_lease(next).await;
     assert!(second.fencing_token > token);
-    one.client().give_back(&second).await;
+    one.client().release_lease(&second).await;
     assert!(served_lease(last).await.fencing_token > second.fencing_token);
 }
 
@@ -81,23 +81,23 @@ async fn a_retry_gets_the_hand_off_whose_answer_was_lost_with_the_server() {
     let redis = Redis::start(&[]);
     let (one, two) = (Replica::start(&redis).await, Replica::start(&redis).await);
     let doomed = Doomed::start(&redis, scripts::CLAIM).await;
-    let first = one.client().take(wish("a", TTL)).await;
-    let request = waiting_wish("a", TTL, LONG);
+    let first = one.client().acquire_lease(acquire_request("a", TTL)).await;
+    let request = waiting_request("a", TTL, LONG);
     let (mut client, asked) = (doomed.replica.client(), request.clone());
     let lost = tokio::spawn(async move { client.acquire(asked).await });
-    until(|| async { one.client().look("a").await.waiters == 1 }).await;
+    until(|| async { one.client().lock_info("a").await.waiters == 1 }).await;
     let (next, last) = (one.waiter(2).await, two.waiter(3).await);
-    one.client().give_back(&first).await;
+    one.client().release_lease(&first).await;
     let token = doomed.kill_when_granted(&redis, &request).await;
     unheard(within(lost).await.unwrap());
-    let lease = two.client().take(v1::AcquireRequest { attempt: 2, ..request }).await;
+    let lease = two.client().acquire_lease(v1::AcquireRequest { attempt: 2, ..request }).await;
     assert_eq!(lease.fencing_token, token);
     assert!(token > first.fencing_token);
     assert!(!next.is_finished() && !last.is_finished());
-    one.client().give_back(&lease).await;
+    one.client().release_lease(&lease).await;
     let second = served_lease(next).await;
     assert!(second.fencing_token > token);
-    one.client().give_back(&second).await;
+    one.client().release_lease(&second).await;
     assert!(served_lease(last).await.fencing_token > second.fencing_token);
 }
 
@@ -106,13 +106,13 @@ async fn a_grant_that_nobody_heard_of_ends_with_its_ttl() {
     let redis = Redis::start(&[]);
     let one = Replica::start(&redis).await;
     let doomed = Doomed::start(&redis, scripts::CLAIM).await;
-    let first = one.client().take(wish("a", TTL)).await;
-    let request = waiting_wish("a", Duration::from_secs(4), LONG);
+    let first = one.client().acquire_lease(acquire_request("a", TTL)).await;
+    let request = waiting_request("a", Duration::from_secs(4), LONG);
     let (mut client, asked) = (doomed.replica.client(), request.clone());
     let lost = tokio::spawn(async move { client.acquire(asked).await });
-    until(|| async { one.client().look("a").await.waiters == 1 }).await;
+    until(|| async { one.client().lock_info("a").await.waiters == 1 }).await;
     let next = one.waiter(2).await;
-    one.client().give_back(&first).await;
+    one.client().release_lease(&first).await;
     let token = doomed.kill_when_granted(&redis, &request).await;
     unheard(within(lost).await.unwrap());
     let served = served(next).await;

@@ -4,7 +4,7 @@ use crate::{
     binary::Server,
     record::{Loss, wrong_with},
     redis_server::{Answer, Redis},
-    support::{Lock, channel, until, wish},
+    support::{Lock, acquire_request, channel, until},
     work::{LOCKS, TTL, Work, name},
 };
 use fencepost_proto::v1::{self, lock_service_client::LockServiceClient};
@@ -35,7 +35,10 @@ impl Trial {
         let redis = Redis::start(args);
         let servers = [0, 1].map(|_| Server::start_with(&["--store", &redis.url()]));
         for server in &servers {
-            until(|| async { client(server).acquire(wish("probe", Duration::from_millis(100))).await.is_ok() }).await;
+            until(|| async {
+                client(server).acquire(acquire_request("probe", Duration::from_millis(100))).await.is_ok()
+            })
+            .await;
         }
         let work = Work::begin(&servers.each_ref().map(client));
         let trial = Self { redis, servers, work, loss: None };
@@ -102,7 +105,7 @@ async fn nobody_waits(servers: &[Server; 2]) -> bool {
         let listed = client(server).list(v1::ListRequest::default()).await.unwrap().into_inner();
         let mut waiters: u32 = listed.locks.iter().map(|lock| lock.waiters).sum();
         for lock in 0..LOCKS {
-            waiters += client(server).look(&name(lock)).await.waiters;
+            waiters += client(server).lock_info(&name(lock)).await.waiters;
         }
         if waiters > 0 {
             return false;

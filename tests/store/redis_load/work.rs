@@ -3,7 +3,7 @@
 
 use crate::{
     record::{Grant, valid_until},
-    support::{read, waiting_wish},
+    support::{read, waiting_request},
 };
 use fencepost_proto::v1::{self, LeaseEnd, acquire_response::Outcome, lock_service_client::LockServiceClient};
 use std::{
@@ -124,15 +124,15 @@ impl Worker {
 
     /// Asks, and is gone before the answer.
     async fn walk_away(&mut self, lock: usize) {
-        let wish = waiting_wish(&name(lock), TTL, WAIT);
+        let request = waiting_request(&name(lock), TTL, WAIT);
         let patience = Duration::from_millis(self.chance.below(40));
-        let _ = tokio::time::timeout(patience, self.servers[0].acquire(wish)).await;
+        let _ = tokio::time::timeout(patience, self.servers[0].acquire(request)).await;
     }
 
     async fn take_and_hold(&mut self, lock: usize, kind: Kind) {
         let wait = if kind == Kind::Tries { Duration::ZERO } else { WAIT };
         let invoked = Instant::now();
-        let Some((sent, answer)) = self.ask(waiting_wish(&name(lock), TTL, wait)).await else { return };
+        let Some((sent, answer)) = self.ask(waiting_request(&name(lock), TTL, wait)).await else { return };
         let returned = Instant::now();
         match answer.outcome() {
             Outcome::Acquired => {}
@@ -202,19 +202,19 @@ impl Worker {
 
     /// Asks, here and there in turn, until there is an outcome or too much was refused. With it, when what was answered
     /// was sent.
-    async fn ask(&mut self, mut wish: v1::AcquireRequest) -> Option<(Instant, v1::AcquireResponse)> {
+    async fn ask(&mut self, mut request: v1::AcquireRequest) -> Option<(Instant, v1::AcquireResponse)> {
         let (begun, first) = (Instant::now(), self.chance.below(2));
-        let wait = read(wish.wait_timeout);
+        let wait = read(request.wait_timeout);
         for server in first.. {
             let sent = Instant::now();
             let mut client = self.servers[usize::try_from(server % 2).unwrap()].clone();
-            if let Some(answer) = self.timed(wait, client.acquire(wish.clone())).await {
+            if let Some(answer) = self.timed(wait, client.acquire(request.clone())).await {
                 return Some((sent, answer.into_inner()));
             }
             if begun.elapsed() > PATIENCE {
                 return None;
             }
-            wish.attempt += 1;
+            request.attempt += 1;
             sleep(RETRY_DELAY).await;
         }
         None

@@ -47,15 +47,15 @@ impl World {
         let candidate = |lease| Candidate { lease_id: lease_id(lease), grant_id: grant_id(lease), attachment: None };
         Some(match step {
             Step::Acquire { request, attempt, copy, wait, lease } => {
-                Command::Acquire(wish(call(request, attempt, copy), wait, candidate(lease)))
+                Command::Acquire(acquire_command(call(request, attempt, copy), wait, candidate(lease)))
             }
             Step::AcquireOther { request, attempt } => {
-                let mut other = wish(call(request, attempt, 0), true, candidate(0));
+                let mut other = acquire_command(call(request, attempt, 0), true, candidate(0));
                 other.terms.fingerprint += 1_000;
                 Command::Acquire(other)
             }
             Step::AcquireLate { request, attempt } => {
-                Command::Acquire(wish(call(request, attempt, 0), true, candidate(0)))
+                Command::Acquire(acquire_command(call(request, attempt, 0), true, candidate(0)))
             }
             Step::Claim { request, attempt, copy, lease } => {
                 Command::Claim(call(request, attempt, copy), candidate(lease))
@@ -99,7 +99,7 @@ fn call(request: u8, attempt: u32, copy: u8) -> Call {
     Call { request: RequestId(id(request.into())), attempt, id: CallId(1 + u64::from(copy)) }
 }
 
-fn wish(call: Call, wait: bool, candidate: Candidate) -> Acquire {
+fn acquire_command(call: Call, wait: bool, candidate: Candidate) -> Acquire {
     let request = request_number(call.request);
     let terms = Terms {
         fingerprint: request.into(),

@@ -47,7 +47,7 @@ fn the_newest_attachment_wins_and_the_replaced_one_is_notified() {
 }
 
 #[test]
-fn a_lease_may_be_attached_from_its_grant_on() {
+fn a_lease_may_be_attached_by_its_grant() {
     let (mut bench, first) = Bench::held_with_waiters(&[B]);
     bench.attachment = Some(stream(1));
     bench.release(&first);
