@@ -68,7 +68,7 @@ pub(crate) enum Killer {
     /// Releases that hand the lock to a call of their own server.
     HandOver,
     /// More commands than Redis can answer in time.
-    Crowd,
+    Overload,
     /// Lost messages and missing permissions.
     Gaps,
     /// The store and the waiters under many orders of events.

@@ -138,7 +138,7 @@ impl Sandbox {
                 &["--test", "redis", "--", "replicas::a_lease_granted", "replicas::a_command_to", "sessions"],
             ),
             Killer::HandOver => (&self.whole, self.target.clone(), &["--test", "redis", "hand_over"]),
-            Killer::Crowd => (&self.whole, self.target.clone(), &["--test", "redis", "crowd"]),
+            Killer::Overload => (&self.whole, self.target.clone(), &["--test", "redis", "overload"]),
             Killer::Gaps => (&self.whole, self.target.clone(), &["--test", "redis", "--", "acl", "watching"]),
             Killer::Schedules => (&self.whole, self.target.clone(), &["--package", "fencepost-schedules"]),
         };

@@ -8,7 +8,6 @@ mod classic;
 #[path = "../../support/clock.rs"]
 mod clock;
 mod clocks;
-mod crowd;
 mod damage;
 mod doctor;
 mod faults;
@@ -19,6 +18,7 @@ mod listing;
 mod log;
 #[path = "../../support/notices.rs"]
 mod notices;
+mod overload;
 #[path = "../../support/proxy.rs"]
 mod proxy;
 #[path = "../../support/redis.rs"]

@@ -48,7 +48,7 @@ fn a_try_during_an_offer_is_refused_without_a_holder() {
     bench.release(&held);
     let AcquireOutcome::Contended(contention) = bench.try_acquire(C, 1) else { panic!("the lock is on offer") };
     assert_eq!(contention.current, None);
-    assert_eq!(bench.acquire(D, 1), AcquireOutcome::Queued, "nobody overtakes an offer");
+    assert_eq!(bench.acquire(D, 1), AcquireOutcome::Queued, "an offer is not overtaken");
 }
 
 #[test]

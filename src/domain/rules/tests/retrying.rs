@@ -64,7 +64,7 @@ fn calls_of_one_attempt_share_it_and_the_cleanup_of_one_leaves_the_other_bound()
     let (mut bench, held) = Bench::held_with_waiters(&[B]);
     bench.call_id = 2;
     assert_eq!(bench.acquire(B, 1), AcquireOutcome::Queued);
-    assert_eq!(bench.woken(), [], "nobody was overtaken");
+    assert_eq!(bench.woken(), [], "no attempt was overtaken");
     bench.drop_call(B, 1);
     bench.release(&held);
     assert_eq!(bench.woken(), [(B, 1)]);

@@ -5,7 +5,7 @@ use crate::{
     edit::Edit::{Argument, Condition, Drop, Move, Operand, Statement, Value},
     mutant::{
         Change,
-        Killer::{Crowd, Gaps, HandOver, Replicas, Schedules},
+        Killer::{Gaps, HandOver, Overload, Replicas, Schedules},
         Mutant,
     },
 };
@@ -15,19 +15,19 @@ at_marks! {
         Argument("Timed { sent: tokio::time::Instant::now(), ..$ }"), [HandOver];
     "handed over to nobody", "a call has the lock, but learns it only from a poll", Condition("false"), [HandOver];
     "cleanup after what was never sent", "a call dropped before it was sent ends another call of the same attempt",
-        Operand("($ || true)"), [Crowd];
-    "stands in line for ever", "a call waits longer than its timeout, behind all others", Condition("false"), [Crowd];
+        Operand("($ || true)"), [Overload];
+    "stands in line for ever", "a call waits longer than its timeout, behind all others", Condition("false"), [Overload];
     "all at once", "a hundred thousand acquires are all answered too late, and each retry adds load",
-        Value("usize::MAX"), [Crowd];
+        Value("usize::MAX"), [Overload];
     "sent for nobody", "a call dropped before it was sent acquires the lock nevertheless",
-        Value("self.queues[lane as usize].waiting.contains_key(&number)"), [Crowd];
+        Value("self.queues[lane as usize].waiting.contains_key(&number)"), [Overload];
     "no end of standing in line", "a caller waits, although another server could serve it",
-        Condition("false"), [Crowd];
+        Condition("false"), [Overload];
     "release forgotten", "a client releases its lock and disconnects, and nobody gets the lock until it expires",
-        Condition("false"), [Crowd];
+        Condition("false"), [Overload];
     "grant forgotten", "a call is dropped before it learns of its grant, and nobody uses the lease",
-        Condition("false"), [Crowd];
-    "claims behind a crowd", "offers lapse, because new acquires go first", Move, [Crowd];
+        Condition("false"), [Overload];
+    "claims behind a crowd", "offers lapse, because new acquires go first", Move, [Overload];
     "gap in events untold", "watchers do not learn that the subscription to events was interrupted",
         Condition("false"), [Gaps];
     "each watcher asks all buckets", "many new watchers at once block Redis", Drop, [Gaps];

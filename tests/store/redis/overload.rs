@@ -106,7 +106,7 @@ fn names() -> impl Iterator<Item = LockName> {
     all.filter(move |name| usize::from(keys::bucket(name)) < one_connection)
 }
 
-/// Until the store finds out that Redis does not answer.
+/// Redis does not answer, until the store finds out.
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_in_flight_are_limited() {
     // Three rounds on each connection: a round times out in half a second, and two show that the connection is dead.
