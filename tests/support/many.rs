@@ -98,8 +98,8 @@ async fn keep(many: Many, number: usize, client: Client, ready: Arc<AtomicUsize>
             message = stream.next() => message.unwrap(),
             count = acquired.recv_many(&mut fresh, PER_MESSAGE), if sent < many.leases_per_stream => {
                 assert!(count > 0, "all are acquired");
-                let attachments = fresh.drain(..).zip(sent..).map(|(lease, place)| {
-                    attachment(u32::try_from(place).unwrap(), &lease)
+                let attachments = fresh.drain(..).zip(sent..).map(|(lease, handle)| {
+                    attachment(u32::try_from(handle).unwrap(), &lease)
                 });
                 stream.attach(attachments.collect()).await;
                 sent += count;

@@ -55,8 +55,8 @@ async fn the_waiters_of_a_lock_whose_key_was_deleted_must_retry() {
     let name = "damage/deleted";
     server.client().acquire_lease(acquire_request(name, LONG)).await;
     let request = waiting_request(name, LONG, LONG);
-    let (mut client, asked) = (server.client(), request.clone());
-    let waiter = tokio::spawn(async move { client.acquire(asked).await });
+    let (mut client, sent) = (server.client(), request.clone());
+    let waiter = tokio::spawn(async move { client.acquire(sent).await });
     until(|| async { server.client().lock_info(name).await.waiters == 1 }).await;
     redis.command(&["DEL", &format!("{}l:{name}", keys::base(bucket(name)))]);
     assert_refused(within(waiter).await.unwrap(), Code::Unavailable, "PLACE_LOST");
@@ -72,8 +72,8 @@ async fn an_unreachable_redis_is_not_logged_as_damage() {
     let server = server_on(&redis).await;
     let name = "damage/away";
     server.client().acquire_lease(acquire_request(name, LONG)).await;
-    let (mut client, asked) = (server.client(), waiting_request(name, LONG, LONG));
-    let waiter = tokio::spawn(async move { client.acquire(asked).await });
+    let (mut client, sent) = (server.client(), waiting_request(name, LONG, LONG));
+    let waiter = tokio::spawn(async move { client.acquire(sent).await });
     until(|| async { server.client().lock_info(name).await.waiters == 1 }).await;
     redis.kill();
     // At least two polls.

@@ -62,14 +62,14 @@ async fn start_on_url(url: String) -> Server {
 }
 
 /// Waits until the health service reports whether the server is serving.
-async fn serving(server: &Server, wanted: bool) {
+async fn serving(server: &Server, expected: bool) {
     let health = HealthClient::new(server.channel());
     until(|| {
         let mut health = health.clone();
         async move {
             let status =
                 health.check(HealthCheckRequest { service: String::new() }).await.unwrap().into_inner().status();
-            (status == ServingStatus::Serving) == wanted
+            (status == ServingStatus::Serving) == expected
         }
     })
     .await;

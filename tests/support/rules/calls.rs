@@ -2,8 +2,8 @@
 
 use super::{
     Step,
-    oracle::{Oracle, Reality},
-    state::{GRACE, Holding, How, News, Past, State, Waiting},
+    oracle::{Actual, Oracle},
+    state::{GRACE, Holding, How, OracleEffect, Past, State, Waiting},
 };
 use fencepost::domain::{
     command::Outcome,
@@ -13,18 +13,25 @@ use fencepost::domain::{
 use std::time::Duration;
 
 impl Oracle {
-    pub(super) fn expect_of_call(&mut self, step: Step, reality: &Reality<'_>, news: &mut Vec<News>) -> Outcome {
-        let now = reality.now;
+    pub(super) fn expect_of_call(
+        &mut self,
+        step: Step,
+        actual: &Actual<'_>,
+        effects: &mut Vec<OracleEffect>,
+    ) -> Outcome {
+        let now = actual.now;
         Outcome::Acquire(match step {
             Step::AcquireLate { .. } | Step::ClaimLate { .. } => AcquireOutcome::TooLate(now),
             Step::AcquireOther { request, attempt } => self.acquire_other(request, attempt),
             Step::Acquire { request, attempt, copy, wait, lease } => {
-                self.acquire((request, attempt, copy), wait, lease, reality, news)
+                self.acquire((request, attempt, copy), wait, lease, actual, effects)
             }
-            Step::Claim { request, attempt, copy, lease } => self.claim((request, attempt, copy), lease, reality, news),
-            Step::GiveUp { request, attempt, copy } => self.give_up((request, attempt, copy), now, news),
+            Step::Claim { request, attempt, copy, lease } => {
+                self.claim((request, attempt, copy), lease, actual, effects)
+            }
+            Step::GiveUp { request, attempt, copy } => self.give_up((request, attempt, copy), now, effects),
             Step::Drop { request, attempt, copy, window } => {
-                self.drop_call((request, attempt, copy), window, now, news);
+                self.drop_call((request, attempt, copy), window, now, effects);
                 return Outcome::Done;
             }
             _ => return Outcome::Done,
@@ -36,51 +43,55 @@ impl Oracle {
         (request, attempt, copy): (u8, u32, u8),
         wait: bool,
         lease: u32,
-        reality: &Reality<'_>,
-        news: &mut Vec<News>,
+        actual: &Actual<'_>,
+        effects: &mut Vec<OracleEffect>,
     ) -> AcquireOutcome {
-        let now = reality.now;
-        if self.is_marked(request, attempt, copy) {
+        let now = actual.now;
+        if self.has_tombstone(request, attempt, copy) {
             return AcquireOutcome::Overtaken;
         }
         if let Some(outcome) = self.outcome_of_past(request, now) {
             return outcome;
         }
-        if self.comes_after_its_refusal(request, attempt) {
+        if self.is_older_than_refused(request, attempt) {
             return AcquireOutcome::Overtaken;
         }
         if let Some(held) = self.lease.as_mut().filter(|held| held.request == request) {
             if attempt < held.attempt {
                 return AcquireOutcome::Overtaken;
             }
-            news.extend(bind(&mut held.attempt, &mut held.calls, attempt, copy).map(|it| News::LookAgain(request, it)));
+            effects.extend(
+                bind(&mut held.attempt, &mut held.calls, attempt, copy).map(|it| OracleEffect::LookAgain(request, it)),
+            );
             if held.cut {
                 held.extend(now, held.ttl);
             }
             return AcquireOutcome::Granted(held.grant(now));
         }
-        if let Some(it) = self.line.iter_mut().find(|it| it.request == request) {
+        if let Some(it) = self.queue.iter_mut().find(|it| it.request == request) {
             if attempt < it.attempt {
                 return AcquireOutcome::Overtaken;
             }
-            let mates = attempt == it.attempt && !it.calls.is_empty();
-            news.extend(bind(&mut it.attempt, &mut it.calls, attempt, copy).map(|it| News::LookAgain(request, it)));
+            let has_other_calls = attempt == it.attempt && !it.calls.is_empty();
+            effects.extend(
+                bind(&mut it.attempt, &mut it.calls, attempt, copy).map(|it| OracleEffect::LookAgain(request, it)),
+            );
             it.state = State::Live;
-            self.promote(now, news);
-            news.retain(|it| *it != News::LookAgain(request, attempt));
+            self.offer_to_next(now, effects);
+            effects.retain(|it| *it != OracleEffect::LookAgain(request, attempt));
             if self.offer.is_some_and(|(it, _)| it == request) {
-                return self.grant_offer(request, lease, reality, news);
+                return self.grant_offer(request, lease, actual, effects);
             }
             if wait {
                 return AcquireOutcome::Queued;
             }
-            if mates {
-                news.push(News::LookAgain(request, attempt));
+            if has_other_calls {
+                effects.push(OracleEffect::LookAgain(request, attempt));
             }
-            return self.time_out(request, now, news);
+            return self.time_out(request, now, effects);
         }
         if self.lease.is_none() && self.offer.is_none() {
-            return self.grant(request, attempt, vec![copy], lease, reality, news);
+            return self.grant(request, attempt, vec![copy], lease, actual, effects);
         }
         if !wait {
             if attempt > 1 {
@@ -88,24 +99,24 @@ impl Oracle {
             }
             return AcquireOutcome::Contended(self.contention(now));
         }
-        if self.line.len() >= reality.waiters_max {
+        if self.queue.len() >= actual.waiters_max {
             return AcquireOutcome::QueueFull;
         }
-        self.line.push(Waiting { request, attempt, calls: vec![copy], state: State::Live });
+        self.queue.push(Waiting { request, attempt, calls: vec![copy], state: State::Live });
         AcquireOutcome::Queued
     }
 
     /// Other parameters with a known request id are refused. The model sends them for known ids only.
     fn acquire_other(&self, request: u8, attempt: u32) -> AcquireOutcome {
         let ended = self.past.iter().any(|past| past.ends(request));
-        if self.is_marked(request, attempt, 0) || !ended && self.comes_after_its_refusal(request, attempt) {
+        if self.has_tombstone(request, attempt, 0) || !ended && self.is_older_than_refused(request, attempt) {
             return AcquireOutcome::Overtaken;
         }
         AcquireOutcome::OtherTerms
     }
 
     /// Whether a newer attempt was refused the lock.
-    fn comes_after_its_refusal(&self, request: u8, attempt: u32) -> bool {
+    fn is_older_than_refused(&self, request: u8, attempt: u32) -> bool {
         let refused = self.past.iter().rev().filter(|past| past.request == request).find_map(|past| match past.how {
             How::Refused(refused) => Some(refused),
             _ => None,
@@ -117,23 +128,23 @@ impl Oracle {
         &mut self,
         (request, attempt, copy): (u8, u32, u8),
         lease: u32,
-        reality: &Reality<'_>,
-        news: &mut Vec<News>,
+        actual: &Actual<'_>,
+        effects: &mut Vec<OracleEffect>,
     ) -> AcquireOutcome {
-        if self.is_marked(request, attempt, copy) {
+        if self.has_tombstone(request, attempt, copy) {
             return AcquireOutcome::Overtaken;
         }
-        if let Some(outcome) = self.what_became_of(request, attempt, reality.now) {
+        if let Some(outcome) = self.outcome_of_call(request, attempt, actual.now) {
             return outcome;
         }
         let it = self.waiting(request);
         if it.state == State::Missed {
             it.state = State::Live;
         }
-        self.promote(reality.now, news);
-        news.retain(|it| *it != News::LookAgain(request, attempt));
+        self.offer_to_next(actual.now, effects);
+        effects.retain(|it| *it != OracleEffect::LookAgain(request, attempt));
         if self.offer.is_some_and(|(it, _)| it == request) {
-            self.grant_offer(request, lease, reality, news)
+            self.grant_offer(request, lease, actual, effects)
         } else {
             AcquireOutcome::Queued
         }
@@ -143,14 +154,14 @@ impl Oracle {
         &mut self,
         (request, attempt, copy): (u8, u32, u8),
         now: StoreTime,
-        news: &mut Vec<News>,
+        effects: &mut Vec<OracleEffect>,
     ) -> AcquireOutcome {
-        if let Some(outcome) = self.what_became_of(request, attempt, now) {
+        if let Some(outcome) = self.outcome_of_call(request, attempt, now) {
             return outcome;
         }
         let it = self.waiting(request);
         let bound = unbind(&mut it.calls, copy);
-        if bound && it.calls.is_empty() { self.time_out(request, now, news) } else { AcquireOutcome::Shared }
+        if bound && it.calls.is_empty() { self.time_out(request, now, effects) } else { AcquireOutcome::Shared }
     }
 
     fn drop_call(
@@ -158,42 +169,42 @@ impl Oracle {
         (request, attempt, copy): (u8, u32, u8),
         window: u64,
         now: StoreTime,
-        news: &mut Vec<News>,
+        effects: &mut Vec<OracleEffect>,
     ) {
         let mut known = self.past.iter().any(|past| past.ends(request));
         if let Some(held) = self.lease.as_mut().filter(|held| held.request == request) {
             let bound = attempt == held.attempt && unbind(&mut held.calls, copy);
             known = bound || attempt < held.attempt;
-            if bound && held.calls.is_empty() && !held.heard {
+            if bound && held.calls.is_empty() && !held.learned {
                 held.end = held.end.min(now.after(GRACE));
                 held.cut = true;
             }
-        } else if let Some(it) = self.line.iter_mut().find(|it| it.request == request) {
+        } else if let Some(it) = self.queue.iter_mut().find(|it| it.request == request) {
             let bound = attempt == it.attempt && unbind(&mut it.calls, copy);
             known = bound || attempt < it.attempt;
             if bound && it.calls.is_empty() {
                 it.state = State::Gone(now.after(GRACE));
                 self.offer = self.offer.filter(|(it, _)| *it != request);
-                self.promote(now, news);
+                self.offer_to_next(now, effects);
             }
         }
         if !known {
-            self.marks.push((request, attempt, copy, now.after(Duration::from_micros(window))));
+            self.tombstones.push((request, attempt, copy, now.after(Duration::from_micros(window))));
         }
     }
 
     /// The answer to a call that must not act any more.
-    fn what_became_of(&self, request: u8, attempt: u32, now: StoreTime) -> Option<AcquireOutcome> {
+    fn outcome_of_call(&self, request: u8, attempt: u32, now: StoreTime) -> Option<AcquireOutcome> {
         if let Some(outcome) = self.outcome_of_past(request, now) {
             return Some(outcome);
         }
         let held = self.lease.as_ref().filter(|held| held.request == request);
         let bound = held.map(|held| (held.attempt, held.calls.is_empty()));
-        let it = self.line.iter().find(|it| it.request == request);
+        let it = self.queue.iter().find(|it| it.request == request);
         match bound.or(it.map(|it| (it.attempt, it.calls.is_empty()))) {
             None => Some(AcquireOutcome::Unknown),
             Some((bound, _)) if bound < attempt => Some(AcquireOutcome::Unknown),
-            Some((bound, nobody)) if attempt < bound || nobody => Some(AcquireOutcome::Overtaken),
+            Some((bound, is_dropped)) if attempt < bound || is_dropped => Some(AcquireOutcome::Overtaken),
             Some(_) => held.map(|held| AcquireOutcome::Granted(held.grant(now))),
         }
     }
@@ -206,19 +217,25 @@ impl Oracle {
         })
     }
 
-    fn time_out(&mut self, request: u8, now: StoreTime, news: &mut Vec<News>) -> AcquireOutcome {
-        self.line.retain(|it| it.request != request);
+    fn time_out(&mut self, request: u8, now: StoreTime, effects: &mut Vec<OracleEffect>) -> AcquireOutcome {
+        self.queue.retain(|it| it.request != request);
         self.offer = self.offer.filter(|(it, _)| *it != request);
         self.past.push(Past { request, how: How::TimedOut, at: now });
-        self.promote(now, news);
+        self.offer_to_next(now, effects);
         AcquireOutcome::TimedOut(self.contention(now))
     }
 
-    fn grant_offer(&mut self, request: u8, lease: u32, reality: &Reality<'_>, news: &mut Vec<News>) -> AcquireOutcome {
-        let place = self.line.iter().position(|it| it.request == request).unwrap();
-        let it = self.line.remove(place);
+    fn grant_offer(
+        &mut self,
+        request: u8,
+        lease: u32,
+        actual: &Actual<'_>,
+        effects: &mut Vec<OracleEffect>,
+    ) -> AcquireOutcome {
+        let index = self.queue.iter().position(|it| it.request == request).unwrap();
+        let it = self.queue.remove(index);
         self.offer = None;
-        self.grant(request, it.attempt, it.calls, lease, reality, news)
+        self.grant(request, it.attempt, it.calls, lease, actual, effects)
     }
 
     fn grant(
@@ -227,32 +244,32 @@ impl Oracle {
         attempt: u32,
         calls: Vec<u8>,
         lease: u32,
-        reality: &Reality<'_>,
-        news: &mut Vec<News>,
+        actual: &Actual<'_>,
+        effects: &mut Vec<OracleEffect>,
     ) -> AcquireOutcome {
         // The oracle takes the token from the real answer. The history checks that tokens rise.
-        let Outcome::Acquire(AcquireOutcome::Granted(real)) = reality.answer else {
-            panic!("request {request} gets the lock, not {:?}", reality.answer)
+        let Outcome::Acquire(AcquireOutcome::Granted(real)) = actual.answer else {
+            panic!("request {request} gets the lock, not {:?}", actual.answer)
         };
-        let mut held = Holding::granted(request, attempt, calls, lease, real.token, reality.now);
+        let mut held = Holding::granted(request, attempt, calls, lease, real.token, actual.now);
         held.before = self.last.map(|(_, end, _)| end);
-        let grant = held.grant(reality.now);
+        let grant = held.grant(actual.now);
         self.lease = Some(held);
-        news.push(News::Granted);
+        effects.push(OracleEffect::Granted);
         AcquireOutcome::Granted(grant)
     }
 
-    fn is_marked(&self, request: u8, attempt: u32, copy: u8) -> bool {
-        self.marks.iter().any(|mark| (mark.0, mark.1, mark.2) == (request, attempt, copy))
+    fn has_tombstone(&self, request: u8, attempt: u32, copy: u8) -> bool {
+        self.tombstones.iter().any(|tombstone| (tombstone.0, tombstone.1, tombstone.2) == (request, attempt, copy))
     }
 
     /// Whether the id of this request is bound to its terms.
     pub(super) fn knows(&self, request: u8, now: StoreTime) -> bool {
         let mut known = self.clone();
-        known.bring_up(now, &mut Vec::new());
+        known.apply_time(now, &mut Vec::new());
         known.past.iter().any(|it| it.ends(request))
             || known.lease.as_ref().is_some_and(|it| it.request == request)
-            || known.line.iter().any(|it| it.request == request)
+            || known.queue.iter().any(|it| it.request == request)
     }
 }
 

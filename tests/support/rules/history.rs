@@ -1,6 +1,6 @@
 //! Guarantees that can be checked on the answers alone, without a model of the lock.
 
-use super::{Step, lease_number, oracle::Reality, request_number};
+use super::{Step, lease_number, oracle::Actual, request_number};
 use fencepost::domain::{
     command::{Effect, Outcome},
     lease::LeaseEnd,
@@ -13,14 +13,14 @@ const MEMORY: Duration = Duration::from_secs(10);
 
 /// An answer to a request that restricts later answers.
 #[derive(Clone, Debug)]
-struct Said {
+struct Fact {
     request: u8,
-    what: What,
+    kind: FactKind,
     at: StoreTime,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum FactKind {
     /// This attempt was bound.
     Bound(u32),
     TimedOut,
@@ -34,21 +34,21 @@ pub(super) struct History {
     ended: Vec<u32>,
     highest_token: u64,
     granted: u32,
-    said: Vec<Said>,
+    facts: Vec<Fact>,
 }
 
 impl History {
-    pub(super) fn follow(&mut self, step: Step, reality: &Reality<'_>) {
+    pub(super) fn follow(&mut self, step: Step, actual: &Actual<'_>) {
         if !step.acts() {
             // Only a command that acts reads the time, which may have moved forward and back before.
             return;
         }
         // After a step back of the clock, times in the future count as now.
-        self.said.iter_mut().for_each(|said| said.at = said.at.min(reality.now));
-        self.said.retain(|said| reality.now < said.at.after(MEMORY));
-        let ended = self.check_ends(reality);
-        match reality.answer {
-            Outcome::Acquire(outcome) => self.check_acquire(step, outcome, reality),
+        self.facts.iter_mut().for_each(|fact| fact.at = fact.at.min(actual.now));
+        self.facts.retain(|fact| actual.now < fact.at.after(MEMORY));
+        let ended = self.check_ends(actual);
+        match actual.answer {
+            Outcome::Acquire(outcome) => self.check_acquire(step, outcome, actual),
             Outcome::Release(outcome) => {
                 let released = matches!(outcome, ReleaseOutcome::Released);
                 assert_eq!(released, ended.contains(&LeaseEnd::Released), "each release ends a lease and reports that");
@@ -72,31 +72,31 @@ impl History {
             }
             Outcome::Renew(_) | Outcome::View(_) | Outcome::Done => {}
         }
-        let granted = reality.effects.iter().filter(|effect| **effect == Effect::Granted).count();
-        assert!(granted == 0 || matches!(reality.answer, Outcome::Acquire(AcquireOutcome::Granted(_))));
+        let granted = actual.effects.iter().filter(|effect| **effect == Effect::Granted).count();
+        assert!(granted == 0 || matches!(actual.answer, Outcome::Acquire(AcquireOutcome::Granted(_))));
     }
 
     /// Each end is reported once, for the lease that held the lock.
-    fn check_ends(&mut self, reality: &Reality<'_>) -> Vec<LeaseEnd> {
+    fn check_ends(&mut self, actual: &Actual<'_>) -> Vec<LeaseEnd> {
         let mut ends = Vec::new();
-        for effect in reality.effects {
+        for effect in actual.effects {
             let Effect::Ended { lease, end } = effect else { continue };
             let (request, grant) = self.held.take().expect("only granted leases end");
             assert_eq!((grant.lease_id, grant.token), (lease.lease_id, lease.token));
             assert_eq!(request, request_number(lease.request));
             assert!(!self.ended.contains(&lease_number(lease.lease_id)), "a lease ends once");
             self.ended.push(lease_number(lease.lease_id));
-            let at = if *end == LeaseEnd::Expired { lease.expires_at } else { reality.now };
-            assert!(at <= reality.now, "no lease expires early");
-            if reality.now < at.after(MEMORY) {
-                self.say(request, What::LeaseEnded, at);
+            let at = if *end == LeaseEnd::Expired { lease.expires_at } else { actual.now };
+            assert!(at <= actual.now, "no lease expires early");
+            if actual.now < at.after(MEMORY) {
+                self.record(request, FactKind::LeaseEnded, at);
             }
             ends.push(*end);
         }
         ends
     }
 
-    fn check_acquire(&mut self, step: Step, outcome: &AcquireOutcome, reality: &Reality<'_>) {
+    fn check_acquire(&mut self, step: Step, outcome: &AcquireOutcome, actual: &Actual<'_>) {
         let (request, attempt) = match step {
             Step::Acquire { request, attempt, .. }
             | Step::AcquireOther { request, attempt }
@@ -105,12 +105,14 @@ impl History {
             _ => unreachable!(),
         };
         let in_force = matches!(outcome, AcquireOutcome::Granted(_) | AcquireOutcome::Queued | AcquireOutcome::Shared);
-        let fresh = reality.effects.contains(&Effect::Granted);
+        let fresh = actual.effects.contains(&Effect::Granted);
         // Ends in this turn (by expiry) come before the answer.
-        for said in self.said.iter().filter(|said| said.request == request) {
-            match said.what {
-                What::Bound(newest) => assert!(attempt >= newest || !in_force, "an overtaken attempt gets no lease"),
-                What::TimedOut | What::LeaseEnded => {
+        for fact in self.facts.iter().filter(|fact| fact.request == request) {
+            match fact.kind {
+                FactKind::Bound(newest) => {
+                    assert!(attempt >= newest || !in_force, "an overtaken attempt gets no lease");
+                }
+                FactKind::TimedOut | FactKind::LeaseEnded => {
                     assert!(!in_force && !fresh, "an ended request gets no lease: {step:?} {outcome:?}");
                 }
             }
@@ -131,20 +133,20 @@ impl History {
                 assert_eq!(same(held), same(grant), "a repeat gets the same lease");
             }
             AcquireOutcome::TimedOut(_)
-                if !self.said.iter().any(|it| (it.request, it.what) == (request, What::TimedOut)) =>
+                if !self.facts.iter().any(|it| (it.request, it.kind) == (request, FactKind::TimedOut)) =>
             {
-                self.say(request, What::TimedOut, reality.now);
+                self.record(request, FactKind::TimedOut, actual.now);
             }
             _ => {}
         }
         if in_force && !matches!(step, Step::GiveUp { .. }) {
-            self.say(request, What::Bound(attempt), reality.now);
+            self.record(request, FactKind::Bound(attempt), actual.now);
         }
     }
 
-    fn say(&mut self, request: u8, what: What, at: StoreTime) {
-        self.said.retain(|said| (said.request, said.what) != (request, what));
-        self.said.push(Said { request, what, at });
+    fn record(&mut self, request: u8, kind: FactKind, at: StoreTime) {
+        self.facts.retain(|fact| (fact.request, fact.kind) != (request, kind));
+        self.facts.push(Fact { request, kind, at });
     }
 
     pub(super) fn granted(&self) -> u32 {

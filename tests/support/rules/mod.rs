@@ -20,7 +20,7 @@ use fencepost::domain::{
     token::{FencingToken, Sequencer},
 };
 use history::History;
-use oracle::{Oracle, Reality};
+use oracle::{Actual, Oracle};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -194,9 +194,9 @@ impl World {
         self.move_time(step);
         let mut effects = Effects::new();
         let answer = self.turn(step, &mut effects);
-        let reality = Reality { now: self.now, waiters_max: self.waiters_max, answer: &answer, effects: &effects };
-        self.oracle.follow(step, &reality);
-        self.history.follow(step, &reality);
+        let actual = Actual { now: self.now, waiters_max: self.waiters_max, answer: &answer, effects: &effects };
+        self.oracle.follow(step, &actual);
+        self.history.follow(step, &actual);
         self.lock.check();
         self.check_views();
         if step == Step::Settle {

@@ -3,7 +3,7 @@
 
 use super::{
     Step, holder,
-    state::{CLAIM, GRACE, Holding, How, MEMORY, News, Past, State, WINDOW, Waiting, end_number},
+    state::{CLAIM, GRACE, Holding, How, MEMORY, OracleEffect, Past, State, WINDOW, Waiting, end_number},
 };
 use fencepost::domain::{
     command::{Effects, Outcome},
@@ -15,7 +15,7 @@ use fencepost::domain::{
 use std::time::Duration;
 
 /// The result of a step by the rules.
-pub(crate) struct Reality<'a> {
+pub(crate) struct Actual<'a> {
     pub(crate) now: StoreTime,
     pub(crate) waiters_max: usize,
     pub(crate) answer: &'a Outcome,
@@ -25,47 +25,47 @@ pub(crate) struct Reality<'a> {
 /// The expected state of the lock.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Oracle {
-    pub(super) line: Vec<Waiting>,
+    pub(super) queue: Vec<Waiting>,
     pub(super) offer: Option<(u8, StoreTime)>,
     pub(super) lease: Option<Holding>,
     pub(super) past: Vec<Past>,
     pub(super) last: Option<(FencingToken, LeaseEnd, StoreTime)>,
-    pub(super) marks: Vec<(u8, u32, u8, StoreTime)>,
+    pub(super) tombstones: Vec<(u8, u32, u8, StoreTime)>,
 }
 
 impl Oracle {
     /// Computes the expected result of the step, and compares it.
-    pub(super) fn follow(&mut self, step: Step, reality: &Reality<'_>) {
-        let mut news = Vec::new();
-        let expected = self.expect(step, reality, &mut news);
-        assert_eq!(*reality.answer, expected, "{step:?}");
-        let mut real: Vec<_> = reality.effects.iter().map(News::of).collect();
+    pub(super) fn follow(&mut self, step: Step, actual: &Actual<'_>) {
+        let mut effects = Vec::new();
+        let expected = self.expect(step, actual, &mut effects);
+        assert_eq!(*actual.answer, expected, "{step:?}");
+        let mut real: Vec<_> = actual.effects.iter().map(OracleEffect::of).collect();
         // The call may get a redundant wake, because its answer follows anyway.
         if let Step::Acquire { request, attempt, .. } | Step::Claim { request, attempt, .. } = step {
-            let own = News::LookAgain(request, attempt);
-            real.retain(|it| *it != own || news.contains(&own));
+            let own = OracleEffect::LookAgain(request, attempt);
+            real.retain(|it| *it != own || effects.contains(&own));
         }
         real.sort_unstable();
-        news.sort_unstable();
-        assert_eq!(real, news, "the effects of {step:?}");
+        effects.sort_unstable();
+        assert_eq!(real, effects, "the effects of {step:?}");
     }
 
-    fn expect(&mut self, step: Step, reality: &Reality<'_>, news: &mut Vec<News>) -> Outcome {
-        let now = reality.now;
+    fn expect(&mut self, step: Step, actual: &Actual<'_>, effects: &mut Vec<OracleEffect>) -> Outcome {
+        let now = actual.now;
         if step.acts() {
-            self.bring_up(now, news);
+            self.apply_time(now, effects);
         }
         match step {
             Step::Release { lease } => {
                 if !self.holds(lease) {
                     return Outcome::Release(ReleaseOutcome::Gone(self.gone(lease)));
                 }
-                self.end(LeaseEnd::Released, now, news);
-                self.promote(now, news);
+                self.end(LeaseEnd::Released, now, effects);
+                self.offer_to_next(now, effects);
                 Outcome::Release(ReleaseOutcome::Released)
             }
             Step::Renew { .. } | Step::RenewKept { .. } | Step::Attach { .. } => {
-                Outcome::Renew(self.renew(step, now, news))
+                Outcome::Renew(self.renew(step, now, effects))
             }
             Step::Detach { lease, attachment } => {
                 if let Some(held) =
@@ -78,8 +78,8 @@ impl Oracle {
             }
             Step::Disconnect { lease, attachment } => {
                 if self.lease.as_ref().is_some_and(|it| it.lease == lease && it.attachment == Some(attachment)) {
-                    self.end(LeaseEnd::Revoked, now, news);
-                    self.promote(now, news);
+                    self.end(LeaseEnd::Revoked, now, effects);
+                    self.offer_to_next(now, effects);
                 }
                 Outcome::Done
             }
@@ -88,16 +88,16 @@ impl Oracle {
                 Some(held) if !right => RevokeOutcome::TokenMismatch(held.token),
                 Some(held) => {
                     let holder = holder(held.request);
-                    self.end(LeaseEnd::Revoked, now, news);
-                    self.promote(now, news);
+                    self.end(LeaseEnd::Revoked, now, effects);
+                    self.offer_to_next(now, effects);
                     RevokeOutcome::Revoked(holder)
                 }
             }),
-            _ => self.expect_of_call(step, reality, news),
+            _ => self.expect_of_call(step, actual, effects),
         }
     }
 
-    fn renew(&mut self, step: Step, now: StoreTime, news: &mut Vec<News>) -> RenewOutcome {
+    fn renew(&mut self, step: Step, now: StoreTime, effects: &mut Vec<OracleEffect>) -> RenewOutcome {
         let (Step::Renew { lease, .. } | Step::RenewKept { lease, .. } | Step::Attach { lease, .. }) = step else {
             unreachable!("no renewal: {step:?}")
         };
@@ -115,28 +115,29 @@ impl Oracle {
                 return RenewOutcome::AttachedElsewhere;
             }
             Step::Attach { attempt, attachment, .. } => {
-                news.extend(held.attachment.filter(|it| *it != attachment).map(|it| News::Detached(lease, it)));
+                effects
+                    .extend(held.attachment.filter(|it| *it != attachment).map(|it| OracleEffect::Detached(lease, it)));
                 held.attachment = Some(attachment);
                 held.attachment_attempt = attempt;
             }
             _ => {}
         }
         held.extend(now, ttl);
-        held.heard = true;
+        held.learned = true;
         RenewOutcome::Renewed(Renewed { token: held.token, ttl: held.ttl, left: held.end.since(now) })
     }
 
     /// Applies the passing of time.
-    pub(super) fn bring_up(&mut self, now: StoreTime, news: &mut Vec<News>) {
-        self.heal(now);
+    pub(super) fn apply_time(&mut self, now: StoreTime, effects: &mut Vec<OracleEffect>) {
+        self.limit_times(now);
         if let Some(end) = self.lease.as_ref().map(|held| held.end).filter(|end| *end <= now) {
-            self.end(LeaseEnd::Expired, end, news);
+            self.end(LeaseEnd::Expired, end, effects);
         }
         if let Some((request, _)) = self.offer.take_if(|(_, until)| *until <= now) {
             self.waiting(request).state = State::Missed;
         }
         let mut abandoned = Vec::new();
-        self.line.retain(|it| match it.state {
+        self.queue.retain(|it| match it.state {
             State::Gone(until) if until <= now => {
                 abandoned.push(Past { request: it.request, how: How::Abandoned, at: until });
                 false
@@ -146,47 +147,47 @@ impl Oracle {
         self.past.append(&mut abandoned);
         self.past.retain(|it| now < it.at.after(MEMORY));
         self.last = self.last.filter(|(_, _, at)| now < at.after(MEMORY));
-        self.marks.retain(|(.., until)| now <= *until);
-        self.promote(now, news);
+        self.tombstones.retain(|(.., until)| now <= *until);
+        self.offer_to_next(now, effects);
     }
 
     /// After a step back of the clock, no time in the state is further ahead than its own period.
-    fn heal(&mut self, now: StoreTime) {
+    fn limit_times(&mut self, now: StoreTime) {
         if let Some(held) = &mut self.lease {
             let period = if held.cut { held.ttl.min(GRACE) } else { held.ttl };
             held.end = held.end.min(now.after(period));
         }
         self.offer = self.offer.map(|(request, until)| (request, until.min(now.after(CLAIM))));
-        for it in &mut self.line {
+        for it in &mut self.queue {
             if let State::Gone(until) = &mut it.state {
                 *until = (*until).min(now.after(GRACE));
             }
         }
-        self.marks.iter_mut().for_each(|mark| mark.3 = mark.3.min(now.after(WINDOW)));
+        self.tombstones.iter_mut().for_each(|tombstone| tombstone.3 = tombstone.3.min(now.after(WINDOW)));
         self.past.iter_mut().for_each(|past| past.at = past.at.min(now));
         self.last = self.last.map(|(token, end, at)| (token, end, at.min(now)));
     }
 
     /// Offers a free lock to the first waiter that is not skipped.
-    pub(super) fn promote(&mut self, now: StoreTime, news: &mut Vec<News>) {
+    pub(super) fn offer_to_next(&mut self, now: StoreTime, effects: &mut Vec<OracleEffect>) {
         if self.lease.is_some() || self.offer.is_some() {
             return;
         }
-        if let Some(next) = self.line.iter().find(|it| it.state == State::Live) {
+        if let Some(next) = self.queue.iter().find(|it| it.state == State::Live) {
             self.offer = Some((next.request, now.after(CLAIM)));
-            news.push(News::LookAgain(next.request, next.attempt));
+            effects.push(OracleEffect::LookAgain(next.request, next.attempt));
         }
     }
 
-    fn end(&mut self, end: LeaseEnd, at: StoreTime, news: &mut Vec<News>) {
+    fn end(&mut self, end: LeaseEnd, at: StoreTime, effects: &mut Vec<OracleEffect>) {
         let held = self.lease.take().unwrap();
-        news.push(News::Ended(held.lease, end_number(end)));
+        effects.push(OracleEffect::Ended(held.lease, end_number(end)));
         self.last = Some((held.token, end, at));
         self.past.push(Past { request: held.request, how: How::Held(held.lease, end), at });
     }
 
     pub(super) fn waiting(&mut self, request: u8) -> &mut Waiting {
-        self.line.iter_mut().find(|it| it.request == request).unwrap()
+        self.queue.iter_mut().find(|it| it.request == request).unwrap()
     }
 
     fn holds(&self, lease: u32) -> bool {
@@ -207,19 +208,19 @@ impl Oracle {
         Box::new(Contention {
             current: self.lease.as_ref().map(|held| held.view(now)),
             classic: None,
-            waiters: self.line.len(),
+            waiters: self.queue.len(),
         })
     }
 
     /// The expected view.
     pub(super) fn seen(&self, now: StoreTime) -> LockView {
         let mut seen = self.clone();
-        seen.bring_up(now, &mut Vec::new());
+        seen.apply_time(now, &mut Vec::new());
         let (current, last) = (seen.lease.as_ref(), seen.last);
         LockView {
             current: current.map(|held| held.view(now)),
             classic: None,
-            waiters: seen.line.len(),
+            waiters: seen.queue.len(),
             previous_end: current.map_or(last.map(|(_, end, _)| end), |held| held.before),
             newest_token: current.map(|held| held.token).or(last.map(|(token, _, _)| token)),
         }
@@ -227,27 +228,27 @@ impl Oracle {
 
     /// When a lease, an offer or a queue position next ends by time.
     pub(super) fn change(&self) -> Option<StoreTime> {
-        let places = self.line.iter().filter_map(|it| match it.state {
+        let positions = self.queue.iter().filter_map(|it| match it.state {
             State::Gone(until) => Some(until),
             _ => None,
         });
-        places.chain(self.lease.as_ref().map(|it| it.end)).chain(self.offer.map(|it| it.1)).min()
+        positions.chain(self.lease.as_ref().map(|it| it.end)).chain(self.offer.map(|it| it.1)).min()
     }
 
     /// When anything next expires, the memory of an end included.
     pub(super) fn edge(&self, now: StoreTime) -> Option<StoreTime> {
         let past = self.past.iter().map(|it| it.at.after(MEMORY));
-        let marks = self.marks.iter().map(|it| it.3.after(Duration::from_micros(1)));
-        let changes = self.line.iter().filter_map(|it| match it.state {
+        let tombstones = self.tombstones.iter().map(|it| it.3.after(Duration::from_micros(1)));
+        let changes = self.queue.iter().filter_map(|it| match it.state {
             State::Gone(until) => Some(until),
             _ => None,
         });
         let rest = self.lease.as_ref().map(|it| it.end).into_iter().chain(self.offer.map(|it| it.1));
-        past.chain(marks).chain(changes).chain(rest).filter(|edge| now < *edge).min()
+        past.chain(tombstones).chain(changes).chain(rest).filter(|edge| now < *edge).min()
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.line.is_empty() && self.lease.is_none() && self.past.is_empty() && self.marks.is_empty()
+        self.queue.is_empty() && self.lease.is_none() && self.past.is_empty() && self.tombstones.is_empty()
     }
 
     pub(super) fn leases(&self) -> Vec<u32> {

@@ -26,7 +26,7 @@ impl World {
         let mut rest = text.as_str();
         let mut key = String::with_capacity(text.len());
         // The order of the entries of a hash map is irrelevant.
-        if let Some((before, waiters, after)) = cut(rest, "waiters: {", "}, line: ") {
+        if let Some((before, waiters, after)) = cut(rest, "waiters: {", "}, lines: ") {
             let mut waiters: Vec<_> =
                 waiters.split(", RequestId").map(|it| it.trim_start_matches("RequestId")).collect();
             waiters.sort_unstable();
@@ -41,17 +41,17 @@ impl World {
     fn write_undated(&self, text: &str, key: &mut String) {
         let mut rest = text;
         while let Some((before, digits, after)) = cut(rest, "StoreTime(", ")") {
-            self.write_untold(before, key);
+            self.write_without_tokens(before, key);
             let distance = i128::from(digits.parse::<u64>().unwrap()) - i128::from(self.now.as_micros());
             // Times beyond the longest memory are equal.
             key.push_str(&distance.max(-11 * i128::from(SECOND)).to_string());
             rest = after;
         }
-        self.write_untold(rest, key);
+        self.write_without_tokens(rest, key);
     }
 
     /// Without tokens: only their order matters, and it is the same in all states.
-    fn write_untold(&self, text: &str, key: &mut String) {
+    fn write_without_tokens(&self, text: &str, key: &mut String) {
         let mut rest = text;
         while let Some((before, _, after)) = cut(rest, "FencingToken(", ")") {
             key.push_str(before);

@@ -11,7 +11,7 @@ pub(super) const WINDOW: Duration = Duration::from_millis(500);
 
 /// The expected effects of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum News {
+pub(super) enum OracleEffect {
     LookAgain(u8, u32),
     Granted,
     Ended(u32, u8),
@@ -45,7 +45,7 @@ pub(super) struct Holding {
     pub(super) ttl: Duration,
     pub(super) before: Option<LeaseEnd>,
     pub(super) cut: bool,
-    pub(super) heard: bool,
+    pub(super) learned: bool,
     pub(super) attachment: Option<u32>,
     pub(super) attachment_attempt: u32,
 }
@@ -113,14 +113,14 @@ impl Holding {
             ttl: ttl(request),
             before: None,
             cut: false,
-            heard: false,
+            learned: false,
             attachment: None,
             attachment_attempt: 0,
         }
     }
 }
 
-impl News {
+impl OracleEffect {
     pub(super) fn of(effect: &Effect) -> Self {
         match effect {
             Effect::LookAgain { request, attempt, .. } => Self::LookAgain(request_number(*request), *attempt),
