@@ -8,7 +8,6 @@ mod acquire;
 mod asks;
 mod at_each_await;
 mod at_risk;
-mod by_hand;
 mod cancel;
 mod client;
 mod drain;
@@ -18,10 +17,11 @@ mod inspect;
 mod keepalive;
 mod limits;
 mod link;
+mod polled_keepalive;
+mod polled_session;
 mod session;
 mod session_bursts;
 mod session_stalled;
-mod session_stalled_by_hand;
 #[path = "../../support/session_stream.rs"]
 mod session_stream;
 #[path = "../../support/stream.rs"]

@@ -3,7 +3,7 @@
 use super::{
     model::{Bug, Protocol},
     state::{Message, Phase, Reply, State},
-    store::{Ask, Attempt, NO_REPLICA, NO_TOKEN, StoreCommand},
+    store::{Attempt, CommandKind, NO_REPLICA, NO_TOKEN, StoreCommand},
 };
 use fencepost::domain::{limits::COMMAND_WINDOW, time::StoreTime};
 use std::time::Duration;
@@ -81,7 +81,7 @@ impl Protocol {
 
     /// Releases the lock. The client stops its work before.
     pub(super) fn release(&self, state: &mut State, client: usize, through: Option<u8>) {
-        self.send_lease_command(state, client, Ask::Release, through);
+        self.send_lease_command(state, client, CommandKind::Release, through);
         if self.bug != Some(Bug::WorksUntilReleased) {
             state.clients[client].phase = Phase::Idle;
         }
@@ -90,17 +90,17 @@ impl Protocol {
     /// Renews the lease.
     pub(super) fn renew(&self, state: &mut State, client: usize) {
         state.clients[client].renewals -= 1;
-        self.send_lease_command(state, client, Ask::Renew, None);
+        self.send_lease_command(state, client, CommandKind::Renew, None);
     }
 
-    fn send_lease_command(&self, state: &mut State, client: usize, ask: Ask, through: Option<u8>) {
+    fn send_lease_command(&self, state: &mut State, client: usize, kind: CommandKind, through: Option<u8>) {
         let attempt = Attempt { request: state.request_of(client), number: 0 };
         let not_after = state.store.clock(state.now).after(COMMAND_WINDOW);
         let replica = through.map(|it| &state.replicas[usize::from(it)]);
         let (next, known_token) = replica.map_or((None, NO_TOKEN), |it| (it.next(), it.known_token));
         let from = through.unwrap_or(NO_REPLICA);
         let command = StoreCommand {
-            ask,
+            kind,
             from,
             attempt,
             copy: 0,

@@ -1,6 +1,6 @@
 //! Ghost state: an observer of the whole protocol, which checks the invariants.
 
-use super::store::{Answer, Ask, Attempt, Caused, Store, StoreCommand};
+use super::store::{Answer, Attempt, Caused, CommandKind, Store, StoreCommand};
 use fencepost::domain::{
     command::Outcome,
     outcome::{AcquireOutcome, RenewOutcome},
@@ -107,13 +107,13 @@ impl Ghost {
         self.heartbeats.retain(|(_, at)| now.since(*at) < GONE);
         let heartbeats = &self.heartbeats;
         self.queue.retain(|waiter| waiter.dropped || heartbeats.iter().any(|(replica, _)| *replica == waiter.replica));
-        match (command.ask, answer) {
-            (Ask::Poll, _) => {
+        match (command.kind, answer) {
+            (CommandKind::Poll, _) => {
                 self.heartbeat(command.from, now);
                 let own = self.queue.iter_mut().filter(|waiter| waiter.replica == command.from);
                 own.for_each(|waiter| waiter.missed = false);
             }
-            (Ask::Acquire, Answer::Of(Outcome::Acquire(AcquireOutcome::Queued))) => {
+            (CommandKind::Acquire, Answer::Of(Outcome::Acquire(AcquireOutcome::Queued))) => {
                 self.heartbeat(command.from, now);
                 let waiter = Waiter { request, attempt: number, replica: command.from, missed: false, dropped: false };
                 match self.queue.iter_mut().find(|waiter| waiter.request == request) {
@@ -121,21 +121,21 @@ impl Ghost {
                     None => self.queue.push(waiter),
                 }
             }
-            (Ask::Acquire, Answer::Of(Outcome::Acquire(AcquireOutcome::Granted(_))))
+            (CommandKind::Acquire, Answer::Of(Outcome::Acquire(AcquireOutcome::Granted(_))))
                 if self.waiter(request).is_some() =>
             {
                 self.heartbeat(command.from, now);
             }
-            (Ask::Claim, Answer::Of(Outcome::Acquire(AcquireOutcome::Queued))) => {
+            (CommandKind::Claim, Answer::Of(Outcome::Acquire(AcquireOutcome::Queued))) => {
                 self.queue
                     .iter_mut()
                     .filter(|waiter| waiter.request == request)
                     .for_each(|waiter| waiter.missed = false);
             }
-            (Ask::Acquire | Ask::GiveUp, Answer::Of(Outcome::Acquire(AcquireOutcome::TimedOut(_)))) => {
+            (CommandKind::Acquire | CommandKind::GiveUp, Answer::Of(Outcome::Acquire(AcquireOutcome::TimedOut(_)))) => {
                 self.queue.retain(|waiter| waiter.request != request);
             }
-            (Ask::Drop, _) => {
+            (CommandKind::Drop, _) => {
                 let bound = self.queue.iter_mut().filter(|it| it.request == request && it.attempt == number);
                 bound.for_each(|waiter| waiter.dropped = true);
                 if now <= command.not_after {

@@ -3,7 +3,7 @@
 use super::{
     model::{Bug, Protocol},
     state::{Call, CallOutcome, Message, Reply, State},
-    store::{Answer, Ask, Attempt, NO_TOKEN, StoreCommand},
+    store::{Answer, Attempt, CommandKind, NO_TOKEN, StoreCommand},
 };
 use fencepost::domain::{
     command::Outcome,
@@ -22,22 +22,22 @@ impl Protocol {
         let call = Call { attempt, copy, sent, arrived: now, awaiting_since: Some(now), queued: false, hinted: false };
         state.replicas[usize::from(to)].calls.push(call);
         state.replicas[usize::from(to)].calls.sort_unstable();
-        self.ask(state, to, Ask::Acquire, attempt, copy);
+        self.send_command(state, to, CommandKind::Acquire, attempt, copy);
     }
 
     /// Sends a command to the store.
-    pub(super) fn ask(&self, state: &mut State, from: u8, ask: Ask, attempt: Attempt, copy: u8) {
+    pub(super) fn send_command(&self, state: &mut State, from: u8, kind: CommandKind, attempt: Attempt, copy: u8) {
         let clock = state.store.clock(state.now);
         let mut not_after = clock.after(COMMAND_WINDOW);
-        if self.bug == Some(Bug::NoNotAfter) && ask != Ask::Drop {
+        if self.bug == Some(Bug::NoNotAfter) && kind != CommandKind::Drop {
             not_after = clock.after(COMMAND_WINDOW * 100);
         }
         let known_token = state.replicas.get(usize::from(from)).map_or(NO_TOKEN, |replica| replica.known_token);
         let incarnation = state.store.incarnation;
         let id = if self.bug == Some(Bug::CleansUpByAttempt) { 0 } else { copy };
-        let command = StoreCommand { ask, from, attempt, copy: id, not_after, incarnation, known_token, next: None };
+        let command = StoreCommand { kind, from, attempt, copy: id, not_after, incarnation, known_token, next: None };
         // The answer to a cleanup is ignored.
-        let copy = (ask != Ask::Drop).then_some(copy);
+        let copy = (kind != CommandKind::Drop).then_some(copy);
         state.send(Message::ToStore { command, copy, sent: state.now });
     }
 
@@ -46,7 +46,7 @@ impl Protocol {
         let (answer, caused) = state.store.run(state.now, self.ttl, self.wait, command);
         let clock = state.store.clock(state.now);
         state.ghost.watch(clock, command, &answer, &caused, &state.store);
-        let StoreCommand { ask, from, attempt, .. } = *command;
+        let StoreCommand { kind, from, attempt, .. } = *command;
         let mut own = Vec::new();
         for (replica, hinted) in caused.hints {
             if replica == from && copy.is_some() {
@@ -60,20 +60,20 @@ impl Protocol {
                 to: from,
                 attempt,
                 copy,
-                outcome: self.outcome_for_call(outcome, Ask::Claim),
+                outcome: self.outcome_for_call(outcome, CommandKind::Claim),
                 sent,
             });
         }
-        match (ask, answer, copy) {
-            (Ask::Renew, Answer::Of(Outcome::Renew(RenewOutcome::Renewed(renewed))), _) => {
+        match (kind, answer, copy) {
+            (CommandKind::Renew, Answer::Of(Outcome::Renew(RenewOutcome::Renewed(renewed))), _) => {
                 let left = fencepost::domain::time::micros(renewed.left);
                 state.send(Message::Renewed { request: attempt.request, from: sent, left });
             }
-            (Ask::Release, ..) if self.bug == Some(Bug::WorksUntilReleased) => {
+            (CommandKind::Release, ..) if self.bug == Some(Bug::WorksUntilReleased) => {
                 state.send(Message::Released { request: attempt.request });
             }
             (_, Answer::Of(Outcome::Acquire(outcome)), Some(copy)) => {
-                let outcome = self.outcome_for_call(&outcome, ask);
+                let outcome = self.outcome_for_call(&outcome, kind);
                 let returned = caused.returned;
                 state.send(Message::FromStore { to: from, attempt, copy, outcome, hints: own, returned });
             }
@@ -132,7 +132,7 @@ impl Protocol {
         };
         state.replicas[usize::from(to)].calls.remove(index);
         if outcome == CallOutcome::TooLate {
-            self.ask(state, to, Ask::Drop, attempt, call.copy);
+            self.send_command(state, to, CommandKind::Drop, attempt, call.copy);
         }
         state.send(Message::Reply { attempt, reply });
     }
@@ -156,7 +156,7 @@ impl Protocol {
         }
         call.awaiting_since = Some(now);
         let (attempt, copy) = (call.attempt, call.copy);
-        self.ask(state, replica, Ask::Claim, attempt, copy);
+        self.send_command(state, replica, CommandKind::Claim, attempt, copy);
     }
 
     /// Ends the wait of a call.
@@ -165,13 +165,13 @@ impl Protocol {
         let call = &mut state.replicas[usize::from(replica)].calls[index];
         let (attempt, copy) = (call.attempt, call.copy);
         call.awaiting_since = Some(now);
-        self.ask(state, replica, Ask::GiveUp, attempt, copy);
+        self.send_command(state, replica, CommandKind::GiveUp, attempt, copy);
     }
 
     /// Drops a call: its client has gone, or its answer has timed out.
     pub(super) fn drop_call(&self, state: &mut State, replica: u8, index: usize) {
         let call = state.replicas[usize::from(replica)].calls.remove(index);
-        self.ask(state, replica, Ask::Drop, call.attempt, call.copy);
+        self.send_command(state, replica, CommandKind::Drop, call.attempt, call.copy);
     }
 
     /// Polls for the waiters of a replica. The answer arrives at once, because an event in between is equivalent to one
@@ -184,7 +184,7 @@ impl Protocol {
         let attempt = Attempt { request: 0xff, number: 0 };
         let known_token = state.replicas[at].known_token;
         let poll = StoreCommand {
-            ask: Ask::Poll,
+            kind: CommandKind::Poll,
             from: replica,
             attempt,
             copy: 0,
@@ -228,7 +228,7 @@ impl Protocol {
     }
 
     /// The outcome for a call.
-    fn outcome_for_call(&self, outcome: &AcquireOutcome, ask: Ask) -> CallOutcome {
+    fn outcome_for_call(&self, outcome: &AcquireOutcome, kind: CommandKind) -> CallOutcome {
         match outcome {
             AcquireOutcome::Granted(grant) => {
                 // In other configurations a token is redundant, and would distinguish equal states.
@@ -239,7 +239,9 @@ impl Protocol {
             AcquireOutcome::Queued => CallOutcome::Queued,
             AcquireOutcome::TimedOut(_) => CallOutcome::TimedOut,
             AcquireOutcome::Contended(_) | AcquireOutcome::Ended => CallOutcome::Ended,
-            AcquireOutcome::TooLate(_) | AcquireOutcome::LeftBehind if ask != Ask::Acquire => CallOutcome::TooLate,
+            AcquireOutcome::TooLate(_) | AcquireOutcome::LeftBehind if kind != CommandKind::Acquire => {
+                CallOutcome::TooLate
+            }
             _ => CallOutcome::Failed,
         }
     }

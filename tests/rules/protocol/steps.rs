@@ -3,7 +3,7 @@
 use super::{
     model::{Action, Protocol, Survives},
     state::{Message, Phase, State},
-    store::Ask,
+    store::CommandKind,
 };
 
 impl Protocol {
@@ -32,7 +32,7 @@ impl Protocol {
                     let request = state.request_of(client);
                     let in_flight = |message: &Message| match message {
                         Message::ToStore { command, .. } => {
-                            command.ask == Ask::Release && command.attempt.request == request
+                            command.kind == CommandKind::Release && command.attempt.request == request
                         }
                         Message::Released { request: it } => *it == request,
                         _ => false,
@@ -76,7 +76,7 @@ impl Protocol {
             }
             let repeats = match message {
                 Message::Call { copy, .. } => *copy == 0,
-                Message::ToStore { command, copy, .. } => copy.is_none() && command.ask != Ask::Poll,
+                Message::ToStore { command, copy, .. } => copy.is_none() && command.kind != CommandKind::Poll,
                 _ => false,
             };
             if repeats && state.budget.repeats > 0 {

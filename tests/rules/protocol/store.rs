@@ -33,7 +33,7 @@ pub(crate) struct Attempt {
 
 /// The kind of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Ask {
+pub(crate) enum CommandKind {
     Acquire,
     Claim,
     GiveUp,
@@ -46,7 +46,7 @@ pub(crate) enum Ask {
 /// A command to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct StoreCommand {
-    pub(crate) ask: Ask,
+    pub(crate) kind: CommandKind,
     pub(crate) from: u8,
     pub(crate) attempt: Attempt,
     /// The number of the call within its attempt.
@@ -143,14 +143,14 @@ impl Store {
         let request = command.attempt.request;
         let (call, lease) = (call_of(command.attempt, command.copy), lease_of(request));
         let candidate = Candidate { lease_id: lease, grant_id: GrantId(lease.0), attachment: None };
-        let answer = match command.ask {
-            Ask::Acquire => {
+        let answer = match command.kind {
+            CommandKind::Acquire => {
                 Answer::Of(turn.run(Command::Acquire(Acquire { call, terms: terms(request, ttl), wait, candidate })))
             }
-            Ask::Claim => Answer::Of(turn.run(Command::Claim(call, candidate))),
-            Ask::GiveUp => Answer::Of(turn.run(Command::GiveUp(call))),
-            Ask::Drop => Answer::Of(turn.run(Command::DropCall(call))),
-            Ask::Release => {
+            CommandKind::Claim => Answer::Of(turn.run(Command::Claim(call, candidate))),
+            CommandKind::GiveUp => Answer::Of(turn.run(Command::GiveUp(call))),
+            CommandKind::Drop => Answer::Of(turn.run(Command::DropCall(call))),
+            CommandKind::Release => {
                 let next = command.next.map(|(it, copy)| {
                     let lease_id = lease_of(it.request);
                     let candidate = Candidate { lease_id, grant_id: GrantId(lease_id.0), attachment: None };
@@ -164,8 +164,8 @@ impl Store {
                     }
                 })
             }
-            Ask::Renew => Answer::Of(turn.run(Command::Renew { lease_id: lease, ttl: None })),
-            Ask::Poll => Answer::Polled(turn.poll()),
+            CommandKind::Renew => Answer::Of(turn.run(Command::Renew { lease_id: lease, ttl: None })),
+            CommandKind::Poll => Answer::Polled(turn.poll()),
         };
         self.memory.lock.check();
         (answer, self.caused(now, &effects))
@@ -212,7 +212,7 @@ impl Store {
         let unknown = Attempt { request: 0xff, number: 1 };
         let settle = StoreCommand {
             copy: 0,
-            ask: Ask::Release,
+            kind: CommandKind::Release,
             from: NO_REPLICA,
             attempt: unknown,
             not_after: late,
