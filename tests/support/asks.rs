@@ -10,9 +10,11 @@ use fencepost::{
         name::{Holder, LockName, Metadata},
         outcome::{AcquireOutcome, Grant, LockView, ReleaseOutcome, RenewOutcome},
     },
+    locks::AcquireCall,
     store::{Store, StoreError, Timed},
 };
 use std::time::Duration;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 pub(crate) fn new_request() -> RequestId {
@@ -33,6 +35,20 @@ pub(crate) fn acquire(request: RequestId, ttl: Duration, wait: bool) -> Acquire 
     let terms = Terms { fingerprint: 7, ttl, holder, metadata: Metadata::default(), min_token: 0 };
     let call = Call { request, attempt: 1, id: CallId(Uuid::new_v4().as_u64_pair().0) };
     Acquire { call, terms, wait, candidate: candidate(request) }
+}
+
+/// A call of the service that arrives now: an attempt of a request, with this TTL and wait.
+pub(crate) fn acquire_call(request: RequestId, attempt: u32, ttl: Duration, wait: Duration) -> AcquireCall {
+    let Acquire { call, terms, .. } = acquire(request, ttl, !wait.is_zero());
+    AcquireCall {
+        call: Call { attempt, ..call },
+        terms,
+        wait,
+        arrived: Instant::now(),
+        deadline: None,
+        attachment: None,
+        waiter: None,
+    }
 }
 
 #[track_caller]

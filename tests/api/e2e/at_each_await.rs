@@ -1,14 +1,16 @@
 //! The service's acquire, dropped at each await. Gates before and after each command of a real store hold a call where
 //! it is dropped. The test moves the time.
 
-use crate::gated::{Gate, GatedStore};
+use crate::{
+    asks::acquire_call,
+    gated::{Gate, GatedStore},
+};
 use fencepost::{
     clock::{Clock, ManualClock},
     domain::{
-        ids::{Call, CallId, LeaseId, RequestId},
-        lease::Terms,
+        ids::{LeaseId, RequestId},
         limits::{DROP_GRACE, Limits},
-        name::{Holder, LockName, Metadata},
+        name::LockName,
         outcome::{LockView, ReleaseOutcome},
         time::StoreTime,
     },
@@ -19,7 +21,6 @@ use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
-use tokio::time::Instant;
 use uuid::Uuid;
 
 const TTL: Duration = Duration::from_secs(30);
@@ -44,18 +45,7 @@ impl Bench {
     }
 
     fn call(number: u128, attempt: u32, wait: Duration) -> AcquireCall {
-        let terms =
-            Terms { fingerprint: 1, ttl: TTL, holder: Holder::default(), metadata: Metadata::default(), min_token: 0 };
-        let request = RequestId(Uuid::from_u128(number));
-        AcquireCall {
-            call: Call { request, attempt, id: CallId(Uuid::new_v4().as_u64_pair().0) },
-            terms,
-            wait,
-            arrived: Instant::now(),
-            deadline: None,
-            attachment: None,
-            waiter: None,
-        }
+        acquire_call(RequestId(Uuid::from_u128(number)), attempt, TTL, wait)
     }
 
     async fn acquire(&self, call: AcquireCall) -> Result<AcquireAnswer, LocksError> {

@@ -1,13 +1,12 @@
 //! Sessions that the test polls itself: their calls while the session is not polled, and afterwards.
 
-use crate::asks::{self, Asks as _};
+use crate::asks::{self, Asks as _, acquire_call, new_request};
 use fencepost::{
     clock::Clock,
     domain::{
-        ids::{Call, CallId, LeaseId, RequestId},
-        lease::Terms,
+        ids::{Call, LeaseId},
         limits::{DROP_GRACE, Limits, STALL_CHECK_PERIOD},
-        name::{Holder, LockName, Metadata},
+        name::LockName,
         outcome::{LockView, ReleaseOutcome},
         time::StoreTime,
     },
@@ -21,7 +20,6 @@ use futures_util::{FutureExt, Stream, StreamExt as _};
 use std::{convert::Infallible, pin::Pin, sync::Arc, time::Duration};
 use tokio::{sync::mpsc, task::JoinHandle, time::Instant};
 use tokio_stream::wrappers::UnboundedReceiverStream;
-use uuid::Uuid;
 
 const TTL: Duration = Duration::from_secs(600);
 const WAIT: Duration = Duration::from_secs(60);
@@ -59,17 +57,7 @@ fn name(text: &str) -> LockName {
 }
 
 fn call(wait: Duration) -> AcquireCall {
-    let terms =
-        Terms { fingerprint: 0, ttl: TTL, holder: Holder::default(), metadata: Metadata::default(), min_token: 0 };
-    AcquireCall {
-        call: Call { request: RequestId(Uuid::new_v4()), attempt: 1, id: CallId(1) },
-        terms,
-        wait,
-        arrived: Instant::now(),
-        deadline: None,
-        attachment: None,
-        waiter: None,
-    }
+    acquire_call(new_request(), 1, TTL, wait)
 }
 
 fn granted(answer: Result<AcquireAnswer, LocksError>) -> LeaseId {

@@ -1,24 +1,20 @@
 //! Sessions with many events at once: they are handled in parts, and none is lost.
 
-use crate::support::within;
+use crate::{
+    asks::{acquire_call, new_request},
+    support::within,
+};
 use fencepost::{
     clock::{Clock, ProcessClock},
-    domain::{
-        ids::{Call, CallId, RequestId},
-        lease::Terms,
-        limits::Limits,
-        name::{Holder, LockName, Metadata},
-    },
+    domain::{limits::Limits, name::LockName},
     locks::{
-        AcquireAnswer, AcquireCall, Hub, Locks, LocksError,
+        AcquireAnswer, Hub, Locks, LocksError,
         session::{Answer, FromClient, Operation, ToClient, session},
     },
     store::memory::MemoryStore,
 };
 use futures_util::{Stream, StreamExt as _, stream};
 use std::{collections::BTreeSet, convert::Infallible, pin::Pin, sync::Arc, time::Duration};
-use tokio::time::Instant;
-use uuid::Uuid;
 
 const OPERATIONS: u64 = 1_000;
 const TTL: Duration = Duration::from_secs(600);
@@ -36,17 +32,7 @@ fn service() -> Service {
 /// A session whose client has sent all acquires before the first poll.
 fn acquire_all(locks: &Service, name: impl Fn(u64) -> String, wait: Duration) -> Messages {
     let operations = (1..=OPERATIONS).map(|number| {
-        let terms =
-            Terms { fingerprint: 0, ttl: TTL, holder: Holder::default(), metadata: Metadata::default(), min_token: 0 };
-        let call = AcquireCall {
-            call: Call { request: RequestId(Uuid::new_v4()), attempt: 1, id: CallId(1) },
-            terms,
-            wait,
-            arrived: Instant::now(),
-            deadline: None,
-            attachment: None,
-            waiter: None,
-        };
+        let call = acquire_call(new_request(), 1, TTL, wait);
         let (name, handle) = (LockName::new(name(number)).unwrap(), u32::try_from(number).unwrap());
         FromClient::Begin(number, Operation::Acquire { name, call, handle, release_on_disconnect: false })
     });

@@ -1,10 +1,11 @@
 //! The bench: a store under test, commands on one lock, and recorded notices.
 
+pub(crate) use crate::asks::{candidate, granted};
 use crate::notices::RecordingNotices;
 use fencepost::{
     domain::{
-        command::{Acquire, Candidate, Command, Outcome, WrongOutcome},
-        ids::{AttachmentId, Call, CallId, GrantId, LeaseId, RequestId},
+        command::{Acquire, Command, Outcome, WrongOutcome},
+        ids::{AttachmentId, Call, CallId, RequestId},
         lease::Terms,
         limits::Limits,
         name::{Holder, LockName, Metadata, Reason},
@@ -77,14 +78,6 @@ pub(crate) fn terms() -> Terms {
     Terms { fingerprint: 7, ttl: TTL, holder, metadata: Metadata::default(), min_token: 0 }
 }
 
-pub(crate) fn candidate(request: RequestId) -> Candidate {
-    Candidate {
-        lease_id: LeaseId::of(request, Uuid::new_v4().as_u64_pair().1),
-        grant_id: GrantId(Uuid::new_v4()),
-        attachment: None,
-    }
-}
-
 /// The first attempt of a request, without waiting.
 pub(crate) fn try_acquire(number: u128) -> Acquire {
     Acquire { call: call(number, 1), terms: terms(), wait: false, candidate: candidate(request(number)) }
@@ -93,13 +86,6 @@ pub(crate) fn try_acquire(number: u128) -> Acquire {
 /// The first attempt of a request that waits.
 pub(crate) fn acquire(number: u128) -> Acquire {
     Acquire { wait: true, ..try_acquire(number) }
-}
-
-pub(crate) fn granted(outcome: AcquireOutcome) -> Grant {
-    match outcome {
-        AcquireOutcome::Granted(grant) => grant,
-        other => panic!("expected a grant: {other:?}"),
-    }
 }
 
 impl<H: Harness> Bench<H> {

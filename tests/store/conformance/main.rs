@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 mod acquire;
+#[path = "../../support/asks.rs"]
+mod asks;
 mod bench;
 mod hold;
 mod memory_store;
