@@ -56,7 +56,7 @@ pub const REPLICA_SILENT: Duration = Duration::from_secs(3);
 /// After this much silence of a replica its waiters are deleted.
 pub const REPLICA_GONE: Duration = Duration::from_secs(30);
 /// Overdue entries that one command clears away in passing; the rest is left to the next one and to the expiry task.
-pub const SETTLE_BATCH: usize = 64;
+pub const OVERDUE_BATCH: usize = 64;
 
 /// A beat is sent this many times within the shortest TTL of a stream: three within the third after which leases are
 /// renewed.

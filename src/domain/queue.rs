@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaiterState {
     /// It may be offered the lock.
-    InLine,
+    Waiting,
     /// It has been offered the lock, and has until the end of the claim window to claim it.
     Offered,
     /// It let an offer lapse. It keeps its place, and is skipped until it claims, acquires again, or its server polls.
@@ -47,7 +47,7 @@ const CHECKED_WHOLE: usize = 32;
 
 /// The waiters of one replica that may be offered the lock or have missed their offer, by place.
 #[derive(Clone, Debug, Default)]
-struct Line {
+struct ServerWaiters {
     waiting: BTreeMap<u64, RequestId>,
     missed: BTreeMap<u64, RequestId>,
 }
@@ -56,9 +56,8 @@ struct Line {
 #[derive(Clone, Debug, Default)]
 pub struct Queue {
     waiters: HashMap<RequestId, Waiter>,
-    /// A line for each server that has waiters, so that a silent server is skipped in one step, however many waiters it
-    /// has.
-    lines: BTreeMap<ReplicaId, Line>,
+    /// The waiters by server, so that a silent server is skipped in one step, however many waiters it has.
+    by_server: BTreeMap<ReplicaId, ServerWaiters>,
     /// Dropped waiters, by the time until which they are kept and by place.
     dropped: BTreeMap<(StoreTime, u64), RequestId>,
     next_place: u64,
@@ -82,7 +81,7 @@ impl Queue {
 
     /// How many waiters of this server may be offered the lock or have missed an offer.
     pub fn of_replica(&self, replica: ReplicaId) -> usize {
-        self.lines.get(&replica).map_or(0, |line| line.waiting.len() + line.missed.len())
+        self.by_server.get(&replica).map_or(0, |server| server.waiting.len() + server.missed.len())
     }
 
     /// Adds a request at the end of the queue.
@@ -90,7 +89,7 @@ impl Queue {
         let place = self.next_place;
         self.next_place += 1;
         let binding = Binding::first(call, replica);
-        let waiter = Waiter { place, binding, terms, state: WaiterState::InLine };
+        let waiter = Waiter { place, binding, terms, state: WaiterState::Waiting };
         self.file(call.request, &waiter);
         let before = self.waiters.insert(call.request, waiter);
         assert!(before.is_none(), "a request is queued once");
@@ -112,25 +111,25 @@ impl Queue {
 
     /// The request that is next among the waiters of live servers, and the calls bound to it.
     pub fn first(&self, alive: impl Fn(ReplicaId) -> bool) -> Option<(RequestId, &Binding)> {
-        let lines = self.lines.iter().filter(|(replica, _)| alive(**replica));
-        let (_, request) = lines.filter_map(|(_, line)| line.waiting.first_key_value()).min()?;
+        let servers = self.by_server.iter().filter(|(replica, _)| alive(**replica));
+        let (_, request) = servers.filter_map(|(_, server)| server.waiting.first_key_value()).min()?;
         self.waiters.get(request).map(|waiter| (*request, &waiter.binding))
     }
 
     /// The lowest place in the queue, of any server.
     pub fn first_place(&self) -> Option<u64> {
-        self.lines.values().filter_map(|line| line.waiting.first_key_value()).map(|(place, _)| *place).min()
+        self.by_server.values().filter_map(|server| server.waiting.first_key_value()).map(|(place, _)| *place).min()
     }
 
     /// A waiter of a replica that is gone.
     pub fn first_gone(&self, gone: impl Fn(ReplicaId) -> bool) -> Option<RequestId> {
-        let line = self.lines.iter().find(|(replica, _)| gone(**replica))?.1;
-        line.waiting.values().chain(line.missed.values()).next().copied()
+        let server = self.by_server.iter().find(|(replica, _)| gone(**replica))?.1;
+        server.waiting.values().chain(server.missed.values()).next().copied()
     }
 
     /// A waiter of this replica that missed its offer.
     pub fn first_missed(&self, replica: ReplicaId) -> Option<RequestId> {
-        self.lines.get(&replica)?.missed.values().next().copied()
+        self.by_server.get(&replica)?.missed.values().next().copied()
     }
 
     /// Changes whether a waiter may be offered the lock. It keeps its place.
@@ -148,14 +147,14 @@ impl Queue {
             self.dropped.remove(&(until, waiter.place));
         }
         let replica = waiter.binding.replica();
-        if let Some(line) = self.lines.get_mut(&replica) {
+        if let Some(server) = self.by_server.get_mut(&replica) {
             match waiter.state {
-                WaiterState::InLine => drop(line.waiting.remove(&waiter.place)),
-                WaiterState::Missed => drop(line.missed.remove(&waiter.place)),
+                WaiterState::Waiting => drop(server.waiting.remove(&waiter.place)),
+                WaiterState::Missed => drop(server.missed.remove(&waiter.place)),
                 WaiterState::Offered | WaiterState::Dropped(_) => {}
             }
-            if line.waiting.is_empty() && line.missed.is_empty() {
-                self.lines.remove(&replica);
+            if server.waiting.is_empty() && server.missed.is_empty() {
+                self.by_server.remove(&replica);
             }
         }
         Some(waiter)
@@ -165,8 +164,8 @@ impl Queue {
     fn file(&mut self, request: RequestId, waiter: &Waiter) {
         let (replica, place) = (waiter.binding.replica(), waiter.place);
         match waiter.state {
-            WaiterState::InLine => drop(self.lines.entry(replica).or_default().waiting.insert(place, request)),
-            WaiterState::Missed => drop(self.lines.entry(replica).or_default().missed.insert(place, request)),
+            WaiterState::Waiting => drop(self.by_server.entry(replica).or_default().waiting.insert(place, request)),
+            WaiterState::Missed => drop(self.by_server.entry(replica).or_default().missed.insert(place, request)),
             WaiterState::Dropped(until) => drop(self.dropped.insert((until, place), request)),
             WaiterState::Offered => {}
         }
@@ -209,15 +208,15 @@ impl Queue {
             return;
         }
         let mut filed = 0;
-        for (replica, line) in &self.lines {
-            assert!(!(line.waiting.is_empty() && line.missed.is_empty()), "an empty line is given up");
-            let states = [(&line.waiting, WaiterState::InLine), (&line.missed, WaiterState::Missed)];
+        for (replica, server) in &self.by_server {
+            assert!(!(server.waiting.is_empty() && server.missed.is_empty()), "a server without waiters is removed");
+            let states = [(&server.waiting, WaiterState::Waiting), (&server.missed, WaiterState::Missed)];
             for (places, state) in states {
                 for (place, request) in places {
                     let filed_right = self.waiters.get(request).is_some_and(|waiter| {
                         waiter.place == *place && waiter.state == state && waiter.binding.replica() == *replica
                     });
-                    assert!(filed_right, "whoever stands in a line is queued there");
+                    assert!(filed_right, "a waiter is filed under its server");
                     filed += 1;
                 }
             }
@@ -230,8 +229,11 @@ impl Queue {
             );
         }
         let count = |of: fn(WaiterState) -> bool| self.waiters.values().filter(|waiter| of(waiter.state)).count();
-        let in_lines = count(|it| matches!(it, WaiterState::InLine | WaiterState::Missed));
-        assert_eq!(in_lines, filed, "whoever is neither offered the lock nor dropped stands in a line");
+        let filed_states = count(|it| matches!(it, WaiterState::Waiting | WaiterState::Missed));
+        assert_eq!(
+            filed_states, filed,
+            "a waiter that is neither offered the lock nor dropped is filed under its server"
+        );
         assert_eq!(
             count(|it| it == WaiterState::Offered),
             usize::from(offered),

@@ -164,7 +164,7 @@ fn rules_match_the_oracle_for_a_queue_of_four_requests() {
         Step::ForceRelease { right: true },
         Step::ToEdge,
         Step::Pass(SECOND),
-        Step::Settle,
+        Step::ApplyTime,
     ];
     let alphabet = of_calls.chain(rest).collect();
     Model { name: "a queue of four requests", start, alphabet, waiters_max: 3, depth: 6 }.explore();
@@ -218,7 +218,7 @@ fn rules_match_the_oracle_for_commands_that_arrive_out_of_order() {
         acquire(1, 1),
         claim(1, 1),
         RELEASE,
-        Step::Settle,
+        Step::ApplyTime,
         Step::ToEdge,
         Step::BeforeEdge,
     ];
@@ -236,7 +236,7 @@ fn rules_match_the_oracle_when_the_clock_steps_back() {
         drop_call(1, 1),
         Step::Renew { lease: 0, ttl: None },
         RELEASE,
-        Step::Settle,
+        Step::ApplyTime,
         Step::ToEdge,
         Step::Pass(SECOND),
         Step::Pass(3_600 * SECOND),

@@ -43,7 +43,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => Just(Step::ToEdge),
         2 => Just(Step::BeforeEdge),
         1 => prop_oneof![Just(1), span(), Just(3_600 * SECOND)].prop_map(Step::Back),
-        3 => Just(Step::Settle),
+        3 => Just(Step::ApplyTime),
     ]
 }
 

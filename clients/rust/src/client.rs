@@ -126,8 +126,8 @@ impl Client {
     /// Waits for the background releases and cleanups of dropped locks and dropped acquires. Each is bounded by
     /// [`ClientBuilder::retry_for`] and one call. Call it before the process ends, so that others need not wait for a
     /// TTL.
-    pub async fn settle(&self) {
-        self.shared.core.settled().await;
+    pub async fn flush(&self) {
+        self.shared.core.flushed().await;
     }
 }
 

@@ -48,7 +48,7 @@ impl Core {
         self.last_key.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Spawns a task that [`settled`](Self::settled) waits for.
+    /// Spawns a task that [`flushed`](Self::flushed) waits for.
     pub(crate) fn in_background<F>(&self, task: F) -> tokio::task::JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
@@ -66,7 +66,7 @@ impl Core {
     }
 
     /// Waits for the background tasks. Dropped, it leaves them running.
-    pub(crate) async fn settled(&self) {
+    pub(crate) async fn flushed(&self) {
         self.background.wait().await;
     }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// A lock held by this process, renewed in the background. Derefs to [`Held`], which has the token and the status.
 ///
 /// Call [`release`](Self::release) to release it. Dropped, it is released in the background, best effort: if the
-/// process ends first, the lease ends by its TTL ([`Client::settle`](crate::Client::settle) waits for the release).
+/// process ends first, the lease ends by its TTL ([`Client::flush`](crate::Client::flush) waits for the release).
 /// Either way stop the protected work first: the lock may pass to another holder as soon as the release is sent.
 #[must_use = "a lock that is dropped is released"]
 pub struct Lock {

@@ -154,7 +154,7 @@ async fn an_ended_request_fails_without_a_wait_or_with_an_id_of_the_caller() {
     assert!(matches!(client.acquire("x").await, Err(AcquireError::Ended)));
     let named = client.acquire("x").wait(BOUND).request_id(uuid::Uuid::new_v4());
     assert!(matches!(named.await, Err(AcquireError::Ended)));
-    client.settle().await;
+    client.flush().await;
     assert_eq!(fake.state().acquires.len(), 4, "an ended request needs no cleanup");
 }
 
@@ -242,7 +242,7 @@ async fn an_acquire_that_was_never_polled_sends_nothing() {
     let fake = Fake::start().await;
     let client = client(&[&fake]);
     drop(client.acquire("x").into_future());
-    client.settle().await;
+    client.flush().await;
     drop(client.acquire("y").await.unwrap());
     assert_eq!(fake.state().acquires.len(), 1);
 }
@@ -317,7 +317,7 @@ async fn acquires_dropped_at_any_moment_leave_nothing_behind() {
             Err(_) => given_up += 1,
         }
     }
-    tokio::time::timeout(BOUND, client.settle()).await.unwrap();
+    tokio::time::timeout(BOUND, client.flush()).await.unwrap();
     assert!(given_up > 0);
     let state = fake.state();
     let released: HashSet<_> = state.releases.iter().map(|request| &request.lease_id).collect();

@@ -49,6 +49,6 @@ async fn a_raw_acquire_with_an_id_of_the_caller_is_not_cleaned_up() {
     let error = client.calls().acquire(request).await.unwrap_err();
     assert!(error.is_outcome_unknown());
     let transmitted = fake.state().acquires.len();
-    client.settle().await;
+    client.flush().await;
     assert_eq!(fake.state().acquires.len(), transmitted, "no cleanup: the caller may retry");
 }

@@ -28,7 +28,7 @@ async fn a_malformed_lease_is_lost_from_the_start_and_harms_no_other() {
     let answers = fake.state().streams[0].answers.len();
     fake.until("a TTL of answers", |state| state.streams[0].answers.len() > answers + 12).await;
     drop(locks);
-    client.settle().await;
+    client.flush().await;
     assert!(good.is_valid());
     let state = fake.state();
     assert_eq!((state.streams.len(), state.streams[0].all_attached.len()), (1, 1));

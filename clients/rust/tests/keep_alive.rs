@@ -249,7 +249,7 @@ async fn a_lease_that_is_handed_over_is_detached_and_not_released() {
     assert_eq!((lease.lease_id.as_str(), lease.fencing_token), (fake::lease_id("x").as_str(), 41));
     assert_eq!(held.lost().await.cause, LossCause::Detached);
     fake.until("detached", |state| state.streams[0].detached.len() == 1).await;
-    client.settle().await;
+    client.flush().await;
     assert!(fake.state().releases.is_empty());
     let lock = client.keep(lease, Moment::now(), Duration::ZERO);
     fake.until("attached again", |state| state.streams[0].all_attached.len() == 2).await;

@@ -53,7 +53,7 @@ async fn a_lock_that_is_dropped_is_released() {
     let fake = Fake::start().await;
     let client = client(&[&fake]);
     drop(client.acquire("x").await.unwrap());
-    client.settle().await;
+    client.flush().await;
     assert_eq!(fake.state().releases.len(), 1);
 }
 
@@ -67,7 +67,7 @@ async fn a_failed_release_does_not_prevent_another() {
     let client = client(&[&fake]);
     let locks = [client.acquire("x").await.unwrap(), client.acquire("y").await.unwrap()];
     drop(locks);
-    client.settle().await;
+    client.flush().await;
     assert!(fake.state().releases.iter().any(|request| request.lock_name == "y"));
 }
 
@@ -81,7 +81,7 @@ async fn a_lock_that_the_server_reports_lost_is_not_released() {
     fake.tell_each(|handle| ServerMessage::Lost(v1::Lost { handle, end, successor_token: 0 }));
     tokio::time::timeout(BOUND, lock.lost()).await.unwrap();
     drop(lock);
-    client.settle().await;
+    client.flush().await;
     assert!(fake.state().releases.is_empty());
 }
 

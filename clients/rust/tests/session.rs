@@ -54,7 +54,7 @@ async fn answers_find_their_callers_in_any_order() {
         assert_eq!(stream.all_attached.len(), 300, "and by nothing else");
     }
     drop(locks);
-    client.settle().await;
+    client.flush().await;
     let state = fake.state();
     assert_eq!((state.releases.len(), state.streams.len()), (300, 1));
     assert!(state.streams[0].detached.is_empty(), "a release needs no detachment");
@@ -94,7 +94,7 @@ async fn an_acquire_dropped_in_the_queue_is_cancelled() {
     fake.until("queued", |state| state.acquires.len() == 1).await;
     waiting.abort();
     fake.until("cancelled", |state| state.dropped == [1]).await;
-    tokio::time::timeout(BOUND, client.settle()).await.unwrap();
+    tokio::time::timeout(BOUND, client.flush()).await.unwrap();
     let state = fake.state();
     assert_eq!(state.streams[0].cancelled, state.streams[0].operations);
     assert_eq!((state.acquires.len(), state.releases.len()), (1, 0), "the answer makes a cleanup unnecessary");
@@ -110,7 +110,7 @@ async fn a_grant_that_crosses_with_its_cancellation_is_released() {
     fake.until("queued", |state| state.acquires.len() == 1).await;
     waiting.abort();
     fake.until("released", |state| state.releases.len() == 1).await;
-    tokio::time::timeout(BOUND, client.settle()).await.unwrap();
+    tokio::time::timeout(BOUND, client.flush()).await.unwrap();
     let state = fake.state();
     assert_eq!((state.streams[0].cancelled.len(), state.acquires.len()), (1, 1));
     assert_eq!(state.releases[0].lease_id, fake::lease_id("x"));
@@ -137,7 +137,7 @@ async fn an_acquire_dropped_on_a_session_that_dies_is_cleaned_up_by_the_next_att
         assert_eq!(state.releases[0].lease_id, fake::lease_id("x"));
         assert!(state.streams.iter().all(|stream| stream.attached.is_empty()), "never kept alive");
     }
-    client.settle().await;
+    client.flush().await;
 }
 
 #[tokio::test]

@@ -75,7 +75,7 @@ fn a_removed_timer_does_not_put_the_task_to_sleep_forever() {
             let last = acquire_free(&store, &name("last"), VOID + 1, 30 * SECOND).await;
             store.post(&name("last"), Command::Release(last.lease_id));
             advance(9 * SECOND);
-            while store.settle_due() {}
+            while store.apply_due_timers() {}
             // Left are one lock with something to forget in a second, and the void timers.
             let expiry = run_expiry(&store);
             let other = spawn({

@@ -111,14 +111,14 @@ impl Recorded {
         self.done.lock().unwrap().push(Executed { at, lock, step: Some(command), outcome });
     }
 
-    /// Lets the store settle what is due, and returns whether anything was.
-    fn settle(&self) -> bool {
-        assert!(!self.store.settle_due(), "all in one batch");
+    /// Lets the store handle its due timers, and returns whether anything was.
+    fn apply_time(&self) -> bool {
+        assert!(!self.store.apply_due_timers(), "all in one batch");
         // It reads the clock before it locks a shard that seems due, and again afterwards.
         let [_, ref at @ ..] = self.clock.seen()[..] else { panic!("it reads the clock") };
         for lock in LOCKS.map(name) {
-            let settle = |at: &StoreTime| Executed { at: *at, lock: lock.clone(), step: None, outcome: Outcome::Done };
-            self.done.lock().unwrap().extend(at.iter().map(settle));
+            let applied = |at: &StoreTime| Executed { at: *at, lock: lock.clone(), step: None, outcome: Outcome::Done };
+            self.done.lock().unwrap().extend(at.iter().map(applied));
         }
         !at.is_empty()
     }
@@ -128,7 +128,7 @@ fn execute_by_rules(turn: &mut Turn<'_>, step: &Step) -> Outcome {
     match step {
         Some(command) => turn.run(command.clone()),
         None => {
-            turn.settle();
+            turn.apply_time();
             Outcome::Done
         }
     }
@@ -176,7 +176,7 @@ impl Model {
 }
 
 /// Seeded mutants that it finds: the clock is read before the shard is locked; the shard is unlocked between finding a
-/// slot and using it; a lock is stored in a second slot; a lock in use is considered idle; timers are settled with an
+/// slot and using it; a lock is stored in a second slot; a lock in use is considered idle; timers are handled with an
 /// older time.
 #[test]
 fn concurrent_commands_have_the_outcome_of_the_rules_in_some_order() {
@@ -203,7 +203,7 @@ fn concurrent_commands_have_the_outcome_of_the_rules_in_some_order() {
                         if thread_rng().gen_bool(0.5) {
                             recorded.clock.advance(Duration::from_millis(span));
                         }
-                        recorded.settle();
+                        recorded.apply_time();
                     }
                 }
             });
@@ -217,7 +217,7 @@ fn concurrent_commands_have_the_outcome_of_the_rules_in_some_order() {
                     recorded.execute(lock, Command::GiveUp(call)).await;
                 }
                 clock.advance(Duration::from_secs(60));
-                while recorded.settle() {}
+                while recorded.apply_time() {}
                 let left = recorded.store.list("", None, 1).await.unwrap().locks;
                 clock.seen();
                 if left.is_empty() {
@@ -225,9 +225,9 @@ fn concurrent_commands_have_the_outcome_of_the_rules_in_some_order() {
                 }
             }
             clock.advance(Duration::from_secs(60));
-            while recorded.settle() {}
+            while recorded.apply_time() {}
             clock.advance(Duration::from_secs(24 * 60 * 60));
-            assert!(!recorded.settle(), "no timer is left");
+            assert!(!recorded.apply_time(), "no timer is left");
             compare(&mut recorded.done.lock().unwrap(), &recorder);
         });
     });

@@ -44,7 +44,7 @@ pub(in crate::cli) async fn acquire(args: AcquireArgs) -> Result<(), Failure> {
         }
         Err(failure) => {
             // The client removes the abandoned request from the queue in the background: let it finish.
-            let _ = tokio::time::timeout(CLEANUP_TIMEOUT, client.settle()).await;
+            let _ = tokio::time::timeout(CLEANUP_TIMEOUT, client.flush()).await;
             Err(failure)
         }
     }

@@ -70,7 +70,7 @@ pub(super) async fn run(args: RunArgs) -> Result<u8, Failure> {
     let client = client(&args.servers, args.lock.holder(), RETRY_FOR)?;
     let result = locked(&client, &args, request_id, &mut signals).await;
     // An abandoned request is cleaned up, and a dropped lock is released, in the background.
-    let _ = tokio::time::timeout(CLEANUP_TIMEOUT, client.settle()).await;
+    let _ = tokio::time::timeout(CLEANUP_TIMEOUT, client.flush()).await;
     result
 }
 

@@ -24,7 +24,7 @@ impl Turn<'_> {
         if self.sequencer.check(self.incarnation, self.present).is_err() {
             return AcquireOutcome::LeftBehind;
         }
-        self.settle();
+        self.apply_time();
         let Acquire { call, ref terms, .. } = command;
         // mutant: mark ignored
         if self.has_tombstone(call) {
@@ -88,8 +88,8 @@ impl Turn<'_> {
             return Some(AcquireOutcome::Overtaken);
         }
         self.hear_of_replica();
-        if !matches!(state, WaiterState::InLine | WaiterState::Offered) {
-            self.set_state(request, WaiterState::InLine);
+        if !matches!(state, WaiterState::Waiting | WaiterState::Offered) {
+            self.set_state(request, WaiterState::Waiting);
             self.promote();
         }
         self.wake_overtaken(request, bound);

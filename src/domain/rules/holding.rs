@@ -17,7 +17,7 @@ use std::time::Duration;
 impl Turn<'_> {
     /// Releases a lease and offers the lock to the next waiter.
     pub(super) fn release(&mut self, lease_id: LeaseId) -> ReleaseOutcome {
-        self.settle();
+        self.apply_time();
         // mutant: release without the lease id
         if self.held(lease_id).is_none() {
             return ReleaseOutcome::Gone(self.gone(lease_id));
@@ -36,7 +36,7 @@ impl Turn<'_> {
         ttl: Option<Duration>,
         attachment: Option<AttachmentId>,
     ) -> RenewOutcome {
-        self.settle();
+        self.apply_time();
         let now = self.now;
         let Some(lease) = self.held(lease_id) else { return RenewOutcome::Lost(self.gone(lease_id)) };
         // mutant: renewal by a lost attachment
@@ -49,7 +49,7 @@ impl Turn<'_> {
 
     /// Attaches a lease to a stream, and renews it. The highest attempt wins; among equal attempts, the latest.
     pub(super) fn attach(&mut self, lease_id: LeaseId, attempt: u32, attachment: AttachmentId) -> RenewOutcome {
-        self.settle();
+        self.apply_time();
         let (now, replica) = (self.now, self.replica);
         let Some(lease) = self.held(lease_id) else { return RenewOutcome::Lost(self.gone(lease_id)) };
         // mutant: older attachment wins
@@ -71,7 +71,7 @@ impl Turn<'_> {
 
     /// Detaches a lease from this attachment, if it is still the current one. The lease lasts until its end.
     pub(super) fn detach(&mut self, lease_id: LeaseId, attachment: AttachmentId) {
-        self.settle();
+        self.apply_time();
         if let Some(lease) = self.held(lease_id) {
             // The next stream, perhaps of another process that was given the lease, counts its attachments from 1.
             // mutant: detach of a stale attachment
@@ -84,7 +84,7 @@ impl Turn<'_> {
     /// Revokes a lease whose stream ended, if this attachment still keeps it and its holder asked for release on
     /// disconnect.
     pub(super) fn disconnect(&mut self, lease_id: LeaseId, attachment: AttachmentId) {
-        self.settle();
+        self.apply_time();
         // mutant: disconnect of a stale attachment
         if self.held(lease_id).is_some_and(|lease| lease.attachment == Some(attachment)) {
             self.end_lease(LeaseEnd::Revoked, self.now);
@@ -94,7 +94,7 @@ impl Turn<'_> {
 
     /// Revokes the lease with this token.
     pub(super) fn force_release(&mut self, expected: FencingToken) -> RevokeOutcome {
-        self.settle();
+        self.apply_time();
         let Some(lease) = &self.lock.lease else { return RevokeOutcome::NotHeld };
         // mutant: force release of any token
         if lease.token != expected {

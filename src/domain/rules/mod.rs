@@ -6,8 +6,8 @@
 //! offer begins when the offer is made.
 
 mod acquire;
+mod apply_time;
 mod holding;
-mod settle;
 #[cfg(test)]
 mod tests;
 mod view;

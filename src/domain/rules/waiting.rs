@@ -64,7 +64,7 @@ impl Turn<'_> {
         if self.sequencer.check(self.incarnation, self.present).is_err() {
             return AcquireOutcome::LeftBehind;
         }
-        self.settle();
+        self.apply_time();
         if self.has_tombstone(call) {
             return AcquireOutcome::Overtaken;
         }
@@ -79,7 +79,7 @@ impl Turn<'_> {
         }
         // Its offer lapsed, or a server with another call of it declined the offer: this call is alive.
         if matches!(waiter.state(), WaiterState::Missed | WaiterState::Dropped(_)) {
-            self.set_state(request, WaiterState::InLine);
+            self.set_state(request, WaiterState::Waiting);
             self.promote();
         }
         if self.is_offered(request) { self.grant_offered(request, candidate) } else { AcquireOutcome::Queued }
@@ -90,10 +90,10 @@ impl Turn<'_> {
     pub fn poll(&mut self) -> Polled {
         // mutant: poll is no heartbeat
         self.hear_of_replica();
-        self.settle();
+        self.apply_time();
         // mutant: poll forgets those who missed
         while let Some(request) = self.lock.queue.as_ref().and_then(|queue| queue.first_missed(self.replica)) {
-            self.set_state(request, WaiterState::InLine);
+            self.set_state(request, WaiterState::Waiting);
         }
         self.promote();
         let queue = self.lock.queue.as_ref();
@@ -111,7 +111,7 @@ impl Turn<'_> {
     /// Ends the wait of a call whose time is over. If the request has a lease by now, answers the lease.
     pub(super) fn give_up(&mut self, call: Call) -> AcquireOutcome {
         let Call { request, attempt, .. } = call;
-        self.settle();
+        self.apply_time();
         if let Some(outcome) = self.look_up(request, attempt) {
             return outcome;
         }
@@ -133,7 +133,7 @@ impl Turn<'_> {
     /// lease is cut to end then. A call that is not bound leaves a tombstone: its own command may have been overtaken
     /// on the way. So it may run any number of times.
     pub(super) fn drop_call(&mut self, call: Call) {
-        self.settle();
+        self.apply_time();
         let request = call.request;
         let bound = if let Some(lease) = self.lock.lease.as_mut().filter(|lease| lease.request == request) {
             let unbound = lease.binding.unbind(call);
@@ -171,7 +171,7 @@ impl Turn<'_> {
     /// it. Calls that are still bound belong to another server, or their cleanup was lost. So the place is skipped, and
     /// kept for [`DROP_GRACE`], in which a live call claims.
     pub(super) fn decline_offer(&mut self, request: RequestId, attempt: u32) {
-        self.settle();
+        self.apply_time();
         let waiter = self.lock.queue.as_ref().and_then(|queue| queue.get(request));
         let binding = waiter.map(|waiter| &waiter.binding);
         let is_ours = binding.is_some_and(|it| it.replica() == self.replica && it.attempt() <= attempt);

@@ -7,7 +7,7 @@ use crate::{
 };
 use std::time::Duration;
 
-/// Locks settled while a shard stays locked: about 50 µs of work.
+/// Due locks that are handled while a shard stays locked: about 50 µs of work.
 const DUE_PER_TURN: usize = 128;
 
 /// The earliest timer of each shard, and until when the task sleeps.
@@ -59,10 +59,10 @@ impl Alarm {
 
 impl MemoryStore {
     /// Ends leases and offers when their time comes. Never resolves. Dropped, it leaves the store as it is: every
-    /// command still settles its own lock, but nobody learns of an expiry in time.
+    /// command still applies the time to its own lock, but nobody learns of an expiry in time.
     pub async fn run_expiry(&self) {
         loop {
-            while self.settle_due() {
+            while self.apply_due_timers() {
                 tokio::task::yield_now().await;
             }
             let until = self.alarm.sleep_until();
@@ -74,20 +74,21 @@ impl MemoryStore {
         }
     }
 
-    /// Settles the locks that are due, a bounded batch of each shard. Returns whether any batch was full, so that more
-    /// may be due.
-    pub fn settle_due(&self) -> bool {
+    /// Applies the time to the locks that are due, a bounded batch of each shard. Returns whether any batch was full,
+    /// so that more may be due.
+    pub fn apply_due_timers(&self) -> bool {
         let now = self.clock.now();
         let mut more = false;
         for at in (0..self.shards.len()).filter(|at| self.alarm.is_due(*at, now)) {
             let mut shard = self.shards[at].lock();
             let now = self.clock.now();
-            let settled = (0..DUE_PER_TURN).take_while(|_| {
-                shard
-                    .with_next_due(now, |slot, sequencer| self.turn_in(slot, sequencer, now, "", |turn| turn.settle()))
-                    .is_some()
+            let handled = (0..DUE_PER_TURN).take_while(|_| {
+                let next = shard.with_next_due(now, |slot, sequencer| {
+                    self.turn_in(slot, sequencer, now, "", |turn| turn.apply_time());
+                });
+                next.is_some()
             });
-            more |= settled.count() == DUE_PER_TURN;
+            more |= handled.count() == DUE_PER_TURN;
             self.alarm.set(at, shard.next_due());
         }
         more

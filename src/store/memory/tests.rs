@@ -111,7 +111,7 @@ async fn locks_that_are_idle_leave_nothing_behind() {
     }
     assert_eq!(sizes(&store).0, 5_000);
     clock.time.advance(TTL + ENDED_MEMORY);
-    while store.settle_due() {}
+    while store.apply_due_timers() {}
     assert_eq!(sizes(&store), (0, 0, 0));
     release(&store, &name(1), LeaseId(Uuid::new_v4()));
     store.execute(&name(2), Command::View);
@@ -128,7 +128,7 @@ async fn a_lock_in_use_has_a_few_timers_however_often_it_is_renewed_and_handed_o
             store.execute(&name(1), Command::Renew { lease_id: lease, ttl: None });
         }
         release(&store, &name(1), lease);
-        while store.settle_due() {}
+        while store.apply_due_timers() {}
         assert!(sizes(&store).2 <= 3, "{:?}", sizes(&store));
     }
 }
@@ -141,7 +141,7 @@ async fn the_timers_of_leases_given_back_do_not_pile_up_until_their_ttl_is_over(
         release(&store, &name(number), lease);
     }
     clock.time.advance(ENDED_MEMORY);
-    while store.settle_due() {}
+    while store.apply_due_timers() {}
     let (slots, _, timers) = sizes(&store);
     assert_eq!(slots, 0);
     assert!(timers <= SHARDS * 64, "{timers} timers of nothing");
@@ -176,7 +176,7 @@ async fn an_earlier_expiry_wakes_the_task() {
         let (lease, _) = take(&store, &name(2));
         release(&store, &name(2), lease);
         take_for(soon, &store, &name(3));
-        // Looks at the state without a command, which would settle it by itself.
+        // Looks at the state without a command, which would apply the time by itself.
         let ended = || store.shards.iter().all(|shard| !shard.lock().any_lease_of(&name(3)));
         while !ended() {
             tokio::time::sleep(Duration::from_millis(5)).await;

@@ -10,7 +10,7 @@ use super::{LAYOUT, inline};
 use crate::domain::{
     limits::{
         CALLS_PER_ATTEMPT_MAX, CLAIM_WINDOW, COMMAND_WINDOW, DROP_GRACE, ENDED_MEMORY, MIN_TOKEN_AHEAD_MAX,
-        REPLICA_GONE, REPLICA_SILENT, SETTLE_BATCH, TOKEN_END, TOKEN_SKIP,
+        OVERDUE_BATCH, REPLICA_GONE, REPLICA_SILENT, TOKEN_END, TOKEN_SKIP,
     },
     time::micros,
 };
@@ -218,7 +218,7 @@ fn constants(classic: Option<&str>) -> String {
         ("SOON", micros(ENDED_MEMORY / 32)),
         ("DAY", micros(MIN_TOKEN_AHEAD_MAX)),
         ("TOKEN_END", TOKEN_END),
-        ("BATCH", SETTLE_BATCH as u64),
+        ("BATCH", OVERDUE_BATCH as u64),
         ("CALLS_MAX", CALLS_PER_ATTEMPT_MAX as u64),
         ("SLACK_MS", micros(SLACK) / 1_000),
     ];

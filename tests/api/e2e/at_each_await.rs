@@ -77,7 +77,7 @@ impl Bench {
 
     fn pass(&self, span: Duration) {
         self.clock.advance(span);
-        while self.store.inner.settle_due() {}
+        while self.store.inner.apply_due_timers() {}
     }
 
     async fn release(&self, lease_id: LeaseId) {

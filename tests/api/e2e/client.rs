@@ -75,7 +75,7 @@ async fn acquires_dropped_at_any_moment_leave_no_state() {
         let acquire = client.acquire("a").ttl(Duration::from_secs(600)).wait(LONG).into_future();
         let _ = tokio::time::timeout(Duration::from_micros(round * 17 % 2_500), acquire).await;
     }
-    within(client.settle()).await;
+    within(client.flush()).await;
     until(|| async {
         let info = server.client().lock_info("a").await;
         info.holders.is_empty() && info.waiters == 0

@@ -22,7 +22,7 @@ impl Protocol {
         let each = self.ttl + 3 * SECOND + 2 * self.tick;
         let bound = 3 * SECOND + each * (1 + u64::from(self.clients) * u64::from(self.requests));
         for _ in 0..bound / self.tick {
-            without_hints.settle(&mut state);
+            without_hints.come_to_rest(&mut state);
             if !calls(&state).any(|call| waiting.contains(&call)) {
                 return true;
             }
@@ -32,7 +32,7 @@ impl Protocol {
     }
 
     /// Delivers all messages and runs all polls.
-    fn settle(&self, state: &mut State) {
+    fn come_to_rest(&self, state: &mut State) {
         loop {
             if let Some(message) = state.network.first() {
                 match message {

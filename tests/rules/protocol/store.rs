@@ -210,7 +210,7 @@ impl Store {
         let late = now.after(Duration::from_secs(100));
         // A release of an unknown lease applies what time has brought.
         let unknown = Attempt { request: 0xff, number: 1 };
-        let settle = StoreCommand {
+        let no_op = StoreCommand {
             copy: 0,
             kind: CommandKind::Release,
             from: NO_REPLICA,
@@ -220,7 +220,7 @@ impl Store {
             known_token: NO_TOKEN,
             next: None,
         };
-        after.run(late, SECOND, true, &settle);
+        after.run(late, SECOND, true, &no_op);
         !after.memory.lock.is_idle()
     }
 }

@@ -40,6 +40,6 @@ impl Harness for MemoryHarness {
 
     async fn pass(&self, span: Duration) {
         self.clock.advance(span);
-        while self.store.settle_due() {}
+        while self.store.apply_due_timers() {}
     }
 }

@@ -109,7 +109,7 @@ pub(crate) enum Step {
     /// The clock steps back by microseconds.
     Back(u64),
     /// The expiry task runs.
-    Settle,
+    ApplyTime,
 }
 
 impl Step {
@@ -199,7 +199,7 @@ impl World {
         self.history.follow(step, &actual);
         self.lock.check();
         self.check_views();
-        if step == Step::Settle {
+        if step == Step::ApplyTime {
             let due = self.lock.next_due();
             assert!(due.is_none_or(|due| self.now < due), "the expiry task does not spin");
             assert_eq!(self.lock.is_idle(), self.oracle.is_idle(), "an idle lock is recognized");

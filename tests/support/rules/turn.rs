@@ -35,8 +35,8 @@ impl World {
         };
         match command {
             Some(command) => turn.run(command),
-            None if step == Step::Settle => {
-                turn.settle();
+            None if step == Step::ApplyTime => {
+                turn.apply_time();
                 Outcome::Done
             }
             None => Outcome::Done,
@@ -80,7 +80,7 @@ impl World {
                 let expected = held.unwrap_or(FencingToken::new(1).unwrap());
                 Command::ForceRelease { expected, reason: Reason::new("a test".into()).unwrap() }
             }
-            Step::Settle | Step::Pass(_) | Step::Back(_) | Step::ToEdge | Step::BeforeEdge => return None,
+            Step::ApplyTime | Step::Pass(_) | Step::Back(_) | Step::ToEdge | Step::BeforeEdge => return None,
         })
     }
 }

@@ -153,7 +153,7 @@ pub(crate) async fn run(options: ClientOptions) -> Result<()> {
     }
     if let Some(client) = library {
         // Background work of the library is part of the history, but is not awaited forever.
-        let _ = tokio::time::timeout(Duration::from_secs(2), client.settle()).await;
+        let _ = tokio::time::timeout(Duration::from_secs(2), client.flush()).await;
     }
     // The blocked reader of stdin must not keep the process alive.
     std::process::exit(0)

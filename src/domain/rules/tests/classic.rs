@@ -14,7 +14,7 @@ fn a_lock_that_a_classic_client_holds_is_held() {
     assert_eq!(bench.claim(B, 1), AcquireOutcome::Queued);
     assert_eq!(bench.woken(), [], "it is not offered");
     bench.classic = None;
-    bench.settle();
+    bench.apply_time();
     assert_eq!(bench.woken(), [(B, 1)], "the next command offers it");
     bench.claim(B, 1).granted();
 }
@@ -27,7 +27,7 @@ fn an_offer_is_withdrawn_if_a_classic_client_was_faster() {
     bench.classic = Some(HOLD);
     assert_eq!(bench.claim(B, 1), AcquireOutcome::Queued);
     bench.classic = None;
-    bench.settle();
+    bench.apply_time();
     assert_eq!(bench.woken(), [(B, 1)], "B kept its queue position");
     let grant = bench.claim(B, 1).granted();
     assert_eq!(grant.previous_end, Some(LeaseEnd::Released), "a classic hold is not a lease");
@@ -59,7 +59,7 @@ fn a_lease_is_revoked_if_a_classic_client_holds_the_lock() {
 fn a_lease_that_expired_before_a_classic_client_took_the_lock_has_expired() {
     let (mut bench, held) = Bench::held_with_waiters(&[]);
     bench.classic = Some(HOLD);
-    bench.pass(TTL).settle();
+    bench.pass(TTL).apply_time();
     assert_eq!(bench.ends(), [LeaseEnd::Expired]);
     assert_eq!(bench.status(held.token), TokenStatus::Ended);
 }

@@ -61,7 +61,7 @@ fn a_lease_whose_client_never_learned_of_it_is_cut_to_3_s() {
     bench.pass(secs(5)).drop_call(A, 1);
     assert_eq!(bench.view().current.unwrap().left, secs(3));
     assert_eq!(bench.claim(A, 1), AcquireOutcome::Overtaken);
-    bench.pass(secs(3)).settle();
+    bench.pass(secs(3)).apply_time();
     assert_eq!(bench.ends(), [LeaseEnd::Expired]);
     assert_eq!(bench.woken(), [(B, 1)]);
     assert_eq!(bench.renew(&grant, None), RenewOutcome::Lost(ended(LeaseEnd::Expired, None)));
@@ -144,7 +144,7 @@ fn a_cleanup_after_the_end_of_its_request_leaves_no_state() {
     let (mut bench, held) = Bench::held_with_waiters(&[]);
     bench.release(&held);
     bench.drop_call(A, 1);
-    bench.pass(secs(10)).settle();
+    bench.pass(secs(10)).apply_time();
     assert!(bench.lock.is_idle());
 }
 

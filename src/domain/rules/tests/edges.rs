@@ -37,7 +37,7 @@ fn a_tombstone_lasts_as_long_as_its_command_may_act() {
     let due = bench.lock.next_due().unwrap();
     assert_eq!(due, not_after.after(MICRO));
     bench.now = due;
-    bench.settle();
+    bench.apply_time();
     assert!(bench.lock.is_idle());
     bench.acquire(A, 1).granted();
 }
@@ -106,8 +106,8 @@ fn a_clock_that_steps_back_leaves_a_lease_its_ttl_from_now_and_no_more() {
     assert_eq!(bench.view().current.unwrap().left, TTL);
     bench.pass(TTL - MICRO);
     bench.step_back(TTL);
-    bench.settle();
-    bench.pass(TTL).settle();
+    bench.apply_time();
+    bench.pass(TTL).apply_time();
     assert_eq!(bench.ends(), [LeaseEnd::Expired]);
     let next = bench.claim(B, 1).granted();
     assert!(next.token > grant.token, "tokens rise even if the clock does not");
@@ -118,8 +118,8 @@ fn a_clock_that_steps_back_leaves_a_lease_that_was_cut_short_3_s_from_now() {
     let (mut bench, _) = Bench::held_with_waiters(&[]);
     bench.drop_call(A, 1);
     assert_eq!(bench.step_back(secs(3_600)).view().current.unwrap().left, secs(3));
-    bench.settle();
-    bench.pass(secs(3)).settle();
+    bench.apply_time();
+    bench.pass(secs(3)).apply_time();
     assert_eq!(bench.ends(), [LeaseEnd::Expired]);
 }
 
@@ -127,10 +127,10 @@ fn a_clock_that_steps_back_leaves_a_lease_that_was_cut_short_3_s_from_now() {
 fn a_clock_that_steps_back_leaves_an_offer_its_window_from_now() {
     let (mut bench, held) = Bench::held_with_waiters(&[B, C]);
     bench.release(&held);
-    bench.step_back(secs(3_600)).settle();
-    bench.pass(secs(3) - MICRO).settle();
+    bench.step_back(secs(3_600)).apply_time();
+    bench.pass(secs(3) - MICRO).apply_time();
     assert_eq!(bench.woken(), []);
-    bench.pass(MICRO).settle();
+    bench.pass(MICRO).apply_time();
     assert_eq!(bench.woken(), [(C, 1)]);
 }
 
@@ -139,7 +139,7 @@ fn a_clock_that_steps_back_leaves_a_dropped_call_its_queue_position_for_3_s_from
     let (mut bench, _) = Bench::held_with_waiters(&[B, C]);
     bench.drop_call(B, 1);
     bench.pass(secs(1)).drop_call(C, 1);
-    bench.step_back(secs(60)).settle();
+    bench.step_back(secs(60)).apply_time();
     assert_eq!(bench.pass(secs(3) - MICRO).acquire(B, 2), AcquireOutcome::Queued);
     assert_eq!(bench.pass(MICRO).acquire(C, 2), AcquireOutcome::Ended);
 }
@@ -149,9 +149,9 @@ fn a_clock_that_steps_back_keeps_ended_requests_for_at_most_10_s_from_now() {
     let (mut bench, held) = Bench::held_with_waiters(&[]);
     bench.release(&held);
     bench.drop_call(B, 1);
-    bench.step_back(secs(3_600)).settle();
+    bench.step_back(secs(3_600)).apply_time();
     assert_eq!(bench.acquire(A, 1), AcquireOutcome::Ended);
-    bench.pass(secs(10)).settle();
+    bench.pass(secs(10)).apply_time();
     assert!(bench.lock.is_idle());
     assert_eq!(bench.status(held.token), TokenStatus::Unknown);
     assert_eq!(bench.view().previous_end, None);

@@ -33,7 +33,7 @@ fn an_end_is_remembered_from_its_own_time_not_from_when_it_was_noticed() {
     let (mut bench, _) = Bench::held_with_waiters(&[]);
     assert_eq!(bench.pass(TTL + secs(10) - MICRO).acquire(A, 1), AcquireOutcome::Ended);
     let (mut bench, held) = Bench::held_with_waiters(&[]);
-    bench.pass(TTL + secs(10)).settle();
+    bench.pass(TTL + secs(10)).apply_time();
     assert!(bench.lock.is_idle());
     assert_eq!(bench.renew(&held, None), RenewOutcome::Lost(Gone { fate: Fate::Unknown, successor: None }));
 }
@@ -53,7 +53,7 @@ fn a_repeated_release_is_answered_with_the_end_of_the_lease_for_10_s() {
 #[test]
 fn a_release_never_touches_the_successor() {
     let (mut bench, held) = Bench::held_with_waiters(&[B]);
-    bench.pass(TTL).settle();
+    bench.pass(TTL).apply_time();
     let next = bench.claim(B, 1).granted();
     let lost = ended(LeaseEnd::Expired, Some(next.token));
     assert_eq!(bench.release(&held), ReleaseOutcome::Gone(lost));
@@ -99,7 +99,7 @@ fn a_lock_becomes_idle_when_its_last_memory_expires() {
     while let Some(due) = bench.lock.next_due() {
         assert!(bench.now < due, "the next change is in the future");
         bench.now = due;
-        bench.settle();
+        bench.apply_time();
         turns += 1;
     }
     assert!(bench.lock.is_idle());
@@ -120,12 +120,12 @@ fn more_ends_than_a_batch_are_forgotten_over_several_turns() {
     bench.waiters_max = 1;
     assert_eq!(bench.acquire(B, 1), AcquireOutcome::Queued, "ended waiters that are not deleted yet do not count");
     for _ in 0..4 {
-        bench.settle();
+        bench.apply_time();
     }
     assert_eq!(bench.acquire(299, 2), AcquireOutcome::Ended);
     bench.pass(secs(10));
     for _ in 0..4 {
-        bench.settle();
+        bench.apply_time();
     }
     bench.waiters_max = 10;
     assert_eq!(bench.acquire(299, 2), AcquireOutcome::Queued);

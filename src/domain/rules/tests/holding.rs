@@ -134,8 +134,8 @@ fn a_waiter_with_a_short_ttl_does_not_shorten_the_holders() {
     bench.ttl = secs(1);
     bench.acquire(B, 1);
     bench.try_acquire(C, 1);
-    bench.pass(TTL - MICRO).settle();
+    bench.pass(TTL - MICRO).apply_time();
     assert_eq!(bench.ends(), []);
-    bench.pass(MICRO).settle();
+    bench.pass(MICRO).apply_time();
     assert_eq!(bench.claim(B, 1).granted().left, secs(1));
 }

@@ -216,8 +216,8 @@ impl Bench {
     }
 
     /// Applies expiry, as the expiry task does.
-    fn settle(&mut self) {
-        self.turn(|turn| turn.settle());
+    fn apply_time(&mut self) {
+        self.turn(|turn| turn.apply_time());
     }
 
     fn view(&self) -> LockView {

@@ -52,9 +52,9 @@ fn any_command_applies_an_expiry_that_is_due() {
 fn an_offer_lapses_after_3_s_and_the_next_waiter_is_served() {
     let (mut bench, held) = Bench::held_with_waiters(&[B, C]);
     bench.release(&held);
-    bench.pass(secs(3) - MICRO).settle();
+    bench.pass(secs(3) - MICRO).apply_time();
     assert_eq!(bench.woken(), []);
-    bench.pass(MICRO).settle();
+    bench.pass(MICRO).apply_time();
     assert_eq!(bench.woken(), [(C, 1)]);
     assert_eq!(bench.ends(), [], "an offer is no lease");
     bench.claim(C, 1).granted();
@@ -75,7 +75,7 @@ fn a_waiter_that_missed_its_offer_is_skipped_until_it_claims_and_keeps_its_posit
 fn a_claim_of_a_waiter_that_missed_its_offer_is_granted_at_once_if_the_lock_is_free() {
     let (mut bench, held) = Bench::held_with_waiters(&[B]);
     bench.release(&held);
-    bench.pass(secs(100)).settle();
+    bench.pass(secs(100)).apply_time();
     assert_eq!(bench.woken(), []);
     bench.claim(B, 1).granted();
 }

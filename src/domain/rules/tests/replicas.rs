@@ -87,7 +87,7 @@ fn a_poll_finds_an_offer_whose_wake_up_was_lost() {
 fn an_offer_that_lapsed_is_made_again_when_its_replica_polls() {
     let (mut bench, grant) = Bench::shared(&[(B, 2)]);
     bench.release(&grant);
-    bench.pass(secs(3)).settle();
+    bench.pass(secs(3)).apply_time();
     let polled = bench.poll(2);
     assert_eq!(polled.offered, Some((RequestId(Uuid::from_u128(B)), 1)));
     bench.claim(B, 1).granted();
@@ -130,7 +130,7 @@ fn a_request_that_declined_its_offer_and_does_not_claim_ends_after_3_s() {
     let (mut bench, grant) = Bench::shared(&[(B, 2)]);
     bench.from(1).release(&grant);
     bench.from(2).decline(B, 1);
-    bench.pass(secs(3)).settle();
+    bench.pass(secs(3)).apply_time();
     assert_eq!(bench.claim(B, 1), AcquireOutcome::Ended);
     bench.from(1).acquire(C, 1).granted();
 }

@@ -41,7 +41,7 @@ fn the_view_shows_an_expiry_before_any_command_applies_it() {
     let seen = bench.view();
     assert_eq!((seen.current.as_ref(), seen.previous_end), (None, Some(LeaseEnd::Expired)));
     assert_eq!((seen.waiters, seen.newest_token), (1, Some(grant.token)));
-    bench.settle();
+    bench.apply_time();
     assert_eq!(bench.view(), seen, "settling does not change the view");
 }
 

@@ -56,7 +56,7 @@ at_marks! {
         Statement("$ self.lock.last = self.lock.last.map(|last| LastLease { end: LeaseEnd::Expired, ..last });"),
         [Units, Properties];
     "lapsed offer stands first again", "a dead waiter at the head blocks the queue (Redisson #6150)",
-        Argument("WaiterState::InLine"), [Units, Protocol];
+        Argument("WaiterState::Waiting"), [Units, Protocol];
     "lease beside a classic client", "two holders: a lease, and a classic client that replaced its key", Drop, [Units];
     "offer beside a classic client", "an offer is claimed although a classic client was faster", Drop, [Units];
     "promotion ignores silence", "the lock is offered to waiters of a dead replica", Closure("true"), [Units, Protocol];

@@ -6,15 +6,15 @@ use crate::domain::{
     ended::{Ended, RequestEnd},
     ids::RequestId,
     lease::LeaseEnd,
-    limits::{CLAIM_WINDOW, COMMAND_WINDOW, ENDED_MEMORY, SETTLE_BATCH},
+    limits::{CLAIM_WINDOW, COMMAND_WINDOW, ENDED_MEMORY, OVERDUE_BATCH},
     queue::{Waiter, WaiterState},
     time::StoreTime,
 };
 
 impl Turn<'_> {
-    /// Brings the lock up to `now`. Clears at most [`SETTLE_BATCH`] overdue entries of each kind. An overdue entry that
-    /// is left is recognised by its time, so no rule depends on the clearing.
-    pub fn settle(&mut self) {
+    /// Brings the lock up to `now`. Clears at most [`OVERDUE_BATCH`] overdue entries of each kind. An overdue entry
+    /// that is left is recognised by its time, so no rule depends on the clearing.
+    pub fn apply_time(&mut self) {
         self.heal();
         // mutant: lease never expires
         let expired = self.lock.lease.as_ref().map(|lease| lease.expires_at).filter(|at| *at <= self.now);
@@ -49,7 +49,7 @@ impl Turn<'_> {
         self.end_lease(LeaseEnd::Revoked, self.now);
         // mutant: offer beside a classic client
         if let Some(offer) = self.lock.offer.take() {
-            self.set_state(offer.request, WaiterState::InLine);
+            self.set_state(offer.request, WaiterState::Waiting);
         }
     }
 
@@ -76,7 +76,7 @@ impl Turn<'_> {
 
     /// Removes dropped waiters whose time for a retry was over at `now`.
     fn abandon(&mut self, now: StoreTime) {
-        for _ in 0..SETTLE_BATCH {
+        for _ in 0..OVERDUE_BATCH {
             let Some(queue) = &mut self.lock.queue else { break };
             let Some((request, waiter, at)) = queue.pop_abandoned(now) else { break };
             self.remember(request, &waiter, RequestEnd::Abandoned, at);
@@ -87,7 +87,7 @@ impl Turn<'_> {
     /// Deletes the waiters of servers that are gone. This does not end their requests: their clients may ask again,
     /// through another server.
     fn delete_gone(&mut self) {
-        for _ in 0..SETTLE_BATCH {
+        for _ in 0..OVERDUE_BATCH {
             let Some(queue) = &mut self.lock.queue else { break };
             let Some(request) = queue.first_gone(|replica| self.replicas.is_gone(replica, self.now)) else { break };
             queue.remove(request);
@@ -105,7 +105,7 @@ impl Turn<'_> {
 
     fn forget(&mut self) {
         // mutant: ended requests forgotten at once
-        self.lock.ended.forget(self.now, SETTLE_BATCH);
+        self.lock.ended.forget(self.now, OVERDUE_BATCH);
         let now = self.now;
         self.lock.tombstones.retain(|tombstone| tombstone.is_live(now));
         if self.lock.tombstones.is_empty() {
