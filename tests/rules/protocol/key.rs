@@ -46,7 +46,9 @@ impl State {
         text.clear();
         write!(text, "{:?}", store.memory.lock).expect("a String grows");
         // The order of the entries of a hash map is irrelevant.
-        if let Some((before, waiters, after)) = cut(&text, "waiters: {", "}, lines: ") {
+        let queue = cut(&text, "waiters: {", "}, by_server: ");
+        assert!(queue.is_some() || !text.contains("queue: Some("), "the Debug text of a queue has changed");
+        if let Some((before, waiters, after)) = queue {
             let mut waiters: Vec<_> =
                 waiters.split(", RequestId").map(|it| it.trim_start_matches("RequestId")).collect();
             waiters.sort_unstable();
