@@ -48,7 +48,7 @@ impl Calls {
     }
 }
 
-/// What became of taking a call away.
+/// The result of unbinding a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unbound {
     /// It was the last one of the attempt that is bound.
@@ -59,7 +59,7 @@ pub enum Unbound {
     NotBound,
 }
 
-/// What became of an attempt to bind.
+/// The result of binding a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// It is bound, alone or beside calls of the same number.

@@ -19,7 +19,7 @@ pub const PAGE_SIZE_MAX: u32 = 1_000;
 /// Locks on a page of a listing, unless the request says otherwise.
 pub const PAGE_SIZE_DEFAULT: u32 = 100;
 /// About what the locks on a page of a listing take up, at most, however many were asked for: a client of gRPC refuses
-/// messages of more than 4 MiB unless it is told otherwise.
+/// messages of more than 4 MiB unless it is configured otherwise.
 pub const PAGE_BYTES_MAX: usize = 1024 * 1024;
 /// The TTL of a lease, unless the request says otherwise (or the configured range excludes it).
 pub const TTL_DEFAULT: Duration = Duration::from_secs(30);
@@ -41,8 +41,8 @@ pub const CLAIM_WINDOW: Duration = Duration::from_secs(3);
 pub const DROP_GRACE: Duration = Duration::from_secs(3);
 /// How long the end of a request is remembered, so that its late duplicates are recognised.
 pub const ENDED_MEMORY: Duration = Duration::from_secs(10);
-/// Calls of one attempt that are told apart. Clients count their attempts, so more than one is rare: a proxy's retry,
-/// or gRPC's own.
+/// Calls of one attempt that are distinguished. Clients count their attempts, so more than one is rare: a proxy's
+/// retry, or gRPC's own.
 pub const CALLS_PER_ATTEMPT_MAX: usize = 16;
 /// How long after it was sent a command may still take effect in the store. Later it changes nothing: its caller gave
 /// up.
@@ -67,7 +67,7 @@ pub const BEAT_PERIOD_MAX: Duration = Duration::from_secs(10);
 pub const BEATS_UNANSWERED_MAX: u64 = 32;
 /// Handles in one message of a stream to the client: keeps each below 64 KiB.
 pub const HANDLES_PER_MESSAGE: usize = 8_192;
-/// Operations that may be under way on one session; above it is `RESOURCE_EXHAUSTED`, `SESSION_FULL`.
+/// Operations that may be in flight on one session. Above it: `RESOURCE_EXHAUSTED`, `SESSION_FULL`.
 pub const OPERATIONS_PER_SESSION_MAX: usize = 16_384;
 /// How often a session on which calls wait is checked for a client that takes no data. One that takes none for one to
 /// two periods is stalled. Longer than most round trips with a lost packet, so that a slow network is no stall; much
@@ -75,7 +75,7 @@ pub const OPERATIONS_PER_SESSION_MAX: usize = 16_384;
 pub const STALL_CHECK_PERIOD: Duration = Duration::from_millis(250);
 /// How often a session tells those that wait on it how many are before them, if that has changed.
 pub const POSITION_PERIOD: Duration = Duration::from_secs(1);
-/// Events that a watcher may be behind before it is told that it missed some.
+/// Events that may wait for a watcher. More are lost, and the watcher receives MISSED.
 pub const WATCH_BACKLOG_MAX: usize = 4_096;
 /// Watch streams that may be open on one server; above it is `RESOURCE_EXHAUSTED`.
 pub const WATCHERS_MAX: usize = 1_000;

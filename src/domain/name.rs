@@ -60,7 +60,7 @@ impl Holder {
     }
 }
 
-/// Why a lease was taken back.
+/// Why a lease was revoked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason(Box<str>);
 

@@ -107,7 +107,7 @@ pub struct Polled {
     pub first_place: Option<u64>,
 }
 
-/// What became of a lease that a caller asked about.
+/// The fate of a lease that a caller asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It ended in this way, recently enough to be remembered.

@@ -225,7 +225,7 @@ impl Queue {
             let waiter = self.waiters.get(request);
             assert!(
                 waiter.is_some_and(|waiter| waiter.place == *place && waiter.state == WaiterState::Dropped(*until)),
-                "whoever is kept for a retry is queued as dropped"
+                "a waiter that is kept for a retry is queued as dropped"
             );
         }
         let count = |of: fn(WaiterState) -> bool| self.waiters.values().filter(|waiter| of(waiter.state)).count();

@@ -83,14 +83,14 @@ mod tests {
         let (alive, silent) = (StoreTime::from_micros(104_000_000 - 1), at(104));
         assert!(replicas.is_alive(A, alive) && !replicas.is_alive(A, silent) && !replicas.is_gone(A, silent));
         assert!(!replicas.is_gone(A, StoreTime::from_micros(131_000_000 - 1)) && replicas.is_gone(A, at(131)));
-        assert!(replicas.beat(A, at(131)), "it is told");
+        assert!(replicas.beat(A, at(131)), "the caller learns that it was silent");
         replicas.beat(B, at(200));
         assert!(replicas.is_gone(A, at(200)));
         assert!(replicas.is_alive(B, at(150)), "a clock that stepped back silences nobody");
     }
 
     #[test]
-    fn whoever_dies_before_the_clock_steps_back_is_gone_as_soon_as_others() {
+    fn a_server_that_dies_before_the_clock_steps_back_is_gone_as_soon_as_others() {
         let mut replicas = Replicas::many();
         replicas.beat(A, at(4_000));
         replicas.beat(B, at(400));

@@ -64,8 +64,8 @@ impl<S: Store> Locks<S> {
         &self.limits
     }
 
-    /// Begins to drain: acquires are refused, waiting calls end with a hint to retry, and streams are told to attach
-    /// elsewhere. Leases are not touched.
+    /// Begins to drain: acquires are refused, waiting calls end with a hint to retry, and streams are notified to
+    /// attach elsewhere. Leases are not touched.
     pub fn drain(&self) {
         self.going.draining.cancel();
     }

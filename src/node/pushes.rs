@@ -15,7 +15,7 @@ use std::sync::{
 };
 use tokio::sync::{Notify, mpsc};
 
-/// Messages that may wait for the subscriber. More are lost, and it is told so.
+/// Messages that may wait for the subscriber. More are lost, and the subscriber learns that.
 pub const PUSHES_BACKLOG_MAX: usize = 4_096;
 
 /// One item of a subscription.

@@ -1,6 +1,6 @@
 //! The drain: an orderly shutdown within a bounded time, whatever clients do.
 //!
-//! 1. Health becomes NOT_SERVING. New acquires are refused, waiting calls end, and streams are told to attach
+//! 1. Health becomes NOT_SERVING. New acquires are refused, waiting calls end, and streams are notified to attach
 //!    elsewhere. Release, Renew and open streams are still served, so no holder loses a lease.
 //! 2. When no call waits and no stream is open, or after the drain timeout, streams end and connections are asked to
 //!    close.

@@ -1,6 +1,6 @@
 //! Notices of a store: hints, grants and events that no command waits for.
 //!
-//! A hint may be lost: whoever gets one asks the store again, and whoever misses one is served all the same, only
+//! A hint may be lost. A call that receives one asks the store again; a call that misses one is served as well, only
 //! later.
 
 use super::Timed;

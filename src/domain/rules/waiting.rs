@@ -198,7 +198,7 @@ impl Turn<'_> {
 /// What to answer a call that is not bound to its request.
 fn unbound(binding: &Binding, attempt: u32) -> Option<AcquireOutcome> {
     if binding.attempt() < attempt {
-        // Its Acquire is not known, so the store forgot it. The cleanup of an older attempt could take back what this
+        // Its Acquire is not known, so the store forgot it. The cleanup of an older attempt could revoke what this
         // attempt is granted.
         Some(AcquireOutcome::Unknown)
     } else if attempt < binding.attempt()

@@ -11,7 +11,7 @@ use crate::{
 pub(super) struct Expected {
     pub(super) attachment: AttachmentId,
     pub(super) release_on_disconnect: bool,
-    /// What befell it before its grant was known here.
+    /// A notice about it that came before its grant was known here.
     pub(super) early: Option<StreamNotice>,
 }
 

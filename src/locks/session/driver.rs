@@ -12,7 +12,7 @@
 //!
 //! - One driver polls at a time, under a lock. A wake-up reaches both drivers, so none is lost when they change.
 //! - A stalled session reads no message and says none. What it has to say is kept: at most one answer for each
-//!   operation under way and one notice for each lease, which bounds its memory. It sends no beats, so its leases end
+//!   operation in flight and one notice for each lease, which bounds its memory. It sends no beats, so its leases end
 //!   by their TTLs.
 //! - Its waiting calls decline what they are offered, so that those behind them come first; a release is not handed
 //!   over to them. When the client reads again they claim: within [`DROP_GRACE`](crate::domain::limits::DROP_GRACE)

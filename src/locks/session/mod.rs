@@ -140,7 +140,7 @@ enum Event<E, D> {
 /// Runs the operations that arrive on `inbound`, many at once, and keeps the leases of the session alive, until the
 /// stream ends or the server has drained.
 ///
-/// Dropping the stream means that the client is gone: operations under way are dropped like calls, and the `Drop` of
+/// Dropping the stream means that the client is gone: operations in flight are dropped like calls, and the `Drop` of
 /// the leases cleans up, whichever await was pending. While the client does not read, no beat is sent and leases end;
 /// the module `driver` describes what happens to its calls.
 pub fn session<S, E>(

@@ -156,7 +156,7 @@ async fn the_expiry_task_sleeps_until_something_is_due() {
     let idle = clock.asked.swap(0, Ordering::SeqCst);
     assert!(idle <= 3, "with nothing to do it does nothing: {idle}");
     take(&store, &name(1));
-    // The store's time stands still, so the task finds after each TTL that the lease is not due yet.
+    // The store's clock is paused, so the task finds after each TTL that the lease is not due yet.
     let asleep = tokio::time::timeout(hour, store.run_expiry());
     assert!(asleep.await.is_err());
     let asked = clock.asked.load(Ordering::SeqCst);
