@@ -25,6 +25,13 @@ const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// HTTP/2 streams of a connection beyond one for each call that may wait. Without them, a client whose waiting calls
 /// use up the connection could not release.
 const STREAMS_SPARE: usize = 1_024;
+/// Bytes that a client may send ahead on one stream, and on all streams of a connection, before the server has read
+/// them. h2 closes the whole connection (ENHANCE_YOUR_CALM) once small DATA frames that it buffers have an overhead of
+/// half the connection's window, where a frame of n bytes counts 256 - n. grpc-go sends a frame for each message, such
+/// as 60 bytes for a release. So flow control has to stop such a client first: nine full windows of unread releases
+/// stay below the limit.
+const STREAM_WINDOW: u32 = 256 * 1_024;
+const CONNECTION_WINDOW: u32 = 64 * STREAM_WINDOW;
 /// The most streams that a client may cancel before they are processed. Beyond it, hyper closes the connection to stop
 /// a rapid reset attack. A client that cancels many waiting calls is no attack (qdrant #1907).
 const PENDING_RESETS_MAX: usize = 1_024;
@@ -100,6 +107,8 @@ async fn serve_locks<S: Store>(
     let router = Server::builder()
         .http2_keepalive_interval(Some(PING_INTERVAL))
         .http2_keepalive_timeout(Some(PING_TIMEOUT))
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
         .http2_max_pending_accept_reset_streams(Some(PENDING_RESETS_MAX))
         .max_concurrent_streams(u32::try_from(streams).unwrap_or(u32::MAX))
         .add_routes(api::routes(locks, config.drain_timeout)?)

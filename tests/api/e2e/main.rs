@@ -24,6 +24,7 @@ mod session_bursts;
 mod session_stalled;
 #[path = "../../support/session_stream.rs"]
 mod session_stream;
+mod small_frames;
 #[path = "../../support/stream.rs"]
 mod stream;
 #[path = "../../support/server.rs"]
