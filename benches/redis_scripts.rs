@@ -7,6 +7,8 @@
 
 #[path = "../tests/support/asks.rs"]
 mod asks;
+#[path = "../tests/support/notices.rs"]
+mod notices;
 #[path = "../tests/support/redis.rs"]
 mod redis_server;
 
@@ -14,18 +16,15 @@ use asks::{Asks as _, acquire, granted, new_request};
 use deadpool_redis::redis::{self, aio::MultiplexedConnection};
 use fencepost::{
     domain::{
-        ids::{AttachmentId, Call, LeaseId, ReplicaId, RequestId},
-        lease::LeaseEnd,
+        ids::{LeaseId, ReplicaId},
         limits::{COMMAND_WINDOW, Limits},
         name::LockName,
-        outcome::{AcquireOutcome, ReleaseOutcome, RenewOutcome},
+        outcome::{ReleaseOutcome, RenewOutcome},
     },
     node::{Arg, Caller, Connection, Header, Lane, Node, RedisUrl, Script, ScriptCommand},
-    store::{
-        Event, Notices, Timed,
-        redis::{RedisStore, keys, sender::Sender},
-    },
+    store::redis::{RedisStore, keys, sender::Sender},
 };
+use notices::NoNotices;
 use redis_server::Redis;
 use std::{
     sync::{Arc, LazyLock},
@@ -41,28 +40,6 @@ static CLASSIC: LazyLock<redis::Script> = LazyLock::new(|| redis::Script::new(GI
 static LEAST: Script = Script::new(include_str!("least.lua"));
 static LEAST_TAKE: ScriptCommand = ScriptCommand::new("take", &LEAST, Lane::Entry);
 static LEAST_GIVE_BACK: ScriptCommand = ScriptCommand::new("give back", &LEAST, Lane::Progress);
-
-struct Deaf;
-
-impl Notices for Deaf {
-    fn look_again(&self, _: RequestId, _: u32) {}
-    fn claimed(&self, _: Call, _: Timed<AcquireOutcome>) -> bool {
-        false
-    }
-    fn is_alive(&self, _: RequestId, _: u32) -> bool {
-        true
-    }
-    fn lease_ended(&self, _: AttachmentId, _: LeaseEnd) {}
-    fn detached(&self, _: AttachmentId) {}
-    fn is_watched(&self) -> bool {
-        false
-    }
-    fn event(&self, _: Event) {}
-
-    fn hints_lost(&self) {}
-
-    fn events_lost(&self) {}
-}
 
 /// What each caller does, over and over.
 #[derive(Clone)]
@@ -194,7 +171,8 @@ async fn main() {
     let seconds = std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(3.0);
     let span = Duration::from_secs_f64(seconds);
     let redis = Redis::start(&[]);
-    let store = Arc::new(RedisStore::new(&RedisUrl::parse(&redis.url()).unwrap(), &Limits::default(), Arc::new(Deaf)));
+    let store =
+        Arc::new(RedisStore::new(&RedisUrl::parse(&redis.url()).unwrap(), &Limits::default(), Arc::new(NoNotices)));
     let running = store.clone();
     let running = tokio::spawn(async move { running.maintain().await });
     store.up().wait_for(|up| *up).await.unwrap();
