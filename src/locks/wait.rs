@@ -123,7 +123,6 @@ impl<S: Store> Locks<S> {
         let wait_until = call.wait_until();
         let AcquireCall { call, terms, arrived, attachment, waiter, .. } = call;
         let max = self.limits.waiters_per_server;
-        // mutant: waits after it asked
         let waiting = match wait_until {
             Some(until) => {
                 let waiter = waiter.unwrap_or_else(|| Arc::new(Waiter::new(call)));
@@ -148,8 +147,8 @@ impl<S: Store> Locks<S> {
             }
             answer => answer?.of()?,
         };
-        // mutant: waits after it asked: to here
         let mut cleanup = Cleanup { store: &*self.store, name, call, armed: true };
+        // mutant: waits after it asked
         if let (AcquireOutcome::Queued, Some((waiting, _))) = (&outcome, &waiting) {
             waiting.tell_queued();
         }

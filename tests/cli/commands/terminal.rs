@@ -145,10 +145,8 @@ fn control_z_also_stops_processes_that_ignore_it() {
     let mut shell = Shell::start(&server);
     // An ignored signal stays ignored across exec. A shell that starts children in a loop will not do: dash uses vfork,
     // and a parent whose child is stopped before its exec waits in state D, not T.
-    let stubborn = format!(
-        "(trap \"\" TSTP; echo child_pid=$(exec sh -c \"echo \\$PPID\") >> {}; exec sleep 60) &",
-        marks.path()
-    );
+    let stubborn =
+        format!("(trap \"\" TSTP; echo child_pid=$(exec sh -c \"echo \\$PPID\") >> {}; exec sleep 60) &", marks.path());
     shell.commands(&format!("\"$FENCEPOST\" run a --ttl 30s -- sh -c '{stubborn} echo \"rea\"dy; cat'"));
     shell.shows("ready");
     let child = marks.await_value("child_pid");

@@ -9,6 +9,7 @@ mod told;
 
 use both::{Both, CLASSIC};
 use deadpool_redis::redis;
+use fencepost::domain::limits::CALLS_PER_ATTEMPT_MAX;
 use op::{Op, Which};
 use proptest::{collection::vec, prelude::*, test_runner::Config};
 use std::cell::RefCell;
@@ -120,6 +121,10 @@ fn what_random_sequences_found() {
     let wait = |request| Op::Acquire { request, attempt: 1, id: 1, wait: true, odd: 0 };
     let drop = |request| Op::Drop { request, attempt: 1, id: 1 };
     let give_up = |request| Op::GiveUp { request, attempt: 1, id: 1 };
+    let last = CALLS_PER_ATTEMPT_MAX as u64 + 1;
+    let mut more_calls_than_remembered: Vec<_> =
+        (1..=last).map(|id| Op::Acquire { request: 1, attempt: 1, id, wait: false, odd: 0 }).collect();
+    more_calls_than_remembered.push(Op::Drop { request: 1, attempt: 1, id: last });
     let found = [
         // Of two cleanups of one attempt the one whose time was over earlier came last, and its mark took the other's
         // place.
@@ -181,6 +186,10 @@ fn what_random_sequences_found() {
                 Op::Claim { request: 2, attempt: 1, id: 1 },
             ],
         ),
+        // The clock stepped back behind the start of a lease, and a call that does not wait asks how long it lasts.
+        (None, vec![acquire(1), Op::StepBack(3_600_000_000), acquire(2)]),
+        // More calls of one attempt than are remembered: the last one leaves, and the others may still be there.
+        (None, [&more_calls_than_remembered[..], &[acquire(2)]].concat()),
         // A renewal after a step back sets the end to what it was: the time left is another.
         (Some(CLASSIC), vec![acquire(4), Op::StepBack(3_000_000), Op::Renew(Which::Current, 4)]),
     ];

@@ -36,7 +36,11 @@ at_marks! {
     "lost word of an end", "a holder learns that it lost its lease only when the next renewal is due, in eight hours",
         Condition("$ && self.leases.is_empty()"), [Gaps];
     "clock read before the lock", "time goes back within a shard", Move, [Schedules];
-    "waits after it asked", "a hint that arrives before the call is registered is lost", Move, [Schedules];
+    "waits after it asked", "a hint that arrives before the answer is lost",
+        Statement("$ if let Some((waiting, _)) = &waiting {
+            let _ = futures_util::FutureExt::now_or_never(Box::pin(waiting.woken()));
+        }"),
+        [Schedules];
     "lease ids that do not go by their request", "a late duplicate acquires again if another request has ended since",
         Value("LeaseId(Uuid::new_v4())"), [Replicas];
     "dropped call not cleaned up", "a dropped call blocks the waiters behind it", Condition("false"), [Schedules];
