@@ -1,6 +1,6 @@
 """Acquires a lock, works while a stream keeps it alive, and releases it.
 
-The stubs are generated from proto/, as README.md shows. This is an example to start from, not a client library: when
+The stubs are generated from proto/, as docs/api.md shows. This is an example to start from, not a client library: when
 the stream ends, a library would attach its leases again, on any replica; this one lets them expire.
 """
 

@@ -1,4 +1,4 @@
-//! The Python example, run as in the README: it generates stubs from `proto/`, then acquires a lock, keeps it alive,
+//! The Python example, run as in docs/api.md: it generates stubs from `proto/`, then acquires a lock, keeps it alive,
 //! loses it and releases it.
 #![allow(clippy::unwrap_used, reason = "test code")]
 

@@ -1,0 +1,139 @@
+//! Facts that are in the code as well.
+
+use crate::pages::{self, Page, ROOT};
+use fencepost::{
+    cli::exit,
+    config::Config,
+    domain::limits::{self, Limits},
+    node::{QUEUE_TIME_MAX, RESPONSE_TIMEOUT},
+};
+use std::{fs, path::Path, time::Duration};
+
+fn file(path: &str) -> String {
+    fs::read_to_string(Path::new(ROOT).join(path)).unwrap()
+}
+
+/// An `INTEGER` has 32 bits in Postgres and MySQL.
+#[test]
+fn the_column_of_the_token_has_64_bits() {
+    let mut seen = 0;
+    for page in pages::manual() {
+        let lines = page.blocks("sql").flat_map(str::lines);
+        for column in lines.filter_map(|line| line.trim().strip_prefix("token ")).filter(|line| !line.starts_with('='))
+        {
+            seen += 1;
+            assert_eq!(column.split_whitespace().next(), Some("BIGINT"), "{}", page.path);
+        }
+    }
+    assert!(seen > 0, "no table");
+}
+
+#[test]
+fn the_exit_codes_are_those_of_the_help() {
+    let table = format!("{}\n", exit::TABLE.strip_prefix("Exit codes:\n").unwrap());
+    let page = Page::read("docs/command-line.md");
+    assert_eq!(page.blocks("text").collect::<Vec<_>>(), [table]);
+}
+
+#[test]
+fn the_configuration_is_the_default() {
+    let shown = format!("$ fencepost serve --print-config\n{}```\n", Config::default().to_toml());
+    assert!(Page::read("docs/command-line.md").text.contains(&shown), "docs/command-line.md does not have:\n{shown}");
+}
+
+/// The rights with which the tests run.
+#[test]
+fn the_permissions_are_those_of_the_tests() {
+    let tests = file("tests/store/redis/acl.rs");
+    let enough = tests.split_once("const ENOUGH: &str = \"").unwrap().1.split('"').next().unwrap();
+    assert!(Page::read("docs/operating.md").code().any(|code| code == enough), "{enough}");
+}
+
+/// The rows of the table whose first cell begins with this: the cells of each.
+fn rows(page: &Page, head: &str) -> Vec<Vec<String>> {
+    let table = page.text.lines().skip_while(|line| !line.starts_with(&format!("| {head} |"))).skip(2);
+    let rows = table.take_while(|line| line.starts_with("| "));
+    rows.map(|row| row.trim_matches('|').split(" | ").map(|cell| cell.trim().to_owned()).collect()).collect()
+}
+
+#[test]
+fn the_messages_to_alert_on_are_in_the_code() {
+    let (mut code, mut folders) = (String::new(), vec![Path::new(ROOT).join("src")]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                code += &fs::read_to_string(path).unwrap();
+            }
+        }
+    }
+    let messages = rows(&Page::read("docs/operating.md"), "Message");
+    assert!(messages.len() > 5, "{messages:?}");
+    for row in messages {
+        let message = row[0].trim_matches('`');
+        assert!(code.contains(&format!("\"{message}")), "no message begins with {message:?}");
+    }
+}
+
+/// The README shows a few of the results of the benchmarks.
+#[test]
+fn the_rates_in_the_readme_are_results_of_the_benchmarks() {
+    let results: String = pages::documents().into_iter().map(|page| page.text).collect();
+    let readme = Page::read("README.md");
+    let table = readme.text.lines().skip_while(|line| !line.starts_with("| | Rate |")).skip(2);
+    let rates: Vec<_> = table.take_while(|line| line.starts_with("| ")).collect();
+    assert!(!rates.is_empty(), "no rates");
+    for rate in rates.iter().filter_map(|row| row.split('|').nth(2)?.trim().strip_suffix(" per second")) {
+        assert!(results.contains(&format!("| {rate} |")), "{rate} is not in docs/benchmarks");
+    }
+}
+
+fn count(number: usize) -> String {
+    match number {
+        0..1000 => number.to_string(),
+        _ => format!("{},{:03}", number / 1000, number % 1000),
+    }
+}
+
+fn span(span: Duration) -> String {
+    match span.as_secs() {
+        seconds if seconds >= 3600 && seconds % 3600 == 0 => format!("{} h", seconds / 3600),
+        0 => format!("{} ms", span.as_millis()),
+        seconds => format!("{seconds} s"),
+    }
+}
+
+#[test]
+fn the_limits_are_those_of_the_code() {
+    let limits = Limits::default();
+    let bytes = |number| format!("{} bytes", count(number));
+    let page = (limits::PAGE_SIZE_MAX as usize, limits::PAGE_SIZE_DEFAULT);
+    let ttl = (span(limits.ttl_min), span(limits.ttl_max), span(limits.ttl_default()));
+    let expected = [
+        ("TTL of a lease", format!("{} to {}, {} if not set", ttl.0, ttl.1, ttl.2)),
+        ("wait for a lock", span(limits.wait_max)),
+        ("waiters of one lock", count(limits.waiters_per_lock)),
+        ("waiters of a server", count(limits.waiters_per_server)),
+        ("leases on one KeepAlive or Session stream", count(limits.leases_per_stream)),
+        ("operations in flight on one Session", count(limits::OPERATIONS_PER_SESSION_MAX)),
+        ("lock name", format!("1 to {}", bytes(limits::LOCK_NAME_BYTES_MAX))),
+        ("label of a holder", bytes(limits::HOLDER_BYTES_MAX)),
+        ("metadata", bytes(limits::METADATA_BYTES_MAX)),
+        ("reason of a force release", format!("1 to {}", bytes(limits::REASON_BYTES_MAX))),
+        ("locks on a page of a listing", format!("{}, {} if not set", count(page.0), page.1)),
+        ("Watch streams of a server", count(limits::WATCHERS_MAX)),
+        ("request message", bytes(limits::REQUEST_BYTES_MAX)),
+        ("`min_token` above the server's time", span(limits::MIN_TOKEN_AHEAD_MAX)),
+        ("memory of ended requests", span(limits::ENDED_MEMORY)),
+        ("queue position of a dropped call", span(limits::DROP_GRACE)),
+        ("wait of a command for an overloaded Redis", span(QUEUE_TIME_MAX)),
+        ("answer of Redis to a command", span(RESPONSE_TIMEOUT)),
+    ];
+    let rows = rows(&Page::read("docs/operating.md"), "Limit");
+    assert_eq!(rows.len(), expected.len());
+    for ((what, limit), row) in expected.iter().zip(rows) {
+        assert_eq!((row[0].as_str(), row[1].as_str()), (*what, limit.as_str()));
+    }
+}
