@@ -3,7 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
 mod facts;
+mod guards;
 mod pages;
+#[path = "../../support/redis.rs"]
+mod redis_server;
 
 use clap::{Parser, error::ErrorKind};
 use fencepost::cli::Cli;
@@ -90,9 +93,13 @@ fn every_command_in_the_text_exists() {
             }
             let whole = if code.starts_with("serve ") { format!("fencepost {code}") } else { code.to_owned() };
             if whole.starts_with("fencepost ") {
-                // The text may name a command without its arguments.
-                let why = rejected(&words(&whole));
-                let is_fine = why.is_none_or(|kind| kind == ErrorKind::MissingRequiredArgument);
+                // The text may name a command without its arguments, and an option without its value.
+                let words = words(&whole);
+                let is_option = words.last().is_some_and(|word| word.starts_with("--"));
+                let why = rejected(&words);
+                let is_fine = why.is_none_or(|kind| {
+                    kind == ErrorKind::MissingRequiredArgument || is_option && kind == ErrorKind::InvalidValue
+                });
                 assert!(is_fine, "{}: {code}: {why:?}", page.path);
             }
         }
