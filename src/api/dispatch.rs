@@ -2,24 +2,25 @@
 //! [`Caller::dispatch`](Dispatch::dispatch).
 
 use crate::{
+    api::peer::Peer,
     domain::name::LockName,
     locks::{Dispatch, LocksError},
 };
 use futures_util::FutureExt;
-use std::{fmt, net::SocketAddr};
+use std::fmt;
 use tonic::Request;
 
 /// The client that an operation came from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller {
     /// Where its connection comes from, if that is known.
-    peer: Option<SocketAddr>,
+    peer: Option<Peer>,
 }
 
 impl Caller {
     /// The caller of an RPC.
     pub(super) fn of<T>(request: &Request<T>) -> Self {
-        Self { peer: request.remote_addr() }
+        Self { peer: request.extensions().get().copied() }
     }
 }
 

@@ -8,6 +8,7 @@ mod dispatch;
 mod fields;
 mod keepalive;
 mod lock;
+pub mod peer;
 mod reply;
 mod session;
 mod status;

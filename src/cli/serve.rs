@@ -3,20 +3,16 @@
 use super::exit::{CONFIG, Failure, NO, SIGNAL};
 use crate::{
     config::{
-        Config, ListenAddress,
+        Config, Listen,
         options::{OPTIONS, SWITCH},
     },
     node::RedisUrl,
+    server::ListenError,
     telemetry::{self, FlushOnDrop},
 };
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use parking_lot::Mutex;
-use std::{
-    future::Future,
-    io::{ErrorKind, Write},
-    process,
-    sync::Arc,
-};
+use std::{future::Future, io::Write, process, sync::Arc};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 const PRINT_CONFIG: &str = "print_config";
@@ -77,10 +73,8 @@ pub(super) async fn serve(args: ServeArgs) -> Result<(), Failure> {
     // Listen for signals before the port is open, so that no signal is lost.
     let shutdown =
         shutdown(Arc::clone(&log)).map_err(|error| Failure::new(NO, format!("cannot listen for signals: {error}")))?;
-    let failure = |error: std::io::Error| cannot_listen(&config.listen, &error);
-    let listeners = crate::server::bind(&config.listen).await.map_err(failure)?;
-    for listener in &listeners {
-        let addr = listener.local_addr().map_err(failure)?;
+    let listeners = crate::server::bind(&config).await.map_err(|error| cannot_listen(&config.listen, &error))?;
+    for addr in listeners.addresses()? {
         tracing::info!(%addr, version = env!("CARGO_PKG_VERSION"), store = %config.store, "listening");
     }
     let served = crate::server::serve(config, listeners, shutdown).await;
@@ -88,13 +82,11 @@ pub(super) async fn serve(args: ServeArgs) -> Result<(), Failure> {
     served.map_err(|error| Failure::new(NO, format!("the server failed: {error}")))
 }
 
-fn cannot_listen(address: &ListenAddress, error: &std::io::Error) -> Failure {
-    let why = match error.kind() {
-        ErrorKind::AddrInUse => "another process uses the port; choose another one with --listen",
-        ErrorKind::AddrNotAvailable => "this machine does not have the address; choose another one with --listen",
-        _ => "choose another address with --listen",
-    };
-    Failure::new(NO, format!("cannot listen on {address}: {error} ({why})"))
+fn cannot_listen(listen: &Listen, error: &ListenError) -> Failure {
+    match error {
+        ListenError::Config(error) => Failure::new(CONFIG, error.to_string()),
+        ListenError::Socket { .. } => Failure::new(NO, format!("cannot listen on {listen}: {error}")),
+    }
 }
 
 /// Resolves at the first SIGTERM or SIGINT. At the second one the process writes its log and exits at once.

@@ -1,11 +1,11 @@
 //! Parses text into a [`Config`]. Overridden values are checked as well, and all problems are collected.
 
 use super::{
-    Config, ConfigError, LogFormat, PASSWORD_SHOWN, StoreUrl,
+    Config, ConfigError, Listen, LogFormat, PASSWORD_SHOWN, StoreUrl, TlsFiles,
     raw::{Problem, RawConfig, location},
 };
 use crate::domain::limits::{Limits, TTL_CEILING, TTL_FLOOR};
-use std::{ops::RangeInclusive, time::Duration};
+use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 use tracing_subscriber::EnvFilter;
 
 const CLASSIC_PREFIX_MAX: usize = 512;
@@ -21,7 +21,11 @@ pub(super) fn check(raw: &RawConfig, redis_url: impl Fn(&str) -> Result<(), Stri
     // The API documents this as the maximum.
     let wait_ceiling = Limits::default().wait_max;
     let config = Config {
-        listen: reader.read("listen", default.listen, |text| text.parse().map_err(str::to_owned)),
+        listen: reader.read("listen", default.listen, str::parse),
+        plaintext: reader.read("plaintext", default.plaintext, switch),
+        tls: reader.tls(),
+        connections_max: reader.read("connections_max", default.connections_max, count(1_000_000)),
+        connections_per_peer: reader.read("connections_per_peer", default.connections_per_peer, count(1_000_000)),
         store: reader.read("store", default.store, |text| store(text, &redis_url)),
         allow_eviction: reader.read("allow_eviction", default.allow_eviction, switch),
         classic_prefix: reader.read("classic_prefix", default.classic_prefix, classic_prefix),
@@ -49,6 +53,15 @@ pub(super) fn check(raw: &RawConfig, redis_url: impl Fn(&str) -> Result<(), Stri
         let at = reader.effective_location("ttl_min");
         let value = humantime::format_duration(config.limits.ttl_min).to_string();
         reader.problems.push(Problem { at, value, rule: format!("must not be above ttl_max, which is {ttl_max}") });
+    }
+    if reader.problems.is_empty() && config.tls.is_some() {
+        if config.plaintext {
+            reader.report("plaintext", "contradicts tls_cert: with TLS on, the server serves nothing in plain text");
+        }
+        if matches!(config.listen, Listen::Unix(_)) {
+            reader
+                .report("tls_cert", "cannot be used on a Unix socket, which needs no TLS: listen on host:port instead");
+        }
     }
     if matches!(&config.store, StoreUrl::Redis(url) if url.contains(PASSWORD_SHOWN)) {
         let rule = "contains *** in place of a password: replace it, or give the URL in FENCEPOST_STORE".to_owned();
@@ -80,6 +93,21 @@ impl Reader<'_> {
             }
         }
         effective
+    }
+
+    fn tls(&mut self) -> Option<TlsFiles> {
+        let [cert, key, client_ca] = ["tls_cert", "tls_key", "tls_client_ca"].map(|key| self.read(key, None, file));
+        TlsFiles::new(cert, key, client_ca).unwrap_or_else(|(key, rule)| {
+            self.report(key, rule);
+            None
+        })
+    }
+
+    /// Reports the effective value of an option.
+    fn report(&mut self, key: &'static str, rule: &str) {
+        let value = self.raw.values.get(key).and_then(|values| values.last()).map(|raw| raw.text.clone());
+        let at = self.effective_location(key);
+        self.problems.push(Problem { at, value: value.unwrap_or_default(), rule: rule.to_owned() });
     }
 
     fn effective_location(&self, key: &'static str) -> String {
@@ -117,6 +145,15 @@ fn classic_prefix(text: &str) -> Result<String, String> {
         ));
     }
     Ok(text.to_owned())
+}
+
+/// A file; empty for none.
+fn file(text: &str) -> Result<Option<PathBuf>, String> {
+    match text {
+        _ if text.contains(char::is_control) => Err("must be a path with no control characters".to_owned()),
+        "" => Ok(None),
+        path => Ok(Some(path.into())),
+    }
 }
 
 fn switch(text: &str) -> Result<bool, String> {

@@ -1,12 +1,22 @@
-//! The address to listen on, and its text form.
+//! Where the server listens, and its text form.
 
 use std::{
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    path::PathBuf,
     str::FromStr,
 };
 
-/// An address to listen on. A name is resolved when the server starts.
+/// Where the server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// On TCP.
+    Tcp(ListenAddress),
+    /// On a Unix socket at this absolute path.
+    Unix(PathBuf),
+}
+
+/// A TCP address to listen on. A name is resolved when the server starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenAddress {
     /// The addresses of this machine to listen on.
@@ -28,6 +38,34 @@ pub enum ListenHost {
 
 const RULE: &str = "must be host:port, such as 127.0.0.1:7420, localhost:7420 or [::1]:7420, \
                     or :7420 for all addresses of this machine";
+
+const UNIX_RULE: &str = "must be unix: and an absolute path, such as unix:/run/fencepost/fencepost.sock";
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("unix:") {
+            // In `unix://host/path` a host is not possible, so that form is more likely a mistake than a path.
+            Some(path) if path.starts_with('/') && !path.starts_with("//") && !path.contains(char::is_control) => {
+                Ok(Self::Unix(path.into()))
+            }
+            Some(_) => Err(UNIX_RULE.to_owned()),
+            None => {
+                text.parse().map(Self::Tcp).map_err(|rule: &str| format!("{rule}; or unix:/path for a Unix socket"))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(out),
+            Self::Unix(path) => write!(out, "unix:{}", path.display()),
+        }
+    }
+}
 
 impl FromStr for ListenAddress {
     type Err = &'static str;

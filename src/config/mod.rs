@@ -11,9 +11,11 @@ mod raw;
 mod render;
 #[cfg(test)]
 mod tests;
+mod tls;
 
-pub use listen::{ListenAddress, ListenHost};
+pub use listen::{Listen, ListenAddress, ListenHost};
 pub use raw::{Problem, RawConfig, Source};
+pub use tls::TlsFiles;
 
 use crate::domain::limits::Limits;
 use std::{ffi::OsString, fmt, net::Ipv4Addr, time::Duration};
@@ -22,7 +24,15 @@ use std::{ffi::OsString, fmt, net::Ipv4Addr, time::Duration};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Where to listen.
-    pub listen: ListenAddress,
+    pub listen: Listen,
+    /// Whether to serve without TLS on an address that other machines can reach.
+    pub plaintext: bool,
+    /// The files of TLS; `None` without TLS.
+    pub tls: Option<TlsFiles>,
+    /// The most open connections.
+    pub connections_max: usize,
+    /// The most open connections from one IP address.
+    pub connections_per_peer: usize,
     /// Where locks are kept.
     pub store: StoreUrl,
     /// Whether to serve on a Redis that may evict leases.
@@ -145,7 +155,11 @@ impl Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            listen: ListenAddress { host: ListenHost::Ip(Ipv4Addr::LOCALHOST.into()), port: 7420 },
+            listen: Listen::Tcp(ListenAddress { host: ListenHost::Ip(Ipv4Addr::LOCALHOST.into()), port: 7420 }),
+            plaintext: false,
+            tls: None,
+            connections_max: 20_000,
+            connections_per_peer: 10_000,
             store: StoreUrl::Memory,
             allow_eviction: false,
             classic_prefix: String::new(),

@@ -35,12 +35,18 @@ const fn option(key: &'static str, value_name: &'static str, help: &'static str)
 }
 
 /// All options, in the order of the help.
-pub const OPTIONS: [ServerOption; 14] = [
+pub const OPTIONS: [ServerOption; 20] = [
     option(
         "listen",
         "ADDRESS",
-        "Address to listen on: host:port, or :port for all addresses of this machine; port 0 lets the system choose",
+        "Where to listen: host:port, :port for all addresses of this machine (port 0: the system chooses), unix:/path",
     ),
+    option("plaintext", SWITCH, "Serve without TLS on an address that other machines can reach: true or false"),
+    option("tls_cert", "FILE", "PEM file with the server's certificate and its intermediates; turns TLS on"),
+    option("tls_key", "FILE", "PEM file with the private key of the certificate"),
+    option("tls_client_ca", "FILE", "PEM file with authorities: each client must show a certificate of one of them"),
+    option("connections_max", "COUNT", "Maximum number of open connections (1 to 1000000)"),
+    option("connections_per_peer", "COUNT", "Maximum number of open connections from one IP address (1 to 1000000)"),
     option(
         "store",
         "URL",

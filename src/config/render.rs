@@ -1,6 +1,7 @@
 //! The configuration as a file, for `serve --print-config`.
 
 use super::{Config, options};
+use std::path::PathBuf;
 
 /// One line for each key, below a comment that explains it.
 pub(super) fn to_toml(config: &Config) -> String {
@@ -17,6 +18,12 @@ pub(super) fn value(config: &Config, key: &str) -> Option<String> {
     let limits = &config.limits;
     Some(match key {
         "listen" => string(&config.listen),
+        "plaintext" => config.plaintext.to_string(),
+        "tls_cert" => path(config.tls.as_ref().map(|tls| &tls.cert)),
+        "tls_key" => path(config.tls.as_ref().map(|tls| &tls.key)),
+        "tls_client_ca" => path(config.tls.as_ref().and_then(|tls| tls.client_ca.as_ref())),
+        "connections_max" => config.connections_max.to_string(),
+        "connections_per_peer" => config.connections_per_peer.to_string(),
         "store" => string(&config.store),
         "allow_eviction" => config.allow_eviction.to_string(),
         "classic_prefix" => string(&config.classic_prefix),
@@ -35,6 +42,11 @@ pub(super) fn value(config: &Config, key: &str) -> Option<String> {
 
 fn string(value: &dyn ToString) -> String {
     toml::Value::String(value.to_string()).to_string()
+}
+
+/// No file is the empty string.
+fn path(value: Option<&PathBuf>) -> String {
+    string(&value.map_or_else(String::new, |path| path.display().to_string()))
 }
 
 fn duration(value: std::time::Duration) -> String {

@@ -134,13 +134,41 @@ fn a_variable_that_is_not_utf8_is_a_problem() {
 
 #[test]
 fn every_rule_holds_at_its_edges() {
-    let cases: [(&'static str, &[&str], &[&str]); 12] = [
+    let cases: [(&'static str, &[&str], &[&str]); 16] = [
+        ("plaintext", &["true", "false"], &["maybe"]),
+        ("tls_cert", &[""], &["a\nb", "/a.pem"]),
+        ("connections_max", &["1", "1000000"], &["0", "1000001"]),
+        ("connections_per_peer", &["1", "1000000"], &["0", "1000001"]),
         ("classic_prefix", &[""], &["a\nb"]),
         ("allow_eviction", &["true", "false"], &["yes", "1", ""]),
         (
             "listen",
-            &["127.0.0.1:0", "[::]:7420", ":7420", ":0", "localhost:7420", "my_host-1.internal:65535"],
-            &["7420", "127.0.0.1", "localhost", "", ":", "::1:7420", "[::1]", "[a]:1", "1.2.3:1", "a b:1", "a:65536"],
+            &[
+                "127.0.0.1:0",
+                "[::]:7420",
+                ":7420",
+                ":0",
+                "localhost:7420",
+                "my_host-1.internal:65535",
+                "unix:/run/a.sock",
+            ],
+            &[
+                "unix:",
+                "unix:a.sock",
+                "unix://run/a",
+                "unix:/a\nb",
+                "7420",
+                "127.0.0.1",
+                "localhost",
+                "",
+                ":",
+                "::1:7420",
+                "[::1]",
+                "[a]:1",
+                "1.2.3:1",
+                "a b:1",
+                "a:65536",
+            ],
         ),
         (
             "store",
@@ -193,6 +221,11 @@ fn the_ttl_range_must_not_be_empty() {
 fn the_printed_file_reads_back_the_same() {
     let flags = [
         ("listen", "[::1]:1234"),
+        ("tls_cert", "/etc/it's.pem"),
+        ("tls_key", "key.pem"),
+        ("tls_client_ca", "/etc/ca.pem"),
+        ("connections_max", "9"),
+        ("connections_per_peer", "8"),
         ("store", "redis://127.0.0.1"),
         ("allow_eviction", "true"),
         ("classic_prefix", "lock:\"'{x}"),
@@ -217,7 +250,7 @@ fn the_printed_file_reads_back_the_same() {
 
 #[test]
 fn the_listen_address_is_printed_as_written() {
-    for text in ["127.0.0.1:0", "[::1]:7420", "[::]:7420", ":7420", "localhost:7420"] {
+    for text in ["127.0.0.1:0", "[::1]:7420", "[::]:7420", ":7420", "localhost:7420", "unix:/run/a b.sock"] {
         let config = load(&[], &[("FENCEPOST_LISTEN", text)], None).unwrap();
         assert!(config.to_toml().contains(&format!("\nlisten = \"{text}\"\n")), "{text}");
         assert_eq!(load(&[], &[], Some(&config.to_toml())).unwrap(), config, "{text}");
@@ -228,7 +261,24 @@ fn the_listen_address_is_printed_as_written() {
 
 #[test]
 fn the_table_names_flags_and_variables() {
-    let option = &options::OPTIONS[4];
+    let option = options::in_file().find(|option| option.key == "ttl_min").unwrap();
     assert_eq!((option.flag().as_str(), option.variable().as_str()), ("ttl-min", "FENCEPOST_TTL_MIN"));
     assert!(options::OPTIONS.iter().any(|option| option.variable() == options::FILE_VARIABLE));
+}
+
+#[test]
+fn options_of_tls_that_do_not_fit_together_are_refused() {
+    let (cert, key, ca) = (("tls_cert", "/c.pem"), ("tls_key", "/k.pem"), ("tls_client_ca", "/ca.pem"));
+    for (flags, says) in [
+        (&[cert][..], "--tls-cert = \"/c.pem\": needs the private key of the certificate as well: --tls-key"),
+        (&[key], "--tls-key = \"/k.pem\": needs the certificate of the key as well: --tls-cert"),
+        (&[ca], "--tls-client-ca = \"/ca.pem\": needs a certificate of the server"),
+        (&[cert, key, ("plaintext", "true")], "--plaintext = \"true\": contradicts tls_cert"),
+        (&[cert, key, ("listen", "unix:/a.sock")], "--tls-cert = \"/c.pem\": cannot be used on a Unix socket"),
+    ] {
+        let text = refused(flags);
+        assert!(text.contains("a problem") && text.contains(says), "{text}");
+    }
+    let files = TlsFiles { cert: "/c.pem".into(), key: "/k.pem".into(), client_ca: Some("/ca.pem".into()) };
+    assert_eq!(load(&[cert, key, ca], &[], None).unwrap().tls, Some(files));
 }

@@ -4,13 +4,13 @@
 //!    elsewhere. Release, Renew and open streams are still served, so no holder loses a lease.
 //! 2. When no call waits and no stream is open, or after the drain timeout, streams end and connections are asked to
 //!    close.
-//! 3. Connections that have not closed by then are cut: tonic's own shutdown waits forever for open streams and for
-//!    connections that never sent anything (hyper #4170).
+//! 3. Connections that have not closed by then are cut: tonic's own shutdown waits forever for open streams.
 
-use super::{ServeError, listen::connections, set_health};
+use super::{ServeError, accept::Connection, set_health};
 use crate::{locks::Locks, store::Store};
-use std::{future::Future, sync::Arc, time::Duration};
-use tokio::{net::TcpListener, sync::oneshot, time::timeout};
+use std::{convert::Infallible, future::Future, sync::Arc, time::Duration};
+use tokio::{sync::oneshot, time::timeout};
+use tokio_stream::Stream;
 use tonic::transport::server::Router;
 use tonic_health::{ServingStatus, server::HealthReporter};
 
@@ -19,14 +19,14 @@ pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) async fn serve_until_drained<S: Store>(
     router: Router,
-    listeners: Vec<TcpListener>,
+    connections: impl Stream<Item = Result<Connection, Infallible>>,
     locks: &Arc<Locks<S>>,
     health: &HealthReporter,
     drain_timeout: Duration,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
     let (close, closing) = oneshot::channel::<()>();
-    let mut serving = std::pin::pin!(router.serve_with_incoming_shutdown(connections(listeners), async {
+    let mut serving = std::pin::pin!(router.serve_with_incoming_shutdown(connections, async {
         // An error means that the sender is gone: close as well.
         let _ = closing.await;
     }));

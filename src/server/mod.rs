@@ -1,9 +1,13 @@
 //! The server: listens, serves, and drains.
 
+mod accept;
 mod drain;
 mod listen;
+mod open_files;
+mod refusals;
+mod tls;
 
-pub use listen::bind;
+pub use listen::{ListenError, Listeners, bind};
 
 use crate::{
     api,
@@ -13,8 +17,16 @@ use crate::{
     node::RedisUrl,
     store::{MemoryStore, RedisStore, Store},
 };
-use std::{future::Future, sync::Arc, time::Duration};
-use tokio::{net::TcpListener, sync::watch, time::timeout};
+use accept::{Admission, Gate, connections};
+use refusals::Refusals;
+use std::{
+    convert::Infallible,
+    future::{Future, pending},
+    sync::Arc,
+    time::Duration,
+};
+use tls::Tls;
+use tokio::{sync::watch, time::timeout};
 use tonic::transport::Server;
 use tonic_health::{ServingStatus, server::HealthReporter};
 
@@ -59,9 +71,10 @@ pub enum ServeError {
 /// Dropped, it stops accepting; open connections end with the runtime.
 pub async fn serve(
     config: Config,
-    listeners: Vec<TcpListener>,
+    listeners: Listeners,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
+    open_files::raise_limit(config.connections_max);
     let hub = Arc::new(Hub::new());
     match &config.store {
         StoreUrl::Redis(url) => {
@@ -95,7 +108,7 @@ pub async fn serve(
 
 async fn serve_locks<S: Store>(
     config: &Config,
-    listeners: Vec<TcpListener>,
+    Listeners { sockets, tls }: Listeners,
     locks: &Arc<Locks<S>>,
     store_up: watch::Receiver<bool>,
     shutdown: impl Future<Output = ()> + Send + 'static,
@@ -113,9 +126,16 @@ async fn serve_locks<S: Store>(
         .max_concurrent_streams(u32::try_from(streams).unwrap_or(u32::MAX))
         .add_routes(api::routes(locks, config.drain_timeout)?)
         .add_service(health_service);
-    let drained = drain::serve_until_drained(router, listeners, locks, &health, config.drain_timeout, shutdown);
+    let gate = Gate {
+        tls: tls.clone(),
+        admission: Arc::new(Admission::new(config.connections_max, config.connections_per_peer)),
+        refusals: Arc::new(Refusals::default()),
+    };
+    let connections = connections(sockets, gate);
+    let drained = drain::serve_until_drained(router, connections, locks, &health, config.drain_timeout, shutdown);
     tokio::select! {
         drained = drained => drained,
+        never = follow_files(tls.as_deref()) => match never {},
         never = follow_store(&health, store_up, locks) => match never {},
     }
 }
@@ -125,7 +145,7 @@ async fn follow_store<S: Store>(
     health: &HealthReporter,
     mut up: watch::Receiver<bool>,
     locks: &Arc<Locks<S>>,
-) -> std::convert::Infallible {
+) -> Infallible {
     loop {
         let status = if *up.borrow_and_update() { ServingStatus::Serving } else { ServingStatus::NotServing };
         if !locks.is_draining() {
@@ -133,11 +153,19 @@ async fn follow_store<S: Store>(
         }
         if locks.is_draining() {
             set_health(health, ServingStatus::NotServing).await;
-            std::future::pending::<()>().await;
+            pending::<()>().await;
         }
         if up.changed().await.is_err() {
-            std::future::pending::<()>().await;
+            pending::<()>().await;
         }
+    }
+}
+
+/// Follows the files of TLS, if it is on.
+async fn follow_files(tls: Option<&Tls>) -> Infallible {
+    match tls {
+        Some(tls) => tls.follow_files().await,
+        None => pending().await,
     }
 }
 

@@ -217,6 +217,12 @@ impl Server {
         Self { process: Process { child, lines: channel().1, errors: Some(thread::spawn(String::new)) }, url, log }
     }
 
+    /// Waits until the server has drained. Returns its log.
+    pub(crate) fn drained(self) -> String {
+        self.process.ended().expect(0);
+        fs::read_to_string(self.log.path()).unwrap()
+    }
+
     /// The log so far.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.log.path()).unwrap()

@@ -6,7 +6,7 @@ use fencepost_proto::v1::{
     self, acquire_response::Outcome, admin_service_client::AdminServiceClient, lock_service_client::LockServiceClient,
 };
 use std::{future::Future, net::SocketAddr, time::Duration};
-use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
+use tokio::{sync::oneshot, task::JoinHandle};
 use tonic::{
     Code, Status,
     transport::{Channel, Endpoint},
@@ -49,8 +49,9 @@ impl Server {
         let mut config = Config::load(Vec::new(), |_| None, |_| Ok(())).unwrap();
         config.limits.ttl_min = Duration::from_millis(50);
         change(&mut config);
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let addr = listener.local_addr().unwrap();
+        config.listen = "127.0.0.1:0".parse().unwrap();
+        let listeners = fencepost::server::bind(&config).await.unwrap();
+        let addr = listeners.addresses().unwrap()[0].parse().unwrap();
         let (shutdown, requested) = oneshot::channel::<()>();
         let task = tokio::spawn(async move {
             let shutdown = async {
@@ -58,7 +59,7 @@ impl Server {
                     std::future::pending::<()>().await;
                 }
             };
-            fencepost::server::serve(config, vec![listener], shutdown).await.unwrap();
+            fencepost::server::serve(config, listeners, shutdown).await.unwrap();
         });
         Self { addr, shutdown: Some(shutdown), task }
     }

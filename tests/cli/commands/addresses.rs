@@ -108,7 +108,7 @@ fn listening(server: &Server) -> Vec<String> {
 
 #[test]
 fn a_server_listens_on_all_addresses() {
-    let server = Server::start_at(":0", &[], &[]);
+    let server = Server::start_at(":0", &["--plaintext"], &[]);
     let addresses = listening(&server);
     let [addr] = addresses.as_slice() else { panic!("{addresses:?}") };
     let port = addr.rsplit(':').next().unwrap();

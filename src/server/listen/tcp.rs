@@ -1,31 +1,20 @@
-//! Listens, and accepts connections.
+//! Opens TCP sockets.
 
+use super::BACKLOG;
 use crate::config::{ListenAddress, ListenHost};
-use futures_util::stream::select_all;
-use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 use std::{
     collections::BTreeSet,
     io::{self, ErrorKind},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    time::Duration,
 };
-use tokio::net::{TcpListener, TcpStream, lookup_host};
-use tokio_stream::Stream;
-
-/// The most connections that wait to be accepted.
-const BACKLOG: i32 = 1_024;
-/// The pause after a failed accept. Without it, a process without free file descriptors would spin, because the
-/// connection stays in the backlog and accept fails at once.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// The kernel probes a connection after this idle time. HTTP/2 pings come earlier; this is for connections that never
-/// start HTTP/2.
-const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
+use tokio::net::{TcpListener, lookup_host};
 
 /// Listens on all addresses that `address` resolves to, at least one. Needs a running tokio runtime.
 ///
 /// Addresses of a name that this machine does not have are skipped (IPv6 may be disabled); it is an error if none is
 /// left.
-pub async fn bind(address: &ListenAddress) -> io::Result<Vec<TcpListener>> {
+pub(in crate::server) async fn bind(address: &ListenAddress) -> io::Result<Vec<TcpListener>> {
     let port = address.port;
     match &address.host {
         ListenHost::All => Ok(vec![all(port)?]),
@@ -81,39 +70,10 @@ fn one(address: SocketAddr, only_v6: Option<bool>) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
-/// The connections of all listeners. Never ends.
-pub(super) fn connections(listeners: Vec<TcpListener>) -> impl Stream<Item = Result<TcpStream, io::Error>> {
-    select_all(listeners.into_iter().map(|listener| Box::pin(accepted(listener))))
-}
-
-fn accepted(listener: TcpListener) -> impl Stream<Item = Result<TcpStream, io::Error>> {
-    async_stream::stream! {
-        loop {
-            match listener.accept().await.and_then(|(stream, _)| prepare(&stream).map(|()| stream)) {
-                Ok(stream) => yield Ok(stream),
-                // The peer closed the connection before we accepted it: not an error.
-                Err(error) if is_gone(&error) => {}
-                Err(error) => {
-                    tracing::warn!(%error, "accepting a connection failed; trying again shortly");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        }
-    }
-}
-
-fn is_gone(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::InvalidInput)
-}
-
-fn prepare(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    SockRef::from(stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(TCP_KEEPALIVE))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::net::TcpStream;
 
     async fn bound(text: &str) -> Vec<SocketAddr> {
         let listeners = bind(&text.parse().unwrap()).await.unwrap();
@@ -158,20 +118,5 @@ mod tests {
         assert_eq!(every(&BTreeSet::from([elsewhere]), 0).unwrap_err().kind(), ErrorKind::AddrNotAvailable);
         let taken = every(&BTreeSet::from([v4]), port).unwrap_err();
         assert_eq!(taken.kind(), ErrorKind::AddrInUse);
-    }
-
-    #[tokio::test]
-    async fn connections_come_from_all_listeners() {
-        use tokio_stream::StreamExt;
-        let address = "127.0.0.1:0".parse().unwrap();
-        let mut listeners = bind(&address).await.unwrap();
-        listeners.extend(bind(&address).await.unwrap());
-        let addresses: Vec<_> = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
-        let mut connections = connections(listeners);
-        for address in addresses {
-            let client = TcpStream::connect(address).await.unwrap();
-            let accepted = connections.next().await.unwrap().unwrap();
-            assert_eq!(accepted.peer_addr().unwrap(), client.local_addr().unwrap());
-        }
     }
 }

@@ -1,0 +1,115 @@
+//! An open connection that has begun to speak HTTP/2.
+
+use super::{admission::Place, preface::PREFACE};
+use crate::api::peer::Peer;
+use std::{
+    io::{self, IoSlice},
+    pin::{Pin, pin},
+    task::{Context, Poll},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpStream, UnixStream},
+};
+use tokio_rustls::server::TlsStream;
+use tonic::transport::server::Connected;
+
+/// What carries the bytes. An enum, so that plain TCP costs one comparison for each read and write.
+#[derive(Debug)]
+pub(super) enum Transport {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+    /// Boxed, because it is a kilobyte.
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// A connection after its handshake.
+#[derive(Debug)]
+pub(in crate::server) struct Connection {
+    transport: Transport,
+    /// The bytes of the preface that have been read from the transport but not from this connection.
+    preface: &'static [u8],
+    peer: Peer,
+    _place: Place,
+}
+
+impl Connection {
+    /// A connection whose preface has just been read from the transport.
+    pub(super) fn after_preface(transport: Transport, peer: Peer, place: Place) -> Self {
+        Self { transport, preface: PREFACE, peer, _place: place }
+    }
+
+    fn transport(self: Pin<&mut Self>) -> &mut Transport {
+        &mut self.get_mut().transport
+    }
+}
+
+impl Connected for Connection {
+    type ConnectInfo = Peer;
+
+    fn connect_info(&self) -> Peer {
+        self.peer
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !self.preface.is_empty() {
+            let (now, later) = self.preface.split_at(out.remaining().min(self.preface.len()));
+            out.put_slice(now);
+            self.preface = later;
+            return Poll::Ready(Ok(()));
+        }
+        match self.transport() {
+            Transport::Tcp(stream) => pin!(stream).poll_read(cx, out),
+            Transport::Unix(stream) => pin!(stream).poll_read(cx, out),
+            Transport::Tls(stream) => pin!(stream).poll_read(cx, out),
+        }
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.transport() {
+            Transport::Tcp(stream) => pin!(stream).poll_write(cx, bytes),
+            Transport::Unix(stream) => pin!(stream).poll_write(cx, bytes),
+            Transport::Tls(stream) => pin!(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.transport() {
+            Transport::Tcp(stream) => pin!(stream).poll_write_vectored(cx, slices),
+            Transport::Unix(stream) => pin!(stream).poll_write_vectored(cx, slices),
+            Transport::Tls(stream) => pin!(stream).poll_write_vectored(cx, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.transport {
+            Transport::Tcp(stream) => stream.is_write_vectored(),
+            Transport::Unix(stream) => stream.is_write_vectored(),
+            Transport::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.transport() {
+            Transport::Tcp(stream) => pin!(stream).poll_flush(cx),
+            Transport::Unix(stream) => pin!(stream).poll_flush(cx),
+            Transport::Tls(stream) => pin!(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.transport() {
+            Transport::Tcp(stream) => pin!(stream).poll_shutdown(cx),
+            Transport::Unix(stream) => pin!(stream).poll_shutdown(cx),
+            Transport::Tls(stream) => pin!(stream).poll_shutdown(cx),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Accepts connections, within bounds. Each handshake has a task of its own, so that a slow client delays nobody.
+
+mod admission;
+mod connection;
+mod handshake;
+mod preface;
+
+pub(super) use admission::Admission;
+pub(super) use connection::Connection;
+
+use super::{
+    listen::{Accepted, Listener},
+    refusals::{Bound, Refusals},
+    tls::Tls,
+};
+use crate::api::peer::Peer;
+use admission::Place;
+use futures_util::stream::select_all;
+use handshake::{Failure, handshake};
+use socket2::{SockRef, TcpKeepalive};
+use std::{
+    convert::Infallible,
+    io::{self, ErrorKind},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tokio_stream::{Stream, StreamExt};
+
+/// The time of a handshake, TLS and the preface of HTTP/2: a few round trips, and some packets that are sent again.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The most handshakes at a time. One of TLS takes up to a millisecond of a core, so those that are under way can end
+/// within their time.
+const HANDSHAKES_MAX: usize = 1_024;
+/// The pause after a failed accept. Without it, a process without free file descriptors would spin, because the
+/// connection stays in the backlog and accept fails at once.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// The kernel probes a connection after this idle time. HTTP/2 pings come earlier; this is for machines that vanish
+/// while their connection is closed.
+const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
+
+/// Decides which connections may come in.
+#[derive(Clone)]
+pub(super) struct Gate {
+    pub(super) tls: Option<Arc<Tls>>,
+    pub(super) admission: Arc<Admission>,
+    pub(super) refusals: Arc<Refusals>,
+}
+
+/// The connections of all listeners, after their handshakes. Never ends. Dropped, it closes the listeners and the
+/// connections whose handshakes are under way.
+pub(super) fn connections(listeners: Vec<Listener>, gate: Gate) -> impl Stream<Item = Result<Connection, Infallible>> {
+    let mut accepted = select_all(listeners.into_iter().map(|listener| Box::pin(accepted(listener))));
+    async_stream::stream! {
+        let mut handshakes = JoinSet::new();
+        loop {
+            tokio::select! {
+                Some(ended) = handshakes.join_next() => {
+                    if let Ok(Some(connection)) = ended {
+                        yield Ok(connection);
+                    }
+                }
+                Some(new) = accepted.next() => {
+                    let peer = new.peer();
+                    match gate.admit(&new, handshakes.len()) {
+                        Ok(place) => drop(handshakes.spawn(gate.clone().open(new, place))),
+                        Err(bound) => gate.refusals.count(bound, &peer),
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn accepted(listener: Listener) -> impl Stream<Item = Accepted> {
+    async_stream::stream! {
+        loop {
+            match listener.accept().await.and_then(prepared) {
+                Ok(new) => yield new,
+                // The peer closed the connection before we accepted it: not an error.
+                Err(error) if is_gone(&error) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "accepting a connection failed; trying again shortly");
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::InvalidInput)
+}
+
+fn prepared(new: Accepted) -> io::Result<Accepted> {
+    if let Accepted::Tcp(stream, _) = &new {
+        stream.set_nodelay(true)?;
+        SockRef::from(stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(TCP_KEEPALIVE))?;
+    }
+    Ok(new)
+}
+
+impl Gate {
+    fn admit(&self, new: &Accepted, handshakes: usize) -> Result<Place, Bound> {
+        let place = self.admission.admit(new.peer())?;
+        if handshakes < HANDSHAKES_MAX { Ok(place) } else { Err(Bound::Handshakes) }
+    }
+
+    /// Carries out the handshake. `None` if it fails; the reason is in the log.
+    async fn open(self, new: Accepted, place: Place) -> Option<Connection> {
+        let peer = new.peer();
+        match timeout(HANDSHAKE_TIMEOUT, handshake(new, self.tls.map(|tls| tls.config()))).await {
+            Ok(Ok(transport)) => return Some(Connection::after_preface(transport, peer, place)),
+            Ok(Err(failure)) => log(peer, &failure),
+            Err(_) => self.refusals.count(Bound::HandshakeTime, &peer),
+        }
+        None
+    }
+}
+
+fn log(peer: Peer, why: &Failure) {
+    match why {
+        Failure::Closed | Failure::Io(_) => tracing::debug!(%peer, %why, "a connection ended before its handshake"),
+        Failure::Refused(_) => tracing::info!(%peer, %why, "connection refused"),
+    }
+}

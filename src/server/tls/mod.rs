@@ -1,0 +1,35 @@
+//! TLS of the server: TLS 1.2 and 1.3, for HTTP/2 only. The files are checked at the start and followed afterwards.
+
+mod files;
+mod load;
+mod reload;
+
+use crate::config::{ConfigError, TlsFiles};
+use files::Contents;
+use parking_lot::RwLock;
+use std::sync::Arc;
+use tokio_rustls::rustls::ServerConfig;
+
+/// The TLS of the server. Each handshake uses the newest files that fit together.
+#[derive(Debug)]
+pub(super) struct Tls {
+    files: TlsFiles,
+    /// What the files contained at the start.
+    first: Contents,
+    current: RwLock<Arc<ServerConfig>>,
+}
+
+impl Tls {
+    /// Reads and checks the files.
+    pub(super) fn load(files: TlsFiles) -> Result<Self, ConfigError> {
+        let first = Contents::read(&files);
+        let loaded = load::load(&files, &first)?;
+        loaded.log("TLS is on");
+        Ok(Self { files, first, current: RwLock::new(Arc::new(loaded.config)) })
+    }
+
+    /// The configuration for a new handshake.
+    pub(super) fn config(&self) -> Arc<ServerConfig> {
+        self.current.read().clone()
+    }
+}

@@ -1,0 +1,38 @@
+//! Follows the files of TLS, so that a new certificate or authority needs no restart.
+//!
+//! Only new handshakes notice: open connections keep the certificate they began with. A new configuration has its own
+//! memory of sessions, so no client resumes a session of the old one.
+
+use super::{Tls, files::Contents, load};
+use std::{convert::Infallible, sync::Arc, time::Duration};
+use tokio::{task::spawn_blocking, time::sleep};
+
+/// How often the files are read. They are compared by content, because a mounted secret may keep its times.
+const RELOAD_PERIOD: Duration = Duration::from_secs(5);
+
+impl Tls {
+    /// Uses the files whenever they change and fit together. Until then, the server keeps what it has.
+    pub(in crate::server) async fn follow_files(&self) -> Infallible {
+        let mut seen = self.first.clone();
+        loop {
+            sleep(RELOAD_PERIOD).await;
+            let files = self.files.clone();
+            let Ok(contents) = spawn_blocking(move || Contents::read(&files)).await else { continue };
+            if contents == seen {
+                continue;
+            }
+            match load::load(&self.files, &contents) {
+                Ok(loaded) => {
+                    loaded.log("the files of TLS have changed; new connections use them");
+                    *self.current.write() = Arc::new(loaded.config);
+                }
+                Err(error) => {
+                    for problem in &error.problems {
+                        tracing::warn!(%problem, "the new files of TLS cannot be used; keeping the old ones");
+                    }
+                }
+            }
+            seen = contents;
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Connections of a server process: sockets, TLS, and bounds.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+#[path = "../../support/binary.rs"]
+mod binary;
+mod bounds;
+#[path = "../../support/certificates.rs"]
+mod certificates;
+mod client_certificates;
+mod files;
+mod plaintext;
+mod protocols;
+mod rotation;
+#[path = "../../support/session_stream.rs"]
+mod session_stream;
+#[path = "../../support/stream.rs"]
+mod stream;
+#[path = "../../support/server.rs"]
+mod support;
+mod tls;
+mod tls_client;
+mod tls_server;
+mod unix;
