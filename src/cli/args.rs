@@ -1,7 +1,9 @@
 //! Options that several commands share, and their parsers.
 
+use super::exit::{COMMAND_LINE, Failure};
 use clap::Args;
-use std::time::Duration;
+use fencepost_client::Tls;
+use std::{ffi::OsString, time::Duration};
 
 /// The default address of a server.
 const DEFAULT_SERVER: &str = "127.0.0.1:7420";
@@ -9,16 +11,56 @@ const DEFAULT_SERVER: &str = "127.0.0.1:7420";
 /// The servers to call.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ServerArgs {
-    /// Address of the server, host:port; several (repeated, or separated by commas) are replicas of one service
-    /// [default: 127.0.0.1:7420]
+    /// Address of the server: host:port, https://host:port (TLS) or unix:/path; several (repeated, or separated by
+    /// commas) are replicas of one service [default: 127.0.0.1:7420]
     #[arg(long, value_name = "ADDRESS", env = "FENCEPOST_SERVER", value_delimiter = ',')]
     server: Vec<String>,
+    #[command(flatten)]
+    tls: TlsArgs,
+}
+
+/// The files for TLS with the servers. An empty value counts as none.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct TlsArgs {
+    /// PEM file with the authorities that may issue the server's certificate, in place of the machine's roots
+    #[arg(long, value_name = "FILE", env = "FENCEPOST_CA", value_parser = clap::value_parser!(OsString))]
+    ca: Option<OsString>,
+
+    /// PEM file with the client's certificate, for servers that ask for one
+    #[arg(long, value_name = "FILE", env = "FENCEPOST_CERT", value_parser = clap::value_parser!(OsString))]
+    cert: Option<OsString>,
+
+    /// PEM file with the private key of the client's certificate
+    #[arg(long, value_name = "FILE", env = "FENCEPOST_KEY", value_parser = clap::value_parser!(OsString))]
+    key: Option<OsString>,
+}
+
+impl TlsArgs {
+    /// The settings for the client.
+    pub(crate) fn settings(&self) -> Result<Tls, Failure> {
+        let [ca, cert, key] = [&self.ca, &self.cert, &self.key].map(|file| file.as_ref().filter(|it| !it.is_empty()));
+        let mut tls = Tls::new();
+        if let Some(ca) = ca {
+            tls = tls.ca_file(ca);
+        }
+        match (cert, key) {
+            (Some(cert), Some(key)) => Ok(tls.identity_files(cert, key)),
+            (None, None) => Ok(tls),
+            (Some(_), None) => Err(Failure::new(COMMAND_LINE, "--cert needs the key of the certificate: --key FILE")),
+            (None, Some(_)) => Err(Failure::new(COMMAND_LINE, "--key needs the certificate of the key: --cert FILE")),
+        }
+    }
 }
 
 impl ServerArgs {
     /// Whether the command line or the variable names a server. If not, the default address is used.
     pub(crate) fn is_given(&self) -> bool {
         !self.server.is_empty()
+    }
+
+    /// The settings for `https://` servers.
+    pub(crate) fn tls(&self) -> Result<Tls, Failure> {
+        self.tls.settings()
     }
 
     /// The addresses as written.

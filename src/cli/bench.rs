@@ -1,7 +1,8 @@
 //! `bench`: measures a server and baselines on this machine.
 
 use super::{
-    args::duration,
+    args::{TlsArgs, duration},
+    connect::unusable,
     exit::{Failure, NO, SIGNAL},
 };
 use clap::{
@@ -9,7 +10,7 @@ use clap::{
     builder::{PossibleValuesParser, TypedValueParser},
 };
 use fencepost_bench::plan::{Plan, Target, Via, Workload};
-use fencepost_client::ServerAddress;
+use fencepost_client::{Client, ServerAddress};
 use std::{ffi::OsString, io::Write, path::PathBuf, time::Duration};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -50,9 +51,14 @@ const ALL: &str = "all";
 #[derive(Args, Clone, Debug)]
 #[command(group(ArgGroup::new("target").required(true).args(["server", "store"])))]
 pub(crate) struct BenchArgs {
-    /// Drive the server at this address, host:port; several (repeated, or separated by commas) are replicas
+    /// Drive the server at this address, host:port, https://host:port or unix:/path; several (repeated, or separated
+    /// by commas) are replicas
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     server: Vec<ServerAddress>,
+
+    /// The files for TLS with --server.
+    #[command(flatten)]
+    tls: TlsArgs,
 
     /// Start servers with this store: memory, redis (a new Redis, deleted afterwards), or redis://host:port (running)
     #[arg(long, value_name = "STORE", value_parser = store)]
@@ -192,9 +198,15 @@ pub(super) async fn bench(args: BenchArgs) -> Result<u8, Failure> {
 
 impl BenchArgs {
     fn plan(self) -> Result<Plan, Failure> {
+        let tls = self.tls.settings()?;
         let target = match self.store {
             Some(target) => target,
-            None => Target::Servers(self.server.iter().map(ServerAddress::url).collect(), self.behind),
+            None => {
+                // Checks addresses and files, as for other commands.
+                let builder = self.server.iter().fold(Client::builder(), |it, server| it.server(server.to_string()));
+                builder.tls(tls.clone()).build().map_err(|error| unusable(&error))?;
+                Target::Servers(self.server, self.behind)
+            }
         };
         let usage = |why: &str| Err(Failure::new(super::exit::COMMAND_LINE, why));
         if self.replicas > 1 && !matches!(target, Target::Redis(_) | Target::OwnRedis) {
@@ -207,6 +219,7 @@ impl BenchArgs {
         let workloads = Workload::ALL.into_iter().filter(selected).collect();
         Ok(Plan {
             target,
+            tls,
             workloads,
             via: self.via,
             clients: self.clients,

@@ -5,7 +5,7 @@ use super::{
     exit::{Failure, NOT_ACQUIRED, UNAVAILABLE, USAGE},
     text,
 };
-use fencepost_client::{CallError, Client, FieldViolation, v1::GetRequest};
+use fencepost_client::{CallError, Client, ConfigError, FieldViolation, TlsFailure, v1::GetRequest};
 use std::{error::Error, time::Duration};
 use tonic::Code;
 
@@ -15,15 +15,28 @@ pub(super) const RETRY_FOR: Duration = Duration::from_secs(2);
 /// A client of the servers that the arguments name.
 pub(super) fn client(args: &ServerArgs, holder: String, retry_for: Duration) -> Result<Client, Failure> {
     let builder = args.addresses().into_iter().fold(Client::builder(), |builder, address| builder.server(address));
-    let built = builder.holder(holder).retry_for(retry_for).build();
-    built.map_err(|error| Failure::new(USAGE, format!("{error}; name a server with --server or FENCEPOST_SERVER")))
+    builder.tls(args.tls()?).holder(holder).retry_for(retry_for).build().map_err(|error| unusable(&error))
+}
+
+/// The failure for servers or files that cannot be used.
+pub(super) fn unusable(error: &ConfigError) -> Failure {
+    let advice = match error {
+        ConfigError::Tls(_) => "; check --ca, --cert and --key (FENCEPOST_CA, FENCEPOST_CERT, FENCEPOST_KEY)",
+        ConfigError::NotTls { .. } => {
+            ", or leave out --ca, --cert and --key (FENCEPOST_CA, FENCEPOST_CERT, FENCEPOST_KEY)"
+        }
+        _ => "; name a server with --server or FENCEPOST_SERVER",
+    };
+    Failure::new(USAGE, format!("{error}{advice}"))
 }
 
 /// Fails if no server is reachable. A waiting client retries for the whole wait, because the server may be restarting.
 /// This check reports a mistyped address at once.
 pub(super) async fn reachable(client: &Client, lock_name: &str, args: &ServerArgs) -> Result<(), Failure> {
     match client.calls().get(GetRequest { lock_name: lock_name.to_owned() }).await {
-        Err(error) if error.is_unreachable() || error.not_grpc().is_some() => Err(failed(&error, CallKind::Read, args)),
+        Err(error) if error.is_unreachable() || error.explanation().is_some() => {
+            Err(failed(&error, CallKind::Read, args))
+        }
         // The request itself reports any other error.
         _ => Ok(()),
     }
@@ -43,7 +56,8 @@ pub(super) fn failed(error: &CallError, kind: CallKind, args: &ServerArgs) -> Fa
     let call = FailedCall {
         code: error.code(),
         message: error.message().to_owned(),
-        not_grpc: error.not_grpc().map(str::to_owned),
+        explanation: error.explanation().map(str::to_owned),
+        tls: error.tls_failure().cloned(),
         unreachable: error.is_unreachable(),
         unanswered: error.is_outcome_unknown(),
         cause: root_cause(error),
@@ -67,7 +81,8 @@ fn root_cause(error: &dyn Error) -> String {
 struct FailedCall {
     code: Code,
     message: String,
-    not_grpc: Option<String>,
+    explanation: Option<String>,
+    tls: Option<TlsFailure>,
     unreachable: bool,
     unanswered: bool,
     cause: String,
@@ -78,14 +93,17 @@ struct FailedCall {
 
 impl FailedCall {
     fn explain(&self, kind: CallKind, servers: &str) -> Failure {
-        if let Some(message) = &self.not_grpc {
+        if let Some(message) = &self.explanation {
             let unknown = if self.unanswered && kind == CallKind::Write {
                 "; if it is, the call may or may not have taken effect: check with 'fencepost get'"
             } else {
                 ""
             };
-            let advice = "is this the address of a Fencepost server? Name a server with --server or FENCEPOST_SERVER";
-            return Failure::new(UNAVAILABLE, format!("{message}: {advice}{unknown}"));
+            let advice = self.tls.as_ref().map_or(
+                ": is this the address of a Fencepost server? Name a server with --server or FENCEPOST_SERVER",
+                tls_advice,
+            );
+            return Failure::new(UNAVAILABLE, format!("{message}{advice}{unknown}"));
         }
         if self.unreachable {
             let advice =
@@ -122,6 +140,24 @@ impl FailedCall {
     }
 }
 
+/// What to do about a failure of TLS, as the end of its sentence.
+fn tls_advice(failure: &TlsFailure) -> &'static str {
+    match failure {
+        TlsFailure::Untrusted => "; pass the file of its authority with --ca or FENCEPOST_CA",
+        TlsFailure::Expired => "; give the server a new one, or correct the clock",
+        TlsFailure::NotYetValid => "; correct the clock, or give the server another one",
+        TlsFailure::WrongName { .. } => "; name the server as its certificate does, or issue one for this name",
+        TlsFailure::BadCertificate(_) => "; give the server another one",
+        TlsFailure::NotTls => "; is it a server without TLS? Then write host:port without https://",
+        TlsFailure::ClientCertificateMissing => "; pass one with --cert and --key (FENCEPOST_CERT, FENCEPOST_KEY)",
+        TlsFailure::ClientCertificateRefused(_) => {
+            "; pass one that is valid and issued by an authority that the server trusts (--cert, --key)"
+        }
+        TlsFailure::Files(_) => "; check --ca, --cert and --key (FENCEPOST_CA, FENCEPOST_CERT, FENCEPOST_KEY)",
+        _ => "; is this the address of a Fencepost server with TLS?",
+    }
+}
+
 pub(super) const ENDED: &str = "this request has already ended: try again, with a new --request-id if you gave one";
 pub(super) const OVERTAKEN: &str = "a newer attempt of this request replaced this one, and gets the answer";
 
@@ -150,7 +186,8 @@ mod tests {
         FailedCall {
             code,
             message: "message".to_owned(),
-            not_grpc: None,
+            explanation: None,
+            tls: None,
             unreachable: false,
             unanswered: false,
             cause: "the cause".to_owned(),
@@ -175,8 +212,8 @@ mod tests {
 
     #[test]
     fn a_port_that_is_not_grpc_is_named() {
-        let not_grpc = Some("a:7420 does not speak gRPC (it sent \"+PONG\")".to_owned());
-        let other = FailedCall { not_grpc, unreachable: true, ..failed_call(Code::Unknown) };
+        let explanation = Some("a:7420 does not speak gRPC (it sent \"+PONG\")".to_owned());
+        let other = FailedCall { explanation, unreachable: true, ..failed_call(Code::Unknown) };
         let (code, message) = explained(&other, CallKind::Write);
         assert_eq!(code, UNAVAILABLE);
         assert!(message.starts_with("a:7420 does not speak gRPC") && message.contains("--server"), "{message}");

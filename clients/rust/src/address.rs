@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// The address of a server: a host name or an IP address, and a port.
+/// The address of a server: a host name or an IP address, and a port; or the path of a Unix socket.
 ///
-/// Parsed from `host:port`, as usual in gRPC, or `http://host:port`. An IPv6 address needs brackets. Without a port the
-/// [default port](Self::DEFAULT_PORT) is used:
+/// Parsed from `host:port`, as usual in gRPC, or `http://host:port`; with TLS from `https://host:port`. An IPv6 address
+/// needs brackets. Without a port the [default port](Self::DEFAULT_PORT) is used. A Unix socket is `unix:/path` or
+/// `unix:///path`:
 ///
 /// ```
 /// use fencepost_client::ServerAddress;
@@ -15,13 +17,21 @@ use std::str::FromStr;
 /// assert_eq!(address("locks.internal:7421").unwrap(), "locks.internal:7421");
 /// assert_eq!(address("http://[::1]:7421").unwrap(), "[::1]:7421");
 /// assert_eq!(address("localhost").unwrap(), "localhost:7420");
-/// assert!(address("https://localhost:7420").is_err());
+/// assert_eq!(address("https://locks.internal").unwrap(), "https://locks.internal:7420");
+/// assert_eq!(address("unix:///run/fencepost.sock").unwrap(), "unix:/run/fencepost.sock");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ServerAddress {
-    /// As in a URL: an IPv6 address includes its brackets.
-    host: String,
-    port: u16,
+pub struct ServerAddress(Place);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Place {
+    Port {
+        /// As in a URL: an IPv6 address includes its brackets.
+        host: String,
+        port: u16,
+        tls: bool,
+    },
+    Unix(PathBuf),
 }
 
 /// A text is not a server address.
@@ -32,9 +42,9 @@ pub struct AddressError {
     rule: &'static str,
 }
 
-const TLS: &str = "https:// (TLS) is not supported yet; write host:port for a port without TLS";
-const UNIX: &str = "Unix sockets are not supported yet; write host:port";
-const SCHEME: &str = "the scheme must be http://; write host:port";
+const NO_UNIX: &str = "this system has no Unix sockets; write host:port";
+const UNIX_PATH: &str = "a Unix socket needs an absolute path, such as unix:/run/fencepost.sock";
+const SCHEME: &str = "the scheme must be http://, https:// or unix:; write host:port, or https://host:port for TLS";
 const EMPTY: &str = "it is empty; write host:port, such as 127.0.0.1:7420";
 const LIST: &str = "it names several servers; give each by itself";
 const USER: &str = "a user or a password in front of @ is not supported; write host:port";
@@ -48,15 +58,48 @@ impl ServerAddress {
     /// The port of an address without one.
     pub const DEFAULT_PORT: u16 = 7420;
 
-    /// The address as a URL, for [`tonic::transport::Endpoint`].
-    pub fn url(&self) -> String {
-        format!("http://{self}")
+    /// Whether connections to this address use TLS.
+    pub fn is_tls(&self) -> bool {
+        matches!(self.0, Place::Port { tls: true, .. })
+    }
+
+    /// Whether this is a Unix socket.
+    pub fn is_unix(&self) -> bool {
+        matches!(self.0, Place::Unix(_))
+    }
+
+    /// The path, if this is a Unix socket.
+    pub(crate) fn unix_path(&self) -> Option<&Path> {
+        match &self.0 {
+            Place::Unix(path) => Some(path),
+            Place::Port { .. } => None,
+        }
+    }
+
+    /// The host without brackets; `None` for a Unix socket.
+    pub(crate) fn host(&self) -> Option<&str> {
+        match &self.0 {
+            Place::Port { host, .. } => Some(host.trim_start_matches('[').trim_end_matches(']')),
+            Place::Unix(_) => None,
+        }
+    }
+
+    /// Host and port as in a URL. gRPC names a Unix socket `localhost`.
+    pub(crate) fn authority(&self) -> String {
+        match &self.0 {
+            Place::Port { host, port, .. } => format!("{host}:{port}"),
+            Place::Unix(_) => "localhost".to_owned(),
+        }
     }
 }
 
 impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.host, self.port)
+        match &self.0 {
+            Place::Port { host, port, tls: false } => write!(f, "{host}:{port}"),
+            Place::Port { host, port, tls: true } => write!(f, "https://{host}:{port}"),
+            Place::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
     }
 }
 
@@ -65,14 +108,29 @@ impl FromStr for ServerAddress {
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let text = text.trim();
-        // The part before @ may be a password.
-        let shown = text.rsplit_once('@').map_or_else(|| text.to_owned(), |(_, host)| format!("***@{host}"));
-        parse(text).map_err(|rule| AddressError { text: shown, rule })
+        parse(text).map(Self).map_err(|rule| AddressError { text: shown(text), rule })
     }
 }
 
-fn parse(text: &str) -> Result<ServerAddress, &'static str> {
-    let rest = without_scheme(text)?;
+/// The text without what may be a password: the part before @.
+fn shown(text: &str) -> String {
+    text.rsplit_once('@').map_or_else(|| text.to_owned(), |(_, host)| format!("***@{host}"))
+}
+
+fn parse(text: &str) -> Result<Place, &'static str> {
+    let (scheme, rest) = match text.split_once("://") {
+        Some((scheme, rest)) => (scheme.to_ascii_lowercase(), rest.strip_suffix('/').unwrap_or(rest)),
+        None => match text.split_once(':').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("unix")) {
+            Some((_, path)) => return unix(path),
+            None => (String::new(), text),
+        },
+    };
+    let tls = match scheme.as_str() {
+        "" | "http" => false,
+        "https" => true,
+        "unix" => return unix(text.split_once("://").map_or(rest, |(_, path)| path)),
+        _ => return Err(SCHEME),
+    };
     if rest.is_empty() {
         return Err(EMPTY);
     }
@@ -93,18 +151,15 @@ fn parse(text: &str) -> Result<ServerAddress, &'static str> {
         }
         Some(_) => return Err(PORT),
     };
-    Ok(ServerAddress { host: host.to_owned(), port })
+    Ok(Place::Port { host: host.to_owned(), port, tls })
 }
 
-fn without_scheme(text: &str) -> Result<&str, &'static str> {
-    let Some((scheme, rest)) = text.split_once("://") else {
-        return if text.starts_with("unix:") { Err(UNIX) } else { Ok(text) };
-    };
-    match scheme.to_ascii_lowercase().as_str() {
-        "http" => Ok(rest.strip_suffix('/').unwrap_or(rest)),
-        "https" => Err(TLS),
-        "unix" => Err(UNIX),
-        _ => Err(SCHEME),
+fn unix(path: &str) -> Result<Place, &'static str> {
+    match path {
+        _ if !cfg!(unix) => Err(NO_UNIX),
+        _ if !path.starts_with('/') || path.ends_with('/') || path.contains('\0') => Err(UNIX_PATH),
+        _ if path.contains(',') => Err(LIST),
+        _ => Ok(Place::Unix(path.into())),
     }
 }
 
@@ -153,9 +208,34 @@ mod tests {
             for written in [text.to_owned(), format!(" {text} "), format!("http://{text}"), format!("HTTP://{text}/")] {
                 let address: ServerAddress = written.parse().unwrap();
                 assert_eq!(address.to_string(), host_and_port, "{written:?}");
-                assert_eq!(address.url(), format!("http://{host_and_port}"));
-                assert!(tonic::transport::Endpoint::from_shared(address.url()).is_ok(), "{written:?}");
+                assert_eq!(address.authority(), host_and_port);
+                assert!(!address.is_tls() && !address.is_unix(), "{written:?}");
             }
+        }
+    }
+
+    #[test]
+    fn https_is_tls() {
+        for (text, shown, host) in [
+            ("https://127.0.0.1:7421", "https://127.0.0.1:7421", "127.0.0.1"),
+            ("HTTPS://locks.internal/", "https://locks.internal:7420", "locks.internal"),
+            (" https://[::1]:7421 ", "https://[::1]:7421", "::1"),
+        ] {
+            let address: ServerAddress = text.parse().unwrap();
+            assert_eq!((address.to_string().as_str(), address.host()), (shown, Some(host)));
+            assert!(address.is_tls(), "{text:?}");
+            assert_eq!(shown.parse(), Ok(address));
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn unix_sockets_have_a_path() {
+        for text in ["unix:/run/a.sock", "unix:///run/a.sock", " UNIX:/run/a.sock"] {
+            let address: ServerAddress = text.parse().unwrap();
+            assert_eq!(address.to_string(), "unix:/run/a.sock");
+            assert_eq!(address.unix_path(), Some(Path::new("/run/a.sock")));
+            assert!(address.is_unix() && !address.is_tls() && address.host().is_none());
         }
     }
 
@@ -164,9 +244,14 @@ mod tests {
         for (text, rule) in [
             ("", EMPTY),
             ("http://", EMPTY),
-            ("https://localhost:7420", TLS),
-            ("unix:/run/fencepost.sock", UNIX),
-            ("unix:///run/fencepost.sock", UNIX),
+            ("https://", EMPTY),
+            ("https://a:1/locks", PATH),
+            ("https://a:0", PORT),
+            ("unix:", UNIX_PATH),
+            ("unix:fencepost.sock", UNIX_PATH),
+            ("unix://run/fencepost.sock", UNIX_PATH),
+            ("unix:/run/", UNIX_PATH),
+            ("unix:/run/a,unix:/run/b", LIST),
             ("dns:///localhost:7420", SCHEME),
             ("redis://localhost:6379", SCHEME),
             ("a:1,b:1", LIST),

@@ -12,6 +12,7 @@ use crate::lock::Lock;
 use crate::proto::duration;
 use crate::run::RunError;
 use crate::servers::{Server, Servers};
+use crate::tls::{Tls, TlsFileError};
 use crate::v1;
 use crate::validate;
 use crate::validity::Reading;
@@ -139,6 +140,7 @@ const BOUND_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 #[must_use]
 pub struct ClientBuilder {
     servers: Vec<Target>,
+    tls: Tls,
     holder: String,
     call_timeout: Duration,
     retry_for: Duration,
@@ -153,21 +155,29 @@ enum Target {
 impl Default for ClientBuilder {
     fn default() -> Self {
         let (call_timeout, retry_for) = (Duration::from_secs(5), Duration::from_secs(10));
-        Self { servers: Vec::new(), holder: String::new(), call_timeout, retry_for }
+        Self { servers: Vec::new(), tls: Tls::new(), holder: String::new(), call_timeout, retry_for }
     }
 }
 
 impl ClientBuilder {
     /// Adds a server: one replica of the service. The client stays with a server until it fails.
     ///
-    /// The address is `host:port` or `http://host:port`; the default port is 7420 ([`ServerAddress`]).
+    /// The address is `host:port`, `https://host:port` for TLS, or `unix:/path`; the default port is 7420
+    /// ([`ServerAddress`]).
     pub fn server(mut self, address: impl Into<String>) -> Self {
         self.servers.push(Target::Address(address.into()));
         self
     }
 
-    /// Adds a server with your own connection settings, such as TLS. Keep HTTP/2 pings on, with short timeouts: they
-    /// are how a waiting call detects a dead connection.
+    /// Authorities and client certificate for `https://` servers. Without it the machine's root certificates are
+    /// trusted, and the client shows no certificate.
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = tls;
+        self
+    }
+
+    /// Adds a server with your own connection settings, such as a proxy; [`tls`](Self::tls) does not apply to it. Keep
+    /// HTTP/2 pings on, with short timeouts: they are how a waiting call detects a dead connection.
     pub fn endpoint(mut self, endpoint: Endpoint) -> Self {
         self.servers.push(Target::Endpoint(Box::new(endpoint)));
         self
@@ -198,17 +208,29 @@ impl ClientBuilder {
         if self.servers.is_empty() {
             return Err(ConfigError::NoServer);
         }
+        let tls = Arc::new(self.tls);
         let server = |target| match target {
             Target::Endpoint(endpoint) => Ok(Server::with(&endpoint)),
             Target::Address(text) => {
                 let address: ServerAddress = text.parse()?;
-                Server::at(address).map_err(|source| ConfigError::Endpoint { address: text, source })
+                check_tls(&address, &tls)?;
+                Server::at(address, &tls)
             }
         };
         let servers = Servers::new(self.servers.into_iter().map(server).collect::<Result<_, ConfigError>>()?);
         let core = Arc::new(Core::new(servers, runtime, self.holder, self.call_timeout, self.retry_for));
         Ok(Client { shared: Arc::new(Shared { keeper: Keeper::new(core.clone()), core }) })
     }
+}
+
+/// Reads the files of TLS once, so that problems are found before the first connection.
+fn check_tls(address: &ServerAddress, tls: &Tls) -> Result<(), ConfigError> {
+    if address.is_tls() {
+        tls.load()?;
+    } else if !tls.is_default() && !address.is_unix() {
+        return Err(ConfigError::NotTls { address: address.to_string() });
+    }
+    Ok(())
 }
 
 /// Why a client could not be built.
@@ -218,7 +240,7 @@ pub enum ConfigError {
     /// No server was added.
     #[error("no server given")]
     NoServer,
-    /// A server address is invalid. For TLS, pass an endpoint ([`ClientBuilder::endpoint`]).
+    /// A server address is invalid.
     #[error(transparent)]
     Address(#[from] AddressError),
     /// The transport rejects a server address.
@@ -228,6 +250,16 @@ pub enum ConfigError {
         address: String,
         /// The transport's error.
         source: tonic::transport::Error,
+    },
+    /// A file of [`ClientBuilder::tls`] cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsFileError),
+    /// [`ClientBuilder::tls`] was set, and a server is to be called without TLS: by mistake, secrets would be sent in
+    /// plain text.
+    #[error("TLS settings are given, but {address} is an address without TLS: write https://{address}")]
+    NotTls {
+        /// The address.
+        address: String,
     },
     /// [`ClientBuilder::build`] was called outside a tokio runtime.
     #[error("a client needs a tokio runtime to be built in")]

@@ -78,7 +78,7 @@ impl Core {
 
     /// The retry state of a call that is retried until `until`.
     pub(crate) fn retries(&self, until: Moment) -> Retries<'_> {
-        Retries { core: self, until, backoff: Backoff::default(), maybe_sent: false }
+        Retries { core: self, until, backoff: Backoff::default(), maybe_sent: false, hopeless: Vec::new() }
     }
 
     /// Retries a call, each time on a server that is not known to fail. Dropped, the last transmission may still be
@@ -127,6 +127,8 @@ pub(crate) struct Retries<'a> {
     until: Moment,
     backoff: Backoff,
     maybe_sent: bool,
+    /// The servers whose TLS fails for a reason that stays until somebody changes certificates.
+    hopeless: Vec<usize>,
 }
 
 impl Retries<'_> {
@@ -137,6 +139,12 @@ impl Retries<'_> {
             self.maybe_sent = !error.is_unreachable();
             self.core.servers.failed(server);
         } else if !error.is_session_full() {
+            return Err(error);
+        }
+        if error.is_hopeless() && !self.hopeless.contains(&server) {
+            self.hopeless.push(server);
+        }
+        if self.hopeless.len() == self.core.servers.count() {
             return Err(error);
         }
         let pause = self.backoff.next().max(error.retry_delay().unwrap_or_default());

@@ -1,7 +1,8 @@
 //! Errors of a call, and what they say about its effect.
 
 use crate::address::ServerAddress;
-use crate::greeting::{Greeting, NotGrpc};
+use crate::greeting::{Evidence, Greeting, Why};
+use crate::tls::TlsFailure;
 use crate::v1;
 use prost::Message as _;
 use std::{error::Error as _, fmt, time::Duration};
@@ -15,8 +16,17 @@ use tonic_types::StatusExt as _;
 pub struct CallError {
     status: Box<Status>,
     maybe_sent: bool,
-    /// Why the server is known not to speak gRPC.
-    not_grpc: Option<Box<str>>,
+    /// Why the server cannot be called.
+    explanation: Option<Box<Explanation>>,
+}
+
+#[derive(Clone, Debug)]
+struct Explanation {
+    text: String,
+    /// What went wrong in TLS. If nothing did, the server does not speak gRPC.
+    tls: Option<TlsFailure>,
+    /// Whether that stays until somebody changes certificates.
+    is_hopeless: bool,
 }
 
 /// A field of a request that broke a rule.
@@ -32,12 +42,12 @@ pub struct FieldViolation {
 impl CallError {
     pub(crate) fn new(status: Status) -> Self {
         let maybe_sent = !failed_to_connect(&status);
-        Self { status: Box::new(status), maybe_sent, not_grpc: None }
+        Self { status: Box::new(status), maybe_sent, explanation: None }
     }
 
     /// An operation that failed before a connection took it.
     pub(crate) fn unsent(status: Status) -> Self {
-        Self { status: Box::new(status), maybe_sent: false, not_grpc: None }
+        Self { status: Box::new(status), maybe_sent: false, explanation: None }
     }
 
     /// The error of one operation of a session.
@@ -53,15 +63,21 @@ impl CallError {
         self
     }
 
-    /// Adds the reason if the greeting shows that the server at this address does not speak gRPC.
+    /// Adds the reason if connections to this address showed why the server cannot be called.
     pub(crate) fn with_greeting(mut self, address: &ServerAddress, greeting: &Greeting) -> Self {
-        if self.is_transient()
-            && !failed_to_connect(&self.status)
-            && let Some(NotGrpc { words, maybe_hangs }) = greeting.not_grpc()
-        {
-            self.maybe_sent &= maybe_hangs;
-            self.not_grpc = Some(format!("{address} {words}").into());
-        }
+        let Some(Evidence { why, maybe_sent, is_certain }) = greeting.evidence().filter(|_| self.is_transient()) else {
+            return self;
+        };
+        let explanation = match why {
+            Why::Tls(failure) => {
+                let is_hopeless = is_certain && failure.is_lasting();
+                Explanation { text: format!("{address}: {failure}"), tls: Some(failure), is_hopeless }
+            }
+            Why::NotGrpc(_) if failed_to_connect(&self.status) => return self,
+            Why::NotGrpc(words) => Explanation { text: format!("{address} {words}"), tls: None, is_hopeless: false },
+        };
+        self.maybe_sent &= maybe_sent;
+        self.explanation = Some(Box::new(explanation));
         self
     }
 
@@ -70,7 +86,15 @@ impl CallError {
     ///
     /// Always `None` for a server added with [`ClientBuilder::endpoint`](crate::ClientBuilder::endpoint).
     pub fn not_grpc(&self) -> Option<&str> {
-        self.not_grpc.as_deref()
+        self.explanation.as_deref().filter(|it| it.tls.is_none()).map(|it| it.text.as_str())
+    }
+
+    /// Why TLS with the server failed. If that stays until somebody changes certificates, on either side, the call was
+    /// not retried.
+    ///
+    /// Always `None` for a server added with [`ClientBuilder::endpoint`](crate::ClientBuilder::endpoint).
+    pub fn tls_failure(&self) -> Option<&TlsFailure> {
+        self.explanation.as_deref().and_then(|it| it.tls.as_ref())
     }
 
     /// Whether the server may have applied the call. If so, retry it with the same ids: retries have the effect of one
@@ -84,6 +108,17 @@ impl CallError {
     /// Whether no server that speaks gRPC was reached. Nothing was done.
     pub fn is_unreachable(&self) -> bool {
         !self.maybe_sent
+    }
+
+    /// Why the server cannot be called, as its port showed it: [`not_grpc`](Self::not_grpc) or
+    /// [`tls_failure`](Self::tls_failure), with the server's address.
+    pub fn explanation(&self) -> Option<&str> {
+        self.explanation.as_deref().map(|it| it.text.as_str())
+    }
+
+    /// Whether retries on this server fail until somebody changes certificates.
+    pub(crate) fn is_hopeless(&self) -> bool {
+        self.explanation.as_deref().is_some_and(|it| it.is_hopeless)
     }
 
     /// Whether a retry may succeed.
@@ -153,8 +188,8 @@ impl fmt::Display for CallError {
         if self.is_outcome_unknown() {
             write!(f, "outcome unknown: ")?;
         }
-        if let Some(words) = &self.not_grpc {
-            return write!(f, "{words}");
+        if let Some(explanation) = &self.explanation {
+            return f.write_str(&explanation.text);
         }
         if self.message().is_empty() { write!(f, "{}", self.code()) } else { write!(f, "{}", self.message()) }
     }
@@ -164,7 +199,7 @@ impl fmt::Debug for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("CallError");
         debug.field("code", &self.code()).field("message", &self.message()).field("reason", &self.reason());
-        debug.field("maybe_sent", &self.maybe_sent).field("not_grpc", &self.not_grpc).finish_non_exhaustive()
+        debug.field("maybe_sent", &self.maybe_sent).field("explanation", &self.explanation).finish_non_exhaustive()
     }
 }
 

@@ -61,6 +61,8 @@ mod run;
 mod servers;
 mod session;
 mod timing;
+mod tls;
+mod transport;
 mod unary_renewal;
 mod validate;
 mod validity;
@@ -77,5 +79,6 @@ pub use lease::{LossCause, Lost, Status};
 pub use lock::Lock;
 pub use release::{ReleaseError, Released};
 pub use run::RunError;
+pub use tls::{Tls, TlsFailure, TlsFileError};
 
 pub use fencepost_proto::v1;

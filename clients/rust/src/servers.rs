@@ -7,9 +7,11 @@
 //! them all: a session must never queue behind them.
 
 use crate::address::ServerAddress;
-use crate::connect;
+use crate::client::ConfigError;
+use crate::connect::{self, Connector};
 use crate::error::CallError;
 use crate::greeting::Greeting;
+use crate::tls::Tls;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tonic::transport::{Channel, Endpoint};
@@ -33,9 +35,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn at(address: ServerAddress) -> Result<Self, tonic::transport::Error> {
-        let (endpoint, greeting) = (connect::endpoint(&address)?, Arc::<Greeting>::default());
-        let channel = || connect::channel(&endpoint, greeting.clone());
+    pub(crate) fn at(address: ServerAddress, tls: &Arc<Tls>) -> Result<Self, ConfigError> {
+        let source = |source| ConfigError::Endpoint { address: address.to_string(), source };
+        let endpoint = connect::endpoint(&address).map_err(source)?;
+        let greeting = Arc::<Greeting>::default();
+        let connector = Connector::new(&address, tls, greeting.clone())?;
+        let channel = || endpoint.connect_with_connector_lazy(connector.clone());
         Ok(Self { prompt: channel(), waiting: channel(), greeting: Some((address, greeting)) })
     }
 
@@ -85,7 +90,7 @@ impl Servers {
         }
     }
 
-    /// Adds to the error of a call whether this server speaks gRPC.
+    /// Adds to the error of a call why this server cannot be called.
     pub(crate) fn explain(&self, index: usize, error: CallError) -> CallError {
         match &self.servers[index % self.servers.len()].greeting {
             Some((address, greeting)) => error.with_greeting(address, greeting),

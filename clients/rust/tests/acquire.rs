@@ -25,10 +25,10 @@ fn a_client_needs_a_runtime_and_a_server() {
 #[tokio::test]
 async fn a_client_needs_the_address_of_a_server() {
     assert!(matches!(Client::builder().build(), Err(ConfigError::NoServer)));
-    for good in ["127.0.0.1:7420", "http://127.0.0.1:7420", "localhost", "[::1]:7420"] {
+    for good in ["127.0.0.1:7420", "http://127.0.0.1:7420", "localhost", "[::1]:7420", "unix:/run/fencepost.sock"] {
         assert!(Client::new(good).is_ok(), "{good}");
     }
-    for bad in ["not an address", "https://127.0.0.1:7420", "unix:/run/fencepost.sock", "a:1,b:1", ""] {
+    for bad in ["not an address", "https://127.0.0.1:7420/locks", "unix:fencepost.sock", "a:1,b:1", ""] {
         let error = Client::new(bad).unwrap_err();
         assert!(matches!(&error, ConfigError::Address(_)), "{error:?}");
         assert!(error.to_string().starts_with(&format!("invalid server address {bad:?}: ")), "{error}");

@@ -108,7 +108,11 @@ async fn a_port_with_another_protocol_is_not_grpc() {
 async fn a_silent_port_is_not_grpc_or_hangs() {
     for (behaviour, why) in [
         (Behaviour::Silent, "does not speak gRPC, or hangs (it accepted the connection and sent nothing)"),
-        (Behaviour::Closes, "does not speak gRPC (it closed the connection and sent nothing)"),
+        (
+            Behaviour::Closes,
+            "does not speak gRPC without TLS (it closed the connection and sent nothing); if it is a port with TLS, \
+             write https:// in front of the address",
+        ),
     ] {
         let address = server(behaviour).await;
         for error in errors_of(&address).await {

@@ -2,18 +2,20 @@
 
 use super::{plan::Via, session::Session};
 use anyhow::{Context, Result};
+use fencepost_client::{ServerAddress, Tls};
 use fencepost_proto::v1::{
     AcquireRequest, AcquireResponse, GetRequest, Lease, LeaseEnd, ReleaseRequest, acquire_response::Outcome,
     lock_service_client::LockServiceClient,
 };
 use std::time::Duration;
-use tonic::{
-    Status,
-    transport::{Channel, Endpoint},
-};
+use tonic::{Status, transport::Channel};
 
-/// The connection timeout.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// A server to call.
+#[derive(Clone, Debug)]
+pub(super) struct Server {
+    pub address: ServerAddress,
+    pub tls: Tls,
+}
 
 /// Why an operation failed. Equal messages are counted together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,12 +35,11 @@ pub(super) struct Caller {
 }
 
 /// Opens connections to the servers in turn.
-pub(super) async fn connect(urls: &[String], connections: usize, via: Via) -> Result<Vec<Caller>> {
+pub(super) async fn connect(servers: &[Server], connections: usize, via: Via) -> Result<Vec<Caller>> {
     let mut callers = Vec::with_capacity(connections);
-    for url in urls.iter().cycle().take(connections) {
-        let endpoint = Endpoint::from_shared(url.clone()).with_context(|| format!("invalid address {url}"))?;
-        let channel = endpoint.connect_timeout(CONNECT_MAX).connect().await;
-        let mut client = LockServiceClient::new(channel.with_context(|| format!("cannot connect to {url}"))?);
+    for Server { address, tls } in servers.iter().cycle().take(connections) {
+        let channel = address.connect(tls).await;
+        let mut client = LockServiceClient::new(channel.with_context(|| format!("cannot connect to {address}"))?);
         let session = match via {
             Via::Unary => None,
             Via::Session => Some(Session::open(&mut client).await?),

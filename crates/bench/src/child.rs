@@ -1,6 +1,7 @@
 //! Child processes. Each ends with its [`Child`], or with this process, whatever happens to it.
 
 use anyhow::{Context, Result, bail};
+use fencepost_client::ServerAddress;
 use parking_lot::Mutex;
 use std::{
     collections::VecDeque,
@@ -34,7 +35,7 @@ impl Child {
     }
 
     /// Starts this program with another command, and waits until it logs its address.
-    pub(super) async fn listening(arguments: &[String]) -> Result<(Self, String)> {
+    pub(super) async fn listening(arguments: &[String]) -> Result<(Self, ServerAddress)> {
         let (sender, found) = oneshot::channel();
         let mut sender = Some(sender);
         let own = std::env::current_exe().context("cannot find this program")?;
@@ -47,7 +48,7 @@ impl Child {
             }
         })?;
         match tokio::time::timeout(START_MAX, found).await {
-            Ok(Ok(address)) => Ok((child, format!("http://{address}"))),
+            Ok(Ok(address)) => Ok((child, address)),
             _ => bail!("{} did not start: {}", arguments.join(" "), child.output()),
         }
     }
@@ -109,11 +110,11 @@ fn read(from: impl Read, kept: &Mutex<VecDeque<String>>, on_line: &mut dyn FnMut
     }
 }
 
-fn address_in(line: &str) -> Option<String> {
+fn address_in(line: &str) -> Option<ServerAddress> {
     let line: serde_json::Value = serde_json::from_str(line).ok()?;
     let says = line["message"].as_str().or(line["fields"]["message"].as_str());
     let address = line["addr"].as_str().or(line["fields"]["addr"].as_str());
-    address.filter(|_| says == Some("listening")).map(str::to_owned)
+    address.filter(|_| says == Some("listening"))?.parse().ok()
 }
 
 /// `bench-child`: becomes the program, after asking the kernel to kill it when `parent` ends.
@@ -138,7 +139,7 @@ mod tests {
     #[test]
     fn the_address_is_read_from_the_log_line() {
         let line = r#"{"level":"INFO","message":"listening","addr":"127.0.0.1:7420"}"#;
-        assert_eq!(address_in(line).as_deref(), Some("127.0.0.1:7420"));
+        assert_eq!(address_in(line), "127.0.0.1:7420".parse().ok());
         assert_eq!(address_in(r#"{"message":"something else","addr":"127.0.0.1:1"}"#), None);
         assert_eq!(address_in("listening"), None);
     }

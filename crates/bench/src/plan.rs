@@ -1,5 +1,6 @@
 //! What to measure: the validated command line.
 
+use fencepost_client::{ServerAddress, Tls};
 use serde::Serialize;
 use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
@@ -36,7 +37,7 @@ pub enum Via {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Running servers, and the Redis behind them, if known: for its counters and for the baselines.
-    Servers(Vec<String>, Option<String>),
+    Servers(Vec<ServerAddress>, Option<String>),
     /// Own servers, on the memory store.
     Memory,
     /// Own servers, on this Redis.
@@ -50,6 +51,8 @@ pub enum Target {
 pub struct Plan {
     /// The system under load.
     pub target: Target,
+    /// The files for TLS with running servers.
+    pub tls: Tls,
     /// The workloads, in order.
     pub workloads: Vec<Workload>,
     /// How calls are made.

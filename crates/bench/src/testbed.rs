@@ -1,13 +1,14 @@
 //! The system under load: servers or an echo, with or without Redis, or Redis alone.
 
 use super::{
-    caller,
+    caller::{self, Server},
     child::{Child, START_MAX},
     plan::{Plan, Target, Via},
     redis::Redis,
     usage::{self, Reading},
 };
 use anyhow::{Result, bail};
+use fencepost_client::{ServerAddress, Tls};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -16,9 +17,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Created anew for each measurement, so that none is affected by an earlier one: memory that was freed but kept,
 /// leases that expire.
 pub(super) struct Testbed {
-    /// The addresses of its servers.
-    pub urls: Vec<String>,
-    servers: Vec<Child>,
+    /// The servers to call.
+    pub servers: Vec<Server>,
+    /// Those that it has started.
+    started: Vec<Child>,
     /// Dropped last: servers log errors when they lose their Redis.
     pub redis: Option<Redis>,
 }
@@ -27,8 +29,10 @@ impl Testbed {
     /// Fencepost servers.
     pub(super) async fn fencepost(plan: &Plan) -> Result<Self> {
         let (store, redis) = match &plan.target {
-            Target::Servers(urls, _) => {
-                return Ok(Self { urls: urls.clone(), servers: Vec::new(), redis: redis(plan).await? });
+            Target::Servers(addresses, _) => {
+                let server = |address: &ServerAddress| Server { address: address.clone(), tls: plan.tls.clone() };
+                let servers = addresses.iter().map(server).collect();
+                return Ok(Self { servers, started: Vec::new(), redis: redis(plan).await? });
             }
             Target::Memory => ("memory:".to_owned(), None),
             Target::Redis(_) | Target::OwnRedis => {
@@ -36,7 +40,7 @@ impl Testbed {
                 (redis.as_ref().map(|redis| redis.url.clone()).unwrap_or_default(), redis)
             }
         };
-        let mut testbed = Self { urls: Vec::new(), servers: Vec::new(), redis };
+        let mut testbed = Self { servers: Vec::new(), started: Vec::new(), redis };
         for _ in 0..plan.replicas {
             // Short TTLs, so that short runs include renewals; large queue bounds, so that all waiters fit.
             let flags = ["--ttl-min", "100ms", "--waiters-per-lock", "1000000", "--waiters-per-server", "1000000"];
@@ -50,7 +54,7 @@ impl Testbed {
     /// Waits until all servers have reached their store.
     async fn wait_until_ready(&self) -> Result<()> {
         let began = Instant::now();
-        for mut caller in caller::connect(&self.urls, self.urls.len(), Via::Unary).await? {
+        for mut caller in caller::connect(&self.servers, self.servers.len(), Via::Unary).await? {
             while let Err(failure) = caller.waiters("bench").await {
                 if began.elapsed() > START_MAX {
                     bail!("a server did not start: {}", failure.0);
@@ -63,26 +67,26 @@ impl Testbed {
 
     /// The echo server.
     pub(super) async fn echo() -> Result<Self> {
-        let mut testbed = Self { urls: Vec::new(), servers: Vec::new(), redis: None };
+        let mut testbed = Self { servers: Vec::new(), started: Vec::new(), redis: None };
         testbed.start(&["bench-echo".to_owned()]).await?;
         Ok(testbed)
     }
 
     /// Redis alone, for clients that use it directly.
     pub(super) async fn redis_alone(plan: &Plan) -> Result<Self> {
-        Ok(Self { urls: Vec::new(), servers: Vec::new(), redis: redis(plan).await? })
+        Ok(Self { servers: Vec::new(), started: Vec::new(), redis: redis(plan).await? })
     }
 
     async fn start(&mut self, arguments: &[String]) -> Result<()> {
-        let (child, url) = Child::listening(arguments).await?;
-        self.servers.push(child);
-        self.urls.push(url);
+        let (child, address) = Child::listening(arguments).await?;
+        self.started.push(child);
+        self.servers.push(Server { address, tls: Tls::new() });
         Ok(())
     }
 
     /// Reads the resource counters.
     pub(super) async fn read(&self) -> Result<Reading> {
-        let servers = usage::of_processes(self.servers.iter().map(Child::pid));
+        let servers = usage::of_processes(self.started.iter().map(Child::pid));
         let redis = match &self.redis {
             Some(redis) => Some(redis.read().await?),
             None => None,

@@ -40,8 +40,8 @@ fn addresses_with_and_without_http_are_accepted() {
 fn an_invalid_address_is_explained() {
     for (named, why) in [
         ("not a server", "invalid server address \"not a server\": the host must be an IP address, or a name"),
-        ("https://localhost:7420", "https:// (TLS) is not supported yet"),
-        ("unix:/run/fencepost.sock", "Unix sockets are not supported yet"),
+        ("https://localhost:7420/locks", "nothing may follow host:port"),
+        ("unix:fencepost.sock", "a Unix socket needs an absolute path"),
         ("::1:7420", "an IPv6 address needs brackets"),
         ("localhost:port", "the port must be a number from 1 to 65535"),
     ] {

@@ -13,7 +13,7 @@ use anyhow::Result;
 use tokio::time::Instant;
 
 pub(crate) async fn run(run: Run<'_>, testbed: &Testbed, via: Via) -> Result<(Figures, Measurement)> {
-    let callers = connect(&testbed.urls, run.plan.connections(run.plan.clients, testbed.urls.len()), via).await?;
+    let callers = connect(&testbed.servers, run.plan.connections(run.plan.clients, testbed.servers.len()), via).await?;
     let mut load = Load::paced(run.plan, run.label, run.plan.clients);
     for index in 0..run.plan.clients {
         let (caller, name) = (callers[index % callers.len()].clone(), format!("{}one", run.prefix));

@@ -24,7 +24,7 @@ pub(crate) async fn acquire(run: Run<'_>, testbed: &Testbed) -> Result<()> {
         eprintln!("{}: acquiring {held} locks", run.label);
     }
     for from in (0..held).step_by(PER_SESSION) {
-        let caller = connect(&testbed.urls, 1, Via::Session).await?.remove(0);
+        let caller = connect(&testbed.servers, 1, Via::Session).await?.remove(0);
         let mut tasks = JoinSet::new();
         for acquirer in 0..ACQUIRERS {
             let (mut caller, prefix) = (caller.clone(), format!("{}held/", run.prefix));

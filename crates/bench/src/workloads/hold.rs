@@ -63,7 +63,7 @@ pub(crate) async fn run(run: Run<'_>, testbed: &Testbed, via: Via) -> Result<(Fi
     figures.put("renewals_per_s", Fold::Median, renewed);
     figures.put("lost", Fold::Sum, (lost_in_all - lost) as f64);
     figures.put("at_risk", Fold::Sum, sum(|events| &events.at_risk) as f64);
-    measured.background_cost(&mut figures, testbed.urls.len());
+    measured.background_cost(&mut figures, testbed.servers.len());
     memory(&mut figures, &alone, &measured.after, leases, ["server_bytes_per_lease", "redis_bytes_per_lease"]);
     figures.put("errors", Fold::Sum, (measured.errors() + unexpected + lost_in_all) as f64);
     Ok((figures, measured))
@@ -71,7 +71,7 @@ pub(crate) async fn run(run: Run<'_>, testbed: &Testbed, via: Via) -> Result<(Fi
 
 async fn streams(testbed: &Testbed, count: usize, via: Via) -> Result<Vec<Stream>> {
     let mut streams = Vec::with_capacity(count);
-    for caller in connect(&testbed.urls, count, via).await? {
+    for caller in connect(&testbed.servers, count, via).await? {
         let events = caller.session().map_or_else(Arc::default, |session| session.events().clone());
         let keeper = match via {
             Via::Session => None,

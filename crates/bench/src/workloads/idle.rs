@@ -22,10 +22,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(crate) async fn run(run: Run<'_>, testbed: &Testbed, via: Via) -> Result<(Figures, Measurement)> {
     let waiters = run.plan.waiters;
-    let callers = connect(&testbed.urls, run.plan.connections(waiters, testbed.urls.len()), via).await?;
+    let callers = connect(&testbed.servers, run.plan.connections(waiters, testbed.servers.len()), via).await?;
     let name = format!("{}one", run.prefix);
     // A separate connection: the waiters' sessions must end before the lock is released.
-    let mut monitor = connect(&testbed.urls, 1, Via::Unary).await?.remove(0);
+    let mut monitor = connect(&testbed.servers, 1, Via::Unary).await?.remove(0);
     let held = monitor.acquire(&name, WAIT + run.plan.duration, Duration::ZERO).await;
     let held = held.map_err(|failure| anyhow::anyhow!("cannot hold the lock: {}", failure.0))?;
     let alone = testbed.read().await?;
@@ -47,7 +47,7 @@ pub(crate) async fn run(run: Run<'_>, testbed: &Testbed, via: Via) -> Result<(Fi
     let measured = load.measure(testbed).await?;
     let mut figures = Figures::default();
     figures.put("operations", Fold::Sum, tasks.iter().filter(|task| !task.is_finished()).count() as f64);
-    measured.background_cost(&mut figures, testbed.urls.len());
+    measured.background_cost(&mut figures, testbed.servers.len());
     memory(&mut figures, &alone, &measured.after, waiters, ["server_bytes_per_waiter", "redis_bytes_per_waiter"]);
     figures.put("errors", Fold::Sum, measured.errors() as f64);
     tasks.iter().for_each(tokio::task::JoinHandle::abort);

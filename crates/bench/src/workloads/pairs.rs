@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub(crate) async fn run(run: Run<'_>, testbed: &Testbed, via: Via) -> Result<(Figures, Measurement)> {
-    let callers = connect(&testbed.urls, run.plan.connections(run.plan.clients, testbed.urls.len()), via).await?;
+    let callers = connect(&testbed.servers, run.plan.connections(run.plan.clients, testbed.servers.len()), via).await?;
     let mut load = Load::paced(run.plan, run.label, run.plan.clients);
     for index in 0..run.plan.clients {
         let caller = callers[index % callers.len()].clone();
@@ -44,7 +44,7 @@ async fn pairs(client: Client, mut caller: Caller, own: String, fresh: bool) {
 
 /// The baseline of sequential round trips: one call in flight, whatever the plan's number of clients.
 pub(crate) async fn round_trips(run: Run<'_>, testbed: &Testbed, via: Via) -> Result<(Figures, Measurement)> {
-    let mut caller = connect(&testbed.urls, 1, via).await?.remove(0);
+    let mut caller = connect(&testbed.servers, 1, via).await?.remove(0);
     let mut load = Load::closed(run.plan, run.label, 1);
     let name = format!("{}0", run.prefix);
     load.start(0, |client| async move {

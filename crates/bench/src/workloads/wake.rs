@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 pub(crate) async fn run(run: Run<'_>, testbed: &Testbed, via: Via) -> Result<(Figures, Measurement)> {
-    let callers = connect(&testbed.urls, testbed.urls.len().max(2), via).await?;
+    let callers = connect(&testbed.servers, testbed.servers.len().max(2), via).await?;
     let mut load = Load::closed(run.plan, run.label, 1);
     let name = format!("{}one", run.prefix);
     load.start(0, |client| async move {
