@@ -2,17 +2,18 @@
 
 use super::{
     calls::print,
-    exit::{COMMAND_LINE, Failure, NO, OUTPUT, UNAVAILABLE},
+    exit::{COMMAND_LINE, CONFIG, Failure, NO, OUTPUT, UNAVAILABLE},
 };
 use crate::{
     node::{
-        RedisUrl,
+        RedisUrl, TlsFile, TlsFileProblem, TlsFiles,
         doctor::{Finding, Severity, worst},
     },
     store::doctor::examine,
 };
 use clap::Args;
 use serde::Serialize;
+use std::{ffi::OsString, path::PathBuf};
 
 /// The Redis to check.
 #[derive(Args, Clone, Debug)]
@@ -21,6 +22,18 @@ pub(crate) struct DoctorArgs {
     /// URL of the Redis, as for serve: redis://[user:password@]host:port[/db], or rediss:// for TLS
     #[arg(long, value_name = "URL", env = "FENCEPOST_STORE", hide_env_values = true)]
     store: String,
+
+    /// PEM file with the authorities of a rediss:// store, in place of the machine's roots
+    #[arg(long, value_name = "FILE", env = "FENCEPOST_STORE_CA", value_parser = clap::value_parser!(OsString))]
+    store_ca: Option<OsString>,
+
+    /// PEM file with the client certificate for a rediss:// store that asks for one
+    #[arg(long, value_name = "FILE", env = "FENCEPOST_STORE_CERT", value_parser = clap::value_parser!(OsString))]
+    store_cert: Option<OsString>,
+
+    /// PEM file with the private key of the client certificate
+    #[arg(long, value_name = "FILE", env = "FENCEPOST_STORE_KEY", value_parser = clap::value_parser!(OsString))]
+    store_key: Option<OsString>,
 
     /// Print one JSON object
     #[arg(long)]
@@ -44,9 +57,30 @@ impl Report<'_> {
     }
 }
 
+impl DoctorArgs {
+    /// The URL with its files for TLS, which are checked.
+    fn url(&self) -> Result<RedisUrl, Failure> {
+        let url = RedisUrl::parse(&self.store).map_err(|why| Failure::new(COMMAND_LINE, format!("--store: {why}")))?;
+        let file = |given: &Option<OsString>| given.as_ref().filter(|path| !path.is_empty()).map(PathBuf::from);
+        let files = TlsFiles { ca: file(&self.store_ca), cert: file(&self.store_cert), key: file(&self.store_key) };
+        if !url.tls() && !files.is_empty() {
+            let rule = "--store-ca, --store-cert and --store-key need a store with TLS: --store rediss://…";
+            return Err(Failure::new(CONFIG, rule));
+        }
+        url.with_tls(files).map_err(|TlsFileProblem { file, path, why }| {
+            let flag = match file {
+                TlsFile::Ca => "--store-ca",
+                TlsFile::Cert => "--store-cert",
+                TlsFile::Key => "--store-key",
+            };
+            Failure::new(CONFIG, format!("{flag} = {path:?}: {why}"))
+        })
+    }
+}
+
 /// Checks the Redis and prints the findings. Changes nothing.
 pub(super) async fn doctor(args: DoctorArgs) -> Result<(), Failure> {
-    let url = RedisUrl::parse(&args.store).map_err(|why| Failure::new(COMMAND_LINE, format!("--store: {why}")))?;
+    let url = args.url()?;
     let store = url.to_string();
     let findings = match examine(&url).await {
         Ok(findings) => findings,

@@ -42,7 +42,7 @@ Exit codes:
    74  the output could not be written
    75  the lock was not acquired: it is held, the wait timed out, the request has ended, or too many calls wait;
        watch: too many streams
-   78  serve: the configuration is invalid
+   78  serve: the configuration is invalid; doctor: a file for TLS cannot be used
   126  run: the command cannot be executed
   127  run: the command was not found
 128+n  terminated by signal n; run: the command was terminated by signal n";

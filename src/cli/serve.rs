@@ -3,7 +3,7 @@
 use super::exit::{CONFIG, Failure, NO, SIGNAL};
 use crate::{
     config::{
-        Config, Listen,
+        Config, Listen, StoreUrl,
         options::{OPTIONS, SWITCH},
     },
     node::RedisUrl,
@@ -67,6 +67,10 @@ pub(super) async fn serve(args: ServeArgs) -> Result<(), Failure> {
     if args.print_config {
         std::io::stdout().lock().write_all(config.to_toml().as_bytes())?;
         return Ok(());
+    }
+    if let StoreUrl::Redis(url) = &config.store {
+        // Reads the files for TLS, so that the server starts only if they can be used.
+        crate::server::store_url(url, &config.store_tls).map_err(|error| Failure::new(CONFIG, error.to_string()))?;
     }
     let log = telemetry::init(&config.log).map_err(|error| Failure::new(CONFIG, error.to_string()))?;
     let log = Arc::new(Mutex::new(Some(log)));

@@ -1,7 +1,7 @@
 //! Parses text into a [`Config`]. Overridden values are checked as well, and all problems are collected.
 
 use super::{
-    Config, ConfigError, Listen, LogFormat, PASSWORD_SHOWN, StoreUrl, TlsFiles,
+    Config, ConfigError, Listen, LogFormat, PASSWORD_SHOWN, StoreTls, StoreUrl, TlsFiles,
     raw::{Problem, RawConfig, location},
 };
 use crate::domain::limits::{Limits, TTL_CEILING, TTL_FLOOR};
@@ -27,6 +27,11 @@ pub(super) fn check(raw: &RawConfig, redis_url: impl Fn(&str) -> Result<(), Stri
         connections_max: reader.read("connections_max", default.connections_max, count(1_000_000)),
         connections_per_peer: reader.read("connections_per_peer", default.connections_per_peer, count(1_000_000)),
         store: reader.read("store", default.store, |text| store(text, &redis_url)),
+        store_tls: StoreTls {
+            ca: reader.read("store_ca", None, file),
+            cert: reader.read("store_cert", None, file),
+            key: reader.read("store_key", None, file),
+        },
         allow_eviction: reader.read("allow_eviction", default.allow_eviction, switch),
         classic_prefix: reader.read("classic_prefix", default.classic_prefix, classic_prefix),
         limits: Limits {
@@ -66,6 +71,11 @@ pub(super) fn check(raw: &RawConfig, redis_url: impl Fn(&str) -> Result<(), Stri
     if matches!(&config.store, StoreUrl::Redis(url) if url.contains(PASSWORD_SHOWN)) {
         let rule = "contains *** in place of a password: replace it, or give the URL in FENCEPOST_STORE".to_owned();
         reader.problems.push(Problem { at: reader.effective_location("store"), value: String::new(), rule });
+    }
+    if reader.problems.is_empty()
+        && let Some((key, rule)) = config.store_tls.problem(&config.store)
+    {
+        reader.report(key, rule);
     }
     if reader.problems.is_empty() && !config.classic_prefix.is_empty() && config.store == StoreUrl::Memory {
         let (at, value) = (reader.effective_location("classic_prefix"), config.classic_prefix.clone());

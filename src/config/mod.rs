@@ -9,12 +9,14 @@ mod listen;
 pub mod options;
 mod raw;
 mod render;
+mod store_tls;
 #[cfg(test)]
 mod tests;
 mod tls;
 
 pub use listen::{Listen, ListenAddress, ListenHost};
 pub use raw::{Problem, RawConfig, Source};
+pub use store_tls::StoreTls;
 pub use tls::TlsFiles;
 
 use crate::domain::limits::Limits;
@@ -35,6 +37,8 @@ pub struct Config {
     pub connections_per_peer: usize,
     /// Where locks are kept.
     pub store: StoreUrl,
+    /// The files for a store over TLS.
+    pub store_tls: StoreTls,
     /// Whether to serve on a Redis that may evict leases.
     pub allow_eviction: bool,
     /// The prefix of the keys of classic locks, which clients acquire in Redis directly; empty if there are none.
@@ -161,6 +165,7 @@ impl Default for Config {
             connections_max: 20_000,
             connections_per_peer: 10_000,
             store: StoreUrl::Memory,
+            store_tls: StoreTls::default(),
             allow_eviction: false,
             classic_prefix: String::new(),
             limits: Limits::default(),

@@ -35,7 +35,7 @@ const fn option(key: &'static str, value_name: &'static str, help: &'static str)
 }
 
 /// All options, in the order of the help.
-pub const OPTIONS: [ServerOption; 20] = [
+pub const OPTIONS: [ServerOption; 23] = [
     option(
         "listen",
         "ADDRESS",
@@ -52,6 +52,9 @@ pub const OPTIONS: [ServerOption; 20] = [
         "URL",
         "Where locks are kept: memory: (in this process), redis://[user:password@]host:port[/db], rediss://… (TLS)",
     ),
+    option("store_ca", "FILE", "PEM file with the authorities of a rediss:// store, in place of the machine's roots"),
+    option("store_cert", "FILE", "PEM file with the client certificate for a rediss:// store that asks for one"),
+    option("store_key", "FILE", "PEM file with the private key of the client certificate"),
     option("allow_eviction", SWITCH, "Use a Redis even if its maxmemory-policy may evict leases: true or false"),
     option(
         "classic_prefix",

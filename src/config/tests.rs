@@ -134,7 +134,8 @@ fn a_variable_that_is_not_utf8_is_a_problem() {
 
 #[test]
 fn every_rule_holds_at_its_edges() {
-    let cases: [(&'static str, &[&str], &[&str]); 16] = [
+    let cases: [(&'static str, &[&str], &[&str]); 17] = [
+        ("store_ca", &[""], &["a\nb", "/a.pem"]),
         ("plaintext", &["true", "false"], &["maybe"]),
         ("tls_cert", &[""], &["a\nb", "/a.pem"]),
         ("connections_max", &["1", "1000000"], &["0", "1000001"]),
@@ -226,7 +227,10 @@ fn the_printed_file_reads_back_the_same() {
         ("tls_client_ca", "/etc/ca.pem"),
         ("connections_max", "9"),
         ("connections_per_peer", "8"),
-        ("store", "redis://127.0.0.1"),
+        ("store", "rediss://127.0.0.1"),
+        ("store_ca", "/etc/it's.pem"),
+        ("store_cert", "cert.pem"),
+        ("store_key", "key.pem"),
         ("allow_eviction", "true"),
         ("classic_prefix", "lock:\"'{x}"),
         ("ttl_min", "1500ms"),
@@ -281,4 +285,21 @@ fn options_of_tls_that_do_not_fit_together_are_refused() {
     }
     let files = TlsFiles { cert: "/c.pem".into(), key: "/k.pem".into(), client_ca: Some("/ca.pem".into()) };
     assert_eq!(load(&[cert, key, ca], &[], None).unwrap().tls, Some(files));
+}
+
+#[test]
+fn files_for_the_store_that_do_not_fit_together_are_refused() {
+    let (ca, cert, key) = (("store_ca", "/ca.pem"), ("store_cert", "/c.pem"), ("store_key", "/k.pem"));
+    let (plain, tls) = (("store", "redis://even"), ("store", "rediss://even"));
+    for (flags, says) in [
+        (&[tls, cert][..], "--store-cert = \"/c.pem\": needs the private key of the certificate as well: --store-key"),
+        (&[tls, key], "--store-key = \"/k.pem\": needs the certificate of the key as well: --store-cert"),
+        (&[ca], "--store-ca = \"/ca.pem\": needs a store with TLS: --store rediss://"),
+        (&[plain, cert, key], "--store-cert = \"/c.pem\": needs a store with TLS: --store rediss://"),
+    ] {
+        let text = refused(flags);
+        assert!(text.contains("a problem") && text.contains(says), "{text}");
+    }
+    let files = StoreTls { ca: Some("/ca.pem".into()), cert: Some("/c.pem".into()), key: Some("/k.pem".into()) };
+    assert_eq!(load(&[tls, ca, cert, key], &[], None).unwrap().store_tls, files);
 }

@@ -1,17 +1,17 @@
-//! Makes connections. A deadpool-redis pool makes and counts those that carry commands; when one is given back, the
-//! pool checks whether it still answers, or makes another. The connection for pushes is made here too, with the same
-//! settings.
+//! Makes connections. A deadpool pool counts those that carry commands; when one is given back, the pool checks whether
+//! it still answers, or makes another. The connection for pushes is made here too, with the same settings.
 
 use super::{
     CONNECTIONS_PER_NODE, RESPONSE_TIMEOUT, RedisUrl, batch::MakeHeader, connection::Connection, handshake,
     reply::connect_error,
 };
-use deadpool_redis::{
-    Connection as Pooled, Manager, Pool, PoolError, Runtime, TimeoutType,
-    redis::{
-        AsyncConnectionConfig, Client, PushInfo, PushKind,
-        aio::{MultiplexedConnection, SendError},
-    },
+use deadpool::{
+    Runtime,
+    managed::{Manager, Metrics, Object, Pool, PoolError, RecycleError, RecycleResult, TimeoutType},
+};
+use deadpool_redis::redis::{
+    AsyncConnectionConfig, Client, PushInfo, PushKind,
+    aio::{MultiplexedConnection, SendError},
 };
 use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
@@ -21,10 +21,13 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(1);
 /// Requests that may wait to be written to one connection; more wait for room, and their response timeout runs.
 const WRITE_BUFFER: usize = 1_024;
 
+/// A connection that the pool counts.
+pub(super) type Pooled = Object<Maker>;
+
 /// Makes connections to one Redis.
 pub(super) struct Dialer {
     url: RedisUrl,
-    pool: Result<Pool, String>,
+    pool: Result<Pool<Maker>, String>,
     /// Counts connections that broke, so that the others are checked at once.
     pub(super) broken: Arc<watch::Sender<u64>>,
 }
@@ -39,10 +42,8 @@ impl Dialer {
             }
             Ok::<(), SendError>(())
         });
-        // The manager of deadpool-redis takes this config as it is; its own URL type would lose the TCP settings.
-        let pool = Manager::new_with_config(url.info().clone(), config).map_err(|error| connect_error(&error));
-        let pool = pool.and_then(|manager| {
-            let limits = Pool::builder(manager).runtime(Runtime::Tokio1).max_size(CONNECTIONS_PER_NODE);
+        let pool = Maker::new(url.clone(), config).and_then(|maker| {
+            let limits = Pool::builder(maker).runtime(Runtime::Tokio1).max_size(CONNECTIONS_PER_NODE);
             limits
                 .wait_timeout(Some(CONNECTION_TIMEOUT))
                 .create_timeout(Some(2 * CONNECTION_TIMEOUT))
@@ -62,7 +63,7 @@ impl Dialer {
     pub(super) async fn connect(&self, header: &MakeHeader) -> Result<(Pooled, Connection), String> {
         let pool = self.pool.as_ref().map_err(Clone::clone)?;
         let pooled = pool.get().await.map_err(|error| match error {
-            PoolError::Backend(error) => connect_error(&error),
+            PoolError::Backend(why) => why,
             PoolError::Timeout(TimeoutType::Wait) => "all connections to Redis are still in use".to_owned(),
             PoolError::Timeout(TimeoutType::Create | TimeoutType::Recycle) => "Redis did not answer in time".to_owned(),
             other @ (PoolError::Closed | PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_)) => {
@@ -92,10 +93,51 @@ impl Dialer {
             sink(push);
             Ok::<(), SendError>(())
         });
-        let client = Client::open(self.url.info().clone()).map_err(|error| connect_error(&error))?;
-        let made = client.get_multiplexed_async_connection_with_config(&config).await;
-        made.map_err(|error| connect_error(&error))
+        open(&self.url, &config).await
     }
+}
+
+/// Makes the connections of the pool. The manager of deadpool-redis would keep the files for TLS as they were at the
+/// start; it checks the connections.
+pub(super) struct Maker {
+    url: RedisUrl,
+    config: AsyncConnectionConfig,
+    checks: deadpool_redis::Manager,
+}
+
+impl Maker {
+    fn new(url: RedisUrl, config: AsyncConnectionConfig) -> Result<Self, String> {
+        let checks = deadpool_redis::Manager::new(url.info().clone()).map_err(|error| connect_error(&error))?;
+        Ok(Self { url, config, checks })
+    }
+}
+
+impl Manager for Maker {
+    type Type = MultiplexedConnection;
+    /// What happened, why, and what to do.
+    type Error = String;
+
+    async fn create(&self) -> Result<MultiplexedConnection, String> {
+        open(&self.url, &self.config).await
+    }
+
+    async fn recycle(&self, connection: &mut MultiplexedConnection, metrics: &Metrics) -> RecycleResult<String> {
+        self.checks.recycle(connection, metrics).await.map_err(|error| RecycleError::message(error.to_string()))
+    }
+}
+
+/// Makes one connection, with the files for TLS as they are now.
+async fn open(url: &RedisUrl, config: &AsyncConnectionConfig) -> Result<MultiplexedConnection, String> {
+    let client = url.settings().map_err(|problem| format!("no TLS connection to Redis: the file {problem}"))?;
+    let client = Client::open(client).map_err(|error| connect_error(&error))?;
+    let made = client.get_multiplexed_async_connection_with_config(config).await;
+    made.map_err(|error| match connect_error(&error) {
+        // Redis waits for the rest of what it takes for a command.
+        why if url.tls() && error.is_timeout() => {
+            format!("{why}; or the port does not speak TLS: then write redis:// in the URL, or name the TLS port")
+        }
+        why => why,
+    })
 }
 
 /// Keeps a connection out of the pool: one that leads to the wrong place answers every PING.

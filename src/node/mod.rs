@@ -27,6 +27,7 @@ mod reconnect;
 mod reply;
 mod script;
 mod time;
+mod tls;
 mod url;
 
 pub use admission::{Admission, Checks};
@@ -40,6 +41,7 @@ pub use handshake::ServerInfo;
 pub use pushes::{PUSHES_BACKLOG_MAX, Push, Pushes};
 pub use queue::{IN_FLIGHT_MAX, Lane, QUEUE_TIME_MAX};
 pub use script::{Arg, Script, ScriptCall, ScriptCommand};
+pub use tls::{TlsFile, TlsFileProblem, TlsFiles};
 pub use url::RedisUrl;
 
 pub(crate) use reply::script_error;

@@ -3,7 +3,7 @@
 //!
 //! An error that is not listed means that the command may have run, because only that is never wrong.
 
-use super::NodeError;
+use super::{NodeError, tls};
 use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 
 /// What to do with the connection that brought an error.
@@ -83,6 +83,11 @@ pub(super) fn classify(error: &RedisError) -> Fault {
 
 /// What an error means for a new connection, on which no command was sent yet.
 pub(super) fn connect_error(error: &RedisError) -> String {
+    if error.is_io_error()
+        && let Some(why) = tls::explain(&error.to_string())
+    {
+        return why;
+    }
     match classify(error).error {
         NodeError::OutcomeUnknown(_) if error.is_timeout() => {
             "Redis did not answer in time: it is stopped or overloaded, or the network swallows what is sent to it"
@@ -92,21 +97,12 @@ pub(super) fn connect_error(error: &RedisError) -> String {
             "nothing listens there: is Redis running, and are host and port right?".to_owned()
         }
         NodeError::OutcomeUnknown(why) if error.is_connection_dropped() || !error.is_io_error() => why,
-        NodeError::OutcomeUnknown(_) if is_of_unknown_authority(&error.to_string()) => format!(
-            "the certificate of Redis comes from an authority that is not trusted here: name the file of the right one \
-             in SSL_CERT_FILE, or add it to the machine's root certificates ({error})"
-        ),
         NodeError::OutcomeUnknown(_) => {
             format!("no connection to Redis (look at host, port and TLS of the URL): {error}")
         }
         NodeError::Unavailable(why) | NodeError::Corrupt(why) => why,
         NodeError::Overloaded => error.to_string(),
     }
-}
-
-/// Whether rustls does not know the authority, or knows another one of that name.
-fn is_of_unknown_authority(said: &str) -> bool {
-    ["UnknownIssuer", "BadSignature"].iter().any(|why| said.contains(&format!("invalid peer certificate: {why}")))
 }
 
 fn classify_code(code: &str, detail: &str) -> Fault {

@@ -1,5 +1,6 @@
 //! The URL of a Redis. Its password is never shown: not in a log, not in an error.
 
+use super::tls::{TlsFileProblem, TlsFiles};
 use deadpool_redis::redis::{
     ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, io::tcp::TcpSettings,
 };
@@ -17,6 +18,7 @@ const FORM: &str = "write redis://[user:password@]host:port[/db], or rediss:// f
 #[derive(Clone)]
 pub struct RedisUrl {
     info: ConnectionInfo,
+    files: TlsFiles,
     shown: String,
 }
 
@@ -72,7 +74,7 @@ impl RedisUrl {
         let settings =
             settings.clone().set_protocol(ProtocolVersion::RESP3).set_lib_name("fencepost", env!("CARGO_PKG_VERSION"));
         let info = info.set_tcp_settings(tcp_settings()).set_redis_settings(settings);
-        Ok(Self { info, shown })
+        Ok(Self { info, files: TlsFiles::default(), shown })
     }
 
     /// Whether the connection is encrypted.
@@ -80,8 +82,21 @@ impl RedisUrl {
         matches!(self.info.addr(), ConnectionAddr::TcpTls { .. })
     }
 
+    /// With these files for TLS, which are read to check them. Only a `rediss://` URL can have any.
+    pub fn with_tls(self, files: TlsFiles) -> Result<Self, TlsFileProblem> {
+        if !files.is_empty() {
+            files.add_to(&self.info)?;
+        }
+        Ok(Self { files, ..self })
+    }
+
     pub(super) fn info(&self) -> &ConnectionInfo {
         &self.info
+    }
+
+    /// The settings of one connection. Reads the files for TLS.
+    pub(super) fn settings(&self) -> Result<ConnectionInfo, TlsFileProblem> {
+        if self.files.is_empty() { Ok(self.info.clone()) } else { self.files.add_to(&self.info) }
     }
 }
 

@@ -12,9 +12,9 @@ pub use listen::{ListenError, Listeners, bind};
 use crate::{
     api,
     clock::ProcessClock,
-    config::{Config, StoreUrl},
+    config::{Config, ConfigError, Problem, StoreTls, StoreUrl},
     locks::{Hub, Locks},
-    node::RedisUrl,
+    node::{RedisUrl, TlsFile, TlsFileProblem, TlsFiles},
     store::{MemoryStore, RedisStore, Store},
 };
 use accept::{Admission, Gate, connections};
@@ -60,6 +60,9 @@ pub enum ServeError {
     /// The URL of the store cannot be used.
     #[error("--store: {0}")]
     StoreUrl(String),
+    /// A file for TLS towards the store cannot be used.
+    #[error(transparent)]
+    StoreTls(#[from] ConfigError),
     /// The descriptors compiled into the server do not load.
     #[error("server reflection cannot be set up: {0}")]
     Reflection(#[from] tonic_reflection::server::Error),
@@ -78,7 +81,7 @@ pub async fn serve(
     let hub = Arc::new(Hub::new());
     match &config.store {
         StoreUrl::Redis(url) => {
-            let url = RedisUrl::parse(url).map_err(ServeError::StoreUrl)?;
+            let url = store_url(url, &config.store_tls)?;
             let mut store = RedisStore::new(&url, &config.limits, hub.clone()).allowing_eviction(config.allow_eviction);
             if !config.classic_prefix.is_empty() {
                 store = store.beside_classic(&config.classic_prefix);
@@ -104,6 +107,21 @@ pub async fn serve(
             }
         }
     }
+}
+
+/// The Redis at this URL, with its files for TLS, which are checked.
+pub fn store_url(url: &str, files: &StoreTls) -> Result<RedisUrl, ServeError> {
+    let StoreTls { ca, cert, key } = files.clone();
+    let url = RedisUrl::parse(url).map_err(ServeError::StoreUrl)?;
+    url.with_tls(TlsFiles { ca, cert, key }).map_err(|TlsFileProblem { file, path, why }| {
+        let option = match file {
+            TlsFile::Ca => "store_ca",
+            TlsFile::Cert => "store_cert",
+            TlsFile::Key => "store_key",
+        };
+        let problem = Problem { at: option.to_owned(), value: path.display().to_string(), rule: why };
+        ServeError::StoreTls(ConfigError { problems: vec![problem] })
+    })
 }
 
 async fn serve_locks<S: Store>(

@@ -181,7 +181,9 @@ fn libraries(path: &str, inner: &str, code: &str) -> Vec<String> {
     only("clap", ["cli", "main"].contains(&module), "only cli parses arguments");
     let redis = module == "node" || inner.starts_with("store/redis") || inner == "store/mod.rs";
     only("redis", redis, "only node and store/redis talk to Redis");
-    only("deadpool_redis", module == "node", "only node makes connections to Redis");
+    for word in ["deadpool", "deadpool_redis"] {
+        only(word, module == "node", "only node makes connections to Redis");
+    }
     for word in ["tokio", "tonic", "Instant", "SystemTime", "async"] {
         only(word, module != "domain", "the domain is pure");
     }
