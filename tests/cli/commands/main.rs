@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
 mod addresses;
+#[path = "../../support/authority.rs"]
+mod authority;
 mod calls;
 mod marks;
 #[path = "../../support/redis.rs"]
@@ -13,3 +15,4 @@ mod serve;
 #[path = "../../support/binary.rs"]
 mod support;
 mod terminal;
+mod tls;
