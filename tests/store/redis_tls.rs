@@ -5,13 +5,16 @@
 mod authority;
 #[path = "../support/binary.rs"]
 mod binary;
+#[path = "../support/certificates.rs"]
+mod certificates;
 #[path = "../support/redis.rs"]
 mod redis_server;
 #[path = "../support/server.rs"]
 mod support;
 
-use authority::{Authority, Files, Validity};
+use authority::{Authority, Files};
 use binary::{Ended, Process, Server, fencepost};
+use certificates::Valid;
 use fencepost_proto::v1::{GetRequest, lock_service_client::LockServiceClient};
 use redis_server::Redis;
 use std::{fs, path::Path, time::Duration};
@@ -128,12 +131,12 @@ async fn the_error_for_an_untrusted_authority_names_the_remedy() {
 async fn the_error_for_an_unusable_certificate_names_the_reason() {
     let authority = Authority::new("one");
     let ca = authority.file();
-    let named = authority.issue("named", &["redis.example"], Validity::Now);
+    let named = authority.issue("named", &["redis.example"], Valid::Now);
     let (_other, other) = redis(&named, &ca, "no");
     refused(&other, &flags(&ca, None), &["not valid for the host in the URL", "redis.example"]).await;
-    let (_early, early) = redis(&authority.issue("early", &["127.0.0.1"], Validity::Future), &ca, "no");
+    let (_early, early) = redis(&authority.issue("early", &["127.0.0.1"], Valid::Later), &ca, "no");
     refused(&early, &flags(&ca, None), &["the certificate of Redis is not valid yet"]).await;
-    let (_late, late) = redis(&authority.issue("late", &["127.0.0.1"], Validity::Past), &ca, "no");
+    let (_late, late) = redis(&authority.issue("late", &["127.0.0.1"], Valid::Formerly), &ca, "no");
     refused(&late, &flags(&ca, None), &["the certificate of Redis has expired"]).await;
     let (_own, own) = redis(&authority.own(), &ca, "no");
     refused(&own, &flags(&ca, None), &["the certificate of Redis is that of an authority"]).await;
@@ -145,7 +148,7 @@ async fn the_error_for_a_client_certificate_names_the_remedy() {
     let ca = authority.file();
     let (_redis, url) = redis(&authority.server(), &ca, "yes");
     refused(&url, &flags(&ca, None), &["asks for a client certificate, and none is given", "--store-cert"]).await;
-    let expired = authority.issue("expired", &["a client"], Validity::Past);
+    let expired = authority.issue("expired", &[], Valid::Formerly);
     for files in [other.client(), expired] {
         refused(&url, &flags(&ca, Some(&files)), &["refused the TLS connection", "--store-cert"]).await;
     }

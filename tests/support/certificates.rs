@@ -1,5 +1,6 @@
 //! Certificates made on the spot.
 #![allow(dead_code, reason = "no test uses all of it")]
+#![allow(clippy::unwrap_used, reason = "test code")]
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
@@ -25,14 +26,19 @@ pub(crate) struct Identity {
 /// A certificate authority.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
-fn params(name: &str, valid: Valid) -> CertificateParams {
-    let mut params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+/// The names and addresses of this machine.
+pub(crate) const THIS_MACHINE: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
+fn params(name: &str, hosts: &[&str], valid: Valid) -> CertificateParams {
+    let mut params = CertificateParams::new(hosts.iter().copied().map(str::to_owned).collect::<Vec<_>>()).unwrap();
     params.distinguished_name.push(DnType::CommonName, name);
-    (params.not_before, params.not_after) = match valid {
-        Valid::Now => (date_time_ymd(2001, 1, 1), date_time_ymd(2201, 1, 1)),
-        Valid::Formerly => (date_time_ymd(2001, 1, 1), date_time_ymd(2002, 1, 1)),
-        Valid::Later => (date_time_ymd(2200, 1, 1), date_time_ymd(2201, 1, 1)),
+    // Far from now on both sides, whatever the clock of the machine says.
+    let (from, to) = match valid {
+        Valid::Now => (1975, 4000),
+        Valid::Formerly => (1975, 2000),
+        Valid::Later => (3000, 4000),
     };
+    (params.not_before, params.not_after) = (date_time_ymd(from, 1, 1), date_time_ymd(to, 1, 1));
     params
 }
 
@@ -42,7 +48,7 @@ impl Authority {
     }
 
     pub(crate) fn valid(name: &str, valid: Valid) -> Self {
-        let mut params = params(name, valid);
+        let mut params = params(name, &THIS_MACHINE, valid);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
@@ -58,16 +64,26 @@ impl Authority {
     }
 
     pub(crate) fn issue_valid(&self, name: &str, valid: Valid) -> Identity {
-        let (mut params, key) = (params(name, valid), KeyPair::generate().unwrap());
+        self.issue_for(name, &THIS_MACHINE, valid)
+    }
+
+    /// A certificate for these hosts, as server and as client.
+    pub(crate) fn issue_for(&self, name: &str, hosts: &[&str], valid: Valid) -> Identity {
+        let (mut params, key) = (params(name, hosts, valid), KeyPair::generate().unwrap());
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         let cert = params.signed_by(&key, &self.0).unwrap();
         Identity { cert: cert.pem(), key: key.serialize_pem(), der: cert.der().to_vec() }
+    }
+
+    /// The certificate and the key of the authority itself.
+    pub(crate) fn own(&self) -> Identity {
+        Identity { cert: self.pem(), key: self.0.key().serialize_pem(), der: self.0.der().to_vec() }
     }
 }
 
 /// A certificate that no authority has signed.
 pub(crate) fn self_signed(name: &str) -> Identity {
     let key = KeyPair::generate().unwrap();
-    let cert = params(name, Valid::Now).self_signed(&key).unwrap();
+    let cert = params(name, &THIS_MACHINE, Valid::Now).self_signed(&key).unwrap();
     Identity { cert: cert.pem(), key: key.serialize_pem(), der: cert.der().to_vec() }
 }

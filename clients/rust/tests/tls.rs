@@ -3,10 +3,13 @@
 
 #[path = "../../../tests/support/authority.rs"]
 mod authority;
+#[path = "../../../tests/support/certificates.rs"]
+mod certificates;
 mod fake;
 mod front;
 
-use authority::{Authority, Files, Validity};
+use authority::{Authority, Files};
+use certificates::Valid;
 use fake::Fake;
 use fencepost_client::{AcquireError, CallError, Client, ClientBuilder, ServerAddress, Tls, TlsFailure, v1};
 use front::{Front, Settings};
@@ -80,7 +83,7 @@ async fn locks_work_over_tls() {
         works(&front.url(), trusting(&authority)).await;
         works(&front.url().replace("127.0.0.1", "localhost"), trusting(&authority)).await;
     }
-    let other = authority.issue("named", &["locks.example"], Validity::Now);
+    let other = authority.issue("named", &["locks.example"], Valid::Now);
     let front = Front::start(&fake.url, &other, &Settings::default()).await;
     works(&front.url(), trusting(&authority).server_name("locks.example")).await;
     let installed = rustls::crypto::CryptoProvider::get_default();
@@ -99,9 +102,9 @@ async fn several_authorities_are_trusted() {
 #[tokio::test]
 async fn a_certificate_that_cannot_be_trusted_is_refused() {
     let (authority, other, fake) = (Authority::new("one"), Authority::new("one"), Fake::start().await);
-    let expired = authority.issue("expired", &["127.0.0.1"], Validity::Past);
-    let early = authority.issue("early", &["127.0.0.1"], Validity::Future);
-    let named = authority.issue("named", &["locks.example", "10.0.0.1"], Validity::Now);
+    let expired = authority.issue("expired", &["127.0.0.1"], Valid::Formerly);
+    let early = authority.issue("early", &["127.0.0.1"], Valid::Later);
+    let named = authority.issue("named", &["locks.example", "10.0.0.1"], Valid::Now);
     let names = vec!["locks.example".to_owned(), "10.0.0.1".to_owned()];
     for (files, failure, says) in [
         (other.server(), TlsFailure::Untrusted, "not trusted"),
@@ -175,7 +178,7 @@ async fn client_certificates_are_shown() {
 #[tokio::test]
 async fn a_refused_client_certificate_is_named() {
     let (authority, other, fake) = (Authority::new("one"), Authority::new("two"), Fake::start().await);
-    let expired = authority.issue("expired", &["a client"], Validity::Past);
+    let expired = authority.issue("expired", &[], Valid::Formerly);
     for only_tls12 in [false, true] {
         let settings = Settings { clients_of: Some(authority.file()), only_tls12 };
         let front = Front::start(&fake.url, &authority.server(), &settings).await;

@@ -5,18 +5,20 @@ use super::{
     preface::{self, Protocol},
 };
 use crate::server::listen::Accepted;
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
+    time::timeout,
 };
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{AlertDescription, CertificateError, Error as TlsError, ServerConfig},
 };
 
-/// The most bytes of a refused request that are read, so that the client gets the answer and not a reset.
+/// The most bytes that are read, and the longest time, until a refused client closes its side.
 const DISCARDED_BYTES_MAX: u64 = 64 * 1_024;
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why a connection does not become one of HTTP/2.
 #[derive(Debug, thiserror::Error)]
@@ -36,8 +38,14 @@ pub(super) enum Failure {
 pub(super) async fn handshake(accepted: Accepted, tls: Option<Arc<ServerConfig>>) -> Result<Transport, Failure> {
     match (accepted, tls) {
         (Accepted::Tcp(stream, _), Some(config)) => {
-            let mut stream =
-                Box::new(TlsAcceptor::from(config).accept(expect_tls(stream).await?).await.map_err(tls_failure)?);
+            let accepting = TlsAcceptor::from(config).accept(expect_tls(stream).await?);
+            let mut stream = match accepting.into_fallible().await {
+                Ok(stream) => Box::new(stream),
+                Err((error, mut stream)) => {
+                    close(&mut stream).await;
+                    return Err(tls_failure(error));
+                }
+            };
             expect_preface(&mut stream, true).await?;
             Ok(Transport::Tls(stream))
         }
@@ -100,10 +108,19 @@ async fn answer(
     let text = format!("This port of Fencepost speaks gRPC ({}). Use a gRPC client.\n", expected(tls));
     let head = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n";
     stream.write_all(format!("{head}Content-Length: {}\r\n\r\n{text}", text.len()).as_bytes()).await?;
-    stream.shutdown().await?;
-    // Closing a socket with unread bytes sends a reset, which may overtake the answer.
-    tokio::io::copy(&mut stream.take(DISCARDED_BYTES_MAX), &mut tokio::io::sink()).await?;
+    close(stream).await;
     Ok(())
+}
+
+/// Closes a refused connection so that the client gets what was sent last: an answer, or the alert of TLS. Closing a
+/// socket with unread bytes sends a reset, which may overtake that.
+async fn close(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
+    let closing = async {
+        stream.shutdown().await?;
+        tokio::io::copy(&mut stream.take(DISCARDED_BYTES_MAX), &mut tokio::io::sink()).await
+    };
+    // The connection is refused, whether or not the client takes part in closing it.
+    let _ = timeout(CLOSE_TIMEOUT, closing).await;
 }
 
 fn tls_failure(error: io::Error) -> Failure {

@@ -5,6 +5,8 @@ mod addresses;
 #[path = "../../support/authority.rs"]
 mod authority;
 mod calls;
+#[path = "../../support/certificates.rs"]
+mod certificates;
 mod marks;
 #[path = "../../support/redis.rs"]
 mod redis;

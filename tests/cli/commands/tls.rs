@@ -1,7 +1,8 @@
 //! Commands that call a server over TLS or a Unix socket.
 
 use crate::{
-    authority::{Authority, Files, Validity},
+    authority::{Authority, Files},
+    certificates::Valid,
     support::{Ended, Process, Server, fencepost},
 };
 use std::{fs, path::Path, process::Command};
@@ -134,7 +135,7 @@ fn certificates_that_cannot_be_trusted_are_explained() {
     let (authority, other) = (Authority::new("one"), Authority::new("two"));
     let trusted = authority.file();
     let ca = ["--ca", text(&trusted)];
-    let named = authority.issue("named", &["locks.example"], Validity::Now);
+    let named = authority.issue("named", &["locks.example"], Valid::Now);
     for (files, says) in [
         (other.server(), ["the server's certificate is not trusted", "pass the file of its authority with --ca"]),
         (authority.self_signed(), ["self-signed", "--ca"]),
@@ -161,7 +162,7 @@ fn client_certificates_that_are_missing_or_refused_are_explained() {
     let server = server(&authority.server(), &["--tls-client-ca", text(&trusted)]);
     let ca = ["--ca", text(&trusted)];
     all_fail(&https(&server), &ca, &["asks for a client certificate, and none was given", "--cert and --key"]);
-    for files in [other.client(), authority.issue("expired", &["a client"], Validity::Past)] {
+    for files in [other.client(), authority.issue("expired", &[], Valid::Formerly)] {
         let cert = ["--cert", text(&files.certificate), "--key", text(&files.key)];
         all_fail(&https(&server), &[&ca[..], &cert].concat(), &["refused the client certificate", "--cert, --key"]);
     }
