@@ -67,16 +67,15 @@ impl InspectedStream {
 
     /// Passes on the result of a write. If it failed before the greeting, the server may have said why.
     fn written<T>(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if let Poll::Ready(Err(error)) = &result
-            && self.first.is_some()
-        {
+        if matches!(result, Poll::Ready(Err(_))) && self.first.is_some() {
             let mut bytes = [0; SHOWN_MAX];
             let mut buffer = ReadBuf::new(&mut bytes);
             match Pin::new(&mut self.stream).poll_read(cx, &mut buffer) {
                 // The caller has its error already.
                 Poll::Ready(Ok(())) => drop(self.receive(buffer.filled())),
                 Poll::Ready(Err(said)) => self.ended(Some(&said)),
-                Poll::Pending => self.ended(Some(error)),
+                // The end of a broken connection can be read in a moment, which wakes this task.
+                Poll::Pending => return Poll::Pending,
             }
         }
         result

@@ -124,6 +124,14 @@ async fn a_certificate_that_cannot_be_trusted_is_refused() {
 }
 
 #[tokio::test]
+async fn a_self_signed_certificate_can_be_its_own_authority() {
+    let (authority, fake) = (Authority::new("one"), Fake::start().await);
+    let files = authority.self_signed();
+    let front = Front::start(&fake.url, &files, &Settings::default()).await;
+    works(&front.url(), Tls::new().ca_file(&files.certificate)).await;
+}
+
+#[tokio::test]
 async fn a_port_without_tls_is_named() {
     let (authority, fake) = (Authority::new("one"), Fake::start().await);
     let address = fake.url.replace("http:", "https:");
