@@ -94,10 +94,10 @@ struct FailedCall {
 impl FailedCall {
     fn explain(&self, kind: CallKind, servers: &str) -> Failure {
         if let Some(message) = &self.explanation {
-            let unknown = if self.unanswered && kind == CallKind::Write {
-                "; if it is, the call may or may not have taken effect: check with 'fencepost get'"
-            } else {
-                ""
+            let unknown = match &self.tls {
+                _ if !self.unanswered || kind == CallKind::Read => "",
+                Some(_) => "; the call may or may not have taken effect: check with 'fencepost get'",
+                None => "; if it is, the call may or may not have taken effect: check with 'fencepost get'",
             };
             let advice = self.tls.as_ref().map_or(
                 ": is this the address of a Fencepost server? Name a server with --server or FENCEPOST_SERVER",
