@@ -5,22 +5,28 @@ use crate::{
     api::peer::Peer,
     domain::name::LockName,
     locks::{Dispatch, LocksError},
+    telemetry::{
+        metrics::{CallMetrics, Label, OperationKind},
+        traces::{Spanned, Traces, failed},
+    },
 };
 use futures_util::FutureExt;
-use std::fmt;
+use std::{fmt, sync::Arc};
 use tonic::Request;
 
 /// The client that an operation came from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Caller {
     /// Where its connection comes from, if that is known.
     peer: Option<Peer>,
+    metrics: Arc<CallMetrics>,
+    traces: Traces,
 }
 
 impl Caller {
     /// The caller of an RPC.
-    pub(super) fn of<T>(request: &Request<T>) -> Self {
-        Self { peer: request.extensions().get().copied() }
+    pub(super) fn of<T>(request: &Request<T>, metrics: &Arc<CallMetrics>, traces: &Traces) -> Self {
+        Self { peer: request.extensions().get().copied(), metrics: metrics.clone(), traces: traces.clone() }
     }
 }
 
@@ -36,17 +42,24 @@ impl fmt::Display for Caller {
 impl Dispatch for Caller {
     fn dispatch<T: Send>(
         &self,
-        operation: &'static str,
+        operation: OperationKind,
         name: Option<&LockName>,
         work: impl Future<Output = Result<T, LocksError>> + Send,
     ) -> impl Future<Output = Result<T, LocksError>> + Send {
         // Combinators, because an async block would hold the operation's future twice.
-        work.inspect(move |outcome| {
-            let lock_name = name.map(LockName::as_str);
+        let span = self.traces.operation(operation.text(), name.map(LockName::as_str));
+        let failure = span.clone();
+        let work = work.inspect(move |outcome| {
+            self.metrics.operation(operation, outcome.is_ok());
+            if outcome.is_err() {
+                failed(failure.as_ref(), "error");
+            }
+            let (operation, lock_name) = (operation.text(), name.map(LockName::as_str));
             match outcome {
                 Ok(_) => tracing::debug!(peer = %self, operation, lock_name, "operation carried out"),
                 Err(error) => tracing::debug!(peer = %self, operation, lock_name, %error, "operation failed"),
             }
-        })
+        });
+        Spanned::new(span, work)
     }
 }

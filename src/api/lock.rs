@@ -1,11 +1,10 @@
 //! LockService: check, dispatch, convert.
 
-use super::{
-    Api, convert, deadline::deadline, dispatch::Caller, keepalive::KeepAliveStream, reply, session::SessionStream,
-};
+use super::{Api, convert, deadline::deadline, keepalive::KeepAliveStream, reply, session::SessionStream};
 use crate::{
     locks::{Dispatch as _, LocksError},
     store::Store,
+    telemetry::metrics::OperationKind,
 };
 use fencepost_proto::v1::{self, lock_service_server::LockService};
 use std::{future::ready, pin::Pin};
@@ -16,28 +15,28 @@ use tonic::{Request, Response, Status, Streaming};
 #[tonic::async_trait]
 impl<S: Store> LockService for Api<S> {
     async fn acquire(&self, request: Request<v1::AcquireRequest>) -> Result<Response<v1::AcquireResponse>, Status> {
-        let (caller, arrived) = (Caller::of(&request), Instant::now());
+        let (caller, arrived) = (self.caller(&request), Instant::now());
         let deadline = deadline(request.metadata(), arrived);
         let (name, call) = convert::acquire(request.into_inner(), self.locks.limits(), arrived, deadline)?;
-        let answer = caller.dispatch("acquire", Some(&name), self.locks.acquire(&name, call)).await?;
+        let answer = caller.dispatch(OperationKind::Acquire, Some(&name), self.locks.acquire(&name, call)).await?;
         Ok(Response::new(reply::acquire(name, answer)))
     }
 
     async fn release(&self, request: Request<v1::ReleaseRequest>) -> Result<Response<v1::ReleaseResponse>, Status> {
-        let caller = Caller::of(&request);
+        let caller = self.caller(&request);
         let request = request.into_inner();
         let (name, lease_id) = convert::lease(request.lock_name, &request.lease_id)?;
-        let outcome = caller.dispatch("release", Some(&name), self.locks.release(&name, lease_id)).await?;
+        let outcome = caller.dispatch(OperationKind::Release, Some(&name), self.locks.release(&name, lease_id)).await?;
         Ok(Response::new(reply::release(outcome)))
     }
 
     async fn renew(&self, request: Request<v1::RenewRequest>) -> Result<Response<v1::RenewResponse>, Status> {
-        let (caller, arrived) = (Caller::of(&request), Instant::now());
+        let (caller, arrived) = (self.caller(&request), Instant::now());
         let request = request.into_inner();
         let ttl = convert::optional_ttl(request.ttl, self.locks.limits())?;
         let (name, lease_id) = convert::lease(request.lock_name, &request.lease_id)?;
         let renewal = self.locks.renew(&name, lease_id, ttl, arrived);
-        let (outcome, held_for) = caller.dispatch("renew", Some(&name), renewal).await?;
+        let (outcome, held_for) = caller.dispatch(OperationKind::Renew, Some(&name), renewal).await?;
         Ok(Response::new(reply::renew(outcome, held_for)))
     }
 
@@ -47,8 +46,8 @@ impl<S: Store> LockService for Api<S> {
         &self,
         request: Request<Streaming<v1::KeepAliveRequest>>,
     ) -> Result<Response<Self::KeepAliveStream>, Status> {
-        let caller = Caller::of(&request);
-        caller.dispatch("keep_alive", None, ready(self.locks.check_draining())).await?;
+        let caller = self.caller(&request);
+        caller.dispatch(OperationKind::KeepAlive, None, ready(self.locks.check_draining())).await?;
         Ok(Response::new(super::keepalive::serve(self, caller, request.into_inner())))
     }
 
@@ -58,25 +57,25 @@ impl<S: Store> LockService for Api<S> {
         &self,
         request: Request<Streaming<v1::SessionRequest>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
-        let caller = Caller::of(&request);
-        caller.dispatch("session", None, ready(self.locks.check_draining())).await?;
+        let caller = self.caller(&request);
+        caller.dispatch(OperationKind::Session, None, ready(self.locks.check_draining())).await?;
         Ok(Response::new(super::session::serve(self, caller, request.into_inner())))
     }
 
     async fn get(&self, request: Request<v1::GetRequest>) -> Result<Response<v1::GetResponse>, Status> {
-        let caller = Caller::of(&request);
+        let caller = self.caller(&request);
         let name = convert::name(request.into_inner().lock_name)?;
-        let view = caller.dispatch("get", Some(&name), self.locks.view(&name)).await?;
+        let view = caller.dispatch(OperationKind::Get, Some(&name), self.locks.view(&name)).await?;
         Ok(Response::new(v1::GetResponse { lock: Some(reply::lock(name, view)) }))
     }
 
     async fn list(&self, request: Request<v1::ListRequest>) -> Result<Response<v1::ListResponse>, Status> {
-        let caller = Caller::of(&request);
+        let caller = self.caller(&request);
         let request = request.into_inner();
         convert::prefix(&request.prefix)?;
         let limit = convert::page_size(request.page_size)?;
         let from = Some(request.page_token.as_str()).filter(|token| !token.is_empty());
-        let page = caller.dispatch("list", None, self.locks.list(&request.prefix, from, limit)).await?;
+        let page = caller.dispatch(OperationKind::List, None, self.locks.list(&request.prefix, from, limit)).await?;
         Ok(Response::new(v1::ListResponse {
             locks: page.locks.into_iter().map(|(name, view)| reply::lock(name, view)).collect(),
             next_page_token: page.next.unwrap_or_default(),
@@ -86,10 +85,10 @@ impl<S: Store> LockService for Api<S> {
     type WatchStream = Pin<Box<dyn Stream<Item = Result<v1::WatchResponse, Status>> + Send>>;
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
-        let caller = Caller::of(&request);
+        let caller = self.caller(&request);
         let prefix = request.into_inner().prefix;
         convert::prefix(&prefix)?;
-        let watching = caller.dispatch("watch", None, self.locks.watch(prefix)).await?;
+        let watching = caller.dispatch(OperationKind::Watch, None, self.locks.watch(prefix)).await?;
         // Dropped with the response, the watch ends.
         Ok(Response::new(Box::pin(async_stream::stream! {
             let started = v1::watch_response::Kind::Started;
@@ -105,9 +104,9 @@ impl<S: Store> LockService for Api<S> {
         &self,
         request: Request<v1::CheckTokenRequest>,
     ) -> Result<Response<v1::CheckTokenResponse>, Status> {
-        let caller = Caller::of(&request);
+        let caller = self.caller(&request);
         let (name, token) = convert::check_token(request.into_inner())?;
-        let view = caller.dispatch("check_token", Some(&name), self.locks.view(&name)).await?;
+        let view = caller.dispatch(OperationKind::CheckToken, Some(&name), self.locks.view(&name)).await?;
         Ok(Response::new(reply::check_token(view.token_status(token), view.newest_token)))
     }
 }

@@ -33,7 +33,7 @@ Exit codes:
     0  success; run: the exit status of the command
     1  the answer is no: renew or release of a lease that has ended, check-token of a token that is not current,
        force-release that changed nothing; doctor: a check found an error; bench: no operation succeeded;
-       serve: the server cannot listen, or failed later
+       health: the server is not ready; serve: the server cannot listen, or failed later
     2  invalid command line
    64  the server refused the request as malformed, or an argument is invalid
    69  no server answered, the server could not carry out the call, or the outcome is unknown;

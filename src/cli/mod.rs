@@ -10,6 +10,7 @@ mod connect;
 mod docs;
 mod doctor;
 pub mod exit;
+mod health;
 mod json;
 mod run;
 mod serve;
@@ -51,6 +52,8 @@ enum Command {
     ForceRelease(calls::admin::ForceReleaseArgs),
     /// Drain and end a server: the first one that --server names
     Drain(calls::admin::DrainArgs),
+    /// Ask a server on this machine, at its admin port, whether it is ready
+    Health(health::HealthArgs),
     /// Check a Redis for what endangers locks
     Doctor(doctor::DoctorArgs),
     /// Measure a server, and baselines in the same run
@@ -103,7 +106,7 @@ impl Cli {
 
     async fn dispatch(self) -> Result<u8, Failure> {
         match self.command {
-            Command::Serve(args) => serve::serve(args).await?,
+            Command::Serve(args) => Box::pin(serve::serve(args)).await?,
             Command::Run(args) => return run::run(args).await,
             Command::Acquire(args) => calls::acquire::acquire(args).await?,
             Command::Renew(args) => calls::lease::renew(args).await?,
@@ -114,6 +117,7 @@ impl Cli {
             Command::CheckToken(args) => calls::show::check_token(args).await?,
             Command::ForceRelease(args) => calls::admin::force_release(args).await?,
             Command::Drain(args) => calls::admin::drain(args).await?,
+            Command::Health(args) => health::health(args).await?,
             Command::Doctor(args) => doctor::doctor(args).await?,
             Command::Bench(args) => return bench::bench(*args).await,
             Command::BenchEcho => {

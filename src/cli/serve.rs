@@ -3,7 +3,7 @@
 use super::exit::{CONFIG, Failure, NO, SIGNAL};
 use crate::{
     config::{
-        Config, Listen, StoreUrl,
+        Config, StoreUrl,
         options::{OPTIONS, SWITCH},
     },
     node::RedisUrl,
@@ -77,19 +77,26 @@ pub(super) async fn serve(args: ServeArgs) -> Result<(), Failure> {
     // Listen for signals before the port is open, so that no signal is lost.
     let shutdown =
         shutdown(Arc::clone(&log)).map_err(|error| Failure::new(NO, format!("cannot listen for signals: {error}")))?;
-    let listeners = crate::server::bind(&config).await.map_err(|error| cannot_listen(&config.listen, &error))?;
+    let failure = |error: ListenError| cannot_listen(&config.listen, &error);
+    let listeners = crate::server::bind(&config).await.map_err(failure)?;
+    let admin_failure = |error: ListenError| cannot_listen(&config.admin_listen, &error);
+    let admin = crate::server::bind_admin(&config).await.map_err(admin_failure)?;
+    for listener in &admin {
+        let addr = listener.local_addr()?;
+        tracing::info!(%addr, "admin port open");
+    }
     for addr in listeners.addresses()? {
         tracing::info!(%addr, version = env!("CARGO_PKG_VERSION"), store = %config.store, "listening");
     }
-    let served = crate::server::serve(config, listeners, shutdown).await;
+    let served = crate::server::serve(config, listeners, admin, shutdown).await;
     drop(log.lock().take());
     served.map_err(|error| Failure::new(NO, format!("the server failed: {error}")))
 }
 
-fn cannot_listen(listen: &Listen, error: &ListenError) -> Failure {
+fn cannot_listen(address: &dyn std::fmt::Display, error: &ListenError) -> Failure {
     match error {
         ListenError::Config(error) => Failure::new(CONFIG, error.to_string()),
-        ListenError::Socket { .. } => Failure::new(NO, format!("cannot listen on {listen}: {error}")),
+        ListenError::Socket { .. } => Failure::new(NO, format!("cannot listen on {address}: {error}")),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Parses text into a [`Config`]. Overridden values are checked as well, and all problems are collected.
 
 use super::{
-    Config, ConfigError, Listen, LogFormat, PASSWORD_SHOWN, StoreTls, StoreUrl, TlsFiles,
+    AdminListen, AdminPlace, Config, ConfigError, Listen, ListenAddress, ListenHost, LogFormat, PASSWORD_SHOWN,
+    StoreTls, StoreUrl, TlsFiles,
     raw::{Problem, RawConfig, location},
 };
 use crate::domain::limits::{Limits, TTL_CEILING, TTL_FLOOR};
@@ -47,6 +48,9 @@ pub(super) fn check(raw: &RawConfig, redis_url: impl Fn(&str) -> Result<(), Stri
             default.drain_timeout,
             duration(Duration::ZERO..=DRAIN_TIMEOUT_CEILING),
         ),
+        admin_listen: reader.read("admin_listen", default.admin_listen, str::parse),
+        admin_service: reader.read("admin_service", default.admin_service, admin_place),
+        otlp_endpoint: reader.read("otlp_endpoint", default.otlp_endpoint, otlp_endpoint),
         log: super::LogConfig {
             format: reader.read("log_format", default.log.format, log_format),
             filter: reader.read("log_level", default.log.filter, log_filter),
@@ -59,14 +63,8 @@ pub(super) fn check(raw: &RawConfig, redis_url: impl Fn(&str) -> Result<(), Stri
         let value = humantime::format_duration(config.limits.ttl_min).to_string();
         reader.problems.push(Problem { at, value, rule: format!("must not be above ttl_max, which is {ttl_max}") });
     }
-    if reader.problems.is_empty() && config.tls.is_some() {
-        if config.plaintext {
-            reader.report("plaintext", "contradicts tls_cert: with TLS on, the server serves nothing in plain text");
-        }
-        if matches!(config.listen, Listen::Unix(_)) {
-            reader
-                .report("tls_cert", "cannot be used on a Unix socket, which needs no TLS: listen on host:port instead");
-        }
+    if reader.problems.is_empty() && config.tls.is_some() && matches!(config.listen, Listen::Unix(_)) {
+        reader.report("tls_cert", "cannot be used on a Unix socket, which needs no TLS: listen on host:port instead");
     }
     if matches!(&config.store, StoreUrl::Redis(url) if url.contains(PASSWORD_SHOWN)) {
         let rule = "contains *** in place of a password: replace it, or give the URL in FENCEPOST_STORE".to_owned();
@@ -80,6 +78,14 @@ pub(super) fn check(raw: &RawConfig, redis_url: impl Fn(&str) -> Result<(), Stri
     if reader.problems.is_empty() && !config.classic_prefix.is_empty() && config.store == StoreUrl::Memory {
         let (at, value) = (reader.effective_location("classic_prefix"), config.classic_prefix.clone());
         let rule = "needs the Redis that the classic clients use: --store redis://…".to_owned();
+        reader.problems.push(Problem { at, value, rule });
+    }
+    if reader.problems.is_empty()
+        && config.admin_service == AdminPlace::Admin
+        && config.admin_listen == AdminListen::None
+    {
+        let (at, value) = (reader.effective_location("admin_service"), config.admin_service.to_string());
+        let rule = "needs an admin port, and admin_listen is none: set one of them".to_owned();
         reader.problems.push(Problem { at, value, rule });
     }
     if reader.problems.is_empty() { Ok(config) } else { Err(ConfigError { problems: reader.problems }) }
@@ -168,6 +174,24 @@ fn file(text: &str) -> Result<Option<PathBuf>, String> {
 
 fn switch(text: &str) -> Result<bool, String> {
     text.parse().map_err(|_| "must be true or false".to_owned())
+}
+
+fn otlp_endpoint(text: &str) -> Result<String, String> {
+    let is_host_and_port = |rest: &str| {
+        rest.trim_end_matches('/').parse::<ListenAddress>().is_ok_and(|address| address.host != ListenHost::All)
+    };
+    if text.is_empty() || text.strip_prefix("http://").is_some_and(is_host_and_port) {
+        return Ok(text.to_owned());
+    }
+    Err("must be http://host:port, such as http://localhost:4317 (OTLP over gRPC, without TLS), or empty".to_owned())
+}
+
+fn admin_place(text: &str) -> Result<AdminPlace, String> {
+    match text {
+        "everywhere" => Ok(AdminPlace::Everywhere),
+        "admin" => Ok(AdminPlace::Admin),
+        _ => Err("must be everywhere or admin".to_owned()),
+    }
 }
 
 fn duration(range: RangeInclusive<Duration>) -> impl Fn(&str) -> Result<Duration, String> {

@@ -1,4 +1,4 @@
-//! Where the server listens, and its text form.
+//! The addresses to listen on, and their text forms.
 
 use std::{
     fmt,
@@ -35,6 +35,18 @@ pub enum ListenHost {
     /// The addresses that this name resolves to.
     Name(String),
 }
+
+/// Where the admin port listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AdminListen {
+    /// There is no admin port.
+    None,
+    /// On this address.
+    At(ListenAddress),
+}
+
+/// The text of [`AdminListen::None`].
+const NO_ADMIN_PORT: &str = "none";
 
 const RULE: &str = "must be host:port, such as 127.0.0.1:7420, localhost:7420 or [::1]:7420, \
                     or :7420 for all addresses of this machine";
@@ -97,6 +109,26 @@ impl FromStr for ListenHost {
         let numeric = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
         let named = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
         if named && !numeric { Ok(Self::Name(text.to_owned())) } else { Err(RULE) }
+    }
+}
+
+impl FromStr for AdminListen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            NO_ADMIN_PORT => Ok(Self::None),
+            _ => text.parse().map(Self::At).map_err(|rule: &str| format!("{rule}; or none: no admin port")),
+        }
+    }
+}
+
+impl fmt::Display for AdminListen {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => out.write_str(NO_ADMIN_PORT),
+            Self::At(address) => address.fmt(out),
+        }
     }
 }
 

@@ -14,7 +14,7 @@ mod store_tls;
 mod tests;
 mod tls;
 
-pub use listen::{Listen, ListenAddress, ListenHost};
+pub use listen::{AdminListen, Listen, ListenAddress, ListenHost};
 pub use raw::{Problem, RawConfig, Source};
 pub use store_tls::StoreTls;
 pub use tls::TlsFiles;
@@ -47,8 +47,32 @@ pub struct Config {
     pub limits: Limits,
     /// How long a drain waits for calls and streams to end by themselves.
     pub drain_timeout: Duration,
+    /// Where the admin port listens.
+    pub admin_listen: AdminListen,
+    /// Where AdminService is offered.
+    pub admin_service: AdminPlace,
+    /// The OTLP endpoint of the collector that gets traces; empty if there is none.
+    pub otlp_endpoint: String,
     /// The log.
     pub log: LogConfig,
+}
+
+/// Where AdminService is offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdminPlace {
+    /// On the admin port and on the port of the other services.
+    Everywhere,
+    /// On the admin port only.
+    Admin,
+}
+
+impl fmt::Display for AdminPlace {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Everywhere => "everywhere",
+            Self::Admin => "admin",
+        })
+    }
 }
 
 /// Replaces user and password when a URL is printed.
@@ -170,6 +194,12 @@ impl Default for Config {
             classic_prefix: String::new(),
             limits: Limits::default(),
             drain_timeout: Duration::from_secs(10),
+            admin_listen: AdminListen::At(ListenAddress {
+                host: ListenHost::Ip(Ipv4Addr::LOCALHOST.into()),
+                port: 7429,
+            }),
+            admin_service: AdminPlace::Everywhere,
+            otlp_endpoint: String::new(),
             log: LogConfig { format: LogFormat::Text, filter: "info".to_owned() },
         }
     }

@@ -35,13 +35,17 @@ const fn option(key: &'static str, value_name: &'static str, help: &'static str)
 }
 
 /// All options, in the order of the help.
-pub const OPTIONS: [ServerOption; 23] = [
+pub const OPTIONS: [ServerOption; 26] = [
     option(
         "listen",
         "ADDRESS",
         "Where to listen: host:port, :port for all addresses of this machine (port 0: the system chooses), unix:/path",
     ),
-    option("plaintext", SWITCH, "Serve without TLS on an address that other machines can reach: true or false"),
+    option(
+        "plaintext",
+        SWITCH,
+        "Serve without TLS where other machines can reach it: the admin port, and the API if it has no certificate",
+    ),
     option("tls_cert", "FILE", "PEM file with the server's certificate and its intermediates; turns TLS on"),
     option("tls_key", "FILE", "PEM file with the private key of the certificate"),
     option("tls_client_ca", "FILE", "PEM file with authorities: each client must show a certificate of one of them"),
@@ -68,6 +72,13 @@ pub const OPTIONS: [ServerOption; 23] = [
     option("waiters_per_server", "COUNT", "Maximum number of requests that wait on this server (1 to 10000000)"),
     option("leases_per_stream", "COUNT", "Maximum number of leases on a KeepAlive or Session stream (1 to 1000000)"),
     option("drain_timeout", "DURATION", "Time that a drain waits for calls and streams to end (0s to 5m)"),
+    option(
+        "admin_listen",
+        "ADDRESS",
+        "Admin port: host:port for /metrics, /livez, /readyz and AdminService, without TLS; none: there is none",
+    ),
+    option("admin_service", "WHERE", "Ports that offer AdminService: everywhere, or only the admin port: admin"),
+    option("otlp_endpoint", "URL", "Collector for traces by OTLP over gRPC: http://host:4317; empty: no traces"),
     option("log_format", "FORMAT", "Format of the log: text or json"),
     option(
         "log_level",

@@ -134,7 +134,7 @@ fn a_variable_that_is_not_utf8_is_a_problem() {
 
 #[test]
 fn every_rule_holds_at_its_edges() {
-    let cases: [(&'static str, &[&str], &[&str]); 17] = [
+    let cases: [(&'static str, &[&str], &[&str]); 20] = [
         ("store_ca", &[""], &["a\nb", "/a.pem"]),
         ("plaintext", &["true", "false"], &["maybe"]),
         ("tls_cert", &[""], &["a\nb", "/a.pem"]),
@@ -182,6 +182,13 @@ fn every_rule_holds_at_its_edges() {
         ("waiters_per_lock", &["1", "1000000"], &["0", "1000001", "-1", "many", "99999999999999999999"]),
         ("leases_per_stream", &["1", "1000000"], &["0", "1000001"]),
         ("drain_timeout", &["0s", "5m"], &["5m 1s"]),
+        ("admin_listen", &["none", ":0", "[::1]:7429", "localhost:7429"], &["", "None", "off", "7429", "unix:/a"]),
+        ("admin_service", &["everywhere", "admin"], &["", "nowhere"]),
+        (
+            "otlp_endpoint",
+            &["", "http://localhost:4317", "http://[::1]:4317/", "http://127.0.0.1:1"],
+            &["localhost:4317", "https://localhost:4317", "http://:4317", "http://localhost", "http://a b:1"],
+        ),
         ("log_format", &["text", "json"], &["xml", "JSON"]),
         ("log_level", &["debug", "info,fencepost::locks=debug", "off"], &["inof", "", "info,fencepost=loud", "debug,"]),
     ];
@@ -219,6 +226,13 @@ fn the_ttl_range_must_not_be_empty() {
 }
 
 #[test]
+fn admin_service_needs_a_port() {
+    let text = refused(&[("admin_service", "admin"), ("admin_listen", "none")]);
+    assert!(text.contains("--admin-service = \"admin\": needs an admin port"), "{text}");
+    assert_eq!(load(&[("admin_listen", "none")], &[], None).unwrap().admin_listen, AdminListen::None);
+}
+
+#[test]
 fn the_printed_file_reads_back_the_same() {
     let flags = [
         ("listen", "[::1]:1234"),
@@ -240,6 +254,9 @@ fn the_printed_file_reads_back_the_same() {
         ("waiters_per_server", "12"),
         ("leases_per_stream", "13"),
         ("drain_timeout", "0s"),
+        ("admin_listen", "localhost:1235"),
+        ("admin_service", "admin"),
+        ("otlp_endpoint", "http://localhost:4317"),
         ("log_format", "json"),
         ("log_level", "info,fencepost[wait{lock=\"a\"}]=debug"),
     ];
@@ -277,7 +294,6 @@ fn options_of_tls_that_do_not_fit_together_are_refused() {
         (&[cert][..], "--tls-cert = \"/c.pem\": needs the private key of the certificate as well: --tls-key"),
         (&[key], "--tls-key = \"/k.pem\": needs the certificate of the key as well: --tls-cert"),
         (&[ca], "--tls-client-ca = \"/ca.pem\": needs a certificate of the server"),
-        (&[cert, key, ("plaintext", "true")], "--plaintext = \"true\": contradicts tls_cert"),
         (&[cert, key, ("listen", "unix:/a.sock")], "--tls-cert = \"/c.pem\": cannot be used on a Unix socket"),
     ] {
         let text = refused(flags);

@@ -1,14 +1,14 @@
 //! How operations of a session pass through the API.
 
 use super::LocksError;
-use crate::domain::name::LockName;
+use crate::{domain::name::LockName, telemetry::metrics::OperationKind};
 
 /// The API's one way in. A session passes each of its operations through it, as the API does with each unary call.
 pub trait Dispatch: Clone + Send + Sync + 'static {
     /// Carries out the work of an operation, on this lock if on one. Dropped, it drops the work.
     fn dispatch<T: Send>(
         &self,
-        operation: &'static str,
+        operation: OperationKind,
         name: Option<&LockName>,
         work: impl Future<Output = Result<T, LocksError>> + Send,
     ) -> impl Future<Output = Result<T, LocksError>> + Send;
@@ -18,7 +18,7 @@ pub trait Dispatch: Clone + Send + Sync + 'static {
 impl Dispatch for () {
     fn dispatch<T: Send>(
         &self,
-        _: &'static str,
+        _: OperationKind,
         _: Option<&LockName>,
         work: impl Future<Output = Result<T, LocksError>> + Send,
     ) -> impl Future<Output = Result<T, LocksError>> + Send {

@@ -5,6 +5,7 @@ mod dispatch;
 mod error;
 mod hub;
 pub mod keepalive;
+mod measure;
 pub mod session;
 mod wait;
 mod waiters;
@@ -27,6 +28,7 @@ use crate::{
         token::FencingToken,
     },
     store::{Page, Store, Timed},
+    telemetry::metrics::LockMetrics,
 };
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -38,6 +40,7 @@ pub struct Locks<S> {
     hub: Arc<Hub>,
     limits: Limits,
     going: Going,
+    metrics: Arc<LockMetrics>,
 }
 
 /// The state of this server's drain.
@@ -52,7 +55,20 @@ struct Going {
 impl<S: Store> Locks<S> {
     /// The service over `store`, whose notices go to `hub`.
     pub fn new(store: Arc<S>, hub: Arc<Hub>, limits: Limits) -> Self {
-        Self { store, hub, limits, going: Going::default() }
+        Self { store, hub, limits, going: Going::default(), metrics: Arc::default() }
+    }
+
+    /// The same, measured by these metrics.
+    #[must_use]
+    pub fn measured(self, metrics: Arc<LockMetrics>) -> Self {
+        Self { metrics, ..self }
+    }
+
+    /// Sets the metrics that are read from the state of the service. To be called before they are read.
+    pub fn measure(&self) {
+        let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        self.metrics.waiters.set(count(self.hub.waiters.len()));
+        self.metrics.watchers.set(count(self.hub.watchers.len()));
     }
 
     fn store(&self) -> &S {
@@ -115,7 +131,9 @@ impl<S: Store> Locks<S> {
         ttl: Option<Duration>,
         arrived: Instant,
     ) -> Result<(RenewOutcome, Duration), LocksError> {
-        let Timed { sent, outcome } = self.run(name, Command::Renew { lease_id, ttl }).await?;
+        let renewed = self.run(name, Command::Renew { lease_id, ttl }).await;
+        measure::renewal(&self.metrics, renewed.as_ref().map(|renewed| &renewed.outcome).map_err(drop));
+        let Timed { sent, outcome } = renewed?;
         Ok((outcome, sent.saturating_duration_since(arrived)))
     }
 

@@ -3,6 +3,7 @@
 use super::{
     Locks, LocksError,
     client::Client,
+    measure,
     waiters::{Waiter, Waiting, Woken},
 };
 use crate::{
@@ -15,7 +16,9 @@ use crate::{
         outcome::{AcquireOutcome, Contention, Grant},
     },
     store::{Store, StoreError, Timed},
+    telemetry::metrics::Granted,
 };
+use futures_util::FutureExt;
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -118,7 +121,16 @@ impl<S: Store> Locks<S> {
     /// If this future is dropped at any await (the client cancelled, or is gone), the store cleans up: the queue
     /// position is kept for a retry for a few seconds, and a lease that was granted unheard is cut short. Once this has
     /// returned, the answer belongs to the transport.
-    pub async fn acquire(&self, name: &LockName, call: AcquireCall) -> Result<AcquireAnswer, LocksError> {
+    pub fn acquire(
+        &self,
+        name: &LockName,
+        call: AcquireCall,
+    ) -> impl Future<Output = Result<AcquireAnswer, LocksError>> + Send {
+        // A combinator, because an async function would hold the call twice.
+        self.ask(name, call).inspect(move |answer| measure::acquire(&self.metrics, answer))
+    }
+
+    async fn ask(&self, name: &LockName, call: AcquireCall) -> Result<AcquireAnswer, LocksError> {
         self.check_draining()?;
         let wait_until = call.wait_until();
         let AcquireCall { call, terms, arrived, attachment, waiter, .. } = call;
@@ -152,9 +164,13 @@ impl<S: Store> Locks<S> {
         if let (AcquireOutcome::Queued, Some((waiting, _))) = (&outcome, &waiting) {
             waiting.tell_queued();
         }
+        // From when a grant is a hand-off to this call.
+        let mut offered = None;
+        let mut granted = Granted::Try;
         let answer = loop {
             match (outcome, &waiting) {
                 (AcquireOutcome::Queued, Some((waiting, until))) => {
+                    granted = Granted::Wait;
                     let wake = tokio::select! {
                         biased;
                         () = self.going.draining.cancelled() => Wake::Draining,
@@ -167,6 +183,11 @@ impl<S: Store> Locks<S> {
                         // Boxed, or each waiting call would keep space that few need.
                         (Wake::Hint, Some(client)) => Box::pin(self.decline(name, waiting, client, *until)).await,
                         (wake, _) => wake,
+                    };
+                    offered = match &wake {
+                        Wake::Hint => Some(Instant::now()),
+                        Wake::Claimed(claimed) => Some(claimed.sent),
+                        Wake::TimeOver | Wake::Draining | Wake::Stalled => None,
                     };
                     Timed { sent, outcome } = match wake {
                         Wake::Hint => match self.store.run(name, Command::Claim(call, candidate)).await?.of()? {
@@ -184,12 +205,28 @@ impl<S: Store> Locks<S> {
                         Wake::Stalled => return Err(LocksError::Ended),
                     };
                 }
+                (outcome @ AcquireOutcome::Granted(_), _) => {
+                    self.measure_grant(granted, arrived, offered);
+                    break self.answer(outcome, sent.saturating_duration_since(arrived), sent, candidate);
+                }
                 (outcome, _) => break self.answer(outcome, sent.saturating_duration_since(arrived), sent, candidate),
             }
         };
         // The outcome is known, so there is nothing to clean up.
         cleanup.armed = false;
         answer
+    }
+
+    /// Counts a grant, and the time that it took if the call was queued.
+    fn measure_grant(&self, granted: Granted, arrived: Instant, offered: Option<Instant>) {
+        self.metrics.grants.of(granted).inc();
+        if granted == Granted::Wait {
+            let now = Instant::now();
+            self.metrics.wait.observe(now.saturating_duration_since(arrived).as_secs_f64());
+            if let Some(offered) = offered {
+                self.metrics.handoff.observe(now.saturating_duration_since(offered).as_secs_f64());
+            }
+        }
     }
 
     /// Declines an offer to a call whose client does not read. Resolves when the client reads again, so that the call

@@ -55,6 +55,11 @@ impl Watchers {
         self.count.load(Ordering::Relaxed) > 0
     }
 
+    /// The number of watchers.
+    pub(super) fn len(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
     pub(super) fn watch(&self, prefix: String, gone: CancellationToken) -> Result<Watching, LocksError> {
         let watcher = Arc::new(Watcher { prefix, backlog: Mutex::default(), more: Notify::new() });
         let mut list = self.list.write();

@@ -12,7 +12,11 @@ use super::{
     Connection, Lane, NodeError, Script, ScriptCommand,
     queue::{Counts, Queues, Taken},
 };
-use crate::{domain::time::StoreTime, sync::Mutex};
+use crate::{
+    domain::time::StoreTime,
+    sync::Mutex,
+    telemetry::traces::{SpanContext, failed},
+};
 use deadpool_redis::redis::Value;
 use futures_util::future::{Pending, join_all, pending};
 use std::sync::Arc;
@@ -82,6 +86,8 @@ pub(super) struct QueuedCommand {
     tag: u16,
     packed: Vec<u8>,
     reply: oneshot::Sender<Answer>,
+    /// The span that it belongs to, if traces are on. Boxed: they seldom are.
+    span: Option<Box<SpanContext>>,
 }
 
 type Answer = Result<Reply, NodeError>;
@@ -169,7 +175,8 @@ impl Connection {
         self.ensure_open()?;
         let (reply, answer) = oneshot::channel();
         let lane = command.lane();
-        let queued = QueuedCommand { lane, script: command.script(), tag, packed, reply };
+        let span = self.traces.present().map(Box::new);
+        let queued = QueuedCommand { lane, script: command.script(), tag, packed, reply, span };
         let number = {
             let mut queues = self.queues.lock();
             let number = queues.push(lane, Instant::now(), queued);
@@ -223,16 +230,24 @@ impl Connection {
         let mut args = Vec::with_capacity(1 + batch.len());
         args.push(packed);
         let (mut counts, mut callers) = (Counts::default(), Vec::with_capacity(batch.len()));
-        for QueuedCommand { lane, packed, reply, .. } in batch {
+        let mut spans = Vec::new();
+        for QueuedCommand { lane, packed, reply, span, .. } in batch {
             counts[lane as usize] += 1;
             args.push(packed);
             callers.push(reply);
+            spans.extend(span.map(|span| *span));
         }
+        self.metrics.batch_size.observe(callers.len() as f64);
+        let span = self.traces.batch(callers.len(), spans);
         let in_flight = InFlight { connection: Arc::clone(self), counts };
         let answer = match self.ensure_open() {
             Ok(()) => self.run_command(script, &script.evalsha_packed(&key, &args)).await,
             Err(why) => Err(why),
         };
+        if answer.is_err() {
+            failed(span.as_ref(), "no answer");
+        }
+        drop(span);
         drop(in_flight);
         let answer = answer.and_then(|value| replies(value, callers.len()));
         match answer {

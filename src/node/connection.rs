@@ -12,9 +12,17 @@ use super::{
 use crate::{
     domain::{ids::Incarnation, time::StoreTime},
     sync::{Mutex, Notify},
+    telemetry::{
+        metrics::{RoundTrip, StoreMetrics},
+        traces::Traces,
+    },
 };
 use deadpool_redis::redis::{Cmd, Pipeline, Value, aio::MultiplexedConnection};
-use std::{fmt, sync::OnceLock, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 use tokio::time::Instant;
 
 /// A connection that many callers share. Their commands are pipelined.
@@ -29,14 +37,23 @@ pub struct Connection {
     attention: Notify,
     pub(super) queues: Mutex<Queues<QueuedCommand>>,
     pub(super) header: MakeHeader,
+    pub(super) metrics: Arc<StoreMetrics>,
+    pub(super) traces: Traces,
 }
 
 impl Connection {
-    pub(super) fn new(connection: MultiplexedConnection, greeting: Greeting, header: MakeHeader) -> Self {
+    pub(super) fn new(
+        connection: MultiplexedConnection,
+        greeting: Greeting,
+        header: MakeHeader,
+        metrics: Arc<StoreMetrics>,
+        traces: Traces,
+    ) -> Self {
         let Greeting { info, sent, time } = greeting;
         let incarnation = info.incarnation();
         let (clock, closed, attention) = (RedisClock::new(sent, time), OnceLock::new(), Notify::new());
-        Self { connection, info, incarnation, clock, closed, attention, queues: Mutex::new(Queues::new()), header }
+        let queues = Mutex::new(Queues::new());
+        Self { connection, info, incarnation, clock, closed, attention, queues, header, metrics, traces }
     }
 
     /// The incarnation of Redis when the connection was made. Redis may go on to another without closing the
@@ -61,7 +78,9 @@ impl Connection {
 
     pub(super) async fn run_command(&self, script: &'static Script, command: &Cmd) -> Result<Value, NodeError> {
         let mut connection = self.connection.clone();
+        let measured = self.measure_round_trip();
         let reply = outcome(connection.send_packed_command(command).await);
+        drop(measured);
         let reply = match reply {
             Err(fault) if fault.no_script => {
                 let mut replies = self.load_and_run(&[script], &[command]).await;
@@ -83,6 +102,7 @@ impl Connection {
         if let Err(error) = self.ensure_open() {
             return calls.iter().map(|_| Err(error.clone())).collect();
         }
+        let _measured = self.measure_round_trip();
         let commands: Vec<Cmd> = calls.iter().map(ScriptCall::evalsha).collect();
         let mut replies = self.send(&commands.iter().collect::<Vec<_>>()).await;
         let is_missing = |reply: &Result<Value, Fault>| reply.as_ref().is_err_and(|fault| fault.no_script);
@@ -97,6 +117,12 @@ impl Connection {
             }
         }
         replies.into_iter().map(|reply| reply.map_err(|fault| self.heed(fault))).collect()
+    }
+
+    /// Counts a round trip with commands, and measures its time until the guard is dropped.
+    fn measure_round_trip(&self) -> RoundTripTime<'_> {
+        self.metrics.round_trips.of(RoundTrip::Commands).inc();
+        RoundTripTime { metrics: &self.metrics, sent: Instant::now() }
     }
 
     /// Samples Redis' clock: it showed `redis_now` to a command that was sent at `sent`.
@@ -186,6 +212,18 @@ impl Connection {
             (reply, _) => reply,
         };
         runs.into_iter().map(reason).collect()
+    }
+}
+
+/// Dropped, it measures the time of a round trip.
+struct RoundTripTime<'a> {
+    metrics: &'a StoreMetrics,
+    sent: Instant,
+}
+
+impl Drop for RoundTripTime<'_> {
+    fn drop(&mut self) {
+        self.metrics.round_trip_seconds.observe(self.sent.elapsed().as_secs_f64());
     }
 }
 

@@ -5,6 +5,10 @@ use super::{
     CONNECTIONS_PER_NODE, RESPONSE_TIMEOUT, RedisUrl, batch::MakeHeader, connection::Connection, handshake,
     reply::connect_error,
 };
+use crate::telemetry::{
+    metrics::{RoundTrip, StoreMetrics},
+    traces::Traces,
+};
 use deadpool::{
     Runtime,
     managed::{Manager, Metrics, Object, Pool, PoolError, RecycleError, RecycleResult, TimeoutType},
@@ -60,7 +64,12 @@ impl Dialer {
 
     /// Makes a connection for commands. The pooled one beside it keeps its place in the pool. The error says what
     /// happened, why, and what to do. Dropped, it leaves at most a connection that closes.
-    pub(super) async fn connect(&self, header: &MakeHeader) -> Result<(Pooled, Connection), String> {
+    pub(super) async fn connect(
+        &self,
+        header: &MakeHeader,
+        metrics: &Arc<StoreMetrics>,
+        traces: &Traces,
+    ) -> Result<(Pooled, Connection), String> {
         let pool = self.pool.as_ref().map_err(Clone::clone)?;
         let pooled = pool.get().await.map_err(|error| match error {
             PoolError::Backend(why) => why,
@@ -71,12 +80,16 @@ impl Dialer {
             }
         })?;
         let mut connection = MultiplexedConnection::clone(&pooled);
+        metrics.round_trips.of(RoundTrip::Check).inc();
         let greeting = match handshake::greet(&mut connection).await {
             Ok(greeting) => handshake::may_run_scripts(&mut connection).await.map(|()| greeting),
             Err(why) => Err(why),
         };
         match greeting {
-            Ok(greeting) => Ok((pooled, Connection::new(connection, greeting, Arc::clone(header)))),
+            Ok(greeting) => Ok((
+                pooled,
+                Connection::new(connection, greeting, Arc::clone(header), Arc::clone(metrics), traces.clone()),
+            )),
             Err(why) => {
                 discard(pooled);
                 Err(why)

@@ -46,7 +46,10 @@ pub use url::RedisUrl;
 
 pub(crate) use reply::script_error;
 
-use crate::sync::{Mutex, RwLock};
+use crate::{
+    sync::{Mutex, RwLock},
+    telemetry::{metrics::StoreMetrics, traces::Traces},
+};
 use batch::MakeHeader;
 use dial::Dialer;
 use futures_util::future::{join, join_all};
@@ -73,6 +76,8 @@ pub struct Node {
     up: watch::Sender<bool>,
     outage: Mutex<Outage>,
     subscription: watch::Sender<Option<Subscription>>,
+    metrics: Arc<StoreMetrics>,
+    traces: Traces,
 }
 
 /// Why no connection is up.
@@ -96,7 +101,15 @@ impl Node {
             up: watch::Sender::new(false),
             outage: Mutex::new(Outage { why: "the first connection is not made yet".to_owned(), logged: Vec::new() }),
             subscription: watch::Sender::new(None),
+            metrics: Arc::default(),
+            traces: Traces::default(),
         }
+    }
+
+    /// The same, measured by these metrics and these traces. To be called before [`Self::run`].
+    #[must_use]
+    pub fn measured(self, metrics: Arc<StoreMetrics>, traces: Traces) -> Self {
+        Self { metrics, traces, ..self }
     }
 
     /// Keeps the connections up. Never ends; one task is to poll it for as long as the node is used. Dropped, it closes

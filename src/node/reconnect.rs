@@ -6,6 +6,7 @@ use super::{
     dial::discard,
     handshake,
 };
+use crate::telemetry::metrics::RoundTrip;
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -19,6 +20,7 @@ struct Installed<'a> {
 impl<'a> Installed<'a> {
     fn new(node: &'a Node, slot: usize, connection: Arc<Connection>) -> Self {
         *node.connections[slot].write() = Some(Arc::clone(&connection));
+        node.metrics.connections.inc();
         node.report_up(&connection);
         Self { node, slot, connection }
     }
@@ -27,6 +29,7 @@ impl<'a> Installed<'a> {
 impl Drop for Installed<'_> {
     fn drop(&mut self) {
         *self.node.connections[self.slot].write() = None;
+        self.node.metrics.connections.dec();
         match self.connection.closed() {
             Some(why) => self.node.report_down(why),
             // Nothing is wrong with the connection, the server stops: no news for the log.
@@ -48,9 +51,11 @@ enum End {
 /// Keeps a connection in this slot. Never ends. Dropped, it empties the slot.
 pub(super) async fn keep_connected(node: &Node, slot: usize) {
     let mut backoff = Backoff::new();
+    let mut lost = 0;
     loop {
-        match node.dialer.connect(&node.header).await {
+        match node.dialer.connect(&node.header, &node.metrics, &node.traces).await {
             Ok((pooled, connection)) => {
+                node.metrics.reconnects.inc_by(lost);
                 let made = Instant::now();
                 let installed = Installed::new(node, slot, Arc::new(connection));
                 let end = watch_over(node, &installed.connection).await;
@@ -59,6 +64,7 @@ pub(super) async fn keep_connected(node: &Node, slot: usize) {
                     backoff.reset();
                 }
                 drop(installed);
+                lost = 1;
                 // The others may have met the same: they are checked now, not when their time comes.
                 node.dialer.broken.send_modify(|count| *count += 1);
                 match end {
@@ -85,6 +91,7 @@ async fn watch_over(node: &Node, connection: &Connection) -> End {
         if connection.closed().is_some() {
             return End::Wrong;
         }
+        node.metrics.round_trips.of(RoundTrip::Check).inc();
         match handshake::greet(&mut connection.connection()).await {
             Ok(greeting) if greeting.info.incarnation() == connection.incarnation() => {
                 connection.sample(greeting.sent, greeting.time);

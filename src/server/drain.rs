@@ -6,30 +6,35 @@
 //!    close.
 //! 3. Connections that have not closed by then are cut: tonic's own shutdown waits forever for open streams.
 
-use super::{ServeError, accept::Connection, set_health};
+use super::{
+    ServeError,
+    health::{Health, Readiness},
+};
 use crate::{locks::Locks, store::Store};
-use std::{convert::Infallible, future::Future, sync::Arc, time::Duration};
+use futures_util::FutureExt;
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 use tokio::{sync::oneshot, time::timeout};
-use tokio_stream::Stream;
-use tonic::transport::server::Router;
-use tonic_health::{ServingStatus, server::HealthReporter};
+
+/// Resolves when connections should close.
+pub(super) type Closing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// How long connections have to close when asked to.
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-pub(super) async fn serve_until_drained<S: Store>(
-    router: Router,
-    connections: impl Stream<Item = Result<Connection, Infallible>>,
+/// Drives `serve`, which ends when the future that it gets has resolved and all connections have closed.
+pub(super) async fn serve_until_drained<S: Store, F>(
+    serve: impl FnOnce(Closing) -> F,
     locks: &Arc<Locks<S>>,
-    health: &HealthReporter,
+    health: &Health,
     drain_timeout: Duration,
     shutdown: impl Future<Output = ()> + Send + 'static,
-) -> Result<(), ServeError> {
+) -> Result<(), ServeError>
+where
+    F: Future<Output = Result<(), tonic::transport::Error>>,
+{
     let (close, closing) = oneshot::channel::<()>();
-    let mut serving = std::pin::pin!(router.serve_with_incoming_shutdown(connections, async {
-        // An error means that the sender is gone: close as well.
-        let _ = closing.await;
-    }));
+    // An error means that the sender is gone: close as well.
+    let mut serving = std::pin::pin!(serve(Box::pin(closing.map(drop))));
     tokio::select! {
         served = &mut serving => return Ok(served?),
         () = drained(locks, health, drain_timeout, shutdown) => {}
@@ -46,7 +51,7 @@ pub(super) async fn serve_until_drained<S: Store>(
 /// Resolves when the drain has been requested, and all waiting calls and streams have ended or the timeout is over.
 async fn drained<S: Store>(
     locks: &Arc<Locks<S>>,
-    health: &HealthReporter,
+    health: &Health,
     drain_timeout: Duration,
     shutdown: impl Future<Output = ()>,
 ) {
@@ -56,9 +61,8 @@ async fn drained<S: Store>(
     }
     let (waiters, streams) = locks.busy();
     tracing::info!(waiters, streams, "draining: no new acquires");
-    // In this order: `follow_store` no longer sets the health once the drain has begun.
     locks.drain();
-    set_health(health, ServingStatus::NotServing).await;
+    health.set(Readiness::Draining).await;
     if timeout(drain_timeout, locks.quiet()).await.is_err() {
         let (waiters, streams) = locks.busy();
         tracing::warn!(waiters, streams, "drain timeout is over; ending waiting calls and streams");

@@ -1,34 +1,44 @@
 //! The server: listens, serves, and drains.
 
 mod accept;
+mod admin;
 mod drain;
+mod health;
+mod layers;
 mod listen;
 mod open_files;
 mod refusals;
 mod tls;
 
+pub use admin::bind_admin;
 pub use listen::{ListenError, Listeners, bind};
 
 use crate::{
     api,
     clock::ProcessClock,
-    config::{Config, ConfigError, Problem, StoreTls, StoreUrl},
+    config::{AdminPlace, Config, ConfigError, Problem, StoreTls, StoreUrl},
     locks::{Hub, Locks},
     node::{RedisUrl, TlsFile, TlsFileProblem, TlsFiles},
     store::{MemoryStore, RedisStore, Store},
+    telemetry::{
+        metrics::Metrics,
+        traces::{Source, Traces},
+    },
 };
 use accept::{Admission, Gate, connections};
+use admin::{Admin, Build, Pages};
+use health::Health;
+use layers::{CallsLayer, TracesLayer};
 use refusals::Refusals;
+use std::convert::Infallible;
 use std::{
-    convert::Infallible,
-    future::{Future, pending},
+    future::{Future, pending, ready},
     sync::Arc,
     time::Duration,
 };
 use tls::Tls;
-use tokio::{sync::watch, time::timeout};
-use tonic::transport::Server;
-use tonic_health::{ServingStatus, server::HealthReporter};
+use tokio::{net::TcpListener, sync::watch, time::timeout};
+use tower::Layer;
 
 /// How often an idle connection is pinged, and how long the answer may take. The server notices a vanished client
 /// within their sum. The leases of the client are not affected.
@@ -57,6 +67,9 @@ pub enum ServeError {
     /// The transport failed.
     #[error(transparent)]
     Transport(#[from] tonic::transport::Error),
+    /// Traces cannot be exported to this endpoint.
+    #[error("--otlp-endpoint: {0}")]
+    Traces(String),
     /// The URL of the store cannot be used.
     #[error("--store: {0}")]
     StoreUrl(String),
@@ -68,41 +81,47 @@ pub enum ServeError {
     Reflection(#[from] tonic_reflection::server::Error),
 }
 
-/// Serves on `listeners` (see [`bind`]) until `shutdown` resolves or an operator drains the server. Then drains, within
-/// the configured drain timeout and two seconds.
+/// Serves on `listeners` (see [`bind`]), with the admin port on `admin` (see [`bind_admin`]), until `shutdown` resolves
+/// or an operator drains the server. Then drains, within the configured drain timeout and three seconds. The admin port
+/// closes last.
 ///
 /// Dropped, it stops accepting; open connections end with the runtime.
 pub async fn serve(
     config: Config,
     listeners: Listeners,
+    admin: Vec<TcpListener>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
     open_files::raise_limit(config.connections_max);
     let hub = Arc::new(Hub::new());
+    let metrics = Arc::new(Metrics::new(Build::with(&config.store).facts()));
+    let traces = traces(&config, &metrics)?;
+    let server = Server { config: &config, listeners, admin, metrics: metrics.clone(), traces: traces.clone() };
     match &config.store {
         StoreUrl::Redis(url) => {
             let url = store_url(url, &config.store_tls)?;
-            let mut store = RedisStore::new(&url, &config.limits, hub.clone()).allowing_eviction(config.allow_eviction);
+            let mut store = RedisStore::new(&url, &config.limits, hub.clone())
+                .allowing_eviction(config.allow_eviction)
+                .measured(metrics.store.clone(), traces);
             if !config.classic_prefix.is_empty() {
                 store = store.beside_classic(&config.classic_prefix);
             }
             let store = Arc::new(store);
-            let locks = Arc::new(Locks::new(store.clone(), hub, config.limits.clone()));
+            let locks = Arc::new(Locks::new(store.clone(), hub, config.limits.clone()).measured(metrics.locks.clone()));
+            let cleanup = async {
+                let _ = timeout(CLEANUP_TIMEOUT, store.chores_done()).await;
+            };
             tokio::select! {
-                served = async {
-                    let served = serve_locks(&config, listeners, &locks, store.up(), shutdown).await;
-                    let _ = timeout(CLEANUP_TIMEOUT, store.chores_done()).await;
-                    served
-                } => served,
+                served = server.serve(&locks, store.up(), shutdown, cleanup) => served,
                 () = store.maintain() => Ok(()),
             }
         }
         StoreUrl::Memory => {
             let clock = Arc::new(ProcessClock::start());
             let store = Arc::new(MemoryStore::new(clock, &config.limits, hub.clone()));
-            let locks = Arc::new(Locks::new(store.clone(), hub, config.limits.clone()));
+            let locks = Arc::new(Locks::new(store.clone(), hub, config.limits.clone()).measured(metrics.locks.clone()));
             tokio::select! {
-                served = serve_locks(&config, listeners, &locks, always_up(), shutdown) => served,
+                served = server.serve(&locks, always_up(), shutdown, ready(())) => served,
                 () = store.run_expiry() => Ok(()),
             }
         }
@@ -124,58 +143,77 @@ pub fn store_url(url: &str, files: &StoreTls) -> Result<RedisUrl, ServeError> {
     })
 }
 
-async fn serve_locks<S: Store>(
-    config: &Config,
-    Listeners { sockets, tls }: Listeners,
-    locks: &Arc<Locks<S>>,
-    store_up: watch::Receiver<bool>,
-    shutdown: impl Future<Output = ()> + Send + 'static,
-) -> Result<(), ServeError> {
-    let (health, health_service) = tonic_health::server::health_reporter();
-    // `follow_store` reports SERVING when the store is available.
-    set_health(&health, ServingStatus::NotServing).await;
-    let streams = config.limits.waiters_per_server.saturating_add(STREAMS_SPARE);
-    let router = Server::builder()
-        .http2_keepalive_interval(Some(PING_INTERVAL))
-        .http2_keepalive_timeout(Some(PING_TIMEOUT))
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .http2_max_pending_accept_reset_streams(Some(PENDING_RESETS_MAX))
-        .max_concurrent_streams(u32::try_from(streams).unwrap_or(u32::MAX))
-        .add_routes(api::routes(locks, config.drain_timeout)?)
-        .add_service(health_service);
-    let gate = Gate {
-        tls: tls.clone(),
-        admission: Arc::new(Admission::new(config.connections_max, config.connections_per_peer)),
-        refusals: Arc::new(Refusals::default()),
-    };
-    let connections = connections(sockets, gate);
-    let drained = drain::serve_until_drained(router, connections, locks, &health, config.drain_timeout, shutdown);
-    tokio::select! {
-        drained = drained => drained,
-        never = follow_files(tls.as_deref()) => match never {},
-        never = follow_store(&health, store_up, locks) => match never {},
+/// Traces to the configured collector, if there is one.
+fn traces(config: &Config, metrics: &Metrics) -> Result<Traces, ServeError> {
+    if config.otlp_endpoint.is_empty() {
+        return Ok(Traces::default());
     }
+    let instance = uuid::Uuid::new_v4().to_string();
+    let source = Source { name: "fencepost", version: env!("CARGO_PKG_VERSION"), instance: &instance };
+    let traces = Traces::export(&config.otlp_endpoint, source, metrics.trace_export_failures.clone());
+    traces.map_err(|error| ServeError::Traces(error.to_string()))
 }
 
-/// Reports the store's availability as health, until the drain begins.
-async fn follow_store<S: Store>(
-    health: &HealthReporter,
-    mut up: watch::Receiver<bool>,
-    locks: &Arc<Locks<S>>,
-) -> Infallible {
-    loop {
-        let status = if *up.borrow_and_update() { ServingStatus::Serving } else { ServingStatus::NotServing };
-        if !locks.is_draining() {
-            set_health(health, status).await;
-        }
-        if locks.is_draining() {
-            set_health(health, ServingStatus::NotServing).await;
-            pending::<()>().await;
-        }
-        if up.changed().await.is_err() {
-            pending::<()>().await;
-        }
+/// What is the same for all stores.
+struct Server<'a> {
+    config: &'a Config,
+    listeners: Listeners,
+    admin: Vec<TcpListener>,
+    metrics: Arc<Metrics>,
+    traces: Traces,
+}
+
+impl Server<'_> {
+    /// Serves, drains, and waits for `cleanup`.
+    async fn serve<S: Store>(
+        self,
+        locks: &Arc<Locks<S>>,
+        store_up: watch::Receiver<bool>,
+        shutdown: impl Future<Output = ()> + Send + 'static,
+        cleanup: impl Future<Output = ()>,
+    ) -> Result<(), ServeError> {
+        let Self { config, listeners: Listeners { sockets, tls }, admin, metrics, traces } = self;
+        let with_admin = config.admin_service == AdminPlace::Everywhere;
+        let (health, health_service) = Health::new(api::service_names(with_admin), metrics.clone()).await;
+        let calls = CallsLayer::new(metrics.calls.clone());
+        let measured = locks.clone();
+        let refresh = move || measured.measure();
+        let pages = Pages::new(Build::with(&config.store), metrics.clone(), refresh, health.subscribe());
+        let grpc = api::admin_routes(locks, config.drain_timeout, &metrics.calls, &traces)?;
+        let mut admin = Admin::new(admin, pages.router(calls.layer(TracesLayer::new(traces.clone()).layer(grpc))));
+        let streams = config.limits.waiters_per_server.saturating_add(STREAMS_SPARE);
+        let router = tonic::transport::Server::builder()
+            .http2_keepalive_interval(Some(PING_INTERVAL))
+            .http2_keepalive_timeout(Some(PING_TIMEOUT))
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .http2_max_pending_accept_reset_streams(Some(PENDING_RESETS_MAX))
+            .max_concurrent_streams(u32::try_from(streams).unwrap_or(u32::MAX))
+            .layer(calls)
+            .layer(TracesLayer::new(traces.clone()))
+            .add_routes(api::routes(locks, config.drain_timeout, &metrics.calls, &traces, with_admin)?)
+            .add_service(health_service);
+        let gate = Gate {
+            tls: tls.clone(),
+            admission: Arc::new(Admission::new(config.connections_max, config.connections_per_peer)),
+            refusals: Arc::new(Refusals::default()),
+        };
+        let connections = connections(sockets, gate);
+        let serve = |closing: drain::Closing| router.serve_with_incoming_shutdown(connections, closing);
+        let served = async {
+            let drained = drain::serve_until_drained(serve, locks, &health, config.drain_timeout, shutdown).await;
+            cleanup.await;
+            drained
+        };
+        let served = tokio::select! {
+            served = served => served,
+            never = follow_files(tls.as_deref()) => match never {},
+            never = health.follow_store(store_up) => match never {},
+            never = admin.run() => match never {},
+        };
+        traces.flush().await;
+        admin.close().await;
+        served
     }
 }
 
@@ -190,10 +228,4 @@ async fn follow_files(tls: Option<&Tls>) -> Infallible {
 /// A store in this process is always available.
 fn always_up() -> watch::Receiver<bool> {
     watch::Sender::new(true).subscribe()
-}
-
-async fn set_health(health: &HealthReporter, status: tonic_health::ServingStatus) {
-    for service in api::SERVICE_NAMES {
-        health.set_service_status(service, status).await;
-    }
 }

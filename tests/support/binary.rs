@@ -160,6 +160,8 @@ pub(crate) fn fencepost(arguments: &[&str]) -> Command {
             command.env_remove(name);
         }
     }
+    // Servers of tests run side by side. A test of the admin port sets the flag.
+    command.env("FENCEPOST_ADMIN_LISTEN", "none");
     command.args(arguments);
     command
 }

@@ -59,7 +59,7 @@ impl Server {
                     std::future::pending::<()>().await;
                 }
             };
-            fencepost::server::serve(config, listeners, shutdown).await.unwrap();
+            fencepost::server::serve(config, listeners, Vec::new(), shutdown).await.unwrap();
         });
         Self { addr, shutdown: Some(shutdown), task }
     }

@@ -44,7 +44,8 @@ impl Testbed {
         for _ in 0..plan.replicas {
             // Short TTLs, so that short runs include renewals; large queue bounds, so that all waiters fit.
             let flags = ["--ttl-min", "100ms", "--waiters-per-lock", "1000000", "--waiters-per-server", "1000000"];
-            let words = ["serve", "--listen", "127.0.0.1:0", "--store", &store].into_iter().chain(flags);
+            let words = ["serve", "--listen", "127.0.0.1:0", "--admin-listen", "none", "--store", &store];
+            let words = words.into_iter().chain(flags);
             testbed.start(&words.map(str::to_owned).collect::<Vec<_>>()).await?;
         }
         testbed.wait_until_ready().await?;

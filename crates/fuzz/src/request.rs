@@ -6,6 +6,7 @@ use fencepost::{
     config::Config,
     locks::{Hub, Locks},
     store::MemoryStore,
+    telemetry::traces::Traces,
 };
 use http_body_util::BodyExt;
 use std::{cell::RefCell, sync::Arc, time::Duration};
@@ -55,7 +56,8 @@ impl Server {
             let store = Arc::new(MemoryStore::new(Arc::new(ProcessClock::start()), &config.limits, hub.clone()));
             let locks = Arc::new(Locks::new(store.clone(), hub, config.limits.clone()));
             tokio::spawn(async move { store.run_expiry().await });
-            fencepost::api::routes(&locks, config.drain_timeout).expect("the services have descriptors")
+            fencepost::api::routes(&locks, config.drain_timeout, &Arc::default(), &Traces::default(), true)
+                .expect("the services have descriptors")
         });
         Self { runtime, routes }
     }

@@ -20,6 +20,7 @@ mod select;
 pub mod store;
 pub mod sync;
 pub mod task;
+pub mod telemetry;
 pub mod time;
 
 #[path = "../../../src/clock.rs"]

@@ -1,19 +1,21 @@
 //! The leases that one stream keeps alive, and its outgoing messages.
 
 use super::{
-    AttachLease, DetachReason, FromClient, Group, Inbox, StreamError, StreamNotice, ToClient, ended,
-    expected::Expected, pace::Pace,
+    AttachLease, DetachReason, FromClient, Group, Inbox, StreamError, StreamNotice, ToClient, attachment_id, ended,
+    expected::Expected, handle_of, measured::Measured, pace::Pace,
 };
 use crate::{
     domain::{
         command::Command,
         ids::{AttachmentId, LeaseId},
+        lease::LeaseEnd,
         limits::{BEATS_UNANSWERED_MAX, HANDLES_PER_MESSAGE, TTL_UNKNOWN},
         name::LockName,
-        outcome::RenewOutcome,
+        outcome::{Fate, RenewOutcome},
     },
     locks::{Hub, Locks},
     store::{Store, StoreError},
+    telemetry::metrics::{Renewal, StreamKind},
 };
 use hashbrown::HashMap;
 use std::{collections::VecDeque, sync::Arc, time::Duration};
@@ -35,6 +37,8 @@ pub(super) struct Lease {
     attempt: u32,
     ttl: Duration,
     due: Instant,
+    /// Since when the stream keeps it.
+    since: Instant,
     /// Whether the store has confirmed the attachment. If not, the next answer attaches it again.
     attached: bool,
     release_on_disconnect: bool,
@@ -76,10 +80,11 @@ pub(in crate::locks) struct Keeping<S: Store, M> {
     /// Leases that the next answers check, a few each, because a notice of their end may have been lost.
     to_ask: VecDeque<u32>,
     gone: CancellationToken,
+    measured: Measured,
 }
 
 impl<S: Store, M: From<ToClient>> Keeping<S, M> {
-    pub(in crate::locks) fn open(locks: &Locks<S>) -> Self {
+    pub(in crate::locks) fn open(locks: &Locks<S>, kind: StreamKind) -> Self {
         let stream = Uuid::new_v4().as_u64_pair().0;
         let mut keeping = Self {
             store: locks.store.clone(),
@@ -99,6 +104,7 @@ impl<S: Store, M: From<ToClient>> Keeping<S, M> {
             to_renew: (0, VecDeque::new()),
             to_ask: VecDeque::new(),
             gone: locks.going.gone.clone(),
+            measured: Measured::open(locks.metrics.clone(), kind),
         };
         // The first beat tells the client that the stream is open.
         keeping.beat(keeping.last_beat_at);
@@ -142,7 +148,10 @@ impl<S: Store, M: From<ToClient>> Keeping<S, M> {
     }
 
     pub(super) fn gone(&mut self, handle: u32, notice: StreamNotice) {
-        self.remove(handle);
+        let lease = self.remove(handle);
+        if let StreamNotice::Ended(end) = notice {
+            self.measured.ended(lease.map(|lease| lease.since), Fate::Ended(end), self.sent);
+        }
         self.say(match notice {
             StreamNotice::Ended(end) => ToClient::Lost { handle, gone: ended(end) },
             StreamNotice::AttachedElsewhere => ToClient::Detached { handle, reason: DetachReason::AttachedElsewhere },
@@ -152,7 +161,8 @@ impl<S: Store, M: From<ToClient>> Keeping<S, M> {
     /// Stops renewing a lease that is about to be released.
     pub(in crate::locks) fn give_back(&mut self, lease_id: LeaseId) {
         if let Some(handle) = self.by_id.get(&lease_id) {
-            self.remove(*handle);
+            let since = self.remove(*handle).map(|lease| lease.since);
+            self.measured.ended(since, Fate::Ended(LeaseEnd::Released), self.sent);
         }
     }
 
@@ -177,8 +187,9 @@ impl<S: Store, M: From<ToClient>> Keeping<S, M> {
         let AttachLease { handle, name, lease_id, attempt, release_on_disconnect } = lease;
         let due = self.pace.add(handle, ttl, at);
         self.by_id.insert(lease_id, handle);
-        self.leases
-            .insert(handle, Lease { name, lease_id, attachment, attempt, ttl, due, attached, release_on_disconnect });
+        let lease = Lease { name, lease_id, attachment, attempt, ttl, due, since: at, attached, release_on_disconnect };
+        self.leases.insert(handle, lease);
+        self.measured.added();
     }
 
     /// Handles a message. Dropped on the way, commands to the store may or may not be done; `Drop` knows all leases
@@ -234,6 +245,7 @@ impl<S: Store, M: From<ToClient>> Keeping<S, M> {
             return Err(StreamError::BeatBackwards { beat, answered: self.answered });
         }
         self.answered = beat;
+        self.measured.answered(beat);
         let now = Instant::now();
         let is_due = |handle: &u32| self.leases.get(handle).is_some_and(|lease| lease.due <= now);
         // mutant: lost word of an end
@@ -264,7 +276,9 @@ impl<S: Store, M: From<ToClient>> Keeping<S, M> {
         let beat = self.to_renew.0;
         let part = self.to_renew.1.len().min(LEASES_AT_ONCE);
         let known = self.to_renew.1.drain(..part).filter(|handle| self.leases.contains_key(handle)).collect::<Vec<_>>();
+        let was_late = self.measured.is_late(beat);
         let renewed = self.renew(&known).await;
+        self.measured.renewed(beat, was_late);
         self.say_groups(renewed, |leases| ToClient::Renewed { beat, leases });
     }
 
@@ -284,11 +298,14 @@ impl<S: Store, M: From<ToClient>> Keeping<S, M> {
         for (handle, answer) in handles.iter().copied().zip(answers) {
             match answer.and_then(|answer| Ok(answer.of::<RenewOutcome>()?.outcome)) {
                 Ok(RenewOutcome::Renewed(renewed)) => {
+                    self.measured.renewal(Renewal::Renewed);
                     self.renewed(handle, renewed.ttl, asked);
                     groups.entry(renewed.left).or_default().push(handle);
                 }
                 Ok(RenewOutcome::Lost(gone)) => {
-                    self.remove(handle);
+                    self.measured.renewal(Renewal::Lost);
+                    let since = self.remove(handle).map(|lease| lease.since);
+                    self.measured.ended(since, gone.fate, self.sent);
                     self.say(ToClient::Lost { handle, gone });
                 }
                 Ok(RenewOutcome::AttachedElsewhere) => {
@@ -296,6 +313,7 @@ impl<S: Store, M: From<ToClient>> Keeping<S, M> {
                     self.say(ToClient::Detached { handle, reason: DetachReason::AttachedElsewhere });
                 }
                 Err(error) => {
+                    self.measured.renewal(Renewal::Failed);
                     self.retry_at_once(handle, asked, &error);
                     at_risk.push(handle);
                 }
@@ -330,6 +348,7 @@ impl<S: Store, M: From<ToClient>> Keeping<S, M> {
             self.by_id.remove(&lease.lease_id);
         }
         self.pace.remove(handle, lease.ttl, lease.due);
+        self.measured.removed();
         Some(lease)
     }
 
@@ -371,13 +390,4 @@ impl<S: Store, M> Drop for Keeping<S, M> {
             Err(_) => while some() {},
         }
     }
-}
-
-fn attachment_id(stream: u64, attachment: u32, handle: u32) -> AttachmentId {
-    AttachmentId(Uuid::from_u64_pair(stream, u64::from(attachment) << 32 | u64::from(handle)))
-}
-
-fn handle_of(attachment: AttachmentId) -> u32 {
-    let low = attachment.0.as_u64_pair().1 & u64::from(u32::MAX);
-    u32::try_from(low).unwrap_or_default()
 }

@@ -7,6 +7,7 @@
 mod expected;
 mod inbox;
 mod keeping;
+mod measured;
 mod pace;
 
 pub(super) use inbox::{Inbox, StreamNotice};
@@ -14,12 +15,13 @@ pub(super) use keeping::Keeping;
 
 use super::LocksError;
 use crate::domain::{
-    ids::LeaseId,
+    ids::{AttachmentId, LeaseId},
     limits::BEAT_PERIOD_MAX,
     name::LockName,
     outcome::{Fate, Gone},
 };
 use std::time::Duration;
+use uuid::Uuid;
 
 /// A message from the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,6 +136,16 @@ pub enum StreamError {
 /// The fate of a lease whose successor is not known.
 fn ended(end: crate::domain::lease::LeaseEnd) -> Gone {
     Gone { fate: Fate::Ended(end), successor: None }
+}
+
+/// The id of an attachment contains the id of its stream and the handle.
+fn attachment_id(stream: u64, attachment: u32, handle: u32) -> AttachmentId {
+    AttachmentId(Uuid::from_u64_pair(stream, u64::from(attachment) << 32 | u64::from(handle)))
+}
+
+fn handle_of(attachment: AttachmentId) -> u32 {
+    let low = attachment.0.as_u64_pair().1 & u64::from(u32::MAX);
+    u32::try_from(low).unwrap_or_default()
 }
 
 const _: () = assert!(BEAT_PERIOD_MAX.as_secs() > 0, "a stream without leases beats too");

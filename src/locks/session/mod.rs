@@ -18,6 +18,7 @@ use crate::{
         outcome::{ReleaseOutcome, RenewOutcome},
     },
     store::Store,
+    telemetry::metrics::StreamKind,
 };
 use driver::Driven;
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
@@ -153,12 +154,27 @@ where
     S: Store,
     E: Send + 'static,
 {
+    open(StreamKind::Session, locks, dispatch, inbound, drain_grace)
+}
+
+fn open<S, E>(
+    kind: StreamKind,
+    locks: Arc<Locks<S>>,
+    dispatch: impl Dispatch,
+    inbound: impl Stream<Item = Result<FromClient<E>, E>> + Send + 'static,
+    drain_grace: Duration,
+) -> impl Stream<Item = Result<ToClient<E>, SessionError<E>>> + Send + 'static
+where
+    S: Store,
+    E: Send + 'static,
+{
     let client = Arc::new(Client::default());
-    Driven::new(operate(locks, dispatch, client.clone(), inbound, drain_grace), client)
+    Driven::new(operate(kind, locks, dispatch, client.clone(), inbound, drain_grace), client)
 }
 
 /// The stream of a session, which a driver polls.
 fn operate<S, E>(
+    kind: StreamKind,
     locks: Arc<Locks<S>>,
     dispatch: impl Dispatch,
     client: Arc<Client>,
@@ -171,7 +187,7 @@ where
 {
     async_stream::stream! {
         let mut inbound = std::pin::pin!(inbound.fuse());
-        let mut session = Session::open(locks.clone(), client.clone());
+        let mut session = Session::open(locks.clone(), client.clone(), kind);
         let mut in_flight = FuturesUnordered::new();
         let draining = locks.going.draining.clone();
         let gone = locks.going.gone.clone();
@@ -274,7 +290,7 @@ where
     E: Send + 'static,
 {
     let asked = inbound.map(|message| message.map(FromClient::Keep));
-    session(locks, dispatch, asked, drain_grace).filter_map(|message| {
+    open(StreamKind::KeepAlive, locks, dispatch, asked, drain_grace).filter_map(|message| {
         std::future::ready(match message {
             Ok(ToClient::Kept(message)) => Some(Ok(message)),
             // No operation was begun, so none is answered.

@@ -16,6 +16,7 @@ use crate::{
         waiters::Waiter,
     },
     store::Store,
+    telemetry::metrics::{OperationKind, StreamKind},
 };
 use hashbrown::HashMap;
 use std::{sync::Arc, time::Duration};
@@ -61,16 +62,16 @@ impl Begun {
         let outcome = match task {
             Task::Acquire(name, call) => {
                 let ids = call.call;
-                let answer = dispatch.dispatch("acquire", Some(&name), locks.acquire(&name, call)).await;
+                let answer = dispatch.dispatch(OperationKind::Acquire, Some(&name), locks.acquire(&name, call)).await;
                 Outcome::Acquire(name, ids, answer)
             }
             Task::Release(name, lease_id) => {
                 let release = locks.release(&name, lease_id);
-                Outcome::Release(dispatch.dispatch("release", Some(&name), release).await)
+                Outcome::Release(dispatch.dispatch(OperationKind::Release, Some(&name), release).await)
             }
             Task::Renew(name, lease_id, ttl, arrived) => {
                 let renewal = locks.renew(&name, lease_id, ttl, arrived);
-                Outcome::Renew(dispatch.dispatch("renew", Some(&name), renewal).await)
+                Outcome::Renew(dispatch.dispatch(OperationKind::Renew, Some(&name), renewal).await)
             }
         };
         Done(operation, outcome)
@@ -90,8 +91,8 @@ pub(super) struct Session<S: Store, E> {
 }
 
 impl<S: Store, E> Session<S, E> {
-    pub(super) fn open(locks: Arc<Locks<S>>, client: Arc<Client>) -> Self {
-        let keeping = Keeping::open(&locks);
+    pub(super) fn open(locks: Arc<Locks<S>>, client: Arc<Client>, kind: StreamKind) -> Self {
+        let keeping = Keeping::open(&locks, kind);
         Self {
             keeping,
             locks,

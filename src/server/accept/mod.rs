@@ -25,6 +25,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
+    net::{TcpListener, TcpStream},
     task::JoinSet,
     time::{sleep, timeout},
 };
@@ -73,6 +74,15 @@ pub(super) fn connections(listeners: Vec<Listener>, gate: Gate) -> impl Stream<I
             }
         }
     }
+}
+
+/// The TCP connections of all listeners, as they come. Never ends.
+pub(super) fn accepted_tcp(listeners: Vec<TcpListener>) -> impl Stream<Item = TcpStream> {
+    let each = listeners.into_iter().map(|listener| Box::pin(accepted(Listener::Tcp(listener))));
+    select_all(each).filter_map(|new| match new {
+        Accepted::Tcp(stream, _) => Some(stream),
+        Accepted::Unix(_) => None,
+    })
 }
 
 fn accepted(listener: Listener) -> impl Stream<Item = Accepted> {

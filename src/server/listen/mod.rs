@@ -9,6 +9,7 @@ use crate::{
     config::{Config, ConfigError, Listen, Problem},
 };
 use std::{
+    fmt,
     io::{self, ErrorKind},
     net::SocketAddr,
     sync::Arc,
@@ -68,7 +69,7 @@ pub async fn bind(config: &Config) -> Result<Listeners, ListenError> {
             let sockets = tcp::bind(address).await?;
             if tls.is_none() && !config.plaintext {
                 for socket in &sockets {
-                    only_loopback(&config.listen, socket.local_addr()?)?;
+                    only_loopback("listen", &config.listen, socket.local_addr()?, TLS_OR_PLAINTEXT)?;
                 }
             }
             sockets.into_iter().map(Listener::Tcp).collect()
@@ -77,17 +78,23 @@ pub async fn bind(config: &Config) -> Result<Listeners, ListenError> {
     Ok(Listeners { sockets, tls })
 }
 
-/// Refuses to serve plain text on an address that other machines can reach.
-fn only_loopback(listen: &Listen, bound: SocketAddr) -> Result<(), ConfigError> {
+/// What to do about an API without TLS.
+const TLS_OR_PLAINTEXT: &str = "has no TLS, so anybody on the network could read lease ids: give a certificate \
+                                (--tls-cert FILE and --tls-key FILE), or --plaintext if the network is trusted";
+
+/// Refuses to serve plain text on an address that other machines can reach. `why` says what is at stake and what to do.
+pub(super) fn only_loopback(
+    option: &str,
+    listen: &dyn fmt::Display,
+    bound: SocketAddr,
+    why: &str,
+) -> Result<(), ConfigError> {
     let ip = bound.ip().to_canonical();
     if ip.is_loopback() {
         return Ok(());
     }
-    let rule = format!(
-        "other machines can reach {ip}, and the server has no TLS, so anybody on the network could read lease ids: \
-         give a certificate (--tls-cert FILE and --tls-key FILE), or --plaintext if the network is trusted"
-    );
-    Err(ConfigError { problems: vec![Problem { at: "listen".to_owned(), value: listen.to_string(), rule }] })
+    let rule = format!("other machines can reach {ip}, and this port {why}");
+    Err(ConfigError { problems: vec![Problem { at: option.to_owned(), value: listen.to_string(), rule }] })
 }
 
 /// A socket that the server listens on.

@@ -1,6 +1,6 @@
 //! One command: what every script takes, sending it, and what its answer sets off here.
 
-use super::{RedisStore, answer::Answer, chores::Chore, effects::RedisEffect, keys, scripts};
+use super::{RedisStore, answer::Answer, chores::Chore, effects::RedisEffect, error::measure, keys, scripts};
 use crate::{
     domain::{
         command::Command,
@@ -12,6 +12,7 @@ use crate::{
     node::{Arg, Caller, Connection, Lane, RESPONSE_TIMEOUT, Reply, Script, ScriptCommand},
     store::{Event, StoreError, Timed},
 };
+use futures_util::FutureExt;
 use std::{
     collections::HashMap,
     sync::{Arc, LazyLock, atomic::Ordering},
@@ -131,7 +132,9 @@ impl RedisStore {
         tail: &[Arg],
     ) -> Result<Answer, StoreError> {
         let packed = self.packed(command, bucket, None, tail);
-        let reply = connection.submit(command, bucket, packed, &mut Caller::patient()).await?;
+        let reply = connection.submit(command, bucket, packed, &mut Caller::patient()).await.map_err(Into::into);
+        measure(&self.metrics, &reply);
+        let reply = reply?;
         self.read(connection, reply).map(|answer| answer.outcome)
     }
 
@@ -147,7 +150,18 @@ impl RedisStore {
 
     /// The same for one of the calls that wait, which its own command need not tell to look again. Dropped when the
     /// command has left, it tells the caller so.
-    pub(super) async fn call_for<F: Future<Output = ()> + Unpin>(
+    pub(super) fn call_for<F: Future<Output = ()> + Unpin>(
+        &self,
+        name: &LockName,
+        command: &'static ScriptCommand,
+        tail: &[Arg],
+        own: Option<Call>,
+        caller: &mut Caller<F>,
+    ) -> impl Future<Output = Result<Timed<Answer>, StoreError>> {
+        self.submit(name, command, tail, own, caller).inspect(move |answer| measure(&self.metrics, answer))
+    }
+
+    async fn submit<F: Future<Output = ()> + Unpin>(
         &self,
         name: &LockName,
         command: &'static ScriptCommand,

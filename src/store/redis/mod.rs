@@ -32,6 +32,7 @@ use crate::{
     domain::{ids::ReplicaId, limits::Limits},
     node::{Admission, Node, RedisUrl, doctor::Logged},
     store::{Notices, StoreError},
+    telemetry::{metrics::StoreMetrics, traces::Traces},
 };
 use admission::Demands;
 use call::Commands;
@@ -67,6 +68,7 @@ pub struct RedisStore {
     warned: Warned,
     asked: Asked,
     commands: &'static Commands,
+    metrics: Arc<StoreMetrics>,
 }
 
 impl RedisStore {
@@ -97,7 +99,16 @@ impl RedisStore {
             warned: Warned::default(),
             asked: Asked::default(),
             commands,
+            metrics: Arc::default(),
         }
+    }
+
+    /// The same, measured by these metrics and these traces.
+    #[must_use]
+    pub fn measured(mut self, metrics: Arc<StoreMetrics>, traces: Traces) -> Self {
+        self.node = self.node.measured(metrics.clone(), traces);
+        self.metrics = metrics;
+        self
     }
 
     /// Serves also on a Redis that may evict leases, if that is allowed.

@@ -47,7 +47,8 @@ fn dependencies_go_one_way() {
     refused("src/server/a.rs", "use crate::cli;", "crate::cli");
     refused("src/clock.rs", "use crate::domain::limits;", "crate::domain");
     refused("src/config/a.rs", "use crate::domain::name::LockName;", "crate::domain::name");
-    refused("src/telemetry.rs", "use crate::server;", "crate::server");
+    refused("src/telemetry/log.rs", "use crate::server;", "crate::server");
+    refused("src/node/a.rs", "use crate::telemetry::init;", "crate::telemetry::init");
     refused("src/store/a.rs", "use super::super::locks::Service;", "super::locks");
     refused("src/node/a.rs", "use crate::store::StoreError;", "node must not use crate::store");
     refused("src/node/a.rs", "use crate::domain::{limits::Limits, time::StoreTime};", "crate::domain::limits");
@@ -56,7 +57,8 @@ fn dependencies_go_one_way() {
     passes("src/domain/a.rs", "use crate::domain::limits::Limits;\n// crate::store is above\n");
     passes("src/config/a.rs", "use crate::{config::Config, domain::limits::{Limits, TTL_FLOOR}};");
     passes("src/clock.rs", "use crate::domain::time::StoreTime;");
-    passes("src/telemetry.rs", "use crate::config::LogConfig;");
+    passes("src/telemetry/log.rs", "use crate::config::LogConfig;");
+    passes("src/node/a.rs", "use crate::telemetry::metrics::StoreMetrics;");
     passes("src/server/mod.rs", "use crate::{api, clock::Clock, config::Config, locks, telemetry};");
     passes("src/cli/serve.rs", "use crate::server::serve;");
     passes("src/lib.rs", "pub mod server;");

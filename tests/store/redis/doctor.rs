@@ -243,7 +243,8 @@ async fn a_server_reads_info_if_config_is_forbidden() {
 async fn log_until(redis: &Redis, flags: &[&str], words: &str) -> String {
     let log = tempfile::NamedTempFile::new().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_fencepost"));
-    command.args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json", "--store", &redis.url()]).args(flags);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--admin-listen", "none", "--log-format", "json"]);
+    command.args(["--store", &redis.url()]).args(flags);
     let mut server = command.stdin(Stdio::null()).stderr(log.reopen().unwrap()).spawn().unwrap();
     let read = || std::fs::read_to_string(log.path()).unwrap();
     let found = tokio::time::timeout(PATIENCE, until(|| async { read().contains(words) })).await;

@@ -1,0 +1,112 @@
+//! The metrics of a server, as OpenMetrics text.
+//!
+//! Each group is a struct of handles that the code holds which moves them: no operation looks up a metric by its name
+//! or labels. No label has a value that clients choose, so the number of time series is bounded.
+
+mod calls;
+mod label;
+mod locks;
+mod process;
+mod runtime;
+mod store;
+
+pub use calls::{CANCELLED, CODES, CallMetrics, Method, OperationKind, UNKNOWN};
+pub use label::{ByLabel, Counters, Gauges, Label};
+pub use locks::{AcquireFailure, Granted, LockMetrics, Loss, Renewal, StreamKind};
+pub use store::{RoundTrip, StoreFailure, StoreMetrics};
+
+use prometheus_client::{
+    encoding::text,
+    metrics::{
+        counter::Counter,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+        info::Info,
+    },
+    registry::{Metric, Registry, Unit},
+};
+use std::{fmt, sync::Arc};
+
+/// The content type of [`Metrics::encode`].
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// The prefix of all metrics but those of the process, which have names that all programs use.
+const PREFIX: &str = "fencepost";
+
+/// All metrics of a server.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    /// Locks, leases and waiting calls.
+    pub locks: Arc<LockMetrics>,
+    /// The store.
+    pub store: Arc<StoreMetrics>,
+    /// Calls and operations.
+    pub calls: Arc<CallMetrics>,
+    /// Whether the server drains.
+    pub draining: Gauge,
+    /// Exports of traces that failed.
+    pub trace_export_failures: Counter,
+}
+
+impl Metrics {
+    /// Metrics that nothing has moved yet. `build` labels `fencepost_build_info`. Within a runtime, its figures are
+    /// among the metrics.
+    pub fn new(build: Vec<(&'static str, String)>) -> Self {
+        let mut registry = Registry::default();
+        process::register(&mut registry);
+        let own = registry.sub_registry_with_prefix(PREFIX);
+        own.register("build", "The build of this server and the kind of its store", Info::new(build));
+        runtime::register(own);
+        let (locks, store) = (Arc::new(LockMetrics::register(own)), Arc::new(StoreMetrics::register(own)));
+        let calls = Arc::new(CallMetrics::register(own));
+        let draining = register(own, "draining", "1 while the server drains, else 0");
+        let help = "Exports of traces that failed; their spans are lost";
+        let trace_export_failures = register(own, "trace_export_failures", help);
+        Self { registry, locks, store, calls, draining, trace_export_failures }
+    }
+
+    /// All metrics, in the text format of OpenMetrics.
+    pub fn encode(&self) -> Result<String, fmt::Error> {
+        let mut encoded = String::new();
+        text::encode(&mut encoded, &self.registry)?;
+        Ok(encoded)
+    }
+}
+
+/// Registers a metric without labels and unit.
+fn register<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
+}
+
+/// The buckets of a histogram. Each bucket is a time series, so there are few.
+#[derive(Clone, Copy, Debug)]
+enum Buckets {
+    /// 0.25 ms to 8 s, for what a machine does.
+    Short,
+    /// 1 ms to 4.7 h, for what people and their programs do.
+    Long,
+    /// 1 to 32.
+    Count,
+}
+
+impl Buckets {
+    fn histogram(self) -> Histogram {
+        match self {
+            Self::Short => Histogram::new(exponential_buckets(0.000_25, 2.0, 16)),
+            Self::Long => Histogram::new(exponential_buckets(0.001, 4.0, 13)),
+            Self::Count => Histogram::new(exponential_buckets(1.0, 2.0, 6)),
+        }
+    }
+
+    /// Registers a histogram: of seconds, unless it counts.
+    fn register(self, registry: &mut Registry, name: &str, help: &str) -> Histogram {
+        let histogram = self.histogram();
+        match self {
+            Self::Count => registry.register(name, help, histogram.clone()),
+            Self::Short | Self::Long => registry.register_with_unit(name, help, Unit::Seconds, histogram.clone()),
+        }
+        histogram
+    }
+}

@@ -1,0 +1,119 @@
+//! The port itself: its address, its bounds, and what it answers to strangers.
+
+use crate::{
+    admin_address,
+    binary::{Process, Server, await_that, fencepost},
+    http::{connect, get, read_to_end, send},
+    start,
+};
+use std::io::Write;
+
+#[test]
+fn the_first_page_says_what_this_server_is() {
+    let (server, address) = start(&[]);
+    let page = get(&address, "/");
+    assert_eq!(page.status, 200);
+    assert!(page.head.contains("content-type: text/plain; charset=utf-8"), "{page:?}");
+    let version = format!("version   {}", env!("CARGO_PKG_VERSION"));
+    for part in [version.as_str(), "store     memory", "profile   ", "uptime    ", "state     ready", "/metrics"] {
+        assert!(page.body.contains(part), "{part:?} is not in {page:?}");
+    }
+    drop(server);
+}
+
+#[test]
+fn the_password_of_the_store_is_on_no_page() {
+    let (server, address) = start(&["--store", "redis://user:hidden@127.0.0.1:1/7"]);
+    for path in ["/", "/readyz", "/metrics"] {
+        let page = get(&address, path);
+        assert!(!page.body.contains("hidden") && !page.body.contains("user"), "{page:?}");
+    }
+    assert!(get(&address, "/").body.contains("store     redis"));
+    drop(server);
+}
+
+#[test]
+fn other_pages_and_methods_are_refused() {
+    let (server, address) = start(&[]);
+    let missing = get(&address, "/metric");
+    assert_eq!(missing.status, 404);
+    assert!(missing.body.contains("/metrics"), "{missing:?}");
+    let post = format!("POST /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(send(&address, &post).status, 405);
+    drop(server);
+}
+
+/// A web page can post to a loopback address, and the body of a Drain is five zeros.
+#[test]
+fn a_web_page_cannot_call_the_admin_service() {
+    let (server, address) = start(&[]);
+    let head = "Content-Type: text/plain\r\nConnection: close\r\nContent-Length: 5";
+    let drain =
+        format!("POST /fencepost.v1.AdminService/Drain HTTP/1.1\r\nHost: {address}\r\n{head}\r\n\r\n\0\0\0\0\0");
+    assert_eq!(send(&address, &drain).status, 404);
+    assert_eq!(get(&address, "/readyz").status, 200);
+    drop(server);
+}
+
+#[test]
+fn a_port_in_use_is_reported_with_its_option() {
+    let (server, address) = start(&[]);
+    let second = fencepost(&["serve", "--listen", "127.0.0.1:0", "--admin-listen", &address]);
+    let refused = Process::start(&mut { second }).ended().expect(1);
+    refused.says(&format!("cannot listen on {address}")).says("--admin-listen");
+    drop(server);
+}
+
+#[test]
+fn none_opens_no_port() {
+    let server = Server::start_with(&["--admin-listen", "none"]);
+    assert!(!server.log().contains("admin port"), "{}", server.log());
+}
+
+#[test]
+fn by_default_the_port_is_on_loopback() {
+    let mut command = fencepost(&["serve", "--print-config"]);
+    let printed = Process::start(command.env_remove("FENCEPOST_ADMIN_LISTEN")).ended().expect(0);
+    assert!(printed.out.contains("\nadmin_listen = \"127.0.0.1:7429\"\n"), "{printed:?}");
+}
+
+#[test]
+fn an_address_that_others_can_reach_has_to_be_asked_for() {
+    let flags = ["--listen", "127.0.0.1:0", "--admin-listen", "0.0.0.0:0"];
+    let refused = Process::start(&mut fencepost(&[&["serve"], &flags[..]].concat())).ended().expect(78);
+    refused.says("admin_listen").says("--plaintext");
+    let server = Server::start_with(&["--admin-listen", "0.0.0.0:0", "--plaintext"]);
+    assert!(admin_address(&server).starts_with("0.0.0.0:"), "{}", server.log());
+}
+
+#[test]
+fn a_connection_serves_several_requests() {
+    let (server, address) = start(&[]);
+    let mut stream = connect(&address);
+    let request = format!("GET /livez HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    let last = format!("GET /livez HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all((request.repeat(2) + &last).as_bytes()).unwrap();
+    let text = String::from_utf8(read_to_end(&stream)).unwrap();
+    assert_eq!(text.matches("200 OK").count(), 3, "{text}");
+    drop(server);
+}
+
+/// Connections that send nothing, and one whose head never ends, use up the port's bound for ten seconds.
+#[test]
+fn silent_connections_are_bounded_and_closed() {
+    let (server, address) = start(&[]);
+    let silent: Vec<_> = (0..64).map(|_| connect(&address)).collect();
+    (&silent[0]).write_all(b"GET /livez HTTP/1.1\r\n").unwrap();
+    (&silent[1]).write_all(b"PRI * HT").unwrap();
+    let over = connect(&address);
+    assert_eq!(read_to_end(&over), b"", "the connection above the bound is closed at once");
+    for stream in &silent {
+        read_to_end(stream);
+    }
+    await_that("room for a connection", || {
+        let mut stream = connect(&address);
+        let asked = stream.write_all(format!("GET /livez HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes());
+        asked.is_ok() && read_to_end(&stream).starts_with(b"HTTP/1.0 200 OK")
+    });
+    assert_eq!(admin_address(&server), address);
+}
