@@ -4,6 +4,7 @@ mod accept;
 mod admin;
 mod drain;
 mod health;
+mod http2;
 mod layers;
 mod listen;
 mod open_files;
@@ -30,8 +31,8 @@ use admin::{Admin, Build, Pages};
 use health::Health;
 use layers::{CallsLayer, TracesLayer};
 use refusals::Refusals;
-use std::convert::Infallible;
 use std::{
+    convert::Infallible,
     future::{Future, pending, ready},
     sync::Arc,
     time::Duration,
@@ -39,24 +40,6 @@ use std::{
 use tls::Tls;
 use tokio::{net::TcpListener, sync::watch, time::timeout};
 use tower::Layer;
-
-/// How often an idle connection is pinged, and how long the answer may take. The server notices a vanished client
-/// within their sum. The leases of the client are not affected.
-const PING_INTERVAL: Duration = Duration::from_secs(10);
-const PING_TIMEOUT: Duration = Duration::from_secs(5);
-/// HTTP/2 streams of a connection beyond one for each call that may wait. Without them, a client whose waiting calls
-/// use up the connection could not release.
-const STREAMS_SPARE: usize = 1_024;
-/// Bytes that a client may send ahead on one stream, and on all streams of a connection, before the server has read
-/// them. h2 closes the whole connection (ENHANCE_YOUR_CALM) once small DATA frames that it buffers have an overhead of
-/// half the connection's window, where a frame of n bytes counts 256 - n. grpc-go sends a frame for each message, such
-/// as 60 bytes for a release. So flow control has to stop such a client first: nine full windows of unread releases
-/// stay below the limit.
-const STREAM_WINDOW: u32 = 256 * 1_024;
-const CONNECTION_WINDOW: u32 = 64 * STREAM_WINDOW;
-/// The most streams that a client may cancel before they are processed. Beyond it, hyper closes the connection to stop
-/// a rapid reset attack. A client that cancels many waiting calls is no attack (qdrant #1907).
-const PENDING_RESETS_MAX: usize = 1_024;
 
 /// How long the store has, after the drain, for cleanups and for releases whose clients did not wait for the answer.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(1);
@@ -181,14 +164,7 @@ impl Server<'_> {
         let pages = Pages::new(Build::with(&config.store), metrics.clone(), refresh, health.subscribe());
         let grpc = api::admin_routes(locks, config.drain_timeout, &metrics.calls, &traces)?;
         let mut admin = Admin::new(admin, pages.router(calls.layer(TracesLayer::new(traces.clone()).layer(grpc))));
-        let streams = config.limits.waiters_per_server.saturating_add(STREAMS_SPARE);
-        let router = tonic::transport::Server::builder()
-            .http2_keepalive_interval(Some(PING_INTERVAL))
-            .http2_keepalive_timeout(Some(PING_TIMEOUT))
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .http2_max_pending_accept_reset_streams(Some(PENDING_RESETS_MAX))
-            .max_concurrent_streams(u32::try_from(streams).unwrap_or(u32::MAX))
+        let router = http2::server(config.limits.waiters_per_server)
             .layer(calls)
             .layer(TracesLayer::new(traces.clone()))
             .add_routes(api::routes(locks, config.drain_timeout, &metrics.calls, &traces, with_admin)?)

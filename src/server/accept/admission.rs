@@ -19,9 +19,9 @@ struct Open {
     peers: HashMap<IpAddr, usize>,
 }
 
-/// The place of one open connection. Dropped, it makes room for another one.
+/// The permit of one open connection. Dropped, it makes room for another one.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Permit {
     admission: Arc<Admission>,
     ip: Option<IpAddr>,
 }
@@ -31,8 +31,8 @@ impl Admission {
         Self { connections_max, per_peer, open: Mutex::default() }
     }
 
-    /// A place for a connection from `peer`, or the bound that is reached.
-    pub(super) fn admit(self: &Arc<Self>, peer: Peer) -> Result<Place, Bound> {
+    /// A permit for a connection from `peer`, or the bound that is reached.
+    pub(super) fn admit(self: &Arc<Self>, peer: Peer) -> Result<Permit, Bound> {
         let ip = peer.ip();
         let mut open = self.open.lock();
         if open.connections >= self.connections_max {
@@ -47,11 +47,11 @@ impl Admission {
         }
         open.connections += 1;
         drop(open);
-        Ok(Place { admission: self.clone(), ip })
+        Ok(Permit { admission: self.clone(), ip })
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         let mut open = self.admission.open.lock();
         open.connections -= 1;
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_bounded_per_peer_and_in_all_and_free_again_when_dropped() {
+    fn permits_are_bounded_per_peer_and_in_all_and_free_again_when_dropped() {
         let admission = Arc::new(Admission::new(4, 2));
         let first = admission.admit(peer("10.0.0.1:1")).unwrap();
         // The same machine, as an IPv6 socket shows it.

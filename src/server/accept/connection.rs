@@ -1,6 +1,6 @@
 //! An open connection that has begun to speak HTTP/2.
 
-use super::{admission::Place, preface::PREFACE};
+use super::{admission::Permit, preface::PREFACE};
 use crate::api::peer::Peer;
 use std::{
     io::{self, IoSlice},
@@ -30,13 +30,13 @@ pub(in crate::server) struct Connection {
     /// The bytes of the preface that have been read from the transport but not from this connection.
     preface: &'static [u8],
     peer: Peer,
-    _place: Place,
+    _permit: Permit,
 }
 
 impl Connection {
     /// A connection whose preface has just been read from the transport.
-    pub(super) fn after_preface(transport: Transport, peer: Peer, place: Place) -> Self {
-        Self { transport, preface: PREFACE, peer, _place: place }
+    pub(super) fn after_preface(transport: Transport, peer: Peer, permit: Permit) -> Self {
+        Self { transport, preface: PREFACE, peer, _permit: permit }
     }
 
     fn transport(self: Pin<&mut Self>) -> &mut Transport {

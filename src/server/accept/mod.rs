@@ -14,7 +14,7 @@ use super::{
     tls::Tls,
 };
 use crate::api::peer::Peer;
-use admission::Place;
+use admission::Permit;
 use futures_util::stream::select_all;
 use handshake::{Failure, handshake};
 use socket2::{SockRef, TcpKeepalive};
@@ -67,7 +67,7 @@ pub(super) fn connections(listeners: Vec<Listener>, gate: Gate) -> impl Stream<I
                 Some(new) = accepted.next() => {
                     let peer = new.peer();
                     match gate.admit(&new, handshakes.len()) {
-                        Ok(place) => drop(handshakes.spawn(gate.clone().open(new, place))),
+                        Ok(permit) => drop(handshakes.spawn(gate.clone().open(new, permit))),
                         Err(bound) => gate.refusals.count(bound, &peer),
                     }
                 }
@@ -114,16 +114,16 @@ fn prepared(new: Accepted) -> io::Result<Accepted> {
 }
 
 impl Gate {
-    fn admit(&self, new: &Accepted, handshakes: usize) -> Result<Place, Bound> {
-        let place = self.admission.admit(new.peer())?;
-        if handshakes < HANDSHAKES_MAX { Ok(place) } else { Err(Bound::Handshakes) }
+    fn admit(&self, new: &Accepted, handshakes: usize) -> Result<Permit, Bound> {
+        let permit = self.admission.admit(new.peer())?;
+        if handshakes < HANDSHAKES_MAX { Ok(permit) } else { Err(Bound::Handshakes) }
     }
 
     /// Carries out the handshake. `None` if it fails; the reason is in the log.
-    async fn open(self, new: Accepted, place: Place) -> Option<Connection> {
+    async fn open(self, new: Accepted, permit: Permit) -> Option<Connection> {
         let peer = new.peer();
         match timeout(HANDSHAKE_TIMEOUT, handshake(new, self.tls.map(|tls| tls.config()))).await {
-            Ok(Ok(transport)) => return Some(Connection::after_preface(transport, peer, place)),
+            Ok(Ok(transport)) => return Some(Connection::after_preface(transport, peer, permit)),
             Ok(Err(failure)) => log(peer, &failure),
             Err(_) => self.refusals.count(Bound::HandshakeTime, &peer),
         }
