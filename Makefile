@@ -10,8 +10,8 @@ DENY_VERSION := 0.20.2
 TOOLS := target/tools
 DENY := $(TOOLS)/cargo-deny-$(DENY_VERSION)
 
-.PHONY: help setup test fmt lint unit redis-rules-long redis-million redis-scale protocol-long mutants schedules fuzz \
-    torture torture-slice torture-long torture-build doc deny advisories proto-baseline run
+.PHONY: help setup test fmt lint unit redis-rules-long redis-million redis-scale idle-connections protocol-long \
+    mutants schedules fuzz torture torture-slice torture-long torture-build doc deny advisories proto-baseline run
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,10 @@ redis-million: ## Check that a million lock names leave no data behind in Redis
 # Not part of `test`: builds an optimised server, and needs an idle machine. `unit` keeps 10,000 leases.
 redis-scale: ## Keep 100,000 leases on ten streams, on Redis
 	FENCEPOST_LEASES=100000 cargo test --locked --release --test redis_scale -- --nocapture
+
+# Not part of `test`: needs 10,000 file descriptors in each of two processes. `unit` opens 2,000 connections.
+idle-connections: ## Keep leases alive beside 10,000 idle connections
+	FENCEPOST_IDLE=10000 cargo test --locked --test connections idle:: -- --nocapture
 
 # Not part of `test`: takes ten minutes. `unit` tries 2,000 orders for each test.
 SCHEDULES ?= 200000

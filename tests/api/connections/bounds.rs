@@ -16,12 +16,12 @@ use tokio::{
 /// The most handshakes of a server at a time.
 const HANDSHAKES_MAX: usize = 1_024;
 
-fn raise_limit_of_open_files() {
+pub(crate) fn raise_limit_of_open_files() {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
 }
 
-async fn connect_from(from: &str, to: SocketAddr) -> TcpStream {
+pub(crate) async fn connect_from(from: &str, to: SocketAddr) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(format!("{from}:0").parse().unwrap()).unwrap();
     socket.connect(to).await.unwrap()
@@ -37,7 +37,7 @@ async fn logged(server: &Server, bound: &str) {
 }
 
 /// A connection that has started HTTP/2.
-async fn started(mut stream: TcpStream) -> TcpStream {
+pub(crate) async fn started(mut stream: TcpStream) -> TcpStream {
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
     // The settings of the server.
     within(stream.read_u8()).await.unwrap();
@@ -55,7 +55,7 @@ async fn connections_beyond_the_bound_are_closed_and_the_others_go_on() {
     assert!(refused(&mut connect_from("127.0.0.3", to).await).await);
     logged(&server, "connections").await;
     client.release_lease(&lease).await;
-    // The place of a closed connection is free again.
+    // The permit of a closed connection is free again.
     drop(first);
     until(async || {
         let mut again = connect_from("127.0.0.3", to).await;
@@ -86,7 +86,7 @@ async fn handshakes_under_way_are_bounded() {
     let to = addr(&server);
     let mut client = LockServiceClient::new(channel(to));
     client.lock_info("a").await;
-    // They say nothing, so each occupies a place until its time is over.
+    // They say nothing, so each is under way until its time is over.
     let mut waiting = Vec::new();
     within(async {
         // More than the bound, in case that a busy machine takes longer than the time of the first ones.

@@ -8,8 +8,11 @@ mod bounds;
 mod certificates;
 mod client_certificates;
 mod files;
+mod idle;
+mod kept;
 mod plaintext;
 mod protocols;
+mod rapid_reset;
 mod rotation;
 #[path = "../../support/session_stream.rs"]
 mod session_stream;

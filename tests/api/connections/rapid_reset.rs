@@ -1,0 +1,102 @@
+//! Rapid reset (CVE-2023-44487): a client that opens calls and cancels them at once, again and again.
+
+use crate::{
+    binary::Server,
+    kept::Kept,
+    support::{Lock, channel, within},
+    tls_server::addr,
+};
+use fencepost_proto::v1::lock_service_client::LockServiceClient;
+use std::net::SocketAddr;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+/// Attackers at a time, and the connections of each.
+const ATTACKERS: usize = 4;
+const CONNECTIONS: usize = 10;
+/// Calls in one write.
+const CALLS: u32 = 2_048;
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// The types of frames.
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+const END_HEADERS: u8 = 4;
+const CANCEL: u32 = 8;
+const ENHANCE_YOUR_CALM: u32 = 11;
+const HEAD_BYTES: usize = 9;
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// The headers of a call, without compression: indices of HPACK's static table, and literals with their lengths.
+fn headers() -> Vec<u8> {
+    let literal = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+    let (post, http, path, authority, content_type) = (0x83, 0x86, 0x04, 0x01, [0x0f, 0x10]);
+    let mut block = vec![post, http, path];
+    block.extend(literal("/fencepost.v1.LockService/Acquire"));
+    block.push(authority);
+    block.extend(literal("localhost"));
+    block.extend(content_type);
+    block.extend(literal("application/grpc"));
+    block.push(0);
+    block.extend([literal("te"), literal("trailers")].concat());
+    block
+}
+
+/// Opens calls and cancels them until the server closes the connection. Returns the code of its GOAWAY.
+async fn attack(to: SocketAddr) -> Option<u32> {
+    let (mut answers, mut requests) = TcpStream::connect(to).await.unwrap().into_split();
+    let attacking = async {
+        let headers = headers();
+        let mut frames = [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat();
+        let mut streams = (1..).step_by(2);
+        while requests.write_all(&frames).await.is_ok() {
+            frames.clear();
+            for stream in streams.by_ref().take(usize::try_from(CALLS).unwrap()) {
+                frames.extend(frame(HEADERS, END_HEADERS, stream, &headers));
+                frames.extend(frame(RST_STREAM, 0, stream, &CANCEL.to_be_bytes()));
+            }
+        }
+    };
+    let mut received = Vec::new();
+    // After an error, what has been received is there.
+    let _ = within(async { tokio::join!(attacking, answers.read_to_end(&mut received)) }).await;
+    goaway(&received)
+}
+
+/// The code of the first GOAWAY among these frames.
+fn goaway(mut frames: &[u8]) -> Option<u32> {
+    while let Some((head, rest)) = frames.split_at_checked(HEAD_BYTES) {
+        let length = usize::try_from(u32::from_be_bytes([0, head[0], head[1], head[2]])).unwrap();
+        let (payload, rest) = rest.split_at_checked(length)?;
+        if head[3] == GOAWAY {
+            // After the last stream.
+            return Some(u32::from_be_bytes(payload[4..8].try_into().unwrap()));
+        }
+        frames = rest;
+    }
+    None
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rapid_resets_close_their_connection_and_cost_no_lease() {
+    let server = Server::start();
+    let to = addr(&server);
+    let burden = async {
+        let attackers = (0..ATTACKERS).map(async |_| {
+            for _ in 0..CONNECTIONS {
+                assert_eq!(attack(to).await, Some(ENHANCE_YOUR_CALM));
+            }
+        });
+        futures_util::future::join_all(attackers).await;
+    };
+    Kept::new(to).await.beside(burden).await;
+    LockServiceClient::new(channel(to)).lock_info("a").await;
+}
