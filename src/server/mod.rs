@@ -22,7 +22,7 @@ use crate::{
     node::{RedisUrl, TlsFile, TlsFileProblem, TlsFiles},
     store::{MemoryStore, RedisStore, Store},
     telemetry::{
-        metrics::Metrics,
+        metrics::{ConnectionMetrics, Metrics},
         traces::{Source, Traces},
     },
 };
@@ -164,6 +164,7 @@ impl Server<'_> {
         let pages = Pages::new(Build::with(&config.store), metrics.clone(), refresh, health.subscribe());
         let grpc = api::admin_routes(locks, config.drain_timeout, &metrics.calls, &traces)?;
         let mut admin = Admin::new(admin, pages.router(calls.layer(TracesLayer::new(traces.clone()).layer(grpc))));
+        let refusals = Arc::new(Refusals::new(metrics.connections.clone()));
         let router = http2::server(config.limits.waiters_per_server)
             .layer(calls)
             .layer(TracesLayer::new(traces.clone()))
@@ -171,8 +172,13 @@ impl Server<'_> {
             .add_service(health_service);
         let gate = Gate {
             tls: tls.clone(),
-            admission: Arc::new(Admission::new(config.connections_max, config.connections_per_peer)),
-            refusals: Arc::new(Refusals::default()),
+            admission: Arc::new(Admission::new(
+                config.connections_max,
+                config.connections_per_peer,
+                metrics.connections.clone(),
+            )),
+            refusals,
+            metrics: metrics.connections.clone(),
         };
         let connections = connections(sockets, gate);
         let serve = |closing: drain::Closing| router.serve_with_incoming_shutdown(connections, closing);
@@ -183,7 +189,7 @@ impl Server<'_> {
         };
         let served = tokio::select! {
             served = served => served,
-            never = follow_files(tls.as_deref()) => match never {},
+            never = follow_files(tls.as_deref(), &metrics.connections) => match never {},
             never = health.follow_store(store_up) => match never {},
             never = admin.run() => match never {},
         };
@@ -194,9 +200,9 @@ impl Server<'_> {
 }
 
 /// Follows the files of TLS, if it is on.
-async fn follow_files(tls: Option<&Tls>) -> Infallible {
+async fn follow_files(tls: Option<&Tls>, metrics: &ConnectionMetrics) -> Infallible {
     match tls {
-        Some(tls) => tls.follow_files().await,
+        Some(tls) => tls.follow_files(metrics).await,
         None => pending().await,
     }
 }

@@ -230,6 +230,16 @@ impl Server {
         fs::read_to_string(self.log.path()).unwrap()
     }
 
+    /// The address of the admin port, from the log.
+    pub(crate) fn admin_address(&self) -> String {
+        await_some("the address of the admin port", || {
+            let log = self.log();
+            let line =
+                log.split_inclusive('\n').find(|line| line.contains("admin port open") && line.ends_with('\n'))?;
+            Some(serde_json::from_str::<Value>(line).unwrap()["addr"].as_str().unwrap().to_owned())
+        })
+    }
+
     /// A command that calls this server.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = fencepost(arguments);

@@ -1,6 +1,9 @@
 //! The bounds on open connections: of the server, and of one IP address.
 
-use crate::{api::peer::Peer, server::refusals::Bound};
+use crate::{
+    api::peer::Peer,
+    telemetry::metrics::{Bound, ConnectionMetrics},
+};
 use parking_lot::Mutex;
 use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
@@ -10,6 +13,7 @@ pub(in crate::server) struct Admission {
     connections_max: usize,
     per_peer: usize,
     open: Mutex<Open>,
+    metrics: Arc<ConnectionMetrics>,
 }
 
 #[derive(Debug, Default)]
@@ -27,8 +31,8 @@ pub(super) struct Permit {
 }
 
 impl Admission {
-    pub(in crate::server) fn new(connections_max: usize, per_peer: usize) -> Self {
-        Self { connections_max, per_peer, open: Mutex::default() }
+    pub(in crate::server) fn new(connections_max: usize, per_peer: usize, metrics: Arc<ConnectionMetrics>) -> Self {
+        Self { connections_max, per_peer, open: Mutex::default(), metrics }
     }
 
     /// A permit for a connection from `peer`, or the bound that is reached.
@@ -47,12 +51,14 @@ impl Admission {
         }
         open.connections += 1;
         drop(open);
+        self.metrics.open.inc();
         Ok(Permit { admission: self.clone(), ip })
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
+        self.admission.metrics.open.dec();
         let mut open = self.admission.open.lock();
         open.connections -= 1;
         if let Some(ip) = self.ip
@@ -76,7 +82,7 @@ mod tests {
 
     #[test]
     fn permits_are_bounded_per_peer_and_in_all_and_free_again_when_dropped() {
-        let admission = Arc::new(Admission::new(4, 2));
+        let admission = Arc::new(Admission::new(4, 2, Arc::default()));
         let first = admission.admit(peer("10.0.0.1:1")).unwrap();
         // The same machine, as an IPv6 socket shows it.
         let _second = admission.admit(peer("[::ffff:10.0.0.1]:2")).unwrap();
@@ -91,6 +97,6 @@ mod tests {
         assert_eq!(admission.admit(peer("10.0.0.1:5")).unwrap_err(), Bound::ConnectionsPerPeer);
         drop((other, again));
         let open = admission.open.lock();
-        assert_eq!((open.connections, open.peers.len()), (1, 1));
+        assert_eq!((open.connections, open.peers.len(), admission.metrics.open.get()), (1, 1, 1));
     }
 }

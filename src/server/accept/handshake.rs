@@ -4,7 +4,10 @@ use super::{
     connection::Transport,
     preface::{self, Protocol},
 };
-use crate::server::listen::Accepted;
+use crate::{
+    server::listen::Accepted,
+    telemetry::metrics::{ConnectionMetrics, TlsHandshake},
+};
 use std::{io, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -35,17 +38,23 @@ pub(super) enum Failure {
 }
 
 /// Carries out the handshake. Without a bound on its time: the caller has one.
-pub(super) async fn handshake(accepted: Accepted, tls: Option<Arc<ServerConfig>>) -> Result<Transport, Failure> {
+pub(super) async fn handshake(
+    accepted: Accepted,
+    tls: Option<Arc<ServerConfig>>,
+    metrics: &ConnectionMetrics,
+) -> Result<Transport, Failure> {
     match (accepted, tls) {
         (Accepted::Tcp(stream, _), Some(config)) => {
             let accepting = TlsAcceptor::from(config).accept(expect_tls(stream).await?);
             let mut stream = match accepting.into_fallible().await {
                 Ok(stream) => Box::new(stream),
                 Err((error, mut stream)) => {
+                    metrics.tls_handshakes.of(TlsHandshake::Failed).inc();
                     close(&mut stream).await;
                     return Err(tls_failure(error));
                 }
             };
+            metrics.tls_handshakes.of(TlsHandshake::Ok).inc();
             expect_preface(&mut stream, true).await?;
             Ok(Transport::Tls(stream))
         }

@@ -10,10 +10,13 @@ pub(super) use connection::Connection;
 
 use super::{
     listen::{Accepted, Listener},
-    refusals::{Bound, Refusals},
+    refusals::Refusals,
     tls::Tls,
 };
-use crate::api::peer::Peer;
+use crate::{
+    api::peer::Peer,
+    telemetry::metrics::{Bound, ConnectionMetrics},
+};
 use admission::Permit;
 use futures_util::stream::select_all;
 use handshake::{Failure, handshake};
@@ -49,6 +52,7 @@ pub(super) struct Gate {
     pub(super) tls: Option<Arc<Tls>>,
     pub(super) admission: Arc<Admission>,
     pub(super) refusals: Arc<Refusals>,
+    pub(super) metrics: Arc<ConnectionMetrics>,
 }
 
 /// The connections of all listeners, after their handshakes. Never ends. Dropped, it closes the listeners and the
@@ -68,7 +72,7 @@ pub(super) fn connections(listeners: Vec<Listener>, gate: Gate) -> impl Stream<I
                     let peer = new.peer();
                     match gate.admit(&new, handshakes.len()) {
                         Ok(permit) => drop(handshakes.spawn(gate.clone().open(new, permit))),
-                        Err(bound) => gate.refusals.count(bound, &peer),
+                        Err(bound) => gate.refusals.count(bound, Some(peer)),
                     }
                 }
             }
@@ -122,10 +126,10 @@ impl Gate {
     /// Carries out the handshake. `None` if it fails; the reason is in the log.
     async fn open(self, new: Accepted, permit: Permit) -> Option<Connection> {
         let peer = new.peer();
-        match timeout(HANDSHAKE_TIMEOUT, handshake(new, self.tls.map(|tls| tls.config()))).await {
+        match timeout(HANDSHAKE_TIMEOUT, handshake(new, self.tls.map(|tls| tls.config()), &self.metrics)).await {
             Ok(Ok(transport)) => return Some(Connection::after_preface(transport, peer, permit)),
             Ok(Err(failure)) => log(peer, &failure),
-            Err(_) => self.refusals.count(Bound::HandshakeTime, &peer),
+            Err(_) => self.refusals.count(Bound::HandshakeTime, Some(peer)),
         }
         None
     }

@@ -16,6 +16,8 @@ pub(super) struct Tls {
     files: TlsFiles,
     /// What the files contained at the start.
     first: Contents,
+    /// When the certificate expires with which the server started, in Unix time.
+    first_expiry: i64,
     current: RwLock<Arc<ServerConfig>>,
 }
 
@@ -25,7 +27,8 @@ impl Tls {
         let first = Contents::read(&files);
         let loaded = load::load(&files, &first)?;
         loaded.log("TLS is on");
-        Ok(Self { files, first, current: RwLock::new(Arc::new(loaded.config)) })
+        let first_expiry = loaded.expiry.timestamp();
+        Ok(Self { files, first, first_expiry, current: RwLock::new(Arc::new(loaded.config)) })
     }
 
     /// The configuration for a new handshake.

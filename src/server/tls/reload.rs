@@ -4,6 +4,7 @@
 //! memory of sessions, so no client resumes a session of the old one.
 
 use super::{Tls, files::Contents, load};
+use crate::telemetry::metrics::{ConnectionMetrics, TlsReload};
 use std::{convert::Infallible, sync::Arc, time::Duration};
 use tokio::{task::spawn_blocking, time::sleep};
 
@@ -12,7 +13,8 @@ const RELOAD_PERIOD: Duration = Duration::from_secs(5);
 
 impl Tls {
     /// Uses the files whenever they change and fit together. Until then, the server keeps what it has.
-    pub(in crate::server) async fn follow_files(&self) -> Infallible {
+    pub(in crate::server) async fn follow_files(&self, metrics: &ConnectionMetrics) -> Infallible {
+        metrics.tls_expiry.set(self.first_expiry);
         let mut seen = self.first.clone();
         loop {
             sleep(RELOAD_PERIOD).await;
@@ -25,8 +27,11 @@ impl Tls {
                 Ok(loaded) => {
                     loaded.log("the files of TLS have changed; new connections use them");
                     *self.current.write() = Arc::new(loaded.config);
+                    metrics.tls_expiry.set(loaded.expiry.timestamp());
+                    metrics.tls_reloads.of(TlsReload::Ok).inc();
                 }
                 Err(error) => {
+                    metrics.tls_reloads.of(TlsReload::Failed).inc();
                     for problem in &error.problems {
                         tracing::warn!(%problem, "the new files of TLS cannot be used; keeping the old ones");
                     }

@@ -4,6 +4,7 @@
 //! or labels. No label has a value that clients choose, so the number of time series is bounded.
 
 mod calls;
+mod connections;
 mod label;
 mod locks;
 mod process;
@@ -11,6 +12,7 @@ mod runtime;
 mod store;
 
 pub use calls::{CANCELLED, CODES, CallMetrics, Method, OperationKind, UNKNOWN};
+pub use connections::{Bound, ConnectionMetrics, TlsHandshake, TlsReload};
 pub use label::{ByLabel, Counters, Gauges, Label};
 pub use locks::{AcquireFailure, Granted, LockMetrics, Loss, Renewal, StreamKind};
 pub use store::{RoundTrip, StoreFailure, StoreMetrics};
@@ -42,6 +44,8 @@ pub struct Metrics {
     pub store: Arc<StoreMetrics>,
     /// Calls and operations.
     pub calls: Arc<CallMetrics>,
+    /// Connections.
+    pub connections: Arc<ConnectionMetrics>,
     /// Whether the server drains.
     pub draining: Gauge,
     /// Exports of traces that failed.
@@ -59,10 +63,11 @@ impl Metrics {
         runtime::register(own);
         let (locks, store) = (Arc::new(LockMetrics::register(own)), Arc::new(StoreMetrics::register(own)));
         let calls = Arc::new(CallMetrics::register(own));
+        let connections = Arc::new(ConnectionMetrics::register(own));
         let draining = register(own, "draining", "1 while the server drains, else 0");
         let help = "Exports of traces that failed; their spans are lost";
         let trace_export_failures = register(own, "trace_export_failures", help);
-        Self { registry, locks, store, calls, draining, trace_export_failures }
+        Self { registry, locks, store, calls, connections, draining, trace_export_failures }
     }
 
     /// All metrics, in the text format of OpenMetrics.

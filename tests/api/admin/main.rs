@@ -4,6 +4,7 @@
 
 #[path = "../../support/binary.rs"]
 mod binary;
+#[path = "../../support/http.rs"]
 mod http;
 mod metrics;
 mod port;
@@ -16,21 +17,11 @@ mod services;
 mod support;
 mod traces;
 
-use binary::{Server, await_some};
-use serde_json::Value;
+use binary::Server;
 
 /// A server with an admin port on a free port, and the address of that.
 fn start(flags: &[&str]) -> (Server, String) {
     let server = Server::start_with(&[&["--admin-listen", "127.0.0.1:0"], flags].concat());
-    let address = admin_address(&server);
+    let address = server.admin_address();
     (server, address)
-}
-
-/// The address of the admin port in the log.
-fn admin_address(server: &Server) -> String {
-    await_some("the address of the admin port", || {
-        let log = server.log();
-        let line = log.split_inclusive('\n').find(|line| line.contains("admin port open") && line.ends_with('\n'))?;
-        Some(serde_json::from_str::<Value>(line).unwrap()["addr"].as_str().unwrap().to_owned())
-    })
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tonic::transport::Channel;
 
 /// All metrics of the server, with their types and units.
-const METRICS: [(&str, &str, &str); 34] = [
+const METRICS: [(&str, &str, &str); 39] = [
     ("fencepost_grants", "counter", ""),
     ("fencepost_contended", "counter", ""),
     ("fencepost_acquire_failures", "counter", ""),
@@ -32,6 +32,11 @@ const METRICS: [(&str, &str, &str); 34] = [
     ("fencepost_calls", "counter", ""),
     ("fencepost_call_seconds", "histogram", "seconds"),
     ("fencepost_operations", "counter", ""),
+    ("fencepost_connections", "gauge", ""),
+    ("fencepost_refusals", "counter", ""),
+    ("fencepost_tls_handshakes", "counter", ""),
+    ("fencepost_tls_certificate_expiry_timestamp_seconds", "gauge", "seconds"),
+    ("fencepost_tls_reloads", "counter", ""),
     ("fencepost_store_round_trips", "counter", ""),
     ("fencepost_store_round_trip_seconds", "histogram", "seconds"),
     ("fencepost_store_errors", "counter", ""),

@@ -1,7 +1,6 @@
 //! The port itself: its address, its bounds, and what it answers to strangers.
 
 use crate::{
-    admin_address,
     binary::{Process, Server, await_that, fencepost},
     http::{connect, get, read_to_end, send},
     start,
@@ -83,7 +82,7 @@ fn an_address_that_others_can_reach_has_to_be_asked_for() {
     let refused = Process::start(&mut fencepost(&[&["serve"], &flags[..]].concat())).ended().expect(78);
     refused.says("admin_listen").says("--plaintext");
     let server = Server::start_with(&["--admin-listen", "0.0.0.0:0", "--plaintext"]);
-    assert!(admin_address(&server).starts_with("0.0.0.0:"), "{}", server.log());
+    assert!(server.admin_address().starts_with("0.0.0.0:"), "{}", server.log());
 }
 
 #[test]
@@ -115,5 +114,5 @@ fn silent_connections_are_bounded_and_closed() {
         let asked = stream.write_all(format!("GET /livez HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes());
         asked.is_ok() && read_to_end(&stream).starts_with(b"HTTP/1.0 200 OK")
     });
-    assert_eq!(admin_address(&server), address);
+    assert_eq!(server.admin_address(), address);
 }

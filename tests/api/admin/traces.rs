@@ -154,7 +154,7 @@ fn a_collector_that_is_away_costs_a_counter() {
     let endpoint = format!("http://127.0.0.1:{}", Redis::free_port());
     let flags = ["--admin-listen", "127.0.0.1:0", "--otlp-endpoint", &endpoint];
     let server = Server::start_in(&flags, &[("OTEL_BSP_SCHEDULE_DELAY", Path::new("50"))]);
-    let admin = crate::admin_address(&server);
+    let admin = server.admin_address();
     server.run(&["acquire", "a"]).expect(0);
     await_that("a failed export", || {
         let families = scrape(&admin);

@@ -2,6 +2,7 @@
 
 use crate::{
     binary::Server,
+    metrics::{WITH_ADMIN, metric},
     support::{Lock, acquire_request, channel, until, within},
     tls_server::addr,
 };
@@ -82,7 +83,7 @@ async fn one_peer_cannot_take_all_connections() {
 #[tokio::test]
 async fn handshakes_under_way_are_bounded() {
     raise_limit_of_open_files();
-    let server = Server::start();
+    let server = Server::start_with(&WITH_ADMIN);
     let to = addr(&server);
     let mut client = LockServiceClient::new(channel(to));
     client.lock_info("a").await;
@@ -98,6 +99,7 @@ async fn handshakes_under_way_are_bounded() {
     })
     .await;
     client.lock_info("a").await;
+    assert!(metric(&server, "fencepost_refusals_total{bound=\"handshakes\"}") >= 1.0);
     // When their time is over, others are welcome.
     for stream in &mut waiting {
         assert!(refused(stream).await);

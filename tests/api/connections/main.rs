@@ -8,8 +8,11 @@ mod bounds;
 mod certificates;
 mod client_certificates;
 mod files;
+#[path = "../../support/http.rs"]
+mod http1;
 mod idle;
 mod kept;
+mod metrics;
 mod plaintext;
 mod protocols;
 mod rapid_reset;

@@ -1,4 +1,5 @@
 //! A client of HTTP/1.1 that shows every byte of the answer.
+#![allow(dead_code, reason = "no test uses all of it")]
 
 use std::{
     io::{Read, Write},
