@@ -5,13 +5,20 @@
 .DELETE_ON_ERROR:
 SHELL := /bin/bash
 
-# A debug build of cargo-deny takes about a minute on two cores, a release build much longer. Both are fast enough.
+# Tools for the dependencies. Debug builds are fast enough, and take a minute where release builds take many.
 DENY_VERSION := 0.20.2
 TOOLS := target/tools
 DENY := $(TOOLS)/cargo-deny-$(DENY_VERSION)
+CYCLONEDX_VERSION := 0.5.9
+CYCLONEDX := $(TOOLS)/cargo-cyclonedx-$(CYCLONEDX_VERSION)
+
+# The version of the workspace, of which the binary, the image and the release have one.
+VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' Cargo.toml | head -n 1)
+REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
 
 .PHONY: help setup test fmt lint unit redis-rules-long redis-million redis-scale idle-connections protocol-long \
-    mutants schedules fuzz torture torture-slice torture-long torture-build doc deny advisories proto-baseline run
+    mutants schedules fuzz torture torture-slice torture-long torture-build doc deny advisories proto-baseline run \
+    image image-check image-login image-push sbom dist publish
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -104,6 +111,69 @@ $(DENY):
 	cargo install --locked --debug --no-track --version $(DENY_VERSION) --root $@ --target-dir $(TOOLS)/build cargo-deny
 	rm -rf $(TOOLS)/build
 
+$(CYCLONEDX):
+	cargo install --locked --debug --no-track --version $(CYCLONEDX_VERSION) --root $@ --target-dir $(TOOLS)/build \
+	    cargo-cyclonedx
+	rm -rf $(TOOLS)/build
+
 proto-baseline: ## Record the API as released; later changes must not break it
 	cargo test --locked -p fencepost-proto --test compat
 	cargo run --locked -p fencepost-proto --example baseline
+
+# Podman if there is one, otherwise docker. The Dockerfile has the defaults of both base images.
+CONTAINER ?= $(firstword $(foreach tool,podman docker,$(if $(shell command -v $(tool)),$(tool))))
+IMAGE ?= fencepost:$(VERSION)
+IMAGE_FLAGS ?=
+BUILDER_IMAGE ?=
+RUNTIME_IMAGE ?=
+# Where the source is published, for the labels of the image.
+SOURCE ?=
+# The time of the commit is the time of the image, so that the same commit gives the same bytes.
+export SOURCE_DATE_EPOCH ?= $(or $(shell git log -1 --format=%ct 2>/dev/null),0)
+
+# Docker has no option for the format, which has to have a health check, and takes the time from the environment.
+image: ## Build the image with podman or docker
+	$(CONTAINER) build $(if $(findstring podman,$(CONTAINER)),--format docker --timestamp $(SOURCE_DATE_EPOCH)) \
+	    $(IMAGE_FLAGS) $(if $(BUILDER_IMAGE),--build-arg BUILDER_IMAGE=$(BUILDER_IMAGE)) \
+	    $(if $(RUNTIME_IMAGE),--build-arg RUNTIME_IMAGE=$(RUNTIME_IMAGE)) --build-arg VERSION=$(VERSION) \
+	    --build-arg REVISION=$(REVISION) --build-arg SOURCE=$(SOURCE) --tag $(IMAGE) .
+
+# The password is in REGISTRY_PASSWORD, so that no list of processes shows it.
+image-login: ## Log in to the registry that IMAGE names, as REGISTRY_USER
+	@printf '%s' "$$REGISTRY_PASSWORD" | $(CONTAINER) login --username "$$REGISTRY_USER" --password-stdin \
+	    $(firstword $(subst /, ,$(IMAGE)))
+
+image-push: ## Push the image to the registry that IMAGE names
+	$(CONTAINER) push $(IMAGE)
+
+# Not part of `test`: needs root and a release build of all dependencies, ten minutes.
+image-check: ## Build the image on bases made from Debian's packages, and run its binary
+	.ci/image-check
+
+# What a release consists of is in target/dist. The archive has the same bytes each time, if the toolchain, the target
+# and the folder of the sources are the same.
+DIST := target/dist
+HOST = $(shell rustc --version --verbose | sed -n 's/^host: //p')
+ARCHIVE = fencepost-$(VERSION)-$(HOST)
+
+# cargo-cyclonedx writes beside each manifest of the workspace. Only the bill of the binary is kept.
+sbom: $(CYCLONEDX) ## Write the bill of materials of the binary (CycloneDX) to target/dist
+	mkdir -p $(DIST)
+	PATH="$(CURDIR)/$(CYCLONEDX)/bin:$$PATH" cargo cyclonedx --format json --spec-version 1.5 --target $(HOST) \
+	    --override-filename sbom
+	mv sbom.json $(DIST)/$(ARCHIVE).cdx.json
+	git clean --quiet --force -- ':(glob)**/sbom.json'
+
+dist: sbom ## Build the archive of a release, with its bill of materials and checksums, in target/dist
+	cargo build --locked --release --package fencepost --bin fencepost
+	rm -rf $(DIST)/$(ARCHIVE) && mkdir -p $(DIST)/$(ARCHIVE)
+	install --strip target/release/fencepost $(DIST)/$(ARCHIVE)/
+	cp -r README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT deploy docs $(DIST)/$(ARCHIVE)/
+	tar --create --directory $(DIST) --sort=name --mtime=@$(SOURCE_DATE_EPOCH) --owner=0 --group=0 --numeric-owner \
+	    --mode=go-w $(ARCHIVE) | gzip --no-name > $(DIST)/$(ARCHIVE).tar.gz
+	rm -rf $(DIST)/$(ARCHIVE)
+	cd $(DIST) && sha256sum $(ARCHIVE).tar.gz $(ARCHIVE).cdx.json > SHA256SUMS
+
+publish: ## Publish target/dist as the GitHub release of the tag of this version (needs gh)
+	gh release create v$(VERSION) --verify-tag --title "Fencepost $(VERSION)" --notes-file CHANGELOG.md \
+	    $(DIST)/$(ARCHIVE).tar.gz $(DIST)/$(ARCHIVE).cdx.json $(DIST)/SHA256SUMS
