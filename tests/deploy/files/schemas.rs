@@ -1,0 +1,107 @@
+//! Files that a schema or a parser of their program describes: compose, Envoy, Prometheus, workflows.
+
+use crate::tools::{ROOT, fails, files_in, passes, read, spoilt, system, tool};
+use std::{path::Path, process::Command};
+
+fn schema(name: &str, file: &Path) -> Command {
+    let mut command = tool("check-jsonschema");
+    command.args(["--builtin-schema", name]).arg(file);
+    command
+}
+
+fn envoy(file: &Path) -> Command {
+    let mut command = tool("python");
+    command.arg("tests/deploy/parse_envoy.py").arg(file);
+    command
+}
+
+fn promtool(arguments: &[&str]) -> Command {
+    let mut command = system(Command::new("promtool"));
+    command.args(arguments);
+    command
+}
+
+fn in_repository(path: &str) -> std::path::PathBuf {
+    Path::new(ROOT).join(path)
+}
+
+#[test]
+fn compose_files_follow_the_compose_specification() {
+    let files: Vec<_> = files_in("deploy/compose").into_iter().filter(|path| path.ends_with(".yaml")).collect();
+    assert_eq!(files.len(), 3);
+    for file in &files {
+        passes(&mut schema("vendor.compose-spec", &in_repository(file)));
+    }
+    let wrong = spoilt(&read(&files[0]), "stop_grace_period:", "stop_grace:", ".yaml");
+    fails(&mut schema("vendor.compose-spec", wrong.path()), "stop_grace");
+}
+
+#[test]
+fn the_envoy_configuration_has_the_types_of_envoy() {
+    passes(&mut envoy(&in_repository("deploy/proxies/envoy.yaml")));
+    let text = read("deploy/proxies/envoy.yaml");
+    // In a message, and in one that is packed into another.
+    for (from, to) in [("lb_policy:", "policy:"), ("stream_idle_timeout:", "idle:")] {
+        fails(&mut envoy(spoilt(&text, from, to, ".yaml").path()), "has no field named");
+    }
+}
+
+#[test]
+fn prometheus_accepts_its_configuration_and_the_alerts() {
+    for file in files_in("deploy/prometheus").iter().filter(|path| path.contains("prometheus/prometheus")) {
+        passes(&mut promtool(&["check", "config", file]));
+    }
+    let wrong = spoilt(&read("deploy/prometheus/prometheus.yml"), "static_configs:", "static:", ".yml");
+    fails(&mut promtool(&["check", "config", wrong.path().to_str().unwrap()]), "static");
+}
+
+#[test]
+fn alerts_fire_when_they_should_and_only_then() {
+    passes(&mut promtool(&["test", "rules", "deploy/prometheus/alerts_test.yml"]));
+    let (alerts, tests) = (read("deploy/prometheus/alerts.yml"), read("deploy/prometheus/alerts_test.yml"));
+    for name in alert_names(&alerts) {
+        let fires = format!("        alertname: {name}\n        exp_alerts:\n");
+        let silent = format!("        alertname: {name}\n      - ");
+        assert!(tests.contains(&fires), "no test in which {name} fires");
+        assert!(tests.contains(&silent), "no test in which {name} is silent");
+    }
+}
+
+/// Whoever is woken by an alert finds it in the documents.
+#[test]
+fn each_alert_is_in_the_documents() {
+    let pages = files_in("docs").into_iter().filter(|path| path.ends_with(".md"));
+    let pages: String = pages.map(|path| read(&path)).collect();
+    for name in alert_names(&read("deploy/prometheus/alerts.yml")) {
+        assert!(pages.contains(&format!("`{name}`")), "{name} is not in docs/");
+    }
+}
+
+fn alert_names(alerts: &str) -> Vec<&str> {
+    let names: Vec<_> = alerts.lines().filter_map(|line| line.trim_start().strip_prefix("- alert: ")).collect();
+    assert!(names.len() > 10, "{names:?}");
+    names
+}
+
+#[test]
+fn workflows_are_valid_and_call_only_make() {
+    let makefile = read("Makefile");
+    for path in files_in(".github/workflows") {
+        passes(&mut schema("vendor.github-workflows", &in_repository(&path)));
+        passes(tool("actionlint").arg(&path));
+        for line in read(&path).lines().map(|line| line.trim_start().trim_start_matches("- ")) {
+            if let Some(action) = line.strip_prefix("uses: ") {
+                let (_, commit) = action.split_once('@').unwrap();
+                let (commit, version) = commit.split_once(" # v").unwrap_or_else(|| panic!("{path}: {line}"));
+                let is_commit = commit.len() == 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
+                assert!(is_commit && version.starts_with(|first: char| first.is_ascii_digit()), "{path}: {line}");
+            }
+            if let Some(command) = line.strip_prefix("run: ") {
+                let target = command.strip_prefix("make ").unwrap_or_else(|| panic!("{path}: {line}"));
+                assert!(makefile.contains(&format!("\n{target}:")), "{path}: no target {target} in the Makefile");
+            }
+        }
+    }
+    let test = read(".github/workflows/test.yml");
+    fails(tool("actionlint").arg(spoilt(&test, "github.ref", "github.reff", ".yml").path()), "reff");
+}
