@@ -71,8 +71,8 @@ fn the_drain_fits_into_the_grace_period() {
 }
 
 #[test]
-fn with_tls_nothing_is_plain() {
+fn with_tls_the_service_does_not_say_h2c() {
     let (base, tls) = (rendered("base"), rendered("tls"));
     assert!(base.contains("appProtocol: kubernetes.io/h2c") && !tls.contains("h2c"), "{tls}");
-    assert!(tls.contains("name: FENCEPOST_PLAINTEXT\n          value: \"false\""), "{tls}");
+    assert!(tls.contains("name: FENCEPOST_TLS_CERT"), "{tls}");
 }
