@@ -18,6 +18,18 @@ pub(super) fn with_reason(details: &mut ErrorDetails, reason: &str) {
     details.set_error_info(reason, DOMAIN, HashMap::new());
 }
 
+/// The status of a call whose message has not arrived within `max`.
+pub fn request_too_slow(max: Duration) -> Status {
+    let mut details = ErrorDetails::new();
+    with_reason(&mut details, "REQUEST_TOO_SLOW");
+    details.set_retry_info(Some(RETRY_DELAY));
+    Status::with_error_details(
+        Code::Unavailable,
+        format!("the message of the request did not arrive within {max:?}; nothing was done"),
+        details,
+    )
+}
+
 /// What the caller should do next is in the code, the reason and the retry delay.
 impl From<LocksError> for Status {
     fn from(error: LocksError) -> Self {
@@ -113,8 +125,8 @@ mod tests {
             Some((words.next().filter(is_name)?, words.next().filter(is_name)?))
         };
         let mut listed: Vec<_> = MANUAL.lines().filter_map(row).collect();
-        for error in errors {
-            let status = Status::from(error);
+        let statuses = errors.map(Status::from).into_iter().chain([request_too_slow(Duration::from_secs(1))]);
+        for status in statuses {
             let reason = status.get_details_error_info().unwrap().reason;
             let code = format!("{:?}", status.code());
             let is_it =

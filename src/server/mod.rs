@@ -29,7 +29,7 @@ use crate::{
 use accept::{Admission, Gate, connections};
 use admin::{Admin, Build, Pages};
 use health::Health;
-use layers::{CallsLayer, TracesLayer};
+use layers::{CallsLayer, RequestTimeLayer, TracesLayer};
 use refusals::Refusals;
 use std::{
     convert::Infallible,
@@ -168,6 +168,7 @@ impl Server<'_> {
         let router = http2::server(config.limits.waiters_per_server)
             .layer(calls)
             .layer(TracesLayer::new(traces.clone()))
+            .layer(RequestTimeLayer(refusals.clone()))
             .add_routes(api::routes(locks, config.drain_timeout, &metrics.calls, &traces, with_admin)?)
             .add_service(health_service);
         let gate = Gate {

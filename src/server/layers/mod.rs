@@ -1,8 +1,10 @@
 //! Tower layers around the API, one idea a file.
 
 mod calls;
+mod request_time;
 mod status;
 mod traces;
 
 pub(super) use calls::CallsLayer;
+pub(super) use request_time::RequestTimeLayer;
 pub(super) use traces::TracesLayer;

@@ -66,6 +66,11 @@ impl Method {
         }
     }
 
+    /// Whether the request is a stream, which has any number of messages at any time.
+    pub fn takes_stream(self) -> bool {
+        matches!(self, Self::KeepAlive | Self::Session | Self::Other)
+    }
+
     /// Whether the call is a stream, which ends when its client or the server ends it.
     pub fn is_stream(self) -> bool {
         matches!(self, Self::KeepAlive | Self::Session | Self::Watch | Self::HealthWatch | Self::Other)

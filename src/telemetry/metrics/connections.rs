@@ -20,6 +20,8 @@ label! {
         Handshakes = "handshakes",
         /// The time of a handshake.
         HandshakeTime = "handshake_time",
+        /// The time in which the message of a unary request arrives.
+        RequestTime = "request_time",
     }
 }
 

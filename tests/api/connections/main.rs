@@ -19,6 +19,7 @@ mod rapid_reset;
 mod rotation;
 #[path = "../../support/session_stream.rs"]
 mod session_stream;
+mod slow_requests;
 #[path = "../../support/stream.rs"]
 mod stream;
 #[path = "../../support/server.rs"]
