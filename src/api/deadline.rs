@@ -1,16 +1,16 @@
-//! The deadline of a call, from its `grpc-timeout` header. tonic drops the handler at the deadline, so a wait ends a
-//! little earlier: the caller must still receive its outcome.
+//! The deadline of a call, from its `grpc-timeout` header. The server drops the handler at the deadline, so a wait ends
+//! a little earlier: the caller must still receive its outcome.
 
+use hyper::HeaderMap;
 use std::time::Duration;
 use tokio::time::Instant;
-use tonic::metadata::MetadataMap;
 
 /// The most digits that the gRPC specification allows in the header.
 const DIGITS_MAX: usize = 8;
 
 /// When the caller gives up; `None` if the call has no deadline.
-pub(super) fn deadline(metadata: &MetadataMap, arrived: Instant) -> Option<Instant> {
-    let text = metadata.get("grpc-timeout")?.to_str().ok()?;
+pub fn deadline(headers: &HeaderMap, arrived: Instant) -> Option<Instant> {
+    let text = headers.get("grpc-timeout")?.to_str().ok()?;
     arrived.checked_add(parse(text)?)
 }
 

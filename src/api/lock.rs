@@ -16,7 +16,7 @@ use tonic::{Request, Response, Status, Streaming};
 impl<S: Store> LockService for Api<S> {
     async fn acquire(&self, request: Request<v1::AcquireRequest>) -> Result<Response<v1::AcquireResponse>, Status> {
         let (caller, arrived) = (self.caller(&request), Instant::now());
-        let deadline = deadline(request.metadata(), arrived);
+        let deadline = deadline(request.metadata().as_ref(), arrived);
         let (name, call) = convert::acquire(request.into_inner(), self.locks.limits(), arrived, deadline)?;
         let answer = caller.dispatch(OperationKind::Acquire, Some(&name), self.locks.acquire(&name, call)).await?;
         Ok(Response::new(reply::acquire(name, answer)))

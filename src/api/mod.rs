@@ -13,7 +13,8 @@ mod reply;
 mod session;
 mod status;
 
-pub use status::request_too_slow;
+pub use deadline::deadline;
+pub use status::{deadline_exceeded, request_too_slow};
 
 use crate::{
     domain::limits::REQUEST_BYTES_MAX,

@@ -18,6 +18,14 @@ pub(super) fn with_reason(details: &mut ErrorDetails, reason: &str) {
     details.set_error_info(reason, DOMAIN, HashMap::new());
 }
 
+/// The status of a call whose deadline is over.
+pub fn deadline_exceeded() -> Status {
+    let mut details = ErrorDetails::new();
+    with_reason(&mut details, "DEADLINE_OVER");
+    let message = "the deadline of the call is over; the call may or may not have taken effect";
+    Status::with_error_details(Code::DeadlineExceeded, message, details)
+}
+
 /// The status of a call whose message has not arrived within `max`.
 pub fn request_too_slow(max: Duration) -> Status {
     let mut details = ErrorDetails::new();
@@ -125,7 +133,8 @@ mod tests {
             Some((words.next().filter(is_name)?, words.next().filter(is_name)?))
         };
         let mut listed: Vec<_> = MANUAL.lines().filter_map(row).collect();
-        let statuses = errors.map(Status::from).into_iter().chain([request_too_slow(Duration::from_secs(1))]);
+        let statuses =
+            errors.map(Status::from).into_iter().chain([request_too_slow(Duration::from_secs(1)), deadline_exceeded()]);
         for status in statuses {
             let reason = status.get_details_error_info().unwrap().reason;
             let code = format!("{:?}", status.code());

@@ -4,12 +4,9 @@
 //!    elsewhere. Release, Renew and open streams are still served, so no holder loses a lease.
 //! 2. When no call waits and no stream is open, or after the drain timeout, streams end and connections are asked to
 //!    close.
-//! 3. Connections that have not closed by then are cut: tonic's own shutdown waits forever for open streams.
+//! 3. Connections that have not closed by then are cut: one with an open stream would stay open.
 
-use super::{
-    ServeError,
-    health::{Health, Readiness},
-};
+use super::health::{Health, Readiness};
 use crate::{locks::Locks, store::Store};
 use futures_util::FutureExt;
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
@@ -28,15 +25,14 @@ pub(super) async fn serve_until_drained<S: Store, F>(
     health: &Health,
     drain_timeout: Duration,
     shutdown: impl Future<Output = ()> + Send + 'static,
-) -> Result<(), ServeError>
-where
-    F: Future<Output = Result<(), tonic::transport::Error>>,
+) where
+    F: Future<Output = ()>,
 {
     let (close, closing) = oneshot::channel::<()>();
     // An error means that the sender is gone: close as well.
     let mut serving = std::pin::pin!(serve(Box::pin(closing.map(drop))));
     tokio::select! {
-        served = &mut serving => return Ok(served?),
+        () = &mut serving => return,
         () = drained(locks, health, drain_timeout, shutdown) => {}
     }
     // The receiver is in `serving`. It is gone only if that has ended.
@@ -45,7 +41,6 @@ where
         tracing::warn!("cutting connections that did not close in time");
     }
     tracing::info!("drained");
-    Ok(())
 }
 
 /// Resolves when the drain has been requested, and all waiting calls and streams have ended or the timeout is over.

@@ -1,7 +1,23 @@
-//! The settings of HTTP/2: what one connection may ask for.
+//! HTTP/2 on open connections: what one may ask for. Each connection has a task of its own.
 
-use std::time::Duration;
-use tonic::transport::Server;
+use super::{accept::Connection, refusals::Refusals};
+use crate::{api::peer::Peer, telemetry::metrics::Bound};
+use h2::Reason;
+use hyper::{
+    Request, Response,
+    body::Incoming,
+    server::conn::http2::Builder,
+    service::{Service as _, service_fn},
+};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::graceful::{GracefulShutdown, Watcher},
+    service::TowerToHyperService,
+};
+use std::{convert::Infallible, error::Error, future::Future, pin::pin, sync::Arc, time::Duration};
+use tokio_stream::{Stream, StreamExt};
+use tonic::body::Body;
+use tower::Service;
 
 /// How often an idle connection is pinged, and how long the answer may take. The server notices a vanished client
 /// within their sum. The leases of the client are not affected.
@@ -26,19 +42,86 @@ const HEADER_LIST_MAX: u32 = 16 * 1_024;
 const PENDING_RESETS_MAX: usize = 1_024;
 /// The most streams that the server resets in the life of a connection because the client broke the protocol on them,
 /// such as data beyond the window. Beyond it, h2 closes the connection (ENHANCE_YOUR_CALM), because each reset may
-/// abandon work that has begun (CVE-2025-8671). tonic has no bound unless it is told one.
+/// abandon work that has begun (CVE-2025-8671).
 const ERROR_RESETS_MAX: usize = 1_024;
 
-/// A server with these settings, whose connections have room for as many waiting calls.
-pub(super) fn server(waiters: usize) -> Server {
-    let streams = waiters.saturating_add(STREAMS_SPARE);
-    Server::builder()
-        .http2_keepalive_interval(Some(PING_INTERVAL))
-        .http2_keepalive_timeout(Some(PING_TIMEOUT))
-        .max_concurrent_streams(u32::try_from(streams).unwrap_or(u32::MAX))
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .http2_max_header_list_size(HEADER_LIST_MAX)
-        .http2_max_pending_accept_reset_streams(Some(PENDING_RESETS_MAX))
-        .http2_max_local_error_reset_streams(Some(ERROR_RESETS_MAX))
+/// Serves HTTP/2.
+#[derive(Clone)]
+pub(super) struct Http2 {
+    builder: Builder<TokioExecutor>,
+    refusals: Arc<Refusals>,
+}
+
+impl Http2 {
+    /// With room for as many waiting calls on a connection.
+    pub(super) fn new(waiters: usize, refusals: Arc<Refusals>) -> Self {
+        let streams = waiters.saturating_add(STREAMS_SPARE);
+        let mut builder = Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .keep_alive_interval(PING_INTERVAL)
+            .keep_alive_timeout(PING_TIMEOUT)
+            .max_concurrent_streams(u32::try_from(streams).unwrap_or(u32::MAX))
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_header_list_size(HEADER_LIST_MAX)
+            .max_pending_accept_reset_streams(PENDING_RESETS_MAX)
+            .max_local_error_reset_streams(ERROR_RESETS_MAX);
+        Self { builder, refusals }
+    }
+
+    /// Serves connections until `closing` resolves. Then asks those that are open to close, and waits until they have.
+    ///
+    /// Dropped, it accepts no more connections; open ones end with the runtime.
+    pub(super) async fn serve<S>(
+        self,
+        service: S,
+        connections: impl Stream<Item = Connection>,
+        closing: impl Future<Output = ()>,
+    ) where
+        S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
+        S::Future: Send,
+    {
+        let open = GracefulShutdown::new();
+        {
+            // Dropped at the end of the block: from then on, connecting fails at once.
+            let (mut connections, mut closing) = (pin!(connections), pin!(closing));
+            loop {
+                tokio::select! {
+                    () = &mut closing => break,
+                    Some(connection) = connections.next() => {
+                        tokio::spawn(self.clone().serve_one(service.clone(), connection, open.watcher()));
+                    }
+                }
+            }
+        }
+        open.shutdown().await;
+    }
+
+    async fn serve_one<S>(self, service: S, connection: Connection, open: Watcher)
+    where
+        S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
+        S::Future: Send,
+    {
+        let (peer, service) = (connection.peer(), TowerToHyperService::new(service));
+        let service = service_fn(move |request| service.call(arrived(request, peer)));
+        let serving = self.builder.serve_connection(TokioIo::new(connection), service);
+        match open.watch(serving).await {
+            Ok(()) => {}
+            Err(error) if is_flood(&error) => self.refusals.count(Bound::Resets, Some(peer)),
+            Err(error) => tracing::debug!(%peer, %error, "a connection broke"),
+        }
+    }
+}
+
+/// The request as the services take it.
+fn arrived(mut request: Request<Incoming>, peer: Peer) -> Request<Body> {
+    request.extensions_mut().insert(peer);
+    request.map(Body::new)
+}
+
+/// Whether h2 closed the connection to stop a flood of resets, or of small frames.
+fn is_flood(error: &hyper::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<h2::Error>());
+    cause.is_some_and(|cause| cause.is_library() && cause.reason() == Some(Reason::ENHANCE_YOUR_CALM))
 }

@@ -29,7 +29,8 @@ use crate::{
 use accept::{Admission, Gate, connections};
 use admin::{Admin, Build, Pages};
 use health::Health;
-use layers::{CallsLayer, RequestTimeLayer, TracesLayer};
+use http2::Http2;
+use layers::{CallsLayer, DeadlineLayer, RequestTimeLayer, TracesLayer};
 use refusals::Refusals;
 use std::{
     convert::Infallible,
@@ -39,7 +40,7 @@ use std::{
 };
 use tls::Tls;
 use tokio::{net::TcpListener, sync::watch, time::timeout};
-use tower::Layer;
+use tower::{Layer, ServiceBuilder};
 
 /// How long the store has, after the drain, for cleanups and for releases whose clients did not wait for the answer.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(1);
@@ -47,9 +48,6 @@ const CLEANUP_TIMEOUT: Duration = Duration::from_secs(1);
 /// The server failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The transport failed.
-    #[error(transparent)]
-    Transport(#[from] tonic::transport::Error),
     /// Traces cannot be exported to this endpoint.
     #[error("--otlp-endpoint: {0}")]
     Traces(String),
@@ -165,12 +163,14 @@ impl Server<'_> {
         let grpc = api::admin_routes(locks, config.drain_timeout, &metrics.calls, &traces)?;
         let mut admin = Admin::new(admin, pages.router(calls.layer(TracesLayer::new(traces.clone()).layer(grpc))));
         let refusals = Arc::new(Refusals::new(metrics.connections.clone()));
-        let router = http2::server(config.limits.waiters_per_server)
+        let routes = api::routes(locks, config.drain_timeout, &metrics.calls, &traces, with_admin)?;
+        let service = ServiceBuilder::new()
             .layer(calls)
             .layer(TracesLayer::new(traces.clone()))
+            .layer(DeadlineLayer)
             .layer(RequestTimeLayer(refusals.clone()))
-            .add_routes(api::routes(locks, config.drain_timeout, &metrics.calls, &traces, with_admin)?)
-            .add_service(health_service);
+            .service(routes.add_service(health_service).prepare());
+        let http2 = Http2::new(config.limits.waiters_per_server, refusals.clone());
         let gate = Gate {
             tls: tls.clone(),
             admission: Arc::new(Admission::new(
@@ -182,21 +182,20 @@ impl Server<'_> {
             metrics: metrics.connections.clone(),
         };
         let connections = connections(sockets, gate);
-        let serve = |closing: drain::Closing| router.serve_with_incoming_shutdown(connections, closing);
+        let serve = |closing: drain::Closing| http2.serve(service, connections, closing);
         let served = async {
-            let drained = drain::serve_until_drained(serve, locks, &health, config.drain_timeout, shutdown).await;
+            drain::serve_until_drained(serve, locks, &health, config.drain_timeout, shutdown).await;
             cleanup.await;
-            drained
         };
-        let served = tokio::select! {
-            served = served => served,
+        tokio::select! {
+            () = served => {}
             never = follow_files(tls.as_deref(), &metrics.connections) => match never {},
             never = health.follow_store(store_up) => match never {},
             never = admin.run() => match never {},
-        };
+        }
         traces.flush().await;
         admin.close().await;
-        served
+        Ok(())
     }
 }
 

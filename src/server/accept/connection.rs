@@ -12,7 +12,6 @@ use tokio::{
     net::{TcpStream, UnixStream},
 };
 use tokio_rustls::server::TlsStream;
-use tonic::transport::server::Connected;
 
 /// What carries the bytes. An enum, so that plain TCP costs one comparison for each read and write.
 #[derive(Debug)]
@@ -39,16 +38,12 @@ impl Connection {
         Self { transport, preface: PREFACE, peer, _permit: permit }
     }
 
+    pub(in crate::server) fn peer(&self) -> Peer {
+        self.peer
+    }
+
     fn transport(self: Pin<&mut Self>) -> &mut Transport {
         &mut self.get_mut().transport
-    }
-}
-
-impl Connected for Connection {
-    type ConnectInfo = Peer;
-
-    fn connect_info(&self) -> Peer {
-        self.peer
     }
 }
 

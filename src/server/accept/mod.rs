@@ -22,7 +22,6 @@ use futures_util::stream::select_all;
 use handshake::{Failure, handshake};
 use socket2::{SockRef, TcpKeepalive};
 use std::{
-    convert::Infallible,
     io::{self, ErrorKind},
     sync::Arc,
     time::Duration,
@@ -57,7 +56,7 @@ pub(super) struct Gate {
 
 /// The connections of all listeners, after their handshakes. Never ends. Dropped, it closes the listeners and the
 /// connections whose handshakes are under way.
-pub(super) fn connections(listeners: Vec<Listener>, gate: Gate) -> impl Stream<Item = Result<Connection, Infallible>> {
+pub(super) fn connections(listeners: Vec<Listener>, gate: Gate) -> impl Stream<Item = Connection> {
     let mut accepted = select_all(listeners.into_iter().map(|listener| Box::pin(accepted(listener))));
     async_stream::stream! {
         let mut handshakes = JoinSet::new();
@@ -65,7 +64,7 @@ pub(super) fn connections(listeners: Vec<Listener>, gate: Gate) -> impl Stream<I
             tokio::select! {
                 Some(ended) = handshakes.join_next() => {
                     if let Ok(Some(connection)) = ended {
-                        yield Ok(connection);
+                        yield connection;
                     }
                 }
                 Some(new) = accepted.next() => {

@@ -1,7 +1,6 @@
 //! Counts calls by method and status, and measures their time.
 //!
-//! tonic's own timer is outside of this layer: at a call's deadline it drops the future, as it does when the client
-//! gives up. So a guard counts the call when it is dropped.
+//! When the client gives up, the future is dropped. So a guard counts the call when it is dropped.
 
 use super::status::{OK, code};
 use crate::telemetry::metrics::{CANCELLED, CallMetrics, Method, UNKNOWN};

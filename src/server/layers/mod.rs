@@ -1,10 +1,12 @@
 //! Tower layers around the API, one idea a file.
 
 mod calls;
+mod deadline;
 mod request_time;
 mod status;
 mod traces;
 
 pub(super) use calls::CallsLayer;
+pub(super) use deadline::DeadlineLayer;
 pub(super) use request_time::RequestTimeLayer;
 pub(super) use traces::TracesLayer;

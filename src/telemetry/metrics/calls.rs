@@ -159,11 +159,7 @@ pub struct CallMetrics {
 impl CallMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let calls = Family::<CallLabels, Counter>::default();
-        registry.register(
-            "calls",
-            "Calls that have ended, by status; CANCELLED if the client gave up, or the deadline of the call passed",
-            calls.clone(),
-        );
+        registry.register("calls", "Calls that have ended, by status; CANCELLED if the client gave up", calls.clone());
         let times: Seconds = Family::new_with_constructor(|| Buckets::Short.histogram());
         let help = "Time from the arrival of a call to its answer, without streams. An Acquire that waits takes long";
         registry.register_with_unit("call", help, Unit::Seconds, times.clone());

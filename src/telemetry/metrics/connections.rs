@@ -22,6 +22,8 @@ label! {
         HandshakeTime = "handshake_time",
         /// The time in which the message of a unary request arrives.
         RequestTime = "request_time",
+        /// Resets and other floods of one connection.
+        Resets = "resets",
     }
 }
 

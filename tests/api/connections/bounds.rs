@@ -3,10 +3,12 @@
 use crate::{
     binary::Server,
     metrics::{WITH_ADMIN, metric},
+    raw_calls::{MESSAGE, RawCalls, head},
     support::{Lock, acquire_request, channel, until, within},
     tls_server::addr,
 };
 use fencepost_proto::v1::lock_service_client::LockServiceClient;
+use http::StatusCode;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::{net::SocketAddr, time::Duration};
 use tokio::{
@@ -105,4 +107,13 @@ async fn handshakes_under_way_are_bounded() {
         assert!(refused(stream).await);
     }
     started(connect_from("127.0.0.2", to).await).await;
+}
+
+#[tokio::test]
+async fn long_headers_end_their_call_only() {
+    let server = Server::start();
+    let raw = RawCalls::open(TcpStream::connect(addr(&server)).await.unwrap()).await;
+    let (response, _message) = raw.get(&[("long", &"a".repeat(17 * 1_024))], MESSAGE).await;
+    assert_eq!(head(response).await.0, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+    raw.call().await;
 }

@@ -16,6 +16,7 @@ mod metrics;
 mod plaintext;
 mod protocols;
 mod rapid_reset;
+mod raw_calls;
 mod rotation;
 #[path = "../../support/session_stream.rs"]
 mod session_stream;

@@ -3,6 +3,7 @@
 use crate::{
     binary::Server,
     kept::Kept,
+    metrics::{WITH_ADMIN, metric},
     support::{Lock, channel, within},
     tls_server::addr,
 };
@@ -87,7 +88,7 @@ fn goaway(mut frames: &[u8]) -> Option<u32> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rapid_resets_close_their_connection_and_cost_no_lease() {
-    let server = Server::start();
+    let server = Server::start_with(&WITH_ADMIN);
     let to = addr(&server);
     let burden = async {
         let attackers = (0..ATTACKERS).map(async |_| {
@@ -99,4 +100,6 @@ async fn rapid_resets_close_their_connection_and_cost_no_lease() {
     };
     Kept::new(to).await.beside(burden).await;
     LockServiceClient::new(channel(to)).lock_info("a").await;
+    let closed = f64::from(u16::try_from(ATTACKERS * CONNECTIONS).unwrap());
+    assert_eq!(metric(&server, "fencepost_refusals_total{bound=\"resets\"}"), closed);
 }
