@@ -1,6 +1,6 @@
 //! HTTP/2 on open connections: what one may ask for. Each connection has a task of its own.
 
-use super::{accept::Connection, refusals::Refusals};
+use super::{accept::Connection, layers::Unread, refusals::Refusals};
 use crate::{api::peer::Peer, telemetry::metrics::Bound};
 use h2::Reason;
 use hyper::{
@@ -103,13 +103,18 @@ impl Http2 {
         S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
         S::Future: Send,
     {
-        let (peer, service) = (connection.peer(), TowerToHyperService::new(service));
+        let (peer, unread) = (connection.peer(), Unread::default());
+        let service = TowerToHyperService::new(unread.count(service));
         let service = service_fn(move |request| service.call(arrived(request, peer)));
         let serving = self.builder.serve_connection(TokioIo::new(connection), service);
-        match open.watch(serving).await {
-            Ok(()) => {}
-            Err(error) if is_flood(&error) => self.refusals.count(Bound::Resets, Some(peer)),
-            Err(error) => tracing::debug!(%peer, %error, "a connection broke"),
+        tokio::select! {
+            served = open.watch(serving) => match served {
+                Ok(()) => {}
+                Err(error) if is_flood(&error) => self.refusals.count(Bound::Resets, Some(peer)),
+                Err(error) => tracing::debug!(%peer, %error, "a connection broke"),
+            },
+            // Dropped, `serving` closes the connection.
+            () = unread.expired() => self.refusals.count(Bound::Unread, Some(peer)),
         }
     }
 }

@@ -5,8 +5,10 @@ mod deadline;
 mod request_time;
 mod status;
 mod traces;
+mod unread;
 
 pub(super) use calls::CallsLayer;
 pub(super) use deadline::DeadlineLayer;
 pub(super) use request_time::RequestTimeLayer;
 pub(super) use traces::TracesLayer;
+pub(super) use unread::Unread;

@@ -24,6 +24,8 @@ label! {
         RequestTime = "request_time",
         /// Resets and other floods of one connection.
         Resets = "resets",
+        /// The time for which a response may be unread.
+        Unread = "unread",
     }
 }
 

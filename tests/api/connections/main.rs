@@ -29,3 +29,4 @@ mod tls;
 mod tls_client;
 mod tls_server;
 mod unix;
+mod unread;

@@ -4,7 +4,7 @@ use crate::support::within;
 use bytes::Bytes;
 use h2::{
     SendStream,
-    client::{ResponseFuture, SendRequest},
+    client::{Builder, ResponseFuture, SendRequest},
 };
 use http::{HeaderMap, StatusCode};
 use std::net::SocketAddr;
@@ -22,8 +22,13 @@ pub(crate) struct RawCalls {
 
 impl RawCalls {
     pub(crate) async fn open(stream: TcpStream) -> Self {
+        Self::open_with(&Builder::new(), stream).await
+    }
+
+    /// With these settings of the client.
+    pub(crate) async fn open_with(settings: &Builder, stream: TcpStream) -> Self {
         let to = stream.peer_addr().unwrap();
-        let (calls, connection) = within(h2::client::handshake(stream)).await.unwrap();
+        let (calls, connection) = within(settings.handshake(stream)).await.unwrap();
         Self { calls, to, task: tokio::spawn(connection) }
     }
 
