@@ -132,8 +132,8 @@ impl FailedCall {
             (Code::Unimplemented, _) => Failure::new(
                 UNAVAILABLE,
                 format!(
-                    "{servers} does not implement this call: it is not a Fencepost server, or older than this program, or \
-                     offers the call on its other port (the admin port has drain and force-release, and is the only \
+                    "{servers} does not implement this call: it is not a Fencepost server, or older than this program, \
+                     or offers the call on its other port (the admin port has drain and force-release, and is the only \
                      one that has them if --admin-service is admin)"
                 ),
             ),

@@ -49,8 +49,8 @@ const STREAMS_MAX: u32 = 64;
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What to do about an admin port that other machines can reach. Unlike the API it never has TLS.
-const PLAINTEXT: &str = "has no TLS, so anybody on the network could revoke leases and drain the server: give --plaintext \
-                         if only scrapers and operators can reach it";
+const PLAINTEXT: &str = "has no TLS, so anybody on the network could revoke leases and drain the server: give \
+                         --plaintext if only scrapers and operators can reach it";
 
 /// Opens the admin port; no listeners if there is none. Needs a running tokio runtime.
 pub async fn bind_admin(config: &Config) -> Result<Vec<TcpListener>, ListenError> {

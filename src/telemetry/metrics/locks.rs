@@ -130,8 +130,8 @@ impl LockMetrics {
             grants: Counters::register(
                 it,
                 "grants",
-                "Leases granted: by=\"try\" if the lock was free, by=\"wait\" from the queue. A repeat that is answered \
-                 the same lease counts again",
+                "Leases granted: by=\"try\" if the lock was free, by=\"wait\" from the queue. A repeat that is \
+                 answered the same lease counts again",
             ),
             contended: register(it, "contended", "Acquires that did not wait and found the lock held"),
             acquire_failures: Counters::register(

@@ -11,6 +11,17 @@ use std::{
     thread,
 };
 
+/// Commands that call a server: reads, writes, and those that could wait for long.
+pub(crate) const CALLS: [&[&str]; 7] = [
+    &["get", "a"],
+    &["ls"],
+    &["watch"],
+    &["drain"],
+    &["acquire", "a"],
+    &["acquire", "a", "--wait", "1h"],
+    &["run", "a", "--wait", "1h", "--", "true"],
+];
+
 fn run(arguments: &[&str]) -> Ended {
     Process::start(&mut fencepost(arguments)).ended()
 }
@@ -80,18 +91,9 @@ fn a_port_that_is_not_grpc_is_reported() {
         (other_server(Some(b"")), "or hangs (it accepted the connection and sent nothing"),
         (other_server(None), "it closed the connection and sent nothing"),
     ] {
-        let commands = [
-            &["get", "a"][..],
-            &["ls"],
-            &["watch"],
-            &["drain"],
-            &["acquire", "a"],
-            &["acquire", "a", "--wait", "1h"],
-            &["run", "a", "--wait", "1h", "--", "true"],
-        ];
         let start = |words: &[&str]| Process::start(fencepost(words).env("FENCEPOST_SERVER", &named));
         // All at once, because each retries for a few seconds. `ended` waits with a bound.
-        for process in commands.map(start) {
+        for process in CALLS.map(start) {
             let ended = process.ended().expect(69);
             ended.says(&format!("fencepost: {named} does not speak gRPC")).says(why).says("FENCEPOST_SERVER");
         }

@@ -1,6 +1,7 @@
 //! Commands that call a server over TLS or a Unix socket.
 
 use crate::{
+    addresses::CALLS,
     authority::{Authority, Files},
     certificates::Valid,
     support::{Ended, Process, Server, fencepost},
@@ -108,21 +109,12 @@ fn every_command_works_over_a_unix_socket() {
 
 /// Checks that commands fail at once and say why, also those that could wait.
 fn all_fail(address: &str, flags: &[&str], says: &[&str]) {
-    let commands = [
-        &["get", "a"][..],
-        &["ls"],
-        &["watch"],
-        &["drain"],
-        &["acquire", "a"],
-        &["acquire", "a", "--wait", "1h"],
-        &["run", "a", "--wait", "1h"],
-    ];
     let start = |words: &[&str]| {
-        let rest = if words[0] == "run" { &["--", "true"][..] } else { &[] };
-        Process::start(&mut fencepost(&[words, &["--server", address], flags, rest].concat()))
+        let (command, rest) = words.split_at(1);
+        Process::start(&mut fencepost(&[command, &["--server", address], flags, rest].concat()))
     };
     // All at once. `ended` waits with a bound.
-    for process in commands.map(start) {
+    for process in CALLS.map(start) {
         let mut ended = process.ended().expect(69);
         for text in says {
             ended = ended.says(text);

@@ -83,7 +83,8 @@ pub(super) fn certified_key(
     let parsed = PrivateKeyDer::from_pem_file(key).map_err(|error| match error {
         pem::Error::NoItemsFound => unusable(
             key,
-            "it contains no private key in PEM format (-----BEGIN PRIVATE KEY-----); an encrypted key must be decrypted",
+            "it contains no private key in PEM format (-----BEGIN PRIVATE KEY-----); an encrypted key must be \
+             decrypted",
         ),
         other => unusable(key, reason(&other, "private key")),
     })?;
