@@ -205,11 +205,12 @@ impl<S: Store> Locks<S> {
                         Wake::Stalled => return Err(LocksError::Ended),
                     };
                 }
-                (outcome @ AcquireOutcome::Granted(_), _) => {
-                    self.measure_grant(granted, arrived, offered);
+                (outcome, _) => {
+                    if matches!(outcome, AcquireOutcome::Granted(_)) {
+                        self.measure_grant(granted, arrived, offered);
+                    }
                     break self.answer(outcome, sent.saturating_duration_since(arrived), sent, candidate);
                 }
-                (outcome, _) => break self.answer(outcome, sent.saturating_duration_since(arrived), sent, candidate),
             }
         };
         // The outcome is known, so there is nothing to clean up.
