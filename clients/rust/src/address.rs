@@ -1,5 +1,6 @@
 //! Server addresses as people write them.
 
+use crate::facts;
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
@@ -56,7 +57,7 @@ const PORT: &str = "the port must be a number from 1 to 65535";
 
 impl ServerAddress {
     /// The port of an address without one.
-    pub const DEFAULT_PORT: u16 = 7420;
+    pub const DEFAULT_PORT: u16 = facts::DEFAULT_PORT;
 
     /// Whether connections to this address use TLS.
     pub fn is_tls(&self) -> bool {

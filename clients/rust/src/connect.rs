@@ -2,6 +2,7 @@
 
 use crate::address::ServerAddress;
 use crate::error::CallError;
+use crate::facts;
 use crate::greeting::Greeting;
 use crate::tls::{self, Broken, Tls, TlsFailure, TlsFileError};
 use crate::transport::{InspectedStream, LocalStream};
@@ -26,7 +27,7 @@ use tonic::codegen::http::Uri;
 use tonic::transport::{Channel, Endpoint};
 
 /// Connection timeout, with the TLS handshake.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(facts::CONNECT_TIMEOUT_MS);
 
 /// The interval of pings on an idle connection, and the timeout for their answer.
 const PING_INTERVAL: Duration = Duration::from_secs(10);

@@ -2,6 +2,7 @@
 
 use crate::clock::Moment;
 use crate::error::CallError;
+use crate::facts;
 use crate::lease::LeaseKey;
 use crate::servers::{Lane, Servers};
 use std::future::Future;
@@ -13,8 +14,8 @@ use tonic::transport::Channel;
 use tonic::{Request, Status};
 
 /// The first pause before a retry, and the longest. The server keeps a queue position for 3 s.
-const PAUSE_FIRST: Duration = Duration::from_millis(50);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
+const PAUSE_FIRST: Duration = Duration::from_millis(facts::RETRY_FIRST_MS);
+const PAUSE_MAX: Duration = Duration::from_millis(facts::RETRY_MAX_MS);
 
 /// The least time that one transmission gets, however little is left, and the most, whatever the caller asked for: far
 /// more than any server lets a call wait, and few enough digits for a `grpc-timeout` header.

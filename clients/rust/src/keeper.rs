@@ -11,6 +11,7 @@ mod open;
 
 use crate::clock::Moment;
 use crate::core::{Core, random_part};
+use crate::facts;
 use crate::lease::{LeaseKey, LeaseState};
 use crate::operation::Operation;
 use crate::session::Session;
@@ -23,7 +24,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 /// How long an unused session stays open for the next lease.
-const LINGER: Duration = Duration::from_secs(5);
+const LINGER: Duration = Duration::from_millis(facts::LINGER_MS);
 
 pub(crate) struct Keeper {
     core: Arc<Core>,

@@ -46,6 +46,7 @@ mod clock;
 mod connect;
 mod core;
 mod error;
+pub mod facts;
 mod greeting;
 mod held;
 mod keeper;

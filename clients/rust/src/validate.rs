@@ -1,11 +1,9 @@
 //! Validates a lease before it is kept. A server refuses a malformed message of a session as a whole, and ends the
 //! session: one malformed lease would make all others fail, again and again.
 
+use crate::facts::NAME_BYTES_MAX;
 use crate::v1;
 use uuid::Uuid;
-
-/// The server's limit of a lock name.
-const LOCK_NAME_BYTES_MAX: usize = 512;
 
 /// Returns the rule that the name or the id of a lease breaks. The id is a secret and never part of it.
 pub(crate) fn check(lease: &v1::Lease) -> Result<(), &'static str> {
@@ -13,7 +11,7 @@ pub(crate) fn check(lease: &v1::Lease) -> Result<(), &'static str> {
     if name.is_empty() {
         return Err("its lock name is empty");
     }
-    if name.len() > LOCK_NAME_BYTES_MAX {
+    if name.len() > NAME_BYTES_MAX {
         return Err("its lock name has more than 512 bytes");
     }
     if name.chars().any(char::is_control) {

@@ -5,17 +5,8 @@
 //! allows for different clock rates, the margin for the time between a check and the action that follows.
 
 use crate::clock::Moment;
+use crate::facts::{DRIFT_DIVISOR, MARGIN_DIVISOR, MARGIN_MIN_MS};
 use std::time::Duration;
-
-/// The drift allowance, as a fraction of the TTL: 1 %.
-pub(crate) const DRIFT_DIVISOR: u32 = 100;
-
-/// The margin between a check and the action that follows, as a fraction of the TTL: a twentieth, at least
-/// [`MARGIN_MIN`].
-pub(crate) const MARGIN_DIVISOR: u32 = 20;
-
-/// The minimum margin.
-pub(crate) const MARGIN_MIN: Duration = Duration::from_millis(20);
 
 /// What an answer says about a lease, and when its request was sent.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +27,8 @@ impl Reading {
         // The server cannot have held the request for longer than the whole exchange took. A faster server clock may
         // report more after a long wait; the holder's clock decides.
         let held_for = self.held_for.min(self.read.since(self.sent));
-        let kept_back = self.ttl / DRIFT_DIVISOR + (self.ttl / MARGIN_DIVISOR).max(MARGIN_MIN);
+        let kept_back =
+            self.ttl / DRIFT_DIVISOR + (self.ttl / MARGIN_DIVISOR).max(Duration::from_millis(MARGIN_MIN_MS));
         self.sent.plus(held_for).plus(self.ttl).minus(kept_back)
     }
 }

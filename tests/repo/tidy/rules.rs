@@ -17,7 +17,8 @@ const WORDS_OF_LOCKS: [&str; 9] =
     ["lease", "holder", "waiter", "token", "fencing", "bucket", "grant", "acquire", "renewal"];
 
 /// Programs that tests may start, because `.ci/setup` installs them.
-const INSTALLED: [&str; 7] = ["cc", "haproxy", "nginx", "openssl", "promtool", "redis-server", "systemd-analyze"];
+const INSTALLED: [&str; 8] =
+    ["cc", "haproxy", "nginx", "openssl", "promtool", "python3", "redis-server", "systemd-analyze"];
 /// Programs that tests may start, because a minimal Debian has them, or the README requires them.
 const PRESENT: [&str; 3] = ["env", "git", "setsid"];
 

@@ -3,6 +3,7 @@
 use super::Session;
 use crate::clock::Moment;
 use crate::error::CallError;
+use crate::facts;
 use crate::lease::{LeaseKey, LeaseState};
 use crate::operation::{Answer, Grant, Operation, Outcome};
 use crate::operations::InFlight;
@@ -19,7 +20,7 @@ use v1::session_response::Message;
 
 /// The maximum size of the request of an operation. A server accepts messages of 64 KiB, and the envelope takes at most
 /// 25 bytes.
-const REQUEST_BYTES_MAX: usize = 64 * 1024 - 32;
+const REQUEST_BYTES_MAX: usize = facts::REQUEST_BYTES_MAX - 32;
 
 fn too_large(bytes: usize) -> Status {
     let max = REQUEST_BYTES_MAX;

@@ -1,0 +1,216 @@
+// Written by clients/facts/generate.py: change clients/facts.json, clients/guards or lock.proto, and run it.
+package io.fencepost.client;
+
+import java.util.Map;
+
+/** Facts that all clients share. */
+public final class Facts {
+    private Facts() {}
+
+    /** The port of an address without one. */
+    public static final int DEFAULT_PORT = 7420;
+
+    /** The server if neither the caller nor the environment names one. */
+    public static final String DEFAULT_SERVER = "127.0.0.1:7420";
+
+    /** The environment variable that names the servers, separated by commas. */
+    public static final String ENVIRONMENT_SERVER = "FENCEPOST_SERVER";
+
+    /**
+     * The environment variable that names the PEM file of the authorities that sign the servers'
+     * certificates.
+     */
+    public static final String ENVIRONMENT_CA = "FENCEPOST_CA";
+
+    /** The environment variable that names the PEM file of the client's certificate. */
+    public static final String ENVIRONMENT_CERT = "FENCEPOST_CERT";
+
+    /** The environment variable that names the PEM file of the key of the client's certificate. */
+    public static final String ENVIRONMENT_KEY = "FENCEPOST_KEY";
+
+    /** The TTL of a lease if the caller names none. */
+    public static final long DEFAULT_TTL_MS = 30000L;
+
+    /** The shortest TTL that a server accepts, unless it is configured otherwise. */
+    public static final long TTL_MIN_MS = 1000L;
+
+    /** The longest TTL that a server accepts, unless it is configured otherwise. */
+    public static final long TTL_MAX_MS = 86400000L;
+
+    /** The longest wait that a server accepts, unless it is configured otherwise. */
+    public static final long WAIT_MAX_MS = 3600000L;
+
+    /** The maximum length of a lock name in bytes of UTF-8. The minimum is 1. */
+    public static final int NAME_BYTES_MAX = 512;
+
+    /** The maximum length of a holder label in bytes of UTF-8. */
+    public static final int HOLDER_BYTES_MAX = 256;
+
+    /** The maximum size of the metadata of a request, keys and values together. */
+    public static final int METADATA_BYTES_MAX = 4096;
+
+    /** The maximum size of a request message, also of one message of a stream. */
+    public static final int REQUEST_BYTES_MAX = 65536;
+
+    /** The highest fencing token: 2^53 - 1, so that a double holds each token exactly. */
+    public static final long TOKEN_MAX = 9007199254740991L;
+
+    /** The maximum number of locks on one page of a listing. */
+    public static final int PAGE_SIZE_MAX = 1000;
+
+    /** The part of the TTL that a holder keeps back because clocks run at different rates: 1 %. */
+    public static final int DRIFT_DIVISOR = 100;
+
+    /**
+     * The part of the TTL that a holder keeps back for the time between a check and the action
+     * that follows, at least MARGIN_MIN_MS.
+     */
+    public static final int MARGIN_DIVISOR = 20;
+
+    /** The minimum of that margin. */
+    public static final long MARGIN_MIN_MS = 20L;
+
+    /**
+     * A grant of which less than this part of the TTL is left on arrival is renewed before it is
+     * used.
+     */
+    public static final int LATE_DIVISOR = 2;
+
+    /** A stream without a message for this part of the shortest TTL is dead. */
+    public static final int SILENCE_DIVISOR = 2;
+
+    /** How long one attempt to connect to a server may take. */
+    public static final long CONNECT_TIMEOUT_MS = 2000L;
+
+    /** The first pause before a retry. It doubles each time, and a random part of it is taken. */
+    public static final long RETRY_FIRST_MS = 50L;
+
+    /** The longest pause before a retry, unless the server asks for more (RetryInfo). */
+    public static final long RETRY_MAX_MS = 1000L;
+
+    /**
+     * The first pause before the next session is opened while no server answers. It doubles each
+     * time.
+     */
+    public static final long RECONNECT_FIRST_MS = 50L;
+
+    /** The longest pause before the next session is opened. */
+    public static final long RECONNECT_MAX_MS = 2000L;
+
+    /** How long a session without leases and operations is kept open for the next ones. */
+    public static final long LINGER_MS = 5000L;
+
+    /** The domain of the google.rpc.ErrorInfo of all errors. */
+    public static final String ERROR_DOMAIN = "fencepost";
+
+    /** The holder label of a client that uses Redis directly, on a server with --classic-prefix. */
+    public static final String CLASSIC_HOLDER = "classic client";
+
+    /** The reason of a revocation because the stream of a lease with release_on_disconnect ended. */
+    public static final String STREAM_ENDED = "stream ended";
+
+    /** The reasons of errors, and their gRPC codes. */
+    public static final Map<String, String> REASONS = Map.ofEntries(
+            Map.entry("INVALID_FIELD", "INVALID_ARGUMENT"),
+            Map.entry("OVERTAKEN", "ABORTED"),
+            Map.entry("REQUEST_ENDED", "ABORTED"),
+            Map.entry("QUEUE_FULL", "RESOURCE_EXHAUSTED"),
+            Map.entry("SERVER_FULL", "RESOURCE_EXHAUSTED"),
+            Map.entry("SESSION_FULL", "RESOURCE_EXHAUSTED"),
+            Map.entry("WATCHERS_FULL", "RESOURCE_EXHAUSTED"),
+            Map.entry("OUTCOME_UNKNOWN", "UNAVAILABLE"),
+            Map.entry("STORE_UNAVAILABLE", "UNAVAILABLE"),
+            Map.entry("STORE_OVERLOADED", "UNAVAILABLE"),
+            Map.entry("TOO_LATE", "UNAVAILABLE"),
+            Map.entry("PLACE_LOST", "UNAVAILABLE"),
+            Map.entry("ATTEMPT_SHARED", "UNAVAILABLE"),
+            Map.entry("REQUEST_TOO_SLOW", "UNAVAILABLE"),
+            Map.entry("DRAINING", "UNAVAILABLE"),
+            Map.entry("DEADLINE_OVER", "DEADLINE_EXCEEDED"),
+            Map.entry("TOKENS_EXHAUSTED", "FAILED_PRECONDITION"),
+            Map.entry("STORE_CORRUPT", "DATA_LOSS"));
+
+    /** Creates the table of fences. For PostgreSQL. */
+    public static final String GUARD_POSTGRES_CREATE =
+            """
+            CREATE TABLE IF NOT EXISTS fencepost_fences (
+                lock_name VARCHAR(512) COLLATE "C" PRIMARY KEY,
+                token BIGINT NOT NULL,
+                grant_id VARCHAR(36) NOT NULL
+            )""";
+
+    /** Raises a fence. Parameters: lock name, token, grant id. For PostgreSQL. */
+    public static final String GUARD_POSTGRES_RAISE =
+            """
+            INSERT INTO fencepost_fences AS fence (lock_name, token, grant_id)
+            VALUES (?, ?, ?)
+            ON CONFLICT (lock_name) DO UPDATE SET token = excluded.token, grant_id = excluded.grant_id
+            WHERE excluded.token > fence.token OR (excluded.token = fence.token AND excluded.grant_id = fence.grant_id)
+            RETURNING token""";
+
+    /** Reads a fence. Parameter: lock name. For PostgreSQL. */
+    public static final String GUARD_POSTGRES_NEWEST =
+            """
+            SELECT token FROM fencepost_fences WHERE lock_name = ?""";
+
+    /** Creates the table of fences. For MySQL and MariaDB. */
+    public static final String GUARD_MYSQL_CREATE =
+            """
+            CREATE TABLE IF NOT EXISTS fencepost_fences (
+                lock_name VARBINARY(512) PRIMARY KEY,
+                token BIGINT NOT NULL,
+                grant_id VARCHAR(36) CHARACTER SET ascii COLLATE ascii_bin NOT NULL
+            ) ENGINE = InnoDB""";
+
+    /** Raises a fence. Parameters: lock name, token, grant id. For MySQL and MariaDB. */
+    public static final String GUARD_MYSQL_RAISE =
+            """
+            INSERT INTO fencepost_fences (lock_name, token, grant_id)
+            VALUES (?, ?, ?)
+            ON DUPLICATE KEY UPDATE
+                grant_id = IF(VALUES(token) > token, VALUES(grant_id), grant_id),
+                token = GREATEST(VALUES(token), token)""";
+
+    /** Reads a fence. Parameter: lock name. For MySQL and MariaDB. */
+    public static final String GUARD_MYSQL_NEWEST =
+            """
+            SELECT token, grant_id FROM fencepost_fences WHERE lock_name = ? FOR UPDATE""";
+
+    /** Creates the table of fences. For SQLite. */
+    public static final String GUARD_SQLITE_CREATE =
+            """
+            CREATE TABLE IF NOT EXISTS fencepost_fences (
+                lock_name VARCHAR(512) PRIMARY KEY NOT NULL,
+                token BIGINT NOT NULL,
+                grant_id VARCHAR(36) NOT NULL
+            )""";
+
+    /** Raises a fence. Parameters: lock name, token, grant id. For SQLite. */
+    public static final String GUARD_SQLITE_RAISE =
+            """
+            INSERT INTO fencepost_fences AS fence (lock_name, token, grant_id)
+            VALUES (?, ?, ?)
+            ON CONFLICT (lock_name) DO UPDATE SET token = excluded.token, grant_id = excluded.grant_id
+            WHERE excluded.token > fence.token OR (excluded.token = fence.token AND excluded.grant_id = fence.grant_id)
+            RETURNING token""";
+
+    /** Reads a fence. Parameter: lock name. For SQLite. */
+    public static final String GUARD_SQLITE_NEWEST =
+            """
+            SELECT token FROM fencepost_fences WHERE lock_name = ?""";
+
+    /**
+     * Raises a fence in Redis. Keys: the fence. Arguments: token, grant id. Append the script
+     * that writes.
+     */
+    public static final String GUARD_REDIS_RAISE =
+            """
+            do
+                local fence = redis.call('HMGET', KEYS[1], 'token', 'grant_id')
+                local newest, token = tonumber(fence[1] or 0), tonumber(ARGV[1])
+                if token < newest or token == newest and fence[2] ~= ARGV[2] then
+                    return redis.error_reply('STALE ' .. string.format('%.0f', newest))
+                end
+                redis.call('HSET', KEYS[1], 'token', ARGV[1], 'grant_id', ARGV[2])
+            end""";
+}

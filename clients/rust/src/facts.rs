@@ -1,0 +1,138 @@
+// Written by clients/facts/generate.py: change clients/facts.json, clients/guards or lock.proto, and run it.
+
+//! Facts that the clients of all languages share: defaults, bounds, reasons of errors, guards.
+
+/// The port of an address without one.
+pub const DEFAULT_PORT: u16 = 7420;
+/// The server if neither the caller nor the environment names one.
+pub const DEFAULT_SERVER: &str = "127.0.0.1:7420";
+/// The environment variable that names the servers, separated by commas.
+pub const ENVIRONMENT_SERVER: &str = "FENCEPOST_SERVER";
+/// The environment variable that names the PEM file of the authorities that sign the servers'
+/// certificates.
+pub const ENVIRONMENT_CA: &str = "FENCEPOST_CA";
+/// The environment variable that names the PEM file of the client's certificate.
+pub const ENVIRONMENT_CERT: &str = "FENCEPOST_CERT";
+/// The environment variable that names the PEM file of the key of the client's certificate.
+pub const ENVIRONMENT_KEY: &str = "FENCEPOST_KEY";
+/// The TTL of a lease if the caller names none.
+pub const DEFAULT_TTL_MS: u64 = 30_000;
+/// The shortest TTL that a server accepts, unless it is configured otherwise.
+pub const TTL_MIN_MS: u64 = 1000;
+/// The longest TTL that a server accepts, unless it is configured otherwise.
+pub const TTL_MAX_MS: u64 = 86_400_000;
+/// The longest wait that a server accepts, unless it is configured otherwise.
+pub const WAIT_MAX_MS: u64 = 3_600_000;
+/// The maximum length of a lock name in bytes of UTF-8. The minimum is 1.
+pub const NAME_BYTES_MAX: usize = 512;
+/// The maximum length of a holder label in bytes of UTF-8.
+pub const HOLDER_BYTES_MAX: usize = 256;
+/// The maximum size of the metadata of a request, keys and values together.
+pub const METADATA_BYTES_MAX: usize = 4096;
+/// The maximum size of a request message, also of one message of a stream.
+pub const REQUEST_BYTES_MAX: usize = 65_536;
+/// The highest fencing token: 2^53 - 1, so that a double holds each token exactly.
+pub const TOKEN_MAX: u64 = 9_007_199_254_740_991;
+/// The maximum number of locks on one page of a listing.
+pub const PAGE_SIZE_MAX: u32 = 1000;
+/// The part of the TTL that a holder keeps back because clocks run at different rates: 1 %.
+pub const DRIFT_DIVISOR: u32 = 100;
+/// The part of the TTL that a holder keeps back for the time between a check and the action that
+/// follows, at least MARGIN_MIN_MS.
+pub const MARGIN_DIVISOR: u32 = 20;
+/// The minimum of that margin.
+pub const MARGIN_MIN_MS: u64 = 20;
+/// A grant of which less than this part of the TTL is left on arrival is renewed before it is used.
+pub const LATE_DIVISOR: u32 = 2;
+/// A stream without a message for this part of the shortest TTL is dead.
+pub const SILENCE_DIVISOR: u32 = 2;
+/// How long one attempt to connect to a server may take.
+pub const CONNECT_TIMEOUT_MS: u64 = 2000;
+/// The first pause before a retry. It doubles each time, and a random part of it is taken.
+pub const RETRY_FIRST_MS: u64 = 50;
+/// The longest pause before a retry, unless the server asks for more (RetryInfo).
+pub const RETRY_MAX_MS: u64 = 1000;
+/// The first pause before the next session is opened while no server answers. It doubles each time.
+pub const RECONNECT_FIRST_MS: u64 = 50;
+/// The longest pause before the next session is opened.
+pub const RECONNECT_MAX_MS: u64 = 2000;
+/// How long a session without leases and operations is kept open for the next ones.
+pub const LINGER_MS: u64 = 5000;
+/// The domain of the google.rpc.ErrorInfo of all errors.
+pub const ERROR_DOMAIN: &str = "fencepost";
+/// The holder label of a client that uses Redis directly, on a server with --classic-prefix.
+pub const CLASSIC_HOLDER: &str = "classic client";
+/// The reason of a revocation because the stream of a lease with release_on_disconnect ended.
+pub const STREAM_ENDED: &str = "stream ended";
+/// The reasons of errors, and their gRPC codes.
+pub const REASONS: [(&str, &str); 18] = [
+    ("INVALID_FIELD", "INVALID_ARGUMENT"),
+    ("OVERTAKEN", "ABORTED"),
+    ("REQUEST_ENDED", "ABORTED"),
+    ("QUEUE_FULL", "RESOURCE_EXHAUSTED"),
+    ("SERVER_FULL", "RESOURCE_EXHAUSTED"),
+    ("SESSION_FULL", "RESOURCE_EXHAUSTED"),
+    ("WATCHERS_FULL", "RESOURCE_EXHAUSTED"),
+    ("OUTCOME_UNKNOWN", "UNAVAILABLE"),
+    ("STORE_UNAVAILABLE", "UNAVAILABLE"),
+    ("STORE_OVERLOADED", "UNAVAILABLE"),
+    ("TOO_LATE", "UNAVAILABLE"),
+    ("PLACE_LOST", "UNAVAILABLE"),
+    ("ATTEMPT_SHARED", "UNAVAILABLE"),
+    ("REQUEST_TOO_SLOW", "UNAVAILABLE"),
+    ("DRAINING", "UNAVAILABLE"),
+    ("DEADLINE_OVER", "DEADLINE_EXCEEDED"),
+    ("TOKENS_EXHAUSTED", "FAILED_PRECONDITION"),
+    ("STORE_CORRUPT", "DATA_LOSS"),
+];
+/// Creates the table of fences. For PostgreSQL.
+pub const GUARD_POSTGRES_CREATE: &str = r#"CREATE TABLE IF NOT EXISTS fencepost_fences (
+    lock_name VARCHAR(512) COLLATE "C" PRIMARY KEY,
+    token BIGINT NOT NULL,
+    grant_id VARCHAR(36) NOT NULL
+)"#;
+/// Raises a fence. Parameters: lock name, token, grant id. For PostgreSQL.
+pub const GUARD_POSTGRES_RAISE: &str = r#"INSERT INTO fencepost_fences AS fence (lock_name, token, grant_id)
+VALUES ($1, $2, $3)
+ON CONFLICT (lock_name) DO UPDATE SET token = excluded.token, grant_id = excluded.grant_id
+WHERE excluded.token > fence.token OR (excluded.token = fence.token AND excluded.grant_id = fence.grant_id)
+RETURNING token"#;
+/// Reads a fence. Parameter: lock name. For PostgreSQL.
+pub const GUARD_POSTGRES_NEWEST: &str = r#"SELECT token FROM fencepost_fences WHERE lock_name = $1"#;
+/// Creates the table of fences. For MySQL and MariaDB.
+pub const GUARD_MYSQL_CREATE: &str = r#"CREATE TABLE IF NOT EXISTS fencepost_fences (
+    lock_name VARBINARY(512) PRIMARY KEY,
+    token BIGINT NOT NULL,
+    grant_id VARCHAR(36) CHARACTER SET ascii COLLATE ascii_bin NOT NULL
+) ENGINE = InnoDB"#;
+/// Raises a fence. Parameters: lock name, token, grant id. For MySQL and MariaDB.
+pub const GUARD_MYSQL_RAISE: &str = r#"INSERT INTO fencepost_fences (lock_name, token, grant_id)
+VALUES (?, ?, ?)
+ON DUPLICATE KEY UPDATE
+    grant_id = IF(VALUES(token) > token, VALUES(grant_id), grant_id),
+    token = GREATEST(VALUES(token), token)"#;
+/// Reads a fence. Parameter: lock name. For MySQL and MariaDB.
+pub const GUARD_MYSQL_NEWEST: &str = r#"SELECT token, grant_id FROM fencepost_fences WHERE lock_name = ? FOR UPDATE"#;
+/// Creates the table of fences. For SQLite.
+pub const GUARD_SQLITE_CREATE: &str = r#"CREATE TABLE IF NOT EXISTS fencepost_fences (
+    lock_name VARCHAR(512) PRIMARY KEY NOT NULL,
+    token BIGINT NOT NULL,
+    grant_id VARCHAR(36) NOT NULL
+)"#;
+/// Raises a fence. Parameters: lock name, token, grant id. For SQLite.
+pub const GUARD_SQLITE_RAISE: &str = r#"INSERT INTO fencepost_fences AS fence (lock_name, token, grant_id)
+VALUES (?, ?, ?)
+ON CONFLICT (lock_name) DO UPDATE SET token = excluded.token, grant_id = excluded.grant_id
+WHERE excluded.token > fence.token OR (excluded.token = fence.token AND excluded.grant_id = fence.grant_id)
+RETURNING token"#;
+/// Reads a fence. Parameter: lock name. For SQLite.
+pub const GUARD_SQLITE_NEWEST: &str = r#"SELECT token FROM fencepost_fences WHERE lock_name = ?"#;
+/// Raises a fence in Redis. Keys: the fence. Arguments: token, grant id. Append the script that writes.
+pub const GUARD_REDIS_RAISE: &str = r#"do
+    local fence = redis.call('HMGET', KEYS[1], 'token', 'grant_id')
+    local newest, token = tonumber(fence[1] or 0), tonumber(ARGV[1])
+    if token < newest or token == newest and fence[2] ~= ARGV[2] then
+        return redis.error_reply('STALE ' .. string.format('%.0f', newest))
+    end
+    redis.call('HSET', KEYS[1], 'token', ARGV[1], 'grant_id', ARGV[2])
+end"#;
