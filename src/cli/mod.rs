@@ -12,6 +12,7 @@ mod doctor;
 pub mod exit;
 mod health;
 mod json;
+mod port_file;
 mod run;
 mod serve;
 mod text;

@@ -1,6 +1,9 @@
 //! `serve`: configures and starts the server, and handles signals.
 
-use super::exit::{CONFIG, Failure, NO, SIGNAL};
+use super::{
+    exit::{CONFIG, Failure, NO, SIGNAL},
+    port_file::PortFile,
+};
 use crate::{
     config::{
         Config, StoreUrl,
@@ -77,6 +80,7 @@ pub(super) async fn serve(args: ServeArgs) -> Result<(), Failure> {
     // Listen for signals before the port is open, so that no signal is lost.
     let shutdown =
         shutdown(Arc::clone(&log)).map_err(|error| Failure::new(NO, format!("cannot listen for signals: {error}")))?;
+    config.port_file.as_deref().map_or(Ok(()), PortFile::prepare)?;
     let failure = |error: ListenError| cannot_listen(&config.listen, &error);
     let listeners = crate::server::bind(&config).await.map_err(failure)?;
     let admin_failure = |error: ListenError| cannot_listen(&config.admin_listen, &error);
@@ -85,10 +89,13 @@ pub(super) async fn serve(args: ServeArgs) -> Result<(), Failure> {
         let addr = listener.local_addr()?;
         tracing::info!(%addr, "admin port open");
     }
-    for addr in listeners.addresses()? {
+    let addresses = listeners.addresses()?;
+    let port_file = config.port_file.as_deref().map(|path| PortFile::write(path, &addresses)).transpose()?;
+    for addr in addresses {
         tracing::info!(%addr, version = env!("CARGO_PKG_VERSION"), store = %config.store, "listening");
     }
     let served = crate::server::serve(config, listeners, admin, shutdown).await;
+    drop(port_file);
     drop(log.lock().take());
     served.map_err(|error| Failure::new(NO, format!("the server failed: {error}")))
 }

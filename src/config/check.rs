@@ -23,6 +23,7 @@ pub(super) fn check(raw: &RawConfig, redis_url: impl Fn(&str) -> Result<(), Stri
     let wait_ceiling = Limits::default().wait_max;
     let config = Config {
         listen: reader.read("listen", default.listen, str::parse),
+        port_file: reader.read("port_file", None, file),
         plaintext: reader.read("plaintext", default.plaintext, switch),
         tls: reader.tls(),
         connections_max: reader.read("connections_max", default.connections_max, count(1_000_000)),

@@ -20,13 +20,15 @@ pub use store_tls::StoreTls;
 pub use tls::TlsFiles;
 
 use crate::domain::limits::Limits;
-use std::{ffi::OsString, fmt, net::Ipv4Addr, time::Duration};
+use std::{ffi::OsString, fmt, net::Ipv4Addr, path::PathBuf, time::Duration};
 
 /// The checked configuration of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Where to listen.
     pub listen: Listen,
+    /// The file to write with the addresses that the server listens on.
+    pub port_file: Option<PathBuf>,
     /// Whether to serve without TLS on an address that other machines can reach.
     pub plaintext: bool,
     /// The files of TLS; `None` without TLS.
@@ -184,6 +186,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             listen: Listen::Tcp(ListenAddress { host: ListenHost::Ip(Ipv4Addr::LOCALHOST.into()), port: 7420 }),
+            port_file: None,
             plaintext: false,
             tls: None,
             connections_max: 20_000,

@@ -35,11 +35,16 @@ const fn option(key: &'static str, value_name: &'static str, help: &'static str)
 }
 
 /// All options, in the order of the help.
-pub const OPTIONS: [ServerOption; 26] = [
+pub const OPTIONS: [ServerOption; 27] = [
     option(
         "listen",
         "ADDRESS",
         "Where to listen: host:port, :port for all addresses of this machine (port 0: the system chooses), unix:/path",
+    ),
+    option(
+        "port_file",
+        "FILE",
+        "File to write when the server listens, removed when it ends: its addresses, one a line; empty: none",
     ),
     option(
         "plaintext",

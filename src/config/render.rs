@@ -18,6 +18,7 @@ pub(super) fn value(config: &Config, key: &str) -> Option<String> {
     let limits = &config.limits;
     Some(match key {
         "listen" => string(&config.listen),
+        "port_file" => path(config.port_file.as_ref()),
         "plaintext" => config.plaintext.to_string(),
         "tls_cert" => path(config.tls.as_ref().map(|tls| &tls.cert)),
         "tls_key" => path(config.tls.as_ref().map(|tls| &tls.key)),

@@ -8,6 +8,7 @@ mod calls;
 #[path = "../../support/certificates.rs"]
 mod certificates;
 mod marks;
+mod port_file;
 #[path = "../../support/redis.rs"]
 mod redis;
 mod refusals;
