@@ -107,7 +107,16 @@ impl RedisStore {
         let classic = self.demands.classic.as_deref().unwrap_or_default();
         let wanted = [keys::BUCKETS.to_string(), LAYOUT.to_owned()];
         let tail = wanted.iter().map(String::as_str).chain([classic]).map(Arg::from).collect::<Vec<_>>();
-        let found = self.send(connection, 0, &self.commands.meta, &tail).await?.texts("meta")?;
+        let mut answer = self.send(connection, 0, &self.commands.meta, &tail).await?;
+        if let Some(command) = answer.denied()? {
+            let text = format!(
+                "the Redis user of the URL may not run {command} on keys that begin with the classic prefix \
+                 {classic:?}, so nothing was done: correct --classic-prefix, or grant the user these keys (ACL SETUSER \
+                 … ~{classic}*)"
+            );
+            return Ok(Err(StoreError::Unavailable(text)));
+        }
+        let found = answer.texts("meta")?;
         let [buckets, layout, shared] = found.as_slice() else {
             return Ok(Err(StoreError::Corrupt(format!("its meta key says {found:?}"))));
         };

@@ -167,6 +167,14 @@ impl Answer {
         self.is("too_late")
     }
 
+    /// As the answer of meta: the command that the user of Redis may not run on the keys of classic locks.
+    pub(super) fn denied(&mut self) -> Decoded<Option<String>> {
+        match &mut self.said {
+            Said::Code(code, details) if code == "denied" => details.text().map(Some),
+            _ => Ok(None),
+        }
+    }
+
     /// Whether it was meant for a life of Redis that is over.
     pub(super) fn is_left_behind(&self) -> bool {
         self.is("left_behind")

@@ -223,6 +223,35 @@ async fn a_server_with_another_classic_prefix_refuses_the_redis() {
     server.client().acquire_lease(acquire_request("c", TTL)).await;
 }
 
+/// The prefix is not the one that the user of Redis has rights for: a typing error, say.
+#[tokio::test]
+async fn a_prefix_that_redis_does_not_permit_is_refused_before_anything_is_done() {
+    let redis = Redis::start(&[]);
+    let rights = "reset on >pw +@scripting +@pubsub +@read +@write +@connection +info +time ~fp:* &fp:c:* ~lock:*";
+    let user: Vec<&str> = ["ACL", "SETUSER", "fp"].into_iter().chain(rights.split(' ')).collect();
+    assert_eq!(redis.command(&user).text().trim(), "OK");
+    let start = async |prefix: &str| {
+        let (url, prefix) = (redis.url().replace("redis://", "redis://fp:pw@"), prefix.to_owned());
+        Server::start_with(|config| (config.store, config.classic_prefix) = (StoreUrl::Redis(url), prefix)).await
+    };
+    let wrong = start("locks:").await;
+    let refused = || async {
+        let refused = wrong.client().acquire(acquire_request("a", TTL)).await;
+        assert_refused(refused, Code::Unavailable, "STORE_UNAVAILABLE").message().to_owned()
+    };
+    until(|| async { refused().await.contains("the classic prefix \"locks:\"") }).await;
+    let message = refused().await;
+    for part in ["nothing was done", "correct --classic-prefix", "~locks:*"] {
+        assert!(message.contains(part), "{part:?} is not in {message:?}");
+    }
+    serving(&wrong, false).await;
+    assert_eq!(redis.command(&["EXISTS", "fp:meta"]).text(), "0", "the wrong prefix is not fixed for others");
+    let right = start("lock:").await;
+    serving(&right, true).await;
+    let lease = right.client().acquire_lease(acquire_request("a", TTL)).await;
+    assert_eq!(redis.command(&["GET", "lock:a"]).text(), lease.grant_id);
+}
+
 /// The scripts write the classic key, so it needs no round trip.
 #[tokio::test]
 async fn an_acquire_and_release_with_a_classic_key_runs_two_scripts() {
