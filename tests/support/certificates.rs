@@ -6,6 +6,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose, date_time_ymd,
 };
+use std::time::Duration;
 
 /// When a certificate is valid.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +14,8 @@ pub(crate) enum Valid {
     Now,
     Formerly,
     Later,
+    /// For so long from now.
+    For(Duration),
 }
 
 /// A certificate and its key, as PEM files have them.
@@ -33,12 +36,17 @@ fn params(name: &str, hosts: &[&str], valid: Valid) -> CertificateParams {
     let mut params = CertificateParams::new(hosts.iter().copied().map(str::to_owned).collect::<Vec<_>>()).unwrap();
     params.distinguished_name.push(DnType::CommonName, name);
     // Far from now on both sides, whatever the clock of the machine says.
-    let (from, to) = match valid {
-        Valid::Now => (1975, 4000),
-        Valid::Formerly => (1975, 2000),
-        Valid::Later => (3000, 4000),
+    let year = |year| date_time_ymd(year, 1, 1);
+    (params.not_before, params.not_after) = match valid {
+        Valid::Now => (year(1975), year(4000)),
+        Valid::Formerly => (year(1975), year(2000)),
+        Valid::Later => (year(3000), year(4000)),
+        Valid::For(time) => {
+            // The time of a new file is that of the system.
+            let now = tempfile::tempfile().unwrap().metadata().unwrap().modified().unwrap();
+            (year(1975), (now + time).into())
+        }
     };
-    (params.not_before, params.not_after) = (date_time_ymd(from, 1, 1), date_time_ymd(to, 1, 1));
     params
 }
 

@@ -1,6 +1,9 @@
 //! Makes the configuration of TLS from the contents of the files.
 
-use super::files::{Content, Contents};
+use super::{
+    files::{Content, Contents},
+    validity::Expiry,
+};
 use crate::config::{ConfigError, Problem, TlsFiles};
 use std::{path::Path, sync::Arc};
 use tokio_rustls::rustls::{
@@ -17,8 +20,8 @@ const ALPN: &[u8] = b"h2";
 /// A configuration that is ready for handshakes.
 pub(super) struct Loaded {
     pub(super) config: ServerConfig,
-    /// When the first certificate of the server's chain expires.
-    pub(super) expiry: ASN1Time,
+    /// When the chain of the server expires.
+    pub(super) expiry: Expiry,
     /// The authorities of client certificates, if there are any.
     authorities: Option<Authorities>,
 }
@@ -26,7 +29,7 @@ pub(super) struct Loaded {
 impl Loaded {
     pub(super) fn log(&self, message: &'static str) {
         let authorities = self.authorities.as_ref().map(|authorities| authorities.roots.len());
-        tracing::info!(certificate_expires = %self.expiry, client_authorities = authorities, "{message}");
+        tracing::info!(certificate_expires = %self.expiry.at, client_authorities = authorities, "{message}");
         for problem in self.authorities.iter().flat_map(|authorities| &authorities.skipped) {
             tracing::warn!(%problem, "an authority of tls_client_ca is not used");
         }
@@ -79,12 +82,12 @@ fn noted<T>(problems: &mut Vec<Problem>, key: &str, path: &Path, result: Result<
 }
 
 /// The certificate with its intermediates, and when the first of them expires.
-fn chain(content: &Content) -> Result<(Vec<CertificateDer<'static>>, ASN1Time), String> {
+fn chain(content: &Content) -> Result<(Vec<CertificateDer<'static>>, Expiry), String> {
     let chain = certificates(content)?;
     let mut expiry = None;
     for (index, certificate) in chain.iter().enumerate() {
         let ends = valid_now(certificate).map_err(|why| format!("certificate {} {why}", index + 1))?;
-        expiry = Some(expiry.map_or(ends, |first: ASN1Time| first.min(ends)));
+        expiry = Some(expiry.map_or(ends, |first: Expiry| first.first(ends)));
     }
     expiry.map(|expiry| (chain, expiry)).ok_or_else(|| NO_CERTIFICATE.to_owned())
 }
@@ -100,8 +103,8 @@ fn certificates(content: &Content) -> Result<Vec<CertificateDer<'static>>, Strin
     if found.is_empty() { Err(NO_CERTIFICATE.to_owned()) } else { Ok(found) }
 }
 
-/// The end of the certificate's validity, if it is valid now.
-fn valid_now(certificate: &CertificateDer<'_>) -> Result<ASN1Time, String> {
+/// When the certificate expires, if it is valid now.
+fn valid_now(certificate: &CertificateDer<'_>) -> Result<Expiry, String> {
     let (_, certificate) =
         X509Certificate::from_der(certificate).map_err(|error| format!("is not an X.509 certificate: {error}"))?;
     let (validity, now) = (certificate.validity(), ASN1Time::now());
@@ -112,7 +115,7 @@ fn valid_now(certificate: &CertificateDer<'_>) -> Result<ASN1Time, String> {
         let since = validity.not_before;
         return Err(format!("is not valid before {since}: check the clock of this machine, or issue it anew"));
     }
-    Ok(validity.not_after)
+    Ok(Expiry::of(validity))
 }
 
 fn private_key(content: &Content) -> Result<PrivateKeyDer<'static>, String> {

@@ -3,12 +3,14 @@
 mod files;
 mod load;
 mod reload;
+mod validity;
 
 use crate::config::{ConfigError, TlsFiles};
 use files::Contents;
 use parking_lot::RwLock;
 use std::sync::Arc;
 use tokio_rustls::rustls::ServerConfig;
+use validity::Expiry;
 
 /// The TLS of the server. Each handshake uses the newest files that fit together.
 #[derive(Debug)]
@@ -16,8 +18,8 @@ pub(super) struct Tls {
     files: TlsFiles,
     /// What the files contained at the start.
     first: Contents,
-    /// When the certificate expires with which the server started, in Unix time.
-    first_expiry: i64,
+    /// When the certificate expires with which the server started.
+    first_expiry: Expiry,
     current: RwLock<Arc<ServerConfig>>,
 }
 
@@ -27,8 +29,7 @@ impl Tls {
         let first = Contents::read(&files);
         let loaded = load::load(&files, &first)?;
         loaded.log("TLS is on");
-        let first_expiry = loaded.expiry.timestamp();
-        Ok(Self { files, first, first_expiry, current: RwLock::new(Arc::new(loaded.config)) })
+        Ok(Self { files, first, first_expiry: loaded.expiry, current: RwLock::new(Arc::new(loaded.config)) })
     }
 
     /// The configuration for a new handshake.

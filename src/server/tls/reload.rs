@@ -3,7 +3,7 @@
 //! Only new handshakes notice: open connections keep the certificate they began with. A new configuration has its own
 //! memory of sessions, so no client resumes a session of the old one.
 
-use super::{Tls, files::Contents, load};
+use super::{Tls, files::Contents, load, validity::Watch};
 use crate::telemetry::metrics::{ConnectionMetrics, TlsReload};
 use std::{convert::Infallible, sync::Arc, time::Duration};
 use tokio::{task::spawn_blocking, time::sleep};
@@ -12,11 +12,13 @@ use tokio::{task::spawn_blocking, time::sleep};
 const RELOAD_PERIOD: Duration = Duration::from_secs(5);
 
 impl Tls {
-    /// Uses the files whenever they change and fit together. Until then, the server keeps what it has.
+    /// Uses the files whenever they change and fit together. Until then, the server keeps what it has. The log says
+    /// when that is about to expire.
     pub(in crate::server) async fn follow_files(&self, metrics: &ConnectionMetrics) -> Infallible {
-        metrics.tls_expiry.set(self.first_expiry);
-        let mut seen = self.first.clone();
+        metrics.tls_expiry.set(self.first_expiry.at.timestamp());
+        let (mut seen, mut validity) = (self.first.clone(), Watch::new(self.first_expiry));
         loop {
+            validity.look();
             sleep(RELOAD_PERIOD).await;
             let files = self.files.clone();
             let Ok(contents) = spawn_blocking(move || Contents::read(&files)).await else { continue };
@@ -27,7 +29,8 @@ impl Tls {
                 Ok(loaded) => {
                     loaded.log("the files of TLS have changed; new connections use them");
                     *self.current.write() = Arc::new(loaded.config);
-                    metrics.tls_expiry.set(loaded.expiry.timestamp());
+                    metrics.tls_expiry.set(loaded.expiry.at.timestamp());
+                    validity = Watch::new(loaded.expiry);
                     metrics.tls_reloads.of(TlsReload::Ok).inc();
                 }
                 Err(error) => {

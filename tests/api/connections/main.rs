@@ -8,6 +8,7 @@ mod bounds;
 mod certificates;
 mod client_certificates;
 mod files;
+mod expiry;
 #[path = "../../support/http.rs"]
 mod http1;
 mod idle;
