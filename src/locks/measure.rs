@@ -47,13 +47,13 @@ fn failure(error: &LocksError) -> AcquireFailure {
     }
 }
 
-/// Counts a renewal, and the loss that it found. A lease that is attached elsewhere is neither.
+/// Counts a renewal by a call, and the loss that it found. A lease that is attached elsewhere is neither.
 pub(super) fn renewal(metrics: &LockMetrics, outcome: Result<&RenewOutcome, ()>) {
     let renewal = match outcome {
         Ok(RenewOutcome::Renewed(_)) => Renewal::Renewed,
         Ok(RenewOutcome::Lost(gone)) => {
-            loss(metrics, gone.fate);
-            Renewal::Lost
+            loss(metrics, gone.fate, false);
+            lost(gone.fate, false)
         }
         Ok(RenewOutcome::AttachedElsewhere) => return,
         Err(()) => Renewal::Failed,
@@ -61,14 +61,21 @@ pub(super) fn renewal(metrics: &LockMetrics, outcome: Result<&RenewOutcome, ()>)
     metrics.renewals.of(renewal).inc();
 }
 
-/// Counts a loss. The holder gave a released lease back, so that is none.
-pub(super) fn loss(metrics: &LockMetrics, fate: Fate) {
+/// What a renewal that found the lease gone came to. `kept`: a stream of this server kept the lease, so it was one.
+pub(super) fn lost(fate: Fate, kept: bool) -> Renewal {
+    if kept || matches!(fate, Fate::Ended(_)) { Renewal::Lost } else { Renewal::Unknown }
+}
+
+/// Counts a loss. The holder gave a released lease back, so that is none. Nor is the end of what may never have been a
+/// lease: the store does not know it, and no stream of this server `kept` it.
+pub(super) fn loss(metrics: &LockMetrics, fate: Fate, kept: bool) {
     let cause = match fate {
         Fate::Ended(LeaseEnd::Released) => return,
         Fate::Ended(LeaseEnd::Expired) => Loss::Expired,
         Fate::Ended(LeaseEnd::Revoked) => Loss::Revoked,
-        Fate::Superseded => Loss::Superseded,
-        Fate::Unknown => Loss::Unknown,
+        Fate::Superseded if kept => Loss::Superseded,
+        Fate::Unknown if kept => Loss::Unknown,
+        Fate::Superseded | Fate::Unknown => return,
     };
     metrics.losses.of(cause).inc();
 }

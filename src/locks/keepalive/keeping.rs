@@ -13,7 +13,7 @@ use crate::{
         name::LockName,
         outcome::{Fate, RenewOutcome},
     },
-    locks::{Hub, Locks},
+    locks::{Hub, Locks, measure},
     store::{Store, StoreError},
     telemetry::metrics::{Renewal, StreamKind},
 };
@@ -303,9 +303,9 @@ impl<S: Store, M: From<ToClient>> Keeping<S, M> {
                     groups.entry(renewed.left).or_default().push(handle);
                 }
                 Ok(RenewOutcome::Lost(gone)) => {
-                    self.measured.renewal(Renewal::Lost);
-                    let since = self.remove(handle).map(|lease| lease.since);
-                    self.measured.ended(since, gone.fate, self.sent);
+                    let kept = self.remove(handle).filter(|lease| lease.attached);
+                    self.measured.renewal(measure::lost(gone.fate, kept.is_some()));
+                    self.measured.ended(kept.map(|lease| lease.since), gone.fate, self.sent);
                     self.say(ToClient::Lost { handle, gone });
                 }
                 Ok(RenewOutcome::AttachedElsewhere) => {

@@ -35,7 +35,7 @@ impl Measured {
         self.metrics.kept_leases.dec();
     }
 
-    /// A lease that was kept since then has ended, when `sent` was the last beat.
+    /// A lease has ended, when `sent` was the last beat. The stream kept it since then, if it ever did.
     pub(super) fn ended(&mut self, since: Option<Instant>, fate: Fate, sent: u64) {
         if let Some(since) = since {
             self.metrics.hold.observe(since.elapsed().as_secs_f64());
@@ -43,7 +43,7 @@ impl Measured {
         if fate == Fate::Ended(LeaseEnd::Expired) {
             self.expired_at_beat = sent;
         }
-        measure::loss(&self.metrics, fate);
+        measure::loss(&self.metrics, fate, since.is_some());
     }
 
     pub(super) fn renewal(&self, renewal: Renewal) {

@@ -63,21 +63,24 @@ label! {
         Renewed = "renewed",
         /// The lease had ended.
         Lost = "lost",
+        /// Neither the store nor this server knows the lease: it ended long ago, or never was.
+        Unknown = "unknown",
         /// The store did not do it.
         Failed = "failed",
     }
 }
 
 label! {
-    /// How a lease was lost.
+    /// How a lease was lost. Of one that the store does not know, only if this server kept it: anybody can make up the
+    /// id of a lease.
     Loss = "cause" {
         /// Its TTL ran out.
         Expired = "expired",
         /// An operator revoked it, or the end of its stream.
         Revoked = "revoked",
-        /// Its end is not remembered, and another lease holds the lock.
+        /// A stream kept it; the store does not know it, and another lease holds the lock.
         Superseded = "superseded",
-        /// Nothing is known of it.
+        /// A stream kept it, and the store does not know it.
         Unknown = "unknown",
     }
 }
@@ -157,7 +160,12 @@ impl LockMetrics {
                 "renewals",
                 "Renewals of leases, on streams and by calls; the attachment of a lease is one",
             ),
-            losses: Counters::register(it, "losses", "Leases of which this server told the holder that they are lost"),
+            losses: Counters::register(
+                it,
+                "losses",
+                "Leases of which this server told the holder that they are lost. Those that the store does not know \
+                 count if a stream of this server kept them",
+            ),
             late_answers: register(
                 it,
                 "late_answers",

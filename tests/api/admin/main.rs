@@ -6,6 +6,7 @@
 mod binary;
 #[path = "../../support/http.rs"]
 mod http;
+mod losses;
 mod metrics;
 mod port;
 mod probes;
@@ -13,6 +14,8 @@ mod probes;
 mod redis_server;
 mod scrape;
 mod services;
+#[path = "../../support/stream.rs"]
+mod stream;
 #[path = "../../support/server.rs"]
 mod support;
 mod traces;

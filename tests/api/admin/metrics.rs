@@ -58,25 +58,25 @@ const METRICS: [(&str, &str, &str); 39] = [
 ];
 
 /// The sum of the samples of this name whose labels contain all of `labels`.
-fn sum(families: &Value, name: &str, labels: &[(&str, &str)]) -> f64 {
+pub(crate) fn sum(families: &Value, name: &str, labels: &[(&str, &str)]) -> f64 {
     let samples = families.as_object().unwrap().values().flat_map(|family| family["samples"].as_array().unwrap());
     let fits = |sample: &&Value| sample[0] == name && labels.iter().all(|(key, value)| sample[1][key] == *value);
     samples.filter(fits).map(|sample| sample[2].as_f64().unwrap()).sum()
 }
 
 /// A server whose metrics can be read.
-struct Measured {
+pub(crate) struct Measured {
     server: Server,
-    admin: String,
+    pub(crate) admin: String,
 }
 
 impl Measured {
-    fn start(flags: &[&str]) -> Self {
+    pub(crate) fn start(flags: &[&str]) -> Self {
         let (server, admin) = start(flags);
         Self { server, admin }
     }
 
-    fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+    pub(crate) fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         sum(&scrape(&self.admin), name, labels)
     }
 
@@ -85,7 +85,7 @@ impl Measured {
         await_that(&format!("{name} {labels:?} = {value}"), || self.sum(name, labels) == value);
     }
 
-    fn channel(&self) -> Channel {
+    pub(crate) fn channel(&self) -> Channel {
         channel(self.server.url.trim_start_matches("http://").parse().unwrap())
     }
 }

@@ -1,0 +1,122 @@
+//! What counts as the loss of a lease, and as a failed renewal.
+
+use crate::{
+    http::get,
+    metrics::{Measured, sum},
+    redis_server::Redis,
+    scrape::scrape,
+    stream::{Stream, attachment},
+    support::{Lock, acquire_request, until},
+};
+use fencepost::{domain::name::LockName, store::redis::keys};
+use fencepost_proto::v1::{
+    self, LeaseEnd, keep_alive_response::Message as ServerMessage, lock_service_client::LockServiceClient,
+};
+use std::time::Duration;
+use tonic::transport::Channel;
+
+/// Short, so that renewals come soon. Long enough that a busy machine does not lose a lease.
+const TTL: Duration = Duration::from_secs(6);
+
+/// A server on this Redis, once it is ready.
+async fn on(redis: &Redis) -> (Measured, LockServiceClient<Channel>) {
+    let it = Measured::start(&["--store", &redis.url()]);
+    until(async || get(&it.admin, "/readyz").status == 200).await;
+    let client = LockServiceClient::new(it.channel());
+    (it, client)
+}
+
+/// A stream that keeps this lease.
+async fn keeping(client: &LockServiceClient<Channel>, lease: &v1::Lease) -> Stream {
+    let mut stream = Stream::open(client.clone()).await;
+    stream.attach(vec![attachment(1, lease)]).await;
+    let attached = stream.next_but_beats(true).await;
+    assert!(matches!(attached, ServerMessage::Attached(_)), "{attached:?}");
+    stream
+}
+
+/// Answers beats until the stream says that its lease is lost. Returns how it ended.
+async fn lost(stream: &mut Stream) -> LeaseEnd {
+    loop {
+        match stream.next_but_beats(true).await {
+            ServerMessage::Lost(lost) => return lost.end(),
+            ServerMessage::Renewed(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Redis loses the data of a lock.
+fn forget(redis: &Redis, name: &str) {
+    let bucket = keys::bucket(&LockName::new(name.to_owned()).unwrap());
+    redis.command(&["DEL", &format!("{}l:{name}", keys::base(bucket))]);
+}
+
+/// The losses by cause, and the renewals that found a lease lost and an unknown one.
+fn counts(it: &Measured) -> [f64; 5] {
+    let families = scrape(&it.admin);
+    let losses = |cause| sum(&families, "fencepost_losses_total", &[("cause", cause)]);
+    let renewals = |outcome| sum(&families, "fencepost_renewals_total", &[("outcome", outcome)]);
+    let others = losses("expired") + losses("revoked");
+    [losses("superseded"), losses("unknown"), others, renewals("lost"), renewals("unknown")]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kept_lease_that_the_store_has_forgotten_is_a_loss() {
+    let redis = Redis::start(&[]);
+    let (it, mut client) = on(&redis).await;
+    let lease = client.acquire_lease(acquire_request("a", TTL)).await;
+    let mut stream = keeping(&client, &lease).await;
+    forget(&redis, "a");
+    assert_eq!(lost(&mut stream).await, LeaseEnd::Unknown);
+    assert_eq!(counts(&it), [0.0, 1.0, 0.0, 1.0, 0.0]);
+
+    let lease = client.acquire_lease(acquire_request("b", TTL)).await;
+    let mut stream = keeping(&client, &lease).await;
+    forget(&redis, "b");
+    client.acquire_lease(acquire_request("b", Duration::from_secs(60))).await;
+    assert_eq!(lost(&mut stream).await, LeaseEnd::Superseded);
+    assert_eq!(counts(&it), [1.0, 1.0, 0.0, 2.0, 0.0]);
+    assert_eq!(it.sum("fencepost_hold_seconds_count", &[]), 2.0);
+}
+
+/// Anybody can ask for the renewal of a lease that never was.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_id_that_was_made_up_is_no_loss() {
+    let it = Measured::start(&[]);
+    let mut client = LockServiceClient::new(it.channel());
+    let held = client.acquire_lease(acquire_request("held", TTL)).await;
+    let made_up = |name: &str| v1::Lease {
+        lock_name: name.to_owned(),
+        lease_id: "2943fe55-ef15-4e32-bfa8-096c25b0bc90".to_owned(),
+        ..held.clone()
+    };
+    for (name, end) in [("held", LeaseEnd::Superseded), ("free", LeaseEnd::Unknown)] {
+        let v1::Lease { lock_name, lease_id, .. } = made_up(name);
+        let renewed = client.renew(v1::RenewRequest { lock_name, lease_id, ttl: None }).await.unwrap().into_inner();
+        assert_eq!(renewed.end(), end, "{renewed:?}");
+        let mut stream = Stream::open(client.clone()).await;
+        stream.attach(vec![attachment(1, &made_up(name))]).await;
+        assert_eq!(lost(&mut stream).await, end);
+    }
+    assert_eq!(counts(&it), [0.0, 0.0, 0.0, 0.0, 4.0]);
+    assert_eq!(it.sum("fencepost_hold_seconds_count", &[]), 0.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_that_the_store_does_not_answer_has_failed() {
+    let redis = Redis::start(&[]);
+    let (it, mut client) = on(&redis).await;
+    let lease = client.acquire_lease(acquire_request("a", Duration::from_secs(60))).await;
+    let mut stream = Stream::open(client.clone()).await;
+    redis.pause();
+    stream.attach(vec![attachment(1, &lease)]).await;
+    let at_risk = stream.next_but_beats(true).await;
+    assert!(matches!(at_risk, ServerMessage::AtRisk(_)), "{at_risk:?}");
+    let v1::Lease { lock_name, lease_id, .. } = lease;
+    client.renew(v1::RenewRequest { lock_name, lease_id, ttl: None }).await.unwrap_err();
+    let failed = it.sum("fencepost_renewals_total", &[("outcome", "failed")]);
+    assert!(failed >= 2.0, "{failed}");
+    redis.resume();
+    assert_eq!(counts(&it), [0.0; 5]);
+}
