@@ -30,7 +30,7 @@ use accept::{Admission, Gate, connections};
 use admin::{Admin, Build, Pages};
 use health::Health;
 use http2::Http2;
-use layers::{CallsLayer, DeadlineLayer, RequestTimeLayer, TracesLayer};
+use layers::{BrokenOffLayer, CallsLayer, DeadlineLayer, RequestTimeLayer, TracesLayer};
 use refusals::Refusals;
 use std::{
     convert::Infallible,
@@ -161,12 +161,14 @@ impl Server<'_> {
         let refresh = move || measured.measure();
         let pages = Pages::new(Build::with(&config.store), metrics.clone(), refresh, health.subscribe());
         let grpc = api::admin_routes(locks, config.drain_timeout, &metrics.calls, &traces)?;
-        let mut admin = Admin::new(admin, pages.router(calls.layer(TracesLayer::new(traces.clone()).layer(grpc))));
+        let grpc = TracesLayer::new(traces.clone()).layer(BrokenOffLayer.layer(grpc));
+        let mut admin = Admin::new(admin, pages.router(calls.layer(grpc)));
         let refusals = Arc::new(Refusals::new(metrics.connections.clone()));
         let routes = api::routes(locks, config.drain_timeout, &metrics.calls, &traces, with_admin)?;
         let service = ServiceBuilder::new()
             .layer(calls)
             .layer(TracesLayer::new(traces.clone()))
+            .layer(BrokenOffLayer)
             .layer(DeadlineLayer)
             .layer(RequestTimeLayer(refusals.clone()))
             .service(routes.add_service(health_service).prepare());

@@ -1,5 +1,6 @@
 //! Tower layers around the API, one idea a file.
 
+mod broken_off;
 mod calls;
 mod deadline;
 mod request_time;
@@ -7,6 +8,7 @@ mod status;
 mod traces;
 mod unread;
 
+pub(super) use broken_off::BrokenOffLayer;
 pub(super) use calls::CallsLayer;
 pub(super) use deadline::DeadlineLayer;
 pub(super) use request_time::RequestTimeLayer;

@@ -4,11 +4,12 @@
 #[path = "../../support/binary.rs"]
 mod binary;
 mod bounds;
+mod broken_off;
 #[path = "../../support/certificates.rs"]
 mod certificates;
 mod client_certificates;
-mod files;
 mod expiry;
+mod files;
 #[path = "../../support/http.rs"]
 mod http1;
 mod idle;
