@@ -87,8 +87,10 @@ async fn ask(address: &ListenAddress, path: &str) -> Result<(StatusCode, String)
     let why = |error: &dyn std::error::Error| error.to_string();
     let addresses = reachable(address).await.map_err(|error| why(&error))?;
     let stream = TcpStream::connect(addresses.as_slice()).await.map_err(|error| why(&error))?;
+    // Not the configured address: it may name no host.
+    let peer = stream.peer_addr().map_err(|error| why(&error))?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| why(&error))?;
-    let request = Request::get(path).header(HOST, address.to_string()).body(Empty::<Bytes>::new());
+    let request = Request::get(path).header(HOST, peer.to_string()).body(Empty::<Bytes>::new());
     let answer = async {
         let response = sender.send_request(request.map_err(|error| why(&error))?).await.map_err(|error| why(&error))?;
         let (head, body) = response.into_parts();

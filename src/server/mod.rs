@@ -27,7 +27,7 @@ use crate::{
     },
 };
 use accept::{Admission, Gate, connections};
-use admin::{Admin, Build, Pages};
+use admin::{Admin, Build, Hosts, Pages};
 use health::Health;
 use http2::Http2;
 use layers::{BrokenOffLayer, CallsLayer, DeadlineLayer, RequestTimeLayer, TracesLayer};
@@ -162,7 +162,8 @@ impl Server<'_> {
         let pages = Pages::new(Build::with(&config.store), metrics.clone(), refresh, health.subscribe());
         let grpc = api::admin_routes(locks, config.drain_timeout, &metrics.calls, &traces)?;
         let grpc = TracesLayer::new(traces.clone()).layer(BrokenOffLayer.layer(grpc));
-        let mut admin = Admin::new(admin, pages.router(calls.layer(grpc)));
+        let hosts = Hosts::of(&config.admin_listen, &admin);
+        let mut admin = Admin::new(admin, pages.router(calls.layer(grpc), hosts));
         let refusals = Arc::new(Refusals::new(metrics.connections.clone()));
         let routes = api::routes(locks, config.drain_timeout, &metrics.calls, &traces, with_admin)?;
         let service = ServiceBuilder::new()

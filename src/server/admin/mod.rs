@@ -4,9 +4,11 @@
 //! that the drain can be watched to its end.
 
 mod build;
+mod hosts;
 mod pages;
 
 pub(super) use build::Build;
+pub(super) use hosts::Hosts;
 pub(super) use pages::Pages;
 
 use super::{

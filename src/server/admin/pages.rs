@@ -1,6 +1,9 @@
 //! The pages of the admin port, as plain text.
 
-use super::Build;
+use super::{
+    Build,
+    hosts::{Hosts, only_known},
+};
 use crate::{
     server::health::Readiness,
     telemetry::metrics::{self, Metrics},
@@ -10,6 +13,7 @@ use axum::{
     body::Body,
     extract::State,
     http::{Request, Response, StatusCode, Version, header::CONTENT_TYPE},
+    middleware::from_fn_with_state,
     response::IntoResponse,
     routing::get,
 };
@@ -43,11 +47,11 @@ impl Pages {
         Self { build, started: Instant::now(), metrics, refresh: Box::new(refresh), readiness }
     }
 
-    /// The pages, and the gRPC services of `grpc` on the other paths.
+    /// The pages, and the gRPC services of `grpc` on the other paths, for requests for these hosts.
     ///
     /// gRPC needs HTTP/2, as on the main port. Over HTTP/1.1 any web page that the operator's browser shows could post
     /// a Drain to the loopback address.
-    pub(in crate::server) fn router<S>(self, grpc: S) -> Router
+    pub(in crate::server) fn router<S>(self, grpc: S, hosts: Hosts) -> Router
     where
         S: Service<Request<GrpcBody>, Response = Response<GrpcBody>, Error = Infallible>
             + Clone
@@ -74,6 +78,7 @@ impl Pages {
             .route("/livez", get(async || "ok\n"))
             .route("/readyz", get(ready))
             .fallback(other)
+            .layer(from_fn_with_state(hosts, only_known))
             .with_state(Arc::new(self))
     }
 }

@@ -54,6 +54,30 @@ fn a_web_page_cannot_call_the_admin_service() {
     drop(server);
 }
 
+/// A web page of a stranger, whose name resolves to 127.0.0.1 after a while.
+#[test]
+fn on_loopback_requests_for_the_names_of_strangers_are_refused() {
+    let ask = |address: &str, path: &str, host: &str| {
+        send(address, &format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"))
+    };
+    let (server, address) = start(&[]);
+    let port = address.rsplit(':').next().unwrap();
+    for path in ["/", "/metrics", "/livez", "/readyz", "/none"] {
+        let refused = ask(&address, path, &format!("evil.example:{port}"));
+        assert_eq!(refused.status, 421);
+        assert!(refused.body.contains("localhost") && refused.body.contains("--admin-listen"), "{refused:?}");
+        assert_ne!(ask(&address, path, &format!("localhost:{port}")).status, 421);
+        // A probe of Kubernetes sends the address of the pod.
+        assert_ne!(ask(&address, path, &format!("10.0.0.7:{port}")).status, 421);
+    }
+    assert_eq!(send(&address, "GET /livez HTTP/1.0\r\n\r\n").status, 200, "no browser sends no host");
+    drop(server);
+    // Scrapers use the names of the machine.
+    let server = Server::start_with(&["--admin-listen", "0.0.0.0:0", "--plaintext"]);
+    let address = server.admin_address().replace("0.0.0.0", "127.0.0.1");
+    assert_eq!(ask(&address, "/metrics", "fencepost-1:7429").status, 200);
+}
+
 #[test]
 fn a_port_in_use_is_reported_with_its_option() {
     let (server, address) = start(&[]);
