@@ -1,9 +1,10 @@
-//! Rapid reset (CVE-2023-44487): a client that opens calls and cancels them at once, again and again.
+//! Rapid reset (CVE-2023-44487): a client that opens calls and cancels them at once, again and again. And a client that
+//! has the server reset them (CVE-2025-8671).
 
 use crate::{
     binary::Server,
     kept::Kept,
-    metrics::{WITH_ADMIN, metric},
+    metrics::{WITH_ADMIN, becomes, metric},
     support::{Lock, channel, within},
     tls_server::addr,
 };
@@ -22,6 +23,7 @@ const CALLS: u32 = 2_048;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The types of frames.
+const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
@@ -34,6 +36,19 @@ const HEAD_BYTES: usize = 9;
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// A call that its client cancels.
+fn cancelled(stream: u32) -> Vec<u8> {
+    let cancel = frame(RST_STREAM, 0, stream, &CANCEL.to_be_bytes());
+    [frame(HEADERS, END_HEADERS, stream, &headers()), cancel].concat()
+}
+
+/// A call that the server resets: it has more bytes than it says, which is none.
+fn broken(stream: u32) -> Vec<u8> {
+    let content_length = [0x0f, 0x0d, 1, b'0'];
+    let headers = [headers(), content_length.to_vec()].concat();
+    [frame(HEADERS, END_HEADERS, stream, &headers), frame(DATA, 0, stream, &[0])].concat()
 }
 
 /// The headers of a call, without compression: indices of HPACK's static table, and literals with their lengths.
@@ -51,18 +66,16 @@ fn headers() -> Vec<u8> {
     block
 }
 
-/// Opens calls and cancels them until the server closes the connection. Returns the code of its GOAWAY.
-async fn attack(to: SocketAddr) -> Option<u32> {
+/// Sends calls until the server closes the connection. Returns the code of its GOAWAY.
+async fn attack(to: SocketAddr, call: fn(u32) -> Vec<u8>) -> Option<u32> {
     let (mut answers, mut requests) = TcpStream::connect(to).await.unwrap().into_split();
     let attacking = async {
-        let headers = headers();
         let mut frames = [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat();
         let mut streams = (1..).step_by(2);
         while requests.write_all(&frames).await.is_ok() {
             frames.clear();
             for stream in streams.by_ref().take(usize::try_from(CALLS).unwrap()) {
-                frames.extend(frame(HEADERS, END_HEADERS, stream, &headers));
-                frames.extend(frame(RST_STREAM, 0, stream, &CANCEL.to_be_bytes()));
+                frames.extend(call(stream));
             }
         }
     };
@@ -93,7 +106,7 @@ async fn rapid_resets_close_their_connection_and_cost_no_lease() {
     let burden = async {
         let attackers = (0..ATTACKERS).map(async |_| {
             for _ in 0..CONNECTIONS {
-                assert_eq!(attack(to).await, Some(ENHANCE_YOUR_CALM));
+                assert_eq!(attack(to, cancelled).await, Some(ENHANCE_YOUR_CALM));
             }
         });
         futures_util::future::join_all(attackers).await;
@@ -102,4 +115,12 @@ async fn rapid_resets_close_their_connection_and_cost_no_lease() {
     LockServiceClient::new(channel(to)).lock_info("a").await;
     let closed = f64::from(u16::try_from(ATTACKERS * CONNECTIONS).unwrap());
     assert_eq!(metric(&server, "fencepost_refusals_total{bound=\"resets\"}"), closed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resets_that_the_client_causes_close_its_connection_and_are_counted() {
+    let server = Server::start_with(&WITH_ADMIN);
+    assert_eq!(attack(addr(&server), broken).await, Some(ENHANCE_YOUR_CALM));
+    becomes(&server, "fencepost_refusals_total{bound=\"resets\"}", 1.0).await;
+    LockServiceClient::new(channel(addr(&server))).lock_info("a").await;
 }
