@@ -131,7 +131,7 @@ fn traces(config: &Config, metrics: &Metrics) -> Result<Traces, ServeError> {
     }
     let instance = uuid::Uuid::new_v4().to_string();
     let source = Source { name: "fencepost", version: env!("CARGO_PKG_VERSION"), instance: &instance };
-    let traces = Traces::export(&config.otlp_endpoint, source, metrics.trace_export_failures.clone());
+    let traces = Traces::export(&config.otlp_endpoint, source, metrics.traces.clone());
     traces.map_err(|error| ServeError::Traces(error.to_string()))
 }
 

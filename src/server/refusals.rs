@@ -2,11 +2,12 @@
 
 use crate::{
     api::peer::Peer,
-    telemetry::metrics::{Bound, ConnectionMetrics, Label},
+    telemetry::{
+        metrics::{Bound, ConnectionMetrics, Label},
+        seldom::Seldom,
+    },
 };
-use parking_lot::Mutex;
 use std::{sync::Arc, time::Duration};
-use tokio::time::Instant;
 
 /// How often the log says that a bound refuses.
 const LOG_PERIOD: Duration = Duration::from_secs(10);
@@ -16,29 +17,18 @@ const LOG_PERIOD: Duration = Duration::from_secs(10);
 pub(super) struct Refusals {
     metrics: Arc<ConnectionMetrics>,
     /// By bound.
-    unlogged: Box<[Mutex<Unlogged>]>,
-}
-
-#[derive(Debug, Default)]
-struct Unlogged {
-    /// Since the last line in the log.
-    count: u64,
-    logged: Option<Instant>,
+    unlogged: Box<[Seldom]>,
 }
 
 impl Refusals {
     pub(super) fn new(metrics: Arc<ConnectionMetrics>) -> Self {
-        Self { metrics, unlogged: Bound::ALL.iter().map(|_| Mutex::default()).collect() }
+        Self { metrics, unlogged: Bound::ALL.iter().map(|_| Seldom::new(LOG_PERIOD)).collect() }
     }
 
     /// Counts a refusal, of something that came from `peer`.
     pub(super) fn count(&self, bound: Bound, peer: Option<Peer>) {
         self.metrics.refusals.of(bound).inc();
-        let mut unlogged = self.unlogged[bound.index()].lock();
-        unlogged.count += 1;
-        if unlogged.logged.is_none_or(|logged| logged.elapsed() >= LOG_PERIOD) {
-            unlogged.logged = Some(Instant::now());
-            let refused = std::mem::take(&mut unlogged.count);
+        if let Some(refused) = self.unlogged[bound.index()].count(1) {
             let peer = peer.map(tracing::field::display);
             tracing::warn!(bound = bound.text(), refused, peer, "a bound of the server is reached");
         }

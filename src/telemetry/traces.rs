@@ -3,20 +3,19 @@
 //! A span is a [`Context`] of OpenTelemetry that has ended when its last clone is dropped. While its future or stream
 //! is polled, it is the present one of the thread, from which the spans below find their parent.
 
+use super::{export::Queue, metrics::TraceMetrics};
 use opentelemetry::{
     Context, KeyValue,
     propagation::{Extractor, TextMapPropagator},
     trace::{Link, SpanKind, Status, TraceContextExt, Tracer, TracerProvider},
 };
-use opentelemetry_otlp::{ExporterBuildError, SpanExporter as OtlpExporter, WithExportConfig};
+use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig};
 use opentelemetry_sdk::{
     Resource,
-    error::OTelSdkResult,
     propagation::TraceContextPropagator,
-    trace::{SdkTracer, SdkTracerProvider, SpanData, SpanExporter},
+    trace::{SdkTracer, SdkTracerProvider},
 };
 use pin_project_lite::pin_project;
-use prometheus_client::metrics::counter::Counter;
 use std::{
     future::Future,
     pin::Pin,
@@ -55,17 +54,17 @@ pub struct Source<'a> {
 }
 
 impl Traces {
-    /// Exports to the OTLP endpoint of a collector. The failures of exports are counted. Needs a running tokio runtime.
-    pub fn export(endpoint: &str, source: Source<'_>, failures: Counter) -> Result<Self, ExporterBuildError> {
+    /// Exports to the OTLP endpoint of a collector. Lost spans are counted. Needs a running tokio runtime.
+    pub fn export(endpoint: &str, source: Source<'_>, metrics: Arc<TraceMetrics>) -> Result<Self, ExporterBuildError> {
         let exporter =
-            OtlpExporter::builder().with_tonic().with_endpoint(endpoint).with_timeout(EXPORT_TIMEOUT).build()?;
+            SpanExporter::builder().with_tonic().with_endpoint(endpoint).with_timeout(EXPORT_TIMEOUT).build()?;
         let attributes = [
             KeyValue::new("service.version", source.version),
             KeyValue::new("service.instance.id", source.instance.to_owned()),
         ];
         let resource = Resource::builder().with_service_name(source.name).with_attributes(attributes).build();
-        let exporter = Counted { exporter, failures };
-        let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build();
+        let queue = Queue::before(exporter, metrics);
+        let provider = SdkTracerProvider::builder().with_span_processor(queue).with_resource(resource).build();
         let tracer = provider.tracer(source.name);
         Ok(Self(Some(Arc::new(Active { provider, tracer, callers: TraceContextPropagator::new() }))))
     }
@@ -157,28 +156,5 @@ impl<F: Future> Future for Spanned<F> {
         let this = self.project();
         let _present = this.span.clone().map(Context::attach);
         this.work.poll(context)
-    }
-}
-
-/// Counts exports that failed.
-#[derive(Debug)]
-struct Counted {
-    exporter: OtlpExporter,
-    failures: Counter,
-}
-
-impl SpanExporter for Counted {
-    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
-        self.exporter.export(batch).await.inspect_err(|_| {
-            self.failures.inc();
-        })
-    }
-
-    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
-        self.exporter.shutdown_with_timeout(timeout)
-    }
-
-    fn set_resource(&mut self, resource: &Resource) {
-        self.exporter.set_resource(resource);
     }
 }

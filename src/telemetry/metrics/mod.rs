@@ -10,17 +10,18 @@ mod locks;
 mod process;
 mod runtime;
 mod store;
+mod traces;
 
 pub use calls::{CANCELLED, CODES, CallMetrics, Method, OperationKind, UNKNOWN};
 pub use connections::{Bound, ConnectionMetrics, TlsHandshake, TlsReload};
 pub use label::{ByLabel, Counters, Gauges, Label};
 pub use locks::{AcquireFailure, Granted, LockMetrics, Loss, Renewal, StreamKind};
 pub use store::{RoundTrip, StoreFailure, StoreMetrics};
+pub use traces::{SpanLoss, TraceMetrics};
 
 use prometheus_client::{
     encoding::text,
     metrics::{
-        counter::Counter,
         gauge::Gauge,
         histogram::{Histogram, exponential_buckets},
         info::Info,
@@ -48,8 +49,8 @@ pub struct Metrics {
     pub connections: Arc<ConnectionMetrics>,
     /// Whether the server drains.
     pub draining: Gauge,
-    /// Exports of traces that failed.
-    pub trace_export_failures: Counter,
+    /// The export of traces.
+    pub traces: Arc<TraceMetrics>,
 }
 
 impl Metrics {
@@ -65,9 +66,8 @@ impl Metrics {
         let calls = Arc::new(CallMetrics::register(own));
         let connections = Arc::new(ConnectionMetrics::register(own));
         let draining = register(own, "draining", "1 while the server drains, else 0");
-        let help = "Exports of traces that failed; their spans are lost";
-        let trace_export_failures = register(own, "trace_export_failures", help);
-        Self { registry, locks, store, calls, connections, draining, trace_export_failures }
+        let traces = Arc::new(TraceMetrics::register(own));
+        Self { registry, locks, store, calls, connections, draining, traces }
     }
 
     /// All metrics, in the text format of OpenMetrics.

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tonic::transport::Channel;
 
 /// All metrics of the server, with their types and units.
-const METRICS: [(&str, &str, &str); 39] = [
+const METRICS: [(&str, &str, &str); 40] = [
     ("fencepost_grants", "counter", ""),
     ("fencepost_contended", "counter", ""),
     ("fencepost_acquire_failures", "counter", ""),
@@ -46,6 +46,7 @@ const METRICS: [(&str, &str, &str); 39] = [
     ("fencepost_store_reconnects", "counter", ""),
     ("fencepost_draining", "gauge", ""),
     ("fencepost_trace_export_failures", "counter", ""),
+    ("fencepost_trace_spans_lost", "counter", ""),
     ("fencepost_build", "info", ""),
     ("fencepost_runtime_workers", "gauge", ""),
     ("fencepost_runtime_alive_tasks", "gauge", ""),

@@ -3,6 +3,7 @@
 use crate::{
     binary::{Server, await_that},
     http::get,
+    metrics::sum,
     redis_server::Redis,
     scrape::scrape,
     start,
@@ -156,11 +157,81 @@ fn a_collector_that_is_away_costs_a_counter() {
     let server = Server::start_in(&flags, &[("OTEL_BSP_SCHEDULE_DELAY", Path::new("50"))]);
     let admin = server.admin_address();
     server.run(&["acquire", "a"]).expect(0);
-    await_that("a failed export", || {
+    let lost = "fencepost_trace_spans_lost_total";
+    await_that("failed exports", || {
         let families = scrape(&admin);
-        families["fencepost_trace_export_failures"]["samples"][0][2].as_f64().unwrap() >= 1.0
+        sum(&families, "fencepost_trace_export_failures_total", &[]) >= 1.0
+            && sum(&families, lost, &[("reason", "export_failed")]) >= 1.0
     });
     server.run(&["acquire", "b"]).expect(0);
+    let families = scrape(&admin);
+    assert_eq!(sum(&families, lost, &[("reason", "queue_full")]), 0.0);
+    assert_eq!(warnings(&server, "--otlp-endpoint"), 1, "{}", server.log());
     server.process.signal(Signal::SIGTERM);
     server.process.ended().expect(0);
+}
+
+/// How often the log warns of lost spans in these words.
+fn warnings(server: &Server, words: &str) -> usize {
+    let log = server.log();
+    log.lines()
+        .filter(|line| line.contains("\"WARN\"") && line.contains("spans are lost") && line.contains(words))
+        .count()
+}
+
+/// The collector accepts connections and never answers.
+#[test]
+fn spans_beyond_the_queue_are_counted_and_the_log_says_so_once() {
+    let collector = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", collector.local_addr().unwrap());
+    let flags = ["--admin-listen", "127.0.0.1:0", "--otlp-endpoint", &endpoint];
+    let sdk = [("OTEL_BSP_MAX_QUEUE_SIZE", Path::new("2")), ("OTEL_BSP_SCHEDULE_DELAY", Path::new("60000"))];
+    let server = Server::start_in(&flags, &sdk);
+    let admin = server.admin_address();
+    let full = || sum(&scrape(&admin), "fencepost_trace_spans_lost_total", &[("reason", "queue_full")]);
+    await_that("lost spans", || {
+        // Two spans, which fit as long as no export is under way.
+        server.run(&["get", "a"]).expect(0);
+        full() >= 2.0
+    });
+    assert_eq!(warnings(&server, "OTEL_BSP_MAX_QUEUE_SIZE"), 1, "{}", server.log());
+    drop(collector);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_is_linked_to_the_operations_of_its_further_commands() {
+    let (collector, endpoint) = Collector::start().await;
+    let redis = Redis::start(&[]);
+    let (server, admin) = start(&["--store", &redis.url(), "--otlp-endpoint", &endpoint]);
+    ready(&admin);
+    let client = LockServiceClient::new(channel(server.url.trim_start_matches("http://").parse().unwrap()));
+    let is_shared = |span: &Span| span.name == "redis batch" && !span.links.is_empty();
+    let acquires = (0..500).map(|number| {
+        let mut client = client.clone();
+        let request = acquire_request(&format!("orders/{number}"), Duration::from_secs(60));
+        tokio::spawn(async move { client.acquire(request).await.map(drop) })
+    });
+    for acquire in acquires.collect::<Vec<_>>() {
+        acquire.await.unwrap().unwrap();
+    }
+    drain(server).await;
+    let spans = collector.spans();
+    let operations: std::collections::HashMap<_, _> =
+        spans.iter().filter(|span| span.name == "acquire").map(|span| (&span.span_id, &span.trace_id)).collect();
+    assert_eq!(operations.len(), 500);
+    let shared: Vec<_> = spans.iter().filter(|span| is_shared(span)).collect();
+    assert!(!shared.is_empty(), "no batch has several commands");
+    for batch in shared {
+        let size = i64::try_from(batch.links.len() + 1).unwrap();
+        // The server's own commands have no span.
+        let Some(Value::IntValue(commands)) = attribute(&batch.attributes, "db.operation.batch.size") else {
+            panic!("{batch:?}")
+        };
+        assert!(commands >= size, "{batch:?}");
+        assert_eq!(operations[&batch.parent_span_id], &batch.trace_id);
+        for link in &batch.links {
+            assert_eq!(operations[&link.span_id], &link.trace_id);
+            assert_ne!(link.span_id, batch.parent_span_id);
+        }
+    }
 }
