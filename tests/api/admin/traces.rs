@@ -24,7 +24,7 @@ use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status};
 
@@ -147,6 +147,27 @@ async fn each_operation_of_a_session_has_a_span() {
         assert_eq!((&operation.trace_id, &operation.parent_span_id), (&session.trace_id, &session.span_id), "{name}");
         assert_eq!(attribute(&operation.attributes, "fencepost.lock_name"), text("orders/43"));
     }
+}
+
+/// No answer reaches the client, so its span blames nobody else for the end of the call.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_its_client_resets_is_not_an_error_of_the_server() {
+    let (collector, endpoint) = Collector::start().await;
+    let (server, admin) = start(&["--otlp-endpoint", &endpoint]);
+    let stream = TcpStream::connect(server.url.trim_start_matches("http://")).await.unwrap();
+    let (mut calls, connection) = h2::client::handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    let get = http::Request::post(format!("{}/fencepost.v1.LockService/Get", server.url));
+    let get = get.header("content-type", "application/grpc").header("te", "trailers").body(()).unwrap();
+    let (_response, mut message): (_, h2::SendStream<bytes::Bytes>) = calls.send_request(get, false).unwrap();
+    message.send_reset(h2::Reason::CANCEL);
+    let ended = [("method", "Get"), ("code", "CANCELLED")];
+    await_that("the end of the call", || sum(&scrape(&admin), "fencepost_calls_total", &ended) == 1.0);
+    drop(calls);
+    drain(server).await;
+    let status = attribute(&collector.span("fencepost.v1.LockService/Get").attributes, "rpc.grpc.status_code");
+    // None if the call was dropped before it noticed.
+    assert!(matches!(status, None | Some(Value::IntValue(1))), "{status:?}");
 }
 
 /// The collector decides nothing: locks are served, and the server ends in time.
