@@ -10,6 +10,7 @@ use std::io::Write;
 #[test]
 fn the_first_page_says_what_this_server_is() {
     let (server, address) = start(&[]);
+    await_that("readiness", || get(&address, "/readyz").status == 200);
     let page = get(&address, "/");
     assert_eq!(page.status, 200);
     assert!(page.head.contains("content-type: text/plain; charset=utf-8"), "{page:?}");
@@ -50,7 +51,7 @@ fn a_web_page_cannot_call_the_admin_service() {
     let drain =
         format!("POST /fencepost.v1.AdminService/Drain HTTP/1.1\r\nHost: {address}\r\n{head}\r\n\r\n\0\0\0\0\0");
     assert_eq!(send(&address, &drain).status, 404);
-    assert_eq!(get(&address, "/readyz").status, 200);
+    await_that("readiness", || get(&address, "/readyz").status == 200);
     drop(server);
 }
 
