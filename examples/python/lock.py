@@ -55,7 +55,7 @@ class Lock:
         return not self.over.is_set()
 
     def keep(self):
-        """Reads the stream and answers each beat; only an answer renews a lease. There is no timer here."""
+        """Reads the stream and answers each beat; only an answer renews a lease, so this needs no timer."""
         try:
             for message in self.stream:
                 kind = message.WhichOneof("message")
