@@ -16,7 +16,7 @@ CYCLONEDX := $(TOOLS)/cargo-cyclonedx-$(CYCLONEDX_VERSION)
 VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' Cargo.toml | head -n 1)
 REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
 
-.PHONY: help setup test fmt lint unit redis-rules-long redis-million redis-scale idle-connections protocol-long \
+.PHONY: help setup test fmt lint unit interop redis-rules-long redis-million redis-scale idle-connections protocol-long \
     mutants schedules fuzz torture torture-slice torture-long torture-build doc deny advisories proto-baseline run \
     image image-check image-login image-push sbom dist publish
 
@@ -40,6 +40,11 @@ lint: ## Run clippy; warnings are errors
 
 unit: ## Run all tests: rules, server over real sockets, compatibility of the API, repository
 	cargo test --locked --workspace
+
+# The targets of the other languages build their drivers.
+interop: ## Run one suite against the clients of all languages, or of FENCEPOST_INTEROP=rust,python
+	cargo build --locked -p fencepost-client --example interop
+	cargo test --locked --test interop
 
 # Not part of `test`: takes half an hour or more. `unit` compares a few thousand shorter sequences.
 redis-rules-long: ## Compare the Redis scripts with the rules, over 200,000 random sequences

@@ -1,0 +1,99 @@
+//! Leases without faults, and what others see of them.
+
+use crate::{
+    calls::Lock,
+    world::{Cell, LONG, NO_WAIT},
+};
+use serde_json::json;
+use std::{collections::HashSet, fs, time::Duration};
+use tokio::time::sleep;
+
+const THOUSAND: usize = 1_000;
+
+/// A lease is renewed for as long as it is held.
+pub(crate) async fn kept(cell: Cell) {
+    const TTL: Duration = Duration::from_secs(3);
+    let (client, name, file) = (cell.client().await, cell.name("lock"), cell.file("tokens"));
+    let lock = client.acquire(&name, TTL).await;
+    sleep(TTL * 2).await;
+    let left = client.valid_for(&name).await.expect("the lock is valid");
+    assert!(!left.is_zero() && left < TTL, "{left:?}");
+    assert_eq!(client.events("lost", &name).len(), 0);
+    let holder = cell.world.locks().holder(&name).await.expect("a holder");
+    assert_eq!((holder.fencing_token, holder.holder.as_str()), (lock.token, "interop"));
+    client.ask_write(&name, &file).await.answer().await.expect("the holder writes");
+    assert_eq!(fs::read_to_string(&file).unwrap(), format!("{}\n", lock.token));
+    assert_eq!(client.release(&name).await, "released");
+    assert!(cell.world.locks().holder(&name).await.is_none(), "the lock is free");
+    let (kind, _) = client.ask_write(&name, &file).await.failed().await;
+    assert_eq!(kind, "lost", "nobody writes after the release");
+    assert_eq!(client.events("lost", &name).len(), 0, "a release is not a loss");
+}
+
+/// One client keeps a thousand locks on one stream.
+pub(crate) async fn thousand(cell: Cell) {
+    const TTL: Duration = Duration::from_secs(8);
+    let client = cell.client().await;
+    let names: Vec<_> = (0..THOUSAND).map(|number| cell.name(&number.to_string())).collect();
+    let mut asked = Vec::new();
+    for name in &names {
+        asked.push(client.ask_acquire(name, name, TTL, LONG).await);
+    }
+    let mut tokens = HashSet::new();
+    for asked in asked {
+        tokens.insert(asked.granted().await.token);
+    }
+    assert!(tokens.iter().all(|token| *token > 0));
+    sleep(TTL * 5 / 4).await;
+    for name in &names {
+        assert!(client.valid_for(name).await.is_some(), "{name} is kept");
+    }
+    let prefix = cell.name("");
+    let listed = client.call("list", json!({ "prefix": prefix })).await.expect("a list");
+    let listed: HashSet<_> = listed["names"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
+    assert_eq!(listed, names.iter().map(String::as_str).collect(), "all pages are read");
+    let mut asked = Vec::new();
+    for name in &names {
+        asked.push(client.ask("release", json!({ "lock": name })).await);
+    }
+    for asked in asked {
+        assert_eq!(asked.release_end().await, "released");
+    }
+    let listed = client.call("list", json!({ "prefix": prefix })).await.expect("a list");
+    assert_eq!(listed["names"], json!([]));
+}
+
+/// Get, List, Watch and CheckToken.
+pub(crate) async fn reads(cell: Cell) {
+    let (client, name) = (cell.client().await, cell.name("lock"));
+    let get = async || client.call("get", json!({ "name": name })).await.expect("a lock");
+    let check = async |token: u64| {
+        let answer = client.call("check_token", json!({ "name": name, "token": token })).await.expect("a status");
+        answer["status"].as_str().expect("status").to_owned()
+    };
+    let free = get().await;
+    assert_eq!((&free["holder"], &free["token"], &free["waiters"]), (&json!(null), &json!(0), &json!(0)));
+    client.call("watch", json!({ "prefix": cell.name("") })).await.expect("the watch has started");
+    let lock = client.acquire(&name, LONG).await;
+    assert_eq!(lock.previous_end, "unspecified");
+    let held = get().await;
+    assert_eq!((&held["holder"], &held["token"]), (&json!("interop"), &json!(lock.token)));
+    assert_eq!(check(lock.token).await, "current");
+    let listed = client.call("list", json!({ "prefix": cell.name("") })).await.expect("a list");
+    assert_eq!(listed["names"], json!([name]));
+    assert_eq!(client.release(&name).await, "released");
+    assert_eq!(check(lock.token).await, "ended");
+    let again = client.ask_acquire("again", &name, LONG, NO_WAIT).await.granted().await;
+    assert!(again.token > lock.token, "tokens rise");
+    assert_eq!(again.previous_end, "released");
+    assert_eq!(check(lock.token).await, "stale");
+    assert_eq!(client.release("again").await, "released");
+    // Events come in order.
+    let all = crate::calls::until(async || client.events("watch", &name).len() >= 4);
+    all.await;
+    let events = client.events("watch", &name);
+    let seen: Vec<_> = events.iter().map(|event| (event["kind"].as_str().unwrap(), &event["token"])).collect();
+    let (first, second) = (json!(lock.token), json!(again.token));
+    assert_eq!(seen, [("granted", &first), ("released", &first), ("granted", &second), ("released", &second)]);
+    assert!(events.iter().all(|event| event["holder"] == "interop"), "{events:?}");
+}

@@ -1,0 +1,73 @@
+//! The checks. Each is a function of a cell, or of all languages, that panics if the client does not do what it should.
+
+mod exits;
+mod faults;
+mod leases;
+mod queue;
+mod redis_paused;
+mod replies;
+mod together;
+
+use crate::{
+    language::Language,
+    report::Outcomes,
+    world::{Cell, Store, World},
+};
+use std::{future::Future, pin::Pin, sync::Arc};
+
+type Running<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+pub(crate) struct Check {
+    pub(crate) name: &'static str,
+    pub(crate) stores: &'static [Store],
+    pub(crate) run: Run,
+}
+
+pub(crate) enum Run {
+    /// Each language by itself, at the same time.
+    Each(fn(Cell) -> Running<()>),
+    /// All languages with each other.
+    All(fn(Arc<World>, Vec<Language>) -> Running<Outcomes>),
+}
+
+const BOTH: &[Store] = &[Store::Memory, Store::Redis];
+const MEMORY: &[Store] = &[Store::Memory];
+const REDIS: &[Store] = &[Store::Redis];
+
+/// A check of each language.
+macro_rules! each {
+    ($name:literal, $stores:ident, $check:path) => {
+        Check { name: $name, stores: $stores, run: Run::Each(|cell| Box::pin($check(cell))) }
+    };
+}
+
+/// A check of all languages with each other.
+macro_rules! all {
+    ($name:literal, $stores:ident, $check:path) => {
+        Check { name: $name, stores: $stores, run: Run::All(|world, languages| Box::pin($check(world, languages))) }
+    };
+}
+
+pub(crate) const CHECKS: &[Check] = &[
+    each!("reads", BOTH, leases::reads),
+    each!("kept past its TTL", BOTH, leases::kept),
+    all!("one counter", BOTH, together::counter),
+    all!("paused past its TTL", BOTH, together::pairs),
+    each!("lost reply of acquire", BOTH, replies::acquire),
+    each!("lost reply of release", BOTH, replies::release),
+    each!("late grant", BOTH, replies::late),
+    each!("silence, another server", BOTH, faults::silence),
+    each!("silence, no other server", BOTH, faults::silence_alone),
+    each!("server replaced", MEMORY, faults::replaced),
+    each!("server killed", REDIS, faults::killed),
+    each!("server drains, alone", MEMORY, faults::drained_alone),
+    each!("server drains", REDIS, faults::drained),
+    each!("redis paused", REDIS, redis_paused::paused),
+    each!("contended and timed out", BOTH, queue::refused),
+    each!("64 waiters in order", BOTH, queue::in_order),
+    each!("cancelled while waiting", BOTH, queue::cancelled),
+    each!("cancelled as granted", BOTH, queue::cancelled_as_granted),
+    each!("1,000 locks", BOTH, leases::thousand),
+    each!("exit without close", BOTH, exits::without_close),
+    each!("closed", BOTH, exits::closed),
+];
