@@ -1,4 +1,7 @@
-//! The bounds on open connections: of the server, and of one IP address.
+//! The bounds on open connections and on handshakes under way: of the server, and of one IP address.
+//!
+//! Processes that connect through a Unix socket have no IP address and so no share: only the user of the server can
+//! connect there, and no other clients are beside them.
 
 use crate::{
     api::peer::Peer,
@@ -7,7 +10,14 @@ use crate::{
 use parking_lot::Mutex;
 use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
-/// Counts open connections.
+/// The most handshakes at a time. One of TLS takes up to a millisecond of a core, so those that are under way can end
+/// within their time.
+const HANDSHAKES_MAX: usize = 1_024;
+/// The most handshakes at a time with one IP address, so that clients at others can connect beside one that opens
+/// silent connections again and again. Enough for a proxy in front of all clients: a handshake takes milliseconds.
+const HANDSHAKES_PER_PEER: usize = HANDSHAKES_MAX / 4;
+
+/// Counts open connections, and those of them whose handshake is under way.
 #[derive(Debug)]
 pub(in crate::server) struct Admission {
     connections_max: usize,
@@ -18,9 +28,15 @@ pub(in crate::server) struct Admission {
 
 #[derive(Debug, Default)]
 struct Open {
-    connections: usize,
+    all: Count,
     /// Only IP addresses with open connections.
-    peers: HashMap<IpAddr, usize>,
+    peers: HashMap<IpAddr, Count>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Count {
+    connections: usize,
+    handshakes: usize,
 }
 
 /// The permit of one open connection. Dropped, it makes room for another one.
@@ -28,6 +44,7 @@ struct Open {
 pub(super) struct Permit {
     admission: Arc<Admission>,
     ip: Option<IpAddr>,
+    in_handshake: bool,
 }
 
 impl Admission {
@@ -39,35 +56,65 @@ impl Admission {
     pub(super) fn admit(self: &Arc<Self>, peer: Peer) -> Result<Permit, Bound> {
         let ip = peer.ip();
         let mut open = self.open.lock();
-        if open.connections >= self.connections_max {
+        if open.all.connections >= self.connections_max {
             return Err(Bound::Connections);
         }
+        if open.all.handshakes >= HANDSHAKES_MAX {
+            return Err(Bound::Handshakes);
+        }
         if let Some(ip) = ip {
-            let of_peer = open.peers.get(&ip).copied().unwrap_or_default();
-            if of_peer >= self.per_peer {
+            let mut of_peer = open.peers.get(&ip).copied().unwrap_or_default();
+            if of_peer.connections >= self.per_peer {
                 return Err(Bound::ConnectionsPerPeer);
             }
-            open.peers.insert(ip, of_peer + 1);
+            if of_peer.handshakes >= HANDSHAKES_PER_PEER {
+                return Err(Bound::HandshakesPerPeer);
+            }
+            of_peer.add();
+            open.peers.insert(ip, of_peer);
         }
-        open.connections += 1;
+        open.all.add();
         drop(open);
         self.metrics.open.inc();
-        Ok(Permit { admission: self.clone(), ip })
+        Ok(Permit { admission: self.clone(), ip, in_handshake: true })
+    }
+}
+
+impl Count {
+    /// A connection, which begins with its handshake.
+    fn add(&mut self) {
+        self.connections += 1;
+        self.handshakes += 1;
+    }
+}
+
+impl Open {
+    /// The counts to which a connection from this address belongs.
+    fn counts(&mut self, ip: Option<IpAddr>) -> impl Iterator<Item = &mut Count> {
+        let of_peer = ip.and_then(|ip| self.peers.get_mut(&ip));
+        [Some(&mut self.all), of_peer].into_iter().flatten()
+    }
+}
+
+impl Permit {
+    /// The handshake has ended; the connection stays open.
+    pub(super) fn end_handshake(&mut self) {
+        if std::mem::take(&mut self.in_handshake) {
+            self.admission.open.lock().counts(self.ip).for_each(|count| count.handshakes -= 1);
+        }
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
+        self.end_handshake();
         self.admission.metrics.open.dec();
         let mut open = self.admission.open.lock();
-        open.connections -= 1;
+        open.counts(self.ip).for_each(|count| count.connections -= 1);
         if let Some(ip) = self.ip
-            && let Some(of_peer) = open.peers.get_mut(&ip)
+            && open.peers.get(&ip).is_some_and(|of_peer| of_peer.connections == 0)
         {
-            *of_peer -= 1;
-            if *of_peer == 0 {
-                open.peers.remove(&ip);
-            }
+            open.peers.remove(&ip);
         }
     }
 }
@@ -97,6 +144,26 @@ mod tests {
         assert_eq!(admission.admit(peer("10.0.0.1:5")).unwrap_err(), Bound::ConnectionsPerPeer);
         drop((other, again));
         let open = admission.open.lock();
-        assert_eq!((open.connections, open.peers.len(), admission.metrics.open.get()), (1, 1, 1));
+        assert_eq!((open.all.connections, open.peers.len(), admission.metrics.open.get()), (1, 1, 1));
+    }
+
+    #[test]
+    fn an_address_has_a_share_of_the_handshakes_and_gets_it_back_when_they_end() {
+        let admission = Arc::new(Admission::new(10_000, 10_000, Arc::default()));
+        let mut one: Vec<_> = (0..HANDSHAKES_PER_PEER).map(|_| admission.admit(peer("10.0.0.1:1")).unwrap()).collect();
+        assert_eq!(admission.admit(peer("10.0.0.1:2")).unwrap_err(), Bound::HandshakesPerPeer);
+        let _others: Vec<_> = (HANDSHAKES_PER_PEER..HANDSHAKES_MAX)
+            .map(|number| admission.admit(peer(&format!("10.0.1.{}:1", number % 4))).unwrap())
+            .collect();
+        assert_eq!(admission.admit(peer("10.0.0.2:1")).unwrap_err(), Bound::Handshakes);
+        // One has become an open connection, and one has failed.
+        one[0].end_handshake();
+        one.pop();
+        let again = [admission.admit(peer("10.0.0.1:2")).unwrap(), admission.admit(peer("10.0.0.1:3")).unwrap()];
+        assert_eq!(admission.admit(peer("10.0.0.1:4")).unwrap_err(), Bound::Handshakes);
+        drop((one, again));
+        let open = admission.open.lock();
+        let left = HANDSHAKES_MAX - HANDSHAKES_PER_PEER;
+        assert_eq!(open.all, Count { connections: left, handshakes: left });
     }
 }

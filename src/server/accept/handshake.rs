@@ -32,9 +32,12 @@ pub(super) enum Failure {
     /// The connection broke.
     #[error("the connection broke: {0}")]
     Io(#[from] io::Error),
-    /// The handshake of TLS failed, or the client speaks another protocol.
+    /// The handshake of TLS failed.
     #[error("{0}")]
-    Refused(String),
+    Tls(String),
+    /// The client speaks another protocol.
+    #[error("{0}")]
+    Protocol(String),
 }
 
 /// Carries out the handshake. Without a bound on its time: the caller has one.
@@ -102,7 +105,7 @@ fn expected(tls: bool) -> &'static str {
 }
 
 fn wrong_protocol(found: Protocol, tls: bool) -> Failure {
-    Failure::Refused(format!("the client speaks {found}, but this port speaks gRPC ({})", expected(tls)))
+    Failure::Protocol(format!("the client speaks {found}, but this port speaks gRPC ({})", expected(tls)))
 }
 
 /// Tells a client of HTTP/1, such as a browser or a health check, what the port is.
@@ -134,7 +137,7 @@ async fn close(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
 
 fn tls_failure(error: io::Error) -> Failure {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>()) {
-        Some(inner) => Failure::Refused(format!("TLS: {inner}{}", hint(inner))),
+        Some(inner) => Failure::Tls(format!("TLS: {inner}{}", hint(inner))),
         None if error.kind() == io::ErrorKind::UnexpectedEof => Failure::Closed,
         None => Failure::Io(error),
     }

@@ -13,10 +13,7 @@ use super::{
     refusals::Refusals,
     tls::Tls,
 };
-use crate::{
-    api::peer::Peer,
-    telemetry::metrics::{Bound, ConnectionMetrics},
-};
+use crate::telemetry::metrics::{Bound, ConnectionMetrics};
 use admission::Permit;
 use futures_util::stream::select_all;
 use handshake::{Failure, handshake};
@@ -35,9 +32,6 @@ use tokio_stream::{Stream, StreamExt};
 
 /// The time of a handshake, TLS and the preface of HTTP/2: a few round trips, and some packets that are sent again.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The most handshakes at a time. One of TLS takes up to a millisecond of a core, so those that are under way can end
-/// within their time.
-const HANDSHAKES_MAX: usize = 1_024;
 /// The pause after a failed accept. Without it, a process without free file descriptors would spin, because the
 /// connection stays in the backlog and accept fails at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -69,7 +63,7 @@ pub(super) fn connections(listeners: Vec<Listener>, gate: Gate) -> impl Stream<I
                 }
                 Some(new) = accepted.next() => {
                     let peer = new.peer();
-                    match gate.admit(&new, handshakes.len()) {
+                    match gate.admission.admit(peer) {
                         Ok(permit) => drop(handshakes.spawn(gate.clone().open(new, permit))),
                         Err(bound) => gate.refusals.count(bound, Some(peer)),
                     }
@@ -117,26 +111,21 @@ fn prepared(new: Accepted) -> io::Result<Accepted> {
 }
 
 impl Gate {
-    fn admit(&self, new: &Accepted, handshakes: usize) -> Result<Permit, Bound> {
-        let permit = self.admission.admit(new.peer())?;
-        if handshakes < HANDSHAKES_MAX { Ok(permit) } else { Err(Bound::Handshakes) }
-    }
-
     /// Carries out the handshake. `None` if it fails; the reason is in the log.
-    async fn open(self, new: Accepted, permit: Permit) -> Option<Connection> {
+    async fn open(self, new: Accepted, mut permit: Permit) -> Option<Connection> {
         let peer = new.peer();
         match timeout(HANDSHAKE_TIMEOUT, handshake(new, self.tls.map(|tls| tls.config()), &self.metrics)).await {
-            Ok(Ok(transport)) => return Some(Connection::after_preface(transport, peer, permit)),
-            Ok(Err(failure)) => log(peer, &failure),
+            Ok(Ok(transport)) => {
+                permit.end_handshake();
+                return Some(Connection::after_preface(transport, peer, permit));
+            }
+            Ok(Err(why @ (Failure::Closed | Failure::Io(_)))) => {
+                tracing::debug!(%peer, %why, "a connection ended before its handshake");
+            }
+            Ok(Err(Failure::Protocol(why))) => self.refusals.protocol(peer, &why),
+            Ok(Err(Failure::Tls(why))) => self.refusals.log_connection(peer, &why),
             Err(_) => self.refusals.count(Bound::HandshakeTime, Some(peer)),
         }
         None
-    }
-}
-
-fn log(peer: Peer, why: &Failure) {
-    match why {
-        Failure::Closed | Failure::Io(_) => tracing::debug!(%peer, %why, "a connection ended before its handshake"),
-        Failure::Refused(_) => tracing::info!(%peer, %why, "connection refused"),
     }
 }

@@ -18,8 +18,12 @@ label! {
         ConnectionsPerPeer = "connections_per_peer",
         /// Handshakes under way.
         Handshakes = "handshakes",
+        /// Handshakes under way with one IP address.
+        HandshakesPerPeer = "handshakes_per_peer",
         /// The time of a handshake.
         HandshakeTime = "handshake_time",
+        /// What the main port speaks.
+        Protocol = "protocol",
         /// The time in which the message of a unary request arrives.
         RequestTime = "request_time",
         /// Resets and other floods of one connection.

@@ -16,8 +16,9 @@ use tokio::{
     net::{TcpSocket, TcpStream},
 };
 
-/// The most handshakes of a server at a time.
+/// The most handshakes of a server at a time, and of those with one IP address.
 const HANDSHAKES_MAX: usize = 1_024;
+const HANDSHAKES_PER_PEER: usize = HANDSHAKES_MAX / 4;
 
 pub(crate) fn raise_limit_of_open_files() {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
@@ -94,8 +95,8 @@ async fn handshakes_under_way_are_bounded() {
     within(async {
         // More than the bound, in case that a busy machine takes longer than the time of the first ones.
         while !server.log().contains("\"bound\":\"handshakes\"") {
-            for _ in 0..HANDSHAKES_MAX / 4 {
-                waiting.push(connect_from("127.0.0.2", to).await);
+            for number in 0..HANDSHAKES_MAX / 4 {
+                waiting.push(connect_from(&format!("127.0.0.{}", 2 + number % 8), to).await);
             }
         }
     })
@@ -104,6 +105,31 @@ async fn handshakes_under_way_are_bounded() {
     assert!(metric(&server, "fencepost_refusals_total{bound=\"handshakes\"}") >= 1.0);
     // When their time is over, others are welcome.
     for stream in &mut waiting {
+        assert!(refused(stream).await);
+    }
+    started(connect_from("127.0.0.2", to).await).await;
+}
+
+#[tokio::test]
+async fn one_peer_cannot_take_all_handshakes() {
+    raise_limit_of_open_files();
+    let server = Server::start_with(&WITH_ADMIN);
+    let to = addr(&server);
+    let mut silent = Vec::new();
+    within(async {
+        while silent.len() < HANDSHAKES_MAX || !server.log().contains("\"bound\":\"handshakes") {
+            for _ in 0..HANDSHAKES_PER_PEER {
+                silent.push(connect_from("127.0.0.2", to).await);
+            }
+        }
+    })
+    .await;
+    // Others come in while its handshakes are under way.
+    started(connect_from("127.0.0.3", to).await).await;
+    assert_eq!(metric(&server, "fencepost_refusals_total{bound=\"handshakes\"}"), 0.0);
+    assert!(metric(&server, "fencepost_refusals_total{bound=\"handshakes_per_peer\"}") >= 1.0);
+    // Its handshakes that end make room for its next ones.
+    for stream in &mut silent {
         assert!(refused(stream).await);
     }
     started(connect_from("127.0.0.2", to).await).await;

@@ -3,6 +3,7 @@
 use crate::{
     binary::Server,
     certificates::Authority,
+    metrics::{WITH_ADMIN, becomes},
     support::{channel, until, within},
     tls_client::TlsClient,
     tls_server::{Files, addr, server},
@@ -61,6 +62,25 @@ async fn other_protocols_on_a_port_with_tls_are_told_apart() {
     let mut told = Vec::new();
     let _ = within(stream.read_to_end(&mut told)).await;
     assert!(told.starts_with(b"HTTP/1.1 400 "), "{told:?}");
+}
+
+#[tokio::test]
+async fn strangers_are_counted_and_do_not_flood_the_log() {
+    const STRANGERS: u16 = 100;
+    const LINES_MAX: usize = 20;
+    let server = Server::start_with(&WITH_ADMIN);
+    for _ in 0..STRANGERS {
+        assert_eq!(answer(addr(&server), b"SSH-2.0-OpenSSH_9.2\r\n").await, "");
+    }
+    becomes(&server, "fencepost_refusals_total{bound=\"protocol\"}", STRANGERS.into()).await;
+    let lines = || server.log().matches("connection refused").count();
+    assert!((LINES_MAX..usize::from(STRANGERS)).contains(&lines()), "{}", server.log());
+    // The next line says how many there are not.
+    until(async || {
+        answer(addr(&server), b"SSH-2.0-OpenSSH_9.2\r\n").await;
+        server.log().contains("\"suppressed\":")
+    })
+    .await;
 }
 
 /// Opens a connection that starts like this and then says nothing.
