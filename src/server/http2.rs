@@ -1,6 +1,10 @@
 //! HTTP/2 on open connections: what one may ask for. Each connection has a task of its own.
 
-use super::{accept::Connection, layers::Unread, refusals::Refusals};
+use super::{
+    accept::Connection,
+    layers::{OpenCalls, STREAMS_MAX, Unread},
+    refusals::Refusals,
+};
 use crate::{api::peer::Peer, telemetry::metrics::Bound};
 use h2::Reason;
 use hyper::{
@@ -23,9 +27,6 @@ use tower::Service;
 /// within their sum. The leases of the client are not affected.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
-/// HTTP/2 streams of a connection beyond one for each call that may wait. Without them, a client whose waiting calls
-/// use up the connection could not release. A client obeys this bound by making its further calls wait.
-const STREAMS_SPARE: usize = 1_024;
 /// Bytes that a client may send ahead on one stream, and on all streams of a connection, before the server has read
 /// them. h2 closes the whole connection (ENHANCE_YOUR_CALM) once small DATA frames that it buffers have an overhead of
 /// half the connection's window, where a frame of n bytes counts 256 - n. grpc-go sends a frame for each message, such
@@ -49,25 +50,25 @@ const ERROR_RESETS_MAX: usize = 1_024;
 #[derive(Clone)]
 pub(super) struct Http2 {
     builder: Builder<TokioExecutor>,
+    calls: OpenCalls,
     refusals: Arc<Refusals>,
 }
 
 impl Http2 {
-    /// With room for as many waiting calls on a connection.
-    pub(super) fn new(waiters: usize, refusals: Arc<Refusals>) -> Self {
-        let streams = waiters.saturating_add(STREAMS_SPARE);
+    /// With a bound on the open calls of all connections.
+    pub(super) fn new(calls: OpenCalls, refusals: Arc<Refusals>) -> Self {
         let mut builder = Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
             .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT)
-            .max_concurrent_streams(u32::try_from(streams).unwrap_or(u32::MAX))
+            .max_concurrent_streams(STREAMS_MAX)
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_header_list_size(HEADER_LIST_MAX)
             .max_pending_accept_reset_streams(PENDING_RESETS_MAX)
             .max_local_error_reset_streams(ERROR_RESETS_MAX);
-        Self { builder, refusals }
+        Self { builder, calls, refusals }
     }
 
     /// Serves connections until `closing` resolves. Then asks those that are open to close, and waits until they have.
@@ -104,7 +105,7 @@ impl Http2 {
         S::Future: Send,
     {
         let (peer, unread) = (connection.peer(), Unread::default());
-        let service = TowerToHyperService::new(unread.count(service));
+        let service = TowerToHyperService::new(unread.count(self.calls.bound(service)));
         let service = service_fn(move |request| service.call(arrived(request, peer)));
         let serving = self.builder.serve_connection(TokioIo::new(connection), service);
         tokio::select! {

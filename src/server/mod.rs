@@ -30,7 +30,7 @@ use accept::{Admission, Gate, connections};
 use admin::{Admin, Build, Hosts, Pages};
 use health::Health;
 use http2::Http2;
-use layers::{BrokenOffLayer, CallsLayer, DeadlineLayer, RequestTimeLayer, TracesLayer};
+use layers::{BrokenOffLayer, CallsLayer, ContentTypeLayer, DeadlineLayer, OpenCalls, RequestTimeLayer, TracesLayer};
 use refusals::Refusals;
 use std::{
     convert::Infallible,
@@ -40,7 +40,7 @@ use std::{
 };
 use tls::Tls;
 use tokio::{net::TcpListener, sync::watch, time::timeout};
-use tower::{Layer, ServiceBuilder};
+use tower::ServiceBuilder;
 
 /// How long the store has, after the drain, for cleanups and for releases whose clients did not wait for the answer.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(1);
@@ -161,19 +161,21 @@ impl Server<'_> {
         let refresh = move || measured.measure();
         let pages = Pages::new(Build::with(&config.store), metrics.clone(), refresh, health.subscribe());
         let grpc = api::admin_routes(locks, config.drain_timeout, &metrics.calls, &traces)?;
-        let grpc = TracesLayer::new(traces.clone()).layer(BrokenOffLayer.layer(grpc));
-        let hosts = Hosts::of(&config.admin_listen, &admin);
-        let mut admin = Admin::new(admin, pages.router(calls.layer(grpc), hosts));
         let refusals = Arc::new(Refusals::new(metrics.connections.clone()));
-        let routes = api::routes(locks, config.drain_timeout, &metrics.calls, &traces, with_admin)?;
-        let service = ServiceBuilder::new()
+        let outer = ServiceBuilder::new()
             .layer(calls)
+            .layer(ContentTypeLayer(refusals.clone()))
             .layer(TracesLayer::new(traces.clone()))
-            .layer(BrokenOffLayer)
+            .layer(BrokenOffLayer);
+        let hosts = Hosts::of(&config.admin_listen, &admin);
+        let mut admin = Admin::new(admin, pages.router(outer.service(grpc), hosts));
+        let routes = api::routes(locks, config.drain_timeout, &metrics.calls, &traces, with_admin)?;
+        let service = outer
             .layer(DeadlineLayer)
             .layer(RequestTimeLayer(refusals.clone()))
             .service(routes.add_service(health_service).prepare());
-        let http2 = Http2::new(config.limits.waiters_per_server, refusals.clone());
+        let calls = OpenCalls::new(config, metrics.connections.open_calls.clone(), refusals.clone());
+        let http2 = Http2::new(calls, refusals.clone());
         let gate = Gate {
             tls: tls.clone(),
             admission: Arc::new(Admission::new(

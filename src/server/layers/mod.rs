@@ -2,7 +2,9 @@
 
 mod broken_off;
 mod calls;
+mod content_type;
 mod deadline;
+mod open_calls;
 mod request_time;
 mod status;
 mod traces;
@@ -10,7 +12,9 @@ mod unread;
 
 pub(super) use broken_off::BrokenOffLayer;
 pub(super) use calls::CallsLayer;
+pub(super) use content_type::ContentTypeLayer;
 pub(super) use deadline::DeadlineLayer;
+pub(super) use open_calls::{OpenCalls, STREAMS_MAX};
 pub(super) use request_time::RequestTimeLayer;
 pub(super) use traces::TracesLayer;
 pub(super) use unread::Unread;

@@ -86,11 +86,11 @@ pub(in crate::server) struct Counted<S> {
     unread: Unread,
 }
 
-impl<S> Service<Request<Body>> for Counted<S>
+impl<S, B> Service<Request<Body>> for Counted<S>
 where
-    S: Service<Request<Body>, Response = Response<Body>>,
+    S: Service<Request<Body>, Response = Response<B>>,
 {
-    type Response = Response<CountedBody>;
+    type Response = Response<CountedBody<B>>;
     type Error = S::Error;
     type Future = Answered<S::Future>;
 
@@ -114,11 +114,11 @@ pin_project! {
     }
 }
 
-impl<F, E> Future for Answered<F>
+impl<F, B, E> Future for Answered<F>
 where
-    F: Future<Output = Result<Response<Body>, E>>,
+    F: Future<Output = Result<Response<B>, E>>,
 {
-    type Output = Result<Response<CountedBody>, E>;
+    type Output = Result<Response<CountedBody<B>>, E>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
@@ -130,14 +130,14 @@ where
 
 pin_project! {
     /// A response body. hyper drops it when the client has room for all of it.
-    pub(in crate::server) struct CountedBody {
+    pub(in crate::server) struct CountedBody<B> {
         #[pin]
-        body: Body,
+        body: B,
         _begun: Option<Begun>,
     }
 }
 
-impl HttpBody for CountedBody {
+impl<B: HttpBody<Data = Bytes, Error = Status>> HttpBody for CountedBody<B> {
     type Data = Bytes;
     type Error = Status;
 

@@ -24,6 +24,12 @@ label! {
         HandshakeTime = "handshake_time",
         /// What the main port speaks.
         Protocol = "protocol",
+        /// Open calls.
+        Calls = "calls",
+        /// Open calls of one connection.
+        CallsPerConnection = "calls_per_connection",
+        /// The content type of calls.
+        ContentType = "content_type",
         /// The time in which the message of a unary request arrives.
         RequestTime = "request_time",
         /// Resets and other floods of one connection.
@@ -58,6 +64,8 @@ label! {
 pub struct ConnectionMetrics {
     /// Open connections.
     pub open: Gauge,
+    /// Open calls.
+    pub open_calls: Gauge,
     /// What bounds refused.
     pub refusals: Counters<Bound>,
     /// TLS handshakes.
@@ -76,6 +84,7 @@ impl ConnectionMetrics {
         it.register_with_unit("tls_certificate_expiry_timestamp", help, Unit::Seconds, tls_expiry.clone());
         Self {
             open: register(it, "connections", "Open connections to the main port, with those in their handshake"),
+            open_calls: register(it, "open_calls", "Calls of the main port that have not ended, with streams"),
             refusals: Counters::register(it, "refusals", "Connections and calls that a bound of the server refused"),
             tls_handshakes: Counters::register(
                 it,

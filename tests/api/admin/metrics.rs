@@ -15,7 +15,7 @@ use std::time::Duration;
 use tonic::transport::Channel;
 
 /// All metrics of the server, with their types and units.
-const METRICS: [(&str, &str, &str); 40] = [
+const METRICS: [(&str, &str, &str); 41] = [
     ("fencepost_grants", "counter", ""),
     ("fencepost_contended", "counter", ""),
     ("fencepost_acquire_failures", "counter", ""),
@@ -33,6 +33,7 @@ const METRICS: [(&str, &str, &str); 40] = [
     ("fencepost_call_seconds", "histogram", "seconds"),
     ("fencepost_operations", "counter", ""),
     ("fencepost_connections", "gauge", ""),
+    ("fencepost_open_calls", "gauge", ""),
     ("fencepost_refusals", "counter", ""),
     ("fencepost_tls_handshakes", "counter", ""),
     ("fencepost_tls_certificate_expiry_timestamp_seconds", "gauge", "seconds"),

@@ -5,6 +5,7 @@
 mod binary;
 mod bounds;
 mod broken_off;
+mod browsers;
 #[path = "../../support/certificates.rs"]
 mod certificates;
 mod client_certificates;
@@ -15,6 +16,7 @@ mod http1;
 mod idle;
 mod kept;
 mod metrics;
+mod open_calls;
 mod plaintext;
 mod protocols;
 mod rapid_reset;

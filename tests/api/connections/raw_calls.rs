@@ -13,6 +13,12 @@ use tokio::{net::TcpStream, task::JoinHandle};
 /// A whole message: not compressed, three bytes, the lock "a".
 pub(crate) const MESSAGE: &[u8] = &[0, 0, 0, 0, 3, 10, 1, b'a'];
 
+/// The content type of calls.
+pub(crate) const GRPC: (&str, &str) = ("content-type", "application/grpc");
+
+/// A whole message without fields.
+pub(crate) const EMPTY_MESSAGE: &[u8] = &[0, 0, 0, 0, 0];
+
 /// A connection.
 pub(crate) struct RawCalls {
     calls: SendRequest<Bytes>,
@@ -42,15 +48,25 @@ impl RawCalls {
         headers: &[(&str, &str)],
         bytes: &'static [u8],
     ) -> (ResponseFuture, SendStream<Bytes>) {
+        let headers = [&[GRPC], headers].concat();
+        self.send("fencepost.v1.LockService/Get", &headers, bytes).await
+    }
+
+    /// Sends these headers and this part of a message to a method.
+    pub(crate) async fn send(
+        &self,
+        method: &str,
+        headers: &[(&str, &str)],
+        bytes: &'static [u8],
+    ) -> (ResponseFuture, SendStream<Bytes>) {
         let mut calls = within(self.calls.clone().ready()).await.unwrap();
-        let request = http::Request::post(format!("http://{}/fencepost.v1.LockService/Get", self.to))
-            .header("content-type", "application/grpc")
-            .header("te", "trailers");
+        let request = http::Request::post(format!("http://{}/{method}", self.to)).header("te", "trailers");
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         let (response, mut message) = calls.send_request(request.body(()).unwrap(), false).unwrap();
         // A server counts empty frames as an attack.
         if !bytes.is_empty() {
-            message.send_data(Bytes::from_static(bytes), bytes == MESSAGE).unwrap();
+            let ends = bytes == MESSAGE || bytes == EMPTY_MESSAGE;
+            message.send_data(Bytes::from_static(bytes), ends).unwrap();
         }
         (response, message)
     }

@@ -15,8 +15,8 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tonic::{Code, Status};
 
-/// The streams of a connection to a server that has room for one waiting call.
-const STREAMS: usize = 1_025;
+/// The streams of a connection.
+const STREAMS: usize = 17_408;
 
 async fn assert_status(response: ResponseFuture, code: Code, reason: &str) {
     let (_, headers) = head(response).await;
@@ -25,7 +25,7 @@ async fn assert_status(response: ResponseFuture, code: Code, reason: &str) {
 
 #[tokio::test]
 async fn a_call_whose_message_does_not_arrive_ends_and_frees_its_stream() {
-    let server = Server::start_with(&[&WITH_ADMIN[..], &["--waiters-per-server", "1"]].concat());
+    let server = Server::start_with(&WITH_ADMIN);
     let to = addr(&server);
     let mut client = LockServiceClient::new(channel(to));
     let lease = client.acquire_lease(acquire_request("kept", Duration::from_secs(60))).await;

@@ -1,0 +1,189 @@
+//! Bounds the open calls of a connection and of the server, each of which costs some 10 KB of memory: also those whose
+//! message has not arrived, and streams on which nothing happens.
+//!
+//! A refusal rather than a lower bound of HTTP/2 on the streams of a connection: a client obeys the latter by keeping
+//! further calls back, and the release behind which a lock is waited for must not wait itself. So calls that may last
+//! leave room for those that end by themselves.
+
+use crate::{
+    api::{self, peer::Peer},
+    config::Config,
+    server::refusals::Refusals,
+    telemetry::metrics::{Bound, Method},
+};
+use futures_util::future::{self, Either, Ready};
+use hyper::{
+    Request, Response,
+    body::{Body as HttpBody, Bytes, Frame, SizeHint},
+};
+use pin_project_lite::pin_project;
+use prometheus_client::metrics::gauge::Gauge;
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+use tonic::{Status, body::Body};
+use tower::Service;
+
+/// Open calls of one connection that may last: streams, and acquires, which may wait. As many as operations may be in
+/// flight on one session.
+const LASTING_PER_CONNECTION: u32 = 16_384;
+/// Open calls beyond those that may last: on a connection, and on the server.
+const SPARE: u32 = 1_024;
+
+/// The most streams of HTTP/2 on a connection. Only a client that breaks the protocol opens more.
+pub(in crate::server) const STREAMS_MAX: u32 = LASTING_PER_CONNECTION + SPARE;
+
+/// The open calls of the server.
+#[derive(Clone, Debug)]
+pub(in crate::server) struct OpenCalls {
+    server: Count,
+    refusals: Arc<Refusals>,
+}
+
+impl OpenCalls {
+    /// With room for the calls that may wait, and a stream on each connection.
+    pub(in crate::server) fn new(config: &Config, open: Gauge, refusals: Arc<Refusals>) -> Self {
+        let lasting =
+            config.limits.waiters_per_server.saturating_add(config.connections_max).saturating_add(SPARE as usize);
+        Self { server: Count { open, lasting_max: lasting, bound: Bound::Calls, of: "server" }, refusals }
+    }
+
+    /// The same service, for one connection.
+    pub(in crate::server) fn bound<S>(&self, inner: S) -> Bounded<S> {
+        let connection = Count {
+            open: Gauge::default(),
+            lasting_max: LASTING_PER_CONNECTION as usize,
+            bound: Bound::CallsPerConnection,
+            of: "connection",
+        };
+        Bounded { inner, counts: [connection, self.server.clone()], refusals: self.refusals.clone() }
+    }
+}
+
+/// Open calls of a connection, or of the server.
+#[derive(Clone, Debug)]
+struct Count {
+    open: Gauge,
+    /// The most open calls when one begins that may last.
+    lasting_max: usize,
+    bound: Bound,
+    of: &'static str,
+}
+
+impl Count {
+    /// Counts a call until the returned value is dropped, or returns the bound that is reached.
+    fn begin(&self, lasts: bool) -> Result<Open, usize> {
+        let max = if lasts { self.lasting_max } else { self.lasting_max.saturating_add(SPARE as usize) };
+        let open = Open(self.open.clone());
+        let before = open.0.inc();
+        if usize::try_from(before).is_ok_and(|before| before >= max) { Err(max) } else { Ok(open) }
+    }
+}
+
+/// A call that is counted. Dropped, it has ended.
+#[derive(Debug)]
+struct Open(Gauge);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// The service of one connection.
+#[derive(Clone)]
+pub(in crate::server) struct Bounded<S> {
+    inner: S,
+    counts: [Count; 2],
+    refusals: Arc<Refusals>,
+}
+
+impl<S> Bounded<S> {
+    /// Counts this call, or says why there is no room for it.
+    fn begin(&self, request: &Request<Body>) -> Result<[Open; 2], Status> {
+        let method = Method::of(request.uri().path());
+        let lasts = method.is_stream() || method == Method::Acquire;
+        let begin = |count: &Count| {
+            count.begin(lasts).map_err(|max| {
+                self.refusals.count(count.bound, request.extensions().get::<Peer>().copied());
+                api::too_many_calls(count.of, max)
+            })
+        };
+        let [connection, server] = &self.counts;
+        Ok([begin(connection)?, begin(server)?])
+    }
+}
+
+impl<S> Service<Request<Body>> for Bounded<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>>,
+{
+    type Response = Response<CallBody>;
+    type Error = S::Error;
+    type Future = Either<BoundedCall<S::Future>, Ready<Result<Response<CallBody>, S::Error>>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        match self.begin(&request) {
+            Ok(open) => Either::Left(BoundedCall { call: self.inner.call(request), open: Some(open) }),
+            Err(refused) => {
+                let answer = refused.into_http::<Body>();
+                Either::Right(future::ready(Ok(answer.map(|body| CallBody { body, _open: None }))))
+            }
+        }
+    }
+}
+
+pin_project! {
+    /// A call.
+    pub(in crate::server) struct BoundedCall<F> {
+        #[pin]
+        call: F,
+        open: Option<[Open; 2]>,
+    }
+}
+
+impl<F, E> Future for BoundedCall<F>
+where
+    F: Future<Output = Result<Response<Body>, E>>,
+{
+    type Output = Result<Response<CallBody>, E>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let (answer, open) = (ready!(this.call.poll(context)), this.open.take());
+        Poll::Ready(answer.map(|response| response.map(|body| CallBody { body, _open: open })))
+    }
+}
+
+pin_project! {
+    /// The response body of a call. hyper drops it when the call has ended.
+    pub(in crate::server) struct CallBody {
+        #[pin]
+        body: Body,
+        _open: Option<[Open; 2]>,
+    }
+}
+
+impl HttpBody for CallBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        self.project().body.poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,97 @@
+//! Bounds on open calls: of a connection, and of the server.
+
+use crate::{
+    binary::Server,
+    kept::Kept,
+    metrics::{WITH_ADMIN, becomes},
+    raw_calls::{GRPC, MESSAGE, RawCalls, head},
+    support::{assert_refused, until},
+    tls_server::addr,
+};
+use bytes::Bytes;
+use h2::{
+    SendStream,
+    client::{Builder, ResponseFuture},
+};
+use http::StatusCode;
+use std::net::SocketAddr;
+use tokio::net::TcpStream;
+use tonic::{Code, Status};
+
+/// The calls of a connection that may last.
+const LASTING_PER_CONNECTION: usize = 16_384;
+/// Calls beyond those that may last.
+const SPARE: usize = 1_024;
+
+/// The window of a connection. With a smaller one, h2 takes the unread beats of many sessions for a flood.
+const WINDOW: u32 = 1 << 30;
+
+async fn connect(to: SocketAddr) -> RawCalls {
+    let stream = TcpStream::connect(to).await.unwrap();
+    let raw = RawCalls::open_with(Builder::new().initial_connection_window_size(WINDOW), stream).await;
+    raw.call().await;
+    raw
+}
+
+/// Opens a session without a message.
+async fn session(raw: &RawCalls) -> (ResponseFuture, SendStream<Bytes>) {
+    raw.send("fencepost.v1.LockService/Session", &[GRPC], &[]).await
+}
+
+async fn sessions(raw: &RawCalls, count: usize) -> Vec<(ResponseFuture, SendStream<Bytes>)> {
+    let mut open = Vec::new();
+    for _ in 0..count {
+        open.push(session(raw).await);
+    }
+    open
+}
+
+/// Whether a further session is opened. If not, nothing was done, and the client is told when to repeat.
+async fn opens_another(raw: &RawCalls) -> bool {
+    let (response, _message) = session(raw).await;
+    let (status, headers) = head(response).await;
+    assert_eq!(status, StatusCode::OK);
+    let Some(status) = Status::from_header_map(&headers) else { return true };
+    assert!(status.message().contains("nothing was done"), "{status:?}");
+    assert_refused(Err::<(), _>(status), Code::ResourceExhausted, "SERVER_FULL");
+    false
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_of_a_connection_are_bounded_and_leave_room_for_short_calls() {
+    let server = Server::start_with(&WITH_ADMIN);
+    let to = addr(&server);
+    let (raw, other) = (connect(to).await, connect(to).await);
+    let mut open = sessions(&raw, LASTING_PER_CONNECTION).await;
+    becomes(&server, "fencepost_open_calls", 16_384.0).await;
+    assert!(!opens_another(&raw).await);
+    raw.call().await;
+    becomes(&server, "fencepost_refusals_total{bound=\"calls_per_connection\"}", 1.0).await;
+    assert!(opens_another(&other).await);
+    open.pop();
+    until(async || opens_another(&raw).await).await;
+    drop(raw);
+    becomes(&server, "fencepost_open_calls", 0.0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_of_the_server_are_bounded_and_cost_no_lease() {
+    const WAITERS: usize = 1;
+    const CONNECTIONS: usize = 10;
+    let bounds = ["--waiters-per-server", "1", "--connections-max", "10"];
+    let server = Server::start_with(&[&WITH_ADMIN[..], &bounds].concat());
+    let to = addr(&server);
+    let kept = Kept::new(to).await;
+    let burden = async {
+        becomes(&server, "fencepost_open_calls", 2.0).await;
+        let (first, second) = (connect(to).await, connect(to).await);
+        let open = sessions(&first, WAITERS + CONNECTIONS + SPARE - 2).await;
+        becomes(&server, "fencepost_open_calls", 1_035.0).await;
+        assert!(!opens_another(&second).await);
+        let (response, _message) = second.get(&[], MESSAGE).await;
+        assert_eq!(head(response).await.1.get("grpc-status"), None);
+        open
+    };
+    kept.beside(burden).await;
+    becomes(&server, "fencepost_refusals_total{bound=\"calls\"}", 1.0).await;
+}
