@@ -168,7 +168,7 @@ impl Server<'_> {
             .layer(TracesLayer::new(traces.clone()))
             .layer(BrokenOffLayer);
         let hosts = Hosts::of(&config.admin_listen, &admin);
-        let mut admin = Admin::new(admin, pages.router(outer.service(grpc), hosts));
+        let mut admin = Admin::new(admin, pages.router(outer.service(grpc), hosts), refusals.clone());
         let routes = api::routes(locks, config.drain_timeout, &metrics.calls, &traces, with_admin)?;
         let service = outer
             .layer(DeadlineLayer)

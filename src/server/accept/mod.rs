@@ -13,7 +13,10 @@ use super::{
     refusals::Refusals,
     tls::Tls,
 };
-use crate::telemetry::metrics::{Bound, ConnectionMetrics};
+use crate::{
+    api::peer::Peer,
+    telemetry::metrics::{Bound, ConnectionMetrics},
+};
 use admission::Permit;
 use futures_util::stream::select_all;
 use handshake::{Failure, handshake};
@@ -74,10 +77,10 @@ pub(super) fn connections(listeners: Vec<Listener>, gate: Gate) -> impl Stream<I
 }
 
 /// The TCP connections of all listeners, as they come. Never ends.
-pub(super) fn accepted_tcp(listeners: Vec<TcpListener>) -> impl Stream<Item = TcpStream> {
+pub(super) fn accepted_tcp(listeners: Vec<TcpListener>) -> impl Stream<Item = (TcpStream, Peer)> {
     let each = listeners.into_iter().map(|listener| Box::pin(accepted(Listener::Tcp(listener))));
     select_all(each).filter_map(|new| match new {
-        Accepted::Tcp(stream, _) => Some(stream),
+        Accepted::Tcp(stream, peer) => Some((stream, Peer::Tcp(peer))),
         Accepted::Unix(_) => None,
     })
 }

@@ -5,6 +5,7 @@
 
 mod build;
 mod hosts;
+mod open;
 mod pages;
 
 pub(super) use build::Build;
@@ -14,8 +15,13 @@ pub(super) use pages::Pages;
 use super::{
     accept::accepted_tcp,
     listen::{ListenError, only_loopback, tcp},
+    refusals::Refusals,
 };
-use crate::config::{AdminListen, Config};
+use crate::{
+    api::peer::Peer,
+    config::{AdminListen, Config},
+    telemetry::metrics::Bound,
+};
 use axum::Router;
 use hyper::service::{Service, service_fn};
 use hyper_util::{
@@ -23,25 +29,27 @@ use hyper_util::{
     server::conn::auto,
     service::TowerToHyperService,
 };
+use open::{Activity, Connections};
 use std::{
     convert::Infallible,
+    error::Error,
     io::{self, ErrorKind},
     pin::pin,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::Arc,
     time::Duration,
 };
 use tokio::{
     net::{TcpListener, TcpStream},
-    task::JoinSet,
     time::{sleep, timeout},
 };
+use tokio_io_timeout::TimeoutStream;
 use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
 
-/// Open connections. Further ones are closed at once: a scraper, a few probes and an operator need a handful.
-const CONNECTIONS_MAX: usize = 64;
-/// The first request of a connection must arrive within this time.
-const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// The first request of a connection must arrive within this time: a round trip, and some packets that are sent again.
+const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// A connection whose client takes no byte of an answer for this time is closed.
+const UNREAD_MAX: Duration = Duration::from_secs(10);
 /// A connection on which no request has begun for this time, to twice of it, is closed. Longer than common scrape
 /// intervals, so that a scraper keeps its connection.
 const IDLE_MAX: Duration = Duration::from_secs(2 * 60);
@@ -77,14 +85,15 @@ pub async fn bind_admin(config: &Config) -> Result<Vec<TcpListener>, ListenError
 pub(super) struct Admin {
     listeners: Vec<TcpListener>,
     router: Router,
-    open: JoinSet<()>,
+    refusals: Arc<Refusals>,
+    open: Connections,
     closing: CancellationToken,
 }
 
 impl Admin {
     /// The admin port on these listeners; without any there is none.
-    pub(super) fn new(listeners: Vec<TcpListener>, router: Router) -> Self {
-        Self { listeners, router, open: JoinSet::new(), closing: CancellationToken::new() }
+    pub(super) fn new(listeners: Vec<TcpListener>, router: Router, refusals: Arc<Refusals>) -> Self {
+        Self { listeners, router, refusals, open: Connections::default(), closing: CancellationToken::new() }
     }
 
     /// Serves. Never ends. Dropped, it accepts no more connections; the open ones are served until [`Self::close`].
@@ -95,15 +104,15 @@ impl Admin {
         let mut accepted = accepted_tcp(std::mem::take(&mut self.listeners));
         loop {
             tokio::select! {
-                stream = accepted.next() => match stream {
-                    Some(stream) if self.open.len() < CONNECTIONS_MAX => {
-                        self.open.spawn(serve(stream, self.router.clone(), self.closing.clone()));
+                Some((stream, peer)) = accepted.next() => {
+                    let (router, refusals) = (self.router.clone(), self.refusals.clone());
+                    let closing = self.closing.clone();
+                    let serve = |activity| serve(stream, peer, router, activity, refusals, closing);
+                    if let Some(closed) = self.open.add(peer, serve) {
+                        self.refusals.count(Bound::AdminConnections, Some(closed));
                     }
-                    Some(_) => tracing::debug!(CONNECTIONS_MAX, "admin port: too many connections"),
-                    // It never ends.
-                    None => {}
-                },
-                Some(_) = self.open.join_next() => {}
+                }
+                Some(()) = self.open.next_end() => {}
             }
         }
     }
@@ -111,27 +120,49 @@ impl Admin {
     /// Closes the connections, once their requests are answered or [`CLOSE_TIMEOUT`] is over.
     pub(super) async fn close(mut self) {
         self.closing.cancel();
-        let closed = async { while self.open.join_next().await.is_some() {} };
+        let closed = async { while self.open.next_end().await.is_some() {} };
         // Those that are still open are cut when the set is dropped.
         let _ = timeout(CLOSE_TIMEOUT, closed).await;
     }
 }
 
-/// Serves one connection until it ends, is idle for too long, or `closing` is cancelled and its requests are answered.
-async fn serve(stream: TcpStream, router: Router, closing: CancellationToken) {
-    let begun = AtomicU64::new(0);
+/// Serves one connection until it ends, is idle or unread for too long, or `closing` is cancelled and its requests are
+/// answered.
+async fn serve(
+    stream: TcpStream,
+    peer: Peer,
+    router: Router,
+    activity: Arc<Activity>,
+    refusals: Arc<Refusals>,
+    closing: CancellationToken,
+) {
     let service = TowerToHyperService::new(router);
-    let counted = service_fn(|request| {
-        begun.fetch_add(1, Ordering::Relaxed);
-        service.call(request)
+    let noted = service_fn(|request| {
+        let (under_way, answer) = (activity.begin_request(), service.call(request));
+        async move {
+            let _under_way = under_way;
+            answer.await
+        }
     });
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(UNREAD_MAX));
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http2().max_concurrent_streams(STREAMS_MAX);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), counted));
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(Box::pin(stream)), noted));
     tokio::select! {
-        // An error means that the peer is gone, or does not speak HTTP.
-        _ = &mut connection => return,
-        () = idle(&begun) => return,
+        served = &mut connection => {
+            // Another error means that the peer is gone, or does not speak HTTP.
+            if served.is_err_and(|error| is_timeout(&*error)) {
+                refusals.count(Bound::AdminUnread, Some(peer));
+            }
+            return;
+        }
+        () = idle(&activity) => {
+            if activity.requests() == 0 {
+                refusals.count(Bound::AdminRequestTime, Some(peer));
+            }
+            return;
+        }
         () = closing.cancelled() => {}
     }
     connection.as_mut().graceful_shutdown();
@@ -139,14 +170,20 @@ async fn serve(stream: TcpStream, router: Router, closing: CancellationToken) {
 }
 
 /// Resolves when no request has begun for too long.
-async fn idle(begun: &AtomicU64) {
+async fn idle(activity: &Activity) {
     let (mut seen, mut patience) = (0, FIRST_REQUEST_TIMEOUT);
     loop {
         sleep(patience).await;
-        let now = begun.load(Ordering::Relaxed);
+        let now = activity.requests();
         if now == seen {
             return;
         }
         (seen, patience) = (now, IDLE_MAX);
     }
+}
+
+/// Whether a time-out is the cause of an error.
+fn is_timeout(error: &(dyn Error + 'static)) -> bool {
+    let is = |error: &io::Error| error.kind() == ErrorKind::TimedOut;
+    error.downcast_ref().is_some_and(is) || error.source().is_some_and(is_timeout)
 }

@@ -36,6 +36,12 @@ label! {
         Resets = "resets",
         /// The time for which a response may be unread.
         Unread = "unread",
+        /// Open connections of the admin port.
+        AdminConnections = "admin_connections",
+        /// The time in which the first request arrives on the admin port.
+        AdminRequestTime = "admin_request_time",
+        /// The time for which an answer of the admin port may be unread.
+        AdminUnread = "admin_unread",
     }
 }
 

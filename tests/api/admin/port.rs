@@ -122,22 +122,57 @@ fn a_connection_serves_several_requests() {
     drop(server);
 }
 
-/// Connections that send nothing, and one whose head never ends, use up the port's bound for ten seconds.
-#[test]
-fn silent_connections_are_bounded_and_closed() {
-    let (server, address) = start(&[]);
-    let silent: Vec<_> = (0..64).map(|_| connect(&address)).collect();
-    (&silent[0]).write_all(b"GET /livez HTTP/1.1\r\n").unwrap();
-    (&silent[1]).write_all(b"PRI * HT").unwrap();
-    let over = connect(&address);
-    assert_eq!(read_to_end(&over), b"", "the connection above the bound is closed at once");
-    for stream in &silent {
-        read_to_end(stream);
+/// The most open connections of the port.
+const CONNECTIONS_MAX: usize = 64;
+
+/// What a bound has refused.
+fn refused(address: &str, bound: &str) -> u32 {
+    let page = get(address, "/metrics").body;
+    let sample = format!("fencepost_refusals_total{{bound=\"{bound}\"}} ");
+    page.lines().find_map(|line| line.strip_prefix(&sample)).unwrap().parse().unwrap()
+}
+
+fn assert_probes_answer(address: &str) {
+    for path in ["/livez", "/readyz"] {
+        assert_eq!(get(address, path).status, 200);
     }
-    await_that("room for a connection", || {
-        let mut stream = connect(&address);
-        let asked = stream.write_all(format!("GET /livez HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes());
-        asked.is_ok() && read_to_end(&stream).starts_with(b"HTTP/1.0 200 OK")
-    });
-    assert_eq!(server.admin_address(), address);
+    assert!(refused(address, "admin_connections") >= 1);
+}
+
+/// Connections that send nothing, and two whose first request never ends.
+#[test]
+fn silent_connections_delay_no_probe_and_are_closed() {
+    let (server, address) = start(&[]);
+    let silent: Vec<_> = (0..CONNECTIONS_MAX).map(|_| connect(&address)).collect();
+    (&silent[62]).write_all(b"GET /livez HTTP/1.1\r\n").unwrap();
+    (&silent[63]).write_all(b"PRI * HT").unwrap();
+    assert_probes_answer(&address);
+    assert!(server.log().contains("\"bound\":\"admin_connections\""), "{}", server.log());
+    for stream in &silent {
+        assert_eq!(read_to_end(stream), b"");
+    }
+    await_that("they are counted", || refused(&address, "admin_request_time") >= 32);
+}
+
+/// Connections on which a request was answered, and that stay open.
+#[test]
+fn idle_connections_delay_no_probe() {
+    let (server, address) = start(&[]);
+    let idle: Vec<_> = (0..CONNECTIONS_MAX).map(|_| connect(&address)).collect();
+    for mut stream in &idle {
+        stream.write_all(format!("GET /livez HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes()).unwrap();
+    }
+    assert_probes_answer(&address);
+    drop((server, idle));
+}
+
+#[test]
+fn a_client_that_does_not_read_is_cut() {
+    let (server, address) = start(&[]);
+    let mut unread = connect(&address);
+    // Their answers are more than the kernel takes for a client that does not read.
+    let asked = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\n\r\n").repeat(1_000);
+    unread.write_all(asked.as_bytes()).unwrap();
+    await_that("it is cut", || refused(&address, "admin_unread") == 1);
+    drop((server, unread));
 }
