@@ -22,6 +22,9 @@ pub use tls::TlsFiles;
 use crate::domain::limits::Limits;
 use std::{ffi::OsString, fmt, net::Ipv4Addr, path::PathBuf, time::Duration};
 
+/// The most open connections, unless the operator says otherwise, or the limit of open files is lower.
+pub const CONNECTIONS_MAX_DEFAULT: usize = 20_000;
+
 /// The checked configuration of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -189,7 +192,7 @@ impl Default for Config {
             port_file: None,
             plaintext: false,
             tls: None,
-            connections_max: 20_000,
+            connections_max: CONNECTIONS_MAX_DEFAULT,
             connections_per_peer: 10_000,
             store: StoreUrl::Memory,
             store_tls: StoreTls::default(),

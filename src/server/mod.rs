@@ -73,7 +73,7 @@ pub async fn serve(
     admin: Vec<TcpListener>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
-    open_files::raise_limit(config.connections_max);
+    let config = Config { connections_max: open_files::connections_within_limit(config.connections_max), ..config };
     let hub = Arc::new(Hub::new());
     let metrics = Arc::new(Metrics::new(Build::with(&config.store).facts()));
     let traces = traces(&config, &metrics)?;

@@ -200,14 +200,29 @@ impl Server {
         Self::start_bare(&[&["--listen", address, "--ttl-min", "100ms"], flags].concat(), env)
     }
 
+    /// A server with these flags that may open as many files.
+    pub(crate) fn start_limited(files: &str, flags: &[&str]) -> Self {
+        let serve = fencepost(&["serve", "--listen", "127.0.0.1:0"]);
+        let mut limited = Command::new("env");
+        limited.args(["bash", "-c", "ulimit -n \"$0\" && exec \"$@\"", files]).arg(serve.get_program()).args(serve.get_args());
+        for (name, value) in serve.get_envs() {
+            match value {
+                Some(value) => limited.env(name, value),
+                None => limited.env_remove(name),
+            };
+        }
+        Self::spawned(limited.args(flags))
+    }
+
     /// A server with these flags and variables only.
     pub(crate) fn start_bare(flags: &[&str], env: &[(&str, &Path)]) -> Self {
+        Self::spawned(fencepost(&["serve"]).envs(env.iter().copied()).args(flags))
+    }
+
+    fn spawned(command: &mut Command) -> Self {
         let log = tempfile::NamedTempFile::new().unwrap();
-        let mut command = fencepost(&["serve"]);
         command
             .env("FENCEPOST_LOG_FORMAT", "json")
-            .envs(env.iter().copied())
-            .args(flags)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log.reopen().unwrap());

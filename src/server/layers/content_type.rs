@@ -1,8 +1,8 @@
 //! Lets only gRPC through. A web page can make the browser of an operator send requests to any server that the browser
-//! reaches, with the operator's client certificate, and the message of a Drain is empty. But only with the content types
-//! of forms: for another one, such as that of gRPC, the browser first asks the server, which does not allow it.
+//! reaches, with the operator's client certificate, and the message of a Drain is empty. But a page can send only the
+//! content types of forms: for that of gRPC, the browser first asks the server, which does not allow it.
 //!
-//! That holds without a look at the header `origin`, which proxies that translate gRPC-Web pass on.
+//! The header `origin` need not be looked at, and proxies that translate gRPC-Web pass it on.
 
 use crate::{api::peer::Peer, server::refusals::Refusals, telemetry::metrics::Bound};
 use futures_util::future::{Either, Ready, ready};

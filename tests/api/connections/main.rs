@@ -17,6 +17,7 @@ mod idle;
 mod kept;
 mod metrics;
 mod open_calls;
+mod open_files;
 mod plaintext;
 mod protocols;
 mod rapid_reset;
