@@ -204,7 +204,10 @@ impl Server {
     pub(crate) fn start_limited(files: &str, flags: &[&str]) -> Self {
         let serve = fencepost(&["serve", "--listen", "127.0.0.1:0"]);
         let mut limited = Command::new("env");
-        limited.args(["bash", "-c", "ulimit -n \"$0\" && exec \"$@\"", files]).arg(serve.get_program()).args(serve.get_args());
+        limited
+            .args(["bash", "-c", "ulimit -n \"$0\" && exec \"$@\"", files])
+            .arg(serve.get_program())
+            .args(serve.get_args());
         for (name, value) in serve.get_envs() {
             match value {
                 Some(value) => limited.env(name, value),

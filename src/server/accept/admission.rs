@@ -1,4 +1,5 @@
-//! The bounds on open connections and on handshakes under way: of the server, and of one IP address.
+//! The bounds on open connections and on handshakes under way: of the server, and of one IP address. Of IPv6, a network
+//! of 64 bits counts as one address, because each machine can choose any address of its network.
 //!
 //! Processes that connect through a Unix socket have no IP address and so no share: only the user of the server can
 //! connect there, and no other clients are beside them.
@@ -8,7 +9,11 @@ use crate::{
     telemetry::metrics::{Bound, ConnectionMetrics},
 };
 use parking_lot::Mutex;
-use std::{collections::HashMap, net::IpAddr, sync::Arc};
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv6Addr},
+    sync::Arc,
+};
 
 /// The most handshakes at a time. One of TLS takes up to a millisecond of a core, so those that are under way can end
 /// within their time.
@@ -29,7 +34,7 @@ pub(in crate::server) struct Admission {
 #[derive(Debug, Default)]
 struct Open {
     all: Count,
-    /// Only IP addresses with open connections.
+    /// Only networks with open connections.
     peers: HashMap<IpAddr, Count>,
 }
 
@@ -54,7 +59,7 @@ impl Admission {
 
     /// A permit for a connection from `peer`, or the bound that is reached.
     pub(super) fn admit(self: &Arc<Self>, peer: Peer) -> Result<Permit, Bound> {
-        let ip = peer.ip();
+        let ip = peer.ip().map(network);
         let mut open = self.open.lock();
         if open.all.connections >= self.connections_max {
             return Err(Bound::Connections);
@@ -77,6 +82,15 @@ impl Admission {
         drop(open);
         self.metrics.open.inc();
         Ok(Permit { admission: self.clone(), ip, in_handshake: true })
+    }
+}
+
+/// What counts as one IP address.
+fn network(ip: IpAddr) -> IpAddr {
+    const HOST: u128 = u64::MAX as u128;
+    match ip {
+        IpAddr::V4(_) => ip,
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & !HOST).into(),
     }
 }
 
@@ -145,6 +159,14 @@ mod tests {
         drop((other, again));
         let open = admission.open.lock();
         assert_eq!((open.all.connections, open.peers.len(), admission.metrics.open.get()), (1, 1, 1));
+    }
+
+    #[test]
+    fn an_ipv6_network_counts_as_one_address() {
+        let admission = Arc::new(Admission::new(9, 2, Arc::default()));
+        let _two = ["[2001:db8::1]:1", "[2001:db8::ffff:2]:1"].map(|text| admission.admit(peer(text)).unwrap());
+        assert_eq!(admission.admit(peer("[2001:db8::3]:1")).unwrap_err(), Bound::ConnectionsPerPeer);
+        admission.admit(peer("[2001:db8:0:1::1]:1")).unwrap();
     }
 
     #[test]
