@@ -1,0 +1,152 @@
+/**
+ * One acquire, over all of its transmissions.
+ *
+ * Every transmission carries the same request id and the next attempt number, so the effect is that of one request,
+ * whatever the network lost or delayed. If the caller gives up, or the bound is reached with the outcome unknown, the
+ * request is withdrawn behind the caller (`cleanup.ts`).
+ *
+ * A request that could not reach the servers for too long may have ended: they gave up its queue position, or a lease
+ * that it was granted is over before the answer arrived. It holds nothing, so a wait that has time left continues as a
+ * request with a new id, unless the caller chose the id.
+ */
+import { Code } from "@connectrpc/connect";
+import { cancelled, mayBeApplied, withdraw } from "./cleanup.js";
+import { now } from "./clock.js";
+import type { Core } from "./core.js";
+import { Contended, LockLost, TimedOut } from "./errors.js";
+import { Failure } from "./failure.js";
+import { type AcquireResponse, AcquireResponse_Outcome as Outcome } from "./gen/fencepost/v1/lock_pb.js";
+import { holderFrom } from "./info.js";
+import type { Lease } from "./lease.js";
+import { type Answered, Operation } from "./operation.js";
+import { release } from "./releasing.js";
+import { renew } from "./renewing.js";
+import { type Request, restarted, transmission } from "./request.js";
+import { Retries } from "./retries.js";
+import { within } from "./timers.js";
+
+export class Acquiring {
+  readonly #core: Core;
+  #request: Request;
+  readonly #onWaiting: ((ahead: number) => void) | undefined;
+  readonly #stop = new AbortController();
+  /** When the wait ends, and when retries end. */
+  readonly #waitUntil: number;
+  readonly #until: number;
+  /** Transmissions with the current request id. */
+  #transmissions = 0;
+
+  constructor(core: Core, request: Request, onWaiting?: (ahead: number) => void) {
+    this.#core = core;
+    this.#request = request;
+    this.#onWaiting = onWaiting;
+    this.#waitUntil = now() + request.wait;
+    this.#until = this.#waitUntil + core.timeout;
+  }
+
+  /** Gives up: `run` rejects with the reason. */
+  abandon(reason: unknown): void {
+    this.#stop.abort(reason);
+  }
+
+  /** Resolves with a lease that is valid, and renewed from now on. */
+  async run(): Promise<Lease> {
+    let retries = new Retries(this.#core.servers, this.#until);
+    for (;;) {
+      const { server, outcome } = await this.#transmit();
+      if (outcome instanceof Failure) {
+        if (!this.#hasEnded(outcome)) {
+          await this.#pause(retries, server, outcome);
+          continue;
+        }
+      } else {
+        const lease = await this.#decide(outcome);
+        if (lease) return lease;
+      }
+      this.#request = restarted(this.#request);
+      this.#transmissions = 0;
+      retries = new Retries(this.#core.servers, this.#until);
+    }
+  }
+
+  async #transmit(): Promise<{ server: number; outcome: Answered | Failure }> {
+    const stop = this.#stop.signal;
+    stop.throwIfAborted();
+    const session = this.#core.keeper.session();
+    const wait = Math.max(this.#waitUntil - now(), 0);
+    this.#transmissions += 1;
+    const value = transmission(this.#request, this.#transmissions, wait);
+    const limits = { unsent: Math.max(this.#until - now(), 0), wait };
+    const operation = new Operation({ case: "acquire", value }, limits, this.#onWaiting);
+    session.start(operation);
+    const outcome = await within(operation.outcome, undefined, stop);
+    if (outcome !== undefined) return { server: session.server, outcome };
+    this.#core.inBackground(cancelled(this.#core, operation, this.#request, this.#transmissions));
+    throw stop.reason;
+  }
+
+  /** Waits until the next transmission. Throws the error for the caller if there is none. */
+  async #pause(retries: Retries, server: number, failure: Failure): Promise<void> {
+    const stop = this.#stop.signal;
+    const final = await retries.failed(server, failure, stop);
+    if (final === undefined && !stop.aborted) return;
+    if (mayBeApplied(final ?? failure, this.#transmissions > 1)) {
+      this.#core.inBackground(withdraw(this.#core, this.#request, this.#transmissions + 1));
+    }
+    stop.throwIfAborted();
+    throw final?.toError();
+  }
+
+  /** Whether the request ended while the servers could not hear from it, with time left to wait. */
+  #hasEnded(failure: Failure): boolean {
+    return this.#transmissions > 1 && failure.isRequestEnded && this.#mayRestart();
+  }
+
+  #mayRestart(): boolean {
+    return this.#request.choseId && now() < this.#waitUntil;
+  }
+
+  /** `undefined` if the request was granted and is over, and a new one may follow. */
+  async #decide({ answer, lease }: Answered): Promise<Lease | undefined> {
+    if (answer.case !== "acquire") throw malformed();
+    const response = answer.value;
+    const { wait } = this.#request;
+    switch (response.outcome) {
+      case Outcome.ACQUIRED:
+        if (lease === undefined) throw malformed();
+        return this.#accept(lease);
+      case Outcome.TIMED_OUT:
+        throw timedOut(this.#request, response);
+      case Outcome.CONTENDED:
+        // With a wait, this answers a repeat that arrived when the wait was over.
+        if (wait > 0) throw timedOut(this.#request, response);
+        throw new Contended(this.#request.message.lockName, response.holders.map(holderFrom), response.waiters);
+      default:
+        throw malformed();
+    }
+  }
+
+  /** A grant that arrived late is renewed before it is used; one that is over is released. */
+  async #accept(lease: Lease): Promise<Lease | undefined> {
+    this.#core.keeper.add(lease);
+    if (lease.loss(now()) === undefined && lease.isLate(now())) await renew(this.#core, lease, this.#stop.signal);
+    const loss = lease.loss(now());
+    const { aborted } = this.#stop.signal;
+    if (!aborted && loss === undefined && !lease.isLate(now())) return lease;
+    // Behind the caller; the outcome of the release changes nothing here.
+    release(this.#core, lease).catch(() => undefined);
+    this.#stop.signal.throwIfAborted();
+    if (this.#mayRestart()) return undefined;
+    throw loss ?? new LockLost(lease.name, lease.token, "silence");
+  }
+}
+
+function timedOut({ message }: Request, response: AcquireResponse): TimedOut {
+  return new TimedOut(message.lockName, response.holders.map(holderFrom), response.waiters);
+}
+
+function malformed(): Error {
+  return new Failure(Code.Internal, "the server's answer is malformed, or from a newer version", true, {
+    reason: "MALFORMED",
+  }).toError();
+}

@@ -1,0 +1,56 @@
+/**
+ * Cleanup after an acquire that its caller gave up.
+ *
+ * It is cancelled on its session and still answered: if the grant came first, the lease is released. Without an answer,
+ * a further attempt without a wait either withdraws the request from the queue or returns the granted lease, which is
+ * then released. All of it is bounded, and never rejects.
+ */
+import { Code } from "@connectrpc/connect";
+import { now } from "./clock.js";
+import type { Core } from "./core.js";
+import { Failure } from "./failure.js";
+import { type Answered, Operation } from "./operation.js";
+import { release } from "./releasing.js";
+import { type Request, transmission } from "./request.js";
+import { Retries } from "./retries.js";
+
+/** Cancels the acquire that is in flight, the given attempt of its request. */
+export async function cancelled(core: Core, operation: Operation, request: Request, attempt: number): Promise<void> {
+  operation.cancel();
+  const outcome = await operation.outcome;
+  if (!(outcome instanceof Failure)) await discard(core, outcome);
+  else if (mayBeApplied(outcome, attempt > 1)) await withdraw(core, request, attempt + 1);
+}
+
+/** Withdraws a request that may be queued or granted. */
+export async function withdraw(core: Core, request: Request, attempt: number): Promise<void> {
+  const until = now() + core.timeout;
+  const retries = new Retries(core.servers, until);
+  for (;;) {
+    const session = core.keeper.session();
+    const limits = { unsent: Math.max(until - now(), 0), wait: 0 };
+    const operation = new Operation({ case: "acquire", value: transmission(request, attempt, 0) }, limits);
+    session.start(operation);
+    const outcome = await operation.outcome;
+    if (!(outcome instanceof Failure)) {
+      await discard(core, outcome);
+      return;
+    }
+    if ((await retries.failed(session.server, outcome)) !== undefined) return;
+    attempt += 1;
+  }
+}
+
+/** Whether the request may be queued or granted although its last transmission failed. */
+export function mayBeApplied(failure: Failure, retried: boolean): boolean {
+  // With a reason, aborted is the outcome of the request, whichever transmission caused it. Any other refusal concerns
+  // its own transmission only.
+  if (failure.code === Code.Aborted && failure.reason !== undefined) return false;
+  return failure.isOutcomeUnknown || (retried && failure.sent);
+}
+
+async function discard(core: Core, { lease }: Answered): Promise<void> {
+  if (lease === undefined) return;
+  core.keeper.add(lease);
+  await release(core, lease).catch(() => undefined);
+}

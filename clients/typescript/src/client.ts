@@ -1,0 +1,211 @@
+/** The client. */
+import { hostname, userInfo } from "node:os";
+import { Acquiring } from "./acquiring.js";
+import { addresses } from "./address.js";
+import { call, list, watch } from "./calls.js";
+import { Core } from "./core.js";
+import { ClientClosed, Contended, LockLost } from "./errors.js";
+import { HOLDER_BYTES_MAX } from "./facts.js";
+import { infoFrom, type LockInfo, type TokenStatus, tokenStatusFrom, type WatchEvent } from "./info.js";
+import { Lock } from "./lock.js";
+import { release } from "./releasing.js";
+import { type AcquireOptions, request } from "./request.js";
+import { checkToken, Tls, type TlsOptions, type TokenSource } from "./security.js";
+import { Servers } from "./servers.js";
+
+/** How long a call is repeated while no server answers it, beyond its wait, in milliseconds. */
+const TIMEOUT_MS = 10_000;
+
+/** Options of a client. */
+export interface ClientOptions {
+  /**
+   * The servers: `host:port`, `host`, `http://host:port`, `https://host:port` for TLS, or `unix:/path`; a list, or a
+   * text with commas. All of them must share one store. Default: the environment variable `FENCEPOST_SERVER`, else
+   * `127.0.0.1:7420`.
+   */
+  readonly servers?: string | readonly string[];
+  /** The label that others see as the holder of locks: at most 256 bytes. Default: `user@host:pid`. */
+  readonly holder?: string;
+  /** The files for TLS. Default: the environment variables `FENCEPOST_CA`, `FENCEPOST_CERT` and `FENCEPOST_KEY`. */
+  readonly tls?: TlsOptions;
+  /** A bearer token, or a function that is asked for one before each call. Never sent in plain text over a network. */
+  readonly token?: TokenSource;
+  /** How long a call is repeated while no server answers it, beyond its wait, in milliseconds: 10,000 by default. */
+  readonly timeout?: number;
+}
+
+/** Options of a call that changes nothing. */
+export interface CallOptions {
+  /** Gives up the call. */
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * A client of Fencepost. Create one for each process and share it: one stream carries all of its locks.
+ *
+ * It connects with the first call. It keeps the process alive only while a promise of it is pending.
+ *
+ * ```ts
+ * const client = new Client();
+ * await client.using("orders/42", { ttl: 10_000, wait: 30_000 }, async (lock, signal) => {
+ *   await store.write(order, lock.token, { signal });
+ * });
+ * await client.close();
+ * ```
+ */
+export class Client implements AsyncDisposable {
+  readonly #core: Core;
+
+  /** @throws TypeError or RangeError for options that cannot work, and the error of a TLS file that cannot be read. */
+  constructor(options: ClientOptions = {}) {
+    const { token, timeout = TIMEOUT_MS } = options;
+    const servers = addresses(options.servers);
+    for (const address of servers) checkToken(address, token);
+    if (!Number.isFinite(timeout) || timeout <= 0) {
+      throw new RangeError("timeout must be a number of milliseconds above 0");
+    }
+    const tls = new Tls(options.tls);
+    if (servers.some((address) => address.tls)) tls.read();
+    this.#core = new Core(new Servers(servers, { tls, token }), options.holder ?? defaultHolder(), timeout);
+  }
+
+  /**
+   * Acquires a lock. `await using lock = await client.lock(name)` releases it at the end of the block.
+   *
+   * @throws Contended if the lock is not free, or TimedOut when the wait is over
+   * @throws OutcomeUnknown if no answer arrived in time; a lease granted meanwhile is released in the background
+   * @throws Refused if the servers refuse the request, or none can be reached
+   * @throws LockLost if the lock was granted, and the lease was over when the answer arrived
+   * @throws ClientClosed if the client is closed, and the reason of `options.signal` when that aborts
+   */
+  async lock(name: string, options: AcquireOptions = {}): Promise<Lock> {
+    const { signal, onWaiting, onAtRisk } = options;
+    const core = this.#core;
+    if (core.isClosed) throw new ClientClosed();
+    signal?.throwIfAborted();
+    const asked = request(name, options, core.holder);
+    const waiting = onWaiting && ((ahead: number) => void setImmediate(onWaiting, ahead));
+    const acquiring = new Acquiring(core, asked, waiting);
+    const stop = () => {
+      acquiring.abandon(signal?.aborted === true ? signal.reason : new ClientClosed());
+    };
+    core.onClose.add(stop);
+    signal?.addEventListener("abort", stop);
+    try {
+      return new Lock(core, await core.awake.during(() => acquiring.run()), onAtRisk);
+    } finally {
+      core.onClose.delete(stop);
+      signal?.removeEventListener("abort", stop);
+    }
+  }
+
+  /** Acquires a lock, or resolves with `null` if it is not free. @throws the other errors of {@link lock} */
+  async tryLock(name: string, options: Omit<AcquireOptions, "wait" | "onWaiting"> = {}): Promise<Lock | null> {
+    try {
+      return await this.lock(name, options);
+    } catch (error) {
+      if (error instanceof Contended) return null;
+      throw error;
+    }
+  }
+
+  /**
+   * Acquires a lock, runs the body, and releases the lock.
+   *
+   * The body's signal aborts when the lock is lost, with a {@link LockLost} as its reason, and when `options.signal`
+   * aborts. Pass it to whatever the body waits for. This promise settles when the body's does.
+   *
+   * @throws LockLost if the lock was lost while the body ran, whatever the body's outcome; an error of the body is its
+   * `cause`. The other errors of {@link lock}, before the body runs; and the errors of the body.
+   */
+  using<T>(name: string, body: Body<T>): Promise<T>;
+  using<T>(name: string, options: AcquireOptions, body: Body<T>): Promise<T>;
+  async using<T>(name: string, ...rest: [Body<T>] | [AcquireOptions, Body<T>]): Promise<T> {
+    const [options, body] = rest.length === 1 ? [{}, rest[0]] : rest;
+    const lock = await this.lock(name, options);
+    const signal = options.signal ? AbortSignal.any([lock.signal, options.signal]) : lock.signal;
+    let outcome: { value: T } | { error: unknown };
+    try {
+      outcome = { value: await body(lock, signal) };
+    } catch (error) {
+      outcome = { error };
+    }
+    const cause = "error" in outcome ? { cause: outcome.error } : undefined;
+    try {
+      await lock[Symbol.asyncDispose]();
+    } catch (loss) {
+      if (!(loss instanceof LockLost)) throw loss;
+      throw new LockLost(lock.name, lock.token, loss.reason, loss.successorToken, cause);
+    }
+    if ("error" in outcome) throw outcome.error;
+    return outcome.value;
+  }
+
+  /** Reads the state of one lock: a snapshot for people, not to decide whether to write. */
+  async get(name: string, options: CallOptions = {}): Promise<LockInfo> {
+    const request = { lockName: name };
+    const { lock } = await call(this.#core, options.signal, (service, more) => service.get(request, more));
+    return lock ? infoFrom(lock) : { name, holders: [], waiters: 0, previousEnd: "unspecified", newestToken: 0 };
+  }
+
+  /** Lists the locks that are held or waited for whose names begin with the prefix, in no particular order. */
+  list(prefix = "", options: CallOptions = {}): AsyncGenerator<LockInfo, void, void> {
+    return list(this.#core, prefix, options.signal);
+  }
+
+  /**
+   * Watches the locks whose names begin with the prefix. The first event is `started`. After an interruption the next
+   * one is `missed`: list the locks again.
+   */
+  watch(prefix = "", options: CallOptions = {}): AsyncGenerator<WatchEvent, void, void> {
+    return watch(this.#core, prefix, options.signal);
+  }
+
+  /**
+   * Checks whether a token is that of a current lease, for stores that cannot keep the highest token themselves. The
+   * answer may be out of date when it arrives: only a comparison inside the store has no such gap.
+   */
+  async checkToken(name: string, token: number, options: CallOptions = {}): Promise<TokenStatus> {
+    if (!Number.isSafeInteger(token) || token <= 0) throw new RangeError("a token is a whole number above 0");
+    const request = { lockName: name, fencingToken: BigInt(token) };
+    const answer = await call(this.#core, options.signal, (service, more) => service.checkToken(request, more));
+    return { status: tokenStatusFrom(answer.status), newestToken: Number(answer.newestToken) };
+  }
+
+  /**
+   * Closes the client: pending calls reject with {@link ClientClosed}, the signals of held locks abort, and the locks
+   * are released. Resolves when the servers have confirmed that, or after the client's timeout. Never rejects.
+   */
+  async close(): Promise<void> {
+    const core = this.#core;
+    core.isClosed = true;
+    for (const stop of [...core.onClose]) stop();
+    for (const lease of [...core.keeper.leases]) {
+      lease.end("closed");
+      release(core, lease).catch(() => undefined);
+    }
+    await core.awake.during(() => core.flushed(core.timeout));
+    core.keeper.close();
+    core.servers.close();
+  }
+
+  /** The same as {@link close}. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+}
+
+/** The work under a lock. */
+export type Body<T> = (lock: Lock, signal: AbortSignal) => T | Promise<T>;
+
+/** `user@host:pid`, within the bound of labels and without control characters. */
+function defaultHolder(): string {
+  let user = "";
+  try {
+    user = `${userInfo().username}@`;
+  } catch {
+    // The user of a container may have no name.
+  }
+  const label = `${user}${hostname()}:${String(process.pid)}`.replace(/\p{Cc}/gu, "?");
+  return Buffer.byteLength(label) <= HOLDER_BYTES_MAX ? label : `pid ${String(process.pid)}`;
+}

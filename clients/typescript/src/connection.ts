@@ -1,0 +1,97 @@
+/**
+ * One HTTP/2 connection with a server.
+ *
+ * Its socket never keeps the process alive: a process that holds a lock may end without closing its client. The client
+ * itself keeps the process alive while somebody waits for one of its promises.
+ */
+import * as net from "node:net";
+import * as tls from "node:tls";
+import { type Client, createClient, type Interceptor } from "@connectrpc/connect";
+import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
+import { type Address, origin } from "./address.js";
+import { Failure } from "./failure.js";
+import { CONNECT_TIMEOUT_MS } from "./facts.js";
+import { LockService } from "./gen/fencepost/v1/lock_pb.js";
+import type { Security, Tls, TokenSource } from "./security.js";
+import { within } from "./timers.js";
+
+/** The interval of pings while a stream is open, and how long an answer to one may take. */
+const PING_INTERVAL_MS = 10_000;
+const PING_TIMEOUT_MS = 5000;
+
+/** The longest answer: a page of 1,000 locks with the longest names, labels and metadata takes 5 MB. */
+const ANSWER_BYTES_MAX = 16 * 1024 * 1024;
+
+export class Connection {
+  readonly address: Address;
+  readonly client: Client<typeof LockService>;
+  readonly #manager: Http2SessionManager;
+
+  constructor(address: Address, { tls, token }: Security) {
+    this.address = address;
+    const baseUrl = origin(address);
+    const pings = { pingIntervalMs: PING_INTERVAL_MS, pingTimeoutMs: PING_TIMEOUT_MS };
+    const createConnection = () => quiet(dial(address, tls));
+    this.#manager = new Http2SessionManager(baseUrl, pings, { createConnection });
+    const transport = createGrpcTransport({
+      baseUrl,
+      sessionManager: this.#manager,
+      readMaxBytes: ANSWER_BYTES_MAX,
+      acceptCompression: [],
+      interceptors: token === undefined ? [] : [bearer(token)],
+    });
+    this.client = createClient(LockService, transport);
+  }
+
+  /** Connects unless it is connected. */
+  async open(): Promise<Failure | undefined> {
+    const state = await within(this.#manager.connect(), CONNECT_TIMEOUT_MS);
+    if (state === undefined) this.close();
+    if (state !== undefined && state !== "error") return undefined;
+    const cause = state === undefined ? undefined : this.#manager.error();
+    const message = state === undefined ? "no connection in time" : reasonOf(cause);
+    return Failure.local(`${this.address.text}: ${message}`, false, cause);
+  }
+
+  /** Ends the connection with all of its calls. It connects again when it is opened again. */
+  close(): void {
+    this.#manager.abort();
+  }
+}
+
+function dial(address: Address, files: Tls): net.Socket {
+  if (address.kind === "unix") return net.connect(address.path);
+  const { host, port } = address;
+  if (!address.tls) return net.connect({ host, port, noDelay: true });
+  const socket = tls.connect({
+    host,
+    port,
+    ALPNProtocols: ["h2"],
+    ...(net.isIP(host) === 0 && { servername: host }),
+    ...files.read(),
+  });
+  return socket.setNoDelay();
+}
+
+/** Takes the socket out of the count of what keeps the process alive, and keeps it out. */
+function quiet(socket: net.Socket): net.Socket {
+  socket.unref();
+  socket.ref = () => socket;
+  return socket;
+}
+
+function bearer(token: TokenSource): Interceptor {
+  return (next) => async (request) => {
+    const text = typeof token === "string" ? token : await token();
+    request.header.set("authorization", `Bearer ${text}`);
+    return next(request);
+  };
+}
+
+/** The innermost cause says what happened; the outer ones name what was called. */
+function reasonOf(error: unknown): string {
+  let inner = error;
+  while (inner instanceof Error && inner.cause instanceof Error) inner = inner.cause;
+  if (inner instanceof AggregateError && inner.errors.length > 0) return reasonOf(inner.errors[0]);
+  return inner instanceof Error && inner.message !== "" ? inner.message : "the connection failed";
+}

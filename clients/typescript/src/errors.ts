@@ -1,0 +1,147 @@
+/** The errors that this package throws. Mistakes in options are a `TypeError` or a `RangeError`. */
+import type { LockHolder } from "./info.js";
+
+/** The base of all errors of this package. */
+export abstract class FencepostError extends Error {}
+
+/** The lock is not free, and the acquire did not wait. */
+export class Contended extends FencepostError {
+  override readonly name = "Contended";
+  /** The name of the lock. */
+  readonly lockName: string;
+  /** Who holds the lock. Empty while it is offered to the next waiter. */
+  readonly holders: readonly LockHolder[];
+  /** How many requests wait for the lock. */
+  readonly waiters: number;
+
+  constructor(lockName: string, holders: readonly LockHolder[], waiters: number) {
+    super(`${quote(lockName)} is not free: ${describe(holders, waiters)}`);
+    this.lockName = lockName;
+    this.holders = holders;
+    this.waiters = waiters;
+  }
+}
+
+/** The wait ended without a grant. */
+export class TimedOut extends FencepostError {
+  override readonly name = "TimedOut";
+  /** The name of the lock. */
+  readonly lockName: string;
+  /** Who holds the lock. Empty while it is offered to the next waiter. */
+  readonly holders: readonly LockHolder[];
+  /** How many other requests wait for the lock. */
+  readonly waiters: number;
+
+  constructor(lockName: string, holders: readonly LockHolder[], waiters: number) {
+    super(`the wait for ${quote(lockName)} is over: ${describe(holders, waiters)}`);
+    this.lockName = lockName;
+    this.holders = holders;
+    this.waiters = waiters;
+  }
+}
+
+/**
+ * Why a lock is no longer held:
+ *
+ * - `silence`: its validity ended by this machine's clock before a renewal got through
+ * - `expired`: the server reports that its lease ran out
+ * - `revoked`: an operator or the server took it back
+ * - `superseded`: it ended some time ago, and another lease was granted since
+ * - `unknown`: the server does not know the lease; it ended longer ago than the server remembers
+ * - `released`: it was released
+ * - `closed`: its client was closed, which released it
+ */
+export type LossReason =
+  "silence" | "expired" | "revoked" | "superseded" | "unknown" | "released" | "closed";
+
+/** The lock is no longer held: stop the work. `lock.signal` aborts with this as its reason. */
+export class LockLost extends FencepostError {
+  override readonly name = "LockLost";
+  /** The name of the lock. */
+  readonly lockName: string;
+  /** The fencing token of the lost lease. */
+  readonly token: number;
+  /** Why it is no longer held. */
+  readonly reason: LossReason;
+  /** The token of the lease that holds the lock now, if the server reported one. */
+  readonly successorToken: number | undefined;
+
+  constructor(lockName: string, token: number, reason: LossReason, successorToken?: number, options?: ErrorOptions) {
+    const successor = successorToken === undefined ? "" : `; token ${String(successorToken)} holds it now`;
+    super(`${quote(lockName)} with token ${String(token)} is no longer held: ${EXPLANATION[reason]}${successor}`, options);
+    this.lockName = lockName;
+    this.token = token;
+    this.reason = reason;
+    this.successorToken = successorToken;
+  }
+}
+
+const EXPLANATION: Readonly<Record<LossReason, string>> = {
+  silence: "its validity ended before a renewal got through",
+  expired: "its lease ran out",
+  revoked: "its lease was revoked",
+  superseded: "another lease was granted since",
+  unknown: "the server does not know its lease",
+  released: "it was released",
+  closed: "its client was closed",
+};
+
+/**
+ * The servers may or may not have done what was asked: no answer arrived in time. After an acquire, a lease that was
+ * granted is released in the background; after a release, the release is repeated until the lease would have ended.
+ * `cause` is the error of the last try.
+ */
+export class OutcomeUnknown extends FencepostError {
+  override readonly name = "OutcomeUnknown";
+}
+
+/** A field of a request that breaks a rule. */
+export interface FieldViolation {
+  /** The path of the field. */
+  readonly field: string;
+  /** The rule. */
+  readonly description: string;
+}
+
+/** The servers refused the request, or none could be reached (code `UNAVAILABLE`). Nothing was done. */
+export class Refused extends FencepostError {
+  override readonly name = "Refused";
+  /** The gRPC status code, such as `INVALID_ARGUMENT`. */
+  readonly code: string;
+  /** The server's reason, such as `QUEUE_FULL`; the comments of `lock.proto` list them. */
+  readonly reason: string | undefined;
+  /** The fields that break a rule. */
+  readonly violations: readonly FieldViolation[];
+
+  constructor(
+    message: string,
+    code: string,
+    reason?: string,
+    violations: readonly FieldViolation[] = [],
+    options?: ErrorOptions,
+  ) {
+    super(message, options);
+    this.code = code;
+    this.reason = reason;
+    this.violations = violations;
+  }
+}
+
+/** The client was closed. */
+export class ClientClosed extends FencepostError {
+  override readonly name = "ClientClosed";
+
+  constructor() {
+    super("the client is closed");
+  }
+}
+
+function quote(name: string): string {
+  return JSON.stringify(name);
+}
+
+function describe(holders: readonly LockHolder[], waiters: number): string {
+  const labels = holders.map(({ holder }) => holder).filter((label) => label !== "");
+  const held = labels.length > 0 ? `held by ${labels.join(" and ")}` : "held";
+  return `${holders.length > 0 ? held : "offered to the next waiter"}, ${String(waiters)} waiting`;
+}

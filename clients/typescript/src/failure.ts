@@ -1,0 +1,126 @@
+/** Failed calls and operations, and what they say about their effect. */
+import { anyUnpack } from "@bufbuild/protobuf/wkt";
+import { Code, ConnectError } from "@connectrpc/connect";
+import { type FencepostError, type FieldViolation, OutcomeUnknown, Refused } from "./errors.js";
+import { ERROR_DOMAIN } from "./facts.js";
+import type { OperationError } from "./gen/fencepost/v1/lock_pb.js";
+import { type BadRequest, BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "./gen/google/rpc/error_details_pb.js";
+import { milliseconds } from "./wire.js";
+
+interface Details {
+  reason?: string;
+  violations?: readonly FieldViolation[];
+  retryDelay?: number;
+}
+
+export class Failure {
+  readonly code: Code;
+  readonly message: string;
+  /** Whether the servers may have received the request. */
+  readonly sent: boolean;
+  readonly reason: string | undefined;
+  readonly violations: readonly FieldViolation[];
+  /** How long the server asks to wait before a retry, in milliseconds. */
+  readonly retryDelay: number;
+  readonly cause: unknown;
+
+  constructor(code: Code, message: string, sent: boolean, details: Details = {}, cause?: unknown) {
+    this.code = code;
+    this.message = message;
+    this.sent = sent;
+    this.reason = details.reason;
+    this.violations = details.violations ?? [];
+    this.retryDelay = details.retryDelay ?? 0;
+    this.cause = cause;
+  }
+
+  /** From the error of a call. */
+  static of(thrown: unknown, sent: boolean, server: string): Failure {
+    const error = ConnectError.from(thrown);
+    const details: Details = {};
+    const [info] = error.findDetails(ErrorInfoSchema);
+    if (info?.domain === ERROR_DOMAIN) details.reason = info.reason;
+    details.violations = error.findDetails(BadRequestSchema).flatMap(violations);
+    details.retryDelay = milliseconds(error.findDetails(RetryInfoSchema)[0]?.retryDelay);
+    const message = info === undefined ? `${server}: ${error.rawMessage}` : error.rawMessage;
+    return new Failure(error.code, message, sent, details, error.cause ?? error);
+  }
+
+  /** From the error of one operation of a session. */
+  static ofOperation(error: OperationError): Failure {
+    const details: Details = {};
+    for (const any of error.details) {
+      const info = anyUnpack(any, ErrorInfoSchema);
+      if (info?.domain === ERROR_DOMAIN) details.reason = info.reason;
+      const bad = anyUnpack(any, BadRequestSchema);
+      if (bad) details.violations = violations(bad);
+      const retry = anyUnpack(any, RetryInfoSchema);
+      if (retry) details.retryDelay = milliseconds(retry.retryDelay);
+    }
+    return new Failure(error.code as Code, error.message, true, details);
+  }
+
+  /** A failure on this side of the connection. */
+  static local(message: string, sent: boolean, cause?: unknown): Failure {
+    return new Failure(Code.Unavailable, message, sent, {}, cause);
+  }
+
+  /** The same failure, of a request that an earlier transmission may have delivered. */
+  afterSending(sent: boolean): Failure {
+    if (this.sent || !sent) return this;
+    const { code, message, reason, violations, retryDelay, cause } = this;
+    return new Failure(code, message, true, { ...(reason !== undefined && { reason }), violations, retryDelay }, cause);
+  }
+
+  /** Whether a repeat may succeed. Without a server's reason, some codes stand for a broken connection. */
+  get isTransient(): boolean {
+    switch (this.code) {
+      case Code.Unavailable:
+      case Code.Canceled:
+      case Code.DeadlineExceeded:
+        return true;
+      case Code.Internal:
+      case Code.Aborted:
+        return this.reason === undefined;
+      default:
+        return false;
+    }
+  }
+
+  /** Whether the servers may have done what was asked. */
+  get isOutcomeUnknown(): boolean {
+    return this.sent && this.isTransient;
+  }
+
+  /** Whether the session had too many operations or leases, and did nothing. */
+  get isSessionFull(): boolean {
+    return this.code === Code.ResourceExhausted && this.reason === "SESSION_FULL";
+  }
+
+  get isRequestEnded(): boolean {
+    return this.code === Code.Aborted && this.reason === "REQUEST_ENDED";
+  }
+
+  get isDraining(): boolean {
+    return this.code === Code.Unavailable && this.reason === "DRAINING";
+  }
+
+  /** The error for the caller. */
+  toError(): FencepostError {
+    const options = this.cause === undefined ? undefined : { cause: this.cause };
+    if (this.isOutcomeUnknown) return new OutcomeUnknown(`the outcome is unknown: ${this.message}`, options);
+    const message = this.sent || !this.isTransient ? this.message : `no server could be reached: ${this.message}`;
+    return new Refused(message, codeName(this.code), this.reason, this.violations, options);
+  }
+}
+
+function violations({ fieldViolations }: BadRequest): FieldViolation[] {
+  return fieldViolations.map(({ field, description }) => ({ field, description }));
+}
+
+/** The name of a code as gRPC writes it. */
+function codeName(code: Code): string {
+  if (code === Code.Canceled) return "CANCELLED";
+  const name = (Code as Readonly<Record<number, string | undefined>>)[code] ?? "Unknown";
+  return name.replace(/(?<=[a-z])[A-Z]/g, "_$&").toUpperCase();
+}

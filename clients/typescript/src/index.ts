@@ -1,0 +1,19 @@
+/** The client of Fencepost, a lock server with fencing tokens. */
+export { type Body, type CallOptions, Client, type ClientOptions } from "./client.js";
+export {
+  ClientClosed,
+  Contended,
+  FencepostError,
+  type FieldViolation,
+  LockLost,
+  type LossReason,
+  OutcomeUnknown,
+  Refused,
+  TimedOut,
+} from "./errors.js";
+export type { LockHolder, LockInfo, TokenStatus, WatchEvent } from "./info.js";
+export type { Lock } from "./lock.js";
+export type { Released } from "./releasing.js";
+export type { AcquireOptions } from "./request.js";
+export type { TlsOptions, TokenSource } from "./security.js";
+export type { End } from "./wire.js";

@@ -1,0 +1,128 @@
+/** What the servers tell about locks. Durations are in milliseconds. */
+import {
+  type LockHolder as WireHolder,
+  type LockInfo as WireInfo,
+  type WatchResponse,
+  CheckTokenResponse_Status as Status,
+  WatchResponse_Kind as Kind,
+} from "./gen/fencepost/v1/lock_pb.js";
+import { type End, end, milliseconds, token } from "./wire.js";
+
+/** One grant of a lock, as others see it. */
+export interface LockHolder {
+  /** The label of the holder; `classic client` for a client that uses Redis directly. */
+  readonly holder: string;
+  /** The public id of the grant; empty for a classic client. */
+  readonly grantId: string;
+  /** The fencing token; 0 for a classic client, which has none. */
+  readonly token: number;
+  /** The TTL, which each renewal restores. */
+  readonly ttl: number;
+  /** The time until the lease ends unless it is renewed; 0 if it is not known. */
+  readonly expiresIn: number;
+  /** The time since the grant. */
+  readonly heldFor: number;
+  /** The metadata of the request. */
+  readonly metadata: Readonly<Record<string, string>>;
+}
+
+/** The public state of a lock: a snapshot for people and dashboards. */
+export interface LockInfo {
+  /** The name of the lock. */
+  readonly name: string;
+  /** The holders; empty if the lock is free. At most one, until there are shared locks. */
+  readonly holders: readonly LockHolder[];
+  /** How many requests wait for it. */
+  readonly waiters: number;
+  /** How the lease before the current one ended. */
+  readonly previousEnd: End;
+  /** The highest token granted, which is remembered for 10 s after the lease; 0 if none is. */
+  readonly newestToken: number;
+}
+
+/** An event of a watch. */
+export interface WatchEvent {
+  /**
+   * - `started`: the first event; all later ones are reported
+   * - `granted`, `released`, `expired`, `revoked`: what happened to a lease
+   * - `missed`: events were lost; list the locks again
+   */
+  readonly kind: "started" | "granted" | "released" | "expired" | "revoked" | "missed";
+  /** The name of the lock. */
+  readonly name: string;
+  /** The label of the holder. */
+  readonly holder: string;
+  /** The public id of the grant. */
+  readonly grantId: string;
+  /** The fencing token; 0 for `started` and `missed`. */
+  readonly token: number;
+  /** With `revoked`: why. */
+  readonly reason: string;
+  /** With `missed`: the lowest possible number of lost events; 0 if it is not known. */
+  readonly missed: number;
+}
+
+/** What a server knows of a token. Only `current` is that of a lease that holds the lock. */
+export interface TokenStatus {
+  /**
+   * - `current`: the token of a current lease: accept the write
+   * - `ended`: the newest token, but its lease has ended: refuse the write
+   * - `stale`: a newer token was granted: refuse the write
+   * - `unknown`: the server does not remember it: refuse the write
+   */
+  readonly status: "current" | "ended" | "stale" | "unknown";
+  /** The highest token granted; 0 if none is remembered. */
+  readonly newestToken: number;
+}
+
+export function holderFrom(wire: WireHolder): LockHolder {
+  return {
+    holder: wire.holder,
+    grantId: wire.grantId,
+    token: Number(wire.fencingToken),
+    ttl: milliseconds(wire.ttl),
+    expiresIn: milliseconds(wire.expiresIn),
+    heldFor: milliseconds(wire.heldSince),
+    metadata: wire.metadata,
+  };
+}
+
+export function infoFrom(wire: WireInfo): LockInfo {
+  return {
+    name: wire.lockName,
+    holders: wire.holders.map(holderFrom),
+    waiters: wire.waiters,
+    previousEnd: end(wire.previousEnd),
+    newestToken: token(wire.newestToken) ?? 0,
+  };
+}
+
+const KINDS: Readonly<Record<Kind, WatchEvent["kind"] | undefined>> = {
+  [Kind.UNSPECIFIED]: undefined,
+  [Kind.STARTED]: "started",
+  [Kind.GRANTED]: "granted",
+  [Kind.RELEASED]: "released",
+  [Kind.EXPIRED]: "expired",
+  [Kind.REVOKED]: "revoked",
+  [Kind.MISSED]: "missed",
+};
+
+/** `undefined` for a kind that this version does not know. */
+export function eventFrom(wire: WatchResponse): WatchEvent | undefined {
+  const kind = KINDS[wire.kind];
+  if (kind === undefined) return undefined;
+  const { lockName: name, holder, grantId, reason } = wire;
+  return { kind, name, holder, grantId, token: Number(wire.fencingToken), reason, missed: Number(wire.missed) };
+}
+
+const STATUSES: Readonly<Record<Status, TokenStatus["status"]>> = {
+  [Status.UNSPECIFIED]: "unknown",
+  [Status.CURRENT]: "current",
+  [Status.ENDED]: "ended",
+  [Status.STALE]: "stale",
+  [Status.UNKNOWN]: "unknown",
+};
+
+export function tokenStatusFrom(status: Status): TokenStatus["status"] {
+  return (STATUSES as Readonly<Record<number, TokenStatus["status"] | undefined>>)[status] ?? "unknown";
+}

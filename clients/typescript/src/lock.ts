@@ -1,0 +1,141 @@
+/** A held lock, as its holder sees it. */
+import { now } from "./clock.js";
+import type { Core } from "./core.js";
+import { LockLost } from "./errors.js";
+import type { Lease } from "./lease.js";
+import { type Released, release } from "./releasing.js";
+import type { End } from "./wire.js";
+
+/**
+ * A held lock. The client renews it until it is released, while this process runs.
+ *
+ * Send {@link token} with every write to the store that the lock protects, and have the store refuse lower tokens (the
+ * guards of this package do that). The token, not the lease, stops a holder that was paused.
+ */
+export class Lock implements AsyncDisposable {
+  readonly #core: Core;
+  readonly #lease: Lease;
+  #controller: AbortController | undefined;
+  #thrown = false;
+
+  /** @internal */
+  constructor(core: Core, lease: Lease, onAtRisk?: (lock: Lock) => void) {
+    this.#core = core;
+    this.#lease = lease;
+    lease.listener = {
+      lost: (loss) => this.#controller?.abort(loss),
+      // In a task of its own: an error in user code must not end the loop that answers the server.
+      atRisk: () => {
+        if (onAtRisk) setImmediate(onAtRisk, this);
+      },
+    };
+  }
+
+  /** The lock's name. */
+  get name(): string {
+    return this.#lease.name;
+  }
+
+  /** The fencing token: above those of all earlier grants of the lock, and below 2^53. */
+  get token(): number {
+    return this.#lease.token;
+  }
+
+  /** The public id of the grant. Store it together with the token. */
+  get grantId(): string {
+    return this.#lease.grantId;
+  }
+
+  /** The label that others see as the holder. */
+  get holder(): string {
+    return this.#lease.holder;
+  }
+
+  /** How the lock's previous lease ended. For any value but `released`, check for unfinished work of its holder. */
+  get previousEnd(): End {
+    return this.#lease.previousEnd;
+  }
+
+  /** How long the lease lasts without a renewal, in milliseconds. */
+  get ttl(): number {
+    return this.#lease.ttl;
+  }
+
+  /**
+   * Aborts when the lock is no longer held, with a {@link LockLost} as its reason: as soon as a server reports it, at
+   * the latest when the validity ends by the local clock. It also aborts when the lock is released.
+   *
+   * A signal is a notification: while the event loop is blocked, nobody is notified. {@link valid} reads the clock.
+   */
+  get signal(): AbortSignal {
+    const loss = this.#lease.loss(now());
+    this.#controller ??= new AbortController();
+    if (loss !== undefined) this.#controller.abort(loss);
+    return this.#controller.signal;
+  }
+
+  /** `at-risk`: still held, but renewals fail. */
+  get status(): "held" | "at-risk" | "lost" | "released" {
+    const loss = this.#lease.loss(now());
+    if (loss !== undefined) return loss.reason === "released" ? "released" : "lost";
+    return this.#lease.isAtRisk ? "at-risk" : "held";
+  }
+
+  /** Whether the lock is held, by the local clock, which is read each time. Once false, it stays false. */
+  valid(): boolean {
+    return this.#lease.loss(now()) === undefined;
+  }
+
+  /** How long the lock is held without another renewal, in milliseconds; 0 if it is not held. */
+  remaining(): number {
+    return this.#lease.remaining(now());
+  }
+
+  /**
+   * Call it before a step that needs the lock.
+   *
+   * @throws LockLost if the lock is not held, by the local clock, which is read each time.
+   */
+  throwIfLost(): void {
+    const loss = this.#lease.loss(now());
+    if (loss === undefined) return;
+    this.#thrown = true;
+    throw loss;
+  }
+
+  /**
+   * Releases the lock. Stop the work that it protects before: another holder may get it at any moment. Calling it again
+   * has no effect and the same answer.
+   *
+   * A caller that does not wait for the promise need not handle its rejection.
+   *
+   * @throws OutcomeUnknown if no server answered in time. It is repeated behind the caller, and the lease ends by its TTL
+   * at the latest.
+   */
+  release(): Promise<Released> {
+    return release(this.#core, this.#lease);
+  }
+
+  /**
+   * Releases the lock at the end of an `await using` block.
+   *
+   * @throws LockLost if the lock was lost before, unless {@link throwIfLost} has said so. Work of the block may then
+   * have been done without the lock.
+   */
+  async [Symbol.asyncDispose](): Promise<void> {
+    const loss = this.#lease.loss(now());
+    const released = this.release();
+    if (loss !== undefined && loss.reason !== "released") {
+      if (this.#thrown) return;
+      throw loss;
+    }
+    try {
+      const { end, successorToken } = await released;
+      if (end === "released") return;
+      throw new LockLost(this.name, this.token, end, successorToken);
+    } catch (error) {
+      if (error instanceof LockLost) throw error;
+      // Not confirmed: the lease ends by its TTL, and the work of the block was done with the lock.
+    }
+  }
+}

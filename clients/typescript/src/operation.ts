@@ -1,0 +1,110 @@
+/** One operation of a session, unsent or in flight. */
+import { Code } from "@connectrpc/connect";
+import { Failure } from "./failure.js";
+import type { AcquireRequest, ReleaseRequest, RenewRequest, SessionResponse } from "./gen/fencepost/v1/lock_pb.js";
+import type { Lease } from "./lease.js";
+import { after } from "./timers.js";
+
+/** How long a server may take to answer an operation, or to say that it waits, in milliseconds. */
+export const ANSWER_TIMEOUT_MS = 5000;
+
+export type Request =
+  | { case: "acquire"; value: AcquireRequest }
+  | { case: "release"; value: ReleaseRequest }
+  | { case: "renew"; value: RenewRequest };
+
+export type Answer = Extract<SessionResponse["message"], { case: "acquire" | "release" | "renew" }>;
+
+export interface Answered {
+  /** When the operation was sent, and when the answer was read. */
+  readonly sent: number;
+  readonly read: number;
+  readonly answer: Answer;
+  /** The lease of a granted acquire. It is attached to the session. */
+  readonly lease: Lease | undefined;
+}
+
+export interface OperationLimits {
+  /** How long the operation may stay unsent. */
+  readonly unsent: number;
+  /** How long the server may let it wait once it has said so. */
+  readonly wait: number;
+}
+
+export class Operation {
+  readonly request: Request;
+  /** Never rejects. */
+  readonly outcome: Promise<Answered | Failure>;
+  /** Told how many requests are ahead in the queue. */
+  readonly onWaiting: ((ahead: number) => void) | undefined;
+  /** The client's number for the lease: of the grant, or of the lease that is released. */
+  handle: number | undefined;
+  /** When it was sent. */
+  sent: number | undefined;
+  cancelled = false;
+  readonly #wait: number;
+  #settle!: (outcome: Answered | Failure) => void;
+  #settled = false;
+  #timer: NodeJS.Timeout;
+  /** Withdraws the operation from its session. */
+  #withdraw: () => void = () => undefined;
+
+  constructor(request: Request, limits: OperationLimits, onWaiting?: (ahead: number) => void) {
+    this.request = request;
+    this.onWaiting = onWaiting;
+    this.#wait = limits.wait;
+    this.outcome = new Promise((resolve) => (this.#settle = resolve));
+    this.#timer = this.#arm(limits.unsent);
+  }
+
+  get isAcquire(): boolean {
+    return this.request.case === "acquire";
+  }
+
+  /** Whether somebody still waits for the outcome. */
+  get isOpen(): boolean {
+    return !this.#settled;
+  }
+
+  /** The operation was queued on a session. */
+  queued(withdraw: () => void): void {
+    this.#withdraw = withdraw;
+  }
+
+  markSent(now: number): void {
+    this.sent = now;
+    if (this.isOpen) this.#restart(ANSWER_TIMEOUT_MS);
+  }
+
+  /** The server has queued the acquire. */
+  waiting(ahead: number): void {
+    if (!this.isOpen) return;
+    this.#restart(this.#wait + ANSWER_TIMEOUT_MS);
+    this.onWaiting?.(ahead);
+  }
+
+  settle(outcome: Answered | Failure): void {
+    clearTimeout(this.#timer);
+    this.#settled = true;
+    this.#settle(outcome);
+  }
+
+  /** Withdraws the operation. It is still answered, soon: an acquire with a grant, if that came first. */
+  cancel(): void {
+    if (!this.isOpen) return;
+    this.#restart(ANSWER_TIMEOUT_MS);
+    this.#withdraw();
+  }
+
+  #arm(ms: number): NodeJS.Timeout {
+    return after(ms, () => {
+      this.settle(new Failure(Code.DeadlineExceeded, "no answer in time", this.sent !== undefined));
+      this.#withdraw();
+    });
+  }
+
+  #restart(ms: number): void {
+    clearTimeout(this.#timer);
+    this.#timer = this.#arm(ms);
+  }
+}

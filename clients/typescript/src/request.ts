@@ -1,0 +1,102 @@
+/** The request of an acquire, from the options of its caller. */
+import { randomUUID } from "node:crypto";
+import { create, toBinary } from "@bufbuild/protobuf";
+import { Refused } from "./errors.js";
+import { DEFAULT_TTL_MS, REQUEST_BYTES_MAX, TOKEN_MAX } from "./facts.js";
+import { type AcquireRequest, AcquireRequestSchema } from "./gen/fencepost/v1/lock_pb.js";
+import type { Lock } from "./lock.js";
+import { duration } from "./wire.js";
+
+/** Options of an acquire. All durations are in milliseconds. */
+export interface AcquireOptions {
+  /**
+   * How long the lease lasts unless it is renewed, which the client does while the process runs: 1,000 ms to 24 h
+   * (a server may be configured otherwise), 30,000 by default. The lock of a process that dies is free after this time.
+   * Choose at least three times the longest pause that the holder must survive.
+   */
+  readonly ttl?: number;
+  /** How long to wait in the queue if the lock is held: at most 1 h, 0 by default: do not wait. */
+  readonly wait?: number;
+  /** Gives up the wait. The promise rejects with the signal's reason, and a lease granted meanwhile is released. */
+  readonly signal?: AbortSignal;
+  /** The label that others see as the holder: at most 256 bytes. Default: that of the client. */
+  readonly holder?: string;
+  /** Shown together with the holder: at most 4 KiB for all keys and values. */
+  readonly metadata?: Readonly<Record<string, string>>;
+  /**
+   * A UUID that identifies this acquire across repeats; a random one by default. It belongs to one lock name and one
+   * acquire, and has to be kept secret: it is enough to get the lease.
+   */
+  readonly requestId?: string;
+  /**
+   * The lowest token to accept. If the protected store has seen a higher token than the server grants, pass its highest
+   * token + 1.
+   */
+  readonly minToken?: number;
+  /** Told how many requests are ahead in the queue, at most once a second. An upper bound. */
+  readonly onWaiting?: (ahead: number) => void;
+  /** Told when renewals begin to fail. The lock is still held: `lock.remaining()` says for how long. */
+  readonly onAtRisk?: (lock: Lock) => void;
+}
+
+/** The most bytes that a request may have: the message around it takes up to 25. */
+const BYTES_MAX = REQUEST_BYTES_MAX - 32;
+
+export interface Request {
+  readonly message: AcquireRequest;
+  /** How long to wait, in milliseconds. */
+  readonly wait: number;
+  /** Whether this package chose the request id. */
+  readonly choseId: boolean;
+}
+
+/**
+ * @throws TypeError or RangeError for an option that is not what it has to be.
+ * @throws Refused for a request that is too large to be sent. The servers check the other rules.
+ */
+export function request(name: string, options: AcquireOptions, holder: string): Request {
+  if (typeof name !== "string") throw new TypeError("the name of a lock must be a string");
+  const { ttl = DEFAULT_TTL_MS, wait = 0, metadata = {}, minToken = 0 } = options;
+  checkNumber("ttl", ttl);
+  checkNumber("wait", wait);
+  if (!Number.isInteger(minToken) || minToken < 0 || minToken > TOKEN_MAX) {
+    throw new RangeError(`minToken must be a whole number from 0 to ${String(TOKEN_MAX)}`);
+  }
+  const message = create(AcquireRequestSchema, {
+    lockName: name,
+    holder: options.holder ?? holder,
+    requestId: options.requestId ?? randomUUID(),
+    metadata: { ...metadata },
+    minToken: BigInt(minToken),
+    ...withDuration("ttl", ttl),
+    ...withDuration("waitTimeout", wait),
+  });
+  const bytes = toBinary(AcquireRequestSchema, message).length;
+  if (bytes > BYTES_MAX) {
+    const text = `the request has ${String(bytes)} bytes, the maximum is ${String(BYTES_MAX)}: shorten its fields`;
+    throw new Refused(text, "INVALID_ARGUMENT");
+  }
+  return { message, wait, choseId: options.requestId === undefined };
+}
+
+/** The same request with a new id. */
+export function restarted({ message, wait }: Request): Request {
+  return { message: create(AcquireRequestSchema, { ...message, requestId: randomUUID() }), wait, choseId: true };
+}
+
+/** One transmission of a request, which waits for the rest of the time. */
+export function transmission({ message }: Request, attempt: number, wait: number): AcquireRequest {
+  const { waitTimeout: _, ...rest } = message;
+  return create(AcquireRequestSchema, { ...rest, attempt, ...withDuration("waitTimeout", wait) });
+}
+
+function withDuration<Field extends string>(field: Field, ms: number) {
+  const value = duration(ms);
+  return value === undefined ? {} : ({ [field]: value } as Record<Field, typeof value>);
+}
+
+function checkNumber(option: string, value: number): void {
+  if (typeof value !== "number" || !Number.isFinite(value) || value < 0) {
+    throw new RangeError(`${option} must be a number of milliseconds, 0 or more`);
+  }
+}

@@ -1,0 +1,79 @@
+/** How a client and its servers trust each other: certificates and tokens. */
+import { readFileSync } from "node:fs";
+import { type Address, isLocal } from "./address.js";
+import { ENVIRONMENT_CA, ENVIRONMENT_CERT, ENVIRONMENT_KEY } from "./facts.js";
+
+/** The files for connections to `https://` servers. */
+export interface TlsOptions {
+  /** The PEM file of the authorities that sign the servers' certificates. Default: those that Node trusts. */
+  readonly caFile?: string;
+  /** The PEM file of this client's certificate, for servers that ask for one. */
+  readonly certFile?: string;
+  /** The PEM file of the key of this client's certificate. */
+  readonly keyFile?: string;
+}
+
+/** A bearer token, or a function that is asked for one before each call. */
+export type TokenSource = string | (() => string | Promise<string>);
+
+/** What all connections of a client have in common. */
+export interface Security {
+  readonly tls: Tls;
+  readonly token: TokenSource | undefined;
+}
+
+/** Checks that a bearer token is not sent in plain text over a network. */
+export function checkToken(address: Address, token: TokenSource | undefined): void {
+  if (token === undefined || address.tls || isLocal(address)) return;
+  throw new TypeError(
+    `the token would be sent to ${address.text} in plain text: use https://, a Unix socket or a loopback address`,
+  );
+}
+
+/** What the files contain. */
+export interface TlsMaterial {
+  ca?: Buffer;
+  cert?: Buffer;
+  key?: Buffer;
+}
+
+/** The PEM files. They are read for each connection, so renewed certificates need no restart. */
+export class Tls {
+  readonly #files: TlsOptions;
+
+  /**
+   * Options that are not given are taken from the environment.
+   *
+   * @throws TypeError if a certificate lacks its key, or a key its certificate.
+   */
+  constructor(options: TlsOptions = {}) {
+    const { caFile = setting(ENVIRONMENT_CA) } = options;
+    // A pair is taken from one place: a certificate of the options never meets a key of the environment.
+    const given = options.certFile !== undefined || options.keyFile !== undefined;
+    const certFile = given ? options.certFile : setting(ENVIRONMENT_CERT);
+    const keyFile = given ? options.keyFile : setting(ENVIRONMENT_KEY);
+    if ((certFile === undefined) !== (keyFile === undefined)) {
+      throw new TypeError("a client certificate needs both files: give certFile and keyFile");
+    }
+    this.#files = {
+      ...(caFile !== undefined && { caFile }),
+      ...(certFile !== undefined && { certFile }),
+      ...(keyFile !== undefined && { keyFile }),
+    };
+  }
+
+  /** Reads the files. They are small and a connection is rare, so this does not wait for the thread pool. */
+  read(): TlsMaterial {
+    const { caFile, certFile, keyFile } = this.#files;
+    return {
+      ...(caFile !== undefined && { ca: readFileSync(caFile) }),
+      ...(certFile !== undefined && { cert: readFileSync(certFile) }),
+      ...(keyFile !== undefined && { key: readFileSync(keyFile) }),
+    };
+  }
+}
+
+function setting(name: string): string | undefined {
+  const value = process.env[name];
+  return value === "" ? undefined : value;
+}

@@ -1,0 +1,74 @@
+/**
+ * Timers that do not keep the process alive. What does, while a caller waits for a promise, is {@link Awake}.
+ */
+
+/** The longest delay of a timer in milliseconds; Node fires a longer one at once. */
+const DELAY_MAX_MS = 2 ** 31 - 1;
+
+/** Calls back after some milliseconds. */
+export function after(ms: number, callback: () => void): NodeJS.Timeout {
+  return setTimeout(callback, Math.min(Math.max(ms, 0), DELAY_MAX_MS)).unref();
+}
+
+/** Resolves after some milliseconds, at once when the signal aborts. */
+export async function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+  await within(new Promise<never>(() => undefined), ms, signal);
+}
+
+/**
+ * Resolves with the promise's value, or with `undefined` when the time is over (in milliseconds, if there is a limit)
+ * or the signal aborts.
+ */
+export function within<T>(
+  promise: Promise<T>,
+  ms: number | undefined,
+  signal?: AbortSignal,
+): Promise<T | undefined> {
+  return new Promise((resolve, reject) => {
+    const finish = (settle: () => void) => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", stop);
+      settle();
+    };
+    const stop = () => {
+      finish(() => {
+        resolve(undefined);
+      });
+    };
+    const timer = ms === undefined ? undefined : after(ms, stop);
+    promise.then(
+      (value) => {
+        finish(() => {
+          resolve(value);
+        });
+      },
+      (error: unknown) => {
+        finish(() => {
+          reject(error as Error);
+        });
+      },
+    );
+    if (signal?.aborted === true) stop();
+    else signal?.addEventListener("abort", stop);
+  });
+}
+
+/** Keeps the process alive while somebody waits: all sockets and all other timers of this package do not. */
+export class Awake {
+  #waiting = 0;
+  #timer: NodeJS.Timeout | undefined;
+
+  async during<T>(work: () => Promise<T>): Promise<T> {
+    this.#waiting += 1;
+    this.#timer ??= setInterval(() => undefined, DELAY_MAX_MS);
+    try {
+      return await work();
+    } finally {
+      this.#waiting -= 1;
+      if (this.#waiting === 0) {
+        clearInterval(this.#timer);
+        this.#timer = undefined;
+      }
+    }
+  }
+}

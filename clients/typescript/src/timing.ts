@@ -1,0 +1,43 @@
+/** Timeouts and intervals of the keeper, in milliseconds, all derived from the shortest TTL. */
+import { RECONNECT_FIRST_MS, RECONNECT_MAX_MS, SILENCE_DIVISOR } from "./facts.js";
+
+/** The interval of checks, which bounds the time to notice that a suspended machine has resumed. */
+export function tick(shortest: number): number {
+  return clamp(shortest / 20, 10, 1000);
+}
+
+/** How long the first answer on a new session, or to a new attachment, may take. */
+export function answerTimeout(ttl: number): number {
+  return clamp(ttl / 6, 250, 5000);
+}
+
+/** How long a session that has answered may be silent. */
+export function silenceLimit(pace: number): number {
+  return pace / SILENCE_DIVISOR;
+}
+
+/**
+ * The longest pause before the next session is opened. The keeper takes a random part, so that the clients of a stopped
+ * server do not all connect to the next one at once.
+ */
+export function pause(shortest: number, tries: number): number {
+  const first = Math.min(shortest / 20, 500);
+  const doubled = Math.min(first * 2 ** Math.min(tries, 4), shortest / 8);
+  return clamp(doubled, RECONNECT_FIRST_MS, RECONNECT_MAX_MS);
+}
+
+/** The minimum time between two sessions opened by operations that find the last one ended. They retry after a pause. */
+export const SESSION_INTERVAL_MIN_MS = 20;
+
+/**
+ * The minimum time between two moves of operations away from a session that works, to the preferred server. All leases
+ * move with them, and if the store is the cause no server does better.
+ */
+export const MOVE_INTERVAL_MIN_MS = 5000;
+
+/** The interval of checks of a session without leases. */
+export const IDLE_TICK_MS = 100;
+
+function clamp(value: number, min: number, max: number): number {
+  return Math.min(Math.max(value, min), max);
+}
