@@ -27,6 +27,8 @@ class BadRequest extends Error {}
 let client: Client | undefined;
 const locks = new Map<string, Lock>();
 const acquires = new Map<number, AbortController>();
+/** A process with pending promises goes on. So what is pending is given up when the input ends; nothing else is. */
+const ending = new AbortController();
 
 function write(line: Fields): void {
   process.stdout.write(`${JSON.stringify(line)}\n`);
@@ -144,7 +146,7 @@ async function list(line: Line): Promise<Fields> {
 }
 
 async function watch(line: Line): Promise<Fields> {
-  const events = opened().watch(text(line, "prefix"));
+  const events = opened().watch(text(line, "prefix"), { signal: ending.signal });
   await events.next();
   void report(events);
   return {};
@@ -154,7 +156,7 @@ async function report(events: ReturnType<Client["watch"]>): Promise<void> {
   try {
     for await (const { kind, name, token, holder } of events) write({ event: "watch", kind, name, token, holder });
   } catch (error) {
-    if (!(error instanceof ClientClosed)) console.error(error);
+    if (!(error instanceof ClientClosed) && !ending.signal.aborted) console.error(error);
   }
 }
 
@@ -170,8 +172,8 @@ async function close(): Promise<Fields> {
 
 /** Ends the process as a program does that returns from its main function without closing its client. */
 function exit(): Fields {
-  input.close();
   process.stdin.destroy();
+  input.close();
   return {};
 }
 
@@ -221,4 +223,8 @@ async function answer(line: Line): Promise<void> {
 const input = createInterface({ input: process.stdin });
 input.on("line", (line) => {
   void answer(JSON.parse(line) as Line);
+});
+input.on("close", () => {
+  ending.abort();
+  for (const cancel of acquires.values()) cancel.abort(new Cancelled());
 });

@@ -69,15 +69,13 @@ export class Operations {
     return false;
   }
 
-  /** The next release or renewal, or the next acquire to cancel. */
+  /** The next acquire to cancel, so that a release does not hand it the lock, or the next release or renewal. */
   nextUrgent(now: number): Outgoing | undefined {
-    if (this.#inFlight.size - this.#acquiresInFlight < OTHERS_MAX) {
-      const operation = take(this.#others);
-      if (operation) return this.#send(operation, now);
-    }
     const cancelled = take(this.#cancels);
-    if (cancelled === undefined) return undefined;
-    return { message: { case: "cancel", value: { operation: cancelled } } };
+    if (cancelled !== undefined) return { message: { case: "cancel", value: { operation: cancelled } } };
+    if (this.#inFlight.size - this.#acquiresInFlight >= OTHERS_MAX) return undefined;
+    const operation = take(this.#others);
+    return operation && this.#send(operation, now);
   }
 
   nextAcquire(now: number): Outgoing | undefined {
