@@ -40,8 +40,12 @@ function text(line: Fields, field: string): string {
   return value;
 }
 
-function optional<T>(line: Fields, field: string): T | undefined {
-  return (line[field] ?? undefined) as T | undefined;
+function optionalText(line: Fields, field: string): string | undefined {
+  return line[field] === undefined || line[field] === null ? undefined : text(line, field);
+}
+
+function optionalNumber(line: Fields, field: string): number | undefined {
+  return typeof line[field] === "number" ? line[field] : undefined;
 }
 
 function opened(): Client {
@@ -56,8 +60,8 @@ function lockOf(line: Fields): Lock {
 }
 
 function open(line: Line): Fields {
-  const [caFile, certFile, keyFile] = ["ca", "cert", "key"].map((field) => optional<string>(line, field));
-  const [holder, token] = ["holder", "token"].map((field) => optional<string>(line, field));
+  const [caFile, certFile, keyFile] = ["ca", "cert", "key"].map((field) => optionalText(line, field));
+  const [holder, token] = ["holder", "token"].map((field) => optionalText(line, field));
   client = new Client({
     servers: line["servers"] as string[],
     tls: { ...(caFile && { caFile }), ...(certFile && { certFile }), ...(keyFile && { keyFile }) },
@@ -69,8 +73,8 @@ function open(line: Line): Fields {
 
 async function acquire(line: Line): Promise<Fields> {
   const label = text(line, "lock");
-  const [ttl, wait] = [optional<number>(line, "ttl_ms"), optional<number>(line, "wait_ms")];
-  const metadata = optional<Record<string, string>>(line, "metadata");
+  const [ttl, wait] = [optionalNumber(line, "ttl_ms"), optionalNumber(line, "wait_ms")];
+  const metadata = line["metadata"] as Readonly<Record<string, string>> | null | undefined;
   const cancel = new AbortController();
   acquires.set(line.id, cancel);
   try {

@@ -7,6 +7,10 @@ import type { OperationError } from "./gen/fencepost/v1/lock_pb.js";
 import { type BadRequest, BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "./gen/google/rpc/error_details_pb.js";
 import { milliseconds } from "./wire.js";
 
+const CODES: ReadonlyMap<number, Code> = new Map(
+  Object.values(Code).flatMap((code) => (typeof code === "number" ? [[code, code] as const] : [])),
+);
+
 interface Details {
   reason?: string;
   violations?: readonly FieldViolation[];
@@ -57,7 +61,7 @@ export class Failure {
       const retry = anyUnpack(any, RetryInfoSchema);
       if (retry) details.retryDelay = milliseconds(retry.retryDelay);
     }
-    return new Failure(error.code as Code, error.message, true, details);
+    return new Failure(CODES.get(error.code) ?? Code.Unknown, error.message, true, details);
   }
 
   /** A failure on this side of the connection. */
@@ -121,6 +125,5 @@ function violations({ fieldViolations }: BadRequest): FieldViolation[] {
 /** The name of a code as gRPC writes it. */
 function codeName(code: Code): string {
   if (code === Code.Canceled) return "CANCELLED";
-  const name = (Code as Readonly<Record<number, string | undefined>>)[code] ?? "Unknown";
-  return name.replace(/(?<=[a-z])[A-Z]/g, "_$&").toUpperCase();
+  return Code[code].replace(/(?<=[a-z])[A-Z]/g, "_$&").toUpperCase();
 }

@@ -68,8 +68,8 @@ export function request(name: string, options: AcquireOptions, holder: string): 
     requestId: options.requestId ?? randomUUID(),
     metadata: { ...metadata },
     minToken: BigInt(minToken),
-    ...withDuration("ttl", ttl),
-    ...withDuration("waitTimeout", wait),
+    ...(ttl > 0 && { ttl: duration(ttl) }),
+    ...(wait > 0 && { waitTimeout: duration(wait) }),
   });
   const bytes = toBinary(AcquireRequestSchema, message).length;
   if (bytes > BYTES_MAX) {
@@ -87,12 +87,7 @@ export function restarted({ message, wait }: Request): Request {
 /** One transmission of a request, which waits for the rest of the time. */
 export function transmission({ message }: Request, attempt: number, wait: number): AcquireRequest {
   const { waitTimeout: _, ...rest } = message;
-  return create(AcquireRequestSchema, { ...rest, attempt, ...withDuration("waitTimeout", wait) });
-}
-
-function withDuration<Field extends string>(field: Field, ms: number) {
-  const value = duration(ms);
-  return value === undefined ? {} : ({ [field]: value } as Record<Field, typeof value>);
+  return create(AcquireRequestSchema, { ...rest, attempt, ...(wait > 0 && { waitTimeout: duration(wait) }) });
 }
 
 function checkNumber(option: string, value: number): void {

@@ -24,32 +24,20 @@ export function within<T>(
   ms: number | undefined,
   signal?: AbortSignal,
 ): Promise<T | undefined> {
-  return new Promise((resolve, reject) => {
-    const finish = (settle: () => void) => {
-      clearTimeout(timer);
-      signal?.removeEventListener("abort", stop);
-      settle();
+  let stop: (() => void) | undefined;
+  let timer: NodeJS.Timeout | undefined;
+  const first = new Promise<T | undefined>((resolve, reject) => {
+    promise.then(resolve, reject);
+    stop = () => {
+      resolve(undefined);
     };
-    const stop = () => {
-      finish(() => {
-        resolve(undefined);
-      });
-    };
-    const timer = ms === undefined ? undefined : after(ms, stop);
-    promise.then(
-      (value) => {
-        finish(() => {
-          resolve(value);
-        });
-      },
-      (error: unknown) => {
-        finish(() => {
-          reject(error as Error);
-        });
-      },
-    );
+    if (ms !== undefined) timer = after(ms, stop);
     if (signal?.aborted === true) stop();
     else signal?.addEventListener("abort", stop);
+  });
+  return first.finally(() => {
+    clearTimeout(timer);
+    if (stop) signal?.removeEventListener("abort", stop);
   });
 }
 

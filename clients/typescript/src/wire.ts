@@ -4,9 +4,8 @@ import { type Duration, DurationSchema } from "@bufbuild/protobuf/wkt";
 import type { LossReason } from "./errors.js";
 import { LeaseEnd } from "./gen/fencepost/v1/lock_pb.js";
 
-/** Milliseconds as a duration of the API; `undefined` for 0, which the API treats as absent. */
-export function duration(ms: number): Duration | undefined {
-  if (ms <= 0) return undefined;
+/** Milliseconds as a duration of the API. */
+export function duration(ms: number): Duration {
   const whole = Math.floor(ms / 1000);
   return create(DurationSchema, { seconds: BigInt(whole), nanos: Math.floor((ms - whole * 1000) * 1e6) });
 }

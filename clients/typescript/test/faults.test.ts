@@ -1,0 +1,150 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { type Lock, LockLost, OutcomeUnknown, Refused } from "../src/index.js";
+import { aborted, connect, start, until } from "./support/index.js";
+import { Proxy } from "./support/proxy.js";
+
+function lossOf(reason: unknown): LockLost {
+  assert.ok(reason instanceof LockLost);
+  return reason;
+}
+
+void test("the lost answer to an acquire: the same request goes on, and is granted once", async (t) => {
+  const server = await start(t);
+  const proxy = await Proxy.start(t, server.address);
+  const client = connect(t, [proxy.address, server.address]);
+  await (await client.lock("warm")).release();
+  const events = connect(t, server).watch("a");
+  await events.next();
+  proxy.dropAnswers();
+  const acquiring = client.lock("a", { ttl: 60_000 });
+  const granted = (await events.next()).value ?? assert.fail();
+  assert.equal(granted.kind, "granted");
+  proxy.cut();
+  const lock = await acquiring;
+  assert.deepEqual([lock.token, lock.grantId], [granted.token, granted.grantId]);
+});
+
+void test("the lost answer to a release: the same release goes on", async (t) => {
+  const server = await start(t);
+  const proxy = await Proxy.start(t, server.address);
+  const client = connect(t, [proxy.address, server.address]);
+  const lock = await client.lock("a", { ttl: 60_000 });
+  const events = connect(t, server).watch("a");
+  await events.next();
+  proxy.dropAnswers();
+  const releasing = lock.release();
+  assert.equal((await events.next()).value?.kind, "released");
+  proxy.cut();
+  assert.equal((await releasing).end, "released");
+});
+
+void test("a lease outlives a stream that falls silent, over the next server", async (t) => {
+  const server = await start(t);
+  const proxy = await Proxy.start(t, server.address);
+  const client = connect(t, [proxy.address, server.address]);
+  const lock = await client.lock("a", { ttl: 2000 });
+  proxy.dropAnswers();
+  const observer = connect(t, server);
+  await until("two TTLs are over", async () => ((await observer.get("a")).holders[0]?.heldFor ?? 0) > 4000);
+  assert.ok(lock.valid());
+  assert.equal((await lock.release()).end, "released");
+});
+
+void test("with every server silent, the lock is lost in time, and nothing is thrown", async (t) => {
+  const server = await start(t);
+  const proxy = await Proxy.start(t, server.address);
+  const client = connect(t, proxy.address, { timeout: 500 });
+  let risks = 0;
+  const lock = await client.lock("a", { ttl: 600, onAtRisk: () => (risks += 1) });
+  proxy.dropAnswers();
+  const loss = lossOf(await aborted(lock.signal));
+  assert.deepEqual([loss.reason, loss.token, loss.lockName], ["silence", lock.token, "a"]);
+  assert.deepEqual([lock.valid(), lock.status, lock.remaining()], [false, "lost", 0]);
+  assert.throws(() => {
+    lock.throwIfLost();
+  }, loss);
+  assert.equal(risks, 1);
+  await assert.rejects(lock.release(), OutcomeUnknown);
+});
+
+void test("no server: nothing was done, and tries are few", async (t) => {
+  const server = await start(t);
+  const proxy = await Proxy.start(t, server.address);
+  const client = connect(t, proxy.address, { timeout: 1500 });
+  const { signal } = await client.lock("a", { ttl: 500 });
+  await server.stop();
+  const before = proxy.connections;
+  assert.equal(lossOf(await aborted(signal)).reason, "silence");
+  await assert.rejects(client.lock("b"), (error: unknown) => error instanceof Refused || error instanceof OutcomeUnknown);
+  assert.ok(proxy.connections - before < 60, `${String(proxy.connections - before)} connections`);
+  const nowhere = connect(t, "127.0.0.1:1", { timeout: 200 });
+  await assert.rejects(nowhere.lock("a"), (error: unknown) => {
+    assert.ok(error instanceof Refused);
+    assert.equal(error.code, "UNAVAILABLE");
+    assert.match(error.message, /no server could be reached: 127.0.0.1:1: connect ECONNREFUSED/);
+    return true;
+  });
+});
+
+void test("a server that forgot the lock says so", async (t) => {
+  const server = await start(t);
+  const client = connect(t, server);
+  const lock = await client.lock("a", { ttl: 10_000 });
+  const { signal } = lock;
+  await server.stop();
+  await start(t, { listen: server.address });
+  assert.equal(lossOf(await aborted(signal)).reason, "unknown");
+});
+
+void test("a lost lock is an error at the end of the block", async (t) => {
+  const server = await start(t);
+  const client = connect(t, server, { timeout: 300 });
+  const lose = async (work: (lock: Lock) => void) => {
+    await using lock = await client.lock("a", { ttl: 10_000 });
+    await server.stop();
+    await start(t, { listen: server.address });
+    await aborted(lock.signal);
+    work(lock);
+  };
+  await assert.rejects(lose(() => undefined), LockLost);
+});
+
+void test("using reports the loss, with the body's error as its cause", async (t) => {
+  const server = await start(t);
+  const client = connect(t, server);
+  const stopped = new Error("stopped");
+  const using = client.using("a", { ttl: 10_000 }, async (_, signal) => {
+    await server.stop();
+    await start(t, { listen: server.address });
+    assert.ok((await aborted(signal)) instanceof LockLost);
+    throw stopped;
+  });
+  await assert.rejects(using, (error: unknown) => lossOf(error).reason === "unknown" && error instanceof LockLost && error.cause === stopped);
+});
+
+void test("a blocked event loop: the lock is not valid before any callback says so", async (t) => {
+  const server = await start(t);
+  const client = connect(t, server);
+  const lock = await client.lock("a", { ttl: 300 });
+  const { signal } = lock;
+  const end = performance.now() + 400;
+  while (performance.now() < end);
+  assert.equal(signal.aborted, false, "nothing could run meanwhile");
+  assert.equal(lock.valid(), false);
+  assert.equal(signal.aborted, true, "reading the clock tells everybody");
+  assert.equal(lossOf(signal.reason).reason, "silence");
+  const next = await client.lock("a", { wait: 5000 });
+  assert.ok(next.token > lock.token);
+});
+
+void test("a drained server hands its locks to the next one", async (t) => {
+  const server = await start(t);
+  const proxy = await Proxy.start(t, server.address);
+  const client = connect(t, [proxy.address]);
+  const lock = await client.lock("a", { ttl: 5000 });
+  server.drain();
+  await assert.rejects(connect(t, server, { timeout: 300 }).lock("b"), (error: unknown) => error instanceof Refused || error instanceof OutcomeUnknown);
+  assert.ok(lock.valid(), "the only server serves the stream until its grace is over");
+  assert.equal((await lock.release()).end, "released");
+});

@@ -1,0 +1,67 @@
+/** What the tests share: servers, clients that are closed at the end of their test, and waiting for a condition. */
+import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
+import type { TestContext } from "node:test";
+import { Client, type ClientOptions } from "../../src/index.js";
+import { Server, type ServerOptions } from "../../src/testing/index.js";
+
+/** How long anything may take that has to happen, in milliseconds. */
+export const PATIENCE_MS = 20_000;
+
+/** Leases as short as 50 ms, so that tests need not wait. */
+const SHORT_LEASES = ["--ttl-min", "50ms"];
+
+function binary(): string {
+  const given = process.env["FENCEPOST_BIN"];
+  if (given !== undefined) return given;
+  for (let folder = resolve(__dirname); folder !== dirname(folder); folder = dirname(folder)) {
+    const built = join(folder, "target/debug/fencepost");
+    if (existsSync(built)) return built;
+  }
+  return "fencepost";
+}
+
+const cleanups = new WeakMap<TestContext, (() => Promise<void>)[]>();
+
+/** Runs after the test, the last one first: clients are closed while their servers still run. */
+export function after(t: TestContext, cleanup: () => Promise<void>): void {
+  const known = cleanups.get(t);
+  if (known) {
+    known.unshift(cleanup);
+    return;
+  }
+  const all = [cleanup];
+  cleanups.set(t, all);
+  t.after(async () => {
+    for (const each of all) await each();
+  });
+}
+
+export async function start(t: TestContext, options: ServerOptions = {}): Promise<Server> {
+  const more = [...SHORT_LEASES, ...(options.arguments ?? [])];
+  const server = await Server.start({ binary: binary(), ...options, arguments: more });
+  after(t, () => server.stop());
+  return server;
+}
+
+export function connect(t: TestContext, servers: Server | string | string[], options: ClientOptions = {}): Client {
+  const client = new Client({ servers: servers instanceof Server ? servers.address : servers, ...options });
+  after(t, () => client.close());
+  return client;
+}
+
+/** Waits until a condition holds. */
+export async function until(what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
+  const deadline = Date.now() + PATIENCE_MS;
+  while (!(await holds())) {
+    assert.ok(Date.now() < deadline, `${what}: not in time`);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}
+
+/** Waits until a signal aborts, and returns its reason. */
+export async function aborted(signal: AbortSignal): Promise<unknown> {
+  await until("the signal aborts", () => signal.aborted);
+  return signal.reason;
+}

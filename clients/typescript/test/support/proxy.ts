@@ -1,0 +1,61 @@
+/** A TCP proxy that can lose what a server answers, or fall silent. */
+import { once } from "node:events";
+import * as net from "node:net";
+import type { TestContext } from "node:test";
+
+export class Proxy {
+  readonly #server: net.Server;
+  readonly #sockets = new Set<net.Socket>();
+  #drops = false;
+  /** The connections so far. */
+  connections = 0;
+
+  private constructor(target: string) {
+    const [host = "", port = ""] = target.split(":");
+    this.#server = net.createServer((client) => {
+      this.connections += 1;
+      const server = net.connect({ host, port: Number(port) });
+      for (const [from, to, isAnswer] of [[client, server, false], [server, client, true]] as const) {
+        this.#sockets.add(from);
+        from.on("data", (data) => {
+          if (!(isAnswer && this.#drops)) to.write(data);
+        });
+        from.on("error", () => to.destroy());
+        from.on("close", () => {
+          this.#sockets.delete(from);
+          to.destroy();
+        });
+      }
+    });
+  }
+
+  static async start(t: TestContext, target: string): Promise<Proxy> {
+    const proxy = new Proxy(target);
+    proxy.#server.listen(0, "127.0.0.1");
+    await once(proxy.#server, "listening");
+    t.after(() => {
+      proxy.#server.close();
+      proxy.cut();
+    });
+    return proxy;
+  }
+
+  get address(): string {
+    return `127.0.0.1:${String((this.#server.address() as net.AddressInfo).port)}`;
+  }
+
+  /** From now on nothing that the server says arrives, and no connection ends. */
+  dropAnswers(): void {
+    this.#drops = true;
+  }
+
+  /** Answers arrive again. */
+  passAnswers(): void {
+    this.#drops = false;
+  }
+
+  /** Breaks all connections. */
+  cut(): void {
+    for (const socket of this.#sockets) socket.destroy();
+  }
+}

@@ -1,0 +1,50 @@
+/** A real Redis on a free port. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import * as net from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { TestContext } from "node:test";
+import { after, until } from "./index.js";
+
+/** Returns the URL of a Redis that ends with the test. */
+export async function redis(t: TestContext): Promise<string> {
+  const port = await freePort();
+  const folder = mkdtempSync(join(tmpdir(), "fencepost-redis-"));
+  const more = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", folder];
+  const child = spawn("redis-server", ["--port", String(port), ...more], { stdio: "ignore" });
+  const ended = once(child, "close");
+  const kill = () => child.kill("SIGKILL");
+  process.once("exit", kill);
+  after(t, async () => {
+    process.removeListener("exit", kill);
+    kill();
+    await ended;
+    rmSync(folder, { recursive: true, force: true });
+  });
+  await until("redis listens", () => answers(port));
+  return `redis://127.0.0.1:${String(port)}`;
+}
+
+async function freePort(): Promise<number> {
+  const server = net.createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as net.AddressInfo;
+  server.close();
+  await once(server, "close");
+  return port;
+}
+
+function answers(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = net.connect(port, "127.0.0.1");
+    socket.once("connect", () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.once("error", () => {
+      resolve(false);
+    });
+  });
+}
