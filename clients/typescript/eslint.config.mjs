@@ -2,7 +2,7 @@ import js from "@eslint/js";
 import tseslint from "typescript-eslint";
 
 export default tseslint.config(
-  { ignores: ["src/gen/", "node_modules/"] },
+  { ignores: ["src/gen/", "node_modules/", "test/package/"] },
   js.configs.recommended,
   {
     files: ["**/*.ts"],

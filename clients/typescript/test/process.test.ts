@@ -77,14 +77,14 @@ void test("a process stopped past its TTL learns that before it can write", asyn
     t,
     server.address,
     `const lock = await client.lock("a", { ttl: 400 });
-     console.log(lock.token);
      let told = false;
      lock.signal.addEventListener("abort", () => { told = true; });
      const timer = setInterval(() => {
        if (lock.valid()) return;
        console.log(lock.signal.reason.reason, told);
        clearInterval(timer);
-     }, 1);`,
+     }, 1);
+     console.log(lock.token);`,
   );
   const token = Number((await lines.next()).value);
   child.kill("SIGSTOP");

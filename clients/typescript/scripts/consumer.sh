@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Packs the package, installs the tarball in a clean folder, imports it in both forms, and compiles a program with it.
+set -euo pipefail
+here=$(cd "$(dirname "$0")/.." && pwd)
+target=$here/../../target/typescript
+rm -rf "$target/packed" "$target/consumer"
+mkdir -p "$target/packed" "$target/consumer"
+npm pack --silent --pack-destination "$target/packed" "$target/package" >/dev/null
+tarball=$(ls "$target"/packed/*.tgz)
+cd "$here"
+npx publint run "$tarball" --strict
+npx attw "$tarball" --format ascii
+cp "$here"/test/package/* "$target/consumer"
+cd "$target/consumer"
+npm install --silent --no-audit --no-fund --install-links "$tarball"
+node imported.mjs
+node required.cjs
+node both.mjs
+"$here/node_modules/.bin/tsc" -p . --typeRoots "$here/node_modules/@types"

@@ -1,0 +1,6 @@
+import assert from "node:assert/strict";
+import { createRequire } from "node:module";
+import * as imported from "@fencepost/client";
+
+const required = createRequire(import.meta.url)("@fencepost/client");
+assert.equal(imported.LockLost, required.LockLost, "one set of classes, however the package is loaded");

@@ -1,0 +1,21 @@
+import { Client, type Lock, LockLost, type LossReason } from "@fencepost/client";
+import { Server, type ServerOptions } from "@fencepost/client/testing";
+
+const client: Client = new Client({ servers: ["a", "b:1"], token: () => Promise.resolve("t"), tls: { caFile: "ca" } });
+const value: number = await client.using("a", { ttl: 1000, wait: 1 }, async (lock: Lock, signal: AbortSignal) => {
+  signal.throwIfAborted();
+  return Promise.resolve(lock.token);
+});
+const text: string = await client.using("a", () => `${value}`);
+await using lock = await client.lock(text, { metadata: { a: "b" }, onAtRisk: (it) => it.remaining() });
+const free: Lock | null = await client.tryLock("a");
+if (lock.signal.reason instanceof LockLost) {
+  const reason: LossReason = lock.signal.reason.reason;
+  console.log(reason, free?.token);
+}
+for await (const { name, holders } of client.list("a")) console.log(name, holders[0]?.token);
+for await (const { kind } of client.watch("a")) if (kind === "missed") break;
+const options: ServerOptions = { arguments: ["--ttl-min", "50ms"] };
+await using server = await Server.start(options);
+// @ts-expect-error Durations are numbers of milliseconds.
+await client.lock(server.address, { ttl: "10s" });
