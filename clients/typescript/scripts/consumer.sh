@@ -9,7 +9,7 @@ npm pack --silent --pack-destination "$target/packed" "$target/package" >/dev/nu
 tarball=$(ls "$target"/packed/*.tgz)
 cd "$here"
 npx publint run "$tarball" --strict
-npx attw "$tarball" --format ascii
+npx attw "$tarball" --profile node16 --format ascii
 cp "$here"/test/package/* "$target/consumer"
 cd "$target/consumer"
 npm install --silent --no-audit --no-fund --install-links "$tarball"

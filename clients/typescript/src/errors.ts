@@ -68,7 +68,8 @@ export class LockLost extends FencepostError {
 
   constructor(lockName: string, token: number, reason: LossReason, successorToken?: number, options?: ErrorOptions) {
     const successor = successorToken === undefined ? "" : `; token ${String(successorToken)} holds it now`;
-    super(`${quote(lockName)} with token ${String(token)} is no longer held: ${EXPLANATION[reason]}${successor}`, options);
+    const lock = `${quote(lockName)} with token ${String(token)}`;
+    super(`${lock} is no longer held: ${EXPLANATION[reason]}${successor}`, options);
     this.lockName = lockName;
     this.token = token;
     this.reason = reason;

@@ -4,7 +4,12 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { type FencepostError, type FieldViolation, OutcomeUnknown, Refused } from "./errors.js";
 import { ERROR_DOMAIN } from "./facts.js";
 import type { OperationError } from "./gen/fencepost/v1/lock_pb.js";
-import { type BadRequest, BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "./gen/google/rpc/error_details_pb.js";
+import {
+  type BadRequest,
+  BadRequestSchema,
+  ErrorInfoSchema,
+  RetryInfoSchema,
+} from "./gen/google/rpc/error_details_pb.js";
 import { milliseconds } from "./wire.js";
 
 const CODES: ReadonlyMap<number, Code> = new Map(

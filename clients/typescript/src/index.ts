@@ -11,9 +11,8 @@ export {
   Refused,
   TimedOut,
 } from "./errors.js";
-export type { LockHolder, LockInfo, TokenStatus, WatchEvent } from "./info.js";
+export type { LockHolder, LockInfo, Released, TokenStatus, WatchEvent } from "./info.js";
 export type { Lock } from "./lock.js";
-export type { Released } from "./releasing.js";
 export type { AcquireOptions } from "./request.js";
 export type { TlsOptions, TokenSource } from "./security.js";
 export type { End } from "./wire.js";

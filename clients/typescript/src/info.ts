@@ -75,6 +75,14 @@ export interface TokenStatus {
   readonly newestToken: number;
 }
 
+/** How a released lease ended. */
+export interface Released {
+  /** `released`: by this release. Anything else: it had ended before, and only the token protected the work since. */
+  readonly end: Exclude<End, "unspecified">;
+  /** If it had ended before: the token of the lease that holds the lock now, if there is one. */
+  readonly successorToken: number | undefined;
+}
+
 export function holderFrom(wire: WireHolder): LockHolder {
   return {
     holder: wire.holder,

@@ -7,7 +7,7 @@
  */
 import { LockLost, type LossReason } from "./errors.js";
 import type { AcquireRequest, AcquireResponse, Lease as WireLease } from "./gen/fencepost/v1/lock_pb.js";
-import type { Released } from "./releasing.js";
+import type { Released } from "./info.js";
 import { isLate, isOverdue, type Reading, validUntil } from "./validity.js";
 import { type End, end, milliseconds } from "./wire.js";
 

@@ -2,8 +2,9 @@
 import { now } from "./clock.js";
 import type { Core } from "./core.js";
 import { LockLost } from "./errors.js";
+import type { Released } from "./info.js";
 import type { Lease } from "./lease.js";
-import { type Released, release } from "./releasing.js";
+import { release } from "./releasing.js";
 import type { End } from "./wire.js";
 
 /**
@@ -109,8 +110,8 @@ export class Lock implements AsyncDisposable {
    *
    * A caller that does not wait for the promise need not handle its rejection.
    *
-   * @throws OutcomeUnknown if no server answered in time. It is repeated behind the caller, and the lease ends by its TTL
-   * at the latest.
+   * @throws OutcomeUnknown if no server answered in time. It is repeated behind the caller, and the lease ends by its
+   * TTL at the latest.
    */
   release(): Promise<Released> {
     return release(this.#core, this.#lease);

@@ -10,19 +10,12 @@ import type { Core } from "./core.js";
 import { OutcomeUnknown } from "./errors.js";
 import { Failure } from "./failure.js";
 import { ReleaseRequestSchema, type ReleaseResponse } from "./gen/fencepost/v1/lock_pb.js";
+import type { Released } from "./info.js";
 import type { Lease } from "./lease.js";
 import { Operation } from "./operation.js";
 import { Retries } from "./retries.js";
 import { within } from "./timers.js";
-import { type End, end, token } from "./wire.js";
-
-/** How a released lease ended. */
-export interface Released {
-  /** `released`: by this release. Anything else: it had ended before, and only the token protected the work since. */
-  readonly end: Exclude<End, "unspecified">;
-  /** If it had ended before: the token of the lease that holds the lock now, if there is one. */
-  readonly successorToken: number | undefined;
-}
+import { end, token } from "./wire.js";
 
 /**
  * Stops renewing the lease and releases it, once: a repeat gets the same answer.

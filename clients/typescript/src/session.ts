@@ -137,7 +137,7 @@ export class Session {
     this.#connection.close();
     for (const operation of operations) {
       const sent = operation.sent !== undefined;
-      operation.settle(failure.sent === sent || !failure.isTransient ? failure : Failure.local(failure.message, sent, failure.cause));
+      operation.settle(failure.isTransient ? Failure.local(failure.message, sent, failure.cause) : failure);
     }
   }
 

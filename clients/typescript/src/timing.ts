@@ -26,7 +26,7 @@ export function pause(shortest: number, tries: number): number {
   return clamp(doubled, RECONNECT_FIRST_MS, RECONNECT_MAX_MS);
 }
 
-/** The minimum time between two sessions opened by operations that find the last one ended. They retry after a pause. */
+/** The minimum time between two sessions that operations open because the last one ended. They retry after a pause. */
 export const SESSION_INTERVAL_MIN_MS = 20;
 
 /**

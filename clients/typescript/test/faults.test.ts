@@ -9,6 +9,10 @@ function lossOf(reason: unknown): LockLost {
   return reason;
 }
 
+function isUnserved(error: unknown): boolean {
+  return error instanceof Refused || error instanceof OutcomeUnknown;
+}
+
 void test("the lost answer to an acquire: the same request goes on, and is granted once", async (t) => {
   const server = await start(t);
   const proxy = await Proxy.start(t, server.address);
@@ -76,7 +80,7 @@ void test("no server: nothing was done, and tries are few", async (t) => {
   await server.stop();
   const before = proxy.connections;
   assert.equal(lossOf(await aborted(signal)).reason, "silence");
-  await assert.rejects(client.lock("b"), (error: unknown) => error instanceof Refused || error instanceof OutcomeUnknown);
+  await assert.rejects(client.lock("b"), isUnserved);
   assert.ok(proxy.connections - before < 60, `${String(proxy.connections - before)} connections`);
   const nowhere = connect(t, "127.0.0.1:1", { timeout: 200 });
   await assert.rejects(nowhere.lock("a"), (error: unknown) => {
@@ -120,7 +124,10 @@ void test("using reports the loss, with the body's error as its cause", async (t
     assert.ok((await aborted(signal)) instanceof LockLost);
     throw stopped;
   });
-  await assert.rejects(using, (error: unknown) => lossOf(error).reason === "unknown" && error instanceof LockLost && error.cause === stopped);
+  await assert.rejects(using, (error: unknown) => {
+    const loss = lossOf(error);
+    return loss.reason === "unknown" && loss.cause === stopped;
+  });
 });
 
 void test("a blocked event loop: the lock is not valid before any callback says so", async (t) => {
@@ -144,7 +151,7 @@ void test("a drained server hands its locks to the next one", async (t) => {
   const client = connect(t, [proxy.address]);
   const lock = await client.lock("a", { ttl: 5000 });
   server.drain();
-  await assert.rejects(connect(t, server, { timeout: 300 }).lock("b"), (error: unknown) => error instanceof Refused || error instanceof OutcomeUnknown);
+  await assert.rejects(connect(t, server, { timeout: 300 }).lock("b"), isUnserved);
   assert.ok(lock.valid(), "the only server serves the stream until its grace is over");
   assert.equal((await lock.release()).end, "released");
 });

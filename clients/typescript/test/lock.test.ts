@@ -186,7 +186,8 @@ void test("close releases what is held, and ends what waits", async (t) => {
   await assert.rejects(watching.next(), ClientClosed);
   assert.equal((signal.reason as LockLost).reason, "closed");
   assert.deepEqual(await lock.release(), { end: "released", successorToken: undefined });
-  for (const late of [client.lock("a"), client.get("a"), client.watch().next()]) await assert.rejects(late, ClientClosed);
+  const late = [client.lock("a"), client.get("a"), client.watch().next()];
+  for (const call of late) await assert.rejects(call, ClientClosed);
   await client.close();
   const [locks] = [await connect(t, server).get("a")];
   assert.deepEqual([locks.holders, locks.waiters], [[], 0]);

@@ -37,7 +37,10 @@ const EXIT_MS = 5000;
 for (const [what, program] of [
   ["a held lock", `await client.lock("a"); console.log("ready");`],
   ["a silent server", `await client.lock("a"); console.log("ready"); await new Promise((r) => setTimeout(r, 300));`],
-  ["a release that nobody waits for", `const lock = await client.lock("a"); void lock.release(); console.log("ready");`],
+  [
+    "a release that nobody waits for",
+    `const lock = await client.lock("a"); void lock.release(); console.log("ready");`,
+  ],
   ["a closed client", `await client.lock("a"); await client.get("a"); await client.close(); console.log("ready");`],
   [
     "an abandoned acquire",
