@@ -36,10 +36,14 @@ export function isLocal(address: Address): boolean {
   return host === "localhost" || host === "::1" || (isIPv4(host) && host.startsWith("127."));
 }
 
-/** The origin of requests to this address; gRPC names a Unix socket `localhost`. */
+/**
+ * The origin of requests to this address; gRPC names a Unix socket `localhost`. So does this an IPv6 address: Node's
+ * http2 module takes its brackets away, and servers refuse the rest.
+ */
 export function origin(address: Address): string {
   if (address.kind === "unix") return "http://localhost";
-  return `${address.tls ? "https" : "http"}://${bracketed(address.host)}:${String(address.port)}`;
+  const host = isIPv6(address.host) ? "localhost" : address.host;
+  return `${address.tls ? "https" : "http"}://${host}:${String(address.port)}`;
 }
 
 /** An address, or the rule that the text breaks. */

@@ -15,7 +15,7 @@ void test("addresses as people write them", () => {
   ] as const) {
     assert.equal(parse(text).text, shown);
   }
-  assert.equal(origin(parse("https://[::1]:1")), "https://[::1]:1");
+  assert.equal(origin(parse("https://[::1]:1")), "https://localhost:1");
   assert.equal(origin(parse("unix:/a")), "http://localhost");
   assert.ok(isLocal(parse("127.1.2.3")) && isLocal(parse("unix:/a")) && !isLocal(parse("127.example.com")));
 });
