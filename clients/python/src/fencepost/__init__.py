@@ -1,0 +1,69 @@
+"""Client of Fencepost, the lock server with fencing tokens.
+
+    from fencepost import Client
+
+    with Client("127.0.0.1:7420") as client:
+        with client.lock("orders/42", ttl=10, wait=30) as lock:
+            print(lock.token)  # send it with every write
+
+``fencepost.aio`` has the same for asyncio, ``fencepost.testing`` a server for tests, ``fencepost.guards`` the check of
+tokens in the stores.
+"""
+
+from fencepost._calls import Watch
+from fencepost._client import Client
+from fencepost._core.options import Tls, Token
+from fencepost._lock import Lock, LostEvent
+from fencepost.errors import (
+    ClientClosed,
+    Contended,
+    FencepostError,
+    FieldViolation,
+    LockLost,
+    OutcomeUnknown,
+    Refused,
+    StaleToken,
+    TimedOut,
+    Unavailable,
+)
+from fencepost.types import (
+    Event,
+    EventKind,
+    Holder,
+    LeaseEnd,
+    LockInfo,
+    Loss,
+    LossReason,
+    Released,
+    TokenCheck,
+    TokenStatus,
+)
+
+__all__ = [
+    "Client",
+    "ClientClosed",
+    "Contended",
+    "Event",
+    "EventKind",
+    "FencepostError",
+    "FieldViolation",
+    "Holder",
+    "LeaseEnd",
+    "Lock",
+    "LockInfo",
+    "LockLost",
+    "Loss",
+    "LossReason",
+    "LostEvent",
+    "OutcomeUnknown",
+    "Refused",
+    "Released",
+    "StaleToken",
+    "TimedOut",
+    "Tls",
+    "Token",
+    "TokenCheck",
+    "TokenStatus",
+    "Unavailable",
+    "Watch",
+]

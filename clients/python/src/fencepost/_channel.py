@@ -1,0 +1,90 @@
+"""What both drivers need of gRPC: channels, credentials, methods and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+from google.rpc.status_pb2 import Status
+
+from fencepost._core import failure
+from fencepost._core.address import Address
+from fencepost._core.failure import Failure
+from fencepost._core.options import Options
+from fencepost._facts import CONNECT_TIMEOUT_MS, RETRY_FIRST_MS, RETRY_MAX_MS
+from fencepost.v1 import lock_pb2 as pb
+
+RequestT = TypeVar("RequestT", bound=Message)
+ResponseT = TypeVar("ResponseT", bound=Message)
+
+# The interval of pings on an idle connection, and the time for their answer: how a dead connection is noticed.
+_PING_INTERVAL_MS = 10_000
+_PING_TIMEOUT_MS = 5_000
+
+CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.keepalive_time_ms", _PING_INTERVAL_MS),
+    ("grpc.keepalive_timeout_ms", _PING_TIMEOUT_MS),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    # The smallest allowed time for connecting is also the default.
+    ("grpc.min_reconnect_backoff_ms", CONNECT_TIMEOUT_MS),
+    ("grpc.initial_reconnect_backoff_ms", RETRY_FIRST_MS),
+    ("grpc.max_reconnect_backoff_ms", RETRY_MAX_MS),
+    # A connection that failed does not make another channel to the same server wait.
+    ("grpc.use_local_subchannel_pool", 1),
+    # A lock server is not on the other side of a web proxy.
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.enable_retries", 0),
+)
+
+
+@dataclass(frozen=True)
+class Method(Generic[RequestT, ResponseT]):
+    """A method of the service."""
+
+    name: str
+    request: type[RequestT]
+    response: type[ResponseT]
+
+    @property
+    def path(self) -> str:
+        return f"/fencepost.v1.LockService/{self.name}"
+
+    @property
+    def serialize(self) -> Callable[[RequestT], bytes]:
+        return self.request.SerializeToString
+
+    @property
+    def deserialize(self) -> Callable[[bytes], ResponseT]:
+        return self.response.FromString
+
+
+SESSION = Method("Session", pb.SessionRequest, pb.SessionResponse)
+GET = Method("Get", pb.GetRequest, pb.GetResponse)
+LIST = Method("List", pb.ListRequest, pb.ListResponse)
+WATCH = Method("Watch", pb.WatchRequest, pb.WatchResponse)
+CHECK_TOKEN = Method("CheckToken", pb.CheckTokenRequest, pb.CheckTokenResponse)
+
+
+def credentials(options: Options, address: Address) -> grpc.ChannelCredentials | None:
+    """Reads the files of TLS; None for a server without it."""
+    if not address.tls:
+        return None
+    files = options.read_tls()
+    return grpc.ssl_channel_credentials(files.ca, files.key, files.cert)
+
+
+def rpc_failure(code: grpc.StatusCode, message: str | None, metadata: Iterable[tuple[str, Any]] | None) -> Failure:
+    """Reads the status of a call."""
+    status = Status()
+    for key, value in metadata or ():
+        if key == "grpc-status-details-bin" and isinstance(value, bytes):
+            status.MergeFromString(value)
+    result = failure.from_status(code.name, message or code.name, status.details)
+    # The message of grpc's core for a connection that was never made.
+    if code is grpc.StatusCode.UNAVAILABLE and "failed to connect to all addresses" in (message or ""):
+        return failure.unsent(message or code.name)
+    return result

@@ -1,0 +1,198 @@
+"""The client with threads."""
+
+from __future__ import annotations
+
+import uuid
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from types import TracebackType
+
+from fencepost._calls import Calls, Watch
+from fencepost._core import options, requests, timing
+from fencepost._core.options import Tls, Token
+from fencepost._facts import DEFAULT_TTL_MS
+from fencepost._lock import Lock
+from fencepost._threads import Driver
+from fencepost.errors import Contended
+from fencepost.types import LockInfo, Loss, TokenCheck
+
+_TTL = DEFAULT_TTL_MS / 1000
+
+
+class Client:
+    """A client of Fencepost. All its locks share one connection; it may be used by any thread.
+
+    It connects when it is first needed, and moves to the next server when one fails. Threads of it are daemons. Close it
+    at the end, or use it in a ``with`` statement: locks that are still held are released then. After a fork, make a new
+    client in the child.
+    """
+
+    def __init__(
+        self,
+        servers: str | Iterable[str] | None = None,
+        *,
+        holder: str | None = None,
+        tls: Tls | None = None,
+        token: Token | None = None,
+        retry_for: float = timing.RETRY_FOR,
+    ) -> None:
+        """
+        Args:
+            servers: Addresses: ``host:port``, ``https://host:port`` for TLS, or ``unix:/path``; a list, or a text with
+                commas. Default: the variable ``FENCEPOST_SERVER``, else ``127.0.0.1:7420``.
+            holder: The label that others see when they ask who holds a lock, at most 256 bytes. Default:
+                ``user@host:pid``.
+            tls: Files for ``https://`` servers. Default: the variables ``FENCEPOST_CA``, ``FENCEPOST_CERT`` and
+                ``FENCEPOST_KEY``, else the authorities of this machine.
+            token: A bearer token, or a function that returns one, asked before each connection and call. Refused for a
+                server on another machine without TLS.
+            retry_for: For how many seconds a call is repeated while no server answers it, in addition to the time that
+                it waits for a lock: 0 to 86,400.
+
+        Raises:
+            ValueError: an address or another argument is invalid.
+            OSError: a file of TLS cannot be read.
+        """
+        self._options = options.check(servers, holder, tls, token, retry_for)
+        self._driver = Driver(self._options)
+        self._calls = Calls(self._options)
+        weakref.finalize(self, self._driver.drop_client).atexit = False
+
+    @contextmanager
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: float | timedelta = _TTL,
+        wait: float | timedelta = 0,
+        holder: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        request_id: str | uuid.UUID | None = None,
+        min_token: int = 0,
+        on_lost: Callable[[Loss], None] | None = None,
+        on_at_risk: Callable[[], None] | None = None,
+    ) -> Iterator[Lock]:
+        """Acquires the lock for a ``with`` statement, and releases it at the end. Arguments: see :meth:`acquire`.
+
+        The ``with`` statement raises :class:`LockLost` at its end if the lock was lost meanwhile, with the error of its
+        body as cause. It does not interrupt the body: look at :meth:`Lock.valid` or :attr:`Lock.lost` there.
+        """
+        with self.acquire(
+            name,
+            ttl=ttl,
+            wait=wait,
+            holder=holder,
+            metadata=metadata,
+            request_id=request_id,
+            min_token=min_token,
+            on_lost=on_lost,
+            on_at_risk=on_at_risk,
+        ) as lock:
+            yield lock
+
+    def acquire(
+        self,
+        name: str,
+        *,
+        ttl: float | timedelta = _TTL,
+        wait: float | timedelta = 0,
+        holder: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        request_id: str | uuid.UUID | None = None,
+        min_token: int = 0,
+        on_lost: Callable[[Loss], None] | None = None,
+        on_at_risk: Callable[[], None] | None = None,
+    ) -> Lock:
+        """Acquires a lock. Release it with :meth:`Lock.release`.
+
+        Interrupted by Ctrl-C, it leaves the queue, and releases the lock if it was granted at that moment.
+
+        Args:
+            name: The name of the lock: 1 to 512 bytes without control characters.
+            ttl: How long the lease lasts without a renewal, in seconds: 1 s to 24 h. The lock of a process that dies is
+                free after this time. At least three times the longest pause that the process must survive.
+            wait: How long to wait for the lock, in seconds: 0 (do not wait) to 1 h.
+            holder: The label for this lock, in place of the client's.
+            metadata: Shown with the holder: at most 4 KiB.
+            request_id: A UUID of your own for this acquire, for a program that repeats it after a crash. Never the same
+                for two locks.
+            min_token: The lowest acceptable token. If the store has seen a higher one than the servers grant, pass its
+                highest + 1; this raises the tokens of other locks too.
+            on_lost: Called once if the lock is lost, in a thread of the client.
+            on_at_risk: Called when renewals begin to fail, in a thread of the client. The lock is still held.
+
+        Raises:
+            Contended: the lock is not free, and ``wait`` is 0.
+            TimedOut: the lock was not free within ``wait``.
+            OutcomeUnknown: the lock may have been granted; it is being withdrawn in the background.
+            Unavailable: no server could be reached.
+            Refused: the server refused the request; its fields say why.
+            LockLost: the lock was granted, but its validity was over before the answer arrived.
+            ClientClosed: the client was closed, or made before a fork.
+        """
+        label = self._options.holder if holder is None else holder
+        request = requests.acquire(name, ttl, wait, label, metadata, request_id, min_token)
+        acquired = self._driver.acquire(request)
+        if acquired.lease is None:
+            assert acquired.error is not None
+            raise acquired.error
+        return Lock(self, self._driver, acquired.lease, label, acquired.previous_end, on_lost, on_at_risk)
+
+    def try_acquire(
+        self,
+        name: str,
+        *,
+        ttl: float | timedelta = _TTL,
+        holder: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        on_lost: Callable[[Loss], None] | None = None,
+        on_at_risk: Callable[[], None] | None = None,
+    ) -> Lock | None:
+        """Acquires a lock if it is free; returns None if it is not. Arguments and errors: see :meth:`acquire`."""
+        try:
+            return self.acquire(
+                name, ttl=ttl, holder=holder, metadata=metadata, on_lost=on_lost, on_at_risk=on_at_risk
+            )
+        except Contended:
+            return None
+
+    def get(self, name: str) -> LockInfo:
+        """Returns the state of a lock: its holders, the time left, the number of waiters."""
+        self._driver.check_process()
+        return self._calls.get(name)
+
+    def list(self, prefix: str = "") -> Iterator[LockInfo]:
+        """Iterates over the locks that are held or waited for, in no particular order."""
+        self._driver.check_process()
+        return self._calls.list(prefix)
+
+    def watch(self, prefix: str = "") -> Watch:
+        """Reports events of the locks whose names begin with ``prefix``, from the return of this call on."""
+        self._driver.check_process()
+        return self._calls.watch(prefix)
+
+    def check_token(self, name: str, token: int) -> TokenCheck:
+        """Checks whether a token is that of a current lease. For stores that cannot keep the highest token themselves;
+        the answer may be out of date when it arrives."""
+        self._driver.check_process()
+        return self._calls.check_token(name, token)
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Ends all waits with :class:`ClientClosed`, releases all locks, and closes the connections. Waits at most
+        ``timeout`` seconds for the servers to confirm that."""
+        self._driver.shut(timeout)
+        self._calls.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<fencepost.Client {','.join(map(str, self._options.servers))}>"
+

@@ -1,0 +1,233 @@
+"""One acquire, over all of its transmissions.
+
+Each transmission has the same request id and the next attempt number, so the effect is that of one request, whatever
+the network lost or delayed. If the caller gives up, or the time is over with the outcome unknown, the request goes on
+without its caller: a further attempt without a wait withdraws it from the queue, or gets the lease, which is released.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from fencepost._core import failure, timing
+from fencepost._core.convert import duration, from_duration, holder, lease_end
+from fencepost._core.failure import Failure
+from fencepost._core.lease import Lease
+from fencepost._core.release import Renew
+from fencepost._core.session import Operation, Session
+from fencepost._core.timers import Timer
+from fencepost._core.validity import Reading
+from fencepost.errors import Contended, FencepostError, LockLost, OutcomeUnknown, TimedOut
+from fencepost.types import LeaseEnd, LossReason
+from fencepost.v1 import lock_pb2 as pb
+
+if TYPE_CHECKING:
+    from fencepost._core.engine import Engine
+
+
+class Acquire:
+    """A request for a lock. ``on_done`` is called once, with ``lease`` or ``error`` set."""
+
+    is_acquire = True
+
+    def __init__(self, engine: Engine, request: pb.AcquireRequest, now: float, on_done: Callable[[], None]) -> None:
+        self.lease: Lease | None = None
+        self.previous_end = LeaseEnd.UNSPECIFIED
+        self.error: FencepostError | None = None
+        self.ahead: int | None = None
+        """The number of requests ahead in the queue, at most."""
+        self._engine = engine
+        self._request = request
+        self._chose_id = not request.request_id
+        if self._chose_id:
+            request.request_id = str(uuid.uuid4())
+        self._ttl = from_duration(request.ttl)
+        self._waits = bool(from_duration(request.wait_timeout))
+        self._wait_until = now + from_duration(request.wait_timeout)
+        self._until = self._wait_until + engine.retry_for
+        self._on_done: Callable[[], None] | None = on_done
+        self._withdrawing = False
+        """Whether nobody waits for the lock any more."""
+        self._transmissions = 0
+        self._may_be_applied = False
+        self._retries = 0
+        self._operation: Operation | None = None
+        self._last: Failure | None = None
+        self._timer: Timer | None = engine.timers.at(self._until, self._over)
+        engine.send(self, now)
+
+    # From the session
+
+    def message(self, number: int, handle: int, now: float) -> pb.SessionRequest | None:
+        if self not in self._engine.flows:
+            return None
+        self._transmissions += 1
+        self._may_be_applied = True
+        left = 0.0 if self._withdrawing else max(self._wait_until - now, 0.0)
+        self._request.attempt = self._transmissions
+        self._request.wait_timeout.CopyFrom(duration(left))
+        self._set_timer(min(now + left + timing.CALL_TIMEOUT, max(self._until, now + timing.CALL_TIMEOUT)), self._late)
+        acquire = pb.SessionAcquire(request=self._request, handle=handle)
+        return pb.SessionRequest(operation=number, acquire=acquire)
+
+    def sent(self, operation: Operation) -> None:
+        self._operation = operation
+
+    def waiting(self, ahead: int) -> None:
+        self.ahead = ahead
+
+    def answered(self, session: Session, operation: Operation, response: pb.SessionResponse, now: float) -> None:
+        self._operation = None
+        self._set_timer(self._until, self._over)
+        if response.HasField("error"):
+            self._refused(failure.from_operation(response.error), session, now)
+            return
+        answer = response.acquire
+        self._may_be_applied = False
+        if answer.outcome == pb.AcquireResponse.OUTCOME_ACQUIRED:
+            self._granted(answer, session, operation, now)
+        elif answer.outcome == pb.AcquireResponse.OUTCOME_UNSPECIFIED:
+            self._finish(Failure("INTERNAL", "unknown answer from the server").error())
+        else:
+            # CONTENDED answers a retry that arrived when the wait was over.
+            waited = self._waits or answer.outcome == pb.AcquireResponse.OUTCOME_TIMED_OUT
+            kind = TimedOut if waited else Contended
+            self._finish(kind(self._request.lock_name, tuple(map(holder, answer.holders)), answer.waiters))
+
+    def failed(self, failure: Failure, now: float) -> None:
+        self._operation = None
+        self._set_timer(self._until, self._over)
+        self._last = failure
+        if failure.is_transient:
+            self._engine.send(self, now)
+        else:
+            self._give_up(failure.error(), now)
+
+    # From the caller
+
+    def abandon(self, now: float, error: FencepostError | None = None) -> None:
+        """The caller gives up."""
+        if self.lease is not None:
+            self._engine.release(self.lease, now)
+        elif self in self._engine.flows and not self._withdrawing:
+            self._report(error)
+            self._withdraw(now)
+
+    # Steps
+
+    def _granted(self, answer: pb.AcquireResponse, session: Session, operation: Operation, now: float) -> None:
+        reading = Reading(operation.sent, now, from_duration(answer.held_for), from_duration(answer.lease.ttl))
+        lease = Lease(answer.lease, reading, self._ttl)
+        self.previous_end = lease_end(answer.previous_end)
+        session.granted(operation.handle, lease, operation.sent)
+        self._engine.keep(lease, now)
+        if lease.is_valid(now) and lease.remaining(now) < self._ttl / 2 and not self._withdrawing:
+            self._set_timer(None, None)
+            Renew(self._engine, lease, now, lambda now: self._use(lease, now))
+        else:
+            self._use(lease, now)
+
+    def _use(self, lease: Lease, now: float) -> None:
+        """Hands a lease over, unless it is over or unwanted."""
+        if self._withdrawing:
+            self._engine.release(lease, now)
+            self._finish(None)
+        elif lease.is_valid(now):
+            self.lease = lease
+            self._finish(None)
+        else:
+            # The server may still keep it: others need not wait for its TTL.
+            self._engine.release(lease, now)
+            if now < self._wait_until and self._chose_id:
+                self._restart(now)
+            else:
+                reason = lease.lost.reason if lease.lost else LossReason.SILENCE
+                self._finish(LockLost(lease.name, lease.token, reason))
+
+    def _refused(self, error: Failure, session: Session, now: float) -> None:
+        self._last = error
+        retried = self._transmissions > 1
+        # ABORTED is the outcome of the request, whichever transmission caused it. Another refusal is about one
+        # transmission only.
+        self._may_be_applied = error.code != "ABORTED" and (error.is_outcome_unknown or retried)
+        if error.is_request_ended and self._chose_id and retried and now < self._wait_until and not self._withdrawing:
+            self._restart(now)
+        elif error.is_transient or error.is_session_full:
+            pause = max(timing.retry_pause(self._retries, self._engine.random()), error.retry_delay)
+            self._retries += 1
+            self._engine.suspect(session, now)
+            if now + pause < self._until:
+                self._set_timer(now + pause, self._again)
+            else:
+                self._over(now)
+        else:
+            self._give_up(error.error(), now)
+
+    def _restart(self, now: float) -> None:
+        """The request has ended. A new one waits for the rest of the time."""
+        self._request.request_id = str(uuid.uuid4())
+        self._transmissions, self._may_be_applied = 0, False
+        self._set_timer(self._until, self._over)
+        self._engine.send(self, now)
+
+    def _again(self, now: float) -> None:
+        self._set_timer(self._until, self._over)
+        self._engine.send(self, now)
+
+    def _late(self, now: float) -> None:
+        """A transmission was not answered in time."""
+        operation, self._operation = self._operation, None
+        self._last = Failure("DEADLINE_EXCEEDED", "the server did not answer in time")
+        if operation is None:
+            return
+        operation.session.cancel(operation)
+        operation.session.abandon(operation)
+        self._engine.unanswered(operation, now)
+        if now < self._until:
+            self._again(now)
+        else:
+            self._over(now)
+
+    def _over(self, now: float) -> None:
+        """The time for retries is over."""
+        error = (self._last or self._engine.last_failure).error()
+        if self._may_be_applied and not isinstance(error, OutcomeUnknown):
+            error = OutcomeUnknown(error)
+        self._give_up(error, now)
+
+    def _give_up(self, error: FencepostError, now: float) -> None:
+        if self._withdrawing or not self._may_be_applied:
+            self._finish(error)
+        else:
+            self._report(error)
+            self._withdraw(now)
+
+    def _withdraw(self, now: float) -> None:
+        """Goes on without a caller, until it is known that nothing is held or queued."""
+        self._withdrawing = True
+        self._until = now + timing.RETRY_FOR
+        if self._operation is not None:
+            self._operation.session.cancel(self._operation)
+            self._set_timer(now + timing.CALL_TIMEOUT, self._late)
+            self._engine.wake(self._operation.session)
+        elif self._may_be_applied:
+            self._again(now)
+        else:
+            self._finish(None)
+
+    def _set_timer(self, when: float | None, callback: Callable[[float], None] | None) -> None:
+        self._engine.timers.cancel(self._timer)
+        self._timer = None if when is None or callback is None else self._engine.timers.at(when, callback)
+
+    def _finish(self, error: FencepostError | None) -> None:
+        self._set_timer(None, None)
+        self._engine.done(self)
+        self._report(error)
+
+    def _report(self, error: FencepostError | None) -> None:
+        on_done, self._on_done = self._on_done, None
+        if on_done is not None:
+            self.error = error
+            on_done()

@@ -1,0 +1,124 @@
+"""Between the messages of the API and the values of this package."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from google.protobuf.duration_pb2 import Duration
+
+from fencepost.types import (
+    Event,
+    EventKind,
+    Holder,
+    LeaseEnd,
+    LockInfo,
+    Loss,
+    LossReason,
+    Released,
+    TokenCheck,
+    TokenStatus,
+)
+from fencepost.v1 import lock_pb2 as pb
+
+_NANOS = 1_000_000_000
+
+# Far above what any server allows, and within the range of the message.
+_SECONDS_MAX = 1e9
+
+_ENDS = {
+    pb.LEASE_END_RELEASED: LeaseEnd.RELEASED,
+    pb.LEASE_END_EXPIRED: LeaseEnd.EXPIRED,
+    pb.LEASE_END_REVOKED: LeaseEnd.REVOKED,
+    pb.LEASE_END_SUPERSEDED: LeaseEnd.SUPERSEDED,
+    pb.LEASE_END_UNKNOWN: LeaseEnd.UNKNOWN,
+}
+
+_LOSSES = {
+    LeaseEnd.EXPIRED: LossReason.EXPIRED,
+    LeaseEnd.REVOKED: LossReason.REVOKED,
+    LeaseEnd.SUPERSEDED: LossReason.SUPERSEDED,
+}
+
+_EVENTS = {
+    pb.WatchResponse.KIND_GRANTED: EventKind.GRANTED,
+    pb.WatchResponse.KIND_RELEASED: EventKind.RELEASED,
+    pb.WatchResponse.KIND_EXPIRED: EventKind.EXPIRED,
+    pb.WatchResponse.KIND_REVOKED: EventKind.REVOKED,
+    pb.WatchResponse.KIND_MISSED: EventKind.MISSED,
+}
+
+_STATUSES = {
+    pb.CheckTokenResponse.STATUS_CURRENT: TokenStatus.CURRENT,
+    pb.CheckTokenResponse.STATUS_ENDED: TokenStatus.ENDED,
+    pb.CheckTokenResponse.STATUS_STALE: TokenStatus.STALE,
+}
+
+
+def seconds(value: float | timedelta, what: str) -> float:
+    """Returns a duration that a caller passed, in seconds."""
+    number = value.total_seconds() if isinstance(value, timedelta) else float(value)
+    if not 0 <= number <= _SECONDS_MAX:
+        raise ValueError(f"{what} must be from 0 to {_SECONDS_MAX:.0f} seconds, not {value!r}")
+    return number
+
+
+def duration(value: float) -> Duration:
+    """Returns the message of a number of seconds."""
+    whole, nanos = divmod(round(value * _NANOS), _NANOS)
+    return Duration(seconds=whole, nanos=nanos)
+
+
+def from_duration(value: Duration) -> float:
+    return value.seconds + value.nanos / _NANOS
+
+
+def lease_end(end: pb.LeaseEnd) -> LeaseEnd:
+    return _ENDS.get(end, LeaseEnd.UNSPECIFIED)
+
+
+def loss(end: pb.LeaseEnd, successor_token: int) -> Loss:
+    return Loss(loss_reason(lease_end(end)), successor_token or None)
+
+
+def loss_reason(end: LeaseEnd) -> LossReason:
+    return _LOSSES.get(end, LossReason.UNKNOWN)
+
+
+def released(answer: pb.ReleaseResponse) -> Released:
+    return Released(lease_end(answer.end), answer.successor_token or None)
+
+
+def holder(message: pb.LockHolder) -> Holder:
+    return Holder(
+        holder=message.holder,
+        token=message.fencing_token,
+        grant_id=message.grant_id,
+        ttl=from_duration(message.ttl) if message.HasField("ttl") else None,
+        expires_in=from_duration(message.expires_in) if message.HasField("expires_in") else None,
+        held_since=from_duration(message.held_since) if message.HasField("held_since") else None,
+        metadata=dict(message.metadata),
+    )
+
+
+def lock_info(message: pb.LockInfo) -> LockInfo:
+    return LockInfo(
+        name=message.lock_name,
+        holders=tuple(holder(it) for it in message.holders),
+        waiters=message.waiters,
+        previous_end=lease_end(message.previous_end),
+        newest_token=message.newest_token,
+    )
+
+
+def event(message: pb.WatchResponse) -> Event | None:
+    """Returns the event; None for one that says nothing about a lock."""
+    kind = _EVENTS.get(message.kind)
+    if kind is None:
+        return None
+    return Event(
+        kind, message.lock_name, message.fencing_token, message.holder, message.grant_id, message.reason, message.missed
+    )
+
+
+def token_check(message: pb.CheckTokenResponse) -> TokenCheck:
+    return TokenCheck(_STATUSES.get(message.status, TokenStatus.UNKNOWN), message.newest_token)

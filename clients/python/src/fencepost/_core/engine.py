@@ -1,0 +1,374 @@
+"""The engine of a client: its leases, its requests, and the sessions that carry both.
+
+All leases and requests share the current session. If that ends, drains or goes silent, or beats arrive but renewals do
+not, a session with the next server takes over: leases are attached to it, and requests without an answer are repeated.
+A session that still works is kept beside it until the new one keeps all leases.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Protocol
+
+from fencepost._core import timing
+from fencepost._core.acquire import Acquire
+from fencepost._core.failure import Failure, unsent
+from fencepost._core.lease import Lease
+from fencepost._core.receive import receive
+from fencepost._core.release import Release
+from fencepost._core.session import Flow, Operation, Session
+from fencepost._core.timers import Timer, Timers
+from fencepost.errors import ClientClosed
+from fencepost.v1 import lock_pb2 as pb
+
+
+class Port(Protocol):
+    """What the engine asks of its driver. These calls must neither block nor call the engine."""
+
+    def open(self, session: Session) -> None:
+        """Connect, and report :meth:`Engine.connected`, received messages, and :meth:`Engine.ended`."""
+        ...
+
+    def wake(self, session: Session) -> None:
+        """There may be something to send: ask :meth:`Engine.next`."""
+        ...
+
+    def close(self, session: Session) -> None:
+        """End the stream. Its end need not be reported."""
+        ...
+
+
+class Engine:
+    """The state of one client."""
+
+    def __init__(self, port: Port, servers: int, retry_for: float) -> None:
+        self.timers = Timers()
+        self.retry_for = retry_for
+        self.flows: set[Flow] = set()
+        """The requests that are not done."""
+        self.closed = False
+        self.last_failure = unsent("no connection in time")
+        self.current: Session | None = None
+        self.previous: Session | None = None
+        """A session that still works, until the current one keeps all leases."""
+        self._port = port
+        self._servers = servers
+        self._server = 0
+        self._tries = 0
+        """Sessions opened since one worked."""
+        self._has_opened = False
+        self._leases: dict[Lease, float] = {}
+        self._ttls: dict[float, int] = {}
+        self._acquires: dict[Flow, None] = {}
+        self._urgent: dict[Flow, None] = {}
+        self._opening: Timer | None = None
+        self._watching: Timer | None = None
+        self._lingering: Timer | None = None
+
+    @staticmethod
+    def random() -> float:
+        return random.random()
+
+    # Requests
+
+    def send(self, flow: Flow, now: float) -> None:
+        """Transmits a request as soon as a session can take it."""
+        self.flows.add(flow)
+        (self._acquires if flow.is_acquire else self._urgent)[flow] = None
+        self._ensure(now)
+        for session in self.sessions():
+            self._port.wake(session)
+
+    def done(self, flow: Flow) -> None:
+        """A request needs nothing more."""
+        self.flows.discard(flow)
+        self._acquires.pop(flow, None)
+        self._urgent.pop(flow, None)
+
+    def release(self, lease: Lease, now: float) -> None:
+        """Releases a lease in the background."""
+        self.start_release(lease, now, None)
+
+    def start_release(self, lease: Lease, now: float, on_done: Callable[[], None] | None) -> Release:
+        """Releases a lease. No renewal of it is sent after this."""
+        lease.release()
+        self._drop(lease)
+        handle = 0
+        for session in self.sessions():
+            if session is self.current and session.connected:
+                handle = session.forget(lease)
+            else:
+                session.detach(lease)
+                self._port.wake(session)
+        return Release(self, lease, handle, now, on_done)
+
+    def unanswered(self, operation: Operation, now: float) -> None:
+        """A transmission was not answered in time."""
+        session = operation.session
+        if session.last_received < operation.sent:
+            self.ended(session, Failure("UNAVAILABLE", "the server went silent"), now)
+        else:
+            self._port.wake(session)
+            self.suspect(session, now)
+
+    def suspect(self, session: Session, now: float) -> None:
+        """A session answers, but not well: another server may do better."""
+        if session is self.current and self._servers > 1 and now - session.opened > timing.MOVE_INTERVAL:
+            self._move(now)
+
+    def wake(self, session: Session) -> None:
+        self._port.wake(session)
+
+    # Leases
+
+    def keep(self, lease: Lease, now: float) -> None:
+        """Renews a lease from now on. It is attached to a session already."""
+        self._leases[lease] = lease.ttl
+        pace = self._pace()
+        self._ttls[lease.ttl] = self._ttls.get(lease.ttl, 0) + 1
+        self._watch_lease(lease)
+        if (pace is None or lease.ttl < pace) and self.current is not None:
+            # Beats come faster from now on: silence counts from now.
+            self.current.last_received = max(self.current.last_received, now)
+            self._watch_session(self.current, now)
+
+    def lost(self, lease: Lease) -> None:
+        """A lease has ended without a release."""
+        self._drop(lease)
+        for session in self.sessions():
+            session.detach(lease)
+            self._port.wake(session)
+
+    def _drop(self, lease: Lease) -> None:
+        ttl = self._leases.pop(lease, None)
+        if ttl is not None:
+            self._ttls[ttl] -= 1
+            if not self._ttls[ttl]:
+                del self._ttls[ttl]
+            self.timers.cancel(lease.timer)
+
+    def _watch_lease(self, lease: Lease) -> None:
+        due = lease.valid_until if lease.at_risk else lease.overdue_at()
+        lease.timer = self.timers.at(due, lambda now: self._check_lease(lease, now))
+
+    def _check_lease(self, lease: Lease, now: float) -> None:
+        if lease not in self._leases:
+            return
+        if self.expire(lease, now):
+            return
+        if now >= lease.overdue_at() and not lease.at_risk:
+            lease.risk()
+            session = self.current
+            if session is not None and now - session.opened > timing.answer_timeout(lease.ttl):
+                # Beats arrive, renewals do not. If the store is the cause, no session with the only server is better.
+                if self._servers > 1:
+                    self._move(now)
+        self._watch_lease(lease)
+
+    def expire(self, lease: Lease, now: float) -> bool:
+        """Ends a lease whose validity is over by the clock. Returns whether it did."""
+        if not lease.expire(now):
+            return False
+        self.lost(lease)
+        return True
+
+    def _pace(self) -> float | None:
+        """The shortest TTL, which sets the server's beat interval."""
+        return min(self._ttls, default=None)
+
+    # Sessions
+
+    def sessions(self) -> tuple[Session, ...]:
+        return tuple(it for it in (self.previous, self.current) if it is not None)
+
+    def connected(self, session: Session, now: float) -> None:
+        """The connection of a session is made."""
+        if not session.ended:
+            session.connected, session.last_received = True, now
+            self._watch_session(session, now)
+            self._port.wake(session)
+
+    def next(self, session: Session, now: float) -> pb.SessionRequest | None:
+        """Returns the next message to send; its effect counts from ``now``."""
+        if session.ended or not session.connected:
+            return None
+        self.timers.run(now)
+        return (
+            session.next_detach()
+            or session.next_cancel()
+            or self._next_urgent(session, now)
+            or session.next_answer(now)
+            or session.next_attach(now)
+            or self._next_acquire(session, now)
+        )
+
+    def _next_urgent(self, session: Session, now: float) -> pb.SessionRequest | None:
+        chosen = self.current if self.current is not None and self.current.connected else self.previous
+        room = len(session.operations) - session.acquires < timing.RELEASES_MAX
+        return _pull(self._urgent, session, now) if session is chosen and room else None
+
+    def _next_acquire(self, session: Session, now: float) -> pb.SessionRequest | None:
+        takes = session is self.current and not session.draining and session.acquires < timing.ACQUIRES_MAX
+        return _pull(self._acquires, session, now) if takes else None
+
+    def received(self, session: Session, response: pb.SessionResponse, now: float) -> None:
+        """A message has arrived."""
+        session.last_received, session.answers = now, True
+        # A process that was paused past the end of a lease notices that first, and does not renew it.
+        self.timers.run(now)
+        if session.ended:
+            return
+        receive(self, session, response, now)
+        if session is self.current and not session.draining:
+            self._tries = 0
+        self._retire(now)
+
+    def drains(self, session: Session, now: float) -> None:
+        """The server drains: another one takes over. Until then this session goes on."""
+        if not session.draining:
+            session.draining = True
+            if session is self.current:
+                self._tries += 1
+                self._next_server(session)
+                self._ensure(now)
+
+    def ended(self, session: Session, failure: Failure, now: float) -> None:
+        """A session ended, or could not be opened."""
+        if session.ended:
+            return
+        if session is self.current:
+            self._tries += not session.answers
+            self._next_server(session)
+        self.last_failure = failure
+        self._end(session, failure, now)
+
+    def _end(self, session: Session, failure: Failure, now: float) -> None:
+        refused = not session.answers and not failure.is_transient
+        operations = [it for it in session.close() if it.flow is not None]
+        self._port.close(session)
+        if session is self.previous:
+            self.previous = None
+        if session is self.current:
+            self.current = None
+        if not refused:
+            failure = Failure("UNAVAILABLE", f"the session ended: {failure.message}", sent=failure.sent)
+        for operation in operations:
+            if operation.flow is not None:
+                operation.flow.failed(failure, now)
+        if refused:
+            # Nothing was done, and the next time will be the same.
+            for flow in [*self._acquires, *self._urgent]:
+                flow.failed(failure, now)
+        self._ensure(now)
+
+    def _next_server(self, session: Session) -> None:
+        if session.server == self._server:
+            self._server = (self._server + 1) % self._servers
+
+    def _move(self, now: float) -> None:
+        """Moves to the next server, although this session works."""
+        if self.current is not None and self._opening is None:
+            self._next_server(self.current)
+            self._open(now)
+
+    def _ensure(self, now: float) -> None:
+        """Opens a session if one is needed."""
+        usable = self.current is not None and not self.current.draining
+        if usable or self._opening is not None or not (self._leases or self.flows):
+            return
+        if not self._has_opened:
+            self._open(now)
+            return
+        tries = max(self._tries - self._servers + 1, 0)
+        pause = timing.reconnect_pause(tries, self._pace(), random.random())
+        self._opening = self.timers.at(now + pause, self._open_if_needed)
+
+    def _open_if_needed(self, now: float) -> None:
+        self._opening = None
+        if self._leases or self.flows:
+            self._open(now)
+
+    def _open(self, now: float) -> None:
+        session = Session(self._server, now)
+        for lease in sorted(self._leases, key=lambda lease: lease.valid_until):
+            session.attach(lease)
+        if self.current is not None:
+            if self.previous is not None:
+                self._replaced(self.previous, now)
+            self.previous = self.current
+        self.current, self._has_opened = session, True
+        self.timers.at(now + timing.CONNECT_TIMEOUT, lambda now: self._check_connected(session, now))
+        self._port.open(session)
+
+    def _check_connected(self, session: Session, now: float) -> None:
+        if not session.connected:
+            self.ended(session, unsent(f"no connection within {timing.CONNECT_TIMEOUT:g} s"), now)
+
+    def _replaced(self, session: Session, now: float) -> None:
+        self._end(session, Failure("UNAVAILABLE", "the session was replaced"), now)
+
+    def _retire(self, now: float) -> None:
+        """Closes the previous session once it is not needed."""
+        current, previous = self.current, self.previous
+        if previous is None or previous.operations:
+            return
+        if not self._leases or (current is not None and current.answers and current.keeps_all()):
+            self._replaced(previous, now)
+
+    def _watch_session(self, session: Session, now: float) -> None:
+        """Silence means that the connection is dead."""
+        pace = self._pace()
+        if session is not self.current or pace is None or not session.connected:
+            return
+        limit = timing.silence(pace) if session.answers else timing.answer_timeout(pace)
+        self.timers.cancel(self._watching)
+        if now - session.last_received > limit:
+            self.ended(session, Failure("UNAVAILABLE", f"the server was silent for {limit:g} s"), now)
+            return
+        self._watching = self.timers.at(
+            session.last_received + limit + timing.CLOCK_STEP, lambda now: self._watch_session(session, now)
+        )
+
+    # The end
+
+    def rest(self, now: float) -> None:
+        """Closes the session some time after the last lease and the last request. Call it after other calls."""
+        if self._leases or self.flows or not self.sessions():
+            self.timers.cancel(self._lingering)
+            self._lingering = None
+        elif self.closed:
+            self.shut(now)
+        elif self._lingering is None:
+            self._lingering = self.timers.at(now + timing.LINGER, self.shut)
+
+    def shut(self, now: float) -> None:
+        """Ends all sessions."""
+        self._lingering = None
+        for session in self.sessions():
+            self._replaced(session, now)
+        self._has_opened, self._tries = False, 0
+
+    def close(self, now: float) -> None:
+        """Abandons all acquires and releases all leases."""
+        self.closed = True
+        for flow in list(self.flows):
+            if isinstance(flow, Acquire):
+                flow.abandon(now, ClientClosed())
+        for lease in list(self._leases):
+            self.release(lease, now)
+        self.rest(now)
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self._leases or self.flows)
+
+
+def _pull(queue: dict[Flow, None], session: Session, now: float) -> pb.SessionRequest | None:
+    while queue:
+        flow = next(iter(queue))
+        del queue[flow]
+        message = session.send(flow, now)
+        if message is not None:
+            return message
+    return None

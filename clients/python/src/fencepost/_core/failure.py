@@ -1,0 +1,90 @@
+"""A call that failed, and what that says about its effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from google.protobuf.any_pb2 import Any
+from google.rpc import error_details_pb2 as details_pb2
+from google.rpc.code_pb2 import Code
+
+from fencepost._facts import ERROR_DOMAIN
+from fencepost.errors import FencepostError, FieldViolation, OutcomeUnknown, Refused, Unavailable
+from fencepost.v1 import lock_pb2 as pb
+
+# A call that ended so may have been applied, unless it was never sent. Repeat it with the same ids.
+_TRANSIENT = frozenset({"UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED"})
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The status of a failed call or operation."""
+
+    code: str
+    message: str
+    reason: str = ""
+    retry_delay: float = 0.0
+    violations: tuple[FieldViolation, ...] = ()
+    sent: bool = True
+    """Whether a server may have received it."""
+
+    @property
+    def is_transient(self) -> bool:
+        """Whether a retry may succeed."""
+        return self.code in _TRANSIENT
+
+    @property
+    def is_outcome_unknown(self) -> bool:
+        """Whether the server may have applied the call."""
+        return self.sent and self.is_transient
+
+    @property
+    def is_session_full(self) -> bool:
+        return self.reason == "SESSION_FULL"
+
+    @property
+    def is_request_ended(self) -> bool:
+        return self.reason == "REQUEST_ENDED"
+
+    @property
+    def is_draining(self) -> bool:
+        return self.reason == "DRAINING"
+
+    def error(self) -> FencepostError:
+        """Returns the error of a call that failed so, and is not retried."""
+        if not self.sent and self.is_transient:
+            return Unavailable(self.code, self.reason, f"no server could be reached: {self.message}")
+        refused = Refused(self.code, self.reason, self.message, self.violations)
+        return OutcomeUnknown(refused) if self.is_transient else refused
+
+
+def unsent(message: str) -> Failure:
+    """Returns the failure of something that no server received."""
+    return Failure("UNAVAILABLE", message, sent=False)
+
+
+def from_operation(error: pb.OperationError) -> Failure:
+    """Reads the error of one operation of a session."""
+    return from_status(_code_name(error.code), error.message, error.details)
+
+
+def from_status(code: str, message: str, details: Iterable[Any]) -> Failure:
+    """Reads the fields of a ``google.rpc.Status``."""
+    reason, delay, violations = "", 0.0, []
+    for detail in details:
+        info, retry, bad = details_pb2.ErrorInfo(), details_pb2.RetryInfo(), details_pb2.BadRequest()
+        if detail.Unpack(info):
+            reason = info.reason if info.domain == ERROR_DOMAIN else reason
+        elif detail.Unpack(retry):
+            delay = retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9
+        elif detail.Unpack(bad):
+            violations = [FieldViolation(it.field, it.description) for it in bad.field_violations]
+    return Failure(code, message, reason, delay, tuple(violations))
+
+
+def _code_name(code: int) -> str:
+    try:
+        return Code.Name(code)  # type: ignore[arg-type]
+    except ValueError:
+        return "UNKNOWN"

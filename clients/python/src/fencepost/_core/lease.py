@@ -1,0 +1,113 @@
+"""The state of one lease: until when it is valid, and how it ended.
+
+The end is final. Every read and every renewal checks the clock first, so a process that was paused past the end finds
+its lease lost whatever its timers say, and a late renewal never revives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fencepost._core.timers import Timer
+from fencepost._core.validity import Reading, overdue_at
+from fencepost.types import Loss, LossReason
+from fencepost.v1 import lock_pb2 as pb
+
+
+class Lease:
+    """One lease of this process."""
+
+    __slots__ = (
+        "at_risk",
+        "attempt",
+        "grant_id",
+        "lease_id",
+        "lost",
+        "name",
+        "on_at_risk",
+        "on_end",
+        "reattached",
+        "released",
+        "timer",
+        "token",
+        "ttl",
+        "valid_until",
+    )
+
+    def __init__(self, lease: pb.Lease, reading: Reading, ttl: float) -> None:
+        self.name = lease.lock_name
+        self.lease_id = lease.lease_id
+        """A secret: never logged."""
+        self.grant_id = lease.grant_id
+        self.token = lease.fencing_token
+        self.ttl = max(ttl, reading.ttl)
+        self.valid_until = reading.valid_until()
+        self.lost: Loss | None = None
+        self.released = False
+        """Whether a release was started."""
+        self.at_risk = False
+        """Whether a renewal has failed since the last one that succeeded."""
+        self.attempt = 1
+        """The number of the latest attachment; the grant is the first."""
+        self.reattached = False
+        """Whether it was attached again after another process had attached it."""
+        self.timer: Timer | None = None
+        """The engine's next check of it."""
+        self.on_end: Callable[[], None] | None = None
+        self.on_at_risk: Callable[[], None] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its end is known. The clock may know better."""
+        return self.released or self.lost is not None
+
+    def is_valid(self, now: float) -> bool:
+        return not self.is_over and now < self.valid_until
+
+    def remaining(self, now: float) -> float:
+        """Returns how long it is valid without a renewal; 0 if it is over."""
+        return 0.0 if self.is_over else max(self.valid_until - now, 0.0)
+
+    def overdue_at(self) -> float:
+        return overdue_at(self.valid_until, self.ttl)
+
+    def renewed(self, reading: Reading) -> None:
+        """Applies a renewal. The end of the validity only moves forward."""
+        if self.is_over or reading.read >= self.valid_until:
+            return
+        self.ttl = max(self.ttl, reading.ttl)
+        until = reading.valid_until()
+        if until > self.valid_until:
+            self.valid_until = until
+            self.at_risk = False
+
+    def risk(self) -> None:
+        """A renewal failed."""
+        if not self.is_over and not self.at_risk:
+            self.at_risk = True
+            if self.on_at_risk is not None:
+                self.on_at_risk()
+
+    def expire(self, now: float) -> bool:
+        """Ends the lease if its validity is over by the clock. Returns whether that is news."""
+        if self.is_over or now < self.valid_until:
+            return False
+        self.lose(Loss(LossReason.SILENCE))
+        return True
+
+    def lose(self, loss: Loss) -> None:
+        if not self.is_over:
+            self.lost = loss
+            self._end()
+
+    def release(self) -> None:
+        """The holder gives it back, lost or not."""
+        if not self.is_over:
+            self.released = True
+            self._end()
+        self.released = True
+
+    def _end(self) -> None:
+        on_end, self.on_end, self.on_at_risk = self.on_end, None, None
+        if on_end is not None:
+            on_end()

@@ -1,0 +1,115 @@
+"""What a client is told: servers, TLS, token, label. Read once, when the client is made."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fencepost._core import address
+from fencepost._core.address import Address
+from fencepost._core.timing import RETRY_FOR
+from fencepost._facts import (
+    DEFAULT_PORT,
+    ENVIRONMENT_CA,
+    ENVIRONMENT_CERT,
+    ENVIRONMENT_KEY,
+    ENVIRONMENT_SERVER,
+    HOLDER_BYTES_MAX,
+)
+
+Token = str | Callable[[], str]
+"""A bearer token, or a function that returns one, asked before each connection and call."""
+
+AsyncToken = Token | Callable[[], Awaitable[str]]
+"""The same for asyncio, where the function may be a coroutine."""
+
+
+@dataclass(frozen=True)
+class Tls:
+    """Files of TLS, all PEM. They are read for each connection, so that a rotation needs no restart."""
+
+    ca_file: str | os.PathLike[str] | None = None
+    """The authorities of the servers. Without it, those of this machine."""
+    cert_file: str | os.PathLike[str] | None = None
+    """The certificate of this client, with its intermediates, for servers that ask for one."""
+    key_file: str | os.PathLike[str] | None = None
+    """The private key of ``cert_file``."""
+
+
+@dataclass(frozen=True)
+class TlsFiles:
+    """The contents of the files."""
+
+    ca: bytes | None
+    cert: bytes | None
+    key: bytes | None
+
+
+@dataclass(frozen=True)
+class Options:
+    """The checked options of a client."""
+
+    servers: tuple[Address, ...]
+    holder: str
+    tls: Tls
+    token: AsyncToken | None
+    retry_for: float
+
+    def read_tls(self) -> TlsFiles:
+        """Reads the files; raises OSError if one cannot be read."""
+        ca = self.tls.ca_file or ssl.get_default_verify_paths().cafile
+        return TlsFiles(_read(ca), _read(self.tls.cert_file), _read(self.tls.key_file))
+
+    @staticmethod
+    def authorization(token: str) -> tuple[tuple[str, str], ...]:
+        """Returns the metadata of one call."""
+        return (("authorization", f"Bearer {token}"),)
+
+
+def check(
+    servers: str | Iterable[str] | None,
+    holder: str | None,
+    tls: Tls | None,
+    token: AsyncToken | None,
+    retry_for: float,
+    environment: Mapping[str, str] = os.environ,
+) -> Options:
+    """Checks the options and fills in what is not given."""
+    addresses = address.parse_list(servers or environment.get(ENVIRONMENT_SERVER) or f"127.0.0.1:{DEFAULT_PORT}")
+    if not 0 <= retry_for <= 86_400:
+        raise ValueError(f"retry_for must be from 0 to 86400 seconds, not {retry_for!r}")
+    if holder is None:
+        holder = default_holder()
+    elif len(holder.encode()) > HOLDER_BYTES_MAX:
+        raise ValueError(f"the holder has {len(holder.encode())} bytes, the maximum is {HOLDER_BYTES_MAX}")
+    plain = [it for it in addresses if not it.tls]
+    if tls is not None and (outside := [it for it in plain if not it.path]):
+        raise ValueError(f"TLS files are given, but {outside[0]} is an address without TLS: write https://{outside[0]}")
+    if token is not None and (open_to_all := [it for it in plain if not it.is_local]):
+        raise ValueError(f"a token would be sent to {open_to_all[0]} in plain text: write https://{open_to_all[0]}")
+    files = tls or Tls(*(environment.get(it) or None for it in (ENVIRONMENT_CA, ENVIRONMENT_CERT, ENVIRONMENT_KEY)))
+    if (files.cert_file is None) != (files.key_file is None):
+        raise ValueError("cert_file and key_file belong together: give both, or neither")
+    options = Options(addresses, holder, files, token, retry_for)
+    if len(plain) < len(addresses):
+        options.read_tls()
+    return options
+
+
+def default_holder() -> str:
+    """Returns ``user@host:pid``."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        user = "unknown"
+    label = f"{user}@{socket.gethostname()}:{os.getpid()}"
+    return "".join(it for it in label if it.isprintable()).encode()[-HOLDER_BYTES_MAX:].decode(errors="ignore")
+
+
+def _read(path: str | os.PathLike[str] | None) -> bytes | None:
+    return None if path is None else Path(path).read_bytes()

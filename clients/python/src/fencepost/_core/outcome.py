@@ -1,0 +1,26 @@
+"""How a lock ended, for its holder."""
+
+from __future__ import annotations
+
+from fencepost._core.convert import loss_reason
+from fencepost._core.lease import Lease
+from fencepost.errors import LockLost
+from fencepost.types import LeaseEnd, Loss, LossReason, Released
+
+
+def known_end(loss: Loss | None) -> Released | None:
+    """Returns the result of the release of a lost lock, if the server has said how it ended."""
+    if loss is None or loss.reason is LossReason.SILENCE:
+        return None
+    return Released(LeaseEnd(loss.reason.value), loss.successor_token)
+
+
+def lost_at_exit(loss: Loss | None, released: Released | None) -> Loss | None:
+    """Returns how the lock was lost before the end of its body; None if it was held until its release."""
+    if loss is None and released is not None and released.end is not LeaseEnd.RELEASED:
+        return Loss(loss_reason(released.end), released.successor_token)
+    return loss
+
+
+def lost_error(lease: Lease, loss: Loss) -> LockLost:
+    return LockLost(lease.name, lease.token, loss.reason, loss.successor_token)

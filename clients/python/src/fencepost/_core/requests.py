@@ -1,0 +1,43 @@
+"""The requests of the API, from the arguments of a caller."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from datetime import timedelta
+
+from fencepost._core.convert import duration, seconds
+from fencepost.errors import Refused
+from fencepost.v1 import lock_pb2 as pb
+
+# A server accepts messages of 64 KiB. The envelope of an operation takes at most 25 bytes. A larger message would end
+# the session, with all other operations on it.
+_BYTES_MAX = 64 * 1024 - 32
+
+
+def acquire(
+    name: str,
+    ttl: float | timedelta,
+    wait: float | timedelta,
+    holder: str,
+    metadata: Mapping[str, str] | None,
+    request_id: str | uuid.UUID | None,
+    min_token: int,
+) -> pb.AcquireRequest:
+    """Builds the request of an acquire. Sets no request id if the caller gave none."""
+    if not name:
+        raise ValueError("the lock name is empty")
+    request = pb.AcquireRequest(
+        lock_name=name,
+        holder=holder,
+        ttl=duration(seconds(ttl, "ttl")),
+        wait_timeout=duration(seconds(wait, "wait")),
+        request_id="" if request_id is None else str(uuid.UUID(str(request_id))),
+        metadata=metadata,
+        min_token=min_token,
+    )
+    size = request.ByteSize()
+    if size > _BYTES_MAX:
+        message = f"the request has {size} bytes, the maximum is {_BYTES_MAX}: shorten its fields"
+        raise Refused("INVALID_ARGUMENT", "INVALID_FIELD", message)
+    return request

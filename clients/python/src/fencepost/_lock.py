@@ -1,0 +1,164 @@
+"""A lock held by this process, with threads."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable
+from types import TracebackType
+
+from fencepost._core.clock import now
+from fencepost._core.lease import Lease
+from fencepost._core.outcome import known_end, lost_at_exit, lost_error
+from fencepost._threads import Driver, logger
+from fencepost.errors import FencepostError, LockLost
+from fencepost.types import LeaseEnd, Loss, Released
+
+
+class LostEvent:
+    """Whether a lock is lost. Like a ``threading.Event`` that only the client sets."""
+
+    def __init__(self, driver: Driver, lease: Lease) -> None:
+        self._driver = driver
+        self._lease = lease
+        self._ended = threading.Event()
+
+    def is_set(self) -> bool:
+        """Checks the clock: true as soon as the validity is over, whatever has run meanwhile."""
+        self._driver.check(self._lease)
+        return self._lease.lost is not None
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until the lock is lost or released, at most ``timeout`` seconds. Returns whether it is lost."""
+        self._ended.wait(timeout)
+        return self.is_set()
+
+
+class Lock:
+    """A lock held by this process, renewed in the background until it is released or lost.
+
+    Send :attr:`token` with every write to the store that the lock protects, and have the store refuse lower tokens.
+    Nothing else stops a process that was paused between a look at :meth:`valid` and the write that follows.
+
+    All methods may be called by any thread.
+    """
+
+    def __init__(
+        self,
+        client: object,
+        driver: Driver,
+        lease: Lease,
+        holder: str,
+        previous_end: LeaseEnd,
+        on_lost: Callable[[Loss], None] | None,
+        on_at_risk: Callable[[], None] | None,
+    ) -> None:
+        self._client = client  # a client lives as long as its locks
+        self._driver = driver
+        self._lease = lease
+        self._released: Released | None = None
+        self.holder = holder
+        """The label that others see."""
+        self.previous_end = previous_end
+        """How the previous lease of the lock ended. Unless it was released, check for unfinished work of its holder."""
+        self.lost = LostEvent(driver, lease)
+        """Set when the lock is lost; not by a release."""
+        ended = self.lost._ended
+
+        def on_end() -> None:
+            ended.set()
+            loss = lease.lost
+            if loss is not None and on_lost is not None:
+                driver.callback(lambda: on_lost(loss))
+
+        driver.watch(lease, on_end, on_at_risk or _nothing)
+
+    @property
+    def name(self) -> str:
+        """The name of the lock."""
+        return self._lease.name
+
+    @property
+    def token(self) -> int:
+        """The fencing token: higher than those of all earlier grants of the lock."""
+        return self._lease.token
+
+    @property
+    def grant_id(self) -> str:
+        """The public id of the grant."""
+        return self._lease.grant_id
+
+    @property
+    def loss(self) -> Loss | None:
+        """How the lock was lost; None if it was not."""
+        self._driver.check(self._lease)
+        return self._lease.lost
+
+    def valid(self) -> bool:
+        """Whether the lock is held, by the clock of this process. Once false, always false."""
+        return self._driver.check(self._lease)
+
+    def remaining(self) -> float:
+        """Returns for how many seconds the lock is held without a renewal; 0 if it is not held."""
+        return self._lease.remaining(now()) if self.valid() else 0.0
+
+    def check(self) -> None:
+        """Raises :class:`LockLost` if the lock is lost. Call it before each step of the work."""
+        loss = self.loss
+        if loss is not None:
+            raise lost_error(self._lease, loss)
+
+    def release(self) -> Released:
+        """Releases the lock. Stop the work that it protects first: from now on others may get it.
+
+        A repeated call returns the same. The result says how the lease ended: anything but ``RELEASED`` means that it
+        had ended before. While the outcome is unknown, the release is repeated in the background.
+
+        Raises:
+            OutcomeUnknown: no server has confirmed the release within ``retry_for``. The client goes on to release it,
+                until the TTL is over.
+            Refused: the server refused the call. The lease ends by its TTL.
+        """
+        self._driver.check_process()
+        if self._released is None:
+            self._released = known_end(self.loss)
+        if self._released is None:
+            done = self._driver.release(self._lease)
+            if done.error is not None:
+                raise done.error
+            self._released = done.result
+        assert self._released is not None
+        return self._released
+
+    def __enter__(self) -> Lock:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        lost = self.loss
+        released = None
+        try:
+            released = self.release()
+        except FencepostError as failure:
+            # The work is done, and was protected. The lease ends by its TTL at the latest.
+            logger.warning("%s is not released yet: %s", self.name, failure)
+        lost = lost_at_exit(lost, released)
+        if lost is None or (isinstance(error, LockLost) and error.token == self.token):
+            return
+        if error is None or isinstance(error, Exception):
+            raise lost_error(self._lease, lost) from error
+
+    def __repr__(self) -> str:
+        state = "released" if self._lease.released else "lost" if self.lost.is_set() else "held"
+        return f"<fencepost.Lock {self.name!r} token={self.token} {state}>"
+
+    def __del__(self) -> None:
+        lease = getattr(self, "_lease", None)
+        if lease is not None and not lease.is_over:
+            warnings.warn(f"lock {lease.name!r} was never released", ResourceWarning, stacklevel=2, source=self)
+            self._driver.drop(lease)
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,329 @@
+"""The driver of the engine with threads.
+
+One lock guards the engine. Each session has a thread that reads, and one of gRPC that asks for messages to send. A third
+one runs the timers; it ends when nothing is left to do. All are daemons: none keeps the process alive.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+
+import grpc
+
+from fencepost._channel import CHANNEL_OPTIONS, SESSION, credentials, rpc_failure
+from fencepost._core import failure
+from fencepost._core.address import Address
+from fencepost._core.acquire import Acquire
+from fencepost._core.clock import now
+from fencepost._core.engine import Engine
+from fencepost._core.lease import Lease
+from fencepost._core.options import Options
+from fencepost._core.release import Release
+from fencepost._core.session import Session
+from fencepost.errors import ClientClosed
+from fencepost.v1 import lock_pb2 as pb
+
+logger = logging.getLogger("fencepost")
+
+# The longest sleep of the thread of the timers: timers of Python do not count suspend, so this bounds the time in which
+# a lease that ended meanwhile is noticed after the machine resumes, and a lock that was garbage collected is released.
+_SLEEP_MAX = 1.0
+
+
+class Driver:
+    """Runs the engine of one client."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+        self._engine = Engine(self, len(options.servers), options.retry_for)
+        self._streams: dict[Session, _Stream] = {}
+        self._timers_changed = threading.Condition(self._lock)
+        self._timers_run = False
+        self._next_due = 0.0
+        self._idle = threading.Condition(self._lock)
+        self._dropped: deque[Lease] = deque()
+        self._client_gone = False
+        self.callbacks = _Callbacks()
+
+    # The port of the engine
+
+    def open(self, session: Session) -> None:
+        self._streams[session] = stream = _Stream(self, session)
+        stream.start()
+
+    def wake(self, session: Session) -> None:
+        stream = self._streams.get(session)
+        if stream is not None:
+            stream.wanted.notify()
+
+    def close(self, session: Session) -> None:
+        stream = self._streams.pop(session, None)
+        if stream is not None:
+            stream.cancel()
+
+    # Requests
+
+    def check_process(self) -> None:
+        """Raises an error in a child process: its connections and leases are those of the parent."""
+        if os.getpid() != self._pid:
+            raise ClientClosed("this client was made before a fork: make a client in each process")
+
+    def acquire(self, request: pb.AcquireRequest) -> Acquire:
+        """Waits for the result of an acquire. Interrupted, it withdraws the request in the background."""
+        self.check_process()
+        done = threading.Event()
+        with self._lock:
+            if self._engine.closed:
+                raise ClientClosed
+            acquire = Acquire(self._engine, request, now(), done.set)
+            self._changed()
+        try:
+            done.wait()
+        except BaseException:
+            with self._lock:
+                acquire.abandon(now())
+                self._changed()
+            raise
+        return acquire
+
+    def release(self, lease: Lease) -> Release:
+        """Waits for the result of a release. Interrupted, it goes on in the background."""
+        self.check_process()
+        done = threading.Event()
+        with self._lock:
+            release = self._engine.start_release(lease, now(), done.set)
+            self._changed()
+        done.wait()
+        return release
+
+    def check(self, lease: Lease) -> bool:
+        """Returns whether a lease is valid. Once it is not, it never will be."""
+        if os.getpid() != self._pid:
+            return False
+        if lease.is_valid(now()):
+            return True
+        if not lease.is_over:
+            with self._lock:
+                self._engine.expire(lease, now())
+                self._changed()
+        return False
+
+    def watch(self, lease: Lease, on_end: Callable[[], None], on_at_risk: Callable[[], None]) -> None:
+        """Calls back when the lease ends or is at risk, at once if it has ended, in a thread for callbacks."""
+        with self._lock:
+            lease.on_at_risk = lambda: self.callbacks.call(on_at_risk)
+            if lease.is_over:
+                on_end()
+            else:
+                lease.on_end = on_end
+
+    def callback(self, call: Callable[[], None]) -> None:
+        """Runs code of the user, which may block, in the thread for callbacks."""
+        self.callbacks.call(call)
+
+    def drop(self, lease: Lease) -> None:
+        """Releases a lease whose lock was garbage collected. Takes no lock: the collector runs anywhere."""
+        self._dropped.append(lease)
+
+    def drop_client(self) -> None:
+        """Closes the sessions of a client that was garbage collected. Takes no lock either."""
+        self._client_gone = True
+
+    def shut(self, timeout: float) -> None:
+        """Abandons all acquires, releases all leases, and waits at most ``timeout`` for that."""
+        if os.getpid() != self._pid:
+            return
+        with self._lock:
+            self._engine.close(now())
+            self._changed()
+            self._idle.wait_for(lambda: self._engine.is_idle, timeout)
+            self._engine.shut(now())
+            self._changed()
+
+    # The streams
+
+    def connected(self, session: Session) -> None:
+        with self._lock:
+            self._engine.connected(session, now())
+            self._changed()
+
+    def started(self, stream: _Stream, session: Session, call: grpc.Call) -> bool:
+        """The call of a session was started. Returns whether it is still wanted."""
+        with self._lock:
+            stream.call = call
+            if session.ended:
+                call.cancel()
+            return not session.ended
+
+    def received(self, session: Session, response: pb.SessionResponse) -> None:
+        with self._lock:
+            self._engine.received(session, response, now())
+            self._changed()
+
+    def ended(self, session: Session, why: failure.Failure) -> None:
+        with self._lock:
+            self._engine.ended(session, why, now())
+            self._changed()
+
+    def messages(self, session: Session, wanted: threading.Condition) -> Iterator[pb.SessionRequest]:
+        """The messages of a session, each made when the transport can send it."""
+        while True:
+            with self._lock:
+                message = self._engine.next(session, now())
+                while message is None and not session.ended:
+                    wanted.wait()
+                    message = self._engine.next(session, now())
+                self._changed()
+            if message is None:
+                return
+            yield message
+
+    def new_condition(self) -> threading.Condition:
+        return threading.Condition(self._lock)
+
+    # The timers
+
+    def _changed(self) -> None:
+        """After each call of the engine, under the lock."""
+        self._engine.rest(now())
+        if self._engine.is_idle:
+            self._idle.notify_all()
+        due = self._engine.timers.next()
+        if due is None:
+            return
+        if not self._timers_run:
+            self._timers_run = True
+            threading.Thread(target=self._run_timers, name="fencepost-timers", daemon=True).start()
+        elif due < self._next_due:
+            self._timers_changed.notify()
+
+    def _run_timers(self) -> None:
+        with self._lock:
+            while (due := self._engine.timers.next()) is not None:
+                self._next_due = due
+                self._timers_changed.wait(min(max(due - now(), 0.0), _SLEEP_MAX))
+                while self._dropped:
+                    self._engine.release(self._dropped.popleft(), now())
+                if self._client_gone:
+                    self._engine.closed = True
+                self._engine.timers.run(now())
+                self._engine.rest(now())
+                if self._engine.is_idle:
+                    self._idle.notify_all()
+            self._timers_run = False
+
+
+class _Stream:
+    """The connection and the reading thread of one session."""
+
+    def __init__(self, driver: Driver, session: Session) -> None:
+        self.wanted = driver.new_condition()
+        """Notified when there may be something to send."""
+        self._driver = driver
+        self._session = session
+        self.call: grpc.Call | None = None
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="fencepost-session", daemon=True).start()
+
+    def cancel(self) -> None:
+        """Ends the stream: both threads notice. Called under the lock."""
+        self.wanted.notify()
+        if self.call is not None:
+            self.call.cancel()
+
+    def _run(self) -> None:
+        why = failure.unsent("the connection could not be made")
+        try:
+            why = self._read()
+        except (OSError, ValueError) as error:
+            why = failure.Failure("FAILED_PRECONDITION", f"cannot connect: {error}", sent=False)
+        except Exception as error:
+            logger.exception("the session failed")
+            why = failure.Failure("UNAVAILABLE", repr(error))
+        finally:
+            self._driver.ended(self._session, why)
+
+    def _read(self) -> failure.Failure:
+        """Reads the session. Returns why it ended."""
+        session, driver = self._session, self._driver
+        address = driver.options.servers[session.server]
+        with open_channel(driver.options, address) as channel:
+
+            def connectivity(state: grpc.ChannelConnectivity) -> None:
+                if state is grpc.ChannelConnectivity.READY:
+                    driver.connected(session)
+
+            channel.subscribe(connectivity)
+            start = channel.stream_stream(SESSION.path, SESSION.serialize, SESSION.deserialize)
+            call = start(driver.messages(session, self.wanted), metadata=bearer(driver.options))
+            if not driver.started(self, session, call):
+                return failure.unsent("the session was closed")
+            try:
+                for response in call:
+                    driver.received(session, response)
+            except grpc.RpcError as error:
+                why = call_failure(error)
+                return why if session.connected else failure.unsent(f"{address}: {why.message}")
+            finally:
+                channel.unsubscribe(connectivity)
+        return failure.Failure("UNAVAILABLE", "the server ended the session")
+
+
+def open_channel(options: Options, address: Address) -> grpc.Channel:
+    """Opens a connection to a server. Raises OSError if a file of TLS cannot be read."""
+    secret = credentials(options, address)
+    if secret is None:
+        return grpc.insecure_channel(address.target, CHANNEL_OPTIONS)
+    return grpc.secure_channel(address.target, secret, CHANNEL_OPTIONS)
+
+
+def bearer(options: Options) -> tuple[tuple[str, str], ...]:
+    """Returns the metadata of one call."""
+    token = options.token
+    if token is None:
+        return ()
+    value = token() if callable(token) else token
+    if not isinstance(value, str):
+        raise TypeError(f"the token must be a str, not {type(value).__name__}")
+    return options.authorization(value)
+
+
+def call_failure(error: grpc.RpcError) -> failure.Failure:
+    """Reads the error of a call."""
+    assert isinstance(error, grpc.Call)
+    return rpc_failure(error.code(), error.details(), error.trailing_metadata())
+
+
+class _Callbacks:
+    """A thread for code that may block; it ends when it has nothing to do."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.calls: deque[Callable[[], None]] = deque()
+        self._runs = False
+
+    def call(self, call: Callable[[], None]) -> None:
+        with self._lock:
+            self.calls.append(call)
+            if not self._runs:
+                self._runs = True
+                threading.Thread(target=self._run, name="fencepost-callbacks", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if not self.calls:
+                    self._runs = False
+                    return
+                call = self.calls.popleft()
+            try:
+                call()
+            except Exception:
+                logger.exception("a callback raised an error")

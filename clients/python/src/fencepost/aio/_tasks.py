@@ -1,0 +1,275 @@
+"""The driver of the engine with asyncio: two tasks for each session, one timer, and no threads of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import os
+from collections.abc import Coroutine
+
+import grpc
+import grpc.aio
+
+from fencepost._channel import CHANNEL_OPTIONS, SESSION, credentials, rpc_failure
+from fencepost._core import failure
+from fencepost._core.acquire import Acquire
+from fencepost._core.address import Address
+from fencepost._core.clock import now
+from fencepost._core.engine import Engine
+from fencepost._core.lease import Lease
+from fencepost._core.options import Options
+from fencepost._core.release import Release
+from fencepost._core.session import Session
+from fencepost.errors import ClientClosed
+from fencepost.v1 import lock_pb2 as pb
+
+logger = logging.getLogger("fencepost")
+
+# Timers of asyncio do not count suspend: this bounds the time in which a lease that ended meanwhile is noticed.
+_SLEEP_MAX = 1.0
+
+
+class Driver:
+    """Runs the engine of one client, in the event loop that first uses it."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self._pid = os.getpid()
+        self._engine = Engine(self, len(options.servers), options.retry_for)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._streams: dict[Session, _Stream] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._idle = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # The port of the engine
+
+    def open(self, session: Session) -> None:
+        stream = self._streams[session] = _Stream(self, session)
+        stream.task = self._spawn(stream.run())
+
+    def wake(self, session: Session) -> None:
+        stream = self._streams.get(session)
+        if stream is not None:
+            stream.wanted.set()
+
+    def close(self, session: Session) -> None:
+        stream = self._streams.pop(session, None)
+        if stream is not None and stream.task is not None:
+            stream.task.cancel()
+
+    # Requests
+
+    def check_use(self) -> None:
+        """Raises an error in a child process or in another event loop: the connections belong to the first one."""
+        if os.getpid() != self._pid:
+            raise ClientClosed("this client was made before a fork: make a client in each process")
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop:
+            raise ClientClosed("this client was used in another event loop: make a client in each loop")
+
+    async def acquire(self, request: pb.AcquireRequest) -> Acquire:
+        """Waits for the result of an acquire. Cancelled, it withdraws the request in the background."""
+        self.check_use()
+        if self._engine.closed:
+            raise ClientClosed
+        done = asyncio.Event()
+        acquire = Acquire(self._engine, request, now(), done.set)
+        self._changed()
+        try:
+            await done.wait()
+        except BaseException:
+            acquire.abandon(now())
+            self._changed()
+            raise
+        return acquire
+
+    async def release(self, lease: Lease) -> Release:
+        """Waits for the result of a release. Cancelled, it goes on in the background."""
+        self.check_use()
+        done = asyncio.Event()
+        release = self._engine.start_release(lease, now(), done.set)
+        self._changed()
+        await done.wait()
+        return release
+
+    def check(self, lease: Lease) -> bool:
+        """Returns whether a lease is valid. Once it is not, it never will be."""
+        if os.getpid() != self._pid:
+            return False
+        if lease.is_valid(now()):
+            return True
+        if self._engine.expire(lease, now()):
+            self._changed()
+        return False
+
+    def drop(self, lease: Lease) -> None:
+        """Releases a lease whose lock was garbage collected, in whatever thread."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._release, lease)
+
+    def drop_client(self) -> None:
+        """Closes the session of a client that was garbage collected."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._close)
+
+    async def shut(self, timeout: float) -> None:
+        """Abandons all acquires, releases all leases, and waits at most ``timeout`` for that."""
+        if os.getpid() != self._pid:
+            return
+        self._close()
+        try:
+            await asyncio.wait_for(self._idle.wait(), timeout)
+        except asyncio.TimeoutError:
+            pass
+        finally:
+            self._engine.shut(now())
+            self._changed()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _release(self, lease: Lease) -> None:
+        self._engine.release(lease, now())
+        self._changed()
+
+    def _close(self) -> None:
+        self._engine.close(now())
+        self._changed()
+
+    # The streams
+
+    def connected(self, session: Session) -> None:
+        self._engine.connected(session, now())
+        self._changed()
+
+    def received(self, session: Session, response: pb.SessionResponse) -> None:
+        self._engine.received(session, response, now())
+        self._changed()
+
+    def ended(self, session: Session, why: failure.Failure) -> None:
+        self._engine.ended(session, why, now())
+        self._changed()
+
+    def next(self, session: Session) -> pb.SessionRequest | None:
+        message = self._engine.next(session, now())
+        self._changed()
+        return message
+
+    def _spawn(self, run: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(run)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # The timers
+
+    def _changed(self) -> None:
+        """After each call of the engine."""
+        self._engine.rest(now())
+        if self._engine.is_idle:
+            self._idle.set()
+        else:
+            self._idle.clear()
+        if self._timer is None and self._loop is not None:
+            due = self._engine.timers.next()
+            if due is not None:
+                self._timer = self._loop.call_later(min(max(due - now(), 0.0), _SLEEP_MAX), self._run_timers)
+        elif self._timer is not None and self._loop is not None:
+            due = self._engine.timers.next()
+            if due is not None and due - now() < self._timer.when() - self._loop.time():
+                self._timer.cancel()
+                self._timer = self._loop.call_later(max(due - now(), 0.0), self._run_timers)
+
+    def _run_timers(self) -> None:
+        self._timer = None
+        self._engine.timers.run(now())
+        self._changed()
+
+
+class _Stream:
+    """The connection and the tasks of one session."""
+
+    def __init__(self, driver: Driver, session: Session) -> None:
+        self.wanted = asyncio.Event()
+        """Set when there may be something to send."""
+        self.task: asyncio.Task[None] | None = None
+        self._driver = driver
+        self._session = session
+
+    async def run(self) -> None:
+        why = failure.unsent("the connection could not be made")
+        try:
+            why = await self._read()
+        except (OSError, ValueError) as error:
+            why = failure.Failure("FAILED_PRECONDITION", f"cannot connect: {error}", sent=False)
+        except asyncio.CancelledError:
+            why = failure.Failure("UNAVAILABLE", "the session was closed")
+        except Exception as error:
+            logger.exception("the session failed")
+            why = failure.Failure("UNAVAILABLE", repr(error))
+        finally:
+            self._driver.ended(self._session, why)
+
+    async def _read(self) -> failure.Failure:
+        """Reads the session. Returns why it ended."""
+        session, driver = self._session, self._driver
+        address = driver.options.servers[session.server]
+        metadata = await bearer(driver.options)
+        async with open_channel(driver.options, address) as channel:
+            start = channel.stream_stream(SESSION.path, SESSION.serialize, SESSION.deserialize)
+            call = start(metadata=metadata)
+            writer: asyncio.Task[None] | None = None
+            try:
+                await call.wait_for_connection()
+                driver.connected(session)
+                writer = asyncio.get_running_loop().create_task(self._write(call))
+                async for response in call:
+                    driver.received(session, response)
+            except grpc.aio.AioRpcError as error:
+                why = call_failure(error)
+                return why if session.connected else failure.unsent(f"{address}: {why.message}")
+            finally:
+                if writer is not None:
+                    writer.cancel()
+                call.cancel()
+        return failure.Failure("UNAVAILABLE", "the server ended the session")
+
+    async def _write(self, call: grpc.aio.StreamStreamCall[pb.SessionRequest, pb.SessionResponse]) -> None:
+        """Sends messages, each made when the transport can take it."""
+        try:
+            while True:
+                self.wanted.clear()
+                message = self._driver.next(self._session)
+                if message is None:
+                    await self.wanted.wait()
+                else:
+                    await call.write(message)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            pass  # the reader gets the status
+
+
+def open_channel(options: Options, address: Address) -> grpc.aio.Channel:
+    """Opens a connection to a server. Raises OSError if a file of TLS cannot be read."""
+    secret = credentials(options, address)
+    if secret is None:
+        return grpc.aio.insecure_channel(address.target, CHANNEL_OPTIONS)
+    return grpc.aio.secure_channel(address.target, secret, CHANNEL_OPTIONS)
+
+
+async def bearer(options: Options) -> tuple[tuple[str, str], ...]:
+    """Returns the metadata of one call."""
+    token = options.token
+    if token is None:
+        return ()
+    value = token() if callable(token) else token
+    return options.authorization(await value if inspect.isawaitable(value) else value)
+
+
+def call_failure(error: grpc.aio.AioRpcError) -> failure.Failure:
+    """Reads the error of a call."""
+    return rpc_failure(error.code(), error.details(), error.trailing_metadata())

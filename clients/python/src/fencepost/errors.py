@@ -1,0 +1,142 @@
+"""The errors of a client. All are subclasses of :class:`FencepostError`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fencepost.types import Holder, LossReason
+
+
+class FencepostError(Exception):
+    """The base of all errors of this package."""
+
+
+class _NotAcquired(FencepostError):
+    def __init__(self, name: str, holders: tuple[Holder, ...], waiters: int) -> None:
+        super().__init__(name, holders, waiters)
+        self.name = name
+        self.holders = holders
+        """The holders, at most one today. Empty while the lock is offered to the next waiter."""
+        self.waiters = waiters
+        """The number of requests that wait for the lock."""
+
+    def _held_by(self) -> str:
+        labels = [it.holder for it in self.holders if it.holder]
+        if not self.holders:
+            return f"it is being offered to the next waiter, {self.waiters} waiting"
+        return f"it is held{' by ' + ' and '.join(labels) if labels else ''}, {self.waiters} waiting"
+
+
+class Contended(_NotAcquired):
+    """The lock is not free, and no wait was requested. Nothing was changed."""
+
+    def __str__(self) -> str:
+        return f"{self.name} is contended: {self._held_by()}"
+
+
+class TimedOut(_NotAcquired, TimeoutError):
+    """The wait ended without a grant. The request has left the queue."""
+
+    def __str__(self) -> str:
+        return f"timed out waiting for {self.name}: {self._held_by()}"
+
+
+_LOSSES = {
+    LossReason.EXPIRED: "the lease expired",
+    LossReason.REVOKED: "the lease was revoked",
+    LossReason.SUPERSEDED: "another lease was granted since",
+    LossReason.UNKNOWN: "the server does not know the lease",
+    LossReason.SILENCE: "its validity ended before a renewal arrived",
+}
+
+
+class LockLost(FencepostError):
+    """The lock was lost before it was released. Others may hold it, and only the token protects your writes."""
+
+    def __init__(self, name: str, token: int, reason: LossReason, successor_token: int | None = None) -> None:
+        super().__init__(name, token, reason, successor_token)
+        self.name = name
+        self.token = token
+        """The fencing token of the lost lease."""
+        self.reason = reason
+        self.successor_token = successor_token
+        """The token of the lease that holds the lock now, if the server said so."""
+
+    def __str__(self) -> str:
+        successor = f"; token {self.successor_token} holds it now" if self.successor_token else ""
+        return f"{self.name} (token {self.token}) is lost: {_LOSSES[self.reason]}{successor}"
+
+
+class OutcomeUnknown(FencepostError):
+    """The server may or may not have applied the call, and the time for retries is over.
+
+    After an acquire, the client goes on to withdraw the request in the background. After a release, it goes on to
+    release until the lease is over.
+    """
+
+    def __init__(self, cause: FencepostError) -> None:
+        super().__init__(cause)
+        self.cause = cause
+        """The error of the last transmission."""
+        self.__cause__ = cause
+
+    def __str__(self) -> str:
+        return f"outcome unknown: {self.cause}"
+
+
+@dataclass(frozen=True)
+class FieldViolation:
+    """A field of a request that breaks a rule."""
+
+    field: str
+    """The path of the field, as in ``lock.proto``."""
+    description: str
+    """The rule."""
+
+
+class Refused(FencepostError):
+    """The server refused the call. Nothing was done."""
+
+    def __init__(
+        self, code: str, reason: str, message: str, violations: tuple[FieldViolation, ...] = ()
+    ) -> None:
+        super().__init__(code, reason, message, violations)
+        self.code = code
+        """The name of the gRPC code, such as ``"INVALID_ARGUMENT"``."""
+        self.reason = reason
+        """The reason as listed in ``lock.proto``, such as ``"INVALID_FIELD"``; empty if there is none."""
+        self.message = message
+        self.violations = violations
+        """The fields that break a rule."""
+
+    def __str__(self) -> str:
+        return f"{self.message or 'no message'} ({self.reason or self.code})"
+
+
+class Unavailable(Refused):
+    """No server could be reached. Nothing was sent."""
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class ClientClosed(FencepostError):
+    """The client is closed."""
+
+    def __init__(self, message: str = "the client is closed") -> None:
+        super().__init__(message)
+
+
+class StaleToken(FencepostError):
+    """A guard refused a write: the store has seen a newer token of the lock."""
+
+    def __init__(self, name: str, token: int, newest: int) -> None:
+        super().__init__(name, token, newest)
+        self.name = name
+        self.token = token
+        """The token of the refused write."""
+        self.newest = newest
+        """The highest token that the store has seen."""
+
+    def __str__(self) -> str:
+        return f"token {self.token} of {self.name} is stale: the store has seen {self.newest}"

@@ -1,0 +1,146 @@
+"""What a client answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class LeaseEnd(str, Enum):
+    """How a lease ended."""
+
+    UNSPECIFIED = "unspecified"
+    """No end is known. Servers remember ends for 10 s."""
+    RELEASED = "released"
+    EXPIRED = "expired"
+    """Its TTL passed without a renewal. The work that it protected may be unfinished."""
+    REVOKED = "revoked"
+    """An operator revoked it."""
+    SUPERSEDED = "superseded"
+    """It ended longer ago than the server remembers, and another lease was granted since."""
+    UNKNOWN = "unknown"
+    """The server does not know the lease."""
+
+
+class LossReason(str, Enum):
+    """Why a lock was lost."""
+
+    EXPIRED = "expired"
+    """The server reports that the lease expired."""
+    REVOKED = "revoked"
+    """An operator revoked the lease."""
+    SUPERSEDED = "superseded"
+    """The server reports that another lease was granted since."""
+    UNKNOWN = "unknown"
+    """The server does not know the lease."""
+    SILENCE = "silence"
+    """The validity ended by the local clock before a renewal arrived: no server was reachable, or this process was
+    paused for too long."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """How a lock was lost."""
+
+    reason: LossReason
+    successor_token: int | None = None
+    """The token of the lease that holds the lock now, if the server said so."""
+
+
+@dataclass(frozen=True)
+class Released:
+    """The result of a release."""
+
+    end: LeaseEnd
+    """``RELEASED``: by this release. Anything else: the lease had ended before, and only the token protected the work
+    done since then."""
+    successor_token: int | None = None
+    """If it had ended before: the token of the lease that holds the lock now, if there is one."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A holder of a lock, as others see it. Times are in seconds."""
+
+    holder: str
+    """The label that the holder gave itself."""
+    token: int
+    """The fencing token; 0 for a classic Redis client, which has none."""
+    grant_id: str
+    """The public id of the grant; empty for a classic Redis client."""
+    ttl: float | None
+    """The TTL of the lease, which each renewal restores."""
+    expires_in: float | None
+    """The time until the lease ends unless it is renewed."""
+    held_since: float | None
+    """The time since the grant."""
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True)
+class LockInfo:
+    """The public state of a lock. It may be out of date when it arrives."""
+
+    name: str
+    holders: tuple[Holder, ...]
+    """Empty if the lock is free. At most one today."""
+    waiters: int
+    """The number of requests that wait."""
+    previous_end: LeaseEnd
+    """How the lease before the current one ended."""
+    newest_token: int
+    """The highest token granted; 0 if none is remembered."""
+
+
+class EventKind(str, Enum):
+    """What happened to a lock."""
+
+    GRANTED = "granted"
+    RELEASED = "released"
+    EXPIRED = "expired"
+    """Reported when the server notices, which may be late if nobody wants the lock."""
+    REVOKED = "revoked"
+    MISSED = "missed"
+    """Events were lost: list again to get the current state."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event of a watch."""
+
+    kind: EventKind
+    name: str = ""
+    token: int = 0
+    holder: str = ""
+    grant_id: str = ""
+    reason: str = ""
+    """With ``REVOKED``: the reason that the operator gave."""
+    missed: int = 0
+    """With ``MISSED``: the lowest possible number of events lost; 0 if it is not known."""
+
+
+class TokenStatus(str, Enum):
+    """Whether a token is that of a current lease."""
+
+    CURRENT = "current"
+    """Accept the write."""
+    ENDED = "ended"
+    """The newest token, but its lease has ended. Refuse the write."""
+    STALE = "stale"
+    """A newer token has been granted. Refuse the write."""
+    UNKNOWN = "unknown"
+    """The server does not remember the token. Refuse the write."""
+
+
+@dataclass(frozen=True)
+class TokenCheck:
+    """The result of a check of a token."""
+
+    status: TokenStatus
+    newest_token: int
+    """The highest token granted for the lock; 0 if none is remembered."""
+
+    def __bool__(self) -> bool:
+        """Whether to accept the write."""
+        return self.status is TokenStatus.CURRENT
