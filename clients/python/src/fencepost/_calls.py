@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from threading import Lock
 from types import TracebackType
+from typing import Protocol
 
 import grpc
 
@@ -19,6 +20,14 @@ from fencepost._threads import bearer, call_failure, open_channel
 from fencepost.errors import ClientClosed
 from fencepost.types import Event, EventKind, LockInfo, TokenCheck
 from fencepost.v1 import lock_pb2 as pb
+
+
+class Stream(Protocol):
+    """The stream of a watch, as gRPC has it."""
+
+    def __next__(self) -> pb.WatchResponse: ...
+
+    def cancel(self) -> bool: ...
 
 
 class Calls:
@@ -130,7 +139,7 @@ class Watch:
         self._stream = self._open()
         return Event(EventKind.MISSED)
 
-    def _open(self) -> grpc.CallIterator[pb.WatchResponse]:
+    def _open(self) -> Stream:
         """Opens the stream, and waits for its first message: all later events are reported."""
         calls = self._calls
         retries = Retries(calls.servers, now(), calls.options.retry_for)

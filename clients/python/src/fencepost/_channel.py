@@ -77,7 +77,7 @@ def credentials(options: Options, address: Address) -> grpc.ChannelCredentials |
     return grpc.ssl_channel_credentials(files.ca, files.key, files.cert)
 
 
-def rpc_failure(code: grpc.StatusCode, message: str | None, metadata: Iterable[tuple[str, Any]] | None) -> Failure:
+def rpc_failure(code: grpc.StatusCode, message: str | None, metadata: Iterable[Any] | None) -> Failure:
     """Reads the status of a call."""
     status = Status()
     for key, value in metadata or ():

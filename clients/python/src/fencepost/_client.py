@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from types import TracebackType
@@ -24,7 +24,8 @@ _TTL = DEFAULT_TTL_MS / 1000
 class Client:
     """A client of Fencepost. All its locks share one connection; it may be used by any thread.
 
-    It connects when it is first needed, and moves to the next server when one fails. Threads of it are daemons. Close it
+    It connects when it is first needed, and moves to the next server when one fails.
+    Threads of it are daemons. Close it
     at the end, or use it in a ``with`` statement: locks that are still held are released then. After a fork, make a new
     client in the child.
     """
@@ -73,7 +74,7 @@ class Client:
         min_token: int = 0,
         on_lost: Callable[[Loss], None] | None = None,
         on_at_risk: Callable[[], None] | None = None,
-    ) -> Iterator[Lock]:
+    ) -> Generator[Lock, None, None]:
         """Acquires the lock for a ``with`` statement, and releases it at the end. Arguments: see :meth:`acquire`.
 
         The ``with`` statement raises :class:`LockLost` at its end if the lock was lost meanwhile, with the error of its
@@ -152,9 +153,7 @@ class Client:
     ) -> Lock | None:
         """Acquires a lock if it is free; returns None if it is not. Arguments and errors: see :meth:`acquire`."""
         try:
-            return self.acquire(
-                name, ttl=ttl, holder=holder, metadata=metadata, on_lost=on_lost, on_at_risk=on_at_risk
-            )
+            return self.acquire(name, ttl=ttl, holder=holder, metadata=metadata, on_lost=on_lost, on_at_risk=on_at_risk)
         except Contended:
             return None
 
@@ -175,13 +174,15 @@ class Client:
 
     def check_token(self, name: str, token: int) -> TokenCheck:
         """Checks whether a token is that of a current lease. For stores that cannot keep the highest token themselves;
-        the answer may be out of date when it arrives."""
+        the answer may be out of date when it arrives.
+        """
         self._driver.check_process()
         return self._calls.check_token(name, token)
 
     def close(self, timeout: float = 5.0) -> None:
         """Ends all waits with :class:`ClientClosed`, releases all locks, and closes the connections. Waits at most
-        ``timeout`` seconds for the servers to confirm that."""
+        ``timeout`` seconds for the servers to confirm that.
+        """
         self._driver.shut(timeout)
         self._calls.close()
 
@@ -195,4 +196,3 @@ class Client:
 
     def __repr__(self) -> str:
         return f"<fencepost.Client {','.join(map(str, self._options.servers))}>"
-

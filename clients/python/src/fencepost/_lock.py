@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 
 from fencepost._core.clock import now
@@ -21,7 +22,8 @@ class LostEvent:
     def __init__(self, driver: Driver, lease: Lease) -> None:
         self._driver = driver
         self._lease = lease
-        self._ended = threading.Event()
+        self.ended = threading.Event()
+        """Set when the lock is lost or released."""
 
     def is_set(self) -> bool:
         """Checks the clock: true as soon as the validity is over, whatever has run meanwhile."""
@@ -30,7 +32,7 @@ class LostEvent:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until the lock is lost or released, at most ``timeout`` seconds. Returns whether it is lost."""
-        self._ended.wait(timeout)
+        self.ended.wait(timeout)
         return self.is_set()
 
 
@@ -63,13 +65,12 @@ class Lock:
         """How the previous lease of the lock ended. Unless it was released, check for unfinished work of its holder."""
         self.lost = LostEvent(driver, lease)
         """Set when the lock is lost; not by a release."""
-        ended = self.lost._ended
 
-        def on_end() -> None:
+        def on_end(ended: threading.Event = self.lost.ended) -> None:
             ended.set()
             loss = lease.lost
             if loss is not None and on_lost is not None:
-                driver.callback(lambda: on_lost(loss))
+                driver.callback(partial(on_lost, loss))
 
         driver.watch(lease, on_end, on_at_risk or _nothing)
 

@@ -1,7 +1,7 @@
 """The driver of the engine with threads.
 
-One lock guards the engine. Each session has a thread that reads, and one of gRPC that asks for messages to send. A third
-one runs the timers; it ends when nothing is left to do. All are daemons: none keeps the process alive.
+One lock guards the engine. Each session has a thread that reads, and one of gRPC that asks for messages to send. A
+third one runs the timers; it ends when nothing is left to do. All are daemons: none keeps the process alive.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import grpc
 
 from fencepost._channel import CHANNEL_OPTIONS, SESSION, credentials, rpc_failure
 from fencepost._core import failure
-from fencepost._core.address import Address
 from fencepost._core.acquire import Acquire
+from fencepost._core.address import Address
 from fencepost._core.clock import now
 from fencepost._core.engine import Engine
 from fencepost._core.lease import Lease

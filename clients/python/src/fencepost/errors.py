@@ -97,9 +97,7 @@ class FieldViolation:
 class Refused(FencepostError):
     """The server refused the call. Nothing was done."""
 
-    def __init__(
-        self, code: str, reason: str, message: str, violations: tuple[FieldViolation, ...] = ()
-    ) -> None:
+    def __init__(self, code: str, reason: str, message: str, violations: tuple[FieldViolation, ...] = ()) -> None:
         super().__init__(code, reason, message, violations)
         self.code = code
         """The name of the gRPC code, such as ``"INVALID_ARGUMENT"``."""

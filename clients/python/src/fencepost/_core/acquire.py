@@ -19,6 +19,7 @@ from fencepost._core.release import Renew
 from fencepost._core.session import Operation, Session
 from fencepost._core.timers import Timer
 from fencepost._core.validity import Reading
+from fencepost._facts import LATE_DIVISOR
 from fencepost.errors import Contended, FencepostError, LockLost, OutcomeUnknown, TimedOut
 from fencepost.types import LeaseEnd, LossReason
 from fencepost.v1 import lock_pb2 as pb
@@ -123,7 +124,7 @@ class Acquire:
         self.previous_end = lease_end(answer.previous_end)
         session.granted(operation.handle, lease, operation.sent)
         self._engine.keep(lease, now)
-        if lease.is_valid(now) and lease.remaining(now) < self._ttl / 2 and not self._withdrawing:
+        if lease.is_valid(now) and lease.remaining(now) < self._ttl / LATE_DIVISOR and not self._withdrawing:
             self._set_timer(None, None)
             Renew(self._engine, lease, now, lambda now: self._use(lease, now))
         else:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from fencepost._facts import DEFAULT_PORT
 
+_PORT_MAX = 65535
 _HOST = re.compile(r"[A-Za-z0-9_.-]+\Z")
 
 
@@ -82,7 +83,7 @@ def _parse(text: str) -> Address:
     if scheme not in ("", "http", "https"):
         raise _Invalid("the scheme must be http://, https:// or unix:; write host:port, or https://host:port for TLS")
     if scheme:
-        rest = rest[:-1] if rest.endswith("/") else rest
+        rest = rest.removesuffix("/")
     if not rest:
         raise _Invalid("it is empty; write host:port, such as 127.0.0.1:7420")
     if "," in rest:
@@ -125,7 +126,7 @@ def _port(digits: str | None) -> int:
     if digits is None:
         return DEFAULT_PORT
     # Not int(), which accepts signs, spaces and underscores.
-    if not (digits.isascii() and digits.isdigit() and 1 <= int(digits) <= 65535):
+    if not (digits.isascii() and digits.isdigit() and 1 <= int(digits) <= _PORT_MAX):
         raise _Invalid("the port must be a number from 1 to 65535")
     return int(digits)
 

@@ -11,14 +11,7 @@ import time
 # Linux has CLOCK_BOOTTIME. On macOS, CLOCK_MONOTONIC counts suspend; on Windows, time.monotonic does.
 _CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
 
-if _CLOCK is None:
 
-    def now() -> float:
-        """Returns the time in seconds."""
-        return time.monotonic()
-
-else:
-
-    def now(_clock: int = _CLOCK) -> float:
-        """Returns the time in seconds."""
-        return time.clock_gettime(_clock)
+def now() -> float:
+    """Returns the time in seconds."""
+    return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)

@@ -159,11 +159,11 @@ class Engine:
             return
         if now >= lease.overdue_at() and not lease.at_risk:
             lease.risk()
+            # Beats arrive, renewals do not. If there is no other server, another session would be no better.
             session = self.current
-            if session is not None and now - session.opened > timing.answer_timeout(lease.ttl):
-                # Beats arrive, renewals do not. If the store is the cause, no session with the only server is better.
-                if self._servers > 1:
-                    self._move(now)
+            answered = session is not None and now - session.opened > timing.answer_timeout(lease.ttl)
+            if answered and self._servers > 1:
+                self._move(now)
         self._watch_lease(lease)
 
     def expire(self, lease: Lease, now: float) -> bool:

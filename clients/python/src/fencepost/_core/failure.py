@@ -84,7 +84,4 @@ def from_status(code: str, message: str, details: Iterable[Any]) -> Failure:
 
 
 def _code_name(code: int) -> str:
-    try:
-        return Code.Name(code)  # type: ignore[arg-type]
-    except ValueError:
-        return "UNKNOWN"
+    return str(Code.Name(code)) if code in Code.values() else "UNKNOWN"

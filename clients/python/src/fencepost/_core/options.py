@@ -12,15 +12,17 @@ from pathlib import Path
 
 from fencepost._core import address
 from fencepost._core.address import Address
-from fencepost._core.timing import RETRY_FOR
 from fencepost._facts import (
-    DEFAULT_PORT,
+    DEFAULT_SERVER,
     ENVIRONMENT_CA,
     ENVIRONMENT_CERT,
     ENVIRONMENT_KEY,
     ENVIRONMENT_SERVER,
     HOLDER_BYTES_MAX,
 )
+
+# The longest time for retries: a day.
+_RETRY_FOR_MAX = 86_400
 
 Token = str | Callable[[], str]
 """A bearer token, or a function that returns one, asked before each connection and call."""
@@ -80,9 +82,9 @@ def check(
     environment: Mapping[str, str] = os.environ,
 ) -> Options:
     """Checks the options and fills in what is not given."""
-    addresses = address.parse_list(servers or environment.get(ENVIRONMENT_SERVER) or f"127.0.0.1:{DEFAULT_PORT}")
-    if not 0 <= retry_for <= 86_400:
-        raise ValueError(f"retry_for must be from 0 to 86400 seconds, not {retry_for!r}")
+    addresses = address.parse_list(servers or environment.get(ENVIRONMENT_SERVER) or DEFAULT_SERVER)
+    if not 0 <= retry_for <= _RETRY_FOR_MAX:
+        raise ValueError(f"retry_for must be from 0 to {_RETRY_FOR_MAX} seconds, not {retry_for!r}")
     if holder is None:
         holder = default_holder()
     elif len(holder.encode()) > HOLDER_BYTES_MAX:

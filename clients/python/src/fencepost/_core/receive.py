@@ -1,5 +1,6 @@
 """The messages of a session: what each does to leases and requests. Nothing here blocks, so a beat is answered as soon
-as it is read."""
+as it is read.
+"""
 
 from __future__ import annotations
 

@@ -25,7 +25,9 @@ class Release:
 
     is_acquire = False
 
-    def __init__(self, engine: Engine, lease: Lease, handle: int, now: float, on_done: Callable[[], None] | None) -> None:
+    def __init__(
+        self, engine: Engine, lease: Lease, handle: int, now: float, on_done: Callable[[], None] | None
+    ) -> None:
         self.result: Released | None = None
         self.error: FencepostError | None = None
         self._engine = engine

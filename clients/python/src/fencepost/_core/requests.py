@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from fencepost._core.convert import duration, seconds
+from fencepost._facts import REQUEST_BYTES_MAX
 from fencepost.errors import Refused
 from fencepost.v1 import lock_pb2 as pb
 
-# A server accepts messages of 64 KiB. The envelope of an operation takes at most 25 bytes. A larger message would end
-# the session, with all other operations on it.
-_BYTES_MAX = 64 * 1024 - 32
+# The envelope of an operation takes at most 25 bytes. A larger message would end the session, with all other operations
+# on it.
+_BYTES_MAX = REQUEST_BYTES_MAX - 32
 
 
 def acquire(

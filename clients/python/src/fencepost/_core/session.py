@@ -128,7 +128,8 @@ class Session:
 
     def take(self, handle: int) -> Lease | None:
         """Removes a lease that the server no longer keeps on this session, and returns it if it is not attached
-        elsewhere since."""
+        elsewhere since.
+        """
         attachment = self._attached.pop(handle, None)
         if attachment is None:
             return None
@@ -245,8 +246,6 @@ class Session:
                 continue  # detached meanwhile
             attachment.sent = now
             lease = attachment.lease
-            message.leases.add(
-                handle=handle, lock_name=lease.name, lease_id=lease.lease_id, attempt=attachment.attempt
-            )
+            message.leases.add(handle=handle, lock_name=lease.name, lease_id=lease.lease_id, attempt=attachment.attempt)
             size += len(lease.name.encode()) + _ATTACHMENT_BYTES
         return pb.SessionRequest(attach=message) if message.leases else None

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from fencepost._facts import CONNECT_TIMEOUT_MS, RETRY_FIRST_MS, RETRY_MAX_MS, SILENCE_DIVISOR
+from fencepost._facts import (
+    CONNECT_TIMEOUT_MS,
+    LINGER_MS,
+    RECONNECT_FIRST_MS,
+    RECONNECT_MAX_MS,
+    RETRY_FIRST_MS,
+    RETRY_MAX_MS,
+    SILENCE_DIVISOR,
+)
 
 CONNECT_TIMEOUT = CONNECT_TIMEOUT_MS / 1000
 """How long a session may take to connect, with the TLS handshake."""
@@ -16,11 +24,8 @@ TRANSMISSION_MIN = 0.1
 RETRY_FOR = 10.0
 """How long a call is retried, in addition to its wait, unless the client says otherwise."""
 
-LINGER = 5.0
+LINGER = LINGER_MS / 1000
 """How long an unused session stays open for the next lock."""
-
-RECONNECT_MAX = 2.0
-"""The longest pause between two sessions when all servers are away."""
 
 MOVE_INTERVAL = 5.0
 """The shortest time between two moves from a session that works to another server. All leases move with it, and if the
@@ -34,19 +39,18 @@ RELEASES_MAX = 2_000
 """How many acquires and releases are in flight on a session; more of them wait here. The server allows 16,384 in all.
 They are counted separately, because a queued acquire may wait for a release."""
 
-_RECONNECT_FIRST = 0.05
-
 
 def retry_pause(retries: int, random: float) -> float:
     """Returns the pause before retry number ``retries`` (from 0), with jitter; ``random`` is from 0 to 1."""
-    full = min(RETRY_FIRST_MS * 2 ** min(retries, 8), RETRY_MAX_MS) / 1000
+    full = min(RETRY_FIRST_MS << min(retries, 8), RETRY_MAX_MS) / 1000
     return full / 2 + random * full / 2
 
 
 def reconnect_pause(tries: int, shortest_ttl: float | None, random: float) -> float:
     """Returns the pause before the next session, after ``tries`` that failed. Random, so that the clients of a stopped
-    server do not all connect to the next one at once; short enough that the shortest lease survives several."""
-    full = min(_RECONNECT_FIRST * 2 ** min(tries, 8), RECONNECT_MAX)
+    server do not all connect to the next one at once; short enough that the shortest lease survives several.
+    """
+    full = min(RECONNECT_FIRST_MS << min(tries, 8), RECONNECT_MAX_MS) / 1000
     if shortest_ttl is not None:
         full = min(full, shortest_ttl / 8)
     return full * random if tries == 0 else full / 2 + random * full / 2

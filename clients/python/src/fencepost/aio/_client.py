@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from types import TracebackType
@@ -24,7 +24,8 @@ _TTL = DEFAULT_TTL_MS / 1000
 class Client:
     """A client of Fencepost. All its locks share one connection, in the event loop that first uses it.
 
-    It connects when it is first needed, and moves to the next server when one fails. Close it at the end, or use it in an
+    It connects when it is first needed, and moves to the next server when one fails.
+    Close it at the end, or use it in an
     ``async with`` statement: locks that are still held are released then.
     """
 
@@ -45,8 +46,8 @@ class Client:
                 ``user@host:pid``.
             tls: Files for ``https://`` servers. Default: the variables ``FENCEPOST_CA``, ``FENCEPOST_CERT`` and
                 ``FENCEPOST_KEY``, else the authorities of this machine.
-            token: A bearer token, or a function or coroutine function that returns one, asked before each connection and call. Refused for a
-                server on another machine without TLS.
+            token: A bearer token, or a function or coroutine function that returns one, asked before each connection
+                and call. Refused for a server on another machine without TLS.
             retry_for: For how many seconds a call is repeated while no server answers it, in addition to the time that
                 it waits for a lock: 0 to 86,400.
 
@@ -72,8 +73,10 @@ class Client:
         min_token: int = 0,
         on_lost: Callable[[Loss], None] | None = None,
         on_at_risk: Callable[[], None] | None = None,
-    ) -> AsyncIterator[Lock]:
-        """Acquires the lock for an ``async with`` statement, and releases it at the end. Arguments: see :meth:`acquire`.
+    ) -> AsyncGenerator[Lock, None]:
+        """Acquires the lock for an ``async with`` statement, and releases it at the end.
+
+        Arguments: see :meth:`acquire`.
 
         If the lock is lost, the body is cancelled, and the statement raises :class:`fencepost.LockLost`.
         """
@@ -173,13 +176,15 @@ class Client:
 
     async def check_token(self, name: str, token: int) -> TokenCheck:
         """Checks whether a token is that of a current lease. For stores that cannot keep the highest token themselves;
-        the answer may be out of date when it arrives."""
+        the answer may be out of date when it arrives.
+        """
         self._driver.check_use()
         return await self._calls.check_token(name, token)
 
     async def close(self, timeout: float = 5.0) -> None:
         """Ends all waits with :class:`ClientClosed`, releases all locks, and closes the connections. Waits at most
-        ``timeout`` seconds for the servers to confirm that."""
+        ``timeout`` seconds for the servers to confirm that.
+        """
         await self._driver.shut(timeout)
         await self._calls.close()
 
@@ -193,4 +198,3 @@ class Client:
 
     def __repr__(self) -> str:
         return f"<fencepost.aio.Client {','.join(map(str, self._options.servers))}>"
-

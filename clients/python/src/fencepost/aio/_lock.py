@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import sys
 import warnings
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from types import TracebackType
 
 from fencepost._core.clock import now
 from fencepost._core.lease import Lease
-from fencepost._core.outcome import known_end, lost_error, lost_at_exit
+from fencepost._core.outcome import known_end, lost_at_exit, lost_error
 from fencepost.aio._tasks import Driver, logger
 from fencepost.errors import FencepostError, LockLost
 from fencepost.types import LeaseEnd, Loss, Released
@@ -52,7 +51,7 @@ class Lock:
         loop = asyncio.get_running_loop()
         lease.on_end = lambda: self._on_end(loop, on_lost)
         if on_at_risk is not None:
-            lease.on_at_risk = functools.partial(loop.call_soon, on_at_risk)
+            lease.on_at_risk = lambda: _call_soon(loop, on_at_risk)
         if lease.is_over:
             self._on_end(loop, on_lost)
 
@@ -153,8 +152,8 @@ class Lock:
         loss = self._lease.lost
         if loss is None:
             return
-        # In a turn of its own: the body may have found out by itself, and a task that cancels itself would be interrupted
-        # at its next await, wherever that is.
+        # In a turn of its own: the body may have found out by itself, and a task that cancels itself would be
+        # interrupted at its next await, wherever that is.
         loop.call_soon(self._cancel_body)
         if on_lost is not None:
             loop.call_soon(on_lost, loss)
@@ -175,6 +174,10 @@ class Lock:
             self._driver.drop(lease)
 
 
+def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    loop.call_soon(call)
+
+
 if sys.version_info >= (3, 11):
 
     def _cancelling(task: asyncio.Task[object]) -> int:
@@ -185,8 +188,8 @@ if sys.version_info >= (3, 11):
 
 else:
     # Python 3.10 does not count cancellations: one of somebody else at the same moment is taken for the loss.
-    def _cancelling(task: asyncio.Task[object]) -> int:
+    def _cancelling(_task: asyncio.Task[object]) -> int:
         return 0
 
-    def _uncancel(task: asyncio.Task[object]) -> int:
+    def _uncancel(_task: asyncio.Task[object]) -> int:
         return 0
