@@ -1,22 +1,15 @@
 """Generates the code of the API from its proto file, for the package and for development.
 
-    python hatch_build.py       writes src/fencepost/v1, which is not checked in
+python hatch_build.py       writes src/fencepost/v1, which is not checked in
 """
 
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
-try:
-    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
-except ImportError:  # run as a program
-
-    class BuildHookInterface:  # type: ignore[no-redef]
-        """Stands in for the interface of hatchling."""
-
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 HERE = Path(__file__).resolve().parent
 PROTO = Path("fencepost/v1/lock.proto")
@@ -32,31 +25,28 @@ def source() -> Path:
 
 def generate() -> None:
     """Writes the generated modules and their types."""
+    import grpc_tools
     from grpc_tools import protoc
 
+    standard = Path(grpc_tools.__file__).parent / "_proto"
     output = HERE / "src"
     package = output / PROTO.parent
     shutil.rmtree(package, ignore_errors=True)
     package.mkdir(parents=True)
-    arguments = ["protoc", f"-I{source()}", f"--python_out={output}", f"--pyi_out={output}", str(PROTO)]
-    if protoc.main(arguments) != 0:
+    arguments = ["protoc", f"-I{source()}", f"-I{standard}", f"--python_out={output}", f"--pyi_out={output}"]
+    if protoc.main([*arguments, str(PROTO)]) != 0:
         raise RuntimeError(f"protoc failed: {' '.join(arguments)}")
     (package / "__init__.py").write_text('"""Messages of the API, generated from lock.proto."""\n')
 
 
-class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg, misc]
+class CustomBuildHook(BuildHookInterface):[Any]
     """Runs before the wheel or the source distribution is put together."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Generates the code, and adds it to what is packed, although git ignores it."""
         if self.target_name == "sdist":
             build_data["force_include"][str(source() / PROTO)] = f"proto/{PROTO}"
-            for licence in sorted(HERE.parent.parent.glob("LICENSE-*")):
-                build_data["force_include"][str(licence)] = licence.name
             return
         generate()
         build_data["artifacts"].append("src/fencepost/v1")
 
-
-if __name__ == "__main__":
-    sys.exit(generate())

@@ -81,7 +81,7 @@ def test_lists() -> None:
 
 def check(**given: object) -> options.Options:
     values: dict[str, object] = {"servers": None, "holder": None, "tls": None, "token": None, "retry_for": 10.0}
-    return options.check(**(values | {"environment": {}} | given))  # type: ignore[arg-type]  # pyright: ignore
+    return options.check(**(values | {"environment": {}} | given))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 def test_servers_come_from_the_environment() -> None:

@@ -408,7 +408,7 @@ def test_a_release_is_repeated_in_the_background() -> None:
     world.connect()
     request = world.send_one()
     assert request.release.lease_id == "lease"
-    world.answer(pb.SessionResponse(operation=request.operation, release=pb.ReleaseResponse(end=1)))
+    world.answer(pb.SessionResponse(operation=request.operation, release=pb.ReleaseResponse(end=pb.LEASE_END_RELEASED)))
     assert world.engine.is_idle
     assert len(done) == 1
 
@@ -418,7 +418,7 @@ def test_an_idle_session_lingers_and_ends() -> None:
     lease = world.held()
     world.engine.release(lease, world.now)
     request = world.send_one()
-    world.answer(pb.SessionResponse(operation=request.operation, release=pb.ReleaseResponse(end=1)))
+    world.answer(pb.SessionResponse(operation=request.operation, release=pb.ReleaseResponse(end=pb.LEASE_END_RELEASED)))
     world.engine.rest(world.now)
     world.pass_time(timing.LINGER - 0.1)
     assert not world.session.ended
@@ -443,7 +443,7 @@ def test_close_ends_waits_and_releases_locks() -> None:
     timed_out = pb.AcquireResponse(outcome=pb.AcquireResponse.OUTCOME_TIMED_OUT)
     world.answer(pb.SessionResponse(operation=request.operation, acquire=timed_out))
     release = next(it for it in sent if it.HasField("release"))
-    world.answer(pb.SessionResponse(operation=release.operation, release=pb.ReleaseResponse(end=1)))
+    world.answer(pb.SessionResponse(operation=release.operation, release=pb.ReleaseResponse(end=pb.LEASE_END_RELEASED)))
     world.engine.rest(world.now)
     assert world.session.ended
 

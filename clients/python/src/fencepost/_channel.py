@@ -24,7 +24,7 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 _PING_INTERVAL_MS = 10_000
 _PING_TIMEOUT_MS = 5_000
 
-CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
+_OPTIONS: tuple[tuple[str, int | str], ...] = (
     ("grpc.keepalive_time_ms", _PING_INTERVAL_MS),
     ("grpc.keepalive_timeout_ms", _PING_TIMEOUT_MS),
     ("grpc.keepalive_permit_without_calls", 1),
@@ -39,6 +39,12 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.enable_retries", 0),
 )
+
+
+def channel_options(address: Address) -> list[tuple[str, int | str]]:
+    """Returns the options of a channel."""
+    # gRPC would send the path of a Unix socket as the name of the server, and HTTP/2 servers refuse that.
+    return [*_OPTIONS, ("grpc.default_authority", "localhost")] if address.path else [*_OPTIONS]
 
 
 @dataclass(frozen=True)

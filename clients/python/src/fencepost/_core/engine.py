@@ -63,7 +63,6 @@ class Engine:
         self._acquires: dict[Flow, None] = {}
         self._urgent: dict[Flow, None] = {}
         self._opening: Timer | None = None
-        self._watching: Timer | None = None
         self._lingering: Timer | None = None
 
     @staticmethod
@@ -186,6 +185,7 @@ class Engine:
         """The connection of a session is made."""
         if not session.ended:
             session.connected, session.last_received = True, now
+            self.timers.cancel(session.timer)
             self._watch_session(session, now)
             self._port.wake(session)
 
@@ -244,8 +244,9 @@ class Engine:
         self._end(session, failure, now)
 
     def _end(self, session: Session, failure: Failure, now: float) -> None:
-        refused = not session.answers and not failure.is_transient
+        refused = not session.answers and failure.is_final
         operations = [it for it in session.close() if it.flow is not None]
+        self.timers.cancel(session.timer)
         self._port.close(session)
         if session is self.previous:
             self.previous = None
@@ -297,8 +298,9 @@ class Engine:
             if self.previous is not None:
                 self._replaced(self.previous, now)
             self.previous = self.current
+            self.timers.cancel(self.previous.timer)
         self.current, self._has_opened = session, True
-        self.timers.at(now + timing.CONNECT_TIMEOUT, lambda now: self._check_connected(session, now))
+        session.timer = self.timers.at(now + timing.CONNECT_TIMEOUT, lambda now: self._check_connected(session, now))
         self._port.open(session)
 
     def _check_connected(self, session: Session, now: float) -> None:
@@ -322,11 +324,11 @@ class Engine:
         if session is not self.current or pace is None or not session.connected:
             return
         limit = timing.silence(pace) if session.answers else timing.answer_timeout(pace)
-        self.timers.cancel(self._watching)
+        self.timers.cancel(session.timer)
         if now - session.last_received > limit:
             self.ended(session, Failure("UNAVAILABLE", f"the server was silent for {limit:g} s"), now)
             return
-        self._watching = self.timers.at(
+        session.timer = self.timers.at(
             session.last_received + limit + timing.CLOCK_STEP, lambda now: self._watch_session(session, now)
         )
 
@@ -344,6 +346,7 @@ class Engine:
 
     def shut(self, now: float) -> None:
         """Ends all sessions."""
+        self.timers.cancel(self._lingering)
         self._lingering = None
         for session in self.sessions():
             self._replaced(session, now)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from google.protobuf.any_pb2 import Any
-from google.rpc import error_details_pb2 as details_pb2
+from google.rpc import error_details_pb2 as details_pb2  # pyright: ignore[reportMissingTypeStubs]
 from google.rpc.code_pb2 import Code
 
 from fencepost._facts import ERROR_DOMAIN
@@ -15,6 +15,9 @@ from fencepost.v1 import lock_pb2 as pb
 
 # A call that ended so may have been applied, unless it was never sent. Repeat it with the same ids.
 _TRANSIENT = frozenset({"UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED"})
+
+# A session that ends so, before any message, would end so again. Other codes are those of a connection that broke.
+_FINAL = frozenset({"INVALID_ARGUMENT", "UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED", "FAILED_PRECONDITION"})
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,11 @@ class Failure:
     def is_transient(self) -> bool:
         """Whether a retry may succeed."""
         return self.code in _TRANSIENT
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the server, or this client's own set-up, refuses sessions."""
+        return self.code in _FINAL
 
     @property
     def is_outcome_unknown(self) -> bool:

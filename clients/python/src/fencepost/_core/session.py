@@ -12,6 +12,7 @@ from typing import Protocol
 
 from fencepost._core.failure import Failure
 from fencepost._core.lease import Lease
+from fencepost._core.timers import Timer
 from fencepost.v1 import lock_pb2 as pb
 
 # The bound of a message is 64 KiB; attachments of one message have at most this many bytes, and each takes this many in
@@ -85,6 +86,8 @@ class Session:
         """Whether any message has arrived."""
         self.draining = False
         self.ended = False
+        self.timer: Timer | None = None
+        """The engine's next look at it: whether it is connected, then whether it is silent."""
         self.operations: dict[int, Operation] = {}
         self.acquires = 0
         self._attached: dict[int, _Attachment] = {}

@@ -1,8 +1,8 @@
 """Until when a lease is valid by its holder's clock. All of that arithmetic is in this file.
 
-``valid until = sent + held_for + ttl - drift - margin``. The server counts ``ttl`` from ``held_for`` after the arrival
-of the request, which is after it was sent: whatever the network did, the lease ends later on the server. The drift allows
-for different clock rates, the margin for the time between a check and the action that follows.
+``valid until = sent + held_for + ttl - drift - margin``. The server counts ``ttl`` from ``held_for`` after the
+arrival of the request, which is after it was sent: whatever the network did, the lease ends later on the server. The
+drift allows for different clock rates, the margin for the time between a check and the action that follows.
 """
 
 from __future__ import annotations

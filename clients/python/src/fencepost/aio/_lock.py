@@ -6,6 +6,7 @@ import asyncio
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 
 from fencepost._core.clock import now
@@ -39,21 +40,12 @@ class Lock:
         self._driver = driver
         self._lease = lease
         self._released: Released | None = None
-        self._body: asyncio.Task[object] | None = None
-        self._cancels_before = 0
-        self._cancelled_body = False
+        self._body = _Body(lease)
         self.holder = holder
         """The label that others see."""
         self.previous_end = previous_end
         """How the previous lease of the lock ended. Unless it was released, check for unfinished work of its holder."""
-        self.ended = asyncio.Event()
-        """Set when the lock is lost or released."""
-        loop = asyncio.get_running_loop()
-        lease.on_end = lambda: self._on_end(loop, on_lost)
-        if on_at_risk is not None:
-            lease.on_at_risk = lambda: _call_soon(loop, on_at_risk)
-        if lease.is_over:
-            self._on_end(loop, on_lost)
+        self._body.watch(on_lost, on_at_risk)
 
     @property
     def name(self) -> str:
@@ -92,7 +84,7 @@ class Lock:
 
     async def lost(self) -> Loss | None:
         """Waits until the lock is lost or released. Returns how it was lost, or None."""
-        await self.ended.wait()
+        await self._body.ended.wait()
         return self.loss
 
     async def release(self) -> Released:
@@ -120,22 +112,15 @@ class Lock:
 
     async def __aenter__(self) -> Lock:
         self.check()
-        task = asyncio.current_task()
-        assert task is not None
-        self._body = task
-        self._cancels_before = _cancelling(task)
+        self._body.enter()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        body, self._body = self._body, None
         lost = self.loss
         released = None
-        interrupted = isinstance(error, asyncio.CancelledError)
-        if self._cancelled_body and body is not None:
-            # As in asyncio.timeout: if somebody else has cancelled the task too, that goes on.
-            interrupted = _uncancel(body) > self._cancels_before and interrupted
+        interrupted = self._body.leave() and isinstance(error, asyncio.CancelledError)
         try:
             released = await self.release()
         except FencepostError as failure:
@@ -146,22 +131,6 @@ class Lock:
             return
         if error is None or isinstance(error, (Exception, asyncio.CancelledError)):
             raise lost_error(self._lease, lost) from error
-
-    def _on_end(self, loop: asyncio.AbstractEventLoop, on_lost: Callable[[Loss], None] | None) -> None:
-        self.ended.set()
-        loss = self._lease.lost
-        if loss is None:
-            return
-        # In a turn of its own: the body may have found out by itself, and a task that cancels itself would be
-        # interrupted at its next await, wherever that is.
-        loop.call_soon(self._cancel_body)
-        if on_lost is not None:
-            loop.call_soon(on_lost, loss)
-
-    def _cancel_body(self) -> None:
-        if self._body is not None and not self._cancelled_body:
-            self._cancelled_body = True
-            self._body.cancel(f"{self.name} is lost")
 
     def __repr__(self) -> str:
         state = "released" if self._lease.released else "held" if self.valid() else "lost"
@@ -174,22 +143,71 @@ class Lock:
             self._driver.drop(lease)
 
 
-def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-    loop.call_soon(call)
+class _Body:
+    """The body of the statement that holds a lock: a task to cancel when the lock is lost.
+
+    The lease refers to it, and not to the lock, so that a lock that is forgotten is collected.
+    """
+
+    def __init__(self, lease: Lease) -> None:
+        self.ended = asyncio.Event()
+        """Set when the lock is lost or released."""
+        self._lease = lease
+        self._loop = asyncio.get_running_loop()
+        self._task: asyncio.Task[object] | None = None
+        self._cancels_before = 0
+        self._cancelled = False
+
+    def watch(self, on_lost: Callable[[Loss], None] | None, on_at_risk: Callable[[], None] | None) -> None:
+        """Runs code of the user in turns of its own; the event loop reports its errors."""
+        self._lease.on_end = lambda: self._end(on_lost)
+        if on_at_risk is not None:
+            self._lease.on_at_risk = lambda: self._call_soon(on_at_risk)
+        if self._lease.is_over:
+            self._end(on_lost)
+
+    def enter(self) -> None:
+        self._task = asyncio.current_task()
+        self._cancels_before = _cancelling(self._task)
+
+    def leave(self) -> bool:
+        """Returns whether somebody else has cancelled the task, as far as can be known. That cancellation goes on."""
+        task, self._task = self._task, None
+        # As in asyncio.timeout.
+        return not self._cancelled or _uncancel(task) > self._cancels_before
+
+    def _end(self, on_lost: Callable[[Loss], None] | None) -> None:
+        self.ended.set()
+        loss = self._lease.lost
+        if loss is None:
+            return
+        # In a turn of its own: the body may have found out by itself, and a task that cancels itself would be
+        # interrupted at its next await, wherever that is.
+        self._call_soon(self._cancel)
+        if on_lost is not None:
+            self._call_soon(partial(on_lost, loss))
+
+    def _cancel(self) -> None:
+        if self._task is not None and not self._cancelled:
+            self._cancelled = True
+            self._task.cancel(f"{self._lease.name} is lost")
+
+    def _call_soon(self, call: Callable[[], None]) -> None:
+        self._loop.call_soon(call)
 
 
 if sys.version_info >= (3, 11):
 
-    def _cancelling(task: asyncio.Task[object]) -> int:
-        return task.cancelling()
+    def _cancelling(task: asyncio.Task[object] | None) -> int:
+        return 0 if task is None else task.cancelling()
 
-    def _uncancel(task: asyncio.Task[object]) -> int:
-        return task.uncancel()
+    def _uncancel(task: asyncio.Task[object] | None) -> int:
+        return 0 if task is None else task.uncancel()
 
 else:
     # Python 3.10 does not count cancellations: one of somebody else at the same moment is taken for the loss.
-    def _cancelling(_task: asyncio.Task[object]) -> int:
+    def _cancelling(_task: asyncio.Task[object] | None) -> int:
         return 0
 
-    def _uncancel(_task: asyncio.Task[object]) -> int:
+    def _uncancel(_task: asyncio.Task[object] | None) -> int:
         return 0

@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 import grpc
 import grpc.aio
 
-from fencepost._channel import CHANNEL_OPTIONS, SESSION, credentials, rpc_failure
+from fencepost._channel import SESSION, channel_options, credentials, rpc_failure
 from fencepost._core import failure
 from fencepost._core.acquire import Acquire
 from fencepost._core.address import Address
@@ -257,8 +257,8 @@ def open_channel(options: Options, address: Address) -> grpc.aio.Channel:
     """Opens a connection to a server. Raises OSError if a file of TLS cannot be read."""
     secret = credentials(options, address)
     if secret is None:
-        return grpc.aio.insecure_channel(address.target, CHANNEL_OPTIONS)
-    return grpc.aio.secure_channel(address.target, secret, CHANNEL_OPTIONS)
+        return grpc.aio.insecure_channel(address.target, channel_options(address))
+    return grpc.aio.secure_channel(address.target, secret, channel_options(address))
 
 
 async def bearer(options: Options) -> tuple[tuple[str, str], ...]:

@@ -1,0 +1,182 @@
+"""What happens to a process: its exit, an interrupt, a pause, a fork."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import IO
+
+import pytest
+from conftest import PATIENCE
+from support.processes import Server, wait_for
+
+import fencepost
+from fencepost import Client
+
+
+@contextmanager
+def child(program: str, *arguments: str) -> Generator[subprocess.Popen[str], None, None]:
+    """Runs a program of Python; it has the lock name and the address as arguments."""
+    command = [sys.executable, "-u", "-W", "error", "-c", program, *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def read(process: subprocess.Popen[str]) -> str:
+    output: IO[str] | None = process.stdout
+    assert output is not None
+    return output.readline().strip()
+
+
+# How long a process may take to end.
+EXIT_TIMEOUT = 5.0
+
+HOLD = """
+import sys, time
+from fencepost import Client
+client = Client(sys.argv[2])
+lock = client.acquire(sys.argv[1], ttl=2)
+print("held")
+"""
+
+HOLD_AIO = """
+import asyncio, sys
+from fencepost.aio import Client
+async def main():
+    client = Client(sys.argv[2])
+    lock = await client.acquire(sys.argv[1], ttl=2)
+    print("held")
+    {end}
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        HOLD,
+        HOLD + "import os; sys.exit(0)",
+        HOLD + "import threading; threading.Thread(target=client.acquire, args=(sys.argv[1],), "
+        "kwargs={'wait': 60}, daemon=True).start()",
+        HOLD + "next(iter(client.list())); watch = client.watch()",
+        HOLD_AIO.format(end=""),
+        HOLD_AIO.format(end="asyncio.create_task(client.acquire(sys.argv[1], wait=60)); await asyncio.sleep(0.1)"),
+    ],
+    ids=["return", "exit", "waiting", "watching", "aio", "aio-waiting"],
+)
+def test_a_process_that_ends_without_close_is_gone(program: str, server: Server, client: Client, name: str) -> None:
+    with child(program.replace("-W", ""), name, server.address) as process:
+        assert read(process) == "held"
+        process.wait(EXIT_TIMEOUT)
+        assert process.returncode == 0
+    # The lock is free after its TTL.
+    with client.lock(name, wait=PATIENCE) as lock:
+        assert lock.previous_end is fencepost.LeaseEnd.EXPIRED
+
+
+WAIT = """
+import sys
+from fencepost import Client
+client = Client(sys.argv[2])
+print("waits")
+try:
+    client.acquire(sys.argv[1], wait=600)
+except KeyboardInterrupt:
+    print("interrupted")
+client.close()
+"""
+
+
+def test_an_interrupt_ends_a_wait(server: Server, client: Client, name: str) -> None:
+    with client.lock(name), child(WAIT, name, server.address) as process:
+        assert read(process) == "waits"
+        wait_for(lambda: client.get(name).waiters == 1, "the child waits")
+        process.send_signal(signal.SIGINT)
+        assert read(process) == "interrupted"
+        process.wait(EXIT_TIMEOUT)
+        assert process.returncode == 0
+        wait_for(lambda: client.get(name).waiters == 0, "the child has left the queue", timeout=2.5)
+
+
+PAUSED = """
+import sys
+from fencepost import Client
+client = Client(sys.argv[2])
+lock = client.acquire(sys.argv[1], ttl=1)
+print(lock.token)
+for line in sys.stdin:
+    print(lock.valid(), lock.lost.is_set())
+    try:
+        lock.check()
+    except Exception as error:
+        print(type(error).__name__, error.reason.value)
+    print(lock.release().end.value)
+"""
+
+
+def test_a_paused_process_finds_its_lock_lost_before_it_writes(server: Server, client: Client, name: str) -> None:
+    with child(PAUSED, name, server.address) as process:
+        token = int(read(process))
+        process.send_signal(signal.SIGSTOP)
+        with client.lock(name, wait=PATIENCE) as lock:
+            assert lock.token > token
+            assert lock.previous_end is fencepost.LeaseEnd.EXPIRED
+            assert process.stdin is not None
+            process.stdin.write("go on\n")
+            process.stdin.flush()
+            process.send_signal(signal.SIGCONT)
+            assert read(process) == "False True"
+            assert read(process).startswith("LockLost ")
+            assert read(process) in ("expired", "superseded")
+            assert lock.valid(), "the late release changed nothing"
+
+
+def test_a_fork_does_not_share_the_client(client: Client, name: str) -> None:
+    with client.lock(name) as lock:
+        reading, writing = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            answers = [str(lock.valid())]
+            for call in (lambda: client.acquire("a"), lock.release, lambda: client.get("a")):
+                try:
+                    call()
+                except fencepost.ClientClosed as error:
+                    answers.append("closed" if "fork" in str(error) else "?")
+            client.close()
+            os.write(writing, " ".join(answers).encode())
+            os._exit(0)
+        os.close(writing)
+        os.waitpid(pid, 0)
+        with os.fdopen(reading) as answers_of_child:
+            assert answers_of_child.read() == "False closed closed closed"
+        assert lock.valid()
+        assert client.get(name).holders
+
+
+BUSY = """
+import sys, time
+from fencepost import Client
+client = Client("127.0.0.1:1", retry_for=3)
+start = time.process_time()
+try:
+    client.acquire("a")
+except Exception as error:
+    print(type(error).__name__)
+print(time.process_time() - start)
+"""
+
+
+def test_no_busy_loop_without_servers() -> None:
+    with child(BUSY) as process:
+        started = time.monotonic()
+        assert read(process) == "Unavailable"
+        assert time.monotonic() - started > 1
+        assert float(read(process)) < 1
