@@ -1,6 +1,6 @@
-"""Generates the code of the API from its proto file, for the package and for development.
+"""Generates the code of the API from its proto file when a package is built, or installed for development.
 
-python hatch_build.py       writes src/fencepost/v1, which is not checked in
+The code, ``src/fencepost/v1``, is not checked in.
 """
 
 from __future__ import annotations
@@ -39,14 +39,15 @@ def generate() -> None:
     (package / "__init__.py").write_text('"""Messages of the API, generated from lock.proto."""\n')
 
 
-class CustomBuildHook(BuildHookInterface):[Any]
+class CustomBuildHook(BuildHookInterface[Any]):
     """Runs before the wheel or the source distribution is put together."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Generates the code, and adds it to what is packed, although git ignores it."""
         if self.target_name == "sdist":
             build_data["force_include"][str(source() / PROTO)] = f"proto/{PROTO}"
-            return
-        generate()
-        build_data["artifacts"].append("src/fencepost/v1")
-
+            for licence in HERE.parent.parent.glob("LICENSE-*"):
+                build_data["force_include"][str(licence)] = licence.name
+        else:
+            generate()
+            build_data["artifacts"].append("src/fencepost/v1")

@@ -71,8 +71,16 @@ def event(it: fencepost.Event) -> None:
 
 
 def if_valid(lock: aio.Lock, act: Callable[[], Answer]) -> Answer:
-    lock.check()
-    return act()
+    if lock.valid():
+        return act()
+    loss = lock.loss
+    return {
+        "ok": False,
+        "error": "lost",
+        "message": f"{lock.name} is not held",
+        "reason": loss.reason.value if loss else "released",
+        "successor_token": loss.successor_token if loss else None,
+    }
 
 
 def append(lock: aio.Lock, path: str) -> Answer:

@@ -142,7 +142,7 @@ def test_bad_requests(client: Client, name: str) -> None:
         client.acquire(name, wait=float("nan"))
     with pytest.raises(ValueError, match="UUID"):
         client.acquire(name, request_id="no uuid")
-    with pytest.raises(ValueError, match="the lock name is empty"):
+    with pytest.raises(fencepost.Refused, match="lock_name"):
         client.acquire("")
     with client.lock(name):
         pass  # the session has survived all that

@@ -104,10 +104,14 @@ class Lock:
         return self._lease.remaining(now()) if self.valid() else 0.0
 
     def check(self) -> None:
-        """Raises :class:`LockLost` if the lock is lost. Call it before each step of the work."""
+        """Raises :class:`LockLost` if the lock is lost. Call it before each step of the work.
+
+        After a release it raises :class:`FencepostError`."""
         loss = self.loss
         if loss is not None:
             raise lost_error(self._lease, loss)
+        if self._lease.released:
+            raise FencepostError(f"{self.name} is released: the lock is not held any more")
 
     def release(self) -> Released:
         """Releases the lock. Stop the work that it protects first: from now on others may get it.

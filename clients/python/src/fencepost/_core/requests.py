@@ -26,8 +26,6 @@ def acquire(
     min_token: int,
 ) -> pb.AcquireRequest:
     """Builds the request of an acquire. Sets no request id if the caller gave none."""
-    if not name:
-        raise ValueError("the lock name is empty")
     request = pb.AcquireRequest(
         lock_name=name,
         holder=holder,

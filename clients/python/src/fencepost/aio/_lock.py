@@ -77,10 +77,14 @@ class Lock:
         return self._lease.remaining(now()) if self.valid() else 0.0
 
     def check(self) -> None:
-        """Raises :class:`fencepost.LockLost` if the lock is lost. Call it before each step of the work."""
+        """Raises :class:`fencepost.LockLost` if the lock is lost. Call it before each step of the work.
+
+        After a release it raises :class:`FencepostError`."""
         loss = self.loss
         if loss is not None:
             raise lost_error(self._lease, loss)
+        if self._lease.released:
+            raise FencepostError(f"{self.name} is released: the lock is not held any more")
 
     async def lost(self) -> Loss | None:
         """Waits until the lock is lost or released. Returns how it was lost, or None."""
