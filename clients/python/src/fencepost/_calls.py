@@ -67,7 +67,7 @@ class Calls:
             channel.close()
 
     def channel(self, server: int) -> grpc.Channel:
-        """Returns the channel to a server. Raises OSError if a file of TLS cannot be read."""
+        """Returns the channel to a server. Raises Refused if a file of TLS cannot be read."""
         with self._lock:
             if self._closed:
                 raise ClientClosed

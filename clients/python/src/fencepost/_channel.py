@@ -15,6 +15,7 @@ from fencepost._core.address import Address
 from fencepost._core.failure import Failure
 from fencepost._core.options import Options
 from fencepost._facts import CONNECT_TIMEOUT_MS, RETRY_FIRST_MS, RETRY_MAX_MS
+from fencepost.errors import Refused
 from fencepost.v1 import lock_pb2 as pb
 
 RequestT = TypeVar("RequestT", bound=Message)
@@ -76,10 +77,13 @@ CHECK_TOKEN = Method("CheckToken", pb.CheckTokenRequest, pb.CheckTokenResponse)
 
 
 def credentials(options: Options, address: Address) -> grpc.ChannelCredentials | None:
-    """Reads the files of TLS; None for a server without it."""
+    """Reads the files of TLS; None for a server without it. Raises Refused if a file cannot be read."""
     if not address.tls:
         return None
-    files = options.read_tls()
+    try:
+        files = options.read_tls()
+    except OSError as error:
+        raise Refused("FAILED_PRECONDITION", "", f"cannot read the files of TLS: {error}") from error
     return grpc.ssl_channel_credentials(files.ca, files.key, files.cert)
 
 

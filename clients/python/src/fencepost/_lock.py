@@ -72,7 +72,7 @@ class Lock:
             if loss is not None and on_lost is not None:
                 driver.callback(partial(on_lost, loss))
 
-        driver.watch(lease, on_end, on_at_risk or _nothing)
+        driver.watch(lease, on_end, on_at_risk)
 
     @property
     def name(self) -> str:
@@ -163,7 +163,3 @@ class Lock:
         if lease is not None and not lease.is_over:
             warnings.warn(f"lock {lease.name!r} was never released", ResourceWarning, stacklevel=2, source=self)
             self._driver.drop(lease)
-
-
-def _nothing() -> None:
-    pass

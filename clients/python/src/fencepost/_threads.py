@@ -24,7 +24,7 @@ from fencepost._core.lease import Lease
 from fencepost._core.options import Options
 from fencepost._core.release import Release
 from fencepost._core.session import Session
-from fencepost.errors import ClientClosed
+from fencepost.errors import ClientClosed, Refused
 from fencepost.v1 import lock_pb2 as pb
 
 logger = logging.getLogger("fencepost")
@@ -114,7 +114,7 @@ class Driver:
                 self._changed()
         return False
 
-    def watch(self, lease: Lease, on_end: Callable[[], None], on_at_risk: Callable[[], None]) -> None:
+    def watch(self, lease: Lease, on_end: Callable[[], None], on_at_risk: Callable[[], None] | None) -> None:
         """Calls back when the lease ends or is at risk, at once if it has ended, in a thread for callbacks."""
         with self._lock:
             lease.on_at_risk = lambda: self.callbacks.call(on_at_risk)
@@ -242,8 +242,8 @@ class _Stream:
         why = failure.unsent("the connection could not be made")
         try:
             why = self._read()
-        except (OSError, ValueError) as error:
-            why = failure.Failure("FAILED_PRECONDITION", f"cannot connect: {error}", sent=False)
+        except Refused as error:
+            why = failure.Failure(error.code, error.message, sent=False)
         except Exception as error:
             logger.exception("the session failed")
             why = failure.Failure("UNAVAILABLE", repr(error))
@@ -277,7 +277,7 @@ class _Stream:
 
 
 def open_channel(options: Options, address: Address) -> grpc.Channel:
-    """Opens a connection to a server. Raises OSError if a file of TLS cannot be read."""
+    """Opens a connection to a server. Raises Refused if a file of TLS cannot be read."""
     secret = credentials(options, address)
     if secret is None:
         return grpc.insecure_channel(address.target, channel_options(address))

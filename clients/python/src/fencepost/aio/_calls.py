@@ -54,7 +54,7 @@ class Calls:
             await channel.close()
 
     def channel(self, server: int) -> grpc.aio.Channel:
-        """Returns the channel to a server. Raises OSError if a file of TLS cannot be read."""
+        """Returns the channel to a server. Raises Refused if a file of TLS cannot be read."""
         if self._closed:
             raise ClientClosed
         if server not in self._channels:

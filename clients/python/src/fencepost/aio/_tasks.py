@@ -21,7 +21,7 @@ from fencepost._core.lease import Lease
 from fencepost._core.options import Options
 from fencepost._core.release import Release
 from fencepost._core.session import Session
-from fencepost.errors import ClientClosed
+from fencepost.errors import ClientClosed, Refused
 from fencepost.v1 import lock_pb2 as pb
 
 logger = logging.getLogger("fencepost")
@@ -205,8 +205,8 @@ class _Stream:
         why = failure.unsent("the connection could not be made")
         try:
             why = await self._read()
-        except (OSError, ValueError) as error:
-            why = failure.Failure("FAILED_PRECONDITION", f"cannot connect: {error}", sent=False)
+        except Refused as error:
+            why = failure.Failure(error.code, error.message, sent=False)
         except asyncio.CancelledError:
             why = failure.Failure("UNAVAILABLE", "the session was closed")
         except Exception as error:
@@ -254,7 +254,7 @@ class _Stream:
 
 
 def open_channel(options: Options, address: Address) -> grpc.aio.Channel:
-    """Opens a connection to a server. Raises OSError if a file of TLS cannot be read."""
+    """Opens a connection to a server. Raises Refused if a file of TLS cannot be read."""
     secret = credentials(options, address)
     if secret is None:
         return grpc.aio.insecure_channel(address.target, channel_options(address))
