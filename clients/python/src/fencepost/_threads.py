@@ -11,6 +11,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import grpc
 
@@ -49,7 +50,7 @@ class Driver:
         self._idle = threading.Condition(self._lock)
         self._dropped: deque[Lease] = deque()
         self._client_gone = False
-        self.callbacks = _Callbacks()
+        self._callbacks = _Callbacks()
 
     # The port of the engine
 
@@ -115,9 +116,10 @@ class Driver:
         return False
 
     def watch(self, lease: Lease, on_end: Callable[[], None], on_at_risk: Callable[[], None] | None) -> None:
-        """Calls back when the lease ends or is at risk, at once if it has ended, in a thread for callbacks."""
+        """Calls back when the lease ends, at once if it has ended, and in the thread for callbacks if it is at risk."""
         with self._lock:
-            lease.on_at_risk = lambda: self.callbacks.call(on_at_risk)
+            if on_at_risk is not None:
+                lease.on_at_risk = partial(self._callbacks.call, on_at_risk)
             if lease.is_over:
                 on_end()
             else:
@@ -125,7 +127,7 @@ class Driver:
 
     def callback(self, call: Callable[[], None]) -> None:
         """Runs code of the user, which may block, in the thread for callbacks."""
-        self.callbacks.call(call)
+        self._callbacks.call(call)
 
     def drop(self, lease: Lease) -> None:
         """Releases a lease whose lock was garbage collected. Takes no lock: the collector runs anywhere."""
