@@ -1,0 +1,155 @@
+package fencepost
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/user"
+	"strconv"
+	"unicode/utf8"
+
+	"google.golang.org/grpc"
+
+	"github.com/fencepost/fencepost-go/internal/facts"
+)
+
+// A Config has the settings of a [Client]. The zero value is a client of the servers that the environment names.
+type Config struct {
+	// Servers are the addresses of one server and its replicas: host:port, host (port 7420), http://host:port,
+	// https://host:port for TLS, or unix:/path; an IPv6 address in brackets. The client stays with one of them until it
+	// fails. Default: the variable FENCEPOST_SERVER, where commas separate the addresses; without it 127.0.0.1:7420.
+	Servers []string
+
+	// Holder is the label that others see when they ask who holds a lock: at most 256 bytes. Default: user@host:pid.
+	Holder string
+
+	// CAFile is a PEM file with the authorities that sign the certificates of https:// servers. Default: the variable
+	// FENCEPOST_CA; without it the authorities of this machine.
+	CAFile string
+
+	// CertFile and KeyFile are PEM files with the client's certificate and its key, for servers that ask for one. They
+	// are read for each connection, so a renewed certificate is used from then on. Default: the variables FENCEPOST_CERT
+	// and FENCEPOST_KEY; without them the client shows no certificate.
+	CertFile, KeyFile string
+
+	// TLS is used in place of the three files, for https:// servers.
+	TLS *tls.Config
+
+	// Token returns a bearer token. It is asked before each call and each stream, and the token is sent as
+	// "authorization: Bearer …". It is refused for servers without TLS, except on this machine.
+	Token func(context.Context) (string, error)
+
+	// Logger receives what happens to the client's sessions, at debug level. Default: nothing is logged.
+	Logger *slog.Logger
+
+	// DialOptions are added to those of each connection, for interceptors and the like.
+	DialOptions []grpc.DialOption
+}
+
+// settings is a checked configuration.
+type settings struct {
+	addresses []address
+	holder    string
+	tls       *tls.Config
+	token     func(context.Context) (string, error)
+	logger    *slog.Logger
+	options   []grpc.DialOption
+}
+
+func (c Config) check() (settings, error) {
+	servers := c.Servers
+	if len(servers) == 0 {
+		servers = []string{fallback(os.Getenv(facts.EnvironmentServer), facts.DefaultServer)}
+	}
+	addresses, err := parseAddresses(servers)
+	if err != nil {
+		return settings{}, err
+	}
+	checked := settings{
+		addresses: addresses,
+		holder:    fallback(c.Holder, defaultHolder()),
+		token:     c.Token,
+		logger:    c.Logger,
+		options:   c.DialOptions,
+	}
+	if checked.logger == nil {
+		checked.logger = slog.New(slog.DiscardHandler)
+	}
+	for _, address := range addresses {
+		if address.tls && checked.tls == nil {
+			if checked.tls, err = c.tlsConfig(); err != nil {
+				return settings{}, err
+			}
+		}
+		if !address.tls && address.path == "" && (c.TLS != nil || c.CAFile != "" || c.CertFile != "" || c.KeyFile != "") {
+			return settings{}, fmt.Errorf(
+				"fencepost: TLS settings are given, but %s is an address without TLS: write https://%s", address, address)
+		}
+		if c.Token != nil && !address.tls && !address.isLocal() {
+			return settings{}, fmt.Errorf(
+				"fencepost: a bearer token would be sent to %s in plain text: write https://%s", address, address)
+		}
+	}
+	return checked, nil
+}
+
+// tlsConfig reads the files once, so that problems are found before the first connection.
+func (c Config) tlsConfig() (*tls.Config, error) {
+	if c.TLS != nil {
+		return c.TLS.Clone(), nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if file := fallback(c.CAFile, os.Getenv(facts.EnvironmentCA)); file != "" {
+		pem, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("fencepost: cannot read the file of authorities: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("fencepost: %s contains no certificate in PEM", file)
+		}
+	}
+	cert := fallback(c.CertFile, os.Getenv(facts.EnvironmentCert))
+	key := fallback(c.KeyFile, os.Getenv(facts.EnvironmentKey))
+	if (cert == "") != (key == "") {
+		return nil, errors.New("fencepost: a client certificate needs both its file and the file of its key")
+	}
+	if cert != "" {
+		if _, err := tls.LoadX509KeyPair(cert, key); err != nil {
+			return nil, fmt.Errorf("fencepost: cannot use the client certificate %s with the key %s: %w", cert, key, err)
+		}
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(cert, key)
+			return &pair, err
+		}
+	}
+	return config, nil
+}
+
+// defaultHolder is user@host:pid.
+func defaultHolder() string {
+	name := "unknown"
+	if current, err := user.Current(); err == nil && current.Username != "" {
+		name = current.Username
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	label := name + "@" + host + ":" + strconv.Itoa(os.Getpid())
+	if len(label) > facts.HolderBytesMax || !utf8.ValidString(label) {
+		return "pid:" + strconv.Itoa(os.Getpid())
+	}
+	return label
+}
+
+func fallback(text, otherwise string) string {
+	if text != "" {
+		return text
+	}
+	return otherwise
+}

@@ -1,0 +1,201 @@
+package fencepost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Errors to compare with by [errors.Is]. The errors that the client returns have types of their own, which say more.
+var (
+	// ErrContended matches a [*ContendedError]: the lock is held, and the call did not wait.
+	ErrContended = errors.New("fencepost: the lock is held")
+	// ErrTimedOut matches a [*TimedOutError]: the wait ended without a grant.
+	ErrTimedOut = errors.New("fencepost: the wait ended without a grant")
+	// ErrLost matches a [*LostError]: the lock is no longer held.
+	ErrLost = errors.New("fencepost: the lock is lost")
+	// ErrOutcomeUnknown matches an [*OutcomeUnknownError]: the call may or may not have taken effect.
+	ErrOutcomeUnknown = errors.New("fencepost: the outcome is unknown")
+	// ErrRefused matches a [*RefusedError]: the server refused the call, or no server could be reached.
+	ErrRefused = errors.New("fencepost: refused")
+	// ErrReleased is the cause of the end of [Lock.Context] after [Lock.Release].
+	ErrReleased = errors.New("fencepost: the lock was released")
+	// ErrClosed says that [Client.Close] was called.
+	ErrClosed = errors.New("fencepost: the client is closed")
+)
+
+// A ContendedError says that a lock is held, and that the call did not wait for it. It matches [ErrContended].
+type ContendedError struct {
+	// Name is the name of the lock.
+	Name string
+	// Holders are the holders. Today at most one; none while the lock is being offered to the next waiter.
+	Holders []LockHolder
+	// Waiters is the number of waiting requests.
+	Waiters int
+}
+
+func (e *ContendedError) Error() string {
+	return fmt.Sprintf("fencepost: lock %q is %s", e.Name, describe(e.Holders, e.Waiters))
+}
+
+// Is reports whether target is [ErrContended].
+func (e *ContendedError) Is(target error) bool { return target == ErrContended }
+
+// A TimedOutError says that a wait ended without a grant. It matches [ErrTimedOut], and [context.DeadlineExceeded] if
+// the deadline of the context ended the wait.
+type TimedOutError struct {
+	// Name is the name of the lock.
+	Name string
+	// Holders are the holders. Today at most one; none while the lock is being offered to the next waiter.
+	Holders []LockHolder
+	// Waiters is the number of other waiting requests.
+	Waiters int
+
+	byContext bool
+}
+
+func (e *TimedOutError) Error() string {
+	return fmt.Sprintf("fencepost: the wait for lock %q ended: it is %s", e.Name, describe(e.Holders, e.Waiters))
+}
+
+// Is reports whether target is [ErrTimedOut].
+func (e *TimedOutError) Is(target error) bool {
+	return target == ErrTimedOut || e.byContext && target == context.DeadlineExceeded
+}
+
+func describe(holders []LockHolder, waiters int) string {
+	if len(holders) == 0 {
+		return fmt.Sprintf("being offered to the next waiter, %d waiting", waiters)
+	}
+	labels := make([]string, 0, len(holders))
+	for _, holder := range holders {
+		if holder.Holder != "" {
+			labels = append(labels, holder.Holder)
+		}
+	}
+	if len(labels) == 0 {
+		return fmt.Sprintf("held, %d waiting", waiters)
+	}
+	return fmt.Sprintf("held by %s, %d waiting", strings.Join(labels, " and "), waiters)
+}
+
+// A LossReason says why a lock is no longer held.
+type LossReason string
+
+// The reasons for a loss.
+const (
+	// LossSilence: the validity ended by the local clock before a renewal succeeded. The servers were unreachable, or
+	// this process was paused for too long.
+	LossSilence LossReason = "silence"
+	// LossExpired: the server reports that the TTL passed without a renewal.
+	LossExpired LossReason = "expired"
+	// LossRevoked: the server revoked the lease, for example because an operator forced its release.
+	LossRevoked LossReason = "revoked"
+	// LossSuperseded: the lease ended longer ago than the server remembers, and another one was granted since.
+	LossSuperseded LossReason = "superseded"
+	// LossUnknown: the server does not know the lease. It ended longer ago than the server remembers.
+	LossUnknown LossReason = "unknown"
+	// LossReleased: somebody else who knows the lease id released it.
+	LossReleased LossReason = "released"
+)
+
+// A LostError says that a lock is no longer held: stop the work that it protects. It is the cause of the end of
+// [Lock.Context], and matches [ErrLost].
+type LostError struct {
+	// Name is the name of the lock.
+	Name string
+	// Token is the fencing token of the lost lease.
+	Token uint64
+	// Reason says why it is lost.
+	Reason LossReason
+	// SuccessorToken is the token of the lease that holds the lock now; 0 if there is none or if it is not known.
+	SuccessorToken uint64
+}
+
+func (e *LostError) Error() string {
+	text := map[LossReason]string{
+		LossSilence:    "its validity ended before a renewal got through",
+		LossExpired:    "the lease expired",
+		LossRevoked:    "the lease was revoked",
+		LossSuperseded: "another lease was granted since",
+		LossUnknown:    "the server does not know the lease",
+		LossReleased:   "the lease was released elsewhere",
+	}[e.Reason]
+	if e.SuccessorToken != 0 {
+		return fmt.Sprintf("fencepost: lock %q (token %d) is lost: %s; the lock has token %d now",
+			e.Name, e.Token, text, e.SuccessorToken)
+	}
+	return fmt.Sprintf("fencepost: lock %q (token %d) is lost: %s", e.Name, e.Token, text)
+}
+
+// Is reports whether target is [ErrLost].
+func (e *LostError) Is(target error) bool { return target == ErrLost }
+
+// An OutcomeUnknownError says that no server answered in time whether a call took effect. After an Acquire, a cleanup
+// in the background releases a lock that may have been granted; after a Release, the release is retried in the
+// background until the lease has ended. It matches [ErrOutcomeUnknown].
+type OutcomeUnknownError struct {
+	// Name is the name of the lock.
+	Name string
+	// Cause is the error of the last transmission.
+	Cause error
+}
+
+func (e *OutcomeUnknownError) Error() string {
+	return fmt.Sprintf("fencepost: lock %q: the outcome is unknown: %v", e.Name, e.Cause)
+}
+
+// Is reports whether target is [ErrOutcomeUnknown].
+func (e *OutcomeUnknownError) Is(target error) bool { return target == ErrOutcomeUnknown }
+
+// Unwrap returns the cause.
+func (e *OutcomeUnknownError) Unwrap() error { return e.Cause }
+
+// A FieldViolation names a field of a request and the rule that it breaks.
+type FieldViolation struct {
+	// Field is the path of the field in the API's request.
+	Field string
+	// Rule is the rule.
+	Rule string
+}
+
+// A RefusedError says that the server refused a call, or that no server could be reached (code UNAVAILABLE, and no
+// reason). Nothing was done. It matches [ErrRefused], and [google.golang.org/grpc/status.FromError] accepts it.
+type RefusedError struct {
+	// Name is the name of the lock; empty for calls that concern none.
+	Name string
+	// Code is the gRPC code.
+	Code codes.Code
+	// Reason is the reason in the server's google.rpc.ErrorInfo, such as QUEUE_FULL; empty if it gave none.
+	Reason string
+	// Message says what happened, why, and what to do.
+	Message string
+	// Violations are the fields that break a rule, with code INVALID_ARGUMENT.
+	Violations []FieldViolation
+	// RetryAfter is how long the server asks to wait before the call is repeated; 0 if it did not say.
+	RetryAfter time.Duration
+}
+
+func (e *RefusedError) Error() string {
+	subject := ""
+	if e.Name != "" {
+		subject = fmt.Sprintf("lock %q: ", e.Name)
+	}
+	for _, violation := range e.Violations {
+		if !strings.Contains(e.Message, violation.Rule) {
+			return fmt.Sprintf("fencepost: %s%s (%s: %s)", subject, e.Message, violation.Field, violation.Rule)
+		}
+	}
+	return "fencepost: " + subject + e.Message
+}
+
+// Is reports whether target is [ErrRefused].
+func (e *RefusedError) Is(target error) bool { return target == ErrRefused }
+
+// GRPCStatus returns the code and the message.
+func (e *RefusedError) GRPCStatus() *status.Status { return status.New(e.Code, e.Message) }

@@ -1,0 +1,10 @@
+//go:build unix
+
+package fenceposttest
+
+import "syscall"
+
+const (
+	stopSignal   = syscall.SIGTERM
+	resumeSignal = syscall.SIGCONT
+)

@@ -1,0 +1,225 @@
+package fencepost
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/fencepost/fencepost-go/internal/clock"
+)
+
+// The keeper is the goroutine that watches leases and sessions. It does not renew: the server sets the pace, and the
+// sessions answer. If a session goes silent, or beats arrive but renewals do not, or it ends or drains, the keeper
+// opens one with the next server, which attaches all leases with higher attempt numbers. The old session goes on until
+// the new one keeps all leases, and its operations are answered. All of this must fit into the TTL.
+//
+// It runs while there is something to keep, and closes the session soon after the last lease and operation.
+
+// notify wakes the keeper.
+func (c *Client) notify() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// ensureKeeper starts the keeper unless it runs. The mutex is held.
+func (c *Client) ensureKeeper() {
+	if c.keeping || c.isShut {
+		return
+	}
+	c.keeping = true
+	c.goroutines.Go(c.keep)
+}
+
+func (c *Client) keep() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		pause, more := c.checkNow()
+		if !more {
+			return
+		}
+		timer.Reset(pause)
+		select {
+		case <-timer.C:
+		case <-c.wake:
+		}
+	}
+}
+
+// checkNow checks leases and sessions. It returns the time until the next check, and false if nothing is left to do.
+func (c *Client) checkNow() (time.Duration, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	pause, more := time.Duration(0), false
+	if !c.isShut {
+		pause, more = c.check(clock.Now())
+	}
+	c.keeping = more
+	return pause, more
+}
+
+func (c *Client) check(now clock.Moment) (time.Duration, bool) {
+	pause, stuck := c.checkLeases(now)
+	c.retirePrevious(now)
+	if len(c.leases) == 0 && c.pending.len() == 0 && !c.hasOperations() {
+		return c.checkIdle(now)
+	}
+	c.idleSince = 0
+	current := c.current
+	// Sessions to a server that drains must not be opened quickly, even if they work.
+	if current != nil && current.works() && !current.draining {
+		c.tries = 0
+	}
+	needed := current == nil || current.ended || current.draining || stuck || current.isSilent(now, c.pace) ||
+		c.shouldMove(now)
+	if !needed {
+		c.due = 0
+		return pause, true
+	}
+	if c.due == 0 {
+		c.due = now
+		if current != nil {
+			c.due = now.Add(randomPart(reconnectPause(c.shortest, c.tries/c.servers.count())))
+		}
+	}
+	if now < c.due {
+		return min(pause, c.due.Sub(now)), true
+	}
+	if current != nil {
+		c.servers.failed(current.server)
+	}
+	c.open(now)
+	return pause, true
+}
+
+// shouldMove reports whether calls have moved on to another server than that of the session.
+func (c *Client) shouldMove(now clock.Moment) bool {
+	recently := c.moved != 0 && now.Sub(c.moved) < moveInterval
+	return c.current.server != c.servers.current() && !recently
+}
+
+// open opens a session with the preferred server, which attaches all leases.
+func (c *Client) open(now clock.Moment) {
+	next := newSession(c, c.servers.current(), now)
+	c.settings.logger.Debug("opening a session", "server", c.servers.addresses[next.server].String(),
+		"leases", len(c.leases), "tries", c.tries)
+	type due struct {
+		lease *lease
+		left  time.Duration
+	}
+	leases := make([]due, 0, len(c.leases))
+	for held := range c.leases {
+		if !held.attachments.single {
+			leases = append(leases, due{held, held.state(now).left})
+		}
+	}
+	// Those that end first go first.
+	slices.SortFunc(leases, func(a, b due) int { return int(a.left - b.left) })
+	for _, each := range leases {
+		next.outbox.attach(each.lease, now)
+	}
+	replaced := c.current
+	c.current, c.due = next, 0
+	c.tries++
+	c.goroutines.Go(next.run)
+	if replaced == nil {
+		return
+	}
+	if replaced.works() && !replaced.draining {
+		c.moved = now
+	}
+	// The replaced session goes on if it renews at least as many leases as the one before.
+	worse := c.previous
+	if replaced.isUseful() && (worse == nil || replaced.renews(now) >= worse.renews(now)) {
+		c.previous = replaced
+	} else {
+		worse = replaced
+	}
+	if worse != nil {
+		worse.end(unavailable("the session was replaced"))
+	}
+}
+
+// retirePrevious ends the previous session when it is no longer needed.
+func (c *Client) retirePrevious(now clock.Moment) {
+	previous := c.previous
+	if previous == nil {
+		return
+	}
+	idle := len(c.leases) == 0
+	takenOver := idle || c.current != nil && c.current.keepsAll()
+	needed := (len(previous.outbox.operations) > 0 || !takenOver) && !previous.isSilent(now, previous.pace(now))
+	if previous.ended || (idle || c.current != nil && c.current.works()) && !needed {
+		c.previous = nil
+		previous.end(unavailable("the session was replaced"))
+	}
+}
+
+// hasOperations reports whether a session has operations in flight.
+func (c *Client) hasOperations() bool {
+	for _, open := range []*session{c.current, c.previous} {
+		if open != nil && len(open.outbox.operations) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// checkIdle ends the session some time after the last lease and operation.
+func (c *Client) checkIdle(now clock.Moment) (time.Duration, bool) {
+	if c.idleSince == 0 {
+		c.idleSince = now
+	}
+	if left := c.idleSince.Add(linger).Sub(now); left > 0 && (c.current != nil || c.previous != nil) {
+		return left, true
+	}
+	for _, open := range []*session{c.current, c.previous} {
+		if open != nil {
+			open.end(unavailable("the session is no longer needed"))
+		}
+	}
+	c.current, c.previous = nil, nil
+	c.due, c.tries, c.idleSince = 0, 0, 0
+	return 0, false
+}
+
+// checkLeases forgets leases that are lost. It returns the time until the next check, and whether the session fails to
+// renew one.
+func (c *Client) checkLeases(now clock.Moment) (pause time.Duration, stuck bool) {
+	c.shortest, c.pace = 0, 0
+	next := time.Duration(math.MaxInt64)
+	for held := range c.leases {
+		state := held.state(now)
+		if state.end != nil {
+			c.forget(held)
+			c.detachElsewhere(held, nil)
+			continue
+		}
+		next = min(next, state.left)
+		c.shortest = shorter(c.shortest, state.ttl)
+		if !held.attachments.single {
+			c.pace = shorter(c.pace, state.ttl)
+		}
+		if isOverdue(state.left, state.ttl) {
+			held.renewalsFail(now, false)
+			// A new attachment gets its time. If the store is the cause, a new session with the only server is no help.
+			patient := now.Sub(held.attachments.at) <= answerTimeout(state.ttl)
+			hopeless := state.storeAway && c.servers.count() == 1
+			stuck = stuck || !held.attachments.single && !patient && !hopeless
+		}
+	}
+	if c.shortest == 0 {
+		return time.Second, stuck
+	}
+	return min(tickFor(c.shortest), next), stuck
+}
+
+// shorter returns the shorter of two TTLs, of which the first is 0 if there is none.
+func shorter(shortest, ttl time.Duration) time.Duration {
+	if shortest == 0 {
+		return ttl
+	}
+	return min(shortest, ttl)
+}

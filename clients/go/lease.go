@@ -1,0 +1,139 @@
+package fencepost
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	pb "github.com/fencepost/fencepost-go/fencepost/v1"
+	"github.com/fencepost/fencepost-go/internal/clock"
+)
+
+// A lease is one grant of a lock to this process: until when it is valid, and whether it has ended.
+//
+// An end is final, whether the server reported it or the validity ended. Every read and every renewal checks the clock
+// first, so a process that was paused past the end finds its lease lost whatever its timers say, and a late renewal
+// never revives it.
+type lease struct {
+	name string
+	// id is a secret: it is never logged.
+	id      string
+	grantID string
+	holder  string
+	token   uint64
+	// onAtRisk is called, on a goroutine of its own, each time that renewals begin to fail.
+	onAtRisk func()
+	// ctx ends with the lease.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	// releaseOnce guards the one release, which sets releaseErr and closes released when it is over.
+	releaseOnce sync.Once
+	released    chan struct{}
+	releaseErr  error
+
+	// attachments are guarded by the mutex of the client.
+	attachments attachments
+
+	// mu is held for a few instructions only. It is locked after the mutex of the client.
+	mu         sync.Mutex
+	validUntil clock.Moment
+	// ttl is the full TTL.
+	ttl    time.Duration
+	atRisk bool
+	// storeAway is whether the server has reported since the last renewal that its store is unreachable.
+	storeAway bool
+	// end is nil while the lease is held.
+	end error
+}
+
+// attachments is what a client knows of the attachments of a lease to its sessions.
+type attachments struct {
+	// attempt is the number of the latest attachment, which counts over all sessions.
+	attempt uint32
+	// at is when it was attached last.
+	at clock.Moment
+	// repeated is how often it was attached again because the server had detached it.
+	repeated int
+	// single is whether the lease does not fit on the session, and is renewed by itself.
+	single bool
+}
+
+// leaseState is a lease at one moment.
+type leaseState struct {
+	left      time.Duration
+	ttl       time.Duration
+	storeAway bool
+	end       error
+}
+
+// state checks the clock, and returns the state.
+func (l *lease) state(now clock.Moment) leaseState {
+	l.mu.Lock()
+	ended := l.check(now)
+	state := leaseState{left: max(l.validUntil.Sub(now), 0), ttl: l.ttl, storeAway: l.storeAway, end: l.end}
+	l.mu.Unlock()
+	if ended {
+		l.cancel(state.end)
+	}
+	if state.end != nil {
+		state.left = 0
+	}
+	return state
+}
+
+// check ends a lease whose validity is over. It returns whether that is news. The mutex is held.
+func (l *lease) check(now clock.Moment) bool {
+	if l.end != nil || now < l.validUntil {
+		return false
+	}
+	l.end = &LostError{Name: l.name, Token: l.token, Reason: LossSilence}
+	return true
+}
+
+// update applies a change unless the lease has ended.
+func (l *lease) update(now clock.Moment, change func()) {
+	l.mu.Lock()
+	ended := l.check(now)
+	if l.end == nil {
+		change()
+		ended = l.end != nil
+	}
+	end := l.end
+	l.mu.Unlock()
+	if ended {
+		l.cancel(end)
+	}
+}
+
+// renewed applies a renewal. The end of the validity only moves forward.
+func (l *lease) renewed(r reading) {
+	until := r.validUntil()
+	l.update(r.read, func() {
+		l.ttl = max(l.ttl, r.ttl)
+		if until > l.validUntil {
+			l.validUntil, l.atRisk, l.storeAway = until, false, false
+		}
+	})
+}
+
+// renewalsFail records that renewals fail, with the store as the cause or not.
+func (l *lease) renewalsFail(now clock.Moment, storeAway bool) {
+	news := false
+	l.update(now, func() {
+		news = !l.atRisk
+		l.atRisk = true
+		l.storeAway = l.storeAway || storeAway
+	})
+	if news && l.onAtRisk != nil {
+		go l.onAtRisk()
+	}
+}
+
+// finish ends the lease, unless it has ended before.
+func (l *lease) finish(now clock.Moment, end error) { l.update(now, func() { l.end = end }) }
+
+// lost is the error of a loss that the server reports.
+func (l *lease) lost(end pb.LeaseEnd, successor uint64) *LostError {
+	return &LostError{Name: l.name, Token: l.token, Reason: lossReason(end), SuccessorToken: successor}
+}

@@ -1,0 +1,77 @@
+package fencepost
+
+import (
+	"context"
+	"time"
+
+	"github.com/fencepost/fencepost-go/internal/clock"
+)
+
+// A Lock is a lock that this process holds. It is renewed in the background until it is released or lost. It is safe
+// for concurrent use.
+//
+// While [Lock.Valid] is true, no other process holds the lock, provided that clocks run at nearly the same rate and the
+// server's store loses no data. The check and the action that follows are two steps, and a process can be paused
+// between them. So send the token with every write to the store that the lock protects, and have the store refuse
+// lower tokens: that holds whatever the timing.
+//
+// A lock that is neither released nor lost is kept until the process ends.
+type Lock struct {
+	client      *Client
+	lease       *lease
+	previousEnd LeaseEnd
+}
+
+// Name is the name of the lock.
+func (l *Lock) Name() string { return l.lease.name }
+
+// Token is the fencing token: above 0, below 2^53, and higher than those of all earlier grants of the lock. Send it with
+// every write to the store that the lock protects.
+func (l *Lock) Token() uint64 { return l.lease.token }
+
+// GrantID is the public id of the grant. Store it with the token: it tells grants with equal tokens apart.
+func (l *Lock) GrantID() string { return l.lease.grantID }
+
+// Holder is the label that others see as the holder.
+func (l *Lock) Holder() string { return l.lease.holder }
+
+// PreviousEnd says how the previous lease of the lock ended. Unless it was released, check what its holder left behind.
+func (l *Lock) PreviousEnd() LeaseEnd { return l.previousEnd }
+
+// Valid reports whether the lock is held by the local clock, which is read on each call. Once false, it stays false.
+func (l *Lock) Valid() bool { return l.lease.state(clock.Now()).end == nil }
+
+// Remaining is how long the lock stays valid without another renewal; 0 if it is lost or released.
+func (l *Lock) Remaining() time.Duration { return l.lease.state(clock.Now()).left }
+
+// Err is nil while the lock is held. Afterwards it is a [*LostError], or [ErrReleased] or [ErrClosed] if this process
+// released it.
+func (l *Lock) Err() error { return l.lease.state(clock.Now()).end }
+
+// Context is done when the lock is no longer held: as soon as the server reports it, at the latest when its validity
+// ends by the local clock. Its cause ([context.Cause]) is that of [Lock.Err]. It has the values of the context that the
+// lock was acquired with, but not its end; for both use [Lock.WithContext].
+func (l *Lock) Context() context.Context { return l.lease.ctx }
+
+// WithContext derives a context that is also done when the lock is no longer held; its cause is that of [Lock.Err]
+// then. Call cancel when the work is done.
+func (l *Lock) WithContext(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
+	ctx, cancelCause := context.WithCancelCause(parent)
+	stop := context.AfterFunc(l.lease.ctx, func() { cancelCause(context.Cause(l.lease.ctx)) })
+	return ctx, func() {
+		stop()
+		cancelCause(context.Canceled)
+	}
+}
+
+// Release releases the lock. Stop the work that it protects first: from then on another holder may get the lock at any
+// moment. It is idempotent: each call returns the result of the one release.
+//
+// The release is sent even if ctx is done; ctx bounds only the wait for the answer, as do 10 s. So a deferred
+// lock.Release(ctx) is right whatever has happened to ctx. Without an answer the error is an [*OutcomeUnknownError], and
+// the release is repeated in the background until the lease has ended. A [*LostError] says that the lease had ended
+// before: only the token protected the work done since then.
+func (l *Lock) Release(ctx context.Context) error {
+	l.client.startRelease(l.lease, ErrReleased)
+	return waitForRelease(ctx, l.lease)
+}

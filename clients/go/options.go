@@ -1,0 +1,126 @@
+package fencepost
+
+import (
+	"fmt"
+	"maps"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/fencepost/fencepost-go/fencepost/v1"
+	"github.com/fencepost/fencepost-go/internal/facts"
+)
+
+const (
+	defaultTTL = facts.DefaultTTLMS * time.Millisecond
+	waitMax    = facts.WaitMaxMS * time.Millisecond
+	// requestBytes is the maximum size of a request on a session: the envelope takes at most 32 bytes of a message.
+	requestBytes = facts.RequestBytesMax - 32
+)
+
+// An AcquireOption is a setting of one acquire.
+type AcquireOption func(*acquireOptions)
+
+type acquireOptions struct {
+	ttl        time.Duration
+	wait       time.Duration
+	hasWait    bool
+	holder     string
+	metadata   map[string]string
+	requestID  string
+	minToken   uint64
+	onAtRisk   func()
+	onPosition func(int)
+}
+
+// WithTTL sets how long the lease lasts without a renewal: 1 s to 24 h, 30 s by default. The lock of a process that dies
+// is free after this time. Choose at least three times the longest pause that the holder has to survive.
+func WithTTL(ttl time.Duration) AcquireOption { return func(o *acquireOptions) { o.ttl = ttl } }
+
+// WithWait bounds how long to wait in the queue if the lock is held: at most 1 h; 0 does not wait. Without it, Acquire
+// waits until its context is done.
+func WithWait(wait time.Duration) AcquireOption {
+	return func(o *acquireOptions) { o.wait, o.hasWait = wait, true }
+}
+
+// WithHolder sets the label that others see as the holder, at most 256 bytes, in place of the client's.
+func WithHolder(label string) AcquireOption { return func(o *acquireOptions) { o.holder = label } }
+
+// WithMetadata adds metadata that is shown with the holder: at most 4 KiB for all keys and values.
+func WithMetadata(metadata map[string]string) AcquireOption {
+	return func(o *acquireOptions) {
+		if o.metadata == nil {
+			o.metadata = map[string]string{}
+		}
+		maps.Copy(o.metadata, metadata)
+	}
+}
+
+// WithRequestID sets the request id, a UUID; a random one by default. An id belongs to one lock name and one acquire:
+// anybody who knows it can get the lease. An acquire with its own id fails with reason REQUEST_ENDED if the servers
+// gave up its queue position while they could not hear from it; one without joins the queue again.
+func WithRequestID(id string) AcquireOption { return func(o *acquireOptions) { o.requestID = id } }
+
+// WithMinToken sets the lowest acceptable token. If the store that the lock protects has seen a higher token than the
+// server grants, because one of them was restored from an old backup, pass the store's highest token + 1. Locks share
+// counters, so this raises the tokens of other locks too: ask for no more than you need.
+func WithMinToken(token uint64) AcquireOption { return func(o *acquireOptions) { o.minToken = token } }
+
+// WithOnAtRisk sets a function that is called, on a goroutine of its own, each time that renewals begin to fail. The
+// lock is still held, and not lost if a renewal succeeds in time.
+func WithOnAtRisk(call func()) AcquireOption { return func(o *acquireOptions) { o.onAtRisk = call } }
+
+// WithOnQueuePosition sets a function that is called by the waiting Acquire with the number of requests ahead in the
+// queue: when it joins the queue and when it moves up, at most once a second. The number is an upper bound, since
+// requests that have left may still be counted.
+func WithOnQueuePosition(call func(ahead int)) AcquireOption {
+	return func(o *acquireOptions) { o.onPosition = call }
+}
+
+// request makes the request. It checks what would make a message invalid as a whole: the server would end the session,
+// and with it the operations of others. All other rules are the server's.
+func (o *acquireOptions) request(name, holder string) (*pb.AcquireRequest, error) {
+	request := &pb.AcquireRequest{
+		LockName:  name,
+		Holder:    fallback(o.holder, holder),
+		Ttl:       durationpb.New(o.ttl),
+		RequestId: fallback(o.requestID, uuid.NewString()),
+		Metadata:  o.metadata,
+		MinToken:  o.minToken,
+	}
+	texts := map[string]string{"lock_name": name, "holder": request.GetHolder(), "request_id": request.GetRequestId()}
+	for key, value := range o.metadata {
+		texts["metadata"] += key + value
+	}
+	for field, text := range texts {
+		if err := checkUTF8(name, field, text); err != nil {
+			return nil, err
+		}
+	}
+	if size := proto.Size(request); size > requestBytes {
+		return nil, invalid(name, "", fmt.Sprintf("the request has %d bytes, the maximum is %d: shorten its fields", size,
+			requestBytes))
+	}
+	return request, nil
+}
+
+// checkUTF8 checks a text that has to be valid UTF-8: protobuf cannot send another one.
+func checkUTF8(name, field, text string) error {
+	if !utf8.ValidString(text) {
+		return invalid(name, field, "must be valid UTF-8")
+	}
+	return nil
+}
+
+func invalid(name, field, rule string) error {
+	refused := &RefusedError{Name: name, Code: codes.InvalidArgument, Reason: "INVALID_FIELD", Message: rule}
+	if field != "" {
+		refused.Message = field + " " + rule
+		refused.Violations = []FieldViolation{{Field: field, Rule: rule}}
+	}
+	return refused
+}

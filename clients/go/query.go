@@ -1,0 +1,147 @@
+package fencepost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"google.golang.org/grpc/codes"
+
+	pb "github.com/fencepost/fencepost-go/fencepost/v1"
+	"github.com/fencepost/fencepost-go/internal/clock"
+	"github.com/fencepost/fencepost-go/internal/facts"
+)
+
+// Get reads one lock: its holders, the time left, the number of waiters. It is a snapshot for people and dashboards; do
+// not decide by it whether to write.
+func (c *Client) Get(ctx context.Context, name string) (LockInfo, error) {
+	if err := checkUTF8(name, "lock_name", name); err != nil {
+		return LockInfo{}, err
+	}
+	answer, err := call(ctx, c, name, func(ctx context.Context, stub pb.LockServiceClient) (*pb.GetResponse, error) {
+		return stub.Get(ctx, &pb.GetRequest{LockName: name})
+	})
+	if err != nil {
+		return LockInfo{}, err
+	}
+	return lockInfo(answer.GetLock()), nil
+}
+
+// List iterates over the locks that are held or waited for and whose names begin with a prefix, in no particular order.
+// A lock that is held during the whole listing appears; others may or may not. An error ends the iteration.
+func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[LockInfo, error] {
+	return func(yield func(LockInfo, error) bool) {
+		if err := checkUTF8("", "prefix", prefix); err != nil {
+			yield(LockInfo{}, err)
+			return
+		}
+		request := &pb.ListRequest{Prefix: prefix, PageSize: facts.PageSizeMax}
+		for {
+			list := func(ctx context.Context, stub pb.LockServiceClient) (*pb.ListResponse, error) {
+				return stub.List(ctx, request)
+			}
+			page, err := call(ctx, c, "", list)
+			if err != nil {
+				yield(LockInfo{}, err)
+				return
+			}
+			for _, lock := range page.GetLocks() {
+				if !yield(lockInfo(lock), nil) {
+					return
+				}
+			}
+			if page.GetNextPageToken() == "" {
+				return
+			}
+			request = &pb.ListRequest{Prefix: prefix, PageSize: facts.PageSizeMax, PageToken: page.GetNextPageToken()}
+		}
+	}
+}
+
+// CheckToken asks whether a token is that of a current lease, for stores that cannot keep the highest token themselves.
+// Call it right before the write. The answer may be out of date when it arrives; only a comparison inside the store has
+// no such gap.
+func (c *Client) CheckToken(ctx context.Context, name string, token uint64) (TokenCheck, error) {
+	if err := checkUTF8(name, "lock_name", name); err != nil {
+		return TokenCheck{}, err
+	}
+	check := func(ctx context.Context, stub pb.LockServiceClient) (*pb.CheckTokenResponse, error) {
+		return stub.CheckToken(ctx, &pb.CheckTokenRequest{LockName: name, FencingToken: token})
+	}
+	answer, err := call(ctx, c, name, check)
+	if err != nil {
+		return TokenCheck{}, err
+	}
+	return tokenCheck(answer), nil
+}
+
+// call makes a call that changes nothing, and repeats it over the servers until one answers, at most for 10 s.
+func call[T any](
+	ctx context.Context, c *Client, name string, send func(context.Context, pb.LockServiceClient) (T, error),
+) (T, error) {
+	var none T
+	if err := c.begin(); err != nil {
+		return none, err
+	}
+	defer c.finish()
+	var pauses retryPauses
+	b := bound{ctx: ctx, stop: c.closing.Done(), until: clock.Now().Add(retryFor)}
+	for {
+		answer, failed := callOnce(ctx, c, send)
+		if failed == nil {
+			return answer, nil
+		}
+		if ctx.Err() != nil {
+			return none, doneError(name, ctx, failed)
+		}
+		pause := pauses.next(failed.retryAfter)
+		if !failed.isTransient() || b.until.Sub(clock.Now()) <= pause {
+			return none, failed.refused(name)
+		}
+		if err := b.pause(pause); errors.Is(err, ErrClosed) {
+			return none, ErrClosed
+		} else if err != nil {
+			return none, doneError(name, ctx, failed)
+		}
+	}
+}
+
+// callOnce makes one transmission to the preferred server.
+func callOnce[T any](
+	ctx context.Context, c *Client, send func(context.Context, pb.LockServiceClient) (T, error),
+) (T, *failure) {
+	var none T
+	server := c.servers.current()
+	stub, err := c.servers.stub(server)
+	if err != nil {
+		return none, failureOf(err)
+	}
+	bounded, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	defer context.AfterFunc(c.closing, cancel)()
+	answer, err := send(bounded, stub)
+	if err == nil {
+		return answer, nil
+	}
+	failed := failureOf(err)
+	if failed.isTransient() && ctx.Err() == nil {
+		c.servers.failed(server)
+	}
+	return none, failed
+}
+
+// doneError is the error of a call whose context is done.
+func doneError(name string, ctx context.Context, failed *failure) error {
+	if failed.code == codes.Canceled || failed.code == codes.DeadlineExceeded {
+		return fmt.Errorf("fencepost: %s%w", subject(name), ctx.Err())
+	}
+	return fmt.Errorf("fencepost: %s%w: %w", subject(name), ctx.Err(), failed)
+}
+
+func subject(name string) string {
+	if name == "" {
+		return ""
+	}
+	return fmt.Sprintf("lock %q: ", name)
+}

@@ -1,0 +1,133 @@
+package fencepost
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	pb "github.com/fencepost/fencepost-go/fencepost/v1"
+	"github.com/fencepost/fencepost-go/internal/clock"
+)
+
+// startRelease ends a lease and begins its release, once. From here on it is not renewed, except by a session that has
+// not sent the release yet.
+func (c *Client) startRelease(held *lease, end error) {
+	held.releaseOnce.Do(func() {
+		now := clock.Now()
+		held.finish(now, end)
+		how := held.state(now).end
+		op := releaseOperation(held)
+		c.mu.Lock()
+		c.forget(held)
+		// The server has reported the end: there is nothing to release.
+		if lost := (*LostError)(nil); errors.As(how, &lost) && lost.Reason != LossSilence {
+			c.mu.Unlock()
+			held.releaseErr = lost
+			close(held.released)
+			return
+		}
+		started := c.spawn(func() {
+			held.releaseErr = c.finishRelease(held, op)
+			close(held.released)
+		})
+		c.mu.Unlock()
+		if !started {
+			held.releaseErr = ErrClosed
+			close(held.released)
+			return
+		}
+		// Before the caller goes on, so that the release goes before an acquire that the caller sends next.
+		c.submit(op)
+	})
+}
+
+// finishRelease waits for the answer, and repeats the release until the lease must have ended.
+func (c *Client) finishRelease(held *lease, op *operation) error {
+	held.mu.Lock()
+	left := max(held.validUntil.Sub(clock.Now()), 0) + held.ttl
+	held.mu.Unlock()
+	var pauses retryPauses
+	b := bound{ctx: context.Background(), stop: c.shut, until: clock.Now().Add(max(left, callTimeout))}
+	for {
+		failed, err := c.transmit(op, b)
+		switch {
+		case err != nil:
+			return err
+		case failed == nil:
+			return releaseResult(held, op.answer.GetRelease())
+		case !failed.isTransient() && failed.reason != "SESSION_FULL":
+			c.stopRenewals(held)
+			return failed.refused(held.name)
+		}
+		pause := pauses.next(failed.retryAfter)
+		if b.until.Sub(clock.Now()) <= pause {
+			c.stopRenewals(held)
+			return &OutcomeUnknownError{Name: held.name, Cause: failed}
+		}
+		if err := b.pause(pause); err != nil {
+			return &OutcomeUnknownError{Name: held.name, Cause: failed}
+		}
+		op = releaseOperation(held)
+		if !c.submit(op) {
+			return &OutcomeUnknownError{Name: held.name, Cause: failed}
+		}
+	}
+}
+
+// stopRenewals stops the renewals of a lease that could not be released.
+func (c *Client) stopRenewals(held *lease) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.detachElsewhere(held, nil)
+}
+
+func releaseResult(held *lease, answer *pb.ReleaseResponse) error {
+	if answer.GetEnd() == pb.LeaseEnd_LEASE_END_RELEASED {
+		return nil
+	}
+	return held.lost(answer.GetEnd(), answer.GetSuccessorToken())
+}
+
+// waitForRelease waits for the result of a release, within the bounds of the caller.
+func waitForRelease(ctx context.Context, held *lease) error {
+	select {
+	case <-held.released: // even if ctx is done
+		return held.releaseErr
+	default:
+	}
+	timer := time.NewTimer(retryFor)
+	defer timer.Stop()
+	select {
+	case <-held.released:
+		return held.releaseErr
+	case <-timer.C:
+		return &OutcomeUnknownError{Name: held.name, Cause: errors.New("no answer in time")}
+	case <-ctx.Done():
+		return &OutcomeUnknownError{Name: held.name, Cause: context.Cause(ctx)}
+	}
+}
+
+// renewAlone renews one lease by itself, when it does not fit on the session, until it ends.
+func (c *Client) renewAlone(held *lease) {
+	for {
+		state := held.state(clock.Now())
+		if state.end != nil {
+			return
+		}
+		op := renewOperation(held)
+		if !c.submit(op) {
+			return
+		}
+		b := bound{ctx: held.ctx, stop: c.shut, until: clock.Now().Add(state.left)}
+		failed, err := c.transmit(op, b)
+		if err != nil {
+			return
+		}
+		if failed != nil {
+			c.settings.logger.Debug("lease not renewed", "lock", held.name, "error", failed.Error())
+		}
+		if b.pause(state.ttl/4+randomPart(state.ttl/16)) != nil {
+			return
+		}
+	}
+}

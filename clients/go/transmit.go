@@ -1,0 +1,148 @@
+package fencepost
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/fencepost/fencepost-go/internal/clock"
+)
+
+// unsentCheck is the interval at which a call looks whether its operation has been sent.
+const unsentCheck = time.Second
+
+// A bound says when to stop waiting for one transmission.
+type bound struct {
+	// ctx and stop end it from outside. The operation goes on.
+	ctx  context.Context
+	stop <-chan struct{}
+	// until is when an operation that no session has sent is given up.
+	until clock.Moment
+	// onPosition is told the queue position.
+	onPosition func(ahead int)
+}
+
+// submit queues an operation for the session. It reports false if the client is shut.
+func (c *Client) submit(op *operation) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isShut {
+		return false
+	}
+	c.pending.add(op)
+	c.idleSince = 0
+	for _, open := range []*session{c.current, c.previous} {
+		if open != nil {
+			open.notify()
+		}
+	}
+	if c.current == nil || c.current.ended {
+		c.notify()
+	}
+	c.ensureKeeper()
+	return true
+}
+
+// takePrompt takes a release or a renewal for a session to send: the current one, or the previous one until that can.
+// The mutex is held.
+func (c *Client) takePrompt(s *session) *operation {
+	current := c.current
+	takes := s == current || s == c.previous && (!current.ready || current.ended || current.suspect)
+	if !takes || s.outbox.prompt >= promptMax {
+		return nil
+	}
+	return c.pending.take(&c.pending.prompt)
+}
+
+// takeAcquire takes an acquire for a session to send: the current one unless it drains. The mutex is held.
+func (c *Client) takeAcquire(s *session) *operation {
+	if s != c.current || s.draining || s.outbox.acquires >= acquiresMax {
+		return nil
+	}
+	return c.pending.take(&c.pending.acquires)
+}
+
+// transmit waits for the answer to an operation that was submitted. It returns nil if there is one, and otherwise why
+// there is none. The error says that the bound's context or channel ended the wait; the operation goes on then.
+func (c *Client) transmit(op *operation, b bound) (*failure, error) {
+	timer := time.NewTimer(callTimeout)
+	defer timer.Stop()
+	for {
+		select {
+		case <-op.done:
+			return op.failure, nil
+		case ahead := <-op.position:
+			if b.onPosition != nil {
+				b.onPosition(ahead)
+			}
+			continue
+		case <-b.ctx.Done():
+			return nil, context.Cause(b.ctx)
+		case <-b.stop:
+			return nil, ErrClosed
+		case <-timer.C:
+		}
+		left, failed := c.checkOverdue(op, b.until, clock.Now())
+		if failed != nil {
+			return failed, nil
+		}
+		timer.Reset(left)
+	}
+}
+
+// checkOverdue gives up an operation that is overdue, and otherwise returns the time until the next check.
+func (c *Client) checkOverdue(op *operation, until, now clock.Moment) (time.Duration, *failure) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-op.done:
+		return 0, nil
+	default:
+	}
+	if op.element != nil {
+		if left := until.Sub(now); left > 0 {
+			return min(left, unsentCheck), nil
+		}
+		c.pending.remove(op)
+		message := "no server could be reached in time"
+		if c.lastFailure != nil {
+			message = "no server could be reached: " + c.lastFailure.Error()
+		}
+		return 0, &failure{code: codes.Unavailable, message: message, unsent: true}
+	}
+	if left := op.answerBy().Sub(now); left > 0 {
+		return left, nil
+	}
+	op.ignored = true
+	if op.acquire != nil {
+		op.session.outbox.toCancel = append(op.session.outbox.toCancel, op.number)
+		op.session.notify()
+	}
+	if op.session.lastReceived < op.sent {
+		op.session.suspect = true
+		c.notify()
+	}
+	return 0, &failure{code: codes.DeadlineExceeded, message: "no answer in time"}
+}
+
+// pause waits before a repetition. The error says that the bound's context or channel ended it.
+func (b bound) pause(length time.Duration) error {
+	timer := time.NewTimer(length)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-b.ctx.Done():
+		return context.Cause(b.ctx)
+	case <-b.stop:
+		return ErrClosed
+	}
+}
+
+// acknowledged reports whether the server has said that an acquire waits.
+func (c *Client) acknowledged(op *operation) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return op.acknowledged
+}

@@ -1,0 +1,163 @@
+package fencepost
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/fencepost/fencepost-go/fencepost/v1"
+)
+
+// A LeaseEnd says how a lease ended.
+type LeaseEnd string
+
+// The ends of a lease.
+const (
+	// EndUnspecified: no end is known. Servers remember an end for 10 s.
+	EndUnspecified LeaseEnd = "unspecified"
+	// EndReleased: its holder released it.
+	EndReleased LeaseEnd = "released"
+	// EndExpired: its TTL passed without a renewal. The work that it protected may be unfinished.
+	EndExpired LeaseEnd = "expired"
+	// EndRevoked: an operator or the server revoked it. The work that it protected may be unfinished.
+	EndRevoked LeaseEnd = "revoked"
+	// EndSuperseded: it ended longer ago than the server remembers, and another lease was granted since.
+	EndSuperseded LeaseEnd = "superseded"
+	// EndUnknown: the server does not know the lease.
+	EndUnknown LeaseEnd = "unknown"
+)
+
+func leaseEnd(end pb.LeaseEnd) LeaseEnd {
+	switch end {
+	case pb.LeaseEnd_LEASE_END_RELEASED:
+		return EndReleased
+	case pb.LeaseEnd_LEASE_END_EXPIRED:
+		return EndExpired
+	case pb.LeaseEnd_LEASE_END_REVOKED:
+		return EndRevoked
+	case pb.LeaseEnd_LEASE_END_SUPERSEDED:
+		return EndSuperseded
+	case pb.LeaseEnd_LEASE_END_UNKNOWN:
+		return EndUnknown
+	default:
+		return EndUnspecified
+	}
+}
+
+func lossReason(end pb.LeaseEnd) LossReason {
+	switch end {
+	case pb.LeaseEnd_LEASE_END_RELEASED:
+		return LossReleased
+	case pb.LeaseEnd_LEASE_END_EXPIRED:
+		return LossExpired
+	case pb.LeaseEnd_LEASE_END_REVOKED:
+		return LossRevoked
+	case pb.LeaseEnd_LEASE_END_SUPERSEDED:
+		return LossSuperseded
+	default:
+		return LossUnknown
+	}
+}
+
+// A LockHolder is one grant of a lock, as others see it.
+type LockHolder struct {
+	// Holder is the label of the holder. It is "classic client", and Token is 0, if a client that uses Redis directly
+	// holds the lock.
+	Holder string
+	// GrantID is the public id of the grant.
+	GrantID string
+	// Token is the fencing token of the grant.
+	Token uint64
+	// TTL is the TTL of the lease, which each renewal restores.
+	TTL time.Duration
+	// ExpiresIn is the time until the lease ends unless it is renewed.
+	ExpiresIn time.Duration
+	// HeldSince is the time since the grant.
+	HeldSince time.Duration
+	// Metadata is the metadata of the request.
+	Metadata map[string]string
+}
+
+// LockInfo is the public state of a lock: a snapshot that may be out of date when it arrives.
+type LockInfo struct {
+	// Name is the name of the lock.
+	Name string
+	// Holders are the holders; none if the lock is free. Today at most one; handle any number.
+	Holders []LockHolder
+	// Waiters is the number of waiting requests.
+	Waiters int
+	// PreviousEnd says how the last lease before the current one ended.
+	PreviousEnd LeaseEnd
+	// NewestToken is the highest token granted for the lock; 0 if none is remembered.
+	NewestToken uint64
+}
+
+// A TokenStatus says what a token is to its lock.
+type TokenStatus string
+
+// The statuses of a token. Accept a write only with [TokenCurrent].
+const (
+	// TokenCurrent is the token of a current lease.
+	TokenCurrent TokenStatus = "current"
+	// TokenEnded is the newest token, but its lease has ended.
+	TokenEnded TokenStatus = "ended"
+	// TokenStale is older than the newest token.
+	TokenStale TokenStatus = "stale"
+	// TokenUnknown is a token that the server does not remember. Current leases are always remembered.
+	TokenUnknown TokenStatus = "unknown"
+)
+
+// A TokenCheck is the answer of [Client.CheckToken].
+type TokenCheck struct {
+	// Status is the status of the token.
+	Status TokenStatus
+	// NewestToken is the highest token granted for the lock; 0 if none is remembered.
+	NewestToken uint64
+}
+
+func tokenCheck(answer *pb.CheckTokenResponse) TokenCheck {
+	statuses := map[pb.CheckTokenResponse_Status]TokenStatus{
+		pb.CheckTokenResponse_STATUS_CURRENT: TokenCurrent,
+		pb.CheckTokenResponse_STATUS_ENDED:   TokenEnded,
+		pb.CheckTokenResponse_STATUS_STALE:   TokenStale,
+	}
+	check := TokenCheck{Status: TokenUnknown, NewestToken: answer.GetNewestToken()}
+	if known, ok := statuses[answer.GetStatus()]; ok {
+		check.Status = known
+	}
+	return check
+}
+
+func holders(wire []*pb.LockHolder) []LockHolder {
+	found := make([]LockHolder, 0, len(wire))
+	for _, holder := range wire {
+		found = append(found, LockHolder{
+			Holder:    holder.GetHolder(),
+			GrantID:   holder.GetGrantId(),
+			Token:     holder.GetFencingToken(),
+			TTL:       duration(holder.GetTtl()),
+			ExpiresIn: duration(holder.GetExpiresIn()),
+			HeldSince: duration(holder.GetHeldSince()),
+			Metadata:  holder.GetMetadata(),
+		})
+	}
+	return found
+}
+
+func lockInfo(wire *pb.LockInfo) LockInfo {
+	return LockInfo{
+		Name:        wire.GetLockName(),
+		Holders:     holders(wire.GetHolders()),
+		Waiters:     int(wire.GetWaiters()),
+		PreviousEnd: leaseEnd(wire.GetPreviousEnd()),
+		NewestToken: wire.GetNewestToken(),
+	}
+}
+
+// duration converts a duration from the wire. One that is absent or negative counts as 0.
+func duration(wire *durationpb.Duration) time.Duration {
+	if wire == nil {
+		return 0
+	}
+	return max(wire.AsDuration(), 0)
+}
