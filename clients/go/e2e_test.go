@@ -6,16 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	fencepost "github.com/fencepost/fencepost-go"
 	"github.com/fencepost/fencepost-go/fenceposttest"
 )
 
 // patience bounds all waits of the tests: far more than any of them takes.
 const patience = 60 * time.Second
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // newClient creates a client that the end of the test closes.
 func newClient(t *testing.T, servers ...string) *fencepost.Client {

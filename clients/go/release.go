@@ -18,26 +18,26 @@ func (c *Client) startRelease(held *lease, end error) {
 		how := held.state(now).end
 		op := releaseOperation(held)
 		c.mu.Lock()
-		c.forget(held)
+		defer c.mu.Unlock()
 		// The server has reported the end: there is nothing to release.
 		if lost := (*LostError)(nil); errors.As(how, &lost) && lost.Reason != LossSilence {
-			c.mu.Unlock()
 			held.releaseErr = lost
 			close(held.released)
+			c.forget(held)
 			return
 		}
-		started := c.spawn(func() {
-			held.releaseErr = c.finishRelease(held, op)
-			close(held.released)
-		})
-		c.mu.Unlock()
-		if !started {
+		// Queued before the caller goes on, so that the release goes before an acquire that the caller sends next; and
+		// before the lease is forgotten, so that the session stays for it.
+		if !c.queue(op) {
 			held.releaseErr = ErrClosed
 			close(held.released)
 			return
 		}
-		// Before the caller goes on, so that the release goes before an acquire that the caller sends next.
-		c.submit(op)
+		c.forget(held)
+		c.spawn(func() {
+			held.releaseErr = c.finishRelease(held, op)
+			close(held.released)
+		})
 	})
 }
 

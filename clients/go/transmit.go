@@ -27,6 +27,11 @@ type bound struct {
 func (c *Client) submit(op *operation) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.queue(op)
+}
+
+// queue is submit with the mutex held.
+func (c *Client) queue(op *operation) bool {
 	if c.isShut {
 		return false
 	}

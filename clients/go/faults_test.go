@@ -1,0 +1,416 @@
+package fencepost_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	fencepost "github.com/fencepost/fencepost-go"
+	pb "github.com/fencepost/fencepost-go/fencepost/v1"
+	"github.com/fencepost/fencepost-go/fenceposttest"
+)
+
+// outlive waits until a lock has been held for two of its TTLs, and checks that it is valid all the time.
+func outlive(t *testing.T, ttl time.Duration, locks ...*fencepost.Lock) {
+	t.Helper()
+	for end := time.Now().Add(2 * ttl); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		for _, lock := range locks {
+			if !lock.Valid() {
+				t.Fatalf("lost: %v", lock.Err())
+			}
+		}
+	}
+}
+
+// lost waits for the loss of a lock.
+func lost(t *testing.T, lock *fencepost.Lock) *fencepost.LostError {
+	t.Helper()
+	select {
+	case <-lock.Context().Done():
+	case <-time.After(patience):
+		t.Fatal("the lock is not lost")
+	}
+	if lock.Valid() || lock.Remaining() != 0 {
+		t.Fatal("a lost lock is valid")
+	}
+	return as[*fencepost.LostError](t, context.Cause(lock.Context()))
+}
+
+func TestALockIsKeptPastItsTTL(t *testing.T) {
+	server := fenceposttest.Start(t)
+	client := newClient(t, server.Address)
+	lock := acquire(t, client, "orders/42", fencepost.WithTTL(2*time.Second))
+	outlive(t, 2*time.Second, lock)
+	must(t, lock.Release(testContext(t)))
+}
+
+func TestAnotherServerTakesOverWhenTheFirstIsKilled(t *testing.T) {
+	t.Parallel()
+	redis, _ := startRedis(t)
+	first, second := fenceposttest.Start(t, "--store", redis), fenceposttest.Start(t, "--store", redis)
+	client := newClient(t, first.Address, second.Address)
+	lock := acquire(t, client, "orders/42", fencepost.WithTTL(2*time.Second))
+	waiting := make(chan error, 1)
+	other := newClient(t, first.Address, second.Address)
+	queued := make(chan struct{})
+	go func() {
+		next, err := other.Acquire(testContext(t), "orders/42", fencepost.WithWait(patience),
+			fencepost.WithOnQueuePosition(once(queued)))
+		if err == nil && next.Token() <= lock.Token() {
+			err = fmt.Errorf("token %d after %d", next.Token(), lock.Token())
+		}
+		waiting <- err
+	}()
+	<-queued
+	first.Kill()
+	outlive(t, 2*time.Second, lock)
+	must(t, lock.Release(testContext(t)))
+	must(t, <-waiting)
+}
+
+func TestADrainMovesLocksToAnotherServer(t *testing.T) {
+	t.Parallel()
+	redis, _ := startRedis(t)
+	first, second := fenceposttest.Start(t, "--store", redis), fenceposttest.Start(t, "--store", redis)
+	client := newClient(t, first.Address, second.Address)
+	lock := acquire(t, client, "orders/42", fencepost.WithTTL(2*time.Second))
+	first.Signal(syscall.SIGTERM)
+	outlive(t, 2*time.Second, lock)
+	must(t, lock.Release(testContext(t)))
+}
+
+func TestTheOnlyServerServesUntilTheGraceIsOver(t *testing.T) {
+	t.Parallel()
+	server := fenceposttest.Start(t, "--drain-timeout", "10s")
+	client := newClient(t, server.Address)
+	lock := acquire(t, client, "orders/42", fencepost.WithTTL(2*time.Second))
+	server.Signal(syscall.SIGTERM)
+	outlive(t, 2*time.Second, lock)
+	must(t, lock.Release(testContext(t)))
+}
+
+func TestALockIsLostWhenAllServersAreGone(t *testing.T) {
+	t.Parallel()
+	server := fenceposttest.Start(t)
+	atRisk := make(chan struct{}, 1)
+	lock := acquire(t, newClient(t, server.Address), "orders/42", fencepost.WithTTL(time.Second),
+		fencepost.WithOnAtRisk(func() { atRisk <- struct{}{} }))
+	server.Kill()
+	<-atRisk
+	if got := lost(t, lock); got.Reason != fencepost.LossSilence || got.Token != lock.Token() {
+		t.Fatalf("got %+v", got)
+	}
+}
+
+func TestARevokedLockIsLost(t *testing.T) {
+	server := fenceposttest.Start(t)
+	lock := acquire(t, newClient(t, server.Address), "orders/42")
+	output, err := server.Command("force-release", "--token", fmt.Sprint(lock.Token()), "--reason", "test", "orders/42")
+	if err != nil {
+		t.Fatal(output)
+	}
+	if got := lost(t, lock); got.Reason != fencepost.LossRevoked || got.SuccessorToken != 0 {
+		t.Fatalf("got %+v", got)
+	}
+	if err := lock.Release(testContext(t)); as[*fencepost.LostError](t, err).Reason != fencepost.LossRevoked {
+		t.Fatal(err)
+	}
+}
+
+func TestAPausedProcessFindsItsLockLost(t *testing.T) {
+	server := fenceposttest.Start(t)
+	holder := startChild(t, "hold", server.Address, "orders/42")
+	holder.line(t)
+	must(t, holder.process.Process.Signal(syscall.SIGSTOP))
+	next := acquire(t, newClient(t, server.Address), "orders/42")
+	if next.PreviousEnd() != fencepost.EndExpired {
+		t.Fatalf("the previous end is %v", next.PreviousEnd())
+	}
+	holder.tell(t, "valid?")
+	must(t, holder.process.Process.Signal(syscall.SIGCONT))
+	if got := holder.line(t); got[:11] != "false false" {
+		t.Fatal(got)
+	}
+}
+
+func TestAProcessThatEndsLeavesItsLockToTheTTL(t *testing.T) {
+	t.Parallel()
+	server := fenceposttest.Start(t)
+	leaver := startChild(t, "leave", server.Address, "orders/42")
+	leaver.line(t)
+	must(t, leaver.process.Wait())
+	if next := acquire(t, newClient(t, server.Address), "orders/42"); next.PreviousEnd() != fencepost.EndExpired {
+		t.Fatalf("the previous end is %v", next.PreviousEnd())
+	}
+}
+
+func TestAnInterruptedWaitLeavesTheQueue(t *testing.T) {
+	server := fenceposttest.Start(t)
+	client := newClient(t, server.Address)
+	lock := acquire(t, client, "orders/42")
+	waiter := startChild(t, "wait", server.Address, "orders/42")
+	waiter.line(t)
+	must(t, waiter.process.Process.Signal(syscall.SIGINT))
+	_ = waiter.process.Wait()
+	must(t, lock.Release(testContext(t)))
+	acquire(t, client, "orders/42")
+}
+
+// A silent connection is left for a new one: to the next server, or to the same one.
+func TestASilentStreamIsLeft(t *testing.T) {
+	t.Parallel()
+	redis, _ := startRedis(t)
+	first, second := fenceposttest.Start(t, "--store", redis), fenceposttest.Start(t, "--store", redis)
+	silent := startProxy(t, first.Address)
+	client := newClient(t, silent.address, second.Address)
+	lock := acquire(t, client, "orders/42", fencepost.WithTTL(2*time.Second))
+	silent.setSilent(true)
+	outlive(t, 2*time.Second, lock)
+	must(t, lock.Release(testContext(t)))
+}
+
+func TestADeadConnectionToTheOnlyServerIsReplaced(t *testing.T) {
+	t.Parallel()
+	server := fenceposttest.Start(t)
+	through := startProxy(t, server.Address)
+	client := newClient(t, through.address)
+	lock := acquire(t, client, "orders/42", fencepost.WithTTL(2*time.Second))
+	through.disconnect()
+	outlive(t, 2*time.Second, lock)
+	must(t, lock.Release(testContext(t)))
+}
+
+// The transport's buffers fill up when nobody reads. Nothing may hang then.
+func TestASenderThatIsBlockedDoesNotBlockAnythingElse(t *testing.T) {
+	server := fenceposttest.Start(t)
+	through := startProxy(t, server.Address)
+	client := newClient(t, through.address)
+	lock := acquire(t, client, "orders/42", fencepost.WithTTL(2*time.Second))
+	through.setSilent(true)
+	large := map[string]string{"large": string(make([]byte, 4000))}
+	var calls sync.WaitGroup
+	ctx, cancel := context.WithCancel(context.Background())
+	for i := range 500 {
+		calls.Go(func() {
+			if _, err := client.TryAcquire(ctx, fmt.Sprint("other/", i), fencepost.WithMetadata(large)); err == nil {
+				t.Error("acquired through a silent proxy")
+			}
+		})
+	}
+	if got := lost(t, lock); got.Reason != fencepost.LossSilence {
+		t.Fatalf("got %+v", got)
+	}
+	cancel()
+	calls.Wait()
+	ctx, cancel = context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := client.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("got %v", err)
+	}
+}
+
+// dropFirst drops the first message of a kind.
+func dropFirst(is func(*pb.SessionResponse) bool) func(*pb.SessionResponse) bool {
+	var done bool
+	return func(response *pb.SessionResponse) bool {
+		if done || !is(response) {
+			return false
+		}
+		done = true
+		return true
+	}
+}
+
+func TestALostGrantIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	server := fenceposttest.Start(t)
+	drops := dropFirst(func(response *pb.SessionResponse) bool { return response.GetAcquire() != nil })
+	lossy := startFront(t, server.Address, drops)
+	client := newClient(t, lossy.address)
+	lock := acquire(t, client, "orders/42")
+	sent := lossy.acquires()
+	if len(sent) != 2 || sent[0].GetRequestId() != sent[1].GetRequestId() || sent[1].GetAttempt() != 2 {
+		t.Fatalf("sent %v", sent)
+	}
+	info, err := newClient(t, server.Address).Get(testContext(t), "orders/42")
+	must(t, err)
+	if len(info.Holders) != 1 || info.Holders[0].Token != lock.Token() || info.NewestToken != lock.Token() {
+		t.Fatalf("got %+v", info)
+	}
+	must(t, lock.Release(testContext(t)))
+}
+
+func TestALostReleaseIsRepeated(t *testing.T) {
+	t.Parallel()
+	server := fenceposttest.Start(t)
+	drops := dropFirst(func(response *pb.SessionResponse) bool { return response.GetRelease() != nil })
+	lossy := startFront(t, server.Address, drops)
+	client := newClient(t, lossy.address)
+	must(t, acquire(t, client, "orders/42").Release(testContext(t)))
+	next, err := newClient(t, server.Address).TryAcquire(testContext(t), "orders/42")
+	must(t, err)
+	if next.PreviousEnd() != fencepost.EndReleased {
+		t.Fatalf("the previous end is %v", next.PreviousEnd())
+	}
+}
+
+// A caller gives up at the very moment at which the lock is granted to it.
+func TestACancelledAcquireHoldsNothing(t *testing.T) {
+	server := fenceposttest.Start(t)
+	client, other := newClient(t, server.Address), newClient(t, server.Address)
+	for round := range 100 {
+		lock := acquire(t, client, "orders/42")
+		ctx, cancel := context.WithCancel(context.Background())
+		queued := make(chan struct{})
+		ended := make(chan struct{})
+		var granted atomic.Pointer[fencepost.Lock]
+		go func() {
+			defer close(ended)
+			next, err := other.Acquire(ctx, "orders/42", fencepost.WithOnQueuePosition(once(queued)))
+			if err == nil {
+				granted.Store(next)
+			}
+		}()
+		<-queued
+		go cancel()
+		if round%2 == 0 {
+			<-ctx.Done()
+		}
+		must(t, lock.Release(testContext(t)))
+		<-ended
+		if next := granted.Load(); next != nil {
+			must(t, next.Release(testContext(t)))
+		}
+		// If the abandoned grant was left to its TTL, this would take 30 s.
+		quick, cancelQuick := context.WithTimeout(context.Background(), 10*time.Second)
+		last, err := client.Acquire(quick, "orders/42")
+		cancelQuick()
+		must(t, err)
+		must(t, last.Release(testContext(t)))
+		cancel()
+	}
+}
+
+func TestAReleaseIsSentWhenItsContextIsDone(t *testing.T) {
+	server := fenceposttest.Start(t)
+	client := newClient(t, server.Address)
+	lock := acquire(t, client, "orders/42")
+	done, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := lock.Release(done); err != nil && !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if next := acquire(t, client, "orders/42"); next.PreviousEnd() != fencepost.EndReleased {
+		t.Fatalf("the previous end is %v", next.PreviousEnd())
+	}
+}
+
+func TestCloseReleasesLocksAndEndsWaits(t *testing.T) {
+	server := fenceposttest.Start(t)
+	client, other := newClient(t, server.Address), newClient(t, server.Address)
+	lock, elsewhere := acquire(t, client, "orders/42"), acquire(t, other, "orders/43")
+	queued, waiting := make(chan struct{}), make(chan error)
+	go func() {
+		_, err := client.Acquire(testContext(t), "orders/43", fencepost.WithOnQueuePosition(once(queued)))
+		waiting <- err
+	}()
+	<-queued
+	must(t, client.Close(testContext(t)))
+	if err := <-waiting; !errors.Is(err, fencepost.ErrClosed) {
+		t.Fatalf("got %v", err)
+	}
+	if !errors.Is(lock.Err(), fencepost.ErrClosed) || lock.Valid() {
+		t.Fatalf("got %v", lock.Err())
+	}
+	if _, err := client.Acquire(testContext(t), "orders/44"); !errors.Is(err, fencepost.ErrClosed) {
+		t.Fatalf("got %v", err)
+	}
+	if next := acquire(t, other, "orders/42"); next.PreviousEnd() != fencepost.EndReleased {
+		t.Fatalf("the previous end is %v", next.PreviousEnd())
+	}
+	info, err := other.Get(testContext(t), "orders/43")
+	must(t, err)
+	if info.Waiters != 0 || !elsewhere.Valid() {
+		t.Fatalf("got %+v", info)
+	}
+}
+
+// A thousand locks on one client are kept, and released.
+func TestAThousandLocks(t *testing.T) {
+	server := fenceposttest.Start(t)
+	client := newClient(t, server.Address)
+	locks := make([]*fencepost.Lock, 1000)
+	var all sync.WaitGroup
+	for i := range locks {
+		all.Go(func() {
+			var err error
+			locks[i], err = client.Acquire(testContext(t), fmt.Sprint("orders/", i), fencepost.WithTTL(3*time.Second))
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if t.Failed() {
+		return
+	}
+	outlive(t, 3*time.Second, locks...)
+	for _, lock := range locks {
+		all.Go(func() {
+			if err := lock.Release(testContext(t)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// Nothing listens, or what listens hangs up: the client connects again, but not in a busy loop.
+func TestNoServerIsNoBusyLoop(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	var accepted atomic.Int64
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			accepted.Add(1)
+			_ = connection.Close()
+		}
+	}()
+	client := newClient(t, listener.Addr().String())
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	_, err = client.Acquire(ctx, "orders/42")
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("got %v", err)
+	}
+	must(t, listener.Close())
+	<-ended
+	if got := accepted.Load(); got < 2 || got > 60 {
+		t.Fatalf("%d connections in 3 s", got)
+	}
+}
+
+func TestAnUnreachableServerIsReported(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	address := listener.Addr().String()
+	must(t, listener.Close())
+	_, err = newClient(t, address).Acquire(context.Background(), "orders/42")
+	if refused := as[*fencepost.RefusedError](t, err); refused.Code.String() != "Unavailable" || refused.Reason != "" {
+		t.Fatalf("got %+v", refused)
+	}
+}

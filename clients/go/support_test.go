@@ -1,0 +1,279 @@
+package fencepost_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	pb "github.com/fencepost/fencepost-go/fencepost/v1"
+)
+
+// startRedis starts a Redis on a Unix socket's neighbour, a free port, and returns its URL.
+func startRedis(t *testing.T) (url string, process *os.Process) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	port := listener.Addr().(*net.TCPAddr).Port
+	must(t, listener.Close())
+	redis := exec.Command("redis-server", "--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--save", "",
+		"--appendonly", "no", "--dir", t.TempDir())
+	output, err := redis.StdoutPipe()
+	must(t, err)
+	must(t, redis.Start())
+	t.Cleanup(func() {
+		_ = redis.Process.Signal(syscall.SIGCONT)
+		_ = redis.Process.Kill()
+		_ = redis.Wait()
+	})
+	for lines := bufio.NewScanner(output); lines.Scan(); {
+		if strings.Contains(lines.Text(), "Ready to accept connections") {
+			go func() { _, _ = io.Copy(io.Discard, output) }()
+			return fmt.Sprintf("redis://127.0.0.1:%d", port), redis.Process
+		}
+	}
+	t.Fatal("Redis does not start")
+	return "", nil
+}
+
+// A proxy forwards TCP connections to a server, until it is told otherwise.
+type proxy struct {
+	address string
+	target  string
+
+	mu          sync.Mutex
+	connections []net.Conn
+	accepted    int
+	silent      bool
+	changed     *sync.Cond
+}
+
+func startProxy(t *testing.T, target string) *proxy {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	p := &proxy{address: listener.Addr().String(), target: target}
+	p.changed = sync.NewCond(&p.mu)
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { p.serve(client, &all) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		p.setSilent(false)
+		p.disconnect()
+		all.Wait()
+	})
+	return p
+}
+
+func (p *proxy) serve(client net.Conn, all *sync.WaitGroup) {
+	server, err := net.Dial("tcp", p.target)
+	p.mu.Lock()
+	p.accepted++
+	p.connections = append(p.connections, client)
+	if err == nil {
+		p.connections = append(p.connections, server)
+	}
+	p.mu.Unlock()
+	if err != nil {
+		_ = client.Close()
+		return
+	}
+	for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
+		all.Go(func() { p.forward(way[0], way[1]) })
+	}
+}
+
+// forward copies bytes. While the proxy is silent it neither reads nor writes.
+func (p *proxy) forward(from, to net.Conn) {
+	defer func() { _, _ = from.Close(), to.Close() }()
+	buffer := make([]byte, 64*1024)
+	for {
+		count, err := from.Read(buffer)
+		p.mu.Lock()
+		for p.silent {
+			p.changed.Wait()
+		}
+		p.mu.Unlock()
+		if err != nil {
+			return
+		}
+		if _, err := to.Write(buffer[:count]); err != nil {
+			return
+		}
+	}
+}
+
+func (p *proxy) setSilent(silent bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.silent = silent
+	p.changed.Broadcast()
+}
+
+// disconnect closes all connections.
+func (p *proxy) disconnect() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, connection := range p.connections {
+		_ = connection.Close()
+	}
+	p.connections = nil
+}
+
+func (p *proxy) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.accepted
+}
+
+// A front forwards the messages of sessions to a server, except those that drop names.
+type front struct {
+	pb.UnimplementedLockServiceServer
+	address string
+	stub    pb.LockServiceClient
+
+	mu       sync.Mutex
+	drop     func(*pb.SessionResponse) bool
+	requests []*pb.SessionRequest
+}
+
+func startFront(t *testing.T, target string, drop func(*pb.SessionResponse) bool) *front {
+	t.Helper()
+	connection, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	must(t, err)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	f := &front{address: listener.Addr().String(), stub: pb.NewLockServiceClient(connection), drop: drop}
+	server := grpc.NewServer()
+	pb.RegisterLockServiceServer(server, f)
+	var all sync.WaitGroup
+	all.Go(func() { _ = server.Serve(listener) })
+	t.Cleanup(func() {
+		server.Stop()
+		_ = connection.Close()
+		all.Wait()
+	})
+	return f
+}
+
+func (f *front) Session(client grpc.BidiStreamingServer[pb.SessionRequest, pb.SessionResponse]) error {
+	ctx, cancel := context.WithCancel(client.Context())
+	defer cancel()
+	server, err := f.stub.Session(ctx)
+	if err != nil {
+		return err
+	}
+	go func() {
+		for {
+			request, err := client.Recv()
+			if err != nil {
+				_ = server.CloseSend()
+				return
+			}
+			f.mu.Lock()
+			f.requests = append(f.requests, request)
+			f.mu.Unlock()
+			if server.Send(request) != nil {
+				return
+			}
+		}
+	}()
+	for {
+		response, err := server.Recv()
+		if err != nil {
+			return err
+		}
+		f.mu.Lock()
+		dropped := f.drop != nil && f.drop(response)
+		f.mu.Unlock()
+		if dropped {
+			continue
+		}
+		if err := client.Send(response); err != nil {
+			return err
+		}
+	}
+}
+
+// acquires are the acquires that were sent.
+func (f *front) acquires() []*pb.AcquireRequest {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var found []*pb.AcquireRequest
+	for _, request := range f.requests {
+		if acquire := request.GetAcquire(); acquire != nil {
+			found = append(found, acquire.GetRequest())
+		}
+	}
+	return found
+}
+
+// A child is this test program as another process, which holds locks and can be stopped.
+type child struct {
+	process *exec.Cmd
+	in      io.WriteCloser
+	out     *bufio.Scanner
+}
+
+const childVariable = "FENCEPOST_TEST_CHILD"
+
+func startChild(t *testing.T, what string, arguments ...string) *child {
+	t.Helper()
+	self, err := os.Executable()
+	must(t, err)
+	c := &child{process: exec.Command(self)}
+	c.process.Env = append(os.Environ(), childVariable+"="+strings.Join(append([]string{what}, arguments...), "\n"))
+	c.process.Stderr = os.Stderr
+	c.process.Dir = filepath.Dir(self)
+	c.in, err = c.process.StdinPipe()
+	must(t, err)
+	out, err := c.process.StdoutPipe()
+	must(t, err)
+	c.out = bufio.NewScanner(out)
+	must(t, c.process.Start())
+	t.Cleanup(func() {
+		_ = c.process.Process.Kill()
+		_ = c.process.Wait()
+	})
+	return c
+}
+
+// line is the next line that the child prints.
+func (c *child) line(t *testing.T) string {
+	t.Helper()
+	if !c.out.Scan() {
+		t.Fatal("the child has ended")
+	}
+	return c.out.Text()
+}
+
+func (c *child) tell(t *testing.T, line string) {
+	t.Helper()
+	_, err := fmt.Fprintln(c.in, line)
+	must(t, err)
+}
+
+// once closes a channel at the first call.
+func once(reached chan struct{}) func(int) {
+	closeIt := sync.OnceFunc(func() { close(reached) })
+	return func(int) { closeIt() }
+}

@@ -1,0 +1,96 @@
+package fencepost
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost-go/internal/clock"
+)
+
+const ms = time.Millisecond
+
+func TestValidityCountsFromSending(t *testing.T) {
+	sent := clock.Now()
+	for name, test := range map[string]struct{ heldFor, ttl, took, want time.Duration }{
+		"less drift and margin":             {0, 30_000 * ms, 5 * ms, 28_200 * ms},
+		"a short lease, the least margin":   {0, 100 * ms, 5 * ms, 79 * ms},
+		"the time in the queue is added":    {60_000 * ms, 30_000 * ms, 60_010 * ms, 88_200 * ms},
+		"held no longer than it took":       {3_600_000 * ms, 30_000 * ms, 20 * ms, 28_220 * ms},
+		"nothing left is over at once":      {0, 0, 0, -20 * ms},
+		"a clock that steps back is no aid": {10 * ms, 1_000 * ms, -5 * ms, 940 * ms},
+	} {
+		r := reading{sent: sent, read: sent.Add(test.took), heldFor: test.heldFor, ttl: test.ttl}
+		if got := r.validUntil().Sub(sent); got != test.want {
+			t.Errorf("%s: got %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+func TestALeaseSurvivesTheLossOfItsStream(t *testing.T) {
+	for _, ttl := range []time.Duration{time.Second, 3 * time.Second, 10 * time.Second, 30 * time.Second, time.Hour} {
+		// Silence is noticed after half a TTL; the next server does not answer either, the one after does.
+		spent := ttl/2 + tickFor(ttl) + reconnectPause(ttl, 0) + answerTimeout(ttl) + tickFor(ttl)
+		if valid := ttl - ttl/100 - ttl/20; spent >= valid {
+			t.Errorf("%v: %v of %v", ttl, spent, valid)
+		}
+	}
+}
+
+func newLease(validFor time.Duration) (*lease, clock.Moment) {
+	now := clock.Now()
+	held := &lease{name: "orders/42", token: 7, validUntil: now.Add(validFor), ttl: time.Hour}
+	held.ctx, held.cancel = context.WithCancelCause(context.Background())
+	return held, now
+}
+
+func TestALateRenewalDoesNotReviveALease(t *testing.T) {
+	held, now := newLease(time.Second)
+	if state := held.state(now); state.end != nil || state.left != time.Second {
+		t.Fatalf("got %+v", state)
+	}
+	// The renewal was answered in time, but is read after the end: no timer had noticed the end.
+	held.renewed(reading{sent: now, read: now.Add(time.Second), ttl: time.Hour})
+	var lost *LostError
+	if state := held.state(now); !errors.As(state.end, &lost) || lost.Reason != LossSilence || state.left != 0 {
+		t.Fatalf("got %+v", state)
+	}
+	if !errors.Is(context.Cause(held.ctx), ErrLost) {
+		t.Fatalf("got %v", context.Cause(held.ctx))
+	}
+}
+
+func TestARenewalNeverShortensALease(t *testing.T) {
+	held, now := newLease(time.Minute)
+	held.renewed(reading{sent: now, read: now, ttl: time.Second})
+	if state := held.state(now); state.left != time.Minute {
+		t.Fatalf("got %+v", state)
+	}
+}
+
+func TestTheFirstEndIsFinal(t *testing.T) {
+	held, now := newLease(time.Minute)
+	held.finish(now, ErrReleased)
+	held.finish(now, ErrClosed)
+	if state := held.state(now.Add(time.Hour)); !errors.Is(state.end, ErrReleased) {
+		t.Fatalf("got %+v", state)
+	}
+}
+
+func TestPausesAreBounded(t *testing.T) {
+	var pauses retryPauses
+	for range 40 {
+		if pause := pauses.next(0); pause < 25*ms || pause > time.Second {
+			t.Fatalf("got %v", pause)
+		}
+	}
+	if pause := pauses.next(time.Minute); pause != time.Minute {
+		t.Fatalf("got %v", pause)
+	}
+	for round := range 100 {
+		if pause := reconnectPause(0, round); pause < 50*ms || pause > 2*time.Second {
+			t.Fatalf("got %v", pause)
+		}
+	}
+}
