@@ -1,3 +1,5 @@
+//go:build unix
+
 package fencepost_test
 
 import (
@@ -20,7 +22,7 @@ import (
 	pb "github.com/fencepost/fencepost-go/fencepost/v1"
 )
 
-// startRedis starts a Redis on a Unix socket's neighbour, a free port, and returns its URL.
+// startRedis starts a Redis on a free port, and returns its URL and its process.
 func startRedis(t *testing.T) (url string, process *os.Process) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -54,7 +56,6 @@ type proxy struct {
 
 	mu          sync.Mutex
 	connections []net.Conn
-	accepted    int
 	silent      bool
 	changed     *sync.Cond
 }
@@ -87,7 +88,6 @@ func startProxy(t *testing.T, target string) *proxy {
 func (p *proxy) serve(client net.Conn, all *sync.WaitGroup) {
 	server, err := net.Dial("tcp", p.target)
 	p.mu.Lock()
-	p.accepted++
 	p.connections = append(p.connections, client)
 	if err == nil {
 		p.connections = append(p.connections, server)
@@ -137,12 +137,6 @@ func (p *proxy) disconnect() {
 		_ = connection.Close()
 	}
 	p.connections = nil
-}
-
-func (p *proxy) count() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.accepted
 }
 
 // A front forwards the messages of sessions to a server, except those that drop names.
