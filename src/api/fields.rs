@@ -1,6 +1,9 @@
 //! Checks a request field by field, and reports all violations together.
 
-use crate::domain::{name::BrokenRule, token::FencingToken};
+use crate::{
+    config::duration::as_written,
+    domain::{name::BrokenRule, token::FencingToken},
+};
 use prost_types::Duration as ProtoDuration;
 use std::{fmt::Display, time::Duration};
 use tonic::{Code, Status};
@@ -75,7 +78,7 @@ impl Fields {
         match read(value) {
             Some(span) if min <= span && span <= max => Some(span),
             Some(span) => {
-                self.refuse(field, range(min, max, &humantime::format_duration(span)));
+                self.refuse(field, range(min, max, &as_written(span)));
                 None
             }
             None => {
@@ -120,6 +123,6 @@ fn read(value: &ProtoDuration) -> Option<Duration> {
 }
 
 fn range(min: Duration, max: Duration, value: &dyn Display) -> String {
-    let (min, max) = (humantime::format_duration(min), humantime::format_duration(max));
+    let (min, max) = (as_written(min), as_written(max));
     format!("must be {min} to {max}; it is {value}")
 }

@@ -3,6 +3,7 @@
 use super::{
     AdminListen, AdminPlace, Config, ConfigError, Listen, ListenAddress, ListenHost, LogFormat, PASSWORD_SHOWN,
     StoreTls, StoreUrl, TlsFiles,
+    duration::as_written,
     raw::{Problem, RawConfig, location},
 };
 use crate::domain::limits::{Limits, TTL_CEILING, TTL_FLOOR};
@@ -59,9 +60,9 @@ pub(super) fn check(raw: &RawConfig, redis_url: impl Fn(&str) -> Result<(), Stri
     };
     // Values are compared only if all are valid.
     if reader.problems.is_empty() && config.limits.ttl_min > config.limits.ttl_max {
-        let ttl_max = humantime::format_duration(config.limits.ttl_max);
+        let ttl_max = as_written(config.limits.ttl_max);
         let at = reader.effective_location("ttl_min");
-        let value = humantime::format_duration(config.limits.ttl_min).to_string();
+        let value = as_written(config.limits.ttl_min);
         reader.problems.push(Problem { at, value, rule: format!("must not be above ttl_max, which is {ttl_max}") });
     }
     if reader.problems.is_empty() && config.tls.is_some() && matches!(config.listen, Listen::Unix(_)) {
@@ -197,7 +198,7 @@ fn admin_place(text: &str) -> Result<AdminPlace, String> {
 
 fn duration(range: RangeInclusive<Duration>) -> impl Fn(&str) -> Result<Duration, String> {
     move |text| {
-        let (low, high) = (humantime::format_duration(*range.start()), humantime::format_duration(*range.end()));
+        let (low, high) = (as_written(*range.start()), as_written(*range.end()));
         match humantime::parse_duration(text) {
             Ok(value) if range.contains(&value) => Ok(value),
             Ok(_) => Err(format!("must be {low} to {high}")),

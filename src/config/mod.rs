@@ -5,6 +5,7 @@
 //! reported together, each with its source, the value and the rule.
 
 mod check;
+pub(crate) mod duration;
 mod listen;
 pub mod options;
 mod raw;

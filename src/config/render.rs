@@ -1,6 +1,6 @@
 //! The configuration as a file, for `serve --print-config`.
 
-use super::{Config, options};
+use super::{Config, duration::as_written, options};
 use std::path::PathBuf;
 
 /// One line for each key, below a comment that explains it.
@@ -57,5 +57,5 @@ fn path(value: Option<&PathBuf>) -> String {
 }
 
 fn duration(value: std::time::Duration) -> String {
-    string(&humantime::format_duration(value))
+    string(&as_written(value))
 }
