@@ -2,18 +2,21 @@
 
 use super::exit::{COMMAND_LINE, Failure};
 use clap::Args;
-use fencepost_client::Tls;
-use std::{ffi::OsString, time::Duration};
-
-/// The default address of a server.
-const DEFAULT_SERVER: &str = "127.0.0.1:7420";
+use fencepost_client::{Tls, facts};
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    time::Duration,
+};
 
 /// The servers to call.
+///
+/// The variables are read here and not by clap, whose messages would show the options that they replace as required.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ServerArgs {
     /// Address of the server: host:port, https://host:port (TLS) or unix:/path; several (repeated, or separated by
-    /// commas) are replicas of one service [default: 127.0.0.1:7420]
-    #[arg(long, value_name = "ADDRESS", env = "FENCEPOST_SERVER", value_delimiter = ',')]
+    /// commas) are replicas of one service [env: FENCEPOST_SERVER] [default: 127.0.0.1:7420]
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     server: Vec<String>,
     #[command(flatten)]
     tls: TlsArgs,
@@ -23,22 +26,27 @@ pub(crate) struct ServerArgs {
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct TlsArgs {
     /// PEM file with the authorities that may issue the server's certificate, in place of the machine's roots
-    #[arg(long, value_name = "FILE", env = "FENCEPOST_CA", value_parser = clap::value_parser!(OsString))]
+    /// [env: FENCEPOST_CA]
+    #[arg(long, value_name = "FILE", value_parser = clap::value_parser!(OsString))]
     ca: Option<OsString>,
 
-    /// PEM file with the client's certificate, for servers that ask for one
-    #[arg(long, value_name = "FILE", env = "FENCEPOST_CERT", value_parser = clap::value_parser!(OsString))]
+    /// PEM file with the client's certificate, for servers that ask for one [env: FENCEPOST_CERT]
+    #[arg(long, value_name = "FILE", value_parser = clap::value_parser!(OsString))]
     cert: Option<OsString>,
 
-    /// PEM file with the private key of the client's certificate
-    #[arg(long, value_name = "FILE", env = "FENCEPOST_KEY", value_parser = clap::value_parser!(OsString))]
+    /// PEM file with the private key of the client's certificate [env: FENCEPOST_KEY]
+    #[arg(long, value_name = "FILE", value_parser = clap::value_parser!(OsString))]
     key: Option<OsString>,
 }
 
 impl TlsArgs {
     /// The settings for the client.
     pub(crate) fn settings(&self) -> Result<Tls, Failure> {
-        let [ca, cert, key] = [&self.ca, &self.cert, &self.key].map(|file| file.as_ref().filter(|it| !it.is_empty()));
+        let file = |option: &Option<OsString>, variable| {
+            option.clone().or_else(|| env::var_os(variable)).filter(|file| !file.is_empty())
+        };
+        let ca = file(&self.ca, facts::ENVIRONMENT_CA);
+        let (cert, key) = (file(&self.cert, facts::ENVIRONMENT_CERT), file(&self.key, facts::ENVIRONMENT_KEY));
         let mut tls = Tls::new();
         if let Some(ca) = ca {
             tls = tls.ca_file(ca);
@@ -55,7 +63,7 @@ impl TlsArgs {
 impl ServerArgs {
     /// Whether the command line or the variable names a server. If not, the default address is used.
     pub(crate) fn is_given(&self) -> bool {
-        !self.server.is_empty()
+        !self.server.is_empty() || in_environment().is_some()
     }
 
     /// The settings for `https://` servers.
@@ -64,12 +72,21 @@ impl ServerArgs {
     }
 
     /// The addresses as written.
-    pub(crate) fn addresses(&self) -> Vec<&str> {
-        if !self.is_given() {
-            return vec![DEFAULT_SERVER];
-        }
-        self.server.iter().map(|address| address.trim()).filter(|address| !address.is_empty()).collect()
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        let variable = if self.server.is_empty() { in_environment() } else { None };
+        let given = match &variable {
+            Some(text) => text.split(',').collect(),
+            None if self.server.is_empty() => vec![facts::DEFAULT_SERVER],
+            None => self.server.iter().map(String::as_str).collect(),
+        };
+        given.into_iter().map(|address| address.trim().to_owned()).filter(|address| !address.is_empty()).collect()
     }
+}
+
+/// The value of the variable, unless it is empty.
+fn in_environment() -> Option<String> {
+    let value = env::var_os(facts::ENVIRONMENT_SERVER).filter(|value| !value.is_empty());
+    value.as_deref().map(OsStr::to_string_lossy).map(Into::into)
 }
 
 /// The options of commands that make one call.
@@ -85,7 +102,7 @@ pub(crate) struct CallArgs {
 }
 
 /// The parameters of an acquire besides the lock name.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct LockArgs {
     /// TTL of the lease: how long it lasts without a renewal, such as 30s (default: that of the server, 30s)
     #[arg(long, value_name = "DURATION", value_parser = duration)]
@@ -112,6 +129,10 @@ pub(crate) struct LockArgs {
     /// refused
     #[arg(long, value_name = "UUID")]
     pub request_id: Option<String>,
+
+    /// Do not show on a terminal, while waiting, who holds the lock
+    #[arg(short, long)]
+    pub quiet: bool,
 }
 
 /// The proof of holding a lease.
@@ -120,26 +141,6 @@ pub(crate) struct LeaseArgs {
     /// Lease id that acquire printed; a secret, so prefer the variable
     #[arg(long, value_name = "ID", env = "FENCEPOST_LEASE_ID", hide_env_values = true)]
     pub lease_id: String,
-}
-
-impl LockArgs {
-    /// The label of the holder: the given one, or user, host and process id.
-    pub(crate) fn holder(&self) -> String {
-        self.holder.clone().unwrap_or_else(default_holder)
-    }
-}
-
-fn default_holder() -> String {
-    let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let user = variable("USER").or_else(|| variable("LOGNAME")).unwrap_or_else(|| "user".to_owned());
-    let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
-    label(&user, &host.unwrap_or_else(|| "host".to_owned()), std::process::id())
-}
-
-/// A label that satisfies the rule for labels (no control characters, 256 bytes) for any user and host name.
-fn label(user: &str, host: &str, process: u32) -> String {
-    let clean = |text: &str| text.chars().filter(|c| !c.is_control()).take(32).collect::<String>();
-    format!("{}@{}:{process}", clean(user), clean(host))
 }
 
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
@@ -170,12 +171,5 @@ mod tests {
         assert_eq!(key_value("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
         assert_eq!(key_value("a="), Ok(("a".to_owned(), String::new())));
         assert!(key_value("a").is_err() && key_value("=b").is_err());
-    }
-
-    #[test]
-    fn the_default_holder_satisfies_the_rule_for_labels() {
-        assert_eq!(label("ann", "web-1", 7), "ann@web-1:7");
-        assert!(label(&"ü".repeat(500), &"\u{7}x".repeat(500), u32::MAX).len() <= 256);
-        assert!(!default_holder().is_empty());
     }
 }

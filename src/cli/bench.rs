@@ -190,7 +190,7 @@ pub(super) async fn bench(args: BenchArgs) -> Result<u8, Failure> {
         (0.0, _) => Err(Failure::new(NO, "no operation succeeded")),
         (_, 0.0) => Ok(super::exit::OK),
         (_, errors) => {
-            super::write_message(&format!("{errors} errors: find their cause before you trust the figures"));
+            super::write_note(&format!("{errors} errors: find their cause before you trust the figures"));
             Ok(super::exit::OK)
         }
     }

@@ -13,9 +13,9 @@ use tonic::Code;
 pub(super) const RETRY_FOR: Duration = Duration::from_secs(2);
 
 /// A client of the servers that the arguments name.
-pub(super) fn client(args: &ServerArgs, holder: String, retry_for: Duration) -> Result<Client, Failure> {
+pub(super) fn client(args: &ServerArgs, retry_for: Duration) -> Result<Client, Failure> {
     let builder = args.addresses().into_iter().fold(Client::builder(), |builder, address| builder.server(address));
-    builder.tls(args.tls()?).holder(holder).retry_for(retry_for).build().map_err(|error| unusable(&error))
+    builder.tls(args.tls()?).retry_for(retry_for).build().map_err(|error| unusable(&error))
 }
 
 /// The failure for servers or files that cannot be used.
@@ -49,6 +49,8 @@ pub(super) enum CallKind {
     Read,
     /// It changes state. A repeat with the same ids has no further effect.
     Write,
+    /// It may be granted a lock.
+    Acquire,
 }
 
 /// The failure of a call: what happened, why, and what to do.
@@ -61,6 +63,7 @@ pub(super) fn failed(error: &CallError, kind: CallKind, args: &ServerArgs) -> Fa
         unreachable: error.is_unreachable(),
         unanswered: error.is_outcome_unknown(),
         cause: root_cause(error),
+        did_nothing: error.did_nothing(),
         reason: error.reason().unwrap_or_default(),
         violations: error.field_violations(),
         retry_delay: error.retry_delay(),
@@ -69,7 +72,7 @@ pub(super) fn failed(error: &CallError, kind: CallKind, args: &ServerArgs) -> Fa
 }
 
 /// The message of the innermost error of a chain. The outer ones only say that an inner one occurred.
-fn root_cause(error: &dyn Error) -> String {
+pub(super) fn root_cause(error: &dyn Error) -> String {
     let mut cause = error;
     while let Some(below) = cause.source() {
         cause = below;
@@ -85,6 +88,7 @@ struct FailedCall {
     tls: Option<TlsFailure>,
     unreachable: bool,
     unanswered: bool,
+    did_nothing: bool,
     cause: String,
     reason: String,
     violations: Vec<FieldViolation>,
@@ -105,17 +109,20 @@ impl FailedCall {
             );
             return Failure::new(UNAVAILABLE, format!("{message}{advice}{unknown}"));
         }
+        // What it means for a caller who waited that the call had no effect.
+        let nothing = if kind == CallKind::Acquire { "nothing was granted" } else { "nothing was done" };
         if self.unreachable {
             let advice =
                 "is it running? Start one with 'fencepost serve', or name another with --server or FENCEPOST_SERVER";
+            let without = if kind == CallKind::Read { String::new() } else { format!(", so {nothing}") };
             return Failure::new(
                 UNAVAILABLE,
-                format!("cannot reach the server at {servers} ({}): {advice}", self.cause),
+                format!("cannot reach the server at {servers} ({}){without}: {advice}", self.cause),
             );
         }
         let message = if self.message.is_empty() { self.cause.as_str() } else { self.message.as_str() };
         match (self.code, self.reason.as_str()) {
-            _ if self.unanswered && kind == CallKind::Write => Failure::new(
+            _ if self.unanswered && kind != CallKind::Read => Failure::new(
                 UNAVAILABLE,
                 format!(
                     "outcome unknown: {servers} did not answer ({message}), so the call may or may not have taken \
@@ -129,6 +136,13 @@ impl FailedCall {
             (Code::ResourceExhausted, _) => Failure::new(NOT_ACQUIRED, exhausted(message, self.retry_delay)),
             (Code::Aborted, "REQUEST_ENDED") => Failure::new(NOT_ACQUIRED, ENDED),
             (Code::Aborted, "OVERTAKEN") => Failure::new(NOT_ACQUIRED, OVERTAKEN),
+            (_, "DRAINING") => Failure::new(
+                UNAVAILABLE,
+                format!("{servers} is draining, so {nothing}: try again when it runs again, or name another --server"),
+            ),
+            _ if self.did_nothing => {
+                Failure::new(UNAVAILABLE, format!("{servers} cannot serve the call: {message}; {nothing}: try again"))
+            }
             (Code::Unimplemented, _) => Failure::new(
                 UNAVAILABLE,
                 format!(
@@ -192,6 +206,7 @@ mod tests {
             tls: None,
             unreachable: false,
             unanswered: false,
+            did_nothing: false,
             cause: "the cause".to_owned(),
             reason: String::new(),
             violations: Vec::new(),
@@ -230,6 +245,18 @@ mod tests {
         let silent = FailedCall { unanswered: true, ..failed_call(Code::Unavailable) };
         assert!(explained(&silent, CallKind::Write).1.contains("may or may not"));
         assert!(explained(&silent, CallKind::Read).1.contains("try again"));
+    }
+
+    #[test]
+    fn a_wait_that_no_server_ends_says_that_nothing_was_granted() {
+        let gone = FailedCall { unreachable: true, ..failed_call(Code::Unavailable) };
+        assert!(explained(&gone, CallKind::Acquire).1.contains("a:7420 (the cause), so nothing was granted: is it"));
+        assert!(explained(&gone, CallKind::Write).1.contains("so nothing was done"));
+        assert!(!explained(&gone, CallKind::Read).1.contains("nothing"));
+        let draining =
+            FailedCall { did_nothing: true, reason: "DRAINING".to_owned(), ..failed_call(Code::Unavailable) };
+        let (code, message) = explained(&draining, CallKind::Acquire);
+        assert!(code == UNAVAILABLE && message.starts_with("a:7420 is draining, so nothing was granted"), "{message}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::{
     calls::print,
     exit::{COMMAND_LINE, CONFIG, Failure, NO, OUTPUT, UNAVAILABLE},
+    look::{ERROR, GOOD, Look, WARNING},
 };
 use crate::{
     node::{
@@ -95,24 +96,28 @@ pub(super) async fn doctor(args: DoctorArgs) -> Result<(), Failure> {
     if args.json {
         Report { store, severity, findings: &findings, error: None }.print()?;
     } else {
-        print(&text(&findings))?;
+        print(&text(&findings, Look::of_stdout()))?;
     }
     if severity == Severity::Error { Err(Failure::silent(NO)) } else { Ok(()) }
 }
 
+/// Where the text of a finding begins.
+const INDENTATION: &str = "                      ";
+
 /// A line for each finding, followed by what is at stake and what to change.
-fn text(findings: &[Finding]) -> String {
+fn text(findings: &[Finding], look: Look) -> String {
     let mut lines = Vec::new();
     for Finding { check, severity, found, at_stake, change } in findings {
-        let severity = match severity {
-            Severity::Ok => "ok",
-            Severity::Warning => "warning",
-            Severity::Error => "ERROR",
+        let (word, style) = match severity {
+            Severity::Ok => ("ok", GOOD),
+            Severity::Warning => ("warning", WARNING),
+            Severity::Error => ("ERROR", ERROR),
         };
-        lines.push(format!("{severity:<8} {check:<12} {found}"));
+        let line = look.wrap(&format!("{word:<8} {check:<12} {found}"), INDENTATION);
+        lines.push(format!("{}{}", look.paint(style, word), line.strip_prefix(word).unwrap_or(&line)));
         for (label, text) in [("at stake", at_stake), ("change", change)] {
             if !text.is_empty() {
-                lines.push(format!("{:21} {label}: {text}", ""));
+                lines.push(look.wrap(&format!("{INDENTATION}{label}: {text}"), INDENTATION));
             }
         }
     }
@@ -139,6 +144,10 @@ mod tests {
             "                      at stake: locks",
             "                      change: that",
         ];
-        assert_eq!(text(&findings), expected.join("\n"));
+        assert_eq!(text(&findings, Look::PLAIN), expected.join("\n"));
+        let narrow = text(&findings, Look::terminal(40));
+        assert!(narrow.starts_with("\u{1b}[32mok\u{1b}[0m       eviction     it is so\n"), "{narrow:?}");
+        let long = text(&[finding(Severity::Warning, &"many words ".repeat(9), "")], Look::terminal(40));
+        assert!(long.lines().skip(1).all(|line| line.starts_with(INDENTATION)), "{long}");
     }
 }

@@ -12,7 +12,7 @@ pub const COMMAND_LINE: u8 = 2;
 pub const USAGE: u8 = 64;
 /// No server answered, or the outcome is unknown.
 pub const UNAVAILABLE: u8 = 69;
-/// `run`: the lease was lost, or the command was stopped because the lease was about to end.
+/// `run`, `hold`: the lease was lost; `run`: the command was stopped because the lease was about to end.
 pub const LEASE_LOST: u8 = 70;
 /// The output could not be written.
 pub const OUTPUT: u8 = 74;
@@ -32,13 +32,14 @@ pub const TABLE: &str = "\
 Exit codes:
     0  success; run: the exit status of the command
     1  the answer is no: renew or release of a lease that has ended, check-token of a token that is not current,
-       force-release that changed nothing; doctor: a check found an error; bench: no operation succeeded;
-       health: the server is not ready; serve: the server cannot listen, or failed later
+       force-release that changed nothing; hold: the lock was not released; doctor: a check found an error;
+       bench: no operation succeeded; health, status: a server is not ready; serve: the server cannot listen, or
+       failed later
     2  invalid command line
    64  the server refused the request as malformed, or an argument is invalid
    69  no server answered, the server could not carry out the call, or the outcome is unknown;
        doctor: Redis cannot be reached
-   70  run: the lease was lost, or the command was stopped because the lease was about to end
+   70  run, hold: the lease was lost; run: the command was stopped because the lease was about to end
    74  the output could not be written
    75  the lock was not acquired: it is held, the wait timed out, the request has ended, or too many calls wait;
        watch: too many streams

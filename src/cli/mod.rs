@@ -3,6 +3,7 @@
 //! Each command builds a request from its arguments, and a pure function turns the response into text and an exit code.
 //! stdout has only the result; all other messages go to stderr.
 
+mod acquiring;
 mod args;
 mod bench;
 mod calls;
@@ -11,14 +12,19 @@ mod docs;
 mod doctor;
 pub mod exit;
 mod health;
+mod hold;
 mod json;
+mod look;
 mod port_file;
 mod run;
 mod serve;
+mod status;
 mod text;
+mod waiting;
 
 use clap::{Parser, Subcommand};
 use exit::Failure;
+use look::{ERROR, HEADING, Look};
 use std::{io, process::ExitCode};
 
 /// Locks with fencing tokens: server and command line.
@@ -35,6 +41,8 @@ enum Command {
     Serve(serve::ServeArgs),
     /// Run a command under a lock
     Run(run::RunArgs),
+    /// Hold a lock until Ctrl-C
+    Hold(hold::HoldArgs),
     /// Acquire a lock; the caller renews and releases the lease
     Acquire(calls::acquire::AcquireArgs),
     /// Renew a lease
@@ -49,6 +57,8 @@ enum Command {
     Watch(calls::watch::WatchArgs),
     /// Check whether a token belongs to the current lease of a lock
     CheckToken(calls::show::CheckTokenArgs),
+    /// Show whether the servers are ready, and how many leases and waiters there are
+    Status(status::StatusArgs),
     /// Revoke the lease of a lock's holder
     ForceRelease(calls::admin::ForceReleaseArgs),
     /// Drain and end a server: the first one that --server names
@@ -98,7 +108,7 @@ impl Cli {
             Ok(code) => ExitCode::from(code),
             Err(failure) => {
                 if !failure.message.is_empty() {
-                    write_message(&failure.message);
+                    write(&Look::of_stderr().message(ERROR, &failure.message));
                 }
                 ExitCode::from(failure.code)
             }
@@ -109,6 +119,7 @@ impl Cli {
         match self.command {
             Command::Serve(args) => Box::pin(serve::serve(args)).await?,
             Command::Run(args) => return run::run(args).await,
+            Command::Hold(args) => hold::hold(args).await?,
             Command::Acquire(args) => calls::acquire::acquire(args).await?,
             Command::Renew(args) => calls::lease::renew(args).await?,
             Command::Release(args) => calls::lease::release(args).await?,
@@ -116,6 +127,7 @@ impl Cli {
             Command::Ls(args) => calls::show::list(args).await?,
             Command::Watch(args) => calls::watch::watch(args).await?,
             Command::CheckToken(args) => calls::show::check_token(args).await?,
+            Command::Status(args) => status::status(args).await?,
             Command::ForceRelease(args) => calls::admin::force_release(args).await?,
             Command::Drain(args) => calls::admin::drain(args).await?,
             Command::Health(args) => health::health(args).await?,
@@ -132,10 +144,15 @@ impl Cli {
     }
 }
 
-/// Writes a message to stderr. Errors are ignored: the command does not depend on its messages.
-fn write_message(message: &str) {
+/// Writes a note to stderr.
+fn write_note(note: &str) {
+    write(&Look::of_stderr().message(HEADING, note));
+}
+
+/// Writes to stderr. Errors are ignored: the command does not depend on its messages.
+fn write(text: &str) {
     use io::Write;
-    let _ = writeln!(io::stderr().lock(), "fencepost: {message}");
+    let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
 #[cfg(test)]
@@ -164,11 +181,20 @@ mod tests {
     }
 
     #[test]
-    fn the_command_of_run_follows_two_dashes() {
-        let cli = |words: &[&str]| Cli::try_parse_from([&["fencepost", "run", "a"], words].concat());
-        assert!(cli(&["--ttl", "10s", "--", "ls", "--ttl"]).is_ok());
-        assert!(cli(&["--wait", "10"]).is_err(), "a duration needs a unit");
-        assert!(cli(&["--ttl", "10s"]).is_err(), "a command is required");
+    fn the_command_of_run_follows_its_options() {
+        let parse = |words: &[&str]| Cli::try_parse_from([&["fencepost", "run", "a"], words].concat());
+        for (words, command) in [
+            (&["--ttl", "10s", "--", "ls", "--ttl"][..], &["ls", "--ttl"][..]),
+            (&["--ttl", "10s", "ls", "--ttl", "--", "-x"], &["ls", "--ttl", "--", "-x"]),
+            (&["ls", "-la", "--wait"], &["ls", "-la", "--wait"]),
+            (&["--", "--odd"], &["--odd"]),
+        ] {
+            let Command::Run(args) = parse(words).unwrap().command else { panic!() };
+            assert_eq!(args.command, command, "{words:?}");
+        }
+        assert!(parse(&["--wait", "10", "ls"]).is_err(), "a duration needs a unit");
+        assert!(parse(&["--wiat", "10s", "ls"]).is_err(), "an unknown option is no command");
+        assert!(parse(&["--ttl", "10s"]).is_err(), "a command is required");
     }
 
     #[test]

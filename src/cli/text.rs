@@ -45,7 +45,8 @@ pub(super) fn held(lock_name: &str, holders: &[LockHolder], waiters: u32) -> Str
     }
 }
 
-fn holder(holder: &LockHolder) -> String {
+/// A holder and the time left.
+pub(super) fn holder(holder: &LockHolder) -> String {
     let left = span(from_wire(holder.expires_in.as_ref()));
     match holder.fencing_token {
         // A classic client has no token, and its key may have no TTL.

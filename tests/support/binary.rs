@@ -127,6 +127,11 @@ impl Process {
         self.lines.recv_timeout(WAIT_MAX).expect("a line of output")
     }
 
+    /// The lines of stdout that nobody has read yet.
+    pub(crate) fn lines_so_far(&self) -> Vec<String> {
+        self.lines.try_iter().collect()
+    }
+
     /// Waits until the process has exited.
     pub(crate) fn ended(mut self) -> Ended {
         let child = &mut self.child;

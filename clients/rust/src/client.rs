@@ -5,6 +5,7 @@ use crate::address::{AddressError, ServerAddress};
 use crate::calls::Calls;
 use crate::clock::Moment;
 use crate::core::Core;
+use crate::environment;
 use crate::held::Held;
 use crate::keeper::Keeper;
 use crate::lease::{LeaseState, LossCause};
@@ -45,7 +46,14 @@ impl Drop for Shared {
 }
 
 impl Client {
-    /// Creates a client of one server, such as `127.0.0.1:7420` ([`ServerAddress`]). Connects on first use.
+    /// Creates a client of the servers that the environment names: those in `FENCEPOST_SERVER`, separated by commas, or
+    /// else 127.0.0.1:7420. Short for `Client::builder().build()`. Connects on first use.
+    pub fn from_env() -> Result<Self, ConfigError> {
+        Self::builder().build()
+    }
+
+    /// Creates a client of one server, such as `127.0.0.1:7420` ([`ServerAddress`]), or of several, separated by
+    /// commas. Connects on first use.
     pub fn new(server: impl Into<String>) -> Result<Self, ConfigError> {
         Self::builder().server(server).build()
     }
@@ -140,8 +148,8 @@ const BOUND_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 #[must_use]
 pub struct ClientBuilder {
     servers: Vec<Target>,
-    tls: Tls,
-    holder: String,
+    tls: Option<Tls>,
+    holder: Option<String>,
     call_timeout: Duration,
     retry_for: Duration,
 }
@@ -155,24 +163,26 @@ enum Target {
 impl Default for ClientBuilder {
     fn default() -> Self {
         let (call_timeout, retry_for) = (Duration::from_secs(5), Duration::from_secs(10));
-        Self { servers: Vec::new(), tls: Tls::new(), holder: String::new(), call_timeout, retry_for }
+        Self { servers: Vec::new(), tls: None, holder: None, call_timeout, retry_for }
     }
 }
 
 impl ClientBuilder {
-    /// Adds a server: one replica of the service. The client stays with a server until it fails.
+    /// Adds a server: one replica of the service, or several, separated by commas. The client stays with a server until
+    /// it fails.
     ///
     /// The address is `host:port`, `https://host:port` for TLS, or `unix:/path`; the default port is 7420
-    /// ([`ServerAddress`]).
+    /// ([`ServerAddress`]). If no server is added, the client uses those in `FENCEPOST_SERVER`, or else 127.0.0.1:7420.
     pub fn server(mut self, address: impl Into<String>) -> Self {
-        self.servers.push(Target::Address(address.into()));
+        self.servers.extend(address.into().split(',').map(|one| Target::Address(one.to_owned())));
         self
     }
 
-    /// Authorities and client certificate for `https://` servers. Without it the machine's root certificates are
-    /// trusted, and the client shows no certificate.
+    /// Authorities and client certificate for `https://` servers. Without it the files that `FENCEPOST_CA`,
+    /// `FENCEPOST_CERT` and `FENCEPOST_KEY` name are used. Without these the machine's root certificates are trusted,
+    /// and the client shows no certificate.
     pub fn tls(mut self, tls: Tls) -> Self {
-        self.tls = tls;
+        self.tls = Some(tls);
         self
     }
 
@@ -183,9 +193,10 @@ impl ClientBuilder {
         self
     }
 
-    /// The default label of grants, such as host and process. Others see it when they ask who holds a lock.
+    /// The default label of grants: `user@host:pid` of this process unless set. Others see it when they ask who holds a
+    /// lock.
     pub fn holder(mut self, label: impl Into<String>) -> Self {
-        self.holder = label.into();
+        self.holder = Some(label.into());
         self
     }
 
@@ -203,12 +214,13 @@ impl ClientBuilder {
     }
 
     /// Builds the client. Needs a tokio runtime with time and I/O enabled; no server needs to be running.
-    pub fn build(self) -> Result<Client, ConfigError> {
+    pub fn build(mut self) -> Result<Client, ConfigError> {
         let runtime = Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
         if self.servers.is_empty() {
-            return Err(ConfigError::NoServer);
+            self = self.server(environment::servers());
         }
-        let tls = Arc::new(self.tls);
+        let tls = Arc::new(self.tls.map_or_else(environment::tls, Ok)?);
+        let holder = self.holder.unwrap_or_else(environment::holder);
         let server = |target| match target {
             Target::Endpoint(endpoint) => Ok(Server::with(&endpoint)),
             Target::Address(text) => {
@@ -218,7 +230,7 @@ impl ClientBuilder {
             }
         };
         let servers = Servers::new(self.servers.into_iter().map(server).collect::<Result<_, ConfigError>>()?);
-        let core = Arc::new(Core::new(servers, runtime, self.holder, self.call_timeout, self.retry_for));
+        let core = Arc::new(Core::new(servers, runtime, holder, self.call_timeout, self.retry_for));
         Ok(Client { shared: Arc::new(Shared { keeper: Keeper::new(core.clone()), core }) })
     }
 }
@@ -237,9 +249,6 @@ fn check_tls(address: &ServerAddress, tls: &Tls) -> Result<(), ConfigError> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// No server was added.
-    #[error("no server given")]
-    NoServer,
     /// A server address is invalid.
     #[error(transparent)]
     Address(#[from] AddressError),
@@ -250,6 +259,12 @@ pub enum ConfigError {
         address: String,
         /// The transport's error.
         source: tonic::transport::Error,
+    },
+    /// A certificate needs its key, and a key its certificate, but the environment names only one of them.
+    #[error("the client certificate is incomplete: set {missing} as well")]
+    Incomplete {
+        /// The variable that is not set.
+        missing: &'static str,
     },
     /// A file of [`ClientBuilder::tls`] cannot be used.
     #[error(transparent)]

@@ -137,7 +137,7 @@ impl Retries<'_> {
     pub(crate) async fn failed(&mut self, server: usize, error: CallError) -> Result<(), CallError> {
         let error = self.core.servers.explain(server, error).after_sending(self.maybe_sent);
         if error.is_transient() {
-            self.maybe_sent = !error.is_unreachable();
+            self.maybe_sent = error.is_outcome_unknown();
             self.core.servers.failed(server);
         } else if !error.is_session_full() {
             return Err(error);

@@ -29,6 +29,9 @@ struct Explanation {
     is_hopeless: bool,
 }
 
+/// The reasons of transient errors with which a server says that it did nothing.
+const NOTHING_DONE: [&str; 5] = ["STORE_UNAVAILABLE", "STORE_OVERLOADED", "TOO_LATE", "REQUEST_TOO_SLOW", "DRAINING"];
+
 /// A field of a request that broke a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -41,8 +44,9 @@ pub struct FieldViolation {
 
 impl CallError {
     pub(crate) fn new(status: Status) -> Self {
-        let maybe_sent = !failed_to_connect(&status);
-        Self { status: Box::new(status), maybe_sent, explanation: None }
+        let mut error = Self { status: Box::new(status), maybe_sent: true, explanation: None };
+        error.maybe_sent = !failed_to_connect(&error.status) && !error.did_nothing();
+        error
     }
 
     /// An operation that failed before a connection took it.
@@ -100,14 +104,22 @@ impl CallError {
     /// Whether the server may have applied the call. If so, retry it with the same ids: retries have the effect of one
     /// call.
     ///
-    /// False for a refusal, and if no transmission reached a server that speaks gRPC.
+    /// False for a refusal, if no transmission reached a server that speaks gRPC, and if all of them were answered with
+    /// [`did_nothing`](Self::did_nothing).
     pub fn is_outcome_unknown(&self) -> bool {
         self.maybe_sent && self.is_transient()
     }
 
     /// Whether no server that speaks gRPC was reached. Nothing was done.
     pub fn is_unreachable(&self) -> bool {
-        !self.maybe_sent
+        !self.maybe_sent && !self.did_nothing()
+    }
+
+    /// Whether a server answered that it did nothing, although a later retry may succeed: it drains, for example.
+    /// Earlier transmissions of the call may have been applied nevertheless
+    /// ([`is_outcome_unknown`](Self::is_outcome_unknown)).
+    pub fn did_nothing(&self) -> bool {
+        self.code() == Code::Unavailable && self.reason().is_some_and(|reason| NOTHING_DONE.contains(&reason.as_str()))
     }
 
     /// Why the server cannot be called, as its port showed it: [`not_grpc`](Self::not_grpc) or
@@ -249,6 +261,24 @@ mod tests {
         assert!(error.is_session_full() && !error.is_outcome_unknown());
         assert_eq!((error.code(), error.message()), (Code::ResourceExhausted, "too much"));
         assert_eq!(error.retry_delay(), Some(Duration::from_millis(250)));
+    }
+
+    #[test]
+    fn a_server_that_did_nothing_leaves_no_unknown_outcome() {
+        let with_reason = |reason: &str| {
+            let mut details = ErrorDetails::new();
+            details.set_error_info(reason, "fencepost", std::collections::HashMap::new());
+            CallError::new(Status::with_error_details(Code::Unavailable, "no", details))
+        };
+        for reason in NOTHING_DONE {
+            assert!(crate::facts::REASONS.contains(&(reason, "UNAVAILABLE")), "{reason}");
+            let error = with_reason(reason);
+            assert!(error.is_transient() && error.did_nothing(), "{reason}");
+            assert!(!error.is_outcome_unknown() && !error.is_unreachable(), "{reason}");
+            // An earlier transmission may have been applied.
+            assert!(error.after_sending(true).is_outcome_unknown(), "{reason}");
+        }
+        assert!(with_reason("OUTCOME_UNKNOWN").is_outcome_unknown());
     }
 
     #[test]

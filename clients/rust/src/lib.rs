@@ -45,6 +45,7 @@ mod client;
 mod clock;
 mod connect;
 mod core;
+mod environment;
 mod error;
 pub mod facts;
 mod greeting;

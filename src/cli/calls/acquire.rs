@@ -1,21 +1,21 @@
 //! `acquire`: acquires a lock. The caller renews the lease within its TTL.
 
 use crate::cli::{
+    acquiring,
     args::{CallArgs, LockArgs},
-    connect::{CallKind, RETRY_FOR, client, failed, reachable},
-    exit::{Failure, NOT_ACQUIRED, SIGNAL, UNAVAILABLE},
+    connect::{RETRY_FOR, client},
+    exit::{Failure, SIGNAL, UNAVAILABLE},
     text,
 };
 use clap::Args;
 use fencepost_client::{
-    Client,
-    v1::{AcquireRequest, AcquireResponse, Lease, LeaseEnd, acquire_response::Outcome},
+    Lock,
+    v1::{AcquireResponse, Lease, LeaseEnd, acquire_response::Outcome},
 };
-use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How long to wait, after a failure or a signal, for the cleanup of the request.
-const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
+/// The variables of `--export`, as `run` names them and `release` reads them.
+const VARIABLES: [&str; 4] = ["FENCEPOST_LOCK", "FENCEPOST_TOKEN", "FENCEPOST_LEASE_ID", "FENCEPOST_GRANT_ID"];
 
 /// The lock to acquire, and how.
 #[derive(Args, Clone, Debug)]
@@ -24,69 +24,61 @@ pub(crate) struct AcquireArgs {
     name: String,
     #[command(flatten)]
     lock: LockArgs,
+    /// Print variables for a shell: eval "$(fencepost acquire NAME --export)" sets FENCEPOST_LOCK, FENCEPOST_TOKEN,
+    /// FENCEPOST_LEASE_ID and FENCEPOST_GRANT_ID, which release and renew read. If the lock is not acquired, eval
+    /// fails with the exit code of acquire, and the variables are unset
+    #[arg(long, conflicts_with = "json")]
+    export: bool,
     #[command(flatten)]
     call: CallArgs,
 }
 
 pub(in crate::cli) async fn acquire(args: AcquireArgs) -> Result<(), Failure> {
-    let client = client(&args.call.servers, String::new(), RETRY_FOR)?;
+    let result = run(&args).await;
+    if let Err(failure) = &result
+        && args.export
+    {
+        super::print(&unset(failure.code))?;
+    }
+    result
+}
+
+async fn run(args: &AcquireArgs) -> Result<(), Failure> {
+    let client = client(&args.call.servers, RETRY_FOR)?;
     let no_signals = |error| Failure::new(UNAVAILABLE, format!("cannot listen for signals: {error}"));
     let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
-    let answer = tokio::select! {
-        answer = call(&client, &args) => answer,
-        _ = interrupt.recv() => Err(Failure::silent(SIGNAL + 2)),
-        _ = terminate.recv() => Err(Failure::silent(SIGNAL + 15)),
+    let result = tokio::select! {
+        result = acquiring::acquire(&client, &args.name, &args.lock, &args.call.servers) => result,
+        _ = interrupt.recv() => Err(Failure::silent(SIGNAL + 2).into()),
+        _ = terminate.recv() => Err(Failure::silent(SIGNAL + 15).into()),
     };
-    match answer {
-        Ok(reply) => {
-            super::finish(args.call.json, "AcquireResponse", &reply, result(&args.name, args.lock.wait, &reply))
+    match result {
+        Ok(lock) => {
+            let reply = reply(lock);
+            let text = if args.export { export(&reply) } else { acquired(&reply) };
+            super::finish(args.call.json, "AcquireResponse", &reply, Ok(text))
         }
-        Err(failure) => {
-            // The client removes the abandoned request from the queue in the background: let it finish.
-            let _ = tokio::time::timeout(CLEANUP_TIMEOUT, client.flush()).await;
-            Err(failure)
+        Err(refused) => {
+            acquiring::cleaned_up(&client).await;
+            match refused.answer {
+                Some(answer) => super::finish(args.call.json, "AcquireResponse", &answer, Err(refused.failure)),
+                None => Err(refused.failure),
+            }
         }
     }
 }
 
-async fn call(client: &Client, args: &AcquireArgs) -> Result<AcquireResponse, Failure> {
-    if !args.lock.wait.is_zero() {
-        reachable(client, &args.name, &args.call.servers).await?;
-    }
-    let answer = client.calls().acquire(request(args)).await;
-    answer.map_err(|error| failed(&error, CallKind::Write, &args.call.servers))
+/// Hands the lease over to the caller, as the server would have answered. It is not renewed any more.
+fn reply(lock: Lock) -> AcquireResponse {
+    let (ttl, previous_end) = (lock.ttl(), lock.previous_end());
+    let lease = Lease { ttl: Some(text::to_wire(ttl)), ..lock.into_lease() };
+    let outcome = Outcome::Acquired.into();
+    AcquireResponse { outcome, lease: Some(lease), previous_end: previous_end.into(), ..Default::default() }
 }
 
-fn request(args: &AcquireArgs) -> AcquireRequest {
-    let lock = &args.lock;
-    AcquireRequest {
-        lock_name: args.name.clone(),
-        holder: lock.holder(),
-        ttl: lock.ttl.map(text::to_wire),
-        wait_timeout: Some(text::to_wire(lock.wait)),
-        request_id: lock.request_id.clone().unwrap_or_default(),
-        metadata: lock.metadata.iter().cloned().collect(),
-        min_token: lock.min_token,
-        ..Default::default()
-    }
-}
-
-fn result(name: &str, wait: Duration, reply: &AcquireResponse) -> Result<String, Failure> {
-    match (reply.outcome(), &reply.lease) {
-        (Outcome::Acquired, Some(lease)) => Ok(acquired(lease, reply.previous_end())),
-        (Outcome::Contended, _) => Err(Failure::new(NOT_ACQUIRED, text::held(name, &reply.holders, reply.waiters))),
-        (Outcome::TimedOut, _) => Err(Failure::new(NOT_ACQUIRED, timed_out(name, wait, reply))),
-        _ => Err(super::unknown_answer()),
-    }
-}
-
-fn timed_out(name: &str, wait: Duration, reply: &AcquireResponse) -> String {
-    let held = text::held(name, &reply.holders, reply.waiters);
-    format!("timed out after {}: {held}", text::span(wait))
-}
-
-fn acquired(lease: &Lease, previous: LeaseEnd) -> String {
+fn acquired(reply: &AcquireResponse) -> String {
+    let lease = reply.lease.clone().unwrap_or_default();
     let mut lines = vec![
         format!("acquired {}", lease.lock_name),
         format!("token     {}", lease.fencing_token),
@@ -94,55 +86,66 @@ fn acquired(lease: &Lease, previous: LeaseEnd) -> String {
         format!("grant id  {}", lease.grant_id),
         format!("ttl       {}", text::span(text::from_wire(lease.ttl.as_ref()))),
     ];
+    let previous = reply.previous_end();
     if matches!(previous, LeaseEnd::Expired | LeaseEnd::Revoked) {
         lines.push(format!("previous  {}: check for unfinished work of its holder", text::end(previous)));
     }
     lines.join("\n")
 }
 
+/// The variables for a POSIX shell.
+fn export(reply: &AcquireResponse) -> String {
+    let Lease { lock_name, fencing_token, lease_id, grant_id, .. } = reply.lease.clone().unwrap_or_default();
+    let values = [lock_name, fencing_token.to_string(), lease_id, grant_id];
+    let lines = VARIABLES.iter().zip(values).map(|(name, value)| format!("export {name}={}", quoted(&value)));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Unsets the variables, which may be those of an earlier lease, and fails.
+fn unset(code: u8) -> String {
+    format!("unset {}\n(exit {code})", VARIABLES.join(" "))
+}
+
+/// A word that a POSIX shell takes as it is.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fencepost_client::v1::LockHolder;
+    use std::time::Duration;
 
-    fn reply(outcome: Outcome) -> AcquireResponse {
-        let holder = LockHolder { holder: "worker-7".to_owned(), fencing_token: 9, ..Default::default() };
-        AcquireResponse { outcome: outcome.into(), holders: vec![holder], waiters: 2, ..Default::default() }
-    }
-
-    #[test]
-    fn all_fields_of_a_lease_are_printed() {
+    fn reply() -> AcquireResponse {
         let lease = Lease {
-            lock_name: "a".to_owned(),
+            lock_name: "it's $a".to_owned(),
             lease_id: "secret".to_owned(),
             grant_id: "g".to_owned(),
             fencing_token: 7,
             ttl: Some(text::to_wire(Duration::from_secs(30))),
         };
-        let reply = AcquireResponse {
+        AcquireResponse {
             outcome: Outcome::Acquired.into(),
             lease: Some(lease),
             previous_end: LeaseEnd::Expired.into(),
             ..Default::default()
-        };
-        let text = result("a", Duration::ZERO, &reply).unwrap();
+        }
+    }
+
+    #[test]
+    fn all_fields_of_a_lease_are_printed() {
+        let text = acquired(&reply());
         let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines[..3], ["acquired a", "token     7", "lease id  secret"]);
+        assert_eq!(lines[..3], ["acquired it's $a", "token     7", "lease id  secret"]);
         assert_eq!(lines[5], "previous  expired: check for unfinished work of its holder");
     }
 
     #[test]
-    fn refusals_name_the_holder() {
-        let failure = result("a", Duration::ZERO, &reply(Outcome::Contended)).unwrap_err();
-        assert_eq!(failure, Failure::new(NOT_ACQUIRED, "a is held by worker-7 (token 9) for another 0 ms; 2 waiters"));
-        let failure = result("a", Duration::from_secs(10), &reply(Outcome::TimedOut)).unwrap_err();
-        assert_eq!(failure.code, NOT_ACQUIRED);
-        assert!(failure.message.starts_with("timed out after 10 s: a is held by worker-7"), "{failure}");
-    }
-
-    #[test]
-    fn an_unknown_answer_is_a_failure() {
-        assert_eq!(result("a", Duration::ZERO, &AcquireResponse::default()).unwrap_err().code, UNAVAILABLE);
-        assert_eq!(result("a", Duration::ZERO, &reply(Outcome::Acquired)).unwrap_err().code, UNAVAILABLE);
+    fn variables_are_quoted_for_a_shell() {
+        let text = export(&reply());
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines[..2], [r"export FENCEPOST_LOCK='it'\''s $a'", "export FENCEPOST_TOKEN='7'"]);
+        assert_eq!(lines[2..], ["export FENCEPOST_LEASE_ID='secret'", "export FENCEPOST_GRANT_ID='g'"]);
+        assert!(unset(75).starts_with("unset FENCEPOST_LOCK ") && unset(75).ends_with("\n(exit 75)"));
     }
 }

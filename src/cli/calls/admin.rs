@@ -38,14 +38,14 @@ pub(crate) struct DrainArgs {
 
 pub(in crate::cli) async fn force_release(args: ForceReleaseArgs) -> Result<(), Failure> {
     let request = ForceReleaseRequest { lock_name: args.name.clone(), expected_token: args.token, reason: args.reason };
-    let result = client(&args.call.servers, String::new(), RETRY_FOR)?.calls().force_release(request).await;
+    let result = client(&args.call.servers, RETRY_FOR)?.calls().force_release(request).await;
     let reply = result.map_err(|error| failed(&error, CallKind::Write, &args.call.servers))?;
     super::finish(args.call.json, "ForceReleaseResponse", &reply, revoked(&args.name, args.token, &reply))
 }
 
 pub(in crate::cli) async fn drain(args: DrainArgs) -> Result<(), Failure> {
     require_server(&args)?;
-    let result = client(&args.call.servers, String::new(), RETRY_FOR)?.calls().drain(DrainRequest {}).await;
+    let result = client(&args.call.servers, RETRY_FOR)?.calls().drain(DrainRequest {}).await;
     let reply = result.map_err(|error| failed(&error, CallKind::Write, &args.call.servers))?;
     super::finish(args.call.json, "DrainResponse", &reply, Ok(draining(&reply)))
 }

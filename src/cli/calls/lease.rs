@@ -40,14 +40,14 @@ pub(crate) struct ReleaseArgs {
 pub(in crate::cli) async fn renew(args: RenewArgs) -> Result<(), Failure> {
     let request =
         RenewRequest { lock_name: args.name.clone(), lease_id: args.lease.lease_id, ttl: args.ttl.map(text::to_wire) };
-    let result = client(&args.call.servers, String::new(), RETRY_FOR)?.calls().renew(request).await;
+    let result = client(&args.call.servers, RETRY_FOR)?.calls().renew(request).await;
     let reply = result.map_err(|error| failed(&error, CallKind::Write, &args.call.servers))?;
     super::finish(args.call.json, "RenewResponse", &reply, renewed(&args.name, &reply))
 }
 
 pub(in crate::cli) async fn release(args: ReleaseArgs) -> Result<(), Failure> {
     let request = ReleaseRequest { lock_name: args.name.clone(), lease_id: args.lease.lease_id };
-    let result = client(&args.call.servers, String::new(), RETRY_FOR)?.calls().release(request).await;
+    let result = client(&args.call.servers, RETRY_FOR)?.calls().release(request).await;
     let reply = result.map_err(|error| failed(&error, CallKind::Write, &args.call.servers))?;
     super::finish(args.call.json, "ReleaseResponse", &reply, released(&args.name, &reply))
 }

@@ -4,7 +4,7 @@
 pub(super) mod acquire;
 pub(super) mod admin;
 pub(super) mod lease;
-pub(super) mod show;
+pub(in crate::cli) mod show;
 pub(super) mod watch;
 
 use super::{

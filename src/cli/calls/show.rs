@@ -4,12 +4,16 @@ use crate::cli::{
     args::CallArgs,
     connect::{CallKind, RETRY_FOR, client, failed},
     exit::{Failure, NO},
-    text, write_message,
+    look::{HEADING, Look, cell, columns},
+    text, write_note,
 };
 use clap::Args;
-use fencepost_client::v1::{
-    CheckTokenRequest, CheckTokenResponse, GetRequest, GetResponse, LeaseEnd, ListRequest, ListResponse, LockHolder,
-    LockInfo, check_token_response::Status,
+use fencepost_client::{
+    CallError, Client, facts,
+    v1::{
+        CheckTokenRequest, CheckTokenResponse, GetRequest, GetResponse, LeaseEnd, ListRequest, ListResponse,
+        LockHolder, LockInfo, check_token_response::Status,
+    },
 };
 use std::cmp;
 
@@ -45,17 +49,29 @@ pub(crate) struct CheckTokenArgs {
 
 pub(in crate::cli) async fn get(args: GetArgs) -> Result<(), Failure> {
     let request = GetRequest { lock_name: args.name.clone() };
-    let result = client(&args.call.servers, String::new(), RETRY_FOR)?.calls().get(request).await;
+    let result = client(&args.call.servers, RETRY_FOR)?.calls().get(request).await;
     let reply = result.map_err(|error| failed(&error, CallKind::Read, &args.call.servers))?;
     super::finish(args.call.json, "GetResponse", &reply, Ok(shown(&args.name, &reply)))
 }
 
 pub(in crate::cli) async fn list(args: ListArgs) -> Result<(), Failure> {
-    let calls = client(&args.call.servers, String::new(), RETRY_FOR)?.calls();
+    let client = client(&args.call.servers, RETRY_FOR)?;
+    let locks = locks(&client, &args.prefix).await;
+    let locks = locks.map_err(|error| failed(&error, CallKind::Read, &args.call.servers))?;
+    if locks.is_empty() && !args.call.json {
+        write_note("no lock is held or waited for");
+    }
+    let reply = ListResponse { locks, next_page_token: String::new() };
+    super::finish(args.call.json, "ListResponse", &reply, Ok(table(&reply.locks, Look::of_stdout())))
+}
+
+/// The locks with this prefix, sorted by name.
+pub(in crate::cli) async fn locks(client: &Client, prefix: &str) -> Result<Vec<LockInfo>, CallError> {
+    let calls = client.calls();
     let (mut locks, mut page_token) = (Vec::new(), String::new());
     loop {
-        let request = ListRequest { prefix: args.prefix.clone(), page_size: 1_000, page_token };
-        let page = calls.list(request).await.map_err(|error| failed(&error, CallKind::Read, &args.call.servers))?;
+        let page_size = facts::PAGE_SIZE_MAX;
+        let page = calls.list(ListRequest { prefix: prefix.to_owned(), page_size, page_token }).await?;
         locks.extend(page.locks);
         page_token = page.next_page_token;
         if page_token.is_empty() {
@@ -65,16 +81,12 @@ pub(in crate::cli) async fn list(args: ListArgs) -> Result<(), Failure> {
     // Pages are not sorted, and a lock that is released and acquired meanwhile may be on two of them.
     locks.sort_by(|a, b| a.lock_name.cmp(&b.lock_name));
     locks.dedup_by(|a, b| a.lock_name == b.lock_name);
-    if locks.is_empty() && !args.call.json {
-        write_message("no lock is held or waited for");
-    }
-    let reply = ListResponse { locks, next_page_token: String::new() };
-    super::finish(args.call.json, "ListResponse", &reply, Ok(table(&reply.locks)))
+    Ok(locks)
 }
 
 pub(in crate::cli) async fn check_token(args: CheckTokenArgs) -> Result<(), Failure> {
     let request = CheckTokenRequest { lock_name: args.name.clone(), fencing_token: args.token };
-    let result = client(&args.call.servers, String::new(), RETRY_FOR)?.calls().check_token(request).await;
+    let result = client(&args.call.servers, RETRY_FOR)?.calls().check_token(request).await;
     let reply = result.map_err(|error| failed(&error, CallKind::Read, &args.call.servers))?;
     super::finish(args.call.json, "CheckTokenResponse", &reply, checked(&args.name, args.token, &reply))
 }
@@ -106,7 +118,10 @@ fn shown(name: &str, reply: &GetResponse) -> String {
     lines.join("\n")
 }
 
-fn table(locks: &[LockInfo]) -> String {
+/// The least columns for each of the two texts of a row, lock and holder.
+const TEXT_WIDTH_MIN: usize = 12;
+
+fn table(locks: &[LockInfo], look: Look) -> String {
     let mut rows = vec![["LOCK", "HOLDER", "TOKEN", "ENDS IN", "WAITERS"].map(str::to_owned)];
     for lock in locks {
         let row = |[holder, token, ends_in]: [String; 3]| {
@@ -120,13 +135,49 @@ fn table(locks: &[LockInfo]) -> String {
     if rows.len() == 1 {
         return String::new();
     }
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).fold(0, cmp::max);
-    let widths = [width(0), width(1), width(2), width(3)];
-    let line = |row: &[String; 5]| {
-        let cells: String = (0..4).map(|column| format!("{:<1$}  ", row[column], widths[column])).collect();
-        cells + &row[4]
+    let width = |column: usize| rows.iter().map(|row| columns(&row[column])).fold(0, cmp::max);
+    let mut widths = [width(0), width(1), width(2), width(3), width(4)];
+    narrow(&mut widths, look.width());
+    let mut lines: Vec<String> = rows.iter().flat_map(|row| lines_of(row, &widths)).collect();
+    lines[0] = look.paint(HEADING, &lines[0]);
+    lines.join("\n")
+}
+
+/// The columns between two cells.
+const GAP: usize = 2;
+
+/// Makes the two texts narrower, so that a row fits into a line. Does nothing if too little would be left of them.
+fn narrow(widths: &mut [usize; 5], line: Option<usize>) {
+    let [lock, holder, rest @ ..] = *widths;
+    let others = rest.iter().sum::<usize>() + 4 * GAP;
+    let Some(room) = line.and_then(|line| line.checked_sub(others)).filter(|room| *room >= 2 * TEXT_WIDTH_MIN) else {
+        return;
     };
-    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+    if lock + holder > room {
+        // The shorter text keeps its width, if it takes up less than half.
+        let (half, longer) = (room / 2, room.saturating_sub(lock.min(holder)).max(room - room / 2));
+        [widths[0], widths[1]] = if lock <= half {
+            [lock, room - lock]
+        } else if holder <= half {
+            [longer, holder]
+        } else {
+            [half, room - half]
+        };
+    }
+}
+
+/// A row, whose texts take several lines if they are too long for their columns.
+fn lines_of(row: &[String; 5], widths: &[usize; 5]) -> Vec<String> {
+    let cells: Vec<_> = row.iter().zip(widths).map(|(text, width)| cell(text, *width)).collect();
+    let height = cells.iter().map(Vec::len).fold(0, cmp::max);
+    let line = |index: usize| {
+        let texts = cells.iter().zip(widths).map(|(lines, width)| {
+            let text = lines.get(index).map_or("", String::as_str);
+            format!("{text}{}", " ".repeat((width + GAP).saturating_sub(columns(text))))
+        });
+        texts.collect::<String>().trim_end().to_owned()
+    };
+    (0..height).map(line).collect()
 }
 
 fn cells(holder: &LockHolder) -> [String; 3] {
@@ -189,7 +240,7 @@ mod tests {
         lock.holders.push(LockHolder { fencing_token: 8, ..lock.holders[0].clone() });
         let text = shown("a", &GetResponse { lock: Some(lock.clone()) });
         assert!(text.contains("\n  token     7\n") && text.contains("\n  token     8\n"), "{text}");
-        let text = table(&[lock]);
+        let text = table(&[lock], Look::PLAIN);
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[1..], ["a     worker-7  7      12 s     1", "a     worker-7  8      12 s     1"]);
     }
@@ -204,18 +255,33 @@ mod tests {
         assert_eq!(show(&lock), "a is held by classic client for another 9 s\n  newest token  7");
         lock.holders[0].expires_in = None;
         assert_eq!(show(&lock), "a is held by classic client, without a TTL\n  newest token  7");
-        assert_eq!(table(&[lock]).lines().last().unwrap(), "a     classic client  -      -        0");
+        assert_eq!(table(&[lock], Look::PLAIN).lines().last().unwrap(), "a     classic client  -      -        0");
     }
 
     #[test]
     fn a_listing_is_a_table() {
         let offered = LockInfo { lock_name: "orders/42".to_owned(), waiters: 12, ..Default::default() };
-        let text = table(&[held("a", "worker-7"), offered]);
+        let text = table(&[held("a", "worker-7"), offered], Look::PLAIN);
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[0], "LOCK       HOLDER    TOKEN  ENDS IN  WAITERS");
         assert_eq!(lines[1], "a          worker-7  7      12 s     1");
         assert_eq!(lines[2], "orders/42  -         -      -        12");
-        assert_eq!(table(&[]), "");
+        assert_eq!(table(&[], Look::PLAIN), "");
+    }
+
+    #[test]
+    fn a_listing_fits_into_the_terminal() {
+        let long = held("reports/2026/11/23/nightly", "ann@build-machine-17.example:12345");
+        let text = table(&[long, held("a", "b")], Look::terminal(60));
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines.iter().all(|line| columns(line) <= 60), "{text}");
+        assert!(lines[0].starts_with("\u{1b}[1mLOCK") && lines[0].ends_with("WAITERS\u{1b}[0m"), "{text}");
+        // No character is lost, and the figures are on the first line of a row.
+        assert!(lines[1].contains("  7      12 s     1"), "{text}");
+        let first_column: String = lines[1..].iter().map(|line| line.split("  ").next().unwrap()).collect();
+        assert_eq!(first_column, "reports/2026/11/23/nightlya", "{text}");
+        let narrow = table(&[held(&"x".repeat(100), "b")], Look::terminal(30));
+        assert!(narrow.lines().any(|line| line.starts_with(&"x".repeat(100))), "too narrow for columns: {narrow}");
     }
 
     #[test]

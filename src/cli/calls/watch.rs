@@ -1,13 +1,14 @@
-//! `watch`: prints a line for each event, until it is interrupted.
+//! `watch`: prints a line for each event with the time of its arrival, until it is interrupted.
 
 use crate::cli::{
     args::CallArgs,
     connect::{CallKind, RETRY_FOR, client, failed},
     exit::{Failure, UNAVAILABLE},
-    json, text, write_message,
+    json, text, write_note,
 };
-use clap::Args;
+use clap::{Args, builder::NonEmptyStringValueParser};
 use fencepost_client::v1::{WatchRequest, WatchResponse, watch_response::Kind};
+use std::time::SystemTime;
 
 /// The locks to watch.
 #[derive(Args, Clone, Debug)]
@@ -15,28 +16,40 @@ pub(crate) struct WatchArgs {
     /// Only locks whose names start with this prefix
     #[arg(default_value = "")]
     prefix: String,
+    /// Only the lock with exactly this name, in place of the prefix
+    #[arg(long, value_name = "NAME", conflicts_with = "prefix", value_parser = NonEmptyStringValueParser::new())]
+    name: Option<String>,
     #[command(flatten)]
     call: CallArgs,
 }
 
 pub(in crate::cli) async fn watch(args: WatchArgs) -> Result<(), Failure> {
-    let request = WatchRequest { prefix: args.prefix };
-    let opened = client(&args.call.servers, String::new(), RETRY_FOR)?.calls().watch(request).await;
+    let name = args.name.as_deref();
+    let request = WatchRequest { prefix: name.unwrap_or(&args.prefix).to_owned() };
+    let opened = client(&args.call.servers, RETRY_FOR)?.calls().watch(request).await;
     let mut events = opened.map_err(|error| failed(&error, CallKind::Read, &args.call.servers))?;
     let ended = |why: &str| {
         Failure::new(UNAVAILABLE, format!("the watch ended ({why}): watch again, and then list with 'fencepost ls'"))
     };
     loop {
         match events.message().await {
+            // Names that begin with the name that was asked for.
+            Ok(Some(event)) if name.is_some_and(|name| !event.lock_name.is_empty() && event.lock_name != name) => {}
             Ok(Some(event)) if args.call.json => super::print(&json::line("WatchResponse", &event)?)?,
             Ok(Some(event)) => match describe(&event) {
-                Line::Event(line) => super::print(&line)?,
-                Line::Message(message) => write_message(&message),
+                Line::Event(line) => super::print(&format!("{}  {line}", now()))?,
+                Line::Message(message) => write_note(&message),
             },
             Ok(None) => return Err(ended("the server closed the stream")),
             Err(status) => return Err(ended(status.message())),
         }
     }
+}
+
+/// The time of this machine in UTC, to the millisecond: `2026-11-23T20:31:02.123Z`.
+#[allow(clippy::disallowed_methods, reason = "the wall clock is for people to read; it decides nothing")]
+fn now() -> String {
+    humantime::format_rfc3339_millis(SystemTime::now()).to_string()
 }
 
 /// A line of output: events go to stdout, messages to stderr.

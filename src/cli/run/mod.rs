@@ -8,25 +8,24 @@ mod supervise;
 mod terminal;
 
 use super::{
+    acquiring,
     args::{LockArgs, ServerArgs},
-    connect::{self, CallKind, client, failed, reachable},
-    exit::{Failure, LEASE_LOST, NOT_ACQUIRED, SIGNAL, UNAVAILABLE, USAGE},
+    connect::client,
+    exit::{Failure, LEASE_LOST, SIGNAL, UNAVAILABLE, USAGE},
+    look::{ERROR, WARNING},
     text,
 };
 use clap::Args;
-use fencepost_client::{Acquire, AcquireError, Client, Lock};
+use fencepost_client::{Client, Lock};
 use group::Group;
-use signals::{Signals, is_termination};
+pub(super) use signals::{Signals, is_termination};
 use std::{ffi::OsString, process::Command, time::Duration};
-use stderr::Stderr;
+pub(super) use stderr::Stderr;
 use supervise::{Outcome, Supervisor};
 use terminal::Terminal;
-use uuid::Uuid;
 
 /// How long a failed call is retried: long enough for a restart of the server.
-const RETRY_FOR: Duration = Duration::from_secs(5);
-/// How long the end of the process waits for cleanups and releases in the background.
-const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const RETRY_FOR: Duration = Duration::from_secs(5);
 
 /// What to run, and under which lock.
 #[derive(Args, Clone, Debug)]
@@ -53,38 +52,29 @@ pub(crate) struct RunArgs {
     lock: LockArgs,
     #[command(flatten)]
     servers: ServerArgs,
-    /// Command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    command: Vec<OsString>,
+    /// Command and its arguments; from the first word that is no option of run on, all words belong to it
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
+    pub(super) command: Vec<OsString>,
 }
 
 /// Runs the command under the lock. Returns the exit code.
 pub(super) async fn run(args: RunArgs) -> Result<u8, Failure> {
-    let request_id = match &args.lock.request_id {
-        None => None,
-        Some(text) => Some(text.parse::<Uuid>().map_err(|_| Failure::new(USAGE, "--request-id must be a UUID"))?),
-    };
     // Listen before the lock is requested: from then on, a signal must not end this process without a cleanup.
     let mut signals =
         Signals::listen().map_err(|error| Failure::new(UNAVAILABLE, format!("cannot listen for signals: {error}")))?;
-    let client = client(&args.servers, args.lock.holder(), RETRY_FOR)?;
-    let result = locked(&client, &args, request_id, &mut signals).await;
+    let client = client(&args.servers, RETRY_FOR)?;
+    let result = locked(&client, &args, &mut signals).await;
     // An abandoned request is cleaned up, and a dropped lock is released, in the background.
-    let _ = tokio::time::timeout(CLEANUP_TIMEOUT, client.flush()).await;
+    acquiring::cleaned_up(&client).await;
     result
 }
 
-async fn locked(
-    client: &Client,
-    args: &RunArgs,
-    request_id: Option<Uuid>,
-    signals: &mut Signals,
-) -> Result<u8, Failure> {
-    let mut acquiring = Box::pin(acquire(client, args, request_id));
+async fn locked(client: &Client, args: &RunArgs, signals: &mut Signals) -> Result<u8, Failure> {
+    let mut acquiring = Box::pin(acquiring::acquire(client, &args.name, &args.lock, &args.servers));
     let lock = loop {
         tokio::select! {
             biased;
-            acquired = &mut acquiring => break acquired?,
+            acquired = &mut acquiring => break acquired.map_err(|refused| refused.failure)?,
             signal = signals.next() => if is_termination(signal) {
                 return Err(Failure::silent(SIGNAL.saturating_add(signal as u8)));
             },
@@ -105,25 +95,6 @@ async fn locked(
         // The supervisor has written the message.
         Outcome::LeaseLost => Err(Failure::silent(LEASE_LOST)),
     }
-}
-
-async fn acquire(client: &Client, args: &RunArgs, request_id: Option<Uuid>) -> Result<Lock, Failure> {
-    if !args.lock.wait.is_zero() {
-        reachable(client, &args.name, &args.servers).await?;
-    }
-    request(client, args, request_id).await.map_err(|error| not_acquired(&error, args))
-}
-
-fn request(client: &Client, args: &RunArgs, request_id: Option<Uuid>) -> Acquire {
-    let lock = &args.lock;
-    let mut acquire = client.acquire(args.name.as_str()).wait(lock.wait).min_token(lock.min_token);
-    if let Some(ttl) = lock.ttl {
-        acquire = acquire.ttl(ttl);
-    }
-    if let Some(id) = request_id {
-        acquire = acquire.request_id(id);
-    }
-    lock.metadata.iter().fold(acquire, |acquire, (key, value)| acquire.metadata(key, value))
 }
 
 fn start(args: &RunArgs, lock: &Lock, terminal: &Terminal) -> Result<Group, Failure> {
@@ -147,50 +118,25 @@ fn start(args: &RunArgs, lock: &Lock, terminal: &Terminal) -> Result<Group, Fail
     Ok(group)
 }
 
-/// Releases the lock if the lease is still valid. A failure is reported, but does not change the exit code.
-async fn release(lock: Lock, stderr: &Stderr) {
+/// Releases the lock if the lease is still valid. Returns whether it was held until then. A failure is reported.
+pub(super) async fn release(lock: Lock, stderr: &Stderr) -> bool {
     if !lock.is_valid() {
-        return lock.detach();
+        lock.detach();
+        return false;
     }
     let (name, valid_for) = (lock.name().to_owned(), lock.valid_for());
     // There is nothing to release once the lease has expired.
     match tokio::time::timeout(valid_for, lock.release()).await {
-        Ok(Ok(released)) if released.was_held() => {}
+        Ok(Ok(released)) if released.was_held() => return true,
         Ok(Ok(released)) => {
             let end = text::end(released.end);
-            stderr.write_message(&format!("the lease of {name} {end} before the command had exited"));
+            stderr.write_message(ERROR, &format!("the lease of {name} {end} before it was released"));
         }
-        Ok(Err(error)) => stderr.write_message(&format!("{name}: {error}")),
-        Err(_) => stderr.write_message(&format!(
-            "{name} was not released, because the server did not answer; the lease expires by its TTL"
-        )),
-    }
-}
-
-fn not_acquired(error: &AcquireError, args: &RunArgs) -> Failure {
-    let name = &args.name;
-    match error {
-        AcquireError::Contended { holders, waiters } => Failure::new(NOT_ACQUIRED, text::held(name, holders, *waiters)),
-        AcquireError::TimedOut { holders, waiters } => {
-            let held = text::held(name, holders, *waiters);
-            Failure::new(NOT_ACQUIRED, format!("timed out after {}: {held}", text::span(args.lock.wait)))
-        }
-        AcquireError::Invalid { message, violations } => Failure::new(USAGE, connect::invalid(message, violations)),
-        AcquireError::Exhausted { message, retry_after } => {
-            Failure::new(NOT_ACQUIRED, connect::exhausted(message, *retry_after))
-        }
-        AcquireError::Ended => Failure::new(NOT_ACQUIRED, connect::ENDED),
-        AcquireError::Overtaken => Failure::new(NOT_ACQUIRED, connect::OVERTAKEN),
-        AcquireError::Unavailable { source }
-        | AcquireError::OutcomeUnknown { source }
-        | AcquireError::Refused { source } => failed(source, CallKind::Write, &args.servers),
-        AcquireError::LostOnArrival { token } => Failure::new(
-            NOT_ACQUIRED,
-            format!(
-                "{name} was granted (token {token}), but the lease had expired when the grant arrived: \
-                 retry with a longer --ttl"
-            ),
+        Ok(Err(error)) => stderr.write_message(ERROR, &format!("{name}: {error}")),
+        Err(_) => stderr.write_message(
+            WARNING,
+            &format!("{name} was not released, because the server did not answer; the lease expires by its TTL"),
         ),
-        other => Failure::new(UNAVAILABLE, format!("{name}: {other}")),
     }
+    false
 }

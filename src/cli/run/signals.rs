@@ -1,4 +1,4 @@
-//! The signals that `run` forwards to its command.
+//! The signals that `run` forwards to its command. `hold` ends with those that ask a program to exit.
 
 use nix::sys::signal::Signal;
 use std::{fs, io, task::Poll};
@@ -18,12 +18,12 @@ const FORWARDED: [Signal; 8] = [
 
 /// Listens from its creation on; no later signal is lost.
 #[derive(Debug)]
-pub(super) struct Signals {
+pub(in crate::cli) struct Signals {
     streams: Vec<(Signal, tokio::signal::unix::Signal)>,
 }
 
 impl Signals {
-    pub(super) fn listen() -> io::Result<Self> {
+    pub(in crate::cli) fn listen() -> io::Result<Self> {
         let ignored = ignored_mask(&fs::read_to_string("/proc/self/status").unwrap_or_default());
         // A signal that our parent ignores (nohup does) stays ignored in the command, unless we listen to it.
         let wanted = FORWARDED.into_iter().filter(|one| ignored & (1 << (*one as i32 - 1)) == 0);
@@ -32,7 +32,7 @@ impl Signals {
     }
 
     /// The next signal. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Signal {
+    pub(in crate::cli) async fn next(&mut self) -> Signal {
         std::future::poll_fn(|context| {
             for (one, stream) in &mut self.streams {
                 if let Poll::Ready(Some(())) = stream.poll_recv(context) {
@@ -46,7 +46,7 @@ impl Signals {
 }
 
 /// Whether the signal asks the program to exit.
-pub(super) fn is_termination(signal: Signal) -> bool {
+pub(in crate::cli) fn is_termination(signal: Signal) -> bool {
     matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP | Signal::SIGQUIT)
 }
 

@@ -10,7 +10,10 @@ use super::{
     stderr::Stderr,
     terminal::Terminal,
 };
-use crate::cli::text;
+use crate::cli::{
+    look::{ERROR, WARNING},
+    text,
+};
 use fencepost_client::{Held, Lost, Status};
 use nix::{
     sys::signal::{Signal, kill},
@@ -75,10 +78,8 @@ impl<'a> Supervisor<'a> {
             return Outcome::LeaseLost;
         }
         if !self.held.is_valid() {
-            self.stderr.write_message(&format!(
-                "the lease of {} ended before the last process of the command had exited",
-                self.held.name()
-            ));
+            let name = self.held.name();
+            self.error(&format!("the lease of {name} ended before the last process of the command had exited"));
             return Outcome::LeaseLost;
         }
         Outcome::Exited(status)
@@ -111,10 +112,9 @@ impl<'a> Supervisor<'a> {
             Action::Wait(check_in) => check_in,
             Action::Terminate(check_in) => {
                 if self.stopping.is_none() {
-                    let left = text::span(left);
-                    self.stderr.write_message(&format!(
-                        "the lease of {} is not being renewed and ends in {left}: stopping the command",
-                        self.held.name()
+                    let (name, left) = (self.held.name(), text::span(left));
+                    self.error(&format!(
+                        "the lease of {name} is not being renewed and ends in {left}: stopping the command"
                     ));
                     self.group.terminate();
                     self.stopping = Some(Stopping::Terminated);
@@ -125,7 +125,7 @@ impl<'a> Supervisor<'a> {
                 if self.stopping != Some(Stopping::Killed) {
                     let name = self.held.name();
                     let when = if left.is_zero() { "has ended" } else { "is about to end" };
-                    self.stderr.write_message(&format!("the lease of {name} {when}: killed the command"));
+                    self.error(&format!("the lease of {name} {when}: killed the command"));
                 }
                 // Again at each check, for processes that were started during the kill.
                 self.group.kill();
@@ -139,7 +139,15 @@ impl<'a> Supervisor<'a> {
     fn kill(&mut self, why: &Lost) {
         self.group.kill();
         self.stopping = Some(Stopping::Killed);
-        self.stderr.write_message(&format!("{why} ({}): killed the command", self.held.name()));
+        self.error(&format!("{why} ({}): killed the command", self.held.name()));
+    }
+
+    fn error(&self, message: &str) {
+        self.stderr.write_message(ERROR, message);
+    }
+
+    fn warning(&self, message: &str) {
+        self.stderr.write_message(WARNING, message);
     }
 
     fn warn(&self, status: Status) {
@@ -147,11 +155,9 @@ impl<'a> Supervisor<'a> {
         match status {
             Status::AtRisk { .. } => {
                 let left = text::span(self.held.valid_for());
-                self.stderr.write_message(&format!(
-                    "the lease of {name} is not being renewed; it is valid for another {left}"
-                ));
+                self.warning(&format!("the lease of {name} is not being renewed; it is valid for another {left}"));
             }
-            Status::Held => self.stderr.write_message(&format!("the lease of {name} is being renewed again")),
+            Status::Held => self.warning(&format!("the lease of {name} is being renewed again")),
             _ => {}
         }
     }
@@ -198,7 +204,7 @@ impl<'a> Supervisor<'a> {
             return;
         }
         if self.stopping.is_none() {
-            self.stderr.write_message("the command left processes behind: stopping them before releasing the lock");
+            self.warning("the command left processes behind: stopping them before releasing the lock");
             self.group.terminate();
         }
         let mut waited = Duration::ZERO;
@@ -220,6 +226,6 @@ impl<'a> Supervisor<'a> {
             }
             waited += POLL_INTERVAL;
         }
-        self.stderr.write_message("processes that the command left behind were killed but have not exited");
+        self.error("processes that the command left behind were killed but have not exited");
     }
 }

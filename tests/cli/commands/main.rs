@@ -7,6 +7,8 @@ mod authority;
 mod calls;
 #[path = "../../support/certificates.rs"]
 mod certificates;
+mod export;
+mod hold;
 mod marks;
 mod port_file;
 #[path = "../../support/redis.rs"]
@@ -14,8 +16,11 @@ mod redis;
 mod refusals;
 mod run;
 mod run_danger;
+mod screen;
 mod serve;
+mod status;
 #[path = "../../support/binary.rs"]
 mod support;
 mod terminal;
 mod tls;
+mod waiting;

@@ -21,7 +21,7 @@ fn an_invalid_request_is_refused_with_the_name_of_the_field() {
     let server = Server::start();
     server.run(&["acquire", ""]).expect(64).says("lock_name");
     server.run(&["acquire", "a", "--ttl", "48h"]).expect(64).says("ttl");
-    server.run(&["acquire", "a", "--request-id", "7"]).expect(64).says("request_id");
+    server.run(&["acquire", "a", "--request-id", "7"]).expect(64).says("--request-id");
     server.run(&["run", "a", "--ttl", "48h", "--", "true"]).expect(64).says("ttl");
     server.run(&["run", "a", "--request-id", "7", "--", "true"]).expect(64).says("--request-id");
     server.run(&["check-token", "a", "0"]).expect(64).says("fencing_token");

@@ -25,6 +25,14 @@ fn the_command_gets_its_lock_in_the_environment_and_its_status_is_returned() {
 }
 
 #[test]
+fn the_command_needs_no_dashes_before_it() {
+    let server = Server::start();
+    let ended = server.run(&["run", "a", "--ttl", "30s", "sh", "-c", "echo \"$@\"", "sh", "--wait", "--", "-x"]);
+    assert_eq!(ended.expect(0).out, "--wait -- -x\n");
+    server.run(&["run", "a", "--wiat", "30s", "true"]).expect(2).says("--wait");
+}
+
+#[test]
 fn a_command_that_cannot_start_has_the_exit_code_of_a_shell_and_the_lock_is_released() {
     let server = Server::start();
     server.run(&["run", "a", "--", "fencepost-no-such-command"]).expect(127).says("command not found");

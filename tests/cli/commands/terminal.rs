@@ -2,97 +2,10 @@
 
 use crate::{
     marks::Marks,
+    screen::{CTRL_C, CTRL_D, CTRL_Z, Shell},
     support::{Server, await_that},
 };
-use nix::pty::openpty;
-use std::{
-    fs::File,
-    io::{Read, Write},
-    process::{Child, Stdio},
-    sync::{Arc, Mutex},
-    thread,
-    time::Duration,
-};
-
-/// An interactive shell on its own terminal.
-struct Shell {
-    child: Child,
-    keys: File,
-    screen: Arc<Mutex<String>>,
-}
-
-impl Shell {
-    fn start(server: &Server) -> Self {
-        let terminal = openpty(None, None).unwrap();
-        let end = || Stdio::from(terminal.slave.try_clone().unwrap());
-        // setsid makes the terminal the controlling one, as a login does. The shell must not inherit ignored signals
-        // from the runner of the tests.
-        let mut command = std::process::Command::new("setsid");
-        command.args(["--ctty", "--wait", "env", "--default-signal", "bash", "--norc", "--noprofile", "-i"]);
-        command.env("FENCEPOST_SERVER", &server.url).env("FENCEPOST", env!("CARGO_BIN_EXE_fencepost"));
-        command.env("PS1", PROMPT);
-        let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
-        let screen = Arc::new(Mutex::new(String::new()));
-        let (mut output, seen) = (File::from(terminal.master.try_clone().unwrap()), screen.clone());
-        thread::spawn(move || {
-            let mut bytes = [0; 4096];
-            while let Ok(count @ 1..) = output.read(&mut bytes) {
-                seen.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..count]));
-            }
-        });
-        Self { child, keys: File::from(terminal.master), screen }
-    }
-
-    fn types(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).unwrap();
-    }
-
-    /// Waits for a text on the screen, and drops the screen up to its end.
-    fn shows(&self, text: &str) {
-        await_that(&format!("{text:?} on {:?}", self.screen), || {
-            let mut screen = self.screen.lock().unwrap();
-            let Some(at) = screen.find(text) else { return false };
-            screen.drain(..at + text.len());
-            true
-        });
-    }
-
-    /// Types a command after the prompt. Earlier input may be lost, because the shell changes the terminal's mode.
-    fn commands(&mut self, line: &str) {
-        self.shows(PROMPT);
-        self.types(line);
-        self.types("\n");
-    }
-
-    /// Types a line until the command echoes it, for the same reason.
-    fn types_until_echoed(&mut self, word: &str) {
-        let echoed = format!("{word}\r\n{word}\r\n");
-        await_that(&echoed, || {
-            self.types(&format!("{word}\n"));
-            thread::sleep(Duration::from_millis(100));
-            self.screen.lock().unwrap().contains(&echoed)
-        });
-        self.shows(&echoed);
-    }
-
-    /// Prints the exit code. The quotes keep the typed command from matching the expected output.
-    fn prints_status(&mut self) {
-        self.commands("echo \"status\"=$?.");
-    }
-}
-
-impl Drop for Shell {
-    fn drop(&mut self) {
-        let _ = self.keys.write_all(b"\x03\nexit\nexit\n");
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-const PROMPT: &str = "at your service> ";
-const CTRL_C: &str = "\x03";
-const CTRL_D: &str = "\x04";
-const CTRL_Z: &str = "\x1a";
+use std::{thread, time::Duration};
 
 #[test]
 fn the_command_reads_from_the_terminal() {
@@ -176,7 +89,7 @@ fn a_job_stopped_beyond_its_lease_does_not_continue() {
     shell.shows("killed the command");
     shell.prints_status();
     shell.shows("status=70.");
-    assert!(!shell.screen.lock().unwrap().contains("after cat"));
+    assert!(!shell.screen().contains("after cat"));
 }
 
 #[test]
@@ -191,7 +104,7 @@ fn in_the_background_it_leaves_the_terminal_to_the_shell() {
     await_that("the command reads", || {
         shell.types("hello\n");
         thread::sleep(Duration::from_millis(100));
-        shell.screen.lock().unwrap().contains("got=hello")
+        shell.screen().contains("got=hello")
     });
     shell.commands("echo \"sta\"tus");
     shell.shows("status");

@@ -1,0 +1,142 @@
+//! Acquires a lock for `acquire`, `hold` and `run`.
+
+use super::{
+    args::{LockArgs, ServerArgs},
+    connect::{self, CallKind, failed, reachable},
+    exit::{Failure, NOT_ACQUIRED, UNAVAILABLE, USAGE},
+    text, waiting,
+};
+use fencepost_client::{
+    Acquire, AcquireError, Client, Lock,
+    v1::{AcquireResponse, LockHolder, acquire_response::Outcome},
+};
+use std::{future::IntoFuture, time::Duration};
+use tokio::sync::watch;
+use uuid::Uuid;
+
+/// How long the end of the process waits, after a failure or a signal, for the cleanup of the request.
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The lock was not acquired.
+#[derive(Debug)]
+pub(super) struct NotAcquired {
+    pub(super) failure: Failure,
+    /// The answer of the server, if it is no error.
+    pub(super) answer: Option<AcquireResponse>,
+}
+
+impl From<Failure> for NotAcquired {
+    fn from(failure: Failure) -> Self {
+        Self { failure, answer: None }
+    }
+}
+
+/// Acquires the lock. Meanwhile a terminal shows who holds it.
+///
+/// Dropped, it withdraws the request in the background: await [`cleaned_up`] before the process ends.
+pub(super) async fn acquire(
+    client: &Client,
+    lock_name: &str,
+    lock: &LockArgs,
+    servers: &ServerArgs,
+) -> Result<Lock, NotAcquired> {
+    let acquire = request(client, lock_name, lock)?;
+    if lock.wait.is_zero() {
+        return acquire.await.map_err(|error| not_acquired(&error, lock_name, lock, servers));
+    }
+    reachable(client, lock_name, servers).await?;
+    let (sender, ahead) = watch::channel(None);
+    let acquired = acquire.queue_position(sender).into_future();
+    let result = if lock.quiet {
+        acquired.await
+    } else {
+        tokio::select! {
+            biased;
+            result = acquired => result,
+            never = waiting::show(client, lock_name, ahead) => match never {},
+        }
+    };
+    result.map_err(|error| not_acquired(&error, lock_name, lock, servers))
+}
+
+/// Waits until abandoned requests are withdrawn and dropped locks released.
+pub(super) async fn cleaned_up(client: &Client) {
+    let _ = tokio::time::timeout(CLEANUP_TIMEOUT, client.flush()).await;
+}
+
+fn request(client: &Client, lock_name: &str, lock: &LockArgs) -> Result<Acquire, Failure> {
+    let mut acquire = client.acquire(lock_name).wait(lock.wait).min_token(lock.min_token);
+    if let Some(ttl) = lock.ttl {
+        acquire = acquire.ttl(ttl);
+    }
+    if let Some(holder) = &lock.holder {
+        acquire = acquire.holder(holder);
+    }
+    if let Some(text) = &lock.request_id {
+        let id = text.parse::<Uuid>();
+        acquire = acquire.request_id(id.map_err(|_| Failure::new(USAGE, "--request-id must be a UUID"))?);
+    }
+    Ok(lock.metadata.iter().fold(acquire, |acquire, (key, value)| acquire.metadata(key, value)))
+}
+
+fn not_acquired(error: &AcquireError, name: &str, lock: &LockArgs, servers: &ServerArgs) -> NotAcquired {
+    let refused = |message: String| Failure::new(NOT_ACQUIRED, message);
+    let failure = match error {
+        AcquireError::Contended { holders, waiters } => {
+            let failure = refused(text::held(name, holders, *waiters));
+            return NotAcquired { failure, answer: Some(answer(Outcome::Contended, holders, *waiters)) };
+        }
+        AcquireError::TimedOut { holders, waiters } => {
+            let held = text::held(name, holders, *waiters);
+            let failure = refused(format!("timed out after {}: {held}", text::span(lock.wait)));
+            return NotAcquired { failure, answer: Some(answer(Outcome::TimedOut, holders, *waiters)) };
+        }
+        AcquireError::Invalid { message, violations } => Failure::new(USAGE, connect::invalid(message, violations)),
+        AcquireError::Exhausted { message, retry_after } => refused(connect::exhausted(message, *retry_after)),
+        AcquireError::Ended => refused(connect::ENDED.to_owned()),
+        AcquireError::Overtaken => refused(connect::OVERTAKEN.to_owned()),
+        AcquireError::Unavailable { source }
+        | AcquireError::OutcomeUnknown { source }
+        | AcquireError::Refused { source } => failed(source, CallKind::Acquire, servers),
+        AcquireError::LostOnArrival { token } => refused(format!(
+            "{name} was granted (token {token}), but the lease had expired when the grant arrived: retry with a longer \
+             --ttl"
+        )),
+        other => Failure::new(UNAVAILABLE, format!("{name}: {other}")),
+    };
+    failure.into()
+}
+
+fn answer(outcome: Outcome, holders: &[LockHolder], waiters: u32) -> AcquireResponse {
+    AcquireResponse { outcome: outcome.into(), holders: holders.to_vec(), waiters, ..Default::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(error: &AcquireError, wait: Duration) -> NotAcquired {
+        let lock = LockArgs { wait, ..LockArgs::default() };
+        not_acquired(error, "a", &lock, &ServerArgs::default())
+    }
+
+    #[test]
+    fn refusals_name_the_holder() {
+        let holder = LockHolder { holder: "worker-7".to_owned(), fencing_token: 9, ..Default::default() };
+        let refused = refusal(&AcquireError::Contended { holders: vec![holder.clone()], waiters: 2 }, Duration::ZERO);
+        let message = "a is held by worker-7 (token 9) for another 0 ms; 2 waiters";
+        assert_eq!(refused.failure, Failure::new(NOT_ACQUIRED, message));
+        let answer = refused.answer.unwrap();
+        assert_eq!((answer.outcome(), answer.waiters), (Outcome::Contended, 2));
+        let late = AcquireError::TimedOut { holders: vec![holder], waiters: 0 };
+        let refused = refusal(&late, Duration::from_secs(10));
+        assert!(refused.failure.message.starts_with("timed out after 10 s: a is held by worker-7"), "{refused:?}");
+        assert_eq!(refused.answer.unwrap().outcome(), Outcome::TimedOut);
+    }
+
+    #[test]
+    fn an_unknown_answer_is_a_failure() {
+        let refused = refusal(&AcquireError::Answer, Duration::ZERO);
+        assert!(refused.failure.code == UNAVAILABLE && refused.answer.is_none());
+    }
+}
