@@ -1,7 +1,7 @@
 //! The driver of the Rust client for `tests/interop`: a line of stdin is a JSON request, a line of stdout its answer.
 //! `tests/interop/README.md` has the protocol. Requests run concurrently.
 
-use fencepost_client::{AcquireError, CallError, Client, Held, Lock, LossCause, Lost, ReleaseError, Status, v1};
+use fencepost_client::{AcquireError, CallError, Client, Held, Lock, LockLost, LossCause, ReleaseError, Status, v1};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -262,7 +262,7 @@ async fn tell_changes(label: String, held: Held) {
     while let Some(status) = changes.next().await {
         match status {
             Status::AtRisk { .. } => say(&json!({ "event": "at_risk", "lock": label })),
-            Status::Lost(Lost { cause: LossCause::Released, .. }) => {}
+            Status::Lost(LockLost { cause: LossCause::Released, .. }) => {}
             Status::Lost(lost) => {
                 let (reason, successor_token) = (loss_name(lost.cause), lost.successor_token);
                 say(&json!({ "event": "lost", "lock": label, "reason": reason, "successor_token": successor_token }));
@@ -317,8 +317,8 @@ impl From<io::Error> for Failure {
     }
 }
 
-impl From<Lost> for Failure {
-    fn from(lost: Lost) -> Self {
+impl From<LockLost> for Failure {
+    fn from(lost: LockLost) -> Self {
         lost_failure(&loss_name(lost.cause), lost.successor_token, &lost.to_string())
     }
 }

@@ -2,9 +2,12 @@
 
 use crate::attempts::{Attempts, Route};
 use crate::client::Client;
+use crate::clock::Moment;
 use crate::error::{CallError, FieldViolation};
+use crate::facts::LATE_DIVISOR;
 use crate::lock::Lock;
 use crate::proto::wire;
+use crate::unary_renewal;
 use crate::v1;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -100,9 +103,28 @@ impl Acquire {
         self
     }
 
-    /// Dropped at any await, it leaves the cleanup of [`Attempts`] running.
-    async fn acquire(mut self) -> Result<Lock, AcquireError> {
-        self.request.wait_timeout = wire(self.wait);
+    /// Dropped at any await, it leaves cleanups and releases running in the background.
+    async fn acquire(self) -> Result<Lock, AcquireError> {
+        let wait_until = Moment::now().plus(self.wait);
+        let chose_id = self.request.request_id.is_empty();
+        let mut wait = self.wait;
+        loop {
+            let lock = self.clone().grant(wait).await?;
+            let token = lock.token();
+            if let Some(lock) = renewed_if_late(lock).await {
+                return Ok(lock);
+            }
+            // The lease was over when the grant arrived. A new request may use the rest of the wait.
+            wait = wait_until.from_now();
+            if !chose_id || wait.is_zero() {
+                return Err(AcquireError::LostOnArrival { token });
+            }
+        }
+    }
+
+    /// The granted lock, which may have arrived too late.
+    async fn grant(mut self, wait: Duration) -> Result<Lock, AcquireError> {
+        self.request.wait_timeout = wire(wait);
         let shared = self.client.shared;
         let route = Route::Session { keeper: shared.keeper.clone(), position: self.position };
         let mut acquired = Attempts::new(shared.core.clone(), route, self.request, true).run().await?;
@@ -113,15 +135,24 @@ impl Acquire {
             Outcome::Acquired => {}
             Outcome::TimedOut => return Err(AcquireError::timed_out(answer)),
             // The answer to a retry that arrived when the wait was over.
-            Outcome::Contended if !self.wait.is_zero() => return Err(AcquireError::timed_out(answer)),
+            Outcome::Contended if !wait.is_zero() => return Err(AcquireError::timed_out(answer)),
             Outcome::Contended => return Err(AcquireError::contended(answer)),
             Outcome::Unspecified => return Err(AcquireError::Answer),
         }
         let lease = lease.ok_or(AcquireError::Answer)?;
-        let token = lease.token;
-        let lock = Lock::start(shared, lease, answer.previous_end());
-        if lock.is_valid() { Ok(lock) } else { Err(AcquireError::LostOnArrival { token }) }
+        Ok(Lock::start(shared, lease, answer.previous_end()))
     }
+}
+
+/// Renews a lock of whose lease less than half is left, so that its work does not begin with a lease that is about to
+/// end. Returns `None` if the lease is over: the lock is released in the background.
+///
+/// Dropped, it releases the lock.
+async fn renewed_if_late(lock: Lock) -> Option<Lock> {
+    if lock.is_valid() && lock.valid_for() < lock.ttl() / LATE_DIVISOR {
+        unary_renewal::once(&lock.core, &lock.state).await;
+    }
+    lock.is_valid().then_some(lock)
 }
 
 impl std::fmt::Debug for Acquire {
@@ -198,7 +229,8 @@ pub enum AcquireError {
         /// The error of the last transmission.
         source: CallError,
     },
-    /// The lock was granted, but its lease was no longer valid when the answer arrived. It is being released.
+    /// The lock was granted, but its lease was no longer valid when the answer arrived, and the wait was over (or the
+    /// request id was set). It is being released.
     #[error("granted with token {token}, but no longer valid on arrival")]
     LostOnArrival {
         /// The fencing token of that lease.

@@ -2,7 +2,7 @@
 
 use crate::facts;
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -69,6 +69,11 @@ impl ServerAddress {
         matches!(self.0, Place::Unix(_))
     }
 
+    /// Whether connections stay on this machine or use TLS, so that nobody on the network sees what they carry.
+    pub(crate) fn is_private(&self) -> bool {
+        self.is_tls() || self.is_unix() || self.host().is_some_and(is_loopback)
+    }
+
     /// The path, if this is a Unix socket.
     pub(crate) fn unix_path(&self) -> Option<&Path> {
         match &self.0 {
@@ -111,6 +116,12 @@ impl FromStr for ServerAddress {
         let text = text.trim();
         parse(text).map(Self).map_err(|rule| AddressError { text: shown(text), rule })
     }
+}
+
+/// Whether the host is this machine, by its name or its address.
+pub(crate) fn is_loopback(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// The text without what may be a password: the part before @.
@@ -237,6 +248,22 @@ mod tests {
             assert_eq!(address.to_string(), "unix:/run/a.sock");
             assert_eq!(address.unix_path(), Some(Path::new("/run/a.sock")));
             assert!(address.is_unix() && !address.is_tls() && address.host().is_none());
+        }
+    }
+
+    #[test]
+    fn only_some_addresses_are_private() {
+        for (text, private) in [
+            ("127.0.0.1:1", true),
+            ("127.9.9.9", true),
+            ("[::1]:1", true),
+            ("LocalHost", true),
+            ("https://locks.internal", true),
+            ("10.0.0.1", false),
+            ("localhost.example", false),
+            ("[fd00::2]", false),
+        ] {
+            assert_eq!(text.parse::<ServerAddress>().unwrap().is_private(), private, "{text}");
         }
     }
 

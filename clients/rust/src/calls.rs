@@ -1,6 +1,7 @@
 //! The raw calls of the API.
 
 use crate::attempts::{Attempts, Route, Timed};
+use crate::bearer::Connection;
 use crate::clock::Moment;
 use crate::core::Core;
 use crate::error::CallError;
@@ -8,7 +9,6 @@ use crate::servers::Lane;
 use crate::v1;
 use std::sync::Arc;
 use std::time::Duration;
-use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 use v1::admin_service_client::AdminServiceClient;
 use v1::lock_service_client::LockServiceClient;
@@ -115,7 +115,7 @@ impl Calls {
     /// may have been missed: list again, then watch again.
     pub async fn watch(&self, request: v1::WatchRequest) -> Result<Streaming<v1::WatchResponse>, CallError> {
         let core = &self.core;
-        let open = |channel: Channel| {
+        let open = |channel: Connection| {
             let request = request.clone();
             async move {
                 let mut client = LockServiceClient::new(channel);

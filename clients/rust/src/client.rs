@@ -1,7 +1,8 @@
 //! The client and its builder.
 
-use crate::acquire::Acquire;
-use crate::address::{AddressError, ServerAddress};
+use crate::acquire::{Acquire, AcquireError};
+use crate::address::{AddressError, ServerAddress, is_loopback};
+use crate::bearer::Bearer;
 use crate::calls::Calls;
 use crate::clock::Moment;
 use crate::core::Core;
@@ -77,6 +78,25 @@ impl Client {
         Acquire::new(self.clone(), lock_name.into())
     }
 
+    /// Acquires a lock if it is free; `None` if somebody else holds it. For options, or to know who holds it, use
+    /// [`acquire`](Self::acquire) without [`wait`](Acquire::wait).
+    ///
+    /// ```no_run
+    /// # async fn example(client: fencepost_client::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// if let Some(lock) = client.try_acquire("reports/nightly").await? {
+    ///     // Send lock.token() with every write.
+    ///     lock.release().await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn try_acquire(&self, lock_name: impl Into<String>) -> Result<Option<Lock>, AcquireError> {
+        match self.acquire(lock_name).await {
+            Ok(lock) => Ok(Some(lock)),
+            Err(AcquireError::Contended { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Runs a body under a lock if the lock is free. Short for `acquire(lock_name).run(body)`, see [`Acquire::run`].
     ///
     /// ```no_run
@@ -149,6 +169,7 @@ const BOUND_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 pub struct ClientBuilder {
     servers: Vec<Target>,
     tls: Option<Tls>,
+    bearer: Bearer,
     holder: Option<String>,
     call_timeout: Duration,
     retry_for: Duration,
@@ -163,7 +184,7 @@ enum Target {
 impl Default for ClientBuilder {
     fn default() -> Self {
         let (call_timeout, retry_for) = (Duration::from_secs(5), Duration::from_secs(10));
-        Self { servers: Vec::new(), tls: None, holder: None, call_timeout, retry_for }
+        Self { servers: Vec::new(), tls: None, bearer: Bearer::default(), holder: None, call_timeout, retry_for }
     }
 }
 
@@ -183,6 +204,27 @@ impl ClientBuilder {
     /// and the client shows no certificate.
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
+        self
+    }
+
+    /// Sends a bearer token with each call and each stream. The provider is asked before each of them, so that a token
+    /// can be replaced before it expires; it must not block. If it fails, nothing is sent, and the call fails with
+    /// UNAUTHENTICATED. The token is sent only over TLS, to a Unix socket, or to this machine:
+    /// [`build`](Self::build) refuses other servers.
+    ///
+    /// ```no_run
+    /// # fn example() -> Result<(), fencepost_client::ConfigError> {
+    /// let client = fencepost_client::Client::builder()
+    ///     .server("https://locks.internal")
+    ///     .bearer_token(|| Ok(std::fs::read_to_string("/run/secrets/token")?.trim().to_owned()))
+    ///     .build()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn bearer_token<F>(mut self, provider: F) -> Self
+    where
+        F: Fn() -> Result<String, Box<dyn std::error::Error + Send + Sync>> + Send + Sync + 'static,
+    {
+        self.bearer = Bearer::new(provider);
         self
     }
 
@@ -221,15 +263,26 @@ impl ClientBuilder {
         }
         let tls = Arc::new(self.tls.map_or_else(environment::tls, Ok)?);
         let holder = self.holder.unwrap_or_else(environment::holder);
+        let private = |is_private: bool, address: &dyn ToString| {
+            let refused = !is_private && self.bearer.is_set();
+            if refused { Err(ConfigError::TokenInPlainText { address: address.to_string() }) } else { Ok(()) }
+        };
         let server = |target| match target {
-            Target::Endpoint(endpoint) => Ok(Server::with(&endpoint)),
+            Target::Endpoint(endpoint) => {
+                let uri = endpoint.uri();
+                let is_tls = uri.scheme_str() == Some("https");
+                private(is_tls || uri.host().is_some_and(is_loopback), uri)?;
+                Ok(Server::with(&endpoint))
+            }
             Target::Address(text) => {
                 let address: ServerAddress = text.parse()?;
                 check_tls(&address, &tls)?;
+                private(address.is_private(), &address)?;
                 Server::at(address, &tls)
             }
         };
-        let servers = Servers::new(self.servers.into_iter().map(server).collect::<Result<_, ConfigError>>()?);
+        let servers = self.servers.into_iter().map(server).collect::<Result<_, ConfigError>>()?;
+        let servers = Servers::new(servers, self.bearer.clone());
         let core = Arc::new(Core::new(servers, runtime, holder, self.call_timeout, self.retry_for));
         Ok(Client { shared: Arc::new(Shared { keeper: Keeper::new(core.clone()), core }) })
     }
@@ -273,6 +326,12 @@ pub enum ConfigError {
     /// plain text.
     #[error("TLS settings are given, but {address} is an address without TLS: write https://{address}")]
     NotTls {
+        /// The address.
+        address: String,
+    },
+    /// A bearer token would be sent over the network in plain text ([`ClientBuilder::bearer_token`]).
+    #[error("a bearer token is given, but {address} is an address without TLS on another machine: write https://")]
+    TokenInPlainText {
         /// The address.
         address: String,
     },

@@ -1,5 +1,6 @@
 //! State shared by all parts of the client: servers, bounds, runtime, and the retry loop.
 
+use crate::bearer::Connection;
 use crate::clock::Moment;
 use crate::error::CallError;
 use crate::facts;
@@ -10,7 +11,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
-use tonic::transport::Channel;
 use tonic::{Request, Status};
 
 /// The first pause before a retry, and the longest. The server keeps a queue position for 3 s.
@@ -86,7 +86,7 @@ impl Core {
     /// applied; the server sees it as cancelled.
     pub(crate) async fn retry<T, F, Fut>(&self, lane: Lane, until: Moment, mut transmit: F) -> Result<T, CallError>
     where
-        F: FnMut(Channel) -> Fut,
+        F: FnMut(Connection) -> Fut,
         Fut: Future<Output = Result<T, Status>>,
     {
         let mut retries = self.retries(until);

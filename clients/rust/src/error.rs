@@ -112,7 +112,7 @@ impl CallError {
 
     /// Whether no server that speaks gRPC was reached. Nothing was done.
     pub fn is_unreachable(&self) -> bool {
-        !self.maybe_sent && !self.did_nothing()
+        !self.maybe_sent && self.is_transient() && !self.did_nothing()
     }
 
     /// Whether a server answered that it did nothing, although a later retry may succeed: it drains, for example.

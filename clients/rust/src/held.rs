@@ -2,7 +2,7 @@
 
 use crate::clock::Moment;
 use crate::core::Core;
-use crate::lease::{LeaseState, Lost, Status};
+use crate::lease::{LeaseState, LockLost, Status};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +61,7 @@ impl Held {
     /// by the local clock. After [`release`](crate::Lock::release) it resolves with
     /// [`LossCause::Released`](crate::LossCause). It may be called any number of times; the future borrows nothing and
     /// is cancel-safe.
-    pub fn lost(&self) -> impl Future<Output = Lost> + Send + 'static + use<> {
+    pub fn lost(&self) -> impl Future<Output = LockLost> + Send + 'static + use<> {
         let held = self.clone();
         async move {
             let mut changes = held.state.changes();

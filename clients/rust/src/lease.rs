@@ -24,13 +24,13 @@ pub enum Status {
         valid_until: Moment,
     },
     /// Lost. This is final.
-    Lost(Lost),
+    Lost(LockLost),
 }
 
 /// A lock is no longer held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Lost {
+pub struct LockLost {
     /// The cause.
     pub cause: LossCause,
     /// The fencing token of the lease that holds the lock now, if the server reported it.
@@ -60,7 +60,7 @@ pub enum LossCause {
     Invalid,
 }
 
-impl Lost {
+impl LockLost {
     pub(crate) fn new(cause: LossCause, successor_token: u64) -> Self {
         Self { cause, successor_token: (successor_token != 0).then_some(successor_token) }
     }
@@ -78,7 +78,7 @@ impl Lost {
     }
 }
 
-impl std::fmt::Display for Lost {
+impl std::fmt::Display for LockLost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self.cause {
             LossCause::ValidityOver => "lock lost: its validity ended before a renewal got through",
@@ -93,7 +93,7 @@ impl std::fmt::Display for Lost {
     }
 }
 
-impl std::error::Error for Lost {}
+impl std::error::Error for LockLost {}
 
 /// By how much the attempt number of attachments jumps when another process has used higher numbers. Those count the
 /// sessions on which that process kept this lease, which are very unlikely to be so many.
@@ -182,7 +182,7 @@ impl LeaseState {
     /// A lease that is lost from the start.
     pub(crate) fn already_lost(mut self, cause: LossCause) -> Self {
         let known = self.known.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
-        known.status = Status::Lost(Lost::new(cause, 0));
+        known.status = Status::Lost(LockLost::new(cause, 0));
         self
     }
 
@@ -198,7 +198,7 @@ impl LeaseState {
             let before = guard.status;
             if !matches!(before, Status::Lost(_)) {
                 if now >= guard.valid_until {
-                    guard.status = Status::Lost(Lost::new(LossCause::ValidityOver, 0));
+                    guard.status = Status::Lost(LockLost::new(LossCause::ValidityOver, 0));
                 } else {
                     change(&mut guard);
                 }
@@ -215,7 +215,7 @@ impl LeaseState {
         self.snapshot(now).status
     }
 
-    pub(crate) fn lost(&self, now: Moment) -> Option<Lost> {
+    pub(crate) fn lost(&self, now: Moment) -> Option<LockLost> {
         match self.snapshot(now).status {
             Status::Lost(lost) => Some(lost),
             Status::Held | Status::AtRisk { .. } => None,
@@ -257,7 +257,7 @@ impl LeaseState {
     }
 
     /// Ends the lease. Returns whether it was not lost before.
-    pub(crate) fn end(&self, lost: Lost) -> bool {
+    pub(crate) fn end(&self, lost: LockLost) -> bool {
         let mut news = false;
         self.update(Moment::now(), |known| {
             known.status = Status::Lost(lost);

@@ -64,10 +64,13 @@ fn at_risk_and_back() {
 fn the_first_end_is_kept() {
     let start = Moment::now();
     let lease = lease(start);
-    let revoked = Lost::from_server(v1::LeaseEnd::Revoked, 7);
+    let revoked = LockLost::from_server(v1::LeaseEnd::Revoked, 7);
     assert!(lease.end(revoked));
-    assert!(!lease.end(Lost::new(LossCause::Released, 0)));
-    assert_eq!(lease.lost(after(start, 60_000)), Some(Lost { cause: LossCause::Revoked, successor_token: Some(7) }));
+    assert!(!lease.end(LockLost::new(LossCause::Released, 0)));
+    assert_eq!(
+        lease.lost(after(start, 60_000)),
+        Some(LockLost { cause: LossCause::Revoked, successor_token: Some(7) })
+    );
 }
 
 #[test]

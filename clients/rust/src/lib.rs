@@ -39,6 +39,7 @@
 mod acquire;
 mod address;
 mod attempts;
+mod bearer;
 mod calls;
 mod cleanup;
 mod client;
@@ -77,7 +78,7 @@ pub use client::{Client, ClientBuilder, ConfigError};
 pub use clock::Moment;
 pub use error::{CallError, FieldViolation};
 pub use held::{Held, StatusChanges};
-pub use lease::{LossCause, Lost, Status};
+pub use lease::{LockLost, LossCause, Status};
 pub use lock::Lock;
 pub use release::{ReleaseError, Released};
 pub use run::RunError;

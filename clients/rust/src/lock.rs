@@ -3,7 +3,7 @@
 use crate::client::Shared;
 use crate::clock::Moment;
 use crate::held::Held;
-use crate::lease::{LeaseState, LossCause, Lost};
+use crate::lease::{LeaseState, LockLost, LossCause};
 use crate::release::{ReleaseError, Released};
 use crate::releasing::Releasing;
 use crate::v1;
@@ -84,7 +84,7 @@ impl Lock {
     fn stop(&mut self, cause: LossCause) {
         self.needs_release = false;
         // In this order: a concurrent attach either sees that the lease has ended or is undone by the removal.
-        self.held.state.end(Lost::new(cause, 0));
+        self.held.state.end(LockLost::new(cause, 0));
         self.shared.keeper.remove(self.held.state.key);
     }
 

@@ -3,7 +3,7 @@
 use crate::clock::Moment;
 use crate::core::Core;
 use crate::error::CallError;
-use crate::lease::{LeaseState, LossCause, Lost};
+use crate::lease::{LeaseState, LockLost, LossCause};
 use crate::session::Session;
 use crate::v1;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Grant {
 impl Drop for Grant {
     fn drop(&mut self) {
         if let Some(session) = &self.session {
-            self.lease.end(Lost::new(LossCause::Detached, 0));
+            self.lease.end(LockLost::new(LossCause::Detached, 0));
             session.detach(self.lease.key);
         }
     }

@@ -3,7 +3,7 @@
 use crate::acquire::{Acquire, AcquireError};
 use crate::clock::Moment;
 use crate::held::Held;
-use crate::lease::Lost;
+use crate::lease::LockLost;
 use std::future::{Future, IntoFuture};
 use std::pin::pin;
 
@@ -16,7 +16,7 @@ pub enum RunError {
     Acquire(#[from] AcquireError),
     /// The lock was lost while the body ran. The body's future was dropped at its current await.
     #[error("{0}")]
-    Lost(#[source] Lost),
+    Lost(#[source] LockLost),
 }
 
 impl Acquire {

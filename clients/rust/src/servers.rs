@@ -7,6 +7,7 @@
 //! them all: a session must never queue behind them.
 
 use crate::address::ServerAddress;
+use crate::bearer::{Bearer, Connection};
 use crate::client::ConfigError;
 use crate::connect::{self, Connector};
 use crate::error::CallError;
@@ -52,13 +53,14 @@ impl Server {
 #[derive(Debug)]
 pub(crate) struct Servers {
     servers: Vec<Server>,
+    bearer: Bearer,
     /// Its remainder is the index of the preferred server.
     preferred: AtomicUsize,
 }
 
 impl Servers {
-    pub(crate) fn new(servers: Vec<Server>) -> Self {
-        Self { servers, preferred: AtomicUsize::new(0) }
+    pub(crate) fn new(servers: Vec<Server>, bearer: Bearer) -> Self {
+        Self { servers, bearer, preferred: AtomicUsize::new(0) }
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -75,12 +77,13 @@ impl Servers {
         (index + 1) % self.servers.len()
     }
 
-    pub(crate) fn channel(&self, index: usize, lane: Lane) -> Channel {
+    pub(crate) fn channel(&self, index: usize, lane: Lane) -> Connection {
         let server = &self.servers[index % self.servers.len()];
-        match lane {
+        let channel = match lane {
             Lane::Prompt => server.prompt.clone(),
             Lane::Waiting => server.waiting.clone(),
-        }
+        };
+        Connection::new(channel, self.bearer.clone())
     }
 
     /// Moves on from a server that failed, unless another call has done so already.

@@ -1,9 +1,10 @@
-//! Renews one lease with unary calls, when the session has as many leases as the server allows.
+//! Renews one lease with unary calls: when the session has as many leases as the server allows, and once when a grant
+//! arrived late.
 
 use crate::calls::Calls;
 use crate::clock::Moment;
 use crate::core::{Core, random_part};
-use crate::lease::{LeaseState, Lost, Status};
+use crate::lease::{LeaseState, LockLost, Status};
 use crate::proto::duration;
 use crate::v1;
 use crate::validity::Reading;
@@ -13,6 +14,21 @@ use v1::renew_response::Outcome;
 
 /// The minimum time between two renewals.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
+
+/// Renews once, if an answer comes before the lease ends. Dropped, the renewal may still be applied.
+pub(crate) async fn once(core: &Arc<Core>, lease: &LeaseState) {
+    let Some(left) = lease.valid_for(Moment::now()) else { return };
+    let calls = Calls { core: core.clone() };
+    let request = v1::RenewRequest { lock_name: lease.name.clone(), lease_id: lease.lease_id.clone(), ttl: None };
+    let over = core.sleep(left);
+    tokio::select! {
+        answer = calls.renew_timed(request) => match answer {
+            Ok(answer) => receive(lease, &answer),
+            Err(error) => tracing::debug!(%error, "lease not renewed on arrival"),
+        },
+        () = over => {}
+    }
+}
 
 /// Renews about every third of the TTL until the lease is lost, released or handed over. Dropped, it leaves the lease
 /// to its TTL.
@@ -50,7 +66,7 @@ fn receive(lease: &LeaseState, answer: &crate::attempts::Timed<v1::RenewResponse
             ttl: duration(message.ttl),
         }),
         Outcome::Lost => {
-            lease.end(Lost::from_server(message.end(), message.successor_token));
+            lease.end(LockLost::from_server(message.end(), message.successor_token));
         }
         Outcome::Unspecified => tracing::warn!("unknown answer to a renewal"),
     }

@@ -5,7 +5,7 @@ mod fake;
 
 use fake::{BOUND, Do, Fake, TTL, builder, client, wire};
 use fencepost_client::v1::session_response::Message as ServerMessage;
-use fencepost_client::{Client, Lock, LossCause, Lost, Moment, Status, v1};
+use fencepost_client::{Client, Lock, LockLost, LossCause, Moment, Status, v1};
 use std::time::Duration;
 
 /// An attached lock.
@@ -15,7 +15,7 @@ async fn kept(client: &Client, fake: &Fake) -> Lock {
     lock
 }
 
-async fn lost_within_bound(lock: &Lock) -> Lost {
+async fn lost_within_bound(lock: &Lock) -> LockLost {
     tokio::time::timeout(BOUND, lock.lost()).await.expect("never lost")
 }
 

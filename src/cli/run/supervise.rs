@@ -14,7 +14,7 @@ use crate::cli::{
     look::{ERROR, WARNING},
     text,
 };
-use fencepost_client::{Held, Lost, Status};
+use fencepost_client::{Held, LockLost, Status};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -136,7 +136,7 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Kills the group first and reports it then, because another holder may already have the lock.
-    fn kill(&mut self, why: &Lost) {
+    fn kill(&mut self, why: &LockLost) {
         self.group.kill();
         self.stopping = Some(Stopping::Killed);
         self.error(&format!("{why} ({}): killed the command", self.held.name()));

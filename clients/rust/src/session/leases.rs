@@ -2,7 +2,7 @@
 
 use super::Session;
 use crate::clock::Moment;
-use crate::lease::Lost;
+use crate::lease::LockLost;
 use crate::proto::duration;
 use crate::v1;
 use crate::validity::Reading;
@@ -65,7 +65,7 @@ impl Session {
     pub(super) fn lost(&self, lost: v1::Lost) {
         let ended = self.outbox().take(lost.handle);
         if let Some(ended) = ended {
-            ended.lease.end(Lost::from_server(lost.end(), lost.successor_token));
+            ended.lease.end(LockLost::from_server(lost.end(), lost.successor_token));
         }
     }
 }

@@ -74,6 +74,8 @@ pub struct Stream {
 pub struct State {
     pub acquires: Vec<v1::AcquireRequest>,
     pub timeouts: Vec<Option<String>>,
+    /// The `authorization` of each unary acquire, session and watch.
+    pub authorizations: Vec<Option<String>>,
     /// The attempts whose calls or operations were dropped or cancelled before their answer.
     pub dropped: Vec<u32>,
     /// The lease ids of all grants.
@@ -159,6 +161,7 @@ impl Fake {
         let state = State {
             acquires: Vec::new(),
             timeouts: Vec::new(),
+            authorizations: Vec::new(),
             dropped: Vec::new(),
             granted: Vec::new(),
             releases: Vec::new(),
@@ -257,6 +260,10 @@ impl Fake {
     }
 }
 
+fn text_of<T>(request: &Request<T>, header: &str) -> Option<String> {
+    request.metadata().get(header).and_then(|value| value.to_str().ok()).map(str::to_owned)
+}
+
 /// Records that a call was dropped before its answer.
 struct Unanswered {
     fake: Fake,
@@ -280,13 +287,14 @@ impl Drop for Unanswered {
 #[tonic::async_trait]
 impl v1::lock_service_server::LockService for Fake {
     async fn acquire(&self, request: Request<v1::AcquireRequest>) -> Result<Response<v1::AcquireResponse>, Status> {
-        let timeout = request.metadata().get("grpc-timeout").and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let (timeout, authorization) = (text_of(&request, "grpc-timeout"), text_of(&request, "authorization"));
         let request = request.into_inner();
         let mut unanswered = Unanswered { fake: self.clone(), attempt: Some(request.attempt) };
         let action = self.update(|state| {
             let action = (state.on_acquire)(&request);
             state.acquires.push(request);
             state.timeouts.push(timeout);
+            state.authorizations.push(authorization);
             action
         });
         let answer = action.run().await;
@@ -328,6 +336,7 @@ impl v1::lock_service_server::LockService for Fake {
         &self,
         request: Request<Streaming<v1::SessionRequest>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
+        self.update(|state| state.authorizations.push(text_of(&request, "authorization")));
         let refuses = self.state().refuses.clone();
         refuses.map_or(Ok(()), Err)?;
         Ok(Response::new(session::open(self.clone(), request.into_inner())))
@@ -343,7 +352,8 @@ impl v1::lock_service_server::LockService for Fake {
 
     type WatchStream = ReceiverStream<Result<v1::WatchResponse, Status>>;
 
-    async fn watch(&self, _: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+    async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        self.update(|state| state.authorizations.push(text_of(&request, "authorization")));
         let (events, stream) = mpsc::channel(1);
         let started = v1::WatchResponse { kind: v1::watch_response::Kind::Started.into(), ..Default::default() };
         events.try_send(Ok(started)).unwrap();

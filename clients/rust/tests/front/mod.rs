@@ -1,4 +1,5 @@
 //! Ends TLS in front of a fake server, with certificates and settings that change while it runs.
+#![allow(dead_code, reason = "no test uses all of it")]
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 use crate::authority::Files;
