@@ -44,11 +44,11 @@ pub fn request_too_slow(max: Duration) -> Status {
 }
 
 /// The status of a call that is above the bound of the calls that are open on `of`.
-pub fn too_many_calls(of: &str, max: usize) -> Status {
+pub fn too_many_calls(what: &str, max: usize) -> Status {
     let mut details = ErrorDetails::new();
     with_reason(&mut details, "SERVER_FULL");
     details.set_retry_info(Some(RETRY_DELAY));
-    let message = format!("{max} calls are open on this {of}, the maximum; nothing was done");
+    let message = format!("{max} {what}, the maximum; nothing was done");
     Status::with_error_details(Code::ResourceExhausted, message, details)
 }
 

@@ -163,8 +163,9 @@ impl Server<'_> {
         let grpc = api::admin_routes(locks, config.drain_timeout, &metrics.calls, &traces)?;
         let refusals = Arc::new(Refusals::new(metrics.connections.clone()));
         let outer = ServiceBuilder::new()
-            .layer(calls)
+            // What is no call is not counted as one, so that no web page raises the alert of failed calls.
             .layer(ContentTypeLayer(refusals.clone()))
+            .layer(calls)
             .layer(TracesLayer::new(traces.clone()))
             .layer(BrokenOffLayer);
         let hosts = Hosts::of(&config.admin_listen, &admin);

@@ -18,6 +18,10 @@ const LINES_BACKLOG_MAX: usize = 10_000;
 /// How long the end of the process waits for pending lines.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// What is not logged unless the filter names it: h2 has a line for each connection that breaks one of its bounds, and
+/// any client could flood the log with these. The server counts such connections, and limits its own lines.
+const QUIET: &str = "h2=off";
+
 /// The log cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
@@ -54,7 +58,7 @@ pub fn stderr() -> (NonBlocking, FlushOnDrop) {
 
 /// Sets up the log of this process. Drop the returned guard before the process ends.
 pub fn init(log: &LogConfig) -> Result<FlushOnDrop, TelemetryError> {
-    let filter = EnvFilter::try_new(&log.filter)?;
+    let filter = EnvFilter::try_new(format!("{QUIET},{}", log.filter))?;
     let (writer, guard) = stderr();
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     match log.format {

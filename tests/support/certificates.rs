@@ -6,7 +6,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose, date_time_ymd,
 };
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// When a certificate is valid.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +16,8 @@ pub(crate) enum Valid {
     Later,
     /// For so long from now.
     For(Duration),
+    /// After so long.
+    After(Duration),
 }
 
 /// A certificate and its key, as PEM files have them.
@@ -32,6 +34,11 @@ pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 /// The names and addresses of this machine.
 pub(crate) const THIS_MACHINE: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
+/// The time of the system, which is that of a new file.
+fn now() -> SystemTime {
+    tempfile::tempfile().unwrap().metadata().unwrap().modified().unwrap()
+}
+
 fn params(name: &str, hosts: &[&str], valid: Valid) -> CertificateParams {
     let mut params = CertificateParams::new(hosts.iter().copied().map(str::to_owned).collect::<Vec<_>>()).unwrap();
     params.distinguished_name.push(DnType::CommonName, name);
@@ -41,11 +48,8 @@ fn params(name: &str, hosts: &[&str], valid: Valid) -> CertificateParams {
         Valid::Now => (year(1975), year(4000)),
         Valid::Formerly => (year(1975), year(2000)),
         Valid::Later => (year(3000), year(4000)),
-        Valid::For(time) => {
-            // The time of a new file is that of the system.
-            let now = tempfile::tempfile().unwrap().metadata().unwrap().modified().unwrap();
-            (year(1975), (now + time).into())
-        }
+        Valid::For(time) => (year(1975), (now() + time).into()),
+        Valid::After(time) => ((now() + time).into(), year(4000)),
     };
     params
 }

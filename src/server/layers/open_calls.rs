@@ -33,6 +33,10 @@ const LASTING_PER_CONNECTION: u32 = 16_384;
 /// Open calls beyond those that may last: on a connection, and on the server.
 const SPARE: u32 = 1_024;
 
+/// Open List calls of the server. A page has up to 1 MiB, which waits in memory until the client has read it, and takes
+/// milliseconds to collect, which delay the beats of streams.
+const LISTS_MAX: usize = 32;
+
 /// The most streams of HTTP/2 on a connection. Only a client that breaks the protocol opens more.
 pub(in crate::server) const STREAMS_MAX: u32 = LASTING_PER_CONNECTION + SPARE;
 
@@ -40,6 +44,7 @@ pub(in crate::server) const STREAMS_MAX: u32 = LASTING_PER_CONNECTION + SPARE;
 #[derive(Clone, Debug)]
 pub(in crate::server) struct OpenCalls {
     server: Count,
+    lists: Count,
     refusals: Arc<Refusals>,
 }
 
@@ -48,7 +53,10 @@ impl OpenCalls {
     pub(in crate::server) fn new(config: &Config, open: Gauge, refusals: Arc<Refusals>) -> Self {
         let lasting =
             config.limits.waiters_per_server.saturating_add(config.connections_max).saturating_add(SPARE as usize);
-        Self { server: Count { open, lasting_max: lasting, bound: Bound::Calls, of: "server" }, refusals }
+        let server = Count { open, lasting_max: lasting, bound: Bound::Calls, what: "calls are open on this server" };
+        let what = "calls of List are open on this server";
+        let lists = Count { open: Gauge::default(), lasting_max: LISTS_MAX, bound: Bound::Lists, what };
+        Self { server, lists, refusals }
     }
 
     /// The same service, for one connection.
@@ -57,9 +65,10 @@ impl OpenCalls {
             open: Gauge::default(),
             lasting_max: LASTING_PER_CONNECTION as usize,
             bound: Bound::CallsPerConnection,
-            of: "connection",
+            what: "calls are open on this connection",
         };
-        Bounded { inner, counts: [connection, self.server.clone()], refusals: self.refusals.clone() }
+        let counts = [connection, self.server.clone()];
+        Bounded { inner, counts, lists: self.lists.clone(), refusals: self.refusals.clone() }
     }
 }
 
@@ -70,7 +79,7 @@ struct Count {
     /// The most open calls when one begins that may last.
     lasting_max: usize,
     bound: Bound,
-    of: &'static str,
+    what: &'static str,
 }
 
 impl Count {
@@ -93,27 +102,33 @@ impl Drop for Open {
     }
 }
 
+/// A call in all counts that it is part of.
+type OpenCall = ([Open; 2], Option<Open>);
+
 /// The service of one connection.
 #[derive(Clone)]
 pub(in crate::server) struct Bounded<S> {
     inner: S,
     counts: [Count; 2],
+    lists: Count,
     refusals: Arc<Refusals>,
 }
 
 impl<S> Bounded<S> {
     /// Counts this call, or says why there is no room for it.
-    fn begin(&self, request: &Request<Body>) -> Result<[Open; 2], Status> {
+    fn begin(&self, request: &Request<Body>) -> Result<OpenCall, Status> {
         let method = Method::of(request.uri().path());
         let lasts = method.is_stream() || method == Method::Acquire;
-        let begin = |count: &Count| {
+        let begin = |count: &Count, lasts| {
             count.begin(lasts).map_err(|max| {
                 self.refusals.count(count.bound, request.extensions().get::<Peer>().copied());
-                api::too_many_calls(count.of, max)
+                api::too_many_calls(count.what, max)
             })
         };
         let [connection, server] = &self.counts;
-        Ok([begin(connection)?, begin(server)?])
+        let counts = [begin(connection, lasts)?, begin(server, lasts)?];
+        let list = if method == Method::List { Some(begin(&self.lists, true)?) } else { None };
+        Ok((counts, list))
     }
 }
 
@@ -145,7 +160,7 @@ pin_project! {
     pub(in crate::server) struct BoundedCall<F> {
         #[pin]
         call: F,
-        open: Option<[Open; 2]>,
+        open: Option<OpenCall>,
     }
 }
 
@@ -167,7 +182,7 @@ pin_project! {
     pub(in crate::server) struct CallBody {
         #[pin]
         body: Body,
-        _open: Option<[Open; 2]>,
+        _open: Option<OpenCall>,
     }
 }
 

@@ -17,6 +17,8 @@ impl Tls {
     pub(in crate::server) async fn follow_files(&self, metrics: &ConnectionMetrics) -> Infallible {
         metrics.tls_expiry.set(self.first_expiry.at.timestamp());
         let (mut seen, mut validity) = (self.first.clone(), Watch::new(self.first_expiry));
+        // What could not be used. It is tried again each time, because a certificate may become valid, but told once.
+        let mut failed = None;
         loop {
             validity.look();
             sleep(RELOAD_PERIOD).await;
@@ -32,15 +34,17 @@ impl Tls {
                     metrics.tls_expiry.set(loaded.expiry.at.timestamp());
                     validity = Watch::new(loaded.expiry);
                     metrics.tls_reloads.of(TlsReload::Ok).inc();
+                    seen = contents;
                 }
+                Err(_) if failed.as_ref() == Some(&contents) => {}
                 Err(error) => {
                     metrics.tls_reloads.of(TlsReload::Failed).inc();
                     for problem in &error.problems {
                         tracing::warn!(%problem, "the new files of TLS cannot be used; keeping the old ones");
                     }
+                    failed = Some(contents);
                 }
             }
-            seen = contents;
         }
     }
 }

@@ -28,6 +28,8 @@ label! {
         Calls = "calls",
         /// Open calls of one connection.
         CallsPerConnection = "calls_per_connection",
+        /// Open List calls.
+        Lists = "lists",
         /// The content type of calls.
         ContentType = "content_type",
         /// The time in which the message of a unary request arrives.

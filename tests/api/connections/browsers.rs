@@ -2,6 +2,7 @@
 
 use crate::{
     binary::Server,
+    http1::get,
     metrics::{WITH_ADMIN, becomes},
     raw_calls::{EMPTY_MESSAGE, MESSAGE, RawCalls, head},
     tls_server::addr,
@@ -34,6 +35,8 @@ async fn a_web_page_can_call_neither_port() {
     }
     becomes(&server, "fencepost_refusals_total{bound=\"content_type\"}", 8.0).await;
     becomes(&server, "fencepost_draining", 0.0).await;
+    // What is no call is not counted as a failed one, of which the alerts speak.
+    assert!(!get(&server.admin_address(), "/metrics").body.contains("fencepost_calls_total{method=\"Drain\""));
 }
 
 #[tokio::test]

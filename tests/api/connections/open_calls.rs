@@ -95,3 +95,37 @@ async fn calls_of_the_server_are_bounded_and_cost_no_lease() {
     kept.beside(burden).await;
     becomes(&server, "fencepost_refusals_total{bound=\"calls\"}", 1.0).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_are_bounded_until_their_pages_are_read() {
+    /// Calls of List that may be open at once.
+    const LISTS_MAX: usize = 32;
+    let server = Server::start_with(&WITH_ADMIN);
+    let raw = connect(addr(&server)).await;
+    let list = async || raw.send("fencepost.v1.LockService/List", &[GRPC], &[]).await;
+    // Without a message, a call stays open, as one does whose page is not read.
+    let mut open = Vec::new();
+    for _ in 0..LISTS_MAX {
+        open.push(list().await);
+    }
+    becomes(&server, "fencepost_open_calls", 32.0).await;
+    let (response, _message) = list().await;
+    let (status, headers) = head(response).await;
+    assert_eq!(status, StatusCode::OK);
+    let status = Status::from_header_map(&headers).unwrap();
+    assert!(status.message().contains("32 calls of List"), "{status:?}");
+    assert_refused(Err::<(), _>(status), Code::ResourceExhausted, "SERVER_FULL");
+    becomes(&server, "fencepost_refusals_total{bound=\"lists\"}", 1.0).await;
+    // Other calls are served, and an answered List makes room.
+    raw.call().await;
+    let (response, mut message) = open.pop().unwrap();
+    message.send_data(Bytes::from_static(&[0; 5]), true).unwrap();
+    let (status, headers) = head(response).await;
+    assert_eq!((status, headers.get("grpc-status")), (StatusCode::OK, None));
+    until(async || {
+        let (response, mut message) = list().await;
+        message.send_data(Bytes::from_static(&[0; 5]), true).unwrap();
+        head(response).await.1.get("grpc-status").is_none()
+    })
+    .await;
+}

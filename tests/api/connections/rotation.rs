@@ -1,7 +1,8 @@
 //! Files of TLS that change while the server runs. Open connections go on, and new ones use the new files.
 
 use crate::{
-    certificates::Authority,
+    certificates::{Authority, Valid},
+    metrics::{WITH_ADMIN, becomes},
     session_stream::Session,
     stream::{Stream, attachment},
     support::{Lock, acquire_request, until, within},
@@ -130,4 +131,21 @@ async fn a_client_does_not_resume_a_session_of_an_older_configuration() {
     let seen = within(client.ask()).await.unwrap();
     assert!(!seen.resumed);
     assert_eq!(seen.cert, renewed.der);
+}
+
+/// An authority whose clock is ahead issues certificates that the server must not use yet.
+#[tokio::test]
+async fn a_certificate_that_is_not_valid_yet_is_used_as_soon_as_it_is() {
+    let authority = Authority::new("one");
+    let files = Files::new(&authority.issue("server"));
+    let server = server(&[files.flags(), WITH_ADMIN.map(str::to_owned).to_vec()].concat());
+    // The files are read every 5 s, so they are refused at least once.
+    let next = authority.issue_valid("server", Valid::After(Duration::from_secs(8)));
+    files.put(&next);
+    becomes(&server, "fencepost_tls_reloads_total{outcome=\"failed\"}", 1.0).await;
+    let client = TlsClient::new(addr(&server), &[&authority], None);
+    until(async || client.ask().await.is_ok_and(|seen| seen.cert == next.der)).await;
+    becomes(&server, "fencepost_tls_reloads_total{outcome=\"ok\"}", 1.0).await;
+    let told = server.log().matches("the new files of TLS cannot be used").count();
+    assert_eq!(told, 1, "{}", server.log());
 }
