@@ -25,6 +25,12 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 _PING_INTERVAL_MS = 10_000
 _PING_TIMEOUT_MS = 5_000
 
+# The message of the error in a forked child. gRPC does not work there, so a new client would not help.
+FORKED = (
+    "this client was made before a fork: start the process with the method 'spawn' of multiprocessing, or before the "
+    "first client is made"
+)
+
 _OPTIONS: tuple[tuple[str, int | str], ...] = (
     ("grpc.keepalive_time_ms", _PING_INTERVAL_MS),
     ("grpc.keepalive_timeout_ms", _PING_TIMEOUT_MS),

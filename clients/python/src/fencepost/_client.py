@@ -24,10 +24,10 @@ _TTL = DEFAULT_TTL_MS / 1000
 class Client:
     """A client of Fencepost. All its locks share one connection; it may be used by any thread.
 
-    It connects when it is first needed, and moves to the next server when one fails.
-    Threads of it are daemons. Close it
-    at the end, or use it in a ``with`` statement: locks that are still held are released then. After a fork, make a new
-    client in the child.
+    It connects when it is first needed, and moves to the next server when one fails. Its threads are daemons. Close
+    it at the end, or use it in a ``with`` statement: locks that are still held are released then. After a fork,
+    calls in the child raise :class:`ClientClosed`: start processes with the method ``spawn`` of
+    ``multiprocessing``, or before the first client is made.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Client:
             Unavailable: no server could be reached.
             Refused: the server refused the request; its fields say why.
             LockLost: the lock was granted, but its validity was over before the answer arrived.
-            ClientClosed: the client was closed, or made before a fork.
+            ClientClosed: the client was closed, or this process was forked after it was made.
         """
         label = self._options.holder if holder is None else holder
         request = requests.acquire(name, ttl, wait, label, metadata, request_id, min_token)
@@ -183,6 +183,8 @@ class Client:
         """Ends all waits with :class:`ClientClosed`, releases all locks, and closes the connections. Waits at most
         ``timeout`` seconds for the servers to confirm that.
         """
+        if self._driver.forked:
+            return
         self._driver.shut(timeout)
         self._calls.close()
 

@@ -15,7 +15,7 @@ from functools import partial
 
 import grpc
 
-from fencepost._channel import SESSION, channel_options, credentials, rpc_failure
+from fencepost._channel import FORKED, SESSION, channel_options, credentials, rpc_failure
 from fencepost._core import failure
 from fencepost._core.acquire import Acquire
 from fencepost._core.address import Address
@@ -70,10 +70,17 @@ class Driver:
 
     # Requests
 
+    @property
+    def forked(self) -> bool:
+        """Whether this is a child of the process that made the client. What belongs to gRPC must not be touched here:
+        its locks may be held by threads that the child does not have.
+        """
+        return os.getpid() != self._pid
+
     def check_process(self) -> None:
         """Raises an error in a child process: its connections and leases are those of the parent."""
-        if os.getpid() != self._pid:
-            raise ClientClosed("this client was made before a fork: make a client in each process")
+        if self.forked:
+            raise ClientClosed(FORKED)
 
     def acquire(self, request: pb.AcquireRequest) -> Acquire:
         """Waits for the result of an acquire. Interrupted, it withdraws the request in the background."""
@@ -105,7 +112,7 @@ class Driver:
 
     def check(self, lease: Lease) -> bool:
         """Returns whether a lease is valid. Once it is not, it never will be."""
-        if os.getpid() != self._pid:
+        if self.forked:
             return False
         if lease.is_valid(now()):
             return True
@@ -139,8 +146,6 @@ class Driver:
 
     def shut(self, timeout: float) -> None:
         """Abandons all acquires, releases all leases, and waits at most ``timeout`` for that."""
-        if os.getpid() != self._pid:
-            return
         with self._lock:
             self._engine.close(now())
             self._changed()

@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 import grpc
 import grpc.aio
 
-from fencepost._channel import SESSION, channel_options, credentials, rpc_failure
+from fencepost._channel import FORKED, SESSION, channel_options, credentials, rpc_failure
 from fencepost._core import failure
 from fencepost._core.acquire import Acquire
 from fencepost._core.address import Address
@@ -61,10 +61,17 @@ class Driver:
 
     # Requests
 
+    @property
+    def forked(self) -> bool:
+        """Whether this is a child of the process that made the client. What belongs to gRPC must not be touched here:
+        its locks may be held by threads that the child does not have.
+        """
+        return os.getpid() != self._pid
+
     def check_use(self) -> None:
         """Raises an error in a child process or in another event loop: the connections belong to the first one."""
-        if os.getpid() != self._pid:
-            raise ClientClosed("this client was made before a fork: make a client in each process")
+        if self.forked:
+            raise ClientClosed(FORKED)
         loop = asyncio.get_running_loop()
         if self._loop is None:
             self._loop = loop
@@ -98,7 +105,7 @@ class Driver:
 
     def check(self, lease: Lease) -> bool:
         """Returns whether a lease is valid. Once it is not, it never will be."""
-        if os.getpid() != self._pid:
+        if self.forked:
             return False
         if lease.is_valid(now()):
             return True
@@ -120,8 +127,6 @@ class Driver:
 
     async def shut(self, timeout: float) -> None:
         """Abandons all acquires, releases all leases, and waits at most ``timeout`` for that."""
-        if os.getpid() != self._pid:
-            return
         self._close()
         try:
             await asyncio.wait_for(self._idle.wait(), timeout)
