@@ -19,7 +19,7 @@ HERE = Path(__file__).resolve().parent.parent
 def snippets() -> list[str]:
     """The programs of the README that stand alone."""
     readme = (HERE / "README.md").read_text()
-    return [it for it in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "import" in it]
+    return [it for it in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "import Client" in it]
 
 
 def main() -> None:
