@@ -1,0 +1,81 @@
+"""The real server, as a child process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+
+# Seconds until the server has to listen, and to stop: far more than it takes on a busy machine.
+_START_MAX = 30.0
+_STOP_MAX = 10.0
+
+
+class Server:
+    """Runs the real server on a free port of this machine, with its locks in memory, for a ``with`` statement.
+
+    The program is the one that ``FENCEPOST_BIN`` names, else ``fencepost`` on the ``PATH``.
+    """
+
+    def __init__(self, *options: str) -> None:
+        """
+        Args:
+            options: More options of ``fencepost serve``, such as ``"--ttl-min", "200ms"``.
+
+        Raises:
+            FileNotFoundError: there is no such program.
+            RuntimeError: the server does not start; the message has its log.
+        """
+        self._folder = tempfile.TemporaryDirectory(prefix="fencepost-")
+        ports, log = Path(self._folder.name, "ports"), Path(self._folder.name, "log")
+        program = os.environ.get("FENCEPOST_BIN") or "fencepost"
+        command = [program, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "none", "--port-file", str(ports)]
+        try:
+            with log.open("wb") as output:
+                self._process = subprocess.Popen(  # noqa: S603
+                    [*command, *options], stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                )
+        except OSError:
+            self._folder.cleanup()
+            raise
+        end = time.monotonic() + _START_MAX
+        while not ports.exists():
+            if self._process.poll() is not None or time.monotonic() > end:
+                said = log.read_text()
+                self.stop()
+                raise RuntimeError(f"{program} serve does not start: {said}")
+            time.sleep(0.01)
+        self.address = ports.read_text().splitlines()[0]
+        """Where it listens, as :class:`fencepost.Client` takes it."""
+
+    def pause(self) -> None:
+        """Stops the process (``SIGSTOP``): connections stay open, and nobody answers."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Ends the pause."""
+        self._process.send_signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        """Ends the server. Twice does no harm."""
+        if self._process.poll() is None:
+            self.resume()
+            self._process.terminate()
+            try:
+                self._process.wait(_STOP_MAX)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._folder.cleanup()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
