@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -45,14 +44,20 @@ func Start(tb testing.TB, arguments ...string) *Server {
 	return server
 }
 
-var listening = regexp.MustCompile(`listening addr=(?:\x1b\[[0-9;]*m)*([^\s\x1b]+)`)
-
 func start(arguments []string) (*Server, error) {
 	binary, err := Binary()
 	if err != nil {
 		return nil, err
 	}
-	arguments = append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "none"}, arguments...)
+	folder, err := os.MkdirTemp("", "fenceposttest-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(folder) }() // a folder that is left over does no harm
+	portFile := filepath.Join(folder, "port")
+	arguments = append([]string{
+		"serve", "--listen", "127.0.0.1:0", "--admin-listen", "none", "--port-file", portFile,
+	}, arguments...)
 	server := &Server{process: exec.Command(binary, arguments...), ended: make(chan struct{})}
 	server.process.Stderr = &server.log
 	if err := server.process.Start(); err != nil {
@@ -64,8 +69,9 @@ func start(arguments []string) (*Server, error) {
 	}()
 	deadline := time.After(startTimeout)
 	for {
-		if found := listening.FindStringSubmatch(server.Log()); found != nil {
-			server.Address = strings.TrimPrefix(found[1], "http://")
+		// The server renames the whole file to this name when it listens.
+		if address, err := os.ReadFile(portFile); err == nil {
+			server.Address = strings.TrimSpace(string(address))
 			return server, nil
 		}
 		select {

@@ -128,8 +128,10 @@ func describe(err error) answer {
 	switch {
 	case errors.Is(err, errBadRequest):
 		fields["error"] = "bad_request"
-	case errors.Is(err, fencepost.ErrClosed), errors.Is(err, fencepost.ErrReleased):
+	case errors.Is(err, fencepost.ErrClosed):
 		fields["error"] = "closed"
+	case errors.Is(err, fencepost.ErrReleased):
+		fields["error"], fields["reason"], fields["successor_token"] = "lost", fencepost.LossReleased, 0
 	case errors.Is(err, context.Canceled):
 		fields["error"] = "cancelled"
 	case errors.As(err, &contended):

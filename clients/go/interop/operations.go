@@ -132,12 +132,12 @@ func (d *driver) write(r request) (answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := lock.Err(); err != nil {
+		return nil, err
+	}
 	file, err := os.OpenFile(r.File, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
-	}
-	if err := lock.Err(); err != nil {
-		return nil, errors.Join(err, file.Close())
 	}
 	_, err = fmt.Fprintf(file, "%d\n", lock.Token())
 	return answer{}, errors.Join(err, file.Close())
