@@ -22,6 +22,8 @@ type failure struct {
 	retryAfter time.Duration
 	// unsent is whether the transmission never left this process.
 	unsent bool
+	// hopeless is whether no server can be reached before the configuration changes.
+	hopeless bool
 }
 
 func (f *failure) Error() string {
@@ -66,11 +68,17 @@ func unavailable(message string) *failure { return &failure{code: codes.Unavaila
 
 // isTransient reports whether a repetition may succeed. Then the call may have taken effect, if it was sent.
 func (f *failure) isTransient() bool {
+	if f.hopeless {
+		return false
+	}
 	return f.code == codes.Unavailable || f.code == codes.DeadlineExceeded || f.code == codes.Canceled
 }
 
 // isFinalForSession reports whether a server that refuses a session with this error refuses the next one as well.
 func (f *failure) isFinalForSession() bool {
+	if f.hopeless {
+		return true
+	}
 	switch f.code {
 	case codes.Unauthenticated, codes.PermissionDenied, codes.Unimplemented, codes.InvalidArgument, codes.NotFound,
 		codes.FailedPrecondition, codes.OutOfRange:

@@ -124,7 +124,7 @@ func callOnce[T any](
 	if err == nil {
 		return answer, nil
 	}
-	failed := failureOf(err)
+	failed := c.servers.failureOf(server, err)
 	if failed.isTransient() && ctx.Err() == nil {
 		c.servers.failed(server)
 	}

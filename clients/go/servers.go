@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
@@ -33,7 +34,9 @@ const (
 type servers struct {
 	addresses []address
 	options   [][]grpc.DialOption
-	preferred atomic.Int64
+	// handshakes are the errors of the last handshakes.
+	handshakes []*handshakeError
+	preferred  atomic.Int64
 
 	mu     sync.Mutex
 	shared []*grpc.ClientConn
@@ -43,9 +46,10 @@ type servers struct {
 func newServers(s settings) *servers {
 	all := &servers{addresses: s.addresses, shared: make([]*grpc.ClientConn, len(s.addresses))}
 	for _, address := range s.addresses {
-		transport := insecure.NewCredentials()
+		transport, last := insecure.NewCredentials(), &handshakeError{}
+		all.handshakes = append(all.handshakes, last)
 		if address.tls {
-			transport = credentials.NewTLS(s.tls)
+			transport = handshakes{TransportCredentials: credentials.NewTLS(s.tls), last: last}
 		}
 		options := []grpc.DialOption{
 			grpc.WithTransportCredentials(transport),
@@ -83,6 +87,22 @@ func (s *servers) failed(index int) {
 	if s.count() > 1 {
 		s.preferred.CompareAndSwap(int64(index), int64((index+1)%s.count()))
 	}
+}
+
+// failureOf reads the status of a call to a server. If no handshake with any server can succeed, a repetition is no
+// help.
+func (s *servers) failureOf(index int, err error) *failure {
+	failed := failureOf(err)
+	if failed.code != codes.Unavailable || s.handshakes[index].get() == nil {
+		return failed
+	}
+	for _, last := range s.handshakes {
+		if last.get() == nil {
+			return failed
+		}
+	}
+	failed.hopeless = true
+	return failed
 }
 
 // dial creates a connection for a session.

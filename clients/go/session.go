@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"google.golang.org/grpc/status"
-
 	pb "github.com/fencepost/fencepost-go/fencepost/v1"
 	"github.com/fencepost/fencepost-go/internal/clock"
 	"github.com/fencepost/fencepost-go/internal/facts"
@@ -142,7 +140,7 @@ func (s *session) read() (*failure, bool) {
 	stream, err := pb.NewLockServiceClient(connection).Session(s.ctx)
 	tooLate.Stop()
 	if err != nil {
-		return failureOf(err), false
+		return s.client.servers.failureOf(s.server, err), false
 	}
 	sending := make(chan struct{})
 	go func() {
@@ -156,7 +154,7 @@ func (s *session) read() (*failure, bool) {
 	for answers := false; ; answers = true {
 		response, err := stream.Recv()
 		if err != nil {
-			return failureFrom(status.Convert(err).Proto()), answers
+			return s.client.servers.failureOf(s.server, err), answers
 		}
 		now := clock.Now()
 		s.client.mu.Lock()

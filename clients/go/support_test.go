@@ -4,7 +4,6 @@ package fencepost_test
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -15,11 +14,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
-	pb "github.com/fencepost/fencepost-go/fencepost/v1"
 )
 
 // startRedis starts a Redis on a free port, and returns its URL and its process.
@@ -137,88 +131,6 @@ func (p *proxy) disconnect() {
 		_ = connection.Close()
 	}
 	p.connections = nil
-}
-
-// A front forwards the messages of sessions to a server, except those that drop names.
-type front struct {
-	pb.UnimplementedLockServiceServer
-	address string
-	stub    pb.LockServiceClient
-
-	mu       sync.Mutex
-	drop     func(*pb.SessionResponse) bool
-	requests []*pb.SessionRequest
-}
-
-func startFront(t *testing.T, target string, drop func(*pb.SessionResponse) bool) *front {
-	t.Helper()
-	connection, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	must(t, err)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	f := &front{address: listener.Addr().String(), stub: pb.NewLockServiceClient(connection), drop: drop}
-	server := grpc.NewServer()
-	pb.RegisterLockServiceServer(server, f)
-	var all sync.WaitGroup
-	all.Go(func() { _ = server.Serve(listener) })
-	t.Cleanup(func() {
-		server.Stop()
-		_ = connection.Close()
-		all.Wait()
-	})
-	return f
-}
-
-func (f *front) Session(client grpc.BidiStreamingServer[pb.SessionRequest, pb.SessionResponse]) error {
-	ctx, cancel := context.WithCancel(client.Context())
-	defer cancel()
-	server, err := f.stub.Session(ctx)
-	if err != nil {
-		return err
-	}
-	go func() {
-		for {
-			request, err := client.Recv()
-			if err != nil {
-				_ = server.CloseSend()
-				return
-			}
-			f.mu.Lock()
-			f.requests = append(f.requests, request)
-			f.mu.Unlock()
-			if server.Send(request) != nil {
-				return
-			}
-		}
-	}()
-	for {
-		response, err := server.Recv()
-		if err != nil {
-			return err
-		}
-		f.mu.Lock()
-		dropped := f.drop != nil && f.drop(response)
-		f.mu.Unlock()
-		if dropped {
-			continue
-		}
-		if err := client.Send(response); err != nil {
-			return err
-		}
-	}
-}
-
-// acquires are the acquires that were sent.
-func (f *front) acquires() []*pb.AcquireRequest {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var found []*pb.AcquireRequest
-	for _, request := range f.requests {
-		if acquire := request.GetAcquire(); acquire != nil {
-			found = append(found, acquire.GetRequest())
-		}
-	}
-	return found
 }
 
 // A child is this test program as another process, which holds locks and can be stopped.

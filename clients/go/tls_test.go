@@ -89,10 +89,29 @@ func TestMutualTLS(t *testing.T) {
 	stranger, err := fencepost.New(config)
 	must(t, err)
 	defer func() { must(t, stranger.Close(testContext(t))) }()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if _, err := stranger.Get(ctx, "orders/42"); err == nil || !strings.Contains(err.Error(), "unknown authority") {
-		t.Fatalf("got %v", err)
+	isHopeless(t, stranger, "unknown authority")
+
+	// Nor does a server accept a stranger.
+	config.CAFile, config.CertFile, config.KeyFile = ca, "", ""
+	anonymous, err := fencepost.New(config)
+	must(t, err)
+	defer func() { must(t, anonymous.Close(testContext(t))) }()
+	isHopeless(t, anonymous, "certificate required")
+}
+
+// isHopeless checks that calls fail with a problem that no repetition solves: the first error is reported.
+func isHopeless(t *testing.T, client *fencepost.Client, problem string) {
+	t.Helper()
+	_, acquire := client.Acquire(testContext(t), "orders/42")
+	_, get := client.Get(testContext(t), "orders/42")
+	_, watch := client.Watch(testContext(t), "orders/")
+	for call, err := range map[string]error{"acquire": acquire, "get": get, "watch": watch} {
+		refused := as[*fencepost.RefusedError](t, err)
+		// After repetitions the message would be that no server could be reached.
+		if refused.Code != codes.Unavailable || !strings.Contains(err.Error(), problem) ||
+			strings.Contains(err.Error(), "no server could be reached") {
+			t.Errorf("%s: got %v", call, err)
+		}
 	}
 }
 

@@ -162,7 +162,7 @@ func (w *Watcher) start() *failure {
 	cancel()
 	failed := unavailable("no answer in time")
 	if err != nil {
-		failed = failureOf(err)
+		failed = w.client.servers.failureOf(server, err)
 	}
 	if w.ctx.Err() == nil && failed.isTransient() {
 		w.client.servers.failed(server)
