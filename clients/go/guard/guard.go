@@ -1,0 +1,47 @@
+// Package guard protects the writes of a lock's holder by its fencing token: a holder that was paused past the end of its
+// lease, and does not know that yet, cannot write over the work of the next one.
+//
+// In the transaction of the write, raise the fence first, then read, then write. Raise fails with a [*StaleTokenError]
+// if a holder with a higher token has raised the fence before: roll back, and stop the work. Otherwise the fence stays
+// locked until the end of the transaction, so no other holder writes in between.
+//
+// The packages below are for databases: sqlguard for database/sql (PostgreSQL, MySQL and MariaDB, SQLite), pgxguard for
+// pgx, redisguard for go-redis. They are in a module apart from the client, which needs no driver.
+package guard
+
+import (
+	"errors"
+	"fmt"
+)
+
+// A Grant is one grant of a lock, such as a [*github.com/fencepost/fencepost-go.Lock].
+type Grant interface {
+	// Name is the name of the lock.
+	Name() string
+	// Token is the fencing token of the grant.
+	Token() uint64
+	// GrantID is the public id of the grant. Equal tokens pass only with the same id: a server whose store lost its
+	// data may grant a token again.
+	GrantID() string
+}
+
+// ErrStaleToken matches a [*StaleTokenError].
+var ErrStaleToken = errors.New("fencepost: the token is stale")
+
+// A StaleTokenError says that another holder has raised the fence: the lock was lost, and nothing may be written. It
+// matches [ErrStaleToken].
+type StaleTokenError struct {
+	// Name is the name of the lock.
+	Name string
+	// Token is the stale token, and Newest the one of the fence. They are equal if the store of the lock server lost
+	// its data and granted the token again.
+	Token, Newest uint64
+}
+
+func (e *StaleTokenError) Error() string {
+	return fmt.Sprintf("fencepost: lock %q: token %d is stale, a holder with token %d has written: roll back",
+		e.Name, e.Token, e.Newest)
+}
+
+// Is reports whether target is [ErrStaleToken].
+func (e *StaleTokenError) Is(target error) bool { return target == ErrStaleToken }

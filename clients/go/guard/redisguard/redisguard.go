@@ -1,0 +1,58 @@
+// Package redisguard has the guard for Redis through go-redis. See [guard] for the idea.
+//
+// Redis has no transaction that can be rolled back, so the guard and the write are one script:
+//
+//	var set = redisguard.NewScript(`return redis.call('SET', KEYS[2], ARGV[3])`)
+//
+//	err := set.Run(ctx, client, lock, "{orders/42}:fence", []string{"{orders/42}"}, "paid").Err()
+package redisguard
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fencepost/fencepost-go/guard"
+	"github.com/fencepost/fencepost-go/internal/facts"
+)
+
+// stalePrefix begins the error of the script if the token is stale. The newest token follows.
+const stalePrefix = "STALE "
+
+// A Script raises the fence of a lock, and then writes. Create it once.
+type Script struct{ script *redis.Script }
+
+// NewScript creates a script. The text that writes has its keys in KEYS[2] and following, its arguments in ARGV[3] and
+// following.
+func NewScript(write string) *Script {
+	return &Script{script: redis.NewScript(facts.GuardRedisRaise + "\n" + write)}
+}
+
+// Run runs the script: fence is the key of the fence; in a cluster it must be in the same slot as the other keys, and so
+// have the same hash tag. The error of the result is a [*guard.StaleTokenError] if another holder has raised the fence.
+// Then nothing was written.
+func (s *Script) Run(
+	ctx context.Context, client redis.Scripter, grant guard.Grant, fence string, keys []string, arguments ...any,
+) *redis.Cmd {
+	keys = append([]string{fence}, keys...)
+	arguments = append([]any{strconv.FormatUint(grant.Token(), 10), grant.GrantID()}, arguments...)
+	result := s.script.Run(ctx, client, keys, arguments...)
+	err := result.Err()
+	if err == nil {
+		return result
+	}
+	if text, ok := strings.CutPrefix(err.Error(), stalePrefix); ok {
+		// With the name of a script, Redis adds more words.
+		digits, _, _ := strings.Cut(text, " ")
+		newest, err := strconv.ParseUint(digits, 10, 64)
+		if err != nil {
+			result.SetErr(fmt.Errorf("fencepost: lock %q: the fence %q is corrupt: %w", grant.Name(), fence, err))
+			return result
+		}
+		result.SetErr(&guard.StaleTokenError{Name: grant.Name(), Token: grant.Token(), Newest: newest})
+	}
+	return result
+}
