@@ -11,8 +11,8 @@ import (
 )
 
 // handshakes are the TLS credentials of one server. They remember an error that the next handshake would end with as
-// well: the server's certificate is not trusted, or the server refuses that of the client. gRPC reports such an error as
-// it reports a server that is away, and connects again.
+// well: the server's certificate is not trusted, or the server refuses that of the client. gRPC reports such an error
+// as it reports a server that is away, and connects again.
 type handshakes struct {
 	credentials.TransportCredentials
 	last *handshakeError
@@ -62,8 +62,8 @@ func (h handshakes) Clone() credentials.TransportCredentials {
 	return handshakes{TransportCredentials: h.TransportCredentials.Clone(), last: h.last}
 }
 
-// A securedConn sees what follows on the handshake: with TLS 1.3 a server refuses a client's certificate when the client
-// reads for the first time.
+// A securedConn sees what follows on the handshake: with TLS 1.3 a server refuses a client's certificate when the
+// client reads for the first time.
 type securedConn struct {
 	net.Conn
 	last *handshakeError

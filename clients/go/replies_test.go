@@ -84,7 +84,8 @@ func TestAGrantThatIsOverIsReleased(t *testing.T) {
 	lock := acquire(t, client, "orders/42", fencepost.WithTTL(ttl))
 	sent := slow.acquires()
 	releases := slow.sent(func(request *pb.SessionRequest) bool { return request.GetRelease() != nil })
-	if len(sent) != 2 || sent[0].GetRequestId() == sent[1].GetRequestId() || sent[1].GetAttempt() != 1 || len(releases) != 1 {
+	if len(sent) != 2 || sent[0].GetRequestId() == sent[1].GetRequestId() || sent[1].GetAttempt() != 1 ||
+		len(releases) != 1 {
 		t.Fatalf("sent %v and %d releases", sent, len(releases))
 	}
 	// Otherwise the second request would wait until the first lease expires.
@@ -109,7 +110,8 @@ func TestAnEndedRequestIsReplaced(t *testing.T) {
 	lock := acquire(t, client, "orders/42")
 	must(t, <-released)
 	sent := lossy.acquires()
-	if len(sent) != 3 || sent[0].GetRequestId() != sent[1].GetRequestId() || sent[1].GetRequestId() == sent[2].GetRequestId() {
+	if len(sent) != 3 || sent[0].GetRequestId() != sent[1].GetRequestId() ||
+		sent[1].GetRequestId() == sent[2].GetRequestId() {
 		t.Fatalf("sent %v", sent)
 	}
 	must(t, lock.Release(testContext(t)))

@@ -31,12 +31,10 @@ type Server struct {
 	ended   chan struct{}
 }
 
-// Start starts a server that keeps its locks in memory, and stops it when the test ends. The program is the one that
-// the variable FENCEPOST_BIN names; otherwise target/debug/fencepost of the repository that this source is part of, or
-// fencepost on the PATH. The arguments are added to those of "fencepost serve".
+// Start starts a server as [Launch] does, and stops it when the test ends.
 func Start(tb testing.TB, arguments ...string) *Server {
 	tb.Helper()
-	server, err := start(arguments)
+	server, err := Launch(arguments...)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -44,7 +42,10 @@ func Start(tb testing.TB, arguments ...string) *Server {
 	return server
 }
 
-func start(arguments []string) (*Server, error) {
+// Launch starts a server that keeps its locks in memory, for code without a test at hand, such as TestMain: stop it.
+// The program is the one that the variable FENCEPOST_BIN names; otherwise target/debug/fencepost of the repository that
+// this source is part of, or fencepost on the PATH. The arguments are added to those of "fencepost serve".
+func Launch(arguments ...string) (*Server, error) {
 	binary, err := Binary()
 	if err != nil {
 		return nil, err

@@ -1,5 +1,5 @@
-// Package guard protects the writes of a lock's holder by its fencing token: a holder that was paused past the end of its
-// lease, and does not know that yet, cannot write over the work of the next one.
+// Package guard protects the writes of a lock's holder by its fencing token: a holder that was paused past the end of
+// its lease, and does not know that yet, cannot write over the work of the next one.
 //
 // In the transaction of the write, raise the fence first, then read, then write. Raise fails with a [*StaleTokenError]
 // if a holder with a higher token has raised the fence before: roll back, and stop the work. Otherwise the fence stays

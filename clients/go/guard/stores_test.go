@@ -6,6 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"sync"
 
 	_ "github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
@@ -54,6 +55,9 @@ const (
 	selectOrder  = "SELECT state FROM orders WHERE name = %s"
 )
 
+// creating has one test at a time create the table of orders, which PostgreSQL requires.
+var creating sync.Mutex
+
 type sqlStore struct {
 	db      *sql.DB
 	dialect sqlguard.Dialect
@@ -75,6 +79,8 @@ func (s sqlStore) prepare(ctx context.Context, order string) error {
 	if err := sqlguard.CreateTable(ctx, s.dialect, s.db); err != nil {
 		return err
 	}
+	creating.Lock()
+	defer creating.Unlock()
 	if _, err := s.db.ExecContext(ctx, createOrders); err != nil {
 		return err
 	}
@@ -111,6 +117,8 @@ func (s pgxStore) prepare(ctx context.Context, order string) error {
 	if err := pgxguard.CreateTable(ctx, s.connection); err != nil {
 		return err
 	}
+	creating.Lock()
+	defer creating.Unlock()
 	if _, err := s.connection.Exec(ctx, createOrders); err != nil {
 		return err
 	}

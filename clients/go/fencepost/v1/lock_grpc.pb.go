@@ -21,8 +21,8 @@
 //                                           attempt was dropped: send the next one.
 //   ABORTED              REQUEST_ENDED      The lease or the wait of the request has ended. Use a new request_id.
 //   RESOURCE_EXHAUSTED   QUEUE_FULL         Nothing was done: too many calls wait for the lock. Repeat later.
-//   RESOURCE_EXHAUSTED   SERVER_FULL        Nothing was done: too many calls wait on this server. Repeat later, or on
-//                                           another server.
+//   RESOURCE_EXHAUSTED   SERVER_FULL        Nothing was done: too many calls wait on this server, or are open on it or
+//                                           on this connection. Repeat later, or on another server.
 //   RESOURCE_EXHAUSTED   SESSION_FULL       Nothing was done: the session has too many operations in flight, or too
 //                                           many leases. Repeat later, or on another session.
 //   RESOURCE_EXHAUSTED   WATCHERS_FULL      Too many Watch streams on this server. Repeat later, or on another server.
@@ -52,6 +52,46 @@
 //   strings.
 // - A request message is at most 64 KiB (OUT_OF_RANGE above that). A message that is not valid protobuf is answered
 //   with INTERNAL. These two have no details.
+//
+// What a client does, in any language. The libraries in clients/ do it already.
+//
+// - Connect before you acquire. A lease counts from when you send the request, so everything between your reading of
+//   the clock and the arrival of the request shortens it: the connection, the TLS handshake, and in some runtimes
+//   seconds of loading code for the first call. Wait until the connection is ready, read the clock, then send.
+// - Cap held_for by your own clock. The server cannot have held a request for longer than the whole exchange took: use
+//   the smaller of held_for and the time from sending to receiving.
+// - Look at what is left of a grant when it arrives. If less than half of the TTL is left (the answer was late, or was
+//   repeated), renew the lease before you use it. If nothing is left, release it: on the server it may last longer, and
+//   others would wait for its end. Then acquire again with a new request_id, if there is time.
+// - Use timers. No message reports that a lease is over or that a stream is silent. One timer wakes up when the
+//   validity of a lease ends, to stop its work; one when no message has arrived for half of the shortest TTL, to attach
+//   the leases elsewhere. Renewals need none: the beats of the server set their pace. Timers do not run while a process
+//   is paused, and most stop during suspend, so also compare the clock each time before you act on a lease.
+// - Clean up after an acquire that you abandon (cancelled, interrupted, timed out): the grant may have crossed your
+//   cancellation, and would hold the lock for its TTL. On a session send CancelOperation, read on until the operation
+//   is answered, and release what it was granted. Without that answer (a unary call, or the session ended), send the
+//   request again with the next attempt and without wait_timeout, and release what it is granted. TIMED_OUT, CONTENDED
+//   and REQUEST_ENDED mean that nothing is held. Do this in the background, and give up when the TTL is over.
+// - End a stream when its last lease has ended and no operation is in flight, at once or after a few seconds without
+//   use. An open stream delays the drain of its server until the drain timeout. If all servers are away, pause before
+//   you open the next stream, longer each time.
+// - Read a clock that counts suspend: a lease goes on ageing while your machine sleeps. On Linux that is
+//   CLOCK_BOOTTIME. The usual clocks of languages do not count suspend there: time.monotonic in Python, time.Now in Go,
+//   Instant in Rust, performance.now and process.hrtime in Node, System.nanoTime in Java. Read instead:
+//   Python  time.clock_gettime(time.CLOCK_BOOTTIME)
+//   Go      unix.ClockGettime with unix.CLOCK_BOOTTIME, of golang.org/x/sys/unix
+//   Rust    rustix::time::clock_gettime with ClockId::Boottime
+//   Node    os.uptime(), in steps of 10 ms: add to performance.now() what it has advanced more, beyond a step
+//   Java    the first number in /proc/uptime, in steps of 10 ms: add to System.nanoTime() in the same way
+// - Decode the details of errors. ABORTED needs the reason: OVERTAKEN and REQUEST_ENDED ask for different things. So
+//   does RESOURCE_EXHAUSTED, if you have another session for SESSION_FULL, and UNAVAILABLE, if you go to another server
+//   at once for DRAINING. RetryInfo is in UNAVAILABLE and RESOURCE_EXHAUSTED, and BadRequest in INVALID_ARGUMENT. The
+//   error of a call or of a stream has them in the trailer grpc-status-details-bin, a serialized google.rpc.Status;
+//   the error of one operation of a session has them in OperationError.details. Each detail is a google.protobuf.Any of
+//   a message of google/rpc/error_details.proto. Libraries decode the trailer: rpc_status.from_call (grpcio-status) in
+//   Python, status.FromError(err).Details() in Go, StatusProto.fromThrowable in Java, the crate tonic-types in Rust. In
+//   Node, read error.metadata.get("grpc-status-details-bin") and decode it with generated code. An error without
+//   details was made by your library or by a proxy: then only the code counts.
 
 package fencepostv1
 
@@ -97,8 +137,8 @@ type LockServiceClient interface {
 	//
 	// If the call is cancelled or its deadline passes, the request leaves the queue. Its queue position is kept for 3 s
 	// for a retry with the same request_id. A lease granted at that moment ends within 3 s unless a retry gets it. If the
-	// response had already left the server, the lease lasts for its TTL: release it, or repeat the request to get its
-	// lease_id.
+	// response had already left the server, the lease lasts for its TTL: repeat the request with the next attempt and
+	// without wait_timeout to get the lease, and release it.
 	Acquire(ctx context.Context, in *AcquireRequest, opts ...grpc.CallOption) (*AcquireResponse, error)
 	// Releases a lease. Idempotent: a repeat within 10 s of the lease's end has the same answer. Never affects the lease
 	// of another holder. Stop the work that the lock protects *before* you call this: from then on another holder may
@@ -107,10 +147,10 @@ type LockServiceClient interface {
 	// Renews one lease, for callers that cannot keep a stream (functions, scripts). Sets the time left to the TTL. Never
 	// shortens a lease, and never revives one that has ended.
 	Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewResponse, error)
-	// Keeps any number of leases alive on one stream, in place of a watchdog timer in each client. The server sets the
+	// Keeps any number of leases alive on one stream, in place of a renewal timer for each lease. The server sets the
 	// pace: it sends beats, the client's read loop answers each beat, and only answers renew leases. A paused process
 	// stops answering, so its leases end. An open connection alone renews nothing. A process keeps its leases while its
-	// read loop runs, even if its work is stuck.
+	// read loop runs, even if its work is stuck. A client still needs timers for the end of a validity and for silence.
 	//
 	// The end of a stream changes no lease: attach the leases again, on any replica, within their TTL. Errors end the
 	// stream: INVALID_ARGUMENT (a malformed message), UNAVAILABLE (the server is draining: attach elsewhere).
@@ -286,8 +326,8 @@ type LockServiceServer interface {
 	//
 	// If the call is cancelled or its deadline passes, the request leaves the queue. Its queue position is kept for 3 s
 	// for a retry with the same request_id. A lease granted at that moment ends within 3 s unless a retry gets it. If the
-	// response had already left the server, the lease lasts for its TTL: release it, or repeat the request to get its
-	// lease_id.
+	// response had already left the server, the lease lasts for its TTL: repeat the request with the next attempt and
+	// without wait_timeout to get the lease, and release it.
 	Acquire(context.Context, *AcquireRequest) (*AcquireResponse, error)
 	// Releases a lease. Idempotent: a repeat within 10 s of the lease's end has the same answer. Never affects the lease
 	// of another holder. Stop the work that the lock protects *before* you call this: from then on another holder may
@@ -296,10 +336,10 @@ type LockServiceServer interface {
 	// Renews one lease, for callers that cannot keep a stream (functions, scripts). Sets the time left to the TTL. Never
 	// shortens a lease, and never revives one that has ended.
 	Renew(context.Context, *RenewRequest) (*RenewResponse, error)
-	// Keeps any number of leases alive on one stream, in place of a watchdog timer in each client. The server sets the
+	// Keeps any number of leases alive on one stream, in place of a renewal timer for each lease. The server sets the
 	// pace: it sends beats, the client's read loop answers each beat, and only answers renew leases. A paused process
 	// stops answering, so its leases end. An open connection alone renews nothing. A process keeps its leases while its
-	// read loop runs, even if its work is stuck.
+	// read loop runs, even if its work is stuck. A client still needs timers for the end of a validity and for silence.
 	//
 	// The end of a stream changes no lease: attach the leases again, on any replica, within their TTL. Errors end the
 	// stream: INVALID_ARGUMENT (a malformed message), UNAVAILABLE (the server is draining: attach elsewhere).

@@ -29,7 +29,12 @@ type Execer interface {
 // CreateTable creates the table fencepost_fences unless it exists. Call it once when the program starts, or in a
 // migration.
 func CreateTable(ctx context.Context, db Execer) error {
-	if _, err := db.Exec(ctx, facts.GuardPostgresCreate); err != nil {
+	_, err := db.Exec(ctx, facts.GuardPostgresCreate)
+	if err != nil {
+		// If several create it at the same moment, PostgreSQL refuses all but one. The next attempt finds the table.
+		if _, again := db.Exec(ctx, facts.GuardPostgresCreate); again == nil {
+			return nil
+		}
 		return fmt.Errorf("fencepost: cannot create the table of fences: %w", err)
 	}
 	return nil

@@ -31,9 +31,9 @@ func NewScript(write string) *Script {
 	return &Script{script: redis.NewScript(facts.GuardRedisRaise + "\n" + write)}
 }
 
-// Run runs the script: fence is the key of the fence; in a cluster it must be in the same slot as the other keys, and so
-// have the same hash tag. The error of the result is a [*guard.StaleTokenError] if another holder has raised the fence.
-// Then nothing was written.
+// Run runs the script. The key of the fence must be in the same slot of a cluster as the other keys, and so have the
+// same hash tag. The error of the result is a [*guard.StaleTokenError] if another holder has raised the fence. Then
+// nothing was written.
 func (s *Script) Run(
 	ctx context.Context, client redis.Scripter, grant guard.Grant, fence string, keys []string, arguments ...any,
 ) *redis.Cmd {

@@ -56,7 +56,14 @@ func CreateTable(ctx context.Context, dialect Dialect, db Execer) error {
 	if !ok {
 		return errDialect
 	}
-	if _, err := db.ExecContext(ctx, texts.create); err != nil {
+	_, err := db.ExecContext(ctx, texts.create)
+	if err != nil && dialect == Postgres {
+		// If several create it at the same moment, PostgreSQL refuses all but one. The next attempt finds the table.
+		if _, again := db.ExecContext(ctx, texts.create); again == nil {
+			return nil
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("fencepost: cannot create the table of fences: %w", err)
 	}
 	return nil
