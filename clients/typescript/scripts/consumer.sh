@@ -2,7 +2,7 @@
 # Packs the package, installs the tarball in a clean folder, imports it in both forms, and compiles a program with it.
 set -euo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
-target=$here/../../target/typescript
+target=$here/../../target/clients/typescript
 rm -rf "$target/packed" "$target/consumer"
 mkdir -p "$target/packed" "$target/consumer"
 npm pack --silent --pack-destination "$target/packed" "$target/package" >/dev/null

@@ -1,5 +1,5 @@
 /**
- * Completes target/typescript/package, which is what is published: the compiled code is there already.
+ * Completes target/clients/typescript/package, which is what is published: the compiled code is there already.
  *
  * There is one implementation, in CommonJS, and its names are exported again for `import`: a program that uses both
  * forms has one set of error classes.
@@ -11,7 +11,7 @@ import { fileURLToPath } from "node:url";
 
 const here = join(dirname(fileURLToPath(import.meta.url)), "..");
 const root = join(here, "../..");
-const target = join(root, "target/typescript/package");
+const target = join(root, "target/clients/typescript/package");
 const require = createRequire(import.meta.url);
 
 for (const file of ["package.json", "README.md", "CHANGELOG.md"]) copyFileSync(join(here, file), join(target, file));
