@@ -128,6 +128,25 @@ export class Refused extends FencepostError {
   }
 }
 
+/** A guard refused a write: the store has seen a newer token of the lock. Roll back and stop: another holder works. */
+export class StaleToken extends FencepostError {
+  override readonly name = "StaleToken";
+  /** The name of the lock. */
+  readonly lockName: string;
+  /** The refused token. */
+  readonly token: number;
+  /** The highest token that the store has seen. */
+  readonly newest: number;
+
+  constructor(lockName: string, token: number, newest: number) {
+    const stale = `token ${String(token)} of ${quote(lockName)} is stale`;
+    super(`${stale}: the store has seen token ${String(newest)} of a newer holder`);
+    this.lockName = lockName;
+    this.token = token;
+    this.newest = newest;
+  }
+}
+
 /** The client was closed. */
 export class ClientClosed extends FencepostError {
   override readonly name = "ClientClosed";

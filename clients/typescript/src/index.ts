@@ -9,6 +9,7 @@ export {
   type LossReason,
   OutcomeUnknown,
   Refused,
+  StaleToken,
   TimedOut,
 } from "./errors.js";
 export type { LockHolder, LockInfo, Released, TokenStatus, WatchEvent } from "./info.js";

@@ -1,4 +1,5 @@
 import { Client, type Lock, LockLost, type LossReason } from "@fencepost/client";
+import { type Fenced, redis, type sqlite, StaleToken } from "@fencepost/client/guards";
 import { Server, type ServerOptions } from "@fencepost/client/testing";
 
 const client: Client = new Client({ servers: ["a", "b:1"], token: () => Promise.resolve("t"), tls: { caFile: "ca" } });
@@ -19,3 +20,8 @@ const options: ServerOptions = { arguments: ["--ttl-min", "50ms"] };
 await using server = await Server.start(options);
 // @ts-expect-error Durations are numbers of milliseconds.
 await client.lock(server.address, { ttl: "10s" });
+const fenced: Fenced = lock;
+declare const client2: redis.IoRedis;
+declare const database: sqlite.Database;
+await redis.write(client2, fenced, { fence: "a", script: "return 1", arguments: [1, "b"] });
+console.log(database.inTransaction, new StaleToken("a", 1, 2).newest);

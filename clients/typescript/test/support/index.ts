@@ -12,14 +12,16 @@ export const PATIENCE_MS = 20_000;
 /** Leases as short as 50 ms, so that tests need not wait. */
 const SHORT_LEASES = ["--ttl-min", "50ms"];
 
-function binary(): string {
-  const given = process.env["FENCEPOST_BIN"];
-  if (given !== undefined) return given;
+/** A file of the repository, looked for in all folders above. */
+export function findUp(file: string): string | undefined {
   for (let folder = resolve(__dirname); folder !== dirname(folder); folder = dirname(folder)) {
-    const built = join(folder, "target/debug/fencepost");
-    if (existsSync(built)) return built;
+    if (existsSync(join(folder, file))) return join(folder, file);
   }
-  return "fencepost";
+  return undefined;
+}
+
+export function binary(): string {
+  return process.env["FENCEPOST_BIN"] ?? findUp("target/debug/fencepost") ?? "fencepost";
 }
 
 const cleanups = new WeakMap<TestContext, (() => Promise<void>)[]>();

@@ -1,0 +1,193 @@
+/** Real stores, and writes to them with and without a guard. The same code runs in both processes of a test. */
+import { createRequire } from "node:module";
+import Redis from "ioredis";
+import mysql2 from "mysql2/promise";
+import { Database } from "node-sqlite3-wasm";
+import pg from "pg";
+import { createClient } from "redis";
+import { type Fenced, mysql, postgres, redis, sqlite } from "../../src/guards/index.js";
+
+/** What clients/stores.py prints, and the file for SQLite. */
+export interface Addresses {
+  readonly postgres: string;
+  readonly mysql: mysql2.ConnectionOptions;
+  readonly redis: string;
+  readonly sqlite: string;
+}
+
+/** One store, through one driver. Each lock name has one text, which belongs to the holder of the lock. */
+export interface Store {
+  /** Writes the text if the guard lets it; without a guard, in any case. */
+  write(lock: Fenced, text: string, guarded: boolean): Promise<void>;
+  read(name: string): Promise<string | undefined>;
+  close(): Promise<unknown>;
+}
+
+const CREATE = "CREATE TABLE IF NOT EXISTS work (lock_name VARCHAR(512) PRIMARY KEY, text VARCHAR(100) NOT NULL)";
+
+async function viaPostgres({ postgres: url }: Addresses): Promise<Store> {
+  const client = new pg.Client(url);
+  await client.connect();
+  return {
+    async write(lock, text, guarded) {
+      await client.query("BEGIN");
+      try {
+        if (guarded) await postgres.raise(client, lock);
+        const upsert = "INSERT INTO work VALUES ($1, $2) ON CONFLICT (lock_name) DO UPDATE SET text = excluded.text";
+        await client.query(upsert, [lock.name, text]);
+        await client.query("COMMIT");
+      } catch (error) {
+        await client.query("ROLLBACK");
+        throw error;
+      }
+    },
+    async read(name) {
+      const { rows } = await client.query<{ text: string }>("SELECT text FROM work WHERE lock_name = $1", [name]);
+      return rows[0]?.text;
+    },
+    close: () => client.end(),
+  };
+}
+
+async function viaMysql({ mysql: options }: Addresses): Promise<Store> {
+  const connection = await mysql2.createConnection(options);
+  return {
+    async write(lock, text, guarded) {
+      await connection.beginTransaction();
+      try {
+        if (guarded) await mysql.raise(connection, lock);
+        await connection.query("REPLACE INTO work VALUES (?, ?)", [lock.name, text]);
+        await connection.commit();
+      } catch (error) {
+        await connection.rollback();
+        throw error;
+      }
+    },
+    async read(name) {
+      const select = "SELECT text FROM work WHERE lock_name = ?";
+      const [rows] = await connection.query<mysql2.RowDataPacket[]>(select, [name]);
+      return rows[0]?.["text"] as string | undefined;
+    },
+    close: () => connection.end(),
+  };
+}
+
+interface Sqlite extends sqlite.Database {
+  close(): void;
+}
+
+/** SQLite without native code, with the methods of the usual drivers. */
+function wasmSqlite(file: string): Sqlite {
+  const database = new Database(file);
+  return {
+    exec: (sql) => {
+      database.exec(sql);
+    },
+    prepare: (sql) => ({ get: (...values) => database.get(sql, values) }),
+    get inTransaction() {
+      return database.inTransaction;
+    },
+    close: () => {
+      database.close();
+    },
+  };
+}
+
+/** The SQLite of Node.js 22.13 and later; `undefined` before. */
+const nodeSqlite = (() => {
+  try {
+    return createRequire(__filename)("node:sqlite") as { DatabaseSync: new (file: string) => Sqlite };
+  } catch {
+    return undefined;
+  }
+})();
+
+function viaSqlite(open: (file: string) => Sqlite): (addresses: Addresses) => Promise<Store> {
+  return ({ sqlite: file }) => {
+    const database = open(file);
+    const write = (lock: Fenced, text: string, guarded: boolean) => {
+      database.exec("BEGIN IMMEDIATE");
+      try {
+        if (guarded) sqlite.raise(database, lock);
+        const upsert = "INSERT INTO work VALUES (?, ?) ON CONFLICT (lock_name) DO UPDATE SET text = excluded.text";
+        database.prepare(`${upsert} RETURNING text`).get(lock.name, text);
+        database.exec("COMMIT");
+      } catch (error) {
+        database.exec("ROLLBACK");
+        throw error;
+      }
+    };
+    const read = (name: string) =>
+      (database.prepare("SELECT text FROM work WHERE lock_name = ?").get(name) as { text: string } | undefined)?.text;
+    return Promise.resolve({
+      write: async (...all: Parameters<typeof write>) => {
+        await Promise.resolve();
+        write(...all);
+      },
+      read: (name: string) => Promise.resolve(read(name)),
+      close: () => {
+        database.close();
+        return Promise.resolve();
+      },
+    });
+  };
+}
+
+const fenceOf = (name: string) => `{${name}}:fence`;
+const SET = "return redis.call('SET', KEYS[2], ARGV[3])";
+
+async function viaNodeRedis({ redis: url }: Addresses): Promise<Store> {
+  const client = createClient({ url });
+  await client.connect();
+  return {
+    async write(lock, text, guarded) {
+      const { name } = lock;
+      if (!guarded) await client.set(name, text);
+      else await redis.write(client, lock, { fence: fenceOf(name), script: SET, keys: [name], arguments: [text] });
+    },
+    read: async (name) => (await client.get(name)) ?? undefined,
+    close: () => client.close(),
+  };
+}
+
+function viaIoRedis({ redis: url }: Addresses): Promise<Store> {
+  const client = new Redis(url);
+  return Promise.resolve({
+    async write(lock: Fenced, text: string, guarded: boolean) {
+      const { name } = lock;
+      if (!guarded) await client.set(name, text);
+      else await redis.write(client, lock, { fence: fenceOf(name), script: SET, keys: [name], arguments: [text] });
+    },
+    read: async (name: string) => (await client.get(name)) ?? undefined,
+    close: () => client.quit(),
+  });
+}
+
+/** The drivers that run here. */
+export const DRIVERS: Readonly<Record<string, (addresses: Addresses) => Promise<Store>>> = {
+  pg: viaPostgres,
+  mysql2: viaMysql,
+  "node-sqlite3-wasm": viaSqlite(wasmSqlite),
+  ...(nodeSqlite && { "node:sqlite": viaSqlite((file) => new nodeSqlite.DatabaseSync(file)) }),
+  redis: viaNodeRedis,
+  ioredis: viaIoRedis,
+};
+
+/** Creates the tables, twice: the second time is without effect. */
+export async function prepare(addresses: Addresses): Promise<void> {
+  const client = new pg.Client(addresses.postgres);
+  await client.connect();
+  const connection = await mysql2.createConnection(addresses.mysql);
+  const database = wasmSqlite(addresses.sqlite);
+  for (const _ of [1, 2]) {
+    await postgres.create(client);
+    await mysql.create(connection);
+    sqlite.create(database);
+  }
+  await client.query(CREATE);
+  await connection.query(CREATE);
+  database.exec(CREATE);
+  await client.end();
+  await connection.end();
+  database.close();
+}
