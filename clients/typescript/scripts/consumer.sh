@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Packs the package, installs the tarball in a clean folder, imports it in both forms, and compiles a program with it.
+# Packs the package, installs the tarball in a clean folder, imports it in both forms, compiles programs with it, and
+# runs the examples.
 set -euo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
 target=$here/../../target/clients/typescript
@@ -10,10 +11,11 @@ tarball=$(ls "$target"/packed/*.tgz)
 cd "$here"
 npx publint run "$tarball" --strict
 npx attw "$tarball" --profile node16 --format ascii
-cp "$here"/test/package/* "$target/consumer"
+cp -r "$here"/test/package/* "$here/examples" "$target/consumer"
 cd "$target/consumer"
 npm install --silent --no-audit --no-fund --install-links "$tarball"
 node imported.mjs
 node required.cjs
 node both.mjs
 "$here/node_modules/.bin/tsc" -p . --typeRoots "$here/node_modules/@types"
+node examples.mjs

@@ -80,6 +80,11 @@ export class Server implements AsyncDisposable {
     return this.#process.pid ?? 0;
   }
 
+  /** Whether its process has ended. */
+  get hasExited(): boolean {
+    return this.#process.exitCode !== null || this.#process.signalCode !== null;
+  }
+
   /** Stops the process from running, as a machine under load does (`SIGSTOP`). */
   pause(): void {
     this.#process.kill("SIGSTOP");

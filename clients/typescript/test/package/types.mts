@@ -1,6 +1,6 @@
 import { Client, type Lock, LockLost, type LossReason } from "@fencepost/client";
 import { type Fenced, redis, type sqlite, StaleToken } from "@fencepost/client/guards";
-import { Server, type ServerOptions } from "@fencepost/client/testing";
+import { FakeServer, Server, type ServerOptions } from "@fencepost/client/testing";
 
 const client: Client = new Client({ servers: ["a", "b:1"], token: () => Promise.resolve("t"), tls: { caFile: "ca" } });
 const value: number = await client.using("a", { ttl: 1000, wait: 1 }, async (lock: Lock, signal: AbortSignal) => {
@@ -18,6 +18,8 @@ for await (const { name, holders } of client.list("a")) console.log(name, holder
 for await (const { kind } of client.watch("a")) if (kind === "missed") break;
 const options: ServerOptions = { arguments: ["--ttl-min", "50ms"] };
 await using server = await Server.start(options);
+await using fake = await FakeServer.start();
+fake.lose(fake.address);
 // @ts-expect-error Durations are numbers of milliseconds.
 await client.lock(server.address, { ttl: "10s" });
 const fenced: Fenced = lock;
