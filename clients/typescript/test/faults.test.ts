@@ -29,6 +29,38 @@ void test("the lost answer to an acquire: the same request goes on, and is grant
   assert.deepEqual([lock.token, lock.grantId], [granted.token, granted.grantId]);
 });
 
+void test("a grant that arrives late is renewed before it is handed out", async (t) => {
+  const server = await start(t);
+  const proxy = await Proxy.start(t, server.address);
+  const client = connect(t, proxy.address);
+  await (await client.lock("warm")).release();
+  const observer = connect(t, server);
+  proxy.holdAnswers();
+  const acquiring = client.lock("a", { ttl: 4000 });
+  await until("most of it is over", async () => ((await observer.get("a")).holders[0]?.heldFor ?? 0) > 2000);
+  proxy.passAnswers();
+  const lock = await acquiring;
+  assert.ok(lock.remaining() > 2000, `${String(lock.remaining())} ms are left`);
+  assert.equal((await observer.get("a")).holders[0]?.token, lock.token);
+});
+
+void test("a grant that is over when it arrives is not used: the wait goes on with a new request", async (t) => {
+  const server = await start(t);
+  const proxy = await Proxy.start(t, server.address);
+  const client = connect(t, proxy.address);
+  await (await client.lock("warm")).release();
+  const observer = connect(t, server);
+  const events = observer.watch("a");
+  await events.next();
+  proxy.holdAnswers();
+  const acquiring = client.lock("a", { ttl: 500, wait: 60_000 });
+  const granted = (await events.next()).value ?? assert.fail();
+  assert.equal((await events.next()).value?.kind, "expired");
+  proxy.passAnswers();
+  const lock = await acquiring;
+  assert.ok(lock.valid() && lock.token > granted.token);
+});
+
 void test("the lost answer to a release: the same release goes on", async (t) => {
   const server = await start(t);
   const proxy = await Proxy.start(t, server.address);
@@ -145,7 +177,7 @@ void test("a blocked event loop: the lock is not valid before any callback says 
   assert.ok(next.token > lock.token);
 });
 
-void test("a drained server hands its locks to the next one", async (t) => {
+void test("the only server, when it drains, serves its stream until its grace is over", async (t) => {
   const server = await start(t);
   const proxy = await Proxy.start(t, server.address);
   const client = connect(t, [proxy.address]);

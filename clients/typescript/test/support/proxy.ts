@@ -1,4 +1,4 @@
-/** A TCP proxy that can lose what a server answers, or fall silent. */
+/** A TCP proxy that can lose or delay what a server answers. */
 import { once } from "node:events";
 import * as net from "node:net";
 import type { TestContext } from "node:test";
@@ -7,6 +7,8 @@ export class Proxy {
   readonly #server: net.Server;
   readonly #sockets = new Set<net.Socket>();
   #drops = false;
+  /** The delayed answers, in order; `undefined` while they pass. */
+  #held: (() => void)[] | undefined;
   /** The connections so far. */
   connections = 0;
 
@@ -18,7 +20,9 @@ export class Proxy {
       for (const [from, to, isAnswer] of [[client, server, false], [server, client, true]] as const) {
         this.#sockets.add(from);
         from.on("data", (data) => {
-          if (!(isAnswer && this.#drops)) to.write(data);
+          if (isAnswer && this.#drops) return;
+          if (isAnswer && this.#held) this.#held.push(() => to.write(data));
+          else to.write(data);
         });
         from.on("error", () => to.destroy());
         from.on("close", () => {
@@ -49,9 +53,16 @@ export class Proxy {
     this.#drops = true;
   }
 
-  /** Answers arrive again. */
+  /** From now on answers are delayed, until they pass. */
+  holdAnswers(): void {
+    this.#held = [];
+  }
+
+  /** The delayed answers arrive, and so do all others. */
   passAnswers(): void {
-    this.#drops = false;
+    const held = this.#held ?? [];
+    this.#held = undefined;
+    for (const pass of held) pass();
   }
 
   /** Breaks all connections. */

@@ -8,8 +8,15 @@ import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { after, until } from "./index.js";
 
-/** Returns the URL of a Redis that ends with the test. */
-export async function redis(t: TestContext): Promise<string> {
+export interface RunningRedis {
+  readonly url: string;
+  /** Stops the process from running, until it is resumed. */
+  pause(): void;
+  resume(): void;
+}
+
+/** Starts a Redis that ends with the test. */
+export async function redis(t: TestContext): Promise<RunningRedis> {
   const port = await freePort();
   const folder = mkdtempSync(join(tmpdir(), "fencepost-redis-"));
   const more = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", folder];
@@ -24,7 +31,11 @@ export async function redis(t: TestContext): Promise<string> {
     rmSync(folder, { recursive: true, force: true });
   });
   await until("redis listens", () => answers(port));
-  return `redis://127.0.0.1:${String(port)}`;
+  return {
+    url: `redis://127.0.0.1:${String(port)}`,
+    pause: () => child.kill("SIGSTOP"),
+    resume: () => child.kill("SIGCONT"),
+  };
 }
 
 async function freePort(): Promise<number> {
