@@ -53,7 +53,7 @@ export class FakeServer implements AsyncDisposable {
     this.#pause = pause;
   }
 
-  /** Starts it on a free port of 127.0.0.1. It does not keep the process alive. */
+  /** Starts it on a free port of 127.0.0.1. It keeps the process alive until it is stopped. */
   static async start(): Promise<FakeServer> {
     const locks = new Locks();
     const sessions = new Set<FakeSession>();
@@ -63,10 +63,10 @@ export class FakeServer implements AsyncDisposable {
     const routes = connectNodeAdapter({ routes: (router) => router.service(LockService, service) });
     const server = http2.createServer(routes);
     server.on("connection", (socket: Socket) => {
-      sockets.add(socket.unref());
+      sockets.add(socket);
       socket.once("close", () => sockets.delete(socket));
     });
-    server.listen(0, "127.0.0.1").unref();
+    server.listen(0, "127.0.0.1");
     await once(server, "listening");
     return new FakeServer(server, locks, sessions, sockets, pause);
   }
