@@ -2,7 +2,8 @@
 --
 -- In the transaction of the write: raise first, then read, then write. If raise returns no row, the token is stale: roll
 -- back. The row stays locked until the end of the transaction, so no other holder writes in between. Under REPEATABLE
--- READ and SERIALIZABLE, raise may fail with 40001: run the whole transaction again.
+-- READ and SERIALIZABLE, raise may fail with 40001, and a deadlock ends with 40P01: run the whole transaction again.
+-- Processes that create the table at the same time may get 23505: it is there then.
 
 -- name: create
 CREATE TABLE IF NOT EXISTS fencepost_fences (

@@ -5,7 +5,7 @@
 do
     local fence = redis.call('HMGET', KEYS[1], 'token', 'grant_id')
     local newest, token = tonumber(fence[1] or 0), tonumber(ARGV[1])
-    if token < newest or token == newest and fence[2] ~= ARGV[2] then
+    if not (token > newest or token == newest and fence[2] == ARGV[2]) then
         return redis.error_reply('STALE ' .. string.format('%.0f', newest))
     end
     redis.call('HSET', KEYS[1], 'token', ARGV[1], 'grant_id', ARGV[2])

@@ -107,12 +107,13 @@ pub const GUARD_MYSQL_CREATE: &str = r#"CREATE TABLE IF NOT EXISTS fencepost_fen
 ) ENGINE = InnoDB"#;
 /// Raises a fence. Parameters: lock name, token, grant id. For MySQL and MariaDB.
 pub const GUARD_MYSQL_RAISE: &str = r#"INSERT INTO fencepost_fences (lock_name, token, grant_id)
-VALUES (?, ?, ?)
+VALUES (CONVERT(? USING utf8mb4), ?, ?)
 ON DUPLICATE KEY UPDATE
     grant_id = IF(VALUES(token) > token, VALUES(grant_id), grant_id),
     token = GREATEST(VALUES(token), token)"#;
 /// Reads a fence. Parameter: lock name. For MySQL and MariaDB.
-pub const GUARD_MYSQL_NEWEST: &str = r#"SELECT token, grant_id FROM fencepost_fences WHERE lock_name = ? FOR UPDATE"#;
+pub const GUARD_MYSQL_NEWEST: &str = r#"SELECT token, grant_id FROM fencepost_fences
+WHERE lock_name = CONVERT(? USING utf8mb4) FOR UPDATE"#;
 /// Creates the table of fences. For SQLite.
 pub const GUARD_SQLITE_CREATE: &str = r#"CREATE TABLE IF NOT EXISTS fencepost_fences (
     lock_name VARCHAR(512) PRIMARY KEY NOT NULL,
@@ -131,7 +132,7 @@ pub const GUARD_SQLITE_NEWEST: &str = r#"SELECT token FROM fencepost_fences WHER
 pub const GUARD_REDIS_RAISE: &str = r#"do
     local fence = redis.call('HMGET', KEYS[1], 'token', 'grant_id')
     local newest, token = tonumber(fence[1] or 0), tonumber(ARGV[1])
-    if token < newest or token == newest and fence[2] ~= ARGV[2] then
+    if not (token > newest or token == newest and fence[2] == ARGV[2]) then
         return redis.error_reply('STALE ' .. string.format('%.0f', newest))
     end
     redis.call('HSET', KEYS[1], 'token', ARGV[1], 'grant_id', ARGV[2])

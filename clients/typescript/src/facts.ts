@@ -105,12 +105,13 @@ export const GUARD_MYSQL_CREATE = `CREATE TABLE IF NOT EXISTS fencepost_fences (
 ) ENGINE = InnoDB`;
 // Raises a fence. Parameters: lock name, token, grant id. For MySQL and MariaDB.
 export const GUARD_MYSQL_RAISE = `INSERT INTO fencepost_fences (lock_name, token, grant_id)
-VALUES (?, ?, ?)
+VALUES (CONVERT(? USING utf8mb4), ?, ?)
 ON DUPLICATE KEY UPDATE
     grant_id = IF(VALUES(token) > token, VALUES(grant_id), grant_id),
     token = GREATEST(VALUES(token), token)`;
 // Reads a fence. Parameter: lock name. For MySQL and MariaDB.
-export const GUARD_MYSQL_NEWEST = `SELECT token, grant_id FROM fencepost_fences WHERE lock_name = ? FOR UPDATE`;
+export const GUARD_MYSQL_NEWEST = `SELECT token, grant_id FROM fencepost_fences
+WHERE lock_name = CONVERT(? USING utf8mb4) FOR UPDATE`;
 // Creates the table of fences. For SQLite.
 export const GUARD_SQLITE_CREATE = `CREATE TABLE IF NOT EXISTS fencepost_fences (
     lock_name VARCHAR(512) PRIMARY KEY NOT NULL,
@@ -129,7 +130,7 @@ export const GUARD_SQLITE_NEWEST = `SELECT token FROM fencepost_fences WHERE loc
 export const GUARD_REDIS_RAISE = `do
     local fence = redis.call('HMGET', KEYS[1], 'token', 'grant_id')
     local newest, token = tonumber(fence[1] or 0), tonumber(ARGV[1])
-    if token < newest or token == newest and fence[2] ~= ARGV[2] then
+    if not (token > newest or token == newest and fence[2] == ARGV[2]) then
         return redis.error_reply('STALE ' .. string.format('%.0f', newest))
     end
     redis.call('HSET', KEYS[1], 'token', ARGV[1], 'grant_id', ARGV[2])

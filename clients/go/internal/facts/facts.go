@@ -150,13 +150,14 @@ const GuardMysqlCreate = `CREATE TABLE IF NOT EXISTS fencepost_fences (
 
 // GuardMysqlRaise: Raises a fence. Parameters: lock name, token, grant id. For MySQL and MariaDB.
 const GuardMysqlRaise = `INSERT INTO fencepost_fences (lock_name, token, grant_id)
-VALUES (?, ?, ?)
+VALUES (CONVERT(? USING utf8mb4), ?, ?)
 ON DUPLICATE KEY UPDATE
     grant_id = IF(VALUES(token) > token, VALUES(grant_id), grant_id),
     token = GREATEST(VALUES(token), token)`
 
 // GuardMysqlNewest: Reads a fence. Parameter: lock name. For MySQL and MariaDB.
-const GuardMysqlNewest = `SELECT token, grant_id FROM fencepost_fences WHERE lock_name = ? FOR UPDATE`
+const GuardMysqlNewest = `SELECT token, grant_id FROM fencepost_fences
+WHERE lock_name = CONVERT(? USING utf8mb4) FOR UPDATE`
 
 // GuardSqliteCreate: Creates the table of fences. For SQLite.
 const GuardSqliteCreate = `CREATE TABLE IF NOT EXISTS fencepost_fences (
@@ -180,7 +181,7 @@ const GuardSqliteNewest = `SELECT token FROM fencepost_fences WHERE lock_name = 
 const GuardRedisRaise = `do
     local fence = redis.call('HMGET', KEYS[1], 'token', 'grant_id')
     local newest, token = tonumber(fence[1] or 0), tonumber(ARGV[1])
-    if token < newest or token == newest and fence[2] ~= ARGV[2] then
+    if not (token > newest or token == newest and fence[2] == ARGV[2]) then
         return redis.error_reply('STALE ' .. string.format('%.0f', newest))
     end
     redis.call('HSET', KEYS[1], 'token', ARGV[1], 'grant_id', ARGV[2])

@@ -114,13 +114,14 @@ CREATE TABLE IF NOT EXISTS fencepost_fences (
 # Raises a fence. Parameters: lock name, token, grant id. For MySQL and MariaDB.
 GUARD_MYSQL_RAISE: Final[str] = """\
 INSERT INTO fencepost_fences (lock_name, token, grant_id)
-VALUES (:lock_name, :token, :grant_id)
+VALUES (CONVERT(:lock_name USING utf8mb4), :token, :grant_id)
 ON DUPLICATE KEY UPDATE
     grant_id = IF(VALUES(token) > token, VALUES(grant_id), grant_id),
     token = GREATEST(VALUES(token), token)"""
 # Reads a fence. Parameter: lock name. For MySQL and MariaDB.
 GUARD_MYSQL_NEWEST: Final[str] = """\
-SELECT token, grant_id FROM fencepost_fences WHERE lock_name = :lock_name FOR UPDATE"""
+SELECT token, grant_id FROM fencepost_fences
+WHERE lock_name = CONVERT(:lock_name USING utf8mb4) FOR UPDATE"""
 # Creates the table of fences. For SQLite.
 GUARD_SQLITE_CREATE: Final[str] = """\
 CREATE TABLE IF NOT EXISTS fencepost_fences (
@@ -143,7 +144,7 @@ GUARD_REDIS_RAISE: Final[str] = """\
 do
     local fence = redis.call('HMGET', KEYS[1], 'token', 'grant_id')
     local newest, token = tonumber(fence[1] or 0), tonumber(ARGV[1])
-    if token < newest or token == newest and fence[2] ~= ARGV[2] then
+    if not (token > newest or token == newest and fence[2] == ARGV[2]) then
         return redis.error_reply('STALE ' .. string.format('%.0f', newest))
     end
     redis.call('HSET', KEYS[1], 'token', ARGV[1], 'grant_id', ARGV[2])

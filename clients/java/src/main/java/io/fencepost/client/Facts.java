@@ -166,7 +166,7 @@ public final class Facts {
     public static final String GUARD_MYSQL_RAISE =
             """
             INSERT INTO fencepost_fences (lock_name, token, grant_id)
-            VALUES (?, ?, ?)
+            VALUES (CONVERT(? USING utf8mb4), ?, ?)
             ON DUPLICATE KEY UPDATE
                 grant_id = IF(VALUES(token) > token, VALUES(grant_id), grant_id),
                 token = GREATEST(VALUES(token), token)""";
@@ -174,7 +174,8 @@ public final class Facts {
     /** Reads a fence. Parameter: lock name. For MySQL and MariaDB. */
     public static final String GUARD_MYSQL_NEWEST =
             """
-            SELECT token, grant_id FROM fencepost_fences WHERE lock_name = ? FOR UPDATE""";
+            SELECT token, grant_id FROM fencepost_fences
+            WHERE lock_name = CONVERT(? USING utf8mb4) FOR UPDATE""";
 
     /** Creates the table of fences. For SQLite. */
     public static final String GUARD_SQLITE_CREATE =
@@ -208,7 +209,7 @@ public final class Facts {
             do
                 local fence = redis.call('HMGET', KEYS[1], 'token', 'grant_id')
                 local newest, token = tonumber(fence[1] or 0), tonumber(ARGV[1])
-                if token < newest or token == newest and fence[2] ~= ARGV[2] then
+                if not (token > newest or token == newest and fence[2] == ARGV[2]) then
                     return redis.error_reply('STALE ' .. string.format('%.0f', newest))
                 end
                 redis.call('HSET', KEYS[1], 'token', ARGV[1], 'grant_id', ARGV[2])
