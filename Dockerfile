@@ -15,13 +15,14 @@ ENV CARGO_INCREMENTAL=0
 COPY Cargo.toml Cargo.lock ./
 COPY proto/Cargo.toml proto/
 COPY clients/rust/Cargo.toml clients/rust/
+COPY clients/rust/guards/Cargo.toml clients/rust/guards/
 COPY crates/bench/Cargo.toml crates/bench/
 COPY crates/fuzz/Cargo.toml crates/fuzz/
 COPY crates/schedules/Cargo.toml crates/schedules/
 COPY crates/torture/Cargo.toml crates/torture/
 # Empty crates in place of ours. `cargo clean` removes them from the layer: cargo compares times, and sources that are
 # older than this layer would count as compiled.
-RUN for crate in . proto clients/rust crates/bench crates/fuzz crates/schedules crates/torture; do \
+RUN for crate in . proto clients/rust clients/rust/guards crates/bench crates/fuzz crates/schedules crates/torture; do \
         mkdir -p $crate/src && touch $crate/src/lib.rs && echo 'fn main() {}' > $crate/src/main.rs || exit 1; \
     done && \
     touch proto/lib.rs && echo 'fn main() {}' > proto/build.rs && \

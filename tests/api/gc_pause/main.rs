@@ -2,18 +2,20 @@
 //!
 //! A worker acquires a lock and is paused before it writes: by a garbage collection, by swapping, by the migration of a
 //! virtual machine. Meanwhile its lease expires, and another worker acquires the lock and writes. Then the first worker
-//! resumes and writes. No lock service can prevent that. The store can, if writes include the fencing token.
+//! resumes and writes. No lock service can prevent that. The store can, if it has a guard that checks the token.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
-mod fence;
-mod fence_cases;
+mod store;
+#[path = "../../support/stores.rs"]
+mod stores;
 #[path = "../../support/binary.rs"]
 mod support;
 mod worker;
 
-use fence::Store;
 use nix::sys::signal::Signal;
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
+use store::Store;
+use stores::Stores;
 use support::{Server, await_that};
 use worker::{DOCUMENT, LOCK, Worker};
 
@@ -23,27 +25,52 @@ const TTL: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(60 * 60);
 const NO_WAIT: Duration = Duration::ZERO;
 
-/// A server and a database, for workers.
+/// A kind of store.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Sqlite,
+    Postgres,
+    Redis,
+}
+
+impl Kind {
+    const ALL: [Self; 3] = [Self::Sqlite, Self::Postgres, Self::Redis];
+}
+
+/// A server and a store, for workers.
 struct Scene {
     server: Server,
-    folder: tempfile::TempDir,
+    /// Where the store is.
+    place: String,
+    _folder: tempfile::TempDir,
+    _stores: Option<Stores>,
 }
 
 impl Scene {
-    fn new() -> Self {
-        Self { server: Server::start(), folder: tempfile::tempdir().unwrap() }
+    fn new(kind: Kind) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let start = |name| {
+            let (stores, url) = Stores::start(name);
+            (url, Some(stores))
+        };
+        let (place, stores) = match kind {
+            Kind::Sqlite => (folder.path().join("documents.sqlite").to_str().unwrap().to_owned(), None),
+            Kind::Postgres => start("postgres"),
+            Kind::Redis => start("redis"),
+        };
+        Self { server: Server::start(), place, _folder: folder, _stores: stores }
     }
 
-    fn database(&self) -> PathBuf {
-        self.folder.path().join("documents.sqlite")
+    fn store(&self) -> Box<dyn Store> {
+        store::open(&self.place)
     }
 
     fn worker(&self, ttl: Duration, wait: Duration) -> Worker {
-        Worker::start(&self.server.url, &self.database(), ttl, wait)
+        Worker::start(&self.server.url, &self.place, ttl, wait)
     }
 
     fn document(&self) -> Option<String> {
-        Store::open(&self.database()).unwrap().read(DOCUMENT).unwrap()
+        self.store().read(DOCUMENT)
     }
 
     fn token(&self) -> u64 {
@@ -67,58 +94,64 @@ impl Scene {
 
 #[test]
 fn the_write_of_a_holder_that_was_paused_past_its_lease_is_rejected() {
-    let scene = Scene::new();
-    let (mut first, mut second) = scene.paused_worker_and_successor();
-    let newer = scene.token();
-    assert_eq!(second.order("write by the second"), "accepted");
-    // Orders to the paused worker are its first actions after it resumes.
-    first.send("look");
-    first.send("write by the first");
-    first.signal(Signal::SIGCONT);
-    assert_eq!(first.answer(), "valid false, lost Some(ValidityOver)", "the client knows at once");
-    assert_eq!(first.answer(), format!("rejected, highest {newer}"));
-    assert_eq!(scene.document().as_deref(), Some("by the second"));
-    // It cannot release the lease of its successor either.
-    let end = first.order("release");
-    assert!(["Expired", "Superseded"].contains(&end.as_str()), "{end}");
-    assert_eq!(scene.token(), newer);
-    assert_eq!(second.order("write by the second again"), "accepted");
-    assert_eq!(second.order("release"), "Released");
+    for kind in Kind::ALL {
+        let scene = Scene::new(kind);
+        let (mut first, mut second) = scene.paused_worker_and_successor();
+        let newer = scene.token();
+        assert_eq!(second.order("write by the second"), "accepted");
+        // Orders to the paused worker are its first actions after it resumes.
+        first.send("look");
+        first.send("write by the first");
+        first.signal(Signal::SIGCONT);
+        assert_eq!(first.answer(), "valid false, lost Some(ValidityOver)", "the client knows at once");
+        assert_eq!(first.answer(), format!("rejected, highest {newer}"));
+        assert_eq!(scene.document().as_deref(), Some("by the second"));
+        // It cannot release the lease of its successor either.
+        let end = first.order("release");
+        assert!(["Expired", "Superseded"].contains(&end.as_str()), "{end}");
+        assert_eq!(scene.token(), newer);
+        assert_eq!(second.order("write by the second again"), "accepted");
+        assert_eq!(second.order("release"), "Released");
+    }
 }
 
-/// The control: the same with a store that does not check tokens. It shows that the test can fail.
+/// The control: the same without the guard. It shows that the test can fail.
 #[test]
-fn without_the_token_check_a_stale_write_overwrites_the_newer_one() {
-    let scene = Scene::new();
-    let (mut first, mut second) = scene.paused_worker_and_successor();
-    assert_eq!(second.order("write-unchecked by the second"), "accepted");
-    first.send("write-unchecked by the first");
-    first.signal(Signal::SIGCONT);
-    assert_eq!(first.answer(), "accepted");
-    assert_eq!(scene.document().as_deref(), Some("by the first"), "the write of the holder is lost");
-    assert_eq!(second.order("look"), "valid true, lost None");
+fn without_the_guard_a_stale_write_overwrites_the_newer_one() {
+    for kind in Kind::ALL {
+        let scene = Scene::new(kind);
+        let (mut first, mut second) = scene.paused_worker_and_successor();
+        assert_eq!(second.order("write-unchecked by the second"), "written");
+        first.send("write-unchecked by the first");
+        first.signal(Signal::SIGCONT);
+        assert_eq!(first.answer(), "written");
+        assert_eq!(scene.document().as_deref(), Some("by the first"), "the write of the holder is lost");
+        assert_eq!(second.order("look"), "valid true, lost None");
+    }
 }
 
 /// The store rejects an earlier holder only after it has seen the newer token. So holders raise the fence first, then
 /// read, then write.
 #[test]
 fn a_successor_that_raises_the_fence_before_it_reads_sees_all_earlier_writes() {
-    let scene = Scene::new();
-    let (mut first, mut second) = scene.paused_worker_and_successor();
-    first.send("write by the first, late");
-    first.signal(Signal::SIGCONT);
-    assert_eq!(first.answer(), "accepted", "the store has not seen the newer token");
-    assert_eq!(second.order("enter"), "accepted");
-    let read = scene.document().unwrap();
-    assert!(first.order("write by the first, too late").starts_with("rejected"));
-    assert_eq!(scene.document().unwrap(), read);
-    assert_eq!(second.order(&format!("write {read}; by the second")), "accepted");
-    assert_eq!(scene.document().as_deref(), Some("by the first, late; by the second"));
+    for kind in Kind::ALL {
+        let scene = Scene::new(kind);
+        let (mut first, mut second) = scene.paused_worker_and_successor();
+        first.send("write by the first, late");
+        first.signal(Signal::SIGCONT);
+        assert_eq!(first.answer(), "accepted", "the store has not seen the newer token");
+        assert_eq!(second.order("enter"), "accepted");
+        let read = scene.document().unwrap();
+        assert!(first.order("write by the first, too late").starts_with("rejected"));
+        assert_eq!(scene.document().unwrap(), read);
+        assert_eq!(second.order(&format!("write {read}; by the second")), "accepted");
+        assert_eq!(scene.document().as_deref(), Some("by the first, late; by the second"));
+    }
 }
 
 #[test]
 fn the_writes_of_a_valid_holder_are_accepted() {
-    let scene = Scene::new();
+    let scene = Scene::new(Kind::Sqlite);
     let ttl = Duration::from_secs(3);
     let mut worker = scene.worker(ttl, NO_WAIT);
     let token = worker.token();
@@ -149,7 +182,7 @@ fn the_writes_of_a_valid_holder_are_accepted() {
 /// rise.
 #[test]
 fn the_writes_of_a_holder_are_rejected_after_a_restart_that_lost_its_lease() {
-    let mut scene = Scene::new();
+    let mut scene = Scene::new(Kind::Sqlite);
     let mut first = scene.worker(LONG, NO_WAIT);
     let token = first.token();
     assert_eq!(first.order("write by the first"), "accepted");

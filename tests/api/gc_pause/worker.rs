@@ -4,14 +4,14 @@
 //! on stdout, one line each. It can be paused between two orders.
 
 use crate::{
-    fence::{Pass, Store, Written},
+    store::{self, Written},
     support::Process,
 };
 use fencepost_client::{Client, Lock};
+use fencepost_guards::Grant;
 use serde_json::{Value, json};
 use std::{
     io::BufRead,
-    path::Path,
     process::{Command, Stdio},
     time::Duration,
 };
@@ -29,10 +29,10 @@ pub(crate) struct Worker(Process);
 
 impl Worker {
     /// Starts a worker, which acquires the lock at once.
-    pub(crate) fn start(server: &str, database: &Path, ttl: Duration, wait: Duration) -> Self {
+    pub(crate) fn start(server: &str, store: &str, ttl: Duration, wait: Duration) -> Self {
         let config = json!({
             "server": server,
-            "database": database,
+            "store": store,
             "ttl_ms": u64::try_from(ttl.as_millis()).unwrap(),
             "wait_ms": u64::try_from(wait.as_millis()).unwrap(),
         });
@@ -81,22 +81,26 @@ fn runs_as_a_worker_if_configured() {
     let Ok(config) = std::env::var(WORKER) else { return };
     let config: Value = serde_json::from_str(&config).unwrap();
     let span = |name: &str| Duration::from_millis(config[name].as_u64().unwrap());
-    let mut store = Store::open(Path::new(config["database"].as_str().unwrap())).unwrap();
+    let mut store = store::open(config["store"].as_str().unwrap());
     // The thread of the runtime keeps the lease alive; this one waits for orders.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let lock = runtime.block_on(async {
         let client = Client::new(config["server"].as_str().unwrap()).unwrap();
         client.acquire(LOCK).ttl(span("ttl_ms")).wait(span("wait_ms")).await.unwrap()
     });
-    let pass = Pass { lock_name: LOCK.to_owned(), token: lock.token(), grant_id: lock.grant_id().to_owned() };
-    say(&format!("token {}", pass.token));
+    let held = lock.held();
+    let grant = Grant::from(&held);
+    say(&format!("token {}", grant.token));
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         let (order, body) = line.split_once(' ').unwrap_or((line.as_str(), ""));
         match order {
             "look" => say(&look(&runtime, &lock)),
-            "enter" => say(&text_of(store.enter(&pass).unwrap())),
-            "write" => say(&text_of(store.write(&pass, DOCUMENT, body).unwrap())),
-            "write-unchecked" => say(&text_of(store.write_unchecked(DOCUMENT, body).unwrap())),
+            "enter" => say(&text_of(store.enter(grant))),
+            "write" => say(&text_of(store.write(grant, DOCUMENT, body))),
+            "write-unchecked" => {
+                store.write_unchecked(DOCUMENT, body);
+                say("written");
+            }
             "await-lost" => say(&format!("{}", runtime.block_on(lock.lost()))),
             "release" => return say(&format!("{:?}", runtime.block_on(lock.release()).unwrap().end)),
             _ => panic!("no such order: {line}"),

@@ -3,10 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
 mod facts;
-mod guards;
 mod pages;
-#[path = "../../support/redis.rs"]
-mod redis_server;
 
 use clap::{Parser, error::ErrorKind};
 use fencepost::cli::Cli;

@@ -10,8 +10,14 @@ use std::{
 pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Pages outside of `docs`.
-const OTHERS: [&str; 5] =
-    ["README.md", "CHANGELOG.md", "benches/README.md", "clients/rust/README.md", "crates/torture/RESULTS.md"];
+const OTHERS: [&str; 6] = [
+    "README.md",
+    "CHANGELOG.md",
+    "benches/README.md",
+    "clients/rust/README.md",
+    "clients/rust/guards/README.md",
+    "crates/torture/RESULTS.md",
+];
 
 /// A page.
 pub(crate) struct Page {

@@ -1,0 +1,100 @@
+//! Guards for stores that a Fencepost lock protects.
+//!
+//! A process can be paused between the check of its lock and its write. Its lease expires, another holder writes, and
+//! the late write comes after that. A guard is the store's own check: it keeps the highest token of each lock, and
+//! refuses the writes of a holder whose token is lower. [`StaleToken`] says both tokens.
+//!
+//! In the transaction of the write, raise the fence **first**, then read, then write:
+//!
+#![cfg_attr(feature = "tokio-postgres", doc = "```no_run")]
+#![cfg_attr(not(feature = "tokio-postgres"), doc = "```ignore")]
+//! # async fn example(lock: fencepost_client::Lock, mut database: tokio_postgres::Client)
+//! # -> Result<(), Box<dyn std::error::Error>> {
+//! use fencepost_guards::postgres as guard;
+//!
+//! let transaction = database.transaction().await?;
+//! guard::raise(&transaction, &lock).await?;
+//! transaction.execute("UPDATE orders SET state = 'shipped' WHERE id = 42", &[]).await?;
+//! transaction.commit().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! A holder that reads first may read what an earlier holder is about to change. After the fence is raised, no earlier
+//! holder can change anything.
+//!
+//! Each store has a module behind a feature that is named after its driver: `tokio-postgres`, `rusqlite` and `redis`.
+
+#[cfg(feature = "tokio-postgres")]
+pub mod postgres;
+#[cfg(feature = "redis")]
+pub mod redis;
+#[cfg(feature = "rusqlite")]
+pub mod sqlite;
+
+use fencepost_client::{Held, Lock, facts};
+
+/// A grant of a lock, as a guard compares it. A [`Lock`] and a [`Held`] convert to it; a process that writes on behalf
+/// of the holder makes it from what the holder passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant<'a> {
+    /// The lock's name.
+    pub lock_name: &'a str,
+    /// The fencing token: at most [`facts::TOKEN_MAX`].
+    pub token: u64,
+    /// The public id of the grant. If a lock server that lost its data grants a token twice, the store accepts one of
+    /// the two holders only.
+    pub grant_id: &'a str,
+}
+
+impl<'a> From<&'a Held> for Grant<'a> {
+    fn from(held: &'a Held) -> Self {
+        Self { lock_name: held.name(), token: held.token(), grant_id: held.grant_id() }
+    }
+}
+
+impl<'a> From<&'a Lock> for Grant<'a> {
+    fn from(lock: &'a Lock) -> Self {
+        let held: &Held = lock;
+        held.into()
+    }
+}
+
+impl Grant<'_> {
+    /// The token as stores keep it. Redis compares tokens as floating-point numbers, so a larger one is no token.
+    fn stored_token<E>(&self) -> Result<i64, RaiseError<E>> {
+        let token = i64::try_from(self.token).ok().filter(|_| self.token <= facts::TOKEN_MAX);
+        token.ok_or(RaiseError::NotAToken(self.token))
+    }
+
+    fn stale(&self, newest: i64) -> StaleToken {
+        StaleToken { lock_name: self.lock_name.to_owned(), token: self.token, newest: newest.unsigned_abs() }
+    }
+}
+
+/// The store has seen a newer holder of the lock. Roll the transaction back: nothing was written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "stale token {token} of lock {lock_name}: the store has seen {newest}, so a newer holder has the lock; roll back"
+)]
+pub struct StaleToken {
+    /// The lock's name.
+    pub lock_name: String,
+    /// The holder's token.
+    pub token: u64,
+    /// The highest token that the store has seen. It equals `token` if another grant has it.
+    pub newest: u64,
+}
+
+/// Why a fence was not raised. Roll the transaction back.
+#[derive(Debug, thiserror::Error)]
+pub enum RaiseError<E> {
+    /// A newer holder has the lock.
+    #[error(transparent)]
+    Stale(#[from] StaleToken),
+    /// The number is above [`facts::TOKEN_MAX`].
+    #[error("{0} is no token: tokens are below 2^53")]
+    NotAToken(u64),
+    /// The store failed.
+    #[error("the fence was not raised")]
+    Store(#[source] E),
+}

@@ -1,0 +1,45 @@
+//! The guard for Redis.
+//!
+//! Redis has no transaction that can be rolled back, so check and write are one script.
+
+use crate::{Grant, RaiseError};
+use fencepost_client::facts::GUARD_REDIS_RAISE;
+use redis::{FromRedisValue, RedisError, Script, ToRedisArgs, aio::ConnectionLike};
+
+/// A script that writes only if the token of the holder is not stale.
+#[derive(Debug)]
+pub struct GuardedScript(Script);
+
+impl GuardedScript {
+    /// Puts the guard before a Lua script. The script's own keys begin at `KEYS[2]`, and its arguments at `ARGV[3]`.
+    pub fn new(script: &str) -> Self {
+        Self(Script::new(&format!("{GUARD_REDIS_RAISE}\n{script}")))
+    }
+
+    /// Raises the fence of a lock to the token of the holder, and runs the script.
+    ///
+    /// `fence` is the key that keeps the highest token of this lock: one key for each lock, the same for all writers,
+    /// in a cluster in the same slot as the data (`{orders/42}:fence` beside `{orders/42}:state`). Let no fence expire
+    /// or be evicted.
+    pub async fn run<'a, T: FromRedisValue>(
+        &self,
+        connection: &mut (impl ConnectionLike + Send),
+        fence: &str,
+        grant: impl Into<Grant<'a>>,
+        keys: impl ToRedisArgs,
+        arguments: impl ToRedisArgs,
+    ) -> Result<T, RaiseError<RedisError>> {
+        let grant = grant.into();
+        let mut call = self.0.key(fence);
+        call.key(keys).arg(grant.stored_token()?).arg(grant.grant_id).arg(arguments);
+        call.invoke_async(connection).await.map_err(|error| match newest(&error) {
+            Some(newest) => grant.stale(newest).into(),
+            None => RaiseError::Store(error),
+        })
+    }
+}
+
+/// The highest token, if the guard refused.
+fn newest(error: &RedisError) -> Option<i64> {
+    (error.code() == Some("STALE")).then(|| error.detail()?.trim().parse().ok()).flatten()
+}

@@ -1,0 +1,68 @@
+//! Tests of the guards: the writes that they accept and reject.
+
+use super::Written::{Accepted, Rejected};
+use crate::{Kind, Scene};
+use fencepost_client::facts::{NAME_BYTES_MAX, TOKEN_MAX};
+use fencepost_guards::Grant;
+
+fn grant<'a>(lock_name: &'a str, token: u64, grant_id: &'a str) -> Grant<'a> {
+    Grant { lock_name, token, grant_id }
+}
+
+#[test]
+fn only_the_highest_token_with_its_own_grant_may_write() {
+    for kind in Kind::ALL {
+        let scene = Scene::new(kind);
+        let mut store = scene.store();
+        let steps = [
+            (grant("a", 7, "g7"), Accepted),
+            (grant("a", 7, "g7"), Accepted),
+            (grant("a", 7, "another"), Rejected { highest: 7 }),
+            (grant("a", 6, "g6"), Rejected { highest: 7 }),
+            (grant("a", 9, "g9"), Accepted),
+            (grant("a", 7, "g7"), Rejected { highest: 9 }),
+            (grant("a", 8, "g8"), Rejected { highest: 9 }),
+            // Another lock has its own fence.
+            (grant("b", 1, "g1"), Accepted),
+            (grant("a", TOKEN_MAX - 1, "last but one"), Accepted),
+            (grant("a", TOKEN_MAX, "last"), Accepted),
+            (grant("a", TOKEN_MAX - 1, "last but one"), Rejected { highest: TOKEN_MAX }),
+            (grant("a", 9, "g9"), Rejected { highest: TOKEN_MAX }),
+        ];
+        for (n, (grant, expected)) in steps.into_iter().enumerate() {
+            let before = store.read("d");
+            assert_eq!(store.write(grant, "d", &n.to_string()), expected, "{kind:?}: step {n}");
+            let after = if expected == Accepted { Some(n.to_string()) } else { before };
+            assert_eq!(store.read("d"), after, "{kind:?}: step {n}");
+        }
+    }
+}
+
+#[test]
+fn names_are_compared_byte_by_byte() {
+    let (long, other) = ("ü".repeat(NAME_BYTES_MAX / 2), "ü".repeat(NAME_BYTES_MAX / 2 - 1) + "ab");
+    let names = ["a", "A", "a ", " a", "ä", "a\u{308}", "%s", "a'b\\", &long, &other];
+    for kind in Kind::ALL {
+        let scene = Scene::new(kind);
+        let mut store = scene.store();
+        for (token, name) in (10..).zip(names) {
+            assert_eq!(store.enter(grant(name, token, "g")), Accepted, "{kind:?}: {name:?}");
+        }
+        for (token, name) in (10..).zip(names) {
+            let found = store.enter(grant(name, token - 1, "h"));
+            assert_eq!(found, Rejected { highest: token }, "{kind:?}: {name:?}");
+        }
+    }
+}
+
+#[test]
+fn two_connections_share_one_fence() {
+    for kind in Kind::ALL {
+        let scene = Scene::new(kind);
+        let (mut one, mut two) = (scene.store(), scene.store());
+        assert_eq!(one.write(grant("a", 1, "g1"), "d", "one"), Accepted);
+        assert_eq!(two.enter(grant("a", 2, "g2")), Accepted);
+        assert_eq!(one.write(grant("a", 1, "g1"), "d", "two"), Rejected { highest: 2 }, "{kind:?}");
+        assert_eq!(two.read("d").as_deref(), Some("one"), "{kind:?}");
+    }
+}
