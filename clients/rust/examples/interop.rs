@@ -114,7 +114,8 @@ impl Driver {
             "watch" => self.watch(request).await,
             "check_token" => self.check_token(request).await,
             "close" => {
-                // Dropped, locks are released in the background.
+                // Dropped, acquires are withdrawn, and locks are released, in the background.
+                locked(&self.cancels).clear();
                 locked(&self.locks).clear();
                 let client = locked(&self.client).take();
                 if let Some(client) = client {
@@ -140,7 +141,7 @@ impl Driver {
     }
 
     fn client(&self) -> Result<Client, Failure> {
-        locked(&self.client).clone().ok_or_else(|| failure("closed", "no client is open"))
+        locked(&self.client).clone().ok_or_else(closed)
     }
 
     async fn acquire(&'static self, request: &Value) -> Answer {
@@ -158,7 +159,9 @@ impl Driver {
         let lock = tokio::select! {
             biased;
             lock = acquire.into_future() => lock,
-            Ok(()) = cancelled => return Err(failure("cancelled", "the acquire was cancelled")),
+            cancelled = cancelled => {
+                return Err(cancelled.map_or_else(|_| closed(), |()| failure("cancelled", "the acquire was cancelled")));
+            }
         };
         locked(&self.cancels).remove(&id);
         let lock = lock?;
@@ -297,6 +300,10 @@ fn loss_name(cause: LossCause) -> String {
 
 fn failure(kind: &str, message: &str) -> Failure {
     Failure(json!({ "error": kind, "message": message }))
+}
+
+fn closed() -> Failure {
+    failure("closed", "no client is open")
 }
 
 fn bad_request(message: &str) -> Failure {

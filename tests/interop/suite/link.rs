@@ -21,12 +21,20 @@ struct Flow {
     cuts: u32,
 }
 
+/// What clients did so far.
+#[derive(Default)]
+struct Traffic {
+    connections: AtomicUsize,
+    /// Bytes, also those that are held back.
+    requests: AtomicUsize,
+}
+
 /// Dropped, it cuts its connections and stops listening.
 pub(crate) struct Link {
     /// For clients.
     pub(crate) address: String,
     flow: watch::Sender<Flow>,
-    accepted: Arc<AtomicUsize>,
+    traffic: Arc<Traffic>,
     listening: JoinHandle<()>,
 }
 
@@ -36,16 +44,16 @@ impl Link {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let flow = watch::Sender::new(Flow { requests: true, responses: true, cuts: 0 });
-        let (flows, accepted, server) = (flow.subscribe(), Arc::new(AtomicUsize::new(0)), server.to_owned());
-        let count = accepted.clone();
+        let (flows, traffic, server) = (flow.subscribe(), Arc::<Traffic>::default(), server.to_owned());
+        let seen = traffic.clone();
         let listening = tokio::spawn(async move {
             loop {
                 let (near, _) = listener.accept().await.unwrap();
-                count.fetch_add(1, Ordering::SeqCst);
-                tokio::spawn(carry(near, server.clone(), flows.clone()));
+                seen.connections.fetch_add(1, Ordering::SeqCst);
+                tokio::spawn(carry(near, server.clone(), flows.clone(), seen.clone()));
             }
         });
-        Self { address, flow, accepted, listening }
+        Self { address, flow, traffic, listening }
     }
 
     /// Holds back the responses of the server.
@@ -68,9 +76,14 @@ impl Link {
         self.flow.send_modify(|flow| *flow = Flow { requests: true, responses: true, cuts: flow.cuts + 1 });
     }
 
-    /// Whether a client has connected.
-    pub(crate) fn is_used(&self) -> bool {
-        self.accepted.load(Ordering::SeqCst) > 0
+    /// How many connections clients have made.
+    pub(crate) fn connections(&self) -> usize {
+        self.traffic.connections.load(Ordering::SeqCst)
+    }
+
+    /// How many bytes clients have sent, also if they are held back.
+    pub(crate) fn requests(&self) -> usize {
+        self.traffic.requests.load(Ordering::SeqCst)
     }
 }
 
@@ -80,18 +93,20 @@ impl Drop for Link {
     }
 }
 
-async fn carry(near: TcpStream, server: String, mut flow: watch::Receiver<Flow>) {
-    let cuts = flow.borrow().cuts;
+async fn carry(near: TcpStream, server: String, flow: watch::Receiver<Flow>, traffic: Arc<Traffic>) {
+    let (mut cut, cuts) = (flow.clone(), flow.borrow().cuts);
     // Without a server, the connection ends.
     let Ok(far) = TcpStream::connect(&server).await else { return };
     near.set_nodelay(true).unwrap();
     far.set_nodelay(true).unwrap();
+    let responses = AtomicUsize::new(0);
     let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
     tokio::select! {
-        () = forward(near_in, far_out, flow.clone(), |flow| flow.requests) => {}
-        () = forward(far_in, near_out, flow.clone(), |flow| flow.responses) => {}
-        // Also when the link is dropped.
-        _ = flow.wait_for(|flow| flow.cuts > cuts) => {}
+        // First: what was held back is lost by the cut. Also when the link is dropped.
+        biased;
+        _ = cut.wait_for(|flow| flow.cuts > cuts) => {}
+        () = forward(near_in, far_out, flow.clone(), |flow| flow.requests, &traffic.requests) => {}
+        () = forward(far_in, near_out, flow.clone(), |flow| flow.responses, &responses) => {}
     }
 }
 
@@ -101,9 +116,11 @@ async fn forward(
     mut to: impl AsyncWrite + Unpin,
     mut flow: watch::Receiver<Flow>,
     passes: impl Fn(&Flow) -> bool,
+    bytes: &AtomicUsize,
 ) {
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
+        bytes.fetch_add(count, Ordering::SeqCst);
         if flow.wait_for(&passes).await.is_err() || to.write_all(&buffer[..count]).await.is_err() {
             return;
         }

@@ -1,9 +1,10 @@
 //! The end of a process, and of a client.
 
 use crate::{
-    calls::{Lock, waiting_request},
+    calls::{Lock, acquire_request, until, waiting_request},
     world::{Cell, LONG, NO_WAIT},
 };
+use fencepost_proto::v1::{self, acquire_response::Outcome};
 use serde_json::json;
 use std::time::Duration;
 
@@ -21,15 +22,23 @@ pub(crate) async fn without_close(cell: Cell) {
     }
 }
 
-/// A closed client keeps nothing: not its locks, not its process.
+/// A closed client keeps nothing: not its locks, not its place in a queue, not its process.
 pub(crate) async fn closed(cell: Cell) {
-    let (client, name) = (cell.client().await, cell.name("lock"));
-    client.acquire(&name, Duration::from_secs(2)).await;
+    let (client, name, mut locks) = (cell.client().await, cell.name("lock"), cell.world.locks());
+    let (wanted, lock) = (cell.name("wanted"), client.acquire(&name, LONG).await);
+    let other = locks.acquire_lease(acquire_request(&wanted, LONG)).await;
+    let waiting = client.ask_acquire(&wanted, &wanted, LONG, LONG).await;
+    until(async || locks.clone().lock_info(&wanted).await.waiters == 1).await;
     client.call("close", json!({})).await.expect("closed");
+    assert_eq!(waiting.failed().await.0, "closed");
+    until(async || locks.clone().lock_info(&wanted).await.waiters == 0).await;
+    assert_eq!(locks.holder(&wanted).await.expect("a holder").fencing_token, other.fencing_token);
     let (kind, answer) = client.ask_acquire("next", &name, LONG, NO_WAIT).await.failed().await;
     assert_eq!(kind, "closed", "{answer}");
-    let mut locks = cell.world.locks();
-    locks.acquire_lease(waiting_request(&name, LONG, LONG)).await;
+    until(async || locks.clone().holder(&name).await.is_none()).await;
+    let next = locks.acquire_response(acquire_request(&name, LONG)).await;
+    assert_eq!((next.outcome(), next.previous_end()), (Outcome::Acquired, v1::LeaseEnd::Released));
+    assert!(next.lease.expect("a lease").fencing_token > lock.token);
     let status = client.exit().await;
     assert!(status.success(), "{status}");
 }

@@ -24,7 +24,7 @@ pub(crate) async fn silence(cell: Cell) {
     let other_address = other.as_ref().map_or_else(|| cell.world.address.clone(), address);
     let client = cell.client_of(&[&link.address, &other_address]).await;
     let lock = client.acquire(&name, TTL).await;
-    assert!(link.is_used(), "the client uses the first server first");
+    assert!(link.connections() > 0, "the client uses the first server first");
     link.hold_all();
     still_held(&cell, &client, &name, lock.token).await;
 }
@@ -77,7 +77,7 @@ pub(crate) async fn killed(cell: Cell) {
     let link = Link::to(&address(&server)).await;
     let client = cell.client_of(&[&link.address, &cell.world.address]).await;
     let lock = client.acquire(&name, TTL).await;
-    assert!(link.is_used(), "the client uses the first server first");
+    assert!(link.connections() > 0, "the client uses the first server first");
     server.process.signal(Signal::SIGKILL);
     server.process.ended().expect(-(Signal::SIGKILL as i32));
     still_held(&cell, &client, &name, lock.token).await;
@@ -90,6 +90,10 @@ pub(crate) async fn drained(cell: Cell) {
     let (name, wanted, mut locks) = (cell.name("lock"), cell.name("wanted"), cell.world.locks());
     let client = cell.client_of(&[&address(&server), &cell.world.address]).await;
     let lock = client.acquire(&name, TTL).await;
+    // Another one without an acquire, whose refusal would tell it of the drain.
+    let (idle, kept) = (cell.driver("idle"), cell.name("kept"));
+    idle.open(&[&address(&server), &cell.world.address]).await;
+    idle.acquire(&kept, TTL).await;
     let other = locks.acquire_lease(crate::calls::acquire_request(&wanted, LONG)).await;
     let waiting = client.ask_acquire(&wanted, &wanted, LONG, LONG).await;
     crate::calls::until(async || locks.clone().lock_info(&wanted).await.waiters == 1).await;
@@ -98,12 +102,13 @@ pub(crate) async fn drained(cell: Cell) {
     still_held(&cell, &client, &name, lock.token).await;
     locks.release_lease(&other).await;
     assert!(waiting.granted().await.token > other.fencing_token);
+    assert_eq!(idle.release(&kept).await, "released");
     assert_eq!(client.release(&wanted).await, "released");
 }
 
 /// A server drains, and there is no other. It keeps the lease alive until its timeout; then the client loses it.
 pub(crate) async fn drained_alone(cell: Cell) {
-    let server = cell.world.another_server(&["--drain-timeout", "5s"]);
+    let server = cell.world.another_server(&["--drain-timeout", "10s"]);
     let (name, at) = (cell.name("lock"), address(&server));
     let client = cell.client_of(&[&at]).await;
     let lock = client.acquire(&name, SHORT).await;

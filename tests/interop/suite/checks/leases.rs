@@ -1,14 +1,21 @@
 //! Leases without faults, and what others see of them.
 
 use crate::{
-    calls::Lock,
+    calls::{Lock, read},
+    driver::Driver,
+    link::Link,
     world::{Cell, LONG, NO_WAIT},
 };
 use serde_json::json;
 use std::{collections::HashSet, fs, time::Duration};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 const THOUSAND: usize = 1_000;
+/// Of one client, whatever the number of its locks: one for the session, one for other calls, and some that replaced them.
+const CONNECTIONS_MAX: usize = 4;
+/// What a client keeps back of a lease for different clock rates, and as the time between a check and the action.
+const DRIFT_DIVISOR: u32 = 100;
+const MARGIN_DIVISOR: u32 = 20;
 
 /// A lease is renewed for as long as it is held.
 pub(crate) async fn kept(cell: Cell) {
@@ -18,6 +25,7 @@ pub(crate) async fn kept(cell: Cell) {
     sleep(TTL * 2).await;
     let left = client.valid_for(&name).await.expect("the lock is valid");
     assert!(!left.is_zero() && left < TTL, "{left:?}");
+    validity(&cell, &client, &name).await;
     assert_eq!(client.events("lost", &name).len(), 0);
     let holder = cell.world.locks().holder(&name).await.expect("a holder");
     assert_eq!((holder.fencing_token, holder.holder.as_str()), (lock.token, "interop"));
@@ -30,10 +38,27 @@ pub(crate) async fn kept(cell: Cell) {
     assert_eq!(client.events("lost", &name).len(), 0, "a release is not a loss");
 }
 
+/// The client counts the validity from when it sent the request or the answer to a beat, without the drift and the margin:
+/// it ends before the lease on the server.
+async fn validity(cell: &Cell, client: &Driver, name: &str) {
+    let asked = Instant::now();
+    let left = client.valid_for(name).await.expect("the lock is valid");
+    let holder = cell.world.locks().holder(name).await.expect("a holder");
+    let (ttl, on_server) = (read(holder.ttl), read(holder.expires_in));
+    let kept_back = ttl / DRIFT_DIVISOR + ttl / MARGIN_DIVISOR;
+    // Between the two answers, the lease can only have been renewed. Both round to milliseconds.
+    let latest = on_server + asked.elapsed() + Duration::from_millis(2);
+    assert!(
+        left + kept_back <= latest,
+        "{left:?} left by the client, {on_server:?} by the server: {kept_back:?} kept back"
+    );
+}
+
 /// One client keeps a thousand locks on one stream.
 pub(crate) async fn thousand(cell: Cell) {
     const TTL: Duration = Duration::from_secs(8);
-    let client = cell.client().await;
+    let link = Link::to(&cell.world.address).await;
+    let client = cell.client_of(&[&link.address]).await;
     let names: Vec<_> = (0..THOUSAND).map(|number| cell.name(&number.to_string())).collect();
     let mut asked = Vec::new();
     for name in &names {
@@ -61,6 +86,7 @@ pub(crate) async fn thousand(cell: Cell) {
     }
     let listed = client.call("list", json!({ "prefix": prefix })).await.expect("a list");
     assert_eq!(listed["names"], json!([]));
+    assert!(link.connections() <= CONNECTIONS_MAX, "{} connections", link.connections());
 }
 
 /// Get, List, Watch and CheckToken.

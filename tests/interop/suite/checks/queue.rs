@@ -3,10 +3,12 @@
 use crate::{
     calls::{Lock, acquire_request, until},
     link::Link,
-    world::{Cell, LONG, NO_WAIT},
+    world::{Cell, LONG, NO_WAIT, Watched},
 };
+use fencepost_proto::v1::watch_response::Kind;
 use serde_json::json;
 use std::time::Duration;
+use tokio::time::sleep;
 
 const WAITERS: u32 = 64;
 
@@ -46,6 +48,24 @@ pub(crate) async fn in_order(cell: Cell) {
         assert_eq!(client.release(&label).await, "released");
     }
     assert!(locks.holder(&name).await.is_none(), "the lock is free");
+}
+
+/// A grant after a wait that took longer than the TTL is valid: the server counts the TTL from the grant, and says so.
+pub(crate) async fn after_a_wait(cell: Cell) {
+    const TTL: Duration = Duration::from_secs(2);
+    let (client, name, mut locks) = (cell.client().await, cell.name("lock"), cell.world.locks());
+    let watched = Watched::start(locks.clone(), &name).await;
+    let lease = locks.acquire_lease(acquire_request(&name, LONG)).await;
+    let waiting = client.ask_acquire(&name, &name, TTL, LONG).await;
+    until(async || locks.clone().lock_info(&name).await.waiters == 1).await;
+    sleep(TTL * 3 / 2).await;
+    locks.release_lease(&lease).await;
+    let granted = waiting.granted().await;
+    assert!(client.valid_for(&name).await.is_some());
+    assert_eq!(client.release(&name).await, "released");
+    let tokens = [lease.fencing_token, granted.token];
+    assert_eq!(watched.tokens(Kind::Released, 2).await, tokens);
+    assert_eq!(watched.tokens(Kind::Granted, 2).await, tokens, "the client uses the first grant");
 }
 
 /// A cancelled acquire leaves the queue at once.

@@ -1,7 +1,7 @@
 //! Responses that are lost or late on the way to the client.
 
 use crate::{
-    calls::{Lock, until},
+    calls::{Lock, until, waiting_request},
     link::Link,
     world::{Cell, LONG, Watched},
 };
@@ -29,7 +29,8 @@ pub(crate) async fn acquire(cell: Cell) {
     assert_eq!(watched.tokens(Kind::Granted, 1).await, [token], "there was one grant");
 }
 
-/// The answer to a release is lost with the connection. The client repeats it, and gets the same answer.
+/// The answer to a release is lost with the connection. The client repeats it, and gets the same answer. Then the release
+/// is lost.
 pub(crate) async fn release(cell: Cell) {
     let (link, name) = (Link::to(&cell.world.address).await, cell.name("lock"));
     let (client, locks) = (cell.client_of(&[&link.address]).await, cell.world.locks());
@@ -43,7 +44,15 @@ pub(crate) async fn release(cell: Cell) {
     assert_eq!(watched.tokens(Kind::Released, 1).await, [lock.token]);
     let again = client.ask_acquire("again", &name, LONG, Duration::ZERO).await.granted().await;
     assert_eq!((again.token > lock.token, again.previous_end.as_str()), (true, "released"));
-    assert_eq!(client.events("lost", &name).len(), 0, "a release is not a loss");
+    // The next release is lost itself.
+    link.hold_all();
+    let sent = link.requests();
+    let asked = client.ask("release", json!({ "lock": "again" })).await;
+    until(async || link.requests() > sent).await;
+    link.cut();
+    assert_eq!(asked.release_end().await, "released");
+    assert_eq!(watched.tokens(Kind::Released, 2).await, [lock.token, again.token], "the client repeats the release");
+    assert_eq!(client.events("lost", &name).len() + client.events("lost", "again").len(), 0, "a release is not a loss");
 }
 
 /// A grant arrives when less than half of its TTL is left: the client renews it before it hands it out.
@@ -62,4 +71,24 @@ pub(crate) async fn late(cell: Cell) {
     let left = client.valid_for(&name).await.expect("the lock is valid");
     assert!(left > TTL / 2, "only {left:?} is left: the lease was not renewed");
     assert_eq!(client.release(&name).await, "released");
+}
+
+/// A grant arrives when its lease is over, and another has the lock. The client does not hand it out: it waits for the
+/// lock again.
+pub(crate) async fn too_late(cell: Cell) {
+    const TTL: Duration = Duration::from_secs(2);
+    let (link, name) = (Link::to(&cell.world.address).await, cell.name("lock"));
+    let (client, mut locks) = (cell.client_of(&[&link.address]).await, cell.world.locks());
+    client.acquire(&cell.name("first"), LONG).await;
+    link.hold_responses();
+    let asked = client.ask_acquire(&name, &name, TTL, LONG).await;
+    until(async || locks.clone().holder(&name).await.is_some()).await;
+    let other = locks.acquire_lease(waiting_request(&name, LONG, LONG)).await;
+    link.pass();
+    until(async || locks.clone().lock_info(&name).await.waiters == 1).await;
+    locks.release_lease(&other).await;
+    assert!(asked.granted().await.token > other.fencing_token);
+    assert!(client.valid_for(&name).await.is_some());
+    assert_eq!(client.release(&name).await, "released");
+    assert_eq!(client.events("lost", &name).len(), 0, "a lock that was not handed out is not lost");
 }

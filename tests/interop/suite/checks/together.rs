@@ -7,7 +7,14 @@ use crate::{
     world::{Cell, LONG, World},
 };
 use serde_json::json;
-use std::{fs, sync::Arc, time::Duration};
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 /// How often each language increments the counter.
 const ROUNDS: usize = 20;
@@ -15,7 +22,8 @@ const ROUNDS: usize = 20;
 /// All languages increment one counter, each time under the lock: no increment is lost, and tokens rise.
 pub(crate) async fn counter(world: Arc<World>, languages: Vec<Language>) -> Outcomes {
     let cell = |language| Cell { world: world.clone(), language, check: "counter" };
-    let done = for_each(&languages, |language| increments(cell(language))).await;
+    let held = Arc::<AtomicBool>::default();
+    let done = for_each(&languages, |language| increments(cell(language), held.clone())).await;
     let mut seen: Vec<_> =
         done.iter().filter_map(|(_, increments)| increments.as_ref().ok()).flatten().copied().collect();
     seen.sort_unstable();
@@ -36,15 +44,17 @@ pub(crate) async fn counter(world: Arc<World>, languages: Vec<Language>) -> Outc
     done.into_iter().map(|(language, increments)| (language, increments.and_then(|_| verdict.clone()))).collect()
 }
 
-/// The values of the counter after each increment, with the tokens.
-async fn increments(cell: Cell) -> Vec<(u64, u64)> {
+/// The values of the counter after each increment, with the tokens. `held` is set from a grant to the release.
+async fn increments(cell: Cell, held: Arc<AtomicBool>) -> Vec<(u64, u64)> {
     let (client, file) = (cell.client().await, cell.world.folder().join("counter"));
     let mut seen = Vec::new();
     for round in 0..ROUNDS {
         let label = round.to_string();
         let token = client.ask_acquire(&label, "counter", LONG, LONG).await.granted().await.token;
+        assert!(!held.swap(true, Ordering::SeqCst), "two clients hold the lock");
         let answer = client.call("increment", json!({ "lock": label, "file": file })).await;
         seen.push((answer.expect("the holder increments")["value"].as_u64().expect("value"), token));
+        held.store(false, Ordering::SeqCst);
         assert_eq!(client.release(&label).await, "released");
     }
     seen
