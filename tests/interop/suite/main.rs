@@ -28,6 +28,8 @@ use tokio::time::Instant;
 use world::{Cell, Store, World};
 
 fn main() -> ExitCode {
+    // The failures of checks are in the report, without backtraces.
+    std::panic::set_hook(Box::new(|failure| eprintln!("{failure}")));
     // Selects checks whose names have one of these words, and stores.
     let words: Vec<_> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let languages = Language::selected();

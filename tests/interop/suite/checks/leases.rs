@@ -11,7 +11,7 @@ use std::{collections::HashSet, fs, time::Duration};
 use tokio::time::{Instant, sleep};
 
 const THOUSAND: usize = 1_000;
-/// Of one client, whatever the number of its locks: one for the session, one for other calls, and some that replaced them.
+/// Of one client, whatever the number of its locks: one for the session, one for other calls, some that replaced them.
 const CONNECTIONS_MAX: usize = 4;
 /// What a client keeps back of a lease for different clock rates, and as the time between a check and the action.
 const DRIFT_DIVISOR: u32 = 100;
@@ -38,8 +38,8 @@ pub(crate) async fn kept(cell: Cell) {
     assert_eq!(client.events("lost", &name).len(), 0, "a release is not a loss");
 }
 
-/// The client counts the validity from when it sent the request or the answer to a beat, without the drift and the margin:
-/// it ends before the lease on the server.
+/// The client counts the validity from when it sent the request or the answer to a beat, and keeps back the drift and
+/// the margin: it ends before the lease on the server.
 async fn validity(cell: &Cell, client: &Driver, name: &str) {
     let asked = Instant::now();
     let left = client.valid_for(name).await.expect("the lock is valid");

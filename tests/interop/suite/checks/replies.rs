@@ -29,8 +29,8 @@ pub(crate) async fn acquire(cell: Cell) {
     assert_eq!(watched.tokens(Kind::Granted, 1).await, [token], "there was one grant");
 }
 
-/// The answer to a release is lost with the connection. The client repeats it, and gets the same answer. Then the release
-/// is lost.
+/// The answer to a release is lost with the connection. The client repeats it, and gets the same answer. Then a
+/// release is lost on the way to the server.
 pub(crate) async fn release(cell: Cell) {
     let (link, name) = (Link::to(&cell.world.address).await, cell.name("lock"));
     let (client, locks) = (cell.client_of(&[&link.address]).await, cell.world.locks());
