@@ -1,0 +1,198 @@
+package io.fencepost.client;
+
+import io.fencepost.v1.AcquireRequest;
+import io.fencepost.v1.AcquireResponse;
+import io.fencepost.v1.SessionAcquire;
+import io.fencepost.v1.SessionRequest;
+import io.fencepost.v1.SessionResponse;
+import io.grpc.Status;
+import java.util.List;
+import java.util.UUID;
+import java.util.concurrent.CompletableFuture;
+
+/**
+ * One acquire over all of its transmissions. Each carries the same request id and the next attempt number, so the effect
+ * is that of one request, whatever the network lost or delayed.
+ *
+ * <p>An acquire whose caller is gone goes on as a cleanup: it is cancelled on its session and, if the grant came first,
+ * the lease is released. Without an answer, a further attempt that does not wait either withdraws the request from the
+ * queue or returns the lease, which is then released.
+ */
+final class AcquireOperation extends Operation {
+  final CompletableFuture<FencedLock> result = new CompletableFuture<>();
+  private final AcquireRequest.Builder request;
+  private final boolean choosesId;
+  private final boolean waits;
+  private final long requestedTtl;
+  private final long waitUntil;
+  private boolean cleanup;
+
+  /** The number of the lease on the session that carries it. */
+  int handle;
+
+  AcquireOperation(Keeper keeper, AcquireRequest request, long ttl, long wait, long now) {
+    super(keeper, now + wait + Timing.RETRY_FOR);
+    this.request = request.toBuilder();
+    this.choosesId = request.getRequestId().isEmpty();
+    this.requestedTtl = ttl;
+    this.waits = wait > 0;
+    this.waitUntil = now + wait;
+    if (choosesId) {
+      this.request.setRequestId(UUID.randomUUID().toString());
+    }
+  }
+
+  @Override
+  boolean isUrgent() {
+    return false;
+  }
+
+  @Override
+  long write(SessionRequest.Builder message, long now) {
+    long wait = cleanup ? 0 : Math.max(0, waitUntil - now);
+    request.setAttempt(request.getAttempt() + 1).setWaitTimeout(Wire.duration(wait));
+    handle = session.nextHandle();
+    message.setAcquire(SessionAcquire.newBuilder().setRequest(request).setHandle(handle));
+    return wait + Timing.CALL_TIMEOUT;
+  }
+
+  @Override
+  void answered(SessionResponse answer, Session from, long sent, long read) {
+    AcquireResponse acquire = answer.getAcquire();
+    switch (acquire.getOutcome()) {
+      case OUTCOME_ACQUIRED -> granted(acquire, from, sent, read);
+      case OUTCOME_CONTENDED, OUTCOME_TIMED_OUT -> notGranted(acquire);
+      case OUTCOME_UNSPECIFIED, UNRECOGNIZED ->
+          fail(Failure.local(Status.Code.INTERNAL, "the server answered an acquire with an unknown outcome").refused());
+    }
+  }
+
+  private void notGranted(AcquireResponse answer) {
+    List<HolderInfo> holders = Wire.holders(answer.getHoldersList());
+    // A retry that arrives when the wait is over does not wait.
+    boolean timedOut = waits || answer.getOutcome() == AcquireResponse.Outcome.OUTCOME_TIMED_OUT;
+    fail(timedOut
+        ? new TimedOutException(request.getLockName(), holders, answer.getWaiters())
+        : new ContendedException(request.getLockName(), holders, answer.getWaiters()));
+  }
+
+  private void granted(AcquireResponse answer, Session from, long sent, long read) {
+    long held = Wire.nanos(answer.getHeldFor());
+    LeaseEnd previous = Wire.end(answer.getPreviousEnd());
+    Lease lease = new Lease(answer.getLease(), request.getHolder(), previous, requestedTtl, sent, read, held);
+    from.granted(handle, lease, sent);
+    if (cleanup) {
+      keeper.releaseInBackground(lease);
+    } else if (read >= lease.validUntil) {
+      arrivedTooLate(lease);
+    } else {
+      keeper.add(lease, from);
+      if (Validity.isLate(lease.validUntil, read, lease.ttl)) {
+        keeper.submit(new RenewOperation(keeper, lease, () -> handOut(lease)));
+      } else {
+        handOut(lease);
+      }
+    }
+  }
+
+  private void handOut(Lease lease) {
+    long now = keeper.now();
+    if (cleanup) {
+      keeper.releaseInBackground(lease);
+    } else if (lease.loss == null && now < lease.validUntil) {
+      result.complete(new FencedLock(keeper, lease));
+    } else {
+      arrivedTooLate(lease);
+    }
+  }
+
+  /** The lease was over on arrival: it must not be forgotten, or others wait for its TTL. */
+  private void arrivedTooLate(Lease lease) {
+    keeper.lose(lease, LossReason.SILENCE, 0);
+    keeper.releaseInBackground(lease);
+    Loss loss = lease.loss;
+    if (choosesId && keeper.now() < waitUntil) {
+      restart(null);
+    } else {
+      fail(new LockLostException(loss));
+    }
+  }
+
+  /** Continues the wait as a new request: the old one holds nothing. */
+  private void restart(Failure failure) {
+    request.setRequestId(UUID.randomUUID().toString()).setAttempt(0);
+    maybeApplied = false;
+    if (failure == null) {
+      keeper.submit(this);
+    } else {
+      keeper.repeat(this, failure);
+    }
+  }
+
+  @Override
+  void refused(Failure failure) {
+    if (failure.is("REQUEST_ENDED")) {
+      maybeApplied = false;
+      if (!cleanup && choosesId && keeper.now() < (waits ? waitUntil : until)) {
+        restart(failure);
+      } else if (!cleanup && choosesId && waits) {
+        fail(new TimedOutException(request.getLockName(), List.of(), 0));
+      } else {
+        fail(failure.refused());
+      }
+      return;
+    }
+    maybeApplied |= !failure.hadNoEffect();
+    boolean patient = failure.code() != Status.Code.RESOURCE_EXHAUSTED || !waits || keeper.now() < waitUntil;
+    if (failure.isTransient() && patient) {
+      keeper.repeat(this, failure);
+    } else {
+      gaveUp(failure);
+    }
+  }
+
+  @Override
+  void gaveUp(Failure last) {
+    if (maybeApplied) {
+      String message = "no server has answered whether lock \"" + request.getLockName() + "\" was acquired (" + last.message()
+          + "); the client withdraws the request in the background";
+      result.completeExceptionally(new OutcomeUnknownException(message, last.cause()));
+      if (!cleanup) {
+        cleanUp();
+      }
+    } else {
+      fail(last.refused());
+    }
+  }
+
+  private void fail(FencepostException exception) {
+    result.completeExceptionally(exception);
+    cleanup = true;
+  }
+
+  /** The caller is gone. Nothing is held afterwards, or a cleanup in the background releases it. */
+  void abandon(FencepostException exception) {
+    if (result.completeExceptionally(exception)) {
+      if (session != null) {
+        cleanup = true;
+        until = keeper.now() + Timing.RETRY_FOR;
+        overdueAt = Math.min(overdueAt, keeper.now() + Timing.CALL_TIMEOUT);
+        session.cancel(this);
+      } else {
+        cleanUp();
+      }
+    } else if (!result.isCompletedExceptionally()) {
+      keeper.releaseInBackground(result.join().lease);
+    }
+  }
+
+  /** Withdraws the request with a further attempt, if an earlier one may have taken effect. */
+  private void cleanUp() {
+    cleanup = true;
+    keeper.withdraw(this);
+    if (maybeApplied) {
+      until = keeper.now() + Timing.RETRY_FOR;
+      keeper.submit(this);
+    }
+  }
+}

@@ -1,0 +1,114 @@
+package io.fencepost.client;
+
+import io.grpc.CallOptions;
+import io.grpc.ManagedChannel;
+import io.grpc.Metadata;
+import io.grpc.MethodDescriptor;
+import io.grpc.Status;
+import io.grpc.StatusRuntimeException;
+import io.grpc.stub.ClientCalls;
+import java.io.IOException;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+
+/** Calls that only read. They may be repeated, and do not share the connection of the session. */
+final class Calls {
+  /** How long an unused connection stays open. */
+  private static final long IDLE_SECONDS = 30;
+
+  private final Connector connector;
+  private final List<ServerAddress> servers;
+  private final Map<Integer, ManagedChannel> channels = new HashMap<>();
+  private int preferred;
+  private boolean closed;
+
+  Calls(Connector connector, List<ServerAddress> servers) {
+    this.connector = connector;
+    this.servers = servers;
+  }
+
+  /** A call on a connection, which may fail. */
+  interface Transmission<T> {
+    T send(ManagedChannel channel, CallOptions options);
+  }
+
+  <Q, A> A call(MethodDescriptor<Q, A> method, Q request) {
+    return call((channel, options) -> ClientCalls.blockingUnaryCall(
+        channel, method, options.withDeadlineAfter(Timing.CALL_TIMEOUT, TimeUnit.NANOSECONDS), request));
+  }
+
+  /** Repeats a call on the servers in turn, until it is answered or refused, or its time is over. */
+  private <T> T call(Transmission<T> transmission) {
+    long until = System.nanoTime() + Timing.RETRY_FOR;
+    for (int failures = 0; ; failures++) {
+      int server = preferred();
+      Failure failure;
+      try {
+        return transmission.send(channel(server), options(server));
+      } catch (StatusRuntimeException failed) {
+        Metadata trailers = failed.getTrailers() == null ? new Metadata() : failed.getTrailers();
+        failure = Failure.of(failed.getStatus(), trailers);
+        if (Thread.interrupted()) {
+          throw interrupted(new InterruptedException());
+        }
+      }
+      failed(server);
+      long pause = Math.max(Timing.retryPause(failures), failure.retryDelay());
+      if (!failure.isTransient() || System.nanoTime() + pause - until > 0) {
+        throw failure.refused();
+      }
+      try {
+        TimeUnit.NANOSECONDS.sleep(pause);
+      } catch (InterruptedException interrupted) {
+        throw interrupted(interrupted);
+      }
+    }
+  }
+
+  private static WaitInterruptedException interrupted(InterruptedException cause) {
+    Thread.currentThread().interrupt();
+    return new WaitInterruptedException("interrupted while waiting for the answer of a server", cause);
+  }
+
+  CallOptions options(int server) {
+    return connector.callOptions(servers.get(server));
+  }
+
+  synchronized int preferred() {
+    return preferred;
+  }
+
+  /** Moves on from a server that failed, unless another call has done so already. */
+  synchronized void failed(int server) {
+    if (server == preferred) {
+      preferred = (preferred + 1) % servers.size();
+    }
+  }
+
+  /** The connection to a server. After a failure it does not wait before it connects again: callers pause themselves. */
+  synchronized ManagedChannel channel(int server) {
+    if (closed) {
+      throw new ClientClosedException();
+    }
+    ManagedChannel channel = channels.computeIfAbsent(server, this::connect);
+    channel.resetConnectBackoff();
+    return channel;
+  }
+
+  private ManagedChannel connect(int server) {
+    try {
+      ManagedChannel channel = connector.channel(servers.get(server), IDLE_SECONDS);
+      return channel;
+    } catch (IOException unusable) {
+      throw Status.UNAVAILABLE.withDescription(servers.get(server).toString()).withCause(unusable).asRuntimeException();
+    }
+  }
+
+  synchronized void close() {
+    closed = true;
+    channels.values().forEach(ManagedChannel::shutdownNow);
+    channels.clear();
+  }
+}

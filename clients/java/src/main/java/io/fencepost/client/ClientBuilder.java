@@ -1,0 +1,107 @@
+package io.fencepost.client;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Objects;
+import java.util.concurrent.Executor;
+import java.util.function.Supplier;
+
+/** Settings of a {@link FencepostClient}. */
+public final class ClientBuilder {
+  private final List<ServerAddress> servers = new ArrayList<>();
+  private Tls tls;
+  private Supplier<String> token;
+  private String holder = Holders.defaultLabel();
+
+  ClientBuilder() {}
+
+  /**
+   * Adds servers: replicas of one service. The client stays with one until it fails. Without this, {@code
+   * FENCEPOST_SERVER} names them, else {@code 127.0.0.1:7420} is used.
+   *
+   * @param addresses each {@code host:port}, {@code host}, {@code http://host:port}, {@code https://host:port} for TLS,
+   *     or {@code unix:/path}; an IPv6 address needs brackets; several may be separated by commas
+   * @return this builder
+   * @throws IllegalArgumentException if an address is not valid
+   */
+  public ClientBuilder servers(String... addresses) {
+    for (String address : addresses) {
+      servers.addAll(ServerAddress.list(address));
+    }
+    return this;
+  }
+
+  /**
+   * TLS settings for {@code https://} servers. Without this, {@code FENCEPOST_CA}, {@code FENCEPOST_CERT} and {@code
+   * FENCEPOST_KEY} name the files.
+   *
+   * @param settings the settings
+   * @return this builder
+   */
+  public ClientBuilder tls(Tls settings) {
+    this.tls = Objects.requireNonNull(settings);
+    return this;
+  }
+
+  /**
+   * Sends a bearer token with every call, in the header {@code authorization}. Only over TLS, a Unix socket or the
+   * loopback interface.
+   *
+   * @param provider is called before each call and each stream, on a thread that may wait
+   * @return this builder
+   */
+  public ClientBuilder bearerToken(Supplier<String> provider) {
+    this.token = Objects.requireNonNull(provider);
+    return this;
+  }
+
+  /**
+   * The label that others see as the holder of this client's locks.
+   *
+   * @param label at most 256 bytes of UTF-8 without control characters; {@code user@host:pid} by default
+   * @return this builder
+   */
+  public ClientBuilder holder(String label) {
+    this.holder = Objects.requireNonNull(label);
+    return this;
+  }
+
+  /**
+   * Builds the client. It connects with the first call: no server needs to be running yet.
+   *
+   * @return the client; close it
+   * @throws IllegalArgumentException if a setting is not valid, or a TLS file cannot be used
+   */
+  public FencepostClient build() {
+    List<ServerAddress> addresses = servers.isEmpty() ? ServerAddress.list(fromEnvironment()) : List.copyOf(servers);
+    Tls settings = tls == null ? Tls.fromEnvironment() : tls;
+    for (ServerAddress address : addresses) {
+      check(address, settings);
+    }
+    Threads threads = new Threads();
+    Executor pool = threads.pool();
+    return new FencepostClient(threads, new Connector(settings, token, pool), addresses, holder);
+  }
+
+  private static String fromEnvironment() {
+    String servers = System.getenv(Facts.ENVIRONMENT_SERVER);
+    return servers == null || servers.isBlank() ? Facts.DEFAULT_SERVER : servers;
+  }
+
+  private void check(ServerAddress address, Tls settings) {
+    if (address.tls()) {
+      try {
+        settings.credentials();
+      } catch (java.io.IOException unusable) {
+        throw new IllegalArgumentException(unusable.getMessage(), unusable);
+      }
+    } else if (tls != null && !tls.isDefault() && !address.isUnix()) {
+      throw new IllegalArgumentException(
+          "TLS settings are given, but " + address + " is an address without TLS: write https://" + address);
+    }
+    if (token != null && !address.tls() && !address.isLocal()) {
+      throw new IllegalArgumentException(
+          "a bearer token would be sent to " + address + " in plain text: write https://" + address);
+    }
+  }
+}

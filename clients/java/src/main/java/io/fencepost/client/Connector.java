@@ -1,0 +1,107 @@
+package io.fencepost.client;
+
+import io.grpc.CallCredentials;
+import io.grpc.CallOptions;
+import io.grpc.ChannelCredentials;
+import io.grpc.InsecureChannelCredentials;
+import io.grpc.ManagedChannel;
+import io.grpc.Metadata;
+import io.grpc.Status;
+import io.grpc.netty.shaded.io.grpc.netty.NettyChannelBuilder;
+import io.grpc.netty.shaded.io.netty.channel.ChannelOption;
+import io.grpc.netty.shaded.io.netty.channel.EventLoopGroup;
+import io.grpc.netty.shaded.io.netty.channel.epoll.Epoll;
+import io.grpc.netty.shaded.io.netty.channel.epoll.EpollDomainSocketChannel;
+import io.grpc.netty.shaded.io.netty.channel.epoll.EpollEventLoopGroup;
+import io.grpc.netty.shaded.io.netty.channel.unix.DomainSocketAddress;
+import io.grpc.netty.shaded.io.netty.util.concurrent.DefaultThreadFactory;
+import java.io.IOException;
+import java.util.concurrent.Executor;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
+
+/** Makes connections to servers, and the credentials of their calls. */
+final class Connector {
+  /** The interval of pings, and how long one may be unanswered: how a dead connection without leases is noticed. */
+  private static final long PING_INTERVAL_SECONDS = 10;
+
+  private static final long PING_TIMEOUT_SECONDS = 5;
+
+  private static final Metadata.Key<String> AUTHORIZATION =
+      Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER);
+
+  private final Tls tls;
+  private final Supplier<String> token;
+  private final Executor pool;
+
+  /** {@code token} may be null. It is called on the pool, because it may wait. */
+  Connector(Tls tls, Supplier<String> token, Executor pool) {
+    this.tls = tls;
+    this.token = token;
+    this.pool = pool;
+  }
+
+  /** A channel whose callbacks run on the thread that reads its socket. It connects with its first call. */
+  ManagedChannel channel(ServerAddress address) throws IOException {
+    return builder(address).build();
+  }
+
+  /** A channel whose unused connection is closed after a time. */
+  ManagedChannel channel(ServerAddress address, long idleSeconds) throws IOException {
+    return builder(address).idleTimeout(idleSeconds, TimeUnit.SECONDS).build();
+  }
+
+  private NettyChannelBuilder builder(ServerAddress address) throws IOException {
+    NettyChannelBuilder builder = address.isUnix() ? unix(address) : tcp(address);
+    return builder
+        .directExecutor()
+        .disableRetry()
+        .keepAliveTime(PING_INTERVAL_SECONDS, TimeUnit.SECONDS)
+        .keepAliveTimeout(PING_TIMEOUT_SECONDS, TimeUnit.SECONDS);
+  }
+
+  private NettyChannelBuilder tcp(ServerAddress address) throws IOException {
+    ChannelCredentials credentials = address.tls() ? tls.credentials() : InsecureChannelCredentials.create();
+    NettyChannelBuilder builder = NettyChannelBuilder.forAddress(address.host(), address.port(), credentials)
+        .withOption(ChannelOption.CONNECT_TIMEOUT_MILLIS, (int) Facts.CONNECT_TIMEOUT_MS);
+    if (address.tls() && tls.serverName() != null) {
+      builder.overrideAuthority(tls.serverName());
+    }
+    return builder;
+  }
+
+  private static NettyChannelBuilder unix(ServerAddress address) throws IOException {
+    if (!Epoll.isAvailable()) {
+      throw new IOException("Unix sockets need Linux on x86_64 or aarch64", Epoll.unavailabilityCause());
+    }
+    return NettyChannelBuilder.forAddress(
+            new DomainSocketAddress(address.unixPath()), InsecureChannelCredentials.create())
+        .overrideAuthority("localhost")
+        .channelType(EpollDomainSocketChannel.class)
+        .eventLoopGroup(UnixLoop.GROUP);
+  }
+
+  /** Created with the first Unix socket, for all clients; its thread is a daemon thread. */
+  private static final class UnixLoop {
+    static final EventLoopGroup GROUP = new EpollEventLoopGroup(1, new DefaultThreadFactory("fencepost-unix", true));
+  }
+
+  CallOptions callOptions(ServerAddress address) {
+    return token == null ? CallOptions.DEFAULT : CallOptions.DEFAULT.withCallCredentials(new BearerToken());
+  }
+
+  private final class BearerToken extends CallCredentials {
+    @Override
+    public void applyRequestMetadata(RequestInfo request, Executor executor, MetadataApplier applier) {
+      pool.execute(() -> {
+        try {
+          Metadata headers = new Metadata();
+          headers.put(AUTHORIZATION, "Bearer " + token.get());
+          applier.apply(headers);
+        } catch (RuntimeException failed) {
+          applier.fail(Status.UNAVAILABLE.withDescription("the token provider failed").withCause(failed));
+        }
+      });
+    }
+  }
+}

@@ -1,0 +1,101 @@
+package io.fencepost.client;
+
+import com.google.protobuf.Any;
+import com.google.protobuf.InvalidProtocolBufferException;
+import com.google.rpc.BadRequest;
+import com.google.rpc.ErrorInfo;
+import com.google.rpc.RetryInfo;
+import io.fencepost.v1.OperationError;
+import io.grpc.Status;
+import io.grpc.StatusException;
+import io.grpc.protobuf.StatusProto;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+
+/** A transmission that failed: what the server said, or why the server could not be reached. */
+record Failure(
+    Status.Code code, String reason, String message, List<FieldViolation> violations, long retryDelay, Throwable cause) {
+  /** The reasons of UNAVAILABLE that say that nothing was done. */
+  private static final Set<String> NOTHING_DONE =
+      Set.of("STORE_UNAVAILABLE", "STORE_OVERLOADED", "TOO_LATE", "PLACE_LOST", "REQUEST_TOO_SLOW", "DRAINING");
+
+  static Failure of(OperationError error) {
+    return of(Status.fromCodeValue(error.getCode()).getCode(), error.getMessage(), error.getDetailsList(), null);
+  }
+
+  static Failure of(Status status, io.grpc.Metadata trailers) {
+    StatusException exception = status.asException(trailers);
+    com.google.rpc.Status details = StatusProto.fromThrowable(exception);
+    String message = status.getDescription() == null ? "" : status.getDescription();
+    for (Throwable cause = status.getCause(); cause != null; cause = cause.getCause()) {
+      if (cause.getMessage() != null && !message.contains(cause.getMessage())) {
+        message += (message.isEmpty() ? "" : ": ") + cause.getMessage();
+      }
+    }
+    return of(status.getCode(), message, details == null ? List.of() : details.getDetailsList(), exception);
+  }
+
+  static Failure local(Status.Code code, String message) {
+    return of(code, message, List.of(), null);
+  }
+
+  private static Failure of(Status.Code code, String message, List<Any> details, Throwable cause) {
+    String reason = "";
+    long delay = 0;
+    List<FieldViolation> violations = new ArrayList<>();
+    for (Any detail : details) {
+      try {
+        if (detail.is(ErrorInfo.class)) {
+          ErrorInfo info = detail.unpack(ErrorInfo.class);
+          reason = info.getDomain().equals(Facts.ERROR_DOMAIN) ? info.getReason() : reason;
+        } else if (detail.is(RetryInfo.class)) {
+          delay = Wire.nanos(detail.unpack(RetryInfo.class).getRetryDelay());
+        } else if (detail.is(BadRequest.class)) {
+          for (BadRequest.FieldViolation field : detail.unpack(BadRequest.class).getFieldViolationsList()) {
+            violations.add(new FieldViolation(field.getField(), field.getDescription()));
+          }
+        }
+      } catch (InvalidProtocolBufferException malformed) {
+        // The code decides what is done; a malformed detail only explains less.
+        continue;
+      }
+    }
+    return new Failure(code, reason, message, List.copyOf(violations), delay, cause);
+  }
+
+  /** Whether the same call may succeed later, here or on another server. */
+  boolean isTransient() {
+    return switch (code) {
+      case UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED, INTERNAL, UNKNOWN -> true;
+      case RESOURCE_EXHAUSTED -> !reason.isEmpty();
+      case ABORTED -> is("OVERTAKEN");
+      default -> false;
+    };
+  }
+
+  /** Whether the server says that the call had no effect. */
+  boolean hadNoEffect() {
+    return !isTransient() || code == Status.Code.RESOURCE_EXHAUSTED || NOTHING_DONE.contains(reason);
+  }
+
+  boolean is(String reason) {
+    return this.reason.equals(reason);
+  }
+
+  /** Whether the call was refused by TLS, which repeating does not change until somebody changes certificates. */
+  boolean isTls() {
+    for (Throwable at = cause; at != null; at = at.getCause()) {
+      if (at instanceof javax.net.ssl.SSLHandshakeException
+          || at instanceof java.security.cert.CertificateException
+          || at instanceof TlsFileException) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  RefusedException refused() {
+    return new RefusedException(code.name(), reason, message, violations, cause);
+  }
+}

@@ -1,0 +1,198 @@
+package io.fencepost.client;
+
+import io.fencepost.v1.CheckTokenRequest;
+import io.fencepost.v1.CheckTokenResponse;
+import io.fencepost.v1.GetRequest;
+import io.fencepost.v1.LockServiceGrpc;
+import java.util.List;
+import java.util.Objects;
+import java.util.Optional;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.function.Consumer;
+import java.util.stream.Stream;
+
+/**
+ * A client of a Fencepost server and its replicas. One client serves a whole process: all of its locks are acquired, kept
+ * and released on one stream.
+ *
+ * <pre>{@code
+ * try (FencepostClient client = FencepostClient.connect("127.0.0.1:7420");
+ *     FencedLock lock = client.acquire("orders/42").waitFor(Duration.ofSeconds(30)).get()) {
+ *   store.write(order, lock.token());
+ * }
+ * }</pre>
+ *
+ * <p>All methods may be called by any thread. All threads of a client are daemon threads: none keeps the JVM running.
+ */
+public final class FencepostClient implements AutoCloseable {
+  /** How long closing waits for the answers to releases, in nanoseconds. */
+  private static final long CLOSE_TIMEOUT = TimeUnit.SECONDS.toNanos(3);
+
+  private final Threads threads;
+  private final Keeper keeper;
+  private final Calls calls;
+  private final String holder;
+  private final AtomicBoolean closed = new AtomicBoolean();
+
+  FencepostClient(Threads threads, Connector connector, List<ServerAddress> servers, String holder) {
+    this.threads = threads;
+    this.holder = holder;
+    this.keeper = new Keeper(BootClock.system(), threads, connector, servers);
+    this.calls = new Calls(connector, servers);
+    threads.checkWith(keeper::check);
+  }
+
+  /**
+   * Creates a client of the servers that {@code FENCEPOST_SERVER} names, else of {@code 127.0.0.1:7420}.
+   *
+   * @return the client; close it
+   * @throws IllegalArgumentException if an address is not valid
+   */
+  public static FencepostClient create() {
+    return builder().build();
+  }
+
+  /**
+   * Creates a client of these servers. It connects with the first call.
+   *
+   * @param servers as in {@link ClientBuilder#servers}
+   * @return the client; close it
+   * @throws IllegalArgumentException if an address is not valid
+   */
+  public static FencepostClient connect(String... servers) {
+    return builder().servers(servers).build();
+  }
+
+  /**
+   * Creates a builder for other settings.
+   *
+   * @return a builder with the default settings
+   */
+  public static ClientBuilder builder() {
+    return new ClientBuilder();
+  }
+
+  /**
+   * Prepares to acquire a lock: set options, then call {@link LockRequest#get()}.
+   *
+   * @param name the lock's name: 1 to 512 bytes of UTF-8 without control characters
+   * @return a request with the default options: TTL 30 s, no wait
+   */
+  public LockRequest acquire(String name) {
+    return new LockRequest(keeper, name, holder);
+  }
+
+  /**
+   * Acquires a lock if it is free, with the default options.
+   *
+   * @param name the lock's name
+   * @return the lock, or empty if it is not free
+   * @throws FencepostException as {@link LockRequest#get()}
+   */
+  public Optional<FencedLock> tryAcquire(String name) {
+    return acquire(name).tryGet();
+  }
+
+  /**
+   * Runs a body under a lock if the lock is free, with the default options. For others: {@link LockRequest#run}.
+   *
+   * @param name the lock's name
+   * @param body the work
+   * @param <X> the exception that it throws
+   * @throws X if the body fails
+   * @throws ContendedException if the lock is not free
+   * @throws LockLostException if the lock was lost before the body returned
+   */
+  public <X extends Exception> void runLocked(String name, LockBody<X> body) throws X {
+    acquire(name).run(body);
+  }
+
+  /**
+   * Runs a function under a lock if the lock is free, with the default options. For others: {@link LockRequest#call}.
+   *
+   * @param name the lock's name
+   * @param function the work
+   * @param <T> the type of its value
+   * @param <X> the exception that it throws
+   * @return its value
+   * @throws X if the function fails
+   * @throws ContendedException if the lock is not free
+   * @throws LockLostException if the lock was lost before the function returned
+   */
+  public <T, X extends Exception> T callLocked(String name, LockFunction<T, X> function) throws X {
+    return acquire(name).call(function);
+  }
+
+  /**
+   * Reads a lock: a snapshot for people and dashboards.
+   *
+   * @param name the lock's name
+   * @return its state; without holders if it is free
+   * @throws RefusedException if the server refused the call, or no server could be reached in 10 s
+   * @throws WaitInterruptedException if the thread is interrupted
+   */
+  public LockInfo get(String name) {
+    GetRequest request = GetRequest.newBuilder().setLockName(name).build();
+    return Wire.lock(calls.call(LockServiceGrpc.getGetMethod(), request).getLock());
+  }
+
+  /**
+   * Lists the locks that are held or waited for, in no particular order. Pages are fetched as the stream is read.
+   *
+   * @param prefix only locks whose names begin with this; empty for all
+   * @return the locks; reading it throws the exceptions of {@link #get}
+   */
+  public Stream<LockInfo> list(String prefix) {
+    return Listing.stream(calls, Objects.requireNonNull(prefix));
+  }
+
+  /**
+   * Watches locks: the listener receives events from the moment on that {@link Watch#started()} completes. If the
+   * connection is lost, the watch goes on with the next server and reports {@link LockEvent.Kind#MISSED}.
+   *
+   * @param prefix only locks whose names begin with this; empty for all
+   * @param listener is called with one event at a time, on a thread of the client's pool; while it is busy the server
+   *     waits, and after too many events it drops some and reports them as missed
+   * @return the watch; close it
+   */
+  public Watch watch(String prefix, Consumer<LockEvent> listener) {
+    return new Watch(threads, calls, Objects.requireNonNull(prefix), Objects.requireNonNull(listener));
+  }
+
+  /**
+   * Checks whether a token is that of a current lease: for stores that cannot keep the highest token themselves. The
+   * answer may be out of date when it arrives; only a comparison inside the store has no such gap.
+   *
+   * @param name the lock's name
+   * @param token the token, above 0
+   * @return its status
+   * @throws RefusedException if the server refused the call, or no server could be reached in 10 s
+   * @throws WaitInterruptedException if the thread is interrupted
+   */
+  public TokenStatus checkToken(String name, long token) {
+    CheckTokenRequest request = CheckTokenRequest.newBuilder().setLockName(name).setFencingToken(token).build();
+    CheckTokenResponse answer = calls.call(LockServiceGrpc.getCheckTokenMethod(), request);
+    TokenStatus.State state =
+        switch (answer.getStatus()) {
+          case STATUS_CURRENT -> TokenStatus.State.CURRENT;
+          case STATUS_ENDED -> TokenStatus.State.ENDED;
+          case STATUS_STALE -> TokenStatus.State.STALE;
+          case STATUS_UNKNOWN, STATUS_UNSPECIFIED, UNRECOGNIZED -> TokenStatus.State.UNKNOWN;
+        };
+    return new TokenStatus(state, answer.getNewestToken());
+  }
+
+  /**
+   * Ends waiting requests with {@link ClientClosedException}, releases the locks that are held, and waits up to 3 s for
+   * the answers. Stop the work under the locks first. Idempotent.
+   */
+  @Override
+  public void close() {
+    if (closed.compareAndSet(false, true)) {
+      keeper.close(CLOSE_TIMEOUT);
+      calls.close();
+      threads.close();
+    }
+  }
+}

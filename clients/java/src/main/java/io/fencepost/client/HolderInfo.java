@@ -1,0 +1,24 @@
+package io.fencepost.client;
+
+import java.time.Duration;
+import java.util.Map;
+
+/**
+ * A holder of a lock, as others see it.
+ *
+ * @param holder the label that the holder chose; {@code classic client} for a client that uses Redis directly
+ * @param grantId the public id of the grant; empty for a classic client
+ * @param token the fencing token of the grant; 0 for a classic client
+ * @param ttl the TTL of the lease, which each renewal restores
+ * @param expiresIn the time until the lease ends unless it is renewed; null for a classic client whose key has no TTL
+ * @param heldSince the time since the grant
+ * @param metadata the metadata that the holder chose
+ */
+public record HolderInfo(
+    String holder,
+    String grantId,
+    long token,
+    Duration ttl,
+    Duration expiresIn,
+    Duration heldSince,
+    Map<String, String> metadata) {}

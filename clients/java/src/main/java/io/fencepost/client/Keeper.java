@@ -1,0 +1,412 @@
+package io.fencepost.client;
+
+import io.grpc.Status;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.PriorityQueue;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.Condition;
+import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.BooleanSupplier;
+import java.util.function.LongConsumer;
+
+/**
+ * Keeps the leases of a client and carries its operations, on one session for all of them.
+ *
+ * <p>The server paces renewals; no timer renews here. A timer checks the leases and the session: a lease whose validity
+ * is over is lost, and a session that is silent, ends or drains is replaced ({@link Sessions}). The first operation opens
+ * a session. It is closed soon after the last lease.
+ *
+ * <p>One lock guards everything: it is held for a few instructions, never while waiting, and no code of a user runs under
+ * it.
+ */
+final class Keeper {
+  private final ReentrantLock lock = new ReentrantLock();
+  private final Condition settled = lock.newCondition();
+  private final BootClock clock;
+  private final Threads threads;
+  private final Sessions sessions;
+  private final Set<Lease> leases = new LinkedHashSet<>();
+  private final Set<AcquireOperation> acquiring = new LinkedHashSet<>();
+  private final ArrayDeque<Operation> urgent = new ArrayDeque<>();
+  private final ArrayDeque<Operation> acquires = new ArrayDeque<>();
+  private final PriorityQueue<Operation> paused =
+      new PriorityQueue<>(Comparator.comparingLong((Operation operation) -> operation.notBefore));
+
+  /** The shortest TTL of all leases, 0 without leases. */
+  private long shortest;
+
+  private long lastCheck;
+  private long idleSince = -1;
+  private boolean closed;
+
+  Keeper(BootClock clock, Threads threads, Connector connector, List<ServerAddress> servers) {
+    this.clock = clock;
+    this.threads = threads;
+    this.sessions = new Sessions(this, connector, servers);
+    this.lastCheck = clock.now();
+  }
+
+  long now() {
+    return clock.now();
+  }
+
+  void inBackground(Runnable task) {
+    threads.inBackground(task);
+  }
+
+  boolean underLock(BooleanSupplier action) {
+    lock.lock();
+    try {
+      return action.getAsBoolean();
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  // Called by locks and requests
+
+  /** Starts an acquire. */
+  void start(AcquireOperation operation) {
+    lock.lock();
+    try {
+      if (closed) {
+        throw new ClientClosedException();
+      }
+      acquiring.add(operation);
+      operation.result.whenComplete((granted, failure) -> acquiring.remove(operation));
+      submit(operation);
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  void abandon(AcquireOperation operation, FencepostException cause) {
+    lock.lock();
+    try {
+      operation.abandon(cause);
+      proceed(now());
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Whether a lease is valid. Once false, it stays false. */
+  boolean isValid(Lease lease) {
+    if (lease.isOver()) {
+      return false;
+    }
+    if (now() < lease.validUntil) {
+      return true;
+    }
+    lock.lock();
+    try {
+      // A renewal may have arrived meanwhile.
+      if (now() >= lease.validUntil) {
+        lose(lease, LossReason.SILENCE, 0);
+      }
+      return !lease.isOver();
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Stops renewing a lease and sends its release. No renewal is sent after this. */
+  CompletableFuture<LeaseEnd> release(Lease lease) {
+    lock.lock();
+    try {
+      if (lease.release == null) {
+        lease.release = startRelease(lease);
+      }
+      return lease.release;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  private CompletableFuture<LeaseEnd> startRelease(Lease lease) {
+    Loss loss = lease.loss;
+    lease.released = true;
+    leases.remove(lease);
+    if (loss != null && loss.reason() != LossReason.SILENCE) {
+      return CompletableFuture.completedFuture(LeaseEnd.valueOf(loss.reason().name()));
+    }
+    sessions.stopRenewing(lease);
+    ReleaseOperation operation = new ReleaseOperation(this, lease, now());
+    submit(operation);
+    return operation.result;
+  }
+
+  void onAtRisk(Lease lease, Runnable listener) {
+    lock.lock();
+    try {
+      lease.onAtRisk(listener);
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Ends the waiting acquires, releases the locks, and waits a bounded time for the answers. */
+  void close(long timeout) {
+    lock.lock();
+    try {
+      closed = true;
+      new ArrayList<>(acquiring).forEach(operation -> operation.abandon(new ClientClosedException()));
+      for (Lease lease : new ArrayList<>(leases)) {
+        release(lease);
+        lease.closed(threads);
+      }
+      proceed(now());
+      for (long left = timeout; left > 0 && isBusy(); ) {
+        left = settled.awaitNanos(left);
+      }
+    } catch (InterruptedException interrupted) {
+      Thread.currentThread().interrupt(); // what is not released ends by its TTL
+    } finally {
+      sessions.shutDown();
+      lock.unlock();
+    }
+  }
+
+  // Called by operations and sessions, under the lock
+
+  /** Renews a lease from now on. {@code granted} is the session that it is attached to. */
+  void add(Lease lease, Session granted) {
+    leases.add(lease);
+    if (shortest == 0 || lease.ttl < shortest) {
+      shortest = lease.ttl;
+      sessions.paceChanged(now());
+    }
+    sessions.attach(lease, granted);
+    threads.wakeIn(Timing.tick(shortest));
+  }
+
+  void releaseInBackground(Lease lease) {
+    release(lease);
+  }
+
+  /** Queues an operation. */
+  void submit(Operation operation) {
+    (operation.isUrgent() ? urgent : acquires).add(operation);
+    proceed(now());
+  }
+
+  /** Queues a failed operation again, after a pause, unless its time is over. */
+  void repeat(Operation operation, Failure failure) {
+    long now = now();
+    boolean elsewhere = failure.is("DRAINING") && sessions.hasOther();
+    long pause = Math.max(Timing.retryPause(operation.failures++), elsewhere ? 0 : failure.retryDelay());
+    if (now + pause >= operation.until) {
+      operation.gaveUp(failure);
+      return;
+    }
+    operation.notBefore = now + pause;
+    paused.add(operation);
+    threads.wakeIn(pause);
+  }
+
+  /** An operation in flight was not answered in time. */
+  void unanswered(Operation operation) {
+    operation.session = null;
+    operation.maybeApplied = true;
+    repeat(operation, Failure.local(Status.Code.DEADLINE_EXCEEDED, "no answer in time"));
+  }
+
+  /** Removes an operation that waits to be sent. */
+  void withdraw(Operation operation) {
+    acquires.remove(operation);
+    urgent.remove(operation);
+    paused.remove(operation);
+  }
+
+  Operation nextUrgent(Session asking) {
+    return sessions.carriesUrgent(asking) ? urgent.poll() : null;
+  }
+
+  Operation nextAcquire(Session asking) {
+    return sessions.carriesAcquires(asking) ? acquires.poll() : null;
+  }
+
+  void lose(Lease lease, LossReason reason, long successorToken) {
+    if (leases.remove(lease)) {
+      sessions.detach(lease);
+    }
+    lease.lose(new Loss(lease.name, lease.token, reason, successorToken), threads);
+  }
+
+  void atRisk(Lease lease, boolean storeUnreachable) {
+    lease.storeUnreachable |= storeUnreachable;
+    lease.atRisk(threads);
+  }
+
+  void opened(Session session) {
+    sessions.opened(session);
+  }
+
+  void proven(Session session) {
+    sessions.proven(session);
+  }
+
+  void drains(Session session) {
+    sessions.drains(session, now());
+  }
+
+  void refused(Session session, Failure failure) {
+    sessions.refused(session, failure, now());
+  }
+
+  // Called by the transport and the timer, without the lock
+
+  /** Applies a message of a session. */
+  void onSession(Session session, LongConsumer action) {
+    lock.lock();
+    try {
+      if (!session.ended) {
+        long now = now();
+        action.accept(now);
+        session.pump();
+        settled();
+      }
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  void ended(Session session, Failure failure) {
+    lock.lock();
+    try {
+      sessions.ended(session, failure, now());
+      proceed(now());
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** The check of the timer. Returns the time until the next one. */
+  long check() {
+    lock.lock();
+    try {
+      long now = now();
+      // A process that was paused finds the messages that came meanwhile unread: that is not the server's silence.
+      boolean late = shortest > 0 && now - lastCheck > shortest / 4;
+      lastCheck = now;
+      boolean stuck = checkLeases(now);
+      checkOperations(now);
+      sessions.check(now, shortest, stuck, late);
+      proceed(now);
+      return nextCheck(now);
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Finds lost leases, and returns whether the session fails to renew one. */
+  private boolean checkLeases(long now) {
+    boolean stuck = false;
+    shortest = 0;
+    for (Lease lease : new ArrayList<>(leases)) {
+      if (now >= lease.validUntil) {
+        lose(lease, LossReason.SILENCE, 0);
+        continue;
+      }
+      shortest = shortest == 0 ? lease.ttl : Math.min(shortest, lease.ttl);
+      if (Validity.isOverdue(lease.validUntil, now, lease.ttl)) {
+        lease.atRisk(threads);
+        boolean patient = now - lease.attachedAt <= Timing.answerTimeout(lease.ttl);
+        // If the store is the cause, a new session with the only server does not help.
+        stuck |= lease.onStream && !patient && (!lease.storeUnreachable || sessions.hasOther());
+      }
+      if (!lease.onStream && now - lease.renewalAt > lease.ttl / 3) {
+        lease.renewalAt = now;
+        submit(new RenewOperation(this, lease, () -> {}));
+      }
+    }
+    return stuck;
+  }
+
+  private void checkOperations(long now) {
+    for (Operation due = paused.peek(); due != null && due.notBefore <= now; due = paused.peek()) {
+      paused.poll();
+      (due.isUrgent() ? urgent : acquires).add(due);
+    }
+    List<Operation> over = new ArrayList<>();
+    urgent.stream().filter(operation -> now >= operation.until).forEach(over::add);
+    acquires.stream().filter(operation -> now >= operation.until).forEach(over::add);
+    giveUp(over, sessions.lastFailure());
+  }
+
+  /** Ends operations that wait to be sent. */
+  void giveUp(List<Operation> operations, Failure failure) {
+    operations.forEach(this::withdraw);
+    operations.forEach(operation -> operation.gaveUp(failure));
+  }
+
+  /** The operations that wait to be sent. */
+  List<Operation> waiting() {
+    List<Operation> all = new ArrayList<>(urgent);
+    all.addAll(acquires);
+    return all;
+  }
+
+  boolean hasWork() {
+    return !leases.isEmpty() || !urgent.isEmpty() || !acquires.isEmpty();
+  }
+
+  List<Lease> leases() {
+    return new ArrayList<>(leases);
+  }
+
+  long shortestTtl() {
+    return shortest;
+  }
+
+  private boolean isBusy() {
+    return !urgent.isEmpty() || !acquires.isEmpty() || !paused.isEmpty() || sessions.isBusy();
+  }
+
+  /** Opens a session if one is needed, and sends what can be sent. */
+  private void proceed(long now) {
+    if (hasWork()) {
+      idleSince = -1;
+      sessions.open(now);
+    }
+    sessions.pump();
+    settled();
+    threads.wakeIn(leases.isEmpty() ? nextCheck(now) : Timing.tick(shortest));
+  }
+
+  private void settled() {
+    if (closed && !isBusy()) {
+      settled.signalAll();
+    }
+  }
+
+  private long nextCheck(long now) {
+    long next = TimeUnit.HOURS.toNanos(1);
+    if (!leases.isEmpty()) {
+      next = Timing.tick(shortest);
+      for (Lease lease : leases) {
+        next = Math.min(next, lease.validUntil - now);
+      }
+    } else if (sessions.isOpen() && !isBusy()) {
+      idleSince = idleSince < 0 ? now : idleSince;
+      next = Timing.LINGER - (now - idleSince);
+      if (next <= 0) {
+        sessions.close();
+        return TimeUnit.HOURS.toNanos(1);
+      }
+    }
+    if (!paused.isEmpty()) {
+      next = Math.min(next, paused.peek().notBefore - now);
+    }
+    if (isBusy()) {
+      next = Math.min(next, sessions.nextCheck(now));
+    }
+    return Math.max(next, TimeUnit.MILLISECONDS.toNanos(1));
+  }
+}

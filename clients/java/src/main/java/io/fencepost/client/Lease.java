@@ -1,0 +1,122 @@
+package io.fencepost.client;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+
+/**
+ * One lease of this process: until when it is valid, and whether it is lost. Changed only under the lock of its {@link
+ * Keeper}; the volatile fields are read without it.
+ *
+ * <p>Lost is final, whether the server reported it or the validity ended: a late renewal never revives a lease.
+ */
+final class Lease {
+  final String name;
+
+  /** A secret: never logged. */
+  final String id;
+
+  final String grantId;
+  final long token;
+  final String holder;
+  final LeaseEnd previousEnd;
+
+  /** The full TTL in nanoseconds, as far as known. Volatile: read without the lock. */
+  volatile long ttl;
+
+  volatile long validUntil;
+  volatile Loss loss;
+
+  /** Whether this process released it. From then on it is not valid, but not lost either. */
+  volatile boolean released;
+
+  /** The attempt number of the latest attachment; the grant on a session is the first. */
+  int attachments = 1;
+
+  /** When it was last attached. */
+  long attachedAt;
+
+  /** Whether it was attached again after another process had attached it. */
+  boolean reattached;
+
+  /** Whether a session renews it. If not, because the session is full, the keeper sends renewals. */
+  boolean onStream = true;
+
+  /** When a renewal was last requested by the keeper. */
+  long renewalAt;
+
+  /** Whether renewals fail, and whether the server named its store as the cause. */
+  boolean atRisk;
+
+  boolean storeUnreachable;
+
+  /** The answer to its release, once it was released. */
+  CompletableFuture<LeaseEnd> release;
+
+  /** Completed once, outside of the lock, by the thread pool for callbacks. */
+  final CompletableFuture<Loss> lost = new CompletableFuture<>();
+
+  /** Called on each beginning of a time without renewals. */
+  private final List<Runnable> atRiskListeners = new ArrayList<>();
+
+  Lease(io.fencepost.v1.Lease lease, String holder, LeaseEnd previousEnd, long requestedTtl, long sent, long read, long held) {
+    this.name = lease.getLockName();
+    this.id = lease.getLeaseId();
+    this.grantId = lease.getGrantId();
+    this.token = lease.getFencingToken();
+    this.holder = holder;
+    this.previousEnd = previousEnd;
+    long left = Wire.nanos(lease.getTtl());
+    this.ttl = Math.max(requestedTtl, left);
+    this.validUntil = Validity.until(sent, read, held, left);
+    this.attachedAt = read;
+    this.renewalAt = read;
+  }
+
+  boolean isOver() {
+    return released || loss != null;
+  }
+
+  /** Moves the end of the validity forward, unless the lease is over. {@code left} counts from {@code sent + held}. */
+  void renewed(long sent, long read, long held, long left) {
+    long until = Validity.until(sent, read, held, left);
+    if (isOver() || read >= validUntil) {
+      return;
+    }
+    ttl = Math.max(ttl, left);
+    if (until > validUntil) {
+      validUntil = until;
+      atRisk = false;
+      storeUnreachable = false;
+    }
+  }
+
+  void onAtRisk(Runnable listener) {
+    atRiskListeners.add(listener);
+  }
+
+  /** Marks the lease as not being renewed, and tells the listeners if it was being renewed before. */
+  void atRisk(Threads threads) {
+    if (!atRisk && !isOver()) {
+      atRisk = true;
+      atRiskListeners.forEach(threads::inBackground);
+    }
+  }
+
+  /** Ends the lease, unless it was lost or released before, and tells those who asked for it. */
+  void lose(Loss news, Threads threads) {
+    if (loss == null && !released) {
+      loss = news;
+      threads.inBackground(() -> lost.complete(news));
+    }
+  }
+
+  /** The client was closed: it releases the lease, and whoever works under it is told. */
+  void closed(Threads threads) {
+    if (loss == null) {
+      Loss news = new Loss(name, token, LossReason.RELEASED, 0);
+      loss = news;
+      threads.inBackground(() -> lost.complete(news));
+    }
+  }
+}

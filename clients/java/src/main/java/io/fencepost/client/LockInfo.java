@@ -1,0 +1,16 @@
+package io.fencepost.client;
+
+import java.util.List;
+
+/**
+ * The public state of a lock: a snapshot that may be out of date when it arrives. Use it for people and dashboards, not
+ * to decide whether to write.
+ *
+ * @param name the lock's name
+ * @param holders the holders; empty if the lock is not held, today at most one
+ * @param waiters the number of waiting requests
+ * @param previousEnd how the last lease before the current one ended
+ * @param newestToken the highest token granted for the lock; 0 if the server remembers none
+ */
+public record LockInfo(
+    String name, List<HolderInfo> holders, int waiters, LeaseEnd previousEnd, long newestToken) {}

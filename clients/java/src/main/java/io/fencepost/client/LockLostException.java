@@ -1,0 +1,49 @@
+package io.fencepost.client;
+
+/**
+ * The lock is no longer held, so another holder may have it. Work that was done since the loss is protected by its
+ * fencing token only.
+ */
+public final class LockLostException extends FencepostException {
+  private static final long serialVersionUID = 1L;
+
+  private final String name;
+  private final long token;
+  private final LossReason reason;
+  private final long successorToken;
+
+  LockLostException(Loss loss) {
+    super(loss.toString(), null);
+    this.name = loss.name();
+    this.token = loss.token();
+    this.reason = loss.reason();
+    this.successorToken = loss.successorToken();
+  }
+
+  /**
+   * The loss.
+   *
+   * @return the loss
+   */
+  public Loss loss() {
+    return new Loss(name, token, reason, successorToken);
+  }
+
+  /**
+   * Why the lock was lost.
+   *
+   * @return the reason
+   */
+  public LossReason reason() {
+    return reason;
+  }
+
+  /**
+   * The fencing token of the lease that holds the lock now.
+   *
+   * @return the token; 0 if there is none, or if it is not known
+   */
+  public long successorToken() {
+    return successorToken;
+  }
+}

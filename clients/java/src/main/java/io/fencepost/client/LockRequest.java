@@ -1,0 +1,224 @@
+package io.fencepost.client;
+
+import io.fencepost.v1.AcquireRequest;
+import io.grpc.Status;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.List;
+import java.util.Objects;
+import java.util.Optional;
+import java.util.UUID;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+
+/**
+ * A request for a lock: set options, then {@link #get()}, {@link #tryGet()}, {@link #getAsync()}, {@link #run} or {@link
+ * #call}. Nothing is sent before. Not to be shared by threads; each call of these methods is a request of its own.
+ */
+public final class LockRequest {
+  /** The maximum size of the request of an operation: the envelope takes up to 25 bytes more. */
+  private static final int REQUEST_BYTES_MAX = Facts.REQUEST_BYTES_MAX - 32;
+
+  private final Keeper keeper;
+  private final AcquireRequest.Builder request = AcquireRequest.newBuilder();
+  private Duration ttl = Duration.ofMillis(Facts.DEFAULT_TTL_MS);
+  private Duration wait = Duration.ZERO;
+
+  LockRequest(Keeper keeper, String name, String holder) {
+    this.keeper = keeper;
+    request.setLockName(encodable(name, "lock name")).setHolder(holder);
+  }
+
+  /**
+   * How long the lease lasts without a renewal: the lock of a holder that dies is free after this time. Choose at least
+   * three times the longest pause that the holder must survive.
+   *
+   * @param ttl the time: 1 s to 24 h, unless the server is configured otherwise; 30 s by default
+   * @return this request
+   */
+  public LockRequest ttl(Duration ttl) {
+    this.ttl = notNegative(ttl, "ttl");
+    return this;
+  }
+
+  /**
+   * How long to wait in the queue if the lock is held.
+   *
+   * @param wait the time: at most 1 h; zero, the default, does not wait
+   * @return this request
+   */
+  public LockRequest waitFor(Duration wait) {
+    this.wait = notNegative(wait, "wait");
+    return this;
+  }
+
+  /**
+   * The label that others see as the holder, in place of the client's.
+   *
+   * @param label at most 256 bytes of UTF-8 without control characters
+   * @return this request
+   */
+  public LockRequest holder(String label) {
+    request.setHolder(encodable(label, "holder"));
+    return this;
+  }
+
+  /**
+   * Metadata shown with the holder. Call it once for each key.
+   *
+   * @param key the key
+   * @param value the value; all keys and values together have at most 4 KiB
+   * @return this request
+   */
+  public LockRequest metadata(String key, String value) {
+    request.putMetadata(encodable(key, "metadata key"), encodable(value, "metadata value"));
+    return this;
+  }
+
+  /**
+   * The id that identifies this request across retries; a random one by default. It belongs to one lock name and one
+   * request. Keep it secret: whoever knows it can get the lease.
+   *
+   * @param id the id; not the nil UUID
+   * @return this request
+   */
+  public LockRequest requestId(UUID id) {
+    request.setRequestId(id.toString());
+    return this;
+  }
+
+  /**
+   * The lowest token to grant, for a store that has seen a higher one than the server grants: pass the store's highest
+   * token + 1. It raises the tokens of other locks too, so ask for no more than needed.
+   *
+   * @param token the lowest token; at most 24 h, in microseconds, above the server's time
+   * @return this request
+   */
+  public LockRequest minToken(long token) {
+    request.setMinToken(token);
+    return this;
+  }
+
+  /**
+   * Acquires the lock, and waits for it as long as {@link #waitFor} says.
+   *
+   * @return the lock; close it
+   * @throws ContendedException if the lock is not free and no wait was requested
+   * @throws TimedOutException if the wait ended without a grant
+   * @throws RefusedException if the server refused the request, or no server could be reached
+   * @throws OutcomeUnknownException if no server answered; the client withdraws the request in the background
+   * @throws LockLostException if the lease was over before it arrived
+   * @throws WaitInterruptedException if the thread is interrupted; the client withdraws the request in the background
+   * @throws ClientClosedException if the client is closed
+   */
+  public FencedLock get() {
+    AcquireOperation operation = start();
+    try {
+      return operation.result.get();
+    } catch (InterruptedException interrupted) {
+      Thread.currentThread().interrupt();
+      String message = "interrupted while waiting for lock \"" + request.getLockName() + "\"";
+      WaitInterruptedException exception = new WaitInterruptedException(message, interrupted);
+      keeper.abandon(operation, exception);
+      throw exception;
+    } catch (ExecutionException failed) {
+      throw Exceptions.rethrown(failed);
+    }
+  }
+
+  /**
+   * Acquires the lock like {@link #get()}.
+   *
+   * @return the lock, or empty if it is not free (after the wait, if one was requested)
+   */
+  public Optional<FencedLock> tryGet() {
+    try {
+      return Optional.of(get());
+    } catch (ContendedException | TimedOutException notFree) {
+      return Optional.empty();
+    }
+  }
+
+  /**
+   * Acquires the lock without blocking the thread. If the future is cancelled or completed otherwise (such as by {@link
+   * CompletableFuture#orTimeout}), the client withdraws the request in the background.
+   *
+   * @return a future of the lock, which fails with the exceptions of {@link #get()}; it completes on a thread of the
+   *     client's pool
+   */
+  public CompletableFuture<FencedLock> getAsync() {
+    AcquireOperation operation = start();
+    CompletableFuture<FencedLock> future = new CompletableFuture<>();
+    operation.result.whenComplete((lock, failure) -> keeper.inBackground(() -> {
+      if (failure != null) {
+        future.completeExceptionally(failure);
+      } else if (!future.complete(lock)) {
+        lock.releaseAsync();
+      }
+    }));
+    future.whenComplete((lock, failure) -> {
+      if (!operation.result.isDone()) {
+        keeper.abandon(operation, new FencepostException("the request was cancelled", failure));
+      }
+    });
+    return future;
+  }
+
+  /**
+   * Runs a body under the lock.
+   *
+   * @param body the work
+   * @param <X> the exception that it throws
+   * @throws X if the body fails
+   * @throws LockLostException if the lock was lost before the body returned
+   */
+  public <X extends Exception> void run(LockBody<X> body) throws X {
+    try (FencedLock lock = get()) {
+      body.run(lock);
+    }
+  }
+
+  /**
+   * Runs a function under the lock.
+   *
+   * @param function the work
+   * @param <T> the type of its value
+   * @param <X> the exception that it throws
+   * @return its value
+   * @throws X if the function fails
+   * @throws LockLostException if the lock was lost before the function returned
+   */
+  public <T, X extends Exception> T call(LockFunction<T, X> function) throws X {
+    try (FencedLock lock = get()) {
+      return function.call(lock);
+    }
+  }
+
+  private AcquireOperation start() {
+    AcquireRequest message = request.setTtl(Wire.duration(Wire.nanos(ttl))).build();
+    if (message.getSerializedSize() > REQUEST_BYTES_MAX) {
+      // A larger message would end the session, and with it the operations of others.
+      String text = "the request has " + message.getSerializedSize() + " bytes, the maximum is " + REQUEST_BYTES_MAX;
+      throw new RefusedException(Status.Code.INVALID_ARGUMENT.name(), "INVALID_FIELD", text, List.of(), null);
+    }
+    AcquireOperation operation =
+        new AcquireOperation(keeper, message, Wire.nanos(ttl), Wire.nanos(wait), keeper.now());
+    keeper.start(operation);
+    return operation;
+  }
+
+  private static Duration notNegative(Duration duration, String what) {
+    if (Objects.requireNonNull(duration, what).isNegative()) {
+      throw new IllegalArgumentException(what + " is negative: " + duration);
+    }
+    return duration;
+  }
+
+  /** Refuses text that UTF-8 cannot express: it would be sent as another name. */
+  private static String encodable(String text, String what) {
+    if (!StandardCharsets.UTF_8.newEncoder().canEncode(Objects.requireNonNull(text, what))) {
+      throw new IllegalArgumentException(what + " has a surrogate without its pair");
+    }
+    return text;
+  }
+}

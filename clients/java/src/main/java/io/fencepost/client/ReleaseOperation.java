@@ -1,0 +1,52 @@
+package io.fencepost.client;
+
+import io.fencepost.v1.ReleaseRequest;
+import io.fencepost.v1.SessionRequest;
+import io.fencepost.v1.SessionResponse;
+import java.util.concurrent.CompletableFuture;
+
+/** Releases a lease. Repeated while the lease may last, so that nobody has to wait for its TTL. */
+final class ReleaseOperation extends Operation {
+  final Lease lease;
+  final CompletableFuture<LeaseEnd> result = new CompletableFuture<>();
+
+  ReleaseOperation(Keeper keeper, Lease lease, long now) {
+    super(keeper, Math.max(lease.validUntil, now + Timing.RETRY_FOR));
+    this.lease = lease;
+  }
+
+  @Override
+  boolean isUrgent() {
+    return true;
+  }
+
+  @Override
+  long write(SessionRequest.Builder message, long now) {
+    message.setRelease(ReleaseRequest.newBuilder().setLockName(lease.name).setLeaseId(lease.id));
+    return Timing.CALL_TIMEOUT;
+  }
+
+  @Override
+  void answered(SessionResponse answer, Session from, long sent, long read) {
+    result.complete(Wire.end(answer.getRelease().getEnd()));
+  }
+
+  @Override
+  void refused(Failure failure) {
+    if (failure.isTransient()) {
+      keeper.repeat(this, failure);
+    } else {
+      result.completeExceptionally(failure.refused());
+    }
+  }
+
+  @Override
+  void gaveUp(Failure last) {
+    result.completeExceptionally(unknown(lease, last.cause()));
+  }
+
+  static OutcomeUnknownException unknown(Lease lease, Throwable cause) {
+    String message = "no server has confirmed the release of lock \"" + lease.name + "\"; it ends by its TTL at the latest";
+    return new OutcomeUnknownException(message, cause);
+  }
+}

@@ -1,0 +1,120 @@
+package io.fencepost.client;
+
+import io.fencepost.v1.LockServiceGrpc;
+import io.fencepost.v1.SessionRequest;
+import io.fencepost.v1.SessionResponse;
+import io.grpc.CallOptions;
+import io.grpc.ClientCall;
+import io.grpc.ManagedChannel;
+import io.grpc.Metadata;
+import io.grpc.Status;
+import java.io.IOException;
+
+/**
+ * The stream of a session, on a connection of its own: a session that is replaced leaves nothing behind, and the next one
+ * does not inherit a dead connection.
+ *
+ * <p>Its callbacks run on the thread that reads the socket. They only take the lock of the keeper for a moment, so beats
+ * are answered at once; the callbacks of users run elsewhere.
+ */
+final class SessionCall {
+  /** The number of messages that may be on their way to this process. */
+  private static final int MESSAGES_AHEAD = 64;
+
+  /** Makes the call of a session. */
+  interface Factory {
+    SessionCall call(Session session);
+  }
+
+  private final Keeper keeper;
+  private final Session session;
+  private final Connector connector;
+  private final ServerAddress address;
+  private ManagedChannel channel;
+  private ClientCall<SessionRequest, SessionResponse> call;
+
+  SessionCall(Keeper keeper, Session session, Connector connector, ServerAddress address) {
+    this.keeper = keeper;
+    this.session = session;
+    this.connector = connector;
+    this.address = address;
+  }
+
+  /** Connects. Called without the lock, because it loads classes and reads the files of TLS. */
+  void connect() {
+    Warmup.run();
+    ManagedChannel connecting;
+    try {
+      connecting = connector.channel(address);
+    } catch (IOException | RuntimeException unusable) {
+      Status status = Status.UNAVAILABLE.withDescription(address.toString()).withCause(unusable);
+      keeper.ended(session, Failure.of(status, new Metadata()));
+      return;
+    }
+    CallOptions options = connector.callOptions(address);
+    ClientCall<SessionRequest, SessionResponse> started =
+        connecting.newCall(LockServiceGrpc.getSessionMethod(), options);
+    boolean wanted = keeper.underLock(() -> {
+      channel = connecting;
+      call = started;
+      return !session.ended;
+    });
+    if (!wanted) {
+      connecting.shutdownNow();
+      return;
+    }
+    started.start(new Incoming(started), new Metadata());
+    started.request(MESSAGES_AHEAD);
+  }
+
+  boolean isReady() {
+    return call.isReady();
+  }
+
+  void send(SessionRequest message) {
+    call.sendMessage(message);
+  }
+
+  /** Resets the stream and closes the connection, in the background. */
+  void cancel() {
+    ManagedChannel closing = channel;
+    if (closing != null) {
+      keeper.inBackground(closing::shutdownNow);
+    }
+  }
+
+  private final class Incoming extends ClientCall.Listener<SessionResponse> {
+    private final ClientCall<SessionRequest, SessionResponse> call;
+
+    Incoming(ClientCall<SessionRequest, SessionResponse> call) {
+      this.call = call;
+    }
+
+    @Override
+    public void onHeaders(Metadata headers) {
+      keeper.onSession(session, now -> session.opened(now));
+    }
+
+    @Override
+    public void onReady() {
+      keeper.onSession(session, now -> {});
+    }
+
+    @Override
+    public void onMessage(SessionResponse message) {
+      keeper.onSession(session, now -> {
+        session.opened(now);
+        session.receive(message, now);
+      });
+      call.request(1);
+    }
+
+    @Override
+    public void onClose(Status status, Metadata trailers) {
+      String why = status.isOk() ? "the server ended the session" : status.getDescription();
+      Status shown = status.isOk() ? Status.UNAVAILABLE : status;
+      Failure failure = Failure.of(shown.withDescription(address + ": " + why), trailers);
+      keeper.inBackground(() -> keeper.ended(session, failure));
+    }
+  }
+}

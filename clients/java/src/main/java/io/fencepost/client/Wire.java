@@ -1,0 +1,81 @@
+package io.fencepost.client;
+
+import io.fencepost.v1.LockHolder;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+
+/** Conversions between the generated messages and the types of this package. */
+final class Wire {
+  /** The longest duration in nanoseconds; longer ones are cut. About 146 years, so sums of two do not overflow. */
+  private static final long NANOS_MAX = Long.MAX_VALUE / 2;
+
+  private Wire() {}
+
+  static com.google.protobuf.Duration duration(long nanos) {
+    return com.google.protobuf.Duration.newBuilder()
+        .setSeconds(nanos / 1_000_000_000L)
+        .setNanos((int) (nanos % 1_000_000_000L))
+        .build();
+  }
+
+  static long nanos(com.google.protobuf.Duration duration) {
+    if (duration.getSeconds() >= NANOS_MAX / 1_000_000_000L) {
+      return NANOS_MAX;
+    }
+    return Math.max(0, duration.getSeconds() * 1_000_000_000L + duration.getNanos());
+  }
+
+  static long nanos(Duration duration) {
+    return duration.getSeconds() >= NANOS_MAX / 1_000_000_000L ? NANOS_MAX : duration.toNanos();
+  }
+
+  private static Duration java(com.google.protobuf.Duration duration) {
+    return Duration.ofSeconds(duration.getSeconds(), duration.getNanos());
+  }
+
+  static LeaseEnd end(io.fencepost.v1.LeaseEnd end) {
+    return switch (end) {
+      case LEASE_END_RELEASED -> LeaseEnd.RELEASED;
+      case LEASE_END_EXPIRED -> LeaseEnd.EXPIRED;
+      case LEASE_END_REVOKED -> LeaseEnd.REVOKED;
+      case LEASE_END_SUPERSEDED -> LeaseEnd.SUPERSEDED;
+      case LEASE_END_UNKNOWN -> LeaseEnd.UNKNOWN;
+      case LEASE_END_UNSPECIFIED, UNRECOGNIZED -> LeaseEnd.UNSPECIFIED;
+    };
+  }
+
+  static LossReason reason(io.fencepost.v1.LeaseEnd end) {
+    return switch (end) {
+      case LEASE_END_RELEASED -> LossReason.RELEASED;
+      case LEASE_END_EXPIRED -> LossReason.EXPIRED;
+      case LEASE_END_REVOKED -> LossReason.REVOKED;
+      case LEASE_END_SUPERSEDED -> LossReason.SUPERSEDED;
+      case LEASE_END_UNKNOWN, LEASE_END_UNSPECIFIED, UNRECOGNIZED -> LossReason.UNKNOWN;
+    };
+  }
+
+  static List<HolderInfo> holders(List<LockHolder> holders) {
+    return holders.stream().map(Wire::holder).toList();
+  }
+
+  private static HolderInfo holder(LockHolder holder) {
+    return new HolderInfo(
+        holder.getHolder(),
+        holder.getGrantId(),
+        holder.getFencingToken(),
+        java(holder.getTtl()),
+        holder.hasExpiresIn() ? java(holder.getExpiresIn()) : null,
+        java(holder.getHeldSince()),
+        Map.copyOf(holder.getMetadataMap()));
+  }
+
+  static LockInfo lock(io.fencepost.v1.LockInfo lock) {
+    return new LockInfo(
+        lock.getLockName(),
+        holders(lock.getHoldersList()),
+        lock.getWaiters(),
+        end(lock.getPreviousEnd()),
+        lock.getNewestToken());
+  }
+}

@@ -1,0 +1,73 @@
+package io.fencepost.interop;
+
+import com.google.gson.Gson;
+import com.google.gson.GsonBuilder;
+import com.google.gson.JsonObject;
+import io.fencepost.client.ClientClosedException;
+import io.fencepost.client.ContendedException;
+import io.fencepost.client.HolderInfo;
+import io.fencepost.client.LockLostException;
+import io.fencepost.client.OutcomeUnknownException;
+import io.fencepost.client.RefusedException;
+import io.fencepost.client.TimedOutException;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.util.List;
+import java.util.Locale;
+import java.util.concurrent.CancellationException;
+
+/** Writes answers and events, one a line. */
+final class Output {
+  private static final Gson GSON = new GsonBuilder().serializeNulls().disableHtmlEscaping().create();
+  private final PrintStream stream = new PrintStream(System.out, true, StandardCharsets.UTF_8);
+
+  synchronized void write(JsonObject line) {
+    stream.println(GSON.toJson(line));
+  }
+
+  void ok(JsonObject request, JsonObject answer) {
+    answer.add("id", request.get("id"));
+    answer.addProperty("ok", true);
+    write(answer);
+  }
+
+  void error(JsonObject request, Throwable error) {
+    JsonObject answer = new JsonObject();
+    answer.add("id", request.get("id"));
+    answer.addProperty("ok", false);
+    answer.addProperty("message", String.valueOf(error.getMessage()));
+    describe(answer, error);
+    write(answer);
+  }
+
+  private static void describe(JsonObject answer, Throwable error) {
+    if (error instanceof ContendedException contended) {
+      notFree(answer, "contended", contended.holders(), contended.waiters());
+    } else if (error instanceof TimedOutException timedOut) {
+      notFree(answer, "timed_out", timedOut.holders(), timedOut.waiters());
+    } else if (error instanceof LockLostException lost) {
+      answer.addProperty("error", "lost");
+      answer.addProperty("reason", lost.reason().name().toLowerCase(Locale.ROOT));
+      answer.addProperty("successor_token", lost.successorToken() == 0 ? null : lost.successorToken());
+    } else if (error instanceof OutcomeUnknownException) {
+      answer.addProperty("error", "outcome_unknown");
+    } else if (error instanceof CancellationException) {
+      answer.addProperty("error", "cancelled");
+    } else if (error instanceof RefusedException refused) {
+      answer.addProperty("error", "refused");
+      answer.addProperty("code", refused.code());
+      answer.addProperty("reason", refused.reason());
+    } else if (error instanceof ClientClosedException) {
+      answer.addProperty("error", "closed");
+    } else {
+      error.printStackTrace();
+      answer.addProperty("error", "bad_request");
+    }
+  }
+
+  private static void notFree(JsonObject answer, String error, List<HolderInfo> holders, int waiters) {
+    answer.addProperty("error", error);
+    answer.addProperty("holder", holders.isEmpty() ? null : holders.get(0).holder());
+    answer.addProperty("waiters", waiters);
+  }
+}
