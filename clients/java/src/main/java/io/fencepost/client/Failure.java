@@ -58,7 +58,6 @@ record Failure(
         }
       } catch (InvalidProtocolBufferException malformed) {
         // The code decides what is done; a malformed detail only explains less.
-        continue;
       }
     }
     return new Failure(code, reason, message, List.copyOf(violations), delay, cause);

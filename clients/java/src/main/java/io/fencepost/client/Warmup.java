@@ -35,8 +35,11 @@ final class Warmup {
             .setLease(io.fencepost.v1.Lease.newBuilder().setLockName("warm-up").setTtl(second)))
         .build();
     try {
-      SessionRequest.parseFrom(request.toByteArray());
-      SessionResponse.parseFrom(response.toByteArray());
+      boolean same = SessionRequest.parseFrom(request.toByteArray()).equals(request)
+          && SessionResponse.parseFrom(response.toByteArray()).equals(response);
+      if (!same) {
+        throw new IllegalStateException("generated messages do not survive encoding");
+      }
     } catch (InvalidProtocolBufferException impossible) {
       throw new IllegalStateException("generated messages cannot be read back", impossible);
     }

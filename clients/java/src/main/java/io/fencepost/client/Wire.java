@@ -27,7 +27,7 @@ final class Wire {
   }
 
   static long nanos(Duration duration) {
-    return duration.getSeconds() >= NANOS_MAX / 1_000_000_000L ? NANOS_MAX : duration.toNanos();
+    return duration.toSeconds() >= NANOS_MAX / 1_000_000_000L ? NANOS_MAX : duration.toNanos();
   }
 
   private static Duration java(com.google.protobuf.Duration duration) {

@@ -1,0 +1,165 @@
+package io.fencepost.client;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.fencepost.client.testing.FencepostServer;
+import java.time.Duration;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** The client with servers that die, go silent, drain or lose replies. */
+@Timeout(90)
+class FaultsTest {
+  private static final String[] SHORT_TTLS = {"--ttl-min", "100ms"};
+
+  /** Waits on a lock that is held for longer than any lease would last without renewals. */
+  private static void assertKeptFor(FencepostClient other, FencedLock lock, long millis) {
+    LockRequest request = other.acquire(lock.name()).waitFor(Duration.ofMillis(millis));
+    assertThrows(TimedOutException.class, request::get);
+    assertTrue(lock.isValid());
+  }
+
+  @Test
+  void aLeaseMovesToTheNextServerWhenItsServerIsKilled() throws Exception {
+    try (Redis redis = Redis.start();
+        FencepostServer one = FencepostServer.start("--store", redis.url(), "--ttl-min", "100ms");
+        FencepostServer two = FencepostServer.start("--store", redis.url(), "--ttl-min", "100ms");
+        FencepostClient client = FencepostClient.connect(one.address(), two.address());
+        FencepostClient other = FencepostClient.connect(two.address())) {
+      FencedLock lock = client.acquire("killed").ttl(Duration.ofSeconds(2)).get();
+      FencedLock busy = other.acquire("waited").ttl(Duration.ofSeconds(2)).get();
+      CompletableFuture<FencedLock> waiter = client.acquire("waited").waitFor(Duration.ofSeconds(60)).getAsync();
+      while (other.get("waited").waiters() == 0) {
+        Thread.onSpinWait();
+      }
+      one.process().destroyForcibly().waitFor();
+      assertKeptFor(other, lock, 5_000);
+      busy.release();
+      FencedLock second = waiter.get();
+      assertTrue(second.token() > busy.token());
+      assertEquals(LeaseEnd.RELEASED, second.release());
+      assertEquals(LeaseEnd.RELEASED, lock.release());
+    }
+  }
+
+  @Test
+  void aLostReplyOfAnAcquireIsAskedForAgain() throws Exception {
+    try (FencepostServer server = FencepostServer.start(SHORT_TTLS);
+        Proxy proxy = new Proxy(server.address());
+        FencepostClient client = FencepostClient.connect(proxy.address());
+        FencepostClient direct = FencepostClient.connect(server.address())) {
+      client.acquire("warm").get().release();
+      proxy.mode(Proxy.Mode.CUT_NEXT_REPLY);
+      FencedLock lock = client.acquire("reply").get();
+      LockInfo seen = direct.get("reply");
+      assertEquals(lock.token(), seen.newestToken(), "there was one grant");
+      proxy.mode(Proxy.Mode.CUT_NEXT_REPLY);
+      assertEquals(LeaseEnd.RELEASED, lock.release());
+      assertTrue(direct.get("reply").holders().isEmpty());
+    }
+  }
+
+  @Test
+  void silenceOfTheOnlyServerLosesTheLock() throws Exception {
+    try (FencepostServer server = FencepostServer.start(SHORT_TTLS);
+        Proxy proxy = new Proxy(server.address());
+        FencepostClient client = FencepostClient.connect(proxy.address());
+        FencepostClient direct = FencepostClient.connect(server.address())) {
+      FencedLock lock = client.acquire("silence").ttl(Duration.ofSeconds(1)).get();
+      CompletableFuture<Void> atRisk = new CompletableFuture<>();
+      CompletableFuture<Loss> lost = new CompletableFuture<>();
+      lock.onAtRisk(Runnable::run, () -> atRisk.complete(null));
+      lock.onLost(Runnable::run, lost::complete);
+      proxy.mode(Proxy.Mode.SILENT);
+      assertEquals(LossReason.SILENCE, lost.get(30, TimeUnit.SECONDS).reason());
+      assertTrue(atRisk.isDone(), "the lock was at risk before");
+      assertFalse(lock.isValid());
+      assertEquals(Duration.ZERO, lock.remaining());
+      try (FencedLock next = direct.acquire("silence").waitFor(Duration.ofSeconds(30)).get()) {
+        assertTrue(next.token() > lock.token());
+      }
+      proxy.mode(Proxy.Mode.FORWARD);
+      assertThrows(LockLostException.class, lock::close);
+    }
+  }
+
+  @Test
+  void silenceOfOneServerMovesTheLeaseToTheNext() throws Exception {
+    try (Redis redis = Redis.start();
+        FencepostServer one = FencepostServer.start("--store", redis.url(), "--ttl-min", "100ms");
+        FencepostServer two = FencepostServer.start("--store", redis.url(), "--ttl-min", "100ms");
+        Proxy proxy = new Proxy(one.address());
+        FencepostClient client = FencepostClient.connect(proxy.address(), two.address());
+        FencepostClient other = FencepostClient.connect(two.address())) {
+      FencedLock lock = client.acquire("moved").ttl(Duration.ofSeconds(2)).get();
+      proxy.mode(Proxy.Mode.SILENT);
+      assertKeptFor(other, lock, 5_000);
+      assertEquals(LeaseEnd.RELEASED, lock.release());
+    }
+  }
+
+  @Test
+  void aDrainMovesTheLeases() throws Exception {
+    try (Redis redis = Redis.start();
+        FencepostServer one = FencepostServer.start("--store", redis.url(), "--ttl-min", "100ms");
+        FencepostServer two = FencepostServer.start("--store", redis.url(), "--ttl-min", "100ms");
+        FencepostClient client = FencepostClient.connect(one.address(), two.address());
+        FencepostClient other = FencepostClient.connect(two.address())) {
+      FencedLock lock = client.acquire("drained").ttl(Duration.ofSeconds(2)).get();
+      one.process().destroy(); // SIGTERM
+      assertTrue(one.process().waitFor(30, TimeUnit.SECONDS));
+      assertKeptFor(other, lock, 3_000);
+      assertEquals(LeaseEnd.RELEASED, lock.release());
+      client.acquire("after").get().release();
+    }
+  }
+
+  @Test
+  void withoutAServerAnAcquireIsRefusedAndNothingWasSent() throws Exception {
+    try (FencepostServer server = FencepostServer.start()) {
+      String address = server.address();
+      server.close();
+      try (FencepostClient client = FencepostClient.connect(address)) {
+        RefusedException refused = assertThrows(RefusedException.class, () -> client.acquire("nobody").get());
+        assertEquals("UNAVAILABLE", refused.code());
+        assertTrue(refused.getMessage().contains(address), refused.getMessage());
+      }
+    }
+  }
+
+  @Test
+  void aServerThatTakesTheRequestAndDiesLeavesTheOutcomeUnknown() throws Exception {
+    try (FencepostServer server = FencepostServer.start(SHORT_TTLS);
+        Proxy proxy = new Proxy(server.address());
+        FencepostClient client = FencepostClient.connect(proxy.address())) {
+      client.acquire("warm").get().release();
+      proxy.mode(Proxy.Mode.SILENT);
+      assertThrows(OutcomeUnknownException.class, () -> client.acquire("unknown").get());
+    }
+  }
+
+  @Test
+  void aRevokedLockIsLostWithItsReason() throws Exception {
+    try (FencepostServer server = FencepostServer.start();
+        FencepostClient client = FencepostClient.connect(server.address())) {
+      FencedLock lock = client.acquire("revoked").get();
+      io.grpc.ManagedChannel channel =
+          io.grpc.Grpc.newChannelBuilder(server.address(), io.grpc.InsecureChannelCredentials.create()).build();
+      io.fencepost.v1.AdminServiceGrpc.newBlockingStub(channel).forceRelease(
+          io.fencepost.v1.ForceReleaseRequest.newBuilder()
+              .setLockName("revoked").setExpectedToken(lock.token()).setReason("test").build());
+      channel.shutdownNow();
+      Loss loss = lock.lost().toCompletableFuture().get(30, TimeUnit.SECONDS);
+      assertEquals(LossReason.REVOKED, loss.reason());
+      assertFalse(lock.isValid());
+      assertEquals(LeaseEnd.REVOKED, lock.release());
+      LockLostException lost = assertThrows(LockLostException.class, lock::close);
+      assertEquals(loss, lost.loss());
+    }
+  }
+}

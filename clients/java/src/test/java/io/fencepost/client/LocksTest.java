@@ -1,0 +1,236 @@
+package io.fencepost.client;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.fencepost.client.testing.FencepostServer;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.TestInfo;
+import org.junit.jupiter.api.Timeout;
+
+/** The client with a real server that works. */
+@Timeout(60)
+class LocksTest {
+  private static final Duration LONG = Duration.ofSeconds(30);
+  private static FencepostServer server;
+  private final FencepostClient client = FencepostClient.connect(server.address());
+  private final FencepostClient other = FencepostClient.builder().servers(server.address()).holder("other").build();
+
+  @BeforeAll
+  static void start() throws Exception {
+    server = FencepostServer.start("--ttl-min", "100ms");
+  }
+
+  @AfterAll
+  static void stop() {
+    server.close();
+  }
+
+  @AfterEach
+  void close() {
+    client.close();
+    other.close();
+  }
+
+  private static void await(java.util.function.BooleanSupplier condition) {
+    while (!condition.getAsBoolean()) {
+      Thread.onSpinWait();
+    }
+  }
+
+  @Test
+  void aLockIsExclusiveAndItsTokensRise() {
+    long first;
+    try (FencedLock lock = client.acquire("exclusive").get()) {
+      first = lock.token();
+      assertTrue(lock.isValid());
+      assertEquals("exclusive", lock.name());
+      ContendedException refused =
+          assertThrows(ContendedException.class, () -> other.acquire("exclusive").get());
+      assertEquals(lock.holder(), refused.holders().get(0).holder());
+      assertEquals(first, refused.holders().get(0).token());
+      assertTrue(other.tryAcquire("exclusive").isEmpty());
+    }
+    try (FencedLock lock = other.acquire("exclusive").get()) {
+      assertTrue(lock.token() > first);
+      assertEquals(LeaseEnd.RELEASED, lock.previousEnd());
+      assertEquals("other", lock.holder());
+    }
+  }
+
+  @Test
+  void aLeaseIsKeptPastItsTtl() throws Exception {
+    try (FencedLock lock = client.acquire("kept").ttl(Duration.ofMillis(300)).get()) {
+      assertThrows(TimedOutException.class, () -> other.acquire("kept").waitFor(Duration.ofMillis(1_200)).get());
+      assertTrue(lock.isValid());
+      assertTrue(lock.remaining().compareTo(Duration.ofMillis(300)) < 0);
+    }
+  }
+
+  @Test
+  void aWaiterGetsTheLockWhenItIsReleased() throws Exception {
+    FencedLock lock = client.acquire("queue").get();
+    CompletableFuture<FencedLock> waiter = other.acquire("queue").waitFor(LONG).getAsync();
+    await(() -> client.get("queue").waiters() == 1);
+    assertEquals(LeaseEnd.RELEASED, lock.release());
+    assertFalse(lock.isValid());
+    assertEquals(LeaseEnd.RELEASED, lock.release(), "a release is idempotent");
+    try (FencedLock next = waiter.get()) {
+      assertTrue(next.token() > lock.token());
+    }
+  }
+
+  @Test
+  void aCancelledWaitLeavesTheQueue() throws Exception {
+    try (FencedLock lock = client.acquire("cancel").get()) {
+      CompletableFuture<FencedLock> waiter = other.acquire("cancel").waitFor(LONG).getAsync();
+      await(() -> client.get("cancel").waiters() == 1);
+      assertTrue(waiter.cancel(false));
+      assertThrows(CancellationException.class, waiter::join);
+      await(() -> client.get("cancel").waiters() == 0);
+      assertTrue(lock.isValid());
+    }
+  }
+
+  @Test
+  void anInterruptedWaitLeavesTheQueue() throws Exception {
+    try (FencedLock lock = client.acquire("interrupt").get()) {
+      CompletableFuture<Boolean> interrupted = new CompletableFuture<>();
+      Thread waiter = new Thread(() -> {
+        assertThrows(WaitInterruptedException.class, () -> other.acquire("interrupt").waitFor(LONG).get());
+        interrupted.complete(Thread.currentThread().isInterrupted());
+      });
+      waiter.start();
+      await(() -> client.get("interrupt").waiters() == 1);
+      waiter.interrupt();
+      assertTrue(interrupted.get(), "the interrupt status is set");
+      await(() -> client.get("interrupt").waiters() == 0);
+      assertTrue(lock.isValid());
+    }
+  }
+
+  /** Cancels right at the grant, so that some cancellations cross it. */
+  @Test
+  void aGrantThatCrossesItsCancellationIsReleased() throws Exception {
+    for (int n = 0; n < 50; n++) {
+      FencedLock lock = client.acquire("cross").waitFor(LONG).get();
+      CompletableFuture<FencedLock> waiter = other.acquire("cross").waitFor(LONG).getAsync();
+      await(() -> client.get("cross").waiters() == 1);
+      lock.releaseAsync();
+      if (!waiter.cancel(false)) {
+        waiter.join().release();
+      }
+    }
+    await(() -> client.get("cross").holders().isEmpty());
+  }
+
+  @Test
+  void closingTheClientEndsWaitsAndReleasesLocks() throws Exception {
+    FencedLock lock = other.acquire("close").get();
+    FencedLock held = client.acquire("close-held").get();
+    CompletableFuture<Loss> lost = held.lost().toCompletableFuture();
+    CompletableFuture<FencedLock> waiter = client.acquire("close").waitFor(LONG).getAsync();
+    await(() -> other.get("close").waiters() == 1);
+    client.close();
+    assertFalse(held.isValid());
+    assertEquals(LossReason.RELEASED, lost.get().reason());
+    assertTrue(other.get("close-held").holders().isEmpty());
+    ExecutionException failure = assertThrows(ExecutionException.class, waiter::get);
+    assertEquals(ClientClosedException.class, failure.getCause().getClass());
+    assertThrows(ClientClosedException.class, () -> client.acquire("close").get());
+    await(() -> other.get("close").waiters() == 0);
+    lock.release();
+  }
+
+  @Test
+  void anInvalidRequestNamesTheField() {
+    RefusedException refused = assertThrows(RefusedException.class, () -> client.acquire("").get());
+    assertEquals("INVALID_ARGUMENT", refused.code());
+    assertEquals("INVALID_FIELD", refused.reason());
+    assertEquals("lock_name", refused.violations().get(0).field());
+    assertThrows(IllegalArgumentException.class, () -> client.acquire("a\ud800b"));
+    RefusedException large = assertThrows(
+        RefusedException.class, () -> client.acquire("large").metadata("k", "v".repeat(70_000)).get());
+    assertEquals("INVALID_ARGUMENT", large.code());
+  }
+
+  @Test
+  void runLockedReleasesAndPassesExceptionsOn() throws Exception {
+    assertEquals(42, client.<Integer, RuntimeException>callLocked("run", lock -> 42));
+    java.io.IOException failure = assertThrows(java.io.IOException.class, () -> client.runLocked("run", lock -> {
+      assertTrue(lock.isValid());
+      throw new java.io.IOException("body");
+    }));
+    assertEquals("body", failure.getMessage());
+    assertTrue(client.get("run").holders().isEmpty());
+  }
+
+  @Test
+  void readsListsAndChecksTokens() {
+    Set<String> names = new TreeSet<>();
+    List<FencedLock> locks = new ArrayList<>();
+    for (int n = 0; n < 30; n++) {
+      names.add("list/" + n);
+      locks.add(client.acquire("list/" + n).metadata("n", "" + n).get());
+    }
+    assertEquals(names, client.list("list/").map(LockInfo::name).collect(Collectors.toCollection(TreeSet::new)));
+    FencedLock lock = locks.get(3);
+    HolderInfo holder = client.get(lock.name()).holders().get(0);
+    assertEquals("3", holder.metadata().get("n"));
+    assertEquals(lock.grantId(), holder.grantId());
+    assertTrue(client.checkToken(lock.name(), lock.token()).isCurrent());
+    lock.release();
+    assertEquals(TokenStatus.State.ENDED, client.checkToken(lock.name(), lock.token()).state());
+    locks.forEach(FencedLock::release);
+  }
+
+  @Test
+  void aWatchReportsEvents() throws Exception {
+    BlockingQueue<LockEvent> events = new LinkedBlockingQueue<>();
+    try (Watch watch = client.watch("watch/", events::add)) {
+      watch.started().toCompletableFuture().get();
+      FencedLock lock = other.acquire("watch/a").get();
+      LockEvent granted = events.poll(30, TimeUnit.SECONDS);
+      assertEquals(LockEvent.Kind.GRANTED, granted.kind());
+      assertEquals(lock.token(), granted.token());
+      assertEquals("other", granted.holder());
+      lock.release();
+      assertEquals(LockEvent.Kind.RELEASED, events.poll(30, TimeUnit.SECONDS).kind());
+      watch.close();
+      watch.ended().toCompletableFuture().get();
+    }
+  }
+
+  @Test
+  void aThousandLocksOnOneClient(TestInfo info) {
+    List<CompletableFuture<FencedLock>> acquires = new ArrayList<>();
+    for (int n = 0; n < 1_000; n++) {
+      acquires.add(client.acquire("thousand/" + n).ttl(Duration.ofSeconds(2)).getAsync());
+    }
+    List<FencedLock> locks = acquires.stream().map(CompletableFuture::join).toList();
+    assertTrue(locks.stream().allMatch(FencedLock::isValid), info.getDisplayName());
+    // A wait longer than the TTL: all are renewed meanwhile.
+    assertThrows(
+        TimedOutException.class, () -> other.acquire("thousand/0").waitFor(Duration.ofMillis(2_500)).get());
+    assertTrue(locks.stream().allMatch(FencedLock::isValid));
+    locks.stream().map(FencedLock::releaseAsync).toList().forEach(CompletableFuture::join);
+    assertEquals(0, client.list("thousand/").count());
+  }
+}

@@ -1,0 +1,93 @@
+package io.fencepost.client;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.fencepost.client.testing.FencepostServer;
+import java.time.Duration;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** Whole processes that are paused, or end. */
+@Timeout(60)
+class ProcessTest {
+  private static FencepostServer server;
+
+  @BeforeAll
+  static void start() throws Exception {
+    server = FencepostServer.start("--ttl-min", "100ms");
+  }
+
+  @AfterAll
+  static void stop() {
+    server.close();
+  }
+
+  @Test
+  void aPausedProcessFindsItsLockLostBeforeItCanWrite() throws Exception {
+    try (Child.Running child = Child.Running.start("hold", server.address());
+        FencepostClient client = FencepostClient.connect(server.address())) {
+      long token = Long.parseLong(child.line());
+      child.signal("STOP");
+      // The question is in the pipe before the process goes on, so it is answered before any timer or message.
+      child.process().getOutputStream().write('\n');
+      child.process().getOutputStream().flush();
+      try (FencedLock next = client.acquire("child").waitFor(Duration.ofSeconds(30)).get()) {
+        assertTrue(next.token() > token);
+        assertEquals(LeaseEnd.EXPIRED, next.previousEnd());
+        child.signal("CONT");
+        assertEquals("false", child.line());
+      }
+    }
+  }
+
+  @Test
+  void aProcessEndsWithoutClosingItsClient() throws Exception {
+    try (Child.Running child = Child.Running.start("exit", server.address());
+        FencepostClient client = FencepostClient.connect(server.address())) {
+      child.line();
+      assertTrue(child.ends(), "no thread of the client keeps the process running");
+      client.acquire("child").waitFor(Duration.ofSeconds(30)).get().close();
+    }
+  }
+
+  @Test
+  void aProcessIsEndedWhileItWaits() throws Exception {
+    try (FencepostClient client = FencepostClient.connect(server.address());
+        FencedLock lock = client.acquire("child").waitFor(Duration.ofSeconds(30)).get();
+        Child.Running child = Child.Running.start("wait", server.address())) {
+      assertEquals("waiting", child.line());
+      while (client.get("child").waiters() == 0) {
+        Thread.onSpinWait();
+      }
+      child.signal("TERM");
+      assertTrue(child.ends());
+      // The server notices the end of the connection, and the next waiter is not behind a dead one.
+      while (client.get("child").waiters() > 0) {
+        Thread.onSpinWait();
+      }
+      assertTrue(lock.isValid());
+    }
+  }
+
+  @Test
+  void noThreadIsLeftAfterClose() throws Exception {
+    FencepostClient client = FencepostClient.connect(server.address());
+    client.acquire("threads").get().close();
+    client.close();
+    while (threads() > 0) {
+      Thread.onSpinWait();
+    }
+  }
+
+  private static long threads() {
+    Thread[] all = new Thread[Thread.activeCount() + 100];
+    int count = Thread.enumerate(all);
+    return IntStream.range(0, count)
+        .filter(n -> all[n].getName().startsWith("fencepost-timer"))
+        .count();
+  }
+}
