@@ -7,6 +7,7 @@ public final class ContendedException extends FencepostException {
   private static final long serialVersionUID = 1L;
 
   private final transient List<HolderInfo> holders;
+  /** The number of waiting requests. */
   private final int waiters;
 
   ContendedException(String name, List<HolderInfo> holders, int waiters) {

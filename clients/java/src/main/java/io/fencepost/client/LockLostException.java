@@ -7,9 +7,16 @@ package io.fencepost.client;
 public final class LockLostException extends FencepostException {
   private static final long serialVersionUID = 1L;
 
+  /** The lock's name. */
   private final String name;
+
+  /** The token of the lost lease. */
   private final long token;
+
+  /** Why it was lost. */
   private final LossReason reason;
+
+  /** The token of the next lease, or 0. */
   private final long successorToken;
 
   LockLostException(Loss loss) {

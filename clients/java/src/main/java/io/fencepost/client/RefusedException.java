@@ -6,8 +6,12 @@ import java.util.List;
 public final class RefusedException extends FencepostException {
   private static final long serialVersionUID = 1L;
 
+  /** The name of the gRPC code. */
   private final String code;
+
+  /** The server's reason. */
   private final String reason;
+
   private final transient List<FieldViolation> violations;
 
   RefusedException(String code, String reason, String message, List<FieldViolation> violations, Throwable cause) {

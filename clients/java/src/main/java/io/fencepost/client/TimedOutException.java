@@ -7,6 +7,7 @@ public final class TimedOutException extends FencepostException {
   private static final long serialVersionUID = 1L;
 
   private final transient List<HolderInfo> holders;
+  /** The number of other waiting requests. */
   private final int waiters;
 
   TimedOutException(String name, List<HolderInfo> holders, int waiters) {
