@@ -77,6 +77,8 @@ final class Connector {
     return NettyChannelBuilder.forAddress(
             new DomainSocketAddress(address.unixPath()), InsecureChannelCredentials.create())
         .overrideAuthority("localhost")
+        // gRPC sets it for every channel, and Netty warns of it for a Unix socket.
+        .withOption(ChannelOption.SO_KEEPALIVE, null)
         .channelType(EpollDomainSocketChannel.class)
         .eventLoopGroup(UnixLoop.GROUP);
   }

@@ -11,8 +11,8 @@ import java.util.ArrayList;
 import java.util.List;
 
 /** A TCP proxy in front of a server, which can go silent or close its connections when a reply comes. */
-final class Proxy implements AutoCloseable {
-  enum Mode {
+public final class Proxy implements AutoCloseable {
+  public enum Mode {
     FORWARD,
     /** Nothing passes in either direction, and nothing is closed. */
     SILENT,
@@ -26,17 +26,17 @@ final class Proxy implements AutoCloseable {
   private final List<Socket> sockets = new ArrayList<>();
   private Mode mode = Mode.FORWARD;
 
-  Proxy(String address) throws IOException {
+  public Proxy(String address) throws IOException {
     host = address.substring(0, address.lastIndexOf(':'));
     port = Integer.parseInt(address.substring(address.lastIndexOf(':') + 1));
     start(this::accept);
   }
 
-  String address() {
+  public String address() {
     return "127.0.0.1:" + listener.getLocalPort();
   }
 
-  synchronized void mode(Mode next) {
+  public synchronized void mode(Mode next) {
     mode = next;
     notifyAll();
   }
