@@ -28,7 +28,8 @@ record ServerAddress(String host, int port, boolean tls, String unixPath) {
       return unix(text, text.substring(scheme < 0 ? 5 : scheme + 3));
     }
     if (!kind.isEmpty() && !kind.equals("http") && !kind.equals("https")) {
-      throw invalid(text, "the scheme must be http://, https:// or unix:; write host:port, or https://host:port for TLS");
+      throw invalid(
+          text, "the scheme must be http://, https:// or unix:; write host:port, or https://host:port for TLS");
     }
     String rest = scheme < 0 ? text : text.substring(scheme + 3);
     if (scheme >= 0 && rest.endsWith("/")) {

@@ -60,7 +60,8 @@ final class Sessions {
   }
 
   Failure lastFailure() {
-    return lastFailure != null ? lastFailure : Failure.local(Status.Code.UNAVAILABLE, "no server could be reached in time");
+    Failure unreachable = Failure.local(Status.Code.UNAVAILABLE, "no server could be reached in time");
+    return lastFailure != null ? lastFailure : unreachable;
   }
 
   /** Opens a session unless there is one, or it is too early for the next one. */
