@@ -16,9 +16,12 @@ CYCLONEDX := $(TOOLS)/cargo-cyclonedx-$(CYCLONEDX_VERSION)
 VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' Cargo.toml | head -n 1)
 REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
 
-.PHONY: help setup test fmt lint unit interop redis-rules-long redis-million redis-scale idle-connections protocol-long \
-    mutants schedules fuzz torture torture-slice torture-long torture-build doc deny advisories proto-baseline run \
-    image image-check image-login image-push sbom dist publish
+# .ci/setup puts what the system lacks here.
+export PATH := $(CURDIR)/target/toolchains/bin:$(PATH)
+
+.PHONY: help setup test fmt lint unit server test-clients test-python test-typescript test-go test-java interop \
+    redis-rules-long redis-million redis-scale idle-connections protocol-long mutants schedules fuzz torture \
+    torture-slice torture-long torture-build doc deny advisories proto-baseline run image image-check image-login image-push sbom dist publish
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,7 +30,7 @@ run: ## Build and start a server on 127.0.0.1:7420
 	cargo run --release -- serve
 
 test: setup ## Run all checks that a change has to pass
-	$(MAKE) --no-print-directory fmt lint unit torture-slice doc deny
+	$(MAKE) --no-print-directory fmt lint unit torture-slice test-clients interop doc deny
 
 setup: ## Install what is missing for builds and tests
 	@.ci/setup
@@ -41,10 +44,27 @@ lint: ## Run clippy; warnings are errors
 unit: ## Run all tests: rules, server over real sockets, compatibility of the API, repository
 	cargo test --locked --workspace
 
-# The targets of the other languages build their drivers.
-interop: ## Run one suite against the clients of all languages, or of FENCEPOST_INTEROP=rust,python
+# `test-clients` leaves the drivers of the other languages.
+interop: setup ## Run one suite against the clients of all languages, or of FENCEPOST_INTEROP=rust,python
 	cargo build --locked -p fencepost-client --example interop
 	cargo test --locked --test interop
+
+# Each client has one script with all its checks. It leaves the driver for `interop`, and what it builds, in
+# target/clients.
+CLIENTS := python typescript go java
+CLIENT_TESTS := $(addprefix test-,$(CLIENTS))
+test-clients: ## Check the clients of all other languages, two at a time
+	$(MAKE) --no-print-directory --jobs 2 --output-sync $(CLIENT_TESTS)
+
+test-python: ## Check the Python client
+test-typescript: ## Check the TypeScript client
+test-go: ## Check the Go client
+test-java: ## Check the Java client
+$(CLIENT_TESTS): test-%: server
+	FENCEPOST_BIN=$(CURDIR)/target/debug/fencepost clients/$*/check
+
+server: setup
+	cargo build --locked -p fencepost
 
 # Not part of `test`: takes half an hour or more. `unit` compares a few thousand shorter sequences.
 redis-rules-long: ## Compare the Redis scripts with the rules, over 200,000 random sequences
