@@ -155,13 +155,25 @@ impl Lock for LockServiceClient<Channel> {
     }
 
     async fn lock_info(&mut self, name: &str) -> v1::LockInfo {
-        let request = v1::GetRequest { lock_name: name.into() };
-        within(self.get(request)).await.unwrap().into_inner().lock.unwrap()
+        let ask = async {
+            loop {
+                match self.get(v1::GetRequest { lock_name: name.into() }).await {
+                    // A Redis on a busy machine did not answer in time. A Get changes nothing, so it is repeated.
+                    Err(status) if is_outcome_unknown(&status) => {}
+                    answer => break answer.unwrap().into_inner().lock.unwrap(),
+                }
+            }
+        };
+        within(ask).await
     }
 
     async fn holder(&mut self, name: &str) -> Option<v1::LockHolder> {
         only(self.lock_info(name).await.holders)
     }
+}
+
+fn is_outcome_unknown(status: &Status) -> bool {
+    status.get_details_error_info().is_some_and(|info| info.reason == "OUTCOME_UNKNOWN")
 }
 
 /// The holder of an exclusive lock, if it is held.
