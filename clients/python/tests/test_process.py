@@ -169,8 +169,8 @@ client.close()
 
 
 def test_a_fork_does_not_share_the_client(server: Server, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Without this, gRPC starts its threads again in the child, and about every sixth child crashes although it does
-    # nothing. The child calls nothing of gRPC.
+    # Without this, about every sixth child crashes although it does nothing (grpcio 1.85). The child calls nothing of
+    # gRPC.
     monkeypatch.setenv("GRPC_ENABLE_FORK_SUPPORT", "0")
     with child(FORKED, name, server.address) as process:
         assert read(process) == "0 False True True True"
