@@ -19,9 +19,10 @@ REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
 # .ci/setup puts what the system lacks here.
 export PATH := $(CURDIR)/target/toolchains/bin:$(PATH)
 
-.PHONY: help setup test fmt lint unit server test-clients test-python test-typescript test-go test-java interop \
-    redis-rules-long redis-million redis-scale idle-connections protocol-long mutants schedules fuzz torture \
-    torture-slice torture-long torture-build doc deny advisories proto-baseline run image image-check image-login image-push sbom dist publish
+.PHONY: help setup test fmt lint unit server test-clients test-python test-typescript test-go test-java test-guards \
+    interop redis-rules-long redis-million redis-scale idle-connections protocol-long mutants schedules fuzz torture \
+    torture-slice torture-long torture-build doc deny advisories proto-baseline run image image-check image-login \
+    image-push sbom dist publish
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,17 +50,16 @@ interop: setup ## Run one suite against the clients of all languages, or of FENC
 	cargo build --locked -p fencepost-client --example interop
 	cargo test --locked --test interop
 
-# Each client has one script with all its checks. It leaves the driver for `interop`, and what it builds, in
-# target/clients.
-CLIENTS := python typescript go java
-CLIENT_TESTS := $(addprefix test-,$(CLIENTS))
-test-clients: ## Check the clients of all other languages, two at a time
+# Each client, and the guards that they share, have one script with all checks. It leaves the driver for `interop`.
+CLIENT_TESTS := $(addprefix test-,python typescript go java guards)
+test-clients: ## Check the clients of all other languages, and the guards, two at a time
 	$(MAKE) --no-print-directory --jobs 2 --output-sync $(CLIENT_TESTS)
 
 test-python: ## Check the Python client
 test-typescript: ## Check the TypeScript client
 test-go: ## Check the Go client
 test-java: ## Check the Java client
+test-guards: ## Attack the guards of all stores with writers side by side, and run the recipes
 $(CLIENT_TESTS): test-%: server
 	FENCEPOST_BIN=$(CURDIR)/target/debug/fencepost clients/$*/check
 
