@@ -11,14 +11,14 @@ use std::{
     time::Duration,
 };
 use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::{EnvFilter, util::SubscriberInitExt};
+use tracing_subscriber::{EnvFilter, filter::LevelFilter, util::SubscriberInitExt};
 
 /// The most lines that wait to be written. Further lines are lost.
 const LINES_BACKLOG_MAX: usize = 10_000;
 /// How long the end of the process waits for pending lines.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What is not logged unless the filter names it: h2 has a line for each connection that breaks one of its bounds, and
+/// What is not logged unless the filter names it, or goes down to debug: h2 has a line for each connection that breaks one of its bounds, and
 /// any client could flood the log with these. The server counts such connections, and limits its own lines.
 const QUIET: &str = "h2=off";
 
@@ -58,7 +58,10 @@ pub fn stderr() -> (NonBlocking, FlushOnDrop) {
 
 /// Sets up the log of this process. Drop the returned guard before the process ends.
 pub fn init(log: &LogConfig) -> Result<FlushOnDrop, TelemetryError> {
-    let filter = EnvFilter::try_new(format!("{QUIET},{}", log.filter))?;
+    let mut filter = EnvFilter::try_new(&log.filter)?;
+    if filter.max_level_hint().is_some_and(|level| level <= LevelFilter::INFO) {
+        filter = EnvFilter::try_new(format!("{QUIET},{}", log.filter))?;
+    }
     let (writer, guard) = stderr();
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     match log.format {
