@@ -18,8 +18,9 @@ const LINES_BACKLOG_MAX: usize = 10_000;
 /// How long the end of the process waits for pending lines.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What is not logged unless the filter names it, or goes down to debug: h2 has a line for each connection that breaks one of its bounds, and
-/// any client could flood the log with these. The server counts such connections, and limits its own lines.
+/// What is not logged unless the filter names it, or goes down to debug: h2 has a line for each connection that breaks
+/// one of its bounds, and any client could flood the log with these. The server counts such connections, and limits its
+/// own lines.
 const QUIET: &str = "h2=off";
 
 /// The log cannot be set up.
