@@ -55,7 +55,7 @@ void test("TLS with certificates on both sides, from options and from the enviro
   await (await connect(t, address).lock("b")).release();
   for (const name of known) Reflect.deleteProperty(process.env, name);
 
-  const stranger = connect(t, address, { timeout: 300 });
+  const stranger = connect(t, address, { timeout: 3000 });
   await assert.rejects(stranger.lock("c"), (error: unknown) => {
     assert.ok(error instanceof Refused);
     assert.match(error.message, /no server could be reached: https:.*certificate/);
