@@ -4,7 +4,7 @@
 
 use super::exit::{Failure, OUTPUT};
 use std::{
-    fs::{self, File, Metadata, Permissions},
+    fs::{self, File, Metadata, Permissions, TryLockError},
     io::{self, ErrorKind, Write},
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
@@ -17,19 +17,21 @@ const MODE: u32 = 0o666;
 #[derive(Debug)]
 pub(super) struct PortFile {
     path: PathBuf,
-    /// Open, so that no other file gets its inode.
+    /// Open, so that no other file gets its inode, and locked, so that a second server sees that its writer runs.
     file: File,
 }
 
 impl PortFile {
     /// Removes what an earlier server left at this path, so that nobody reads an address of the past while this server
-    /// starts. Fails if the file could not be written later.
+    /// starts. The file of a running server stays: it is true until this one replaces it, or fails to start. Fails if
+    /// the file could not be written later.
     pub(super) fn prepare(path: &Path) -> Result<(), Failure> {
         match fs::symlink_metadata(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             Ok(file) if !file.is_file() => {
                 Err(failure(path, &io::Error::new(ErrorKind::AlreadyExists, "it exists and is not a regular file")))
             }
+            Ok(_) if is_locked(path) => Ok(()),
             Ok(_) => fs::remove_file(path).map_err(|error| failure(path, &error)),
             Err(error) => Err(failure(path, &error)),
         }
@@ -48,6 +50,10 @@ impl PortFile {
         for address in addresses {
             writeln!(file, "{address}")?;
         }
+        if let Err(error) = file.as_file().try_lock() {
+            // Some network file systems have no locks. A server that starts there takes this file for an old one.
+            tracing::debug!(path = %path.display(), %error, "the port file cannot be locked");
+        }
         Ok(file.persist(path)?)
     }
 }
@@ -63,6 +69,11 @@ impl Drop for PortFile {
             tracing::warn!(path = %self.path.display(), %error, "the port file cannot be removed");
         }
     }
+}
+
+/// Whether the server that wrote the file still runs. The kernel unlocks the file of a killed one.
+fn is_locked(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 fn failure(path: &Path, error: &io::Error) -> Failure {

@@ -106,6 +106,16 @@ fn a_server_that_cannot_listen_leaves_no_address_of_an_earlier_one() {
 }
 
 #[test]
+fn a_server_that_cannot_listen_leaves_the_file_of_a_running_one() {
+    let folder = Folder::new();
+    let file = folder.path("port");
+    let _running = serve("127.0.0.1:0", &file);
+    let text = addresses(&file);
+    serve(text.trim_end(), &file).ended().expect(1).says("cannot listen on");
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+}
+
+#[test]
 fn a_server_leaves_the_file_of_its_successor() {
     let folder = Folder::new();
     let file = folder.path("port");
