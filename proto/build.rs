@@ -13,6 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     tonic_prost_build::configure()
         .build_client(env::var_os("CARGO_FEATURE_CLIENT").is_some())
         .build_server(env::var_os("CARGO_FEATURE_SERVER").is_some())
+        .codec_path("crate::codec::SmallBuffers")
         .compile_fds(files.clone())?;
     // Reflection and the JSON mapping need no comments: without them the descriptor set is a fraction of its size.
     for file in &mut files.file {

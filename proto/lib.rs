@@ -2,6 +2,8 @@
 #![allow(missing_docs)] // generated code: the proto files document what a reader needs
 #![allow(clippy::large_enum_variant)] // messages live for the moment between the wire and their use
 
+mod codec;
+
 /// Package `fencepost.v1`.
 pub mod v1 {
     tonic::include_proto!("fencepost.v1");
