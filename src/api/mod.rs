@@ -14,7 +14,7 @@ mod session;
 mod status;
 
 pub use deadline::deadline;
-pub use status::{broken_off, deadline_exceeded, request_too_slow, too_many_calls};
+pub use status::{deadline_exceeded, request_too_slow, too_many_calls};
 
 use crate::{
     domain::limits::REQUEST_BYTES_MAX,

@@ -26,11 +26,6 @@ pub fn deadline_exceeded() -> Status {
     Status::with_error_details(Code::DeadlineExceeded, message, details)
 }
 
-/// The status of a call whose request broke off. Nobody gets it: metrics and traces do.
-pub fn broken_off() -> Status {
-    Status::cancelled("the request broke off")
-}
-
 /// The status of a call whose message has not arrived within `max`.
 pub fn request_too_slow(max: Duration) -> Status {
     let mut details = ErrorDetails::new();

@@ -5,7 +5,7 @@ use super::{
     layers::{OpenCalls, STREAMS_MAX, Unread},
     refusals::Refusals,
 };
-use crate::{api::peer::Peer, telemetry::metrics::Bound};
+use crate::telemetry::metrics::Bound;
 use h2::Reason;
 use hyper::{
     Request, Response,
@@ -80,7 +80,7 @@ impl Http2 {
         connections: impl Stream<Item = Connection>,
         closing: impl Future<Output = ()>,
     ) where
-        S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
+        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
         S::Future: Send,
     {
         let open = GracefulShutdown::new();
@@ -101,12 +101,15 @@ impl Http2 {
 
     async fn serve_one<S>(self, service: S, connection: Connection, open: Watcher)
     where
-        S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
+        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
         S::Future: Send,
     {
         let (peer, unread) = (connection.peer(), Unread::default());
         let service = TowerToHyperService::new(unread.count(self.calls.bound(service)));
-        let service = service_fn(move |request| service.call(arrived(request, peer)));
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(peer);
+            service.call(request)
+        });
         let serving = self.builder.serve_connection(TokioIo::new(connection), service);
         tokio::select! {
             served = open.watch(serving) => match served {
@@ -118,12 +121,6 @@ impl Http2 {
             () = unread.expired() => self.refusals.count(Bound::Unread, Some(peer)),
         }
     }
-}
-
-/// The request as the services take it.
-fn arrived(mut request: Request<Incoming>, peer: Peer) -> Request<Body> {
-    request.extensions_mut().insert(peer);
-    request.map(Body::new)
 }
 
 /// Whether h2 closed the connection to stop a flood of resets, or of small frames.

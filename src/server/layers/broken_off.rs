@@ -1,29 +1,23 @@
-//! Ends a call as CANCELLED whose request broke off: the client reset it, or its connection is gone. No answer reaches
-//! the client then.
+//! Keeps a call from answering whose request broke off: the client reset it, or its connection is gone.
 //!
-//! hyper drops a call that waits for something else than its request. But one that reads its request learns of the end
-//! first, and answers: INTERNAL after a reset, because tonic takes that for a request without its message, or UNKNOWN.
-//! Metrics and traces would blame the server for what the client did.
+//! hyper drops such a call once it waits, and it counts as CANCELLED then. But a call that reads its request learns of
+//! the end first, and would answer: INTERNAL after a reset, because tonic takes that for a request without its message,
+//! or UNKNOWN. Metrics and traces would blame the server for what the client did. So the call waits for the rest of its
+//! request instead.
 
-use crate::api;
+use crate::telemetry::metrics::Method;
 use hyper::{
-    Request, Response,
-    body::{Body as HttpBody, Bytes, Frame, SizeHint},
+    Request,
+    body::{Body as HttpBody, Frame, SizeHint},
 };
 use pin_project_lite::pin_project;
 use std::{
-    future::Future,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
     task::{Context, Poll, ready},
 };
-use tonic::{Status, body::Body};
 use tower::{Layer, Service};
 
-/// Ends calls whose requests broke off.
+/// Keeps calls from answering whose requests broke off.
 #[derive(Clone, Copy)]
 pub(in crate::server) struct BrokenOffLayer;
 
@@ -35,55 +29,52 @@ impl<S> Layer<S> for BrokenOffLayer {
     }
 }
 
-/// A service that knows whose request broke off.
+/// A service that does not learn of requests that broke off.
 #[derive(Clone)]
 pub(in crate::server) struct BrokenOff<S> {
     inner: S,
 }
 
-/// Whether a request broke off. The call and its request body share it, within one task.
-type Broken = Arc<AtomicBool>;
-
-impl<S> Service<Request<Body>> for BrokenOff<S>
+impl<S, B> Service<Request<B>> for BrokenOff<S>
 where
-    S: Service<Request<Body>, Response = Response<Body>>,
+    S: Service<Request<Unbroken<B>>>,
 {
-    type Response = Response<Body>;
+    type Response = S::Response;
     type Error = S::Error;
-    type Future = Answered<S::Future>;
+    type Future = S::Future;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let broken = Broken::default();
-        let request = request.map(|body| Body::new(Watched { body, broken: broken.clone() }));
-        Answered { call: self.inner.call(request), broken }
+    fn call(&mut self, request: Request<B>) -> S::Future {
+        let stream = Method::of(request.uri().path()).takes_stream();
+        self.inner.call(request.map(|body| Unbroken { body, stream }))
     }
 }
 
 pin_project! {
-    /// The body of a request.
-    struct Watched {
+    /// The body of a request. Unless it is a stream, it does not end when it breaks off.
+    pub(in crate::server) struct Unbroken<B> {
         #[pin]
-        body: Body,
-        broken: Broken,
+        body: B,
+        // A stream is answered before it ends. A task of its own may read it, which has to end with it.
+        stream: bool,
     }
 }
 
-impl HttpBody for Watched {
-    type Data = Bytes;
-    type Error = Status;
+impl<B: HttpBody> HttpBody for Unbroken<B> {
+    type Data = B::Data;
+    type Error = B::Error;
 
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let this = self.project();
-        let frame = ready!(this.body.poll_frame(context));
-        // A body of HTTP/2 fails only when its stream is over for both sides.
-        if let Some(Err(_)) = &frame {
-            this.broken.store(true, Relaxed);
+        match ready!(this.body.poll_frame(context)) {
+            // A body of HTTP/2 fails only when its stream is over for both sides. hyper notices that in this same poll,
+            // once the call returns, so nothing needs to wake it.
+            Some(Err(_)) if !*this.stream => Poll::Pending,
+            frame => Poll::Ready(frame),
         }
-        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
@@ -92,27 +83,5 @@ impl HttpBody for Watched {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
-    }
-}
-
-pin_project! {
-    /// The answer to a call.
-    pub(in crate::server) struct Answered<F> {
-        #[pin]
-        call: F,
-        broken: Broken,
-    }
-}
-
-impl<F, E> Future for Answered<F>
-where
-    F: Future<Output = Result<Response<Body>, E>>,
-{
-    type Output = F::Output;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let answer = ready!(this.call.poll(context));
-        Poll::Ready(if this.broken.load(Relaxed) { Ok(api::broken_off().into_http()) } else { answer })
     }
 }

@@ -46,9 +46,9 @@ pub(in crate::server) struct Calls<S> {
     metrics: Arc<CallMetrics>,
 }
 
-impl<S> Service<Request<Body>> for Calls<S>
+impl<S, B> Service<Request<B>> for Calls<S>
 where
-    S: Service<Request<Body>, Response = Response<Body>>,
+    S: Service<Request<B>, Response = Response<Body>>,
 {
     type Response = Response<Body>;
     type Error = S::Error;
@@ -58,7 +58,7 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, request: Request<B>) -> Self::Future {
         let method = Method::of(request.uri().path());
         let call = Call { metrics: self.metrics.clone(), method, arrived: Instant::now(), code: CANCELLED };
         Answered { call: Some(call), answer: self.inner.call(request) }

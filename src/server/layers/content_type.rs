@@ -35,9 +35,9 @@ pub(in crate::server) struct GrpcOnly<S> {
     refusals: Arc<Refusals>,
 }
 
-impl<S> Service<Request<Body>> for GrpcOnly<S>
+impl<S, B> Service<Request<B>> for GrpcOnly<S>
 where
-    S: Service<Request<Body>, Response = Response<Body>>,
+    S: Service<Request<B>, Response = Response<Body>>,
 {
     type Response = Response<Body>;
     type Error = S::Error;
@@ -47,7 +47,7 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, request: Request<B>) -> Self::Future {
         if is_grpc(request.headers()) {
             return Either::Left(self.inner.call(request));
         }
@@ -61,9 +61,9 @@ where
 /// Whether the messages are those of gRPC with protobuf, the only ones that this server has. `application/grpc-web` is
 /// another protocol.
 fn is_grpc(headers: &HeaderMap) -> bool {
-    let Some(Ok(content_type)) = headers.get(CONTENT_TYPE).map(|value| value.to_str()) else { return false };
-    let essence = content_type.split_once(';').map_or(content_type, |(essence, _parameters)| essence).trim_end();
-    ["application/grpc", "application/grpc+proto"].iter().any(|own| essence.eq_ignore_ascii_case(own))
+    let Some(content_type) = headers.get(CONTENT_TYPE) else { return false };
+    let essence = content_type.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii_end();
+    ["application/grpc", "application/grpc+proto"].iter().any(|own| essence.eq_ignore_ascii_case(own.as_bytes()))
 }
 
 #[cfg(test)]

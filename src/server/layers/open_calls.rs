@@ -116,7 +116,7 @@ pub(in crate::server) struct Bounded<S> {
 
 impl<S> Bounded<S> {
     /// Counts this call, or says why there is no room for it.
-    fn begin(&self, request: &Request<Body>) -> Result<OpenCall, Status> {
+    fn begin<B>(&self, request: &Request<B>) -> Result<OpenCall, Status> {
         let method = Method::of(request.uri().path());
         let lasts = method.is_stream() || method == Method::Acquire;
         let begin = |count: &Count, lasts| {
@@ -132,9 +132,9 @@ impl<S> Bounded<S> {
     }
 }
 
-impl<S> Service<Request<Body>> for Bounded<S>
+impl<S, B> Service<Request<B>> for Bounded<S>
 where
-    S: Service<Request<Body>, Response = Response<Body>>,
+    S: Service<Request<B>, Response = Response<Body>>,
 {
     type Response = Response<CallBody>;
     type Error = S::Error;
@@ -144,7 +144,7 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, request: Request<B>) -> Self::Future {
         match self.begin(&request) {
             Ok(open) => Either::Left(BoundedCall { call: self.inner.call(request), open: Some(open) }),
             Err(refused) => {

@@ -12,6 +12,7 @@ use hyper::{
 };
 use pin_project_lite::pin_project;
 use std::{
+    error::Error,
     future::Future,
     pin::Pin,
     sync::Arc,
@@ -19,7 +20,7 @@ use std::{
     time::Duration,
 };
 use tokio::time::{Sleep, sleep};
-use tonic::{Status, body::Body};
+use tonic::Status;
 use tower::{Layer, Service};
 
 /// The time in which the message of a unary call must arrive, once the server waits for it: 64 KiB over a slow line.
@@ -44,9 +45,9 @@ pub(in crate::server) struct RequestTime<S> {
     refusals: Arc<Refusals>,
 }
 
-impl<S> Service<Request<Body>> for RequestTime<S>
+impl<S, B> Service<Request<B>> for RequestTime<S>
 where
-    S: Service<Request<Timely>>,
+    S: Service<Request<Timely<B>>>,
 {
     type Response = S::Response;
     type Error = S::Error;
@@ -56,7 +57,7 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<Body>) -> S::Future {
+    fn call(&mut self, request: Request<B>) -> S::Future {
         let bound = (!Method::of(request.uri().path()).takes_stream())
             .then(|| TimeBound { refusals: self.refusals.clone(), peer: request.extensions().get::<Peer>().copied() });
         self.inner.call(request.map(|body| Timely { body, bound, over: None }))
@@ -71,33 +72,32 @@ struct TimeBound {
 
 pin_project! {
     /// The body of a request. Fails when its time is over.
-    pub(in crate::server) struct Timely {
+    pub(in crate::server) struct Timely<B> {
         #[pin]
-        body: Body,
+        body: B,
         // `None` if the request is a stream.
         bound: Option<TimeBound>,
         // Set when it has to wait for the client. Most messages arrive together with their headers.
-        #[pin]
-        over: Option<Sleep>,
+        over: Option<Pin<Box<Sleep>>>,
     }
 }
 
-impl HttpBody for Timely {
+impl<B> HttpBody for Timely<B>
+where
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
     type Data = Bytes;
     type Error = Status;
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let mut this = self.project();
+        let this = self.project();
         if let Poll::Ready(frame) = this.body.poll_frame(context) {
-            return Poll::Ready(frame);
+            return Poll::Ready(frame.map(|frame| frame.map_err(|error| Status::from_error(error.into()))));
         }
         let Some(TimeBound { refusals, peer }) = this.bound else { return Poll::Pending };
-        if this.over.is_none() {
-            this.over.set(Some(sleep(REQUEST_TIMEOUT)));
-        }
-        if let Some(over) = this.over.as_pin_mut() {
-            ready!(over.poll(context));
-        }
+        let over = this.over.get_or_insert_with(|| Box::pin(sleep(REQUEST_TIMEOUT)));
+        ready!(over.as_mut().poll(context));
         refusals.count(Bound::RequestTime, *peer);
         Poll::Ready(Some(Err(api::request_too_slow(REQUEST_TIMEOUT))))
     }

@@ -55,9 +55,9 @@ impl Extractor for Headers<'_> {
     }
 }
 
-impl<S> Service<Request<Body>> for Traced<S>
+impl<S, B> Service<Request<B>> for Traced<S>
 where
-    S: Service<Request<Body>, Response = Response<Body>>,
+    S: Service<Request<B>, Response = Response<Body>>,
 {
     type Response = Response<Body>;
     type Error = S::Error;
@@ -67,7 +67,7 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, request: Request<B>) -> Self::Future {
         let span = self.traces.call(request.uri().path(), &Headers(request.headers()));
         Spanned { span, work: self.inner.call(request) }
     }

@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 use tokio::time::sleep;
-use tonic::{Status, body::Body};
+use tonic::Status;
 use tower::Service;
 
 /// How long a response may be unread: between this time and twice this time, because ages are counted in periods. As
@@ -86,11 +86,11 @@ pub(in crate::server) struct Counted<S> {
     unread: Unread,
 }
 
-impl<S, B> Service<Request<Body>> for Counted<S>
+impl<S, B, R> Service<Request<B>> for Counted<S>
 where
-    S: Service<Request<Body>, Response = Response<B>>,
+    S: Service<Request<B>, Response = Response<R>>,
 {
-    type Response = Response<CountedBody<B>>;
+    type Response = Response<CountedBody<R>>;
     type Error = S::Error;
     type Future = Answered<S::Future>;
 
@@ -98,7 +98,7 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, request: Request<B>) -> Self::Future {
         let unread = (!Method::of(request.uri().path()).is_stream()).then(|| self.unread.clone());
         Answered { call: self.inner.call(request), unread }
     }
