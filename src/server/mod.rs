@@ -170,11 +170,8 @@ impl Server<'_> {
             .layer(BrokenOffLayer);
         let hosts = Hosts::of(&config.admin_listen, &admin);
         let mut admin = Admin::new(admin, pages.router(outer.service(grpc), hosts), refusals.clone());
-        let routes = api::routes(locks, config.drain_timeout, &metrics.calls, &traces, with_admin)?;
-        let service = outer
-            .layer(DeadlineLayer)
-            .layer(RequestTimeLayer(refusals.clone()))
-            .service(routes.add_service(health_service).prepare());
+        let services = api::services(locks, config.drain_timeout, &metrics.calls, &traces, health_service, with_admin)?;
+        let service = outer.layer(DeadlineLayer).layer(RequestTimeLayer(refusals.clone())).service(services);
         let calls = OpenCalls::new(config, metrics.connections.open_calls.clone(), refusals.clone());
         let http2 = Http2::new(calls, refusals.clone());
         let gate = Gate {

@@ -2,6 +2,7 @@
 
 use crate::body::RequestBody;
 use fencepost::{
+    api::Services,
     clock::ProcessClock,
     config::Config,
     locks::{Hub, Locks},
@@ -11,7 +12,7 @@ use fencepost::{
 use http_body_util::BodyExt;
 use std::{cell::RefCell, sync::Arc, time::Duration};
 use tokio::{runtime::Runtime, time::timeout};
-use tonic::{Code, body::Body, service::Routes};
+use tonic::{Code, body::Body};
 use tower::ServiceExt;
 
 /// Every method; the first byte of the input picks one.
@@ -40,7 +41,7 @@ const FRAMES_MAX: usize = 64;
 
 struct Server {
     runtime: Runtime,
-    routes: Routes,
+    services: Services<MemoryStore>,
 }
 
 impl Server {
@@ -51,15 +52,17 @@ impl Server {
             .build()
             .expect("a runtime can be made");
         let config = Config::default();
-        let routes = runtime.block_on(async {
+        let services = runtime.block_on(async {
             let hub = Arc::new(Hub::new());
             let store = Arc::new(MemoryStore::new(Arc::new(ProcessClock::start()), &config.limits, hub.clone()));
             let locks = Arc::new(Locks::new(store.clone(), hub, config.limits.clone()));
             tokio::spawn(async move { store.run_expiry().await });
-            fencepost::api::routes(&locks, config.drain_timeout, &Arc::default(), &Traces::default(), true)
+            let (metrics, traces) = (Arc::default(), Traces::default());
+            let (_, health) = tonic_health::server::health_reporter();
+            fencepost::api::services(&locks, config.drain_timeout, &metrics, &traces, health, true)
                 .expect("the services have descriptors")
         });
-        Self { runtime, routes }
+        Self { runtime, services }
     }
 
     fn call(&self, method: &str, body: RequestBody) -> Option<Code> {
@@ -69,7 +72,7 @@ impl Server {
             .body(Body::new(body))
             .expect("it is a request");
         self.runtime.block_on(async {
-            let response = timeout(ANSWER_TIMEOUT, self.routes.clone().oneshot(request)).await.ok()?;
+            let response = timeout(ANSWER_TIMEOUT, self.services.clone().oneshot(request)).await.ok()?;
             let response = response.unwrap_or_else(|never| match never {});
             let (head, mut body) = response.into_parts();
             let mut code = status(&head.headers);
