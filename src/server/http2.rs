@@ -7,18 +7,12 @@ use super::{
 };
 use crate::telemetry::metrics::Bound;
 use h2::Reason;
-use hyper::{
-    Request, Response,
-    body::Incoming,
-    server::conn::http2::Builder,
-    service::{Service as _, service_fn},
-};
+use hyper::{Request, Response, body::Incoming, server::conn::http2::Builder, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::graceful::{GracefulShutdown, Watcher},
-    service::TowerToHyperService,
 };
-use std::{convert::Infallible, error::Error, future::Future, pin::pin, sync::Arc, time::Duration};
+use std::{cell::RefCell, convert::Infallible, error::Error, future::Future, pin::pin, sync::Arc, time::Duration};
 use tokio_stream::{Stream, StreamExt};
 use tonic::body::Body;
 use tower::Service;
@@ -105,10 +99,12 @@ impl Http2 {
         S::Future: Send,
     {
         let (peer, unread) = (connection.peer(), Unread::default());
-        let service = TowerToHyperService::new(unread.count(self.calls.bound(service)));
+        // It is called as it is, and not cloned for each call, which would be the way to wait until it is ready. Our
+        // services always are: bounds refuse calls, they do not delay them.
+        let service = RefCell::new(unread.count(self.calls.bound(service)));
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer);
-            service.call(request)
+            service.borrow_mut().call(request)
         });
         let serving = self.builder.serve_connection(TokioIo::new(connection), service);
         tokio::select! {

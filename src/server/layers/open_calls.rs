@@ -51,11 +51,16 @@ pub(in crate::server) struct OpenCalls {
 impl OpenCalls {
     /// With room for the calls that may wait, and a stream on each connection.
     pub(in crate::server) fn new(config: &Config, open: Gauge, refusals: Arc<Refusals>) -> Self {
-        let lasting =
-            config.limits.waiters_per_server.saturating_add(config.connections_max).saturating_add(SPARE as usize);
-        let server = Count { open, lasting_max: lasting, bound: Bound::Calls, what: "calls are open on this server" };
-        let what = "calls of List are open on this server";
-        let lists = Count { open: Gauge::default(), lasting_max: LISTS_MAX, bound: Bound::Lists, what };
+        let spare = SPARE as usize;
+        let lasting_max = config.limits.waiters_per_server.saturating_add(config.connections_max).saturating_add(spare);
+        let server = Count { open, lasting_max, spare, bound: Bound::Calls, what: "calls are open on this server" };
+        let lists = Count {
+            open: Gauge::default(),
+            lasting_max: LISTS_MAX,
+            spare: 0,
+            bound: Bound::Lists,
+            what: "calls of List are open on this server",
+        };
         Self { server, lists, refusals }
     }
 
@@ -64,71 +69,78 @@ impl OpenCalls {
         let connection = Count {
             open: Gauge::default(),
             lasting_max: LASTING_PER_CONNECTION as usize,
+            spare: SPARE as usize,
             bound: Bound::CallsPerConnection,
             what: "calls are open on this connection",
         };
-        let counts = [connection, self.server.clone()];
-        Bounded { inner, counts, lists: self.lists.clone(), refusals: self.refusals.clone() }
+        let counts = Arc::new([connection, self.server.clone(), self.lists.clone()]);
+        Bounded { inner, counts, refusals: self.refusals.clone() }
     }
 }
 
 /// Open calls of a connection, or of the server.
-#[derive(Clone, Debug)]
+#[derive(Debug, Clone)]
 struct Count {
     open: Gauge,
     /// The most open calls when one begins that may last.
     lasting_max: usize,
+    /// Room beyond it for those that end by themselves.
+    spare: usize,
     bound: Bound,
     what: &'static str,
 }
 
-impl Count {
-    /// Counts a call until the returned value is dropped, or returns the bound that is reached.
-    fn begin(&self, lasts: bool) -> Result<Open, usize> {
-        let max = if lasts { self.lasting_max } else { self.lasting_max.saturating_add(SPARE as usize) };
-        let open = Open(self.open.clone());
-        let before = open.0.inc();
-        if usize::try_from(before).is_ok_and(|before| before >= max) { Err(max) } else { Ok(open) }
-    }
-}
+/// The counts of one connection: its calls, those of the server, and those of List, of which only a List is part.
+type Counts = [Count; 3];
 
 /// A call that is counted. Dropped, it has ended.
-#[derive(Debug)]
-struct Open(Gauge);
+struct OpenCall {
+    counts: Arc<Counts>,
+    /// It is part of this many of them.
+    counted: usize,
+}
 
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.dec();
+impl OpenCall {
+    /// Counts a call of this method, or returns the bound that is reached, and the most calls that it allows.
+    fn begin(counts: &Arc<Counts>, method: Method) -> Result<Self, (&Count, usize)> {
+        let lasts = method.is_stream() || method == Method::Acquire;
+        let part_of = if method == Method::List { counts.len() } else { counts.len() - 1 };
+        let mut call = Self { counts: counts.clone(), counted: 0 };
+        for count in &counts[..part_of] {
+            let max = if lasts { count.lasting_max } else { count.lasting_max.saturating_add(count.spare) };
+            let before = count.open.inc();
+            call.counted += 1;
+            if usize::try_from(before).is_ok_and(|before| before >= max) {
+                return Err((count, max));
+            }
+        }
+        Ok(call)
     }
 }
 
-/// A call in all counts that it is part of.
-type OpenCall = ([Open; 2], Option<Open>);
+impl Drop for OpenCall {
+    fn drop(&mut self) {
+        for count in &self.counts[..self.counted] {
+            count.open.dec();
+        }
+    }
+}
 
 /// The service of one connection.
 #[derive(Clone)]
 pub(in crate::server) struct Bounded<S> {
     inner: S,
-    counts: [Count; 2],
-    lists: Count,
+    counts: Arc<Counts>,
     refusals: Arc<Refusals>,
 }
 
 impl<S> Bounded<S> {
     /// Counts this call, or says why there is no room for it.
     fn begin<B>(&self, request: &Request<B>) -> Result<OpenCall, Status> {
-        let method = Method::of(request.uri().path());
-        let lasts = method.is_stream() || method == Method::Acquire;
-        let begin = |count: &Count, lasts| {
-            count.begin(lasts).map_err(|max| {
-                self.refusals.count(count.bound, request.extensions().get::<Peer>().copied());
-                api::too_many_calls(count.what, max)
-            })
-        };
-        let [connection, server] = &self.counts;
-        let counts = [begin(connection, lasts)?, begin(server, lasts)?];
-        let list = if method == Method::List { Some(begin(&self.lists, true)?) } else { None };
-        Ok((counts, list))
+        OpenCall::begin(&self.counts, Method::of(request.uri().path())).map_err(|(count, max)| {
+            self.refusals.count(count.bound, request.extensions().get::<Peer>().copied());
+            api::too_many_calls(count.what, max)
+        })
     }
 }
 
