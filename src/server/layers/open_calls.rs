@@ -1,4 +1,4 @@
-//! Bounds the open calls of a connection and of the server, each of which costs some 10 KB of memory: also those whose
+//! Bounds the open calls of a connection and of the server, each of which costs up to 9 KB of memory: also those whose
 //! message has not arrived, and streams on which nothing happens.
 //!
 //! A refusal rather than a lower bound of HTTP/2 on the streams of a connection: a client obeys the latter by keeping
