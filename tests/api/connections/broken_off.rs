@@ -4,7 +4,7 @@ use crate::{
     binary::Server,
     http1::get,
     metrics::WITH_ADMIN,
-    raw_calls::{MESSAGE, RawCalls},
+    raw_calls::{GRPC, MESSAGE, RawCalls, head},
     session_stream::Session,
     stream::Stream,
     support::{Lock, acquire_request, channel, until, waiting_request},
@@ -81,4 +81,28 @@ async fn a_wait_and_streams_of_a_connection_that_dies_are_cancelled() {
     awaits(&server, "Acquire", &[("CANCELLED", 1), ("OK", 1)]).await;
     awaits(&server, "KeepAlive", &[("CANCELLED", 1)]).await;
     awaits(&server, "Session", &[("CANCELLED", 1)]).await;
+}
+
+/// Reflection reads its requests in a task of its own.
+#[tokio::test]
+async fn a_stream_that_its_client_resets_leaves_no_task() {
+    const STREAMS: u64 = 32;
+    let server = Server::start_with(&WITH_ADMIN);
+    let tasks = || {
+        let page = get(&server.admin_address(), "/metrics").body;
+        let count = page.lines().find_map(|line| line.strip_prefix("fencepost_runtime_alive_tasks "));
+        count.unwrap().parse::<u64>().unwrap()
+    };
+    let raw = RawCalls::open(TcpStream::connect(addr(&server)).await.unwrap()).await;
+    raw.call().await;
+    let before = tasks();
+    for _ in 0..STREAMS {
+        let reflection = "grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+        let (response, mut message) = raw.send(reflection, &[GRPC], b"").await;
+        head(response).await;
+        message.send_reset(Reason::CANCEL);
+    }
+    awaits(&server, "other", &[("CANCELLED", STREAMS)]).await;
+    // Tasks of the admin port come and go meanwhile.
+    until(async || tasks() < before + STREAMS / 2).await;
 }
