@@ -75,6 +75,7 @@ impl<S: Store> LockService for Api<S> {
         convert::prefix(&request.prefix)?;
         let limit = convert::page_size(request.page_size)?;
         let from = Some(request.page_token.as_str()).filter(|token| !token.is_empty());
+        self.pages.next().await;
         let page = caller.dispatch(OperationKind::List, None, self.locks.list(&request.prefix, from, limit)).await?;
         Ok(Response::new(v1::ListResponse {
             locks: page.locks.into_iter().map(|(name, view)| reply::lock(name, view)).collect(),

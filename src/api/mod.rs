@@ -8,6 +8,7 @@ mod dispatch;
 mod fields;
 mod keepalive;
 mod lock;
+mod pages;
 pub mod peer;
 mod reply;
 mod routes;
@@ -23,6 +24,7 @@ use crate::{
     telemetry::{metrics::CallMetrics, traces::Traces},
 };
 use dispatch::Caller;
+use pages::PageTurns;
 use std::{sync::Arc, time::Duration};
 
 const LOCK_SERVICE: &str = "fencepost.v1.LockService";
@@ -41,6 +43,7 @@ struct Api<S> {
     drain_grace: Duration,
     metrics: Arc<CallMetrics>,
     traces: Traces,
+    pages: PageTurns,
 }
 
 impl<S> Api<S> {
@@ -56,6 +59,7 @@ impl<S> Clone for Api<S> {
             drain_grace: self.drain_grace,
             metrics: self.metrics.clone(),
             traces: self.traces.clone(),
+            pages: self.pages.clone(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The services of a port, and how a call finds its own.
 
-use super::{ADMIN_SERVICE, Api, HEALTH_SERVICE, LOCK_SERVICE};
+use super::{ADMIN_SERVICE, Api, HEALTH_SERVICE, LOCK_SERVICE, pages::PageTurns};
 use crate::{
     domain::limits::REQUEST_BYTES_MAX,
     locks::Locks,
@@ -76,7 +76,13 @@ pub fn services<S: Store>(
     health: HealthServer<impl Health>,
     with_admin: bool,
 ) -> Result<Services<S>, Error> {
-    let api = Api { locks: locks.clone(), drain_grace, metrics: metrics.clone(), traces: traces.clone() };
+    let api = Api {
+        locks: locks.clone(),
+        drain_grace,
+        metrics: metrics.clone(),
+        traces: traces.clone(),
+        pages: PageTurns::default(),
+    };
     let locks = LockServiceServer::new(api.clone()).max_decoding_message_size(REQUEST_BYTES_MAX);
     let mut routes = Routes::builder();
     routes.add_service(health);
@@ -102,6 +108,7 @@ pub fn admin_routes<S: Store>(
         drain_grace,
         metrics: metrics.clone(),
         traces: traces.clone(),
+        pages: PageTurns::default(),
     }));
     add_reflection(&mut routes, &[ADMIN_SERVICE])?;
     Ok(routes.routes())
