@@ -11,7 +11,8 @@ const RESERVE: u64 = 256;
 /// programs that use `select`. Returns how many connections may be open: `connections_max`, or fewer if the limit is
 /// too low. Without a free file, a connection would wait in the backlog, and nothing would count it.
 ///
-/// Warns of a limit that is too low for what the operator has asked for, so not if that is the default.
+/// Warns of a limit that is too low for what the operator has asked for, so not if that is the default. But always if
+/// nothing is left beside the reserve: then one connection may be open, and all others are closed.
 pub(super) fn connections_within_limit(connections_max: usize) -> usize {
     let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(_, hard)| {
         setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
@@ -25,7 +26,7 @@ pub(super) fn connections_within_limit(connections_max: usize) -> usize {
         }
     };
     let room = usize::try_from(limit.saturating_sub(RESERVE)).unwrap_or(usize::MAX).max(1);
-    if room < connections_max && connections_max != CONNECTIONS_MAX_DEFAULT {
+    if room < connections_max && (connections_max != CONNECTIONS_MAX_DEFAULT || limit <= RESERVE) {
         tracing::warn!(
             limit,
             connections_max,

@@ -34,4 +34,7 @@ async fn a_limit_that_is_too_low_for_what_was_asked_is_reported() {
     assert!(!server.log().contains("WARN"), "{}", server.log());
     let server = Server::start_limited(FILES, &["--connections-max", "45"]);
     until(async || server.log().contains("the limit of open files is too low for all connections")).await;
+    // Without it, a server that serves one connection would not say why.
+    let server = Server::start_limited(&RESERVE.to_string(), &[]);
+    until(async || server.log().contains("the limit of open files is too low for all connections")).await;
 }
