@@ -4,6 +4,7 @@ use super::{
     accept::Connection,
     layers::{OpenCalls, STREAMS_MAX, Unread},
     refusals::Refusals,
+    turns::Turns,
 };
 use crate::telemetry::metrics::Bound;
 use h2::Reason;
@@ -33,8 +34,8 @@ const CONNECTION_WINDOW: u32 = 64 * STREAM_WINDOW;
 const HEADER_LIST_MAX: u32 = 16 * 1_024;
 /// The most streams that a client may cancel before they are processed. Beyond it, h2 closes the connection
 /// (ENHANCE_YOUR_CALM) to stop a rapid reset attack (CVE-2023-44487). A client that cancels many waiting calls is no
-/// attack (qdrant #1907).
-const PENDING_RESETS_MAX: usize = 1_024;
+/// attack (qdrant #1907). A connection never has more of them than it reads in one turn.
+const PENDING_RESETS_MAX: usize = 256;
 /// The most streams that the server resets in the life of a connection because the client broke the protocol on them,
 /// such as data beyond the window. Beyond it, h2 closes the connection (ENHANCE_YOUR_CALM), because each reset may
 /// abandon work that has begun (CVE-2025-8671).
@@ -46,6 +47,7 @@ pub(super) struct Http2 {
     builder: Builder<TokioExecutor>,
     calls: OpenCalls,
     refusals: Arc<Refusals>,
+    turns: Turns,
 }
 
 impl Http2 {
@@ -62,7 +64,7 @@ impl Http2 {
             .max_header_list_size(HEADER_LIST_MAX)
             .max_pending_accept_reset_streams(PENDING_RESETS_MAX)
             .max_local_error_reset_streams(ERROR_RESETS_MAX);
-        Self { builder, calls, refusals }
+        Self { builder, calls, refusals, turns: Turns::new() }
     }
 
     /// Serves connections until `closing` resolves. Then asks those that are open to close, and waits until they have.
@@ -98,17 +100,18 @@ impl Http2 {
         S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
         S::Future: Send,
     {
-        let (peer, unread) = (connection.peer(), Unread::default());
+        let (peer, turn, unread) = (connection.peer(), self.turns.turn(), Unread::default());
         // It is called as it is, and not cloned for each call, which would be the way to wait until it is ready. Our
         // services always are: bounds refuse calls, they do not delay them.
         let service = RefCell::new(unread.count(self.calls.bound(service)));
+        let calls = turn.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer);
-            service.borrow_mut().call(request)
+            calls.begins(service.borrow_mut().call(request))
         });
-        let serving = self.builder.serve_connection(TokioIo::new(connection), service);
+        let serving = self.builder.serve_connection(TokioIo::new(turn.reads(connection)), service);
         tokio::select! {
-            served = open.watch(serving) => match served {
+            served = turn.serves(open.watch(serving)) => match served {
                 Ok(()) => {}
                 Err(error) if is_flood(&error) => self.refusals.count(Bound::Resets, Some(peer)),
                 Err(error) => tracing::debug!(%peer, %error, "a connection broke"),

@@ -10,6 +10,7 @@ mod listen;
 mod open_files;
 mod refusals;
 mod tls;
+mod turns;
 
 pub use admin::bind_admin;
 pub use listen::{ListenError, Listeners, bind};
