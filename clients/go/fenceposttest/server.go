@@ -1,4 +1,5 @@
-// Package fenceposttest has what tests of programs that use locks need: a real server, started and stopped by the test.
+// Package fenceposttest has what tests of programs that use locks need: a real server, which is a process of its own
+// ([Start]), and a fake one inside the process, which needs no program and fails when it is told to ([StartFake]).
 package fenceposttest
 
 import (
