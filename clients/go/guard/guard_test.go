@@ -242,6 +242,8 @@ func TestAFenceOnlyRises(t *testing.T) {
 		passes(grant{order, "a", 7})
 		refused(grant{order, "b", 7}, 7)
 		refused(grant{order, "b", 6}, 7)
+		// A lower token never passes, whatever its id.
+		refused(grant{order, "a", 6}, 7)
 		passes(grant{order, "c", highest})
 		refused(grant{order, "b", highest - 1}, highest)
 		// Names are compared byte by byte.

@@ -112,7 +112,8 @@ func raiseMySQL(ctx context.Context, tx *sql.Tx, grant guard.Grant) (newest uint
 	if err := tx.QueryRowContext(ctx, texts.newest, grant.Name()).Scan(&newest, &grantID); err != nil {
 		return 0, err
 	}
-	if grantID == grant.GrantID() {
+	// Both are compared: equal ids alone would let a lower token pass if a caller gives grants the same id, or none.
+	if newest == grant.Token() && grantID == grant.GrantID() {
 		return 0, nil
 	}
 	return newest, nil
