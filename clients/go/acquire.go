@@ -131,9 +131,8 @@ func (a *attempts) run() (*Lock, error) {
 		if !a.client.submit(op) {
 			return nil, ErrClosed
 		}
-		failed, err := a.client.transmit(op, a.bound)
+		failed, err := a.transmit(op)
 		if err != nil {
-			a.client.abandon(op, a.next(), a.open)
 			return nil, a.stopped(err)
 		}
 		if failed == nil {
@@ -149,6 +148,20 @@ func (a *attempts) run() (*Lock, error) {
 			return nil, err
 		}
 	}
+}
+
+// transmit waits for the answer to one transmission, and cleans up behind it if the caller stops waiting: by its
+// context, or by a panic in its own function that is told the position.
+func (a *attempts) transmit(op *operation) (failed *failure, err error) {
+	answered := false
+	defer func() {
+		if !answered {
+			a.client.abandon(op, a.next(), a.open)
+		}
+	}()
+	failed, err = a.client.transmit(op, a.bound)
+	answered = err == nil
+	return failed, err
 }
 
 // next is the request of the next attempt.

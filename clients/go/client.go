@@ -56,7 +56,7 @@ type Client struct {
 	due, moved, idleSince clock.Moment
 	// tries is the number of sessions opened since one worked.
 	tries int
-	// lastFailure is why the last session ended.
+	// lastFailure is why the last session failed; nil once the next one works.
 	lastFailure *failure
 	keeping     bool
 	// tasks are the calls and the background tasks that have not ended.

@@ -95,6 +95,9 @@ func call[T any](
 		if ctx.Err() != nil {
 			return none, doneError(name, ctx, failed)
 		}
+		if c.closing.Err() != nil {
+			return none, ErrClosed
+		}
 		pause := pauses.next(failed.retryAfter)
 		if !failed.isTransient() || b.until.Sub(clock.Now()) <= pause {
 			return none, failed.refused(name)
@@ -125,7 +128,7 @@ func callOnce[T any](
 		return answer, nil
 	}
 	failed := c.servers.failureOf(server, err)
-	if failed.isTransient() && ctx.Err() == nil {
+	if failed.isTransient() && ctx.Err() == nil && c.closing.Err() == nil {
 		c.servers.failed(server)
 	}
 	return none, failed

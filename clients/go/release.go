@@ -52,7 +52,7 @@ func (c *Client) finishRelease(held *lease, op *operation) error {
 		failed, err := c.transmit(op, b)
 		switch {
 		case err != nil:
-			return err
+			return &OutcomeUnknownError{Name: held.name, Cause: err}
 		case failed == nil:
 			return releaseResult(held, op.answer.GetRelease())
 		case !failed.isTransient() && failed.reason != "SESSION_FULL":

@@ -126,6 +126,11 @@ func (s *session) run() {
 		// The status of the stream says nothing about the operations on it.
 		failed.code = unavailable("").code
 	}
+	// If the client has ended it, the server is not the cause.
+	if !s.ended {
+		s.client.lastFailure = failed
+		s.client.servers.failed(s.server)
+	}
 	s.end(failed)
 }
 
@@ -199,8 +204,6 @@ func (s *session) end(failed *failure) {
 	for _, op := range operations {
 		op.finish(nil, failed)
 	}
-	s.client.lastFailure = failed
-	s.client.servers.failed(s.server)
 	s.client.notify()
 }
 
@@ -262,6 +265,7 @@ func (s *session) receive(response *pb.SessionResponse, now clock.Moment) {
 	}
 	if proof && !s.proven {
 		s.proven = true
+		s.client.lastFailure = nil
 		s.client.notify()
 	}
 }

@@ -53,10 +53,12 @@ type Watcher struct {
 	prefix string
 	ctx    context.Context
 	cancel context.CancelFunc
-	// events is the stream; nil after it has failed.
+	// events is the stream.
 	events pb.LockService_WatchClient
 	// end ends the stream.
 	end context.CancelFunc
+	// err is the error that has ended the watcher.
+	err error
 }
 
 // Watch watches the locks whose names begin with a prefix, until ctx is done or the watcher is closed. When it returns,
@@ -93,12 +95,18 @@ func (w *Watcher) All() iter.Seq2[Event, error] {
 
 // Next waits for the next event. An error is final: the context of Watch is done, the watcher or the client is closed,
 // or no server has answered for 10 s.
-func (w *Watcher) Next() (Event, error) {
-	for w.events != nil {
+func (w *Watcher) Next() (event Event, err error) {
+	if w.err == nil {
+		event, w.err = w.next()
+	}
+	return event, w.err
+}
+
+func (w *Watcher) next() (Event, error) {
+	for {
 		message, err := w.events.Recv()
 		if err != nil {
 			w.end()
-			w.events = nil
 			if failed := failureOf(err); !failed.isTransient() && failed.isFinalForSession() {
 				return Event{}, failed.refused("")
 			}
@@ -130,6 +138,9 @@ func (w *Watcher) open() error {
 		if w.ctx.Err() != nil {
 			return doneError("", w.ctx, failed)
 		}
+		if w.client.closing.Err() != nil {
+			return ErrClosed
+		}
 		pause := pauses.next(failed.retryAfter)
 		if !failed.isTransient() || b.until.Sub(clock.Now()) <= pause {
 			return failed.refused("")
@@ -151,11 +162,14 @@ func (w *Watcher) start() *failure {
 	}
 	ctx, cancel := context.WithCancel(w.ctx)
 	late := time.AfterFunc(callTimeout, cancel)
+	defer late.Stop()
+	closed := context.AfterFunc(w.client.closing, cancel)
+	defer closed()
 	events, err := stub.Watch(ctx, &pb.WatchRequest{Prefix: w.prefix})
 	if err == nil {
 		_, err = events.Recv() // STARTED
 	}
-	if err == nil && late.Stop() {
+	if err == nil && late.Stop() && closed() {
 		w.events, w.end = events, cancel
 		return nil
 	}
@@ -164,7 +178,7 @@ func (w *Watcher) start() *failure {
 	if err != nil {
 		failed = w.client.servers.failureOf(server, err)
 	}
-	if w.ctx.Err() == nil && failed.isTransient() {
+	if w.ctx.Err() == nil && w.client.closing.Err() == nil && failed.isTransient() {
 		w.client.servers.failed(server)
 	}
 	return failed

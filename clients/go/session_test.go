@@ -1,0 +1,191 @@
+package fencepost
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/fencepost/fencepost-go/fencepost/v1"
+	"github.com/fencepost/fencepost-go/fenceposttest"
+	"github.com/fencepost/fencepost-go/internal/clock"
+)
+
+func newTestClient(t *testing.T, servers ...string) *Client {
+	t.Helper()
+	client, err := New(Config{Servers: servers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close(context.Background()) })
+	return client
+}
+
+// A session without use ends. That is no reason to leave its server, or to report a failure.
+func TestAnIdleSessionEndsAndItsServerStays(t *testing.T) {
+	t.Parallel()
+	first, second := fenceposttest.StartFake(t), fenceposttest.StartFake(t)
+	client := newTestClient(t, first.Address, second.Address)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	lock, err := client.Acquire(ctx, "orders/42")
+	if err == nil {
+		err = lock.Release(ctx)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		client.mu.Lock()
+		ended, last := client.current == nil && !client.keeping, client.lastFailure
+		client.mu.Unlock()
+		if last != nil {
+			t.Fatalf("a failure: %v", last)
+		}
+		if ended {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatal("the session goes on")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	if _, err := client.Acquire(ctx, "orders/42"); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := newTestClient(t, first.Address).Get(ctx, "orders/42"); err != nil || len(info.Holders) != 1 {
+		t.Fatalf("got %+v, %v", info, err)
+	}
+}
+
+// attached returns a session with an attached lease, at a moment.
+func attached(t *testing.T) (s *session, held *lease, now clock.Moment) {
+	t.Helper()
+	held, now = newLease(time.Second)
+	held.ttl = time.Second
+	s = newSession(newTestClient(t, "127.0.0.1:1"), 0, now)
+	s.outbox.insert(1, &attachment{lease: held, number: 1, sent: now, confirmed: true})
+	held.attachments.attempt = 1
+	return s, held, now
+}
+
+// A renewal counts from when the answer to the beat that it names was sent, not from its arrival or a later answer.
+func TestARenewalCountsFromTheAnswerToItsBeat(t *testing.T) {
+	s, held, now := attached(t)
+	s.client.mu.Lock()
+	defer s.client.mu.Unlock()
+	for beat := range uint64(2) {
+		s.receive(&pb.SessionResponse{Message: &pb.SessionResponse_Beat{Beat: &pb.Beat{Beat: beat + 1}}}, now)
+		answer := s.next(now.Add(time.Duration(beat+1) * 100 * ms))
+		if answer.GetAnswer().GetBeat() != beat+1 {
+			t.Fatalf("got %v", answer)
+		}
+	}
+	s.receive(&pb.SessionResponse{Message: &pb.SessionResponse_Renewed{Renewed: &pb.Renewed{
+		Beat: 1, Leases: []*pb.RenewedLeases{{Ttl: durationpb.New(2 * time.Second), Handles: []uint32{1}}},
+	}}}, now.Add(300*ms))
+	if left := held.state(now).left; left != 100*ms+2000*ms-20*ms-100*ms {
+		t.Fatalf("%v is left", left)
+	}
+}
+
+// Beats are answered before anything else is sent.
+func TestABeatIsAnsweredFirst(t *testing.T) {
+	s, held, now := attached(t)
+	s.client.mu.Lock()
+	defer s.client.mu.Unlock()
+	s.client.current, s.ready = s, true
+	s.client.pending.add(releaseOperation(held))
+	s.outbox.attach(held, now)
+	s.outbox.toDetach = append(s.outbox.toDetach, 7)
+	s.receive(&pb.SessionResponse{Message: &pb.SessionResponse_Beat{Beat: &pb.Beat{Beat: 1}}}, now)
+	if first := s.next(now); first.GetAnswer() == nil {
+		t.Fatalf("got %v", first)
+	}
+	s.client.current = nil
+}
+
+// Each attachment of a lease has a higher number, over all sessions: a late one must not take the lease back.
+func TestAttachmentsCountOverSessions(t *testing.T) {
+	s, held, now := attached(t)
+	s.client.mu.Lock()
+	defer s.client.mu.Unlock()
+	for want := range uint32(3) {
+		next := newSession(s.client, 0, now)
+		next.outbox.attach(held, now)
+		sent := next.next(now).GetAttach().GetLeases()
+		if len(sent) != 1 || sent[0].GetAttempt() != want+2 {
+			t.Fatalf("got %v", sent)
+		}
+	}
+	// The server detaches it from the first session: it is attached elsewhere.
+	s.receive(detachment(1), now)
+	if again := s.next(now); again != nil {
+		t.Fatalf("got %v", again)
+	}
+}
+
+func detachment(handle uint32) *pb.SessionResponse {
+	return &pb.SessionResponse{Message: &pb.SessionResponse_Detached{Detached: &pb.Detached{Handle: handle}}}
+}
+
+// A server that detaches a lease does not renew it: it is attached again at once, but not without an end.
+func TestADetachmentIsAnswered(t *testing.T) {
+	s, held, now := attached(t)
+	s.client.mu.Lock()
+	defer s.client.mu.Unlock()
+	handle := uint32(1)
+	for want := range uint32(reattachMax) {
+		s.receive(detachment(handle), now)
+		sent := s.next(now).GetAttach().GetLeases()
+		if len(sent) != 1 || sent[0].GetAttempt() != want+2 {
+			t.Fatalf("got %v", sent)
+		}
+		handle = sent[0].GetHandle()
+	}
+	s.receive(detachment(handle), now)
+	if again := s.next(now); again != nil || held.state(now).end != nil {
+		t.Fatalf("got %v, %v", again, held.state(now).end)
+	}
+}
+
+// A lease is granted after Close has collected those to release.
+func TestAGrantDuringCloseIsReleased(t *testing.T) {
+	server := fenceposttest.StartFake(t)
+	client := newTestClient(t, server.Address)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	lock, err := client.Acquire(ctx, "orders/42")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.beginClose()
+	options := acquireOptions{ttl: defaultTTL}
+	request, err := options.request("orders/42", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if late, _, err := newAttempts(ctx, client, request, options).granted(lock.lease, EndReleased); late != nil ||
+		!errors.Is(err, ErrClosed) || !errors.Is(lock.Err(), ErrClosed) {
+		t.Fatalf("got %v, %v, %v", late, err, lock.Err())
+	}
+	if err := lock.Release(ctx); err != nil {
+		t.Fatal(err)
+	}
+	client.finish()
+}
+
+// Silence is half of the shortest TTL without any message.
+func TestASessionIsSilentAfterHalfOfTheShortestTTL(t *testing.T) {
+	s, _, now := attached(t)
+	s.answers = true
+	if s.isSilent(now.Add(500*ms), time.Second) || !s.isSilent(now.Add(501*ms), time.Second) {
+		t.Fatal("not half of the TTL")
+	}
+	if s.isSilent(now.Add(time.Hour), 0) {
+		t.Fatal("nothing is expected without leases")
+	}
+}
