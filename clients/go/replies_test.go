@@ -3,8 +3,14 @@
 package fencepost_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	fencepost "github.com/fencepost/fencepost-go"
 	pb "github.com/fencepost/fencepost-go/fencepost/v1"
@@ -115,6 +121,123 @@ func TestAnEndedRequestIsReplaced(t *testing.T) {
 		t.Fatalf("sent %v", sent)
 	}
 	must(t, lock.Release(testContext(t)))
+}
+
+// The grant is lost on the way, and the caller gives up: the next attempt gets the lease, and releases it.
+func TestAnAbandonedAcquireWhoseGrantWasLostIsWithdrawn(t *testing.T) {
+	t.Parallel()
+	server := fenceposttest.Start(t)
+	change, taken := takeFirst(isGrant)
+	lossy := startFront(t, server.Address, change)
+	client := newClient(t, lossy.address)
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		<-taken
+		cancel()
+	}()
+	if _, err := client.Acquire(ctx, "orders/42"); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+	// Nobody renews the lease either, so it would expire after 30 s.
+	if next := acquire(t, newClient(t, server.Address), "orders/42"); next.PreviousEnd() != fencepost.EndReleased {
+		t.Fatalf("the previous end is %v", next.PreviousEnd())
+	}
+	sent := lossy.acquires()
+	if len(sent) != 2 || sent[0].GetRequestId() != sent[1].GetRequestId() || sent[1].GetAttempt() != 2 {
+		t.Fatalf("sent %v", sent)
+	}
+}
+
+// A wait is ended by one message. Without it, the place in the queue would be kept until another attempt.
+func TestACancelledWaitTellsTheServer(t *testing.T) {
+	t.Parallel()
+	server := fenceposttest.Start(t)
+	front := startFront(t, server.Address, func(response *pb.SessionResponse) *pb.SessionResponse { return response })
+	direct := newClient(t, server.Address)
+	acquire(t, direct, "orders/42")
+	ctx, cancel := context.WithCancel(context.Background())
+	_, err := newClient(t, front.address).Acquire(ctx, "orders/42", fencepost.WithOnQueuePosition(func(int) { cancel() }))
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+	eventually(t, "the queue is empty", func() bool {
+		info, err := direct.Get(testContext(t), "orders/42")
+		must(t, err)
+		return info.Waiters == 0
+	})
+	if sent := front.acquires(); len(sent) != 1 {
+		t.Fatalf("sent %v", sent)
+	}
+}
+
+// A server that drains is left at once, not when it ends.
+func TestADrainingServerIsLeftAtOnce(t *testing.T) {
+	t.Parallel()
+	server := fenceposttest.Start(t)
+	front := startFront(t, server.Address, func(response *pb.SessionResponse) *pb.SessionResponse { return response })
+	client := newClient(t, front.address, server.Address)
+	lock := acquire(t, client, "orders/42")
+	front.deliver(t, &pb.SessionResponse{Message: &pb.SessionResponse_Draining{Draining: &pb.Draining{}}})
+	eventually(t, "acquires go to the next server", func() bool {
+		before := len(front.acquires())
+		must(t, acquire(t, client, "orders/43").Release(testContext(t)))
+		return len(front.acquires()) == before
+	})
+	must(t, lock.Release(testContext(t)))
+}
+
+// A session with too many leases detaches one: it is renewed by itself until it is released.
+func TestALeaseThatDoesNotFitOnTheSessionIsRenewedByItself(t *testing.T) {
+	t.Parallel()
+	server := fenceposttest.Start(t)
+	full := startFront(t, server.Address, func(response *pb.SessionResponse) *pb.SessionResponse {
+		if detached := response.GetDetached(); detached != nil {
+			detached.Reason = pb.Detached_REASON_STREAM_FULL
+		}
+		return response
+	})
+	client := newClient(t, full.address)
+	const ttl = 2 * time.Second
+	lock := acquire(t, client, "orders/42", fencepost.WithTTL(ttl))
+	granted := full.sent(func(request *pb.SessionRequest) bool { return request.GetAcquire() != nil })
+	handles := []uint32{granted[0].GetAcquire().GetHandle()}
+	full.send(t, &pb.SessionRequest{Message: &pb.SessionRequest_Detach{Detach: &pb.DetachLeases{Handles: handles}}})
+	outlive(t, ttl, lock)
+	renewals := full.sent(func(request *pb.SessionRequest) bool { return request.GetRenew() != nil })
+	attachments := full.sent(func(request *pb.SessionRequest) bool { return request.GetAttach() != nil })
+	if len(renewals) < 2 || len(attachments) != 0 {
+		t.Fatalf("%d renewals, %d attachments", len(renewals), len(attachments))
+	}
+	must(t, lock.Release(testContext(t)))
+	if next := acquire(t, newClient(t, server.Address), "orders/42"); next.PreviousEnd() != fencepost.EndReleased {
+		t.Fatalf("the previous end is %v", next.PreviousEnd())
+	}
+}
+
+// A server refuses an operation because the session has too many: nothing was done, and it is asked again.
+func TestAnOperationThatDoesNotFitOnTheSessionIsRepeated(t *testing.T) {
+	t.Parallel()
+	server := fenceposttest.Start(t)
+	detail, err := anypb.New(&errdetails.ErrorInfo{Domain: "fencepost", Reason: "SESSION_FULL"})
+	must(t, err)
+	refused := false
+	full := startFront(t, server.Address, func(response *pb.SessionResponse) *pb.SessionResponse {
+		if response.GetAcquire() == nil || refused {
+			return response
+		}
+		refused = true
+		return &pb.SessionResponse{Operation: response.GetOperation(), Message: &pb.SessionResponse_Error{
+			Error: &pb.OperationError{Code: int32(codes.ResourceExhausted), Details: []*anypb.Any{detail}},
+		}}
+	})
+	held := acquire(t, newClient(t, server.Address), "orders/42")
+	_, err = newClient(t, full.address).TryAcquire(testContext(t), "orders/42")
+	if contended := as[*fencepost.ContendedError](t, err); contended.Holders[0].Token != held.Token() {
+		t.Fatalf("got %v", err)
+	}
+	if sent := full.acquires(); len(sent) != 2 {
+		t.Fatalf("sent %v", sent)
+	}
 }
 
 // A server that detached a lease without being asked no longer renews it: it is attached again.

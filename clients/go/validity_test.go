@@ -45,6 +45,18 @@ func newLease(validFor time.Duration) (*lease, clock.Moment) {
 	return held, now
 }
 
+func TestTheClockIsReadEachTime(t *testing.T) {
+	held, now := newLease(time.Second)
+	var lost *LostError
+	// No timer runs here.
+	if state := held.state(now.Add(time.Second)); !errors.As(state.end, &lost) || lost.Reason != LossSilence {
+		t.Fatalf("got %+v", state)
+	}
+	if !errors.Is(context.Cause(held.ctx), ErrLost) {
+		t.Fatalf("got %v", context.Cause(held.ctx))
+	}
+}
+
 func TestALateRenewalDoesNotReviveALease(t *testing.T) {
 	held, now := newLease(time.Second)
 	if state := held.state(now); state.end != nil || state.left != time.Second {
