@@ -18,12 +18,13 @@ import { Failure } from "./failure.js";
 import { type AcquireResponse, AcquireResponse_Outcome as Outcome } from "./gen/fencepost/v1/lock_pb.js";
 import { holderFrom } from "./info.js";
 import type { Lease } from "./lease.js";
-import { type Answered, Operation } from "./operation.js";
+import type { Answered } from "./operation.js";
 import { release } from "./releasing.js";
 import { renew } from "./renewing.js";
 import { type Request, restarted, transmission } from "./request.js";
 import { Retries } from "./retries.js";
 import { within } from "./timers.js";
+import { transmit } from "./transmission.js";
 
 export class Acquiring {
   readonly #core: Core;
@@ -35,6 +36,8 @@ export class Acquiring {
   readonly #until: number;
   /** Transmissions with the current request id. */
   #transmissions = 0;
+  /** Whether the session had no room for another lease. */
+  #isFull = false;
 
   constructor(core: Core, request: Request, onWaiting?: (ahead: number) => void) {
     this.#core = core;
@@ -54,6 +57,7 @@ export class Acquiring {
     let retries = new Retries(this.#core.servers, this.#until);
     for (;;) {
       const { server, outcome } = await this.#transmit();
+      this.#isFull = outcome instanceof Failure && outcome.isSessionFull;
       if (outcome instanceof Failure) {
         if (!this.#hasEnded(outcome)) {
           await this.#pause(retries, server, outcome);
@@ -72,16 +76,15 @@ export class Acquiring {
   async #transmit(): Promise<{ server: number; outcome: Answered | Failure }> {
     const stop = this.#stop.signal;
     stop.throwIfAborted();
-    const session = this.#core.keeper.session();
     const wait = Math.max(this.#waitUntil - now(), 0);
     this.#transmissions += 1;
     const value = transmission(this.#request, this.#transmissions, wait);
-    const limits = { unsent: Math.max(this.#until - now(), 0), wait };
-    const operation = new Operation({ case: "acquire", value }, limits, this.#onWaiting);
-    session.start(operation);
-    const outcome = await within(operation.outcome, undefined, stop);
-    if (outcome !== undefined) return { server: session.server, outcome };
-    this.#core.inBackground(cancelled(this.#core, operation, this.#request, this.#transmissions));
+    const unsent = Math.max(this.#until - now(), 0);
+    const options = { unsent, wait, byCall: this.#isFull, onWaiting: this.#onWaiting };
+    const sent = transmit(this.#core, value, options);
+    const outcome = await within(sent.outcome, undefined, stop);
+    if (outcome !== undefined) return { server: sent.server, outcome };
+    this.#core.inBackground(cancelled(this.#core, sent, this.#request, this.#transmissions));
     throw stop.reason;
   }
 
@@ -129,7 +132,9 @@ export class Acquiring {
   /** A grant that arrived late is renewed before it is used; one that is over is released. */
   async #accept(lease: Lease): Promise<Lease | undefined> {
     this.#core.keeper.add(lease);
-    if (lease.loss(now()) === undefined && lease.isLate(now())) await renew(this.#core, lease, this.#stop.signal);
+    if (lease.loss(now()) === undefined && lease.isLate(now())) {
+      await renew(this.#core.keeper, lease, this.#stop.signal);
+    }
     const loss = lease.loss(now());
     const { aborted } = this.#stop.signal;
     if (!aborted && loss === undefined && !lease.isLate(now())) return lease;

@@ -56,7 +56,9 @@ export async function call<T>(
         let failure = await connection.open();
         if (failure === undefined) {
           try {
-            return await send(connection.client, { signal, timeoutMs: ANSWER_TIMEOUT_MS });
+            const answer = await send(connection.client, { signal, timeoutMs: ANSWER_TIMEOUT_MS });
+            core.servers.answered(server);
+            return answer;
           } catch (error) {
             failure = Failure.of(error, true, connection.address.text);
           }
@@ -99,6 +101,7 @@ export async function* watch(core: Core, prefix: string, caller?: AbortSignal): 
           for (;;) {
             const next = await core.awake.during(() => events.next());
             if (next.done === true) break;
+            core.servers.answered(server);
             const event = eventFrom(next.value);
             retries = new Retries(core.servers, now() + core.timeout);
             if (event === undefined) continue;

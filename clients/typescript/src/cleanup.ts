@@ -9,15 +9,16 @@ import { Code } from "@connectrpc/connect";
 import { now } from "./clock.js";
 import type { Core } from "./core.js";
 import { Failure } from "./failure.js";
-import { type Answered, Operation } from "./operation.js";
+import type { Answered } from "./operation.js";
 import { release } from "./releasing.js";
 import { type Request, transmission } from "./request.js";
 import { Retries } from "./retries.js";
+import { transmit, type Transmission } from "./transmission.js";
 
 /** Cancels the acquire that is in flight, the given attempt of its request. */
-export async function cancelled(core: Core, operation: Operation, request: Request, attempt: number): Promise<void> {
-  operation.cancel();
-  const outcome = await operation.outcome;
+export async function cancelled(core: Core, sent: Transmission, request: Request, attempt: number): Promise<void> {
+  sent.cancel();
+  const outcome = await sent.outcome;
   if (!(outcome instanceof Failure)) await discard(core, outcome);
   else if (mayBeApplied(outcome, attempt > 1)) await withdraw(core, request, attempt + 1);
 }
@@ -25,19 +26,17 @@ export async function cancelled(core: Core, operation: Operation, request: Reque
 /** Withdraws a request that may be queued or granted. */
 export async function withdraw(core: Core, request: Request, attempt: number): Promise<void> {
   const until = now() + core.timeout;
-  const retries = new Retries(core.servers, until);
-  for (;;) {
-    const session = core.keeper.session();
-    const limits = { unsent: Math.max(until - now(), 0), wait: 0 };
-    const operation = new Operation({ case: "acquire", value: transmission(request, attempt, 0) }, limits);
-    session.start(operation);
-    const outcome = await operation.outcome;
+  const retries = new Retries(core.servers, until, "nobody");
+  for (let byCall = false; ; attempt += 1) {
+    const options = { unsent: Math.max(until - now(), 0), wait: 0, byCall };
+    const sent = transmit(core, transmission(request, attempt, 0), options);
+    const outcome = await sent.outcome;
     if (!(outcome instanceof Failure)) {
       await discard(core, outcome);
       return;
     }
-    if ((await retries.failed(session.server, outcome)) !== undefined) return;
-    attempt += 1;
+    byCall = outcome.isSessionFull;
+    if ((await retries.failed(sent.server, outcome)) !== undefined) return;
   }
 }
 

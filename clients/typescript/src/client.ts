@@ -56,7 +56,7 @@ export interface CallOptions {
 export class Client implements AsyncDisposable {
   readonly #core: Core;
 
-  /** @throws TypeError or RangeError for options that cannot work, and the error of a TLS file that cannot be read. */
+  /** @throws TypeError or RangeError for options that cannot work, and the error of a file that cannot be read. */
   constructor(options: ClientOptions = {}) {
     const { token, timeout = TIMEOUT_MS } = options;
     const servers = addresses(options.servers);
@@ -65,7 +65,7 @@ export class Client implements AsyncDisposable {
       throw new RangeError("timeout must be a number of milliseconds above 0");
     }
     const tls = new Tls(options.tls);
-    if (servers.some((address) => address.tls)) tls.read();
+    if (servers.some((address) => address.tls)) tls.check();
     this.#core = new Core(new Servers(servers, { tls, token }), options.holder ?? defaultHolder(), timeout);
   }
 

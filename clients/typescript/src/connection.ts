@@ -26,12 +26,22 @@ export class Connection {
   readonly address: Address;
   readonly client: Client<typeof LockService>;
   readonly #manager: Http2SessionManager;
+  /** Why the last connection could not be begun: a file of TLS cannot be read, say. */
+  #unbegun: unknown;
 
   constructor(address: Address, { tls, token }: Security) {
     this.address = address;
     const baseUrl = origin(address);
     const pings = { pingIntervalMs: PING_INTERVAL_MS, pingTimeoutMs: PING_TIMEOUT_MS };
-    const createConnection = () => quiet(dial(address, tls));
+    const createConnection = () => {
+      this.#unbegun = undefined;
+      try {
+        return quiet(dial(address, tls));
+      } catch (error) {
+        this.#unbegun = error;
+        throw error;
+      }
+    };
     this.#manager = new Http2SessionManager(baseUrl, pings, { createConnection });
     const transport = createGrpcTransport({
       baseUrl,
@@ -46,11 +56,10 @@ export class Connection {
   /** Connects unless it is connected. */
   async open(): Promise<Failure | undefined> {
     const state = await within(this.#manager.connect(), CONNECT_TIMEOUT_MS);
-    if (state === undefined) this.close();
     if (state !== undefined && state !== "error") return undefined;
-    const cause = state === undefined ? undefined : this.#manager.error();
-    const message = state === undefined ? "no connection in time" : reasonOf(cause);
-    return Failure.local(`${this.address.text}: ${message}`, false, cause);
+    if (state === "error") return Failure.connection(this.address.text, this.#unbegun ?? this.#manager.error());
+    this.close();
+    return Failure.local(`${this.address.text}: no connection in time`, false);
   }
 
   /** Ends the connection with all of its calls. It connects again when it is opened again. */
@@ -86,12 +95,4 @@ function bearer(token: TokenSource): Interceptor {
     request.header.set("authorization", `Bearer ${text}`);
     return next(request);
   };
-}
-
-/** The innermost cause says what happened; the outer ones name what was called. */
-function reasonOf(error: unknown): string {
-  let inner = error;
-  while (inner instanceof Error && inner.cause instanceof Error) inner = inner.cause;
-  if (inner instanceof AggregateError && inner.errors.length > 0) return reasonOf(inner.errors[0]);
-  return inner instanceof Error && inner.message !== "" ? inner.message : "the connection failed";
 }

@@ -10,6 +10,7 @@ import {
   ErrorInfoSchema,
   RetryInfoSchema,
 } from "./gen/google/rpc/error_details_pb.js";
+import { troubleOf } from "./trouble.js";
 import { milliseconds } from "./wire.js";
 
 const CODES: ReadonlyMap<number, Code> = new Map(
@@ -20,6 +21,7 @@ interface Details {
   reason?: string;
   violations?: readonly FieldViolation[];
   retryDelay?: number;
+  isLasting?: boolean;
 }
 
 export class Failure {
@@ -31,6 +33,8 @@ export class Failure {
   readonly violations: readonly FieldViolation[];
   /** How long the server asks to wait before a retry, in milliseconds. */
   readonly retryDelay: number;
+  /** Whether the server cannot be reached until somebody changes certificates. */
+  readonly isLasting: boolean;
   readonly cause: unknown;
 
   constructor(code: Code, message: string, sent: boolean, details: Details = {}, cause?: unknown) {
@@ -40,6 +44,7 @@ export class Failure {
     this.reason = details.reason;
     this.violations = details.violations ?? [];
     this.retryDelay = details.retryDelay ?? 0;
+    this.isLasting = details.isLasting ?? false;
     this.cause = cause;
   }
 
@@ -48,6 +53,9 @@ export class Failure {
     const error = ConnectError.from(thrown);
     const details: Details = {};
     const [info] = error.findDetails(ErrorInfoSchema);
+    const trouble = troubleOf(error);
+    // A server that refuses the connection has not read the request.
+    if (trouble.isLasting) return Failure.connection(server, error);
     if (info?.domain === ERROR_DOMAIN) details.reason = info.reason;
     details.violations = error.findDetails(BadRequestSchema).flatMap(violations);
     details.retryDelay = milliseconds(error.findDetails(RetryInfoSchema)[0]?.retryDelay);
@@ -69,6 +77,12 @@ export class Failure {
     return new Failure(CODES.get(error.code) ?? Code.Unknown, error.message, true, details);
   }
 
+  /** A connection with the server could not be established. */
+  static connection(server: string, cause: unknown): Failure {
+    const { text, isLasting } = troubleOf(cause);
+    return new Failure(Code.Unavailable, `${server}: ${text}`, false, { isLasting }, cause);
+  }
+
   /** A failure on this side of the connection. */
   static local(message: string, sent: boolean, cause?: unknown): Failure {
     return new Failure(Code.Unavailable, message, sent, {}, cause);
@@ -77,8 +91,9 @@ export class Failure {
   /** The same failure, of a request that an earlier transmission may have delivered. */
   afterSending(sent: boolean): Failure {
     if (this.sent || !sent) return this;
-    const { code, message, reason, violations, retryDelay, cause } = this;
-    return new Failure(code, message, true, { ...(reason !== undefined && { reason }), violations, retryDelay }, cause);
+    const { code, message, reason, violations, retryDelay, isLasting, cause } = this;
+    const details = { ...(reason !== undefined && { reason }), violations, retryDelay, isLasting };
+    return new Failure(code, message, true, details, cause);
   }
 
   /** Whether a repeat may succeed. Without a server's reason, some codes stand for a broken connection. */
@@ -104,6 +119,11 @@ export class Failure {
   /** Whether the session had too many operations or leases, and did nothing. */
   get isSessionFull(): boolean {
     return this.code === Code.ResourceExhausted && this.reason === "SESSION_FULL";
+  }
+
+  /** Whether time was over before the request could be sent. */
+  get isUnsentInTime(): boolean {
+    return this.code === Code.DeadlineExceeded && !this.sent;
   }
 
   get isRequestEnded(): boolean {

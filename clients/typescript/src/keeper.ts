@@ -13,9 +13,10 @@ import { Failure } from "./failure.js";
 import { LINGER_MS } from "./facts.js";
 import type { Lease } from "./lease.js";
 import type { Operation } from "./operation.js";
+import { renew } from "./renewing.js";
 import type { Servers } from "./servers.js";
-import { Session } from "./session.js";
-import { after } from "./timers.js";
+import { Session, type SessionListener } from "./session.js";
+import { after, within } from "./timers.js";
 import * as timing from "./timing.js";
 
 export class Keeper {
@@ -153,12 +154,18 @@ export class Keeper {
     return session;
   }
 
-  readonly #listener = {
+  readonly #listener: SessionListener = {
+    answered: (session): void => {
+      this.#servers.answered(session.server);
+    },
     changed: (): void => {
       this.#checkWithin(0);
     },
-    failed: (session: Session): void => {
-      this.#servers.failed(session.server);
+    full: (lease): void => {
+      void this.#renewAlone(lease);
+    },
+    failed: (session, failure): void => {
+      this.#servers.failed(session.server, failure);
       if (session === this.#current || session === this.#previous) this.#checkWithin(0);
     },
   };
@@ -178,6 +185,14 @@ export class Keeper {
     return undefined;
   }
 
+  /** Renews a lease for which the session has no room, which it may have later. */
+  async #renewAlone(lease: Lease): Promise<void> {
+    const before = lease.validUntil;
+    await within(renew(this, lease), timing.answerTimeout(lease.ttl));
+    const isRenewed = lease.validUntil > before;
+    lease.attachAt = now() + (isRenewed ? timing.renewalInterval(lease.ttl) : timing.tick(lease.ttl));
+  }
+
   /** Removes lost leases. Returns whether the session fails to renew one, and when the first one will be over. */
   #checkLeases(at: number): { stuck: boolean; over: number } {
     let [stuck, over] = [false, Infinity];
@@ -187,6 +202,11 @@ export class Keeper {
         this.#leases.delete(lease);
         this.#detach(lease);
         continue;
+      }
+      if (lease.attachAt !== undefined && at >= lease.attachAt) {
+        lease.attachAt = undefined;
+        lease.onStream = true;
+        this.#current?.attach(lease, at);
       }
       this.#shortest = shorter(this.#shortest, lease.ttl);
       if (lease.onStream) this.#pace = shorter(this.#pace, lease.ttl);

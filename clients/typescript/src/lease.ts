@@ -37,6 +37,8 @@ export class Lease {
   storeUnreachable = false;
   /** Whether a session renews it. */
   onStream = true;
+  /** When to attach it again, if no session had room for it. */
+  attachAt: number | undefined;
   listener: LeaseListener | undefined;
   /** Its release, once that has begun. */
   released: Promise<Released> | undefined;

@@ -98,7 +98,8 @@ export class Operation {
 
   #arm(ms: number): NodeJS.Timeout {
     return after(ms, () => {
-      this.settle(new Failure(Code.DeadlineExceeded, "no answer in time", this.sent !== undefined));
+      const isSent = this.sent !== undefined;
+      this.settle(new Failure(Code.DeadlineExceeded, `${isSent ? "no answer" : "no connection"} in time`, isSent));
       this.#withdraw();
     });
   }

@@ -57,7 +57,7 @@ async function finish(core: Core, lease: Lease): Promise<Released> {
   const started = now();
   // The server's end of the lease is later than that of the holder by what the holder keeps back.
   const until = Math.max(started + core.timeout, lease.validUntil + lease.ttl / 10);
-  const retries = new Retries(core.servers, until);
+  const retries = new Retries(core.servers, until, "nobody");
   const value = create(ReleaseRequestSchema, { lockName: lease.name, leaseId: lease.leaseId });
   for (let first = true; ; first = false) {
     const operation = new Operation({ case: "release", value }, { unsent: Math.max(until - now(), 0), wait: 0 });

@@ -8,13 +8,17 @@ import { sleep } from "./timers.js";
 export class Retries {
   readonly #servers: Servers;
   readonly #until: number;
+  readonly #isPatient: boolean;
+  /** The servers that refuse connections until somebody changes certificates. */
+  readonly #lasting = new Set<number>();
   #tries = 0;
   #sent = false;
 
-  /** Retries end at `until`. */
-  constructor(servers: Servers, until: number) {
+  /** Retries end at `until`. While a caller waits, they also end when no server would ever accept a connection. */
+  constructor(servers: Servers, until: number, waits: "caller" | "nobody" = "caller") {
     this.#servers = servers;
     this.#until = until;
+    this.#isPatient = waits === "nobody";
   }
 
   /**
@@ -22,13 +26,15 @@ export class Retries {
    * early when the signal aborts.
    */
   async failed(server: number, failure: Failure, signal?: AbortSignal): Promise<Failure | undefined> {
-    const known = failure.afterSending(this.#sent);
+    const known = this.#servers.explain(server, failure).afterSending(this.#sent);
     if (failure.isTransient) {
       this.#sent = known.sent;
-      this.#servers.failed(server);
+      this.#servers.failed(server, failure);
     } else if (!failure.isSessionFull) {
       return known;
     }
+    if (known.isLasting) this.#lasting.add(server);
+    if (this.#lasting.size === this.#servers.count && !this.#isPatient) return known;
     const pause = Math.max(backoff(this.#tries), failure.retryDelay);
     this.#tries += 1;
     if (now() + pause >= this.#until) return known;

@@ -1,5 +1,7 @@
 /** How a client and its servers trust each other: certificates and tokens. */
+import { X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
+import { createSecureContext } from "node:tls";
 import { type Address, isLocal } from "./address.js";
 import { ENVIRONMENT_CA, ENVIRONMENT_CERT, ENVIRONMENT_KEY } from "./facts.js";
 
@@ -60,6 +62,28 @@ export class Tls {
       ...(certFile !== undefined && { certFile }),
       ...(keyFile !== undefined && { keyFile }),
     };
+  }
+
+  /**
+   * Checks the files, so that a mistake is an error of the constructor and not of each connection.
+   *
+   * @throws the error of a file that cannot be read; TypeError if one has no certificate or key, or they do not match
+   */
+  check(): void {
+    const material = this.read();
+    const { caFile = "", certFile = "", keyFile = "" } = this.#files;
+    try {
+      // An authority without a certificate would be ignored.
+      if (material.ca) new X509Certificate(material.ca).toString();
+    } catch (cause) {
+      throw new TypeError(`there is no PEM certificate in ${caFile}`, { cause });
+    }
+    try {
+      createSecureContext(material);
+    } catch (cause) {
+      const text = cause instanceof Error ? cause.message : "";
+      throw new TypeError(`${certFile} and ${keyFile} are not a PEM certificate and its key: ${text}`, { cause });
+    }
   }
 
   /** Reads the files. They are small and a connection is rare, so this does not wait for the thread pool. */

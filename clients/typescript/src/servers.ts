@@ -4,12 +4,15 @@
  */
 import type { Address } from "./address.js";
 import { Connection } from "./connection.js";
+import type { Failure } from "./failure.js";
 import type { Security } from "./security.js";
 
 export class Servers {
   readonly #addresses: readonly Address[];
   readonly #security: Security;
   readonly #connections: (Connection | undefined)[] = [];
+  /** Why the last connections failed, of the servers that have not answered since. */
+  readonly #troubles: (Failure | undefined)[] = [];
   #preferred = 0;
 
   constructor(addresses: readonly Address[], security: Security) {
@@ -27,8 +30,19 @@ export class Servers {
   }
 
   /** Moves on from a server that failed, unless another call has done so already. */
-  failed(index: number): void {
+  failed(index: number, failure?: Failure): void {
+    if (failure !== undefined && !failure.sent && !failure.isUnsentInTime) this.#troubles[index] = failure;
     if (index === this.#preferred) this.#preferred = (index + 1) % this.count;
+  }
+
+  /** The server has answered. */
+  answered(index: number): void {
+    this.#troubles[index] = undefined;
+  }
+
+  /** The reason of a failure: why connections with the server fail says more than that time is over. */
+  explain(index: number, failure: Failure): Failure {
+    return failure.isUnsentInTime ? (this.#troubles[index] ?? failure) : failure;
   }
 
   /** A new connection, for a session: it must not share one with waiting calls. */

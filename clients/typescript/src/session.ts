@@ -13,10 +13,14 @@ import { lossReason, milliseconds, token } from "./wire.js";
 
 /** Told when the health of a session changes. */
 export interface SessionListener {
+  /** The first message of its server has arrived. */
+  answered(session: Session): void;
   /** It works from now on, or needs a replacement. */
   changed(session: Session): void;
-  /** It ended, or its server drains. */
-  failed(session: Session): void;
+  /** It has no room for the lease. */
+  full(lease: Lease): void;
+  /** It ended by itself, or its server drains. */
+  failed(session: Session, failure?: Failure): void;
 }
 
 export class Session {
@@ -121,10 +125,12 @@ export class Session {
 
   /** Opens the session and reads it until it ends. Never rejects. */
   async run(): Promise<void> {
-    const refused = await this.#connection.open();
-    if (refused) this.close(refused);
-    else if (!this.hasEnded) this.close(await this.#read());
-    this.#listener.failed(this);
+    let failure = await this.#connection.open();
+    if (this.hasEnded) this.#connection.close();
+    else failure ??= await this.#read();
+    if (this.hasEnded || failure === undefined) return;
+    this.close(failure);
+    this.#listener.failed(this, failure);
   }
 
   /** Ends the stream and its connection. Operations without an answer fail. */
@@ -137,7 +143,8 @@ export class Session {
     this.#connection.close();
     for (const operation of operations) {
       const sent = operation.sent !== undefined;
-      operation.settle(failure.isTransient ? Failure.local(failure.message, sent, failure.cause) : failure);
+      const known = failure.isLasting || !failure.isTransient;
+      operation.settle(known ? failure : Failure.local(failure.message, sent, failure.cause));
     }
   }
 
@@ -152,7 +159,7 @@ export class Session {
     } catch (error) {
       const failure = Failure.of(error, true, address.text);
       // What ends a session that has answered says nothing about earlier operations.
-      if (!this.#answers || failure.isTransient) return failure;
+      if (!this.#answers || (failure.isTransient && !failure.isLasting)) return failure;
       return Failure.local(failure.message, true, failure.cause);
     }
     return Failure.local(`${address.text}: the session ended`, true);
@@ -170,6 +177,7 @@ export class Session {
   /** No await here, so that a beat is answered as soon as it is read. */
   #receive({ operation, message }: SessionResponse, now: number): void {
     this.#lastReceived = now;
+    if (!this.#answers) this.#listener.answered(this);
     this.#answers = true;
     const worked = this.#proven;
     switch (message.case) {
@@ -281,7 +289,12 @@ export class Session {
     // If this client has attached the lease to its next session since, this is expected.
     if (attachment === undefined || attachment.number !== attachment.lease.attachment) return;
     const { lease } = attachment;
-    if (reason !== Reason.STREAM_FULL && lease.mayReattach()) {
+    if (reason === Reason.STREAM_FULL) {
+      lease.onStream = false;
+      this.#listener.full(lease);
+      return;
+    }
+    if (lease.mayReattach()) {
       this.#outbox.attach(lease, now);
       return;
     }

@@ -11,6 +11,11 @@ export function answerTimeout(ttl: number): number {
   return clamp(ttl / 6, 250, 5000);
 }
 
+/** The interval of renewals of a lease for which the session has no room. The session would renew at a third. */
+export function renewalInterval(ttl: number): number {
+  return ttl / 4;
+}
+
 /** How long a session that has answered may be silent. */
 export function silenceLimit(pace: number): number {
   return pace / SILENCE_DIVISOR;

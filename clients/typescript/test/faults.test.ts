@@ -114,13 +114,23 @@ void test("no server: nothing was done, and tries are few", async (t) => {
   assert.equal(lossOf(await aborted(signal)).reason, "silence");
   await assert.rejects(client.lock("b"), isUnserved);
   assert.ok(proxy.connections - before < 60, `${String(proxy.connections - before)} connections`);
-  const nowhere = connect(t, "127.0.0.1:1", { timeout: 200 });
+  const nowhere = connect(t, "127.0.0.1:1", { timeout: 1000 });
   await assert.rejects(nowhere.lock("a"), (error: unknown) => {
     assert.ok(error instanceof Refused);
     assert.equal(error.code, "UNAVAILABLE");
     assert.match(error.message, /no server could be reached: 127.0.0.1:1: connect ECONNREFUSED/);
     return true;
   });
+});
+
+void test("a client that was idle goes on with the server that it used", async (t) => {
+  const server = await start(t);
+  const [first, second] = [await Proxy.start(t, server.address), await Proxy.start(t, server.address)];
+  const client = connect(t, [first.address, second.address]);
+  await (await client.lock("a")).release();
+  await until("the stream has ended", () => !first.isConnected);
+  await (await client.lock("a")).release();
+  assert.deepEqual([first.connections, second.connections], [2, 0]);
 });
 
 void test("a server that forgot the lock says so", async (t) => {

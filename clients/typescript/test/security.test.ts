@@ -4,8 +4,8 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type TestContext } from "node:test";
-import { Client, Refused } from "../src/index.js";
-import { after, connect, start } from "./support/index.js";
+import { Client, type TlsOptions } from "../src/index.js";
+import { connect, start } from "./support/index.js";
 
 function folderOf(t: TestContext): string {
   const folder = mkdtempSync(join(tmpdir(), "fencepost-tls-"));
@@ -15,14 +15,17 @@ function folderOf(t: TestContext): string {
   return folder;
 }
 
-/** An authority, and certificates of it for a server on this machine and for a client. */
+/** Two authorities, certificates of the first for a server on this machine and a client, and one of the second. */
 function certificates(folder: string): void {
   const openssl = (...more: string[]) => execFileSync("openssl", more, { cwd: folder, stdio: "ignore" });
   const curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"];
-  openssl("req", "-x509", ...curve, "-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.pem");
-  for (const name of ["server", "client"]) {
+  for (const name of ["ca", "other"]) {
+    openssl("req", "-x509", ...curve, "-subj", `/CN=${name}`, "-keyout", `${name}.key`, "-out", `${name}.pem`);
+  }
+  for (const [name, authority] of [["server", "ca"], ["client", "ca"], ["stranger", "other"]] as const) {
     const subject = ["-subj", `/CN=${name}`, "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"];
-    const signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-addext", "basicConstraints=CA:FALSE"];
+    const by = ["-CA", `${authority}.pem`, "-CAkey", `${authority}.key`];
+    const signed = [...by, "-addext", "basicConstraints=CA:FALSE"];
     openssl("req", "-x509", ...curve, ...subject, ...signed, "-keyout", `${name}.key`, "-out", `${name}.pem`);
   }
 }
@@ -38,8 +41,8 @@ void test("TLS with certificates on both sides, from options and from the enviro
     ],
   });
   const address = `https://${server.address.replace(/^https:\/\//, "")}`;
-  const tls = { caFile: file("ca.pem"), certFile: file("client.pem"), keyFile: file("client.key") };
-  const client = connect(t, address, { tls, token: () => Promise.resolve("secret") });
+  const good = { caFile: file("ca.pem"), certFile: file("client.pem"), keyFile: file("client.key") };
+  const client = connect(t, address, { tls: good, token: () => Promise.resolve("secret") });
   const lock = await client.lock("a");
   assert.equal((await client.get("a")).holders[0]?.token, lock.token);
 
@@ -48,19 +51,40 @@ void test("TLS with certificates on both sides, from options and from the enviro
     for (const name of known) Reflect.deleteProperty(process.env, name);
   });
   [process.env["FENCEPOST_CA"], process.env["FENCEPOST_CERT"], process.env["FENCEPOST_KEY"]] = [
-    tls.caFile,
-    tls.certFile,
-    tls.keyFile,
+    good.caFile,
+    good.certFile,
+    good.keyFile,
   ];
   await (await connect(t, address).lock("b")).release();
   for (const name of known) Reflect.deleteProperty(process.env, name);
 
-  const stranger = connect(t, address, { timeout: 3000 });
-  await assert.rejects(stranger.lock("c"), (error: unknown) => {
-    assert.ok(error instanceof Refused);
-    assert.match(error.message, /no server could be reached: https:.*certificate/);
-    return true;
-  });
+  // The timeout is far beyond that of the test: no certificate changes meanwhile, so the refusal is told at once.
+  const timeout = 3_600_000;
+  for (const [tls, message] of [
+    [{}, /no server could be reached: https:.* the server's certificate is not accepted: /],
+    [{ ...good, caFile: file("other.pem") }, /the server's certificate is not accepted: /],
+    [{ caFile: good.caFile }, /no server could be reached: https:.* the server refuses TLS with this client: cert/],
+    [{ ...good, certFile: file("stranger.pem"), keyFile: file("stranger.key") }, /the server refuses TLS with this/],
+  ] as const) {
+    const client = connect(t, address, { tls, timeout });
+    const refused = { name: "Refused", code: "UNAVAILABLE", message };
+    await assert.rejects(client.lock("c"), refused);
+    await assert.rejects(client.get("c"), refused);
+  }
+  const plain = await start(t);
+  await (await connect(t, [address, plain.address], { timeout }).lock("c")).release();
+});
+
+void test("mistakes in the files of TLS are errors of the constructor", (t) => {
+  const folder = folderOf(t);
+  certificates(folder);
+  const file = (name: string) => join(folder, name);
+  const pair = { certFile: file("client.pem"), keyFile: file("client.key") };
+  const make = (tls: TlsOptions) => new Client({ servers: "https://localhost", tls });
+  assert.ok(make({ ...pair, caFile: file("ca.pem") }));
+  assert.throws(() => make({ caFile: file("none.pem") }), { code: "ENOENT" });
+  assert.throws(() => make({ caFile: pair.keyFile }), { name: "TypeError", message: /no PEM certificate in .*key/ });
+  assert.throws(() => make({ ...pair, keyFile: file("server.key") }), { name: "TypeError", message: /and its key/ });
 });
 
 void test("a Unix socket", async (t) => {
@@ -78,8 +102,7 @@ void test("an IPv6 address", async (t) => {
 void test("a token that cannot be had is an error of the call", async (t) => {
   const server = await start(t);
   const token = () => Promise.reject(new Error("no token today"));
-  const client = new Client({ servers: server.address, token, timeout: 300 });
-  after(t, () => client.close());
+  const client = connect(t, server, { token });
   await assert.rejects(client.lock("a"), /no token today/);
   await assert.rejects(client.get("a"), /no token today/);
 });

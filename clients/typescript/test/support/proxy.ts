@@ -48,6 +48,11 @@ export class Proxy {
     return `127.0.0.1:${String((this.#server.address() as net.AddressInfo).port)}`;
   }
 
+  /** Whether any connection is open. */
+  get isConnected(): boolean {
+    return this.#sockets.size > 0;
+  }
+
   /** From now on nothing that the server says arrives, and no connection ends. */
   dropAnswers(): void {
     this.#drops = true;
