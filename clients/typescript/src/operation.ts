@@ -99,7 +99,8 @@ export class Operation {
   #arm(ms: number): NodeJS.Timeout {
     return after(ms, () => {
       const isSent = this.sent !== undefined;
-      this.settle(new Failure(Code.DeadlineExceeded, `${isSent ? "no answer" : "no connection"} in time`, isSent));
+      const message = isSent ? "no answer in time" : "the request could not be sent in time";
+      this.settle(new Failure(Code.DeadlineExceeded, message, isSent));
       this.#withdraw();
     });
   }

@@ -13,19 +13,19 @@ async function fake(t: TestContext): Promise<FakeServer> {
 void test("the fake grants, queues, renews and releases", async (t) => {
   const server = await fake(t);
   const client = connect(t, server.address, { holder: "first" });
-  const lock = await client.lock("a", { ttl: 1500, metadata: { job: "7" } });
+  const lock = await client.lock("a", { ttl: 3000, metadata: { job: "7" } });
   await assert.rejects(client.lock("a"), (error: unknown) => {
     assert.ok(error instanceof Contended);
     assert.deepEqual([error.holders[0]?.holder, error.holders[0]?.metadata], ["first", { job: "7" }]);
     return true;
   });
   await assert.rejects(client.lock("a", { wait: 50 }), TimedOut);
-  await until("the TTL is over", async () => ((await client.get("a")).holders[0]?.heldFor ?? 0) > 1800);
+  await until("the TTL is over", async () => ((await client.get("a")).holders[0]?.heldFor ?? 0) > 3500);
   assert.ok(lock.valid());
   const served: number[] = [];
   const waiting: Promise<void>[] = [];
   for (const n of [1, 2, 3]) {
-    waiting.push(client.using("a", { wait: 10_000 }, () => void served.push(n)));
+    waiting.push(client.using("a", { wait: 60_000 }, () => void served.push(n)));
     await until("it waits", async () => (await client.get("a")).waiters === n);
   }
   const names: string[] = [];
@@ -45,7 +45,7 @@ void test("lose: the holder is told, and the next one gets the lock", async (t) 
   const client = connect(t, server.address);
   const lock = await client.lock("a");
   const { signal } = lock;
-  const waiting = client.lock("a", { wait: 10_000 });
+  const waiting = client.lock("a", { wait: 60_000 });
   await until("it waits", async () => (await client.get("a")).waiters === 1);
   server.lose("a");
   const next = await waiting;
@@ -61,25 +61,25 @@ void test("lose: the holder is told, and the next one gets the lock", async (t) 
 void test("dropReply: the client asks again, and what was asked is done once", async (t) => {
   const server = await fake(t);
   const client = connect(t, server.address);
-  const kept = await client.lock("kept", { ttl: 2500 });
+  const kept = await client.lock("kept", { ttl: 4000 });
   server.dropReply();
   const lock = await client.lock("a");
   assert.equal(lock.token, kept.token + 1, "the second transmission found the grant of the first");
   server.dropReply();
   assert.equal((await lock.release()).end, "released");
-  await until("its TTL is over", async () => ((await client.get("kept")).holders[0]?.heldFor ?? 0) > 2800);
+  await until("its TTL is over", async () => ((await client.get("kept")).holders[0]?.heldFor ?? 0) > 4500);
   assert.ok(kept.valid(), "other locks move to the next session");
 });
 
 void test("pause: locks are lost in time, and others get them after the pause", async (t) => {
   const server = await fake(t);
   const client = connect(t, server.address);
-  const lock = await client.lock("a", { ttl: 400 });
+  const lock = await client.lock("a", { ttl: 2000 });
   server.pause();
   const loss = await aborted(lock.signal);
   assert.ok(loss instanceof LockLost && loss.reason === "silence");
   server.resume();
-  const next = await client.lock("a", { wait: 10_000 });
+  const next = await client.lock("a", { wait: 60_000 });
   assert.ok(next.token > lock.token && next.previousEnd === "expired");
 });
 
@@ -88,7 +88,7 @@ void test("a cancelled wait leaves the queue", async (t) => {
   const client = connect(t, server.address);
   await client.lock("a");
   const stop = new AbortController();
-  const waiting = client.lock("a", { wait: 10_000, signal: stop.signal });
+  const waiting = client.lock("a", { wait: 60_000, signal: stop.signal });
   await until("it waits", async () => (await client.get("a")).waiters === 1);
   stop.abort(new Error("enough"));
   await assert.rejects(waiting, { message: "enough" });

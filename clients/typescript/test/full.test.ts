@@ -15,14 +15,14 @@ function names(count: number): string[] {
 void test("more locks than a session has room for: all are kept, and later on the session", async (t) => {
   const server = await small(t);
   const client = connect(t, server);
-  const locks = await Promise.all(names(9).map((name) => client.lock(name, { ttl: 1200 })));
+  const locks = await Promise.all(names(9).map((name) => client.lock(name, { ttl: 3000 })));
   const held = async (name: string, ms: number) => {
     await until("some TTLs are over", async () => ((await client.get(name)).holders[0]?.heldFor ?? 0) > ms);
   };
-  await held("a/8", 3000);
+  await held("a/8", 3500);
   assert.deepEqual(locks.filter((lock) => !lock.valid()), []);
   for (const lock of locks.slice(0, 7)) assert.equal((await lock.release()).end, "released");
-  await held("a/8", 6000);
+  await held("a/8", 7000);
   assert.deepEqual(locks.map((lock) => lock.valid()), names(9).map((_, n) => n >= 7));
   for (const lock of locks.slice(7)) assert.equal((await lock.release()).end, "released");
 });

@@ -55,7 +55,7 @@ async function lateWrite(t: TestContext, server: string, stores: Addresses, driv
   after(t, async () => {
     await store.close();
   });
-  const lock = await connect(t, server).lock(name, { wait: 20_000 });
+  const lock = await connect(t, server).lock(name, { wait: 60_000 });
   await store.write(lock, "next", guarded);
   child.stdin.write("go\n");
   child.kill("SIGCONT");

@@ -7,14 +7,14 @@ import { connect, start, until } from "./support/index.js";
 void test("a lock is held past its TTL, and released once", async (t) => {
   const server = await start(t);
   const client = connect(t, server, { holder: "me" });
-  const lock = await client.lock("orders/42", { ttl: 300, metadata: { job: "7" } });
-  assert.deepEqual([lock.name, lock.holder, lock.previousEnd, lock.ttl], ["orders/42", "me", "unspecified", 300]);
+  const lock = await client.lock("orders/42", { ttl: 3000, metadata: { job: "7" } });
+  assert.deepEqual([lock.name, lock.holder, lock.previousEnd, lock.ttl], ["orders/42", "me", "unspecified", 3000]);
   assert.ok(Number.isSafeInteger(lock.token) && lock.token > 0);
   const { expiresIn, heldFor, ...holder } = (await client.get("orders/42")).holders[0] ?? assert.fail();
   const { token, grantId } = lock;
-  assert.deepEqual(holder, { holder: "me", grantId, token, ttl: 300, metadata: { job: "7" } });
+  assert.deepEqual(holder, { holder: "me", grantId, token, ttl: 3000, metadata: { job: "7" } });
   assert.ok(expiresIn > 0 && heldFor >= 0);
-  await until("the first TTL is over", async () => ((await client.get("orders/42")).holders[0]?.heldFor ?? 0) > 700);
+  await until("the first TTL is over", async () => ((await client.get("orders/42")).holders[0]?.heldFor ?? 0) > 3500);
   assert.ok(lock.valid() && lock.remaining() > 0 && lock.status === "held");
   assert.equal((await client.checkToken("orders/42", token)).status, "current");
   assert.deepEqual(await lock.release(), { end: "released", successorToken: undefined });
@@ -51,7 +51,7 @@ void test("waiters are served in order, and learn their place", async (t) => {
   for (let n = 0; n < 8; n += 1) {
     const onWaiting = (count: number) => (ahead[n] ??= count);
     waiting.push(
-      client.using("a", { wait: 10_000, onWaiting }, () => {
+      client.using("a", { wait: 60_000, onWaiting }, () => {
         served.push(n);
       }),
     );
@@ -194,9 +194,9 @@ void test("close releases what is held, and ends what waits", async (t) => {
 });
 
 void test("a thousand locks on one client", async (t) => {
-  const client = connect(t, await start(t));
-  const locks = await Promise.all(Array.from({ length: 1000 }, (_, n) => client.lock(`a/${String(n)}`, { ttl: 2500 })));
-  await until("the first TTL is over", async () => ((await client.get("a/0")).holders[0]?.heldFor ?? 0) > 3000);
+  const client = connect(t, await start(t), { timeout: 60_000 });
+  const locks = await Promise.all(Array.from({ length: 1000 }, (_, n) => client.lock(`a/${String(n)}`, { ttl: 5000 })));
+  await until("the first TTL is over", async () => ((await client.get("a/0")).holders[0]?.heldFor ?? 0) > 5500);
   assert.ok(locks.every((lock) => lock.valid()));
   const released = await Promise.all(locks.map((lock) => lock.release()));
   assert.ok(released.every(({ end }) => end === "released"));

@@ -31,8 +31,11 @@ async function exitCode(child: ChildProcess): Promise<unknown> {
   return code;
 }
 
-/** The bound for a process that has nothing more to do, in milliseconds. */
-const EXIT_MS = 5000;
+/**
+ * The bound for a process that has nothing more to do, in milliseconds. It is far below the TTLs and the waits of the
+ * programs, for which the client would keep the process alive.
+ */
+const EXIT_MS = 15_000;
 
 for (const [what, program] of [
   ["a held lock", `await client.lock("a"); console.log("ready");`],
@@ -79,7 +82,7 @@ void test("a process stopped past its TTL learns that before it can write", asyn
   const { child, lines } = run(
     t,
     server.address,
-    `const lock = await client.lock("a", { ttl: 400 });
+    `const lock = await client.lock("a", { ttl: 3000 });
      let told = false;
      lock.signal.addEventListener("abort", () => { told = true; });
      const timer = setInterval(() => {
@@ -91,9 +94,10 @@ void test("a process stopped past its TTL learns that before it can write", asyn
   );
   const token = Number((await lines.next()).value);
   child.kill("SIGSTOP");
-  const next = await connect(t, server).lock("a", { wait: 10_000, ttl: 10_000 });
+  const next = await connect(t, server).lock("a", { wait: 60_000, ttl: 60_000 });
   assert.ok(next.token > token);
   child.kill("SIGCONT");
-  assert.equal((await lines.next()).value, "silence true");
+  // A message of the server may be read first: it says the same.
+  assert.match(String((await lines.next()).value), /^(silence|expired) true$/);
   assert.equal(await exitCode(child), 0);
 });

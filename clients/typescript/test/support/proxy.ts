@@ -5,6 +5,7 @@ import type { TestContext } from "node:test";
 
 export class Proxy {
   readonly #server: net.Server;
+  #target: string;
   readonly #sockets = new Set<net.Socket>();
   #drops = false;
   /** The delayed answers, in order; `undefined` while they pass. */
@@ -13,9 +14,10 @@ export class Proxy {
   connections = 0;
 
   private constructor(target: string) {
-    const [host = "", port = ""] = target.split(":");
+    this.#target = target;
     this.#server = net.createServer((client) => {
       this.connections += 1;
+      const [host = "", port = ""] = this.#target.split(":");
       const server = net.connect({ host, port: Number(port) });
       for (const [from, to, isAnswer] of [[client, server, false], [server, client, true]] as const) {
         this.#sockets.add(from);
@@ -51,6 +53,11 @@ export class Proxy {
   /** Whether any connection is open. */
   get isConnected(): boolean {
     return this.#sockets.size > 0;
+  }
+
+  /** New connections lead to this server. */
+  leadTo(target: string): void {
+    this.#target = target;
   }
 
   /** From now on nothing that the server says arrives, and no connection ends. */

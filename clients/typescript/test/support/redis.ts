@@ -17,25 +17,29 @@ export interface RunningRedis {
 
 /** Starts a Redis that ends with the test. */
 export async function redis(t: TestContext): Promise<RunningRedis> {
-  const port = await freePort();
-  const folder = mkdtempSync(join(tmpdir(), "fencepost-redis-"));
-  const more = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", folder];
-  const child = spawn("redis-server", ["--port", String(port), ...more], { stdio: "ignore" });
-  const ended = once(child, "close");
-  const kill = () => child.kill("SIGKILL");
-  process.once("exit", kill);
-  after(t, async () => {
-    process.removeListener("exit", kill);
-    kill();
-    await ended;
-    rmSync(folder, { recursive: true, force: true });
-  });
-  await until("redis listens", () => answers(port));
-  return {
-    url: `redis://127.0.0.1:${String(port)}`,
-    pause: () => child.kill("SIGSTOP"),
-    resume: () => child.kill("SIGCONT"),
-  };
+  for (;;) {
+    const port = await freePort();
+    const folder = mkdtempSync(join(tmpdir(), "fencepost-redis-"));
+    const more = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", folder];
+    const child = spawn("redis-server", ["--port", String(port), ...more], { stdio: "ignore" });
+    const ended = once(child, "close");
+    const kill = () => child.kill("SIGKILL");
+    process.once("exit", kill);
+    after(t, async () => {
+      process.removeListener("exit", kill);
+      kill();
+      await ended;
+      rmSync(folder, { recursive: true, force: true });
+    });
+    await until("redis listens", async () => child.exitCode !== null || (await answers(port, folder)));
+    // Redis cannot choose a free port itself, and another process may have taken this one.
+    if (child.exitCode !== null) continue;
+    return {
+      url: `redis://127.0.0.1:${String(port)}`,
+      pause: () => child.kill("SIGSTOP"),
+      resume: () => child.kill("SIGCONT"),
+    };
+  }
 }
 
 async function freePort(): Promise<number> {
@@ -47,15 +51,21 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-function answers(port: number): Promise<boolean> {
+/** Whether the Redis with this folder listens on the port. */
+function answers(port: number, folder: string): Promise<boolean> {
   return new Promise((resolve) => {
-    const socket = net.connect(port, "127.0.0.1");
-    socket.once("connect", () => {
+    const socket = net.connect(port, "127.0.0.1", () => socket.write("CONFIG GET dir\r\n"));
+    const settle = (answer: boolean) => {
       socket.destroy();
-      resolve(true);
+      resolve(answer);
+    };
+    socket.once("data", (data) => {
+      settle(data.includes(folder));
     });
-    socket.once("error", () => {
-      resolve(false);
-    });
+    for (const event of ["error", "close"]) {
+      socket.once(event, () => {
+        settle(false);
+      });
+    }
   });
 }

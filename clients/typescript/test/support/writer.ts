@@ -11,7 +11,7 @@ async function main(server: string, stores: string, driver: string, name: string
   const store = await DRIVERS[driver]?.(JSON.parse(stores) as Addresses);
   if (store === undefined) throw new Error(`no driver ${driver}`);
   const client = new Client({ servers: server });
-  const lock = await client.lock(name, { ttl: 400 });
+  const lock = await client.lock(name, { ttl: 3000 });
   const input = createInterface({ input: process.stdin });
   const go = once(input, "line");
   console.log(lock.token);
