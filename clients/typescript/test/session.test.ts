@@ -1,0 +1,117 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { Code } from "@connectrpc/connect";
+import { Detached_Reason as Reason, RenewResponse_Outcome as Renewal } from "../src/gen/fencepost/v1/lock_pb.js";
+import { duration } from "../src/wire.js";
+import { connect, until } from "./support/index.js";
+import { failed, granted, type Response, scripted } from "./support/scripted.js";
+
+void test("transmissions of a request are numbered, and a request that has ended gets a new id", async (t) => {
+  const seen: [string | undefined, number | undefined][] = [];
+  const server = await scripted(t, {
+    acquire({ request }) {
+      seen.push([request?.requestId, request?.attempt]);
+      if (seen.length < 3) return ["end"];
+      return [seen.length === 3 ? failed(Code.Aborted, "REQUEST_ENDED") : granted("a", 1, 60_000)];
+    },
+  });
+  const lock = await connect(t, server).lock("a", { wait: 60_000, ttl: 60_000 });
+  assert.ok(lock.valid());
+  assert.deepEqual(seen.map(([, attempt]) => attempt), [1, 2, 3, 1]);
+  const [first, second, third, fourth] = seen.map(([id]) => id);
+  assert.deepEqual([second, third], [first, first]);
+  assert.notEqual(fourth, first);
+});
+
+void test("a request id of the caller is kept, and its end is an error", async (t) => {
+  const requestId = "3b241101-e2bb-4255-8caf-4136c566a962";
+  const seen: string[] = [];
+  const server = await scripted(t, {
+    acquire({ request }) {
+      seen.push(`${request?.requestId ?? ""} ${String(request?.attempt)}`);
+      return seen.length === 1 ? ["end"] : [failed(Code.Aborted, "REQUEST_ENDED")];
+    },
+  });
+  const acquire = connect(t, server).lock("a", { wait: 60_000, requestId });
+  await assert.rejects(acquire, { name: "Refused", reason: "REQUEST_ENDED" });
+  assert.deepEqual(seen, [`${requestId} 1`, `${requestId} 2`]);
+});
+
+void test("a grant of which less than half is left is renewed first", async (t) => {
+  let renewals = 0;
+  const server = await scripted(t, {
+    acquire: () => [granted("a", 1, 25_000)],
+    renew: ({ leaseId }) => {
+      renewals += 1;
+      assert.equal(leaseId, "lease 1");
+      return [{ message: { case: "renew", value: { outcome: Renewal.RENEWED, ttl: duration(60_000) } } }];
+    },
+  });
+  const lock = await connect(t, server).lock("a", { ttl: 60_000 });
+  assert.ok(lock.remaining() > 30_000, String(lock.remaining()));
+  assert.equal(renewals, 1);
+});
+
+void test("a grant that is over, or late and not renewed, is released, and another request follows", async (t) => {
+  const ids = new Set<string | undefined>();
+  const released: string[] = [];
+  const server = await scripted(t, {
+    acquire({ request }) {
+      assert.equal(request?.attempt, 1);
+      ids.add(request.requestId);
+      return [granted("a", ids.size, [1, 25_000, 60_000][ids.size - 1] ?? 0)];
+    },
+    renew: () => [failed(Code.Internal, "STORE_CORRUPT")],
+    released: (lease) => released.push(lease),
+  });
+  const client = connect(t, server);
+  const lock = await client.lock("a", { ttl: 60_000, wait: 60_000 });
+  assert.equal(lock.token, 3);
+  await until("both are released", () => released.length === 2);
+  assert.deepEqual(released, ["lease 1", "lease 2"]);
+});
+
+void test("without time left, a grant that is over is an error, and released", async (t) => {
+  const released: string[] = [];
+  const server = await scripted(t, {
+    acquire: () => [granted("a", 1, 1)],
+    released: (lease) => released.push(lease),
+  });
+  await assert.rejects(connect(t, server).lock("a"), { name: "LockLost", reason: "silence", token: 1 });
+  await until("it is released", () => released.length === 1);
+});
+
+void test("a lease that another process attached is attached again once, with the next number", async (t) => {
+  const attempts: number[] = [];
+  const elsewhere = (handle: number): Response => {
+    return { message: { case: "detached", value: { handle, reason: Reason.ATTACHED_ELSEWHERE } } };
+  };
+  const server = await scripted(t, {
+    acquire: ({ handle }) => [granted("a", 1, 60_000), elsewhere(handle)],
+    attach: ({ leases }) => {
+      attempts.push(...leases.map(({ attempt }) => attempt));
+      return leases.map(({ handle }) => elsewhere(handle));
+    },
+  });
+  const lock = await connect(t, server).lock("a", { ttl: 60_000 });
+  await until("it is at risk", () => lock.status === "at-risk");
+  assert.deepEqual(attempts, [2]);
+  assert.ok(lock.valid(), "until the known end");
+});
+
+void test("on each next stream, the attachment has the next number", async (t) => {
+  const attempts: number[] = [];
+  const server = await scripted(t, {
+    acquire: () => [granted("a", 1, 60_000), "end"],
+    attach: ({ leases }) => {
+      attempts.push(...leases.map(({ attempt }) => attempt));
+      if (attempts.length < 3) return ["end"];
+      const handles = leases.map(({ handle }) => handle);
+      return [{ message: { case: "attached", value: { leases: [{ ttl: duration(60_000), handles }] } } }];
+    },
+  });
+  const lock = await connect(t, server).lock("a", { ttl: 60_000 });
+  await until("it is attached again", () => attempts.length === 3);
+  assert.deepEqual(attempts, [2, 3, 4]);
+  assert.ok(lock.valid());
+});

@@ -1,0 +1,86 @@
+/** A server whose side of each session is played by the test. */
+import { once } from "node:events";
+import * as http2 from "node:http2";
+import type { AddressInfo, Socket } from "node:net";
+import type { TestContext } from "node:test";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { anyPack } from "@bufbuild/protobuf/wkt";
+import { connectNodeAdapter } from "@connectrpc/connect-node";
+import { ERROR_DOMAIN } from "../../src/facts.js";
+import { LeaseEnd, LockService, type SessionRequest, type SessionResponseSchema } from "../../src/gen/fencepost/v1/lock_pb.js";
+import { AcquireResponse_Outcome as Outcome } from "../../src/gen/fencepost/v1/lock_pb.js";
+import { ErrorInfoSchema } from "../../src/gen/google/rpc/error_details_pb.js";
+import { duration } from "../../src/wire.js";
+import { after } from "./index.js";
+
+export type Response = MessageInitShape<typeof SessionResponseSchema>;
+type Message<Case> = Extract<SessionRequest["message"], { case: Case }>["value"];
+
+/** What the test answers to one message of the client; `end` ends the stream. */
+export type Answer = (Response | "end")[];
+
+/** Answers what the client sends. Releases are done, and what has no answer here is not answered. */
+export interface Script {
+  acquire(message: Message<"acquire">): Answer;
+  renew?(message: Message<"renew">): Answer;
+  attach?(message: Message<"attach">): Answer;
+  /** Told of the lease id. */
+  released?(leaseId: string): void;
+}
+
+/** Starts a server that plays the script, on all of its sessions. Returns its address. */
+export async function scripted(t: TestContext, script: Script): Promise<string> {
+  const answer = (message: SessionRequest["message"]): Answer => {
+    switch (message.case) {
+      case "acquire":
+        return script.acquire(message.value);
+      case "renew":
+        return script.renew?.(message.value) ?? [];
+      case "attach":
+        return script.attach?.(message.value) ?? [];
+      case "release":
+        script.released?.(message.value.leaseId);
+        return [{ message: { case: "release", value: { end: LeaseEnd.RELEASED } } }];
+      default:
+        return [];
+    }
+  };
+  const routes = connectNodeAdapter({
+    routes: (router) =>
+      router.service(LockService, {
+        async *session(requests) {
+          for await (const { operation, message } of requests) {
+            for (const [n, each] of answer(message).entries()) {
+              if (each === "end") return;
+              yield n === 0 ? { operation, ...each } : each;
+            }
+          }
+        },
+      }),
+  });
+  const sockets = new Set<Socket>();
+  const server = http2.createServer(routes).on("connection", (socket: Socket) => sockets.add(socket));
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  after(t, async () => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+    await once(server, "close");
+  });
+  return `127.0.0.1:${String((server.address() as AddressInfo).port)}`;
+}
+
+/** A grant with this token, of which so much is left. */
+export function granted(lockName: string, token: number, left: number): Response {
+  const lease = {
+    ...{ lockName, fencingToken: BigInt(token), ttl: duration(left) },
+    ...{ leaseId: `lease ${String(token)}`, grantId: `grant ${String(token)}` },
+  };
+  return { message: { case: "acquire", value: { outcome: Outcome.ACQUIRED, lease } } };
+}
+
+/** The error of an operation. */
+export function failed(code: number, reason: string): Response {
+  const details = [anyPack(ErrorInfoSchema, create(ErrorInfoSchema, { domain: ERROR_DOMAIN, reason }))];
+  return { message: { case: "error", value: { code, message: "as the test asked for", details } } };
+}
