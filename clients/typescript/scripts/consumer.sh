@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Packs the package, installs the tarball in a clean folder, imports it in both forms, compiles programs with it, and
-# runs the examples.
+# runs the examples and the code of the README.
 set -euo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
 target=$here/../../target/clients/typescript
@@ -17,5 +17,7 @@ npm install --silent --no-audit --no-fund --install-links "$tarball"
 node imported.mjs
 node required.cjs
 node both.mjs
+node readme.mjs generate
 "$here/node_modules/.bin/tsc" -p . --typeRoots "$here/node_modules/@types"
 node examples.mjs
+node readme.mjs run

@@ -1,0 +1,92 @@
+// The code blocks of the README: `generate` writes each as a program, with what it takes for granted, and `run` runs
+// the compiled programs against a real server.
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { Server } from "@fencepost/client/testing";
+
+/** For each block in order: a part of its text, the lines in front of it, and those after it. */
+const BLOCKS = [
+  ["client.using(", "const ship = async (name: string, token: number, signal: AbortSignal) => {};", "await client.close();"],
+  [
+    "await using lock = await client.lock(",
+    `import { Client } from "@fencepost/client";
+     const client = new Client();
+     const order = {};
+     const store = { write: async (order: object, how: { token: number; signal: AbortSignal }) => {} };`,
+    "await client.close();",
+  ],
+  [
+    "postgres.raise(",
+    `import { Client } from "@fencepost/client";
+     const client = new Client();
+     const lock = await client.lock("orders/42");
+     const queries: string[] = [];
+     const pool = { query: async (text: string, values?: unknown[]) => { queries.push(text); return { rows: [1] }; } };
+     const tx = pool;`,
+    `if (queries.length !== 5) throw new Error(queries.join());
+     await client.close();`,
+  ],
+  [
+    "redis.write(",
+    `const lock = { name: "orders/42", token: 7, grantId: "g" };
+     const client = {
+       eval: async (script: string, options: { keys: string[]; arguments: string[] }) => {
+         if (options.keys.length !== 2 || options.arguments[2] !== "shipped") throw new Error(script);
+       },
+     };`,
+    "",
+  ],
+  [
+    "caFile",
+    `import { Client } from "@fencepost/client";
+     const readToken = () => "token";`,
+    "",
+  ],
+  [
+    "client.watch(",
+    `import { Client } from "@fencepost/client";
+     const client = new Client();
+     const { token } = await client.lock("orders/42");
+     // The watch does not end.
+     process.once("exit", (code) => { if (code !== 9) console.error("the watch ended"); });
+     setTimeout(async () => {
+       if ((await client.checkToken("orders/42", token)).status !== "current") process.exit(1);
+       process.exit(9);
+     }, 1000);`,
+    "",
+  ],
+  ["Server.start()", `import { Client } from "@fencepost/client";`, `await client.lock("a");`],
+  ["FakeServer.start()", `import { Client } from "@fencepost/client";`, "if (!lock.signal.aborted) server.resume();"],
+];
+
+const blocks = [...readFileSync("node_modules/@fencepost/client/README.md", "utf8").matchAll(/^```ts\n(.*?)^```$/gms)];
+assert.equal(blocks.length, BLOCKS.length, "each block of the README has a line here");
+
+if (process.argv[2] === "generate") {
+  mkdirSync("readme", { recursive: true });
+  for (const [n, [, text]] of blocks.entries()) {
+    const [part, before, after] = BLOCKS[n];
+    assert.ok(text.includes(part), `block ${n} has ${part}`);
+    const program = text.replace(`{ servers: "127.0.0.1:7420" }`, "");
+    writeFileSync(`readme/${n}.mts`, `${before}\n${program}\n${after}\nexport {};\n`);
+  }
+} else {
+  const key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=test"];
+  execFileSync("openssl", ["req", "-x509", ...key, "-keyout", "client.key", "-out", "client.pem"], { stdio: "ignore" });
+  writeFileSync("ca.pem", readFileSync("client.pem"));
+  const server = await Server.start();
+  for (const [n, [, text]] of blocks.entries()) {
+    const env = { ...process.env, FENCEPOST_SERVER: server.address };
+    const code = (() => {
+      try {
+        execFileSync(process.execPath, [`built/readme/${n}.mjs`], { env, stdio: "inherit", timeout: 60_000 });
+        return 0;
+      } catch (error) {
+        return error.status;
+      }
+    })();
+    assert.equal(code, text.includes("client.watch(") ? 9 : 0, `block ${n}:\n${text}`);
+  }
+  await server.stop();
+}
