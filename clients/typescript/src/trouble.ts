@@ -7,7 +7,7 @@ export interface Trouble {
 }
 
 /** The codes of Node for certificates of servers that are not accepted. */
-const UNTRUSTED = /^(?:UNABLE_TO_|CERT_|DEPTH_ZERO_|SELF_SIGNED_|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH_|ERR_TLS_CERT_)/;
+const UNTRUSTED = /^(?:(?:UNABLE_TO|CERT|DEPTH_ZERO|SELF_SIGNED|PATH_LENGTH|ERR_TLS_CERT)_|INVALID_(?:CA|PURPOSE)$)/;
 
 /** The codes of Node for alerts with which a server refuses a handshake, mostly for the certificate of the client. */
 const REFUSED = new RegExp(

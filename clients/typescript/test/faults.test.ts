@@ -40,6 +40,24 @@ void test("the lost answer to an acquire: the same request goes on, and is grant
   assert.deepEqual([lock.token, lock.grantId], [granted.token, granted.grantId]);
 });
 
+void test("an acquire that is given up while its answer is lost is withdrawn over the next server", async (t) => {
+  const server = await start(t);
+  const proxy = await Proxy.start(t, server.address);
+  const client = connect(t, [proxy.address, server.address]);
+  await (await client.lock("warm")).release();
+  const events = connect(t, server).watch("a");
+  await events.next();
+  proxy.dropAnswers();
+  const [stop, reason] = [new AbortController(), new Error("enough")];
+  const acquiring = assert.rejects(client.lock("a", { ttl: 3_600_000, signal: stop.signal }), reason);
+  const granted = (await events.next()).value ?? assert.fail();
+  stop.abort(reason);
+  await acquiring;
+  proxy.cut();
+  const { kind, token } = (await events.next()).value ?? assert.fail();
+  assert.deepEqual([kind, token], ["released", granted.token]);
+});
+
 void test("a grant that arrives late is renewed before it is handed out", async (t) => {
   const server = await start(t);
   const proxy = await Proxy.start(t, server.address);

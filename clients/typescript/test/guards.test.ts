@@ -12,7 +12,7 @@ import type pg from "pg";
 import { createClient } from "redis";
 import { type Fenced, mysql, postgres, redis, sqlite, StaleToken } from "../src/guards/index.js";
 import { after, connect, findUp, start } from "./support/index.js";
-import { type Addresses, DRIVERS, prepare } from "./support/stores.js";
+import { type Addresses, DRIVERS, HAS_NODE_SQLITE, prepare } from "./support/stores.js";
 
 /** Starts the stores; they end with the test. */
 async function startStores(t: TestContext): Promise<Addresses> {
@@ -89,6 +89,11 @@ void test("guards", async (t) => {
       }),
     ]),
   );
+
+  if (!HAS_NODE_SQLITE) {
+    const { node } = process.versions;
+    await t.test("node:sqlite", { skip: `needs Node.js 22.13 or later, this is ${node}` });
+  }
 
   await t.test("an error of the script that writes is the driver's", async () => {
     const client = createClient({ url: stores.redis });

@@ -8,7 +8,8 @@ import { duration } from "../src/wire.js";
 
 /** A lease of 10 s that was granted at 0, and what it tells. Valid until 9400. */
 function lease(): { lease: Lease; told: string[] } {
-  const [wire, ttl] = [create(LeaseSchema, { lockName: "a", fencingToken: 1n, ttl: duration(10_000) }), duration(10_000)];
+  const ttl = duration(10_000);
+  const wire = create(LeaseSchema, { lockName: "a", fencingToken: 1n, ttl });
   const lease = new Lease(wire, create(AcquireResponseSchema), create(AcquireRequestSchema, { ttl }), 0, 5);
   const told: string[] = [];
   lease.listener = {

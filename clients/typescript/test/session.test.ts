@@ -81,6 +81,19 @@ void test("without time left, a grant that is over is an error, and released", a
   await until("it is released", () => released.length === 1);
 });
 
+void test("an acquire whose outcome is unknown when time is over is withdrawn behind the caller", async (t) => {
+  let isOver = false;
+  const released: string[] = [];
+  const server = await scripted(t, {
+    acquire: () => [isOver ? granted("a", 1, 3_600_000) : "end"],
+    released: (lease) => released.push(lease),
+  });
+  const client = connect(t, server, { timeout: 3000 });
+  await assert.rejects(client.lock("a", { ttl: 3_600_000 }), { name: "OutcomeUnknown" });
+  isOver = true;
+  await until("it is released", () => released.length === 1);
+});
+
 void test("a lease that another process attached is attached again once, with the next number", async (t) => {
   const attempts: number[] = [];
   const elsewhere = (handle: number): Response => {

@@ -7,8 +7,13 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { anyPack } from "@bufbuild/protobuf/wkt";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { ERROR_DOMAIN } from "../../src/facts.js";
-import { LeaseEnd, LockService, type SessionRequest, type SessionResponseSchema } from "../../src/gen/fencepost/v1/lock_pb.js";
-import { AcquireResponse_Outcome as Outcome } from "../../src/gen/fencepost/v1/lock_pb.js";
+import {
+  AcquireResponse_Outcome as Outcome,
+  LeaseEnd,
+  LockService,
+  type SessionRequest,
+  type SessionResponseSchema,
+} from "../../src/gen/fencepost/v1/lock_pb.js";
 import { ErrorInfoSchema } from "../../src/gen/google/rpc/error_details_pb.js";
 import { duration } from "../../src/wire.js";
 import { after } from "./index.js";

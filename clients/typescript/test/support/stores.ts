@@ -93,14 +93,16 @@ function wasmSqlite(file: string): Sqlite {
   };
 }
 
-/** The SQLite of Node.js 22.13 and later; `undefined` before. */
-const nodeSqlite = (() => {
-  try {
-    return createRequire(__filename)("node:sqlite") as { DatabaseSync: new (file: string) => Sqlite };
-  } catch {
-    return undefined;
-  }
+/** Whether this Node.js has SQLite, without a flag: from 22.13 on, except for the first releases of 23. */
+export const HAS_NODE_SQLITE = (() => {
+  const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
+  return major > 23 || (major === 23 && minor >= 4) || (major === 22 && minor >= 13);
 })();
+
+function nodeSqlite(file: string): Sqlite {
+  const { DatabaseSync } = createRequire(__filename)("node:sqlite") as { DatabaseSync: new (file: string) => Sqlite };
+  return new DatabaseSync(file);
+}
 
 function viaSqlite(open: (file: string) => Sqlite): (addresses: Addresses) => Promise<Store> {
   return ({ sqlite: file }) => {
@@ -168,7 +170,7 @@ export const DRIVERS: Readonly<Record<string, (addresses: Addresses) => Promise<
   pg: viaPostgres,
   mysql2: viaMysql,
   "node-sqlite3-wasm": viaSqlite(wasmSqlite),
-  ...(nodeSqlite && { "node:sqlite": viaSqlite((file) => new nodeSqlite.DatabaseSync(file)) }),
+  ...(HAS_NODE_SQLITE && { "node:sqlite": viaSqlite(nodeSqlite) }),
   redis: viaNodeRedis,
   ioredis: viaIoRedis,
 };
