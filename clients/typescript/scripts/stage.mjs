@@ -4,7 +4,7 @@
  * There is one implementation, in CommonJS, and its names are exported again for `import`: a program that uses both
  * forms has one set of error classes.
  */
-import { copyFileSync, cpSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, cpSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -18,6 +18,11 @@ for (const file of ["package.json", "README.md", "CHANGELOG.md"]) copyFileSync(j
 for (const file of ["LICENSE-APACHE", "LICENSE-MIT"]) copyFileSync(join(root, file), join(target, file));
 rmSync(join(target, "src"), { recursive: true, force: true });
 cpSync(join(here, "src"), join(target, "src"), { recursive: true });
+
+// The compiled code, which is loaded below, finds its dependencies here.
+const modules = join(target, "../node_modules");
+rmSync(modules, { force: true });
+symlinkSync(join(here, "node_modules"), modules);
 
 const { exports } = require(join(here, "package.json"));
 for (const entry of Object.values(exports)) {

@@ -7,7 +7,11 @@ import { Server } from "@fencepost/client/testing";
 
 /** For each block in order: a part of its text, the lines in front of it, and those after it. */
 const BLOCKS = [
-  ["client.using(", "const ship = async (name: string, token: number, signal: AbortSignal) => {};", "await client.close();"],
+  [
+    "client.using(",
+    "const ship = async (name: string, token: number, signal: AbortSignal) => {};",
+    "await client.close();",
+  ],
   [
     "await using lock = await client.lock(",
     `import { Client } from "@fencepost/client";
