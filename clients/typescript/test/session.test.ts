@@ -112,6 +112,22 @@ void test("a lease that another process attached is attached again once, with th
   assert.ok(lock.valid(), "until the known end");
 });
 
+void test("a stream that is silent is replaced long before renewals are overdue", async (t) => {
+  const left: number[] = [];
+  const server = await scripted(t, {
+    acquire: () => [granted("a", 1, 20_000), "end"],
+    attach: ({ leases }) => {
+      left.push(lock.remaining());
+      const handles = leases.map(({ handle }) => handle);
+      const value = { leases: [{ ttl: duration(20_000), handles }] };
+      return left.length === 1 ? [] : [{ message: { case: "attached", value } }];
+    },
+  });
+  const lock = await connect(t, server).lock("a", { ttl: 20_000 });
+  await until("it is attached again", () => left.length === 2);
+  assert.ok((left[1] ?? 0) > 7000, `${String(left)} ms are left`);
+});
+
 void test("on each next stream, the attachment has the next number", async (t) => {
   const attempts: number[] = [];
   const server = await scripted(t, {
