@@ -3,6 +3,7 @@ import test, { type TestContext } from "node:test";
 import { Contended, LockLost, TimedOut } from "../src/index.js";
 import { FakeServer } from "../src/testing/index.js";
 import { aborted, after, connect, until } from "./support/index.js";
+import { Proxy } from "./support/proxy.js";
 
 async function fake(t: TestContext): Promise<FakeServer> {
   const server = await FakeServer.start();
@@ -60,13 +61,16 @@ void test("lose: the holder is told, and the next one gets the lock", async (t) 
 
 void test("dropReply: the client asks again, and what was asked is done once", async (t) => {
   const server = await fake(t);
-  const client = connect(t, server.address);
+  const proxy = await Proxy.start(t, server.address);
+  const client = connect(t, proxy.address);
   const kept = await client.lock("kept", { ttl: 4000 });
   server.dropReply();
   const lock = await client.lock("a");
   assert.equal(lock.token, kept.token + 1, "the second transmission found the grant of the first");
+  assert.equal(proxy.connections, 2, "the first one broke with its answer");
   server.dropReply();
   assert.equal((await lock.release()).end, "released");
+  assert.equal(proxy.connections, 3);
   await until("its TTL is over", async () => ((await client.get("kept")).holders[0]?.heldFor ?? 0) > 4500);
   assert.ok(kept.valid(), "other locks move to the next session");
 });
