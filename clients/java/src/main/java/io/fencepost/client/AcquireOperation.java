@@ -11,8 +11,8 @@ import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 
 /**
- * One acquire over all of its transmissions. Each carries the same request id and the next attempt number, so the effect
- * is that of one request, whatever the network lost or delayed.
+ * One acquire over all of its transmissions. Each carries the same request id and the next attempt number, so the
+ * effect is that of one request, whatever the network lost or delayed.
  *
  * <p>An acquire whose caller is gone goes on as a cleanup: it is cancelled on its session and, if the grant came first,
  * the lease is released. Without an answer, a further attempt that does not wait either withdraws the request from the
@@ -154,8 +154,8 @@ final class AcquireOperation extends Operation {
   @Override
   void gaveUp(Failure last) {
     if (maybeApplied) {
-      String message = "no server has answered whether lock \"" + request.getLockName() + "\" was acquired (" + last.message()
-          + "); the client withdraws the request in the background";
+      String message = "no server has answered whether lock \"" + request.getLockName() + "\" was acquired ("
+          + last.message() + "); the client withdraws the request in the background";
       result.completeExceptionally(new OutcomeUnknownException(message, last.cause()));
       if (!cleanup) {
         cleanUp();

@@ -9,9 +9,10 @@ import java.util.function.LongSupplier;
 /**
  * The one clock of this package: nanoseconds, monotonic, and on Linux it counts the time that the machine is suspended.
  *
- * <p>A lease ages on the server while the machine of its holder is suspended, but {@link System#nanoTime} and all timers
- * of the JVM stop meanwhile. {@code /proc/uptime} does not stop. Its resolution is 10 ms, so the two are compared: what
- * the uptime gained on nanoTime is time in suspend. Timers only wake threads up; this clock decides about validity.
+ * <p>A lease ages on the server while the machine of its holder is suspended, but {@link System#nanoTime} and all
+ * timers of the JVM stop meanwhile. {@code /proc/uptime} does not stop. Its resolution is 10 ms, so the two are
+ * compared: what the uptime gained on nanoTime is time in suspend. Timers only wake threads up; this clock decides
+ * about validity.
  */
 final class BootClock {
   /** A smaller difference comes from the resolution of the uptime. The margin of each lease covers it. */

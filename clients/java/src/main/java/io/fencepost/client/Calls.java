@@ -87,7 +87,7 @@ final class Calls {
     }
   }
 
-  /** The connection to a server. After a failure it does not wait before it connects again: callers pause themselves. */
+  /** The connection to a server. After a failure it connects again without a pause: callers pause themselves. */
   synchronized ManagedChannel channel(int server) {
     if (closed) {
       throw new ClientClosedException();

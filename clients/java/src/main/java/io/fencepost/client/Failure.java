@@ -15,7 +15,12 @@ import java.util.Set;
 
 /** A transmission that failed: what the server said, or why the server could not be reached. */
 record Failure(
-    Status.Code code, String reason, String message, List<FieldViolation> violations, long retryDelay, Throwable cause) {
+    Status.Code code,
+    String reason,
+    String message,
+    List<FieldViolation> violations,
+    long retryDelay,
+    Throwable cause) {
   /** The reasons of UNAVAILABLE that say that nothing was done. */
   private static final Set<String> NOTHING_DONE =
       Set.of("STORE_UNAVAILABLE", "STORE_OVERLOADED", "TOO_LATE", "PLACE_LOST", "REQUEST_TOO_SLOW", "DRAINING");

@@ -73,8 +73,8 @@ public final class FencedLock implements AutoCloseable {
   }
 
   /**
-   * Whether the lease is valid by the local clock, which is read on each call: false as soon as the lease may be over on
-   * the server, also after a pause of this process and before any timer ran. Once false, it stays false.
+   * Whether the lease is valid by the local clock, which is read on each call: false as soon as the lease may be over
+   * on the server, also after a pause of this process and before any timer ran. Once false, it stays false.
    *
    * @return whether the lock is held
    */
@@ -104,9 +104,9 @@ public final class FencedLock implements AutoCloseable {
   }
 
   /**
-   * Completes when the lock is lost: as soon as the server reports it, at the latest when its validity ends by the local
-   * clock. Never completes if the lock is released. Callbacks run on a thread of the client's pool, unless they name an
-   * executor.
+   * Completes when the lock is lost: as soon as the server reports it, at the latest when its validity ends by the
+   * local clock. Never completes if the lock is released. Callbacks run on a thread of the client's pool, unless they
+   * name an executor.
    *
    * @return a stage that completes with the loss
    */

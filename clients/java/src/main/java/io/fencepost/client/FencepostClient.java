@@ -13,8 +13,8 @@ import java.util.function.Consumer;
 import java.util.stream.Stream;
 
 /**
- * A client of a Fencepost server and its replicas. One client serves a whole process: all of its locks are acquired, kept
- * and released on one stream.
+ * A client of a Fencepost server and its replicas. One client serves a whole process: all of its locks are acquired,
+ * kept and released on one stream.
  *
  * <pre>{@code
  * try (FencepostClient client = FencepostClient.connect("127.0.0.1:7420");

@@ -1,12 +1,9 @@
 package io.fencepost.client;
 
 import io.grpc.Status;
-import java.util.ArrayDeque;
 import java.util.ArrayList;
-import java.util.Comparator;
 import java.util.LinkedHashSet;
 import java.util.List;
-import java.util.PriorityQueue;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
@@ -18,12 +15,12 @@ import java.util.function.LongConsumer;
 /**
  * Keeps the leases of a client and carries its operations, on one session for all of them.
  *
- * <p>The server paces renewals; no timer renews here. A timer checks the leases and the session: a lease whose validity
- * is over is lost, and a session that is silent, ends or drains is replaced ({@link Sessions}). The first operation opens
- * a session. It is closed soon after the last lease.
+ * <p>The server paces renewals; no timer renews here. A timer checks the leases ({@link Leases}), the operations that
+ * wait ({@link OperationQueue}) and the session: one that is silent, ends or drains is replaced ({@link Sessions}). The
+ * first operation opens a session. It is closed soon after the last lease.
  *
- * <p>One lock guards everything: it is held for a few instructions, never while waiting, and no code of a user runs under
- * it.
+ * <p>One lock guards everything: it is held for a few instructions, never while waiting, and no code of a user runs
+ * under it.
  */
 final class Keeper {
   private final ReentrantLock lock = new ReentrantLock();
@@ -31,15 +28,11 @@ final class Keeper {
   private final BootClock clock;
   private final Threads threads;
   private final Sessions sessions;
-  private final Set<Lease> leases = new LinkedHashSet<>();
-  private final Set<AcquireOperation> acquiring = new LinkedHashSet<>();
-  private final ArrayDeque<Operation> urgent = new ArrayDeque<>();
-  private final ArrayDeque<Operation> acquires = new ArrayDeque<>();
-  private final PriorityQueue<Operation> paused =
-      new PriorityQueue<>(Comparator.comparingLong((Operation operation) -> operation.notBefore));
+  private final Leases leases = new Leases();
+  private final OperationQueue queue = new OperationQueue();
 
-  /** The shortest TTL of all leases, 0 without leases. */
-  private long shortest;
+  /** The acquires that callers wait for. */
+  private final Set<AcquireOperation> acquiring = new LinkedHashSet<>();
 
   private long lastCheck;
   private long idleSince = -1;
@@ -48,7 +41,7 @@ final class Keeper {
   Keeper(BootClock clock, Threads threads, Connector connector, List<ServerAddress> servers) {
     this.clock = clock;
     this.threads = threads;
-    this.sessions = new Sessions(this, connector, servers);
+    this.sessions = new Sessions(this, leases, connector, servers);
     this.lastCheck = clock.now();
   }
 
@@ -157,7 +150,7 @@ final class Keeper {
     try {
       closed = true;
       new ArrayList<>(acquiring).forEach(operation -> operation.abandon(new ClientClosedException()));
-      for (Lease lease : new ArrayList<>(leases)) {
+      for (Lease lease : leases.all()) {
         release(lease);
         lease.closed(threads);
       }
@@ -177,13 +170,11 @@ final class Keeper {
 
   /** Renews a lease from now on. {@code granted} is the session that it is attached to. */
   void add(Lease lease, Session granted) {
-    leases.add(lease);
-    if (shortest == 0 || lease.ttl < shortest) {
-      shortest = lease.ttl;
+    if (leases.add(lease)) {
       sessions.paceChanged(now());
     }
     sessions.attach(lease, granted);
-    threads.wakeIn(Timing.tick(shortest));
+    threads.wakeIn(Timing.tick(leases.shortest()));
   }
 
   void releaseInBackground(Lease lease) {
@@ -192,7 +183,7 @@ final class Keeper {
 
   /** Queues an operation. */
   void submit(Operation operation) {
-    (operation.isUrgent() ? urgent : acquires).add(operation);
+    queue.add(operation);
     proceed(now());
   }
 
@@ -206,7 +197,7 @@ final class Keeper {
       return;
     }
     operation.notBefore = now + pause;
-    paused.add(operation);
+    queue.pause(operation);
     threads.wakeIn(pause);
   }
 
@@ -219,17 +210,15 @@ final class Keeper {
 
   /** Removes an operation that waits to be sent. */
   void withdraw(Operation operation) {
-    acquires.remove(operation);
-    urgent.remove(operation);
-    paused.remove(operation);
+    queue.remove(operation);
   }
 
   Operation nextUrgent(Session asking) {
-    return sessions.carriesUrgent(asking) ? urgent.poll() : null;
+    return sessions.carriesUrgent(asking) ? queue.pollUrgent() : null;
   }
 
   Operation nextAcquire(Session asking) {
-    return sessions.carriesAcquires(asking) ? acquires.poll() : null;
+    return sessions.carriesAcquires(asking) ? queue.pollAcquire() : null;
   }
 
   void lose(Lease lease, LossReason reason, long successorToken) {
@@ -293,11 +282,12 @@ final class Keeper {
     try {
       long now = now();
       // A process that was paused finds the messages that came meanwhile unread: that is not the server's silence.
-      boolean late = shortest > 0 && now - lastCheck > shortest / 4;
+      boolean late = !leases.isEmpty() && now - lastCheck > leases.shortest() / 4;
       lastCheck = now;
-      boolean stuck = checkLeases(now);
-      checkOperations(now);
-      sessions.check(now, shortest, stuck, late);
+      boolean stuck = leases.check(now, this, sessions.hasOther());
+      queue.resume(now);
+      giveUp(queue.ready().stream().filter(operation -> now >= operation.until).toList(), sessions.lastFailure());
+      sessions.check(now, stuck, late);
       proceed(now);
       return nextCheck(now);
     } finally {
@@ -305,68 +295,23 @@ final class Keeper {
     }
   }
 
-  /** Finds lost leases, and returns whether the session fails to renew one. */
-  private boolean checkLeases(long now) {
-    boolean stuck = false;
-    shortest = 0;
-    for (Lease lease : new ArrayList<>(leases)) {
-      if (now >= lease.validUntil) {
-        lose(lease, LossReason.SILENCE, 0);
-        continue;
-      }
-      shortest = shortest == 0 ? lease.ttl : Math.min(shortest, lease.ttl);
-      if (Validity.isOverdue(lease.validUntil, now, lease.ttl)) {
-        lease.atRisk(threads);
-        boolean patient = now - lease.attachedAt <= Timing.answerTimeout(lease.ttl);
-        // If the store is the cause, a new session with the only server does not help.
-        stuck |= lease.onStream && !patient && (!lease.storeUnreachable || sessions.hasOther());
-      }
-      if (!lease.onStream && now - lease.renewalAt > lease.ttl / 3) {
-        lease.renewalAt = now;
-        submit(new RenewOperation(this, lease, () -> {}));
-      }
-    }
-    return stuck;
-  }
-
-  private void checkOperations(long now) {
-    for (Operation due = paused.peek(); due != null && due.notBefore <= now; due = paused.peek()) {
-      paused.poll();
-      (due.isUrgent() ? urgent : acquires).add(due);
-    }
-    List<Operation> over = new ArrayList<>();
-    urgent.stream().filter(operation -> now >= operation.until).forEach(over::add);
-    acquires.stream().filter(operation -> now >= operation.until).forEach(over::add);
-    giveUp(over, sessions.lastFailure());
-  }
-
   /** Ends operations that wait to be sent. */
-  void giveUp(List<Operation> operations, Failure failure) {
+  private void giveUp(List<Operation> operations, Failure failure) {
     operations.forEach(this::withdraw);
     operations.forEach(operation -> operation.gaveUp(failure));
   }
 
-  /** The operations that wait to be sent. */
-  List<Operation> waiting() {
-    List<Operation> all = new ArrayList<>(urgent);
-    all.addAll(acquires);
-    return all;
+  /** Ends all operations that wait to be sent. */
+  void giveUp(Failure failure) {
+    giveUp(queue.ready(), failure);
   }
 
-  boolean hasWork() {
-    return !leases.isEmpty() || !urgent.isEmpty() || !acquires.isEmpty();
-  }
-
-  List<Lease> leases() {
-    return new ArrayList<>(leases);
-  }
-
-  long shortestTtl() {
-    return shortest;
+  private boolean hasWork() {
+    return !leases.isEmpty() || queue.isReady();
   }
 
   private boolean isBusy() {
-    return !urgent.isEmpty() || !acquires.isEmpty() || !paused.isEmpty() || sessions.isBusy();
+    return !queue.isEmpty() || sessions.isBusy();
   }
 
   /** Opens a session if one is needed, and sends what can be sent. */
@@ -377,7 +322,7 @@ final class Keeper {
     }
     sessions.pump();
     settled();
-    threads.wakeIn(leases.isEmpty() ? nextCheck(now) : Timing.tick(shortest));
+    threads.wakeIn(leases.isEmpty() ? nextCheck(now) : Timing.tick(leases.shortest()));
   }
 
   private void settled() {
@@ -389,10 +334,7 @@ final class Keeper {
   private long nextCheck(long now) {
     long next = TimeUnit.HOURS.toNanos(1);
     if (!leases.isEmpty()) {
-      next = Timing.tick(shortest);
-      for (Lease lease : leases) {
-        next = Math.min(next, lease.validUntil - now);
-      }
+      next = leases.nextCheck(now);
     } else if (sessions.isOpen() && !isBusy()) {
       idleSince = idleSince < 0 ? now : idleSince;
       next = Timing.LINGER - (now - idleSince);
@@ -401,9 +343,7 @@ final class Keeper {
         return TimeUnit.HOURS.toNanos(1);
       }
     }
-    if (!paused.isEmpty()) {
-      next = Math.min(next, paused.peek().notBefore - now);
-    }
+    next = Math.min(next, queue.nextResume(now));
     if (isBusy()) {
       next = Math.min(next, sessions.nextCheck(now));
     }

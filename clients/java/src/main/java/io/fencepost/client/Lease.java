@@ -59,7 +59,14 @@ final class Lease {
   /** Called on each beginning of a time without renewals. */
   private final List<Runnable> atRiskListeners = new ArrayList<>();
 
-  Lease(io.fencepost.v1.Lease lease, String holder, LeaseEnd previousEnd, long requestedTtl, long sent, long read, long held) {
+  Lease(
+      io.fencepost.v1.Lease lease,
+      String holder,
+      LeaseEnd previousEnd,
+      long requestedTtl,
+      long sent,
+      long read,
+      long held) {
     this.name = lease.getLockName();
     this.id = lease.getLeaseId();
     this.grantId = lease.getGrantId();

@@ -12,8 +12,9 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 
 /**
- * A request for a lock: set options, then {@link #get()}, {@link #tryGet()}, {@link #getAsync()}, {@link #run} or {@link
- * #call}. Nothing is sent before. Not to be shared by threads; each call of these methods is a request of its own.
+ * A request for a lock: set options, then {@link #get()}, {@link #tryGet()}, {@link #getAsync()}, {@link #run} or
+ * {@link #call}. Nothing is sent before. Not to be shared by threads; each call of these methods is a request of its
+ * own.
  */
 public final class LockRequest {
   /** The maximum size of the request of an operation: the envelope takes up to 25 bytes more. */

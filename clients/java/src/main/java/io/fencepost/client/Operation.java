@@ -4,8 +4,8 @@ import io.fencepost.v1.SessionRequest;
 import io.fencepost.v1.SessionResponse;
 
 /**
- * A request that is sent on a session, and repeated on the same one or another until it is answered or its time is over.
- * All methods are called under the lock of the {@link Keeper}.
+ * A request that is sent on a session, and repeated on the same one or another until it is answered or its time is
+ * over. All methods are called under the lock of the {@link Keeper}.
  */
 abstract class Operation {
   final Keeper keeper;

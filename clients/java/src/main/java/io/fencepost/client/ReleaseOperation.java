@@ -46,7 +46,8 @@ final class ReleaseOperation extends Operation {
   }
 
   static OutcomeUnknownException unknown(Lease lease, Throwable cause) {
-    String message = "no server has confirmed the release of lock \"" + lease.name + "\"; it ends by its TTL at the latest";
+    String message =
+        "no server has confirmed the release of lock \"" + lease.name + "\"; it ends by its TTL at the latest";
     return new OutcomeUnknownException(message, cause);
   }
 }

@@ -21,8 +21,8 @@ import java.util.Map;
  * One session with a server: what is attached, what is in flight, and what is still to be sent. Every method is called
  * under the lock of the {@link Keeper}.
  *
- * <p>A message is made when the transport can send it, so none goes stale in a queue. Detachments and releases go first,
- * so that no answer to a beat follows the release of a lease that it could renew. Acquires go last.
+ * <p>A message is made when the transport can send it, so none goes stale in a queue. Detachments and releases go
+ * first, so that no answer to a beat follows the release of a lease that it could renew. Acquires go last.
  */
 final class Session {
   /** The maximum size of the items of one message; the server accepts 64 KiB. */

@@ -11,11 +11,11 @@ import io.grpc.Status;
 import java.io.IOException;
 
 /**
- * The stream of a session, on a connection of its own: a session that is replaced leaves nothing behind, and the next one
- * does not inherit a dead connection.
+ * The stream of a session, on a connection of its own: a session that is replaced leaves nothing behind, and the next
+ * one does not inherit a dead connection.
  *
- * <p>Its callbacks run on the thread that reads the socket. They only take the lock of the keeper for a moment, so beats
- * are answered at once; the callbacks of users run elsewhere.
+ * <p>Its callbacks run on the thread that reads the socket. They only take the lock of the keeper for a moment, so
+ * beats are answered at once; the callbacks of users run elsewhere.
  */
 final class SessionCall {
   /** The number of messages that may be on their way to this process. */

@@ -15,6 +15,7 @@ final class Sessions {
   private static final int TRIES_AGAIN = 4;
 
   private final Keeper keeper;
+  private final Leases leases;
   private final Connector connector;
   private final List<ServerAddress> servers;
   private final BitSet refusedByTls = new BitSet();
@@ -32,8 +33,9 @@ final class Sessions {
   private Failure lastFailure;
   private boolean shutDown;
 
-  Sessions(Keeper keeper, Connector connector, List<ServerAddress> servers) {
+  Sessions(Keeper keeper, Leases leases, Connector connector, List<ServerAddress> servers) {
     this.keeper = keeper;
+    this.leases = leases;
     this.connector = connector;
     this.servers = servers;
   }
@@ -77,10 +79,7 @@ final class Sessions {
         new Session(keeper, preferred, opened -> new SessionCall(keeper, opened, connector, address), now);
     current = session;
     tries++;
-    keeper.leases().stream()
-        .filter(lease -> lease.onStream)
-        .sorted((one, other) -> Long.signum(one.validUntil - other.validUntil))
-        .forEach(lease -> session.attach(lease, now));
+    leases.onStream().forEach(lease -> session.attach(lease, now));
     keeper.inBackground(session::connect);
   }
 
@@ -163,7 +162,7 @@ final class Sessions {
     current = null;
     // If the next server cannot be used either, the way back and forth takes a pause each time.
     boolean again = movedAt != Long.MIN_VALUE && now - movedAt < Timing.MOVE_INTERVAL_MIN;
-    due = now + (again ? Timing.reopenPause(keeper.shortestTtl(), Math.max(tries, TRIES_AGAIN)) : 0);
+    due = now + (again ? Timing.reopenPause(leases.shortest(), Math.max(tries, TRIES_AGAIN)) : 0);
     movedAt = now;
     preferred = (preferred + 1) % servers.size();
     open(now);
@@ -204,38 +203,40 @@ final class Sessions {
       hopeless |= refusedByTls.cardinality() == servers.size();
     }
     if (hopeless) {
-      keeper.giveUp(keeper.waiting(), failure);
+      keeper.giveUp(failure);
     }
   }
 
   private long pause() {
     if (tries > 0) {
-      return Timing.reopenPause(keeper.shortestTtl(), tries);
+      return Timing.reopenPause(leases.shortest(), tries);
     }
     // The clients of a server that stopped do not all connect to the next one at once.
-    long most = Math.min(keeper.shortestTtl() / 20, TimeUnit.MILLISECONDS.toNanos(500));
+    long most = Math.min(leases.shortest() / 20, TimeUnit.MILLISECONDS.toNanos(500));
     return ThreadLocalRandom.current().nextLong(most + 1);
   }
 
   /** Replaces a session that is silent, cannot be opened or does not renew; retires the previous one. */
-  void check(long now, long shortest, boolean stuck, boolean late) {
-    if (previous != null && (previous.ended || isSilent(previous, now, shortest, late) || isReplaced())) {
+  void check(long now, boolean stuck, boolean late) {
+    if (previous != null && (previous.ended || isSilent(previous, now, late) || isReplaced())) {
       end(previous, Failure.local(Status.Code.UNAVAILABLE, "the session was replaced"), now);
     }
     if (current == null) {
       return;
     }
     String address = servers.get(current.server).toString();
-    if (!current.open && now - current.startedAt > openTimeout(shortest)) {
+    if (!current.open && now - current.startedAt > openTimeout(leases.shortest())) {
       end(current, Failure.local(Status.Code.UNAVAILABLE, address + ": no answer in time"), now);
-    } else if (isSilent(current, now, shortest, late) || current.repeatOverdue(now)) {
+    } else if (isSilent(current, now, late) || current.repeatOverdue(now)) {
       end(current, Failure.local(Status.Code.UNAVAILABLE, address + ": the session is silent"), now);
     } else if (stuck && current.open) {
       end(current, Failure.local(Status.Code.UNAVAILABLE, address + ": the session does not renew"), now);
     }
   }
 
-  private static boolean isSilent(Session session, long now, long shortest, boolean late) {
+  /** The beats of the server are as frequent as the shortest lease on its session needs. */
+  private boolean isSilent(Session session, long now, boolean late) {
+    long shortest = leases.shortestOnStream();
     return session.open && shortest > 0 && !late && now - session.lastReceived > shortest / Facts.SILENCE_DIVISOR;
   }
 

@@ -6,9 +6,10 @@ import java.util.concurrent.TimeUnit;
  * Until when a lease is valid by its holder's clock. All of that arithmetic is in this file; all times are nanoseconds
  * of {@link BootClock}.
  *
- * <p>{@code valid until = sent + held_for + ttl - drift - margin}. The server counts the TTL from {@code held_for} after
- * the arrival of the request, which is after it was sent: whatever the network did, the lease ends later on the server.
- * The drift allows for different clock rates, the margin for the time between a check and the action that follows.
+ * <p>{@code valid until = sent + held_for + ttl - drift - margin}. The server counts the TTL from {@code held_for}
+ * after the arrival of the request, which is after it was sent: whatever the network did, the lease ends later on the
+ * server. The drift allows for different clock rates, the margin for the time between a check and the action that
+ * follows.
  */
 final class Validity {
   private Validity() {}

@@ -13,7 +13,7 @@ import java.util.concurrent.Executors;
 public final class Driver {
   private Driver() {}
 
-  /** Reads requests until the input ends. Returns without closing the client: no thread of it may keep the JVM alive. */
+  /** Reads requests until the input ends. Returns without closing the client: its threads are daemons. */
   public static void main(String[] arguments) throws IOException {
     ExecutorService workers = Executors.newCachedThreadPool(task -> {
       Thread thread = new Thread(task);

@@ -24,8 +24,8 @@ import org.junit.jupiter.api.io.TempDir;
 import redis.clients.jedis.JedisPooled;
 
 /**
- * In each store: a holder that was cut off past its lease writes late. With the guard it is refused, without it the write
- * goes through.
+ * In each store: a holder that was cut off past its lease writes late. With the guard it is refused, without it the
+ * write goes through.
  */
 @Timeout(120)
 class GuardsTest {
