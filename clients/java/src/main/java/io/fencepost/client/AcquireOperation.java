@@ -27,6 +27,9 @@ final class AcquireOperation extends Operation {
   private final long waitUntil;
   private boolean cleanup;
 
+  /** The transmission apart from the session, if one is in flight. */
+  private UnaryAcquire alone;
+
   /** The number of the lease on the session that carries it. */
   int handle;
 
@@ -47,10 +50,16 @@ final class AcquireOperation extends Operation {
     return false;
   }
 
-  @Override
-  long write(SessionRequest.Builder message, long now) {
+  /** Prepares the next attempt, and returns how long it waits. */
+  private long nextAttempt(long now) {
     long wait = cleanup ? 0 : Math.max(0, waitUntil - now);
     request.setAttempt(request.getAttempt() + 1).setWaitTimeout(Wire.duration(wait));
+    return wait;
+  }
+
+  @Override
+  long write(SessionRequest.Builder message, long now) {
+    long wait = nextAttempt(now);
     handle = session.nextHandle();
     message.setAcquire(SessionAcquire.newBuilder().setRequest(request).setHandle(handle));
     return wait + Timing.CALL_TIMEOUT;
@@ -58,7 +67,30 @@ final class AcquireOperation extends Operation {
 
   @Override
   void answered(SessionResponse answer, Session from, long sent, long read) {
-    AcquireResponse acquire = answer.getAcquire();
+    answered(answer.getAcquire(), from, sent, read);
+  }
+
+  /** The answer to a transmission apart from the session. */
+  void answeredAlone(AcquireResponse answer, long sent, long read) {
+    alone = null;
+    keeper.endedAlone();
+    answered(answer, null, sent, read);
+  }
+
+  void refusedAlone(Failure failure) {
+    alone = null;
+    keeper.endedAlone();
+    refused(failure);
+  }
+
+  private void sendAlone() {
+    long now = keeper.now();
+    long timeout = nextAttempt(now) + Timing.CALL_TIMEOUT;
+    alone = new UnaryAcquire(keeper, this, request.build(), timeout, now);
+    keeper.sendAlone(alone);
+  }
+
+  private void answered(AcquireResponse acquire, Session from, long sent, long read) {
     switch (acquire.getOutcome()) {
       case OUTCOME_ACQUIRED -> granted(acquire, from, sent, read);
       case OUTCOME_CONTENDED, OUTCOME_TIMED_OUT -> notGranted(acquire);
@@ -80,7 +112,11 @@ final class AcquireOperation extends Operation {
     long held = Wire.nanos(answer.getHeldFor());
     LeaseEnd previous = Wire.end(answer.getPreviousEnd());
     Lease lease = new Lease(answer.getLease(), request.getHolder(), previous, requestedTtl, sent, read, held);
-    from.granted(handle, lease, sent);
+    if (from == null) {
+      lease.onStream = false;
+    } else {
+      from.granted(handle, lease, sent);
+    }
     if (cleanup) {
       keeper.releaseInBackground(lease);
     } else if (read >= lease.validUntil) {
@@ -131,6 +167,10 @@ final class AcquireOperation extends Operation {
 
   @Override
   void refused(Failure failure) {
+    if (failure.is("SESSION_FULL")) {
+      sendAlone();
+      return;
+    }
     if (failure.is("REQUEST_ENDED")) {
       maybeApplied = false;
       if (!cleanup && choosesId && keeper.now() < (waits ? waitUntil : until)) {
@@ -190,6 +230,12 @@ final class AcquireOperation extends Operation {
   private void cleanUp() {
     cleanup = true;
     keeper.withdraw(this);
+    if (alone != null) {
+      alone.cancel();
+      alone = null;
+      keeper.endedAlone();
+      maybeApplied = true;
+    }
     if (maybeApplied) {
       until = keeper.now() + Timing.RETRY_FOR;
       keeper.submit(this);

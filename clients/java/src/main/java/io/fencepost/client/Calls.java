@@ -1,6 +1,7 @@
 package io.fencepost.client;
 
 import io.grpc.CallOptions;
+import io.grpc.ClientCall;
 import io.grpc.ManagedChannel;
 import io.grpc.Metadata;
 import io.grpc.MethodDescriptor;
@@ -13,7 +14,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 
-/** Calls that only read. They may be repeated, and do not share the connection of the session. */
+/** Calls apart from the session, on connections of their own. Those that only read are repeated here. */
 final class Calls {
   /** How long an unused connection stays open. */
   private static final long IDLE_SECONDS = 30;
@@ -65,6 +66,12 @@ final class Calls {
         throw interrupted(interrupted);
       }
     }
+  }
+
+  /** A call on the preferred server, to be started. Its callbacks run on the thread that reads the socket. */
+  <Q, A> ClientCall<Q, A> newCall(MethodDescriptor<Q, A> method, long timeout) {
+    int server = preferred();
+    return channel(server).newCall(method, options(server).withDeadlineAfter(timeout, TimeUnit.NANOSECONDS));
   }
 
   private static WaitInterruptedException interrupted(InterruptedException cause) {

@@ -38,8 +38,8 @@ public final class FencepostClient implements AutoCloseable {
   FencepostClient(Threads threads, Connector connector, List<ServerAddress> servers, String holder) {
     this.threads = threads;
     this.holder = holder;
-    this.keeper = new Keeper(BootClock.system(), threads, connector, servers);
     this.calls = new Calls(connector, servers);
+    this.keeper = new Keeper(BootClock.system(), threads, connector, calls, servers);
     threads.checkWith(keeper::check);
   }
 

@@ -28,19 +28,24 @@ final class Keeper {
   private final BootClock clock;
   private final Threads threads;
   private final Sessions sessions;
+  private final Calls calls;
   private final Leases leases = new Leases();
   private final OperationQueue queue = new OperationQueue();
 
   /** The acquires that callers wait for. */
   private final Set<AcquireOperation> acquiring = new LinkedHashSet<>();
 
+  /** The number of acquires in flight apart from the session. */
+  private int alone;
+
   private long lastCheck;
   private long idleSince = -1;
   private boolean closed;
 
-  Keeper(BootClock clock, Threads threads, Connector connector, List<ServerAddress> servers) {
+  Keeper(BootClock clock, Threads threads, Connector connector, Calls calls, List<ServerAddress> servers) {
     this.clock = clock;
     this.threads = threads;
+    this.calls = calls;
     this.sessions = new Sessions(this, leases, connector, servers);
     this.lastCheck = clock.now();
   }
@@ -168,7 +173,7 @@ final class Keeper {
 
   // Called by operations and sessions, under the lock
 
-  /** Renews a lease from now on. {@code granted} is the session that it is attached to. */
+  /** Renews a lease from now on. {@code granted} is the session that it is attached to, or null. */
   void add(Lease lease, Session granted) {
     if (leases.add(lease)) {
       sessions.paceChanged(now());
@@ -206,6 +211,17 @@ final class Keeper {
     operation.session = null;
     operation.maybeApplied = true;
     repeat(operation, Failure.local(Status.Code.DEADLINE_EXCEEDED, "no answer in time"));
+  }
+
+  /** Sends an acquire apart from the session, which has no room for its lease. */
+  void sendAlone(UnaryAcquire acquire) {
+    alone++;
+    inBackground(() -> acquire.start(calls));
+  }
+
+  /** The acquire was answered, refused or abandoned. */
+  void endedAlone() {
+    alone--;
   }
 
   /** Removes an operation that waits to be sent. */
@@ -266,6 +282,17 @@ final class Keeper {
     }
   }
 
+  /** Applies the answer to a call apart from the session. */
+  void apply(LongConsumer action) {
+    lock.lock();
+    try {
+      action.accept(now());
+      proceed(now());
+    } finally {
+      lock.unlock();
+    }
+  }
+
   void ended(Session session, Failure failure) {
     lock.lock();
     try {
@@ -311,7 +338,7 @@ final class Keeper {
   }
 
   private boolean isBusy() {
-    return !queue.isEmpty() || sessions.isBusy();
+    return !queue.isEmpty() || alone > 0 || sessions.isBusy();
   }
 
   /** Opens a session if one is needed, and sends what can be sent. */

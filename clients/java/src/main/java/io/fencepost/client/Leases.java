@@ -39,10 +39,13 @@ final class Leases {
     return shortestOnStream;
   }
 
-  /** Adds a lease that a session renews. Returns whether its TTL is the shortest, which makes beats more frequent. */
+  /** Adds a lease. Returns whether its TTL is the shortest on a session, which makes beats more frequent. */
   boolean add(Lease lease) {
     leases.add(lease);
     shortest = shorter(shortest, lease.ttl);
+    if (!lease.onStream) {
+      return false;
+    }
     boolean sets = shortestOnStream == 0 || lease.ttl < shortestOnStream;
     shortestOnStream = shorter(shortestOnStream, lease.ttl);
     return sets;

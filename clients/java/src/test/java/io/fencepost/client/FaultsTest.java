@@ -7,8 +7,11 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.fencepost.client.testing.FencepostServer;
 import java.time.Duration;
+import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -116,6 +119,63 @@ class FaultsTest {
       assertKeptFor(other, lock, 3_000);
       assertEquals(LeaseEnd.RELEASED, lock.release());
       client.acquire("after").get().release();
+    }
+  }
+
+  @Test
+  void leasesForWhichTheNextSessionHasNoRoomAreRenewedOneByOne() throws Exception {
+    try (Redis redis = Redis.start();
+        FencepostServer one = FencepostServer.start("--store", redis.url(), "--ttl-min", "100ms");
+        FencepostServer two = FencepostServer.start(
+            "--store", redis.url(), "--ttl-min", "100ms", "--leases-per-stream", "1");
+        FencepostClient client = FencepostClient.connect(one.address(), two.address());
+        FencepostClient other = FencepostClient.connect(two.address())) {
+      List<FencedLock> locks = Stream.of("a", "b", "c")
+          .map(name -> client.acquire("full/" + name).ttl(Duration.ofSeconds(2)).get())
+          .toList();
+      one.process().destroyForcibly().waitFor();
+      assertKeptFor(other, locks.get(0), 5_000);
+      assertTrue(locks.stream().allMatch(FencedLock::isValid));
+      for (FencedLock lock : locks) {
+        assertEquals(LeaseEnd.RELEASED, lock.release());
+      }
+    }
+  }
+
+  @Test
+  void locksForWhichTheSessionHasNoRoomAreAcquiredApartFromIt() throws Exception {
+    try (FencepostServer server = FencepostServer.start("--ttl-min", "100ms", "--leases-per-stream", "1");
+        FencepostClient client = FencepostClient.connect(server.address());
+        FencepostClient other = FencepostClient.connect(server.address())) {
+      FencedLock first = client.acquire("apart/1").ttl(Duration.ofSeconds(2)).get();
+      FencedLock second = client.acquire("apart/2").ttl(Duration.ofSeconds(2)).get();
+      ContendedException contended = assertThrows(ContendedException.class, () -> client.acquire("apart/2").get());
+      assertEquals(second.token(), contended.holders().get(0).token());
+      assertKeptFor(other, second, 5_000);
+      assertTrue(first.isValid());
+
+      CompletableFuture<FencedLock> waiter = client.acquire("apart/2").waitFor(Duration.ofSeconds(60)).getAsync();
+      awaitWaiters(other, "apart/2", 1);
+      assertEquals(LeaseEnd.RELEASED, second.release());
+      FencedLock third = waiter.get();
+      assertTrue(third.token() > second.token());
+
+      CompletableFuture<FencedLock> cancelled = client.acquire("apart/2").waitFor(Duration.ofSeconds(60)).getAsync();
+      awaitWaiters(other, "apart/2", 1);
+      cancelled.cancel(false);
+      awaitWaiters(other, "apart/2", 0);
+
+      CompletableFuture<FencedLock> closed = client.acquire("apart/2").waitFor(Duration.ofSeconds(60)).getAsync();
+      awaitWaiters(other, "apart/2", 1);
+      client.close();
+      assertThrows(ExecutionException.class, closed::get);
+      assertTrue(other.list("apart/").findAny().isEmpty(), "closing releases the locks and withdraws the request");
+    }
+  }
+
+  private static void awaitWaiters(FencepostClient client, String name, int waiters) {
+    while (client.get(name).waiters() != waiters) {
+      Thread.onSpinWait();
     }
   }
 
