@@ -33,18 +33,22 @@ public final class FencepostServer implements AutoCloseable {
 
   private final Process process;
   private final Path folder;
-  private final String address;
+  private final Thread hook;
+  private String address;
 
-  private FencepostServer(Process process, Path folder, String address) {
+  private FencepostServer(Process process, Path folder) {
     this.process = process;
     this.folder = folder;
-    this.address = address;
+    // A JVM that ends without closing the server does not leave it behind.
+    this.hook = new Thread(process::destroyForcibly);
+    Runtime.getRuntime().addShutdownHook(hook);
   }
 
   /**
    * Starts a server and waits until it serves.
    *
-   * @param options further options of {@code fencepost serve}, such as {@code --ttl-min} and {@code 50ms}
+   * @param options further options of {@code fencepost serve}, such as {@code --ttl-min} and {@code 50ms}; {@code
+   *     --listen} and an address replaces the free port
    * @return the server; close it
    * @throws IOException if it cannot be started; the message has what it wrote to its standard error
    * @throws InterruptedException if the thread is interrupted
@@ -53,27 +57,41 @@ public final class FencepostServer implements AutoCloseable {
     Path folder = Files.createTempDirectory("fencepost-server");
     Path portFile = folder.resolve("port");
     Path log = folder.resolve("log");
-    List<String> command = new ArrayList<>(List.of(
-        program(), "serve", "--listen", "127.0.0.1:0", "--admin-listen", "none", "--port-file", portFile.toString()));
+    List<String> command = new ArrayList<>(List.of(program(), "serve"));
+    if (!List.of(options).contains("--listen")) {
+      command.addAll(List.of("--listen", "127.0.0.1:0"));
+    }
+    command.addAll(List.of("--admin-listen", "none", "--port-file", portFile.toString()));
     command.addAll(List.of(options));
-    Process process = new ProcessBuilder(command)
-        .redirectOutput(ProcessBuilder.Redirect.DISCARD)
-        .redirectError(log.toFile())
-        .start();
-    // A JVM that ends without closing the server does not leave it behind.
-    Thread stop = new Thread(process::destroyForcibly);
-    Runtime.getRuntime().addShutdownHook(stop);
+    Process process;
+    try {
+      process = new ProcessBuilder(command)
+          .redirectOutput(ProcessBuilder.Redirect.DISCARD)
+          .redirectError(log.toFile())
+          .start();
+    } catch (IOException missing) {
+      delete(folder);
+      throw missing;
+    }
+    FencepostServer server = new FencepostServer(process, folder);
+    try {
+      server.awaitStart(portFile, log);
+      return server;
+    } catch (IOException | InterruptedException failed) {
+      server.close();
+      throw failed;
+    }
+  }
+
+  private void awaitStart(Path portFile, Path log) throws IOException, InterruptedException {
     long until = System.nanoTime() + START_TIMEOUT.toNanos();
     while (!Files.exists(portFile)) {
       boolean ended = process.waitFor(POLL_MILLIS, TimeUnit.MILLISECONDS);
       if (ended || System.nanoTime() - until > 0) {
-        process.destroyForcibly().waitFor();
-        String output = Files.readString(log);
-        delete(folder);
-        throw new IOException("the server did not start: " + output);
+        throw new IOException("the server did not start: " + Files.readString(log));
       }
     }
-    return new FencepostServer(process, folder, "127.0.0.1:" + port(portFile));
+    address = Files.readString(portFile).lines().findFirst().orElseThrow();
   }
 
   private static String program() {
@@ -81,23 +99,45 @@ public final class FencepostServer implements AutoCloseable {
     return named == null || named.isEmpty() ? "fencepost" : named;
   }
 
-  /** The file holds the port, or host and port. */
-  private static String port(Path file) throws IOException {
-    String text = Files.readString(file).strip();
-    return text.substring(text.lastIndexOf(':') + 1);
-  }
-
   /**
    * The server's address.
    *
-   * @return host and port, for {@link io.fencepost.client.FencepostClient#connect}
+   * @return host and port, or {@code unix:} and a path, for {@link io.fencepost.client.FencepostClient#connect}; a
+   *     server with a certificate needs {@code https://} in front
    */
   public String address() {
     return address;
   }
 
   /**
-   * The process, to pause it, to kill it or to read its id.
+   * Stops the process ({@code SIGSTOP}): connections stay open, and nobody answers.
+   *
+   * @throws IOException if the system has no command {@code kill}
+   * @throws InterruptedException if the thread is interrupted
+   */
+  public void pause() throws IOException, InterruptedException {
+    signal("-STOP");
+  }
+
+  /**
+   * Ends a pause.
+   *
+   * @throws IOException if the system has no command {@code kill}
+   * @throws InterruptedException if the thread is interrupted
+   */
+  public void resume() throws IOException, InterruptedException {
+    signal("-CONT");
+  }
+
+  private void signal(String signal) throws IOException, InterruptedException {
+    int status = new ProcessBuilder("kill", signal, Long.toString(process.pid())).inheritIO().start().waitFor();
+    if (status != 0) {
+      throw new IOException("kill " + signal + " failed with status " + status);
+    }
+  }
+
+  /**
+   * The process, to kill it or to read its id.
    *
    * @return the process
    */
@@ -109,6 +149,11 @@ public final class FencepostServer implements AutoCloseable {
   @Override
   public void close() {
     process.destroyForcibly();
+    try {
+      Runtime.getRuntime().removeShutdownHook(hook);
+    } catch (IllegalStateException shutdown) {
+      // The hook runs already.
+    }
     try {
       process.waitFor();
       delete(folder);
