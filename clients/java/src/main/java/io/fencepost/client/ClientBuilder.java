@@ -47,7 +47,8 @@ public final class ClientBuilder {
    * Sends a bearer token with every call, in the header {@code authorization}. Only over TLS, a Unix socket or the
    * loopback interface.
    *
-   * @param provider is called before each call and each stream, on a thread that may wait
+   * @param provider is called before each call and each stream, on a thread that may wait; if it throws or returns
+   *     null, the call is not made
    * @return this builder
    */
   public ClientBuilder bearerToken(Supplier<String> provider) {

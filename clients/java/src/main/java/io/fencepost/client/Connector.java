@@ -16,6 +16,7 @@ import io.grpc.netty.shaded.io.netty.channel.epoll.EpollEventLoopGroup;
 import io.grpc.netty.shaded.io.netty.channel.unix.DomainSocketAddress;
 import io.grpc.netty.shaded.io.netty.util.concurrent.DefaultThreadFactory;
 import java.io.IOException;
+import java.util.Objects;
 import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
@@ -98,7 +99,7 @@ final class Connector {
       pool.execute(() -> {
         try {
           Metadata headers = new Metadata();
-          headers.put(AUTHORIZATION, "Bearer " + token.get());
+          headers.put(AUTHORIZATION, "Bearer " + Objects.requireNonNull(token.get(), "it returned null"));
           applier.apply(headers);
         } catch (RuntimeException failed) {
           applier.fail(Status.UNAVAILABLE.withDescription("the token provider failed").withCause(failed));

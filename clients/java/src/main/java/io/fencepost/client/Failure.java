@@ -25,6 +25,9 @@ record Failure(
   private static final Set<String> NOTHING_DONE =
       Set.of("STORE_UNAVAILABLE", "STORE_OVERLOADED", "TOO_LATE", "PLACE_LOST", "REQUEST_TOO_SLOW", "DRAINING");
 
+  /** What gRPC adds to the description of a broken connection, which tells users nothing. */
+  private static final String NETTY_PIPELINE = "\nChannel Pipeline: ";
+
   static Failure of(OperationError error) {
     return of(Status.fromCodeValue(error.getCode()).getCode(), error.getMessage(), error.getDetailsList(), null);
   }
@@ -33,6 +36,8 @@ record Failure(
     StatusException exception = status.asException(trailers);
     com.google.rpc.Status details = StatusProto.fromThrowable(exception);
     String message = status.getDescription() == null ? "" : status.getDescription();
+    int pipeline = message.indexOf(NETTY_PIPELINE);
+    message = pipeline < 0 ? message : message.substring(0, pipeline);
     for (Throwable cause = status.getCause(); cause != null; cause = cause.getCause()) {
       if (cause.getMessage() != null && !message.contains(cause.getMessage())) {
         message += (message.isEmpty() ? "" : ": ") + cause.getMessage();

@@ -111,7 +111,9 @@ record ServerAddress(String host, int port, boolean tls, String unixPath) {
 
   /** Whether nobody else can read what is sent to this address. */
   boolean isLocal() {
-    return isUnix() || host.equals("localhost") || host.startsWith("127.") || host.equals("::1");
+    // A name such as 127.example.com may be anywhere.
+    boolean loopback = host != null && host.startsWith("127.") && IPV4.matcher(host).matches();
+    return isUnix() || loopback || host.equals("localhost") || host.equals("::1");
   }
 
   @Override

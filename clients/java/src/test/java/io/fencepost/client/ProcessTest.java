@@ -28,17 +28,16 @@ class ProcessTest {
 
   @Test
   void aPausedProcessFindsItsLockLostBeforeItCanWrite() throws Exception {
-    try (Child.Running child = Child.Running.start("hold", server.address());
+    try (JavaProcess child = JavaProcess.start(Child.class, "hold", server.address());
         FencepostClient client = FencepostClient.connect(server.address())) {
       long token = Long.parseLong(child.line());
-      child.signal("STOP");
+      child.pause();
       // The question is in the pipe before the process goes on, so it is answered before any timer or message.
-      child.process().getOutputStream().write('\n');
-      child.process().getOutputStream().flush();
+      child.send("valid?");
       try (FencedLock next = client.acquire("child").waitFor(Duration.ofSeconds(30)).get()) {
         assertTrue(next.token() > token);
         assertEquals(LeaseEnd.EXPIRED, next.previousEnd());
-        child.signal("CONT");
+        child.resume();
         assertEquals("false", child.line());
       }
     }
@@ -46,7 +45,7 @@ class ProcessTest {
 
   @Test
   void aProcessEndsWithoutClosingItsClient() throws Exception {
-    try (Child.Running child = Child.Running.start("exit", server.address());
+    try (JavaProcess child = JavaProcess.start(Child.class, "exit", server.address());
         FencepostClient client = FencepostClient.connect(server.address())) {
       child.line();
       assertTrue(child.ends(), "no thread of the client keeps the process running");
@@ -58,12 +57,12 @@ class ProcessTest {
   void aProcessIsEndedWhileItWaits() throws Exception {
     try (FencepostClient client = FencepostClient.connect(server.address());
         FencedLock lock = client.acquire("child").waitFor(Duration.ofSeconds(30)).get();
-        Child.Running child = Child.Running.start("wait", server.address())) {
+        JavaProcess child = JavaProcess.start(Child.class, "wait", server.address())) {
       assertEquals("waiting", child.line());
       while (client.get("child").waiters() == 0) {
         Thread.onSpinWait();
       }
-      child.signal("TERM");
+      child.terminate();
       assertTrue(child.ends());
       // The server notices the end of the connection, and the next waiter is not behind a dead one.
       while (client.get("child").waiters() > 0) {

@@ -36,8 +36,8 @@ class ServerAddressTest {
   @ValueSource(strings = {
     "", "http://", "https://", "https://a:1/locks", "https://a:0", "unix:", "unix:fencepost.sock",
     "unix://run/fencepost.sock", "unix:/run/", "dns:///localhost:7420", "redis://localhost:6379", "a:1/", ":7420",
-    "7420", "::1", "::1:7420", "[::1", "[::1]7420", "[localhost]:7420", "a:b:1", "localhost:", "localhost:0", "localhost:65536",
-    "localhost:+1", "localhost:http", "1.2.3:7420", "256.0.0.1:7420", "not a server", "höst:7420",
+    "7420", "::1", "::1:7420", "[::1", "[::1]7420", "[localhost]:7420", "a:b:1", "localhost:", "localhost:0",
+    "localhost:65536", "localhost:+1", "localhost:http", "1.2.3:7420", "256.0.0.1:7420", "not a server", "höst:7420",
   })
   void othersAreRefused(String text) {
     String message =

@@ -1,0 +1,67 @@
+package io.fencepost.client;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.fencepost.client.testing.FencepostServer;
+import java.nio.file.Path;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Each form of address, with a real server that listens there. */
+@Timeout(60)
+class AddressTest {
+  private static void works(String address) {
+    try (FencepostClient client = FencepostClient.connect(address);
+        FencedLock lock = client.acquire("address").get();
+        Watch watch = client.watch("address", event -> {})) {
+      watch.started().toCompletableFuture().join();
+      CompletableFuture<Loss> lost = lock.lost().toCompletableFuture();
+      assertEquals(lock.token(), client.get("address").newestToken());
+      assertTrue(lock.isValid() && !lost.isDone());
+      assertEquals(LeaseEnd.RELEASED, lock.release());
+    }
+  }
+
+  @Test
+  void aUnixSocket(@TempDir Path folder) throws Exception {
+    Path socket = folder.resolve("fencepost.sock");
+    try (FencepostServer server = FencepostServer.start("--listen", "unix:" + socket)) {
+      assertEquals("unix:" + socket, server.address());
+      works("unix:" + socket);
+      works("unix://" + socket);
+    }
+  }
+
+  @Test
+  void anIpv6Address() throws Exception {
+    try (FencepostServer server = FencepostServer.start("--listen", "[::1]:0")) {
+      assertTrue(server.address().startsWith("[::1]:"), server.address());
+      works(server.address());
+      works("http://" + server.address() + "/");
+    }
+  }
+
+  @Test
+  void aName() throws Exception {
+    try (FencepostServer server = FencepostServer.start()) {
+      works("localhost:" + server.address().substring(server.address().lastIndexOf(':') + 1));
+    }
+  }
+
+  @Test
+  void theEnvironmentNamesTheServers() throws Exception {
+    try (FencepostServer server = FencepostServer.start()) {
+      // The first one does not answer: port 1 is reserved.
+      Map<String, String> environment = Map.of(Facts.ENVIRONMENT_SERVER, "127.0.0.1:1, " + server.address());
+      try (JavaProcess child = JavaProcess.start(environment, Child.class.getName(), "environment");
+          FencepostClient client = FencepostClient.connect(server.address())) {
+        assertEquals(child.line(), "" + client.get("child").newestToken());
+        assertTrue(child.ends());
+      }
+    }
+  }
+}

@@ -1,0 +1,138 @@
+package io.fencepost.client.testing;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.fencepost.client.Certificates;
+import io.fencepost.client.ClientBuilder;
+import io.fencepost.client.FencedLock;
+import io.fencepost.client.FencepostClient;
+import io.fencepost.client.RefusedException;
+import io.fencepost.client.Tls;
+import io.fencepost.client.Watch;
+import io.grpc.InsecureServerCredentials;
+import io.grpc.Metadata;
+import io.grpc.ServerCall;
+import io.grpc.ServerCallHandler;
+import io.grpc.ServerCredentials;
+import io.grpc.ServerInterceptor;
+import io.grpc.Status;
+import io.grpc.TlsServerCredentials;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Supplier;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+/** The tokens that reach a server, and where they are not sent. */
+@Timeout(60)
+class BearerTokenTest {
+  private static final Metadata.Key<String> AUTHORIZATION =
+      Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER);
+
+  /** The calls and their tokens, as {@code Session Bearer token-1}. */
+  private final List<String> received = new CopyOnWriteArrayList<>();
+
+  private final AtomicInteger asked = new AtomicInteger();
+
+  private String next() {
+    return "token-" + asked.incrementAndGet();
+  }
+
+  private FakeServer server(ServerCredentials credentials) throws Exception {
+    return FakeServer.start(credentials, new ServerInterceptor() {
+      @Override
+      public <Q, A> ServerCall.Listener<Q> interceptCall(
+          ServerCall<Q, A> call, Metadata headers, ServerCallHandler<Q, A> handler) {
+        received.add(call.getMethodDescriptor().getBareMethodName() + " " + headers.get(AUTHORIZATION));
+        return handler.startCall(call, headers);
+      }
+    });
+  }
+
+  private void asksAnew(ClientBuilder builder) {
+    try (FencepostClient client = builder.bearerToken(this::next).build()) {
+      FencedLock lock = client.acquire("a").get();
+      client.acquire("b").get().release(); // on the session of the first
+      client.get("a");
+      client.get("a");
+      try (Watch watch = client.watch("a", event -> {})) {
+        watch.started().toCompletableFuture().join();
+      }
+      lock.release();
+    }
+    List<String> expected = List.of(
+        "Session Bearer token-1", "Get Bearer token-2", "Get Bearer token-3", "Watch Bearer token-4");
+    assertEquals(expected, List.copyOf(received));
+  }
+
+  @Test
+  void theProviderIsAskedBeforeEachCallAndStream() throws Exception {
+    try (FakeServer server = server(InsecureServerCredentials.create())) {
+      asksAnew(FencepostClient.builder().servers(server.address()));
+    }
+  }
+
+  @Test
+  void tokensAreSentOverTls(@TempDir Path folder) throws Exception {
+    Certificates authority = new Certificates(folder);
+    Certificates.Issued issued = authority.issue("server", "IP:127.0.0.1");
+    ServerCredentials credentials =
+        TlsServerCredentials.create(issued.certificate().toFile(), issued.key().toFile());
+    try (FakeServer server = server(credentials)) {
+      Tls tls = Tls.defaults().caFile(authority.ca());
+      asksAnew(FencepostClient.builder().servers("https://" + server.address()).tls(tls));
+    }
+  }
+
+  @Test
+  void aNewSessionGetsANewToken() throws Exception {
+    try (FakeServer server = server(InsecureServerCredentials.create());
+        FencepostClient client =
+            FencepostClient.builder().servers(server.address()).bearerToken(this::next).build()) {
+      server.dropReply();
+      try (FencedLock lock = client.acquire("a").get()) {
+        assertTrue(lock.isValid());
+        assertEquals(List.of("Session Bearer token-1", "Session Bearer token-2"), List.copyOf(received));
+      }
+    }
+  }
+
+  @Test
+  void aProviderThatFailsIsTheReasonOfTheRefusal() throws Exception {
+    try (FakeServer server = server(InsecureServerCredentials.create())) {
+      ClientBuilder builder = FencepostClient.builder().servers(server.address());
+      Supplier<String> broken = () -> {
+        throw new IllegalStateException("no vault");
+      };
+      try (FencepostClient failing = builder.bearerToken(broken).build();
+          FencepostClient without = builder.bearerToken(() -> null).build()) {
+        // Side by side: the provider may work again, so it is asked for 10 s.
+        CompletableFuture<RefusedException> nothing =
+            CompletableFuture.supplyAsync(() -> assertThrows(RefusedException.class, () -> without.get("a")));
+        RefusedException refused = assertThrows(RefusedException.class, () -> failing.get("a"));
+        assertEquals(Status.Code.UNAVAILABLE.name(), refused.code());
+        assertTrue(refused.getMessage().contains("no vault"), refused.getMessage());
+        assertTrue(nothing.join().getMessage().contains("null"), nothing.join().getMessage());
+        assertEquals(List.of(), received);
+      }
+    }
+  }
+
+  @Test
+  void noTokenIsSentInPlainText() {
+    for (String open : List.of("locks.internal", "10.0.0.1:7420", "127.example.com", "[fd00::1]", "127.0.0.1,a")) {
+      ClientBuilder builder = FencepostClient.builder().servers(open).bearerToken(this::next);
+      String message = assertThrows(IllegalArgumentException.class, builder::build).getMessage();
+      assertTrue(message.contains("plain text"), message);
+    }
+    String local = "localhost,127.0.0.1,127.1.2.3:1,[::1],unix:/a,https://locks.internal";
+    FencepostClient.builder().servers(local).bearerToken(this::next).build().close();
+    assertEquals(0, asked.get());
+  }
+}
