@@ -11,6 +11,7 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -18,6 +19,7 @@ import org.junit.jupiter.api.Timeout;
 /** The client with servers that die, go silent, drain or lose replies. */
 @Timeout(90)
 class FaultsTest {
+  private static final long POLL_NANOS = 2_000_000;
   private static final String[] SHORT_TTLS = {"--ttl-min", "100ms"};
 
   /** Waits on a lock that is held for longer than any lease would last without renewals. */
@@ -38,7 +40,7 @@ class FaultsTest {
       FencedLock busy = other.acquire("waited").ttl(Duration.ofSeconds(2)).get();
       CompletableFuture<FencedLock> waiter = client.acquire("waited").waitFor(Duration.ofSeconds(60)).getAsync();
       while (other.get("waited").waiters() == 0) {
-        Thread.onSpinWait();
+        LockSupport.parkNanos(POLL_NANOS);
       }
       one.process().destroyForcibly().waitFor();
       assertKeptFor(other, lock, 5_000);
@@ -175,7 +177,7 @@ class FaultsTest {
 
   private static void awaitWaiters(FencepostClient client, String name, int waiters) {
     while (client.get(name).waiters() != waiters) {
-      Thread.onSpinWait();
+      LockSupport.parkNanos(POLL_NANOS);
     }
   }
 

@@ -17,6 +17,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import java.util.stream.Collectors;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
@@ -28,6 +29,7 @@ import org.junit.jupiter.api.Timeout;
 /** The client with a real server that works. */
 @Timeout(60)
 class LocksTest {
+  private static final long POLL_NANOS = 2_000_000;
   private static final Duration LONG = Duration.ofSeconds(30);
   private static FencepostServer server;
   private final FencepostClient client = FencepostClient.connect(server.address());
@@ -51,7 +53,7 @@ class LocksTest {
 
   private static void await(java.util.function.BooleanSupplier condition) {
     while (!condition.getAsBoolean()) {
-      Thread.onSpinWait();
+      LockSupport.parkNanos(POLL_NANOS);
     }
   }
 

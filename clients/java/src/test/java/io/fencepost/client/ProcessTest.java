@@ -5,7 +5,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.fencepost.client.testing.FencepostServer;
 import java.time.Duration;
-import java.util.stream.IntStream;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -14,6 +13,7 @@ import org.junit.jupiter.api.Timeout;
 /** Whole processes that are paused, or end. */
 @Timeout(60)
 class ProcessTest {
+  private static final long POLL_MILLIS = 5;
   private static FencepostServer server;
 
   @BeforeAll
@@ -60,13 +60,13 @@ class ProcessTest {
         JavaProcess child = JavaProcess.start(Child.class, "wait", server.address())) {
       assertEquals("waiting", child.line());
       while (client.get("child").waiters() == 0) {
-        Thread.onSpinWait();
+        Thread.sleep(POLL_MILLIS);
       }
       child.terminate();
       assertTrue(child.ends());
       // The server notices the end of the connection, and the next waiter is not behind a dead one.
       while (client.get("child").waiters() > 0) {
-        Thread.onSpinWait();
+        Thread.sleep(POLL_MILLIS);
       }
       assertTrue(lock.isValid());
     }
@@ -74,19 +74,18 @@ class ProcessTest {
 
   @Test
   void noThreadIsLeftAfterClose() throws Exception {
-    FencepostClient client = FencepostClient.connect(server.address());
-    client.acquire("threads").get().close();
-    client.close();
-    while (threads() > 0) {
-      Thread.onSpinWait();
+    // Threads belong to the group of the thread that starts them.
+    ThreadGroup group = new ThreadGroup("user");
+    Thread user = new Thread(group, () -> {
+      try (FencepostClient client = FencepostClient.connect(server.address())) {
+        client.acquire("threads").get().close();
+        assertTrue(group.activeCount() > 1, "the client has threads");
+      }
+    });
+    user.start();
+    user.join();
+    while (group.activeCount() > 0) {
+      Thread.sleep(POLL_MILLIS);
     }
-  }
-
-  private static long threads() {
-    Thread[] all = new Thread[Thread.activeCount() + 100];
-    int count = Thread.enumerate(all);
-    return IntStream.range(0, count)
-        .filter(n -> all[n].getName().startsWith("fencepost-timer"))
-        .count();
   }
 }

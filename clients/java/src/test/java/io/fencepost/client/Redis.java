@@ -5,9 +5,13 @@ import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
+import java.util.concurrent.TimeUnit;
 
 /** A real Redis on a free port, without files. */
 final class Redis implements AutoCloseable {
+  /** Another process may take a free port before Redis listens there. Then the next one is tried. */
+  private static final int PORTS_MAX = 5;
+
   private final Process process;
   private final int port;
 
@@ -17,29 +21,43 @@ final class Redis implements AutoCloseable {
   }
 
   static Redis start() throws IOException, InterruptedException {
-    int port;
-    try (ServerSocket free = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
-      port = free.getLocalPort();
+    for (int n = 0; n < PORTS_MAX; n++) {
+      Redis redis = startOn(freePort());
+      if (redis != null) {
+        return redis;
+      }
     }
+    throw new IOException("redis-server does not start");
+  }
+
+  private static int freePort() throws IOException {
+    try (ServerSocket free = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+      return free.getLocalPort();
+    }
+  }
+
+  /** Returns null if the process ended, because another one took the port. */
+  private static Redis startOn(int port) throws IOException, InterruptedException {
     Process process = new ProcessBuilder(
             "redis-server", "--port", "" + port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no")
         .redirectOutput(ProcessBuilder.Redirect.DISCARD)
         .redirectError(ProcessBuilder.Redirect.DISCARD)
         .start();
     Runtime.getRuntime().addShutdownHook(new Thread(process::destroyForcibly));
-    while (!answers(port)) {
-      if (!process.isAlive()) {
-        throw new IOException("redis-server did not start");
+    while (!isProcess(port, process.pid())) {
+      if (process.waitFor(5, TimeUnit.MILLISECONDS)) {
+        return null;
       }
-      Thread.onSpinWait();
     }
     return new Redis(process, port);
   }
 
-  private static boolean answers(int port) {
+  /** Whether the Redis at this port is this process. */
+  private static boolean isProcess(int port, long pid) {
     try (Socket socket = new Socket(InetAddress.getLoopbackAddress(), port)) {
-      socket.getOutputStream().write("PING\r\n".getBytes(StandardCharsets.US_ASCII));
-      return socket.getInputStream().read() == '+';
+      socket.getOutputStream().write("INFO server\r\nQUIT\r\n".getBytes(StandardCharsets.US_ASCII));
+      String info = new String(socket.getInputStream().readAllBytes(), StandardCharsets.US_ASCII);
+      return info.contains("process_id:" + pid + "\r\n");
     } catch (IOException notYet) {
       return false;
     }
@@ -47,10 +65,6 @@ final class Redis implements AutoCloseable {
 
   String url() {
     return "redis://127.0.0.1:" + port;
-  }
-
-  int port() {
-    return port;
   }
 
   @Override

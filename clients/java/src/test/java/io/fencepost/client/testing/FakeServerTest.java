@@ -27,6 +27,7 @@ import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -36,6 +37,7 @@ import org.junit.jupiter.api.Timeout;
 /** The server inside the process, with real clients. */
 @Timeout(60)
 class FakeServerTest {
+  private static final long POLL_NANOS = 2_000_000;
   private static final Duration LONG = Duration.ofSeconds(30);
   private FakeServer server;
   private FencepostClient client;
@@ -54,7 +56,7 @@ class FakeServerTest {
 
   private static void await(BooleanSupplier condition) {
     while (!condition.getAsBoolean()) {
-      Thread.onSpinWait();
+      LockSupport.parkNanos(POLL_NANOS);
     }
   }
 
