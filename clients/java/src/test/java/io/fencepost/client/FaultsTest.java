@@ -20,6 +20,11 @@ import org.junit.jupiter.api.Timeout;
 @Timeout(90)
 class FaultsTest {
   private static final long POLL_NANOS = 2_000_000;
+
+  /** The TTL of leases that survive a fault, also on a busy machine, and how long others wait for them in vain. */
+  private static final Duration TTL = Duration.ofSeconds(4);
+
+  private static final long KEPT_MILLIS = 6_000;
   private static final String[] SHORT_TTLS = {"--ttl-min", "100ms"};
 
   /** Waits on a lock that is held for longer than any lease would last without renewals. */
@@ -36,14 +41,14 @@ class FaultsTest {
         FencepostServer two = FencepostServer.start("--store", redis.url(), "--ttl-min", "100ms");
         FencepostClient client = FencepostClient.connect(one.address(), two.address());
         FencepostClient other = FencepostClient.connect(two.address())) {
-      FencedLock lock = client.acquire("killed").ttl(Duration.ofSeconds(2)).get();
-      FencedLock busy = other.acquire("waited").ttl(Duration.ofSeconds(2)).get();
+      FencedLock lock = client.acquire("killed").ttl(TTL).get();
+      FencedLock busy = other.acquire("waited").ttl(TTL).get();
       CompletableFuture<FencedLock> waiter = client.acquire("waited").waitFor(Duration.ofSeconds(60)).getAsync();
       while (other.get("waited").waiters() == 0) {
         LockSupport.parkNanos(POLL_NANOS);
       }
       one.process().destroyForcibly().waitFor();
-      assertKeptFor(other, lock, 5_000);
+      assertKeptFor(other, lock, KEPT_MILLIS);
       busy.release();
       FencedLock second = waiter.get();
       assertTrue(second.token() > busy.token());
@@ -75,14 +80,14 @@ class FaultsTest {
         Proxy proxy = new Proxy(server.address());
         FencepostClient client = FencepostClient.connect(proxy.address());
         FencepostClient direct = FencepostClient.connect(server.address())) {
-      FencedLock lock = client.acquire("silence").ttl(Duration.ofSeconds(1)).get();
+      FencedLock lock = client.acquire("silence").ttl(Duration.ofSeconds(3)).get();
       CompletableFuture<Void> atRisk = new CompletableFuture<>();
       CompletableFuture<Loss> lost = new CompletableFuture<>();
       lock.onAtRisk(Runnable::run, () -> atRisk.complete(null));
       lock.onLost(Runnable::run, lost::complete);
       proxy.mode(Proxy.Mode.SILENT);
+      atRisk.get(30, TimeUnit.SECONDS);
       assertEquals(LossReason.SILENCE, lost.get(30, TimeUnit.SECONDS).reason());
-      assertTrue(atRisk.isDone(), "the lock was at risk before");
       assertFalse(lock.isValid());
       assertEquals(Duration.ZERO, lock.remaining());
       try (FencedLock next = direct.acquire("silence").waitFor(Duration.ofSeconds(30)).get()) {
@@ -101,9 +106,9 @@ class FaultsTest {
         Proxy proxy = new Proxy(one.address());
         FencepostClient client = FencepostClient.connect(proxy.address(), two.address());
         FencepostClient other = FencepostClient.connect(two.address())) {
-      FencedLock lock = client.acquire("moved").ttl(Duration.ofSeconds(2)).get();
+      FencedLock lock = client.acquire("moved").ttl(TTL).get();
       proxy.mode(Proxy.Mode.SILENT);
-      assertKeptFor(other, lock, 5_000);
+      assertKeptFor(other, lock, KEPT_MILLIS);
       assertEquals(LeaseEnd.RELEASED, lock.release());
     }
   }
@@ -115,10 +120,10 @@ class FaultsTest {
         FencepostServer two = FencepostServer.start("--store", redis.url(), "--ttl-min", "100ms");
         FencepostClient client = FencepostClient.connect(one.address(), two.address());
         FencepostClient other = FencepostClient.connect(two.address())) {
-      FencedLock lock = client.acquire("drained").ttl(Duration.ofSeconds(2)).get();
+      FencedLock lock = client.acquire("drained").ttl(TTL).get();
       one.process().destroy(); // SIGTERM
       assertTrue(one.process().waitFor(30, TimeUnit.SECONDS));
-      assertKeptFor(other, lock, 3_000);
+      assertKeptFor(other, lock, KEPT_MILLIS);
       assertEquals(LeaseEnd.RELEASED, lock.release());
       client.acquire("after").get().release();
     }
@@ -133,10 +138,10 @@ class FaultsTest {
         FencepostClient client = FencepostClient.connect(one.address(), two.address());
         FencepostClient other = FencepostClient.connect(two.address())) {
       List<FencedLock> locks = Stream.of("a", "b", "c")
-          .map(name -> client.acquire("full/" + name).ttl(Duration.ofSeconds(2)).get())
+          .map(name -> client.acquire("full/" + name).ttl(TTL).get())
           .toList();
       one.process().destroyForcibly().waitFor();
-      assertKeptFor(other, locks.get(0), 5_000);
+      assertKeptFor(other, locks.get(0), KEPT_MILLIS);
       assertTrue(locks.stream().allMatch(FencedLock::isValid));
       for (FencedLock lock : locks) {
         assertEquals(LeaseEnd.RELEASED, lock.release());
@@ -149,11 +154,11 @@ class FaultsTest {
     try (FencepostServer server = FencepostServer.start("--ttl-min", "100ms", "--leases-per-stream", "1");
         FencepostClient client = FencepostClient.connect(server.address());
         FencepostClient other = FencepostClient.connect(server.address())) {
-      FencedLock first = client.acquire("apart/1").ttl(Duration.ofSeconds(2)).get();
-      FencedLock second = client.acquire("apart/2").ttl(Duration.ofSeconds(2)).get();
+      FencedLock first = client.acquire("apart/1").ttl(TTL).get();
+      FencedLock second = client.acquire("apart/2").ttl(TTL).get();
       ContendedException contended = assertThrows(ContendedException.class, () -> client.acquire("apart/2").get());
       assertEquals(second.token(), contended.holders().get(0).token());
-      assertKeptFor(other, second, 5_000);
+      assertKeptFor(other, second, KEPT_MILLIS);
       assertTrue(first.isValid());
 
       CompletableFuture<FencedLock> waiter = client.acquire("apart/2").waitFor(Duration.ofSeconds(60)).getAsync();

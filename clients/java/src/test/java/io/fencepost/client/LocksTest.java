@@ -79,10 +79,10 @@ class LocksTest {
 
   @Test
   void aLeaseIsKeptPastItsTtl() throws Exception {
-    try (FencedLock lock = client.acquire("kept").ttl(Duration.ofMillis(300)).get()) {
-      assertThrows(TimedOutException.class, () -> other.acquire("kept").waitFor(Duration.ofMillis(1_200)).get());
+    try (FencedLock lock = client.acquire("kept").ttl(Duration.ofMillis(1_500)).waitFor(LONG).get()) {
+      assertThrows(TimedOutException.class, () -> other.acquire("kept").waitFor(Duration.ofMillis(3_500)).get());
       assertTrue(lock.isValid());
-      assertTrue(lock.remaining().compareTo(Duration.ofMillis(300)) < 0);
+      assertTrue(lock.remaining().compareTo(Duration.ofMillis(1_500)) < 0);
     }
   }
 
@@ -224,13 +224,13 @@ class LocksTest {
   void aThousandLocksOnOneClient(TestInfo info) {
     List<CompletableFuture<FencedLock>> acquires = new ArrayList<>();
     for (int n = 0; n < 1_000; n++) {
-      acquires.add(client.acquire("thousand/" + n).ttl(Duration.ofSeconds(2)).getAsync());
+      acquires.add(client.acquire("thousand/" + n).ttl(Duration.ofSeconds(4)).waitFor(LONG).getAsync());
     }
     List<FencedLock> locks = acquires.stream().map(CompletableFuture::join).toList();
     assertTrue(locks.stream().allMatch(FencedLock::isValid), info.getDisplayName());
     // A wait longer than the TTL: all are renewed meanwhile.
     assertThrows(
-        TimedOutException.class, () -> other.acquire("thousand/0").waitFor(Duration.ofMillis(2_500)).get());
+        TimedOutException.class, () -> other.acquire("thousand/0").waitFor(Duration.ofMillis(5_000)).get());
     assertTrue(locks.stream().allMatch(FencedLock::isValid));
     locks.stream().map(FencedLock::releaseAsync).toList().forEach(CompletableFuture::join);
     assertEquals(0, client.list("thousand/").count());

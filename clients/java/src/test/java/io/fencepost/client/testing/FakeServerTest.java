@@ -105,8 +105,8 @@ class FakeServerTest {
 
   @Test
   void itKeepsLeasesPastTheirTtl() {
-    try (FencedLock lock = client.acquire("a").ttl(Duration.ofMillis(800)).get()) {
-      assertThrows(TimedOutException.class, () -> client.acquire("a").waitFor(Duration.ofMillis(2_500)).get());
+    try (FencedLock lock = client.acquire("a").ttl(Duration.ofMillis(1_500)).waitFor(LONG).get()) {
+      assertThrows(TimedOutException.class, () -> client.acquire("a").waitFor(Duration.ofMillis(3_500)).get());
       assertTrue(lock.isValid());
     }
   }
@@ -135,7 +135,7 @@ class FakeServerTest {
 
   @Test
   void aPauseLosesLeasesInTime() throws Exception {
-    FencedLock lock = client.acquire("a").ttl(Duration.ofMillis(800)).get();
+    FencedLock lock = client.acquire("a").ttl(Duration.ofMillis(800)).waitFor(LONG).get();
     server.pause();
     assertEquals(LossReason.SILENCE, loss(lock).reason());
     server.resume();
@@ -156,7 +156,7 @@ class FakeServerTest {
 
   @Test
   void aDroppedReplyIsAskedForAgain() {
-    FencedLock kept = client.acquire("kept").ttl(Duration.ofSeconds(3)).get();
+    FencedLock kept = client.acquire("kept").ttl(Duration.ofSeconds(4)).get();
     FencedLock busy = client.acquire("busy").get();
     CompletableFuture<FencedLock> waiter = client.acquire("busy").waitFor(LONG).getAsync();
     await(() -> client.get("busy").waiters() == 1);
@@ -169,7 +169,7 @@ class FakeServerTest {
     assertTrue(client.get("a").holders().isEmpty());
     busy.release();
     waiter.join().release();
-    assertThrows(TimedOutException.class, () -> client.acquire("kept").waitFor(Duration.ofMillis(3_500)).get());
+    assertThrows(TimedOutException.class, () -> client.acquire("kept").waitFor(Duration.ofMillis(5_000)).get());
     assertTrue(kept.isValid(), "other locks move to the next session");
   }
 }

@@ -21,7 +21,7 @@ class FencepostServerTest {
   void aPausedServerLosesTheLock() throws Exception {
     try (FencepostServer server = FencepostServer.start("--ttl-min", "100ms");
         FencepostClient client = FencepostClient.connect(server.address())) {
-      FencedLock lock = client.acquire("a").ttl(Duration.ofSeconds(1)).get();
+      FencedLock lock = client.acquire("a").ttl(Duration.ofSeconds(1)).waitFor(Duration.ofSeconds(30)).get();
       server.pause();
       assertEquals(LossReason.SILENCE, lock.lost().toCompletableFuture().get(30, TimeUnit.SECONDS).reason());
       server.resume();
