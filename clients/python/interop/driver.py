@@ -1,218 +1,146 @@
-"""The driver of the interop suite: reads a JSON object a line, and answers each with one.
+"""The driver of the interop suite for the client with threads: each request has a thread of its own.
 
-It uses the client for asyncio, whose waits can be cancelled. Both clients have the same engine.
+Only a signal ends a wait of this client, as Ctrl-C does, and Python handles signals in the main thread. So the main
+thread runs one acquire at a time if it is free, which is the one that can be cancelled; others have their threads.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-import sys
-from collections.abc import Callable, Mapping
-from functools import partial
-from pathlib import Path
-from typing import Any
+import os
+import queue
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+import protocol
+from protocol import Answer, Request
 
 import fencepost
-from fencepost import aio
-
-Request = Mapping[str, Any]
-Answer = dict[str, Any]
-
-
-def write(line: Answer) -> None:
-    print(json.dumps(line), flush=True)
-
-
-def client_options(request: Request) -> dict[str, Any]:
-    tls = None
-    if request.get("ca") or request.get("cert"):
-        tls = fencepost.Tls(request.get("ca"), request.get("cert"), request.get("key"))
-    return {
-        "servers": request["servers"],
-        "holder": request.get("holder"),
-        "tls": tls,
-        "token": request.get("token"),
-    }
-
-
-def acquire_options(request: Request) -> dict[str, Any]:
-    label = request["lock"]
-
-    def lost(loss: fencepost.Loss) -> None:
-        write({"event": "lost", "lock": label, "reason": loss.reason.value, "successor_token": loss.successor_token})
-
-    options: dict[str, Any] = {
-        "wait": request.get("wait_ms", 0) / 1000,
-        "metadata": request.get("metadata"),
-        "on_lost": lost,
-        "on_at_risk": lambda: write({"event": "at_risk", "lock": label}),
-    }
-    if "ttl_ms" in request:
-        options["ttl"] = request["ttl_ms"] / 1000
-    return options
-
-
-def granted(lock: aio.Lock) -> Answer:
-    return {"token": lock.token, "grant_id": lock.grant_id, "previous_end": lock.previous_end.value}
-
-
-def info(lock: fencepost.LockInfo) -> Answer:
-    holder = lock.holders[0] if lock.holders else None
-    return {
-        "holder": holder.holder if holder else None,
-        "token": holder.token if holder else 0,
-        "waiters": lock.waiters,
-    }
-
-
-def event(it: fencepost.Event) -> None:
-    write({"event": "watch", "kind": it.kind.value, "name": it.name, "token": it.token, "holder": it.holder})
-
-
-def if_valid(lock: aio.Lock, act: Callable[[], Answer]) -> Answer:
-    if lock.valid():
-        return act()
-    loss = lock.loss
-    return {
-        "ok": False,
-        "error": "lost",
-        "message": f"{lock.name} is not held",
-        "reason": loss.reason.value if loss else "released",
-        "successor_token": loss.successor_token if loss else None,
-    }
-
-
-def append(lock: aio.Lock, path: str) -> Answer:
-    with Path(path).open("a") as file:
-        file.write(f"{lock.token}\n")
-    return {}
-
-
-def increment(path: Path) -> Answer:
-    value = int(path.read_text() if path.exists() else 0) + 1
-    path.write_text(str(value))
-    return {"value": value}
-
-
-def error(request: Request, failure: BaseException) -> Answer:
-    answer: Answer = {"id": request.get("id"), "ok": False, "message": str(failure)}
-    match failure:
-        case fencepost.Contended() | fencepost.TimedOut():
-            kind = "contended" if isinstance(failure, fencepost.Contended) else "timed_out"
-            holder = failure.holders[0].holder if failure.holders else None
-            return answer | {"error": kind, "holder": holder, "waiters": failure.waiters}
-        case fencepost.LockLost():
-            more = {"reason": failure.reason.value, "successor_token": failure.successor_token}
-            return answer | {"error": "lost"} | more
-        case fencepost.OutcomeUnknown():
-            return answer | {"error": "outcome_unknown"}
-        case fencepost.Refused():
-            return answer | {"error": "refused", "code": failure.code, "reason": failure.reason}
-        case fencepost.ClientClosed():
-            return answer | {"error": "closed"}
-        case asyncio.CancelledError():
-            return answer | {"error": "cancelled"}
-        case _:
-            return answer | {"error": "bad_request", "message": repr(failure)}
 
 
 class Driver:
     """The operations of the protocol. Each method is one."""
 
     def __init__(self) -> None:
-        self.client: aio.Client | None = None
-        self.locks: dict[str, aio.Lock] = {}
-        self.acquires: dict[int, asyncio.Task[Any]] = {}
-        self.watches: set[asyncio.Task[None]] = set()
+        self.client: fencepost.Client | None = None
+        self.locks: dict[str, fencepost.Lock] = {}
+        self.main_is_free = True
+        self.in_main: int | None = None
+        """The acquire that the main thread runs, which a signal may end."""
+        self.cancelled: int | None = None
 
-    def opened(self) -> aio.Client:
+    def opened(self) -> fencepost.Client:
         if self.client is None:
             raise ValueError("open a client first")
         return self.client
 
-    async def open(self, request: Request) -> Answer:
-        self.client = aio.Client(**client_options(request))
+    def open(self, request: Request) -> Answer:
+        self.client = fencepost.Client(**protocol.client_options(request))
         return {}
 
-    async def acquire(self, request: Request) -> Answer:
-        task = asyncio.current_task()
-        assert task is not None
-        self.acquires[request["id"]] = task
+    def acquire(self, request: Request) -> Answer:
+        is_main = threading.current_thread() is threading.main_thread()
         try:
-            lock = await self.opened().acquire(request["name"], **acquire_options(request))
+            if is_main:
+                self.in_main = request["id"]
+            lock = self.opened().acquire(request["name"], **protocol.acquire_options(request))
         finally:
-            del self.acquires[request["id"]]
+            if is_main:
+                self.in_main = None
         self.locks[request["lock"]] = lock
-        return granted(lock)
+        return protocol.granted(lock)
 
-    async def cancel(self, request: Request) -> Answer:
-        task = self.acquires.get(request["of"])
-        if task is not None:
-            task.cancel()
+    def cancel(self, request: Request) -> Answer:
+        self.interrupt(request["of"])
         return {}
 
-    async def valid(self, request: Request) -> Answer:
-        lock = self.locks[request["lock"]]
-        return {"valid": lock.valid(), "remaining_ms": round(lock.remaining() * 1000)}
+    def interrupt(self, acquire: int | None) -> None:
+        self.cancelled = acquire
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-    async def write(self, request: Request) -> Answer:
-        lock = self.locks[request["lock"]]
-        return if_valid(lock, partial(append, lock, request["file"]))
+    def valid(self, request: Request) -> Answer:
+        return protocol.valid(self.locks[request["lock"]])
 
-    async def increment(self, request: Request) -> Answer:
-        return if_valid(self.locks[request["lock"]], partial(increment, Path(request["file"])))
+    def write(self, request: Request) -> Answer:
+        return protocol.append(self.locks[request["lock"]], request["file"])
 
-    async def release(self, request: Request) -> Answer:
-        released = await self.locks[request["lock"]].release()
-        return {"end": released.end.value}
+    def increment(self, request: Request) -> Answer:
+        return protocol.increment(self.locks[request["lock"]], request["file"])
 
-    async def get(self, request: Request) -> Answer:
-        return info(await self.opened().get(request["name"]))
+    def release(self, request: Request) -> Answer:
+        return {"end": self.locks[request["lock"]].release().end.value}
 
-    async def list(self, request: Request) -> Answer:
-        return {"names": [lock.name async for lock in self.opened().list(request.get("prefix", ""))]}
+    def get(self, request: Request) -> Answer:
+        return protocol.info(self.opened().get(request["name"]))
 
-    async def watch(self, request: Request) -> Answer:
-        watch = await self.opened().watch(request.get("prefix", "")).__aenter__()
+    def list(self, request: Request) -> Answer:
+        return {"names": [lock.name for lock in self.opened().list(request.get("prefix", ""))]}
 
-        async def follow() -> None:
-            async for it in watch:
-                event(it)
+    def watch(self, request: Request) -> Answer:
+        watch = self.opened().watch(request.get("prefix", ""))
 
-        task = asyncio.create_task(follow())
-        self.watches.add(task)
-        task.add_done_callback(self.watches.discard)
+        def follow() -> None:
+            for it in watch:
+                protocol.event(it)
+
+        threading.Thread(target=follow, daemon=True).start()
         return {}
 
-    async def check_token(self, request: Request) -> Answer:
-        checked = await self.opened().check_token(request["name"], request["token"])
-        return {"status": checked.status.value}
+    def check_token(self, request: Request) -> Answer:
+        return {"status": self.opened().check_token(request["name"], request["token"]).status.value}
 
-    async def close(self, _request: Request) -> Answer:
-        await self.opened().close()
+    def close(self, _request: Request) -> Answer:
+        self.opened().close()
         return {}
 
 
-async def answer(driver: Driver, request: Request) -> None:
+def answer(driver: Driver, request: Request) -> None:
     try:
-        write({"id": request["id"], "ok": True} | await getattr(driver, request["op"])(request))
-    except (Exception, asyncio.CancelledError) as failure:
-        write(error(request, failure))
+        result = {"id": request["id"], "ok": True} | getattr(driver, request["op"])(request)
+    except (Exception, KeyboardInterrupt) as failure:
+        result = protocol.error(request, failure)
+    protocol.write(result)
 
 
-async def main() -> None:
+def requests() -> Iterator[Request]:
+    """Reads without a buffer: a thread that reads into one when the process ends would crash it."""
+    rest = b""
+    while data := os.read(0, 65_536):
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            request = json.loads(line)
+            if request["op"] == "exit":
+                return
+            yield request
+
+
+def main() -> None:
     driver = Driver()
-    running: set[asyncio.Task[None]] = set()
-    loop = asyncio.get_running_loop()
-    while line := await loop.run_in_executor(None, sys.stdin.readline):
-        request = json.loads(line)
-        if request["op"] == "exit":
-            return
-        task = loop.create_task(answer(driver, request))
-        running.add(task)
-        task.add_done_callback(running.discard)
+    for_main: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        if driver.in_main is not None and driver.in_main == driver.cancelled:
+            driver.cancelled = None
+            raise KeyboardInterrupt
+
+    def read() -> None:
+        for request in requests():
+            if request["op"] == "acquire" and driver.main_is_free:
+                driver.main_is_free = False
+                for_main.put(request)
+            else:
+                threading.Thread(target=answer, args=(driver, request), daemon=True).start()
+        for_main.put(None)
+        driver.interrupt(driver.in_main)
+
+    signal.signal(signal.SIGINT, interrupt)
+    threading.Thread(target=read, daemon=True).start()
+    while (request := for_main.get()) is not None:
+        answer(driver, request)
+        driver.main_is_free = True
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()

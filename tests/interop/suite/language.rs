@@ -1,4 +1,4 @@
-//! The languages of the clients, and their drivers.
+//! The languages of the clients, and their drivers. Python has two clients, with threads and with asyncio.
 
 use std::{
     env, fmt,
@@ -9,12 +9,14 @@ use std::{
 pub(crate) enum Language {
     Rust,
     Python,
+    PythonAio,
     TypeScript,
     Go,
     Java,
 }
 
-const ALL: [Language; 5] = [Language::Rust, Language::Python, Language::TypeScript, Language::Go, Language::Java];
+const ALL: [Language; 6] =
+    [Language::Rust, Language::Python, Language::PythonAio, Language::TypeScript, Language::Go, Language::Java];
 
 impl Language {
     /// The languages that `FENCEPOST_INTEROP` names, separated by commas; all by default.
@@ -27,11 +29,12 @@ impl Language {
         names.split(',').map(named).collect()
     }
 
-    /// As in the paths of the clients.
+    /// As in the paths of the clients; `driver-aio` is the driver of `python-aio`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Rust => "rust",
             Self::Python => "python",
+            Self::PythonAio => "python-aio",
             Self::TypeScript => "typescript",
             Self::Go => "go",
             Self::Java => "java",
@@ -41,8 +44,13 @@ impl Language {
     /// The driver, which `FENCEPOST_DRIVER_PYTHON` and so on override.
     pub(crate) fn driver(self) -> PathBuf {
         let name = self.name();
-        let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join("clients").join(name).join("interop/driver");
-        env::var_os(format!("FENCEPOST_DRIVER_{}", name.to_uppercase())).map_or_else(default, PathBuf::from)
+        let (folder, program) = match name.split_once('-') {
+            Some((folder, kind)) => (folder, format!("driver-{kind}")),
+            None => (name, "driver".to_owned()),
+        };
+        let clients = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients");
+        let variable = format!("FENCEPOST_DRIVER_{}", name.replace('-', "_").to_uppercase());
+        env::var_os(variable).map_or_else(|| clients.join(folder).join("interop").join(program), PathBuf::from)
     }
 }
 
