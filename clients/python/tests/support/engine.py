@@ -1,0 +1,101 @@
+"""An engine with messages and a clock of the test."""
+
+from __future__ import annotations
+
+from fencepost._core import requests, timing
+from fencepost._core.acquire import Acquire
+from fencepost._core.convert import duration
+from fencepost._core.engine import Engine
+from fencepost._core.failure import Failure
+from fencepost._core.lease import Lease
+from fencepost._core.session import Session
+from fencepost.errors import (
+    FencepostError,
+)
+from fencepost.v1 import lock_pb2 as pb
+
+LOST = Failure("UNAVAILABLE", "connection reset")
+
+
+class World:
+    """An engine, its port, and the time."""
+
+    def __init__(self, servers: int = 1) -> None:
+        self.now = 1000.0
+        self.opened: list[Session] = []
+        self.closed: list[Session] = []
+        self.engine = Engine(self, servers, timing.RETRY_FOR)
+
+    def open(self, session: Session) -> None:
+        self.opened.append(session)
+
+    def wake(self, session: Session) -> None:
+        pass
+
+    def close(self, session: Session) -> None:
+        self.closed.append(session)
+
+    @property
+    def session(self) -> Session:
+        return self.opened[-1]
+
+    def connect(self) -> Session:
+        """Connects the last session, after the pause before it."""
+        for _ in range(100):
+            if not self.session.ended and not self.session.connected:
+                break
+            self.pass_time(0.05)
+        self.engine.connected(self.session, self.now)
+        return self.session
+
+    def pass_time(self, seconds: float) -> None:
+        end = self.now + seconds
+        while (due := self.engine.timers.next()) is not None and due <= end:
+            self.now = max(due, self.now)
+            self.engine.timers.run(self.now)
+            self.engine.rest(self.now)
+        self.now = end
+
+    def acquire(self, wait: float = 0.0, ttl: float = 10.0, name: str = "a", request_id: str | None = None) -> Acquire:
+        request = requests.acquire(name, ttl, wait, "me", None, request_id, 0)
+        return Acquire(self.engine, request, self.now, lambda: None)
+
+    def sent(self, session: Session | None = None) -> list[pb.SessionRequest]:
+        """What is sent now."""
+        messages: list[pb.SessionRequest] = []
+        while (message := self.engine.next(session or self.session, self.now)) is not None:
+            messages.append(message)
+        return messages
+
+    def send_one(self, session: Session | None = None) -> pb.SessionRequest:
+        (message,) = self.sent(session)
+        return message
+
+    def answer(self, response: pb.SessionResponse, session: Session | None = None) -> None:
+        self.engine.received(session or self.session, response, self.now)
+
+    def grant(self, request: pb.SessionRequest, ttl: float = 10.0, token: int = 1, lease_id: str = "lease") -> None:
+        lease = pb.Lease(lock_name="a", lease_id=lease_id, grant_id="grant", fencing_token=token, ttl=duration(ttl))
+        acquired = pb.AcquireResponse(outcome=pb.AcquireResponse.OUTCOME_ACQUIRED, lease=lease)
+        self.answer(pb.SessionResponse(operation=request.operation, acquire=acquired))
+
+    def fail(self, request: pb.SessionRequest, code: int, reason: str = "") -> None:
+        from google.rpc import error_details_pb2
+
+        error = pb.OperationError(code=code, message="no")
+        if reason:
+            error.details.add().Pack(error_details_pb2.ErrorInfo(domain="fencepost", reason=reason))
+        self.answer(pb.SessionResponse(operation=request.operation, error=error))
+
+    def held(self, ttl: float = 10.0) -> Lease:
+        acquire = self.acquire(ttl=ttl)
+        self.connect()
+        request = self.sent()[-1]
+        self.grant(request, ttl)
+        assert acquire.lease is not None
+        return acquire.lease
+
+
+def end(of: Acquire) -> FencepostError:
+    assert of.error is not None
+    return of.error

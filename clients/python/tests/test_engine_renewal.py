@@ -1,0 +1,99 @@
+"""The engine's rules of renewals and losses, with messages and a clock of the test."""
+
+from __future__ import annotations
+
+import pytest
+from support.engine import World
+
+from fencepost._core.convert import duration
+from fencepost.types import Loss, LossReason
+from fencepost.v1 import lock_pb2 as pb
+
+
+def test_a_renewal_counts_from_the_answer_to_its_beat() -> None:
+    world = World()
+    lease = world.held()
+    world.pass_time(4.0)
+    world.answer(pb.SessionResponse(beat=pb.Beat(beat=1)))
+    assert world.send_one().answer.beat == 1
+    sent = world.now
+    world.pass_time(1.0)
+    renewed = pb.Renewed(beat=1, leases=[pb.RenewedLeases(ttl=duration(10.0), handles=[1])])
+    world.answer(pb.SessionResponse(renewed=renewed))
+    assert lease.valid_until == pytest.approx(sent + 10 - 0.1 - 0.5)
+    forgotten = pb.Renewed(beat=9, leases=[pb.RenewedLeases(ttl=duration(100.0), handles=[1])])
+    world.answer(pb.SessionResponse(renewed=forgotten))
+    assert lease.valid_until == pytest.approx(sent + 10 - 0.1 - 0.5)
+
+
+def test_a_paused_process_loses_first_and_answers_no_beat_for_the_lost() -> None:
+    world = World()
+    lease = world.held()
+    world.now += 60.0  # no timer ran
+    world.answer(pb.SessionResponse(beat=pb.Beat(beat=1)))
+    assert lease.lost == Loss(LossReason.SILENCE)
+    kinds = [it.WhichOneof("message") for it in world.sent()]
+    assert kinds == ["detach", "answer"]
+
+
+def test_silence_moves_the_leases_to_the_next_server() -> None:
+    world = World(servers=2)
+    lease = world.held(ttl=10.0)
+    world.pass_time(4.9)
+    assert not world.session.ended
+    world.pass_time(0.2)
+    assert world.opened[0].ended
+    world.pass_time(0.1)
+    assert world.session.server == 1
+    world.connect()
+    attach = world.send_one().attach.leases
+    assert [(it.lease_id, it.attempt) for it in attach] == [("lease", 2)]
+    attached = pb.Attached(leases=[pb.RenewedLeases(ttl=duration(10.0), handles=[attach[0].handle])])
+    world.answer(pb.SessionResponse(attached=attached))
+    assert lease.remaining(world.now) > 9
+
+
+def test_a_lease_is_lost_once_when_all_servers_are_silent() -> None:
+    world = World()
+    lease, ends = world.held(ttl=10.0), 0
+
+    def on_end() -> None:
+        nonlocal ends
+        ends += 1
+
+    lease.on_end = on_end
+    world.pass_time(30.0)
+    assert (lease.lost, ends) == (Loss(LossReason.SILENCE), 1)
+    assert world.engine.is_idle
+
+
+def test_the_server_reports_a_loss() -> None:
+    world = World()
+    lease = world.held()
+    lost = pb.Lost(handle=1, end=pb.LEASE_END_REVOKED, successor_token=9)
+    world.answer(pb.SessionResponse(lost=lost))
+    assert lease.lost == Loss(LossReason.REVOKED, 9)
+    assert world.engine.is_idle
+
+
+def test_a_drain_keeps_the_old_session_until_the_next_keeps_all() -> None:
+    world = World(servers=2)
+    lease = world.held()
+    old = world.session
+    world.answer(pb.SessionResponse(draining=pb.Draining(grace=duration(10.0))))
+    world.pass_time(0.1)
+    assert world.session is not old
+    assert not old.ended
+    new = world.connect()
+    (attach,) = world.send_one().attach.leases
+    # The old session still answers beats.
+    world.answer(pb.SessionResponse(beat=pb.Beat(beat=5)), old)
+    assert world.send_one(old).answer.beat == 5
+    # The lease is the new session's now: the old one says so, and that is no news.
+    detached = pb.Detached(handle=1, reason=pb.Detached.REASON_ATTACHED_ELSEWHERE)
+    world.answer(pb.SessionResponse(detached=detached), old)
+    assert not lease.at_risk
+    attached = pb.Attached(leases=[pb.RenewedLeases(ttl=duration(10.0), handles=[attach.handle])])
+    world.answer(pb.SessionResponse(attached=attached), new)
+    assert old.ended
+    assert not new.ended
