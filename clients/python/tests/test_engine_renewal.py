@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from support.engine import World
+from support.engine import LOST, World
 
+from fencepost._core import timing
 from fencepost._core.convert import duration
+from fencepost._core.lease import Lease
 from fencepost.types import Loss, LossReason
 from fencepost.v1 import lock_pb2 as pb
 
@@ -97,3 +99,62 @@ def test_a_drain_keeps_the_old_session_until_the_next_keeps_all() -> None:
     world.answer(pb.SessionResponse(attached=attached), new)
     assert old.ended
     assert not new.ended
+
+
+def moved_to_a_full_session(world: World) -> Lease:
+    lease = world.held(ttl=10.0)
+    world.engine.ended(world.session, LOST, world.now)
+    world.connect()
+    (attach,) = world.send_one().attach.leases
+    full = pb.Detached(handle=attach.handle, reason=pb.Detached.REASON_STREAM_FULL)
+    world.answer(pb.SessionResponse(detached=full))
+    return lease
+
+
+def test_a_lease_that_has_no_room_on_its_session_is_renewed_by_itself() -> None:
+    world = World()
+    lease = moved_to_a_full_session(world)
+    renewed = pb.RenewResponse(outcome=pb.RenewResponse.OUTCOME_RENEWED, ttl=duration(10.0))
+    for _ in range(5):
+        request = world.send_one()
+        assert request.renew.lease_id == "lease"
+        world.answer(pb.SessionResponse(operation=request.operation, renew=renewed))
+        assert lease.valid_until == pytest.approx(world.now + 10 - 0.1 - 0.5)
+        world.pass_time(2.4)
+        assert world.sent() == []
+        world.pass_time(1.0)
+    assert not lease.at_risk
+    # One that fails is soon repeated.
+    world.fail(world.send_one(), code=14)
+    world.pass_time(0.1)
+    assert world.send_one().renew.lease_id == "lease"
+    # None is sent after the release.
+    world.engine.release(lease, world.now)
+    assert world.send_one().release.lease_id == "lease"
+    world.pass_time(5.0)
+    assert world.sent() == []
+
+
+def test_the_next_session_may_have_room() -> None:
+    world = World()
+    moved_to_a_full_session(world)
+    world.send_one()
+    world.engine.ended(world.session, LOST, world.now)
+    world.connect()
+    assert len(world.send_one().attach.leases) == 1
+    world.pass_time(3.0)
+    assert world.sent() == []
+
+
+def test_a_renewal_by_itself_reports_a_loss() -> None:
+    world = World()
+    lease = moved_to_a_full_session(world)
+    request = world.send_one()
+    lost = pb.RenewResponse(outcome=pb.RenewResponse.OUTCOME_LOST, end=pb.LEASE_END_REVOKED, successor_token=9)
+    world.answer(pb.SessionResponse(operation=request.operation, renew=lost))
+    assert lease.lost == Loss(LossReason.REVOKED, 9)
+    assert world.engine.is_idle
+    world.engine.rest(world.now)
+    world.pass_time(timing.LINGER + 0.1)
+    assert world.session.ended
+    assert world.engine.timers.next() is None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from conftest import PATIENCE
-from support.processes import Server, binary, wait_for
+from support.processes import Redis, Server, binary, wait_for
 from support.proxy import Proxy
 
 import fencepost
@@ -91,7 +92,7 @@ def test_a_cut_connection_changes_nothing(proxy: Proxy, name: str) -> None:
         for _ in range(3):
             before = proxy.connections
             proxy.cut()
-            wait_for(lambda before=before: proxy.connections > before, "the client connects again")  # type: ignore[misc]
+            wait_for(lambda before=before: proxy.connections > before, "it connects again")  # type: ignore[misc]
             assert not lock.lost.wait(1.0)
         assert lock.valid()
 
@@ -126,11 +127,8 @@ def test_lost_replies_have_no_effect(proxy: Proxy, server: Server, name: str) ->
             assert lock.release().end is fencepost.LeaseEnd.RELEASED
 
 
-def test_the_server_is_killed_with_another_on_the_same_redis(tmp_path: Path, name: str) -> None:
-    from support.processes import Redis
-
+def test_the_server_is_killed_with_another_on_the_same_redis(tmp_path: Path, redis: Redis, name: str) -> None:
     with (
-        Redis(tmp_path / "redis") as redis,
         Server(tmp_path / "a", "--store", redis.url) as first,
         Server(tmp_path / "b", "--store", redis.url) as second,
         Client([first.address, second.address]) as client,
@@ -143,12 +141,23 @@ def test_the_server_is_killed_with_another_on_the_same_redis(tmp_path: Path, nam
             assert again.token > lock.token
 
 
-def test_redis_pauses(tmp_path: Path, name: str) -> None:
-    from support.processes import Redis
+def test_the_next_server_has_no_room_on_a_session(tmp_path: Path, redis: Redis, name: str) -> None:
+    with (
+        Server(tmp_path / "a", "--store", redis.url) as first,
+        Server(tmp_path / "b", "--store", redis.url, "--leases-per-stream", "1") as second,
+        Client([first.address, second.address]) as client,
+    ):
+        with ExitStack() as stack:
+            locks = [stack.enter_context(client.lock(f"{name}/{it}", ttl=3)) for it in range(3)]
+            first.kill()
+            assert not locks[0].lost.wait(6.0)
+            assert all(it.valid() for it in locks)
+        assert all(it.release().end is fencepost.LeaseEnd.RELEASED for it in locks)
 
+
+def test_redis_pauses(tmp_path: Path, redis: Redis, name: str) -> None:
     risk = threading.Event()
     with (
-        Redis(tmp_path / "redis") as redis,
         Server(tmp_path / "a", "--store", redis.url) as server,
         Client(server.address) as client,
     ):
@@ -166,11 +175,8 @@ def test_redis_pauses(tmp_path: Path, name: str) -> None:
         lock.release()
 
 
-def test_a_drain_moves_everything(tmp_path: Path, name: str) -> None:
-    from support.processes import Redis
-
+def test_a_drain_moves_everything(tmp_path: Path, redis: Redis, name: str) -> None:
     with (
-        Redis(tmp_path / "redis") as redis,
         Server(tmp_path / "a", "--store", redis.url) as first,
         Server(tmp_path / "b", "--store", redis.url) as second,
         Client([first.address, second.address]) as client,

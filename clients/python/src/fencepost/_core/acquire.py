@@ -15,7 +15,7 @@ from fencepost._core import failure, timing
 from fencepost._core.convert import duration, from_duration, holder, lease_end
 from fencepost._core.failure import Failure
 from fencepost._core.lease import Lease
-from fencepost._core.release import Renew
+from fencepost._core.renew import Renew
 from fencepost._core.session import Operation, Session
 from fencepost._core.timers import Timer
 from fencepost._core.validity import Reading
@@ -126,6 +126,7 @@ class Acquire:
         self._engine.keep(lease, now)
         if lease.is_valid(now) and lease.remaining(now) < self._ttl / LATE_DIVISOR and not self._withdrawing:
             self._set_timer(None, None)
+            # Tried once: the beats go on if it fails.
             Renew(self._engine, lease, now, lambda now: self._use(lease, now))
         else:
             self._use(lease, now)

@@ -17,6 +17,7 @@ from fencepost._core.failure import Failure, unsent
 from fencepost._core.lease import Lease
 from fencepost._core.receive import receive
 from fencepost._core.release import Release
+from fencepost._core.renew import Alone
 from fencepost._core.session import Flow, Operation, Session
 from fencepost._core.timers import Timer, Timers
 from fencepost.errors import ClientClosed
@@ -60,6 +61,7 @@ class Engine:
         self._has_opened = False
         self._leases: dict[Lease, float] = {}
         self._ttls: dict[float, int] = {}
+        self._alone: dict[Lease, Alone] = {}
         self._acquires: dict[Flow, None] = {}
         self._urgent: dict[Flow, None] = {}
         self._opening: Timer | None = None
@@ -139,7 +141,18 @@ class Engine:
             session.detach(lease)
             self._port.wake(session)
 
+    def keep_alone(self, session: Session, lease: Lease, now: float) -> None:
+        """A session has no room for a lease."""
+        self._stop_alone(lease)
+        self._alone[lease] = Alone(self, session, lease, now)
+
+    def _stop_alone(self, lease: Lease) -> None:
+        alone = self._alone.pop(lease, None)
+        if alone is not None:
+            alone.stop()
+
     def _drop(self, lease: Lease) -> None:
+        self._stop_alone(lease)
         ttl = self._leases.pop(lease, None)
         if ttl is not None:
             self._ttls[ttl] -= 1

@@ -92,7 +92,9 @@ def _detached(engine: Engine, session: Session, response: pb.SessionResponse, no
     lease = session.take(response.detached.handle)
     if lease is None or lease.is_over:
         return
-    if response.detached.reason == pb.Detached.REASON_ATTACHED_ELSEWHERE and not lease.reattached:
+    if response.detached.reason == pb.Detached.REASON_STREAM_FULL:
+        engine.keep_alone(session, lease, now)
+    elif response.detached.reason == pb.Detached.REASON_ATTACHED_ELSEWHERE and not lease.reattached:
         # It may be a late message of an old session. The second time somebody else has the lease, and it stays valid
         # until the end that is known.
         lease.reattached = True

@@ -1,4 +1,4 @@
-"""The release of a lease, and its renewal on request, over all transmissions."""
+"""The release of a lease, over all transmissions."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fencepost._core import failure, timing
-from fencepost._core.convert import from_duration, loss, released
+from fencepost._core.convert import released
 from fencepost._core.failure import Failure
 from fencepost._core.lease import Lease
 from fencepost._core.session import Operation, Session
 from fencepost._core.timers import Timer
-from fencepost._core.validity import Reading
 from fencepost.errors import FencepostError, OutcomeUnknown
 from fencepost.types import Released
 from fencepost.v1 import lock_pb2 as pb
@@ -121,46 +120,3 @@ class Release:
         if on_done is not None:
             self.result, self.error = result, error
             on_done()
-
-
-class Renew:
-    """Renews a lease of which little was left when it arrived. Tried once: the beats go on if it fails."""
-
-    is_acquire = False
-
-    def __init__(self, engine: Engine, lease: Lease, now: float, on_done: Callable[[float], None]) -> None:
-        self._engine = engine
-        self._lease = lease
-        self._on_done = on_done
-        self._timer = engine.timers.at(max(lease.valid_until, now), self._finish)
-        engine.send(self, now)
-
-    def message(self, number: int, handle: int, now: float) -> pb.SessionRequest | None:
-        if self not in self._engine.flows:
-            return None
-        request = pb.RenewRequest(lock_name=self._lease.name, lease_id=self._lease.lease_id)
-        return pb.SessionRequest(operation=number, renew=request)
-
-    def sent(self, operation: Operation) -> None:
-        """Its timer is the validity of the lease."""
-
-    def waiting(self, ahead: int) -> None:
-        """A renewal does not wait."""
-
-    def answered(self, session: Session, operation: Operation, response: pb.SessionResponse, now: float) -> None:
-        answer = response.renew
-        if response.HasField("renew") and answer.outcome == pb.RenewResponse.OUTCOME_RENEWED:
-            held_for, ttl = from_duration(answer.held_for), from_duration(answer.ttl)
-            self._lease.renewed(Reading(operation.sent, now, held_for, ttl))
-        elif response.HasField("renew") and answer.outcome == pb.RenewResponse.OUTCOME_LOST:
-            self._lease.lose(loss(answer.end, answer.successor_token))
-        self._finish(now)
-
-    def failed(self, failure: Failure, now: float) -> None:
-        self._finish(now)
-
-    def _finish(self, now: float) -> None:
-        if self in self._engine.flows:
-            self._engine.timers.cancel(self._timer)
-            self._engine.done(self)
-            self._on_done(now)

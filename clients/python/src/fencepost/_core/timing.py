@@ -46,6 +46,13 @@ def retry_pause(retries: int, random: float) -> float:
     return full / 2 + random * full / 2
 
 
+def renewal_pause(failures: int, ttl: float, random: float) -> float:
+    """Returns the pause before the next renewal of a lease by itself, after ``failures`` that failed. Several
+    fit in the TTL, as with beats.
+    """
+    return retry_pause(failures - 1, random) if failures else ttl / 4 + random * ttl / 16
+
+
 def reconnect_pause(tries: int, shortest_ttl: float | None, random: float) -> float:
     """Returns the pause before the next session, after ``tries`` that failed. Random, so that the clients of a stopped
     server do not all connect to the next one at once; short enough that the shortest lease survives several.
