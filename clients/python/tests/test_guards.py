@@ -38,11 +38,12 @@ class Held:
     name: str
     token: int
     grants: str = "a"
+    granted: int = 0
 
     @property
     def grant_id(self) -> str:
         """Each grant has a token of its own, unless a server has lost its memory."""
-        return f"{self.grants}0000000-0000-4000-8000-{self.token % 10**12:012}"
+        return f"{self.grants}0000000-0000-4000-8000-{(self.granted or self.token) % 10**12:012}"
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +102,9 @@ def test_tokens(store: Store, name: str) -> None:
     with pytest.raises(StaleToken) as stale:
         store.write(name, "d", Held(name, 5, "b"))
     assert (stale.value.name, stale.value.token, stale.value.newest) == (name, 5, 5)
+    with pytest.raises(StaleToken) as stale:
+        store.write(name, "d", Held(name, 4, granted=5))
+    assert (stale.value.token, stale.value.newest) == (4, 5), "a lower token is stale, whatever its grant"
     assert store.read(name) == "b", "what was written after the guard is rolled back"
     # The tokens of servers are microseconds, today near 2**51. Redis compares floats, which are exact up to 2**53.
     store.write(name, "e", Held(name, 2**51))

@@ -24,7 +24,8 @@ def create_table(connection: MySQLConnectionAbstract | PooledMySQLConnection) ->
 def raise_fence(connection: MySQLConnectionAbstract | PooledMySQLConnection, lock: Held) -> None:
     """Raises the fence of the lock to its token. Call it first in the transaction of the write.
 
-    The fence stays locked until the end of the transaction. The character set of the connection has to be utf8mb4.
+    The fence stays locked until the end of the transaction. A deadlock of several locks ends with error 1213: run the
+    whole transaction again.
 
     Raises:
         StaleToken: the store has seen a newer token. The transaction has to be rolled back.
@@ -36,6 +37,5 @@ def raise_fence(connection: MySQLConnectionAbstract | PooledMySQLConnection, loc
         row: Any = cursor.fetchall()[0]
     if not connection.in_transaction:
         raise no_transaction()
-    newest, grant_id = row
-    if grant_id != lock.grant_id:
-        raise StaleToken(lock.name, lock.token, newest)
+    if row != (lock.token, lock.grant_id):
+        raise StaleToken(lock.name, lock.token, row[0])

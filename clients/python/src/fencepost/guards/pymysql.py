@@ -25,7 +25,8 @@ def create_table(connection: Connection[Any]) -> None:
 def raise_fence(connection: Connection[Any], lock: Held) -> None:
     """Raises the fence of the lock to its token. Call it first in the transaction of the write.
 
-    The fence stays locked until the end of the transaction. The character set of the connection has to be utf8mb4.
+    The fence stays locked until the end of the transaction. A deadlock of several locks ends with error 1213: run the
+    whole transaction again.
 
     Raises:
         StaleToken: the store has seen a newer token. The transaction has to be rolled back.
@@ -38,5 +39,5 @@ def raise_fence(connection: Connection[Any], lock: Held) -> None:
     state: Any = connection  # the types of PyMySQL lack this attribute
     if not state.server_status & SERVER_STATUS_IN_TRANS:
         raise no_transaction()
-    if grant_id != lock.grant_id:
+    if (newest, grant_id) != (lock.token, lock.grant_id):
         raise StaleToken(lock.name, lock.token, newest)

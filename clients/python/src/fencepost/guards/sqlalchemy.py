@@ -45,7 +45,7 @@ def raise_fence(connection: Connection | Session, lock: Held) -> None:
     result = connection.execute(text(raise_it), values(lock))
     if connection.dialect.name in ("mysql", "mariadb"):
         row = connection.execute(text(newest), {"lock_name": lock.name}).one()
-        if row[1] != lock.grant_id:
+        if (row[0], row[1]) != (lock.token, lock.grant_id):
             raise StaleToken(lock.name, lock.token, row[0])
     elif result.first() is None:
         row = connection.execute(text(newest), {"lock_name": lock.name}).one()
