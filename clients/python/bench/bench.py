@@ -1,6 +1,6 @@
 """Measures the client with a real server: pairs of acquire and release a second, and the memory of held locks.
 
-bench.py [SECONDS]      FENCEPOST_BIN names the server; build it with --release
+bench.py [SECONDS]      for each client, 10 by default. FENCEPOST_BIN names the server; build it with --release
 """
 
 from __future__ import annotations
