@@ -141,6 +141,7 @@ def test_an_abandoned_acquire_without_an_answer_is_withdrawn_elsewhere() -> None
     again = world.send_one()
     assert again.acquire.request.request_id == first.acquire.request.request_id
     assert again.acquire.request.attempt == 2
+    assert again.acquire.request.wait_timeout.ToNanoseconds() == 0, "it does not go back into the queue"
     timed_out = pb.AcquireResponse(outcome=pb.AcquireResponse.OUTCOME_CONTENDED)
     world.answer(pb.SessionResponse(operation=again.operation, acquire=timed_out))
     assert world.engine.is_idle

@@ -12,6 +12,7 @@ from typing import IO
 
 import pytest
 from conftest import PATIENCE
+from support import forks
 from support.processes import Server, wait_for
 
 import fencepost
@@ -176,6 +177,13 @@ def test_a_fork_does_not_share_the_client(server: Server, name: str, monkeypatch
         assert read(process) == "0 False True True True"
         assert read(process) == "True 1"
         ended(process)
+
+
+@pytest.mark.parametrize("how", ["spawn", "forkserver", "before", "after"])
+def test_processes_that_make_their_own_clients(how: str, server: Server, name: str) -> None:
+    command = [sys.executable, forks.__file__, how, server.address, name]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=4 * PATIENCE)
+    assert (done.stdout, done.stderr) == ("0 0 0\n", "")
 
 
 BUSY = """
