@@ -21,9 +21,18 @@ impl Stores {
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let stores = Self(child);
         let started: Value = serde_json::from_str(&line).unwrap();
-        let url = started[name].as_str().unwrap().to_owned();
-        (stores, url)
+        (stores, url(&started[name]))
     }
+}
+
+/// The parts of an address are in an object if drivers differ about its URL.
+fn url(started: &Value) -> String {
+    if let Some(url) = started.as_str() {
+        return url.to_owned();
+    }
+    let part = |name: &str| started[name].as_str().unwrap();
+    let (user, password, host, database) = (part("user"), part("password"), part("host"), part("database"));
+    format!("mysql://{user}:{password}@{host}:{}/{database}", started["port"])
 }
 
 impl Drop for Stores {

@@ -30,11 +30,12 @@ const NO_WAIT: Duration = Duration::ZERO;
 enum Kind {
     Sqlite,
     Postgres,
+    Mysql,
     Redis,
 }
 
 impl Kind {
-    const ALL: [Self; 3] = [Self::Sqlite, Self::Postgres, Self::Redis];
+    const ALL: [Self; 4] = [Self::Sqlite, Self::Postgres, Self::Mysql, Self::Redis];
 }
 
 /// A server and a store, for workers.
@@ -56,6 +57,7 @@ impl Scene {
         let (place, stores) = match kind {
             Kind::Sqlite => (folder.path().join("documents.sqlite").to_str().unwrap().to_owned(), None),
             Kind::Postgres => start("postgres"),
+            Kind::Mysql => start("mysql"),
             Kind::Redis => start("redis"),
         };
         Self { server: Server::start(), place, _folder: folder, _stores: stores }

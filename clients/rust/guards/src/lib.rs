@@ -22,8 +22,11 @@
 //! A holder that reads first may read what an earlier holder is about to change. After the fence is raised, no earlier
 //! holder can change anything.
 //!
-//! Each store has a module behind a feature that is named after its driver: `tokio-postgres`, `rusqlite` and `redis`.
+//! Each store has a module behind a feature that is named after its driver: `tokio-postgres`, `mysql_async`, `rusqlite`
+//! and `redis`.
 
+#[cfg(feature = "mysql_async")]
+pub mod mysql;
 #[cfg(feature = "tokio-postgres")]
 pub mod postgres;
 #[cfg(feature = "redis")]

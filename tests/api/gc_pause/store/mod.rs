@@ -1,10 +1,11 @@
-//! Stores that check fencing tokens, with the guards of the Rust client: SQLite, PostgreSQL and Redis.
+//! Stores that check fencing tokens, with the guards of the Rust client: SQLite, PostgreSQL, MariaDB and Redis.
 //!
 //! The guard keeps the highest fencing token that the store has seen, and the grant of that token. Each write includes
 //! the token of its holder. The store checks and raises the token in the same transaction as the write, so no other
 //! write comes between. This needs no clock and no lock server. It relies only on tokens that rise with each grant.
 
 mod cases;
+mod mysql;
 mod postgres;
 mod redis;
 mod sqlite;
@@ -36,10 +37,11 @@ pub(crate) trait Store {
     fn read(&mut self, name: &str) -> Option<String>;
 }
 
-/// Opens the store at a URL of PostgreSQL or Redis, or a path for SQLite.
+/// Opens the store at a URL of PostgreSQL, MySQL or Redis, or a path for SQLite.
 pub(crate) fn open(place: &str) -> Box<dyn Store> {
     match place.split_once("://").map(|(scheme, _)| scheme) {
         Some("postgresql") => Box::new(postgres::Postgres::open(place)),
+        Some("mysql") => Box::new(mysql::Mysql::open(place)),
         Some("redis") => Box::new(redis::Redis::open(place)),
         _ => Box::new(sqlite::Sqlite::open(Path::new(place))),
     }
