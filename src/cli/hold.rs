@@ -64,7 +64,7 @@ async fn keep(lock: Lock, signals: &mut Signals) -> Result<(), Failure> {
             biased;
             why = &mut lost => {
                 lock.detach();
-                return Err(Failure::new(LEASE_LOST, format!("{why} ({name}): stop the work")));
+                return Err(Failure::new(LEASE_LOST, format!("{why}: stop the work")));
             }
             signal = signals.next() => if is_termination(signal) { break },
             Some(status) = changes.next() => match status {

@@ -2,7 +2,8 @@
 
 use crate::clock::Moment;
 use crate::core::Core;
-use crate::lease::{LeaseState, LockLost, Status};
+use crate::lease::LeaseState;
+use crate::status::{LockLost, Status};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,12 +103,12 @@ pub struct StatusChanges {
 impl StatusChanges {
     /// Waits for a status other than the last one; `None` after [`Status::Lost`]. Cancel-safe.
     pub async fn next(&mut self) -> Option<Status> {
-        let last = self.last?;
+        let last = self.last.clone()?;
         let mut changes = self.held.state.changes();
         loop {
             let status = self.held.status();
             if status != last {
-                self.last = (!matches!(status, Status::Lost(_))).then_some(status);
+                self.last = (!matches!(status, Status::Lost(_))).then(|| status.clone());
                 return Some(status);
             }
             self.held.change_or_end(&mut changes).await;

@@ -5,95 +5,13 @@
 //! never revives it.
 
 use crate::clock::Moment;
+use crate::status::{LockLost, Loss, LossCause, Status};
 use crate::v1;
 use crate::validity::{Reading, is_overdue};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
-
-/// The status of a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Status {
-    /// Held, and renewals arrive.
-    Held,
-    /// Still held, but renewals fail. Goes back to `Held` when one succeeds.
-    AtRisk {
-        /// When the lease ends if no renewal succeeds.
-        valid_until: Moment,
-    },
-    /// Lost. This is final.
-    Lost(LockLost),
-}
-
-/// A lock is no longer held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LockLost {
-    /// The cause.
-    pub cause: LossCause,
-    /// The fencing token of the lease that holds the lock now, if the server reported it.
-    pub successor_token: Option<u64>,
-}
-
-/// Why a lock is no longer held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum LossCause {
-    /// The validity ended by the local clock before a renewal succeeded: the server was unreachable, or this process
-    /// was paused for too long.
-    ValidityOver,
-    /// The server reports that the lease expired.
-    Expired,
-    /// The server revoked the lease, for example because an operator forced its release.
-    Revoked,
-    /// The server reports that another lease of the lock was granted since.
-    Superseded,
-    /// The server does not know the lease: it ended longer ago than the server remembers.
-    Unknown,
-    /// Released, by this process or another one that knows the lease id.
-    Released,
-    /// This process stopped renewing the lease ([`Lock::into_lease`](crate::Lock::into_lease)).
-    Detached,
-    /// The lock name or the lease id breaks the rules of the API ([`Client::keep`](crate::Client::keep)).
-    Invalid,
-}
-
-impl LockLost {
-    pub(crate) fn new(cause: LossCause, successor_token: u64) -> Self {
-        Self { cause, successor_token: (successor_token != 0).then_some(successor_token) }
-    }
-
-    /// From the server's report of the end of a lease.
-    pub(crate) fn from_server(end: v1::LeaseEnd, successor_token: u64) -> Self {
-        let cause = match end {
-            v1::LeaseEnd::Released => LossCause::Released,
-            v1::LeaseEnd::Expired => LossCause::Expired,
-            v1::LeaseEnd::Revoked => LossCause::Revoked,
-            v1::LeaseEnd::Superseded => LossCause::Superseded,
-            v1::LeaseEnd::Unspecified | v1::LeaseEnd::Unknown => LossCause::Unknown,
-        };
-        Self::new(cause, successor_token)
-    }
-}
-
-impl std::fmt::Display for LockLost {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self.cause {
-            LossCause::ValidityOver => "lock lost: its validity ended before a renewal got through",
-            LossCause::Expired => "lock lost: the lease expired",
-            LossCause::Revoked => "lock lost: the lease was revoked",
-            LossCause::Superseded => "lock lost: another lease was granted since",
-            LossCause::Unknown => "lock lost: the server knows nothing of the lease",
-            LossCause::Released => "lock not held: it was released",
-            LossCause::Detached => "lock not kept: its lease was handed on",
-            LossCause::Invalid => "lock not kept: its lock name or its lease id is not valid",
-        })
-    }
-}
-
-impl std::error::Error for LockLost {}
 
 /// By how much the attempt number of attachments jumps when another process has used higher numbers. Those count the
 /// sessions on which that process kept this lease, which are very unlikely to be so many.
@@ -114,12 +32,13 @@ pub(crate) struct Snapshot {
     pub(crate) attached: Moment,
     /// Whether the server has reported since the last renewal that its store is unreachable.
     pub(crate) store_unreachable: bool,
-    pub(crate) status: Status,
+    at_risk: bool,
+    lost: Option<Loss>,
 }
 
 impl Snapshot {
     pub(crate) fn is_lost(&self) -> bool {
-        matches!(self.status, Status::Lost(_))
+        self.lost.is_some()
     }
 
     /// Whether it has missed a renewal.
@@ -167,7 +86,8 @@ impl LeaseState {
                 ttl,
                 attached: reading.read,
                 store_unreachable: false,
-                status: Status::Held,
+                at_risk: false,
+                lost: None,
             }),
             changed: watch::Sender::new(()),
         }
@@ -182,7 +102,7 @@ impl LeaseState {
     /// A lease that is lost from the start.
     pub(crate) fn already_lost(mut self, cause: LossCause) -> Self {
         let known = self.known.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
-        known.status = Status::Lost(LockLost::new(cause, 0));
+        known.lost = Some(Loss::new(cause));
         self
     }
 
@@ -195,31 +115,37 @@ impl LeaseState {
     fn update(&self, now: Moment, change: impl FnOnce(&mut Snapshot)) -> Snapshot {
         let (before, after) = {
             let mut guard = self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let before = guard.status;
-            if !matches!(before, Status::Lost(_)) {
+            let before = *guard;
+            if !before.is_lost() {
                 if now >= guard.valid_until {
-                    guard.status = Status::Lost(LockLost::new(LossCause::ValidityOver, 0));
+                    guard.lost = Some(Loss::new(LossCause::ValidityOver));
                 } else {
                     change(&mut guard);
                 }
             }
             (before, *guard)
         };
-        if before != after.status {
+        if (before.at_risk, before.lost) != (after.at_risk, after.lost) {
             self.changed.send_replace(());
         }
         after
     }
 
     pub(crate) fn status(&self, now: Moment) -> Status {
-        self.snapshot(now).status
+        let known = self.snapshot(now);
+        match known.lost {
+            Some(loss) => Status::Lost(self.lock_lost(loss)),
+            None if known.at_risk => Status::AtRisk { valid_until: known.valid_until },
+            None => Status::Held,
+        }
     }
 
     pub(crate) fn lost(&self, now: Moment) -> Option<LockLost> {
-        match self.snapshot(now).status {
-            Status::Lost(lost) => Some(lost),
-            Status::Held | Status::AtRisk { .. } => None,
-        }
+        self.snapshot(now).lost.map(|loss| self.lock_lost(loss))
+    }
+
+    fn lock_lost(&self, Loss { cause, successor_token }: Loss) -> LockLost {
+        LockLost { name: self.name.clone(), token: self.token, cause, successor_token }
     }
 
     /// How long it is still valid; `None` if it is lost.
@@ -239,7 +165,7 @@ impl LeaseState {
             known.ttl = known.ttl.max(reading.ttl);
             if until > known.valid_until {
                 known.valid_until = until;
-                known.status = Status::Held;
+                known.at_risk = false;
                 known.store_unreachable = false;
             }
         });
@@ -247,7 +173,7 @@ impl LeaseState {
 
     /// Renewals fail.
     pub(crate) fn at_risk(&self, now: Moment) {
-        self.update(now, |known| known.status = Status::AtRisk { valid_until: known.valid_until });
+        self.update(now, |known| known.at_risk = true);
     }
 
     /// Renewals fail, and the server reports its store as the cause.
@@ -257,10 +183,10 @@ impl LeaseState {
     }
 
     /// Ends the lease. Returns whether it was not lost before.
-    pub(crate) fn end(&self, lost: LockLost) -> bool {
+    pub(crate) fn end(&self, loss: Loss) -> bool {
         let mut news = false;
         self.update(Moment::now(), |known| {
-            known.status = Status::Lost(lost);
+            known.lost = Some(loss);
             news = true;
         });
         news

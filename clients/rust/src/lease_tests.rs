@@ -9,7 +9,8 @@ fn reading(sent: Moment) -> Reading {
 }
 
 fn lease(sent: Moment) -> LeaseState {
-    let lease = v1::Lease { lock_name: "orders/42".into(), lease_id: "secret".into(), ..Default::default() };
+    let (lock_name, lease_id) = ("orders/42".into(), "secret".into());
+    let lease = v1::Lease { lock_name, lease_id, fencing_token: 5, ..Default::default() };
     LeaseState::new(1, lease, reading(sent), TTL)
 }
 
@@ -64,13 +65,13 @@ fn at_risk_and_back() {
 fn the_first_end_is_kept() {
     let start = Moment::now();
     let lease = lease(start);
-    let revoked = LockLost::from_server(v1::LeaseEnd::Revoked, 7);
+    let revoked = Loss::from_server(v1::LeaseEnd::Revoked, 7);
     assert!(lease.end(revoked));
-    assert!(!lease.end(LockLost::new(LossCause::Released, 0)));
-    assert_eq!(
-        lease.lost(after(start, 60_000)),
-        Some(LockLost { cause: LossCause::Revoked, successor_token: Some(7) })
-    );
+    assert!(!lease.end(Loss::new(LossCause::Released)));
+    let lost = lease.lost(after(start, 60_000)).unwrap();
+    assert_eq!((lost.name.as_str(), lost.token), ("orders/42", 5));
+    assert_eq!((lost.cause, lost.successor_token), (LossCause::Revoked, Some(7)));
+    assert_eq!(lost.to_string(), "lock orders/42 (token 5) lost: the lease was revoked; token 7 holds it now");
 }
 
 #[test]

@@ -3,9 +3,10 @@
 use crate::client::Shared;
 use crate::clock::Moment;
 use crate::held::Held;
-use crate::lease::{LeaseState, LockLost, LossCause};
+use crate::lease::LeaseState;
 use crate::release::{ReleaseError, Released};
 use crate::releasing::Releasing;
+use crate::status::{Loss, LossCause};
 use crate::v1;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -84,7 +85,7 @@ impl Lock {
     fn stop(&mut self, cause: LossCause) {
         self.needs_release = false;
         // In this order: a concurrent attach either sees that the lease has ended or is undone by the removal.
-        self.held.state.end(LockLost::new(cause, 0));
+        self.held.state.end(Loss::new(cause));
         self.shared.keeper.remove(self.held.state.key);
     }
 

@@ -3,8 +3,9 @@
 use crate::clock::Moment;
 use crate::core::Core;
 use crate::error::CallError;
-use crate::lease::{LeaseState, LockLost, LossCause};
+use crate::lease::LeaseState;
 use crate::session::Session;
+use crate::status::{Loss, LossCause};
 use crate::v1;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +48,7 @@ impl Grant {
 impl Drop for Grant {
     fn drop(&mut self) {
         if let Some(session) = &self.session {
-            self.lease.end(LockLost::new(LossCause::Detached, 0));
+            self.lease.end(Loss::new(LossCause::Detached));
             session.detach(self.lease.key);
         }
     }

@@ -7,9 +7,10 @@ use crate::clock::Moment;
 use crate::core::Core;
 use crate::error::CallError;
 use crate::keeper::Keeper;
-use crate::lease::{LeaseKey, LeaseState, LockLost, LossCause};
+use crate::lease::{LeaseKey, LeaseState};
 use crate::operation::{Operation, Outcome};
 use crate::release::{ReleaseError, Released};
+use crate::status::{Loss, LossCause};
 use crate::v1;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +39,7 @@ impl Releasing {
     /// Stops renewing and sends the release. No renewal is sent after this.
     pub(crate) fn start(core: Arc<Core>, keeper: Arc<Keeper>, lease: &LeaseState) -> Self {
         // In this order: a concurrent attach either sees that the lease has ended or is undone by the removal.
-        lease.end(LockLost::new(LossCause::Released, 0));
+        lease.end(Loss::new(LossCause::Released));
         let (key, lock_name, lease_id) = (lease.key, lease.name.clone(), lease.lease_id.clone());
         let request = v1::ReleaseRequest { lock_name, lease_id };
         let operation = keeper.release(key, &request);

@@ -3,7 +3,7 @@
 use crate::acquire::{Acquire, AcquireError};
 use crate::clock::Moment;
 use crate::held::Held;
-use crate::lease::LockLost;
+use crate::status::LockLost;
 use std::future::{Future, IntoFuture};
 use std::pin::pin;
 

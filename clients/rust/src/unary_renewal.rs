@@ -4,8 +4,9 @@
 use crate::calls::Calls;
 use crate::clock::Moment;
 use crate::core::{Core, random_part};
-use crate::lease::{LeaseState, LockLost, Status};
+use crate::lease::LeaseState;
 use crate::proto::duration;
+use crate::status::Loss;
 use crate::v1;
 use crate::validity::Reading;
 use std::sync::Arc;
@@ -36,7 +37,7 @@ pub(crate) async fn keep_alive(core: Arc<Core>, lease: Arc<LeaseState>) {
     let calls = Calls { core: core.clone() };
     let mut changes = lease.changes();
     loop {
-        if let Status::Lost(_) = lease.status(Moment::now()) {
+        if lease.snapshot(Moment::now()).is_lost() {
             return;
         }
         let request = v1::RenewRequest { lock_name: lease.name.clone(), lease_id: lease.lease_id.clone(), ttl: None };
@@ -66,7 +67,7 @@ fn receive(lease: &LeaseState, answer: &crate::attempts::Timed<v1::RenewResponse
             ttl: duration(message.ttl),
         }),
         Outcome::Lost => {
-            lease.end(LockLost::from_server(message.end(), message.successor_token));
+            lease.end(Loss::from_server(message.end(), message.successor_token));
         }
         Outcome::Unspecified => tracing::warn!("unknown answer to a renewal"),
     }
@@ -74,7 +75,7 @@ fn receive(lease: &LeaseState, answer: &crate::attempts::Timed<v1::RenewResponse
 
 /// Cancel-safe.
 async fn ended(lease: &LeaseState, changes: &mut tokio::sync::watch::Receiver<()>) {
-    while !matches!(lease.status(Moment::now()), Status::Lost(_)) {
+    while !lease.snapshot(Moment::now()).is_lost() {
         if changes.changed().await.is_err() {
             return;
         }

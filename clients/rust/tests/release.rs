@@ -178,7 +178,7 @@ async fn a_body_is_dropped_when_the_lock_is_lost() {
     let end = v1::LeaseEnd::Revoked.into();
     fake.tell_each(|handle| ServerMessage::Lost(v1::Lost { handle, end, successor_token: 0 }));
     let result = tokio::time::timeout(BOUND, running).await.unwrap().unwrap();
-    assert!(matches!(result, Err(RunError::Lost(lost)) if lost.cause == LossCause::Revoked), "{result:?}");
+    assert!(matches!(&result, Err(RunError::Lost(lost)) if lost.cause == LossCause::Revoked), "{result:?}");
     assert!(noted.load(Ordering::SeqCst));
 }
 

@@ -99,7 +99,7 @@ impl<'a> Supervisor<'a> {
                     Event::Stopped(signal) => self.stop_job(signal).await,
                 },
                 signal = self.signals.next() => self.forward(signal),
-                Some(status) = changes.next(), if watched => self.warn(status),
+                Some(status) = changes.next(), if watched => self.warn(&status),
                 () = sleep(check_in) => {}
             }
         }
@@ -139,7 +139,7 @@ impl<'a> Supervisor<'a> {
     fn kill(&mut self, why: &LockLost) {
         self.group.kill();
         self.stopping = Some(Stopping::Killed);
-        self.error(&format!("{why} ({}): killed the command", self.held.name()));
+        self.error(&format!("{why}: killed the command"));
     }
 
     fn error(&self, message: &str) {
@@ -150,7 +150,7 @@ impl<'a> Supervisor<'a> {
         self.stderr.write_message(WARNING, message);
     }
 
-    fn warn(&self, status: Status) {
+    fn warn(&self, status: &Status) {
         let name = self.held.name();
         match status {
             Status::AtRisk { .. } => {

@@ -139,6 +139,6 @@ async fn a_body_is_dropped_when_its_lease_is_revoked() {
         std::future::pending::<()>().await;
     };
     let ended = within(client.acquire("a").ttl(Duration::from_secs(30)).run(body)).await;
-    assert!(matches!(ended, Err(RunError::Lost(lost)) if lost.cause == LossCause::Revoked), "{ended:?}");
+    assert!(matches!(&ended, Err(RunError::Lost(lost)) if lost.cause == LossCause::Revoked), "{ended:?}");
     operator.await.unwrap();
 }

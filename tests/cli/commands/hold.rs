@@ -39,8 +39,9 @@ fn a_signal_releases_the_lock() {
 fn a_lost_lock_ends_hold_at_once() {
     let server = Server::start();
     let holding = server.spawn(&["hold", "a"]);
-    server.run(&["force-release", "a", "--token", &token(&holding), "--reason", "it is stuck"]).expect(0);
-    holding.ended().expect(70).says("lock lost: the lease was revoked (a): stop the work");
+    let token = token(&holding);
+    server.run(&["force-release", "a", "--token", &token, "--reason", "it is stuck"]).expect(0);
+    holding.ended().expect(70).says(&format!("lock a (token {token}) lost: the lease was revoked: stop the work"));
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use super::Session;
 use crate::clock::Moment;
-use crate::lease::LockLost;
 use crate::proto::duration;
+use crate::status::Loss;
 use crate::v1;
 use crate::validity::Reading;
 use std::time::Duration;
@@ -51,7 +51,7 @@ impl Session {
                 if lease.may_reattach() {
                     self.attach(lease.clone(), now);
                     // If it was released concurrently, it must not be renewed again.
-                    if lease.lost(now).is_some() {
+                    if lease.snapshot(now).is_lost() {
                         self.detach(lease.key);
                     }
                 } else {
@@ -65,7 +65,7 @@ impl Session {
     pub(super) fn lost(&self, lost: v1::Lost) {
         let ended = self.outbox().take(lost.handle);
         if let Some(ended) = ended {
-            ended.lease.end(LockLost::from_server(lost.end(), lost.successor_token));
+            ended.lease.end(Loss::from_server(lost.end(), lost.successor_token));
         }
     }
 }

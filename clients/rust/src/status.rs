@@ -1,0 +1,103 @@
+//! The status of a lock, and why it was lost.
+
+use crate::clock::Moment;
+use crate::v1;
+
+/// The status of a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Status {
+    /// Held, and renewals arrive.
+    Held,
+    /// Still held, but renewals fail. Goes back to `Held` when one succeeds.
+    AtRisk {
+        /// When the lease ends if no renewal succeeds.
+        valid_until: Moment,
+    },
+    /// Lost. This is final.
+    Lost(LockLost),
+}
+
+/// A lock is no longer held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LockLost {
+    /// The lock's name.
+    pub name: String,
+    /// The fencing token of the lease that ended.
+    pub token: u64,
+    /// The cause.
+    pub cause: LossCause,
+    /// The fencing token of the lease that holds the lock now, if the server reported it.
+    pub successor_token: Option<u64>,
+}
+
+/// Why a lock is no longer held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LossCause {
+    /// The validity ended by the local clock before a renewal succeeded: the server was unreachable, or this process
+    /// was paused for too long.
+    ValidityOver,
+    /// The server reports that the lease expired.
+    Expired,
+    /// The server revoked the lease, for example because an operator forced its release.
+    Revoked,
+    /// The server reports that another lease of the lock was granted since.
+    Superseded,
+    /// The server does not know the lease: it ended longer ago than the server remembers.
+    Unknown,
+    /// Released, by this process or another one that knows the lease id.
+    Released,
+    /// This process stopped renewing the lease ([`Lock::into_lease`](crate::Lock::into_lease)).
+    Detached,
+    /// The lock name or the lease id breaks the rules of the API ([`Client::keep`](crate::Client::keep)).
+    Invalid,
+}
+
+/// The part of [`LockLost`] that the lease itself does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Loss {
+    pub(crate) cause: LossCause,
+    pub(crate) successor_token: Option<u64>,
+}
+
+impl Loss {
+    pub(crate) fn new(cause: LossCause) -> Self {
+        Self { cause, successor_token: None }
+    }
+
+    /// From the server's report of the end of a lease.
+    pub(crate) fn from_server(end: v1::LeaseEnd, successor_token: u64) -> Self {
+        let cause = match end {
+            v1::LeaseEnd::Released => LossCause::Released,
+            v1::LeaseEnd::Expired => LossCause::Expired,
+            v1::LeaseEnd::Revoked => LossCause::Revoked,
+            v1::LeaseEnd::Superseded => LossCause::Superseded,
+            v1::LeaseEnd::Unspecified | v1::LeaseEnd::Unknown => LossCause::Unknown,
+        };
+        Self { cause, successor_token: (successor_token != 0).then_some(successor_token) }
+    }
+}
+
+impl std::fmt::Display for LockLost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (what, why) = match self.cause {
+            LossCause::ValidityOver => ("lost", "its validity ended before a renewal succeeded"),
+            LossCause::Expired => ("lost", "the lease expired"),
+            LossCause::Revoked => ("lost", "the lease was revoked"),
+            LossCause::Superseded => ("lost", "another lease was granted since"),
+            LossCause::Unknown => ("lost", "the server does not know the lease"),
+            LossCause::Released => ("not held", "it was released"),
+            LossCause::Detached => ("not kept", "its lease was handed on"),
+            LossCause::Invalid => ("not kept", "its name or its lease id is not valid"),
+        };
+        write!(f, "lock {} (token {}) {what}: {why}", self.name, self.token)?;
+        match self.successor_token {
+            Some(token) => write!(f, "; token {token} holds it now"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for LockLost {}
