@@ -8,6 +8,7 @@ use super::{
     look::{ERROR, GOOD, Look},
     text,
 };
+use crate::server::STORE_METADATA;
 use clap::Args;
 use fencepost_client::{CallError, Moment, ServerAddress, Tls};
 use futures_util::future::join_all;
@@ -22,9 +23,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 /// The servers to ask.
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = "\
-Each server is asked whether it is ready (gRPC health). Leases and waiters are counted by listing the locks, over the
-first server that answers: they are those of all servers that share the store. Exit codes: 0 all servers are ready and
-the store answers; 1 not all; 69 no server answers.")]
+Each server is asked whether it is ready (gRPC health) and where it keeps its locks (memory or redis). Leases and
+waiters are counted by listing the locks, over the first server that answers: they are those of all servers that share
+the store. Exit codes: 0 all servers are ready and the store answers; 1 not all; 69 no server answers.")]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     call: CallArgs,
@@ -42,6 +43,9 @@ enum State {
 struct Server {
     address: String,
     state: State,
+    /// The kind of store, if the server says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    store: Option<String>,
     /// Why it is unreachable.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
@@ -99,15 +103,18 @@ async fn ask(address: String, tls: &Tls) -> Result<Server, Failure> {
     let check = async {
         let mut health = HealthClient::new(parsed.connect(tls).await.map_err(|error| explained(&error))?);
         let answer = health.check(HealthCheckRequest::default()).await;
-        Ok(answer.map_err(|status| status.message().to_owned())?.into_inner().status())
+        let answer = answer.map_err(|status| status.message().to_owned())?;
+        // Only visible characters.
+        let store = answer.metadata().get(STORE_METADATA).and_then(|store| store.to_str().ok()).map(str::to_owned);
+        Ok((answer.into_inner().status(), store))
     };
     let checked = timeout(ANSWER_TIMEOUT, check).await.unwrap_or_else(|_| Err("no answer in time".to_owned()));
-    let (state, error) = match checked {
-        Ok(ServingStatus::Serving) => (State::Ready, None),
-        Ok(_) => (State::NotReady, None),
-        Err(why) => (State::Unreachable, Some(why)),
+    let (state, store, error) = match checked {
+        Ok((ServingStatus::Serving, store)) => (State::Ready, store, None),
+        Ok((_, store)) => (State::NotReady, store, None),
+        Err(why) => (State::Unreachable, None, Some(why)),
     };
-    Ok(Server { address, state, error })
+    Ok(Server { address, state, store, error })
 }
 
 fn explained(error: &CallError) -> String {
@@ -125,10 +132,11 @@ fn describe(status: &Status, look: Look) -> String {
         lines.replacen(words, &look.paint(if good { GOOD } else { ERROR }, words), 1)
     };
     let mut lines = Vec::new();
-    for Server { address, state: is, error } in &status.servers {
+    for Server { address, state: is, store, error } in &status.servers {
+        let kind = store.as_ref().map(|store| format!(", store {store}")).unwrap_or_default();
         let (words, rest) = match is {
-            State::Ready => ("ready", String::new()),
-            State::NotReady => ("not ready", ": it drains, or cannot use its store; its log says why".to_owned()),
+            State::Ready => ("ready", kind),
+            State::NotReady => ("not ready", format!("{kind}: it drains, or cannot use its store; its log says why")),
             State::Unreachable => ("unreachable", format!(": {}", error.as_deref().unwrap_or_default())),
         };
         lines.push(state(*is == State::Ready, words, line("server", &format!("{address} is {words}{rest}"))));
@@ -153,7 +161,8 @@ mod tests {
     use super::*;
 
     fn server(state: State, error: Option<&str>) -> Server {
-        Server { address: "a:7420".to_owned(), state, error: error.map(str::to_owned) }
+        let store = (state != State::Unreachable).then(|| "redis".to_owned());
+        Server { address: "a:7420".to_owned(), state, store, error: error.map(str::to_owned) }
     }
 
     #[test]
@@ -166,8 +175,8 @@ mod tests {
         ];
         let text = describe(&Status { servers, store, error: None }, Look::PLAIN);
         let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines[0], "server   a:7420 is ready");
-        assert!(lines[1].starts_with("server   a:7420 is not ready: it drains"), "{text}");
+        assert_eq!(lines[0], "server   a:7420 is ready, store redis");
+        assert!(lines[1].starts_with("server   a:7420 is not ready, store redis: it drains"), "{text}");
         assert_eq!(lines[2], "server   a:7420 is unreachable: refused");
         assert_eq!(lines[3..], ["store    answered in 2 ms", "leases   3", "waiters  1"]);
     }
@@ -180,7 +189,7 @@ mod tests {
         assert!(text.ends_with("store    \u{1b}[1m\u{1b}[31mno answer\u{1b}[0m: try again"), "{text:?}");
         assert_eq!(
             json(&status).unwrap(),
-            r#"{"servers":[{"address":"a:7420","state":"not_ready"}],"error":"try again"}"#
+            r#"{"servers":[{"address":"a:7420","state":"not_ready","store":"redis"}],"error":"try again"}"#
         );
     }
 }

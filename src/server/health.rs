@@ -3,11 +3,18 @@
 use crate::telemetry::metrics::Metrics;
 use std::{convert::Infallible, fmt, sync::Arc};
 use tokio::sync::{Mutex, watch};
+use tonic::{Request, Response, Status, metadata::MetadataValue};
 use tonic_health::{
     ServingStatus,
-    pb::health_server::{Health as HealthService, HealthServer},
-    server::HealthReporter,
+    pb::{
+        HealthCheckRequest, HealthCheckResponse,
+        health_server::{Health as HealthApi, HealthServer},
+    },
+    server::{HealthReporter, HealthService},
 };
+
+/// The metadata of the answer to a health check that has the kind of store.
+pub(crate) const STORE_METADATA: &str = "fencepost-store";
 
 /// Whether this server is ready for calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,12 +51,15 @@ pub(super) struct Health {
 }
 
 impl Health {
-    /// Health for these services, which are not ready yet, and the gRPC service that reports it.
+    /// Health for these services, which are not ready yet, and the gRPC service that reports it with the kind of store.
     pub(super) async fn new(
         services: &'static [&'static str],
+        store: &'static str,
         metrics: Arc<Metrics>,
-    ) -> (Self, HealthServer<impl HealthService>) {
-        let (reporter, service) = tonic_health::server::health_reporter();
+    ) -> (Self, HealthServer<impl HealthApi>) {
+        let reporter = HealthReporter::new();
+        let statuses = HealthService::from_health_reporter(reporter.clone());
+        let service = HealthServer::new(WithStore { statuses, store });
         let (readiness, change) = (watch::Sender::new(Readiness::Starting), Mutex::new(()));
         let health = Self { reporter, services, readiness, metrics, change };
         health.set(Readiness::Starting).await;
@@ -93,5 +103,26 @@ impl Health {
                 return std::future::pending().await;
             }
         }
+    }
+}
+
+/// Health checks whose answers have the kind of store as well.
+struct WithStore {
+    statuses: HealthService,
+    store: &'static str,
+}
+
+#[tonic::async_trait]
+impl HealthApi for WithStore {
+    type WatchStream = <HealthService as HealthApi>::WatchStream;
+
+    async fn check(&self, request: Request<HealthCheckRequest>) -> Result<Response<HealthCheckResponse>, Status> {
+        let mut answer = self.statuses.check(request).await?;
+        answer.metadata_mut().insert(STORE_METADATA, MetadataValue::from_static(self.store));
+        Ok(answer)
+    }
+
+    async fn watch(&self, request: Request<HealthCheckRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        self.statuses.watch(request).await
     }
 }

@@ -30,6 +30,7 @@ use crate::{
 use accept::{Admission, Gate, connections};
 use admin::{Admin, Build, Hosts, Pages};
 use health::Health;
+pub(crate) use health::STORE_METADATA;
 use http2::Http2;
 use layers::{BrokenOffLayer, CallsLayer, ContentTypeLayer, DeadlineLayer, OpenCalls, RequestTimeLayer, TracesLayer};
 use refusals::Refusals;
@@ -156,11 +157,13 @@ impl Server<'_> {
     ) -> Result<(), ServeError> {
         let Self { config, listeners: Listeners { sockets, tls }, admin, metrics, traces } = self;
         let with_admin = config.admin_service == AdminPlace::Everywhere;
-        let (health, health_service) = Health::new(api::service_names(with_admin), metrics.clone()).await;
+        let build = Build::with(&config.store);
+        let services = api::service_names(with_admin);
+        let (health, health_service) = Health::new(services, build.store(), metrics.clone()).await;
         let calls = CallsLayer::new(metrics.calls.clone());
         let measured = locks.clone();
         let refresh = move || measured.measure();
-        let pages = Pages::new(Build::with(&config.store), metrics.clone(), refresh, health.subscribe());
+        let pages = Pages::new(build, metrics.clone(), refresh, health.subscribe());
         let grpc = api::admin_routes(locks, config.drain_timeout, &metrics.calls, &traces)?;
         let refusals = Arc::new(Refusals::new(metrics.connections.clone()));
         let outer = ServiceBuilder::new()

@@ -18,6 +18,11 @@ impl Build {
         Self { store }
     }
 
+    /// The kind of store.
+    pub(in crate::server) fn store(self) -> &'static str {
+        self.store
+    }
+
     /// Names and values, in the order in which they are shown.
     pub(in crate::server) fn facts(self) -> Vec<(&'static str, String)> {
         let profile = if cfg!(debug_assertions) { "debug" } else { "release" };

@@ -1,6 +1,9 @@
 //! `status`, the times and the filter of `watch`, and what a drain means for those who wait.
 
-use crate::support::{Process, Server, await_that, fencepost};
+use crate::{
+    redis::Redis,
+    support::{Process, Server, await_that, fencepost},
+};
 use nix::sys::signal::Signal;
 
 #[test]
@@ -12,12 +15,32 @@ fn a_ready_server_shows_its_leases_and_waiters() {
     let waiting = server.spawn(&["acquire", "a", "--wait", "1m"]);
     await_that("a waiter", || server.waiters("a") == 1);
     let shown = server.run(&["status"]).expect(0);
-    assert_eq!(shown.field("server"), format!("{} is ready", server.url));
+    assert_eq!(shown.field("server"), format!("{} is ready, store memory", server.url));
     assert!(shown.field("store").starts_with("answered in "), "{shown:?}");
     assert_eq!((shown.field("leases"), shown.field("waiters")), ("2", "1"));
     let json = server.run(&["status", "--json"]).expect(0).json();
+    assert_eq!(json["servers"][0]["store"], "memory");
     assert_eq!((&json["servers"][0]["state"], &json["store"]["leases"]), (&"ready".into(), &2.into()));
     waiting.signal(Signal::SIGTERM);
+}
+
+#[test]
+fn each_server_shows_the_kind_of_its_store_and_nothing_else_of_it() {
+    let redis = Redis::start(&["--requirepass", "s3cret"]);
+    let store = format!("redis://:s3cret@127.0.0.1:{}", redis.port);
+    let (shared, alone) = (Server::start_with(&["--store", &store]), Server::start());
+    let both = format!("{},{}", shared.url, alone.url);
+    let status = |more: &[&str]| Process::start(fencepost(&["status", "--server", &both]).args(more)).ended();
+    // A server listens before it has reached its store.
+    await_that("both servers are ready", || status(&[]).code == 0);
+    let text = status(&[]);
+    assert!(text.out.contains(&format!("{} is ready, store redis\n", shared.url)), "{text:?}");
+    assert!(text.out.contains(&format!("{} is ready, store memory\n", alone.url)), "{text:?}");
+    let json = status(&["--json"]);
+    assert_eq!(json.json()["servers"][0]["store"], "redis");
+    for shown in [text.out, json.out] {
+        assert!(!shown.contains("s3cret") && !shown.contains(&redis.port.to_string()), "{shown}");
+    }
 }
 
 #[test]
@@ -26,7 +49,10 @@ fn servers_that_are_not_ready_are_named() {
     // Nothing listens on port 1.
     let both = format!("{},127.0.0.1:1", server.url);
     let shown = Process::start(&mut fencepost(&["status", "--server", &both])).ended().expect(1);
-    assert!(shown.out.contains("127.0.0.1:1 is unreachable: ") && shown.out.contains(" is ready\n"), "{shown:?}");
+    assert!(
+        shown.out.contains("127.0.0.1:1 is unreachable: ") && shown.out.contains(" is ready, store memory\n"),
+        "{shown:?}"
+    );
     Process::start(&mut fencepost(&["status", "--server", "127.0.0.1:1"])).ended().expect(69).says("cannot reach");
     Process::start(&mut fencepost(&["status", "--server", "::1"])).ended().expect(64).says("needs brackets");
 }
