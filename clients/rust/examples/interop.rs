@@ -1,7 +1,9 @@
 //! The driver of the Rust client for `tests/interop`: a line of stdin is a JSON request, a line of stdout its answer.
 //! `tests/interop/README.md` has the protocol. Requests run concurrently.
 
-use fencepost_client::{AcquireError, CallError, Client, Held, Lock, LockLost, LossCause, ReleaseError, Status, v1};
+use fencepost_client::{
+    AcquireError, CallError, Client, Held, Lock, LockLost, LossCause, ReleaseError, Status, Tls, v1,
+};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -134,6 +136,19 @@ impl Driver {
         }
         if let Some(holder) = request["holder"].as_str() {
             builder = builder.holder(holder);
+        }
+        let mut tls = Tls::new();
+        if let Some(ca) = request["ca"].as_str() {
+            tls = tls.ca_file(ca);
+        }
+        if let (Some(certificate), Some(key)) = (request["cert"].as_str(), request["key"].as_str()) {
+            tls = tls.identity_files(certificate, key);
+        }
+        if tls != Tls::new() {
+            builder = builder.tls(tls);
+        }
+        if let Some(token) = request["token"].as_str().map(str::to_owned) {
+            builder = builder.bearer_token(move || Ok(token.clone()));
         }
         let client = builder.build().map_err(|error| bad_request(&error.to_string()))?;
         *locked(&self.client) = Some(client);

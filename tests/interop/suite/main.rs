@@ -2,12 +2,17 @@
 //! runs it; `tests/interop/README.md` says how to run a part of it.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
+#[path = "../../support/authority.rs"]
+mod authority;
 #[path = "../../support/binary.rs"]
 mod binary;
 #[path = "../../support/server.rs"]
 mod calls;
+#[path = "../../support/certificates.rs"]
+mod certificates;
 mod checks;
 mod driver;
+mod gateway;
 mod language;
 mod link;
 #[path = "../../support/redis.rs"]

@@ -6,6 +6,7 @@ mod leases;
 mod queue;
 mod redis_paused;
 mod replies;
+mod secured;
 mod together;
 
 use crate::{
@@ -70,6 +71,7 @@ pub(crate) const CHECKS: &[Check] = &[
     each!("cancelled while waiting", BOTH, queue::cancelled),
     each!("cancelled as granted", BOTH, queue::cancelled_as_granted),
     each!("1,000 locks", BOTH, leases::thousand),
+    each!("TLS and token", BOTH, secured::connections),
     each!("exit without close", BOTH, exits::without_close),
     each!("closed", BOTH, exits::closed),
 ];
