@@ -6,6 +6,7 @@
  */
 import * as net from "node:net";
 import * as tls from "node:tls";
+import type { ClientHttp2Session, ClientHttp2Stream } from "node:http2";
 import { type Client, createClient, type Interceptor } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 import { type Address, origin } from "./address.js";
@@ -16,8 +17,7 @@ import type { Security, Tls, TokenSource } from "./security.js";
 import { within } from "./timers.js";
 
 /** The interval of pings while a stream is open, and how long an answer to one may take. */
-const PING_INTERVAL_MS = 10_000;
-const PING_TIMEOUT_MS = 5000;
+const PINGS = { pingIntervalMs: 10_000, pingTimeoutMs: 5000 };
 
 /** The longest answer: a page of 1,000 locks with the longest names, labels and metadata takes 5 MB. */
 const ANSWER_BYTES_MAX = 16 * 1024 * 1024;
@@ -29,10 +29,10 @@ export class Connection {
   /** Why the last connection could not be begun: a file of TLS cannot be read, say. */
   #unbegun: unknown;
 
-  constructor(address: Address, { tls, token }: Security) {
+  /** The pings are an argument for tests only. */
+  constructor(address: Address, { tls, token }: Security, pings: typeof PINGS = PINGS) {
     this.address = address;
     const baseUrl = origin(address);
-    const pings = { pingIntervalMs: PING_INTERVAL_MS, pingTimeoutMs: PING_TIMEOUT_MS };
     const createConnection = () => {
       this.#unbegun = undefined;
       try {
@@ -42,7 +42,7 @@ export class Connection {
         throw error;
       }
     };
-    this.#manager = new Http2SessionManager(baseUrl, pings, { createConnection });
+    this.#manager = new Manager(baseUrl, pings, { createConnection });
     const transport = createGrpcTransport({
       baseUrl,
       sessionManager: this.#manager,
@@ -65,6 +65,28 @@ export class Connection {
   /** Ends the connection with all of its calls. It connects again when it is opened again. */
   close(): void {
     this.#manager.abort();
+  }
+}
+
+/**
+ * A manager whose connections always have a listener for errors.
+ *
+ * Its own listener is gone when it gives up a connection. But a connection that breaks reports its error later than its
+ * streams do, and by then the failure of a stream has often made this client give it up. Without a listener that error
+ * would end the process.
+ */
+class Manager extends Http2SessionManager {
+  readonly #known = new WeakSet<ClientHttp2Session>();
+
+  override async request(...call: Parameters<Http2SessionManager["request"]>): Promise<ClientHttp2Stream> {
+    const stream = await super.request(...call);
+    const session = stream.session as ClientHttp2Session | undefined;
+    if (session !== undefined && !this.#known.has(session)) {
+      this.#known.add(session);
+      // The streams and the manager report what happened.
+      session.on("error", () => undefined);
+    }
+    return stream;
   }
 }
 
