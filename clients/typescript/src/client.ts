@@ -92,7 +92,9 @@ export class Client implements AsyncDisposable {
     core.onClose.add(stop);
     signal?.addEventListener("abort", stop);
     try {
-      return new Lock(core, await core.awake.during(() => acquiring.run()), onAtRisk);
+      const acquired = core.awake.during(() => acquiring.run());
+      core.acquiring(acquired);
+      return new Lock(core, await acquired, onAtRisk);
     } finally {
       core.onClose.delete(stop);
       signal?.removeEventListener("abort", stop);

@@ -29,6 +29,12 @@ export class Core {
     void work.finally(() => this.#background.delete(work));
   }
 
+  /** Notes an acquire. When it is given up, it leaves its withdrawal behind, which a closing client has to wait for. */
+  acquiring(acquired: Promise<unknown>): void {
+    const settled = () => undefined;
+    this.inBackground(acquired.then(settled, settled));
+  }
+
   /** Waits for the work behind the callers, at most some milliseconds. */
   async flushed(ms: number): Promise<void> {
     const flushed = async () => {

@@ -173,6 +173,28 @@ void test("list and watch", async (t) => {
   await assert.rejects(stopped.next(), { message: "enough" });
 });
 
+void test("after close nothing of the client is in a queue", async (t) => {
+  const server = await start(t);
+  const [holder, client] = [connect(t, server), connect(t, server)];
+  await holder.lock("a");
+  const waiting = Array.from({ length: 50 }, () => client.lock("a", { wait: 60_000 }));
+  const ended = Promise.all(waiting.map((each) => assert.rejects(each, ClientClosed)));
+  await until("all wait", async () => (await holder.get("a")).waiters === waiting.length);
+  await client.close();
+  assert.equal((await holder.get("a")).waiters, 0);
+  await ended;
+});
+
+void test("an acquire that has just begun is withdrawn when close resolves", async (t) => {
+  const server = await start(t);
+  const [observer, client] = [connect(t, server), connect(t, server)];
+  await (await client.lock("warm")).release();
+  const begun = assert.rejects(client.lock("a", { ttl: 60_000 }), ClientClosed);
+  await client.close();
+  assert.equal((await observer.get("a")).holders.length, 0);
+  await begun;
+});
+
 void test("close releases what is held, and ends what waits", async (t) => {
   const server = await start(t);
   const client = connect(t, server);
