@@ -10,7 +10,7 @@ import { infoFrom, type LockInfo, type TokenStatus, tokenStatusFrom, type WatchE
 import { Lock } from "./lock.js";
 import { release } from "./releasing.js";
 import { type AcquireOptions, request } from "./request.js";
-import { checkToken, Tls, type TlsOptions, type TokenSource } from "./security.js";
+import { checkToken, Tls, type TlsOptions, Tokens, type TokenSource } from "./security.js";
 import { Servers } from "./servers.js";
 
 /** How long a call is repeated while no server answers it, beyond its wait, in milliseconds. */
@@ -66,7 +66,8 @@ export class Client implements AsyncDisposable {
     }
     const tls = new Tls(options.tls);
     if (servers.some((address) => address.tls)) tls.check();
-    this.#core = new Core(new Servers(servers, { tls, token }), options.holder ?? defaultHolder(), timeout);
+    const tokens = token === undefined ? undefined : new Tokens(token, timeout);
+    this.#core = new Core(new Servers(servers, { tls, tokens }), options.holder ?? defaultHolder(), timeout);
   }
 
   /**

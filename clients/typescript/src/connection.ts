@@ -13,7 +13,7 @@ import { type Address, origin } from "./address.js";
 import { Failure } from "./failure.js";
 import { CONNECT_TIMEOUT_MS } from "./facts.js";
 import { LockService } from "./gen/fencepost/v1/lock_pb.js";
-import type { Security, Tls, TokenSource } from "./security.js";
+import type { Security, Tls, Tokens } from "./security.js";
 import { within } from "./timers.js";
 
 /** The interval of pings while a stream is open, and how long an answer to one may take. */
@@ -30,7 +30,7 @@ export class Connection {
   #unbegun: unknown;
 
   /** The pings are an argument for tests only. */
-  constructor(address: Address, { tls, token }: Security, pings: typeof PINGS = PINGS) {
+  constructor(address: Address, { tls, tokens }: Security, pings: typeof PINGS = PINGS) {
     this.address = address;
     const baseUrl = origin(address);
     const createConnection = () => {
@@ -48,7 +48,7 @@ export class Connection {
       sessionManager: this.#manager,
       readMaxBytes: ANSWER_BYTES_MAX,
       acceptCompression: [],
-      interceptors: token === undefined ? [] : [bearer(token)],
+      interceptors: tokens === undefined ? [] : [bearer(tokens)],
     });
     this.client = createClient(LockService, transport);
   }
@@ -111,10 +111,9 @@ function quiet(socket: net.Socket): net.Socket {
   return socket;
 }
 
-function bearer(token: TokenSource): Interceptor {
+function bearer(tokens: Tokens): Interceptor {
   return (next) => async (request) => {
-    const text = typeof token === "string" ? token : await token();
-    request.header.set("authorization", `Bearer ${text}`);
+    request.header.set("authorization", `Bearer ${await tokens.next(request.signal)}`);
     return next(request);
   };
 }

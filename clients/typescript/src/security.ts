@@ -2,8 +2,10 @@
 import { X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { createSecureContext } from "node:tls";
+import { Code, ConnectError } from "@connectrpc/connect";
 import { type Address, isLocal } from "./address.js";
 import { ENVIRONMENT_CA, ENVIRONMENT_CERT, ENVIRONMENT_KEY } from "./facts.js";
+import { within } from "./timers.js";
 
 /** The files for connections to `https://` servers. */
 export interface TlsOptions {
@@ -15,13 +17,58 @@ export interface TlsOptions {
   readonly keyFile?: string;
 }
 
-/** A bearer token, or a function that is asked for one before each call. */
+/**
+ * A bearer token, or a function that is asked for one before each call. The call fails if the function does, or has not
+ * settled after 4.5 s or the client's timeout, whichever is shorter.
+ */
 export type TokenSource = string | (() => string | Promise<string>);
 
 /** What all connections of a client have in common. */
 export interface Security {
   readonly tls: Tls;
-  readonly token: TokenSource | undefined;
+  readonly tokens: Tokens | undefined;
+}
+
+/** The longest time for a token, in milliseconds: less than for an answer, so that the error says what is missing. */
+const TOKEN_TIMEOUT_MS = 4500;
+
+/** The bearer tokens of a client's calls. */
+export class Tokens {
+  readonly #source: TokenSource;
+  readonly #timeout: number;
+
+  /** @throws TypeError for a token that cannot be sent */
+  constructor(source: TokenSource, timeout: number) {
+    if (typeof source !== "function") sendable(source);
+    this.#source = source;
+    this.#timeout = Math.min(timeout, TOKEN_TIMEOUT_MS);
+  }
+
+  /** The token for one call. A function that never settles must not hold up the call beyond its time or its signal. */
+  async next(signal: AbortSignal): Promise<string> {
+    if (typeof this.#source !== "function") return sendable(this.#source);
+    const asked = (async (source) => ({ token: await source() }))(this.#source);
+    const answer = await within(asked, this.#timeout, signal);
+    if (answer === undefined) {
+      const text = `there is no token: its function did not settle within ${String(this.#timeout)} ms`;
+      throw new ConnectError(text, Code.Unauthenticated);
+    }
+    try {
+      return sendable(answer.token);
+    } catch (error) {
+      throw new ConnectError(error instanceof Error ? error.message : "", Code.Unauthenticated);
+    }
+  }
+}
+
+/** The token without spaces and line ends around it. The errors do not show it, because they end up in logs. */
+function sendable(token: unknown): string {
+  if (typeof token !== "string") throw new TypeError("the token is not a string");
+  const text = token.trim();
+  if (text === "") throw new TypeError("the token is empty");
+  if (/[\r\n]/.test(text)) throw new TypeError("the token has a line end inside");
+  if (/[^ -~]/.test(text)) throw new TypeError("the token has a character that is not visible ASCII");
+  return text;
 }
 
 /** Checks that a bearer token is not sent in plain text over a network. */

@@ -41,13 +41,13 @@ class Impatient extends Servers {
   readonly #list: readonly string[];
 
   constructor(list: readonly string[]) {
-    super(addresses(list), { tls: new Tls(), token: undefined });
+    super(addresses(list), { tls: new Tls(), tokens: undefined });
     this.#list = list;
   }
 
   override connection(index: number): Connection {
     const address = addresses(this.#list)[index] ?? assert.fail();
-    return new Connection(address, { tls: new Tls(), token: undefined }, { pingIntervalMs: 100, pingTimeoutMs: 100 });
+    return new Connection(address, { tls: new Tls(), tokens: undefined }, { pingIntervalMs: 100, pingTimeoutMs: 100 });
   }
 }
 

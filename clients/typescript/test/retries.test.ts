@@ -12,7 +12,7 @@ import { troubleOf } from "../src/trouble.js";
 
 function servers(count: number): Servers {
   const addresses = Array.from({ length: count }, (_, n) => parse(`127.0.0.1:${String(n + 1)}`));
-  return new Servers(addresses, { tls: new Tls(), token: undefined });
+  return new Servers(addresses, { tls: new Tls(), tokens: undefined });
 }
 
 /** As connect and Node wrap the error of a connection. */

@@ -3,8 +3,9 @@ import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { inspect } from "node:util";
 import test, { type TestContext } from "node:test";
-import { Client, type TlsOptions } from "../src/index.js";
+import { Client, ClientClosed, type TlsOptions } from "../src/index.js";
 import { connect, start } from "./support/index.js";
 
 function folderOf(t: TestContext): string {
@@ -105,4 +106,43 @@ void test("a token that cannot be had is an error of the call", async (t) => {
   const client = connect(t, server, { token });
   await assert.rejects(client.lock("a"), /no token today/);
   await assert.rejects(client.get("a"), /no token today/);
+});
+
+void test("a token that never comes holds up no call beyond its time, and none beyond close", async (t) => {
+  const server = await start(t);
+  const token = () => new Promise<string>(() => undefined);
+  const client = connect(t, server, { token, timeout: 500 });
+  const late = { name: "Refused", message: /there is no token: its function did not settle within 500 ms/ };
+  const began = performance.now();
+  await assert.rejects(client.get("a"), late);
+  await assert.rejects(client.watch("a").next(), late);
+  await assert.rejects(client.lock("a"), { name: "Refused" });
+  assert.ok(performance.now() - began < 4000);
+
+  const patient = connect(t, server, { token });
+  const calls = [patient.get("a"), patient.lock("a"), patient.watch("a").next()];
+  const ended = Promise.all(calls.map((each) => assert.rejects(each, ClientClosed)));
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  const closing = performance.now();
+  await patient.close();
+  await ended;
+  assert.ok(performance.now() - closing < 2000);
+});
+
+void test("a token that cannot be sent is refused, and not shown", async (t) => {
+  const server = await start(t);
+  const isHidden = (error: unknown) => {
+    const text = inspect(error, { depth: 10 });
+    assert.match(text, /the token (has|is) /);
+    assert.doesNotMatch(text, /hush/);
+    return true;
+  };
+  for (const token of ["hush\nhush", "hush\r\nhush", "hush\0", "hush \u20ac", "", "\n"]) {
+    assert.throws(() => new Client({ servers: server.address, token }), isHidden);
+    const client = connect(t, server, { token: () => token });
+    await assert.rejects(client.get("a"), isHidden);
+    await assert.rejects(client.lock("a"), isHidden);
+  }
+  // The token of a file that was read whole.
+  await (await connect(t, server, { token: "secret\n" }).lock("a")).release();
 });
