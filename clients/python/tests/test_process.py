@@ -67,6 +67,62 @@ asyncio.run(main())
 """
 
 
+AT_THE_END = """
+class AtTheEnd:
+    sleep = staticmethod(time.sleep)
+    def __del__(self):
+        try:
+            {call}
+        except ClientClosed as error:
+            print("interpreter ends" in str(error))
+from fencepost import ClientClosed
+at_the_end = AtTheEnd()
+"""
+
+OPEN_GENERATOR = """
+import sys
+from fencepost import Client
+client = Client(sys.argv[2])
+def hold():
+    with client.lock(sys.argv[1], ttl=2) as lock:
+        yield lock
+holding = hold()
+next(holding)
+print("held")
+"""
+
+OPEN_STACK = """
+import contextlib, sys
+from fencepost import Client
+stack = contextlib.ExitStack()
+client = stack.enter_context(Client(sys.argv[2]))
+lock = stack.enter_context(client.lock(sys.argv[1], ttl=2))
+print("held")
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "printed"),
+    [
+        (HOLD + AT_THE_END.format(call="lock.release()"), "True"),
+        (HOLD + AT_THE_END.format(call="client.try_acquire('another')"), "True"),
+        (HOLD + AT_THE_END.format(call="client.get('another')"), "True"),
+        (HOLD + AT_THE_END.format(call="print(lock.valid()); client.close()"), "True"),
+        (HOLD + AT_THE_END.format(call="self.sleep(2); print(lock.valid(), lock.loss)"), "False None"),
+        (OPEN_GENERATOR, ""),
+        (OPEN_STACK, ""),
+    ],
+    ids=["release", "acquire", "get", "close", "expired", "generator", "stack"],
+)
+def test_use_at_the_end_of_the_interpreter_does_not_hold_it_up(
+    program: str, printed: str, server: Server, name: str
+) -> None:
+    with child(program, name, server.address) as process:
+        assert read(process) == "held"
+        output, complaints = process.communicate(timeout=EXIT_TIMEOUT)
+        assert (process.returncode, output.strip(), complaints) == (0, printed, "")
+
+
 @pytest.mark.parametrize(
     "program",
     [
@@ -89,9 +145,11 @@ def test_a_process_that_ends_without_close_is_gone(program: str, server: Server,
         assert lock.previous_end is fencepost.LeaseEnd.EXPIRED
 
 
+# A background job of a shell inherits SIGINT as ignored, and its children do.
 WAIT = """
-import sys
+import signal, sys
 from fencepost import Client
+signal.signal(signal.SIGINT, signal.default_int_handler)
 client = Client(sys.argv[2])
 print("waits")
 try:

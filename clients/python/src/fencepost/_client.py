@@ -11,6 +11,7 @@ from types import TracebackType
 
 from fencepost._calls import Calls, Watch
 from fencepost._core import options, requests, timing
+from fencepost._core.acquire import Acquire
 from fencepost._core.options import Tls, Token
 from fencepost._facts import DEFAULT_TTL_MS
 from fencepost._lock import Lock
@@ -135,11 +136,12 @@ class Client:
         """
         label = self._options.holder if holder is None else holder
         request = requests.acquire(name, ttl, wait, label, metadata, request_id, min_token)
-        acquired = self._driver.acquire(request)
-        if acquired.lease is None:
-            assert acquired.error is not None
-            raise acquired.error
-        return Lock(self, self._driver, acquired.lease, label, acquired.previous_end, on_lost, on_at_risk)
+
+        def take(acquired: Acquire) -> Lock:
+            assert acquired.lease is not None
+            return Lock(self, self._driver, acquired.lease, label, acquired.previous_end, on_lost, on_at_risk)
+
+        return self._driver.acquire(request, take)
 
     def try_acquire(
         self,
@@ -159,31 +161,31 @@ class Client:
 
     def get(self, name: str) -> LockInfo:
         """Returns the state of a lock: its holders, the time left, the number of waiters."""
-        self._driver.check_process()
+        self._driver.check_use()
         return self._calls.get(name)
 
     def list(self, prefix: str = "") -> Iterator[LockInfo]:
         """Iterates over the locks that are held or waited for, in no particular order."""
-        self._driver.check_process()
+        self._driver.check_use()
         return self._calls.list(prefix)
 
     def watch(self, prefix: str = "") -> Watch:
         """Reports events of the locks whose names begin with ``prefix``, from the return of this call on."""
-        self._driver.check_process()
+        self._driver.check_use()
         return self._calls.watch(prefix)
 
     def check_token(self, name: str, token: int) -> TokenCheck:
         """Checks whether a token is that of a current lease. For stores that cannot keep the highest token themselves;
         the answer may be out of date when it arrives.
         """
-        self._driver.check_process()
+        self._driver.check_use()
         return self._calls.check_token(name, token)
 
     def close(self, timeout: float = 5.0) -> None:
         """Ends all waits with :class:`ClientClosed`, releases all locks, and closes the connections. Waits at most
         ``timeout`` seconds for the servers to confirm that.
         """
-        if self._driver.forked:
+        if self._driver.forked or self._driver.is_over:
             return
         self._driver.shut(timeout)
         self._calls.close()

@@ -73,6 +73,7 @@ class Lock:
                 driver.callback(partial(on_lost, loss))
 
         driver.watch(lease, on_end, on_at_risk)
+        self._complete = True
 
     @property
     def name(self) -> str:
@@ -124,7 +125,7 @@ class Lock:
                 until the TTL is over.
             Refused: the server refused the call. The lease ends by its TTL.
         """
-        self._driver.check_process()
+        self._driver.check_use()
         if self._released is None:
             self._released = known_end(self.loss)
         if self._released is None:
@@ -147,7 +148,8 @@ class Lock:
             released = self.release()
         except FencepostError as failure:
             # The work is done, and was protected. The lease ends by its TTL at the latest.
-            logger.warning("%s is not released yet: %s", self.name, failure)
+            if not self._driver.is_over:
+                logger.warning("%s is not released yet: %s", self.name, failure)
         lost = lost_at_exit(lost, released)
         if lost is None or (isinstance(error, LockLost) and error.token == self.token):
             return
@@ -160,6 +162,7 @@ class Lock:
 
     def __del__(self) -> None:
         lease = getattr(self, "_lease", None)
-        if lease is not None and not lease.is_over:
+        # If its making was interrupted, nobody had it, and the driver releases the lease.
+        if lease is not None and not lease.is_over and hasattr(self, "_complete"):
             warnings.warn(f"lock {lease.name!r} was never released", ResourceWarning, stacklevel=2, source=self)
             self._driver.drop(lease)

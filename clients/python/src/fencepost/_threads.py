@@ -1,17 +1,24 @@
 """The driver of the engine with threads.
 
 One lock guards the engine. Each session has a thread that reads, and one of gRPC that asks for messages to send. A
-third one runs the timers; it ends when nothing is left to do. All are daemons: none keeps the process alive.
+third one, the worker, runs the timers and what callers ask for; it ends when nothing is left to do. All are daemons:
+none keeps the process alive.
+
+The handler of a signal may raise an exception anywhere in the main thread. So callers never run the engine, which that
+would leave half changed: they put jobs in a queue, and wait with locks that are one step for Python.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import queue
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TypeVar
 
 import grpc
 
@@ -31,8 +38,10 @@ from fencepost.v1 import lock_pb2 as pb
 logger = logging.getLogger("fencepost")
 
 # The longest sleep of the thread of the timers: timers of Python do not count suspend, so this bounds the time in which
-# a lease that ended meanwhile is noticed after the machine resumes, and a lock that was garbage collected is released.
+# a lease that ended meanwhile is noticed after the machine resumes.
 _SLEEP_MAX = 1.0
+
+ResultT = TypeVar("ResultT")
 
 
 class Driver:
@@ -44,12 +53,11 @@ class Driver:
         self._lock = threading.RLock()
         self._engine = Engine(self, len(options.servers), options.retry_for)
         self._streams: dict[Session, _Stream] = {}
-        self._timers_changed = threading.Condition(self._lock)
-        self._timers_run = False
+        # Its "put" is one step for Python, and may be called by the garbage collector.
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._works = False
         self._next_due = 0.0
-        self._idle = threading.Condition(self._lock)
-        self._dropped: deque[Lease] = deque()
-        self._client_gone = False
+        self._until_idle: list[_Wait] = []
         self._callbacks = _Callbacks()
 
     # The port of the engine
@@ -77,38 +85,60 @@ class Driver:
         """
         return os.getpid() != self._pid
 
-    def check_process(self) -> None:
-        """Raises an error in a child process: its connections and leases are those of the parent."""
+    @property
+    def is_over(self) -> bool:
+        """Whether the interpreter ends. It has stopped all daemons, so nobody would answer, or release a lock."""
+        return sys.is_finalizing()
+
+    def check_use(self) -> None:
+        """Raises an error in a child process: its connections and leases are those of the parent. And at the end of
+        the interpreter.
+        """
         if self.forked:
             raise ClientClosed(FORKED)
+        if self.is_over:
+            raise ClientClosed("the interpreter ends: close the client before that, for example in a with statement")
 
-    def acquire(self, request: pb.AcquireRequest) -> Acquire:
-        """Waits for the result of an acquire. Interrupted, it withdraws the request in the background."""
-        self.check_process()
-        done = threading.Event()
-        with self._lock:
-            if self._engine.closed:
-                raise ClientClosed
-            acquire = Acquire(self._engine, request, now(), done.set)
-            self._changed()
+    def acquire(self, request: pb.AcquireRequest, take: Callable[[Acquire], ResultT]) -> ResultT:
+        """Waits for the result of an acquire, and returns what ``take`` makes of it. Interrupted at any point before
+        its return, it withdraws the request, or releases the lease, in the background.
+        """
+        self.check_use()
+        pending = _Pending()
         try:
-            done.wait()
+            self._ask(partial(self._start, pending, request), pending)
+            acquire = pending.result()
+            if acquire.lease is not None:
+                return take(acquire)
         except BaseException:
-            with self._lock:
-                acquire.abandon(now())
-                self._changed()
+            # The jobs are done in their order: if the request was asked for, it has been made by then.
+            self._ask(partial(self._withdraw, pending))
             raise
-        return acquire
+        assert acquire.error is not None
+        raise acquire.error
+
+    def _start(self, pending: _Pending, request: pb.AcquireRequest) -> None:
+        if self._engine.closed:
+            raise ClientClosed
+        pending.acquire = Acquire(self._engine, request, now(), pending.end)
+
+    def _withdraw(self, pending: _Pending) -> None:
+        acquire = pending.acquire
+        if acquire is not None and (acquire.lease is None or not acquire.lease.released):
+            acquire.abandon(now())
 
     def release(self, lease: Lease) -> Release:
         """Waits for the result of a release. Interrupted, it goes on in the background."""
-        self.check_process()
-        done = threading.Event()
-        with self._lock:
-            release = self._engine.start_release(lease, now(), done.set)
-            self._changed()
-        done.wait()
-        return release
+        self.check_use()
+        wait = _Wait()
+        releases: list[Release] = []
+        try:
+            self._ask(lambda: releases.append(self._engine.start_release(lease, now(), wait.end)), wait)
+            wait.wait()
+        except BaseException:
+            self.drop(lease)
+            raise
+        return releases[0]
 
     def check(self, lease: Lease) -> bool:
         """Returns whether a lease is valid. Once it is not, it never will be."""
@@ -116,10 +146,8 @@ class Driver:
             return False
         if lease.is_valid(now()):
             return True
-        if not lease.is_over:
-            with self._lock:
-                self._engine.expire(lease, now())
-                self._changed()
+        if not lease.is_over and not self.is_over:
+            self._do(lambda: self._engine.expire(lease, now()))
         return False
 
     def watch(self, lease: Lease, on_end: Callable[[], None], on_at_risk: Callable[[], None] | None) -> None:
@@ -137,21 +165,28 @@ class Driver:
         self._callbacks.call(call)
 
     def drop(self, lease: Lease) -> None:
-        """Releases a lease whose lock was garbage collected. Takes no lock: the collector runs anywhere."""
-        self._dropped.append(lease)
+        """Releases a lease whose lock was garbage collected. Takes no lock: the collector runs anywhere. The worker
+        runs as long as there is a lease.
+        """
+        self._jobs.put(lambda: None if lease.released else self._engine.release(lease, now()))
 
     def drop_client(self) -> None:
         """Closes the sessions of a client that was garbage collected. Takes no lock either."""
-        self._client_gone = True
+        self._jobs.put(partial(setattr, self._engine, "closed", True))
 
     def shut(self, timeout: float) -> None:
         """Abandons all acquires, releases all leases, and waits at most ``timeout`` for that."""
-        with self._lock:
+        idle = _Wait()
+
+        def close() -> None:
+            self._until_idle.append(idle)
             self._engine.close(now())
-            self._changed()
-            self._idle.wait_for(lambda: self._engine.is_idle, timeout)
-            self._engine.shut(now())
-            self._changed()
+
+        self._ask(close, idle)
+        try:
+            idle.wait(max(timeout, 0.0))
+        finally:
+            self._do(lambda: self._engine.shut(now()))
 
     # The streams
 
@@ -194,36 +229,130 @@ class Driver:
     def new_condition(self) -> threading.Condition:
         return threading.Condition(self._lock)
 
-    # The timers
+    # The worker
+
+    def _do(self, step: Callable[[], object]) -> None:
+        """Has the worker run a step of the engine, and waits for that."""
+        wait = _Wait()
+
+        def job() -> None:
+            step()
+            wait.end()
+
+        self._ask(job, wait)
+        wait.wait()
+
+    def _ask(self, step: Callable[[], None], wait: _Wait | None = None) -> None:
+        """Has the worker run a step of the engine. Its error ends ``wait``."""
+
+        def job() -> None:
+            try:
+                step()
+            except Exception as error:
+                if wait is None:
+                    raise
+                wait.fail(error)
+
+        self._jobs.put(job)
+        with self._lock:
+            self._ensure_worker()
+
+    def _ensure_worker(self) -> None:
+        # The worker itself says that it runs: the start may be interrupted before there is a thread. Of two that were
+        # started, the second one ends at once.
+        if not self._works:
+            threading.Thread(target=self._work, name="fencepost-worker", daemon=True).start()
 
     def _changed(self) -> None:
         """After each call of the engine, under the lock."""
-        self._engine.rest(now())
-        if self._engine.is_idle:
-            self._idle.notify_all()
+        self._rest()
         due = self._engine.timers.next()
         if due is None:
             return
-        if not self._timers_run:
-            self._timers_run = True
-            threading.Thread(target=self._run_timers, name="fencepost-timers", daemon=True).start()
+        if not self._works:
+            self._ensure_worker()
         elif due < self._next_due:
-            self._timers_changed.notify()
+            self._next_due = due
+            self._jobs.put(None)
 
-    def _run_timers(self) -> None:
+    def _rest(self) -> None:
+        self._engine.rest(now())
+        if self._engine.is_idle:
+            waits, self._until_idle = self._until_idle, []
+            for wait in waits:
+                wait.end()
+
+    def _work(self) -> None:
         with self._lock:
-            while (due := self._engine.timers.next()) is not None:
-                self._next_due = due
-                self._timers_changed.wait(min(max(due - now(), 0.0), _SLEEP_MAX))
-                while self._dropped:
-                    self._engine.release(self._dropped.popleft(), now())
-                if self._client_gone:
-                    self._engine.closed = True
+            if self._works:
+                return
+            self._works = True
+        while (pause := self._pause()) is not None:
+            try:
+                job = self._jobs.get(timeout=pause)
+            except queue.Empty:
+                job = None
+            with self._lock:
+                if job is not None:
+                    self._run(job)
                 self._engine.timers.run(now())
-                self._engine.rest(now())
-                if self._engine.is_idle:
-                    self._idle.notify_all()
-            self._timers_run = False
+                self._rest()
+            # A job holds the request or the lock of a caller.
+            del job
+
+    def _pause(self) -> float | None:
+        """Until when the worker waits for a job; None if it ends."""
+        with self._lock:
+            due = self._engine.timers.next()
+            if due is None:
+                self._works = not self._jobs.empty()
+                return 0.0 if self._works else None
+            due = min(due, now() + _SLEEP_MAX)
+            self._next_due = due
+            return max(due - now(), 0.0)
+
+    @staticmethod
+    def _run(job: Callable[[], None]) -> None:
+        try:
+            job()
+        except Exception:
+            logger.exception("the client failed")
+
+
+class _Wait:
+    """What a caller waits for: a lock, which an interrupt cannot leave half changed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self._error: Exception | None = None
+
+    def end(self) -> None:
+        if self._lock.locked():
+            self._lock.release()
+
+    def fail(self, error: Exception) -> None:
+        self._error = error
+        self.end()
+
+    def wait(self, timeout: float = -1) -> None:
+        """Waits for the end, without a bound by default. Raises the error if the job failed."""
+        self._lock.acquire(timeout=min(timeout, threading.TIMEOUT_MAX))
+        if self._error is not None:
+            raise self._error
+
+
+class _Pending(_Wait):
+    """An acquire that the worker makes for a caller."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.acquire: Acquire | None = None
+
+    def result(self) -> Acquire:
+        self.wait()
+        assert self.acquire is not None
+        return self.acquire
 
 
 class _Stream:

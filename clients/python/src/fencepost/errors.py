@@ -119,7 +119,7 @@ class Unavailable(Refused):
 
 
 class ClientClosed(FencepostError):
-    """The client is closed, or this process was forked after the client was made."""
+    """The client is closed, this process was forked after the client was made, or the interpreter ends."""
 
     def __init__(self, message: str = "the client is closed") -> None:
         super().__init__(message)
