@@ -16,7 +16,7 @@ from fencepost._core.clock import now
 from fencepost._core.failure import Failure, unsent
 from fencepost._core.options import Options
 from fencepost._core.retries import Retries, Servers
-from fencepost._threads import bearer, call_failure, open_channel
+from fencepost._dial import bearer, call_failure, open_channel
 from fencepost.errors import ClientClosed
 from fencepost.types import Event, EventKind, LockInfo, TokenCheck
 from fencepost.v1 import lock_pb2 as pb

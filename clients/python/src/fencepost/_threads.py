@@ -15,29 +15,30 @@ import os
 import queue
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeVar
 
 import grpc
 
-from fencepost._channel import FORKED, SESSION, channel_options, credentials, rpc_failure
+from fencepost._callbacks import Callbacks
+from fencepost._channel import FORKED, SESSION
 from fencepost._core import failure
 from fencepost._core.acquire import Acquire
-from fencepost._core.address import Address
 from fencepost._core.clock import now
 from fencepost._core.engine import Engine
 from fencepost._core.lease import Lease
 from fencepost._core.options import Options
 from fencepost._core.release import Release
 from fencepost._core.session import Session
+from fencepost._dial import bearer, call_failure, open_channel
+from fencepost._waits import Pending, Wait
 from fencepost.errors import ClientClosed, Refused
 from fencepost.v1 import lock_pb2 as pb
 
 logger = logging.getLogger("fencepost")
 
-# The longest sleep of the thread of the timers: timers of Python do not count suspend, so this bounds the time in which
+# The longest sleep of the worker: timers of Python do not count suspend, so this bounds the time in which
 # a lease that ended meanwhile is noticed after the machine resumes.
 _SLEEP_MAX = 1.0
 
@@ -57,8 +58,8 @@ class Driver:
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._works = False
         self._next_due = 0.0
-        self._until_idle: list[_Wait] = []
-        self._callbacks = _Callbacks()
+        self._until_idle: list[Wait] = []
+        self._callbacks = Callbacks()
 
     # The port of the engine
 
@@ -104,7 +105,7 @@ class Driver:
         its return, it withdraws the request, or releases the lease, in the background.
         """
         self.check_use()
-        pending = _Pending()
+        pending = Pending()
         try:
             self._ask(partial(self._start, pending, request), pending)
             acquire = pending.result()
@@ -117,12 +118,12 @@ class Driver:
         assert acquire.error is not None
         raise acquire.error
 
-    def _start(self, pending: _Pending, request: pb.AcquireRequest) -> None:
+    def _start(self, pending: Pending, request: pb.AcquireRequest) -> None:
         if self._engine.closed:
             raise ClientClosed
         pending.acquire = Acquire(self._engine, request, now(), pending.end)
 
-    def _withdraw(self, pending: _Pending) -> None:
+    def _withdraw(self, pending: Pending) -> None:
         acquire = pending.acquire
         if acquire is not None and (acquire.lease is None or not acquire.lease.released):
             acquire.abandon(now())
@@ -130,7 +131,7 @@ class Driver:
     def release(self, lease: Lease) -> Release:
         """Waits for the result of a release. Interrupted, it goes on in the background."""
         self.check_use()
-        wait = _Wait()
+        wait = Wait()
         releases: list[Release] = []
         try:
             self._ask(lambda: releases.append(self._engine.start_release(lease, now(), wait.end)), wait)
@@ -176,7 +177,7 @@ class Driver:
 
     def shut(self, timeout: float) -> None:
         """Abandons all acquires, releases all leases, and waits at most ``timeout`` for that."""
-        idle = _Wait()
+        idle = Wait()
 
         def close() -> None:
             self._until_idle.append(idle)
@@ -233,7 +234,7 @@ class Driver:
 
     def _do(self, step: Callable[[], object]) -> None:
         """Has the worker run a step of the engine, and waits for that."""
-        wait = _Wait()
+        wait = Wait()
 
         def job() -> None:
             step()
@@ -242,7 +243,7 @@ class Driver:
         self._ask(job, wait)
         wait.wait()
 
-    def _ask(self, step: Callable[[], None], wait: _Wait | None = None) -> None:
+    def _ask(self, step: Callable[[], None], wait: Wait | None = None) -> None:
         """Has the worker run a step of the engine. Its error ends ``wait``."""
 
         def job() -> None:
@@ -319,42 +320,6 @@ class Driver:
             logger.exception("the client failed")
 
 
-class _Wait:
-    """What a caller waits for: a lock, which an interrupt cannot leave half changed."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lock.acquire()
-        self._error: Exception | None = None
-
-    def end(self) -> None:
-        if self._lock.locked():
-            self._lock.release()
-
-    def fail(self, error: Exception) -> None:
-        self._error = error
-        self.end()
-
-    def wait(self, timeout: float = -1) -> None:
-        """Waits for the end, without a bound by default. Raises the error if the job failed."""
-        self._lock.acquire(timeout=min(timeout, threading.TIMEOUT_MAX))
-        if self._error is not None:
-            raise self._error
-
-
-class _Pending(_Wait):
-    """An acquire that the worker makes for a caller."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.acquire: Acquire | None = None
-
-    def result(self) -> Acquire:
-        self.wait()
-        assert self.acquire is not None
-        return self.acquire
-
-
 class _Stream:
     """The connection and the reading thread of one session."""
 
@@ -410,56 +375,3 @@ class _Stream:
             finally:
                 channel.unsubscribe(connectivity)
         return failure.Failure("UNAVAILABLE", "the server ended the session")
-
-
-def open_channel(options: Options, address: Address) -> grpc.Channel:
-    """Opens a connection to a server. Raises Refused if a file of TLS cannot be read."""
-    secret = credentials(options, address)
-    if secret is None:
-        return grpc.insecure_channel(address.target, channel_options(address))
-    return grpc.secure_channel(address.target, secret, channel_options(address))
-
-
-def bearer(options: Options) -> tuple[tuple[str, str], ...]:
-    """Returns the metadata of one call."""
-    token = options.token
-    if token is None:
-        return ()
-    value = token() if callable(token) else token
-    if not isinstance(value, str):
-        raise TypeError(f"the token must be a str, not {type(value).__name__}")
-    return options.authorization(value)
-
-
-def call_failure(error: grpc.RpcError) -> failure.Failure:
-    """Reads the error of a call."""
-    assert isinstance(error, grpc.Call)
-    return rpc_failure(error.code(), error.details(), error.trailing_metadata())
-
-
-class _Callbacks:
-    """A thread for code that may block; it ends when it has nothing to do."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.calls: deque[Callable[[], None]] = deque()
-        self._runs = False
-
-    def call(self, call: Callable[[], None]) -> None:
-        with self._lock:
-            self.calls.append(call)
-            if not self._runs:
-                self._runs = True
-                threading.Thread(target=self._run, name="fencepost-callbacks", daemon=True).start()
-
-    def _run(self) -> None:
-        while True:
-            with self._lock:
-                if not self.calls:
-                    self._runs = False
-                    return
-                call = self.calls.popleft()
-            try:
-                call()
-            except Exception:
-                logger.exception("a callback raised an error")

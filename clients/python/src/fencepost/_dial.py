@@ -1,0 +1,35 @@
+"""Connections and calls of the client with threads."""
+
+from __future__ import annotations
+
+import grpc
+
+from fencepost._channel import channel_options, credentials, rpc_failure
+from fencepost._core import failure
+from fencepost._core.address import Address
+from fencepost._core.options import Options
+
+
+def open_channel(options: Options, address: Address) -> grpc.Channel:
+    """Opens a connection to a server. Raises Refused if a file of TLS cannot be read."""
+    secret = credentials(options, address)
+    if secret is None:
+        return grpc.insecure_channel(address.target, channel_options(address))
+    return grpc.secure_channel(address.target, secret, channel_options(address))
+
+
+def bearer(options: Options) -> tuple[tuple[str, str], ...]:
+    """Returns the metadata of one call."""
+    token = options.token
+    if token is None:
+        return ()
+    value = token() if callable(token) else token
+    if not isinstance(value, str):
+        raise TypeError(f"the token must be a str, not {type(value).__name__}")
+    return options.authorization(value)
+
+
+def call_failure(error: grpc.RpcError) -> failure.Failure:
+    """Reads the error of a call."""
+    assert isinstance(error, grpc.Call)
+    return rpc_failure(error.code(), error.details(), error.trailing_metadata())
