@@ -22,6 +22,17 @@ class InterruptError(BaseException):
     """What the handler raises."""
 
 
+def in_a_finalizer(frame: FrameType | None) -> bool:
+    """Whether a finalizer runs, whose exceptions Python drops: the garbage collector calls grpc's between any two lines,
+    and grpc's call ``threading``.
+    """
+    while frame is not None:
+        if frame.f_code.co_name == "__del__":
+            return True
+        frame = frame.f_back
+    return False
+
+
 def interrupted(call: Callable[[], object], line: int) -> bool:
     """Calls a function, and raises at the start of the given line of those that this thread runs of the client and of
     ``threading``. Returns whether there was such a line.
@@ -34,8 +45,7 @@ def interrupted(call: Callable[[], object], line: int) -> bool:
         file = frame.f_code.co_filename
         if "fencepost/_" not in file and file != threading.__file__:
             return None
-        # A finalizer cannot be interrupted by an exception.
-        if frame.f_code.co_name == "__del__":
+        if in_a_finalizer(frame):
             return None
         # The exit of a "with" statement is one step with the end of its body, but is traced as a line of its own.
         is_with = linecache.getline(file, frame.f_lineno).lstrip().startswith("with ")
