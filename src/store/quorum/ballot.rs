@@ -1,0 +1,36 @@
+//! Numbers and names that the protocol orders things by.
+
+/// One run of one server process. Drawn at random at its start: 96 bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ServerId(pub [u8; 12]);
+
+/// One server's attempt to lead a partition. No two attempts have the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ballot {
+    /// One more than the highest round that the server had seen.
+    pub round: u64,
+    /// The server that attempts it.
+    pub server: ServerId,
+}
+
+/// The place of a batch in the partition's history: its leader's ballot, then the leader's count of batches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Position {
+    /// The ballot of the leader that wrote the batch.
+    pub ballot: Ballot,
+    /// 1 for the first batch of a leader.
+    pub seq: u64,
+}
+
+/// Names one membership of a node in a partition, from its admission until it loses its memory. Random.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Stamp(pub u128);
+
+/// Names one transfer of a snapshot to a node. Never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TransferId(pub u128);
+
+/// The number of nodes that is more than half of them.
+pub fn majority(nodes: usize) -> usize {
+    nodes / 2 + 1
+}

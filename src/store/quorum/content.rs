@@ -1,0 +1,33 @@
+//! What a partition consists of, as its nodes see it: records by key, and a sequencer.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+/// A key or a record, in the layout that servers agree on. Nodes do not look into it.
+pub type Bytes = Arc<[u8]>;
+
+/// The records of a partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Content(pub BTreeMap<Bytes, Bytes>);
+
+/// What a batch changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Changes {
+    /// The partition's time, in microseconds.
+    pub time: u64,
+    /// The highest token drawn so far.
+    pub token: u64,
+    /// Records that are new or have changed.
+    pub put: Vec<(Bytes, Bytes)>,
+    /// Keys whose records are gone.
+    pub gone: Vec<Bytes>,
+}
+
+impl Content {
+    /// Carries the changes out.
+    pub fn apply(&mut self, changes: &Changes) {
+        for key in &changes.gone {
+            self.0.remove(key);
+        }
+        self.0.extend(changes.put.iter().cloned());
+    }
+}

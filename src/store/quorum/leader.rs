@@ -1,0 +1,260 @@
+//! Leading a partition: batches to all nodes, and what a majority has.
+//!
+//! The leader lets an answer out only when a majority has acknowledged a batch that was written at or after the
+//! answer's turn ([`Leader::committed`]). Nothing else makes it safe: no lease of the leadership, and no clock.
+
+use super::{
+    ballot::{Ballot, Position, Stamp, TransferId, majority},
+    candidate::Membership,
+    content::{Bytes, Changes, Content},
+    message::{Answer, Request},
+    peer::{Standing, Transfer},
+};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+pub use super::peer::Purpose;
+
+/// Batches that are kept for nodes that are behind. A node that is further behind gets a snapshot.
+pub const RING_BATCHES_MAX: usize = 1024;
+
+/// Records of one staged piece, at most.
+pub const STAGED_RECORDS_MAX: usize = 512;
+
+/// A server that leads, from its first batch until a node has promised a higher ballot.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Leader {
+    ballot: Ballot,
+    /// What the first batch is written onto.
+    base: Position,
+    /// All that was written, acknowledged or not.
+    content: Content,
+    time: u64,
+    token: u64,
+    seq: u64,
+    /// The last batches, up to `seq`.
+    ring: VecDeque<Arc<Changes>>,
+    standings: Vec<Standing>,
+    /// The highest batch that each node has acknowledged in any of its memberships.
+    acknowledged: Vec<u64>,
+}
+
+/// What an answer means for the leader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Heard {
+    /// It goes on.
+    Leads,
+    /// A node has promised this higher ballot: it leads no more.
+    Deposed(Ballot),
+    /// Somebody raised the sequencer of the only node to this token: it takes the partition over anew.
+    Raised(u64),
+}
+
+impl Leader {
+    /// Leads from what was read: the content of the best of the members, its time and its sequencer. Its first batch
+    /// is to be written next.
+    pub(super) fn new(
+        ballot: Ballot,
+        base: Position,
+        time: u64,
+        token: u64,
+        content: Content,
+        members: &[Option<Membership>],
+    ) -> Self {
+        let standing = |member: &Option<Membership>| match member {
+            Some(member) if member.accepted == base => Standing::Follows { stamp: member.stamp, sent: 0 },
+            Some(member) => Standing::Behind { stamp: member.stamp, transfer: None },
+            None => Standing::Unknown { asked: false },
+        };
+        Self {
+            ballot,
+            base,
+            content,
+            time,
+            token,
+            seq: 0,
+            ring: VecDeque::new(),
+            standings: members.iter().map(standing).collect(),
+            acknowledged: vec![0; members.len()],
+        }
+    }
+
+    /// All that was written, acknowledged or not.
+    pub fn content(&self) -> &Content {
+        &self.content
+    }
+
+    /// The highest token drawn so far, and the partition's time in microseconds.
+    pub fn token_and_time(&self) -> (u64, u64) {
+        (self.token, self.time)
+    }
+
+    /// Writes a batch; [`Self::next`] sends it. Answers that rest on it leave when `committed` reaches the result.
+    pub fn write(&mut self, changes: Changes) -> u64 {
+        self.content.apply(&changes);
+        (self.time, self.token) = (changes.time, changes.token);
+        self.seq += 1;
+        self.ring.push_back(Arc::new(changes));
+        if self.ring.len() > RING_BATCHES_MAX {
+            self.ring.pop_front();
+        }
+        self.seq
+    }
+
+    /// The last batch that a majority has; 0 before the first one.
+    pub fn committed(&self) -> u64 {
+        let mut acknowledged = self.acknowledged.clone();
+        acknowledged.sort_unstable_by(|one, other| other.cmp(one));
+        acknowledged[majority(acknowledged.len()) - 1]
+    }
+
+    /// The next request to this node, until there is none. They are sent in this order. `transfer` was never used.
+    pub fn next(&mut self, node: usize, transfer: TransferId) -> Option<(Purpose, Request)> {
+        if self.seq == 0 {
+            return None;
+        }
+        self.confirmation(node).or_else(|| self.own(node, transfer))
+    }
+
+    /// Asks this node to confirm the leader to a stranger. The stranger has named its next membership before that.
+    fn confirmation(&mut self, node: usize) -> Option<(Purpose, Request)> {
+        self.standings.iter_mut().enumerate().find_map(|(stranger, standing)| match standing {
+            Standing::Stranger { next, asked, .. } if stranger != node => asked
+                .insert(node)
+                .then_some((Purpose::Confirm { stranger, next: *next }, Request::Promise(self.ballot))),
+            _ => None,
+        })
+    }
+
+    fn own(&mut self, node: usize, id: TransferId) -> Option<(Purpose, Request)> {
+        let enough = majority(self.standings.len());
+        let alone = self.standings.len() == 1;
+        let snapshot = match &self.standings[node] {
+            Standing::Behind { stamp, transfer: None } => Some(*stamp),
+            Standing::Stranger { next, confirmed, transfer: None, .. } if !alone && confirmed.len() >= enough => {
+                Some(*next)
+            }
+            _ => None,
+        };
+        let made = snapshot.map(|stamp| self.snapshot(stamp, id));
+        let first = self.seq + 1 - self.ring.len() as u64;
+        match &mut self.standings[node] {
+            Standing::Unknown { asked: asked @ false } => {
+                *asked = true;
+                Some((Purpose::Look, Request::Promise(self.ballot)))
+            }
+            Standing::Follows { stamp, sent } if *sent + 1 < first => {
+                self.standings[node] = Standing::Behind { stamp: *stamp, transfer: None };
+                self.own(node, id)
+            }
+            Standing::Follows { stamp, sent } if *sent < self.seq => {
+                let before = if *sent == 0 { self.base } else { Position { ballot: self.ballot, seq: *sent } };
+                *sent += 1;
+                let changes = Arc::clone(self.ring.get(usize::try_from(*sent - first).ok()?)?);
+                let position = Position { ballot: self.ballot, seq: *sent };
+                let purpose = Purpose::Write { stamp: *stamp, seq: *sent };
+                Some((purpose, Request::Write { stamp: *stamp, before, position, changes }))
+            }
+            Standing::Behind { transfer, .. } | Standing::Stranger { transfer, .. } => {
+                if made.is_some() {
+                    *transfer = made;
+                }
+                let transfer = transfer.as_mut()?;
+                let request = transfer.left.pop()?;
+                let purpose = match &request {
+                    Request::Admit { stamp, position, .. } => {
+                        Purpose::Admit { stamp: *stamp, position: *position, transfer: transfer.id }
+                    }
+                    _ => Purpose::Stage,
+                };
+                Some((purpose, request))
+            }
+            _ => None,
+        }
+    }
+
+    /// A snapshot of all that was written. What is only committed would not do: the node may have acknowledged more in
+    /// an earlier membership, and the leader has counted that.
+    fn snapshot(&self, stamp: Stamp, transfer: TransferId) -> Transfer {
+        let position = Position { ballot: self.ballot, seq: self.seq };
+        let records: Vec<(Bytes, Bytes)> =
+            self.content.0.iter().map(|(key, record)| (key.clone(), record.clone())).collect();
+        let admit =
+            Request::Admit { position, transfer, count: records.len(), time: self.time, token: self.token, stamp };
+        let pieces = records.chunks(STAGED_RECORDS_MAX);
+        let stages = pieces.map(|piece| Request::Stage { position, transfer, piece: piece.into() });
+        Transfer { id: transfer, left: std::iter::once(admit).chain(stages.rev()).collect() }
+    }
+
+    /// Takes a node's answer to a request of this purpose.
+    pub fn answered(&mut self, node: usize, purpose: Purpose, answer: Answer) -> Heard {
+        match (purpose, answer) {
+            (_, Answer::No(promised)) if promised > self.ballot => return Heard::Deposed(promised),
+            // Another membership began, or this ballot is not promised yet.
+            (_, Answer::No(_)) => self.standings[node] = Standing::Unknown { asked: false },
+            (_, Answer::Stranger(next)) => self.estranged(node, next),
+            (Purpose::Confirm { stranger, next }, Answer::Promised { .. }) => {
+                if let Standing::Stranger { next: present, confirmed, .. } = &mut self.standings[stranger]
+                    && *present == next
+                {
+                    confirmed.insert(node);
+                }
+            }
+            (_, Answer::Promised { stamp, accepted }) => self.stands(node, stamp, accepted),
+            (Purpose::Write { seq, .. }, Answer::Done) => self.acknowledge(node, seq),
+            (Purpose::Write { stamp, .. } | Purpose::Admit { stamp, .. }, Answer::At(accepted)) => {
+                self.stands(node, stamp, accepted);
+            }
+            (Purpose::Write { .. }, Answer::Low(token)) if self.standings.len() == 1 => return Heard::Raised(token),
+            (Purpose::Write { stamp, .. }, Answer::Low(_)) => {
+                self.standings[node] = Standing::Behind { stamp, transfer: None };
+            }
+            (Purpose::Admit { stamp, position, .. }, Answer::Done) => self.stands(node, stamp, position),
+            (Purpose::Admit { transfer: of, .. }, Answer::Again) => {
+                if let Standing::Behind { transfer, .. } | Standing::Stranger { transfer, .. } =
+                    &mut self.standings[node]
+                    && transfer.as_ref().is_some_and(|transfer| transfer.id == of)
+                {
+                    *transfer = None;
+                }
+            }
+            _ => {}
+        }
+        Heard::Leads
+    }
+
+    /// A connection to the node was made anew: what was sent may not have arrived.
+    pub fn reconnected(&mut self, node: usize) {
+        self.standings[node] = Standing::Unknown { asked: false };
+    }
+
+    fn acknowledge(&mut self, node: usize, seq: u64) {
+        self.acknowledged[node] = self.acknowledged[node].max(seq);
+    }
+
+    /// A voting node is at this batch.
+    fn stands(&mut self, node: usize, stamp: Stamp, accepted: Position) {
+        let is_on_its_way = matches!(&self.standings[node], Standing::Behind { stamp: of, .. } if *of == stamp);
+        let standing = if accepted.ballot == self.ballot {
+            self.acknowledge(node, accepted.seq);
+            Standing::Follows { stamp, sent: accepted.seq }
+        } else if accepted == self.base {
+            Standing::Follows { stamp, sent: 0 }
+        } else if is_on_its_way {
+            return;
+        } else {
+            Standing::Behind { stamp, transfer: None }
+        };
+        self.standings[node] = standing;
+    }
+
+    /// A node lost its memory.
+    fn estranged(&mut self, node: usize, named: Stamp) {
+        if !matches!(&self.standings[node], Standing::Stranger { next, .. } if *next == named) {
+            let (asked, confirmed) = (BTreeSet::new(), BTreeSet::new());
+            self.standings[node] = Standing::Stranger { next: named, asked, confirmed, transfer: None };
+        }
+    }
+}

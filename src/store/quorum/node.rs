@@ -1,0 +1,94 @@
+//! A node as a whole: the cluster that it belongs to, and its share of each partition.
+
+use super::{
+    acceptor::{Acceptor, Incarnation},
+    ballot::Stamp,
+    message::{Answer, Request},
+};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// Names a cluster. Drawn at random when it is created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClusterId(pub u128);
+
+/// What a node knows of its cluster. It does not know itself which of the members it is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Mark {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// The number of its partitions, which never changes.
+    pub partitions: u16,
+    /// The number of the list of members. Each replacement of a node makes a list with the next number.
+    pub list: u64,
+    /// The addresses of the nodes.
+    pub members: Arc<[Arc<str>]>,
+}
+
+/// What a server asks of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Ask {
+    /// Tells the node its cluster, or a newer list of it. Answers: Marked, Other, List.
+    Mark(Mark),
+    /// A request about a partition. The node carries it out only if server and node have the same list: otherwise an
+    /// old and a new list could have a majority each. Answers: OfPartition, Unmarked, Other, List.
+    OfPartition {
+        /// The cluster that the server means.
+        cluster: ClusterId,
+        /// The server's list.
+        list: u64,
+        /// The partition, from 0 on.
+        partition: u16,
+        /// The stamp of the node's next membership, should it be a stranger without one. Drawn for this request.
+        fresh: Stamp,
+        /// The request.
+        request: Request,
+    },
+}
+
+/// What the node says.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Said {
+    /// It is marked as the server wants it, now or before.
+    Marked,
+    /// The answer of its share of the partition.
+    OfPartition(Answer),
+    /// Nothing was done: the node is not marked, or with an older list than the server's. It has to be marked first.
+    Unmarked,
+    /// Nothing was done: the node belongs to this other cluster.
+    Other(ClusterId),
+    /// Nothing was done: the node has this newer list.
+    List(Mark),
+}
+
+/// What a node keeps.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Node {
+    mark: Option<Mark>,
+    partitions: BTreeMap<u16, Acceptor>,
+}
+
+impl Node {
+    /// Carries out what a server asks. `present` is the node's incarnation.
+    pub fn say(&mut self, present: Incarnation, ask: &Ask) -> Said {
+        match ask {
+            Ask::Mark(new) => match &self.mark {
+                Some(mark) if mark.cluster != new.cluster => Said::Other(mark.cluster),
+                Some(mark) if mark.list > new.list => Said::List(mark.clone()),
+                Some(mark) if mark.list == new.list => Said::Marked,
+                _ => {
+                    self.mark = Some(new.clone());
+                    Said::Marked
+                }
+            },
+            Ask::OfPartition { cluster, list, partition, fresh, request } => match &self.mark {
+                Some(mark) if mark.cluster != *cluster => Said::Other(mark.cluster),
+                Some(mark) if mark.list > *list => Said::List(mark.clone()),
+                Some(mark) if mark.list == *list => {
+                    let acceptor = self.partitions.entry(*partition).or_default();
+                    Said::OfPartition(acceptor.answer(present, *fresh, request))
+                }
+                _ => Said::Unmarked,
+            },
+        }
+    }
+}
