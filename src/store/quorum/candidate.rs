@@ -56,8 +56,13 @@ pub enum Step {
     Send(Vec<(usize, Question, Request)>),
     /// Waits.
     Wait,
-    /// Leads.
-    Lead(Box<Leader>),
+    /// Leads, and goes on from this content.
+    Lead {
+        /// The leader. Its first batch is to be written next.
+        leader: Box<Leader>,
+        /// What was read: all that a majority had, perhaps more.
+        content: Content,
+    },
     /// Gives this attempt up; the next one needs a higher ballot than this.
     GiveUp(Ballot),
 }
@@ -86,7 +91,8 @@ impl Candidate {
                     return self.read();
                 }
                 let (content, members) = (std::mem::take(content), std::mem::take(members));
-                Step::Lead(Box::new(Leader::new(self.ballot, position, time, token, content, &members)))
+                let leader = Box::new(Leader::new(self.ballot, position, time, token, &members));
+                Step::Lead { leader, content }
             }
             // The membership that was asked is over. Another attempt finds the node's next one, or another majority.
             (Question::Second | Question::Read, Answer::No(_) | Answer::Stranger(_)) => Step::GiveUp(self.ballot),

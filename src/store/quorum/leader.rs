@@ -6,31 +6,28 @@
 use super::{
     ballot::{Ballot, Position, Stamp, TransferId, majority},
     candidate::Membership,
-    content::{Bytes, Changes, Content},
+    content::{Bytes, Changes},
     message::{Answer, Request},
-    peer::{Standing, Transfer},
+    peer::{Snapshot, Standing, Transfer},
 };
 use std::{
     collections::{BTreeSet, VecDeque},
     sync::Arc,
 };
 
-pub use super::peer::Purpose;
+pub use super::peer::{Purpose, STAGED_BYTES_MAX, STAGED_RECORDS_MAX};
 
 /// Batches that are kept for nodes that are behind. A node that is further behind gets a snapshot.
 pub const RING_BATCHES_MAX: usize = 1024;
 
-/// Records of one staged piece, at most.
-pub const STAGED_RECORDS_MAX: usize = 512;
-
-/// A server that leads, from its first batch until a node has promised a higher ballot.
+/// A server that leads, from its first batch until a node has promised a higher ballot. It does not keep the content:
+/// the server has that in memory as locks, and encodes it where a node needs a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Leader {
     ballot: Ballot,
     /// What the first batch is written onto.
     base: Position,
-    /// All that was written, acknowledged or not.
-    content: Content,
+    /// Partition time and sequencer of the last batch.
     time: u64,
     token: u64,
     seq: u64,
@@ -53,16 +50,9 @@ pub enum Heard {
 }
 
 impl Leader {
-    /// Leads from what was read: the content of the best of the members, its time and its sequencer. Its first batch
-    /// is to be written next.
-    pub(super) fn new(
-        ballot: Ballot,
-        base: Position,
-        time: u64,
-        token: u64,
-        content: Content,
-        members: &[Option<Membership>],
-    ) -> Self {
+    /// Leads from what was read: the best of the members, its time and its sequencer. Its first batch is to be written
+    /// next.
+    pub(super) fn new(ballot: Ballot, base: Position, time: u64, token: u64, members: &[Option<Membership>]) -> Self {
         let standing = |member: &Option<Membership>| match member {
             Some(member) if member.accepted == base => Standing::Follows { stamp: member.stamp, sent: 0 },
             Some(member) => Standing::Behind { stamp: member.stamp, transfer: None },
@@ -71,7 +61,6 @@ impl Leader {
         Self {
             ballot,
             base,
-            content,
             time,
             token,
             seq: 0,
@@ -81,19 +70,14 @@ impl Leader {
         }
     }
 
-    /// All that was written, acknowledged or not.
-    pub fn content(&self) -> &Content {
-        &self.content
-    }
-
-    /// The highest token drawn so far, and the partition's time in microseconds.
+    /// The highest token and the partition's time, in microseconds, of the last batch; before the first one, of what was
+    /// read.
     pub fn token_and_time(&self) -> (u64, u64) {
         (self.token, self.time)
     }
 
     /// Writes a batch; [`Self::next`] sends it. Answers that rest on it leave when `committed` reaches the result.
     pub fn write(&mut self, changes: Changes) -> u64 {
-        self.content.apply(&changes);
         (self.time, self.token) = (changes.time, changes.token);
         self.seq += 1;
         self.ring.push_back(Arc::new(changes));
@@ -110,12 +94,42 @@ impl Leader {
         acknowledged[majority(acknowledged.len()) - 1]
     }
 
-    /// The next request to this node, until there is none. They are sent in this order. `transfer` was never used.
-    pub fn next(&mut self, node: usize, transfer: TransferId) -> Option<(Purpose, Request)> {
+    /// The next request to this node, until there is none. They are sent in this order. Then the node may want a
+    /// snapshot: see [`Self::wants_snapshot`].
+    pub fn next(&mut self, node: usize) -> Option<(Purpose, Request)> {
         if self.seq == 0 {
             return None;
         }
-        self.confirmation(node).or_else(|| self.own(node, transfer))
+        self.confirmation(node).or_else(|| self.own(node))
+    }
+
+    /// Whether this node needs a snapshot, by [`Self::stage`], before there are requests for it again.
+    pub fn wants_snapshot(&self, node: usize) -> bool {
+        // With one node, no other can confirm the leader.
+        let (enough, alone) = (majority(self.standings.len()), self.standings.len() == 1);
+        self.seq > 0
+            && match &self.standings[node] {
+                Standing::Behind { transfer: None, .. } => true,
+                Standing::Stranger { confirmed, transfer: None, .. } => !alone && confirmed.len() >= enough,
+                _ => false,
+            }
+    }
+
+    /// Makes a snapshot ready for this node; [`Self::next`] sends it. `records` are the whole content as it is after the
+    /// last batch, no earlier and no later, so that the content of a position is the same at all nodes. What is only
+    /// committed would not do: the node may have acknowledged more in an earlier membership, and that counts.
+    /// `transfer` was never used.
+    pub fn stage(&mut self, node: usize, transfer: TransferId, records: impl IntoIterator<Item = (Bytes, Bytes)>) {
+        if !self.wants_snapshot(node) {
+            return;
+        }
+        let position = Position { ballot: self.ballot, seq: self.seq };
+        let (time, token) = (self.time, self.token);
+        if let Standing::Behind { stamp, transfer: made } | Standing::Stranger { next: stamp, transfer: made, .. } =
+            &mut self.standings[node]
+        {
+            *made = Some(Transfer::new(Snapshot { position, transfer, time, token, stamp: *stamp }, records));
+        }
     }
 
     /// Asks this node to confirm the leader to a stranger. The stranger has named its next membership before that.
@@ -128,17 +142,7 @@ impl Leader {
         })
     }
 
-    fn own(&mut self, node: usize, id: TransferId) -> Option<(Purpose, Request)> {
-        let enough = majority(self.standings.len());
-        let alone = self.standings.len() == 1;
-        let snapshot = match &self.standings[node] {
-            Standing::Behind { stamp, transfer: None } => Some(*stamp),
-            Standing::Stranger { next, confirmed, transfer: None, .. } if !alone && confirmed.len() >= enough => {
-                Some(*next)
-            }
-            _ => None,
-        };
-        let made = snapshot.map(|stamp| self.snapshot(stamp, id));
+    fn own(&mut self, node: usize) -> Option<(Purpose, Request)> {
         let first = self.seq + 1 - self.ring.len() as u64;
         match &mut self.standings[node] {
             Standing::Unknown { asked: asked @ false } => {
@@ -147,7 +151,7 @@ impl Leader {
             }
             Standing::Follows { stamp, sent } if *sent + 1 < first => {
                 self.standings[node] = Standing::Behind { stamp: *stamp, transfer: None };
-                self.own(node, id)
+                None
             }
             Standing::Follows { stamp, sent } if *sent < self.seq => {
                 let before = if *sent == 0 { self.base } else { Position { ballot: self.ballot, seq: *sent } };
@@ -157,35 +161,9 @@ impl Leader {
                 let purpose = Purpose::Write { stamp: *stamp, seq: *sent };
                 Some((purpose, Request::Write { stamp: *stamp, before, position, changes }))
             }
-            Standing::Behind { transfer, .. } | Standing::Stranger { transfer, .. } => {
-                if made.is_some() {
-                    *transfer = made;
-                }
-                let transfer = transfer.as_mut()?;
-                let request = transfer.left.pop()?;
-                let purpose = match &request {
-                    Request::Admit { stamp, position, .. } => {
-                        Purpose::Admit { stamp: *stamp, position: *position, transfer: transfer.id }
-                    }
-                    _ => Purpose::Stage,
-                };
-                Some((purpose, request))
-            }
+            Standing::Behind { transfer, .. } | Standing::Stranger { transfer, .. } => transfer.as_mut()?.next(),
             _ => None,
         }
-    }
-
-    /// A snapshot of all that was written. What is only committed would not do: the node may have acknowledged more in
-    /// an earlier membership, and the leader has counted that.
-    fn snapshot(&self, stamp: Stamp, transfer: TransferId) -> Transfer {
-        let position = Position { ballot: self.ballot, seq: self.seq };
-        let records: Vec<(Bytes, Bytes)> =
-            self.content.0.iter().map(|(key, record)| (key.clone(), record.clone())).collect();
-        let admit =
-            Request::Admit { position, transfer, count: records.len(), time: self.time, token: self.token, stamp };
-        let pieces = records.chunks(STAGED_RECORDS_MAX);
-        let stages = pieces.map(|piece| Request::Stage { position, transfer, piece: piece.into() });
-        Transfer { id: transfer, left: std::iter::once(admit).chain(stages.rev()).collect() }
     }
 
     /// Takes a node's answer to a request of this purpose.
@@ -211,7 +189,10 @@ impl Leader {
             (Purpose::Write { stamp, .. }, Answer::Low(_)) => {
                 self.standings[node] = Standing::Behind { stamp, transfer: None };
             }
-            (Purpose::Admit { stamp, position, .. }, Answer::Done) => self.stands(node, stamp, position),
+            (Purpose::Admit { stamp, position, .. }, Answer::Done) => {
+                self.stands(node, stamp, position);
+                self.may_confirm(node);
+            }
             (Purpose::Admit { transfer: of, .. }, Answer::Again) => {
                 if let Standing::Behind { transfer, .. } | Standing::Stranger { transfer, .. } =
                     &mut self.standings[node]
@@ -228,6 +209,18 @@ impl Leader {
     /// A connection to the node was made anew: what was sent may not have arrived.
     pub fn reconnected(&mut self, node: usize) {
         self.standings[node] = Standing::Unknown { asked: false };
+        self.may_confirm(node);
+    }
+
+    /// What this node was asked about strangers may not have arrived, or it was a stranger itself: it is asked again.
+    fn may_confirm(&mut self, node: usize) {
+        for standing in &mut self.standings {
+            if let Standing::Stranger { asked, confirmed, .. } = standing
+                && !confirmed.contains(&node)
+            {
+                asked.remove(&node);
+            }
+        }
     }
 
     fn acknowledge(&mut self, node: usize, seq: u64) {

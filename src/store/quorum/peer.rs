@@ -2,9 +2,16 @@
 
 use super::{
     ballot::{Position, Stamp, TransferId},
+    content::Bytes,
     message::Request,
 };
 use std::collections::BTreeSet;
+
+/// Records of one staged piece, at most: a node is not to be busy for long with one request.
+pub const STAGED_RECORDS_MAX: usize = 512;
+
+/// Bytes of the keys and records of one staged piece, at most, unless one record alone has more.
+pub const STAGED_BYTES_MAX: usize = 256 * 1024;
 
 /// Where a node stands, as far as its leader knows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -24,7 +31,49 @@ pub(super) enum Standing {
 pub(super) struct Transfer {
     pub(super) id: TransferId,
     /// Requests that are not sent yet, the last one first.
-    pub(super) left: Vec<Request>,
+    left: Vec<(Purpose, Request)>,
+}
+
+/// What a snapshot is beside its records.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Snapshot {
+    pub(super) position: Position,
+    pub(super) transfer: TransferId,
+    pub(super) time: u64,
+    pub(super) token: u64,
+    pub(super) stamp: Stamp,
+}
+
+impl Transfer {
+    /// Cuts the records into pieces that are staged, one after the other, and then admitted as one.
+    pub(super) fn new(snapshot: Snapshot, records: impl IntoIterator<Item = (Bytes, Bytes)>) -> Self {
+        let Snapshot { position, transfer, time, token, stamp } = snapshot;
+        let stage = |piece: &mut Vec<(Bytes, Bytes)>| {
+            (Purpose::Stage, Request::Stage { position, transfer, piece: piece.drain(..).collect() })
+        };
+        let (mut left, mut piece, mut bytes, mut count) = (Vec::new(), Vec::new(), 0, 0);
+        for (key, record) in records {
+            let size = key.len() + record.len();
+            if piece.len() == STAGED_RECORDS_MAX || (bytes + size > STAGED_BYTES_MAX && !piece.is_empty()) {
+                left.push(stage(&mut piece));
+                bytes = 0;
+            }
+            piece.push((key, record));
+            (bytes, count) = (bytes + size, count + 1);
+        }
+        if !piece.is_empty() {
+            left.push(stage(&mut piece));
+        }
+        let admit = Request::Admit { position, transfer, count, time, token, stamp };
+        left.push((Purpose::Admit { stamp, position, transfer }, admit));
+        left.reverse();
+        Self { id: transfer, left }
+    }
+
+    /// The next request, until there is none.
+    pub(super) fn next(&mut self) -> Option<(Purpose, Request)> {
+        self.left.pop()
+    }
 }
 
 /// What a leader's request is for. The caller gives it back with the answer.
