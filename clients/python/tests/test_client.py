@@ -9,9 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import PATIENCE
+from grpc import _channel as grpc_channel
 from support.processes import Server, free_port, wait_for
 
 import fencepost
@@ -230,6 +232,28 @@ def test_threads_end_with_the_client(server: Server, name: str) -> None:
     del forgotten
     gc.collect()
     wait_for(lambda: ours() <= before, "the threads of a forgotten client end")
+
+
+def test_no_thread_of_grpc_outlives_its_channel(server: Server, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # grpc's poll of connectivity fails if its thread starts after the close of the channel: that of the first server,
+    # which is away, does so here.
+    closed = threading.Event()
+    polls: list[threading.Thread] = []
+    poll = grpc_channel._poll_connectivity
+
+    def late(*arguments: Any) -> None:
+        polls.append(threading.current_thread())
+        if len(polls) == 1:
+            closed.wait(PATIENCE)
+        poll(*arguments)
+
+    monkeypatch.setattr(grpc_channel, "_poll_connectivity", late)
+    with Client([f"127.0.0.1:{free_port()}", server.address]) as client:
+        client.acquire(name).release()
+    wait_for(lambda: not client._driver._streams, "the channels are closed")
+    closed.set()
+    for thread in polls:
+        thread.join()  # pytest reports an exception that ends a thread
 
 
 def test_the_decorator(client: Client, name: str) -> None:

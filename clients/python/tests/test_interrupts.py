@@ -23,8 +23,8 @@ class InterruptError(BaseException):
 
 
 def in_a_finalizer(frame: FrameType | None) -> bool:
-    """Whether a finalizer runs, whose exceptions Python drops: the garbage collector calls grpc's between any two lines,
-    and grpc's call ``threading``.
+    """Whether a finalizer runs, whose exceptions Python drops: the garbage collector calls those of grpc between any
+    two lines, and they call ``threading``.
     """
     while frame is not None:
         if frame.f_code.co_name == "__del__":

@@ -14,6 +14,7 @@ from fencepost._core import failure
 from fencepost._core.address import Address
 from fencepost._core.failure import Failure
 from fencepost._core.options import Options
+from fencepost._core.session import Session
 from fencepost._facts import CONNECT_TIMEOUT_MS, RETRY_FIRST_MS, RETRY_MAX_MS
 from fencepost.errors import Refused
 from fencepost.v1 import lock_pb2 as pb
@@ -104,3 +105,8 @@ def rpc_failure(code: grpc.StatusCode, message: str | None, metadata: Iterable[A
     if code is grpc.StatusCode.UNAVAILABLE and "failed to connect to all addresses" in (message or ""):
         return failure.unsent(message or code.name)
     return result
+
+
+def session_failure(session: Session, address: Address, why: Failure) -> Failure:
+    """Returns why the call of a session ended. Before it was connected nothing was sent, and a refusal is final."""
+    return why if session.connected or why.is_final else failure.unsent(f"{address}: {why.message}")

@@ -22,7 +22,7 @@ from typing import TypeVar
 import grpc
 
 from fencepost._callbacks import Callbacks
-from fencepost._channel import FORKED, SESSION
+from fencepost._channel import FORKED, SESSION, session_failure
 from fencepost._core import failure
 from fencepost._core.acquire import Acquire
 from fencepost._core.clock import now
@@ -356,22 +356,18 @@ class _Stream:
         session, driver = self._session, self._driver
         address = driver.options.servers[session.server]
         with open_channel(driver.options, address) as channel:
-
-            def connectivity(state: grpc.ChannelConnectivity) -> None:
-                if state is grpc.ChannelConnectivity.READY:
-                    driver.connected(session)
-
-            channel.subscribe(connectivity)
             start = channel.stream_stream(SESSION.path, SESSION.serialize, SESSION.deserialize)
             call = start(driver.messages(session, self.wanted), metadata=bearer(driver.options))
             if not driver.started(self, session, call):
                 return failure.unsent("the session was closed")
+            # Waits for the server's headers. Channel.subscribe would not: its thread may outlive the channel, and fails
+            # then with a traceback.
+            call.initial_metadata()
+            if call.is_active():
+                driver.connected(session)
             try:
                 for response in call:
                     driver.received(session, response)
             except grpc.RpcError as error:
-                why = call_failure(error)
-                return why if session.connected else failure.unsent(f"{address}: {why.message}")
-            finally:
-                channel.unsubscribe(connectivity)
+                return session_failure(session, address, call_failure(error))
         return failure.Failure("UNAVAILABLE", "the server ended the session")

@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 import grpc
 import grpc.aio
 
-from fencepost._channel import FORKED, SESSION, channel_options, credentials, rpc_failure
+from fencepost._channel import FORKED, SESSION, channel_options, credentials, rpc_failure, session_failure
 from fencepost._core import failure
 from fencepost._core.acquire import Acquire
 from fencepost._core.address import Address
@@ -236,8 +236,7 @@ class _Stream:
                 async for response in call:
                     driver.received(session, response)
             except grpc.aio.AioRpcError as error:
-                why = call_failure(error)
-                return why if session.connected else failure.unsent(f"{address}: {why.message}")
+                return session_failure(session, address, call_failure(error))
             finally:
                 if writer is not None:
                     writer.cancel()

@@ -129,6 +129,9 @@ class FakeServer:
     # The calls
 
     def _session(self, requests: Iterator[pb.SessionRequest], context: grpc.ServicerContext) -> Iterator[Any]:
+        # Clients wait for the headers before they send anything.
+        self._runs.wait()
+        context.send_initial_metadata(())
         stream = _Stream(self)
         with self._lock:
             self._streams.add(stream)
