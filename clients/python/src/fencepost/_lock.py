@@ -118,7 +118,8 @@ class Lock:
         """Releases the lock. Stop the work that it protects first: from now on others may get it.
 
         A repeated call returns the same. The result says how the lease ended: anything but ``RELEASED`` means that it
-        had ended before. While the outcome is unknown, the release is repeated in the background.
+        had ended before; then the call returns at once. While the outcome is unknown, the release is repeated in the
+        background.
 
         Raises:
             OutcomeUnknown: no server has confirmed the release within ``retry_for``. The client goes on to release it,
@@ -126,8 +127,10 @@ class Lock:
             Refused: the server refused the call. The lease ends by its TTL.
         """
         self._driver.check_use()
-        if self._released is None:
-            self._released = known_end(self.loss)
+        loss = self.loss
+        if self._released is None and loss is not None:
+            self._driver.give_up(self._lease)
+            self._released = known_end(loss)
         if self._released is None:
             done = self._driver.release(self._lease)
             if done.error is not None:

@@ -141,6 +141,10 @@ class Driver:
             raise
         return releases[0]
 
+    def give_up(self, lease: Lease) -> None:
+        """Releases a lost lease in the background."""
+        self._ask(lambda: self._engine.give_up(lease, now()))
+
     def check(self, lease: Lease) -> bool:
         """Returns whether a lease is valid. Once it is not, it never will be."""
         if self.forked:

@@ -21,6 +21,7 @@ from fencepost._core.renew import Alone
 from fencepost._core.session import Flow, Operation, Session
 from fencepost._core.timers import Timer, Timers
 from fencepost.errors import ClientClosed
+from fencepost.types import LossReason
 from fencepost.v1 import lock_pb2 as pb
 
 
@@ -103,6 +104,11 @@ class Engine:
                 session.detach(lease)
                 self._port.wake(session)
         return Release(self, lease, handle, now, on_done)
+
+    def give_up(self, lease: Lease, now: float) -> None:
+        """Releases a lost lease in the background, unless the server has reported its end."""
+        if not lease.released and lease.lost is not None and lease.lost.reason is LossReason.SILENCE:
+            self.release(lease, now)
 
     def unanswered(self, operation: Operation, now: float) -> None:
         """A transmission was not answered in time."""

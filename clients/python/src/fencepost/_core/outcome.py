@@ -8,10 +8,10 @@ from fencepost.errors import LockLost
 from fencepost.types import LeaseEnd, Loss, LossReason, Released
 
 
-def known_end(loss: Loss | None) -> Released | None:
-    """Returns the result of the release of a lost lock, if the server has said how it ended."""
-    if loss is None or loss.reason is LossReason.SILENCE:
-        return None
+def known_end(loss: Loss) -> Released:
+    """Returns the result of the release of a lost lock."""
+    if loss.reason is LossReason.SILENCE:
+        return Released(LeaseEnd.EXPIRED)
     return Released(LeaseEnd(loss.reason.value), loss.successor_token)
 
 

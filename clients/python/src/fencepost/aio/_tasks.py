@@ -103,6 +103,11 @@ class Driver:
         await done.wait()
         return release
 
+    def give_up(self, lease: Lease) -> None:
+        """Releases a lost lease in the background."""
+        self._engine.give_up(lease, now())
+        self._changed()
+
     def check(self, lease: Lease) -> bool:
         """Returns whether a lease is valid. Once it is not, it never will be."""
         if self.forked:
