@@ -68,6 +68,22 @@ def test_a_callback_that_blocks_holds_nothing_back(client: Client, server: Serve
     go_on.set()
 
 
+def test_a_callback_that_blocks_holds_back_no_other(client: Client, server: Server, name: str) -> None:
+    blocked, told = threading.Event(), threading.Event()
+    told_meanwhile: list[bool] = []
+
+    def block(_loss: Loss) -> None:
+        blocked.set()
+        told_meanwhile.append(told.wait(PATIENCE))
+
+    first = client.acquire(f"{name}/1", on_lost=block)
+    second = client.acquire(f"{name}/2", on_lost=lambda _: told.set())
+    revoke(server, first.name, first.token)
+    assert blocked.wait(PATIENCE)
+    revoke(server, second.name, second.token)
+    wait_for(lambda: told_meanwhile == [True], "the second is told while the first is blocked")
+
+
 def test_silence_is_loss(proxy: Proxy, server: Server, name: str) -> None:
     risks = threading.Event()
     with Client(proxy.address, retry_for=0.5) as client, Client(server.address) as other:

@@ -122,8 +122,9 @@ class Client:
                 for two locks.
             min_token: The lowest acceptable token. If the store has seen a higher one than the servers grant, pass its
                 highest + 1; this raises the tokens of other locks too.
-            on_lost: Called once if the lock is lost, in a thread of the client.
-            on_at_risk: Called when renewals begin to fail, in a thread of the client. The lock is still held.
+            on_lost: Called once if the lock is lost, in a thread of the client: of one lock one call at a time, of
+                16 locks at the same time.
+            on_at_risk: Called when renewals begin to fail, in a thread of the client too. The lock is still held.
 
         Raises:
             Contended: the lock is not free, and ``wait`` is 0.

@@ -70,7 +70,7 @@ class Lock:
             ended.set()
             loss = lease.lost
             if loss is not None and on_lost is not None:
-                driver.callback(partial(on_lost, loss))
+                driver.callback(lease, partial(on_lost, loss))
 
         driver.watch(lease, on_end, on_at_risk)
         self._complete = True

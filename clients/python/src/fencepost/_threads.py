@@ -156,18 +156,18 @@ class Driver:
         return False
 
     def watch(self, lease: Lease, on_end: Callable[[], None], on_at_risk: Callable[[], None] | None) -> None:
-        """Calls back when the lease ends, at once if it has ended, and in the thread for callbacks if it is at risk."""
+        """Calls back when the lease ends, at once if it has ended, and in a thread for callbacks if it is at risk."""
         with self._lock:
             if on_at_risk is not None:
-                lease.on_at_risk = partial(self._callbacks.call, on_at_risk)
+                lease.on_at_risk = partial(self.callback, lease, on_at_risk)
             if lease.is_over:
                 on_end()
             else:
                 lease.on_end = on_end
 
-    def callback(self, call: Callable[[], None]) -> None:
-        """Runs code of the user, which may block, in the thread for callbacks."""
-        self._callbacks.call(call)
+    def callback(self, lease: Lease, call: Callable[[], object]) -> None:
+        """Runs code of the user about a lease, which may block, in a thread for callbacks."""
+        self._callbacks.call(lease, call)
 
     def drop(self, lease: Lease) -> None:
         """Releases a lease whose lock was garbage collected. Takes no lock: the collector runs anywhere. The worker
