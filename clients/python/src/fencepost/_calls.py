@@ -17,7 +17,7 @@ from fencepost._core.failure import Failure, unsent
 from fencepost._core.options import Options
 from fencepost._core.retries import Retries, Servers
 from fencepost._dial import bearer, call_failure, open_channel
-from fencepost.errors import ClientClosed
+from fencepost.errors import ClientClosed, Refused
 from fencepost.types import Event, EventKind, LockInfo, TokenCheck
 from fencepost.v1 import lock_pb2 as pb
 
@@ -80,10 +80,11 @@ class Calls:
         retries = Retries(self.servers, now(), self.options.retry_for)
         while True:
             server = self.servers.preferred
-            call = self.channel(server).unary_unary(method.path, method.serialize, method.deserialize)
             try:
-                return call(request, timeout=retries.limit(now()), metadata=bearer(self.options))
-            except grpc.RpcError as error:
+                metadata = bearer(self.options)
+                call = self.channel(server).unary_unary(method.path, method.serialize, method.deserialize)
+                return call(request, timeout=retries.limit(now()), metadata=metadata)
+            except (grpc.RpcError, Refused) as error:
                 if self._closed:
                     raise ClientClosed from None
                 time.sleep(retries.failed(server, call_failure(error), now()))
@@ -145,17 +146,18 @@ class Watch:
         retries = Retries(calls.servers, now(), calls.options.retry_for)
         while True:
             server = self._server = calls.servers.preferred
-            method = calls.channel(server).unary_stream(WATCH.path, WATCH.serialize, WATCH.deserialize)
-            stream = method(self._request, metadata=bearer(calls.options))
             try:
+                metadata = bearer(calls.options)
+                method = calls.channel(server).unary_stream(WATCH.path, WATCH.serialize, WATCH.deserialize)
+                stream = method(self._request, metadata=metadata)
                 if next(stream).kind == pb.WatchResponse.KIND_STARTED:
                     return stream
+                stream.cancel()
                 failure = unsent("the server does not start the watch")
             except StopIteration:
                 failure = unsent("the server ended the watch")
-            except grpc.RpcError as error:
+            except (grpc.RpcError, Refused) as error:
                 failure = call_failure(error)
-            stream.cancel()
             if self._closed:
                 raise StopIteration
             time.sleep(retries.failed(server, failure, now()))

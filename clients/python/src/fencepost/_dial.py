@@ -8,6 +8,7 @@ from fencepost._channel import channel_options, credentials, rpc_failure
 from fencepost._core import failure
 from fencepost._core.address import Address
 from fencepost._core.options import Options
+from fencepost.errors import Refused
 
 
 def open_channel(options: Options, address: Address) -> grpc.Channel:
@@ -19,17 +20,20 @@ def open_channel(options: Options, address: Address) -> grpc.Channel:
 
 
 def bearer(options: Options) -> tuple[tuple[str, str], ...]:
-    """Returns the metadata of one call."""
+    """Returns the metadata of one call. Raises Refused if there is no token."""
     token = options.token
     if token is None:
         return ()
-    value = token() if callable(token) else token
-    if not isinstance(value, str):
-        raise TypeError(f"the token must be a str, not {type(value).__name__}")
+    try:
+        value = token() if callable(token) else token
+    except Exception as error:
+        raise options.no_token(error) from error
     return options.authorization(value)
 
 
-def call_failure(error: grpc.RpcError) -> failure.Failure:
-    """Reads the error of a call."""
+def call_failure(error: grpc.RpcError | Refused) -> failure.Failure:
+    """Reads the error of a call, or of its preparation."""
+    if isinstance(error, Refused):
+        return failure.of_preparation(error)
     assert isinstance(error, grpc.Call)
     return rpc_failure(error.code(), error.details(), error.trailing_metadata())

@@ -348,7 +348,7 @@ class _Stream:
         try:
             why = self._read()
         except Refused as error:
-            why = failure.Failure(error.code, error.message, sent=False)
+            why = failure.of_preparation(error)
         except Exception as error:
             logger.exception("the session failed")
             why = failure.Failure("UNAVAILABLE", repr(error))

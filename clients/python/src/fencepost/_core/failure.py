@@ -31,6 +31,8 @@ class Failure:
     violations: tuple[FieldViolation, ...] = ()
     sent: bool = True
     """Whether a server may have received it."""
+    cause: BaseException | None = None
+    """The error of this process, if the call was not made."""
 
     @property
     def is_transient(self) -> bool:
@@ -62,14 +64,22 @@ class Failure:
     def error(self) -> FencepostError:
         """Returns the error of a call that failed so, and is not retried."""
         if not self.sent and self.is_transient:
-            return Unavailable(self.code, self.reason, f"no server could be reached: {self.message}")
+            unavailable = Unavailable(self.code, self.reason, f"no server could be reached: {self.message}")
+            unavailable.__cause__ = self.cause
+            return unavailable
         refused = Refused(self.code, self.reason, self.message, self.violations)
+        refused.__cause__ = self.cause
         return OutcomeUnknown(refused) if self.is_transient else refused
 
 
 def unsent(message: str) -> Failure:
     """Returns the failure of something that no server received."""
     return Failure("UNAVAILABLE", message, sent=False)
+
+
+def of_preparation(error: Refused) -> Failure:
+    """Returns the failure of a call that could not be made: a file of TLS or the token is missing."""
+    return Failure(error.code, error.message, sent=False, cause=error.__cause__)
 
 
 def from_operation(error: pb.OperationError) -> Failure:

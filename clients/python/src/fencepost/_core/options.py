@@ -20,6 +20,7 @@ from fencepost._facts import (
     ENVIRONMENT_SERVER,
     HOLDER_BYTES_MAX,
 )
+from fencepost.errors import Refused, Unavailable
 
 # The longest time for retries: a day.
 _RETRY_FOR_MAX = 86_400
@@ -68,9 +69,17 @@ class Options:
         return TlsFiles(_read(ca), _read(self.tls.cert_file), _read(self.tls.key_file))
 
     @staticmethod
-    def authorization(token: str) -> tuple[tuple[str, str], ...]:
-        """Returns the metadata of one call."""
-        return (("authorization", f"Bearer {token}"),)
+    def authorization(token: object) -> tuple[tuple[str, str], ...]:
+        """Returns the metadata of one call. Raises Refused if a function returned something that is no token."""
+        try:
+            return (("authorization", f"Bearer {_check_token(token)}"),)
+        except (TypeError, ValueError) as error:
+            raise Refused("FAILED_PRECONDITION", "", str(error)) from error
+
+    @staticmethod
+    def no_token(error: Exception) -> Unavailable:
+        """Returns the error of a call for which a function did not return a token."""
+        return Unavailable("UNAVAILABLE", "", f"the function that returns the token failed: {error!r}")
 
 
 def check(
@@ -94,6 +103,8 @@ def check(
         raise ValueError(f"TLS files are given, but {outside[0]} is an address without TLS: write https://{outside[0]}")
     if token is not None and (open_to_all := [it for it in plain if not it.is_local]):
         raise ValueError(f"a token would be sent to {open_to_all[0]} in plain text: write https://{open_to_all[0]}")
+    if token is not None and not callable(token):
+        _check_token(token)
     files = tls or Tls(*(environment.get(it) or None for it in (ENVIRONMENT_CA, ENVIRONMENT_CERT, ENVIRONMENT_KEY)))
     if (files.cert_file is None) != (files.key_file is None):
         raise ValueError("cert_file and key_file belong together: give both, or neither")
@@ -101,6 +112,19 @@ def check(
     if len(plain) < len(addresses):
         options.read_tls()
     return options
+
+
+def _check_token(token: object) -> str:
+    """Checks what a header cannot carry, and says so without the token."""
+    if not isinstance(token, str):
+        raise TypeError(f"the token must be a str, not {type(token).__name__}")
+    if not token:
+        raise ValueError("the token is empty")
+    if "\n" in token or "\r" in token:
+        raise ValueError("the token has a line end: strip it, for example after reading it from a file")
+    if not (token.isascii() and token.isprintable()) or token != token.strip():
+        raise ValueError("the token must consist of printable ASCII characters, without spaces around it")
+    return token
 
 
 def default_holder() -> str:

@@ -15,7 +15,7 @@ from fencepost._core.failure import Failure, unsent
 from fencepost._core.options import Options
 from fencepost._core.retries import Retries, Servers
 from fencepost.aio._tasks import bearer, call_failure, open_channel
-from fencepost.errors import ClientClosed
+from fencepost.errors import ClientClosed, Refused
 from fencepost.types import Event, EventKind, LockInfo, TokenCheck
 from fencepost.v1 import lock_pb2 as pb
 
@@ -66,11 +66,11 @@ class Calls:
         retries = Retries(self.servers, now(), self.options.retry_for)
         while True:
             server = self.servers.preferred
-            metadata = await bearer(self.options)
-            call = self.channel(server).unary_unary(method.path, method.serialize, method.deserialize)
             try:
+                metadata = await bearer(self.options, retries.limit(now()))
+                call = self.channel(server).unary_unary(method.path, method.serialize, method.deserialize)
                 return await call(request, timeout=retries.limit(now()), metadata=metadata)
-            except grpc.aio.AioRpcError as error:
+            except (grpc.aio.AioRpcError, Refused) as error:
                 if self._closed:
                     raise ClientClosed from None
                 await asyncio.sleep(retries.failed(server, call_failure(error), now()))
@@ -137,18 +137,25 @@ class Watch:
         retries = Retries(calls.servers, now(), calls.options.retry_for)
         while not self._closed:
             server = self._server = calls.servers.preferred
-            metadata = await bearer(calls.options)
-            method = calls.channel(server).unary_stream(WATCH.path, WATCH.serialize, WATCH.deserialize)
-            stream = self._stream = method(self._request, metadata=metadata)
             try:
-                message = await stream.read()
-                if isinstance(message, pb.WatchResponse) and message.kind == pb.WatchResponse.KIND_STARTED:
-                    return
-                failure = unsent("the server did not start the watch")
-            except grpc.aio.AioRpcError as error:
+                metadata = await bearer(calls.options, retries.limit(now()))
+                failure = await self._start(calls.channel(server), metadata)
+            except (grpc.aio.AioRpcError, Refused) as error:
                 failure = call_failure(error)
-            except BaseException:
-                stream.cancel()
-                raise
-            stream.cancel()
+            if failure is None:
+                return
             await asyncio.sleep(retries.failed(server, failure, now()))
+
+    async def _start(self, channel: grpc.aio.Channel, metadata: tuple[tuple[str, str], ...]) -> Failure | None:
+        """Starts the stream. Returns why it did not start, or None."""
+        method = channel.unary_stream(WATCH.path, WATCH.serialize, WATCH.deserialize)
+        stream = self._stream = method(self._request, metadata=metadata)
+        try:
+            message = await stream.read()
+        except BaseException:
+            stream.cancel()
+            raise
+        if isinstance(message, pb.WatchResponse) and message.kind == pb.WatchResponse.KIND_STARTED:
+            return None
+        stream.cancel()
+        return unsent("the server did not start the watch")

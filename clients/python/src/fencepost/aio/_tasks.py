@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 
 from fencepost._channel import FORKED, SESSION, channel_options, credentials, rpc_failure, session_failure
-from fencepost._core import failure
+from fencepost._core import failure, timing
 from fencepost._core.acquire import Acquire
 from fencepost._core.address import Address
 from fencepost._core.clock import now
@@ -216,7 +216,7 @@ class _Stream:
         try:
             why = await self._read()
         except Refused as error:
-            why = failure.Failure(error.code, error.message, sent=False)
+            why = failure.of_preparation(error)
         except asyncio.CancelledError:
             why = failure.Failure("UNAVAILABLE", "the session was closed")
         except Exception as error:
@@ -229,7 +229,7 @@ class _Stream:
         """Reads the session. Returns why it ended."""
         session, driver = self._session, self._driver
         address = driver.options.servers[session.server]
-        metadata = await bearer(driver.options)
+        metadata = await bearer(driver.options, timing.CONNECT_TIMEOUT)
         async with open_channel(driver.options, address) as channel:
             start = channel.stream_stream(SESSION.path, SESSION.serialize, SESSION.deserialize)
             call = start(metadata=metadata)
@@ -270,15 +270,22 @@ def open_channel(options: Options, address: Address) -> grpc.aio.Channel:
     return grpc.aio.secure_channel(address.target, secret, channel_options(address))
 
 
-async def bearer(options: Options) -> tuple[tuple[str, str], ...]:
-    """Returns the metadata of one call."""
+async def bearer(options: Options, timeout: float) -> tuple[tuple[str, str], ...]:
+    """Returns the metadata of one call. Raises Refused if there is no token, or none in time."""
     token = options.token
     if token is None:
         return ()
-    value = token() if callable(token) else token
-    return options.authorization(await value if inspect.isawaitable(value) else value)
+    try:
+        value = token() if callable(token) else token
+        if inspect.isawaitable(value):
+            value = await asyncio.wait_for(value, timeout)
+    except Exception as error:
+        raise options.no_token(error) from error
+    return options.authorization(value)
 
 
-def call_failure(error: grpc.aio.AioRpcError) -> failure.Failure:
-    """Reads the error of a call."""
+def call_failure(error: grpc.aio.AioRpcError | Refused) -> failure.Failure:
+    """Reads the error of a call, or of its preparation."""
+    if isinstance(error, Refused):
+        return failure.of_preparation(error)
     return rpc_failure(error.code(), error.details(), error.trailing_metadata())
