@@ -22,6 +22,9 @@ from fencepost.v1 import lock_pb2 as pb
 RequestT = TypeVar("RequestT", bound=Message)
 ResponseT = TypeVar("ResponseT", bound=Message)
 
+Metadata = tuple[tuple[str, str], ...]
+"""What is sent with a call."""
+
 # The interval of pings on an idle connection, and the time for their answer: how a dead connection is noticed.
 _PING_INTERVAL_MS = 10_000
 _PING_TIMEOUT_MS = 5_000
@@ -77,6 +80,7 @@ class Method(Generic[RequestT, ResponseT]):
 
 
 SESSION = Method("Session", pb.SessionRequest, pb.SessionResponse)
+ACQUIRE = Method("Acquire", pb.AcquireRequest, pb.AcquireResponse)
 GET = Method("Get", pb.GetRequest, pb.GetResponse)
 LIST = Method("List", pb.ListRequest, pb.ListResponse)
 WATCH = Method("Watch", pb.WatchRequest, pb.WatchResponse)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import grpc
 
-from fencepost._channel import channel_options, credentials, rpc_failure
+from fencepost._channel import Metadata, channel_options, credentials, rpc_failure
 from fencepost._core import failure
 from fencepost._core.address import Address
 from fencepost._core.options import Options
@@ -19,7 +19,7 @@ def open_channel(options: Options, address: Address) -> grpc.Channel:
     return grpc.secure_channel(address.target, secret, channel_options(address))
 
 
-def bearer(options: Options) -> tuple[tuple[str, str], ...]:
+def bearer(options: Options) -> Metadata:
     """Returns the metadata of one call. Raises Refused if there is no token."""
     token = options.token
     if token is None:

@@ -22,16 +22,18 @@ from typing import TypeVar
 import grpc
 
 from fencepost._callbacks import Callbacks
-from fencepost._channel import FORKED, SESSION, session_failure
+from fencepost._channel import ACQUIRE, FORKED, rpc_failure
 from fencepost._core import failure
 from fencepost._core.acquire import Acquire
 from fencepost._core.clock import now
 from fencepost._core.engine import Engine
 from fencepost._core.lease import Lease
 from fencepost._core.options import Options
+from fencepost._core.port import Call
 from fencepost._core.release import Release
 from fencepost._core.session import Session
-from fencepost._dial import bearer, call_failure, open_channel
+from fencepost._dial import bearer, call_failure
+from fencepost._streams import Stream
 from fencepost._waits import Pending, Wait
 from fencepost.errors import ClientClosed, Refused
 from fencepost.v1 import lock_pb2 as pb
@@ -53,7 +55,8 @@ class Driver:
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._engine = Engine(self, len(options.servers), options.retry_for)
-        self._streams: dict[Session, _Stream] = {}
+        self._streams: dict[Session, Stream] = {}
+        self._calls: dict[Call, grpc.Future[pb.AcquireResponse]] = {}
         # Its "put" is one step for Python, and may be called by the garbage collector.
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._works = False
@@ -64,7 +67,7 @@ class Driver:
     # The port of the engine
 
     def open(self, session: Session) -> None:
-        self._streams[session] = stream = _Stream(self, session)
+        self._streams[session] = stream = Stream(self, session)
         stream.start()
 
     def wake(self, session: Session) -> None:
@@ -76,6 +79,14 @@ class Driver:
         stream = self._streams.pop(session, None)
         if stream is not None:
             stream.cancel()
+
+    def call(self, call: Call) -> None:
+        threading.Thread(target=self._start_call, args=(call,), name="fencepost-call", daemon=True).start()
+
+    def cancel(self, call: Call) -> None:
+        future = self._calls.pop(call, None)
+        if future is not None:
+            future.cancel()
 
     # Requests
 
@@ -200,7 +211,7 @@ class Driver:
             self._engine.connected(session, now())
             self._changed()
 
-    def started(self, stream: _Stream, session: Session, call: grpc.Call) -> bool:
+    def started(self, stream: Stream, session: Session, call: grpc.Call) -> bool:
         """The call of a session was started. Returns whether it is still wanted."""
         with self._lock:
             stream.call = call
@@ -233,6 +244,40 @@ class Driver:
 
     def new_condition(self) -> threading.Condition:
         return threading.Condition(self._lock)
+
+    # Calls apart from the sessions
+
+    def _start_call(self, call: Call) -> None:
+        """Starts a call, in a thread of its own because the function for the token may block."""
+        try:
+            metadata = bearer(self.options)
+        except Refused as error:
+            self._called(call, call_failure(error), now())
+            return
+        with self._lock:
+            if call.flow is None:
+                return
+            sent = now()
+            try:
+                future = self._streams[call.session].unary(ACQUIRE, call.request, call.timeout, metadata)
+            except (KeyError, ValueError):
+                self._called(call, failure.unsent("the session has ended"), sent)
+                return
+            self._calls[call] = future
+        future.add_done_callback(lambda done: self._ended_call(call, done, sent))
+
+    def _ended_call(self, call: Call, done: grpc.Future[pb.AcquireResponse], sent: float) -> None:
+        assert isinstance(done, grpc.Call)
+        code = done.code()
+        is_answer = code is grpc.StatusCode.OK
+        result = done.result() if is_answer else rpc_failure(code, done.details(), done.trailing_metadata())
+        self._called(call, result, sent)
+
+    def _called(self, call: Call, result: pb.AcquireResponse | failure.Failure, sent: float) -> None:
+        with self._lock:
+            self._calls.pop(call, None)
+            self._engine.called(call, result, sent, now())
+            self._changed()
 
     # The worker
 
@@ -322,56 +367,3 @@ class Driver:
             job()
         except Exception:
             logger.exception("the client failed")
-
-
-class _Stream:
-    """The connection and the reading thread of one session."""
-
-    def __init__(self, driver: Driver, session: Session) -> None:
-        self.wanted = driver.new_condition()
-        """Notified when there may be something to send."""
-        self._driver = driver
-        self._session = session
-        self.call: grpc.Call | None = None
-
-    def start(self) -> None:
-        threading.Thread(target=self._run, name="fencepost-session", daemon=True).start()
-
-    def cancel(self) -> None:
-        """Ends the stream: both threads notice. Called under the lock."""
-        self.wanted.notify()
-        if self.call is not None:
-            self.call.cancel()
-
-    def _run(self) -> None:
-        why = failure.unsent("the connection could not be made")
-        try:
-            why = self._read()
-        except Refused as error:
-            why = failure.of_preparation(error)
-        except Exception as error:
-            logger.exception("the session failed")
-            why = failure.Failure("UNAVAILABLE", repr(error))
-        finally:
-            self._driver.ended(self._session, why)
-
-    def _read(self) -> failure.Failure:
-        """Reads the session. Returns why it ended."""
-        session, driver = self._session, self._driver
-        address = driver.options.servers[session.server]
-        with open_channel(driver.options, address) as channel:
-            start = channel.stream_stream(SESSION.path, SESSION.serialize, SESSION.deserialize)
-            call = start(driver.messages(session, self.wanted), metadata=bearer(driver.options))
-            if not driver.started(self, session, call):
-                return failure.unsent("the session was closed")
-            # Waits for the server's headers. Channel.subscribe would not: its thread may outlive the channel, and fails
-            # then with a traceback.
-            call.initial_metadata()
-            if call.is_active():
-                driver.connected(session)
-            try:
-                for response in call:
-                    driver.received(session, response)
-            except grpc.RpcError as error:
-                return session_failure(session, address, call_failure(error))
-        return failure.Failure("UNAVAILABLE", "the server ended the session")

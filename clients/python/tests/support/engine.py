@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from google.rpc import error_details_pb2 as details_pb2
+
 from fencepost._core import requests, timing
 from fencepost._core.acquire import Acquire
 from fencepost._core.convert import duration
 from fencepost._core.engine import Engine
 from fencepost._core.failure import Failure
 from fencepost._core.lease import Lease
+from fencepost._core.port import Call
 from fencepost._core.session import Session
 from fencepost.errors import (
     FencepostError,
@@ -24,6 +27,8 @@ class World:
         self.now = 1000.0
         self.opened: list[Session] = []
         self.closed: list[Session] = []
+        self.calls: list[Call] = []
+        self.cancelled: list[Call] = []
         self.engine = Engine(self, servers, timing.RETRY_FOR)
 
     def open(self, session: Session) -> None:
@@ -34,6 +39,12 @@ class World:
 
     def close(self, session: Session) -> None:
         self.closed.append(session)
+
+    def call(self, call: Call) -> None:
+        self.calls.append(call)
+
+    def cancel(self, call: Call) -> None:
+        self.cancelled.append(call)
 
     @property
     def session(self) -> Session:
@@ -75,16 +86,14 @@ class World:
         self.engine.received(session or self.session, response, self.now)
 
     def grant(self, request: pb.SessionRequest, ttl: float = 10.0, token: int = 1, lease_id: str = "lease") -> None:
-        lease = pb.Lease(lock_name="a", lease_id=lease_id, grant_id="grant", fencing_token=token, ttl=duration(ttl))
-        acquired = pb.AcquireResponse(outcome=pb.AcquireResponse.OUTCOME_ACQUIRED, lease=lease)
-        self.answer(pb.SessionResponse(operation=request.operation, acquire=acquired))
+        self.answer(pb.SessionResponse(operation=request.operation, acquire=acquired(ttl, token, lease_id)))
 
-    def fail(self, request: pb.SessionRequest, code: int, reason: str = "") -> None:
-        from google.rpc import error_details_pb2
-
+    def fail(self, request: pb.SessionRequest, code: int, reason: str = "", delay: float = 0.0) -> None:
         error = pb.OperationError(code=code, message="no")
         if reason:
-            error.details.add().Pack(error_details_pb2.ErrorInfo(domain="fencepost", reason=reason))
+            error.details.add().Pack(details_pb2.ErrorInfo(domain="fencepost", reason=reason))
+        if delay:
+            error.details.add().Pack(details_pb2.RetryInfo(retry_delay=duration(delay)))
         self.answer(pb.SessionResponse(operation=request.operation, error=error))
 
     def held(self, ttl: float = 10.0) -> Lease:
@@ -94,6 +103,11 @@ class World:
         self.grant(request, ttl)
         assert acquire.lease is not None
         return acquire.lease
+
+
+def acquired(ttl: float = 10.0, token: int = 1, lease_id: str = "lease") -> pb.AcquireResponse:
+    lease = pb.Lease(lock_name="a", lease_id=lease_id, grant_id="grant", fencing_token=token, ttl=duration(ttl))
+    return pb.AcquireResponse(outcome=pb.AcquireResponse.OUTCOME_ACQUIRED, lease=lease)
 
 
 def end(of: Acquire) -> FencepostError:

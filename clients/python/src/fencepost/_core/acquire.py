@@ -15,6 +15,7 @@ from fencepost._core import failure, timing
 from fencepost._core.convert import duration, from_duration, holder, lease_end
 from fencepost._core.failure import Failure
 from fencepost._core.lease import Lease
+from fencepost._core.port import Call
 from fencepost._core.renew import Renew
 from fencepost._core.session import Operation, Session
 from fencepost._core.timers import Timer
@@ -53,8 +54,13 @@ class Acquire:
         """Whether nobody waits for the lock any more."""
         self._transmissions = 0
         self._may_be_applied = False
+        """Whether a transmission may have taken effect."""
+        self._was_applied = False
+        """The same without the last transmission."""
         self._retries = 0
         self._operation: Operation | None = None
+        self._call: Call | None = None
+        """The transmission apart from the session, if that is the last one."""
         self._last: Failure | None = None
         self._timer: Timer | None = engine.timers.at(self._until, self._over)
         engine.send(self, now)
@@ -64,14 +70,20 @@ class Acquire:
     def message(self, number: int, handle: int, now: float) -> pb.SessionRequest | None:
         if self not in self._engine.flows:
             return None
+        self._next_attempt(now)
+        acquire = pb.SessionAcquire(request=self._request, handle=handle)
+        return pb.SessionRequest(operation=number, acquire=acquire)
+
+    def _next_attempt(self, now: float) -> float:
+        """Prepares the next transmission. Returns how long it may take."""
         self._transmissions += 1
-        self._may_be_applied = True
+        self._was_applied, self._may_be_applied = self._may_be_applied, True
         left = 0.0 if self._withdrawing else max(self._wait_until - now, 0.0)
         self._request.attempt = self._transmissions
         self._request.wait_timeout.CopyFrom(duration(left))
-        self._set_timer(min(now + left + timing.CALL_TIMEOUT, max(self._until, now + timing.CALL_TIMEOUT)), self._late)
-        acquire = pb.SessionAcquire(request=self._request, handle=handle)
-        return pb.SessionRequest(operation=number, acquire=acquire)
+        late = min(now + left + timing.CALL_TIMEOUT, max(self._until, now + timing.CALL_TIMEOUT))
+        self._set_timer(late, self._late)
+        return late - now
 
     def sent(self, operation: Operation) -> None:
         self._operation = operation
@@ -82,20 +94,27 @@ class Acquire:
     def answered(self, session: Session, operation: Operation, response: pb.SessionResponse, now: float) -> None:
         self._operation = None
         self._set_timer(self._until, self._over)
-        if response.HasField("error"):
-            self._refused(failure.from_operation(response.error), session, now)
+        if response.HasField("acquire"):
+            sent = operation.sent
+            self._answered(response.acquire, sent, now, lambda it: session.granted(operation.handle, it, sent))
             return
-        answer = response.acquire
-        self._may_be_applied = False
-        if answer.outcome == pb.AcquireResponse.OUTCOME_ACQUIRED:
-            self._granted(answer, session, operation, now)
-        elif answer.outcome == pb.AcquireResponse.OUTCOME_UNSPECIFIED:
-            self._finish(Failure("INTERNAL", "unknown answer from the server").error())
+        error = failure.from_operation(response.error)
+        if not error.is_session_full:
+            self._refused(error, session, now)
+        elif self._withdrawing and not self._was_applied:
+            self._finish(None)
         else:
-            # CONTENDED answers a retry that arrived when the wait was over.
-            waited = self._waits or answer.outcome == pb.AcquireResponse.OUTCOME_TIMED_OUT
-            kind = TimedOut if waited else Contended
-            self._finish(kind(self._request.lock_name, tuple(map(holder, answer.holders)), answer.waiters))
+            self._may_be_applied = self._was_applied
+            self._send_alone(session, now)
+
+    def called(self, call: Call, result: pb.AcquireResponse | Failure, sent: float, now: float) -> None:
+        """A transmission apart from the session was answered, or failed."""
+        self._call = None
+        self._set_timer(self._until, self._over)
+        if isinstance(result, Failure):
+            self._refused(result, call.session, now)
+        else:
+            self._answered(result, sent, now, None)
 
     def failed(self, failure: Failure, now: float) -> None:
         self._operation = None
@@ -118,12 +137,39 @@ class Acquire:
 
     # Steps
 
-    def _granted(self, answer: pb.AcquireResponse, session: Session, operation: Operation, now: float) -> None:
-        reading = Reading(operation.sent, now, from_duration(answer.held_for), from_duration(answer.lease.ttl))
+    def _send_alone(self, session: Session, now: float) -> None:
+        """Sends the request by itself: the session has no room for its lease."""
+        timeout = self._next_attempt(now)
+        request = pb.AcquireRequest()
+        request.CopyFrom(self._request)
+        self._call = Call(session, self, request, timeout)
+        self._engine.port.call(self._call)
+
+    def _answered(
+        self, answer: pb.AcquireResponse, sent: float, now: float, attach: Callable[[Lease], None] | None
+    ) -> None:
+        self._may_be_applied = False
+        if answer.outcome == pb.AcquireResponse.OUTCOME_ACQUIRED:
+            self._granted(answer, sent, now, attach)
+        elif answer.outcome == pb.AcquireResponse.OUTCOME_UNSPECIFIED:
+            self._finish(Failure("INTERNAL", "unknown answer from the server").error())
+        else:
+            # CONTENDED answers a retry that arrived when the wait was over.
+            waited = self._waits or answer.outcome == pb.AcquireResponse.OUTCOME_TIMED_OUT
+            kind = TimedOut if waited else Contended
+            self._finish(kind(self._request.lock_name, tuple(map(holder, answer.holders)), answer.waiters))
+
+    def _granted(
+        self, answer: pb.AcquireResponse, sent: float, now: float, attach: Callable[[Lease], None] | None
+    ) -> None:
+        reading = Reading(sent, now, from_duration(answer.held_for), from_duration(answer.lease.ttl))
         lease = Lease(answer.lease, reading, self._ttl)
         self.previous_end = lease_end(answer.previous_end)
-        session.granted(operation.handle, lease, operation.sent)
-        self._engine.keep(lease, now)
+        if attach is None:
+            self._engine.keep_granted_alone(lease, now)
+        else:
+            attach(lease)
+            self._engine.keep(lease, now)
         if lease.is_valid(now) and lease.remaining(now) < self._ttl / LATE_DIVISOR and not self._withdrawing:
             self._set_timer(None, None)
             # Tried once: the beats go on if it fails.
@@ -153,7 +199,7 @@ class Acquire:
         retried = self._transmissions > 1
         # ABORTED is the outcome of the request, whichever transmission caused it. Another refusal is about one
         # transmission only.
-        self._may_be_applied = error.code != "ABORTED" and (error.is_outcome_unknown or retried)
+        self._may_be_applied = error.code != "ABORTED" and (error.is_outcome_unknown or self._was_applied)
         if error.is_request_ended and self._chose_id and retried and now < self._wait_until and not self._withdrawing:
             self._restart(now)
         elif error.is_transient or error.is_session_full:
@@ -182,11 +228,11 @@ class Acquire:
         """A transmission was not answered in time."""
         operation, self._operation = self._operation, None
         self._last = Failure("DEADLINE_EXCEEDED", "the server did not answer in time")
-        if operation is None:
-            return
-        operation.session.cancel(operation)
-        operation.session.abandon(operation)
-        self._engine.unanswered(operation, now)
+        if operation is not None:
+            operation.session.cancel(operation)
+            operation.session.abandon(operation)
+            self._engine.unanswered(operation, now)
+        self._drop_call()
         if now < self._until:
             self._again(now)
         else:
@@ -213,11 +259,20 @@ class Acquire:
         if self._operation is not None:
             self._operation.session.cancel(self._operation)
             self._set_timer(now + timing.CALL_TIMEOUT, self._late)
-            self._engine.wake(self._operation.session)
-        elif self._may_be_applied:
+            self._engine.port.wake(self._operation.session)
+            return
+        self._drop_call()
+        if self._may_be_applied:
             self._again(now)
         else:
             self._finish(None)
+
+    def _drop_call(self) -> None:
+        """Nobody waits for the answer to a call any more. A grant that crosses this is found by the next attempt."""
+        call, self._call = self._call, None
+        if call is not None:
+            call.flow = None
+            self._engine.port.cancel(call)
 
     def _set_timer(self, when: float | None, callback: Callable[[float], None] | None) -> None:
         self._engine.timers.cancel(self._timer)

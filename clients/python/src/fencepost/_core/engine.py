@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Protocol
 
 from fencepost._core import timing
 from fencepost._core.acquire import Acquire
 from fencepost._core.failure import Failure, unsent
 from fencepost._core.lease import Lease
+from fencepost._core.port import Call, Port
 from fencepost._core.receive import receive
 from fencepost._core.release import Release
 from fencepost._core.renew import Alone
@@ -25,26 +25,11 @@ from fencepost.types import LossReason
 from fencepost.v1 import lock_pb2 as pb
 
 
-class Port(Protocol):
-    """What the engine asks of its driver. These calls must neither block nor call the engine."""
-
-    def open(self, session: Session) -> None:
-        """Connect, and report :meth:`Engine.connected`, received messages, and :meth:`Engine.ended`."""
-        ...
-
-    def wake(self, session: Session) -> None:
-        """There may be something to send: ask :meth:`Engine.next`."""
-        ...
-
-    def close(self, session: Session) -> None:
-        """End the stream. Its end need not be reported."""
-        ...
-
-
 class Engine:
     """The state of one client."""
 
     def __init__(self, port: Port, servers: int, retry_for: float) -> None:
+        self.port = port
         self.timers = Timers()
         self.retry_for = retry_for
         self.flows: set[Flow] = set()
@@ -54,7 +39,6 @@ class Engine:
         self.current: Session | None = None
         self.previous: Session | None = None
         """A session that still works, until the current one keeps all leases."""
-        self._port = port
         self._servers = servers
         self._server = 0
         self._tries = 0
@@ -80,7 +64,7 @@ class Engine:
         (self._acquires if flow.is_acquire else self._urgent)[flow] = None
         self._ensure(now)
         for session in self.sessions():
-            self._port.wake(session)
+            self.port.wake(session)
 
     def done(self, flow: Flow) -> None:
         """A request needs nothing more."""
@@ -102,7 +86,7 @@ class Engine:
                 handle = session.forget(lease)
             else:
                 session.detach(lease)
-                self._port.wake(session)
+                self.port.wake(session)
         return Release(self, lease, handle, now, on_done)
 
     def give_up(self, lease: Lease, now: float) -> None:
@@ -116,7 +100,7 @@ class Engine:
         if session.last_received < operation.sent:
             self.ended(session, Failure("UNAVAILABLE", "the server went silent"), now)
         else:
-            self._port.wake(session)
+            self.port.wake(session)
             self.suspect(session, now)
 
     def suspect(self, session: Session, now: float) -> None:
@@ -124,13 +108,19 @@ class Engine:
         if session is self.current and self._servers > 1 and now - session.opened > timing.MOVE_INTERVAL:
             self._move(now)
 
-    def wake(self, session: Session) -> None:
-        self._port.wake(session)
+    def called(self, call: Call, result: pb.AcquireResponse | Failure, sent: float, now: float) -> None:
+        """A call was answered, or failed."""
+        self.timers.run(now)
+        flow, call.flow = call.flow, None
+        if isinstance(result, Failure) and result.is_draining:
+            self.drains(call.session, now)
+        if flow is not None:
+            flow.called(call, result, sent, now)
 
     # Leases
 
     def keep(self, lease: Lease, now: float) -> None:
-        """Renews a lease from now on. It is attached to a session already."""
+        """Renews a lease from now on. It is attached to a session already, or renewed alone."""
         self._leases[lease] = lease.ttl
         pace = self._pace()
         self._ttls[lease.ttl] = self._ttls.get(lease.ttl, 0) + 1
@@ -145,12 +135,20 @@ class Engine:
         self._drop(lease)
         for session in self.sessions():
             session.detach(lease)
-            self._port.wake(session)
+            self.port.wake(session)
 
     def keep_alone(self, session: Session, lease: Lease, now: float) -> None:
         """A session has no room for a lease."""
         self._stop_alone(lease)
-        self._alone[lease] = Alone(self, session, lease, now)
+        self._alone[lease] = alone = Alone(self, session, lease)
+        alone.renew(now)
+
+    def keep_granted_alone(self, lease: Lease, now: float) -> None:
+        """Renews a lease that was granted apart from a session. The next session attaches it."""
+        self.keep(lease, now)
+        if self.current is not None:
+            self._alone[lease] = alone = Alone(self, self.current, lease)
+            alone.pause(now)
 
     def _stop_alone(self, lease: Lease) -> None:
         alone = self._alone.pop(lease, None)
@@ -206,7 +204,7 @@ class Engine:
             session.connected, session.last_received = True, now
             self.timers.cancel(session.timer)
             self._watch_session(session, now)
-            self._port.wake(session)
+            self.port.wake(session)
 
     def next(self, session: Session, now: float) -> pb.SessionRequest | None:
         """Returns the next message to send; its effect counts from ``now``."""
@@ -266,7 +264,7 @@ class Engine:
         refused = not session.answers and failure.is_final
         operations = [it for it in session.close() if it.flow is not None]
         self.timers.cancel(session.timer)
-        self._port.close(session)
+        self.port.close(session)
         if session is self.previous:
             self.previous = None
         if session is self.current:
@@ -320,7 +318,7 @@ class Engine:
             self.timers.cancel(self.previous.timer)
         self.current, self._has_opened = session, True
         session.timer = self.timers.at(now + timing.CONNECT_TIMEOUT, lambda now: self._check_connected(session, now))
-        self._port.open(session)
+        self.port.open(session)
 
     def _check_connected(self, session: Session, now: float) -> None:
         if not session.connected:

@@ -35,7 +35,7 @@ def _answered(engine: Engine, session: Session, response: pb.SessionResponse, no
     elif response.acquire.outcome == pb.AcquireResponse.OUTCOME_ACQUIRED:
         # A later transmission of the request gets the same lease. This session must not renew it.
         session.detach_handle(operation.handle)
-    engine.wake(session)
+    engine.port.wake(session)
 
 
 def _waiting(engine: Engine, session: Session, response: pb.SessionResponse, now: float) -> None:
@@ -46,7 +46,7 @@ def _waiting(engine: Engine, session: Session, response: pb.SessionResponse, now
 
 def _beat(engine: Engine, session: Session, response: pb.SessionResponse, now: float) -> None:
     session.answer(response.beat.beat)
-    engine.wake(session)
+    engine.port.wake(session)
 
 
 def _attached(engine: Engine, session: Session, response: pb.SessionResponse, now: float) -> None:
@@ -99,7 +99,7 @@ def _detached(engine: Engine, session: Session, response: pb.SessionResponse, no
         # until the end that is known.
         lease.reattached = True
         session.attach(lease)
-        engine.wake(session)
+        engine.port.wake(session)
     else:
         lease.risk()
 

@@ -69,28 +69,32 @@ class Renew:
 class Alone:
     """Renews a lease for which its session has no room, until the session ends: the next one may have room."""
 
-    def __init__(self, engine: Engine, session: Session, lease: Lease, now: float) -> None:
+    def __init__(self, engine: Engine, session: Session, lease: Lease) -> None:
         self._engine = engine
         self._session = session
         self._lease = lease
         self._failures = 0
-        self._known = lease.valid_until
-        self._renewal = Renew(engine, lease, now, self._pause)
+        self._known = 0.0
+        """The end of the validity before the last renewal."""
+        self._renewal: Renew | None = None
         self._timer: Timer | None = None
 
     def stop(self) -> None:
         """The lease has ended, or another session has no room for it either. No renewal is sent after this."""
         self._engine.timers.cancel(self._timer)
-        self._renewal.drop()
+        if self._renewal is not None:
+            self._renewal.drop()
 
-    def _pause(self, now: float) -> None:
+    def pause(self, now: float) -> None:
+        """Renews the lease after a while, sooner if the last renewal failed."""
         if self._lease.is_over or self._session.ended:
             return
         self._failures = 0 if self._lease.valid_until > self._known else self._failures + 1
         pause = timing.renewal_pause(self._failures, self._lease.ttl, self._engine.random())
-        self._timer = self._engine.timers.at(now + pause, self._renew)
+        self._timer = self._engine.timers.at(now + pause, self.renew)
 
-    def _renew(self, now: float) -> None:
+    def renew(self, now: float) -> None:
+        """Renews the lease now."""
         if not self._session.ended:
             self._known = self._lease.valid_until
-            self._renewal = Renew(self._engine, self._lease, now, self._pause)
+            self._renewal = Renew(self._engine, self._lease, now, self.pause)

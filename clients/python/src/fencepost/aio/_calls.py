@@ -8,7 +8,7 @@ from types import TracebackType
 
 import grpc.aio
 
-from fencepost._channel import CHECK_TOKEN, GET, LIST, WATCH, Method, RequestT, ResponseT
+from fencepost._channel import CHECK_TOKEN, GET, LIST, WATCH, Metadata, Method, RequestT, ResponseT
 from fencepost._core import convert
 from fencepost._core.clock import now
 from fencepost._core.failure import Failure, unsent
@@ -146,7 +146,7 @@ class Watch:
                 return
             await asyncio.sleep(retries.failed(server, failure, now()))
 
-    async def _start(self, channel: grpc.aio.Channel, metadata: tuple[tuple[str, str], ...]) -> Failure | None:
+    async def _start(self, channel: grpc.aio.Channel, metadata: Metadata) -> Failure | None:
         """Starts the stream. Returns why it did not start, or None."""
         method = channel.unary_stream(WATCH.path, WATCH.serialize, WATCH.deserialize)
         stream = self._stream = method(self._request, metadata=metadata)

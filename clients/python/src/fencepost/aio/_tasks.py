@@ -11,7 +11,16 @@ from collections.abc import Coroutine
 import grpc
 import grpc.aio
 
-from fencepost._channel import FORKED, SESSION, channel_options, credentials, rpc_failure, session_failure
+from fencepost._channel import (
+    ACQUIRE,
+    FORKED,
+    SESSION,
+    Metadata,
+    channel_options,
+    credentials,
+    rpc_failure,
+    session_failure,
+)
 from fencepost._core import failure, timing
 from fencepost._core.acquire import Acquire
 from fencepost._core.address import Address
@@ -19,6 +28,7 @@ from fencepost._core.clock import now
 from fencepost._core.engine import Engine
 from fencepost._core.lease import Lease
 from fencepost._core.options import Options
+from fencepost._core.port import Call
 from fencepost._core.release import Release
 from fencepost._core.session import Session
 from fencepost.errors import ClientClosed, Refused
@@ -39,6 +49,7 @@ class Driver:
         self._engine = Engine(self, len(options.servers), options.retry_for)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._streams: dict[Session, _Stream] = {}
+        self._calls: dict[Call, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -58,6 +69,14 @@ class Driver:
         stream = self._streams.pop(session, None)
         if stream is not None and stream.task is not None:
             stream.task.cancel()
+
+    def call(self, call: Call) -> None:
+        self._calls[call] = self._spawn(self._call(call))
+
+    def cancel(self, call: Call) -> None:
+        task = self._calls.pop(call, None)
+        if task is not None:
+            task.cancel()
 
     # Requests
 
@@ -170,6 +189,27 @@ class Driver:
         self._changed()
         return message
 
+    async def _call(self, call: Call) -> None:
+        """Makes a call apart from the sessions."""
+        sent = now()
+        try:
+            metadata = await bearer(self.options, timing.CONNECT_TIMEOUT)
+            stream = self._streams.get(call.session)
+            if stream is None or stream.channel is None:
+                result: pb.AcquireResponse | failure.Failure = failure.unsent("the session has ended")
+            else:
+                start = stream.channel.unary_unary(ACQUIRE.path, ACQUIRE.serialize, ACQUIRE.deserialize)
+                sent = now()
+                result = await start(call.request, timeout=call.timeout, metadata=metadata)
+        except (grpc.aio.AioRpcError, Refused) as error:
+            result = call_failure(error)
+        except asyncio.CancelledError:
+            # Of the engine, which wants no answer; or because the session has ended.
+            result = failure.Failure("CANCELLED", "the session has ended")
+        self._calls.pop(call, None)
+        self._engine.called(call, result, sent, now())
+        self._changed()
+
     def _spawn(self, run: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(run)
         self._tasks.add(task)
@@ -208,6 +248,8 @@ class _Stream:
         self.wanted = asyncio.Event()
         """Set when there may be something to send."""
         self.task: asyncio.Task[None] | None = None
+        self.channel: grpc.aio.Channel | None = None
+        """The connection, while it is open."""
         self._driver = driver
         self._session = session
 
@@ -231,6 +273,7 @@ class _Stream:
         address = driver.options.servers[session.server]
         metadata = await bearer(driver.options, timing.CONNECT_TIMEOUT)
         async with open_channel(driver.options, address) as channel:
+            self.channel = channel
             start = channel.stream_stream(SESSION.path, SESSION.serialize, SESSION.deserialize)
             call = start(metadata=metadata)
             writer: asyncio.Task[None] | None = None
@@ -243,6 +286,7 @@ class _Stream:
             except grpc.aio.AioRpcError as error:
                 return session_failure(session, address, call_failure(error))
             finally:
+                self.channel = None
                 if writer is not None:
                     writer.cancel()
                 call.cancel()
@@ -270,7 +314,7 @@ def open_channel(options: Options, address: Address) -> grpc.aio.Channel:
     return grpc.aio.secure_channel(address.target, secret, channel_options(address))
 
 
-async def bearer(options: Options, timeout: float) -> tuple[tuple[str, str], ...]:
+async def bearer(options: Options, timeout: float) -> Metadata:
     """Returns the metadata of one call. Raises Refused if there is no token, or none in time."""
     token = options.token
     if token is None:

@@ -1,0 +1,52 @@
+"""What the engine asks of its driver."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from fencepost._core.failure import Failure
+from fencepost._core.session import Session
+from fencepost.v1 import lock_pb2 as pb
+
+
+class Caller(Protocol):
+    """A request that is sent apart from its session."""
+
+    def called(self, call: Call, result: pb.AcquireResponse | Failure, sent: float, now: float) -> None: ...
+
+
+class Call:
+    """One transmission of an acquire by itself, on the connection of a session that has no room for its lease."""
+
+    __slots__ = ("flow", "request", "session", "timeout")
+
+    def __init__(self, session: Session, flow: Caller, request: pb.AcquireRequest, timeout: float) -> None:
+        self.session = session
+        self.flow: Caller | None = flow
+        """None once it was answered, or the flow has given up on it."""
+        self.request = request
+        self.timeout = timeout
+
+
+class Port(Protocol):
+    """These calls must neither block nor call the engine."""
+
+    def open(self, session: Session) -> None:
+        """Connect, and report :meth:`Engine.connected`, received messages, and :meth:`Engine.ended`."""
+        ...
+
+    def wake(self, session: Session) -> None:
+        """There may be something to send: ask :meth:`Engine.next`."""
+        ...
+
+    def close(self, session: Session) -> None:
+        """End the stream. Its end need not be reported."""
+        ...
+
+    def call(self, call: Call) -> None:
+        """Send a request, and report :meth:`Engine.called`."""
+        ...
+
+    def cancel(self, call: Call) -> None:
+        """End a call. Its end need not be reported."""
+        ...
