@@ -90,12 +90,21 @@ def test_servers_come_from_the_environment() -> None:
     assert check(servers="c", environment={"FENCEPOST_SERVER": "a"}).servers == (Address("c"),)
 
 
+@pytest.mark.parametrize("servers", ["", [], [""]])
+def test_an_empty_list_is_not_the_default(servers: str | list[str]) -> None:
+    # As of Client(os.environ.get("LOCKS", "")).
+    with pytest.raises(ValueError, match="write host:port"):
+        check(servers=servers)
+
+
 def test_the_default_holder_says_who_it_is() -> None:
     user, _, rest = check().holder.partition("@")
     assert user
     assert rest.rpartition(":")[2].isdigit()
     with pytest.raises(ValueError, match="the maximum is 256"):
         check(holder="ü" * 129)
+    with pytest.raises(ValueError, match="holder has a character that UTF-8 cannot encode, at 1"):
+        check(holder="a\udc00")
 
 
 def test_nothing_secret_goes_out_in_plain_text(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import uuid
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import timedelta
@@ -148,6 +149,31 @@ def test_bad_requests(client: Client, name: str) -> None:
         client.acquire("")
     with client.lock(name):
         pass  # the session has survived all that
+
+
+SURROGATE = "a\udc00"
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda it: it.acquire(SURROGATE), "name has a character that UTF-8 cannot encode, at 1"),
+        (lambda it: it.acquire("a", holder=SURROGATE), "holder has a character"),
+        (lambda it: it.acquire("a", metadata={SURROGATE: "b"}), "a key of metadata has a character"),
+        (lambda it: it.acquire("a", metadata={"job": 7}), r"metadata\['job'\] must be a str, not int"),
+        (lambda it: it.acquire(7), "name must be a str, not int"),
+        (lambda it: it.acquire("a", min_token=-1), "min_token must be from 0 to"),
+        (lambda it: it.acquire("a", min_token="1"), "min_token must be an int, not str"),
+        (lambda it: it.get(SURROGATE), "name has a character"),
+        (lambda it: next(it.list(SURROGATE)), "prefix has a character"),
+        (lambda it: it.watch(SURROGATE), "prefix has a character"),
+        (lambda it: it.check_token(SURROGATE, 1), "name has a character"),
+        (lambda it: it.check_token("a", -1), "token must be from 0 to"),
+    ],
+)
+def test_an_error_names_the_argument(client: Client, call: Callable[[Client], object], error: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=error):
+        call(client)
 
 
 def test_request_ids_and_lowest_tokens(client: Client, name: str) -> None:

@@ -197,3 +197,24 @@ def test_request_ended_starts_anew_unless_the_caller_chose_the_id() -> None:
         else:
             assert isinstance(end(acquire), Refused)
         assert len(again) == codes - 1
+
+
+def test_the_last_transmission_ends_with_the_time_for_retries() -> None:
+    world = World(retry_for=1.0)
+    tried, waited = world.acquire(), world.acquire(wait=3.0)
+    world.connect()
+    world.sent()
+    world.pass_time(1.0)
+    assert isinstance(end(tried), OutcomeUnknown)
+    assert waited.error is None
+    world.pass_time(3.0)
+    assert isinstance(end(waited), OutcomeUnknown)
+
+
+def test_without_retries_there_is_time_for_one_transmission() -> None:
+    world = World(retry_for=0.0)
+    acquire = world.acquire()
+    world.pass_time(0.01)
+    world.connect()
+    world.grant(world.send_one())
+    assert acquire.lease is not None

@@ -11,7 +11,7 @@ from typing import Protocol
 import grpc
 
 from fencepost._channel import CHECK_TOKEN, GET, LIST, WATCH, Method, RequestT, ResponseT
-from fencepost._core import convert
+from fencepost._core import convert, requests
 from fencepost._core.clock import now
 from fencepost._core.failure import Failure, unsent
 from fencepost._core.options import Options
@@ -41,11 +41,11 @@ class Calls:
         self._closed = False
 
     def get(self, name: str) -> LockInfo:
-        answer = self._call(GET, pb.GetRequest(lock_name=name))
+        answer = self._call(GET, pb.GetRequest(lock_name=convert.text(name, "name")))
         return convert.lock_info(answer.lock)
 
     def list(self, prefix: str) -> Iterator[LockInfo]:
-        request = pb.ListRequest(prefix=prefix)
+        request = pb.ListRequest(prefix=convert.text(prefix, "prefix"))
         while True:
             answer = self._call(LIST, request)
             yield from map(convert.lock_info, answer.locks)
@@ -54,7 +54,7 @@ class Calls:
                 return
 
     def check_token(self, name: str, token: int) -> TokenCheck:
-        return convert.token_check(self._call(CHECK_TOKEN, pb.CheckTokenRequest(lock_name=name, fencing_token=token)))
+        return convert.token_check(self._call(CHECK_TOKEN, requests.check_token(name, token)))
 
     def watch(self, prefix: str) -> Watch:
         return Watch(self, prefix)
@@ -98,7 +98,7 @@ class Watch:
 
     def __init__(self, calls: Calls, prefix: str) -> None:
         self._calls = calls
-        self._request = pb.WatchRequest(prefix=prefix)
+        self._request = pb.WatchRequest(prefix=convert.text(prefix, "prefix"))
         self._closed = False
         self._server = 0
         self._stream = self._open()

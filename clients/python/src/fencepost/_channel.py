@@ -35,6 +35,12 @@ FORKED = (
     "first client is made"
 )
 
+# What the end of a TLS connection by the server usually means: it reads the certificate after the handshake.
+_CERTIFICATE_REFUSED = (
+    "; the server may require a client certificate, or refuse this one: "
+    "set cert_file and key_file of Tls to one that it accepts"
+)
+
 _OPTIONS: tuple[tuple[str, int | str], ...] = (
     ("grpc.keepalive_time_ms", _PING_INTERVAL_MS),
     ("grpc.keepalive_timeout_ms", _PING_TIMEOUT_MS),
@@ -106,8 +112,8 @@ def rpc_failure(code: grpc.StatusCode, message: str | None, metadata: Iterable[A
             status.MergeFromString(value)
     result = failure.from_status(code.name, message or code.name, status.details)
     # The message of grpc's core for a connection that was never made.
-    if code is grpc.StatusCode.UNAVAILABLE and "failed to connect to all addresses" in (message or ""):
-        return failure.unsent(message or code.name)
+    if code is grpc.StatusCode.UNAVAILABLE and message and "failed to connect to all addresses" in message:
+        return failure.unsent(message + _CERTIFICATE_REFUSED if "TSI_DATA_CORRUPTED" in message else message)
     return result
 
 

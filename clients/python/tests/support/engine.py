@@ -23,13 +23,13 @@ LOST = Failure("UNAVAILABLE", "connection reset")
 class World:
     """An engine, its port, and the time."""
 
-    def __init__(self, servers: int = 1) -> None:
+    def __init__(self, servers: int = 1, retry_for: float = timing.RETRY_FOR) -> None:
         self.now = 1000.0
         self.opened: list[Session] = []
         self.closed: list[Session] = []
         self.calls: list[Call] = []
         self.cancelled: list[Call] = []
-        self.engine = Engine(self, servers, timing.RETRY_FOR)
+        self.engine = Engine(self, servers, retry_for)
 
     def open(self, session: Session) -> None:
         self.opened.append(session)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from datetime import timedelta
 
 from google.protobuf.duration_pb2 import Duration
 
+from fencepost._facts import TOKEN_MAX
 from fencepost.types import (
     Event,
     EventKind,
@@ -52,6 +54,28 @@ _STATUSES = {
     pb.CheckTokenResponse.STATUS_ENDED: TokenStatus.ENDED,
     pb.CheckTokenResponse.STATUS_STALE: TokenStatus.STALE,
 }
+
+
+def text(value: object, what: str) -> str:
+    """Returns a text that a caller passed, if UTF-8 can encode it."""
+    if not isinstance(value, str):
+        raise TypeError(f"{what} must be a str, not {type(value).__name__}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{what} has a character that UTF-8 cannot encode, at {error.start}: {value!r}") from None
+    return value
+
+
+def token(value: int, what: str) -> int:
+    """Returns a fencing token that a caller passed."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what} must be an int, not {type(value).__name__}") from None
+    if not 0 <= number <= TOKEN_MAX:
+        raise ValueError(f"{what} must be from 0 to {TOKEN_MAX}, not {value}")
+    return number
 
 
 def seconds(value: float | timedelta, what: str) -> float:

@@ -31,7 +31,7 @@ class Engine:
     def __init__(self, port: Port, servers: int, retry_for: float) -> None:
         self.port = port
         self.timers = Timers()
-        self.retry_for = retry_for
+        self.retry_for = max(retry_for, timing.TRANSMISSION_MIN)
         self.flows: set[Flow] = set()
         """The requests that are not done."""
         self.closed = False

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from fencepost._core import address
 from fencepost._core.address import Address
+from fencepost._core.convert import text
 from fencepost._facts import (
     DEFAULT_SERVER,
     ENVIRONMENT_CA,
@@ -91,12 +92,14 @@ def check(
     environment: Mapping[str, str] = os.environ,
 ) -> Options:
     """Checks the options and fills in what is not given."""
-    addresses = address.parse_list(servers or environment.get(ENVIRONMENT_SERVER) or DEFAULT_SERVER)
+    if servers is None:
+        servers = environment.get(ENVIRONMENT_SERVER) or DEFAULT_SERVER
+    addresses = address.parse_list(servers)
     if not 0 <= retry_for <= _RETRY_FOR_MAX:
         raise ValueError(f"retry_for must be from 0 to {_RETRY_FOR_MAX} seconds, not {retry_for!r}")
     if holder is None:
         holder = default_holder()
-    elif len(holder.encode()) > HOLDER_BYTES_MAX:
+    elif len(text(holder, "holder").encode()) > HOLDER_BYTES_MAX:
         raise ValueError(f"the holder has {len(holder.encode())} bytes, the maximum is {HOLDER_BYTES_MAX}")
     plain = [it for it in addresses if not it.tls]
     if tls is not None and (outside := [it for it in plain if not it.path]):

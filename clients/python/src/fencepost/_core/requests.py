@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Mapping
 from datetime import timedelta
 
-from fencepost._core.convert import duration, seconds
+from fencepost._core.convert import duration, seconds, text, token
 from fencepost._facts import REQUEST_BYTES_MAX
 from fencepost.errors import Refused
 from fencepost.v1 import lock_pb2 as pb
@@ -27,16 +27,23 @@ def acquire(
 ) -> pb.AcquireRequest:
     """Builds the request of an acquire. Sets no request id if the caller gave none."""
     request = pb.AcquireRequest(
-        lock_name=name,
-        holder=holder,
+        lock_name=text(name, "name"),
+        holder=text(holder, "holder"),
         ttl=duration(seconds(ttl, "ttl")),
         wait_timeout=duration(seconds(wait, "wait")),
         request_id="" if request_id is None else str(uuid.UUID(str(request_id))),
-        metadata=metadata,
-        min_token=min_token,
+        metadata={
+            text(key, "a key of metadata"): text(it, f"metadata[{key!r}]") for key, it in (metadata or {}).items()
+        },
+        min_token=token(min_token, "min_token"),
     )
     size = request.ByteSize()
     if size > _BYTES_MAX:
         message = f"the request has {size} bytes, the maximum is {_BYTES_MAX}: shorten its fields"
         raise Refused("INVALID_ARGUMENT", "INVALID_FIELD", message)
     return request
+
+
+def check_token(name: str, fencing_token: int) -> pb.CheckTokenRequest:
+    """Builds the request of a check."""
+    return pb.CheckTokenRequest(lock_name=text(name, "name"), fencing_token=token(fencing_token, "token"))

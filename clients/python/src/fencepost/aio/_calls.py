@@ -9,7 +9,7 @@ from types import TracebackType
 import grpc.aio
 
 from fencepost._channel import CHECK_TOKEN, GET, LIST, WATCH, Metadata, Method, RequestT, ResponseT
-from fencepost._core import convert
+from fencepost._core import convert, requests
 from fencepost._core.clock import now
 from fencepost._core.failure import Failure, unsent
 from fencepost._core.options import Options
@@ -30,11 +30,11 @@ class Calls:
         self._closed = False
 
     async def get(self, name: str) -> LockInfo:
-        answer = await self._call(GET, pb.GetRequest(lock_name=name))
+        answer = await self._call(GET, pb.GetRequest(lock_name=convert.text(name, "name")))
         return convert.lock_info(answer.lock)
 
     async def list(self, prefix: str) -> AsyncIterator[LockInfo]:
-        request = pb.ListRequest(prefix=prefix)
+        request = pb.ListRequest(prefix=convert.text(prefix, "prefix"))
         while True:
             answer = await self._call(LIST, request)
             for lock in answer.locks:
@@ -44,8 +44,7 @@ class Calls:
                 return
 
     async def check_token(self, name: str, token: int) -> TokenCheck:
-        request = pb.CheckTokenRequest(lock_name=name, fencing_token=token)
-        return convert.token_check(await self._call(CHECK_TOKEN, request))
+        return convert.token_check(await self._call(CHECK_TOKEN, requests.check_token(name, token)))
 
     async def close(self) -> None:
         self._closed = True
@@ -84,7 +83,7 @@ class Watch:
 
     def __init__(self, calls: Calls, prefix: str) -> None:
         self._calls = calls
-        self._request = pb.WatchRequest(prefix=prefix)
+        self._request = pb.WatchRequest(prefix=convert.text(prefix, "prefix"))
         self._closed = False
         self._server = 0
         self._stream: grpc.aio.UnaryStreamCall[pb.WatchRequest, pb.WatchResponse] | None = None
