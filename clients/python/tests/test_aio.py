@@ -66,6 +66,15 @@ async def test_get_list_watch(async_client: aio.Client, name: str) -> None:
     assert [it async for it in events] == []
 
 
+async def test_a_watch_that_was_cut_goes_on_and_says_so(proxy: Proxy, name: str) -> None:
+    async with aio.Client(proxy.address) as client, client.watch(name) as events:
+        proxy.cut()
+        assert (await anext(events)).kind is fencepost.EventKind.MISSED
+        async with client.lock(name) as lock:
+            event = await anext(events)
+        assert (event.kind, event.token) == (fencepost.EventKind.GRANTED, lock.token)
+
+
 async def test_a_lost_lock_cancels_its_body(async_client: aio.Client, server: Server, name: str) -> None:
     losses: list[Loss] = []
     with pytest.raises(LockLost, match="was revoked") as lost:
@@ -118,6 +127,47 @@ async def test_a_cancellation_from_outside_goes_on(async_client: aio.Client, ser
         await task
     async with async_client.lock(name, wait=PATIENCE) as lock:
         assert lock.previous_end is fencepost.LeaseEnd.RELEASED
+
+
+async def test_a_cancellation_from_outside_goes_on_although_the_lock_is_lost(
+    async_client: aio.Client, name: str
+) -> None:
+    entered = asyncio.Event()
+
+    async def work() -> None:
+        async with async_client.lock(name, ttl=1) as lock:
+            entered.set()
+            try:
+                await asyncio.sleep(PATIENCE)
+            finally:
+                time.sleep(1.5)  # noqa: ASYNC251
+                assert not lock.valid()
+
+    task = asyncio.create_task(work())
+    await entered.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 does not count cancellations")
+async def test_a_cancellation_at_the_moment_of_the_loss_goes_on(
+    async_client: aio.Client, server: Server, name: str
+) -> None:
+    entered: asyncio.Future[fencepost.aio.Lock] = asyncio.get_running_loop().create_future()
+
+    async def work() -> None:
+        # The callback runs after the lock has cancelled its body, and before the body runs.
+        async with async_client.lock(name, on_lost=lambda _: task.cancel()) as lock:
+            entered.set_result(lock)
+            await asyncio.sleep(PATIENCE)
+
+    task = asyncio.create_task(work())
+    lock = await entered
+    await asyncio.to_thread(revoke, server, name, lock.token)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert lock.loss == Loss(LossReason.REVOKED)
 
 
 async def test_nested_locks(async_client: aio.Client, server: Server, name: str) -> None:

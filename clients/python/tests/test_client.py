@@ -16,6 +16,7 @@ import pytest
 from conftest import PATIENCE
 from grpc import _channel as grpc_channel
 from support.processes import Server, free_port, wait_for
+from support.proxy import Proxy
 
 import fencepost
 from fencepost import Client
@@ -93,6 +94,15 @@ def test_get_list_watch_and_check_token(client: Client, name: str) -> None:
             events.close()
             assert rest.result(PATIENCE) == []
     assert client.get(f"{name}/none").holders == ()
+
+
+def test_a_watch_that_was_cut_goes_on_and_says_so(proxy: Proxy, name: str) -> None:
+    with Client(proxy.address) as client, client.watch(name) as events:
+        proxy.cut()
+        assert next(events).kind is fencepost.EventKind.MISSED
+        with client.lock(name) as lock:
+            event = next(events)
+        assert (event.kind, event.token) == (fencepost.EventKind.GRANTED, lock.token)
 
 
 def test_all_pages_are_listed(client: Client, name: str) -> None:

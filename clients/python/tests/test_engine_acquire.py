@@ -218,3 +218,29 @@ def test_without_retries_there_is_time_for_one_transmission() -> None:
     world.connect()
     world.grant(world.send_one())
     assert acquire.lease is not None
+
+
+UNAVAILABLE = 14
+
+
+def test_a_refused_acquire_waits_as_long_as_the_server_asks() -> None:
+    world = World()
+    world.acquire(wait=60.0)
+    world.connect()
+    world.fail(world.send_one(), UNAVAILABLE, "STORE_UNAVAILABLE", delay=3.0)
+    world.pass_time(2.9)
+    assert world.sent() == []
+    world.pass_time(0.2)
+    assert world.send_one().acquire.request.attempt == 2
+
+
+def test_a_draining_server_that_refuses_is_left() -> None:
+    world = World(servers=2)
+    world.acquire(wait=60.0)
+    world.connect()
+    # Its message that it drains is late.
+    world.fail(world.send_one(), UNAVAILABLE, "DRAINING")
+    world.pass_time(0.1)
+    world.connect()
+    assert world.session.server == 1
+    assert world.send_one().acquire.request.attempt == 2

@@ -46,6 +46,18 @@ def test_a_release_is_repeated_in_the_background() -> None:
     assert len(done) == 1
 
 
+def test_a_refused_release_waits_as_long_as_the_server_asks() -> None:
+    world = World()
+    lease = world.held(ttl=60.0)
+    world.engine.release(lease, world.now)
+    world.fail(world.send_one(), code=14, reason="STORE_UNAVAILABLE", delay=3.0)
+    assert world.send_one().HasField("detach"), "the server renews it no longer"
+    world.pass_time(2.9)
+    assert world.sent() == []
+    world.pass_time(0.2)
+    assert world.send_one().release.lease_id == "lease"
+
+
 def test_an_idle_session_lingers_and_ends() -> None:
     world = World()
     lease = world.held()

@@ -38,6 +38,58 @@ def test_a_paused_process_loses_first_and_answers_no_beat_for_the_lost() -> None
     assert kinds == ["detach", "answer"]
 
 
+def test_a_beat_is_answered_before_anything_that_can_wait() -> None:
+    world = World()
+    lease = world.held()
+    world.acquire(name="b")
+    detached = pb.Detached(handle=1, reason=pb.Detached.REASON_ATTACHED_ELSEWHERE)
+    world.answer(pb.SessionResponse(detached=detached))
+    world.answer(pb.SessionResponse(beat=pb.Beat(beat=1)))
+    assert [it.WhichOneof("message") for it in world.sent()] == ["answer", "attach", "acquire"]
+    assert lease.attempt == 2
+
+
+def detach(world: World, handle: int) -> None:
+    """Another attachment of the lease has replaced that with this handle."""
+    detached = pb.Detached(handle=handle, reason=pb.Detached.REASON_ATTACHED_ELSEWHERE)
+    world.answer(pb.SessionResponse(detached=detached))
+
+
+def test_a_lease_that_was_attached_elsewhere_is_attached_again_once_for_each_session() -> None:
+    world = World()
+    lease = world.held(ttl=60.0)
+    for attempt in (2, 4):
+        detach(world, world.session._handles[lease])
+        (again,) = world.send_one().attach.leases
+        assert (again.lease_id, again.attempt, lease.at_risk) == ("lease", attempt, False)
+        # Somebody else has it.
+        detach(world, again.handle)
+        assert world.sent() == []
+        assert lease.at_risk
+        assert lease.is_valid(world.now)
+        # A message of the old session may replace the attachment to the next one: the lease is attached once more.
+        lease.at_risk = False
+        world.engine.ended(world.session, LOST, world.now)
+        world.connect()
+        (moved,) = world.send_one().attach.leases
+        assert moved.attempt == attempt + 1
+
+
+def test_the_server_reports_leases_at_risk() -> None:
+    world = World()
+    lease, risks = world.held(), 0
+
+    def on_at_risk() -> None:
+        nonlocal risks
+        risks += 1
+
+    lease.on_at_risk = on_at_risk
+    for _ in range(2):
+        world.answer(pb.SessionResponse(at_risk=pb.AtRisk(handles=[1, 7])))
+    assert (risks, lease.at_risk) == (1, True)
+    assert lease.is_valid(world.now)
+
+
 def test_silence_moves_the_leases_to_the_next_server() -> None:
     world = World(servers=2)
     lease = world.held(ttl=10.0)

@@ -204,7 +204,7 @@ def test_a_paused_process_finds_its_lock_lost_before_it_writes(server: Server, c
 
 
 FORKED = """
-import os, sys
+import os, signal, sys
 from fencepost import Client, ClientClosed
 client = Client(sys.argv[2])
 with client.lock(sys.argv[1]) as lock:
@@ -212,6 +212,7 @@ with client.lock(sys.argv[1]) as lock:
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
+        signal.alarm(20)  # it does not hang
         answers = [lock.valid()]
         for call in (lambda: client.acquire("a"), lock.release, lambda: client.get("a")):
             try:
@@ -233,6 +234,49 @@ def test_a_fork_does_not_share_the_client(server: Server, name: str, monkeypatch
     monkeypatch.setenv("GRPC_ENABLE_FORK_SUPPORT", "0")
     with child(FORKED, name, server.address) as process:
         assert read(process) == "0 False True True True"
+        assert read(process) == "True 1"
+        ended(process)
+
+
+FORKED_AIO = """
+import asyncio, os, signal, sys
+from fencepost import ClientClosed
+from fencepost.aio import Client
+
+def answer(call):
+    try:
+        call().send(None)  # the event loop of the parent must not run here
+    except ClientClosed as error:
+        return "fork" in str(error)
+
+async def main():
+    async with Client(sys.argv[2]) as client, client.lock(sys.argv[1]) as lock:
+        await client.get(sys.argv[1])
+        reading, writing = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(20)  # it does not hang
+            answers = [lock.valid()]
+            for call in (lambda: client.acquire("a"), lock.release, lambda: client.get("a")):
+                answers.append(answer(call))
+            try:
+                client.close().send(None)
+            except StopIteration:
+                answers.append("closed")
+            os.write(writing, " ".join(map(str, answers)).encode())
+            os._exit(0)
+        print(os.waitpid(pid, 0)[1], os.read(reading, 100).decode())
+        print(lock.valid(), len((await client.get(sys.argv[1])).holders))
+asyncio.run(main())
+"""
+
+
+def test_a_fork_does_not_share_the_client_of_asyncio(
+    server: Server, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRPC_ENABLE_FORK_SUPPORT", "0")
+    with child(FORKED_AIO, name, server.address) as process:
+        assert read(process) == "0 False True True True closed"
         assert read(process) == "True 1"
         ended(process)
 

@@ -310,6 +310,7 @@ class Engine:
     def _open(self, now: float) -> None:
         session = Session(self._server, now)
         for lease in sorted(self._leases, key=lambda lease: lease.valid_until):
+            lease.reattached = False
             session.attach(lease)
         if self.current is not None:
             if self.previous is not None:

@@ -50,7 +50,7 @@ class Lease:
         self.attempt = 1
         """The number of the latest attachment; the grant is the first."""
         self.reattached = False
-        """Whether it was attached again after another process had attached it."""
+        """Whether it was attached again on the current session, after another attachment had replaced it."""
         self.timer: Timer | None = None
         """The engine's next check of it."""
         self.on_end: Callable[[], None] | None = None

@@ -95,8 +95,8 @@ def _detached(engine: Engine, session: Session, response: pb.SessionResponse, no
     if response.detached.reason == pb.Detached.REASON_STREAM_FULL:
         engine.keep_alone(session, lease, now)
     elif response.detached.reason == pb.Detached.REASON_ATTACHED_ELSEWHERE and not lease.reattached:
-        # It may be a late message of an old session. The second time somebody else has the lease, and it stays valid
-        # until the end that is known.
+        # It may be a late message of an old session. The second time on this one somebody else has the lease, and it
+        # stays valid until the end that is known.
         lease.reattached = True
         session.attach(lease)
         engine.port.wake(session)
