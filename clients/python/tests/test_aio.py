@@ -7,10 +7,11 @@ import gc
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 from conftest import PATIENCE
-from support.processes import Server, free_port
+from support.processes import Redis, Server, free_port
 from support.proxy import Proxy
 from test_loss import revoke
 
@@ -73,6 +74,17 @@ async def test_a_watch_that_was_cut_goes_on_and_says_so(proxy: Proxy, name: str)
         async with client.lock(name) as lock:
             event = await anext(events)
         assert (event.kind, event.token) == (fencepost.EventKind.GRANTED, lock.token)
+
+
+async def test_the_server_of_a_watch_is_killed(tmp_path: Path, redis: Redis, name: str) -> None:
+    with Server(tmp_path / "a", "--store", redis.url) as first, Server(tmp_path / "b", "--store", redis.url) as second:
+        async with aio.Client([first.address, second.address]) as client, client.watch(name) as events:
+            # A server that has just started may have refused the watch: then it is on the second one.
+            (first, second)[events._server].kill()
+            assert (await anext(events)).kind is fencepost.EventKind.MISSED
+            async with client.lock(name) as lock:
+                event = await anext(events)
+            assert (event.kind, event.token) == (fencepost.EventKind.GRANTED, lock.token)
 
 
 async def test_a_lost_lock_cancels_its_body(async_client: aio.Client, server: Server, name: str) -> None:
@@ -154,11 +166,14 @@ async def test_a_cancellation_from_outside_goes_on_although_the_lock_is_lost(
 async def test_a_cancellation_at_the_moment_of_the_loss_goes_on(
     async_client: aio.Client, server: Server, name: str
 ) -> None:
-    entered: asyncio.Future[fencepost.aio.Lock] = asyncio.get_running_loop().create_future()
+    entered: asyncio.Future[aio.Lock] = asyncio.get_running_loop().create_future()
+
+    def cancel(_loss: Loss) -> None:
+        # This runs after the lock has cancelled its body, and before the body runs.
+        task.cancel()
 
     async def work() -> None:
-        # The callback runs after the lock has cancelled its body, and before the body runs.
-        async with async_client.lock(name, on_lost=lambda _: task.cancel()) as lock:
+        async with async_client.lock(name, on_lost=cancel) as lock:
             entered.set_result(lock)
             await asyncio.sleep(PATIENCE)
 

@@ -157,6 +157,21 @@ def test_the_server_is_killed_with_another_on_the_same_redis(tmp_path: Path, red
             assert again.token > lock.token
 
 
+def test_the_server_of_a_watch_is_killed(tmp_path: Path, redis: Redis, name: str) -> None:
+    with (
+        Server(tmp_path / "a", "--store", redis.url) as first,
+        Server(tmp_path / "b", "--store", redis.url) as second,
+        Client([first.address, second.address]) as client,
+        client.watch(name) as events,
+    ):
+        # A server that has just started may have refused the watch: then it is on the second one.
+        (first, second)[events._server].kill()
+        assert next(events).kind is fencepost.EventKind.MISSED
+        with client.lock(name) as lock:
+            event = next(events)
+        assert (event.kind, event.token) == (fencepost.EventKind.GRANTED, lock.token)
+
+
 def test_the_next_server_has_no_room_on_a_session(tmp_path: Path, redis: Redis, name: str) -> None:
     with (
         Server(tmp_path / "a", "--store", redis.url) as first,
