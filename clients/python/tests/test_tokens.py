@@ -48,7 +48,7 @@ def broken() -> str:
 
 @pytest.mark.parametrize("call", CALLS, ids=KINDS)
 def test_a_function_that_fails_with_threads(call: Call, server: Server, caplog: pytest.LogCaptureFixture) -> None:
-    with Client(server.address, token=broken, retry_for=0.3) as client:
+    with Client(server.address, token=broken, retry_for=1) as client:
         with pytest.raises(fencepost.Unavailable, match=r"token failed: OSError\('vault is down'\)") as failed:
             call(client)
     assert isinstance(failed.value.__cause__, OSError)
@@ -59,7 +59,7 @@ def test_a_function_that_fails_with_threads(call: Call, server: Server, caplog: 
 async def test_a_function_that_fails_with_asyncio(
     call: AsyncCall, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with aio.Client(server.address, token=broken, retry_for=0.3) as client:
+    async with aio.Client(server.address, token=broken, retry_for=1) as client:
         with pytest.raises(fencepost.Unavailable, match=r"token failed: OSError\('vault is down'\)") as failed:
             await call(client)
     assert isinstance(failed.value.__cause__, OSError)
@@ -84,7 +84,7 @@ async def test_a_coroutine_that_never_ends(call: AsyncCall, server: Server) -> N
         await asyncio.Event().wait()
         return "never"
 
-    async with aio.Client(server.address, token=token, retry_for=0.3) as client:
+    async with aio.Client(server.address, token=token, retry_for=1) as client:
         with pytest.raises(fencepost.Unavailable, match="TimeoutError"):
             await call(client)
 
