@@ -3,6 +3,7 @@
 use crate::attempts::{Attempts, Route};
 use crate::client::Client;
 use crate::clock::Moment;
+use crate::core::Backoff;
 use crate::error::{CallError, FieldViolation};
 use crate::facts::LATE_DIVISOR;
 use crate::lock::Lock;
@@ -107,18 +108,21 @@ impl Acquire {
     async fn acquire(self) -> Result<Lock, AcquireError> {
         let wait_until = Moment::now().plus(self.wait);
         let chose_id = self.request.request_id.is_empty();
-        let mut wait = self.wait;
+        let (mut wait, mut pauses) = (self.wait, Backoff::default());
         loop {
             let lock = self.clone().grant(wait).await?;
             let token = lock.token();
             if let Some(lock) = renewed_if_late(lock).await {
                 return Ok(lock);
             }
-            // The lease was over when the grant arrived. A new request may use the rest of the wait.
-            wait = wait_until.from_now();
-            if !chose_id || wait.is_zero() {
+            // The lease was over when the grant arrived. A new request may use the rest of the wait, after a pause: the
+            // next grant may be over, too.
+            let pause = pauses.next();
+            if !chose_id || pause >= wait_until.from_now() {
                 return Err(AcquireError::LostOnArrival { token });
             }
+            self.client.shared.core.sleep(pause).await;
+            wait = wait_until.from_now();
         }
     }
 

@@ -217,7 +217,9 @@ impl State {
     fn usable(&mut self, preferred: usize, now: Moment) -> Option<&Arc<Session>> {
         let session = &self.current.as_ref()?.session;
         let health = session.health();
-        let works = !health.ended && !health.draining;
+        // With leases, the interval of their beats tells whether it hangs.
+        let hangs = health.hangs && self.shortest.is_none();
+        let works = !health.ended && !health.draining && !hangs;
         let recently = |then: Option<Moment>, pause| then.is_some_and(|then| now.since(then) < pause);
         let stays = if works {
             session.server == preferred || recently(self.moved, timing::MOVE_INTERVAL_MIN)

@@ -75,11 +75,12 @@ impl Operation {
 
     /// Waits for the outcome, at most `limit`. Cancel-safe.
     pub(crate) async fn outcome(&mut self, core: &Core, limit: Duration) -> Outcome {
-        let timer = core.sleep(limit);
+        let (asked, timer) = (Moment::now(), core.sleep(limit));
         let outcome = tokio::select! {
             biased;
             outcome = &mut self.outcome => outcome,
             () = timer => {
+                self.session.not_answered(asked);
                 let sent = self.give_up();
                 let late = Status::deadline_exceeded("no answer in time");
                 return Err(if sent { CallError::new(late) } else { CallError::unsent(late) });

@@ -84,8 +84,9 @@ impl Operations {
         self.last
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.in_flight.is_empty()
+    /// Whether anybody waits for an answer. A cancelled operation may never be answered.
+    pub(crate) fn are_awaited(&self) -> bool {
+        self.in_flight.values().any(|operation| !operation.caller.is_closed())
     }
 
     /// Whether an acquire in flight has reserved this handle.

@@ -32,6 +32,8 @@ pub(crate) struct Health {
     pub(crate) answers: bool,
     /// Whether it has kept a lease alive.
     pub(crate) proven: bool,
+    /// Whether an operation got no answer in time, and nothing else has arrived since it was asked for.
+    pub(crate) hangs: bool,
     pub(crate) draining: bool,
     pub(crate) ended: bool,
 }
@@ -61,7 +63,8 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(core: Arc<Core>, server: usize, keeper: Arc<Notify>, now: Moment) -> Arc<Self> {
-        let health = Health { last_received: now, answers: false, proven: false, draining: false, ended: false };
+        let (answers, proven, hangs, draining, ended) = (false, false, false, false, false);
+        let health = Health { last_received: now, answers, proven, hangs, draining, ended };
         let (acquires, releases) = (Arc::new(Semaphore::new(ACQUIRES)), Arc::new(Semaphore::new(RELEASES)));
         let (outbox, health, end) = (Mutex::default(), Mutex::new(health), OnceLock::new());
         Arc::new(Self { server, core, keeper, acquires, releases, outbox, health, end })
@@ -166,7 +169,7 @@ impl Session {
         };
         let before = self.change_health(|health| {
             health.last_received = health.last_received.max(now);
-            health.answers = true;
+            (health.answers, health.hangs) = (true, false);
             health.proven |= proof;
         });
         match message {

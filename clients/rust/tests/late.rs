@@ -68,6 +68,25 @@ async fn a_grant_that_is_over_on_arrival_is_released_and_the_lock_acquired_again
 }
 
 #[tokio::test]
+async fn a_server_whose_grants_are_all_over_is_asked_with_pauses() {
+    let fake = Fake::start().await;
+    let (asked, mut times) = tokio::sync::mpsc::unbounded_channel();
+    fake.on_acquire(move |_| {
+        asked.send(Moment::now()).unwrap();
+        let over = v1::Lease { ttl: wire(Duration::ZERO), ..fake::lease("x") };
+        Do::Answer(v1::AcquireResponse { lease: Some(over), ..acquired("x") })
+    });
+    let acquire = client(&[&fake]).acquire("x").wait(Duration::from_secs(2));
+    assert!(matches!(acquire.await, Err(AcquireError::LostOnArrival { .. })));
+    // The pauses grow: at least 25 ms, 50 ms, and so on.
+    let (mut last, mut pause) = (times.try_recv().unwrap(), Duration::from_millis(25));
+    while let Ok(next) = times.try_recv() {
+        assert!(next.since(last) >= pause, "{:?}, not {pause:?}", next.since(last));
+        (last, pause) = (next, (pause * 2).min(Duration::from_millis(500)));
+    }
+}
+
+#[tokio::test]
 async fn a_request_with_an_id_of_its_own_is_not_replaced() {
     let fake = Fake::start().await;
     fake.on_acquire(|_| over());

@@ -101,6 +101,36 @@ async fn an_acquire_dropped_in_the_queue_is_cancelled() {
 }
 
 #[tokio::test]
+async fn a_session_that_answers_nothing_is_replaced_although_there_is_no_other_server() {
+    let fake = Fake::start().await;
+    fake.state().deaf = 1;
+    let client = builder(&[&fake]).call_timeout(Duration::from_millis(500)).retry_for(BOUND).build().unwrap();
+    let lock = tokio::time::timeout(BOUND, client.acquire("x")).await.unwrap().unwrap();
+    assert!(lock.is_valid());
+    assert_eq!(fake.state().acquires[0].attempt, 2, "the first transmission is lost");
+    fake.until("the session is closed", |state| state.streams[0].ended).await;
+    assert!(lock.release().await.unwrap().was_held());
+    assert_eq!(fake.state().streams.len(), 2);
+}
+
+#[tokio::test]
+async fn a_session_ends_with_its_client_although_a_cancelled_acquire_is_never_answered() {
+    let fake = Fake::start().await;
+    fake.state().ignores_cancel = true;
+    fake.on_acquire(|request| match request.attempt {
+        1 => Do::Hang,
+        _ => Do::Answer(refused(Outcome::Contended)),
+    });
+    let client = builder(&[&fake]).call_timeout(Duration::from_millis(200)).build().unwrap();
+    let waiting = wait(&client, "x");
+    fake.until("queued", |state| state.acquires.len() == 1).await;
+    waiting.abort();
+    fake.until("withdrawn", |state| state.acquires.len() == 2).await;
+    drop(client);
+    fake.until("ended", |state| state.streams[0].ended).await;
+}
+
+#[tokio::test]
 async fn a_grant_that_crosses_with_its_cancellation_is_released() {
     let fake = Fake::start().await;
     fake.state().ignores_cancel = true;
@@ -144,9 +174,15 @@ async fn an_acquire_dropped_on_a_session_that_dies_is_cleaned_up_by_the_next_att
 async fn a_grant_for_an_abandoned_transmission_is_not_kept_alive() {
     let (a, b) = (Fake::start().await, Fake::start().await);
     a.state().ignores_cancel = true;
-    a.on_acquire(|_| Do::Late(Duration::from_millis(1_500), acquired("x")));
+    a.on_acquire(|request| match request.lock_name.as_str() {
+        "waits" => Do::Hang,
+        _ => Do::Late(Duration::from_millis(1_500), acquired("x")),
+    });
     b.on_acquire(|_| Do::Answer(refused(Outcome::Contended)));
     let client = builder(&[&a, &b]).call_timeout(Duration::from_millis(700)).build().unwrap();
+    // It keeps the session open.
+    let _waiting = wait(&client, "waits");
+    a.until("queued", |state| state.acquires.len() == 1).await;
     let error = client.acquire("x").await.unwrap_err();
     assert!(matches!(error, AcquireError::Contended { .. }), "{error:?}");
     a.until("granted", |state| state.granted.len() == 1).await;

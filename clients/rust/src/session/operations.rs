@@ -112,9 +112,14 @@ impl Session {
         self.outbox().give_up(number)
     }
 
-    /// Whether any operation is in flight.
+    /// Whether anybody waits for an answer.
     pub(crate) fn is_busy(&self) -> bool {
-        !self.outbox().operations.is_empty()
+        self.outbox().operations.are_awaited()
+    }
+
+    /// An operation that was asked for at `asked` got no answer in time.
+    pub(crate) fn not_answered(&self, asked: Moment) {
+        self.change_health(|health| health.hangs |= health.last_received <= asked);
     }
 
     pub(super) fn queue_moved(&self, number: u64, waiting: v1::Waiting) {

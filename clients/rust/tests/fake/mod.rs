@@ -89,6 +89,8 @@ pub struct State {
     pub beats: bool,
     /// Whether it answers attachments and beat answers with renewals.
     pub renews_leases: bool,
+    /// The number of sessions, from the first one on, that stay open without an answer to anything.
+    pub deaf: usize,
     /// Whether it refuses attachments because the stream is full.
     pub full: bool,
     /// Whether it answers attachments with the end of their lease.
@@ -171,6 +173,7 @@ impl Fake {
             on_release: Box::new(|_| Do::Answer(released(v1::LeaseEnd::Released))),
             beats: true,
             renews_leases: true,
+            deaf: 0,
             full: false,
             over: false,
             ignores_cancel: false,

@@ -35,14 +35,16 @@ pub fn open(fake: Fake, mut incoming: Streaming<v1::SessionRequest>) -> Messages
     tokio::spawn(async move {
         let mut session = Session { fake: fake.clone(), index, waiting: HashMap::new() };
         let mut pace = tokio::time::interval(TTL / 12);
+        let is_deaf = index < fake.state().deaf;
         loop {
             tokio::select! {
                 message = incoming.message() => match message {
+                    Ok(Some(_)) if is_deaf => {}
                     Ok(Some(message)) => session.receive(message.operation, message.message.unwrap()),
                     _ => break,
                 },
                 _ = pace.tick() => fake.update(|state| {
-                    if state.beats {
+                    if state.beats && !is_deaf {
                         let stream = &mut state.streams[index];
                         stream.beats += 1;
                         send(stream, 0, ServerMessage::Beat(v1::Beat { beat: stream.beats, next_in: wire(TTL / 12) }));
