@@ -30,7 +30,8 @@ pub(crate) async fn connections(cell: Cell) {
     let direct = format!("https://{}", address(&server));
     let certificate = authority.client();
     let all = |address: &str| settings(address, &authority, &certificate, TOKEN);
-    tokio::join!(works(&cell, "direct", all(&direct)), works(&cell, "gateway", all(&gateway.address)));
+    works(&cell, "direct", all(&direct)).await;
+    works(&cell, "gateway", all(&gateway.address)).await;
     refused(&cell, &authority, &certificate, &direct, &gateway.address).await;
 }
 
