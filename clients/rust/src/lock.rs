@@ -52,10 +52,14 @@ impl Lock {
     /// [`is_valid`](Held::is_valid) is false for every handle.
     ///
     /// Retried with the same ids while the outcome is unknown, up to the client's bound. Dropped, it goes on in the
-    /// background.
+    /// background. A lock that is lost already is not waited for: the answer is what is known of its end.
     pub async fn release(self) -> Result<Released, ReleaseError> {
-        // The release is sent before the first await.
         let mut lock = self;
+        if let Some(lost) = lock.held.state.lost(Moment::now()) {
+            // Dropping it releases what the server may still have.
+            return Ok(lost.into());
+        }
+        // The release is sent before the first await.
         let releasing = lock.start_release();
         drop(lock);
         releasing.finish().await

@@ -4,6 +4,7 @@ use crate::clock::Moment;
 use crate::core::Core;
 use crate::error::CallError;
 use crate::servers::Lane;
+use crate::status::{LockLost, LossCause};
 use crate::v1;
 use std::time::Duration;
 use v1::lock_service_client::LockServiceClient;
@@ -13,7 +14,8 @@ use v1::lock_service_client::LockServiceClient;
 #[non_exhaustive]
 pub struct Released {
     /// [`Released`](v1::LeaseEnd::Released): by this release. Anything else: it had ended before, and only the token
-    /// protected the work done since then.
+    /// protected the work done since then. For a lock that was lost already it says how, as far as this process knows:
+    /// [`Expired`](v1::LeaseEnd::Expired) if the validity ended by the local clock.
     pub end: v1::LeaseEnd,
     /// If it had ended before: the token of the lease that holds the lock now, if there is one.
     pub successor_token: Option<u64>,
@@ -54,6 +56,20 @@ impl From<v1::ReleaseResponse> for Released {
     fn from(response: v1::ReleaseResponse) -> Self {
         let successor_token = (response.successor_token != 0).then_some(response.successor_token);
         Self { end: response.end(), successor_token }
+    }
+}
+
+impl From<LockLost> for Released {
+    fn from(lost: LockLost) -> Self {
+        let end = match lost.cause {
+            LossCause::ValidityOver | LossCause::Expired => v1::LeaseEnd::Expired,
+            LossCause::Revoked => v1::LeaseEnd::Revoked,
+            LossCause::Superseded => v1::LeaseEnd::Superseded,
+            LossCause::Released => v1::LeaseEnd::Released,
+            LossCause::Unknown | LossCause::Invalid => v1::LeaseEnd::Unknown,
+            LossCause::Detached => v1::LeaseEnd::Unspecified,
+        };
+        Self { end, successor_token: lost.successor_token }
     }
 }
 

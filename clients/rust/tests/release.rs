@@ -77,12 +77,38 @@ async fn a_lock_that_the_server_reports_lost_is_not_released() {
     let client = client(&[&fake]);
     let lock = client.acquire("x").ttl(TTL).await.unwrap();
     fake.until("attached", |state| state.streams.iter().any(|stream| !stream.attached.is_empty())).await;
+    let other = client.acquire("y").ttl(TTL).await.unwrap();
     let end = v1::LeaseEnd::Revoked.into();
-    fake.tell_each(|handle| ServerMessage::Lost(v1::Lost { handle, end, successor_token: 0 }));
-    tokio::time::timeout(BOUND, lock.lost()).await.unwrap();
+    fake.tell_each(|handle| ServerMessage::Lost(v1::Lost { handle, end, successor_token: 42 }));
+    for lock in [&lock, &other] {
+        tokio::time::timeout(BOUND, lock.lost()).await.unwrap();
+    }
     drop(lock);
+    let answer = other.release().await.unwrap();
+    assert_eq!((answer.end, answer.successor_token), (v1::LeaseEnd::Revoked, Some(42)));
     client.flush().await;
     assert!(fake.state().releases.is_empty());
+}
+
+/// The server is away for the whole test, so a release that waits for it never returns in time.
+#[tokio::test]
+async fn the_release_of_a_lock_that_is_over_does_not_wait_for_the_server() {
+    let fake = Fake::start().await;
+    let client = builder(&[&fake]).retry_for(4 * BOUND).build().unwrap();
+    let lock = client.acquire("x").ttl(TTL).await.unwrap();
+    fake.update(|state| (state.beats, state.renews_leases) = (false, false));
+    fake.on_release(|_| Do::Hang);
+    let lost = tokio::time::timeout(BOUND, lock.lost()).await.unwrap();
+    assert_eq!(lost.cause, LossCause::ValidityOver);
+    let answer = tokio::time::timeout(BOUND, lock.release()).await.unwrap().unwrap();
+    assert_eq!((answer.end, answer.successor_token), (v1::LeaseEnd::Expired, None));
+    assert!(!answer.was_held());
+    // By the server's clock the lease may have a little left, so it is released in the background.
+    fake.until("sent", |state| state.releases.len() == 1).await;
+    fake.on_release(|_| Do::Answer(released(v1::LeaseEnd::Released)));
+    fake.end_streams();
+    tokio::time::timeout(BOUND, client.flush()).await.unwrap();
+    assert!(fake.state().releases.len() > 1, "retried");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 mod fake;
 
 use fake::{BOUND, Do, Fake, TTL, acquired, builder, client, refused, released, wire};
-use fencepost_client::{AcquireError, Client, Lock, Moment, ReleaseError, v1};
+use fencepost_client::{AcquireError, Client, Lock, v1};
 use std::collections::HashSet;
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -254,9 +254,6 @@ async fn an_operation_too_large_to_send_is_refused_and_the_session_continues() {
     let held = client.acquire("held").ttl(TTL).await.unwrap();
     let error = client.acquire("x").metadata("log", "x".repeat(70_000)).wait(BOUND).await.unwrap_err();
     assert!(matches!(&error, AcquireError::Invalid { message, .. } if message.contains("shorten")), "{error:?}");
-    let lease = v1::Lease { lock_name: "x".repeat(70_000), ..fake::lease("x") };
-    let error = client.keep(lease, Moment::now(), Duration::ZERO).release().await.unwrap_err();
-    assert!(matches!(error, ReleaseError::Refused { .. }), "{error:?}");
     // The largest request that fits into one message.
     let large = client.acquire("y").metadata("log", "y".repeat(65_400)).await.unwrap();
     assert!(held.is_valid() && large.is_valid());

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{clock, journal};
 use anyhow::Result;
-use fencepost_client::{AcquireError, Client, Lock, LossCause, ReleaseError, Status};
+use fencepost_client::{AcquireError, Client, Held, Lock, LossCause, ReleaseError, Status};
 use fencepost_torture::history::{Acquire, AcquireEnd, Grant, Lost, Nanos, OPEN, Record, Release, ReleaseEnd, Renewed};
 use std::time::Duration;
 use tokio::time::timeout;
@@ -151,15 +151,23 @@ fn record_renewal(worker: &Worker, lock: &Lock, known: &mut Nanos) {
     }
 }
 
+/// Whether the lock was lost by the local clock.
+fn is_over(held: &Held) -> bool {
+    matches!(held.status(), Status::Lost(lost) if lost.cause == LossCause::ValidityOver)
+}
+
 async fn release(worker: &Worker, lock: Lock, grant_ref: GrantRef) {
     let invoke = clock::now();
     let end = ReleaseEnd::Unknown(OPEN.to_owned());
     let client = worker.caller.client;
     let mut record = Release { client, lock: grant_ref.lock, token: grant_ref.token, invoke, ret: invoke, end };
     let id = worker.caller.journal.open(Record::Release(record.clone()));
+    let held = lock.held();
     let answer = lock.release().await;
     record.ret = clock::now();
     record.end = match answer {
+        // The answer is that of the local clock. The server may have the lease a little longer, and gets a release.
+        Ok(_) if is_over(&held) => ReleaseEnd::Unknown("lost by the local clock".to_owned()),
         Ok(released) if released.was_held() => ReleaseEnd::Released,
         Ok(released) => ReleaseEnd::Gone(super::caller::cause(released.end)),
         Err(ReleaseError::OutcomeUnknown { source }) => {
