@@ -222,13 +222,13 @@ pub enum AcquireError {
     #[error("a newer attempt of this request took over")]
     Overtaken,
     /// No server could be reached, and nothing was sent. Retry later.
-    #[error("no server could be reached")]
+    #[error("no server could be reached: {source}")]
     Unavailable {
         /// The error of the last transmission.
         source: CallError,
     },
     /// The server may have granted the lock; a background cleanup releases it.
-    #[error("outcome unknown")]
+    #[error("{source}")]
     OutcomeUnknown {
         /// The error of the last transmission.
         source: CallError,
@@ -241,7 +241,7 @@ pub enum AcquireError {
         token: u64,
     },
     /// The server refused the call for another reason.
-    #[error("refused by the server")]
+    #[error("refused by the server: {source}")]
     Refused {
         /// The server's error.
         source: CallError,

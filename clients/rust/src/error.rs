@@ -16,6 +16,8 @@ use tonic_types::StatusExt as _;
 pub struct CallError {
     status: Box<Status>,
     maybe_sent: bool,
+    /// The server, if no connection to it could be established.
+    unreached: Option<String>,
     /// Why the server cannot be called.
     explanation: Option<Box<Explanation>>,
 }
@@ -44,14 +46,14 @@ pub struct FieldViolation {
 
 impl CallError {
     pub(crate) fn new(status: Status) -> Self {
-        let mut error = Self { status: Box::new(status), maybe_sent: true, explanation: None };
+        let mut error = Self { status: Box::new(status), maybe_sent: true, unreached: None, explanation: None };
         error.maybe_sent = !failed_to_connect(&error.status) && !error.did_nothing();
         error
     }
 
     /// An operation that failed before a connection took it.
     pub(crate) fn unsent(status: Status) -> Self {
-        Self { status: Box::new(status), maybe_sent: false, explanation: None }
+        Self { status: Box::new(status), maybe_sent: false, unreached: None, explanation: None }
     }
 
     /// The error of one operation of a session.
@@ -67,8 +69,10 @@ impl CallError {
         self
     }
 
-    /// Adds the reason if connections to this address showed why the server cannot be called.
+    /// Adds the address if no connection could be established, and the reason if connections to it showed why the
+    /// server cannot be called.
     pub(crate) fn with_greeting(mut self, address: &ServerAddress, greeting: &Greeting) -> Self {
+        self.unreached = failed_to_connect(&self.status).then(|| address.to_string());
         let Some(Evidence { why, maybe_sent, is_certain }) = greeting.evidence().filter(|_| self.is_transient()) else {
             return self;
         };
@@ -203,6 +207,9 @@ impl fmt::Display for CallError {
         if let Some(explanation) = &self.explanation {
             return f.write_str(&explanation.text);
         }
+        if let Some(server) = &self.unreached {
+            return write!(f, "{server}: {}", root_cause(&*self.status));
+        }
         if self.message().is_empty() { write!(f, "{}", self.code()) } else { write!(f, "{}", self.message()) }
     }
 }
@@ -231,6 +238,14 @@ fn failed_to_connect(status: &Status) -> bool {
         source = error.source();
     }
     false
+}
+
+/// The innermost error of a chain. The outer ones only say that an inner one occurred.
+fn root_cause<'e>(mut error: &'e (dyn std::error::Error + 'static)) -> &'e (dyn std::error::Error + 'static) {
+    while let Some(below) = error.source() {
+        error = below;
+    }
+    error
 }
 
 #[cfg(test)]

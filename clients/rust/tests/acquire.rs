@@ -215,6 +215,27 @@ async fn a_failed_connection_is_no_unknown_outcome() {
     assert!(client.acquire("x").await.unwrap().is_valid());
 }
 
+/// People print the error, not its sources.
+#[tokio::test]
+async fn an_acquire_says_why_no_server_was_reached_when_its_wait_ends() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let nobody = listener.local_addr().unwrap().to_string();
+    drop(listener);
+    let socket = "unix:/nonexistent/fencepost.sock";
+    for (server, why) in [(nobody.as_str(), "Connection refused (os error"), (socket, "No such file")] {
+        let bound = Duration::from_millis(300);
+        let client = Client::builder().server(server).retry_for(bound).build().unwrap();
+        for wait in [Duration::ZERO, bound] {
+            let error = client.acquire("x").wait(wait).await.unwrap_err().to_string();
+            assert!(error.starts_with(&format!("no server could be reached: {server}: {why}")), "{error}");
+        }
+    }
+    let fake = Fake::start().await;
+    fake.on_acquire(|_| Do::Fail(Status::unavailable("lost")));
+    let client = builder(&[&fake]).retry_for(Duration::from_millis(100)).build().unwrap();
+    assert_eq!(client.acquire("x").await.unwrap_err().to_string(), "outcome unknown: lost");
+}
+
 #[tokio::test]
 async fn an_outcome_that_stays_unknown_is_reported_and_cleaned_up() {
     let fake = Fake::start().await;
