@@ -17,7 +17,7 @@ mod status;
 
 pub use deadline::deadline;
 pub use routes::{Services, admin_routes, services};
-pub use status::{deadline_exceeded, request_too_slow, too_many_calls};
+pub use status::{deadline_exceeded, request_too_slow, too_many_calls, unreadable};
 
 use crate::{
     locks::Locks,

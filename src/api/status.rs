@@ -47,6 +47,13 @@ pub fn too_many_calls(what: &str, max: usize) -> Status {
     Status::with_error_details(Code::ResourceExhausted, message, details)
 }
 
+/// The status of a request that tonic could not read, for which it says INTERNAL; `None` for any other status. No call
+/// of this server ends with INTERNAL itself.
+pub fn unreadable(status: &Status) -> Option<Status> {
+    let why = (status.code() == Code::Internal).then(|| status.message())?;
+    Some(refused("message", &format!("must be readable as a message of this call: {why}")))
+}
+
 /// What the caller should do next is in the code, the reason and the retry delay.
 impl From<LocksError> for Status {
     fn from(error: LocksError) -> Self {
@@ -91,7 +98,7 @@ impl From<LocksError> for Status {
 impl From<SessionError<Status>> for Status {
     fn from(error: SessionError<Status>) -> Self {
         match error {
-            SessionError::Inbound(status) => status,
+            SessionError::Inbound(status) => unreadable(&status).unwrap_or(status),
             SessionError::Stream(StreamError::Gone(error)) => error.into(),
             SessionError::Stream(error @ StreamError::HandleInUse(_)) => refused("handle", &error.to_string()),
             SessionError::Stream(error @ StreamError::OperationNumber(_)) => refused("operation", &error.to_string()),

@@ -32,7 +32,10 @@ use admin::{Admin, Build, Hosts, Pages};
 use health::Health;
 pub(crate) use health::STORE_METADATA;
 use http2::Http2;
-use layers::{BrokenOffLayer, CallsLayer, ContentTypeLayer, DeadlineLayer, OpenCalls, RequestTimeLayer, TracesLayer};
+use layers::{
+    BrokenOffLayer, CallsLayer, ContentTypeLayer, DeadlineLayer, OpenCalls, RequestTimeLayer, TracesLayer,
+    UnreadableLayer,
+};
 use refusals::Refusals;
 use std::{
     convert::Infallible,
@@ -171,7 +174,8 @@ impl Server<'_> {
             .layer(ContentTypeLayer(refusals.clone()))
             .layer(calls)
             .layer(TracesLayer::new(traces.clone()))
-            .layer(BrokenOffLayer);
+            .layer(BrokenOffLayer)
+            .layer(UnreadableLayer);
         let hosts = Hosts::of(&config.admin_listen, &admin);
         let mut admin = Admin::new(admin, pages.router(outer.service(grpc), hosts), refusals.clone());
         let services = api::services(locks, config.drain_timeout, &metrics.calls, &traces, health_service, with_admin)?;

@@ -9,6 +9,7 @@ mod request_time;
 mod status;
 mod traces;
 mod unread;
+mod unreadable;
 
 pub(super) use broken_off::BrokenOffLayer;
 pub(super) use calls::CallsLayer;
@@ -18,3 +19,4 @@ pub(super) use open_calls::{OpenCalls, STREAMS_MAX};
 pub(super) use request_time::RequestTimeLayer;
 pub(super) use traces::TracesLayer;
 pub(super) use unread::Unread;
+pub(super) use unreadable::UnreadableLayer;

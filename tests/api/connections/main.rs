@@ -35,3 +35,4 @@ mod tls_client;
 mod tls_server;
 mod unix;
 mod unread;
+mod unreadable;

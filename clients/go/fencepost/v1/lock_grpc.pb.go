@@ -50,8 +50,8 @@
 //   advances during suspend, if there is one). The wall clocks of clients do not matter.
 // - Fencing tokens are above 0 and below 2^53, so that a double holds them exactly. Protobuf's JSON writes them as
 //   strings.
-// - A request message is at most 64 KiB (OUT_OF_RANGE above that). A message that is not valid protobuf is answered
-//   with INTERNAL. These two have no details.
+// - A request message is at most 64 KiB (OUT_OF_RANGE above that, without details). One that is not valid protobuf, or
+//   not framed as gRPC says, is INVALID_ARGUMENT.
 //
 // What a client does, in any language. The libraries in clients/ do it already.
 //
