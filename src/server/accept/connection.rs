@@ -1,11 +1,16 @@
 //! An open connection that has begun to speak HTTP/2.
 
-use super::{admission::Permit, preface::PREFACE};
-use crate::api::peer::Peer;
+use super::{
+    admission::Permit,
+    frames::{Frames, SETTINGS_MAX},
+    preface::PREFACE,
+};
+use crate::{api::peer::Peer, server::refusals::Refusals, telemetry::metrics::Bound};
 use std::{
     io::{self, IoSlice},
     pin::{Pin, pin},
-    task::{Context, Poll},
+    sync::Arc,
+    task::{Context, Poll, ready},
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -28,14 +33,17 @@ pub(in crate::server) struct Connection {
     transport: Transport,
     /// The bytes of the preface that have been read from the transport but not from this connection.
     preface: &'static [u8],
+    /// What follows the preface.
+    frames: Frames,
     peer: Peer,
+    refusals: Arc<Refusals>,
     _permit: Permit,
 }
 
 impl Connection {
     /// A connection whose preface has just been read from the transport.
-    pub(super) fn after_preface(transport: Transport, peer: Peer, permit: Permit) -> Self {
-        Self { transport, preface: PREFACE, peer, _permit: permit }
+    pub(super) fn after_preface(transport: Transport, peer: Peer, permit: Permit, refusals: Arc<Refusals>) -> Self {
+        Self { transport, preface: PREFACE, frames: Frames::default(), peer, refusals, _permit: permit }
     }
 
     pub(in crate::server) fn peer(&self) -> Peer {
@@ -55,11 +63,17 @@ impl AsyncRead for Connection {
             self.preface = later;
             return Poll::Ready(Ok(()));
         }
-        match self.transport() {
+        let before = out.filled().len();
+        ready!(match &mut self.transport {
             Transport::Tcp(stream) => pin!(stream).poll_read(cx, out),
             Transport::Unix(stream) => pin!(stream).poll_read(cx, out),
             Transport::Tls(stream) => pin!(stream).poll_read(cx, out),
+        })?;
+        if self.frames.take(&out.filled()[before..]) {
+            return Poll::Ready(Ok(()));
         }
+        self.refusals.count(Bound::Settings, Some(self.peer));
+        Poll::Ready(Err(io::Error::other(format!("the client sent more than {SETTINGS_MAX} SETTINGS frames"))))
     }
 }
 

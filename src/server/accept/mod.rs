@@ -2,6 +2,7 @@
 
 mod admission;
 mod connection;
+mod frames;
 mod handshake;
 mod preface;
 
@@ -120,7 +121,7 @@ impl Gate {
         match timeout(HANDSHAKE_TIMEOUT, handshake(new, self.tls.map(|tls| tls.config()), &self.metrics)).await {
             Ok(Ok(transport)) => {
                 permit.end_handshake();
-                return Some(Connection::after_preface(transport, peer, permit));
+                return Some(Connection::after_preface(transport, peer, permit, self.refusals));
             }
             Ok(Err(why @ (Failure::Closed | Failure::Io(_)))) => {
                 tracing::debug!(%peer, %why, "a connection ended before its handshake");

@@ -36,6 +36,8 @@ label! {
         RequestTime = "request_time",
         /// Resets and other floods of one connection.
         Resets = "resets",
+        /// SETTINGS frames of one connection.
+        Settings = "settings",
         /// The time for which a response may be unread.
         Unread = "unread",
         /// Open connections of the admin port.
