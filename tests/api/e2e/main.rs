@@ -29,4 +29,5 @@ mod small_frames;
 mod stream;
 #[path = "../../support/server.rs"]
 mod support;
+mod turns;
 mod waiting;
