@@ -2,6 +2,7 @@
 
 use super::{
     accept::Connection,
+    backlog::TakenBody,
     layers::{OpenCalls, STREAMS_MAX, Unread},
     refusals::Refusals,
     turns::Turns,
@@ -76,7 +77,10 @@ impl Http2 {
         connections: impl Stream<Item = Connection>,
         closing: impl Future<Output = ()>,
     ) where
-        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
+        S: Service<Request<TakenBody<Incoming>>, Response = Response<Body>, Error = Infallible>
+            + Clone
+            + Send
+            + 'static,
         S::Future: Send,
     {
         let open = GracefulShutdown::new();
@@ -97,17 +101,21 @@ impl Http2 {
 
     async fn serve_one<S>(self, service: S, connection: Connection, open: Watcher)
     where
-        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
+        S: Service<Request<TakenBody<Incoming>>, Response = Response<Body>, Error = Infallible>
+            + Clone
+            + Send
+            + 'static,
         S::Future: Send,
     {
-        let (peer, turn, unread) = (connection.peer(), self.turns.turn(), Unread::default());
+        let (peer, taken) = (connection.peer(), connection.taken());
+        let (turn, unread) = (self.turns.turn(), Unread::default());
         // It is called as it is, and not cloned for each call, which would be the way to wait until it is ready. Our
         // services always are: bounds refuse calls, they do not delay them.
         let service = RefCell::new(unread.count(self.calls.bound(service)));
         let calls = turn.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer);
-            calls.begins(service.borrow_mut().call(request))
+            calls.begins(service.borrow_mut().call(request.map(|body| taken.count(body))))
         });
         let serving = self.builder.serve_connection(TokioIo::new(turn.reads(connection)), service);
         tokio::select! {

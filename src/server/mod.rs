@@ -2,6 +2,7 @@
 
 mod accept;
 mod admin;
+mod backlog;
 mod drain;
 mod health;
 mod http2;
@@ -29,6 +30,7 @@ use crate::{
 };
 use accept::{Admission, Gate, connections};
 use admin::{Admin, Build, Hosts, Pages};
+use backlog::Backlogs;
 use health::Health;
 pub(crate) use health::STORE_METADATA;
 use http2::Http2;
@@ -189,6 +191,7 @@ impl Server<'_> {
                 config.connections_per_peer,
                 metrics.connections.clone(),
             )),
+            backlogs: Backlogs::new(),
             refusals,
             metrics: metrics.connections.clone(),
         };

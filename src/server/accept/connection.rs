@@ -1,11 +1,14 @@
 //! An open connection that has begun to speak HTTP/2.
 
-use super::{
-    admission::Permit,
-    frames::{Frames, SETTINGS_MAX},
-    preface::PREFACE,
+use super::{admission::Permit, frames::Frames, preface::PREFACE};
+use crate::{
+    api::peer::Peer,
+    server::{
+        backlog::{Backlog, Taken},
+        refusals::Refusals,
+    },
+    telemetry::metrics::Bound,
 };
-use crate::{api::peer::Peer, server::refusals::Refusals, telemetry::metrics::Bound};
 use std::{
     io::{self, IoSlice},
     pin::{Pin, pin},
@@ -35,6 +38,7 @@ pub(in crate::server) struct Connection {
     preface: &'static [u8],
     /// What follows the preface.
     frames: Frames,
+    backlog: Backlog,
     peer: Peer,
     refusals: Arc<Refusals>,
     _permit: Permit,
@@ -42,8 +46,19 @@ pub(in crate::server) struct Connection {
 
 impl Connection {
     /// A connection whose preface has just been read from the transport.
-    pub(super) fn after_preface(transport: Transport, peer: Peer, permit: Permit, refusals: Arc<Refusals>) -> Self {
-        Self { transport, preface: PREFACE, frames: Frames::default(), peer, refusals, _permit: permit }
+    pub(super) fn after_preface(
+        transport: Transport,
+        peer: Peer,
+        permit: Permit,
+        backlog: Backlog,
+        refusals: Arc<Refusals>,
+    ) -> Self {
+        Self { transport, preface: PREFACE, frames: Frames::default(), backlog, peer, refusals, _permit: permit }
+    }
+
+    /// What the calls of this connection have taken of it.
+    pub(in crate::server) fn taken(&self) -> Taken {
+        self.backlog.taken()
     }
 
     pub(in crate::server) fn peer(&self) -> Peer {
@@ -69,11 +84,13 @@ impl AsyncRead for Connection {
             Transport::Unix(stream) => pin!(stream).poll_read(cx, out),
             Transport::Tls(stream) => pin!(stream).poll_read(cx, out),
         })?;
-        if self.frames.take(&out.filled()[before..]) {
-            return Poll::Ready(Ok(()));
-        }
-        self.refusals.count(Bound::Settings, Some(self.peer));
-        Poll::Ready(Err(io::Error::other(format!("the client sent more than {SETTINGS_MAX} SETTINGS frames"))))
+        let (bound, why) = match self.frames.take(&out.filled()[before..]) {
+            Some(data) if self.backlog.arrive(data) => return Poll::Ready(Ok(())),
+            Some(_) => (Bound::Backlog, "there is no room for what the client sends"),
+            None => (Bound::Settings, "the client sent too many SETTINGS frames"),
+        };
+        self.refusals.count(bound, Some(self.peer));
+        Poll::Ready(Err(io::Error::other(why)))
     }
 }
 

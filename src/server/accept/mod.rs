@@ -10,6 +10,7 @@ pub(super) use admission::Admission;
 pub(super) use connection::Connection;
 
 use super::{
+    backlog::Backlogs,
     listen::{Accepted, Listener},
     refusals::Refusals,
     tls::Tls,
@@ -48,6 +49,7 @@ const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
 pub(super) struct Gate {
     pub(super) tls: Option<Arc<Tls>>,
     pub(super) admission: Arc<Admission>,
+    pub(super) backlogs: Backlogs,
     pub(super) refusals: Arc<Refusals>,
     pub(super) metrics: Arc<ConnectionMetrics>,
 }
@@ -121,7 +123,7 @@ impl Gate {
         match timeout(HANDSHAKE_TIMEOUT, handshake(new, self.tls.map(|tls| tls.config()), &self.metrics)).await {
             Ok(Ok(transport)) => {
                 permit.end_handshake();
-                return Some(Connection::after_preface(transport, peer, permit, self.refusals));
+                return Some(Connection::after_preface(transport, peer, permit, self.backlogs.open(), self.refusals));
             }
             Ok(Err(why @ (Failure::Closed | Failure::Io(_)))) => {
                 tracing::debug!(%peer, %why, "a connection ended before its handshake");

@@ -38,6 +38,8 @@ label! {
         Resets = "resets",
         /// SETTINGS frames of one connection.
         Settings = "settings",
+        /// Bytes that clients have sent and no call has taken.
+        Backlog = "backlog",
         /// The time for which a response may be unread.
         Unread = "unread",
         /// Open connections of the admin port.

@@ -1,6 +1,7 @@
 //! Connections of a server process: sockets, TLS, and bounds.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
+mod backlog;
 #[path = "../../support/binary.rs"]
 mod binary;
 mod bounds;
