@@ -8,6 +8,7 @@ import type { LockService } from "./gen/fencepost/v1/lock_pb.js";
 import { eventFrom, infoFrom, type LockInfo, type WatchEvent } from "./info.js";
 import { ANSWER_TIMEOUT_MS } from "./operation.js";
 import { Retries } from "./retries.js";
+import { checkText } from "./wire.js";
 
 type Service = Client<typeof LockService>;
 
@@ -75,6 +76,7 @@ export async function call<T>(
 
 /** Lists locks, page by page. */
 export async function* list(core: Core, prefix: string, caller?: AbortSignal): AsyncGenerator<LockInfo, void, void> {
+  checkText("prefix", prefix);
   let pageToken = "";
   do {
     const request = { prefix, pageToken };
@@ -86,6 +88,7 @@ export async function* list(core: Core, prefix: string, caller?: AbortSignal): A
 
 /** Watches locks. After an interruption the events in between are reported as missed. */
 export async function* watch(core: Core, prefix: string, caller?: AbortSignal): AsyncGenerator<WatchEvent, void, void> {
+  checkText("prefix", prefix);
   const stop = new Stop(core, caller);
   const { signal } = stop;
   try {
@@ -95,6 +98,7 @@ export async function* watch(core: Core, prefix: string, caller?: AbortSignal): 
       const server = core.servers.preferred;
       const connection = core.servers.shared(server);
       let failure = await core.awake.during(() => connection.open());
+      let isOpen = false;
       if (failure === undefined) {
         const events = connection.client.watch({ prefix }, { signal })[Symbol.asyncIterator]();
         try {
@@ -102,8 +106,8 @@ export async function* watch(core: Core, prefix: string, caller?: AbortSignal): 
             const next = await core.awake.during(() => events.next());
             if (next.done === true) break;
             core.servers.answered(server);
+            isOpen = true;
             const event = eventFrom(next.value);
-            retries = new Retries(core.servers, now() + core.timeout);
             if (event === undefined) continue;
             yield event.kind === "started" && started ? { ...event, kind: "missed" } : event;
             started = true;
@@ -116,6 +120,8 @@ export async function* watch(core: Core, prefix: string, caller?: AbortSignal): 
         }
       }
       signal.throwIfAborted();
+      // A stream that was open may have been quiet for longer than retries may take: they begin now.
+      if (isOpen) retries = new Retries(core.servers, now() + core.timeout);
       const interrupted = failure;
       const final = await core.awake.during(() => retries.failed(server, interrupted, signal));
       if (final) throw final.toError();

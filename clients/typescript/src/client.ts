@@ -3,6 +3,7 @@ import { hostname, userInfo } from "node:os";
 import { Acquiring } from "./acquiring.js";
 import { addresses } from "./address.js";
 import { call, list, watch } from "./calls.js";
+import { now } from "./clock.js";
 import { Core } from "./core.js";
 import { ClientClosed, Contended, LockLost } from "./errors.js";
 import { HOLDER_BYTES_MAX } from "./facts.js";
@@ -12,6 +13,7 @@ import { release } from "./releasing.js";
 import { type AcquireOptions, request } from "./request.js";
 import { checkToken, Tls, type TlsOptions, Tokens, type TokenSource } from "./security.js";
 import { Servers } from "./servers.js";
+import { checkText } from "./wire.js";
 
 /** How long a call is repeated while no server answers it, beyond its wait, in milliseconds. */
 const TIMEOUT_MS = 10_000;
@@ -64,10 +66,12 @@ export class Client implements AsyncDisposable {
     if (!Number.isFinite(timeout) || timeout <= 0) {
       throw new RangeError("timeout must be a number of milliseconds above 0");
     }
+    const holder = options.holder ?? defaultHolder();
+    checkText("holder", holder);
     const tls = new Tls(options.tls);
     if (servers.some((address) => address.tls)) tls.check();
     const tokens = token === undefined ? undefined : new Tokens(token, timeout);
-    this.#core = new Core(new Servers(servers, { tls, tokens }), options.holder ?? defaultHolder(), timeout);
+    this.#core = new Core(new Servers(servers, { tls, tokens }), holder, timeout);
   }
 
   /**
@@ -146,6 +150,7 @@ export class Client implements AsyncDisposable {
 
   /** Reads the state of one lock: a snapshot for people, not to decide whether to write. */
   async get(name: string, options: CallOptions = {}): Promise<LockInfo> {
+    checkText("the name of a lock", name);
     const request = { lockName: name };
     const { lock } = await call(this.#core, options.signal, (service, more) => service.get(request, more));
     return lock ? infoFrom(lock) : { name, holders: [], waiters: 0, previousEnd: "unspecified", newestToken: 0 };
@@ -159,6 +164,8 @@ export class Client implements AsyncDisposable {
   /**
    * Watches the locks whose names begin with the prefix. The first event is `started`. After an interruption the next
    * one is `missed`: list the locks again.
+   *
+   * @throws Refused if a server refuses, or none can be reached for the client's timeout
    */
   watch(prefix = "", options: CallOptions = {}): AsyncGenerator<WatchEvent, void, void> {
     return watch(this.#core, prefix, options.signal);
@@ -169,6 +176,7 @@ export class Client implements AsyncDisposable {
    * answer may be out of date when it arrives: only a comparison inside the store has no such gap.
    */
   async checkToken(name: string, token: number, options: CallOptions = {}): Promise<TokenStatus> {
+    checkText("the name of a lock", name);
     if (!Number.isSafeInteger(token) || token <= 0) throw new RangeError("a token is a whole number above 0");
     const request = { lockName: name, fencingToken: BigInt(token) };
     const answer = await call(this.#core, options.signal, (service, more) => service.checkToken(request, more));
@@ -184,7 +192,7 @@ export class Client implements AsyncDisposable {
     core.isClosed = true;
     for (const stop of [...core.onClose]) stop();
     for (const lease of [...core.keeper.leases]) {
-      lease.end("closed");
+      if (lease.loss(now()) === undefined) lease.end("closed");
       release(core, lease).catch(() => undefined);
     }
     await core.awake.during(() => core.flushed(core.timeout));

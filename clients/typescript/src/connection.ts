@@ -1,23 +1,23 @@
 /**
- * One HTTP/2 connection with a server.
+ * The connection with a server: one of HTTP/2, and a new one after that has ended.
  *
  * Its socket never keeps the process alive: a process that holds a lock may end without closing its client. The client
  * itself keeps the process alive while somebody waits for one of its promises.
  */
 import * as net from "node:net";
 import * as tls from "node:tls";
-import type { ClientHttp2Session, ClientHttp2Stream } from "node:http2";
-import { type Client, createClient, type Interceptor } from "@connectrpc/connect";
-import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
+import type { ClientHttp2Stream, OutgoingHttpHeaders } from "node:http2";
+import { type Client, Code, ConnectError, createClient, type Interceptor } from "@connectrpc/connect";
+import { createGrpcTransport } from "@connectrpc/connect-node";
 import { type Address, origin } from "./address.js";
 import { Failure } from "./failure.js";
 import { CONNECT_TIMEOUT_MS } from "./facts.js";
 import { LockService } from "./gen/fencepost/v1/lock_pb.js";
+import { Http2, type Pings } from "./http2.js";
 import type { Security, Tls, Tokens } from "./security.js";
-import { within } from "./timers.js";
 
-/** The interval of pings while a stream is open, and how long an answer to one may take. */
-const PINGS = { pingIntervalMs: 10_000, pingTimeoutMs: 5000 };
+/** A connection that is dead without notice is found within 15 s, and an idle server is hardly disturbed. */
+const PINGS: Pings = { interval: 10_000, timeout: 5000 };
 
 /** The longest answer: a page of 1,000 locks with the longest names, labels and metadata takes 5 MB. */
 const ANSWER_BYTES_MAX = 16 * 1024 * 1024;
@@ -25,27 +25,27 @@ const ANSWER_BYTES_MAX = 16 * 1024 * 1024;
 export class Connection {
   readonly address: Address;
   readonly client: Client<typeof LockService>;
-  readonly #manager: Http2SessionManager;
-  /** Why the last connection could not be begun: a file of TLS cannot be read, say. */
-  #unbegun: unknown;
+  readonly #tls: Tls;
+  readonly #pings: Pings;
+  #current: Http2 | undefined;
+  /** Those that have not ended: a server that drains still serves the requests of the last one. */
+  readonly #all = new Set<Http2>();
 
   /** The pings are an argument for tests only. */
-  constructor(address: Address, { tls, tokens }: Security, pings: typeof PINGS = PINGS) {
+  constructor(address: Address, { tls, tokens }: Security, pings: Pings = PINGS) {
     this.address = address;
+    this.#tls = tls;
+    this.#pings = pings;
     const baseUrl = origin(address);
-    const createConnection = () => {
-      this.#unbegun = undefined;
-      try {
-        return quiet(dial(address, tls));
-      } catch (error) {
-        this.#unbegun = error;
-        throw error;
-      }
-    };
-    this.#manager = new Manager(baseUrl, pings, { createConnection });
     const transport = createGrpcTransport({
       baseUrl,
-      sessionManager: this.#manager,
+      sessionManager: {
+        authority: new URL(baseUrl).origin,
+        request: (method, path, headers) => this.#request({ ...headers, ":method": method, ":path": path }),
+        notifyResponseByteRead: (stream) => {
+          for (const connection of this.#all) connection.read(stream);
+        },
+      },
       readMaxBytes: ANSWER_BYTES_MAX,
       acceptCompression: [],
       interceptors: tokens === undefined ? [] : [bearer(tokens)],
@@ -53,40 +53,37 @@ export class Connection {
     this.client = createClient(LockService, transport);
   }
 
-  /** Connects unless it is connected. */
+  /** Connects unless it is connected, and resolves when the server has spoken. */
   async open(): Promise<Failure | undefined> {
-    const state = await within(this.#manager.connect(), CONNECT_TIMEOUT_MS);
-    if (state !== undefined && state !== "error") return undefined;
-    if (state === "error") return Failure.connection(this.address.text, this.#unbegun ?? this.#manager.error());
-    this.close();
-    return Failure.local(`${this.address.text}: no connection in time`, false);
+    try {
+      const connection = this.#current?.isUsable === true ? this.#current : this.#begin();
+      await connection.opened;
+      await connection.check(CONNECT_TIMEOUT_MS);
+      if (connection.isUsable) return undefined;
+    } catch (error) {
+      return Failure.connection(this.address.text, error);
+    }
+    return Failure.local(`${this.address.text}: the connection has ended`, false);
   }
 
   /** Ends the connection with all of its calls. It connects again when it is opened again. */
   close(): void {
-    this.#manager.abort();
+    for (const connection of this.#all) connection.close(new ConnectError("the connection was closed", Code.Canceled));
   }
-}
 
-/**
- * A manager whose connections always have a listener for errors.
- *
- * Its own listener is gone when it gives up a connection. But a connection that breaks reports its error later than its
- * streams do, and by then the failure of a stream has often made this client give it up. Without a listener that error
- * would end the process.
- */
-class Manager extends Http2SessionManager {
-  readonly #known = new WeakSet<ClientHttp2Session>();
+  /** @throws the error of a file of TLS that cannot be read, say */
+  #begin(): Http2 {
+    const socket = quiet(dial(this.address, this.#tls));
+    const connection = new Http2(origin(this.address), socket, this.#pings, () => this.#all.delete(connection));
+    this.#all.add(connection);
+    this.#current = connection;
+    return connection;
+  }
 
-  override async request(...call: Parameters<Http2SessionManager["request"]>): Promise<ClientHttp2Stream> {
-    const stream = await super.request(...call);
-    const session = stream.session as ClientHttp2Session | undefined;
-    if (session !== undefined && !this.#known.has(session)) {
-      this.#known.add(session);
-      // The streams and the manager report what happened.
-      session.on("error", () => undefined);
-    }
-    return stream;
+  // eslint-disable-next-line @typescript-eslint/require-await -- as the transport wants it
+  async #request(headers: OutgoingHttpHeaders): Promise<ClientHttp2Stream> {
+    if (this.#current === undefined) throw new ConnectError("there is no connection", Code.Unavailable);
+    return this.#current.request(headers);
   }
 }
 

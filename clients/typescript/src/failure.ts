@@ -10,6 +10,7 @@ import {
   ErrorInfoSchema,
   RetryInfoSchema,
 } from "./gen/google/rpc/error_details_pb.js";
+import { NoToken } from "./security.js";
 import { troubleOf } from "./trouble.js";
 import { milliseconds } from "./wire.js";
 
@@ -51,6 +52,9 @@ export class Failure {
   /** From the error of a call. */
   static of(thrown: unknown, sent: boolean, server: string): Failure {
     const error = ConnectError.from(thrown);
+    // No server is to blame.
+    const local = [thrown, error.cause].find((each) => each instanceof NoToken);
+    if (local) return new Failure(Code.Unauthenticated, local.message, false, {}, local.cause);
     const details: Details = {};
     const [info] = error.findDetails(ErrorInfoSchema);
     const trouble = troubleOf(error);

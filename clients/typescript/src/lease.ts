@@ -42,7 +42,6 @@ export class Lease {
   listener: LeaseListener | undefined;
   /** Its release, once that has begun. */
   released: Promise<Released> | undefined;
-  #reattached = false;
   #atRisk = false;
   #validUntil: number;
   #loss: LockLost | undefined;
@@ -111,15 +110,5 @@ export class Lease {
     if (this.#loss !== undefined) return;
     this.#loss = new LockLost(this.name, this.token, reason, successorToken);
     this.listener?.lost(this.#loss);
-  }
-
-  /**
-   * Whether to attach the lease again after somebody else attached it: once, because that may have been a delayed
-   * message of an old session. Twice means that another process got the lease.
-   */
-  mayReattach(): boolean {
-    const first = !this.#reattached;
-    this.#reattached = true;
-    return first;
   }
 }

@@ -29,6 +29,8 @@ export interface Attachment {
   readonly number: number;
   /** When it was sent. */
   sent: number | undefined;
+  /** Whether it repeats one that the server ended on this session. */
+  readonly isRepeated: boolean;
   /** Whether the server has confirmed it. */
   confirmed: boolean;
 }
@@ -63,17 +65,17 @@ export class Outbox {
   }
 
   /** Attaches a lease under a new handle, replacing its previous handle on this session. */
-  attach(lease: Lease, now: number): void {
+  attach(lease: Lease, now: number, isRepeated = false): void {
     lease.attachment += 1;
     lease.attachedAt = now;
     const handle = this.#nextHandle();
-    this.#insert(handle, { lease, number: lease.attachment, sent: undefined, confirmed: false });
+    this.#insert(handle, { lease, number: lease.attachment, sent: undefined, isRepeated, confirmed: false });
     this.#toAttach.add(handle);
   }
 
   /** Adds a lease that was granted here by a request sent at `sent`, and is attached by its grant. */
   granted(handle: number, lease: Lease, sent: number): void {
-    this.#insert(handle, { lease, number: lease.attachment, sent, confirmed: true });
+    this.#insert(handle, { lease, number: lease.attachment, sent, isRepeated: false, confirmed: true });
   }
 
   acquire(operation: Operation): void {

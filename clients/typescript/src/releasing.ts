@@ -2,7 +2,7 @@
  * Releases a lease: repeated with the same ids until the outcome is known, or the lease would have ended anyhow.
  *
  * The first transmission is queued before the first await. The caller waits within a bound; the repeats go on behind
- * it.
+ * it. Nobody waits for the release of a lease that is over by the clock.
  */
 import { create } from "@bufbuild/protobuf";
 import { now } from "./clock.js";
@@ -41,6 +41,7 @@ function start(core: Core, lease: Lease): Promise<Released> {
       () => undefined,
     ),
   );
+  if (loss?.reason === "silence") return Promise.resolve({ end: "unknown", successorToken: undefined });
   const released = bounded(core, outcome);
   // A caller that does not wait for it is not told, and no unhandled rejection ends the process.
   released.catch(() => undefined);

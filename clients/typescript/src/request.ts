@@ -5,7 +5,7 @@ import { Refused } from "./errors.js";
 import { DEFAULT_TTL_MS, REQUEST_BYTES_MAX, TOKEN_MAX } from "./facts.js";
 import { type AcquireRequest, AcquireRequestSchema } from "./gen/fencepost/v1/lock_pb.js";
 import type { Lock } from "./lock.js";
-import { duration } from "./wire.js";
+import { checkText, duration, DURATION_MAX_MS } from "./wire.js";
 
 /** Options of an acquire. All durations are in milliseconds. */
 export interface AcquireOptions {
@@ -55,20 +55,23 @@ export interface Request {
  * @throws Refused for a request that is too large to be sent. The servers check the other rules.
  */
 export function request(name: string, options: AcquireOptions, holder: string): Request {
-  if (typeof name !== "string") throw new TypeError("the name of a lock must be a string");
-  const { ttl = DEFAULT_TTL_MS, wait = 0, metadata = {}, minToken = 0 } = options;
-  checkNumber("ttl", ttl);
-  checkNumber("wait", wait);
+  const { ttl = DEFAULT_TTL_MS, wait = 0, metadata = {}, minToken = 0, requestId = randomUUID() } = options;
+  checkText("the name of a lock", name);
+  checkText("holder", options.holder ?? holder);
+  checkText("requestId", requestId);
+  for (const text of Object.entries(metadata).flat()) checkText("metadata", text);
+  if (!isDuration(ttl) || ttl === 0) throw new RangeError("ttl must be a number of milliseconds above 0");
+  if (!isDuration(wait)) throw new RangeError("wait must be a number of milliseconds, 0 or more");
   if (!Number.isInteger(minToken) || minToken < 0 || minToken > TOKEN_MAX) {
     throw new RangeError(`minToken must be a whole number from 0 to ${String(TOKEN_MAX)}`);
   }
   const message = create(AcquireRequestSchema, {
     lockName: name,
     holder: options.holder ?? holder,
-    requestId: options.requestId ?? randomUUID(),
+    requestId,
     metadata: { ...metadata },
     minToken: BigInt(minToken),
-    ...(ttl > 0 && { ttl: duration(ttl) }),
+    ttl: duration(ttl),
     ...(wait > 0 && { waitTimeout: duration(wait) }),
   });
   const bytes = toBinary(AcquireRequestSchema, message).length;
@@ -90,8 +93,7 @@ export function transmission({ message }: Request, attempt: number, wait: number
   return create(AcquireRequestSchema, { ...rest, attempt, ...(wait > 0 && { waitTimeout: duration(wait) }) });
 }
 
-function checkNumber(option: string, value: number): void {
-  if (typeof value !== "number" || !Number.isFinite(value) || value < 0) {
-    throw new RangeError(`${option} must be a number of milliseconds, 0 or more`);
-  }
+/** Whether a duration can be sent. The servers check whether it is in range. */
+function isDuration(value: number): boolean {
+  return typeof value === "number" && value >= 0 && value <= DURATION_MAX_MS;
 }

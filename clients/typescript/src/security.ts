@@ -2,7 +2,6 @@
 import { X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { createSecureContext } from "node:tls";
-import { Code, ConnectError } from "@connectrpc/connect";
 import { type Address, isLocal } from "./address.js";
 import { ENVIRONMENT_CA, ENVIRONMENT_CERT, ENVIRONMENT_KEY } from "./facts.js";
 import { within } from "./timers.js";
@@ -32,6 +31,13 @@ export interface Security {
 /** The longest time for a token, in milliseconds: less than for an answer, so that the error says what is missing. */
 const TOKEN_TIMEOUT_MS = 4500;
 
+/** A call is not made, because it has no token. */
+export class NoToken extends Error {
+  constructor(why: string, cause?: unknown) {
+    super(`there is no token: ${why}`, { cause });
+  }
+}
+
 /** The bearer tokens of a client's calls. */
 export class Tokens {
   readonly #source: TokenSource;
@@ -48,15 +54,17 @@ export class Tokens {
   async next(signal: AbortSignal): Promise<string> {
     if (typeof this.#source !== "function") return sendable(this.#source);
     const asked = (async (source) => ({ token: await source() }))(this.#source);
-    const answer = await within(asked, this.#timeout, signal);
-    if (answer === undefined) {
-      const text = `there is no token: its function did not settle within ${String(this.#timeout)} ms`;
-      throw new ConnectError(text, Code.Unauthenticated);
+    let answer: { token: string } | undefined;
+    try {
+      answer = await within(asked, this.#timeout, signal);
+    } catch (error) {
+      throw new NoToken(`its function failed: ${error instanceof Error ? error.message : String(error)}`, error);
     }
+    if (answer === undefined) throw new NoToken(`its function did not settle within ${String(this.#timeout)} ms`);
     try {
       return sendable(answer.token);
     } catch (error) {
-      throw new ConnectError(error instanceof Error ? error.message : "", Code.Unauthenticated);
+      throw new NoToken(error instanceof Error ? error.message : "");
     }
   }
 }

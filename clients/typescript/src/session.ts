@@ -294,8 +294,10 @@ export class Session {
       this.#listener.full(lease);
       return;
     }
-    if (lease.mayReattach()) {
-      this.#outbox.attach(lease, now);
+    // Once on each session: a delayed message of an old session may have taken the lease. Twice means that another
+    // process has it.
+    if (!attachment.isRepeated) {
+      this.#outbox.attach(lease, now, true);
       return;
     }
     // It stays valid until the known end, and is not renewed here any more.

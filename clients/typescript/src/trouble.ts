@@ -15,6 +15,9 @@ const REFUSED = new RegExp(
     "HANDSHAKE_FAILURE|PROTOCOL_VERSION|INSUFFICIENT_SECURITY|NO_APPLICATION_PROTOCOL)$",
 );
 
+/** The codes of Node for an answer that is not one of TLS. */
+const NOT_TLS = /^ERR_SSL_(?:WRONG_VERSION_NUMBER|PACKET_LENGTH_TOO_LONG|HTTP_REQUEST)$/;
+
 /** The innermost cause says what happened; the outer ones name what was called. */
 export function troubleOf(error: unknown): Trouble {
   let inner = error;
@@ -28,5 +31,7 @@ export function troubleOf(error: unknown): Trouble {
   // The message is one for OpenSSL's developers.
   const alert = String(reason).replace(/^.* alert /, "");
   if (REFUSED.test(String(code))) return { text: `the server refuses TLS with this client: ${alert}`, isLasting: true };
+  if (NOT_TLS.test(String(code))) return { text: "the server does not use TLS: write http://", isLasting: true };
+  if (reason !== "") return { text: `TLS fails: ${String(reason)}`, isLasting: false };
   return { text: inner.message === "" ? "the connection failed" : inner.message, isLasting: false };
 }

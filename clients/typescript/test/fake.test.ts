@@ -75,6 +75,17 @@ void test("dropReply: the client asks again, and what was asked is done once", a
   assert.ok(kept.valid(), "other locks move to the next session");
 });
 
+void test("the fake sends beats while it grants one lock after another", async (t) => {
+  const server = await fake(t);
+  const proxy = await Proxy.start(t, server.address);
+  const client = connect(t, proxy.address);
+  const kept = await client.lock("kept", { ttl: 3000 });
+  const until = performance.now() + 3500;
+  for (let n = 0; performance.now() < until; n += 1) await client.lock(`other/${String(n)}`, { ttl: 3000 });
+  assert.ok(kept.valid());
+  assert.equal(proxy.connections, 1, "nobody missed a renewal");
+});
+
 void test("pause: locks are lost in time, and others get them after the pause", async (t) => {
   const server = await fake(t);
   const client = connect(t, server.address);

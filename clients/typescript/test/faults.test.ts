@@ -119,10 +119,10 @@ void test("a lease outlives a stream that falls silent, over the next server", a
 void test("with every server silent, the lock is lost in time, and nothing is thrown", async (t) => {
   const server = await start(t);
   const proxy = await Proxy.start(t, server.address);
-  const client = connect(t, proxy.address, { timeout: 3000 });
+  const client = connect(t, proxy.address);
   let risks = 0;
   const lock = await client.lock("a", { ttl: 3000, onAtRisk: () => (risks += 1) });
-  proxy.dropAnswers();
+  proxy.holdAnswers();
   const loss = lossOf(await aborted(lock.signal));
   assert.deepEqual([loss.reason, loss.token, loss.lockName], ["silence", lock.token, "a"]);
   assert.deepEqual([lock.valid(), lock.status, lock.remaining()], [false, "lost", 0]);
@@ -130,7 +130,22 @@ void test("with every server silent, the lock is lost in time, and nothing is th
     lock.throwIfLost();
   }, loss);
   assert.equal(risks, 1);
-  await assert.rejects(lock.release(), OutcomeUnknown);
+  // Nobody waits for the release: the server is still silent.
+  assert.deepEqual(await lock.release(), { end: "unknown", successorToken: undefined });
+  proxy.passAnswers();
+});
+
+void test("a watch that was quiet for longer than the timeout goes on after an interruption", async (t) => {
+  const server = await start(t);
+  const proxy = await Proxy.start(t, server.address);
+  const timeout = 3000;
+  const events = connect(t, proxy.address, { timeout }).watch("a");
+  assert.equal((await events.next()).value?.kind, "started");
+  const next = events.next();
+  const quiet = performance.now();
+  await until("the timeout is over", () => performance.now() - quiet > timeout + 100);
+  proxy.cut();
+  assert.equal((await next).value?.kind, "missed");
 });
 
 void test("no server: nothing was done, and tries are few", async (t) => {

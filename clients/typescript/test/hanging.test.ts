@@ -4,19 +4,25 @@ import * as net from "node:net";
 import test, { type TestContext } from "node:test";
 import { Acquiring } from "../src/acquiring.js";
 import { addresses } from "../src/address.js";
+import { call } from "../src/calls.js";
 import { Connection } from "../src/connection.js";
 import { Core } from "../src/core.js";
 import { request } from "../src/request.js";
 import { Tls } from "../src/security.js";
 import { Servers } from "../src/servers.js";
 import { after, connect, start, until } from "./support/index.js";
+import { Proxy } from "./support/proxy.js";
 
-/** A server that accepts connections and never says anything. */
-async function hanging(t: TestContext) {
+/** The settings of HTTP/2, with which a server begins. */
+const SETTINGS = Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0]);
+
+/** A server that accepts connections, says this, and never anything more. */
+async function hanging(t: TestContext, greeting = Buffer.alloc(0)) {
   let [connected, closed] = [0, 0];
   const sockets = new Set<net.Socket>();
   const server = net.createServer((socket) => {
     connected += 1;
+    socket.write(greeting);
     sockets.add(socket);
     socket.on("error", () => undefined);
     socket.on("close", () => (closed += 1));
@@ -39,22 +45,24 @@ async function hanging(t: TestContext) {
 /** The servers of a client that soon misses an answer to a ping. */
 class Impatient extends Servers {
   readonly #list: readonly string[];
+  readonly #timeout: number;
 
-  constructor(list: readonly string[]) {
+  constructor(list: readonly string[], timeout = 100) {
     super(addresses(list), { tls: new Tls(), tokens: undefined });
     this.#list = list;
+    this.#timeout = timeout;
   }
 
   override connection(index: number): Connection {
     const address = addresses(this.#list)[index] ?? assert.fail();
-    return new Connection(address, { tls: new Tls(), tokens: undefined }, { pingIntervalMs: 100, pingTimeoutMs: 100 });
+    return new Connection(address, { tls: new Tls(), tokens: undefined }, { interval: 100, timeout: this.#timeout });
   }
 }
 
 /** An error event without a listener would be an uncaught exception, and fail the test. */
 void test("a server that never answers a ping does not end the process, nor a lock over the next one", async (t) => {
   const server = await start(t);
-  const { address, isGivenUp } = await hanging(t);
+  const { address, isGivenUp } = await hanging(t, SETTINGS);
   const core = new Core(new Impatient([address, server.address]), "holder", 10_000);
   after(t, () => {
     core.keeper.close();
@@ -79,4 +87,36 @@ void test("a server that says what is not HTTP/2 does not end the process", asyn
   clearInterval(timer);
   await until("the broken connection is given up", isGivenUp);
   assert.ok(lock.valid());
+});
+
+void test("a server that says nothing is left before anything is sent to it", async (t) => {
+  const server = await start(t);
+  const { address, isGivenUp } = await hanging(t);
+  // An operation that was sent would have 5 s for its answer.
+  const client = connect(t, [address, server.address], { timeout: 4500 });
+  const lock = await client.lock("a", { ttl: 10_000 });
+  assert.ok(lock.valid() && isGivenUp());
+
+  const unserved = connect(t, address, { timeout: 3000 });
+  const message = /the server accepted the connection, and said nothing within 2 s/;
+  const refused = { name: "Refused", code: "UNAVAILABLE", message };
+  await assert.rejects(unserved.tryLock("a"), refused);
+  await assert.rejects(unserved.get("a"), refused);
+});
+
+void test("a connection that was idle is checked before a call is sent over it", async (t) => {
+  const server = await start(t);
+  const proxy = await Proxy.start(t, server.address);
+  const core = new Core(new Impatient([proxy.address, server.address], 60_000), "holder", 4500);
+  after(t, () => {
+    core.servers.close();
+    return Promise.resolve();
+  });
+  const get = () => call(core, undefined, (service, options) => service.get({ lockName: "a" }, options));
+  await get();
+  const idle = performance.now();
+  await until("it was idle for the interval of pings", () => performance.now() - idle > 150);
+  proxy.dropAnswers();
+  // A call that was sent would have 5 s for its answer.
+  await get();
 });

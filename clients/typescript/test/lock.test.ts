@@ -124,7 +124,14 @@ void test("an acquire that is given up leaves nothing behind", async (t) => {
 void test("mistakes in options are errors at once", async (t) => {
   const client = connect(t, await start(t));
   await assert.rejects(client.lock("a", { ttl: Number.NaN }), RangeError);
-  await assert.rejects(client.lock("a", { wait: -1 }), RangeError);
+  for (const ttl of [0, -1, 1e300, Infinity]) await assert.rejects(client.lock("a", { ttl }), RangeError);
+  for (const wait of [-1, 1e300]) await assert.rejects(client.lock("a", { wait }), RangeError);
+  const lone = "a\ud800";
+  const texts = [{ holder: lone }, { requestId: lone }, { metadata: { [lone]: "" } }, { metadata: { a: lone } }];
+  for (const options of texts) await assert.rejects(client.lock("a", options), TypeError);
+  const calls = [client.lock(lone), client.get(lone), client.checkToken(lone, 1), client.watch(lone).next()];
+  for (const call of [...calls, client.list(lone).next()]) await assert.rejects(call, { message: /lone surrogate/ });
+  assert.throws(() => new Client({ holder: lone }), TypeError);
   await assert.rejects(client.lock("a", { minToken: 1.5 }), RangeError);
   await assert.rejects(client.checkToken("a", 0), RangeError);
   await assert.rejects(client.lock(undefined as unknown as string), TypeError);

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
+import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
+import * as net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { inspect } from "node:util";
@@ -76,6 +78,28 @@ void test("TLS with certificates on both sides, from options and from the enviro
   await (await connect(t, [address, plain.address], { timeout }).lock("c")).release();
 });
 
+void test("TLS on one side only is named", async (t) => {
+  const folder = folderOf(t);
+  certificates(folder);
+  const file = (name: string) => join(folder, name);
+  const secure = await start(t, { arguments: ["--tls-cert", file("server.pem"), "--tls-key", file("server.key")] });
+  const plain = await start(t);
+  const silent = net.createServer((socket) => socket.end()).listen(0, "127.0.0.1");
+  await once(silent, "listening");
+  t.after(() => silent.close());
+  const port = String((silent.address() as net.AddressInfo).port);
+  for (const [address, message] of [
+    [secure.address.replace("https://", "http://"), /ended before the server said anything .*write https:\/\//],
+    [`https://${plain.address}`, /(ended before the server said anything|does not use TLS).*write http:\/\//],
+    [`http://127.0.0.1:${port}`, /ended before the server said anything .*write https:\/\//],
+  ] as const) {
+    const client = connect(t, address, { tls: { caFile: file("ca.pem") }, timeout: 500 });
+    const refused = { name: "Refused", code: "UNAVAILABLE", message };
+    await assert.rejects(client.lock("c"), refused);
+    await assert.rejects(client.get("c"), refused);
+  }
+});
+
 void test("mistakes in the files of TLS are errors of the constructor", (t) => {
   const folder = folderOf(t);
   certificates(folder);
@@ -104,8 +128,12 @@ void test("a token that cannot be had is an error of the call", async (t) => {
   const server = await start(t);
   const token = () => Promise.reject(new Error("no token today"));
   const client = connect(t, server, { token });
-  await assert.rejects(client.lock("a"), /no token today/);
-  await assert.rejects(client.get("a"), /no token today/);
+  // Nothing was sent, so the error does not name the server.
+  const message = "there is no token: its function failed: no token today";
+  const refused = { name: "Refused", code: "UNAUTHENTICATED", message };
+  await assert.rejects(client.lock("a"), refused);
+  await assert.rejects(client.get("a"), refused);
+  await assert.rejects(client.watch("a").next(), refused);
 });
 
 void test("a token that never comes holds up no call beyond its time, and none beyond close", async (t) => {

@@ -6,6 +6,10 @@ import { duration } from "../src/wire.js";
 import { connect, until } from "./support/index.js";
 import { failed, granted, type Response, scripted } from "./support/scripted.js";
 
+function elsewhere(handle: number): Response {
+  return { message: { case: "detached", value: { handle, reason: Reason.ATTACHED_ELSEWHERE } } };
+}
+
 void test("transmissions of a request are numbered, and a request that has ended gets a new id", async (t) => {
   const seen: [string | undefined, number | undefined][] = [];
   const server = await scripted(t, {
@@ -94,11 +98,8 @@ void test("an acquire whose outcome is unknown when time is over is withdrawn be
   await until("it is released", () => released.length === 1);
 });
 
-void test("a lease that another process attached is attached again once, with the next number", async (t) => {
+void test("a lease that another process attached is attached again once on each session", async (t) => {
   const attempts: number[] = [];
-  const elsewhere = (handle: number): Response => {
-    return { message: { case: "detached", value: { handle, reason: Reason.ATTACHED_ELSEWHERE } } };
-  };
   const server = await scripted(t, {
     acquire: ({ handle }) => [granted("a", 1, 60_000), elsewhere(handle)],
     attach: ({ leases }) => {
@@ -110,6 +111,40 @@ void test("a lease that another process attached is attached again once, with th
   await until("it is at risk", () => lock.status === "at-risk");
   assert.deepEqual(attempts, [2]);
   assert.ok(lock.valid(), "until the known end");
+});
+
+void test("after the loss of a session, a lease may be attached again once more", async (t) => {
+  const attempts: number[] = [];
+  const server = await scripted(t, {
+    acquire: ({ handle }) => [granted("a", 1, 60_000), elsewhere(handle)],
+    attach: ({ leases }) => {
+      attempts.push(...leases.map(({ attempt }) => attempt));
+      const handles = leases.map(({ handle }) => handle);
+      if (attempts.length === 2) return handles.map(elsewhere);
+      const kept: Response = { message: { case: "attached", value: { leases: [{ ttl: duration(60_000), handles }] } } };
+      return attempts.length === 1 ? [kept, "end"] : [kept];
+    },
+  });
+  const lock = await connect(t, server).lock("a", { ttl: 60_000 });
+  await until("it is attached again", () => attempts.length === 3);
+  assert.deepEqual(attempts, [2, 3, 4]);
+  assert.equal(lock.status, "held");
+});
+
+void test("nobody waits for the release of a lock that is over, but close does", async (t) => {
+  const released: string[] = [];
+  const server = await scripted(t, {
+    acquire: () => [granted("a", 1, 1500)],
+    released: (lease) => released.push(lease),
+  });
+  const client = connect(t, server);
+  const lock = await client.lock("a", { ttl: 1500 });
+  await until("it is over", () => !lock.valid());
+  const releasing = lock.release();
+  assert.deepEqual(released, []);
+  assert.deepEqual(await releasing, { end: "unknown", successorToken: undefined });
+  await client.close();
+  assert.deepEqual(released, ["lease 1"]);
 });
 
 void test("a stream that is silent is replaced long before renewals are overdue", async (t) => {

@@ -38,6 +38,7 @@ export class FakeSession implements Keeper {
   #closed = false;
   #beat = 0n;
   #beatTimer: NodeJS.Timeout | undefined;
+  #beatDue = 0;
   #beatUnsent = false;
 
   constructor(locks: Locks, pause: Pause) {
@@ -248,9 +249,14 @@ export class FakeSession implements Keeper {
     return pace;
   }
 
+  /** Sends a beat within that time, unless one is due before. */
   #beatWithin(ms: number): void {
+    const due = now() + ms;
+    if (this.#beatTimer !== undefined && due >= this.#beatDue) return;
     clearTimeout(this.#beatTimer);
+    this.#beatDue = due;
     this.#beatTimer = after(ms, () => {
+      this.#beatTimer = undefined;
       // While nothing is sent, beats do not pile up.
       if (!this.#beatUnsent && this.#grants.size > 0) {
         this.#beatUnsent = true;

@@ -1,0 +1,154 @@
+/**
+ * One HTTP/2 connection.
+ *
+ * It counts as open when the server has spoken: what only accepts connections may hang. Node, and with it the manager
+ * of connections that the transport brings along, counts it as open as soon as the socket is. While requests are open
+ * and the server is quiet, pings check it.
+ */
+import * as http2 from "node:http2";
+import type { Socket } from "node:net";
+import { TLSSocket } from "node:tls";
+import { Code, ConnectError } from "@connectrpc/connect";
+import { now } from "./clock.js";
+import { CONNECT_TIMEOUT_MS } from "./facts.js";
+import { after } from "./timers.js";
+import { troubleOf } from "./trouble.js";
+
+/** When pings are sent, and how long their answers may take, in milliseconds. */
+export interface Pings {
+  readonly interval: number;
+  readonly timeout: number;
+}
+
+export class Http2 {
+  /** Resolves when the server has spoken. Rejects if the connection ends before. */
+  readonly opened: Promise<void>;
+  readonly #session: http2.ClientHttp2Session;
+  readonly #pings: Pings;
+  /** Told that it has ended, and why. */
+  readonly #ended: (error: unknown) => void;
+  #heardAt = now();
+  #requests = 0;
+  #timer: NodeJS.Timeout | undefined;
+  #pinging: Promise<void> | undefined;
+
+  constructor(origin: string, socket: Socket, pings: Pings, ended: () => void) {
+    this.#pings = pings;
+    const session = http2.connect(origin, { createConnection: () => socket });
+    this.#session = session;
+    let [isReached, isGivenUp] = [false, false];
+    const late = after(CONNECT_TIMEOUT_MS, () => {
+      isGivenUp = true;
+      const what = isReached ? "the server accepted the connection, and said nothing" : "no connection";
+      this.close(new Error(`${what} within ${seconds(CONNECT_TIMEOUT_MS)}`));
+    });
+    const { promise, resolve, reject } = settleable();
+    this.opened = promise;
+    this.#ended = (error) => {
+      clearTimeout(late);
+      reject(isReached && !isGivenUp ? unanswered(error, socket instanceof TLSSocket) : error);
+      ended();
+    };
+    socket.once("connect", () => (isReached = true));
+    session.once("remoteSettings", () => {
+      clearTimeout(late);
+      this.#heard();
+      resolve();
+    });
+    // They stay until the end: an error without a listener would end the process.
+    session.on("error", this.#ended);
+    socket.on("error", (error) => {
+      // After an alert of TLS the session ends neither itself nor the socket.
+      this.#ended(error);
+      socket.destroy();
+    });
+    session.once("close", () => {
+      this.#ended(new Error("the server closed the connection"));
+    });
+  }
+
+  /** Whether it takes requests. */
+  get isUsable(): boolean {
+    return !this.#session.closed && !this.#session.destroyed;
+  }
+
+  /** @throws ConnectError if it takes no requests */
+  request(headers: http2.OutgoingHttpHeaders): http2.ClientHttp2Stream {
+    if (!this.isUsable) throw new ConnectError("the connection has ended", Code.Unavailable);
+    const stream = this.#session.request(headers);
+    this.#requests += 1;
+    stream.once("response", () => {
+      this.#heard();
+    });
+    stream.once("close", () => (this.#requests -= 1));
+    this.#watch();
+    return stream;
+  }
+
+  /** Something was read from a stream, which may be one of this connection. */
+  read(stream: http2.ClientHttp2Stream): void {
+    if (stream.session === this.#session) this.#heard();
+  }
+
+  /** Checks that the server is there, unless it was heard lately. Without an answer in time the connection ends. */
+  async check(timeout: number): Promise<void> {
+    if (this.#session.destroyed || now() - this.#heardAt < this.#pings.interval) return;
+    await (this.#pinging ??= this.#ping(timeout));
+  }
+
+  /** Ends it together with its requests, which fail with the error. */
+  close(error: Error): void {
+    this.#ended(error);
+    this.#session.destroy(error, http2.constants.NGHTTP2_CANCEL);
+  }
+
+  #heard(): void {
+    this.#heardAt = now();
+  }
+
+  #watch(): void {
+    if (this.#timer !== undefined || this.#requests === 0 || this.#session.destroyed) return;
+    this.#timer = after(this.#heardAt + this.#pings.interval - now(), () => {
+      void this.check(this.#pings.timeout).then(() => {
+        this.#timer = undefined;
+        this.#watch();
+      });
+    });
+  }
+
+  #ping(timeout: number): Promise<void> {
+    return new Promise((resolve) => {
+      const late = after(timeout, () => {
+        this.close(new ConnectError(`no answer to a ping within ${seconds(timeout)}`, Code.Unavailable));
+      });
+      const answered = (error: Error | null) => {
+        clearTimeout(late);
+        this.#pinging = undefined;
+        if (error === null) this.#heard();
+        else this.close(error);
+        resolve();
+      };
+      this.#session.ping(answered);
+    });
+  }
+}
+
+/** Often one side uses TLS, and the other does not. */
+function unanswered(error: unknown, tls: boolean): unknown {
+  const { text, isLasting } = troubleOf(error);
+  if (isLasting) return error;
+  const hint = tls ? "if it does not use TLS, write http://" : "if it uses TLS, write https://";
+  return new Error(`the connection ended before the server said anything (${text}); ${hint}`);
+}
+
+/** A promise whose rejection nobody need handle. */
+function settleable() {
+  let [resolve, reject] = [() => undefined as unknown, (_: unknown) => undefined as unknown];
+  const promise = new Promise<void>((...both) => ([resolve, reject] = both));
+  promise.catch(() => undefined);
+  return { promise, resolve, reject };
+}
+
+function seconds(ms: number): string {
+  return `${String(ms / 1000)} s`;
+}
