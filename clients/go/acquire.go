@@ -47,24 +47,21 @@ func (c *Client) acquire(ctx context.Context, name string, options []AcquireOpti
 	}
 	defer c.finish()
 	if ctx.Err() != nil {
-		return nil, abandoned(name, ctx)
+		return nil, abandoned(name, ctx, nil)
 	}
-	lock, err := newAttempts(ctx, c, request, o).run()
-	if errors.Is(err, errContextDone) {
-		return nil, abandoned(name, ctx)
-	}
-	return lock, err
+	return newAttempts(ctx, c, request, o).run()
 }
 
-// errContextDone says that the caller's context ended a call.
-var errContextDone = errors.New("the context is done")
-
-// abandoned is the error of a call whose context is done.
-func abandoned(name string, ctx context.Context) error {
-	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
-		return fmt.Errorf("fencepost: lock %q: not acquired: %w: %w", name, ctx.Err(), cause)
+// abandoned is the error of a call whose context is done, with the reason why it was not answered before.
+func abandoned(name string, ctx context.Context, why *failure) error {
+	err := ctx.Err()
+	if cause := context.Cause(ctx); !errors.Is(cause, err) {
+		err = fmt.Errorf("%w: %w", err, cause)
 	}
-	return fmt.Errorf("fencepost: lock %q: not acquired: %w", name, ctx.Err())
+	if why != nil {
+		err = fmt.Errorf("%w: %w", err, why)
+	}
+	return fmt.Errorf("fencepost: lock %q: not acquired: %w", name, err)
 }
 
 // attempts are one acquire, over all of its transmissions. Each carries the same request id and the next attempt number,
@@ -88,6 +85,8 @@ type attempts struct {
 	pauses               retryPauses
 	// open is whether a transmission may have taken effect that has no answer.
 	open bool
+	// why is why the last transmission was not answered; nil if the server has said that the request waits.
+	why *failure
 }
 
 func newAttempts(ctx context.Context, c *Client, request *pb.AcquireRequest, o acquireOptions) *attempts {
@@ -156,6 +155,7 @@ func (a *attempts) transmit(op *operation) (failed *failure, err error) {
 	answered := false
 	defer func() {
 		if !answered {
+			a.why = a.client.unanswered(op, a.why)
 			a.client.abandon(op, a.next(), a.open)
 		}
 	}()
@@ -176,7 +176,7 @@ func nextAttempt(request *pb.AcquireRequest) *pb.AcquireRequest {
 // restart goes on with a request with a new id.
 func (a *attempts) restart() {
 	a.request.RequestId, a.request.Attempt = uuid.NewString(), 0
-	a.open = false
+	a.open, a.why = false, nil
 	a.contact(clock.Now())
 }
 
@@ -185,6 +185,7 @@ func (a *attempts) hasTime() bool { return a.options.requestID == "" && clock.No
 
 // failed decides what follows on a transmission that failed: after a pause the next one, or an error.
 func (a *attempts) failed(op *operation, failed *failure) error {
+	a.why = failed
 	if a.client.acknowledged(op) {
 		a.contact(clock.Now())
 		a.pauses = retryPauses{}
@@ -246,7 +247,7 @@ func (a *attempts) stopped(err error) error {
 	if errors.Is(err, ErrClosed) && a.ctx.Err() == nil {
 		return ErrClosed
 	}
-	return errContextDone
+	return abandoned(a.request.GetLockName(), a.ctx, a.why)
 }
 
 // answered ends an acquire with the answer of the server, or asks for a request with a new id.

@@ -84,10 +84,10 @@ func New(config Config) (*Client, error) {
 }
 
 // Close releases all locks that are held, ends all waits with [ErrClosed], and waits until the releases are answered,
-// at most 10 s or until ctx is done; then it ends all goroutines and connections of the client. Stop the work that the
-// locks protect first. A second call waits as well.
+// and the withdrawals of acquires that were given up, at most 10 s or until ctx is done; then it ends all goroutines and
+// connections of the client. Stop the work that the locks protect first. A second call waits as well.
 //
-// The error says that a release was not answered in time: that lock is free when its TTL is over. A process that ends
+// The error says that one of them was not answered in time: that lock is free when its TTL is over. A process that ends
 // without Close leaves all its locks to their TTLs.
 func (c *Client) Close(ctx context.Context) error {
 	if held, first := c.beginClose(); first {

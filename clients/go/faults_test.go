@@ -7,11 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc/codes"
 
 	fencepost "github.com/fencepost/fencepost-go"
 	"github.com/fencepost/fencepost-go/fenceposttest"
@@ -265,5 +269,63 @@ func TestAnUnreachableServerIsReported(t *testing.T) {
 	_, err = newClient(t, address).Acquire(context.Background(), "orders/42")
 	if refused := as[*fencepost.RefusedError](t, err); refused.Code.String() != "Unavailable" || refused.Reason != "" {
 		t.Fatalf("got %+v", refused)
+	}
+}
+
+// A context that ends before the servers have answered is not taken for contention: the error says what went wrong.
+func TestAnAcquireThatIsGivenUpSaysWhyItHasNoAnswer(t *testing.T) {
+	t.Parallel()
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	refusing := nobody.Addr().String()
+	must(t, nobody.Close())
+	hanging, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and nobody says anything
+	must(t, err)
+	t.Cleanup(func() { must(t, hanging.Close()) })
+	held := fenceposttest.StartFake(t)
+	acquire(t, newClient(t, held.Address), "orders/42")
+	paused := fenceposttest.StartFake(t)
+	connected := newClient(t, paused.Address)
+	must(t, acquire(t, connected, "orders/43").Release(testContext(t)))
+	paused.Pause()
+	for name, test := range map[string]struct {
+		client *fencepost.Client
+		why    string
+	}{
+		"refusing": {newClient(t, refusing), "no server could be reached: .*connection refused"},
+		"hanging":  {newClient(t, hanging.Addr().String()), "no server could be reached: .*said nothing within 2s"},
+		"paused":   {connected, "the server has not answered yet"},
+		"held":     {newClient(t, held.Address), `^fencepost: lock "orders/42": not acquired: context canceled$`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancel(context.Background())
+			time.AfterFunc(4*time.Second, cancel)
+			_, err := test.client.Acquire(ctx, "orders/42")
+			if !errors.Is(err, context.Canceled) || !regexp.MustCompile(test.why).MatchString(err.Error()) {
+				t.Fatalf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestATokenThatCannotBeSentIsRefusedAndNotShown(t *testing.T) {
+	server := fenceposttest.StartFake(t)
+	for _, token := range []string{"hush\nhush", "hush\x00", "hush \u20ac", "", "\n"} {
+		client, err := fencepost.New(fencepost.Config{
+			Servers: []string{server.Address},
+			Token:   func(context.Context) (string, error) { return token, nil },
+		})
+		must(t, err)
+		_, acquiring := client.TryAcquire(testContext(t), "orders/42")
+		_, getting := client.Get(testContext(t), "orders/42")
+		for _, err := range []error{acquiring, getting} {
+			refused := as[*fencepost.RefusedError](t, err)
+			if refused.Code != codes.Unauthenticated || !strings.Contains(err.Error(), "the token ") ||
+				strings.Contains(err.Error(), "hush") {
+				t.Errorf("%q: got %v", token, err)
+			}
+		}
+		must(t, client.Close(testContext(t)))
 	}
 }

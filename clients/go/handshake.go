@@ -4,13 +4,14 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 
 	"google.golang.org/grpc/credentials"
 )
 
-// handshakes are the TLS credentials of one server. They remember an error that the next handshake would end with as
+// handshakes are the credentials of one server. They remember an error that the next handshake of TLS would end with as
 // well: the server's certificate is not trusted, or the server refuses that of the client. gRPC reports such an error
 // as it reports a server that is away, and connects again.
 type handshakes struct {
@@ -55,28 +56,33 @@ func (h handshakes) ClientHandshake(
 		}
 		return nil, nil, err
 	}
-	return &securedConn{Conn: connection, last: h.last}, info, nil
+	return &greetedConn{Conn: connection, last: h.last}, info, nil
 }
 
 func (h handshakes) Clone() credentials.TransportCredentials {
 	return handshakes{TransportCredentials: h.TransportCredentials.Clone(), last: h.last}
 }
 
-// A securedConn sees what follows on the handshake: with TLS 1.3 a server refuses a client's certificate when the
+// errNoGreeting is the error of a server that accepts connections and says nothing: gRPC closes them.
+var errNoGreeting = fmt.Errorf("the server accepted the connection, and said nothing within %v", connectTimeout)
+
+// A greetedConn sees what follows on the handshake: with TLS 1.3 a server refuses a client's certificate when the
 // client reads for the first time.
-type securedConn struct {
+type greetedConn struct {
 	net.Conn
 	last *handshakeError
 	once sync.Once
 }
 
-func (c *securedConn) Read(into []byte) (int, error) {
+func (c *greetedConn) Read(into []byte) (int, error) {
 	count, err := c.Conn.Read(into)
 	c.once.Do(func() {
 		if err == nil {
 			c.last.set(nil)
 		} else if isHopeless(err) {
 			c.last.set(err)
+		} else if errors.Is(err, net.ErrClosed) {
+			err = errNoGreeting
 		}
 	})
 	return count, err

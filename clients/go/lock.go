@@ -70,7 +70,8 @@ func (l *Lock) WithContext(parent context.Context) (ctx context.Context, cancel 
 // The release is sent even if ctx is done; ctx bounds only the wait for the answer, as do 10 s. So a deferred
 // lock.Release(ctx) is right whatever has happened to ctx. Without an answer the error is an [*OutcomeUnknownError], and
 // the release is repeated in the background until the lease has ended. A [*LostError] says that the lease had ended
-// before: only the token protected the work done since then.
+// before: only the token protected the work done since then. If the local clock says so, Release does not wait for the
+// server.
 func (l *Lock) Release(ctx context.Context) error {
 	l.client.startRelease(l.lease, ErrReleased)
 	return waitForRelease(ctx, l.lease)

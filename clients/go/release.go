@@ -10,7 +10,7 @@ import (
 )
 
 // startRelease ends a lease and begins its release, once. From here on it is not renewed, except by a session that has
-// not sent the release yet.
+// not sent the release yet. The result of the release of a lease that is lost is known at once.
 func (c *Client) startRelease(held *lease, end error) {
 	held.releaseOnce.Do(func() {
 		now := clock.Now()
@@ -19,32 +19,46 @@ func (c *Client) startRelease(held *lease, end error) {
 		op := releaseOperation(held)
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		// The server has reported the end: there is nothing to release.
-		if lost := (*LostError)(nil); errors.As(how, &lost) && lost.Reason != LossSilence {
+		var lost *LostError
+		if errors.As(how, &lost) {
 			held.releaseErr = lost
 			close(held.released)
-			c.forget(held)
-			return
+			// The server has reported the end: there is nothing to release.
+			if lost.Reason != LossSilence {
+				c.forget(held)
+				return
+			}
 		}
 		// Queued before the caller goes on, so that the release goes before an acquire that the caller sends next; and
 		// before the lease is forgotten, so that the session stays for it.
 		if !c.queue(op) {
-			held.releaseErr = ErrClosed
-			close(held.released)
+			if lost == nil {
+				held.releaseErr = ErrClosed
+				close(held.released)
+			}
 			return
 		}
 		c.forget(held)
 		c.spawn(func() {
-			held.releaseErr = c.finishRelease(held, op)
-			close(held.released)
+			err := c.finishRelease(held, op)
+			if lost == nil {
+				held.releaseErr = err
+				close(held.released)
+			}
 		})
 	})
 }
 
-// finishRelease waits for the answer, and repeats the release until the lease must have ended.
+// finishRelease waits for the answer, and repeats the release until the lease must have ended; for retryFor if it is over
+// by the local clock.
 func (c *Client) finishRelease(held *lease, op *operation) error {
 	held.mu.Lock()
-	left := max(held.validUntil.Sub(clock.Now()), 0) + held.ttl
+	left := held.validUntil.Sub(clock.Now())
+	if left > 0 {
+		left += held.ttl
+	} else {
+		left = retryFor
+	}
 	held.mu.Unlock()
 	var pauses retryPauses
 	b := bound{ctx: context.Background(), stop: c.shut, until: clock.Now().Add(max(left, callTimeout))}

@@ -2,6 +2,7 @@ package fencepost
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
 
 	pb "github.com/fencepost/fencepost-go/fencepost/v1"
 	"github.com/fencepost/fencepost-go/internal/facts"
@@ -49,10 +51,10 @@ func newServers(s settings) *servers {
 		transport, last := insecure.NewCredentials(), &handshakeError{}
 		all.handshakes = append(all.handshakes, last)
 		if address.tls {
-			transport = handshakes{TransportCredentials: credentials.NewTLS(s.tls), last: last}
+			transport = credentials.NewTLS(s.tls)
 		}
 		options := []grpc.DialOption{
-			grpc.WithTransportCredentials(transport),
+			grpc.WithTransportCredentials(handshakes{TransportCredentials: transport, last: last}),
 			grpc.WithConnectParams(grpc.ConnectParams{
 				Backoff: backoff.Config{
 					BaseDelay:  facts.ReconnectFirstMS * time.Millisecond,
@@ -149,6 +151,13 @@ func (b bearer) GetRequestMetadata(ctx context.Context, _ ...string) (map[string
 	token, err := b.token(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if token = strings.TrimSpace(token); token == "" {
+		return nil, status.Error(codes.Unauthenticated, "the token is empty")
+	}
+	// The token itself is not shown: errors end up in logs.
+	if strings.ContainsFunc(token, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return nil, status.Error(codes.Unauthenticated, "the token has a line end or another character that cannot be sent")
 	}
 	return map[string]string{"authorization": "Bearer " + token}, nil
 }

@@ -4,12 +4,14 @@ package fencepost_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"syscall"
 	"testing"
 	"time"
 
 	fencepost "github.com/fencepost/fencepost-go"
+	pb "github.com/fencepost/fencepost-go/fencepost/v1"
 	"github.com/fencepost/fencepost-go/fenceposttest"
 )
 
@@ -152,4 +154,73 @@ func TestALockIsKeptWhenRedisPauses(t *testing.T) {
 		return lock.Remaining() > ttl*2/3
 	})
 	must(t, lock.Release(testContext(t)))
+}
+
+// A lock that is over by the local clock is not waited for: the server is still silent when Release returns. Close waits.
+func TestNobodyWaitsForTheReleaseOfALostLock(t *testing.T) {
+	t.Parallel()
+	server := fenceposttest.Start(t)
+	through := startProxy(t, server.Address)
+	client := newClient(t, through.address)
+	lock := acquire(t, client, "orders/42", fencepost.WithTTL(time.Second))
+	through.setSilent(true)
+	if got := lost(t, lock); got.Reason != fencepost.LossSilence {
+		t.Fatalf("got %+v", got)
+	}
+	if got := as[*fencepost.LostError](t, lock.Release(testContext(t))); got.Reason != fencepost.LossSilence {
+		t.Fatalf("got %+v", got)
+	}
+	short, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	if err := client.Close(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("Close does not wait for the release: %v", err)
+	}
+}
+
+// The server does not answer, but it reads: the release arrives although nobody waits for it.
+func TestALostLockIsReleasedInTheBackground(t *testing.T) {
+	t.Parallel()
+	server := fenceposttest.Start(t)
+	mute := startFront(t, server.Address, func(response *pb.SessionResponse) *pb.SessionResponse {
+		if isGrant(response) {
+			return response
+		}
+		return nil
+	})
+	lock := acquire(t, newClient(t, mute.address), "orders/42", fencepost.WithTTL(time.Second))
+	if loss := lost(t, lock); !errors.Is(lock.Release(testContext(t)), loss) {
+		t.Fatal("the release does not say that the lock was lost")
+	}
+	eventually(t, "the release is sent", func() bool {
+		return len(mute.sent(func(request *pb.SessionRequest) bool { return request.GetRelease() != nil })) > 0
+	})
+}
+
+// A watch that is interrupted says so, also if nothing else has noticed that its server is gone.
+func TestAWatchWhoseServerIsKilledReportsMissedEvents(t *testing.T) {
+	t.Parallel()
+	redis, _ := startRedis(t)
+	first, second := fenceposttest.Start(t, "--store", redis), fenceposttest.Start(t, "--store", redis)
+	other := newClient(t, second.Address)
+	// Until its subscription to Redis is there, a server refuses watches, and the next one would be asked.
+	early, err := newClient(t, first.Address).Watch(testContext(t), "orders/")
+	must(t, err)
+	early.Close()
+	watcher, err := newClient(t, first.Address, second.Address).Watch(testContext(t), "orders/")
+	must(t, err)
+	defer watcher.Close()
+	lock := acquire(t, other, "orders/42")
+	for kind := fencepost.EventMissed; kind != fencepost.EventGranted; {
+		event, err := watcher.Next()
+		must(t, err)
+		kind = event.Kind
+	}
+	first.Kill()
+	if event, err := watcher.Next(); err != nil || event.Kind != fencepost.EventMissed {
+		t.Fatalf("got %+v, %v", event, err)
+	}
+	must(t, lock.Release(testContext(t)))
+	if event, err := watcher.Next(); err != nil || event.Kind != fencepost.EventReleased {
+		t.Fatalf("got %+v, %v", event, err)
+	}
 }

@@ -110,11 +110,7 @@ func (c *Client) checkOverdue(op *operation, until, now clock.Moment) (time.Dura
 			return min(left, unsentCheck), nil
 		}
 		c.pending.remove(op)
-		message := "no server could be reached in time"
-		if c.lastFailure != nil {
-			message = "no server could be reached: " + c.lastFailure.Error()
-		}
-		return 0, &failure{code: codes.Unavailable, message: message, unsent: true}
+		return 0, c.unreached()
 	}
 	if left := op.answerBy().Sub(now); left > 0 {
 		return left, nil
@@ -129,6 +125,32 @@ func (c *Client) checkOverdue(op *operation, until, now clock.Moment) (time.Dura
 		c.notify()
 	}
 	return 0, &failure{code: codes.DeadlineExceeded, message: "no answer in time"}
+}
+
+// unreached is the failure of an operation that no session has sent. The mutex is held.
+func (c *Client) unreached() *failure {
+	message := "no server could be reached in time"
+	if c.lastFailure != nil {
+		message = "no server could be reached: " + c.lastFailure.Error()
+	}
+	return &failure{code: codes.Unavailable, message: message, unsent: true}
+}
+
+// unanswered is why an operation that its caller gives up has no answer, after an earlier failure if there was one. It is
+// nil if the server has said that the request waits.
+func (c *Client) unanswered(op *operation, earlier *failure) *failure {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case op.acknowledged:
+		return nil
+	case op.element != nil && (c.lastFailure != nil || earlier == nil):
+		return c.unreached()
+	case earlier != nil:
+		return earlier
+	default:
+		return unavailable("the server has not answered yet")
+	}
 }
 
 // pause waits before a repetition. The error says that the bound's context or channel ended it.
