@@ -1,9 +1,9 @@
 //! Fencing tokens and the sequencer that draws them.
 //!
-//! A sequencer serves a bucket of locks, so that its size does not grow with the number of lock names. The clock sets
-//! most tokens, the counter keeps them rising when the clock does not, and the skip covers what a store that lost its
-//! memory forgot: `max(counter + 1, floors)`, where the floor of the time is `now`, or after a change of incarnation
-//! `max(counter + 1 s, now + 60 s)`, in microseconds.
+//! A sequencer serves many locks, so that its size does not grow with the number of lock names. Its counter keeps
+//! tokens rising: each is `max(counter + 1, floors)`. Where the counter may be forgotten, the clock is a floor: `now`,
+//! or after a change of incarnation `max(counter + 1 s, now + 60 s)`, in microseconds, which covers what a store that
+//! lost its memory forgot.
 
 use super::{
     ids::Incarnation,
@@ -39,12 +39,20 @@ impl fmt::Display for FencingToken {
 #[error("the fencing tokens of this bucket are used up: no grant can be made")]
 pub struct TokensExhausted;
 
-/// Draws the tokens of one bucket.
+/// Draws the tokens of many locks.
 #[derive(Clone, Debug)]
 pub struct Sequencer {
     counter: u64,
-    /// The incarnation of the last draw.
-    incarnation: Option<Incarnation>,
+    memory: Memory,
+}
+
+/// How much a sequencer can rely on its counter.
+#[derive(Clone, Debug)]
+enum Memory {
+    /// Each token that was ever answered is at most the counter.
+    Complete,
+    /// The counter ends with the incarnation of its last draw.
+    OfIncarnation(Option<Incarnation>),
 }
 
 /// The incarnation has ended: the server must reconnect.
@@ -55,14 +63,26 @@ impl Sequencer {
     /// A sequencer without memory: its first draw skips ahead of every token that an earlier incarnation may have
     /// granted.
     pub const fn forgotten() -> Self {
-        Self { counter: 0, incarnation: None }
+        Self { counter: 0, memory: Memory::OfIncarnation(None) }
+    }
+
+    /// A sequencer that goes on from the highest token that may have been drawn. It needs no clock.
+    pub const fn after(counter: u64) -> Self {
+        Self { counter, memory: Memory::Complete }
+    }
+
+    /// The highest token drawn.
+    pub const fn counter(&self) -> u64 {
+        self.counter
     }
 
     /// Refuses an incarnation that the store has left for the `present` one, so that a connection to an older
     /// incarnation cannot grant. A bucket that has seen no other incarnation need not ask for the present one.
     pub fn check(&self, incarnation: Incarnation, present: Incarnation) -> Result<(), LeftBehind> {
-        let is_same = self.incarnation.is_none_or(|last| last == incarnation) || incarnation == present;
-        if is_same { Ok(()) } else { Err(LeftBehind) }
+        match self.memory {
+            Memory::OfIncarnation(Some(last)) if last != incarnation && incarnation != present => Err(LeftBehind),
+            Memory::OfIncarnation(_) | Memory::Complete => Ok(()),
+        }
     }
 
     /// Draws the next token. It is higher than every token drawn before and at least `min_token`.
@@ -72,14 +92,16 @@ impl Sequencer {
         incarnation: Incarnation,
         min_token: u64,
     ) -> Result<FencingToken, TokensExhausted> {
-        let floor = if self.incarnation == Some(incarnation) {
-            now.as_micros()
-        } else {
-            // mutant: no skip
-            let skip = now.after(TOKEN_SKIP).as_micros();
-            // mutant: no second when ahead
-            let ahead = self.counter.saturating_add(micros(Duration::from_secs(1)));
-            skip.max(ahead)
+        let floor = match self.memory {
+            Memory::Complete => 0,
+            Memory::OfIncarnation(Some(last)) if last == incarnation => now.as_micros(),
+            Memory::OfIncarnation(_) => {
+                // mutant: no skip
+                let skip = now.after(TOKEN_SKIP).as_micros();
+                // mutant: no second when ahead
+                let ahead = self.counter.saturating_add(micros(Duration::from_secs(1)));
+                skip.max(ahead)
+            }
         };
         // mutant: token equal instead of greater
         let next = self.counter.saturating_add(1);
@@ -87,12 +109,18 @@ impl Sequencer {
         let token = FencingToken::new(number).ok_or(TokensExhausted)?;
         assert!(token.get() > self.counter, "a sequencer never repeats or falls");
         self.counter = number;
-        self.incarnation = Some(incarnation);
+        if let Memory::OfIncarnation(last) = &mut self.memory {
+            *last = Some(incarnation);
+        }
         Ok(token)
     }
 
-    /// The highest `min_token` that a request may ask for at `now`.
-    pub fn min_token_max(now: StoreTime) -> u64 {
+    /// The highest `min_token` that a request may ask for at `now`. The time of a sequencer without a clock is no date:
+    /// there the server that takes the request compares it with its own clock.
+    pub fn min_token_max(&self, now: StoreTime) -> u64 {
+        if matches!(self.memory, Memory::Complete) {
+            return TOKEN_END - 1;
+        }
         // mutant: min_token relative
         now.after(MIN_TOKEN_AHEAD_MAX).as_micros().min(TOKEN_END - 1)
     }
@@ -150,8 +178,20 @@ mod tests {
         let mut sequencer = Sequencer::forgotten();
         assert_eq!(draw(&mut sequencer, T, A, T + 61_000_000), T + 61_000_000);
         assert_eq!(draw(&mut sequencer, T, A, 5), T + 61_000_001);
-        assert_eq!(Sequencer::min_token_max(StoreTime::from_micros(T)), T + 86_400_000_000);
-        assert_eq!(Sequencer::min_token_max(StoreTime::from_micros(TOKEN_END)), TOKEN_END - 1);
+        assert_eq!(sequencer.min_token_max(StoreTime::from_micros(T)), T + 86_400_000_000);
+        assert_eq!(sequencer.min_token_max(StoreTime::from_micros(TOKEN_END)), TOKEN_END - 1);
+    }
+
+    #[test]
+    fn a_sequencer_that_forgets_nothing_goes_by_its_counter_and_by_what_requests_ask_for() {
+        let mut sequencer = Sequencer::after(41);
+        assert_eq!(draw(&mut sequencer, T, A, 0), 42, "the time is no floor");
+        assert_eq!(draw(&mut sequencer, T, B, 0), 43, "nor is another incarnation");
+        assert_eq!((sequencer.check(A, B), sequencer.check(C, B)), (Ok(()), Ok(())));
+        assert_eq!(draw(&mut sequencer, 0, A, 1_000), 1_000);
+        assert_eq!((draw(&mut sequencer, 0, A, 5), sequencer.counter()), (1_001, 1_001));
+        assert_eq!(sequencer.min_token_max(StoreTime::default()), TOKEN_END - 1);
+        assert_eq!(Sequencer::after(TOKEN_END - 1).draw(StoreTime::default(), A, 0), Err(TokensExhausted));
     }
 
     #[test]

@@ -10,7 +10,6 @@ use crate::domain::{
     outcome::{AcquireOutcome, Grant},
     queue::{Queue, WaiterState},
     time::StoreTime,
-    token::Sequencer,
 };
 
 impl Turn<'_> {
@@ -113,7 +112,7 @@ impl Turn<'_> {
     fn acquire_new(&mut self, command: Acquire) -> AcquireOutcome {
         let Acquire { call, terms, wait, candidate } = command;
         let Call { request, attempt, .. } = call;
-        let min_token_max = Sequencer::min_token_max(self.now);
+        let min_token_max = self.sequencer.min_token_max(self.now);
         if terms.min_token > min_token_max {
             return AcquireOutcome::MinTokenTooHigh(min_token_max);
         }
