@@ -76,6 +76,17 @@ impl Binding {
         Self { attempt: call.attempt, calls: Calls(smallvec![call.id]), replica }
     }
 
+    /// A binding of these calls, as [`Binding::calls`] gave them. None if there are too many.
+    pub fn kept(attempt: u32, calls: impl IntoIterator<Item = CallId>, replica: ReplicaId) -> Option<Self> {
+        let calls = Calls(calls.into_iter().take(CALLS_PER_ATTEMPT_MAX + 1).collect());
+        (calls.0.len() <= CALLS_PER_ATTEMPT_MAX).then_some(Self { attempt, calls, replica })
+    }
+
+    /// The calls that are bound.
+    pub fn calls(&self) -> &[CallId] {
+        &self.calls.0
+    }
+
     /// The number of the attempt that is bound.
     pub const fn attempt(&self) -> u32 {
         self.attempt

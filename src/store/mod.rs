@@ -6,6 +6,7 @@ mod interface;
 pub mod memory;
 mod notice;
 mod page;
+pub mod partition;
 pub mod quorum;
 pub mod redis;
 mod timed;

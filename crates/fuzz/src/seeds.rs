@@ -1,9 +1,23 @@
 //! Valid inputs, from which mutation starts: random bytes rarely get past the first check.
 
 use crate::{METHODS, body};
+use fencepost::{
+    domain::{
+        binding::Binding,
+        ended::{Ended, RequestEnd},
+        ids::{AttachmentId, Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
+        lease::{Lease, LeaseEnd, Terms},
+        name::{Holder, LockName, Metadata},
+        rules::{Lock, Tombstone},
+        time::StoreTime,
+        token::FencingToken,
+    },
+    store::partition::record::{Key, ended, lock},
+};
 use fencepost_proto::v1;
 use prost::Message;
-use std::{env, fs, path::Path};
+use std::{env, fs, path::Path, time::Duration};
+use uuid::Uuid;
 
 /// Writes the seeds to the directory in `FENCEPOST_FUZZ_SEEDS`, if it is set: libFuzzer reads files.
 pub fn write(seeds: &[Vec<u8>]) {
@@ -193,6 +207,46 @@ pub fn answers() -> Vec<Vec<u8>> {
         text(1, "used_memory:99\r\nmaxmemory:100\r\nsave:3600 1 300 100\r\n1 2 3\r\nmin-replicas-to-write:x"),
         text(2, "fp:{3f}:l:a*[b]"),
     ]
+}
+
+/// Records and keys of a partition. The first byte is the kind: 0 for a lock, 1 for ended requests, 2 for a key.
+pub fn records() -> Vec<Vec<u8>> {
+    let (id, until) = (Uuid::from_u128(0x0ea8_5d06_5d6b_4f61_8a5f_1f5e_5c1c_0b11), StoreTime::from_micros(1 << 50));
+    let call = Call { request: RequestId(id), attempt: 2, id: CallId(1) };
+    let name = LockName::new(NAME.to_owned()).expect("it is a name");
+    let metadata = Metadata::new([("k".to_owned(), "v".to_owned())]).expect("it is short");
+    let holder = Holder::new("worker".to_owned()).expect("it is a label");
+    let token = FencingToken::new(7);
+    let lease = Lease {
+        request: call.request,
+        binding: Binding::first(call, ReplicaId(id)),
+        terms: Terms { fingerprint: 1, ttl: Duration::from_secs(30), holder, metadata, min_token: 3 },
+        lease_id: LeaseId(id),
+        grant_id: GrantId(id),
+        token: token.expect("it is one"),
+        granted_at: StoreTime::from_micros(1 << 49),
+        expires_at: until,
+        previous_end: Some(LeaseEnd::Expired),
+        attachment: Some(AttachmentId(id)),
+        attachment_replica: ReplicaId(id),
+        attachment_attempt: 1,
+        unheard: true,
+        heard: true,
+    };
+    let locks = [
+        Lock::kept(Some(lease.clone()), Vec::new()),
+        Lock::kept(Some(lease), vec![Tombstone { call, until }]),
+        Lock::kept(None, vec![Tombstone { call, until }; 2]),
+    ];
+    let locks = locks.iter().filter_map(|lock| lock::encode(lock, until)).map(|record| [&[0], &record[..]].concat());
+    let mut ends = Vec::new();
+    let of_lease = RequestEnd::Lease(LeaseId(id), LeaseEnd::Released);
+    for end in [of_lease, RequestEnd::TimedOut, RequestEnd::Abandoned, RequestEnd::Refused(3)] {
+        let ended = Ended { request: call.request, fingerprint: 1, end, at: until };
+        ended::append(&mut ends, &name, &ended, token.filter(|_| end == of_lease));
+    }
+    let keys = [Key::of_lock(&name), Key::of_ended(300)].map(|key| [&[2], &key[..]].concat());
+    locks.chain([[&[1], &ends[..]].concat()]).chain(keys).collect()
 }
 
 /// Plausible configurations.

@@ -1,8 +1,14 @@
 //! A slice of the fuzzing in every test run: the seeds, and thousands of random mutations of them.
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
-use fencepost::{domain::time::StoreTime, store::redis::answer::Answer};
-use fencepost_fuzz::{METHODS, config, redis, request, seeds};
+use fencepost::{
+    domain::time::StoreTime,
+    store::{
+        partition::record::{Key, ended, lock},
+        redis::answer::Answer,
+    },
+};
+use fencepost_fuzz::{METHODS, config, record, redis, request, seeds};
 use tonic::Code;
 
 /// Mutations of each seed.
@@ -76,6 +82,24 @@ fn each_seeded_answer_of_a_script_decodes() {
         let of_a_lease = read().acquire().is_ok() || read().renew().is_ok() || read().release().is_ok();
         let of_a_lock = read().view().is_ok() || read().revoke().is_ok() || read().polled().is_ok();
         assert!(of_a_lease || of_a_lock || read().texts("meta").is_ok(), "{}", String::from_utf8_lossy(seed));
+    }
+}
+
+#[test]
+fn no_record_causes_a_panic() {
+    run_mutations(&seeds::records(), record);
+}
+
+#[test]
+fn each_seeded_record_decodes() {
+    for seed in seeds::records() {
+        let (kind, bytes) = seed.split_first().unwrap();
+        let decodes = match kind {
+            0 => lock::decode(bytes).is_ok(),
+            1 => ended::decode(bytes).is_ok_and(|entries| entries.len() == 4),
+            _ => Key::decode(bytes).is_ok(),
+        };
+        assert!(decodes, "{kind} {bytes:x?}");
     }
 }
 

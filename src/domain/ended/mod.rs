@@ -133,6 +133,17 @@ impl EndedRequests {
         self.entries.is_empty()
     }
 
+    /// How many were ever remembered.
+    pub fn count(&self) -> u64 {
+        self.taken + self.entries.len() as u64
+    }
+
+    /// Those that came after so many others, as far as they are remembered.
+    pub fn after(&self, count: u64) -> impl Iterator<Item = &Ended> {
+        let place = usize::try_from(count.saturating_sub(self.taken)).unwrap_or(usize::MAX);
+        self.entries.range(place.min(self.entries.len())..)
+    }
+
     /// Checks the invariants.
     pub fn check(&self) {
         assert!(self.entries.iter().map(|ended| ended.at).is_sorted(), "what ended first is forgotten first");

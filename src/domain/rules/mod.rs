@@ -8,6 +8,7 @@
 mod acquire;
 mod apply_time;
 mod holding;
+mod kept;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -49,9 +50,11 @@ struct Offer {
 /// A tombstone that the cleanup of a dropped call leaves when it overtook the command of that call: the command changes
 /// nothing when it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Tombstone {
-    call: Call,
-    until: StoreTime,
+pub struct Tombstone {
+    /// The call.
+    pub call: Call,
+    /// The last moment at which its command may arrive.
+    pub until: StoreTime,
 }
 
 impl Tombstone {

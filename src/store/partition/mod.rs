@@ -1,0 +1,3 @@
+//! Locks as the nodes of a partition keep them.
+
+pub mod record;

@@ -1,0 +1,123 @@
+//! A record of ended requests: all that ended before one batch, of whatever locks. So a lock that is taken and given
+//! back costs a share of one record, which is written once and removed once.
+
+use super::{
+    LAYOUT, RecordError,
+    wire::{self, Id},
+};
+use crate::domain::{
+    ended::{Ended, RequestEnd},
+    ids::{LeaseId, RequestId},
+    name::LockName,
+    time::StoreTime,
+    token::FencingToken,
+};
+use prost::Message;
+
+/// A record of this size gets no further entry: the next one begins another record. Well below
+/// [`super::RECORD_BYTES_MAX`], with room for the entry that reaches it.
+pub const FULL_FROM_BYTES: usize = 32 * 1024;
+
+/// A request that ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The lock.
+    pub name: LockName,
+    /// The request.
+    pub ended: Ended,
+    /// The token of its lease, if it had one.
+    pub token: Option<FencingToken>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+#[prost(skip_debug)]
+struct RecordMessage {
+    #[prost(message, repeated, tag = "1")]
+    entries: Vec<EntryMessage>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+#[prost(skip_debug)]
+struct EntryMessage {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(message, optional, tag = "2")]
+    request: Option<Id>,
+    #[prost(fixed64, tag = "3")]
+    fingerprint: u64,
+    /// In microseconds.
+    #[prost(uint64, tag = "4")]
+    at: u64,
+    /// 1 to 3: the end of a lease; 4 to 6: the constants below.
+    #[prost(uint32, tag = "5")]
+    end: u32,
+    #[prost(message, optional, tag = "6")]
+    lease_id: Option<Id>,
+    /// The token of the lease, 0 if it is not known; or the attempt that was refused.
+    #[prost(uint64, tag = "7")]
+    number: u64,
+}
+
+const TIMED_OUT: u32 = 4;
+const ABANDONED: u32 = 5;
+const REFUSED: u32 = 6;
+
+/// Adds a request that ended to a record, which begins as an empty one.
+pub fn append(record: &mut Vec<u8>, name: &LockName, ended: &Ended, token: Option<FencingToken>) {
+    let Ended { request, fingerprint, end, at } = ended;
+    let (end, lease_id, number) = match *end {
+        RequestEnd::Lease(lease_id, end) => {
+            (wire::end_number(end), Id::of(lease_id.0), token.map_or(0, FencingToken::get))
+        }
+        RequestEnd::TimedOut => (TIMED_OUT, None, 0),
+        RequestEnd::Abandoned => (ABANDONED, None, 0),
+        RequestEnd::Refused(attempt) => (REFUSED, None, attempt.into()),
+    };
+    let entry = EntryMessage {
+        name: name.as_str().to_owned(),
+        request: Id::of(request.0),
+        fingerprint: *fingerprint,
+        at: at.as_micros(),
+        end,
+        lease_id,
+        number,
+    };
+    if record.is_empty() {
+        record.push(LAYOUT);
+    }
+    // Messages one after the other are one message with the entries of all.
+    let message = RecordMessage { entries: vec![entry] };
+    message.encode(record).unwrap_or_else(|_| unreachable!("a Vec grows"));
+}
+
+/// Reads a record: what ended first comes first.
+pub fn decode(record: &[u8]) -> Result<Vec<Entry>, RecordError> {
+    let RecordMessage { entries } = super::decode(record)?;
+    entries.into_iter().map(read).collect()
+}
+
+fn read(message: EntryMessage) -> Result<Entry, RecordError> {
+    let lease_id = || wire::id(message.lease_id, "lease id").map(LeaseId);
+    let mut token = None;
+    let end = match (message.end, wire::end_numbered(message.end)) {
+        (_, Some(end)) => {
+            if message.number != 0 {
+                token = Some(wire::token(message.number)?);
+            }
+            RequestEnd::Lease(lease_id()?, end)
+        }
+        (TIMED_OUT, _) => RequestEnd::TimedOut,
+        (ABANDONED, _) => RequestEnd::Abandoned,
+        (REFUSED, _) => RequestEnd::Refused(
+            message.number.try_into().map_err(|_| RecordError::Broken("attempt", "is too large".to_owned()))?,
+        ),
+        (number, None) => return Err(RecordError::Broken("end", format!("cannot be {number}"))),
+    };
+    let ended = Ended {
+        request: RequestId(wire::id(message.request, "request id")?),
+        fingerprint: message.fingerprint,
+        end,
+        at: StoreTime::from_micros(message.at),
+    };
+    Ok(Entry { name: wire::checked("lock name", LockName::new(message.name))?, ended, token })
+}

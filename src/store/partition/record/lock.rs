@@ -1,0 +1,214 @@
+//! The record of a lock: its lease and its tombstones.
+//!
+//! A lock that is read has neither waiters nor an offer, which live in the memory of servers, and knows of no request
+//! that ended: those have records of their own ([`super::ended`]), one for all locks of a batch.
+
+use super::{
+    RecordError,
+    wire::{self, Id},
+};
+use crate::{
+    domain::{
+        binding::Binding,
+        ids::{AttachmentId, Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
+        lease::{Lease, Terms},
+        name::{Holder, Metadata},
+        rules::{Lock, Tombstone},
+        time::{StoreTime, micros},
+    },
+    store::quorum::content::Bytes,
+};
+use std::time::Duration;
+
+/// Tombstones that a record holds: the newest. One that is left out is not missed, because a command is addressed to
+/// one leader, and the next one does not carry it out.
+pub const TOMBSTONES_MAX: usize = 256;
+
+#[derive(Clone, PartialEq, prost::Message)]
+#[prost(skip_debug)]
+struct LockMessage {
+    #[prost(message, optional, tag = "1")]
+    lease: Option<LeaseMessage>,
+    #[prost(message, repeated, tag = "2")]
+    tombstones: Vec<TombstoneMessage>,
+}
+
+/// Times and spans are in microseconds.
+#[derive(Clone, PartialEq, prost::Message)]
+#[prost(skip_debug)]
+struct LeaseMessage {
+    #[prost(message, optional, tag = "1")]
+    request: Option<Id>,
+    #[prost(uint32, tag = "2")]
+    attempt: u32,
+    #[prost(fixed64, repeated, tag = "3")]
+    calls: Vec<u64>,
+    #[prost(message, optional, tag = "4")]
+    replica: Option<Id>,
+    #[prost(fixed64, tag = "5")]
+    fingerprint: u64,
+    #[prost(uint64, tag = "6")]
+    ttl: u64,
+    #[prost(string, tag = "7")]
+    holder: String,
+    /// Keys and values by turns.
+    #[prost(string, repeated, tag = "8")]
+    metadata: Vec<String>,
+    #[prost(uint64, tag = "9")]
+    min_token: u64,
+    #[prost(message, optional, tag = "10")]
+    lease_id: Option<Id>,
+    #[prost(message, optional, tag = "11")]
+    grant_id: Option<Id>,
+    #[prost(uint64, tag = "12")]
+    token: u64,
+    #[prost(uint64, tag = "13")]
+    granted_at: u64,
+    #[prost(uint64, tag = "14")]
+    expires_at: u64,
+    /// 0 if it is not known.
+    #[prost(uint32, tag = "15")]
+    previous_end: u32,
+    #[prost(message, optional, tag = "16")]
+    attachment: Option<Id>,
+    #[prost(message, optional, tag = "17")]
+    attachment_replica: Option<Id>,
+    #[prost(uint32, tag = "18")]
+    attachment_attempt: u32,
+    #[prost(bool, tag = "19")]
+    unheard: bool,
+    #[prost(bool, tag = "20")]
+    heard: bool,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+#[prost(skip_debug)]
+struct TombstoneMessage {
+    #[prost(message, optional, tag = "1")]
+    request: Option<Id>,
+    #[prost(uint32, tag = "2")]
+    attempt: u32,
+    #[prost(fixed64, tag = "3")]
+    call: u64,
+    #[prost(uint64, tag = "4")]
+    until: u64,
+}
+
+/// The record of a lock whose lease ends at `expires_at`. None if there is nothing to keep.
+pub fn encode(lock: &Lock, expires_at: StoreTime) -> Option<Bytes> {
+    if lock.lease().is_none() && lock.tombstones().is_empty() {
+        return None;
+    }
+    let from = lock.tombstones().len().saturating_sub(TOMBSTONES_MAX);
+    let message = LockMessage {
+        lease: lock.lease().map(|lease| LeaseMessage { expires_at: expires_at.as_micros(), ..lease_message(lease) }),
+        tombstones: lock.tombstones()[from..].iter().map(tombstone_message).collect(),
+    };
+    Some(super::encode(&message))
+}
+
+/// Reads the record of a lock. What the lock lacks is said above.
+pub fn decode(record: &[u8]) -> Result<Lock, RecordError> {
+    let LockMessage { lease, tombstones } = super::decode(record)?;
+    if lease.is_none() && tombstones.is_empty() {
+        return Err(RecordError::Missing("lease"));
+    }
+    if tombstones.len() > TOMBSTONES_MAX {
+        return Err(RecordError::Broken("tombstones", format!("are {}: too many", tombstones.len())));
+    }
+    let lease = lease.map(read_lease).transpose()?;
+    Ok(Lock::kept(lease, tombstones.into_iter().map(read_tombstone).collect::<Result<_, _>>()?))
+}
+
+fn lease_message(lease: &Lease) -> LeaseMessage {
+    // Names each field, so that a new one is not forgotten.
+    let Lease {
+        request,
+        binding,
+        terms: Terms { fingerprint, ttl, holder, metadata, min_token },
+        lease_id,
+        grant_id,
+        token,
+        granted_at,
+        expires_at,
+        previous_end,
+        attachment,
+        attachment_replica,
+        attachment_attempt,
+        unheard,
+        heard,
+    } = lease;
+    LeaseMessage {
+        request: Id::of(request.0),
+        attempt: binding.attempt(),
+        calls: binding.calls().iter().map(|call| call.0).collect(),
+        replica: Id::unless_nil(binding.replica().0),
+        fingerprint: *fingerprint,
+        ttl: micros(*ttl),
+        holder: holder.as_str().to_owned(),
+        metadata: metadata.pairs().flat_map(|(key, value)| [key.to_owned(), value.to_owned()]).collect(),
+        min_token: *min_token,
+        lease_id: Id::of(lease_id.0),
+        grant_id: Id::of(grant_id.0),
+        token: token.get(),
+        granted_at: granted_at.as_micros(),
+        expires_at: expires_at.as_micros(),
+        previous_end: previous_end.map_or(0, wire::end_number),
+        attachment: attachment.and_then(|attachment| Id::of(attachment.0)),
+        attachment_replica: Id::unless_nil(attachment_replica.0),
+        attachment_attempt: *attachment_attempt,
+        unheard: *unheard,
+        heard: *heard,
+    }
+}
+
+fn read_lease(message: LeaseMessage) -> Result<Lease, RecordError> {
+    let calls = message.calls.into_iter().map(CallId);
+    let replica = ReplicaId(message.replica.map(Id::read).unwrap_or_default());
+    let too_many = || RecordError::Broken("calls", "are too many".to_owned());
+    let (pairs, rest) = message.metadata.as_chunks::<2>();
+    if !rest.is_empty() {
+        return Err(RecordError::Broken("metadata", "has a key without a value".to_owned()));
+    }
+    let metadata = Metadata::new(pairs.iter().map(|[key, value]| (key.clone(), value.clone())));
+    let previous_end = match message.previous_end {
+        0 => None,
+        number => Some(
+            wire::end_numbered(number)
+                .ok_or_else(|| RecordError::Broken("previous end", format!("cannot be {number}")))?,
+        ),
+    };
+    Ok(Lease {
+        request: RequestId(wire::id(message.request, "request id")?),
+        binding: Binding::kept(message.attempt, calls, replica).ok_or_else(too_many)?,
+        terms: Terms {
+            fingerprint: message.fingerprint,
+            ttl: Duration::from_micros(message.ttl),
+            holder: wire::checked("holder", Holder::new(message.holder))?,
+            metadata: wire::checked("metadata", metadata)?,
+            min_token: message.min_token,
+        },
+        lease_id: LeaseId(wire::id(message.lease_id, "lease id")?),
+        grant_id: GrantId(wire::id(message.grant_id, "grant id")?),
+        token: wire::token(message.token)?,
+        granted_at: StoreTime::from_micros(message.granted_at),
+        expires_at: StoreTime::from_micros(message.expires_at),
+        previous_end,
+        attachment: message.attachment.map(|id| AttachmentId(id.read())),
+        attachment_replica: ReplicaId(message.attachment_replica.map(Id::read).unwrap_or_default()),
+        attachment_attempt: message.attachment_attempt,
+        unheard: message.unheard,
+        heard: message.heard,
+    })
+}
+
+fn tombstone_message(tombstone: &Tombstone) -> TombstoneMessage {
+    let Tombstone { call: Call { request, attempt, id }, until } = tombstone;
+    TombstoneMessage { request: Id::of(request.0), attempt: *attempt, call: id.0, until: until.as_micros() }
+}
+
+fn read_tombstone(message: TombstoneMessage) -> Result<Tombstone, RecordError> {
+    let request = RequestId(wire::id(message.request, "request id")?);
+    let call = Call { request, attempt: message.attempt, id: CallId(message.call) };
+    Ok(Tombstone { call, until: StoreTime::from_micros(message.until) })
+}

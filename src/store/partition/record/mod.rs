@@ -1,0 +1,122 @@
+//! The keys and records of a partition, as its nodes keep them.
+//!
+//! A record is the number of its layout, in one byte, and a protobuf message. The messages are private to servers:
+//! what nodes keep can be read by the next version of the server, and by nobody else. Nobody could take a message of
+//! another layout for one of this, and fields are known by their numbers, so what is not there takes no room.
+//!
+//! Two servers of one version make the same bytes of the same lock: a snapshot is equal to the batches that led to it.
+
+pub mod ended;
+pub mod lock;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use crate::{
+    domain::name::{BrokenRule, LockName},
+    store::quorum::content::Bytes,
+};
+use prost::Message;
+
+/// The number of the layout that this server writes and reads.
+pub const LAYOUT: u8 = 1;
+
+/// A record has at most so many bytes. The largest that a server writes, of a lock with all the metadata that there can
+/// be and with [`lock::TOMBSTONES_MAX`], has about a third of it.
+pub const RECORD_BYTES_MAX: usize = 64 * 1024;
+
+const LOCK: u8 = b'l';
+const ENDED: u8 = b'e';
+
+/// What a record is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// A lock.
+    Lock(LockName),
+    /// The requests that ended before one batch. Numbers rise from batch to batch, over all leaders.
+    Ended(u64),
+}
+
+impl Key {
+    /// The key of a lock's record.
+    pub fn of_lock(name: &LockName) -> Bytes {
+        [&[LOCK], name.as_str().as_bytes()].concat().into()
+    }
+
+    /// The key of a record of ended requests.
+    pub fn of_ended(number: u64) -> Bytes {
+        let mut key = [ENDED; 9];
+        key[1..].copy_from_slice(&number.to_be_bytes());
+        Bytes::from(key)
+    }
+
+    /// Reads a key.
+    pub fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
+        match bytes.split_first() {
+            Some((&LOCK, name)) => {
+                let name = String::from_utf8(name.to_vec()).map_err(|_| RecordError::UnknownKey)?;
+                Ok(Self::Lock(wire::checked("lock name", LockName::new(name))?))
+            }
+            Some((&ENDED, number)) => {
+                let number = number.try_into().map_err(|_| RecordError::UnknownKey)?;
+                Ok(Self::Ended(u64::from_be_bytes(number)))
+            }
+            _ => Err(RecordError::UnknownKey),
+        }
+    }
+}
+
+/// Why a record cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// The key is of no known kind.
+    #[error("its key is not one that this version of the server writes")]
+    UnknownKey,
+    /// Nothing is there.
+    #[error("it is empty")]
+    Empty,
+    /// It is longer than any record.
+    #[error("it has {0} bytes, and a record has at most {RECORD_BYTES_MAX}")]
+    TooLong(usize),
+    /// Another version of the server wrote it.
+    #[error(
+        "it has layout {0}, and this server reads layout {LAYOUT}: another version of the server wrote it. Start that \
+         version, or a later one that still reads it"
+    )]
+    OtherLayout(u8),
+    /// It is no message.
+    #[error("it is damaged: {0}")]
+    Damaged(#[from] prost::DecodeError),
+    /// Something that is always there is not.
+    #[error("it is damaged: its {0} is missing")]
+    Missing(&'static str),
+    /// A field has a value that it never has.
+    #[error("it is damaged: its {0} {1}")]
+    Broken(&'static str, String),
+}
+
+impl RecordError {
+    fn broken(field: &'static str, rule: BrokenRule) -> Self {
+        Self::Broken(field, rule.0)
+    }
+}
+
+/// A record of this message.
+fn encode(message: &impl Message) -> Bytes {
+    let mut record = Vec::with_capacity(1 + message.encoded_len());
+    record.push(LAYOUT);
+    message.encode(&mut record).unwrap_or_else(|_| unreachable!("a Vec grows"));
+    record.into()
+}
+
+/// The message of a record.
+fn decode<M: Message + Default>(record: &[u8]) -> Result<M, RecordError> {
+    if record.len() > RECORD_BYTES_MAX {
+        return Err(RecordError::TooLong(record.len()));
+    }
+    match record.split_first() {
+        None => Err(RecordError::Empty),
+        Some((&LAYOUT, message)) => Ok(M::decode(message)?),
+        Some((layout, _)) => Err(RecordError::OtherLayout(*layout)),
+    }
+}

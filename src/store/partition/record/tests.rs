@@ -1,0 +1,290 @@
+//! Records: each field comes back, nothing that is read makes the server panic, the bytes do not change unnoticed.
+
+use super::{
+    ended::{self, Entry},
+    lock::TOMBSTONES_MAX,
+    *,
+};
+use crate::domain::{
+    binding::Binding,
+    ended::{Ended, RequestEnd},
+    ids::{AttachmentId, Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
+    lease::{Lease, LeaseEnd, Terms},
+    limits::{CALLS_PER_ATTEMPT_MAX, HOLDER_BYTES_MAX, LOCK_NAME_BYTES_MAX, METADATA_BYTES_MAX, TOKEN_END},
+    name::{Holder, Metadata},
+    rules::{Lock, Tombstone},
+    time::StoreTime,
+    token::FencingToken,
+};
+use proptest::{option, prelude::*};
+use std::time::Duration;
+use uuid::Uuid;
+
+const END: StoreTime = StoreTime::from_micros(1_800_000_030_000_000);
+
+fn id(number: u128) -> Uuid {
+    Uuid::from_u128(number << 64 | number)
+}
+
+fn token(number: u64) -> FencingToken {
+    FencingToken::new(number).unwrap()
+}
+
+/// A lease with something in each field.
+fn lease() -> Lease {
+    let call = Call { request: RequestId(id(1)), attempt: 2, id: CallId(0x1234) };
+    Lease {
+        request: call.request,
+        binding: Binding::first(call, ReplicaId(id(3))),
+        terms: Terms {
+            fingerprint: 0xfeed,
+            ttl: Duration::from_secs(30),
+            holder: Holder::new("worker-7".into()).unwrap(),
+            metadata: Metadata::new([("host".into(), "a.example".into())]).unwrap(),
+            min_token: 7,
+        },
+        lease_id: LeaseId(id(4)),
+        grant_id: GrantId(id(5)),
+        token: token(1_800_000_000_000_001),
+        granted_at: StoreTime::from_micros(1_800_000_000_000_000),
+        expires_at: END,
+        previous_end: Some(LeaseEnd::Revoked),
+        attachment: Some(AttachmentId(id(6))),
+        attachment_replica: ReplicaId(id(7)),
+        attachment_attempt: 8,
+        unheard: true,
+        heard: true,
+    }
+}
+
+fn tombstone(number: u64) -> Tombstone {
+    let call = Call { request: RequestId(id(9)), attempt: 1, id: CallId(number) };
+    Tombstone { call, until: END }
+}
+
+fn encoded(lock: &Lock) -> Bytes {
+    lock::encode(lock, lock.lease().map_or(END, |lease| lease.expires_at)).unwrap()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The lease that a record of it gives.
+fn read_back(lease: Lease) -> Result<Lease, RecordError> {
+    let lock = lock::decode(&encoded(&Lock::kept(Some(lease), Vec::new())))?;
+    Ok(lock.lease().unwrap().clone())
+}
+
+/// A server of this layout reads what any other one of it wrote. If this fails, [`LAYOUT`] has to change.
+#[test]
+fn the_bytes_of_a_layout_never_change() {
+    let lock = Lock::kept(Some(lease()), vec![tombstone(10)]);
+    assert_eq!(hex(&encoded(&lock)), LOCK_BYTES);
+    let mut ends = Vec::new();
+    let name = LockName::new("orders/42".into()).unwrap();
+    let end = |end, at| Ended { request: RequestId(id(1)), fingerprint: 2, end, at: StoreTime::from_micros(at) };
+    let of_lease = RequestEnd::Lease(LeaseId(id(3)), LeaseEnd::Expired);
+    ended::append(&mut ends, &name, &end(of_lease, 4), Some(token(5)));
+    ended::append(&mut ends, &name, &end(RequestEnd::Refused(6), 7), None);
+    assert_eq!(hex(&ends), ENDED_BYTES);
+    assert_eq!(hex(&Key::of_lock(&name)), "6c6f72646572732f3432");
+    assert_eq!(hex(&Key::of_ended(258)), "650000000000000102");
+}
+
+const LOCK_BYTES: &str = "010ad7010a1209010000000000000011010000000000000010021a0834120000000000002212090300000000000000110300\
+    00000000000029edfe000000000000308087a70e3a08776f726b65722d374204686f73744209612e6578616d706c65480752\
+    120904000000000000001104000000000000005a12090500000000000000110500000000000000608180e2c4f2a299036880\
+    80e2c4f2a2990370808789d3f2a2990378038201120906000000000000001106000000000000008a01120907000000000000\
+    00110700000000000000900108980101a0010112280a120909000000000000001109000000000000001001190a0000000000\
+    000020808789d3f2a29903";
+const ENDED_BYTES: &str = "010a420a096f72646572732f3432121209010000000000000011010000000000000019020000000000000020042802321209\
+    030000000000000011030000000000000038050a2e0a096f72646572732f3432121209010000000000000011010000000000\
+    0000190200000000000000200728063806";
+
+#[test]
+fn a_lease_with_short_metadata_takes_less_than_300_bytes() {
+    let bytes = encoded(&Lock::kept(Some(lease()), Vec::new())).len();
+    assert!((200..300).contains(&bytes), "{bytes}");
+}
+
+#[test]
+fn the_largest_lock_has_a_record_that_is_read() {
+    let keys = (0..128_u8).map(|byte| vec![byte]);
+    let keys = keys.chain((0..=0xffff_u16).map(|pair| pair.to_be_bytes().to_vec()));
+    let mut room = METADATA_BYTES_MAX;
+    let keys = keys.filter_map(|key| String::from_utf8(key).ok()).take_while(|key| {
+        let fits = key.len() <= room;
+        room = room.saturating_sub(key.len());
+        fits
+    });
+    let mut lease = lease();
+    lease.terms.metadata = Metadata::new(keys.map(|key| (key, String::new()))).unwrap();
+    lease.terms.holder = Holder::new("h".repeat(HOLDER_BYTES_MAX)).unwrap();
+    let calls = (0..CALLS_PER_ATTEMPT_MAX as u64).map(CallId);
+    lease.binding = Binding::kept(1, calls, ReplicaId(id(1))).unwrap();
+    let tombstones: Vec<_> = (0..TOMBSTONES_MAX as u64 + 1).map(tombstone).collect();
+    let record = encoded(&Lock::kept(Some(lease.clone()), tombstones.clone()));
+    assert!(record.len() < RECORD_BYTES_MAX / 2, "{}", record.len());
+    let lock = lock::decode(&record).unwrap();
+    assert_eq!(lock.lease(), Some(&lease));
+    assert_eq!(lock.tombstones(), &tombstones[1..], "the newest are kept");
+    assert_eq!(encoded(&lock), record);
+}
+
+#[test]
+fn a_full_record_of_ended_requests_is_read() {
+    let name = LockName::new("n".repeat(LOCK_NAME_BYTES_MAX)).unwrap();
+    let end = RequestEnd::Lease(LeaseId(id(3)), LeaseEnd::Expired);
+    let ended = Ended { request: RequestId(id(1)), fingerprint: 2, end, at: END };
+    let mut record = Vec::new();
+    let mut count = 0;
+    while record.len() < ended::FULL_FROM_BYTES {
+        ended::append(&mut record, &name, &ended, Some(token(TOKEN_END - 1)));
+        count += 1;
+    }
+    assert!(record.len() < RECORD_BYTES_MAX);
+    assert_eq!(ended::decode(&record).unwrap(), vec![Entry { name, ended, token: Some(token(TOKEN_END - 1)) }; count]);
+}
+
+#[test]
+fn what_cannot_be_a_record_is_refused_in_words() {
+    let refused = |record: &[u8]| lock::decode(record).unwrap_err().to_string();
+    assert_eq!(refused(&[]), "it is empty");
+    let other = refused(&[2, 1, 2, 3]);
+    assert!(other.starts_with("it has layout 2, and this server reads layout 1"), "{other}");
+    assert!(refused(&[LAYOUT, 0xff]).starts_with("it is damaged: "));
+    assert_eq!(refused(&[LAYOUT]), "it is damaged: its lease is missing");
+    assert_eq!(refused(&[LAYOUT, 0x0a, 0]), "it is damaged: its request id is missing");
+    assert_eq!(refused(&vec![LAYOUT; RECORD_BYTES_MAX + 1]), "it has 65537 bytes, and a record has at most 65536");
+    let whole = encoded(&Lock::kept(Some(lease()), vec![tombstone(1)]));
+    for end in 1..whole.len() {
+        // A message that was cut may be one: then something is missing in it, or its last fields are.
+        let _ = lock::decode(&whole[..end]);
+    }
+    assert_eq!(ended::decode(&[LAYOUT]), Ok(Vec::new()));
+    assert!(matches!(ended::decode(&[LAYOUT, 0x0a, 0]), Err(RecordError::Broken("end", _))));
+    for key in [&b""[..], b"x", b"e1234567", b"e123456789", b"l\xff"] {
+        assert_eq!(Key::decode(key), Err(RecordError::UnknownKey), "{key:?}");
+    }
+    assert!(matches!(Key::decode(b"l"), Err(RecordError::Broken("lock name", _))), "names are not empty");
+}
+
+fn some_id() -> impl Strategy<Value = Uuid> {
+    prop_oneof![any::<u128>().prop_map(Uuid::from_u128), Just(Uuid::nil()), Just(Uuid::max())]
+}
+
+fn some_time() -> impl Strategy<Value = StoreTime> {
+    any::<u64>().prop_map(StoreTime::from_micros)
+}
+
+fn some_token() -> impl Strategy<Value = FencingToken> {
+    (1..TOKEN_END).prop_map(token)
+}
+
+fn some_end() -> impl Strategy<Value = LeaseEnd> {
+    prop_oneof![Just(LeaseEnd::Released), Just(LeaseEnd::Expired), Just(LeaseEnd::Revoked)]
+}
+
+fn some_binding() -> impl Strategy<Value = Binding> {
+    let calls = prop::collection::vec(any::<u64>().prop_map(CallId), 0..=CALLS_PER_ATTEMPT_MAX);
+    (any::<u32>(), calls, some_id())
+        .prop_map(|(attempt, calls, replica)| Binding::kept(attempt, calls, ReplicaId(replica)).unwrap())
+}
+
+fn some_terms() -> impl Strategy<Value = Terms> {
+    let metadata = prop::collection::vec((any::<String>(), any::<String>()), 0..6)
+        .prop_filter_map("too long", |pairs| Metadata::new(pairs).ok());
+    let holder = any::<String>().prop_filter_map("no label", |label| Holder::new(label).ok());
+    (any::<u64>(), any::<u64>(), holder, metadata, any::<u64>()).prop_map(
+        |(fingerprint, ttl, holder, metadata, min_token)| Terms {
+            fingerprint,
+            ttl: Duration::from_micros(ttl),
+            holder,
+            metadata,
+            min_token,
+        },
+    )
+}
+
+fn some_lease() -> impl Strategy<Value = Lease> {
+    let ids = (some_id(), some_id(), some_id(), option::of(some_id()), some_id());
+    let rest = (some_token(), some_time(), some_time(), option::of(some_end()), any::<u32>(), any::<[bool; 2]>());
+    (ids, some_binding(), some_terms(), rest).prop_map(|(ids, binding, terms, rest)| {
+        let (request, lease_id, grant_id, attachment, attachment_replica) = ids;
+        let (token, granted_at, expires_at, previous_end, attachment_attempt, [unheard, heard]) = rest;
+        Lease {
+            request: RequestId(request),
+            binding,
+            terms,
+            lease_id: LeaseId(lease_id),
+            grant_id: GrantId(grant_id),
+            token,
+            granted_at,
+            expires_at,
+            previous_end,
+            attachment: attachment.map(AttachmentId),
+            attachment_replica: ReplicaId(attachment_replica),
+            attachment_attempt,
+            unheard,
+            heard,
+        }
+    })
+}
+
+fn some_tombstone() -> impl Strategy<Value = Tombstone> {
+    (some_id(), any::<u32>(), any::<u64>(), some_time()).prop_map(|(request, attempt, call, until)| Tombstone {
+        call: Call { request: RequestId(request), attempt, id: CallId(call) },
+        until,
+    })
+}
+
+fn some_entry() -> impl Strategy<Value = Entry> {
+    let end = prop_oneof![
+        (some_id(), some_end(), option::of(some_token()))
+            .prop_map(|(lease, end, token)| (RequestEnd::Lease(LeaseId(lease), end), token)),
+        Just((RequestEnd::TimedOut, None)),
+        Just((RequestEnd::Abandoned, None)),
+        any::<u32>().prop_map(|attempt| (RequestEnd::Refused(attempt), None)),
+    ];
+    let name = "\\PC{1,30}".prop_filter_map("no name", |name| LockName::new(name).ok());
+    (name, some_id(), any::<u64>(), end, some_time()).prop_map(|(name, request, fingerprint, (end, token), at)| Entry {
+        name,
+        ended: Ended { request: RequestId(request), fingerprint, end, at },
+        token,
+    })
+}
+
+proptest! {
+    #[test]
+    fn each_field_of_a_lease_comes_back(lease in some_lease()) {
+        prop_assert_eq!(read_back(lease.clone()), Ok(lease));
+    }
+
+    #[test]
+    fn a_lock_comes_back_with_its_tombstones(
+        lease in option::of(some_lease()),
+        tombstones in prop::collection::vec(some_tombstone(), 1..5),
+    ) {
+        let record = encoded(&Lock::kept(lease.clone(), tombstones.clone()));
+        let lock = lock::decode(&record).unwrap();
+        prop_assert_eq!((lock.lease(), lock.tombstones()), (lease.as_ref(), &tombstones[..]));
+        prop_assert_eq!(encoded(&lock), record);
+    }
+
+    #[test]
+    fn ended_requests_come_back_in_order(entries in prop::collection::vec(some_entry(), 0..8)) {
+        let mut record = vec![LAYOUT];
+        for Entry { name, ended, token } in &entries {
+            ended::append(&mut record, name, ended, *token);
+        }
+        prop_assert_eq!(ended::decode(&record), Ok(entries));
+    }
+
+    #[test]
+    fn keys_come_back(name in "\\PC{1,100}", number: u64) {
+        let name = LockName::new(name).unwrap();
+        prop_assert_eq!(Key::decode(&Key::of_lock(&name)), Ok(Key::Lock(name)));
+        prop_assert_eq!(Key::decode(&Key::of_ended(number)), Ok(Key::Ended(number)));
+    }
+}
