@@ -10,6 +10,10 @@ pub mod memory;
 mod notice;
 #[path = "../../../src/store/page.rs"]
 mod page;
+#[path = "../../../src/store/partition/mod.rs"]
+pub mod partition;
+#[path = "../../../src/store/quorum/mod.rs"]
+pub mod quorum;
 #[path = "../../../src/store/timed.rs"]
 mod timed;
 

@@ -4,7 +4,6 @@
 //! Mutual exclusion ends with the process: the next one does not know who held what.
 
 mod expiry;
-mod shard;
 #[cfg(test)]
 mod tests;
 
@@ -21,11 +20,13 @@ use crate::{
         time::StoreTime,
         token::Sequencer,
     },
-    store::{Answer, Event, EventKind, Notices, Page, Store, StoreError, Timed},
+    store::{
+        Answer, Event, EventKind, Notices, Page, Store, StoreError, Timed,
+        partition::{Partition, SLOTS_PER_PAGE, Slot},
+    },
     sync::Mutex,
 };
 use expiry::Alarm;
-use shard::{SLOTS_PER_PAGE, Shard, Slot};
 use std::{
     borrow::Cow,
     hash::{BuildHasher, RandomState},
@@ -40,7 +41,7 @@ const COMMANDS_PER_TURN: usize = 256;
 
 /// The built-in store.
 pub struct MemoryStore {
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Mutex<Partition>]>,
     hasher: RandomState,
     clock: Arc<dyn Clock>,
     notices: Arc<dyn Notices>,
@@ -64,7 +65,7 @@ impl MemoryStore {
     pub fn with_shards(shards: usize, clock: Arc<dyn Clock>, limits: &Limits, notices: Arc<dyn Notices>) -> Self {
         assert!(shards.is_power_of_two(), "the highest bits of a hash are the number of its shard");
         Self {
-            shards: (0..shards).map(|_| Mutex::new(Shard::new())).collect(),
+            shards: (0..shards).map(|_| Mutex::new(Partition::new(Sequencer::forgotten()))).collect(),
             hasher: RandomState::new(),
             clock,
             notices,

@@ -213,7 +213,9 @@ fn words_of_locks(path: &str, inner: &str, text: &str) -> Vec<String> {
 
 /// Modules that `crates/schedules` compiles take all synchronization primitives from `crate::sync`.
 fn synchronization(path: &str, inner: &str, code: &str) -> Vec<String> {
-    if !["store/memory/", "locks/"].iter().any(|folder| inner.starts_with(folder)) || inner.ends_with("/tests.rs") {
+    if !["store/memory/", "store/partition/", "locks/"].iter().any(|folder| inner.starts_with(folder))
+        || inner.ends_with("/tests.rs")
+    {
         return Vec::new();
     }
     let mut found: Vec<_> =

@@ -1,0 +1,42 @@
+//! Listing the locks of a partition.
+
+use super::{Journal, Partition};
+use crate::{
+    domain::{limits::PAGE_BYTES_MAX, name::LockName, outcome::LockView, time::StoreTime},
+    store::Page,
+};
+
+/// Slots that one page of a listing scans, so that a rare prefix among millions of locks does not stall the server.
+pub const SLOTS_PER_PAGE: usize = 16 * 1024;
+/// The bytes of a page that count as much as one scanned slot.
+const BYTES_PER_SLOT: usize = PAGE_BYTES_MAX / SLOTS_PER_PAGE;
+
+impl<J: Journal> Partition<J> {
+    /// Adds the locks in use with this prefix, from slot `from` on. Returns the slot to continue from; `None` at the
+    /// end of the partition.
+    pub fn scan(
+        &self,
+        from: usize,
+        budget: &mut usize,
+        limit: usize,
+        prefix: &str,
+        now: StoreTime,
+        found: &mut Vec<(LockName, LockView)>,
+    ) -> Option<usize> {
+        for number in from..self.slots.capacity() {
+            if found.len() >= limit || *budget == 0 {
+                return Some(number);
+            }
+            *budget -= 1;
+            if let Some(slot) = self.slots.get(number)
+                && slot.name.as_str().starts_with(prefix)
+                && slot.lock.is_in_use(now)
+            {
+                let view = slot.lock.view(now);
+                *budget = budget.saturating_sub(Page::bytes(&slot.name, &view) / BYTES_PER_SLOT);
+                found.push((slot.name.clone(), view));
+            }
+        }
+        None
+    }
+}
