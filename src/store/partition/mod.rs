@@ -1,13 +1,20 @@
 //! Locks in the memory of one server, with the rules that act on them: what the memory store consists of, and what the
-//! leader of a partition of the quorum store will keep.
+//! leader of a partition of the quorum store keeps.
 //!
-//! A [`Journal`] follows what turns change. The memory store needs none.
+//! A [`Journal`] follows what turns change. The memory store needs none; a leader's ([`Outbox`]) collects what goes to
+//! the nodes.
 
 mod journal;
+mod outbox;
+mod rebuild;
 pub mod record;
 mod scan;
+#[cfg(test)]
+mod tests;
 
 pub use journal::{Journal, NoJournal};
+pub use outbox::{BATCH_BYTES_MAX, BATCH_RECORDS_MAX, Outbox, RENEWAL_UNWRITTEN_TTL_MAX};
+pub use rebuild::Unreadable;
 pub use scan::SLOTS_PER_PAGE;
 
 use crate::domain::{name::LockName, rules::Lock, time::StoreTime, token::Sequencer};

@@ -1,0 +1,271 @@
+//! What of a partition goes to its nodes: batch by batch the records that changed, and snapshots of all of them.
+
+use super::{
+    Journal, Partition, Slot,
+    record::{self, Key},
+};
+use crate::{
+    domain::{
+        binding::Binding,
+        ids::{AttachmentId, ReplicaId},
+        lease::{Lease, Terms},
+        rules::{Lock, Tombstone},
+        time::StoreTime,
+        token::FencingToken,
+    },
+    store::quorum::content::{Bytes, Changes},
+};
+use std::{collections::VecDeque, time::Duration};
+
+/// Leases of up to this TTL are not written when they are renewed; a takeover begins their TTL anew. Each takeover
+/// keeps the lock of a dead holder for up to this long.
+pub const RENEWAL_UNWRITTEN_TTL_MAX: Duration = Duration::from_secs(30);
+/// Records that one batch puts or removes, at most: what a node does in about a millisecond.
+pub const BATCH_RECORDS_MAX: usize = 512;
+/// The bytes of one batch, at most.
+pub const BATCH_BYTES_MAX: usize = 256 * 1024;
+/// Records of ended requests that one batch removes, at most. More are left to the next batches: after a pause the
+/// records of ten seconds are due at once.
+const FORGOTTEN_PER_BATCH: usize = 64;
+/// With so many changes no further turn may run before the batch is drawn. Leaves room for [`FORGOTTEN_PER_BATCH`] and
+/// for the new records of ended requests.
+const FULL_FROM_RECORDS: usize = 384;
+/// With so many bytes no further turn may run before the batch is drawn. Leaves room for the largest change of a turn.
+const FULL_FROM_BYTES: usize = 192 * 1024;
+/// More than a record of a lock has without its name, texts and tombstones.
+const LOCK_BYTES: usize = 400;
+/// More than a tombstone has in a record.
+const TOMBSTONE_BYTES: usize = 48;
+
+/// Collects what the nodes do not have yet, and knows what they have.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    /// The slots whose locks changed since the last batch, each once.
+    changed: Vec<usize>,
+    /// Not less than the records of those locks will have.
+    changed_bytes: usize,
+    /// Requests that ended since the last batch.
+    ends: Vec<Ends>,
+    /// The records of ended requests that the nodes have, in the order of their numbers.
+    pub(super) kept: VecDeque<Kept>,
+    /// The number of the next one.
+    pub(super) next_number: u64,
+}
+
+/// A record of ended requests that grows.
+#[derive(Debug)]
+struct Ends {
+    record: Vec<u8>,
+    until: StoreTime,
+}
+
+/// A record of ended requests that the nodes have.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) number: u64,
+    pub(super) record: Bytes,
+    /// Until when any of its requests is remembered (exclusive).
+    pub(super) until: StoreTime,
+}
+
+/// What is noted beside a lock.
+#[derive(Debug, Default)]
+pub struct Note {
+    /// Whether it is among the changed ones.
+    is_changed: bool,
+    /// If the nodes have a record of it: when its lease ends there. A lease that was renewed without being written ends
+    /// later here.
+    written: Option<StoreTime>,
+}
+
+/// What of a lock goes into records, before a turn.
+#[derive(Debug)]
+pub struct Before {
+    ends: u64,
+    lease: Option<Changing>,
+    tombstones: Vec<Tombstone>,
+}
+
+/// What of a lease goes into its record and can change while the lease lasts.
+#[derive(Debug, PartialEq)]
+struct Changing {
+    /// Tells leases apart.
+    token: FencingToken,
+    binding: Binding,
+    ttl: Duration,
+    /// If it is written whenever it changes.
+    expires_at: Option<StoreTime>,
+    attachment: Option<AttachmentId>,
+    attachment_replica: ReplicaId,
+    attachment_attempt: u32,
+    unheard: bool,
+    heard: bool,
+}
+
+impl Note {
+    /// Of a lock whose record the nodes have.
+    pub(super) fn written(end: StoreTime) -> Self {
+        Self { is_changed: false, written: Some(end) }
+    }
+}
+
+impl Changing {
+    fn of(lease: &Lease) -> Self {
+        // Names each field, so that a new one is not forgotten.
+        let Lease {
+            request: _,
+            binding,
+            terms: Terms { fingerprint: _, ttl, holder: _, metadata: _, min_token: _ },
+            lease_id: _,
+            grant_id: _,
+            token,
+            granted_at: _,
+            expires_at,
+            previous_end: _,
+            attachment,
+            attachment_replica,
+            attachment_attempt,
+            unheard,
+            heard,
+        } = lease;
+        Self {
+            token: *token,
+            binding: binding.clone(),
+            ttl: *ttl,
+            expires_at: (RENEWAL_UNWRITTEN_TTL_MAX < *ttl).then_some(*expires_at),
+            attachment: *attachment,
+            attachment_replica: *attachment_replica,
+            attachment_attempt: *attachment_attempt,
+            unheard: *unheard,
+            heard: *heard,
+        }
+    }
+}
+
+impl Journal for Outbox {
+    type Before = Before;
+    type Note = Note;
+
+    fn before(&self, lock: &Lock) -> Before {
+        Before { ends: lock.ends(), lease: lock.lease().map(Changing::of), tombstones: lock.tombstones().to_vec() }
+    }
+
+    fn after(&mut self, number: usize, slot: &mut Slot<Note>, before: Before) {
+        for (ended, token) in slot.lock.ends_after(before.ends) {
+            if self.ends.last().is_none_or(|ends| ends.record.len() >= record::ended::FULL_FROM_BYTES) {
+                self.ends.push(Ends { record: Vec::new(), until: StoreTime::default() });
+            }
+            if let Some(ends) = self.ends.last_mut() {
+                record::ended::append(&mut ends.record, &slot.name, ended, token);
+                ends.until = ends.until.max(ended.until());
+            }
+        }
+        let is_same =
+            before.lease == slot.lock.lease().map(Changing::of) && before.tombstones == slot.lock.tombstones();
+        if !is_same && !slot.note.is_changed {
+            slot.note.is_changed = true;
+            self.changed.push(number);
+            self.changed_bytes += bytes_of(slot);
+        }
+    }
+
+    fn holds(note: &Note) -> bool {
+        note.is_changed
+    }
+}
+
+/// Not less than the key and the record of the lock have.
+fn bytes_of(slot: &Slot<Note>) -> usize {
+    // A field, or a pair of texts, has this much around it at most.
+    const AROUND: usize = 8;
+    let texts = slot.lock.lease().map_or(0, |lease| {
+        let pairs = lease.terms.metadata.pairs().map(|(key, value)| key.len() + value.len() + AROUND);
+        lease.terms.holder.as_str().len() + pairs.sum::<usize>()
+    });
+    let tombstones = slot.lock.tombstones().len().min(record::lock::TOMBSTONES_MAX) * TOMBSTONE_BYTES;
+    LOCK_BYTES + slot.name.as_str().len() + texts + tombstones
+}
+
+impl Partition<Outbox> {
+    /// Whether the batch has to be drawn before another turn runs.
+    pub fn is_batch_full(&self) -> bool {
+        let Outbox { changed, changed_bytes, ends, .. } = &self.journal;
+        let ended_bytes: usize = ends.iter().map(|ends| ends.record.len()).sum();
+        changed.len() >= FULL_FROM_RECORDS || changed_bytes + ended_bytes >= FULL_FROM_BYTES
+    }
+
+    /// Whether a batch with a change could be drawn, apart from one that forgets ended requests.
+    pub fn has_changes(&self) -> bool {
+        !self.journal.changed.is_empty() || !self.journal.ends.is_empty()
+    }
+
+    /// Draws a batch: what changed since the one before it, up to `time`. It is to be written, or nothing after it is.
+    ///
+    /// No key is both put and gone.
+    pub fn take_changes(&mut self, time: StoreTime) -> Changes {
+        let mut changes =
+            Changes { time: time.as_micros(), token: self.sequencer.counter(), put: Vec::new(), gone: Vec::new() };
+        self.take_changed(&mut changes);
+        self.journal.forget(time, &mut changes);
+        self.journal.take_ends(&mut changes);
+        changes
+    }
+
+    fn take_changed(&mut self, changes: &mut Changes) {
+        self.journal.changed_bytes = 0;
+        let mut changed = std::mem::take(&mut self.journal.changed);
+        for number in changed.drain(..) {
+            let Slot { name, lock, note, .. } = &mut self.slots[number];
+            note.is_changed = false;
+            let end = end_of(lock);
+            match record::lock::encode(lock, end) {
+                Some(record) => {
+                    note.written = Some(end);
+                    changes.put.push((Key::of_lock(name), record));
+                }
+                None if note.written.take().is_some() => changes.gone.push(Key::of_lock(name)),
+                None => {}
+            }
+            self.put_back(number);
+        }
+        self.journal.changed = changed;
+    }
+
+    /// All records, exactly as the batches drawn so far made them. None while there are changes that are in no batch.
+    pub fn snapshot(&self) -> Option<Vec<(Bytes, Bytes)>> {
+        if self.has_changes() {
+            return None;
+        }
+        let locks = self.slots.iter().filter_map(|(_, slot)| {
+            let record = record::lock::encode(&slot.lock, slot.note.written?)?;
+            Some((Key::of_lock(&slot.name), record))
+        });
+        let kept = self.journal.kept.iter().map(|kept| (Key::of_ended(kept.number), kept.record.clone()));
+        Some(locks.chain(kept).collect())
+    }
+}
+
+/// When the lease of a lock ends; the beginning of time if there is none.
+pub(super) fn end_of(lock: &Lock) -> StoreTime {
+    lock.lease().map_or_else(StoreTime::default, |lease| lease.expires_at)
+}
+
+impl Outbox {
+    /// Removes records of ended requests of which none is remembered any more.
+    fn forget(&mut self, time: StoreTime, changes: &mut Changes) {
+        for _ in 0..FORGOTTEN_PER_BATCH {
+            let Some(oldest) = self.kept.front().filter(|oldest| oldest.until <= time) else { break };
+            changes.gone.push(Key::of_ended(oldest.number));
+            self.kept.pop_front();
+        }
+    }
+
+    fn take_ends(&mut self, changes: &mut Changes) {
+        for Ends { record, until } in self.ends.drain(..) {
+            let (number, record) = (self.next_number, Bytes::from(record));
+            self.next_number += 1;
+            changes.put.push((Key::of_ended(number), record.clone()));
+            self.kept.push_back(Kept { number, record, until });
+        }
+    }
+}

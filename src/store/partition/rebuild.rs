@@ -1,0 +1,103 @@
+//! A partition from what a node kept: how a server takes it over.
+
+use super::{
+    Outbox, Partition, Slot,
+    outbox::{Kept, Note, RENEWAL_UNWRITTEN_TTL_MAX, end_of},
+    record::{self, Key, RecordError, ended::Entry},
+};
+use crate::{
+    domain::{lease::Lease, name::LockName, rules::Lock, time::StoreTime, token::Sequencer},
+    store::quorum::content::{Bytes, Content},
+};
+
+/// A partition that cannot be taken over, because this server would forget what it cannot read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the record with the key \"{key}\" cannot be read: {error}")]
+pub struct Unreadable {
+    /// Its key, as far as it is text.
+    pub key: String,
+    /// Why.
+    #[source]
+    pub error: RecordError,
+}
+
+impl Partition<Outbox> {
+    /// The partition that a node kept, at `time`, with the highest token drawn. Nobody waits in it: waiters are
+    /// presented again by their servers. A lease of up to [`RENEWAL_UNWRITTEN_TTL_MAX`] may have been renewed since it
+    /// was written, so its TTL begins anew. `hash` is that of a name.
+    pub fn from_content(
+        content: &Content,
+        time: StoreTime,
+        token: u64,
+        hash: impl Fn(&LockName) -> u64,
+    ) -> Result<Self, Unreadable> {
+        let mut partition = Self::with_journal(Sequencer::after(token), Outbox::default());
+        let mut ended = Vec::new();
+        for (key, record) in &content.0 {
+            let unreadable = |error| Unreadable { key: key.escape_ascii().to_string(), error };
+            match Key::decode(key).map_err(unreadable)? {
+                Key::Lock(name) => {
+                    let lock = record::lock::decode(record).map_err(unreadable)?;
+                    let hash = hash(&name);
+                    partition.keep(name, hash, lock, time);
+                }
+                Key::Ended(number) => {
+                    let entries = record::ended::decode(record).map_err(unreadable)?;
+                    ended.push((number, record, entries));
+                }
+            }
+        }
+        ended.sort_unstable_by_key(|(number, ..)| *number);
+        for (number, record, entries) in ended {
+            partition.recall(number, record, entries, time, &hash);
+        }
+        for number in 0..partition.slots.capacity() {
+            if partition.slots.contains(number) {
+                partition.put_back(number);
+            }
+        }
+        Ok(partition)
+    }
+
+    fn keep(&mut self, name: LockName, hash: u64, lock: Lock, time: StoreTime) {
+        let note = Note::written(end_of(&lock));
+        let lock = match lock.lease() {
+            Some(lease) if may_have_been_renewed(lease) => {
+                let expires_at = lease.expires_at.max(time.after(lease.terms.ttl));
+                Lock::kept(Some(Lease { expires_at, ..lease.clone() }), lock.tombstones().to_vec())
+            }
+            _ => lock,
+        };
+        self.insert(Slot { name, lock, hash, timer: None, note });
+    }
+
+    fn recall(
+        &mut self,
+        number: u64,
+        record: &Bytes,
+        entries: Vec<Entry>,
+        time: StoreTime,
+        hash: impl Fn(&LockName) -> u64,
+    ) {
+        let until = entries.iter().map(|entry| entry.ended.until()).max().unwrap_or_default();
+        self.journal.next_number = number.saturating_add(1);
+        self.journal.kept.push_back(Kept { number, record: record.clone(), until });
+        for Entry { name, ended, token } in entries.into_iter().filter(|entry| time < entry.ended.until()) {
+            let hash = hash(&name);
+            let slot = match self.number(&name, hash) {
+                Some(slot) => slot,
+                None => {
+                    let (lock, note) = (Lock::default(), Note::default());
+                    self.insert(Slot { name, lock, hash, timer: None, note })
+                }
+            };
+            self.slots[slot].lock.recall(ended, token);
+        }
+    }
+}
+
+/// Whether its holder may count on more time than its record says. One that was cut short is written when it is armed
+/// again.
+fn may_have_been_renewed(lease: &Lease) -> bool {
+    lease.terms.ttl <= RENEWAL_UNWRITTEN_TTL_MAX && !lease.unheard
+}

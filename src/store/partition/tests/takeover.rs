@@ -1,0 +1,269 @@
+//! A server that takes over answers as the one before it.
+
+use super::*;
+use crate::domain::{
+    lease::Lease,
+    outcome::{Contention, LockView},
+};
+use proptest::prelude::*;
+
+const LOCKS: u8 = 3;
+/// Two of each lock.
+const REQUESTS: u32 = 6;
+const ATTEMPTS: u32 = 3;
+const COPIES: u64 = 2;
+
+/// Random numbers, of which each step takes what it needs.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    kind: u8,
+    request: u32,
+    attempt: u32,
+    copy: u64,
+    choice: usize,
+}
+
+impl Step {
+    fn call(self) -> Call {
+        Call { request: RequestId(id(self.request)), attempt: self.attempt, id: CallId(self.copy) }
+    }
+
+    fn lock(self) -> LockName {
+        lock_of(self.request)
+    }
+}
+
+fn lock_of(request: u32) -> LockName {
+    name(u8::try_from(request % u32::from(LOCKS)).unwrap())
+}
+
+fn ttl(request: u32) -> Duration {
+    [5, 2, 40, 30][usize::try_from(request % 4).unwrap()] * SECOND
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = (0..20_u8, 0..REQUESTS, 1..=ATTEMPTS, 1..=COPIES, 0..100_usize)
+        .prop_map(|(kind, request, attempt, copy, choice)| Step { kind, request, attempt, copy, choice });
+    prop::collection::vec(step, 1..80)
+}
+
+struct World {
+    leader: Leader,
+    /// All that were granted.
+    leases: Vec<(LockName, LeaseId)>,
+    made: u32,
+}
+
+impl World {
+    fn run(&mut self, step: Step) {
+        let lock = step.lock();
+        let call = step.call();
+        let of_lock: Vec<_> = self.leases.iter().filter(|(of, _)| *of == lock).map(|(_, lease)| *lease).collect();
+        // Mostly the last one.
+        let lease_id = of_lock.iter().rev().nth(step.choice % 3).or(of_lock.last()).copied();
+        let lease_id = lease_id.unwrap_or(LeaseId(id(u32::MAX >> 8)));
+        let attachment = AttachmentId(id(u32::try_from(step.choice % 2).unwrap()));
+        self.made += 1;
+        let candidate = Candidate {
+            attachment: (step.choice.is_multiple_of(4)).then_some(attachment),
+            ..candidate(1_000 + self.made)
+        };
+        let command = match step.kind {
+            0..=4 => {
+                let wait = step.choice.is_multiple_of(2);
+                Command::Acquire(Acquire { call, terms: terms(ttl(step.request)), wait, candidate })
+            }
+            5 => Command::Claim(call, candidate),
+            6 => Command::GiveUp(call),
+            7 => Command::DropCall(call),
+            8 | 9 => Command::Release(lease_id),
+            10 => Command::Renew { lease_id, ttl: [None, Some(3 * SECOND), Some(60 * SECOND)][step.choice % 3] },
+            11 => Command::RenewKept(lease_id, attachment),
+            12 => Command::Attach { lease_id, attempt: step.attempt, attachment },
+            13 => Command::Detach(lease_id, attachment),
+            14 => Command::Disconnect(lease_id, attachment),
+            15 | 16 => {
+                let millis = [1, 400, 501, 1_000, 2_999, 5_000, 9_999, 31_000][step.choice % 8];
+                return self.leader.pass(Duration::from_millis(millis));
+            }
+            kind => {
+                self.leader.write();
+                let successor = self.leader.successor();
+                self.compare(&successor);
+                if kind == 19 {
+                    self.leader.partition = successor;
+                    assert_eq!(counts(&self.leader.write()).0, 0, "a takeover alone changes no record");
+                }
+                return;
+            }
+        };
+        if let Outcome::Acquire(AcquireOutcome::Granted(grant)) = self.leader.run(&lock, command) {
+            self.leases.push((lock, grant.lease_id));
+        }
+    }
+
+    /// Compares each durable answer.
+    fn compare(&self, successor: &Partition<Outbox>) {
+        for lock in (0..LOCKS).map(name) {
+            let state = |partition: &Partition<Outbox>| {
+                partition.find(&lock, hash(&lock)).map_or_else(Lock::default, |slot| slot.lock.clone())
+            };
+            let (one, other) = (state(&self.leader.partition), state(successor));
+            self.compare_states(&one, &other);
+            for command in self.probes(&lock) {
+                let waits = |request| one.ahead(request).is_some();
+                if command_of(&command).is_some_and(waits) {
+                    continue;
+                }
+                self.compare_answers(&one, &other, successor, command);
+            }
+        }
+    }
+
+    fn compare_states(&self, one: &Lock, other: &Lock) {
+        let now = self.leader.now;
+        assert_eq!(one.tombstones(), other.tombstones());
+        match (one.lease(), other.lease()) {
+            (Some(one), Some(other)) => {
+                assert_eq!(*other, Lease { expires_at: other.expires_at, ..one.clone() });
+                if one.terms.ttl <= RENEWAL_UNWRITTEN_TTL_MAX && !one.unheard {
+                    assert_eq!(other.expires_at, now.after(one.terms.ttl), "it begins anew");
+                    assert!(one.expires_at <= other.expires_at);
+                } else {
+                    assert_eq!(other.expires_at, one.expires_at);
+                }
+            }
+            (one, other) => assert_eq!(one, other),
+        }
+        for later in [Duration::ZERO, 5 * SECOND, 10 * SECOND] {
+            let at = now.after(if one.lease().is_some() { Duration::ZERO } else { later });
+            assert_eq!(of_view(one.view(at)), of_view(other.view(at)));
+        }
+    }
+
+    fn probes(&self, lock: &LockName) -> Vec<Command> {
+        let mut probes = Vec::new();
+        // One more than there were.
+        for request in (0..REQUESTS + u32::from(LOCKS)).filter(|request| lock_of(*request) == *lock) {
+            for (attempt, copy) in (1..=ATTEMPTS + 1).flat_map(|attempt| (1..=COPIES).map(move |copy| (attempt, copy)))
+            {
+                let step = Step { kind: 0, request, attempt, copy, choice: 0 };
+                let (call, candidate) = (step.call(), candidate(0));
+                let acquire = |ttl| Acquire { call, terms: terms(ttl), wait: false, candidate };
+                probes.push(Command::Acquire(acquire(ttl(request))));
+                probes.push(Command::Acquire(acquire(SECOND)));
+                probes.extend([Command::Claim(call, candidate), Command::GiveUp(call), Command::DropCall(call)]);
+            }
+        }
+        for lease_id in self.leases.iter().filter(|(of, _)| of == lock).map(|(_, lease_id)| *lease_id) {
+            probes.push(Command::Release(lease_id));
+            probes.extend([None, Some(60 * SECOND)].map(|ttl| Command::Renew { lease_id, ttl }));
+            for attachment in [0, 1, 2].map(|number| AttachmentId(id(number))) {
+                probes.push(Command::RenewKept(lease_id, attachment));
+                probes.push(Command::Disconnect(lease_id, attachment));
+                probes.extend((0..=ATTEMPTS).map(|attempt| Command::Attach { lease_id, attempt, attachment }));
+            }
+        }
+        probes
+    }
+
+    fn compare_answers(&self, one: &Lock, other: &Lock, successor: &Partition<Outbox>, command: Command) {
+        let answer = |lock: &Lock, partition: &Partition<Outbox>| {
+            let (mut lock, mut sequencer) = (lock.clone(), partition.sequencer.clone());
+            let outcome = turn((&mut lock, &mut sequencer), self.leader.now, |turn| turn.run(command.clone()));
+            (outcome_without_time(outcome), lock)
+        };
+        let ((answer_of_one, one_after), (answer_of_other, other_after)) =
+            (answer(one, &self.leader.partition), answer(other, successor));
+        // Only waiters, which are not kept, are before a new request.
+        let is_new = matches!(answer_of_other, Outcome::Acquire(AcquireOutcome::Granted(_))) && other.lease().is_none();
+        if is_new && one.view(self.leader.now).waiters > 0 {
+            return;
+        }
+        assert_eq!(answer_of_one, answer_of_other, "{command:?}");
+        assert_eq!(one_after.tombstones(), other_after.tombstones(), "{command:?}");
+        let lease = |lock: &Lock| lock.lease().map(|lease| Lease { expires_at: START, ..lease.clone() });
+        assert_eq!(lease(&one_after), lease(&other_after), "{command:?}");
+    }
+}
+
+/// The request that a probe is about.
+fn command_of(command: &Command) -> Option<RequestId> {
+    match command {
+        Command::Acquire(Acquire { call, .. })
+        | Command::Claim(call, _)
+        | Command::GiveUp(call)
+        | Command::DropCall(call) => Some(call.request),
+        _ => None,
+    }
+}
+
+fn of_view(view: LockView) -> LockView {
+    let current = view.current.map(|mut holder| {
+        holder.left = Duration::ZERO;
+        holder
+    });
+    LockView { current, waiters: 0, ..view }
+}
+
+/// Without what is left of leases that begin anew, and without waiters.
+fn outcome_without_time(outcome: Outcome) -> Outcome {
+    let blank = |contention: Box<Contention>| {
+        let view = of_view(LockView { current: contention.current, ..LockView::default() });
+        Box::new(Contention { current: view.current, classic: None, waiters: 0 })
+    };
+    match outcome {
+        Outcome::Acquire(AcquireOutcome::Granted(grant)) => {
+            Outcome::Acquire(AcquireOutcome::Granted(Grant { left: Duration::ZERO, ..grant }))
+        }
+        Outcome::Acquire(AcquireOutcome::Contended(contention)) => {
+            Outcome::Acquire(AcquireOutcome::Contended(blank(contention)))
+        }
+        Outcome::Acquire(AcquireOutcome::TimedOut(contention)) => {
+            Outcome::Acquire(AcquireOutcome::TimedOut(blank(contention)))
+        }
+        other => other,
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_successor_answers_as_its_predecessor(steps in steps()) {
+        let mut world = World { leader: Leader::new(), leases: Vec::new(), made: 0 };
+        for step in steps {
+            world.run(step);
+        }
+        world.leader.write();
+        // Waiters end with their calls, which are not run here.
+        world.leader.partition = world.leader.successor();
+        for _ in 0..3 {
+            world.leader.pass(100 * SECOND);
+            world.leader.write();
+        }
+        prop_assert!(world.leader.content.0.is_empty(), "nothing outlives its use: {:?}", world.leader.content);
+        prop_assert_eq!(world.leader.partition.sizes().0, 0);
+    }
+}
+
+#[test]
+fn a_record_that_cannot_be_read_is_not_passed_over() {
+    let refused = |key: &[u8], record: &[u8]| {
+        let content = Content(BTreeMap::from([(key.into(), record.into())]));
+        Partition::from_content(&content, START, 0, hash).err().unwrap().to_string()
+    };
+    let text = refused(b"la\xff", &[1, 1]);
+    assert!(text.starts_with("the record with the key \"la\\xff\" cannot be read: its key is not one"), "{text}");
+    let text = refused(b"la", &[9, 1]);
+    assert!(text.contains("it has layout 9"), "{text}");
+}
+
+#[test]
+fn numbers_of_ended_requests_rise_over_leaders() {
+    let mut leader = Leader::new();
+    for number in 0..3 {
+        let lease = leader.take(&name(1), number, SECOND).lease_id;
+        leader.run(&name(1), Command::Release(lease));
+        assert_eq!(leader.write().put[0].0, record::Key::of_ended(number.into()));
+        leader.partition = leader.successor();
+    }
+}
