@@ -17,24 +17,31 @@ pub const PIECE_RECORDS_MAX: usize = 512;
 /// What a node keeps of one partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Acceptor {
-    header: Option<Header>,
-    token: u64,
-    content: Content,
+    /// The present or the last membership.
+    pub header: Option<Header>,
+    /// The sequencer.
+    pub token: u64,
+    /// The records.
+    pub content: Content,
     /// Names the next membership, while the node is a stranger in this incarnation.
-    next: Option<(Incarnation, Stamp)>,
+    pub next: Option<(Incarnation, Stamp)>,
     /// Snapshots under way.
-    staged: BTreeMap<(Position, TransferId), Content>,
+    pub staged: BTreeMap<(Position, TransferId), Content>,
 }
 
 /// The state of a membership.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Header {
+pub struct Header {
     /// The life of the node that the membership belongs to.
-    incarnation: Incarnation,
-    stamp: Stamp,
-    promised: Ballot,
-    accepted: Position,
-    time: u64,
+    pub incarnation: Incarnation,
+    /// Its name.
+    pub stamp: Stamp,
+    /// The node heeds no lower ballot.
+    pub promised: Ballot,
+    /// The last batch.
+    pub accepted: Position,
+    /// The partition's time at that batch, in microseconds.
+    pub time: u64,
 }
 
 impl Acceptor {

@@ -15,3 +15,4 @@ pub mod leader;
 pub mod message;
 pub mod node;
 mod peer;
+pub mod wire;

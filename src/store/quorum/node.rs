@@ -63,8 +63,10 @@ pub enum Said {
 /// What a node keeps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Node {
-    mark: Option<Mark>,
-    partitions: BTreeMap<u16, Acceptor>,
+    /// The cluster that it belongs to.
+    pub mark: Option<Mark>,
+    /// Its share of each partition that it was ever asked about.
+    pub partitions: BTreeMap<u16, Acceptor>,
 }
 
 impl Node {

@@ -1,0 +1,39 @@
+-- What every request to partitions begins with. ARGV[1]: the server's cluster and the number of its list (16 and 6 bytes). ARGV[2]: a stamp that was never
+-- used (16 bytes). ARGV[3]: the run id of Redis, from the handshake (40 bytes). A partition's keys: h header {incarnation (80 bytes), stamp (16), promised ballot (18), last batch (24), time (text)}, s sequencer,
+-- c content, v {incarnation, stamp of the next membership}, t:<name> what is staged.
+local mark = redis.call('GET', 'fp:q:node')
+if not mark then return { 'unmarked' } end
+if mark:sub(1, 22) ~= ARGV[1] then
+  if mark:sub(1, 16) ~= ARGV[1]:sub(1, 16) then return { 'other', mark:sub(1, 16) } end
+  if struct.unpack('>I6', mark, 17) > struct.unpack('>I6', ARGV[1], 17) then return { 'list', mark } end
+  return { 'unmarked' }
+end
+
+-- The node's incarnation. The replication id is asked for each time, because it changes under live connections; a connection does not outlive a run.
+-- Plain searches: a pattern over the whole text costs more than the rest of a write.
+local replication = redis.call('INFO', 'replication')
+local place = replication:find('\nmaster_replid:', 1, true) + 15
+local present = ARGV[3] .. replication:sub(place, place + 39)
+
+-- Whether one ballot, or batch, is before another one. As numbers: Lua compares strings as the locale does.
+local function is_before(one, other)
+  for at = 1, #one, 6 do
+    local left, right = struct.unpack('>I6', one, at), struct.unpack('>I6', other, at)
+    if left ~= right then return left < right end
+  end
+  return false
+end
+
+-- Whether the node votes in a partition, its header, and the sequencer.
+local function kept(base)
+  local header, sequencer = unpack(redis.call('MGET', base .. 'h', base .. 's'))
+  return header and header:sub(1, 80) == present, header, sequencer or '0'
+end
+
+-- The stamp of a stranger's next membership, made if there is none of this incarnation.
+local function next_stamp(base)
+  local next = redis.call('GET', base .. 'v')
+  if next and next:sub(1, 80) == present then return next:sub(81) end
+  redis.call('SET', base .. 'v', present .. ARGV[2])
+  return ARGV[2]
+end

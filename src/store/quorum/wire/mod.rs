@@ -1,0 +1,122 @@
+//! Requests to a node that is a Redis: which scripts run, with which arguments, and what their replies mean.
+//!
+//! The scripts do what [`Node::say`](super::node::Node::say) does, request by request. What they keep of partition 3 is
+//! under keys that begin with `fp:{q3}:`, and what the node knows of its cluster under `fp:q:node` (`lua/head.lua`).
+//! Writes and promises for many partitions go in one run of their script; each gets its own answer.
+
+mod bytes;
+mod reply;
+mod sections;
+
+use super::{
+    message::Request,
+    node::{Ask, Said},
+};
+use crate::node::{Arg, NodeError, Script, ScriptCall, Value};
+use bytes::Fields;
+use sections::Kind;
+
+/// Records of one run of a script, at most, unless one batch alone has more: Redis does nothing else meanwhile.
+pub const CALL_RECORDS_MAX: usize = 512;
+/// Bytes of one run of a script, at most, unless one request alone has more.
+pub const CALL_BYTES_MAX: usize = 256 * 1024;
+/// For how long, in seconds, a node keeps a piece of a snapshot that no other piece follows. A transfer that takes
+/// longer than this for one piece begins again.
+pub const STAGED_SECONDS: u64 = 60;
+
+/// A script with the part that all requests to partitions begin with. The first line makes Redis refuse the whole
+/// script where it would refuse one of its commands: without memory, without enough replicas, as a replica.
+macro_rules! script {
+    ($name:literal) => {
+        Script::new(concat!("#!lua\n", include_str!("../lua/head.lua"), include_str!(concat!("../lua/", $name))))
+    };
+}
+
+static MARK: Script = Script::new(concat!("#!lua\n", include_str!("../lua/mark.lua")));
+static PROMISE: Script = script!("promise.lua");
+static WRITE: Script = script!("write.lua");
+static READ: Script = script!("read.lua");
+static STAGE: Script = script!("stage.lua");
+static ADMIT: Script = script!("admit.lua");
+
+/// One run of a script.
+#[derive(Debug)]
+pub struct Call {
+    /// What is sent.
+    pub script: ScriptCall,
+    /// How many requests it carries.
+    pub asks: usize,
+}
+
+/// The runs that carry these requests out, in their order. `run_id` is what Redis said in the handshake of the
+/// connection that they go over: a connection leads to one run of one Redis.
+///
+/// # Errors
+///
+/// A number that a node cannot keep. Nothing was sent.
+pub fn calls(run_id: &str, asks: &[Ask]) -> Result<Vec<Call>, NodeError> {
+    let mut calls: Vec<Call> = Vec::new();
+    let mut open: Option<Kind> = None;
+    let (mut records, mut bytes) = (0, 0);
+    for ask in asks {
+        let kind = Kind::of(ask);
+        let args = sections::args(ask)?;
+        let (more_records, more_bytes) = (sections::records(ask), bytes_of(&args));
+        let fits = records + more_records <= CALL_RECORDS_MAX && bytes + more_bytes <= CALL_BYTES_MAX;
+        match calls.last_mut() {
+            Some(call) if open.as_ref() == Some(&kind) && kind.is_of_many() && fits => {
+                call.script.args.extend(args);
+                call.asks += 1;
+                (records, bytes) = (records + more_records, bytes + more_bytes);
+            }
+            _ => {
+                let mut all = head(run_id, ask)?;
+                all.extend(args);
+                calls
+                    .push(Call { script: ScriptCall { script: script_of(ask), keys: Vec::new(), args: all }, asks: 1 });
+                (open, records, bytes) = (Some(kind), more_records, more_bytes);
+            }
+        }
+    }
+    Ok(calls)
+}
+
+impl Call {
+    /// The answers to its requests, in their order, from the reply of the script. A partition whose data is damaged
+    /// has an error for its answer; the others are not affected.
+    ///
+    /// # Errors
+    ///
+    /// The reply of something else than this script.
+    pub fn said(&self, reply: Value) -> Result<Vec<Result<Said, NodeError>>, NodeError> {
+        reply::said(reply, self.asks)
+    }
+}
+
+/// What each script gets before its own arguments.
+fn head(run_id: &str, ask: &Ask) -> Result<Vec<Arg>, NodeError> {
+    let Ask::OfPartition { cluster, list, fresh, .. } = ask else { return Ok(Vec::new()) };
+    let cluster = Fields::default().id(cluster.0).number(*list)?;
+    Ok(vec![cluster.arg(), Fields::default().id(fresh.0).arg(), run_id.into()])
+}
+
+fn script_of(ask: &Ask) -> &'static Script {
+    match ask {
+        Ask::Mark(_) => &MARK,
+        Ask::OfPartition { request, .. } => match request {
+            Request::Promise(_) => &PROMISE,
+            Request::Write { .. } => &WRITE,
+            Request::Read { .. } => &READ,
+            Request::Stage { .. } => &STAGE,
+            Request::Admit { .. } => &ADMIT,
+        },
+    }
+}
+
+fn bytes_of(args: &[Arg]) -> usize {
+    let length = |arg: &Arg| if let Arg::Bytes(bytes) = arg { bytes.len() } else { 8 };
+    args.iter().map(length).sum()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! What the scripts reply: lists that begin with a word. Those of many requests reply a list of such lists.
+
+use super::{
+    super::{
+        content::Bytes,
+        message::{Answer, Cursor},
+        node::Said,
+    },
+    bytes::Taken,
+};
+use crate::node::{NodeError, Value, script_error};
+
+/// The answers to so many requests.
+pub(super) fn said(reply: Value, asks: usize) -> Result<Vec<Result<Said, NodeError>>, NodeError> {
+    let Value::Array(parts) = reply else { return Err(strange()) };
+    match parts.first() {
+        // The node refused them all, or there was but one.
+        Some(Value::BulkString(_)) => {
+            let one = answer(parts)?;
+            let is_of_all = !matches!(one, Ok(Said::OfPartition(_)) | Err(_));
+            if asks == 1 || is_of_all { Ok(vec![one; asks]) } else { Err(strange()) }
+        }
+        _ if parts.len() == asks => parts.into_iter().map(part).collect(),
+        _ => Err(strange()),
+    }
+}
+
+fn strange() -> NodeError {
+    NodeError::Corrupt("a script of the nodes answered something else than it was asked".to_owned())
+}
+
+fn part(value: Value) -> Result<Result<Said, NodeError>, NodeError> {
+    match value {
+        Value::Array(parts) => answer(parts),
+        _ => Err(strange()),
+    }
+}
+
+fn answer(parts: Vec<Value>) -> Result<Result<Said, NodeError>, NodeError> {
+    if let [Value::BulkString(word), Value::BulkString(why)] = &parts[..]
+        && word == b"broken"
+    {
+        return Ok(Err(script_error(&String::from_utf8_lossy(why))));
+    }
+    known(parts).map(Ok).ok_or_else(strange)
+}
+
+fn known(mut parts: Vec<Value>) -> Option<Said> {
+    let records = parts.pop_if(|last| matches!(last, Value::Array(_)));
+    let texts = parts.iter().map(|part| if let Value::BulkString(bytes) = part { Some(&**bytes) } else { None });
+    let texts = texts.collect::<Option<Vec<&[u8]>>>()?;
+    let (word, rest) = texts.split_first()?;
+    let answer = match (*word, rest, records) {
+        (b"marked", [], None) => return Some(Said::Marked),
+        (b"unmarked", [], None) => return Some(Said::Unmarked),
+        (b"other", [cluster], None) => return Taken(cluster).cluster().map(Said::Other),
+        (b"list", [mark], None) => return Taken(mark).mark().map(Said::List),
+        (b"done", [], None) => Answer::Done,
+        (b"again", [], None) => Answer::Again,
+        (b"promised", [stamp, accepted], None) => {
+            Answer::Promised { stamp: Taken(stamp).stamp()?, accepted: Taken(accepted).position()? }
+        }
+        (b"no", [promised], None) => Answer::No(Taken(promised).ballot()?),
+        (b"at", [accepted], None) => Answer::At(Taken(accepted).position()?),
+        (b"low", [token], None) => Answer::Low(Taken(token).decimal()?),
+        (b"stranger", [next], None) => Answer::Stranger(Taken(next).stamp()?),
+        (b"piece", [accepted, time, token, next], Some(records)) => Answer::Piece {
+            position: Taken(accepted).position()?,
+            time: Taken(time).decimal()?,
+            token: Taken(token).decimal()?,
+            records: pairs(records)?,
+            next: (*next != b"0").then(|| Cursor((*next).into())),
+        },
+        _ => return None,
+    };
+    Some(Said::OfPartition(answer))
+}
+
+fn pairs(records: Value) -> Option<Vec<(Bytes, Bytes)>> {
+    let Value::Array(values) = records else { return None };
+    let mut pairs = Vec::with_capacity(values.len() / 2);
+    let mut values = values.into_iter();
+    while let Some(key) = values.next() {
+        let (Value::BulkString(key), Value::BulkString(record)) = (key, values.next()?) else { return None };
+        pairs.push((key.into(), record.into()));
+    }
+    Some(pairs)
+}

@@ -1,0 +1,297 @@
+//! A node, kept twice: by its twin, and by the scripts on a real Redis.
+
+use super::{
+    kept,
+    op::{Knows, Op, What, ballot},
+    requests::{key, many},
+    told::{label, wholly},
+};
+use crate::redis_server::Redis;
+use deadpool_redis::redis;
+use fencepost::{
+    node::{self, Connection, Header, NodeError, RedisUrl, Value},
+    store::quorum::{
+        acceptor::Incarnation,
+        ballot::{Position, Stamp, TransferId},
+        content::{Bytes, Content},
+        message::{Answer, Request},
+        node::{Ask, ClusterId, Mark, Node, Said},
+        wire,
+    },
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::{runtime::Runtime, time::timeout};
+
+/// How long a connection may take after a restart.
+const CONNECTED_MAX: Duration = Duration::from_secs(20);
+/// The list that the first mark has.
+const FIRST_LIST: u64 = 5;
+
+pub(crate) struct Both {
+    pub(crate) redis: Redis,
+    pub(crate) raw: redis::Connection,
+    runtime: Runtime,
+    node: Arc<node::Node>,
+    twin: Node,
+    /// The ids of the incarnations so far. The last one is the present one.
+    lives: Vec<String>,
+    pub(crate) run_id: String,
+    saved: Option<(Vec<u8>, Node)>,
+    sent: Vec<Vec<Ask>>,
+    made: u64,
+    pub(crate) requests: usize,
+    /// How often each request was answered in each way.
+    pub(crate) seen: BTreeMap<String, usize>,
+}
+
+fn raw(redis: &Redis) -> redis::Connection {
+    redis::Client::open(redis.url()).unwrap().get_connection().unwrap()
+}
+
+impl Both {
+    pub(crate) fn start() -> Self {
+        let redis = Redis::start(&[]);
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let node = Arc::new(node::Node::new(&RedisUrl::parse(&redis.url()).unwrap(), |_, _| Header::default()));
+        let own = Arc::clone(&node);
+        runtime.spawn(async move { own.run().await });
+        let (raw, twin, lives) = (raw(&redis), Node::default(), Vec::new());
+        let (saved, sent, seen, run_id) = (None, Vec::new(), BTreeMap::new(), String::new());
+        let mut both = Self { redis, raw, runtime, node, twin, lives, run_id, saved, sent, made: 1, requests: 0, seen };
+        both.lives_anew();
+        both
+    }
+
+    /// Begins anew, with nothing known to either.
+    pub(crate) fn forget(&mut self) {
+        redis::cmd("FLUSHALL").exec(&mut self.raw).unwrap();
+        (self.twin, self.saved) = (Node::default(), None);
+        self.sent.clear();
+    }
+
+    pub(crate) fn step(&mut self, op: &Op) -> Result<(), String> {
+        match op {
+            Op::Ask(knows, partition, what) => {
+                let request = self.request(&self.twin.clone(), *partition, what);
+                let ask = self.of_partition(*knows, *partition, request);
+                let said = self.send(vec![ask.clone()])?;
+                if said == [Said::Unmarked] {
+                    self.send(vec![self.mark(*knows)])?;
+                    self.send(vec![ask])?;
+                }
+            }
+            Op::Together(whats) => {
+                let (mut asks, mut scratch) = (Vec::new(), self.twin.clone());
+                let fresh = self.fresh();
+                for (partition, what) in whats.iter().filter(|(_, what)| !matches!(what, What::Read { .. })) {
+                    let request = self.request(&scratch, *partition, what);
+                    let mut ask = self.of_partition(Knows::It, *partition, request);
+                    if let Ask::OfPartition { fresh: own, .. } = &mut ask {
+                        *own = fresh;
+                    }
+                    scratch.say(self.present(), &ask);
+                    asks.push(ask);
+                }
+                self.send(asks)?;
+            }
+            Op::Snapshot { partition, ballot, put, many } => self.snapshot(*partition, *ballot, put, *many)?,
+            Op::Mark(knows) => drop(self.send(vec![self.mark(*knows)])?),
+            Op::Again(back) => {
+                if let Some(asks) = self.sent.iter().rev().nth(*back).cloned() {
+                    self.send(asks)?;
+                }
+            }
+            Op::Raise(partition, by) => {
+                let key = format!("fp:{{q{partition}}}:s");
+                redis::cmd("INCRBY").arg(key).arg(*by).exec(&mut self.raw).unwrap();
+                self.twin.partitions.entry(*partition).or_default().token += u64::from(*by);
+            }
+            Op::ForgetScripts => redis::cmd("SCRIPT").arg("FLUSH").exec(&mut self.raw).unwrap(),
+            Op::Flush => {
+                redis::cmd("FLUSHALL").exec(&mut self.raw).unwrap();
+                self.twin = Node::default();
+            }
+            Op::Restart(keeps) => {
+                redis::cmd("SAVE").exec(&mut self.raw).unwrap();
+                self.redis.restart(*keeps);
+                if !keeps {
+                    self.twin = Node::default();
+                }
+                self.lives_anew();
+            }
+            Op::Promote => {
+                redis::cmd("REPLICAOF").arg("127.0.0.1").arg("1").exec(&mut self.raw).unwrap();
+                redis::cmd("REPLICAOF").arg("NO").arg("ONE").exec(&mut self.raw).unwrap();
+                self.lives_anew();
+            }
+            Op::Save => {
+                redis::cmd("SAVE").exec(&mut self.raw).unwrap();
+                let dump = std::fs::read(self.redis.folder().join("dump.rdb")).unwrap();
+                self.saved = Some((dump, self.twin.clone()));
+            }
+            Op::Restore => {
+                if let Some((dump, twin)) = self.saved.clone() {
+                    self.redis.kill();
+                    std::fs::write(self.redis.folder().join("dump.rdb"), dump).unwrap();
+                    self.redis.restart(true);
+                    self.twin = twin;
+                    self.lives_anew();
+                }
+            }
+        }
+        self.compare_kept()
+    }
+
+    pub(crate) fn present(&self) -> Incarnation {
+        Incarnation(self.lives.len() as u64 - 1)
+    }
+
+    /// Redis is in another incarnation.
+    fn lives_anew(&mut self) {
+        self.raw = raw(&self.redis);
+        self.run_id = self.redis.info("server", "run_id");
+        let life = format!("{}{}", self.run_id, self.redis.info("replication", "master_replid"));
+        assert!(!self.lives.contains(&life), "another incarnation has another id");
+        self.lives.push(life);
+    }
+
+    fn compare_kept(&mut self) -> Result<(), String> {
+        let (expected, found) = (kept::by_twin(&self.twin, &self.lives), kept::by_redis(&mut self.raw)?);
+        if expected == found { Ok(()) } else { Err(format!("the twin keeps {expected:?}\nand Redis {found:?}")) }
+    }
+
+    /// A number that was never used.
+    pub(crate) fn number(&mut self) -> u64 {
+        self.made += 1;
+        self.made
+    }
+
+    fn fresh(&mut self) -> Stamp {
+        Stamp(0xffee_0000_0000_0000_0000_0000_0000_0000 + u128::from(self.number()))
+    }
+
+    pub(crate) fn mark(&self, knows: Knows) -> Ask {
+        let (cluster, list) = self.knows(knows);
+        let members = (0..=list % 4).map(|number| Arc::from(format!("redis://[::1]:{number}/\"é\n")));
+        Ask::Mark(Mark { cluster, partitions: 16, list, members: members.collect() })
+    }
+
+    fn knows(&self, knows: Knows) -> (ClusterId, u64) {
+        let mark = self.twin.mark.as_ref();
+        let (cluster, list) = mark.map_or((ClusterId(1), FIRST_LIST), |mark| (mark.cluster, mark.list));
+        match knows {
+            Knows::It => (cluster, list),
+            Knows::Older => (cluster, list - 1),
+            Knows::Newer => (cluster, list + 1),
+            Knows::Another => (ClusterId(cluster.0 + 1), list),
+        }
+    }
+
+    pub(crate) fn of_partition(&mut self, knows: Knows, partition: u16, request: Request) -> Ask {
+        let (cluster, list) = self.knows(knows);
+        Ask::OfPartition { cluster, list, partition, fresh: self.fresh(), request }
+    }
+
+    /// What a leader does with a node that needs a snapshot.
+    fn snapshot(&mut self, partition: u16, number: usize, put: &[u8], count: u16) -> Result<(), String> {
+        let ballot = ballot(number);
+        let look = self.of_partition(Knows::It, partition, Request::Promise(ballot));
+        let said = self.send(vec![look])?;
+        let (stamp, seq) = match said[..] {
+            [Said::OfPartition(Answer::Promised { stamp, accepted })] if accepted.ballot == ballot => {
+                (stamp, accepted.seq + 1)
+            }
+            [Said::OfPartition(Answer::Promised { stamp, .. } | Answer::Stranger(stamp))] => (stamp, 1),
+            _ => return Ok(()),
+        };
+        let mut content = Content::default();
+        content.0.extend(put.iter().map(|number| self.record(key(*number))).collect::<Vec<_>>());
+        content.0.extend((0..count).map(|number| (many(number), Bytes::default())));
+        let (position, transfer) = (Position { ballot, seq }, TransferId(self.number().into()));
+        let (time, token, count) = (self.number(), self.number(), content.0.len());
+        let records: Vec<_> = content.0.into_iter().collect();
+        for piece in records.chunks(600) {
+            let stage = Request::Stage { position, transfer, piece: piece.into() };
+            let stage = self.of_partition(Knows::It, partition, stage);
+            self.send(vec![stage])?;
+        }
+        let admit = Request::Admit { position, transfer, count, time, token, stamp };
+        let admit = self.of_partition(Knows::It, partition, admit);
+        let said = self.send(vec![admit])?;
+        if matches!(said[..], [Said::OfPartition(Answer::Done | Answer::At(_) | Answer::No(_))]) {
+            return Ok(());
+        }
+        Err(format!("a snapshot was answered {said:?}"))
+    }
+
+    /// Sends them to both, and compares.
+    pub(crate) fn send(&mut self, asks: Vec<Ask>) -> Result<Vec<Said>, String> {
+        self.requests += asks.len();
+        let (mut expected, mut how) = (Vec::new(), Vec::new());
+        for ask in &asks {
+            let before = self.twin.clone();
+            let votes = |node: &Node| match ask {
+                Ask::OfPartition { partition, .. } => node
+                    .partitions
+                    .get(partition)
+                    .is_some_and(|it| it.header.as_ref().is_some_and(|header| header.incarnation == self.present())),
+                Ask::Mark(_) => false,
+            };
+            let (as_member, present) = (votes(&before), self.present());
+            let said = wholly(ask, |ask| self.twin.say(present, ask));
+            how.push((as_member, self.twin != before));
+            expected.push(said.0);
+        }
+        let found: Vec<(Said, usize)> =
+            if let [ask @ Ask::OfPartition { request: Request::Read { .. }, .. }] = &asks[..] {
+                vec![wholly(ask, |ask| self.carry(std::slice::from_ref(ask)).remove(0))]
+            } else {
+                self.carry(&asks).into_iter().map(|said| (said, 1)).collect()
+            };
+        for (index, ask) in asks.iter().enumerate() {
+            let (said, pieces) = &found[index];
+            if *said != expected[index] {
+                return Err(format!("{ask:?}:\nthe twin says {:?}\nand Redis {said:?}", expected[index]));
+            }
+            *self.seen.entry(label(ask, said, how[index], *pieces)).or_default() += 1;
+        }
+        self.compare_kept()?;
+        self.sent.push(asks);
+        Ok(expected)
+    }
+
+    /// Sends them to Redis, one run of a script after the other: of several that are sent at a time, those come last
+    /// whose script Redis does not know.
+    fn carry(&self, asks: &[Ask]) -> Vec<Said> {
+        let mut said = Vec::new();
+        for call in wire::calls(&self.run_id, asks).unwrap() {
+            let reply = self.run(&call);
+            said.extend(call.said(reply).unwrap().into_iter().map(Result::unwrap));
+        }
+        said
+    }
+
+    pub(crate) fn run(&self, wire::Call { script, .. }: &wire::Call) -> Value {
+        loop {
+            match self.runtime.block_on(self.connection().run(script.script, &script.keys, &script.args)) {
+                Ok(reply) => return reply,
+                // A check of the connection found another incarnation, and closed it.
+                Err(NodeError::Unavailable(why)) if !why.contains("Redis says") => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    /// A connection to the present run.
+    fn connection(&self) -> Arc<Connection> {
+        let connected = async {
+            loop {
+                match self.node.connection(0) {
+                    Ok(connection) if connection.info().run_id == self.run_id => return connection,
+                    _ => tokio::time::sleep(Duration::from_millis(2)).await,
+                }
+            }
+        };
+        self.runtime.block_on(async { timeout(CONNECTED_MAX, connected).await.expect("Redis is there again") })
+    }
+}

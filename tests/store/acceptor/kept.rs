@@ -1,0 +1,90 @@
+//! What a node keeps, as keys of Redis: read from Redis, and as its twin has it. The bytes are put together here a
+//! second time, so that the test does not rest on the code that it tests.
+
+use deadpool_redis::redis::{self, Connection};
+use fencepost::store::quorum::{
+    acceptor::{Acceptor, Incarnation},
+    ballot::{Ballot, Position},
+    content::Content,
+    node::{Mark, Node},
+};
+use std::collections::BTreeMap;
+
+/// Texts and hashes by their keys.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kept {
+    texts: BTreeMap<Vec<u8>, Vec<u8>>,
+    hashes: BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, Vec<u8>>>,
+}
+
+fn six(number: u64) -> Vec<u8> {
+    number.to_be_bytes()[2..].to_vec()
+}
+
+fn ballot(Ballot { round, server }: Ballot) -> Vec<u8> {
+    [six(round), server.0.to_vec()].concat()
+}
+
+fn mark(Mark { cluster, partitions, list, members }: &Mark) -> Vec<u8> {
+    let rest =
+        serde_json::json!({"partitions": partitions, "members": members.iter().map(|it| &**it).collect::<Vec<_>>()});
+    // In the order of the fields, which `json!` does not keep.
+    let rest = format!(r#"{{"partitions":{},"members":{}}}"#, rest["partitions"], rest["members"]);
+    [cluster.0.to_be_bytes().to_vec(), six(*list), rest.into_bytes()].concat()
+}
+
+fn hash(content: &Content) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    content.0.iter().map(|(key, record)| (key.to_vec(), record.to_vec())).collect()
+}
+
+/// What the twin keeps; `lives` are the ids of the incarnations by number.
+pub(crate) fn by_twin(node: &Node, lives: &[String]) -> Kept {
+    let mut kept = Kept::default();
+    kept.texts.extend(node.mark.as_ref().map(|it| (b"fp:q:node".to_vec(), mark(it))));
+    for (partition, Acceptor { header, token, content, next, staged }) in &node.partitions {
+        let key = |name: &str| format!("fp:{{q{partition}}}:{name}").into_bytes();
+        let life = |Incarnation(number): Incarnation| lives[usize::try_from(number).unwrap()].clone().into_bytes();
+        if let Some(it) = header {
+            let Position { ballot: of, seq } = it.accepted;
+            let (stamp, promised) = (it.stamp.0.to_be_bytes().to_vec(), ballot(it.promised));
+            let accepted = [ballot(of), six(seq)].concat();
+            let text = [life(it.incarnation), stamp, promised, accepted, it.time.to_string().into_bytes()].concat();
+            kept.texts.insert(key("h"), text);
+        }
+        if *token > 0 {
+            kept.texts.insert(key("s"), token.to_string().into_bytes());
+        }
+        if let Some((incarnation, stamp)) = next {
+            kept.texts.insert(key("v"), [life(*incarnation), stamp.0.to_be_bytes().to_vec()].concat());
+        }
+        kept.hashes.insert(key("c"), hash(content));
+        for ((position, transfer), content) in staged {
+            let server = position.ballot.server.0.map(|byte| format!("{byte:02x}")).concat();
+            let (round, seq) = (position.ballot.round, position.seq);
+            kept.hashes.insert(key(&format!("t:{round:x}-{server}-{seq:x}-{:032x}", transfer.0)), hash(content));
+        }
+    }
+    kept.hashes.retain(|_, content| !content.is_empty());
+    kept
+}
+
+/// What Redis keeps. A sequencer of 0 is as good as none.
+pub(crate) fn by_redis(connection: &mut Connection) -> Result<Kept, String> {
+    let mut kept = Kept::default();
+    let keys: Vec<Vec<u8>> = redis::cmd("KEYS").arg("*").query(connection).unwrap();
+    let is_hash = |key: &[u8]| key.ends_with(b":c") || key.windows(3).any(|part| part == b":t:");
+    for key in keys {
+        let ms: i64 = redis::cmd("PTTL").arg(&key).query(connection).unwrap();
+        let is_staged = key.windows(3).any(|part| part == b":t:");
+        if is_staged != (1..=60_000).contains(&ms) || !is_staged && ms != -1 {
+            return Err(format!("{} is kept for {ms} ms", String::from_utf8_lossy(&key)));
+        }
+        if is_hash(&key) {
+            kept.hashes.insert(key.clone(), redis::cmd("HGETALL").arg(&key).query(connection).unwrap());
+        } else {
+            kept.texts.insert(key.clone(), redis::cmd("GET").arg(&key).query(connection).unwrap());
+        }
+    }
+    kept.texts.retain(|key, text| !key.ends_with(b":s") || text != b"0");
+    Ok(kept)
+}

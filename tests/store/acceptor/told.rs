@@ -1,0 +1,50 @@
+//! How a request was answered.
+
+use fencepost::store::quorum::{
+    content::Content,
+    message::{Answer, Request},
+    node::{Ask, Said},
+};
+
+/// Asks; a read is made to its end, and its records are put in order. Also how many pieces there were.
+pub(crate) fn wholly(ask: &Ask, mut say: impl FnMut(&Ask) -> Said) -> (Said, usize) {
+    let (mut ask, mut all, mut pieces) = (ask.clone(), Content::default(), 0);
+    loop {
+        pieces += 1;
+        match say(&ask) {
+            Said::OfPartition(Answer::Piece { position, time, token, records, next }) => {
+                all.0.extend(records);
+                match (next, &mut ask) {
+                    (Some(next), Ask::OfPartition { request: Request::Read { from, .. }, .. }) => *from = next,
+                    _ => {
+                        let records = std::mem::take(&mut all.0).into_iter().collect();
+                        let whole = Answer::Piece { position, time, token, records, next: None };
+                        return (Said::OfPartition(whole), pieces);
+                    }
+                }
+            }
+            said => return (said, pieces),
+        }
+    }
+}
+
+/// How a request was answered, in words.
+pub(crate) fn label(ask: &Ask, said: &Said, (as_member, changed): (bool, bool), pieces: usize) -> String {
+    let first = |debug: String| debug.split([' ', '(', '{']).next().unwrap_or_default().to_owned();
+    let asked = match ask {
+        Ask::Mark(_) => "Mark".to_owned(),
+        Ask::OfPartition { request, .. } => first(format!("{request:?}")),
+    };
+    match said {
+        Said::OfPartition(Answer::Piece { .. }) => {
+            let from = if as_member { "a member" } else { "a stranger" };
+            format!("{asked}: {} of {from}", if pieces > 1 { "pieces" } else { "a piece" })
+        }
+        Said::OfPartition(answer) => {
+            let role = if as_member { "member" } else { "stranger" };
+            let what = if changed { "changed" } else { "as before" };
+            format!("{asked}: {}, {role}, {what}", first(format!("{answer:?}")))
+        }
+        said => format!("{asked}: {}, {}", first(format!("{said:?}")), if changed { "changed" } else { "as before" }),
+    }
+}
