@@ -1,0 +1,164 @@
+//! What a batch costs a node: the script that writes it, on a `redis-server` of its own, as a leader sends it. A pair
+//! of acquire and release puts a lock, of which the next batch says that it is gone; the ended requests of a batch are
+//! one record, which goes four batches later. `cargo bench --bench quorum_scripts -- [batches]`.
+//!
+//! A machine that does other things too disturbs some of the time, so it is measured in short windows: the least is
+//! what it costs, the median what it cost here.
+#![allow(clippy::unwrap_used, missing_docs, reason = "it says what is wrong by failing")]
+
+#[path = "../tests/support/redis.rs"]
+mod redis_server;
+
+use fencepost::{
+    node::{Connection, Header, Node, RedisUrl, ScriptCall},
+    store::quorum::{
+        ballot::{Ballot, Position, ServerId, Stamp, TransferId},
+        content::{Bytes, Changes},
+        message::{Answer, Request},
+        node::{Ask, ClusterId, Mark, Said},
+        wire::{self, Call},
+    },
+};
+use redis_server::Redis;
+use std::sync::Arc;
+
+const BALLOT: Ballot = Ballot { round: 7, server: ServerId([0x9c; 12]) };
+/// A record of a lock with short metadata.
+const RECORD_BYTES: usize = 300;
+/// What is remembered of one ended request.
+const ENDED_BYTES: usize = 40;
+/// Batches after which ended requests are gone.
+const ENDED_BATCHES: u64 = 4;
+/// Batches of a window.
+const WINDOW: u64 = 100;
+/// Calls that are under way.
+const UNDER_WAY: usize = 4;
+
+fn of_partition(partition: u16, number: u64, request: Request) -> Ask {
+    let fresh = Stamp((u128::from(number) << 64) + 1);
+    Ask::OfPartition { cluster: ClusterId(1), list: 1, partition, fresh, request }
+}
+
+async fn said(connection: &Connection, asks: &[Ask]) -> Vec<Said> {
+    let mut all = Vec::new();
+    for call in wire::calls(&connection.info().run_id, asks).unwrap() {
+        let reply = connection.run(call.script.script, &call.script.keys, &call.script.args).await.unwrap();
+        all.extend(call.said(reply).unwrap().into_iter().map(Result::unwrap));
+    }
+    all
+}
+
+/// Makes the node a member of so many partitions, with this ballot, and gives the stamps.
+async fn join(connection: &Connection, partitions: u16) -> Vec<Stamp> {
+    let mark = Mark { cluster: ClusterId(1), partitions, list: 1, members: Arc::from([Arc::from("redis://here")]) };
+    said(connection, &[Ask::Mark(mark)]).await;
+    let mut stamps = Vec::new();
+    for partition in 0..partitions {
+        let look = of_partition(partition, 1, Request::Promise(BALLOT));
+        let [Said::OfPartition(Answer::Stranger(stamp))] = said(connection, &[look]).await[..] else { panic!() };
+        let position = Position { ballot: BALLOT, seq: 0 };
+        let admit = Request::Admit { position, transfer: TransferId(1), count: 0, time: 0, token: 0, stamp };
+        let done = said(connection, &[of_partition(partition, 1, admit)]).await;
+        assert_eq!(done, [Said::OfPartition(Answer::Done)]);
+        stamps.push(stamp);
+    }
+    stamps
+}
+
+fn key(kind: char, number: u64, pair: u64) -> Bytes {
+    format!("{kind}orders/{number:08}/{pair:04}").into_bytes().into()
+}
+
+/// The batches of this number, one for each partition, in one call.
+fn batches(run_id: &str, stamps: &[Stamp], number: u64, pairs: u64) -> Call {
+    let asks: Vec<Ask> = (0..)
+        .zip(stamps)
+        .map(|(partition, stamp)| {
+            let mut put: Vec<_> =
+                (0..pairs).map(|pair| (key('l', number, pair), vec![7; RECORD_BYTES].into())).collect();
+            let ended = ENDED_BYTES * usize::try_from(pairs).unwrap();
+            put.push((key('e', number, 0), vec![7; ended].into()));
+            let mut gone: Vec<_> = (0..pairs).map(|pair| key('l', number - 1, pair)).collect();
+            gone.push(key('e', number.saturating_sub(ENDED_BATCHES), 0));
+            let changes = Arc::new(Changes { time: 1_800_000_000_000_000 + number, token: number * pairs, put, gone });
+            let at = |seq| Position { ballot: BALLOT, seq };
+            let write = Request::Write { stamp: *stamp, before: at(number - 1), position: at(number), changes };
+            of_partition(partition, number, write)
+        })
+        .collect();
+    let mut calls = wire::calls(run_id, &asks).unwrap();
+    assert_eq!(calls.len(), 1, "one run of the script");
+    calls.remove(0)
+}
+
+/// A sum of fields of the answer of INFO.
+fn sum(redis: &Redis, section: &str, fields: &[&str]) -> f64 {
+    fields.iter().map(|field| redis.info(section, field).parse::<f64>().unwrap()).sum()
+}
+
+/// Microseconds within scripts since the counters were reset.
+fn within(redis: &Redis) -> f64 {
+    let text = redis.info("commandstats", "cmdstat_evalsha");
+    text.split(',').find_map(|field| field.strip_prefix("usec=")).unwrap().parse().unwrap()
+}
+
+async fn measure(redis: &Redis, connection: &Connection, partitions: u16, pairs: u64, windows: u64) {
+    redis.command(&["FLUSHALL"]);
+    let stamps = join(connection, partitions).await;
+    let cpu = || sum(redis, "cpu", &["used_cpu_sys_main_thread", "used_cpu_user_main_thread"]) * 1e6;
+    let (mut scripts, mut all, mut number) = (Vec::new(), Vec::new(), 0);
+    redis.command(&["CONFIG", "RESETSTAT"]);
+    for _ in 0..windows {
+        let calls: Vec<Call> = (0..WINDOW)
+            .map(|_| {
+                number += 1;
+                batches(&connection.info().run_id, &stamps, number, pairs)
+            })
+            .collect();
+        redis.command(&["CONFIG", "RESETSTAT"]);
+        let before = cpu();
+        for calls in calls.chunks(UNDER_WAY) {
+            let scripts: Vec<ScriptCall> = calls.iter().map(|call| call.script.clone()).collect();
+            for (call, reply) in calls.iter().zip(connection.run_all(scripts).await) {
+                for said in call.said(reply.unwrap()).unwrap() {
+                    assert_eq!(said, Ok(Said::OfPartition(Answer::Done)));
+                }
+            }
+        }
+        all.push((cpu() - before) / WINDOW as f64);
+        scripts.push(within(redis) / WINDOW as f64);
+    }
+    let commands = ["mget", "mset", "hset", "hdel", "get", "info"].map(|name| redis.calls(name) as f64);
+    let commands = commands.iter().sum::<f64>() / WINDOW as f64;
+    scripts.sort_by(f64::total_cmp);
+    all.sort_by(f64::total_cmp);
+    let total = f64::from(partitions) * pairs as f64;
+    let middle = scripts.len() / 2;
+    println!(
+        "{total:>4} pairs in {partitions:>2} batches: script {:>6.1} to {:>6.1} µs, {:>5.2} to {:>5.2} a pair; all of Redis \
+         {:>6.1} to {:>6.1} µs, {:>5.2} to {:>5.2} a pair; {commands:.0} commands",
+        scripts[0],
+        scripts[middle],
+        scripts[0] / total,
+        scripts[middle] / total,
+        all[0],
+        all[middle],
+        all[0] / total,
+        all[middle] / total,
+    );
+}
+
+#[tokio::main]
+async fn main() {
+    let windows = std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(2_000) / WINDOW;
+    let redis = Redis::start(&[]);
+    let node = Arc::new(Node::new(&RedisUrl::parse(&redis.url()).unwrap(), |_, _| Header::default()));
+    let connecting = Arc::clone(&node);
+    let connecting = tokio::spawn(async move { connecting.run().await });
+    node.up().wait_for(|up| *up).await.unwrap();
+    let connection = node.connection(0).unwrap();
+    for (partitions, pairs) in [(1, 1), (1, 4), (1, 16), (1, 64), (4, 1), (10, 1), (16, 1), (16, 4), (32, 2)] {
+        measure(&redis, &connection, partitions, pairs, windows).await;
+    }
+    connecting.abort();
+}
