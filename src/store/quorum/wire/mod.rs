@@ -49,7 +49,11 @@ pub struct Call {
 }
 
 /// The runs that carry these requests out, in their order. `run_id` is what Redis said in the handshake of the
-/// connection that they go over: a connection leads to one run of one Redis.
+/// connection that they go over: a connection leads to one run of one Redis. Requests that share a run of a script also
+/// share the first one's `fresh`: a stamp names a membership of one partition.
+///
+/// Where several are sent at a time, those come last whose script Redis does not know yet
+/// ([`Connection::run_all`](crate::node::Connection::run_all)): to the node they are late.
 ///
 /// # Errors
 ///
