@@ -19,6 +19,9 @@ REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
 # .ci/setup puts what the system lacks here.
 export PATH := $(CURDIR)/target/toolchains/bin:$(PATH)
 
+# A feature for users' tests, which is off by default.
+FEATURES := --features fencepost-client/testing
+
 .PHONY: help setup test fmt lint unit server test-clients test-python test-typescript test-go test-java test-guards \
     interop redis-rules-long redis-million redis-scale idle-connections protocol-long mutants schedules fuzz torture \
     torture-slice torture-long torture-build doc deny advisories proto-baseline run image image-check image-login \
@@ -40,10 +43,10 @@ fmt: ## Check the format of the code
 	cargo fmt --all --check
 
 lint: ## Run clippy; warnings are errors
-	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo clippy --locked --workspace $(FEATURES) --all-targets -- -D warnings
 
 unit: ## Run all tests: rules, server over real sockets, compatibility of the API, repository
-	cargo test --locked --workspace
+	cargo test --locked --workspace $(FEATURES)
 
 # `test-clients` leaves the drivers of the other languages.
 interop: setup ## Run one suite against the clients of all languages, or of FENCEPOST_INTEROP=rust,python
@@ -124,7 +127,7 @@ mutants: ## Check that the named tests find each deliberate mistake in rules, se
 	cargo test --locked --test mutants-run -- --nocapture
 
 doc: ## Build the documentation; warnings are errors
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace $(FEATURES) --no-deps
 
 deny: $(DENY) ## Check licences, bans and sources of all dependencies
 	$(DENY)/bin/cargo-deny --locked check --hide-inclusion-graph bans licenses sources

@@ -64,6 +64,8 @@ mod run;
 mod servers;
 mod session;
 mod status;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod timing;
 mod tls;
 mod transport;

@@ -7,6 +7,9 @@ mod authority;
 mod calls;
 #[path = "../../support/certificates.rs"]
 mod certificates;
+#[path = "../../../clients/rust/tests/testing/rules.rs"]
+mod client_rules;
+mod client_testing;
 mod export;
 mod hold;
 mod marks;

@@ -1,4 +1,5 @@
-//! A scripted server: real sockets and the generated traits, with scripts instead of a store.
+//! A scripted server: real sockets and the generated traits, with scripts instead of a store, for what no server does.
+//! The server of the module `testing` has locks instead.
 #![allow(dead_code, unreachable_pub)] // each test binary uses a part of this module
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 

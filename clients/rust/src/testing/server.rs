@@ -1,0 +1,157 @@
+//! The real server, as a child process.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use std::{env, fs, io};
+
+/// The environment variable that names the program.
+const PROGRAM_VARIABLE: &str = "FENCEPOST_BIN";
+/// The program if the variable is not set.
+const PROGRAM: &str = "fencepost";
+
+/// The longest time until a server listens: far more than it takes on a busy machine.
+const START_MAX: Duration = Duration::from_secs(30);
+/// The pause between two looks at the port file.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// A real server: a process of its own on a free port of 127.0.0.1, with its locks in memory. Dropped, it is killed.
+///
+/// The program is the one that the environment variable `FENCEPOST_BIN` names, else `fencepost` on the `PATH`.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use fencepost_client::{Client, testing::Server};
+///
+/// let server = Server::start().await?;
+/// let client = Client::new(server.address())?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Server {
+    process: Process,
+    address: String,
+}
+
+impl Server {
+    /// Starts a server, and waits until it listens. Dropped, it leaves no process behind.
+    pub async fn start() -> Result<Self, StartError> {
+        Self::start_with([""; 0]).await
+    }
+
+    /// Starts a server with more options of `fencepost serve`, such as `["--ttl-min", "200ms"]`.
+    pub async fn start_with<I, S>(options: I) -> Result<Self, StartError>
+    where
+        I: IntoIterator<Item = S>,
+        S: AsRef<OsStr>,
+    {
+        let named = env::var_os(PROGRAM_VARIABLE).filter(|named| !named.is_empty());
+        let program = named.unwrap_or_else(|| PROGRAM.into());
+        // The server has read its files when this folder goes.
+        let folder = tempfile::tempdir().map_err(StartError::Folder)?;
+        let (port_file, log) = (folder.path().join("port"), folder.path().join("log"));
+        let mut command = Command::new(&program);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--admin-listen", "none", "--port-file"]).arg(&port_file);
+        command.args(options).stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(fs::File::create(&log).map_err(StartError::Folder)?);
+        let spawned = command.spawn();
+        let program = || program.to_string_lossy().into_owned();
+        let child = spawned.map_err(|source| StartError::NotRun { program: program(), source })?;
+        let mut process = Process(child);
+        match tokio::time::timeout(START_MAX, process.address(&port_file)).await {
+            Ok(Some(address)) => Ok(Self { process, address }),
+            ended_or_silent => {
+                let what = if ended_or_silent.is_ok() { "ended" } else { "did not listen" };
+                let log = fs::read(&log).map_err(StartError::Folder)?;
+                Err(StartError::Failed { program: program(), what, log: String::from_utf8_lossy(&log).into_owned() })
+            }
+        }
+    }
+
+    /// Where it listens, as [`Client::new`](crate::Client::new) takes it.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The id of the process.
+    pub fn id(&self) -> u32 {
+        self.process.0.id()
+    }
+
+    /// Stops the process (SIGSTOP) until [`resume`](Self::resume): connections stay open, and nobody answers.
+    #[cfg(unix)]
+    pub fn pause(&self) -> io::Result<()> {
+        self.process.signal(rustix::process::Signal::STOP)
+    }
+
+    /// Ends a pause.
+    #[cfg(unix)]
+    pub fn resume(&self) -> io::Result<()> {
+        self.process.signal(rustix::process::Signal::CONT)
+    }
+}
+
+/// Kills the process when it is dropped, and waits for its end.
+#[derive(Debug)]
+struct Process(Child);
+
+impl Process {
+    /// The address in the port file; `None` if the process ends first.
+    async fn address(&mut self, port_file: &Path) -> Option<String> {
+        loop {
+            // The server renames a complete file to this name.
+            if let Ok(addresses) = fs::read_to_string(port_file) {
+                return addresses.lines().next().map(str::to_owned);
+            }
+            if !matches!(self.0.try_wait(), Ok(None)) {
+                return None;
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+
+    #[cfg(unix)]
+    fn signal(&self, signal: rustix::process::Signal) -> io::Result<()> {
+        // The id is that of this process until its end has been waited for, which `drop` does.
+        Ok(rustix::process::kill_process(rustix::process::Pid::from_child(&self.0), signal)?)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Both fail only if the process has ended.
+        let _killed = self.0.kill();
+        let _ended = self.0.wait();
+    }
+}
+
+/// Why a [`Server`] did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The program cannot be run.
+    #[error(
+        "cannot run `{program}`, the program of the server: {source}. Set {PROGRAM_VARIABLE} to its path, or put \
+         `{PROGRAM}` on the PATH"
+    )]
+    NotRun {
+        /// The program.
+        program: String,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The server ended, or did not listen in time.
+    #[error("`{program} serve` {what}. Its log: {log}")]
+    Failed {
+        /// The program.
+        program: String,
+        /// What it did.
+        what: &'static str,
+        /// What it wrote to its stderr.
+        log: String,
+    },
+    /// The folder for the port file and the log cannot be used.
+    #[error("cannot use a temporary folder: {0}")]
+    Folder(io::Error),
+}
