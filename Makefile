@@ -23,8 +23,8 @@ export PATH := $(CURDIR)/target/toolchains/bin:$(PATH)
 FEATURES := --features fencepost-client/testing
 
 .PHONY: help setup test fmt lint unit server test-clients test-python test-typescript test-go test-java test-guards \
-    interop redis-rules-long redis-million redis-scale idle-connections protocol-long mutants schedules fuzz torture \
-    torture-slice torture-long torture-build doc deny advisories proto-baseline run image image-check image-login \
+    interop redis-rules-long redis-million redis-scale idle-connections protocol-long quorum-worlds mutants schedules \
+    fuzz torture torture-slice torture-long torture-build doc deny advisories proto-baseline run image image-check image-login \
     image-push sbom dist publish
 
 help: ## List the targets
@@ -121,6 +121,11 @@ torture-build: setup
 # states; `unit` explores smaller ones, with up to 28,000 states, completely.
 protocol-long: ## Explore the protocol between clients, replicas and store in larger worlds
 	FENCEPOST_PROTOCOL_LONG=1 cargo test --locked --release --test protocol -- --nocapture --test-threads 1
+
+# Not part of `test`: a release build, ten minutes and a gigabyte of memory. `unit` explores smaller worlds, with up to
+# 33,000 states, completely. The figures of one run: tests/store/quorum/RESULTS.md.
+quorum-worlds: ## Explore the quorum of nodes that keep a partition in larger worlds
+	FENCEPOST_QUORUM_WORLDS=1 cargo test --locked --release --test quorum -- --nocapture --test-threads 1
 
 # Not part of `test`: each mutant is a build. Writes tests/repo/mutants/RESULTS.md.
 mutants: ## Check that the named tests find each deliberate mistake in rules, servers and scripts

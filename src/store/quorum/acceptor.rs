@@ -45,12 +45,6 @@ pub struct Header {
 }
 
 impl Acceptor {
-    /// A member from the start on, with no batch: how an operator creates a partition.
-    pub fn created(incarnation: Incarnation, stamp: Stamp, token: u64) -> Self {
-        let header = Header { incarnation, stamp, promised: Ballot::default(), accepted: Position::default(), time: 0 };
-        Self { header: Some(header), token, ..Self::default() }
-    }
-
     /// Carries a request out. `present` is the node's incarnation, `fresh` a stamp that was never used.
     pub fn answer(&mut self, present: Incarnation, fresh: Stamp, request: &Request) -> Answer {
         let voting = self.header.as_ref().is_some_and(|header| header.incarnation == present);
@@ -151,4 +145,150 @@ fn piece((position, time): (Position, u64), token: u64, content: &Content, from:
     let last = records.last().filter(|_| rest.next().is_some());
     let next = last.map(|(key, _)| Cursor(key.clone()));
     Answer::Piece { position, time, token, records, next }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::quorum::content::Changes;
+    use std::sync::Arc;
+
+    const FIRST: Incarnation = Incarnation(1);
+    const SECOND: Incarnation = Incarnation(2);
+    const MEMBER: Stamp = Stamp(1);
+    const OTHER: Stamp = Stamp(2);
+
+    fn ballot(round: u64) -> Ballot {
+        Ballot { round, ..Ballot::default() }
+    }
+
+    fn at(round: u64, seq: u64) -> Position {
+        Position { ballot: ballot(round), seq }
+    }
+
+    fn record(text: &str) -> (Bytes, Bytes) {
+        (text.as_bytes().into(), text.as_bytes().into())
+    }
+
+    fn write(stamp: Stamp, before: Position, position: Position, token: u64) -> Request {
+        let put = vec![record(&format!("{}.{}", position.ballot.round, position.seq))];
+        Request::Write { stamp, before, position, changes: Arc::new(Changes { time: 7, token, put, gone: vec![] }) }
+    }
+
+    fn admit(position: Position, transfer: u128, count: usize, token: u64, stamp: Stamp) -> Request {
+        Request::Admit { position, transfer: TransferId(transfer), count, time: 9, token, stamp }
+    }
+
+    fn stage(position: Position, transfer: u128, texts: &[&str]) -> Request {
+        let piece = texts.iter().map(|text| record(text)).collect();
+        Request::Stage { position, transfer: TransferId(transfer), piece }
+    }
+
+    /// A member that has the first batch of ballot 2, with token 50.
+    fn member() -> Acceptor {
+        let mut it = Acceptor::default();
+        assert_eq!(it.answer(FIRST, MEMBER, &Request::Promise(ballot(2))), Answer::Stranger(MEMBER));
+        assert_eq!(it.answer(FIRST, OTHER, &admit(at(0, 0), 1, 0, 0, MEMBER)), Answer::Done);
+        assert_eq!(it.answer(FIRST, OTHER, &write(MEMBER, at(0, 0), at(2, 1), 50)), Answer::Done);
+        it
+    }
+
+    /// It answers this, and keeps what it has.
+    fn refuses(it: &mut Acceptor, request: &Request, answer: &Answer) {
+        let before = it.clone();
+        assert_eq!(it.answer(FIRST, OTHER, request), *answer, "{request:?}");
+        assert_eq!(*it, before, "{request:?}");
+    }
+
+    #[test]
+    fn a_promise_binds() {
+        let mut it = member();
+        refuses(&mut it, &Request::Promise(ballot(1)), &Answer::No(ballot(2)));
+        let promised = Answer::Promised { stamp: MEMBER, accepted: at(2, 1) };
+        assert_eq!(it.answer(FIRST, OTHER, &Request::Promise(ballot(3))), promised);
+        refuses(&mut it, &Request::Promise(ballot(3)), &promised);
+        refuses(&mut it, &write(MEMBER, at(2, 1), at(2, 2), 51), &Answer::No(ballot(3)));
+    }
+
+    #[test]
+    fn a_write_fits_or_is_refused() {
+        let mut it = member();
+        refuses(&mut it, &write(OTHER, at(2, 1), at(2, 2), 51), &Answer::No(ballot(2)));
+        refuses(&mut it, &write(MEMBER, at(2, 2), at(2, 3), 51), &Answer::At(at(2, 1)));
+        refuses(&mut it, &write(MEMBER, at(2, 1), at(2, 2), 49), &Answer::Low(50));
+        // A repeat is one, whatever it would write.
+        refuses(&mut it, &write(MEMBER, at(0, 0), at(2, 1), 49), &Answer::Done);
+    }
+
+    #[test]
+    fn only_the_reader_that_froze_the_content_reads_it() {
+        let mut it = member();
+        let read = |stamp, round| Request::Read { stamp, ballot: ballot(round), from: Cursor::default() };
+        refuses(&mut it, &read(MEMBER, 1), &Answer::No(ballot(2)));
+        refuses(&mut it, &read(MEMBER, 3), &Answer::No(ballot(2)));
+        refuses(&mut it, &read(OTHER, 2), &Answer::No(ballot(2)));
+        let (position, records) = (at(2, 1), vec![record("2.1")]);
+        let piece = Answer::Piece { position, time: 7, token: 50, records, next: None };
+        refuses(&mut it, &read(MEMBER, 2), &piece);
+        // After a loss of memory, who knows the next membership reads what is left.
+        assert_eq!(it.answer(SECOND, OTHER, &read(MEMBER, 2)), Answer::Stranger(OTHER));
+        assert_eq!(it.answer(SECOND, MEMBER, &read(OTHER, 9)), piece);
+    }
+
+    #[test]
+    fn a_read_comes_in_pieces() {
+        let mut it = member();
+        let texts: Vec<String> = (0..PIECE_RECORDS_MAX).map(|number| format!("3.{number}")).collect();
+        let put = texts.iter().map(|text| record(text)).collect();
+        let changes = Arc::new(Changes { time: 7, token: 50, put, gone: vec![] });
+        let write = Request::Write { stamp: MEMBER, before: at(2, 1), position: at(2, 2), changes };
+        assert_eq!(it.answer(FIRST, OTHER, &write), Answer::Done);
+        let (mut from, mut counts) = (Some(Cursor::default()), vec![]);
+        while let Some(cursor) = from {
+            let read = Request::Read { stamp: MEMBER, ballot: ballot(2), from: cursor };
+            let Answer::Piece { records, next, .. } = it.answer(FIRST, OTHER, &read) else { panic!("no piece") };
+            counts.push(records.len());
+            from = next;
+        }
+        assert_eq!(counts, [PIECE_RECORDS_MAX, 1]);
+    }
+
+    #[test]
+    fn a_new_life_is_a_stranger_with_a_stamp_of_its_own() {
+        let mut it = member();
+        assert_eq!(it.answer(SECOND, OTHER, &Request::Promise(ballot(9))), Answer::Stranger(OTHER));
+        // The stamp stays as long as the life does.
+        assert_eq!(it.answer(SECOND, Stamp(3), &write(MEMBER, at(2, 1), at(2, 2), 51)), Answer::Stranger(OTHER));
+        assert_eq!(it.answer(Incarnation(3), Stamp(3), &Request::Promise(ballot(9))), Answer::Stranger(Stamp(3)));
+    }
+
+    #[test]
+    fn a_stranger_is_admitted_to_the_membership_that_it_named() {
+        let mut it = member();
+        assert_eq!(it.answer(SECOND, OTHER, &stage(at(1, 4), 7, &["a", "b"])), Answer::Done);
+        assert_eq!(it.answer(SECOND, Stamp(3), &admit(at(1, 4), 7, 2, 8, MEMBER)), Answer::Stranger(OTHER));
+        // A transfer of another number of records, or of another name, is not all there.
+        assert_eq!(it.answer(SECOND, Stamp(3), &admit(at(1, 4), 7, 3, 8, OTHER)), Answer::Again);
+        assert_eq!(it.answer(SECOND, Stamp(3), &admit(at(1, 4), 8, 2, 8, OTHER)), Answer::Again);
+        assert_eq!(it.answer(SECOND, Stamp(3), &stage(at(1, 4), 9, &["a", "b"])), Answer::Done);
+        assert_eq!(it.answer(SECOND, Stamp(3), &admit(at(1, 4), 9, 2, 8, OTHER)), Answer::Done);
+        // All is as in the snapshot, also what was higher.
+        let read = Request::Read { stamp: OTHER, ballot: ballot(1), from: Cursor::default() };
+        let records = vec![record("a"), record("b")];
+        let piece = Answer::Piece { position: at(1, 4), time: 9, token: 8, records, next: None };
+        assert_eq!(it.answer(SECOND, Stamp(3), &read), piece);
+        // The second of two that come late changes nothing.
+        assert_eq!(it.answer(SECOND, Stamp(3), &admit(at(1, 4), 9, 2, 8, OTHER)), Answer::At(at(1, 4)));
+    }
+
+    #[test]
+    fn a_member_takes_a_snapshot_of_its_leader_only() {
+        let mut it = member();
+        assert_eq!(it.answer(FIRST, OTHER, &stage(at(3, 1), 7, &["a"])), Answer::Done);
+        refuses(&mut it, &admit(at(3, 1), 7, 1, 8, MEMBER), &Answer::No(ballot(2)));
+        refuses(&mut it, &admit(at(2, 2), 7, 1, 8, OTHER), &Answer::No(ballot(2)));
+        refuses(&mut it, &admit(at(2, 1), 7, 1, 8, MEMBER), &Answer::At(at(2, 1)));
+        assert!(matches!(it.answer(FIRST, OTHER, &Request::Promise(ballot(3))), Answer::Promised { .. }));
+        assert_eq!(it.answer(FIRST, OTHER, &admit(at(3, 1), 7, 1, 8, MEMBER)), Answer::Done);
+    }
 }

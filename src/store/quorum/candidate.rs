@@ -32,8 +32,8 @@ pub(super) struct Membership {
 enum Round {
     /// Asks all nodes.
     First,
-    /// Asks those again that have answered. `true`: the same membership promised again.
-    Second(Vec<bool>),
+    /// Asks those again that have answered. The nodes whose same membership has promised again, in the order of answers.
+    Second(Vec<usize>),
     /// Reads from this node.
     Reading { node: usize, members: Vec<Option<Membership>>, content: Content, from: Cursor },
 }
@@ -109,7 +109,7 @@ impl Candidate {
         if self.first.iter().flatten().count() < majority(self.first.len()) {
             return Step::Wait;
         }
-        self.round = Round::Second(vec![false; self.first.len()]);
+        self.round = Round::Second(vec![]);
         let asked = (0..self.first.len()).filter(|node| self.first[*node].is_some());
         Step::Send(asked.map(|node| (node, Question::Second, Request::Promise(self.ballot))).collect())
     }
@@ -119,12 +119,16 @@ impl Candidate {
         if self.first[node].is_none_or(|first| first.stamp != stamp) {
             return Step::GiveUp(self.ballot);
         }
-        again[node] = true;
-        if again.iter().filter(|again| **again).count() < majority(self.first.len()) {
+        if !again.contains(&node) {
+            again.push(node);
+        }
+        if again.len() < majority(self.first.len()) {
             return Step::Wait;
         }
-        let members: Vec<_> = self.first.iter().zip(again).map(|(first, again)| first.filter(|_| *again)).collect();
-        let best = (0..members.len()).max_by_key(|node| members[*node].map(|member| member.accepted));
+        let members: Vec<_> =
+            (0..).zip(&self.first).map(|(node, first)| first.filter(|_| again.contains(&node))).collect();
+        // Of those that are equal, the one that answered last.
+        let best = again.iter().copied().max_by_key(|node| members[*node].map(|member| member.accepted));
         let (content, from) = (Content::default(), Cursor::default());
         self.round = Round::Reading { node: best.unwrap_or(0), members, content, from };
         self.read()

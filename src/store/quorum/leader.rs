@@ -251,3 +251,99 @@ impl Leader {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEXT: Stamp = Stamp(9);
+
+    /// A leader of three nodes, of which the first two are members that have its first batch.
+    fn leader() -> Leader {
+        let base = Position::default();
+        let member = Some(Membership { stamp: Stamp(1), accepted: base });
+        let mut leader = Leader::new(Ballot { round: 1, ..Ballot::default() }, base, 0, 0, &[member, member, None]);
+        assert_eq!(leader.write(Changes::default()), 1);
+        for node in [0, 1] {
+            let (purpose, _) = leader.next(node).unwrap();
+            assert_eq!(leader.answered(node, purpose, Answer::Done), Heard::Leads);
+        }
+        assert_eq!(leader.committed(), 1);
+        assert!(matches!(leader.next(2), Some((Purpose::Look, _))));
+        leader
+    }
+
+    fn confirm(leader: &mut Leader, node: usize) {
+        let (purpose, _) = leader.next(node).unwrap();
+        assert_eq!(purpose, Purpose::Confirm { stranger: 2, next: NEXT });
+        let answer = Answer::Promised { stamp: Stamp(1), accepted: Position::default() };
+        leader.answered(node, purpose, answer);
+    }
+
+    #[test]
+    fn a_stranger_gets_a_snapshot_once_all_others_have_confirmed() {
+        let mut leader = leader();
+        leader.answered(2, Purpose::Look, Answer::Stranger(NEXT));
+        confirm(&mut leader, 0);
+        assert!(!leader.wants_snapshot(2));
+        // The other one's connection breaks: it is asked again.
+        assert!(leader.next(1).is_some());
+        leader.reconnected(1);
+        confirm(&mut leader, 1);
+        assert!(leader.wants_snapshot(2));
+    }
+
+    #[test]
+    fn a_snapshot_goes_in_pieces_and_is_staged_anew_if_it_is_gone() {
+        let mut leader = leader();
+        leader.answered(
+            2,
+            Purpose::Look,
+            Answer::Promised { stamp: NEXT, accepted: Position { seq: 7, ..Position::default() } },
+        );
+        for transfer in [TransferId(1), TransferId(2)] {
+            assert!(leader.wants_snapshot(2));
+            let key = |number: usize| number.to_be_bytes().as_slice().into();
+            let small = (0..=STAGED_RECORDS_MAX).map(|number| (key(number), b"".as_slice().into()));
+            let large = (1..4).map(|number| (key(1000 + number), vec![0; STAGED_BYTES_MAX / 2 * number].into()));
+            leader.stage(2, transfer, small.chain(large));
+            let mut counts = vec![];
+            let (purpose, count) = loop {
+                match leader.next(2).unwrap() {
+                    (Purpose::Stage, Request::Stage { piece, .. }) => counts.push(piece.len()),
+                    (purpose, Request::Admit { count, .. }) => break (purpose, count),
+                    other => panic!("{other:?}"),
+                }
+            };
+            assert_eq!(counts, [STAGED_RECORDS_MAX, 2, 1, 1]);
+            assert_eq!(count, STAGED_RECORDS_MAX + 4);
+            assert_eq!(leader.next(2), None);
+            leader.answered(2, purpose, Answer::Again);
+        }
+    }
+
+    #[test]
+    fn a_node_that_is_further_behind_than_the_ring_gets_a_snapshot() {
+        let mut leader = leader();
+        leader.answered(2, Purpose::Look, Answer::Promised { stamp: NEXT, accepted: Position::default() });
+        for _ in 0..RING_BATCHES_MAX {
+            leader.write(Changes::default());
+        }
+        assert_eq!(leader.next(2), None);
+        assert!(leader.wants_snapshot(2) && !leader.wants_snapshot(0));
+    }
+
+    #[test]
+    fn a_raised_sequencer_means_a_takeover_only_where_no_other_node_has_it_right() {
+        let mut leader = leader();
+        leader.write(Changes::default());
+        let (purpose, _) = leader.next(0).unwrap();
+        assert_eq!(leader.answered(0, purpose, Answer::Low(5)), Heard::Leads);
+        assert!(leader.wants_snapshot(0));
+        let member = Some(Membership { stamp: Stamp(1), accepted: Position::default() });
+        let mut alone = Leader::new(Ballot::default(), Position::default(), 0, 0, &[member]);
+        alone.write(Changes::default());
+        let (purpose, _) = alone.next(0).unwrap();
+        assert_eq!(alone.answered(0, purpose, Answer::Low(5)), Heard::Raised(5));
+    }
+}

@@ -94,3 +94,35 @@ impl Node {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::quorum::ballot::Ballot;
+
+    fn mark(cluster: u128, list: u64) -> Mark {
+        Mark { cluster: ClusterId(cluster), partitions: 1, list, members: [].into() }
+    }
+
+    fn ask(cluster: u128, list: u64) -> Ask {
+        let request = Request::Promise(Ballot::default());
+        Ask::OfPartition { cluster: ClusterId(cluster), list, partition: 0, fresh: Stamp(1), request }
+    }
+
+    #[test]
+    fn a_node_serves_servers_with_its_own_list_only() {
+        let (mut node, present) = (Node::default(), Incarnation(1));
+        assert_eq!(node.say(present, &ask(1, 1)), Said::Unmarked);
+        assert_eq!(node.say(present, &Ask::Mark(mark(1, 1))), Said::Marked);
+        assert_eq!(node.say(present, &Ask::Mark(mark(1, 1))), Said::Marked);
+        assert_eq!(node.say(present, &ask(1, 1)), Said::OfPartition(Answer::Stranger(Stamp(1))));
+        assert_eq!(node.say(present, &ask(1, 2)), Said::Unmarked);
+        assert_eq!(node.say(present, &Ask::Mark(mark(1, 2))), Said::Marked);
+        for old in [ask(1, 1), Ask::Mark(mark(1, 1))] {
+            assert_eq!(node.say(present, &old), Said::List(mark(1, 2)));
+        }
+        for stray in [ask(2, 9), Ask::Mark(mark(2, 9))] {
+            assert_eq!(node.say(present, &stray), Said::Other(ClusterId(1)));
+        }
+    }
+}
