@@ -24,8 +24,8 @@ FEATURES := --features fencepost-client/testing
 
 .PHONY: help setup test fmt lint unit server test-clients test-python test-typescript test-go test-java test-guards \
     interop redis-rules-long redis-million redis-scale idle-connections protocol-long quorum-worlds mutants schedules \
-    fuzz torture torture-slice torture-long torture-build doc deny advisories proto-baseline run image image-check image-login \
-    image-push sbom dist publish
+    fuzz torture torture-slice torture-long torture-build doc deny advisories proto-baseline run image image-check \
+    image-login image-push sbom dist publish
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -32,7 +32,8 @@ pub(super) struct Membership {
 enum Round {
     /// Asks all nodes.
     First,
-    /// Asks those again that have answered. The nodes whose same membership has promised again, in the order of answers.
+    /// Asks those again that have answered. The nodes whose same membership has promised again, in the order of their
+    /// answers.
     Second(Vec<usize>),
     /// Reads from this node.
     Reading { node: usize, members: Vec<Option<Membership>>, content: Content, from: Cursor },

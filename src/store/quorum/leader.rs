@@ -70,8 +70,8 @@ impl Leader {
         }
     }
 
-    /// The highest token and the partition's time, in microseconds, of the last batch; before the first one, of what was
-    /// read.
+    /// The highest token and the partition's time, in microseconds, of the last batch. Before the first one: of what
+    /// was read.
     pub fn token_and_time(&self) -> (u64, u64) {
         (self.token, self.time)
     }
@@ -115,9 +115,9 @@ impl Leader {
             }
     }
 
-    /// Makes a snapshot ready for this node; [`Self::next`] sends it. `records` are the whole content as it is after the
-    /// last batch, no earlier and no later, so that the content of a position is the same at all nodes. What is only
-    /// committed would not do: the node may have acknowledged more in an earlier membership, and that counts.
+    /// Makes a snapshot ready for this node; [`Self::next`] sends it. `records` are the whole content as it is after
+    /// the last batch, no earlier and no later, so that the content of a position is the same at all nodes. What is
+    /// only committed would not do: the node may have acknowledged more in an earlier membership, and that counts.
     /// `transfer` was never used.
     pub fn stage(&mut self, node: usize, transfer: TransferId, records: impl IntoIterator<Item = (Bytes, Bytes)>) {
         if !self.wants_snapshot(node) {

@@ -51,7 +51,9 @@ impl World {
         let Server::Leads(leads) = &state.servers[sent.server] else { return true };
         self.may_go_on(&leads.leader)
             || matches!(sent.purpose, For::Leader(Purpose::Write { .. }))
-            || state.nodes[sent.node].stands().is_some_and(|it| stamp_of(&sent.request) == Some(it.stamp.0 as u64))
+            || state.nodes[sent.node].stands().is_some()
+                && stamp_of(&sent.request).is_some()
+                && is_of_this_life(state, sent)
     }
 
     pub(crate) fn command(&self, state: &mut State, server: usize) {
@@ -260,16 +262,18 @@ impl World {
             Some(Answer::No(promised)) => promised < ballot(sent.server) && is_of_this_life(state, sent),
             Some(Answer::Stranger(_)) | None => false,
             // It becomes effective when the batches before it have arrived.
-            Some(Answer::At(accepted)) if matches!(&sent.request, Request::Write { position, .. } if *position > accepted) => {
-                true
-            }
+            Some(Answer::At(accepted)) if is_beyond(&sent.request, accepted) => true,
             Some(answer) => is_news(answer),
         }
     }
 }
 
-/// Whether a request was sent in the present life of its node, as far as it tells. A connection does not outlive its node: what
-/// was sent before is never answered, though it may arrive.
+/// Whether a request was sent in the present life of its node, as far as it tells. A connection does not outlive its
+/// node: what was sent before is never answered, though it may arrive.
 pub(crate) fn is_of_this_life(state: &State, sent: &Sent) -> bool {
     stamp_of(&sent.request).is_none_or(|life| life == state.nodes[sent.node].incarnation.0)
+}
+
+fn is_beyond(write: &Request, accepted: Position) -> bool {
+    matches!(write, Request::Write { position, .. } if *position > accepted)
 }
