@@ -105,8 +105,8 @@ public final class FencedLock implements AutoCloseable {
 
   /**
    * Completes when the lock is lost: as soon as the server reports it, at the latest when its validity ends by the
-   * local clock. Never completes if the lock is released. Callbacks run on a thread of the client's pool, unless they
-   * name an executor.
+   * local clock. Never completes if the lock is released, also by closing the client. Callbacks run on a thread of the
+   * client's pool, unless they name an executor.
    *
    * @return a stage that completes with the loss
    */

@@ -157,7 +157,7 @@ final class Keeper {
       new ArrayList<>(acquiring).forEach(operation -> operation.abandon(new ClientClosedException()));
       for (Lease lease : leases.all()) {
         release(lease);
-        lease.closed(threads);
+        lease.clientClosed();
       }
       proceed(now());
       for (long left = timeout; left > 0 && isBusy(); ) {

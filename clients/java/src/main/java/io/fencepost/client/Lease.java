@@ -25,6 +25,8 @@ final class Lease {
   volatile long ttl;
 
   volatile long validUntil;
+
+  /** Why it is over, if its holder did not release it: it was lost, or the client was closed. */
   volatile Loss loss;
 
   /** Whether this process released it. From then on it is not valid, but not lost either. */
@@ -118,12 +120,10 @@ final class Lease {
     }
   }
 
-  /** The client was closed: it releases the lease, and whoever works under it is told. */
-  void closed(Threads threads) {
+  /** The client was closed, which releases the lease. Work under it fails at its next check; this is no loss to tell. */
+  void clientClosed() {
     if (loss == null) {
-      Loss news = new Loss(name, token, LossReason.RELEASED, 0);
-      loss = news;
-      threads.inBackground(() -> lost.complete(news));
+      loss = new Loss(name, token, LossReason.RELEASED, 0);
     }
   }
 }

@@ -152,13 +152,16 @@ class LocksTest {
     await(() -> other.get("close").waiters() == 1);
     client.close();
     assertFalse(held.isValid());
-    assertEquals(LossReason.RELEASED, lost.get().reason());
     assertTrue(other.get("close-held").holders().isEmpty());
     ExecutionException failure = assertThrows(ExecutionException.class, waiter::get);
     assertEquals(ClientClosedException.class, failure.getCause().getClass());
     assertThrows(ClientClosedException.class, () -> client.acquire("close").get());
     await(() -> other.get("close").waiters() == 0);
     lock.release();
+    assertFalse(lost.isDone(), "a release is no loss");
+    LockLostException over = assertThrows(LockLostException.class, held::check);
+    assertEquals(LossReason.RELEASED, over.reason());
+    assertThrows(LockLostException.class, held::close, "its block went on without the lock");
   }
 
   @Test
