@@ -47,8 +47,8 @@ public final class ClientBuilder {
    * Sends a bearer token with every call, in the header {@code authorization}. Only over TLS, a Unix socket or the
    * loopback interface.
    *
-   * @param provider is called before each call and each stream, on a thread that may wait; if it throws or returns
-   *     null, the call is not made
+   * @param provider is called before each call and each stream, on a thread that may wait; if it throws, or returns null
+   *     or a text that is no token (such as one with a line end), the call is not made
    * @return this builder
    */
   public ClientBuilder bearerToken(Supplier<String> provider) {

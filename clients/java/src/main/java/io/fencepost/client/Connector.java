@@ -93,13 +93,40 @@ final class Connector {
     return token == null ? CallOptions.DEFAULT : CallOptions.DEFAULT.withCallCredentials(new BearerToken());
   }
 
+  /**
+   * Why a token cannot be sent, or null if it can. gRPC would leave out such a header and log its bytes. The text does
+   * not show the token.
+   */
+  private static String faultOf(String token) {
+    if (token.isEmpty()) {
+      return "is empty";
+    }
+    for (int at = 0; at < token.length(); at++) {
+      char c = token.charAt(at);
+      if (c == '\n' || c == '\r') {
+        return "has a line end at index " + at + " of " + token.length();
+      }
+      if (c <= ' ' || c > '~') {
+        return "has a space, a control character or a character beyond ASCII at index " + at + " of " + token.length();
+      }
+    }
+    return null;
+  }
+
   private final class BearerToken extends CallCredentials {
     @Override
     public void applyRequestMetadata(RequestInfo request, Executor executor, MetadataApplier applier) {
       pool.execute(() -> {
         try {
+          String current = Objects.requireNonNull(token.get(), "it returned null");
+          String fault = faultOf(current);
+          if (fault != null) {
+            String message = "the bearer token " + fault + ", so it was not sent: the provider must return the token alone";
+            applier.fail(Status.UNAUTHENTICATED.withDescription(message));
+            return;
+          }
           Metadata headers = new Metadata();
-          headers.put(AUTHORIZATION, "Bearer " + Objects.requireNonNull(token.get(), "it returned null"));
+          headers.put(AUTHORIZATION, "Bearer " + current);
           applier.apply(headers);
         } catch (RuntimeException failed) {
           applier.fail(Status.UNAVAILABLE.withDescription("the token provider failed").withCause(failed));

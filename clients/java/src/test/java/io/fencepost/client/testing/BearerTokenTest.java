@@ -1,6 +1,7 @@
 package io.fencepost.client.testing;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -8,6 +9,7 @@ import io.fencepost.client.Certificates;
 import io.fencepost.client.ClientBuilder;
 import io.fencepost.client.FencedLock;
 import io.fencepost.client.FencepostClient;
+import io.fencepost.client.Logs;
 import io.fencepost.client.RefusedException;
 import io.fencepost.client.Tls;
 import io.fencepost.client.Watch;
@@ -121,6 +123,32 @@ class BearerTokenTest {
         assertTrue(nothing.join().getMessage().contains("null"), nothing.join().getMessage());
         assertEquals(List.of(), received);
       }
+    }
+  }
+
+  /** A file that was read whole ends in a line end. */
+  @Test
+  void aTokenThatCannotBeSentIsRefusedAndNotShown() throws Exception {
+    try (FakeServer server = server(InsecureServerCredentials.create());
+        Logs logs = new Logs()) {
+      ClientBuilder builder = FencepostClient.builder().servers(server.address());
+      for (String unsendable : List.of("secret\n", "secret\r\nx: y", " secret", "secr\u00e9t", "secret\0", "")) {
+        try (FencepostClient client = builder.bearerToken(() -> unsendable).build()) {
+          RefusedException acquire = assertThrows(RefusedException.class, () -> client.acquire("a").get());
+          RefusedException get = assertThrows(RefusedException.class, () -> client.get("a"));
+          for (RefusedException refused : List.of(acquire, get)) {
+            assertEquals(Status.Code.UNAUTHENTICATED.name(), refused.code());
+            assertTrue(refused.getMessage().contains("the bearer token "), refused.getMessage());
+            assertFalse(refused.getMessage().contains("secr"), refused.getMessage());
+          }
+        }
+      }
+      try (FencepostClient client = builder.bearerToken(() -> "secret\n").build()) {
+        RefusedException refused = assertThrows(RefusedException.class, () -> client.get("a"));
+        assertTrue(refused.getMessage().contains("a line end"), refused.getMessage());
+      }
+      assertEquals(List.of(), received);
+      assertEquals(List.of(), logs.warnings());
     }
   }
 
