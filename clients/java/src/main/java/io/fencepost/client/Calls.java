@@ -50,7 +50,7 @@ final class Calls {
         return transmission.send(channel(server), options(server));
       } catch (StatusRuntimeException failed) {
         Metadata trailers = failed.getTrailers() == null ? new Metadata() : failed.getTrailers();
-        failure = Failure.of(failed.getStatus(), trailers);
+        failure = Failure.of(failed.getStatus(), trailers).at(servers.get(server));
         if (Thread.interrupted()) {
           throw interrupted(new InterruptedException());
         }
@@ -109,7 +109,7 @@ final class Calls {
       ManagedChannel channel = connector.channel(servers.get(server), IDLE_SECONDS);
       return channel;
     } catch (IOException unusable) {
-      throw Status.UNAVAILABLE.withDescription(servers.get(server).toString()).withCause(unusable).asRuntimeException();
+      throw Status.UNAVAILABLE.withCause(unusable).asRuntimeException();
     }
   }
 

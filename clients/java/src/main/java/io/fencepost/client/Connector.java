@@ -61,9 +61,11 @@ final class Connector {
         .keepAliveTimeout(PING_TIMEOUT_SECONDS, TimeUnit.SECONDS);
   }
 
+  @SuppressWarnings("deprecation") // the replacement is global: it would change other users of gRPC in the process
   private NettyChannelBuilder tcp(ServerAddress address) throws IOException {
     ChannelCredentials credentials = address.tls() ? tls.credentials() : InsecureChannelCredentials.create();
     NettyChannelBuilder builder = NettyChannelBuilder.forAddress(address.host(), address.port(), credentials)
+        .nameResolverFactory(new HostNames(address))
         .withOption(ChannelOption.CONNECT_TIMEOUT_MILLIS, (int) Facts.CONNECT_TIMEOUT_MS);
     if (address.tls() && tls.serverName() != null) {
       builder.overrideAuthority(tls.serverName());

@@ -9,6 +9,7 @@ import io.fencepost.v1.OperationError;
 import io.grpc.Status;
 import io.grpc.StatusException;
 import io.grpc.protobuf.StatusProto;
+import java.nio.channels.UnresolvedAddressException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
@@ -28,6 +29,9 @@ record Failure(
   /** What gRPC adds to the description of a broken connection, which tells users nothing. */
   private static final String NETTY_PIPELINE = "\nChannel Pipeline: ";
 
+  /** What gRPC says of an address that {@link HostNames} could not resolve. */
+  private static final String GRPC_UNRESOLVED = "unresolved address";
+
   static Failure of(OperationError error) {
     return of(Status.fromCodeValue(error.getCode()).getCode(), error.getMessage(), error.getDetailsList(), null);
   }
@@ -36,6 +40,9 @@ record Failure(
     StatusException exception = status.asException(trailers);
     com.google.rpc.Status details = StatusProto.fromThrowable(exception);
     String message = status.getDescription() == null ? "" : status.getDescription();
+    if (status.getCause() instanceof UnresolvedAddressException) {
+      message = message.replace(GRPC_UNRESOLVED, "the host name cannot be resolved");
+    }
     int pipeline = message.indexOf(NETTY_PIPELINE);
     message = pipeline < 0 ? message : message.substring(0, pipeline);
     for (Throwable cause = status.getCause(); cause != null; cause = cause.getCause()) {
@@ -71,6 +78,12 @@ record Failure(
       }
     }
     return new Failure(code, reason, message, List.copyOf(violations), delay, cause);
+  }
+
+  /** Names the server that could not be reached. What a server said itself stays as it is. */
+  Failure at(ServerAddress address) {
+    boolean local = code == Status.Code.UNAVAILABLE && reason.isEmpty();
+    return local ? new Failure(code, reason, address + ": " + message, violations, retryDelay, cause) : this;
   }
 
   /** Whether the same call may succeed later, here or on another server. */

@@ -1,12 +1,15 @@
 package io.fencepost.client;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.fencepost.client.testing.FencepostServer;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -49,6 +52,27 @@ class AddressTest {
   void aName() throws Exception {
     try (FencepostServer server = FencepostServer.start()) {
       works("localhost:" + server.address().substring(server.address().lastIndexOf(':') + 1));
+    }
+  }
+
+  @Test
+  void aNameThatCannotBeResolved() throws Exception {
+    // The top-level domain is reserved for names that do not exist.
+    String nowhere = "nowhere.invalid:7420";
+    try (FencepostServer server = FencepostServer.start();
+        FencepostClient both = FencepostClient.connect(nowhere, server.address());
+        FencepostClient alone = FencepostClient.connect(nowhere);
+        Logs logs = new Logs()) {
+      CompletableFuture<?> acquire = alone.acquire("nowhere").getAsync();
+      CompletableFuture<?> read = CompletableFuture.supplyAsync(() -> alone.get("nowhere"));
+      // The call and the session of this client move on to the next server.
+      assertTrue(both.get("nowhere").holders().isEmpty());
+      assertEquals(LeaseEnd.RELEASED, both.acquire("nowhere").get().release());
+      for (CompletableFuture<?> repeated : List.of(acquire, read)) {
+        ExecutionException failed = assertThrows(ExecutionException.class, repeated::get);
+        assertTrue(failed.getMessage().endsWith(nowhere + ": the host name cannot be resolved"), failed.getMessage());
+      }
+      assertEquals(List.of(), logs.warnings());
     }
   }
 
