@@ -3,9 +3,6 @@ package io.fencepost.bench;
 import io.fencepost.client.FencedLock;
 import io.fencepost.client.FencepostClient;
 import io.fencepost.client.testing.FencepostServer;
-import java.io.IOException;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -16,7 +13,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 
 /**
- * How many locks one client acquires and releases in a second, and how much memory it needs for each lock that it
+ * How many locks one client acquires and releases in a second, and how much heap it needs for each lock that it
  * holds. The server has the memory store and runs on this machine, so both share its processors.
  */
 final class Bench {
@@ -77,9 +74,8 @@ final class Bench {
     return sum;
   }
 
-  private static void memory(FencepostClient client) throws IOException {
+  private static void memory(FencepostClient client) {
     long heapBefore = heap();
-    long residentBefore = resident();
     List<CompletableFuture<FencedLock>> acquires = new ArrayList<>();
     for (int n = 0; n < HELD; n++) {
       acquires.add(client.acquire("held/" + n).ttl(TTL).getAsync());
@@ -87,13 +83,10 @@ final class Bench {
     List<FencedLock> locks = acquires.stream().map(CompletableFuture::join).toList();
     acquires.clear();
     long heap = heap() - heapBefore;
-    long resident = resident() - residentBefore;
     if (!locks.stream().allMatch(FencedLock::isValid)) {
       throw new IllegalStateException("a lock was lost");
     }
     System.out.printf("%.2f KiB of heap for each of %d held locks%n", heap / 1024.0 / HELD, HELD);
-    System.out.printf("%.0f MiB of resident memory, %.0f MiB of it since the locks are held%n",
-        resident() / 1048576.0, resident / 1048576.0);
   }
 
   /** The bytes of live objects. */
@@ -103,11 +96,5 @@ final class Bench {
       System.gc(); // what one collection makes unreachable, such as closed threads, goes with the next
     }
     return runtime.totalMemory() - runtime.freeMemory();
-  }
-
-  /** The bytes of memory of this process, in pages of 4 KiB; 0 if the system does not tell. */
-  private static long resident() throws IOException {
-    Path file = Path.of("/proc/self/statm");
-    return Files.exists(file) ? Long.parseLong(Files.readString(file).split(" ", 3)[1]) * 4096 : 0;
   }
 }
