@@ -139,9 +139,11 @@ public final class FencedLock implements AutoCloseable {
 
   /**
    * Releases the lock and waits for the answer, at most 10 s. Stop the protected work first: another holder may get the
-   * lock at any moment from now on. Idempotent.
+   * lock at any moment from now on. Idempotent. If the lock is lost already, this returns at once, and the client releases
+   * in the background what may be left of the lease.
    *
-   * @return how the lease ended: {@link LeaseEnd#RELEASED}, or how it was lost before
+   * @return how the lease ended: {@link LeaseEnd#RELEASED}, or how it was lost before; {@link LeaseEnd#UNSPECIFIED} if
+   *     its validity ended before a renewal arrived
    * @throws OutcomeUnknownException if no server answered; the client repeats the release in the background
    * @throws WaitInterruptedException if the thread is interrupted; the client repeats the release in the background
    */
@@ -178,7 +180,8 @@ public final class FencedLock implements AutoCloseable {
   }
 
   /**
-   * Releases the lock. If no server answers, or the thread is interrupted, the release goes on in the background.
+   * Releases the lock. If no server answers, or the thread is interrupted, the release goes on in the background. A lock
+   * that is lost is not waited for.
    *
    * @throws LockLostException if the lock was lost before: work that was done since then is protected by its fencing
    *     token only
@@ -189,8 +192,9 @@ public final class FencedLock implements AutoCloseable {
     Loss loss = lease.loss;
     try {
       LeaseEnd end = release();
+      loss = lease.loss;
       if (held && loss == null && end != LeaseEnd.RELEASED) {
-        loss = new Loss(name(), token(), LossReason.valueOf(end.name()), 0);
+        loss = new Loss(name(), token(), reason(end), 0);
       }
     } catch (OutcomeUnknownException | WaitInterruptedException unconfirmed) {
       System.Logger.Level level = System.Logger.Level.DEBUG;
@@ -199,6 +203,10 @@ public final class FencedLock implements AutoCloseable {
     if (loss != null) {
       throw new LockLostException(loss);
     }
+  }
+
+  private static LossReason reason(LeaseEnd end) {
+    return end == LeaseEnd.UNSPECIFIED ? LossReason.UNKNOWN : LossReason.valueOf(end.name());
   }
 
   /** Shows the name, the token and whether the lock is held. */

@@ -114,12 +114,17 @@ final class Keeper {
     }
   }
 
-  /** Stops renewing a lease and sends its release. No renewal is sent after this. */
+  /**
+   * Stops renewing a lease and sends its release. No renewal is sent after this. If the lease is lost, the answer does
+   * not wait for the server: the release goes on in the background, so that the next holder need not wait for the TTL.
+   */
   CompletableFuture<LeaseEnd> release(Lease lease) {
     lock.lock();
     try {
       if (lease.release == null) {
         lease.release = startRelease(lease);
+      } else if (!lease.release.isDone() && now() >= lease.validUntil) {
+        return CompletableFuture.completedFuture(LeaseEnd.UNSPECIFIED); // over meanwhile
       }
       return lease.release;
     } finally {
@@ -128,6 +133,10 @@ final class Keeper {
   }
 
   private CompletableFuture<LeaseEnd> startRelease(Lease lease) {
+    long now = now();
+    if (now >= lease.validUntil) {
+      lose(lease, LossReason.SILENCE, 0);
+    }
     Loss loss = lease.loss;
     lease.released = true;
     leases.remove(lease);
@@ -135,9 +144,9 @@ final class Keeper {
       return CompletableFuture.completedFuture(LeaseEnd.valueOf(loss.reason().name()));
     }
     sessions.stopRenewing(lease);
-    ReleaseOperation operation = new ReleaseOperation(this, lease, now());
+    ReleaseOperation operation = new ReleaseOperation(this, lease, now);
     submit(operation);
-    return operation.result;
+    return loss == null ? operation.result : CompletableFuture.completedFuture(LeaseEnd.UNSPECIFIED);
   }
 
   void onAtRisk(Lease lease, Runnable listener) {

@@ -2,7 +2,10 @@ package io.fencepost.client;
 
 /** How a lease ended. */
 public enum LeaseEnd {
-  /** No end is known. The server remembers ends for 10 s. */
+  /**
+   * No end is known. Of a previous lease: the server remembers ends for 10 s. Of a lease that this client lost because no
+   * renewal arrived in time: the client does not wait for the server to learn how it ended there.
+   */
   UNSPECIFIED,
   /** Its holder released it. */
   RELEASED,

@@ -11,7 +11,6 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.locks.LockSupport;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -19,8 +18,6 @@ import org.junit.jupiter.api.Timeout;
 /** The client with servers that die, go silent, drain or lose replies. */
 @Timeout(90)
 class FaultsTest {
-  private static final long POLL_NANOS = 2_000_000;
-
   /** The TTL of leases that survive a fault, also on a busy machine, and how long others wait for them in vain. */
   private static final Duration TTL = Duration.ofSeconds(4);
 
@@ -44,9 +41,7 @@ class FaultsTest {
       FencedLock lock = client.acquire("killed").ttl(TTL).get();
       FencedLock busy = other.acquire("waited").ttl(TTL).get();
       CompletableFuture<FencedLock> waiter = client.acquire("waited").waitFor(Duration.ofSeconds(60)).getAsync();
-      while (other.get("waited").waiters() == 0) {
-        LockSupport.parkNanos(POLL_NANOS);
-      }
+      awaitWaiters(other, "waited", 1);
       one.process().destroyForcibly().waitFor();
       assertKeptFor(other, lock, KEPT_MILLIS);
       busy.release();
@@ -95,6 +90,34 @@ class FaultsTest {
       }
       proxy.mode(Proxy.Mode.FORWARD);
       assertThrows(LockLostException.class, lock::close);
+    }
+  }
+
+  /** The servers are away when the holder learns of the loss: its work must not wait for them to end. */
+  @Test
+  void aLostLockIsGivenBackWithoutWaitingForAServer() throws Exception {
+    try (FencepostServer server = FencepostServer.start(SHORT_TTLS);
+        FencepostClient client = FencepostClient.connect(server.address());
+        FencepostClient other = FencepostClient.connect(server.address())) {
+      Duration ttl = Duration.ofSeconds(2);
+      List<FencedLock> locks = Stream.of("released", "async", "closed")
+          .map(name -> client.acquire("given/" + name).ttl(ttl).waitFor(Duration.ofSeconds(30)).get())
+          .toList();
+      FencedLock earlier = client.acquire("given/earlier").ttl(ttl.dividedBy(4)).waitFor(Duration.ofSeconds(30)).get();
+      server.pause();
+      earlier.releaseAsync();
+      for (FencedLock lock : locks) {
+        assertEquals(LossReason.SILENCE, lock.lost().toCompletableFuture().get(30, TimeUnit.SECONDS).reason());
+      }
+      // A call that began earlier waits for the server, as long as a release of a valid lock does.
+      CompletableFuture<FencedLock> waits = other.acquire("given/waits").getAsync();
+      assertEquals(LeaseEnd.UNSPECIFIED, earlier.release(), "its validity is over too");
+      assertEquals(LeaseEnd.UNSPECIFIED, locks.get(0).release());
+      assertEquals(LeaseEnd.UNSPECIFIED, locks.get(1).releaseAsync().get());
+      LockLostException lost = assertThrows(LockLostException.class, locks.get(2)::close);
+      assertEquals(LossReason.SILENCE, lost.reason());
+      assertFalse(waits.isDone(), "the releases returned first");
+      server.resume();
     }
   }
 
@@ -181,9 +204,7 @@ class FaultsTest {
   }
 
   private static void awaitWaiters(FencepostClient client, String name, int waiters) {
-    while (client.get(name).waiters() != waiters) {
-      LockSupport.parkNanos(POLL_NANOS);
-    }
+    Await.until(() -> client.get(name).waiters() == waiters);
   }
 
   @Test

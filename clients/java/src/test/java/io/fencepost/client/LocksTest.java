@@ -17,7 +17,6 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.locks.LockSupport;
 import java.util.stream.Collectors;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
@@ -29,7 +28,6 @@ import org.junit.jupiter.api.Timeout;
 /** The client with a real server that works. */
 @Timeout(60)
 class LocksTest {
-  private static final long POLL_NANOS = 2_000_000;
   private static final Duration LONG = Duration.ofSeconds(30);
   private static FencepostServer server;
   private final FencepostClient client = FencepostClient.connect(server.address());
@@ -49,12 +47,6 @@ class LocksTest {
   void close() {
     client.close();
     other.close();
-  }
-
-  private static void await(java.util.function.BooleanSupplier condition) {
-    while (!condition.getAsBoolean()) {
-      LockSupport.parkNanos(POLL_NANOS);
-    }
   }
 
   @Test
@@ -90,7 +82,7 @@ class LocksTest {
   void aWaiterGetsTheLockWhenItIsReleased() throws Exception {
     FencedLock lock = client.acquire("queue").get();
     CompletableFuture<FencedLock> waiter = other.acquire("queue").waitFor(LONG).getAsync();
-    await(() -> client.get("queue").waiters() == 1);
+    Await.until(() -> client.get("queue").waiters() == 1);
     assertEquals(LeaseEnd.RELEASED, lock.release());
     assertFalse(lock.isValid());
     assertEquals(LeaseEnd.RELEASED, lock.release(), "a release is idempotent");
@@ -103,10 +95,10 @@ class LocksTest {
   void aCancelledWaitLeavesTheQueue() throws Exception {
     try (FencedLock lock = client.acquire("cancel").get()) {
       CompletableFuture<FencedLock> waiter = other.acquire("cancel").waitFor(LONG).getAsync();
-      await(() -> client.get("cancel").waiters() == 1);
+      Await.until(() -> client.get("cancel").waiters() == 1);
       assertTrue(waiter.cancel(false));
       assertThrows(CancellationException.class, waiter::join);
-      await(() -> client.get("cancel").waiters() == 0);
+      Await.until(() -> client.get("cancel").waiters() == 0);
       assertTrue(lock.isValid());
     }
   }
@@ -120,10 +112,10 @@ class LocksTest {
         interrupted.complete(Thread.currentThread().isInterrupted());
       });
       waiter.start();
-      await(() -> client.get("interrupt").waiters() == 1);
+      Await.until(() -> client.get("interrupt").waiters() == 1);
       waiter.interrupt();
       assertTrue(interrupted.get(), "the interrupt status is set");
-      await(() -> client.get("interrupt").waiters() == 0);
+      Await.until(() -> client.get("interrupt").waiters() == 0);
       assertTrue(lock.isValid());
     }
   }
@@ -134,13 +126,13 @@ class LocksTest {
     for (int n = 0; n < 50; n++) {
       FencedLock lock = client.acquire("cross").waitFor(LONG).get();
       CompletableFuture<FencedLock> waiter = other.acquire("cross").waitFor(LONG).getAsync();
-      await(() -> client.get("cross").waiters() == 1);
+      Await.until(() -> client.get("cross").waiters() == 1);
       lock.releaseAsync();
       if (!waiter.cancel(false)) {
         waiter.join().release();
       }
     }
-    await(() -> client.get("cross").holders().isEmpty());
+    Await.until(() -> client.get("cross").holders().isEmpty());
   }
 
   @Test
@@ -149,14 +141,14 @@ class LocksTest {
     FencedLock held = client.acquire("close-held").get();
     CompletableFuture<Loss> lost = held.lost().toCompletableFuture();
     CompletableFuture<FencedLock> waiter = client.acquire("close").waitFor(LONG).getAsync();
-    await(() -> other.get("close").waiters() == 1);
+    Await.until(() -> other.get("close").waiters() == 1);
     client.close();
     assertFalse(held.isValid());
     assertTrue(other.get("close-held").holders().isEmpty());
     ExecutionException failure = assertThrows(ExecutionException.class, waiter::get);
     assertEquals(ClientClosedException.class, failure.getCause().getClass());
     assertThrows(ClientClosedException.class, () -> client.acquire("close").get());
-    await(() -> other.get("close").waiters() == 0);
+    Await.until(() -> other.get("close").waiters() == 0);
     lock.release();
     assertFalse(lost.isDone(), "a release is no loss");
     LockLostException over = assertThrows(LockLostException.class, held::check);

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.fencepost.client.Await;
 import io.fencepost.client.ContendedException;
 import io.fencepost.client.FencedLock;
 import io.fencepost.client.FencepostClient;
@@ -27,8 +28,6 @@ import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.locks.LockSupport;
-import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -37,7 +36,6 @@ import org.junit.jupiter.api.Timeout;
 /** The server inside the process, with real clients. */
 @Timeout(60)
 class FakeServerTest {
-  private static final long POLL_NANOS = 2_000_000;
   private static final Duration LONG = Duration.ofSeconds(30);
   private FakeServer server;
   private FencepostClient client;
@@ -52,12 +50,6 @@ class FakeServerTest {
   void stop() {
     client.close();
     server.close();
-  }
-
-  private static void await(BooleanSupplier condition) {
-    while (!condition.getAsBoolean()) {
-      LockSupport.parkNanos(POLL_NANOS);
-    }
   }
 
   private static Loss loss(FencedLock lock) throws Exception {
@@ -90,10 +82,10 @@ class FakeServerTest {
     for (int n = 1; n <= 8; n++) {
       int waiting = n;
       waiters.add(client.acquire("a").waitFor(LONG).getAsync());
-      await(() -> client.get("a").waiters() == waiting);
+      Await.until(() -> client.get("a").waiters() == waiting);
     }
     waiters.remove(3).cancel(false);
-    await(() -> client.get("a").waiters() == 7);
+    Await.until(() -> client.get("a").waiters() == 7);
     long token = lock.token();
     lock.release();
     for (CompletableFuture<FencedLock> waiter : waiters) {
@@ -118,7 +110,7 @@ class FakeServerTest {
       watch.started().toCompletableFuture().get();
       FencedLock lock = client.acquire("a").get();
       CompletableFuture<FencedLock> waiter = client.acquire("a").waitFor(LONG).getAsync();
-      await(() -> client.get("a").waiters() == 1);
+      Await.until(() -> client.get("a").waiters() == 1);
       server.lose("a");
       FencedLock next = waiter.get();
       assertEquals(new Loss("a", lock.token(), LossReason.REVOKED, next.token()), loss(lock));
@@ -159,7 +151,7 @@ class FakeServerTest {
     FencedLock kept = client.acquire("kept").ttl(Duration.ofSeconds(4)).get();
     FencedLock busy = client.acquire("busy").get();
     CompletableFuture<FencedLock> waiter = client.acquire("busy").waitFor(LONG).getAsync();
-    await(() -> client.get("busy").waiters() == 1);
+    Await.until(() -> client.get("busy").waiters() == 1);
     server.dropReply();
     FencedLock lock = client.acquire("a").get();
     assertEquals(busy.token() + 1, lock.token(), "the second transmission found the grant of the first");
