@@ -113,7 +113,7 @@ final class AcquireOperation extends Operation {
     LeaseEnd previous = Wire.end(answer.getPreviousEnd());
     Lease lease = new Lease(answer.getLease(), request.getHolder(), previous, requestedTtl, sent, read, held);
     if (from == null) {
-      lease.onStream = false;
+      lease.renewals = Lease.Renewals.ALONE;
     } else {
       from.granted(handle, lease, sent);
     }

@@ -11,6 +11,16 @@ import java.util.concurrent.CompletableFuture;
  * <p>Lost is final, whether the server reported it or the validity ended: a late renewal never revives a lease.
  */
 final class Lease {
+  /** How a lease is renewed. */
+  enum Renewals {
+    /** By the answers to the beats of a session. */
+    SESSION,
+    /** By requests of the keeper, because the session is full. */
+    ALONE,
+    /** Not any more: another process has attached the lease. It stays valid until the end that is known. */
+    NONE
+  }
+
   final String name;
 
   /** A secret: never logged. */
@@ -38,11 +48,10 @@ final class Lease {
   /** When it was last attached. */
   long attachedAt;
 
-  /** Whether it was attached again after another process had attached it. */
-  boolean reattached;
+  /** The session on which it was attached again after the server had detached it; null if there is none. */
+  Session reattachedOn;
 
-  /** Whether a session renews it. If not, because the session is full, the keeper sends renewals. */
-  boolean onStream = true;
+  Renewals renewals = Renewals.SESSION;
 
   /** When a renewal was last requested by the keeper. */
   long renewalAt;
@@ -80,6 +89,10 @@ final class Lease {
     this.validUntil = Validity.until(sent, read, held, left);
     this.attachedAt = read;
     this.renewalAt = read;
+  }
+
+  boolean isOnSession() {
+    return renewals == Renewals.SESSION;
   }
 
   boolean isOver() {

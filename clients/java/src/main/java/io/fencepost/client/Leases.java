@@ -26,7 +26,7 @@ final class Leases {
   /** The leases that a new session renews, those that end first at the front. */
   List<Lease> onStream() {
     return leases.stream()
-        .filter(lease -> lease.onStream)
+        .filter(Lease::isOnSession)
         .sorted(Comparator.comparingLong(lease -> lease.validUntil))
         .toList();
   }
@@ -43,7 +43,7 @@ final class Leases {
   boolean add(Lease lease) {
     leases.add(lease);
     shortest = shorter(shortest, lease.ttl);
-    if (!lease.onStream) {
+    if (!lease.isOnSession()) {
       return false;
     }
     boolean sets = shortestOnStream == 0 || lease.ttl < shortestOnStream;
@@ -70,14 +70,14 @@ final class Leases {
         continue;
       }
       shortest = shorter(shortest, lease.ttl);
-      shortestOnStream = lease.onStream ? shorter(shortestOnStream, lease.ttl) : shortestOnStream;
+      shortestOnStream = lease.isOnSession() ? shorter(shortestOnStream, lease.ttl) : shortestOnStream;
       if (Validity.isOverdue(lease.validUntil, now, lease.ttl)) {
         keeper.atRisk(lease, false);
         boolean patient = now - lease.attachedAt <= Timing.answerTimeout(lease.ttl);
         // If the store is the cause, a new session with the only server does not help.
-        stuck |= lease.onStream && !patient && (!lease.storeUnreachable || hasOther);
+        stuck |= lease.isOnSession() && !patient && (!lease.storeUnreachable || hasOther);
       }
-      if (!lease.onStream && now - lease.renewalAt > lease.ttl / 3) {
+      if (lease.renewals == Lease.Renewals.ALONE && now - lease.renewalAt > lease.ttl / 3) {
         lease.renewalAt = now;
         keeper.submit(new RenewOperation(keeper, lease, () -> {}));
       }

@@ -385,13 +385,14 @@ final class Session {
     Lease lease = attachment.lease;
     handles.remove(lease, detached.getHandle());
     if (detached.getReason() == Detached.Reason.REASON_STREAM_FULL) {
-      lease.onStream = false;
-    } else if (!lease.reattached) {
-      // Once may be a late message of an old session. Twice means that another process has the lease.
-      lease.reattached = true;
+      lease.renewals = Lease.Renewals.ALONE;
+    } else if (lease.reattachedOn != this) {
+      // The store may have lost the attachment, or an old session took it back. The next number wins against both.
+      lease.reattachedOn = this;
       attach(lease, now);
     } else {
-      lease.onStream = false;
+      // Twice on one session means that another process attaches the lease as well: this one must not compete with it.
+      lease.renewals = Lease.Renewals.NONE;
       keeper.atRisk(lease, false);
     }
   }

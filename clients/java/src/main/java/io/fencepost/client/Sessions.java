@@ -104,7 +104,7 @@ final class Sessions {
   }
 
   void attach(Lease lease, Session granted) {
-    if (lease.onStream && current != null && current != granted) {
+    if (lease.isOnSession() && current != null && current != granted) {
       current.attach(lease, keeper.now());
     }
   }
