@@ -2,6 +2,7 @@ package io.fencepost.client;
 
 import io.grpc.CallOptions;
 import io.grpc.ClientCall;
+import io.grpc.ConnectivityState;
 import io.grpc.ManagedChannel;
 import io.grpc.Metadata;
 import io.grpc.MethodDescriptor;
@@ -12,6 +13,7 @@ import java.io.IOException;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 
 /** Calls apart from the session, on connections of their own. Those that only read are repeated here. */
@@ -47,7 +49,7 @@ final class Calls {
       int server = preferred();
       Failure failure;
       try {
-        return transmission.send(channel(server), options(server));
+        return transmission.send(connected(server), options(server));
       } catch (StatusRuntimeException failed) {
         Metadata trailers = failed.getTrailers() == null ? new Metadata() : failed.getTrailers();
         failure = Failure.of(failed.getStatus(), trailers).at(servers.get(server));
@@ -71,7 +73,7 @@ final class Calls {
   /** A call on the preferred server, to be started. Its callbacks run on the thread that reads the socket. */
   <Q, A> ClientCall<Q, A> newCall(MethodDescriptor<Q, A> method, long timeout) {
     int server = preferred();
-    return channel(server).newCall(method, options(server).withDeadlineAfter(timeout, TimeUnit.NANOSECONDS));
+    return connected(server).newCall(method, options(server).withDeadlineAfter(timeout, TimeUnit.NANOSECONDS));
   }
 
   private static WaitInterruptedException interrupted(InterruptedException cause) {
@@ -94,8 +96,37 @@ final class Calls {
     }
   }
 
+  /**
+   * The connection to a server, once the server answers there. If it does not in time, the connection is given up: gRPC
+   * would wait for it as long as the call may take.
+   */
+  ManagedChannel connected(int server) {
+    ManagedChannel channel = channel(server);
+    long until = System.nanoTime() + Timing.CONNECT_TIMEOUT;
+    try {
+      for (ConnectivityState state = channel.getState(true);
+          state == ConnectivityState.IDLE || state == ConnectivityState.CONNECTING;
+          state = channel.getState(true)) {
+        CountDownLatch changed = new CountDownLatch(1);
+        channel.notifyWhenStateChanged(state, changed::countDown);
+        if (!changed.await(until - System.nanoTime(), TimeUnit.NANOSECONDS)) {
+          giveUp(server, channel);
+          throw Status.UNAVAILABLE.withDescription("no answer in time").asRuntimeException();
+        }
+      }
+    } catch (InterruptedException interrupted) {
+      throw interrupted(interrupted);
+    }
+    return channel;
+  }
+
+  private synchronized void giveUp(int server, ManagedChannel channel) {
+    channels.remove(server, channel);
+    channel.shutdownNow();
+  }
+
   /** The connection to a server. After a failure it connects again without a pause: callers pause themselves. */
-  synchronized ManagedChannel channel(int server) {
+  private synchronized ManagedChannel channel(int server) {
     if (closed) {
       throw new ClientClosedException();
     }
@@ -106,8 +137,7 @@ final class Calls {
 
   private ManagedChannel connect(int server) {
     try {
-      ManagedChannel channel = connector.channel(servers.get(server), IDLE_SECONDS);
-      return channel;
+      return connector.channel(servers.get(server), IDLE_SECONDS);
     } catch (IOException unusable) {
       throw Status.UNAVAILABLE.withCause(unusable).asRuntimeException();
     }

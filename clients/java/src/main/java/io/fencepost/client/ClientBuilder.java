@@ -26,7 +26,7 @@ public final class ClientBuilder {
    */
   public ClientBuilder servers(String... addresses) {
     for (String address : addresses) {
-      servers.addAll(ServerAddress.list(address));
+      servers.addAll(ServerAddress.list(Objects.requireNonNull(address, "server address")));
     }
     return this;
   }
@@ -47,8 +47,8 @@ public final class ClientBuilder {
    * Sends a bearer token with every call, in the header {@code authorization}. Only over TLS, a Unix socket or the
    * loopback interface.
    *
-   * @param provider is called before each call and each stream, on a thread that may wait; if it throws, or returns null
-   *     or a text that is no token (such as one with a line end), the call is not made
+   * @param provider is called before each call and each stream, on a thread that may wait; if it throws, or returns
+   *     null or a text that is no token (such as one with a line end), the call is not made
    * @return this builder
    */
   public ClientBuilder bearerToken(Supplier<String> provider) {

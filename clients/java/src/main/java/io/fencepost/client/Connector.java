@@ -123,7 +123,8 @@ final class Connector {
           String current = Objects.requireNonNull(token.get(), "it returned null");
           String fault = faultOf(current);
           if (fault != null) {
-            String message = "the bearer token " + fault + ", so it was not sent: the provider must return the token alone";
+            String message =
+                "the bearer token " + fault + ", so it was not sent: the provider must return the token alone";
             applier.fail(Status.UNAUTHENTICATED.withDescription(message));
             return;
           }

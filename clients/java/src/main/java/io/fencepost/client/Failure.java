@@ -13,6 +13,9 @@ import java.nio.channels.UnresolvedAddressException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
+import java.util.regex.Pattern;
+import javax.net.ssl.SSLException;
+import javax.net.ssl.SSLHandshakeException;
 
 /** A transmission that failed: what the server said, or why the server could not be reached. */
 record Failure(
@@ -28,6 +31,13 @@ record Failure(
 
   /** What gRPC adds to the description of a broken connection, which tells users nothing. */
   private static final String NETTY_PIPELINE = "\nChannel Pipeline: ";
+
+  /** The alerts with which a server refuses the certificate of a client, or the lack of one. */
+  private static final Pattern ALERT =
+      Pattern.compile("alert.*(certificate|unknown_ca|access_denied)", Pattern.CASE_INSENSITIVE);
+
+  private static final Pattern ALERT_REQUIRED =
+      Pattern.compile("alert.*certificate_required", Pattern.CASE_INSENSITIVE);
 
   /** What gRPC says of an address that {@link HostNames} could not resolve. */
   private static final String GRPC_UNRESOLVED = "unresolved address";
@@ -49,6 +59,9 @@ record Failure(
       if (cause.getMessage() != null && !message.contains(cause.getMessage())) {
         message += (message.isEmpty() ? "" : ": ") + cause.getMessage();
       }
+    }
+    if (ALERT_REQUIRED.matcher(message).find()) {
+      message += "; the server asks for a client certificate: name its files with Tls.certificateFiles";
     }
     return of(status.getCode(), message, details == null ? List.of() : details.getDetailsList(), exception);
   }
@@ -108,7 +121,8 @@ record Failure(
   /** Whether the call was refused by TLS, which repeating does not change until somebody changes certificates. */
   boolean isTls() {
     for (Throwable at = cause; at != null; at = at.getCause()) {
-      if (at instanceof javax.net.ssl.SSLHandshakeException
+      if (at instanceof SSLHandshakeException
+          || (at instanceof SSLException && at.getMessage() != null && ALERT.matcher(at.getMessage()).find())
           || at instanceof java.security.cert.CertificateException
           || at instanceof TlsFileException) {
         return true;

@@ -139,8 +139,8 @@ public final class FencedLock implements AutoCloseable {
 
   /**
    * Releases the lock and waits for the answer, at most 10 s. Stop the protected work first: another holder may get the
-   * lock at any moment from now on. Idempotent. If the lock is lost already, this returns at once, and the client releases
-   * in the background what may be left of the lease.
+   * lock at any moment from now on. Idempotent. If the lock is lost already, this returns at once, and the client
+   * releases in the background what may be left of the lease.
    *
    * @return how the lease ended: {@link LeaseEnd#RELEASED}, or how it was lost before; {@link LeaseEnd#UNSPECIFIED} if
    *     its validity ended before a renewal arrived
@@ -180,8 +180,8 @@ public final class FencedLock implements AutoCloseable {
   }
 
   /**
-   * Releases the lock. If no server answers, or the thread is interrupted, the release goes on in the background. A lock
-   * that is lost is not waited for.
+   * Releases the lock. If the lock is lost, no server answers, or the thread is interrupted, the release goes on in the
+   * background.
    *
    * @throws LockLostException if the lock was lost before: work that was done since then is protected by its fencing
    *     token only

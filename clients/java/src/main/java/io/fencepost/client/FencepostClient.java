@@ -171,7 +171,8 @@ public final class FencepostClient implements AutoCloseable {
    * @throws WaitInterruptedException if the thread is interrupted
    */
   public TokenStatus checkToken(String name, long token) {
-    CheckTokenRequest request = CheckTokenRequest.newBuilder().setLockName(name).setFencingToken(token).build();
+    CheckTokenRequest request =
+        CheckTokenRequest.newBuilder().setLockName(name).setFencingToken(notNegative(token, "token")).build();
     CheckTokenResponse answer = calls.call(LockServiceGrpc.getCheckTokenMethod(), request);
     TokenStatus.State state =
         switch (answer.getStatus()) {
@@ -181,6 +182,14 @@ public final class FencepostClient implements AutoCloseable {
           case STATUS_UNKNOWN, STATUS_UNSPECIFIED, UNRECOGNIZED -> TokenStatus.State.UNKNOWN;
         };
     return new TokenStatus(state, answer.getNewestToken());
+  }
+
+  /** Refuses a token that the message cannot express: it would be sent as another one. */
+  static long notNegative(long token, String what) {
+    if (token < 0) {
+      throw new IllegalArgumentException(what + " is negative: " + token);
+    }
+    return token;
   }
 
   /**

@@ -10,9 +10,9 @@ import java.net.URI;
 import java.util.List;
 
 /**
- * Resolves the names of hosts as gRPC does, but passes a failure on as an address that cannot be connected to: gRPC logs
- * a warning with a stack trace for each name that cannot be resolved, and would do so at every attempt. The failure
- * reaches the caller as that of the connection, and the next attempt resolves the name again.
+ * Resolves the names of hosts as gRPC does, but passes a failure on as an address that cannot be connected to: gRPC
+ * would log a warning with a stack trace at every attempt. The failure reaches the caller as that of the connection,
+ * and the next attempt resolves the name again.
  */
 final class HostNames extends NameResolver.Factory {
   private static final NameResolver.Factory DEFAULT = NameResolverRegistry.getDefaultRegistry().asFactory();

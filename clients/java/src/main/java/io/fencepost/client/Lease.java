@@ -133,7 +133,7 @@ final class Lease {
     }
   }
 
-  /** The client was closed, which releases the lease. Work under it fails at its next check; this is no loss to tell. */
+  /** The client was closed, which releases the lease. Work under it fails at its next check; no loss is told. */
   void clientClosed() {
     if (loss == null) {
       loss = new Loss(name, token, LossReason.RELEASED, 0);

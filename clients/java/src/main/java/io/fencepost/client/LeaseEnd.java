@@ -3,8 +3,8 @@ package io.fencepost.client;
 /** How a lease ended. */
 public enum LeaseEnd {
   /**
-   * No end is known. Of a previous lease: the server remembers ends for 10 s. Of a lease that this client lost because no
-   * renewal arrived in time: the client does not wait for the server to learn how it ended there.
+   * No end is known. Of a previous lease: the server remembers ends for 10 s. Of a lease that this client lost because
+   * no renewal arrived in time: the client does not wait for the server to learn how it ended there.
    */
   UNSPECIFIED,
   /** Its holder released it. */

@@ -96,7 +96,7 @@ public final class LockRequest {
    * @return this request
    */
   public LockRequest minToken(long token) {
-    request.setMinToken(token);
+    request.setMinToken(FencepostClient.notNegative(token, "minToken"));
     return this;
   }
 

@@ -42,24 +42,15 @@ final class Session {
 
   private static final int URGENT = 2_000;
 
-  /** A lease on this session. {@code sent} is 0 until the attachment is sent. */
-  private static final class Attachment {
-    final Lease lease;
-    final int attempt;
-    long sent;
-    boolean confirmed;
-
-    Attachment(Lease lease, int attempt) {
-      this.lease = lease;
-      this.attempt = attempt;
-    }
-  }
-
   /** An operation that was sent; {@code operation} is null once a later attempt replaced it. */
   private record InFlight(Operation operation, int handle, boolean acquire) {}
 
   final int server;
-  final long startedAt;
+
+  /** When it began to connect, or before that to prepare. {@code connecting} ends when the server answers. */
+  long startedAt;
+
+  boolean connecting;
   private final Keeper keeper;
   private final SessionCall call;
 

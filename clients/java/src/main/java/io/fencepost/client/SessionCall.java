@@ -5,6 +5,7 @@ import io.fencepost.v1.SessionRequest;
 import io.fencepost.v1.SessionResponse;
 import io.grpc.CallOptions;
 import io.grpc.ClientCall;
+import io.grpc.ConnectivityState;
 import io.grpc.ManagedChannel;
 import io.grpc.Metadata;
 import io.grpc.Status;
@@ -57,6 +58,8 @@ final class SessionCall {
     boolean wanted = keeper.underLock(() -> {
       channel = connecting;
       call = started;
+      session.connecting = true;
+      session.startedAt = keeper.now();
       return !session.ended;
     });
     if (!wanted) {
@@ -65,6 +68,17 @@ final class SessionCall {
     }
     started.start(new Incoming(started), new Metadata());
     started.request(MESSAGES_AHEAD);
+    awaitConnection(connecting);
+  }
+
+  /** Tells the session when the server has answered on the connection. */
+  private void awaitConnection(ManagedChannel connecting) {
+    ConnectivityState state = connecting.getState(false);
+    if (state == ConnectivityState.READY) {
+      keeper.onSession(session, now -> session.connecting = false);
+    } else if (state != ConnectivityState.SHUTDOWN) {
+      connecting.notifyWhenStateChanged(state, () -> awaitConnection(connecting));
+    }
   }
 
   boolean isReady() {

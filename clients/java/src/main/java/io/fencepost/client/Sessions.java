@@ -225,7 +225,7 @@ final class Sessions {
       return;
     }
     String address = servers.get(current.server).toString();
-    if (!current.open && now - current.startedAt > openTimeout(leases.shortest())) {
+    if (!current.open && now - current.startedAt > openTimeout(current, leases.shortest())) {
       end(current, Failure.local(Status.Code.UNAVAILABLE, address + ": no answer in time"), now);
     } else if (isSilent(current, now, late) || current.repeatOverdue(now)) {
       end(current, Failure.local(Status.Code.UNAVAILABLE, address + ": the session is silent"), now);
@@ -245,8 +245,9 @@ final class Sessions {
   }
 
   /** A proven client connects quickly enough for its leases; a cold one has none yet. */
-  private static long openTimeout(long shortest) {
-    return shortest == 0 ? Timing.OPEN_TIMEOUT : Math.min(Timing.OPEN_TIMEOUT, Timing.answerTimeout(shortest));
+  private static long openTimeout(Session session, long shortest) {
+    long timeout = session.connecting ? Timing.CONNECT_TIMEOUT : Timing.OPEN_TIMEOUT;
+    return shortest == 0 ? timeout : Math.min(timeout, Timing.answerTimeout(shortest));
   }
 
   /** The time until the next check that an operation needs. */

@@ -16,7 +16,10 @@ final class Timing {
   /** How long an unused session stays open for the next lease. */
   static final long LINGER = MILLISECONDS.toNanos(Facts.LINGER_MS);
 
-  /** The timeout for opening a session: connection, TLS handshake and the server's first answer. */
+  /** The timeout for connecting: until the server's first answer, after the TLS handshake if there is one. */
+  static final long CONNECT_TIMEOUT = MILLISECONDS.toNanos(Facts.CONNECT_TIMEOUT_MS);
+
+  /** The timeout for opening a session on a connection, and for the preparations: loading classes, reading files. */
   static final long OPEN_TIMEOUT = SECONDS.toNanos(5);
 
   /** The minimum time between two moves away from a session that works, because the store of its server does not. */

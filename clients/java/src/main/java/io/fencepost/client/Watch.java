@@ -71,22 +71,29 @@ public final class Watch implements AutoCloseable {
     started.completeExceptionally(failure == null ? new ClientClosedException() : failure);
   }
 
-  private synchronized void open() {
+  private void open() {
     if (ended.isDone()) {
       return;
     }
     int server = calls.preferred();
     try {
-      call = calls.channel(server).newCall(LockServiceGrpc.getWatchMethod(), calls.options(server));
-      call.start(new Incoming(server, call), new Metadata());
-      call.sendMessage(WatchRequest.newBuilder().setPrefix(prefix).build());
-      call.halfClose();
-      call.request(1);
+      start(server, calls.connected(server).newCall(LockServiceGrpc.getWatchMethod(), calls.options(server)));
     } catch (ClientClosedException closed) {
       end(closed);
     } catch (StatusRuntimeException unusable) {
       failed(server, Failure.of(unusable.getStatus(), new Metadata()));
     }
+  }
+
+  private synchronized void start(int server, ClientCall<WatchRequest, WatchResponse> started) {
+    if (ended.isDone()) {
+      return; // closed meanwhile
+    }
+    call = started;
+    call.start(new Incoming(server, call), new Metadata());
+    call.sendMessage(WatchRequest.newBuilder().setPrefix(prefix).build());
+    call.halfClose();
+    call.request(1);
   }
 
   private void failed(int server, Failure failure) {

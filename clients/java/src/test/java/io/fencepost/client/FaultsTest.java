@@ -6,6 +6,8 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.fencepost.client.testing.FencepostServer;
+import java.net.InetAddress;
+import java.net.ServerSocket;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
@@ -205,6 +207,25 @@ class FaultsTest {
 
   private static void awaitWaiters(FencepostClient client, String name, int waiters) {
     Await.until(() -> client.get(name).waiters() == waiters);
+  }
+
+  /** It is given up after 2 s, which is sooner than the wait of a request that began earlier is over. */
+  @Test
+  void aServerThatAcceptsConnectionsAndDoesNotAnswerIsGivenUpSoon() throws Exception {
+    try (FencepostServer server = FencepostServer.start();
+        ServerSocket hanging = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
+        FencepostClient other = FencepostClient.connect(server.address());
+        FencepostClient client = FencepostClient.connect("127.0.0.1:" + hanging.getLocalPort(), server.address())) {
+      other.acquire("busy").get();
+      CompletableFuture<FencedLock> waits = other.acquire("busy").waitFor(Duration.ofSeconds(4)).getAsync();
+      awaitWaiters(other, "busy", 1);
+      CompletableFuture<LockInfo> read = CompletableFuture.supplyAsync(() -> client.get("hanging"));
+      CompletableFuture<Void> watched = client.watch("hanging", event -> {}).started().toCompletableFuture();
+      client.acquire("hanging").get();
+      read.get();
+      watched.get();
+      assertFalse(waits.isDone());
+    }
   }
 
   @Test

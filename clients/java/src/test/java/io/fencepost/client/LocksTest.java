@@ -166,6 +166,11 @@ class LocksTest {
     RefusedException large = assertThrows(
         RefusedException.class, () -> client.acquire("large").metadata("k", "v".repeat(70_000)).get());
     assertEquals("INVALID_ARGUMENT", large.code());
+    assertThrows(IllegalArgumentException.class, () -> client.acquire("a").minToken(-1));
+    assertThrows(IllegalArgumentException.class, () -> client.checkToken("a", -1));
+    NullPointerException none = assertThrows(
+        NullPointerException.class, () -> FencepostClient.connect((String) null));
+    assertEquals("server address", none.getMessage());
   }
 
   @Test
