@@ -45,11 +45,14 @@ final class Calls {
   /** Repeats a call on the servers in turn, until it is answered or refused, or its time is over. */
   private <T> T call(Transmission<T> transmission) {
     long until = System.nanoTime() + Timing.RETRY_FOR;
+    int refusedByTls = 0;
     for (int failures = 0; ; failures++) {
       int server = preferred();
+      ManagedChannel channel = null;
       Failure failure;
       try {
-        return transmission.send(connected(server), options(server));
+        channel = connected(server);
+        return transmission.send(channel, options(server));
       } catch (StatusRuntimeException failed) {
         Metadata trailers = failed.getTrailers() == null ? new Metadata() : failed.getTrailers();
         failure = Failure.of(failed.getStatus(), trailers).at(servers.get(server));
@@ -58,8 +61,13 @@ final class Calls {
         }
       }
       failed(server);
+      if (failure.isTls()) {
+        refusedByTls++;
+        giveUp(server, channel); // the next connection reads the files again
+      }
       long pause = Math.max(Timing.retryPause(failures), failure.retryDelay());
-      if (!failure.isTransient() || System.nanoTime() + pause - until > 0) {
+      boolean hopeless = !failure.isTransient() || refusedByTls > servers.size();
+      if (hopeless || System.nanoTime() + pause - until > 0) {
         throw failure.refused();
       }
       try {
@@ -120,9 +128,12 @@ final class Calls {
     return channel;
   }
 
+  /** Closes a connection, so that the next call makes another one. {@code channel} is null if there is none. */
   private synchronized void giveUp(int server, ManagedChannel channel) {
-    channels.remove(server, channel);
-    channel.shutdownNow();
+    if (channel != null) {
+      channels.remove(server, channel);
+      channel.shutdownNow();
+    }
   }
 
   /** The connection to a server. After a failure it connects again without a pause: callers pause themselves. */

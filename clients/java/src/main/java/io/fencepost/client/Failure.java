@@ -32,6 +32,9 @@ record Failure(
   /** What gRPC adds to the description of a broken connection, which tells users nothing. */
   private static final String NETTY_PIPELINE = "\nChannel Pipeline: ";
 
+  /** What Netty says of a connection that ended during the handshake, such as that of a server that stops. */
+  private static final String NETTY_HANDSHAKE_CUT = "Connection closed while SSL/TLS handshake";
+
   /** The alerts with which a server refuses the certificate of a client, or the lack of one. */
   private static final Pattern ALERT =
       Pattern.compile("alert.*(certificate|unknown_ca|access_denied)", Pattern.CASE_INSENSITIVE);
@@ -121,8 +124,9 @@ record Failure(
   /** Whether the call was refused by TLS, which repeating does not change until somebody changes certificates. */
   boolean isTls() {
     for (Throwable at = cause; at != null; at = at.getCause()) {
-      if (at instanceof SSLHandshakeException
-          || (at instanceof SSLException && at.getMessage() != null && ALERT.matcher(at.getMessage()).find())
+      String text = at.getMessage() == null ? "" : at.getMessage();
+      if ((at instanceof SSLHandshakeException && !text.startsWith(NETTY_HANDSHAKE_CUT))
+          || (at instanceof SSLException && ALERT.matcher(text).find())
           || at instanceof java.security.cert.CertificateException
           || at instanceof TlsFileException) {
         return true;

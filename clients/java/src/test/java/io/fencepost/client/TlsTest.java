@@ -118,12 +118,30 @@ class TlsTest {
     CompletableFuture<String> without = CompletableFuture.supplyAsync(() -> refusal(client(mutual, tls)));
     CompletableFuture<String> other = CompletableFuture.supplyAsync(() -> refusal(
         client(mutual, tls.certificateFiles(foreign.certificate(), foreign.key()))));
+    CompletableFuture<String> read = CompletableFuture.supplyAsync(() -> {
+      try (FencepostClient client = client(mutual, tls)) {
+        return assertThrows(RefusedException.class, () -> client.get("tls")).getMessage();
+      }
+    });
     CompletableFuture<String> plain = CompletableFuture.supplyAsync(() -> refusal(
         FencepostClient.connect(server.address())));
     assertTrue(without.join().endsWith("name its files with Tls.certificateFiles"), without.join());
     assertTrue(other.join().toLowerCase(Locale.ROOT).contains("certificate"), other.join());
+    assertTrue(read.join().endsWith("name its files with Tls.certificateFiles"), read.join());
     assertFalse(plain.isDone());
     assertTrue(plain.join().contains(server.address()), plain.join());
+  }
+
+  @Test
+  void aConnectionThatEndsDuringTheHandshakeIsMadeAgain() throws Exception {
+    try (Proxy proxy = new Proxy("localhost" + server.address().substring(server.address().lastIndexOf(':')));
+        FencepostClient client = FencepostClient.builder()
+            .servers("https://localhost" + proxy.address().substring(proxy.address().lastIndexOf(':')))
+            .tls(trusting(authority))
+            .build()) {
+      proxy.mode(Proxy.Mode.CUT_NEXT_REPLY);
+      client.acquire("cut").get().release();
+    }
   }
 
   @Test
@@ -133,6 +151,7 @@ class TlsTest {
     Tls tls = Tls.defaults().caFile(ca);
     try (FencepostClient client = client(server, tls)) {
       assertThrows(RefusedException.class, () -> client.acquire("rotated").get());
+      assertThrows(RefusedException.class, () -> client.get("rotated"));
       Files.copy(authority.ca(), ca, StandardCopyOption.REPLACE_EXISTING);
       client.acquire("rotated").get().release();
       assertEquals("rotated", client.get("rotated").name());
