@@ -18,6 +18,7 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpStream, UnixStream},
+    time::Instant,
 };
 use tokio_rustls::server::TlsStream;
 
@@ -53,7 +54,15 @@ impl Connection {
         backlog: Backlog,
         refusals: Arc<Refusals>,
     ) -> Self {
-        Self { transport, preface: PREFACE, frames: Frames::default(), backlog, peer, refusals, _permit: permit }
+        Self {
+            transport,
+            preface: PREFACE,
+            frames: Frames::new(Instant::now()),
+            backlog,
+            peer,
+            refusals,
+            _permit: permit,
+        }
     }
 
     /// What the calls of this connection have taken of it.
