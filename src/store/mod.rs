@@ -1,6 +1,7 @@
 //! Where leases and queues live. One trait that speaks commands and outcomes, so that one Redis or a quorum of them
 //! fits behind it as well as memory does.
 
+mod chores;
 mod error;
 mod interface;
 pub mod memory;
@@ -14,7 +15,7 @@ mod timed;
 pub use error::StoreError;
 pub use interface::{Answer, Store};
 pub use memory::MemoryStore;
-pub use notice::{Event, EventKind, Notices};
+pub use notice::{Event, EventKind, Notice, Notices, reason_of};
 pub use page::Page;
 pub use redis::{RedisStore, doctor};
 pub use timed::Timed;

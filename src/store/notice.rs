@@ -5,12 +5,18 @@
 
 use super::Timed;
 use crate::domain::{
+    command::{Command, Effect, Effects},
     ids::{AttachmentId, Call, GrantId, RequestId},
-    lease::LeaseEnd,
+    lease::{Lease, LeaseEnd},
     name::LockName,
     outcome::AcquireOutcome,
+    rules::Lock,
     token::FencingToken,
 };
+use std::borrow::Cow;
+
+/// The reason that watchers see when a lease is revoked because its stream ended.
+const STREAM_ENDED: &str = "stream ended";
 
 /// An event of a lock, for watchers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +44,87 @@ pub enum EventKind {
     Expired,
     /// It was revoked, for this reason.
     Revoked(String),
+}
+
+/// A notice that the rules caused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// See [`Notices::look_again`].
+    LookAgain(RequestId, u32),
+    /// See [`Notices::lease_ended`].
+    LeaseEnded(AttachmentId, LeaseEnd),
+    /// See [`Notices::detached`].
+    Detached(AttachmentId),
+    /// See [`Notices::event`].
+    Event(Box<Event>),
+}
+
+impl Notice {
+    /// Gives `each` the notices of the effects of one turn on this lock, in order. `reason` is that of the turn's
+    /// command ([`reason_of`]). Events are made only if they are watched.
+    pub fn of(
+        effects: Effects,
+        name: &LockName,
+        lock: &Lock,
+        reason: &str,
+        is_watched: bool,
+        mut each: impl FnMut(Self),
+    ) {
+        for effect in effects {
+            match effect {
+                Effect::LookAgain { request, attempt, .. } => each(Self::LookAgain(request, attempt)),
+                Effect::Detached { attachment, .. } => each(Self::Detached(attachment)),
+                Effect::Granted if is_watched => {
+                    if let Some(lease) = lock.lease() {
+                        each(Self::event(EventKind::Granted, name, lease));
+                    }
+                }
+                Effect::Granted | Effect::ReplicaReturned => {}
+                Effect::Ended { lease, end } => {
+                    if let Some(attachment) = lease.attachment {
+                        each(Self::LeaseEnded(attachment, end));
+                    }
+                    if is_watched {
+                        let kind = match end {
+                            LeaseEnd::Released => EventKind::Released,
+                            LeaseEnd::Expired => EventKind::Expired,
+                            LeaseEnd::Revoked => EventKind::Revoked(reason.to_owned()),
+                        };
+                        each(Self::event(kind, name, &lease));
+                    }
+                }
+            }
+        }
+    }
+
+    fn event(kind: EventKind, name: &LockName, lease: &Lease) -> Self {
+        Self::Event(Box::new(Event {
+            kind,
+            name: name.clone(),
+            holder: lease.terms.holder.as_str().to_owned(),
+            grant_id: lease.grant_id,
+            token: lease.token,
+        }))
+    }
+
+    /// Passes it on.
+    pub fn tell(self, notices: &dyn Notices) {
+        match self {
+            Self::LookAgain(request, attempt) => notices.look_again(request, attempt),
+            Self::LeaseEnded(attachment, end) => notices.lease_ended(attachment, end),
+            Self::Detached(attachment) => notices.detached(attachment),
+            Self::Event(event) => notices.event(*event),
+        }
+    }
+}
+
+/// What watchers are told if this command revokes a lease.
+pub fn reason_of(command: &Command) -> Cow<'static, str> {
+    match command {
+        Command::ForceRelease { reason, .. } => Cow::Owned(reason.as_str().to_owned()),
+        Command::Disconnect(..) => Cow::Borrowed(STREAM_ENDED),
+        _ => Cow::Borrowed(""),
+    }
 }
 
 /// Receives the notices. Called while the store holds a mutex of its own: implementations are quick, do not block, and

@@ -12,7 +12,7 @@ mod notice;
 mod page;
 #[path = "../../../src/store/partition/mod.rs"]
 pub mod partition;
-#[path = "../../../src/store/quorum/mod.rs"]
+#[path = "quorum.rs"]
 pub mod quorum;
 #[path = "../../../src/store/timed.rs"]
 mod timed;
@@ -20,6 +20,6 @@ mod timed;
 pub use error::StoreError;
 pub use interface::{Answer, Store};
 pub use memory::MemoryStore;
-pub use notice::{Event, EventKind, Notices};
+pub use notice::{Event, EventKind, Notice, Notices, reason_of};
 pub use page::Page;
 pub use timed::Timed;

@@ -10,9 +10,8 @@ mod tests;
 use crate::{
     clock::Clock,
     domain::{
-        command::{Command, Effect, Effects, Outcome},
+        command::{Command, Effects, Outcome},
         ids::{Call, Incarnation, ReplicaId},
-        lease::LeaseEnd,
         limits::{COMMAND_WINDOW, Limits},
         name::LockName,
         replicas::Replicas,
@@ -21,14 +20,14 @@ use crate::{
         token::Sequencer,
     },
     store::{
-        Answer, Event, EventKind, Notices, Page, Store, StoreError, Timed,
+        Answer, Notice, Notices, Page, Store, StoreError, Timed,
         partition::{Partition, SLOTS_PER_PAGE, Slot},
+        reason_of,
     },
     sync::Mutex,
 };
 use expiry::Alarm;
 use std::{
-    borrow::Cow,
     hash::{BuildHasher, RandomState},
     sync::Arc,
 };
@@ -52,8 +51,6 @@ pub struct MemoryStore {
 
 /// The one server that uses this store.
 const THIS_PROCESS: ReplicaId = ReplicaId(Uuid::nil());
-/// The reason that watchers see when a lease is revoked because its stream ended.
-const STREAM_ENDED: &str = "stream ended";
 
 impl MemoryStore {
     /// An empty store. [`MemoryStore::run_expiry`] must run, or expired leases end only when the next command comes.
@@ -83,14 +80,10 @@ impl MemoryStore {
 
     /// Carries out a command.
     fn execute(&self, name: &LockName, command: Command) -> Outcome {
-        // For watchers, should a lease be revoked.
-        let reason = match &command {
-            // Reading enters no lock that is not there.
-            Command::View => return self.read(name, |lock, now| Box::new(lock.view(now)).into()),
-            Command::ForceRelease { reason, .. } => Cow::Owned(reason.as_str().to_owned()),
-            Command::Disconnect(..) => Cow::Borrowed(STREAM_ENDED),
-            _ => Cow::Borrowed(""),
-        };
+        if command == Command::View {
+            return self.read(name, |lock, now| Box::new(lock.view(now)).into());
+        }
+        let reason = reason_of(&command);
         let hash = self.hasher.hash_one(name);
         let at = self.shard_of(hash);
         // mutant: clock read before the lock
@@ -129,7 +122,8 @@ impl MemoryStore {
             waiters_max: self.waiters_max,
             classic: None,
         });
-        self.announce(slot, effects, reason);
+        let is_watched = self.notices.is_watched();
+        Notice::of(effects, &slot.name, &slot.lock, reason, is_watched, |notice| notice.tell(&*self.notices));
         outcome
     }
 
@@ -142,46 +136,6 @@ impl MemoryStore {
             Some(slot) => read(&slot.lock, now),
             None => read(&Lock::default(), now),
         }
-    }
-
-    /// Passes on the effects of a turn.
-    fn announce(&self, slot: &Slot, effects: Effects, reason: &str) {
-        let watched = self.notices.is_watched();
-        for effect in effects {
-            match effect {
-                Effect::LookAgain { request, attempt, .. } => self.notices.look_again(request, attempt),
-                Effect::Detached { attachment, .. } => self.notices.detached(attachment),
-                Effect::Granted if watched => {
-                    if let Some(lease) = slot.lock.lease() {
-                        self.notices.event(event(EventKind::Granted, &slot.name, lease));
-                    }
-                }
-                Effect::Granted | Effect::ReplicaReturned => {}
-                Effect::Ended { lease, end } => {
-                    if let Some(attachment) = lease.attachment {
-                        self.notices.lease_ended(attachment, end);
-                    }
-                    if watched {
-                        let kind = match end {
-                            LeaseEnd::Released => EventKind::Released,
-                            LeaseEnd::Expired => EventKind::Expired,
-                            LeaseEnd::Revoked => EventKind::Revoked(reason.to_owned()),
-                        };
-                        self.notices.event(event(kind, &slot.name, &lease));
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn event(kind: EventKind, name: &LockName, lease: &crate::domain::lease::Lease) -> Event {
-    Event {
-        kind,
-        name: name.clone(),
-        holder: lease.terms.holder.as_str().to_owned(),
-        grant_id: lease.grant_id,
-        token: lease.token,
     }
 }
 

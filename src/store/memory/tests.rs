@@ -6,12 +6,13 @@ use crate::{
     domain::{
         command::{Acquire, Candidate},
         ids::{AttachmentId, Call, CallId, GrantId, LeaseId, RequestId},
-        lease::Terms,
+        lease::{LeaseEnd, Terms},
         limits::ENDED_MEMORY,
         name::{Holder, Metadata},
         outcome::AcquireOutcome,
         token::FencingToken,
     },
+    store::Event,
 };
 use std::{
     sync::atomic::{AtomicUsize, Ordering},

@@ -26,23 +26,23 @@ impl Partition<Outbox> {
     /// presented again by their servers. A lease of up to [`RENEWAL_UNWRITTEN_TTL_MAX`] may have been renewed since it
     /// was written, so its TTL begins anew. `hash` is that of a name.
     pub fn from_content(
-        content: &Content,
+        content: Content,
         time: StoreTime,
         token: u64,
         hash: impl Fn(&LockName) -> u64,
     ) -> Result<Self, Unreadable> {
         let mut partition = Self::with_journal(Sequencer::after(token), Outbox::default());
         let mut ended = Vec::new();
-        for (key, record) in &content.0 {
+        for (key, record) in content.0 {
             let unreadable = |error| Unreadable { key: key.escape_ascii().to_string(), error };
-            match Key::decode(key).map_err(unreadable)? {
+            match Key::decode(&key).map_err(unreadable)? {
                 Key::Lock(name) => {
-                    let lock = record::lock::decode(record).map_err(unreadable)?;
+                    let lock = record::lock::decode(&record).map_err(unreadable)?;
                     let hash = hash(&name);
                     partition.keep(name, hash, lock, time);
                 }
                 Key::Ended(number) => {
-                    let entries = record::ended::decode(record).map_err(unreadable)?;
+                    let entries = record::ended::decode(&record).map_err(unreadable)?;
                     ended.push((number, record, entries));
                 }
             }
@@ -74,14 +74,14 @@ impl Partition<Outbox> {
     fn recall(
         &mut self,
         number: u64,
-        record: &Bytes,
+        record: Bytes,
         entries: Vec<Entry>,
         time: StoreTime,
         hash: impl Fn(&LockName) -> u64,
     ) {
         let until = entries.iter().map(|entry| entry.ended.until()).max().unwrap_or_default();
         self.journal.next_number = number.saturating_add(1);
-        self.journal.kept.push_back(Kept { number, record: record.clone(), until });
+        self.journal.kept.push_back(Kept { number, record, until });
         for Entry { name, ended, token } in entries.into_iter().filter(|entry| time < entry.ended.until()) {
             let hash = hash(&name);
             let slot = match self.number(&name, hash) {

@@ -1,6 +1,6 @@
 //! One command: what every script takes, sending it, and what its answer sets off here.
 
-use super::{RedisStore, answer::Answer, chores::Chore, effects::RedisEffect, error::measure, keys, scripts};
+use super::{RedisStore, answer::Answer, effects::RedisEffect, error::measure, keys, scripts};
 use crate::{
     domain::{
         command::Command,
@@ -10,7 +10,7 @@ use crate::{
         token::FencingToken,
     },
     node::{Arg, Caller, Connection, Lane, RESPONSE_TIMEOUT, Reply, Script, ScriptCommand},
-    store::{Event, StoreError, Timed},
+    store::{Event, StoreError, Timed, chores::Chore},
 };
 use futures_util::FutureExt;
 use std::{

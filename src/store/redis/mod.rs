@@ -7,7 +7,6 @@
 mod admission;
 pub mod answer;
 mod call;
-mod chores;
 pub mod command;
 pub mod doctor;
 pub mod effects;
@@ -31,12 +30,11 @@ mod watching;
 use crate::{
     domain::{ids::ReplicaId, limits::Limits},
     node::{Admission, Node, RedisUrl, doctor::Logged},
-    store::{Notices, StoreError},
+    store::{Notices, StoreError, chores::Chores},
     telemetry::{metrics::StoreMetrics, traces::Traces},
 };
 use admission::Demands;
 use call::Commands;
-use chores::Chores;
 use keys::BUCKETS;
 use sender::Sender;
 use std::sync::{Arc, atomic::AtomicU64};
@@ -90,7 +88,7 @@ impl RedisStore {
             me,
             notices,
             waits: Waits::default(),
-            chores: Chores::new(),
+            chores: Chores::default(),
             known: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
             admission: Admission::default(),
             demands: Demands::default(),

@@ -3,7 +3,6 @@
 use super::{
     RedisStore,
     answer::Answer as Reply,
-    chores::Chore,
     command::{Args, outcome_of, script_of},
     keys,
 };
@@ -15,7 +14,10 @@ use crate::{
         outcome::{AcquireOutcome, RenewOutcome},
     },
     node::{Caller, ScriptCommand},
-    store::{Answer, Page, Store, StoreError, Timed},
+    store::{
+        Answer, Page, Store, StoreError, Timed,
+        chores::{Chore, DoChore},
+    },
 };
 use futures_util::future::join_all;
 use std::pin::pin;
@@ -147,9 +149,25 @@ impl RedisStore {
         Ok(answer)
     }
 
+    /// Resolves when no chore is left to do.
+    pub async fn chores_done(&self) {
+        self.chores.done().await;
+    }
+
     fn script_of(&self, command: &Command) -> (&'static ScriptCommand, Args) {
         let (_, args) = script_of(self.me, command);
         (self.commands.of(command), args)
+    }
+}
+
+impl DoChore for RedisStore {
+    async fn do_chore(&self, Chore(name, command): &Chore) -> Result<(), StoreError> {
+        match command {
+            // Behind nobody: it is the lock's only way on.
+            Command::Release(lease_id) => self.release_by(name, *lease_id, &self.commands.release_for_nobody).await,
+            command => self.run_plain(name, command).await,
+        }
+        .map(drop)
     }
 }
 

@@ -19,7 +19,7 @@ impl RedisStore {
     /// Runs the background work of the store. Never ends; dropped, all of it stops.
     pub async fn maintain(&self) {
         join(
-            join(join(self.node.run(), self.admission.run(&self.node, self)), self.do_chores()),
+            join(join(self.node.run(), self.admission.run(&self.node, self)), self.chores.run(self)),
             join(join(self.listen(), self.poll()), self.keep_watching()),
         )
         .await;

@@ -117,7 +117,7 @@ pub fn decode(record: &[u8]) -> Result<Lock, RecordError> {
         return Err(RecordError::Broken("tombstones", format!("are {}: too many", tombstones.len())));
     }
     let lease = lease.map(read_lease).transpose()?;
-    Ok(Lock::kept(lease, tombstones.into_iter().map(read_tombstone).collect::<Result<_, _>>()?))
+    Ok(Lock::kept(lease, tombstones.iter().map(read_tombstone).collect::<Result<_, _>>()?))
 }
 
 fn lease_message(lease: &Lease) -> LeaseMessage {
@@ -207,7 +207,7 @@ fn tombstone_message(tombstone: &Tombstone) -> TombstoneMessage {
     TombstoneMessage { request: Id::of(request.0), attempt: *attempt, call: id.0, until: until.as_micros() }
 }
 
-fn read_tombstone(message: TombstoneMessage) -> Result<Tombstone, RecordError> {
+fn read_tombstone(message: &TombstoneMessage) -> Result<Tombstone, RecordError> {
     let request = RequestId(wire::id(message.request, "request id")?);
     let call = Call { request, attempt: message.attempt, id: CallId(message.call) };
     Ok(Tombstone { call, until: StoreTime::from_micros(message.until) })

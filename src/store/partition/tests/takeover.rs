@@ -115,7 +115,7 @@ impl World {
                 if command_of(&command).is_some_and(waits) {
                     continue;
                 }
-                self.compare_answers(&one, &other, successor, command);
+                self.compare_answers(&one, &other, successor, &command);
             }
         }
     }
@@ -167,7 +167,7 @@ impl World {
         probes
     }
 
-    fn compare_answers(&self, one: &Lock, other: &Lock, successor: &Partition<Outbox>, command: Command) {
+    fn compare_answers(&self, one: &Lock, other: &Lock, successor: &Partition<Outbox>, command: &Command) {
         let answer = |lock: &Lock, partition: &Partition<Outbox>| {
             let (mut lock, mut sequencer) = (lock.clone(), partition.sequencer.clone());
             let outcome = turn((&mut lock, &mut sequencer), self.leader.now, |turn| turn.run(command.clone()));
@@ -249,7 +249,7 @@ proptest! {
 fn a_record_that_cannot_be_read_is_not_passed_over() {
     let refused = |key: &[u8], record: &[u8]| {
         let content = Content(BTreeMap::from([(key.into(), record.into())]));
-        Partition::from_content(&content, START, 0, hash).err().unwrap().to_string()
+        Partition::from_content(content, START, 0, hash).err().unwrap().to_string()
     };
     let text = refused(b"la\xff", &[1, 1]);
     assert!(text.starts_with("the record with the key \"la\\xff\" cannot be read: its key is not one"), "{text}");

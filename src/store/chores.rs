@@ -2,16 +2,15 @@
 //! is gone.
 //!
 //! They are handed over from drop guards, which cannot wait. Each may be carried out more than once, so each is retried
-//! until it is known to be done. If Redis is away for longer than that, or too many pile up, they are given up: TTLs
-//! and grace times do the same, later.
+//! until it is known to be done. If the store is away for longer than that, or too many pile up, they are given up:
+//! TTLs and grace times do the same, later.
 
-use super::RedisStore;
+use super::StoreError;
 use crate::{
     domain::{command::Command, name::LockName},
-    store::StoreError,
+    sync::Mutex,
 };
 use futures_util::future::join_all;
-use parking_lot::Mutex;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
@@ -27,6 +26,12 @@ const PAUSE: Duration = Duration::from_millis(300);
 #[derive(Debug)]
 pub(super) struct Chore(pub(super) LockName, pub(super) Command);
 
+/// A store that does chores.
+pub(super) trait DoChore: Sync {
+    /// Does a chore once. With an error it is tried again.
+    fn do_chore(&self, chore: &Chore) -> impl Future<Output = Result<(), StoreError>> + Send;
+}
+
 /// The chores that wait.
 #[derive(Debug)]
 pub(super) struct Chores {
@@ -36,64 +41,54 @@ pub(super) struct Chores {
     open: watch::Sender<usize>,
 }
 
-impl Chores {
-    pub(super) fn new() -> Self {
+impl Default for Chores {
+    fn default() -> Self {
         let (hand_over, waiting) = mpsc::channel(CHORES_MAX);
         Self { hand_over, waiting: Mutex::new(Some(waiting)), open: watch::Sender::new(0) }
     }
+}
 
+impl Chores {
     pub(super) fn add(&self, chore: Chore) {
         self.open.send_modify(|open| *open += 1);
         if self.hand_over.try_send(chore).is_err() {
             self.open.send_modify(|open| *open -= 1);
             tracing::warn!(
                 max = CHORES_MAX,
-                "too many cleanups wait for redis; leases and places end by their own time"
+                "too many cleanups wait for the store; leases and places end by their own time"
             );
         }
     }
-}
 
-impl RedisStore {
-    /// Does chores as they come. Never ends. Dropped, what is left is not done.
-    pub(super) async fn do_chores(&self) {
-        let Some(mut waiting) = self.chores.waiting.lock().take() else { return std::future::pending().await };
+    /// Has a store do chores as they come. Never ends; to be called once. Dropped, what is left is not done.
+    pub(super) async fn run(&self, store: &impl DoChore) {
+        let Some(mut waiting) = self.waiting.lock().take() else { return std::future::pending().await };
         let mut batch = Vec::with_capacity(CHORES_AT_ONCE);
         while waiting.recv_many(&mut batch, CHORES_AT_ONCE).await > 0 {
-            join_all(batch.drain(..).map(|chore| self.do_chore(chore))).await;
+            let each = batch.drain(..).map(async |chore| {
+                retry(&chore, store).await;
+                self.open.send_modify(|open| *open -= 1);
+            });
+            join_all(each).await;
         }
     }
 
     /// Resolves when no chore is left to do.
-    pub async fn chores_done(&self) {
+    pub(super) async fn done(&self) {
         // An error means that the sender is gone, and with it the chores.
-        let _ = self.chores.open.subscribe().wait_for(|open| *open == 0).await;
+        let _ = self.open.subscribe().wait_for(|open| *open == 0).await;
     }
+}
 
-    async fn do_chore(&self, chore: Chore) {
-        self.try_chore(chore).await;
-        self.chores.open.send_modify(|open| *open -= 1);
-    }
-
-    async fn try_chore(&self, chore: Chore) {
-        for left in (0..TRIES).rev() {
-            match self.do_once(&chore).await {
-                Ok(()) => return,
-                Err(error) if left == 0 => {
-                    tracing::debug!(%error, "a cleanup was given up");
-                    return;
-                }
-                Err(_) => tokio::time::sleep(PAUSE).await,
+async fn retry(chore: &Chore, store: &impl DoChore) {
+    for left in (0..TRIES).rev() {
+        match store.do_chore(chore).await {
+            Ok(()) => return,
+            Err(error) if left == 0 => {
+                tracing::debug!(%error, "a cleanup was given up");
+                return;
             }
+            Err(_) => tokio::time::sleep(PAUSE).await,
         }
-    }
-
-    async fn do_once(&self, Chore(name, command): &Chore) -> Result<(), StoreError> {
-        match command {
-            // Behind nobody: it is the lock's only way on.
-            Command::Release(lease_id) => self.release_by(name, *lease_id, &self.commands.release_for_nobody).await,
-            command => self.run_plain(name, command).await,
-        }
-        .map(drop)
     }
 }
