@@ -150,7 +150,8 @@ impl Connection {
         }
     }
 
-    pub(super) fn closed(&self) -> Option<&str> {
+    /// Why it is not used any more, if it is closed.
+    pub fn closed(&self) -> Option<&str> {
         self.closed.get().map(String::as_str)
     }
 

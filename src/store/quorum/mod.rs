@@ -4,15 +4,26 @@
 //! a majority of the nodes for promises, twice, and reads what the most recent of them keeps ([`candidate`]). From then
 //! on it writes each batch of changes to all nodes, and a batch that a majority has is never lost ([`leader`]).
 //!
-//! All of it is pure: no clock, no randomness, no I/O. The caller sends what it is told to send, and tells what was
-//! answered. Messages may be late, repeated, reordered or lost.
+//! These are pure: no clock, no randomness, no I/O. Messages may be late, repeated, reordered or lost. Around them,
+//! `share.rs` says what a server is in each partition, `lead.rs` runs the rules of locks and holds back what no
+//! majority has yet, [`nodes`] carries requests to the nodes ([`redis_nodes`]), and [`QuorumStore`] is the store that
+//! comes of it.
 
 pub mod acceptor;
 pub mod ballot;
 pub mod candidate;
 pub mod content;
+pub mod create;
+mod lead;
 pub mod leader;
 pub mod message;
 pub mod node;
+pub mod nodes;
 mod peer;
+pub mod redis_nodes;
+mod share;
+mod store;
+mod time;
 pub mod wire;
+
+pub use store::QuorumStore;

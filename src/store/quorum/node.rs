@@ -70,6 +70,11 @@ pub struct Node {
 }
 
 impl Node {
+    /// A node that was never asked anything.
+    pub const fn unmarked() -> Self {
+        Self { mark: None, partitions: BTreeMap::new() }
+    }
+
     /// Carries out what a server asks. `present` is the node's incarnation.
     pub fn say(&mut self, present: Incarnation, ask: &Ask) -> Said {
         match ask {

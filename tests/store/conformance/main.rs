@@ -11,6 +11,7 @@ mod memory_store;
 #[path = "../../support/notices.rs"]
 mod notices;
 mod queue;
+mod quorum_store;
 mod read;
 mod redis_store;
 
@@ -93,4 +94,8 @@ macro_rules! every_store {
 every_store! {
     memory: crate::memory_store::MemoryHarness,
     redis: crate::redis_store::RedisHarness,
+    twin: crate::quorum_store::QuorumHarness<crate::quorum_store::Twins<1>>,
+    three_twins: crate::quorum_store::QuorumHarness<crate::quorum_store::Twins<3>>,
+    one_node: crate::quorum_store::QuorumHarness<crate::quorum_store::Servers<1>>,
+    three_nodes: crate::quorum_store::QuorumHarness<crate::quorum_store::Servers<3>>,
 }

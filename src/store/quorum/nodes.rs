@@ -1,0 +1,170 @@
+//! Requests on their way to the nodes.
+
+use super::{
+    QuorumStore,
+    ballot::{Stamp, TransferId},
+    node::{Ask, Mark, Said},
+    share::Tag,
+};
+use futures_util::{
+    FutureExt,
+    stream::{FuturesUnordered, StreamExt},
+};
+use std::{fmt, sync::Arc};
+use uuid::Uuid;
+
+/// Sends that may be under way to a node at a time. More would not make it faster, but batches smaller.
+pub const UNDER_WAY_MAX: usize = 4;
+/// Requests of one send, at most.
+pub const REQUESTS_PER_SEND_MAX: usize = 256;
+
+/// Brings requests to nodes and answers back.
+pub trait Carrier: Send + Sync + 'static {
+    /// Sends these to a node, in this order, and after what was sent to it before. (They may arrive in another order:
+    /// that costs time, no more.) The answers come in the order of the requests; a request that the node could not
+    /// carry out has the reason for its answer. The first poll sends them: dropped after that, they may arrive.
+    fn carry(&self, node: usize, asks: Vec<Ask>) -> impl Future<Output = Result<Answers, Lost>> + Send;
+
+    /// Resolves when the node can be asked. What was asked before may have been lost.
+    fn up(&self, node: usize) -> impl Future<Output = ()> + Send;
+}
+
+impl<C: Carrier> Carrier for Arc<C> {
+    fn carry(&self, node: usize, asks: Vec<Ask>) -> impl Future<Output = Result<Answers, Lost>> + Send {
+        C::carry(self, node, asks)
+    }
+
+    fn up(&self, node: usize) -> impl Future<Output = ()> + Send {
+        C::up(self, node)
+    }
+}
+
+/// The answers to requests, or why there is none.
+pub type Answers = Vec<Result<Said, String>>;
+
+/// Requests whose answers did not come: each may have been carried out, or may yet be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the node did not answer: {0}")]
+pub struct Lost(pub String);
+
+/// What was sent, to be matched with the answers.
+type Sent = Vec<(usize, Tag)>;
+
+impl<C: Carrier> QuorumStore<C> {
+    /// Sends to one node what there is for it. Never ends.
+    pub(super) async fn serve_node(&self, node: usize) {
+        loop {
+            self.carrier.up(node).await;
+            for share in &self.shares {
+                share.lock().reconnected(node);
+            }
+            let why = self.serve_connection(node).await;
+            tracing::debug!(node, %why, "requests to a node were lost");
+        }
+    }
+
+    /// Ends when answers were lost: nothing is known of what the node has then.
+    async fn serve_connection(&self, node: usize) -> Lost {
+        let mut under_way = FuturesUnordered::new();
+        loop {
+            // Tasks that are ready submit their commands first, so that they go together.
+            tokio::task::yield_now().await;
+            let mut answered = None;
+            while under_way.len() < UNDER_WAY_MAX && answered.is_none() {
+                let (sent, asks) = self.collect(node);
+                if asks.is_empty() {
+                    break;
+                }
+                under_way.push(self.carry(node, sent, asks));
+                // Sends it, before anything else is sent.
+                answered = under_way.next().now_or_never().flatten();
+            }
+            let answered = match answered {
+                Some(answered) => answered,
+                None => tokio::select! {
+                    Some(answered) = under_way.next() => answered,
+                    () = self.wake[node].notified(), if under_way.len() < UNDER_WAY_MAX => continue,
+                },
+            };
+            if let Err(lost) = answered {
+                return lost;
+            }
+        }
+    }
+
+    async fn carry(&self, node: usize, sent: Sent, asks: Vec<Ask>) -> Result<(), Lost> {
+        let count = asks.len();
+        let said = self.carrier.carry(node, asks).await?;
+        if said.len() != count {
+            return Err(Lost(format!("{} answers to {count} requests", said.len())));
+        }
+        for ((at, tag), said) in sent.into_iter().zip(said) {
+            match said {
+                // Without that answer the node counts as silent in this partition. The others go on.
+                Err(why) => tracing::warn!(node, partition = at, %why, "a node cannot carry out a request"),
+                Ok(Said::OfPartition(answer)) => {
+                    let now = self.clock.now();
+                    self.shares[at].lock().answered(node, tag, answer, now, &*self.notices);
+                }
+                Ok(Said::Unmarked) => return self.mark(node).await,
+                Ok(refused) => return Err(Lost(Refused(refused).to_string())),
+            }
+        }
+        self.wake_all();
+        Ok(())
+    }
+
+    /// Tells a node its cluster. What it was asked before is asked again, as if it had been lost.
+    async fn mark(&self, node: usize) -> Result<(), Lost> {
+        let said = self.carrier.carry(node, vec![Ask::Mark(self.mark.clone())]).await?;
+        match said.into_iter().next() {
+            Some(Ok(Said::Marked)) => Err(Lost("the node was not marked yet".to_owned())),
+            Some(Ok(refused)) => Err(Lost(Refused(refused).to_string())),
+            Some(Err(why)) => Err(Lost(why)),
+            None => Err(Lost("no answer to a mark".to_owned())),
+        }
+    }
+
+    /// Takes requests for a node from the partitions, of each in turn.
+    fn collect(&self, node: usize) -> (Sent, Vec<Ask>) {
+        let Mark { cluster, list, .. } = self.mark;
+        let (mut sent, mut asks) = (Sent::new(), Vec::new());
+        for (at, share) in self.shares.iter().enumerate() {
+            let Ok(partition) = u16::try_from(at) else { break };
+            let mut share = share.lock();
+            while asks.len() < REQUESTS_PER_SEND_MAX
+                && let Some((tag, request)) = share.next(node, self.clock.now(), transfer)
+            {
+                sent.push((at, tag));
+                asks.push(Ask::OfPartition { cluster, list, partition, fresh: fresh(), request });
+            }
+        }
+        (sent, asks)
+    }
+
+    /// Looks for requests for all nodes.
+    pub(super) fn wake_all(&self) {
+        self.wake.iter().for_each(crate::sync::Notify::notify_one);
+    }
+}
+
+fn transfer() -> TransferId {
+    TransferId(Uuid::new_v4().as_u128())
+}
+
+fn fresh() -> Stamp {
+    Stamp(Uuid::new_v4().as_u128())
+}
+
+/// A node that serves another cluster, or a newer list.
+struct Refused(Said);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Said::Other(cluster) => write!(out, "the node belongs to another cluster, {:032x}", cluster.0),
+            Said::List(mark) => write!(out, "the nodes have list {}: {}", mark.list, mark.members.join(", ")),
+            said => write!(out, "the node answered {said:?}"),
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! A server's part in one partition: it stands by, asks for the lead, or leads. Pure but for the answers that it gives.
+
+use super::{
+    ballot::{Ballot, ServerId, TransferId},
+    candidate::{Candidate, Question, Step},
+    lead::Lead,
+    leader::{Heard, Purpose},
+    message::{Answer, Request},
+};
+use crate::{
+    domain::{name::LockName, time::StoreTime},
+    store::Notices,
+};
+use std::{collections::VecDeque, time::Duration};
+use xxhash_rust::xxh3::xxh3_128;
+
+/// How long an attempt to lead goes on without an answer that brings it forward. Then the next one begins, which also
+/// asks the nodes again whose answers were lost.
+pub(super) const ATTEMPT_SILENCE_MAX: Duration = Duration::from_secs(1);
+
+/// What a request is for. It comes back with the answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tag {
+    /// The ballot of the candidate or leader. Answers to an earlier one are not heard.
+    ballot: Ballot,
+    cause: Cause,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Cause {
+    Question(Question),
+    Purpose(Purpose),
+}
+
+/// Where a lock is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The number of its partition. The same in every version.
+    pub(super) partition: usize,
+    /// The hash of its name within the partition. It shares no bits with the number.
+    pub(super) hash: u64,
+}
+
+impl Place {
+    /// The place of a lock among so many partitions.
+    pub(super) fn of(name: &LockName, partitions: u16) -> Self {
+        let hash = xxh3_128(name.as_str().as_bytes());
+        // The high half, as a fraction of 2^64, tells the partition.
+        let partition = ((hash >> 64) * u128::from(partitions)) >> 64;
+        Self { partition: usize::try_from(partition).unwrap_or(0), hash: low_half(hash) }
+    }
+
+    fn hash_of(name: &LockName) -> u64 {
+        low_half(xxh3_128(name.as_str().as_bytes()))
+    }
+}
+
+fn low_half(hash: u128) -> u64 {
+    u64::try_from(hash & u128::from(u64::MAX)).unwrap_or_default()
+}
+
+/// What a server is in a partition.
+pub(super) struct Share {
+    me: ServerId,
+    nodes: usize,
+    waiters_max: usize,
+    /// The highest ballot that was seen. The next attempt has a higher one.
+    highest: Ballot,
+    role: Role,
+}
+
+enum Role {
+    StandsBy,
+    Asks(Box<Asking>),
+    Leads(Box<Lead>),
+}
+
+/// An attempt to lead.
+struct Asking {
+    ballot: Ballot,
+    candidate: Candidate,
+    /// What is not sent yet, by node.
+    questions: Vec<VecDeque<(Question, Request)>>,
+    /// When the second promises of a majority had come, on this server's clock.
+    frozen_at: Option<StoreTime>,
+    /// When it is given up.
+    until: StoreTime,
+}
+
+impl Share {
+    /// Stands by.
+    pub(super) fn new(me: ServerId, nodes: usize, waiters_max: usize) -> Self {
+        Self { me, nodes, waiters_max, highest: Ballot::default(), role: Role::StandsBy }
+    }
+
+    /// The lead, if this server has it.
+    pub(super) fn lead(&mut self) -> Option<&mut Lead> {
+        match &mut self.role {
+            Role::Leads(lead) => Some(lead),
+            Role::StandsBy | Role::Asks(_) => None,
+        }
+    }
+
+    /// Asks for the lead, unless it leads or asks already.
+    pub(super) fn ask(&mut self, now: StoreTime) {
+        match &self.role {
+            Role::Asks(asking) if now < asking.until => return,
+            Role::Leads(_) => return,
+            Role::Asks(_) | Role::StandsBy => {}
+        }
+        let ballot = Ballot { round: self.highest.round + 1, server: self.me };
+        self.highest = ballot;
+        let (candidate, step) = Candidate::new(ballot, self.nodes);
+        let mut asking = Asking {
+            ballot,
+            candidate,
+            questions: vec![VecDeque::new(); self.nodes],
+            frozen_at: None,
+            until: now.after(ATTEMPT_SILENCE_MAX),
+        };
+        if let Step::Send(requests) = step {
+            asking.queue(requests, now);
+        }
+        self.role = Role::Asks(Box::new(asking));
+    }
+
+    /// The next request for this node, until there is none. `transfer` was never used.
+    pub(super) fn next(
+        &mut self,
+        node: usize,
+        now: StoreTime,
+        transfer: impl FnOnce() -> TransferId,
+    ) -> Option<(Tag, Request)> {
+        match &mut self.role {
+            Role::StandsBy => None,
+            Role::Asks(asking) => {
+                let (question, request) = asking.questions[node].pop_front()?;
+                Some((Tag { ballot: asking.ballot, cause: Cause::Question(question) }, request))
+            }
+            Role::Leads(lead) => {
+                let (purpose, request) = lead.next(node, now, transfer)?;
+                Some((Tag { ballot: lead.ballot(), cause: Cause::Purpose(purpose) }, request))
+            }
+        }
+    }
+
+    /// Takes a node's answer.
+    pub(super) fn answered(&mut self, node: usize, tag: Tag, answer: Answer, now: StoreTime, notices: &dyn Notices) {
+        if let Answer::No(promised) = answer {
+            self.highest = self.highest.max(promised);
+        }
+        match (&mut self.role, tag.cause) {
+            (Role::Asks(asking), Cause::Question(question)) if asking.ballot == tag.ballot => {
+                match asking.candidate.answered(node, question, answer) {
+                    Step::Wait => {}
+                    Step::Send(requests) => {
+                        // A large partition is read in many pieces.
+                        asking.until = now.after(ATTEMPT_SILENCE_MAX);
+                        asking.queue(requests, now);
+                    }
+                    Step::GiveUp(higher) => {
+                        self.highest = self.highest.max(higher);
+                        self.role = Role::StandsBy;
+                    }
+                    Step::Lead { leader, content } => {
+                        let frozen_at = asking.frozen_at.unwrap_or(now);
+                        self.role =
+                            match Lead::new(tag.ballot, *leader, content, [frozen_at, now], self.waiters_max, |name| {
+                                Place::hash_of(name)
+                            }) {
+                                Ok(lead) => Role::Leads(Box::new(lead)),
+                                Err(why) => {
+                                    tracing::error!(%why, "this server cannot read a partition, and does not lead it");
+                                    Role::StandsBy
+                                }
+                            };
+                    }
+                }
+            }
+            (Role::Leads(lead), Cause::Purpose(purpose)) if lead.ballot() == tag.ballot => {
+                match lead.answered(node, purpose, answer, notices) {
+                    Heard::Leads => return,
+                    Heard::Deposed(higher) => self.highest = self.highest.max(higher),
+                    // Somebody raised the sequencer by hand: the next attempt reads it.
+                    Heard::Raised(_) => {}
+                }
+                // What it held back is dropped with it.
+                self.role = Role::StandsBy;
+                notices.hints_lost();
+                notices.events_lost();
+            }
+            _ => {}
+        }
+    }
+
+    /// A connection to the node was made: what was sent before may not have arrived.
+    pub(super) fn reconnected(&mut self, node: usize) {
+        if let Role::Leads(lead) = &mut self.role {
+            lead.reconnected(node);
+        }
+    }
+}
+
+impl Asking {
+    fn queue(&mut self, requests: Vec<(usize, Question, Request)>, now: StoreTime) {
+        for (node, question, request) in requests {
+            if question == Question::Read {
+                self.frozen_at.get_or_insert(now);
+            }
+            self.questions[node].push_back((question, request));
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The quorum store, with one node and with three: with nodes in this process, which are the twins of the scripts, and
+//! with Redis servers. The test moves its clock.
+
+use crate::{
+    bench::{Harness, limits},
+    notices::RecordingNotices,
+    redis_server::Redis,
+};
+use fencepost::{
+    clock::{Clock, ManualClock},
+    domain::time::StoreTime,
+    node::RedisUrl,
+    store::{
+        Store, StoreError,
+        quorum::{
+            QuorumStore,
+            acceptor::Incarnation,
+            create::create,
+            node::{Ask, ClusterId, Mark, Node},
+            nodes::{Answers, Carrier, Lost},
+            redis_nodes::RedisNodes,
+        },
+    },
+};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio::task::JoinHandle;
+
+const PARTITIONS: u16 = 4;
+const START: StoreTime = StoreTime::from_micros(1_800_000_000_000_000);
+
+/// So many nodes of one kind.
+pub(crate) trait Nodes: Carrier + Sized {
+    const COUNT: usize;
+
+    fn start() -> Arc<Self>;
+}
+
+/// Nodes in this process.
+pub(crate) struct Twins<const COUNT: usize>([Mutex<Node>; COUNT]);
+
+impl<const COUNT: usize> Nodes for Twins<COUNT> {
+    const COUNT: usize = COUNT;
+
+    fn start() -> Arc<Self> {
+        Arc::new(Self([const { Mutex::new(Node::unmarked()) }; COUNT]))
+    }
+}
+
+impl<const COUNT: usize> Carrier for Twins<COUNT> {
+    async fn carry(&self, node: usize, asks: Vec<Ask>) -> Result<Answers, Lost> {
+        tokio::task::yield_now().await;
+        let mut node = self.0[node].lock().unwrap();
+        Ok(asks.iter().map(|ask| Ok(node.say(Incarnation(1), ask))).collect())
+    }
+
+    async fn up(&self, _: usize) {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Redis servers.
+pub(crate) struct Servers<const COUNT: usize> {
+    nodes: RedisNodes,
+    /// Dropped with it.
+    _servers: Vec<Redis>,
+}
+
+impl<const COUNT: usize> Nodes for Servers<COUNT> {
+    const COUNT: usize = COUNT;
+
+    fn start() -> Arc<Self> {
+        let servers: Vec<_> = (0..COUNT).map(|_| Redis::start(&[])).collect();
+        let urls: Vec<_> = servers.iter().map(|server| RedisUrl::parse(&server.url()).unwrap()).collect();
+        let started = Arc::new(Self { nodes: RedisNodes::new(&urls), _servers: servers });
+        // Ends with the runtime of the test.
+        let runs = Arc::clone(&started);
+        tokio::spawn(async move { runs.nodes.run().await });
+        started
+    }
+}
+
+impl<const COUNT: usize> Carrier for Servers<COUNT> {
+    fn carry(&self, node: usize, asks: Vec<Ask>) -> impl Future<Output = Result<Answers, Lost>> + Send {
+        self.nodes.carry(node, asks)
+    }
+
+    fn up(&self, node: usize) -> impl Future<Output = ()> + Send {
+        self.nodes.up(node)
+    }
+}
+
+pub(crate) struct QuorumHarness<N: Nodes> {
+    clock: Arc<ManualClock>,
+    store: Arc<QuorumStore<Arc<N>>>,
+    notices: Arc<RecordingNotices>,
+    running: JoinHandle<()>,
+}
+
+impl<N: Nodes> QuorumHarness<N> {
+    /// Resolves when a majority has all that was done before.
+    async fn settle(&self) {
+        while let Err(StoreError::Unavailable(_)) = self.store.list("", None, usize::MAX).await {
+            self.store.tend_once();
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+impl<N: Nodes> Harness for QuorumHarness<N> {
+    type Store = QuorumStore<Arc<N>>;
+
+    async fn start() -> Self {
+        let nodes = N::start();
+        let members = (0..N::COUNT).map(|node| format!("node {node}").into()).collect();
+        let mark = Mark { cluster: ClusterId(7), partitions: PARTITIONS, list: 1, members };
+        for node in 0..N::COUNT {
+            nodes.up(node).await;
+        }
+        create(&nodes, &mark, START.as_micros()).await.unwrap();
+        let clock = Arc::new(ManualClock::at(START));
+        let notices = Arc::new(RecordingNotices::default());
+        let as_clock: Arc<dyn Clock> = clock.clone();
+        let store = Arc::new(QuorumStore::new(nodes, mark, as_clock, &limits(), notices.clone()));
+        let runs = Arc::clone(&store);
+        let running = tokio::spawn(async move { runs.run().await });
+        let harness = Self { clock, store, notices, running };
+        harness.settle().await;
+        harness
+    }
+
+    fn store(&self) -> &Self::Store {
+        &self.store
+    }
+
+    fn notices(&self) -> &Arc<RecordingNotices> {
+        &self.notices
+    }
+
+    async fn done(&self) {
+        self.store.chores_done().await;
+    }
+
+    async fn pass(&self, span: Duration) {
+        self.clock.advance(span);
+        while self.store.tend_once() {}
+        self.settle().await;
+    }
+}
+
+impl<N: Nodes> Drop for QuorumHarness<N> {
+    fn drop(&mut self) {
+        self.running.abort();
+    }
+}
