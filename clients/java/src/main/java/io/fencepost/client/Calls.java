@@ -15,6 +15,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 
 /** Calls apart from the session, on connections of their own. Those that only read are repeated here. */
 final class Calls {
@@ -24,7 +25,7 @@ final class Calls {
   private final Connector connector;
   private final List<ServerAddress> servers;
   private final Map<Integer, ManagedChannel> channels = new HashMap<>();
-  private int preferred;
+  private final AtomicInteger preferred = new AtomicInteger();
   private boolean closed;
 
   Calls(Connector connector, List<ServerAddress> servers) {
@@ -78,9 +79,8 @@ final class Calls {
     }
   }
 
-  /** A call on the preferred server, to be started. Its callbacks run on the thread that reads the socket. */
-  <Q, A> ClientCall<Q, A> newCall(MethodDescriptor<Q, A> method, long timeout) {
-    int server = preferred();
+  /** A call on a server, to be started. Its callbacks run on the thread that reads the socket. */
+  <Q, A> ClientCall<Q, A> newCall(int server, MethodDescriptor<Q, A> method, long timeout) {
     return connected(server).newCall(method, options(server).withDeadlineAfter(timeout, TimeUnit.NANOSECONDS));
   }
 
@@ -93,15 +93,13 @@ final class Calls {
     return connector.callOptions(servers.get(server));
   }
 
-  synchronized int preferred() {
-    return preferred;
+  int preferred() {
+    return preferred.get();
   }
 
   /** Moves on from a server that failed, unless another call has done so already. */
-  synchronized void failed(int server) {
-    if (server == preferred) {
-      preferred = (preferred + 1) % servers.size();
-    }
+  void failed(int server) {
+    preferred.compareAndSet(server, (server + 1) % servers.size());
   }
 
   /**

@@ -20,6 +20,10 @@ final class UnaryAcquire implements StreamObserver<AcquireResponse> {
   private final AcquireRequest request;
   private final long timeout;
   private final long sentAt;
+
+  /** Lets the next transmission go to another server. Set before the call is made. */
+  private Runnable serverFailed;
+
   private ClientCall<AcquireRequest, AcquireResponse> call;
   private boolean over;
 
@@ -33,9 +37,11 @@ final class UnaryAcquire implements StreamObserver<AcquireResponse> {
 
   /** Sends the request. Called without the lock, because it may read the files of TLS. */
   void start(Calls calls) {
+    int server = calls.preferred();
+    serverFailed = () -> calls.failed(server);
     ClientCall<AcquireRequest, AcquireResponse> made;
     try {
-      made = calls.newCall(LockServiceGrpc.getAcquireMethod(), timeout);
+      made = calls.newCall(server, LockServiceGrpc.getAcquireMethod(), timeout);
     } catch (StatusRuntimeException unusable) {
       onError(unusable);
       return;
@@ -76,6 +82,9 @@ final class UnaryAcquire implements StreamObserver<AcquireResponse> {
     keeper.apply(now -> {
       if (!over) {
         over = true;
+        if (failure.isTransient()) {
+          serverFailed.run();
+        }
         operation.refusedAlone(failure);
       }
     });

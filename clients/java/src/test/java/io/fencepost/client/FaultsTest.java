@@ -175,6 +175,20 @@ class FaultsTest {
   }
 
   @Test
+  void anAcquireApartFromTheSessionLeavesAServerThatIsAway() throws Exception {
+    try (Redis redis = Redis.start();
+        FencepostServer one = FencepostServer.start("--store", redis.url(), "--ttl-min", "100ms");
+        FencepostServer two = FencepostServer.start(
+            "--store", redis.url(), "--ttl-min", "100ms", "--leases-per-stream", "1");
+        FencepostClient client = FencepostClient.connect(one.address(), two.address())) {
+      one.process().destroyForcibly().waitFor();
+      for (String name : List.of("away/1", "away/2")) {
+        assertTrue(client.acquire(name).ttl(TTL).get().isValid());
+      }
+    }
+  }
+
+  @Test
   void locksForWhichTheSessionHasNoRoomAreAcquiredApartFromIt() throws Exception {
     try (FencepostServer server = FencepostServer.start("--ttl-min", "100ms", "--leases-per-stream", "1");
         FencepostClient client = FencepostClient.connect(server.address());
