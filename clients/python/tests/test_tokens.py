@@ -107,7 +107,7 @@ def test_an_invalid_token_of_a_function(call: Call, token: object, message: str,
     with Client(server.address, token=source) as client:
         with pytest.raises(fencepost.Refused, match=message) as refused:
             call(client)
-    assert refused.value.code == "FAILED_PRECONDITION"
+    assert refused.value.code == "UNAUTHENTICATED"
     assert "cret" not in str(refused.value)
     assert source.calls == 1, "another try would be no better"
 

@@ -75,7 +75,7 @@ class Options:
         try:
             return (("authorization", f"Bearer {_check_token(token)}"),)
         except (TypeError, ValueError) as error:
-            raise Refused("FAILED_PRECONDITION", "", str(error)) from error
+            raise Refused("UNAUTHENTICATED", "", str(error)) from error
 
     @staticmethod
     def no_token(error: Exception) -> Unavailable:
