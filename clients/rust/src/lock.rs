@@ -52,7 +52,7 @@ impl Lock {
     /// [`is_valid`](Held::is_valid) is false for every handle.
     ///
     /// Retried with the same ids while the outcome is unknown, up to the client's bound. Dropped, it goes on in the
-    /// background. A lock that is lost already is not waited for: the answer is what is known of its end.
+    /// background. If the lock is lost already, this returns at once with what is known of its end.
     pub async fn release(self) -> Result<Released, ReleaseError> {
         let mut lock = self;
         if let Some(lost) = lock.held.state.lost(Moment::now()) {

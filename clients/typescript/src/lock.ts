@@ -108,13 +108,13 @@ export class Lock implements AsyncDisposable {
    * Releases the lock. Stop the work that it protects before: another holder may get it at any moment. Calling it again
    * has no effect and the same answer.
    *
-   * A lock that is lost by the local clock is not waited for: `end` is `unknown` at once, and the release goes on
-   * behind the caller.
+   * If the lock is lost by the local clock, this returns at once with the end `unknown`, and the release goes on in the
+   * background.
    *
    * A caller that does not wait for the promise need not handle its rejection.
    *
-   * @throws OutcomeUnknown if no server answered in time. It is repeated behind the caller, and the lease ends by its
-   * TTL at the latest.
+   * @throws OutcomeUnknown if no server answered in time. It is repeated in the background, and the lease ends by
+   * its TTL at the latest.
    */
   release(): Promise<Released> {
     return release(this.#core, this.#lease);
