@@ -43,6 +43,8 @@ pub(super) struct Lead {
     written_at: StoreTime,
     /// What turns since the last batch hold back.
     open: Vec<Held>,
+    /// When the first of these turns began, on the server's clock.
+    opened_at: StoreTime,
     /// What batches hold back that no majority has yet.
     written: VecDeque<Written>,
 }
@@ -87,7 +89,8 @@ impl Lead {
         let time = PartitionTime::resumed(StoreTime::from_micros(base), frozen_at);
         let locks = Partition::from_content(content, time.at(now), token, hash)?;
         let (open, written) = (Vec::new(), VecDeque::new());
-        let mut lead = Self { ballot, leader, locks, waiters_max, time, written_at: now, open, written };
+        let mut lead =
+            Self { ballot, leader, locks, waiters_max, time, written_at: now, open, opened_at: now, written };
         // With this one, a majority has all that was read.
         lead.write(now);
         Ok(lead)
@@ -98,24 +101,27 @@ impl Lead {
     }
 
     /// Whether a majority acknowledges batches. While none does, no turn is run: nobody would get its answer.
-    pub(super) fn is_heard(&self) -> bool {
-        self.written.front().is_none_or(|batch| batch.at.elapsed() < SILENCE_MAX)
+    pub(super) fn is_heard(&self, now: StoreTime) -> bool {
+        // While no node is there, nothing is written either.
+        let is_written = self.open.is_empty() || now.since(self.opened_at) < SILENCE_MAX;
+        is_written && self.written.front().is_none_or(|batch| batch.at.elapsed() < SILENCE_MAX)
     }
 
     /// Carries a command out in memory. Its outcome goes to `reply` when a majority has it; if this server loses the
-    /// lead before, `reply` is dropped, and the outcome is unknown. `hash` is that of the name.
+    /// lead before, `reply` is dropped, and the outcome is unknown. `hash` is that of the name. `sent` is before `now`:
+    /// what a lease has left counts from there at its holder.
     pub(super) fn run(
         &mut self,
         (name, hash): (&LockName, u64),
         command: Command,
-        now: StoreTime,
+        (sent, now): (Instant, StoreTime),
         notices: &dyn Notices,
         reply: oneshot::Sender<Timed<Outcome>>,
     ) {
         if self.locks.is_batch_full() {
             self.write(now);
         }
-        let sent = Instant::now();
+        self.open_at(now);
         let outcome = if command == Command::View {
             let now = self.time.at(now);
             let idle = Lock::default();
@@ -136,6 +142,7 @@ impl Lead {
             if self.locks.is_batch_full() {
                 self.write(now);
             }
+            self.open_at(now);
             let time = self.time.at(now);
             let mut turns = Turns { now: time, waiters_max: self.waiters_max, open: &mut self.open, notices };
             let turn = |slot: &mut Slot<_>, sequencer: &mut Sequencer| {
@@ -151,6 +158,7 @@ impl Lead {
     /// The locks, to read. What is read is true once `reply` is answered: until then it may rest on what no majority
     /// has, or another server may lead.
     pub(super) fn read(&mut self, now: StoreTime, reply: oneshot::Sender<()>) -> (&Partition<Outbox>, StoreTime) {
+        self.open_at(now);
         self.open.push(Held::Read(reply));
         (&self.locks, self.time.at(now))
     }
@@ -187,6 +195,13 @@ impl Lead {
         }
         if let Some(records) = self.locks.snapshot() {
             self.leader.stage(node, transfer, records);
+        }
+    }
+
+    /// A turn begins that may hold something back.
+    fn open_at(&mut self, now: StoreTime) {
+        if self.open.is_empty() {
+            self.opened_at = now;
         }
     }
 
@@ -262,5 +277,30 @@ impl Turns<'_> {
         let is_watched = self.notices.is_watched();
         Notice::of(effects, &slot.name, &slot.lock, reason, is_watched, |notice| self.open.push(Held::Notice(notice)));
         outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{
+            ballot::{Position, Stamp},
+            candidate::Membership,
+        },
+        *,
+    };
+
+    #[tokio::test]
+    async fn what_no_node_takes_is_bounded() {
+        let (now, ballot) = (StoreTime::from_micros(7_000_000), Ballot { round: 1, ..Ballot::default() });
+        let member = Some(Membership { stamp: Stamp(1), accepted: Position::default() });
+        let leader = Leader::new(ballot, Position::default(), 0, 0, &[member]);
+        let mut lead = Lead::new(ballot, leader, Content::default(), [now, now], 1, |_| 0).unwrap();
+        let later = now.after(2 * SILENCE_MAX);
+        assert!(lead.is_heard(later), "nobody waits");
+        // A read changes nothing, so it fills no batch.
+        lead.read(later, oneshot::channel().0);
+        assert!(lead.is_heard(later));
+        assert!(!lead.is_heard(later.after(SILENCE_MAX)));
     }
 }

@@ -24,7 +24,10 @@ use crate::{
 };
 use futures_util::future::{join, join_all, try_join_all};
 use std::{sync::Arc, time::Duration};
-use tokio::{sync::oneshot, time::timeout};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, timeout},
+};
 use uuid::Uuid;
 
 /// How often a server looks after its partitions: whether one is not led, or has nothing to write.
@@ -129,13 +132,14 @@ impl<C: Carrier> QuorumStore<C> {
         {
             let (share, hash) = self.place(name);
             let mut share = share.lock();
+            let sent = Instant::now();
             // Read under the mutex: within a partition, time never goes back.
             let now = self.clock.now();
             let lead = share.lead().ok_or_else(no_leader)?;
-            if !lead.is_heard() {
-                return Err(StoreError::Unavailable("no majority of the nodes answers".to_owned()));
+            if !lead.is_heard(now) {
+                return Err(unheard());
             }
-            lead.run((name, hash), command, now, &*self.notices, reply);
+            lead.run((name, hash), command, (sent, now), &*self.notices, reply);
         }
         self.wake_all();
         match timeout(ANSWER_TIME_MAX, outcome).await {
@@ -161,6 +165,10 @@ impl<C: Carrier> QuorumStore<C> {
 
 fn no_leader() -> StoreError {
     StoreError::Unavailable("no server leads the partition of this lock".to_owned())
+}
+
+fn unheard() -> StoreError {
+    StoreError::Unavailable("no majority of the nodes answers".to_owned())
 }
 
 fn deposed() -> StoreError {
@@ -207,6 +215,9 @@ impl<C: Carrier> Store for QuorumStore<C> {
             let mut share = self.shares[at].lock();
             let now = self.clock.now();
             let lead = share.lead().ok_or_else(no_leader)?;
+            if !lead.is_heard(now) {
+                return Err(unheard());
+            }
             let present = lead.ballot().round;
             // Another leader has the locks in other slots.
             if round.is_some_and(|round| round != present) {
@@ -219,8 +230,7 @@ impl<C: Carrier> Store for QuorumStore<C> {
             }
         }
         self.wake_all();
-        let unheard = |_| StoreError::Unavailable("no majority of the nodes answers".to_owned());
-        timeout(ANSWER_TIME_MAX, try_join_all(reads)).await.map_err(unheard)?.map_err(|_| no_leader())?;
+        timeout(ANSWER_TIME_MAX, try_join_all(reads)).await.map_err(|_| unheard())?.map_err(|_| no_leader())?;
         let round = round.map(|round| format!(".{round:x}")).unwrap_or_default();
         page.next = (at < self.shares.len()).then(|| format!("{at:x}.{slot:x}{round}"));
         Ok(page)
