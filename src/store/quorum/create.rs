@@ -2,10 +2,11 @@
 
 use super::{
     ballot::{Ballot, Position, Stamp, TransferId},
-    message::{Answer, Request},
+    message::{Answer, Cursor, Request},
     node::{Ask, Mark, Said},
     nodes::{Carrier, Lost},
 };
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// Why a cluster was not made.
@@ -19,7 +20,7 @@ pub enum CreateError {
         /// Why there is no answer.
         why: Lost,
     },
-    /// A node serves a cluster, this one or another. Nothing was done to it.
+    /// A node serves a cluster, this one or another. No node was made a member.
     #[error("{member} belongs to a cluster already: empty it, if it is not used any more, or leave it out")]
     InUse {
         /// The node.
@@ -32,50 +33,69 @@ pub enum CreateError {
 /// All nodes have to be there and empty. It may be repeated with the same mark until it succeeds; servers of the
 /// cluster are started only then.
 pub async fn create(carrier: &impl Carrier, mark: &Mark, token: u64) -> Result<(), CreateError> {
+    let in_use = |member: &Arc<str>| CreateError::InUse { member: member.to_string() };
+    let lost = |member: &Arc<str>, why| CreateError::Lost { member: member.to_string(), why };
+    // All are asked before one is made a member: a node that is empty because it forgot is found out by the others.
+    let mut stamps_of_nodes = Vec::with_capacity(mark.members.len());
     for (node, member) in mark.members.iter().enumerate() {
-        let in_use = || CreateError::InUse { member: member.to_string() };
-        let lost = |why| CreateError::Lost { member: member.to_string(), why };
-        let said = carrier.carry(node, vec![Ask::Mark(mark.clone())]).await.map_err(lost)?;
+        let said = carrier.carry(node, vec![Ask::Mark(mark.clone())]).await.map_err(|why| lost(member, why))?;
         if said != [Ok(Said::Marked)] {
-            return Err(in_use());
+            return Err(in_use(member));
         }
         // The lowest ballot: nobody has promised a lower one, and a candidate has a higher one.
-        let look = of_each(mark, |_| Request::Promise(Ballot::default()));
-        let said = carrier.carry(node, look).await.map_err(lost)?;
+        let look = (0..mark.partitions).map(|at| ask(mark, at, Request::Promise(Ballot::default()))).collect();
+        let said = carrier.carry(node, look).await.map_err(|why| lost(member, why))?;
         let mut stamps = Vec::with_capacity(said.len());
         for said in said {
             match said {
                 Ok(Said::OfPartition(Answer::Stranger(stamp))) => stamps.push(Some(stamp)),
                 // An earlier try has made it.
                 Ok(Said::OfPartition(Answer::Promised { .. })) => stamps.push(None),
-                _ => return Err(in_use()),
+                _ => return Err(in_use(member)),
             }
         }
-        let admit = of_each(mark, |partition| Request::Admit {
+        // A node that was restarted does not vote, but it may keep what was written to it.
+        let look = of_strangers(mark, &stamps, |stamp| Request::Read {
+            stamp,
+            ballot: Ballot::default(),
+            from: Cursor::default(),
+        });
+        let said = carrier.carry(node, look).await.map_err(|why| lost(member, why))?;
+        let is_empty = |said: &Result<Said, String>| match said {
+            Ok(Said::OfPartition(Answer::Piece { position, records, .. })) => {
+                *position == Position::default() && records.is_empty()
+            }
+            _ => false,
+        };
+        if !said.iter().all(is_empty) {
+            return Err(in_use(member));
+        }
+        stamps_of_nodes.push(stamps);
+    }
+    for (node, (member, stamps)) in mark.members.iter().zip(stamps_of_nodes).enumerate() {
+        let admit = of_strangers(mark, &stamps, |stamp| Request::Admit {
             position: Position::default(),
             transfer: TransferId(Uuid::new_v4().as_u128()),
             count: 0,
             time: 0,
             token,
-            stamp: stamps.get(usize::from(partition)).copied().flatten().unwrap_or(Stamp(0)),
+            stamp,
         });
-        let made = admit.into_iter().zip(&stamps).filter(|(_, stamp)| stamp.is_some()).map(|(ask, _)| ask).collect();
-        let said = carrier.carry(node, made).await.map_err(lost)?;
+        let said = carrier.carry(node, admit).await.map_err(|why| lost(member, why))?;
         if said.iter().any(|said| *said != Ok(Said::OfPartition(Answer::Done))) {
-            return Err(in_use());
+            return Err(in_use(member));
         }
     }
     Ok(())
 }
 
-fn of_each(mark: &Mark, request: impl Fn(u16) -> Request) -> Vec<Ask> {
+/// A request to each partition in which the node does not vote, with the stamp that it has named.
+fn of_strangers(mark: &Mark, stamps: &[Option<Stamp>], request: impl Fn(Stamp) -> Request) -> Vec<Ask> {
+    let of_partition = |(at, stamp): (u16, &Option<Stamp>)| stamp.map(|stamp| ask(mark, at, request(stamp)));
+    (0..mark.partitions).zip(stamps).filter_map(of_partition).collect()
+}
+
+fn ask(mark: &Mark, partition: u16, request: Request) -> Ask {
     let Mark { cluster, list, .. } = *mark;
-    let ask = |partition| Ask::OfPartition {
-        cluster,
-        list,
-        partition,
-        fresh: Stamp(Uuid::new_v4().as_u128()),
-        request: request(partition),
-    };
-    (0..mark.partitions).map(ask).collect()
+    Ask::OfPartition { cluster, list, partition, fresh: Stamp(Uuid::new_v4().as_u128()), request }
 }
