@@ -73,6 +73,8 @@ pub(super) struct Kept {
 pub struct Note {
     /// Whether it is among the changed ones.
     is_changed: bool,
+    /// Its share of [`Outbox::changed_bytes`].
+    counted_bytes: usize,
     /// If the nodes have a record of it: when its lease ends there. A lease that was renewed without being written ends
     /// later here.
     written: Option<StoreTime>,
@@ -105,7 +107,7 @@ struct Changing {
 impl Note {
     /// Of a lock whose record the nodes have.
     pub(super) fn written(end: StoreTime) -> Self {
-        Self { is_changed: false, written: Some(end) }
+        Self { written: Some(end), ..Self::default() }
     }
 }
 
@@ -162,11 +164,17 @@ impl Journal for Outbox {
         }
         let is_same =
             before.lease == slot.lock.lease().map(Changing::of) && before.tombstones == slot.lock.tombstones();
-        if !is_same && !slot.note.is_changed {
+        if is_same {
+            return;
+        }
+        if !slot.note.is_changed {
             slot.note.is_changed = true;
             self.changed.push(number);
-            self.changed_bytes += bytes_of(slot);
         }
+        // A lock may change again and have more: it was free, and is held with metadata.
+        let bytes = bytes_of(slot).max(slot.note.counted_bytes);
+        self.changed_bytes += bytes - slot.note.counted_bytes;
+        slot.note.counted_bytes = bytes;
     }
 
     fn holds(note: &Note) -> bool {
@@ -216,7 +224,7 @@ impl Partition<Outbox> {
         let mut changed = std::mem::take(&mut self.journal.changed);
         for number in changed.drain(..) {
             let Slot { name, lock, note, .. } = &mut self.slots[number];
-            note.is_changed = false;
+            (note.is_changed, note.counted_bytes) = (false, 0);
             let end = end_of(lock);
             match record::lock::encode(lock, end) {
                 Some(record) => {

@@ -129,3 +129,23 @@ fn a_full_batch_is_within_what_a_node_takes() {
         }
     }
 }
+
+#[test]
+fn a_lock_that_grows_after_its_first_change_fills_the_batch() {
+    let metadata = Metadata::new([("k".to_owned(), "v".repeat(METADATA_BYTES_MAX - 1))]).unwrap();
+    let mut leader = Leader::new();
+    let mut number = 0;
+    while !leader.partition.is_batch_full() {
+        number += 1;
+        let lock = LockName::new(number.to_string()).unwrap();
+        let overtaken = Call { request: RequestId(id(1)), attempt: 1, id: CallId(1) };
+        leader.run(&lock, Command::DropCall(overtaken));
+        let call = Call { request: RequestId(id(1_000 + number)), ..overtaken };
+        let terms = Terms { metadata: metadata.clone(), ..terms(10 * SECOND) };
+        let acquire = Acquire { call, terms, wait: false, candidate: candidate(number) };
+        leader.run(&lock, Command::Acquire(acquire));
+    }
+    let changes = leader.write();
+    let bytes: usize = changes.put.iter().map(|(key, record)| key.len() + record.len()).sum();
+    assert!((BATCH_BYTES_MAX / 2..=BATCH_BYTES_MAX).contains(&bytes), "{bytes}");
+}
