@@ -290,8 +290,8 @@ mod tests {
         *,
     };
 
-    #[tokio::test]
-    async fn what_no_node_takes_is_bounded() {
+    #[test]
+    fn what_no_node_takes_is_bounded() {
         let (now, ballot) = (StoreTime::from_micros(7_000_000), Ballot { round: 1, ..Ballot::default() });
         let member = Some(Membership { stamp: Stamp(1), accepted: Position::default() });
         let leader = Leader::new(ballot, Position::default(), 0, 0, &[member]);

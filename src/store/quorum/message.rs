@@ -64,6 +64,23 @@ pub enum Request {
     },
 }
 
+impl Request {
+    /// The bytes of the keys and records that it carries.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Write { changes, .. } => {
+                bytes_of(&changes.put) + changes.gone.iter().map(|key| key.len()).sum::<usize>()
+            }
+            Self::Stage { piece, .. } => bytes_of(piece),
+            Self::Promise(_) | Self::Read { .. } | Self::Admit { .. } => 0,
+        }
+    }
+}
+
+fn bytes_of(records: &[(Bytes, Bytes)]) -> usize {
+    records.iter().map(|(key, record)| key.len() + record.len()).sum()
+}
+
 /// A node's answer to a request about one partition.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Answer {

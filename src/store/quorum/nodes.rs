@@ -17,6 +17,9 @@ use uuid::Uuid;
 pub const UNDER_WAY_MAX: usize = 4;
 /// Requests of one send, at most.
 pub const REQUESTS_PER_SEND_MAX: usize = 256;
+/// The bytes of keys and records from which on a send takes no further request. A node answers a send as a whole, and
+/// what is under way has to be answered in time: a snapshot that went in one send never would be.
+pub const SEND_FULL_FROM_BYTES: usize = 1024 * 1024;
 
 /// Brings requests to nodes and answers back.
 pub trait Carrier: Send + Sync + 'static {
@@ -66,12 +69,13 @@ impl<C: Carrier> QuorumStore<C> {
     /// Ends when answers were lost: nothing is known of what the node has then.
     async fn serve_connection(&self, node: usize) -> Lost {
         let mut under_way = FuturesUnordered::new();
+        let mut first = 0;
         loop {
             // Tasks that are ready submit their commands first, so that they go together.
             tokio::task::yield_now().await;
             let mut answered = None;
             while under_way.len() < UNDER_WAY_MAX && answered.is_none() {
-                let (sent, asks) = self.collect(node);
+                let (sent, asks) = self.collect(node, &mut first);
                 if asks.is_empty() {
                     break;
                 }
@@ -103,8 +107,9 @@ impl<C: Carrier> QuorumStore<C> {
                 // Without that answer the node counts as silent in this partition. The others go on.
                 Err(why) => tracing::warn!(node, partition = at, %why, "a node cannot carry out a request"),
                 Ok(Said::OfPartition(answer)) => {
-                    let now = self.clock.now();
-                    self.shares[at].lock().answered(node, tag, answer, now, &*self.notices);
+                    let mut share = self.shares[at].lock();
+                    // Read under the mutex: a promise that another task has taken is before it, too.
+                    share.answered(node, tag, answer, self.clock.now(), &*self.notices);
                 }
                 Ok(Said::Unmarked) => return self.mark(node).await,
                 Ok(refused) => return Err(Lost(Refused(refused).to_string())),
@@ -125,18 +130,23 @@ impl<C: Carrier> QuorumStore<C> {
         }
     }
 
-    /// Takes requests for a node from the partitions, of each in turn.
-    fn collect(&self, node: usize) -> (Sent, Vec<Ask>) {
+    /// Takes requests for a node from the partitions, of each in turn. When a send is full, the next one begins with
+    /// the partition after, so that none waits for the snapshot of another.
+    fn collect(&self, node: usize, first: &mut usize) -> (Sent, Vec<Ask>) {
         let Mark { cluster, list, .. } = self.mark;
-        let (mut sent, mut asks) = (Sent::new(), Vec::new());
-        for (at, share) in self.shares.iter().enumerate() {
+        let (mut sent, mut asks, mut bytes) = (Sent::new(), Vec::new(), 0);
+        let begin = *first;
+        for at in (0..self.shares.len()).map(|step| (begin + step) % self.shares.len()) {
             let Ok(partition) = u16::try_from(at) else { break };
-            let mut share = share.lock();
-            while asks.len() < REQUESTS_PER_SEND_MAX
-                && let Some((tag, request)) = share.next(node, self.clock.now(), transfer)
-            {
+            let mut share = self.shares[at].lock();
+            while let Some((tag, request)) = share.next(node, self.clock.now(), transfer) {
+                bytes += request.bytes();
                 sent.push((at, tag));
                 asks.push(Ask::OfPartition { cluster, list, partition, fresh: fresh(), request });
+                if asks.len() == REQUESTS_PER_SEND_MAX || bytes >= SEND_FULL_FROM_BYTES {
+                    *first = at + 1;
+                    return (sent, asks);
+                }
             }
         }
         (sent, asks)
