@@ -2,13 +2,14 @@
 //! with Redis servers. The test moves its clock.
 
 use crate::{
-    bench::{Harness, limits},
-    notices::RecordingNotices,
+    asks::{candidate, new_request},
+    bench::{Harness, limits, name},
+    notices::{NoNotices, RecordingNotices},
     redis_server::Redis,
 };
 use fencepost::{
     clock::{Clock, ManualClock},
-    domain::time::StoreTime,
+    domain::{command::Command, time::StoreTime},
     node::RedisUrl,
     store::{
         Store, StoreError,
@@ -26,7 +27,7 @@ use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
-use tokio::task::JoinHandle;
+use tokio::{task::JoinHandle, time::Instant};
 
 const PARTITIONS: u16 = 4;
 const START: StoreTime = StoreTime::from_micros(1_800_000_000_000_000);
@@ -154,4 +155,39 @@ impl<N: Nodes> Drop for QuorumHarness<N> {
     fn drop(&mut self) {
         self.running.abort();
     }
+}
+
+/// Notes when it is read first, and shows an old time then: a thread may be stopped at any place.
+struct NotingClock(Mutex<Option<Instant>>);
+
+impl Clock for NotingClock {
+    fn now(&self) -> StoreTime {
+        let mut read = self.0.lock().unwrap();
+        if read.is_none() {
+            *read = Some(Instant::now());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        START
+    }
+}
+
+#[tokio::test]
+async fn what_a_lease_has_left_counts_from_before_its_turn() {
+    let nodes = Twins::<1>::start();
+    let mark = Mark { cluster: ClusterId(7), partitions: 1, list: 1, members: [Arc::from("node")].into() };
+    create(&nodes, &mark, START.as_micros()).await.unwrap();
+    let clock = Arc::new(NotingClock(Mutex::new(None)));
+    let as_clock: Arc<dyn Clock> = clock.clone();
+    let store = Arc::new(QuorumStore::new(nodes, mark, as_clock, &limits(), Arc::new(NoNotices)));
+    let runs = Arc::clone(&store);
+    let running = tokio::spawn(async move { runs.run().await });
+    while store.list("", None, usize::MAX).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    *clock.0.lock().unwrap() = None;
+    let renewal = Command::Renew { lease_id: candidate(new_request()).lease_id, ttl: None };
+    let answer = Store::run(&*store, &name("lock"), renewal).await.unwrap();
+    let read = clock.0.lock().unwrap().expect("the turn has a time");
+    assert!(answer.sent <= read, "{:?} too late", answer.sent - read);
+    running.abort();
 }
