@@ -18,6 +18,10 @@ use xxhash_rust::xxh3::xxh3_128;
 /// asks the nodes again whose answers were lost.
 pub(super) const ATTEMPT_SILENCE_MAX: Duration = Duration::from_secs(1);
 
+/// How long a server leaves a partition alone that it cannot read. Each attempt ends the lead of another server, which
+/// may be of a version that can, and reads all of the partition.
+const UNREADABLE_PAUSE: Duration = Duration::from_secs(10);
+
 /// What a request is for. It comes back with the answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tag {
@@ -164,16 +168,15 @@ impl Share {
                     }
                     Step::Lead { leader, content } => {
                         let frozen_at = asking.frozen_at.unwrap_or(now);
-                        self.role =
-                            match Lead::new(tag.ballot, *leader, content, [frozen_at, now], self.waiters_max, |name| {
-                                Place::hash_of(name)
-                            }) {
-                                Ok(lead) => Role::Leads(Box::new(lead)),
-                                Err(why) => {
-                                    tracing::error!(%why, "this server cannot read a partition, and does not lead it");
-                                    Role::StandsBy
-                                }
-                            };
+                        let times = [frozen_at, now];
+                        match Lead::new(tag.ballot, *leader, content, times, self.waiters_max, Place::hash_of) {
+                            Ok(lead) => self.role = Role::Leads(Box::new(lead)),
+                            Err(why) => {
+                                tracing::error!(%why, "this server cannot read a partition, and does not lead it");
+                                // This attempt goes on without a question.
+                                asking.until = now.after(UNREADABLE_PAUSE);
+                            }
+                        }
                     }
                 }
             }
