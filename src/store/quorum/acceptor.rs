@@ -44,18 +44,31 @@ pub struct Header {
     pub time: u64,
 }
 
+/// What a server's beat sees of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Seen {
+    /// The node votes in it.
+    Votes {
+        /// It heeds no lower ballot.
+        promised: Ballot,
+        /// The last batch.
+        accepted: Position,
+    },
+    /// It lost its memory, or was never a member.
+    Stranger {
+        /// Its next membership.
+        next: Stamp,
+        /// The ballot of the last batch in what it kept, of an earlier life.
+        written: Ballot,
+    },
+}
+
 impl Acceptor {
     /// Carries a request out. `present` is the node's incarnation, `fresh` a stamp that was never used.
     pub fn answer(&mut self, present: Incarnation, fresh: Stamp, request: &Request) -> Answer {
-        let voting = self.header.as_ref().is_some_and(|header| header.incarnation == present);
-        let next = match self.next {
-            _ if voting => fresh,
-            Some((incarnation, stamp)) if incarnation == present => stamp,
-            _ => {
-                self.next = Some((present, fresh));
-                fresh
-            }
-        };
+        let voting = self.votes(present);
+        // A member names no next membership.
+        let next = if voting { fresh } else { self.next_stamp(present, fresh) };
         match (request, &mut self.header) {
             (Request::Stage { position, transfer, piece }, _) => {
                 self.staged.entry((*position, *transfer)).or_default().0.extend(piece.iter().cloned());
@@ -102,6 +115,34 @@ impl Acceptor {
                 self.content.apply(changes);
                 (header.promised, header.accepted, header.time) = (position.ballot, *position, changes.time);
                 Answer::Done
+            }
+        }
+    }
+
+    /// Where it stands, for a server's beat.
+    pub fn seen(&mut self, present: Incarnation, fresh: Stamp) -> Seen {
+        match &self.header {
+            Some(Header { promised, accepted, .. }) if self.votes(present) => {
+                Seen::Votes { promised: *promised, accepted: *accepted }
+            }
+            header => {
+                let written = header.as_ref().map_or_else(Ballot::default, |header| header.accepted.ballot);
+                Seen::Stranger { next: self.next_stamp(present, fresh), written }
+            }
+        }
+    }
+
+    fn votes(&self, present: Incarnation) -> bool {
+        self.header.as_ref().is_some_and(|header| header.incarnation == present)
+    }
+
+    /// Names a stranger's next membership.
+    fn next_stamp(&mut self, present: Incarnation, fresh: Stamp) -> Stamp {
+        match self.next {
+            Some((incarnation, stamp)) if incarnation == present => stamp,
+            _ => {
+                self.next = Some((present, fresh));
+                fresh
             }
         }
     }

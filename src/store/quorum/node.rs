@@ -1,8 +1,9 @@
 //! A node as a whole: the cluster that it belongs to, and its share of each partition.
 
 use super::{
-    acceptor::{Acceptor, Incarnation},
-    ballot::Stamp,
+    acceptor::{Acceptor, Incarnation, Seen},
+    ballot::{ServerId, Stamp},
+    content::Bytes,
     message::{Answer, Request},
 };
 use std::{collections::BTreeMap, sync::Arc};
@@ -43,6 +44,23 @@ pub enum Ask {
         /// The request.
         request: Request,
     },
+    /// A server tells the others that it lives, and asks what they tell. Answers: Beats, Unmarked, Other, List.
+    Beat {
+        /// The cluster that the server means.
+        cluster: ClusterId,
+        /// The server's list.
+        list: u64,
+        /// The number of partitions.
+        partitions: u16,
+        /// The stamp of the next membership in each partition where the node is a stranger without one.
+        fresh: Stamp,
+        /// The server.
+        server: ServerId,
+        /// What it tells the other servers. Nodes do not look into it.
+        told: Bytes,
+        /// Servers that have been silent for long: what they told is deleted.
+        gone: Vec<ServerId>,
+    },
 }
 
 /// What the node says.
@@ -52,6 +70,13 @@ pub enum Said {
     Marked,
     /// The answer of its share of the partition.
     OfPartition(Answer),
+    /// The answer to a beat.
+    Beats {
+        /// Where the node stands in each partition, by its number.
+        partitions: Vec<Seen>,
+        /// What each server told, the asking one too.
+        servers: Vec<(ServerId, Bytes)>,
+    },
     /// Nothing was done: the node is not marked, or with an older list than the server's. It has to be marked first.
     Unmarked,
     /// Nothing was done: the node belongs to this other cluster.
@@ -67,12 +92,14 @@ pub struct Node {
     pub mark: Option<Mark>,
     /// Its share of each partition that it was ever asked about.
     pub partitions: BTreeMap<u16, Acceptor>,
+    /// What each server told with its last beat.
+    pub servers: BTreeMap<ServerId, Bytes>,
 }
 
 impl Node {
     /// A node that was never asked anything.
     pub const fn unmarked() -> Self {
-        Self { mark: None, partitions: BTreeMap::new() }
+        Self { mark: None, partitions: BTreeMap::new(), servers: BTreeMap::new() }
     }
 
     /// Carries out what a server asks. `present` is the node's incarnation.
@@ -87,15 +114,31 @@ impl Node {
                     Said::Marked
                 }
             },
-            Ask::OfPartition { cluster, list, partition, fresh, request } => match &self.mark {
-                Some(mark) if mark.cluster != *cluster => Said::Other(mark.cluster),
-                Some(mark) if mark.list > *list => Said::List(mark.clone()),
-                Some(mark) if mark.list == *list => {
+            Ask::OfPartition { cluster, list, partition, fresh, request } => {
+                self.refusal(*cluster, *list).unwrap_or_else(|| {
                     let acceptor = self.partitions.entry(*partition).or_default();
                     Said::OfPartition(acceptor.answer(present, *fresh, request))
-                }
-                _ => Said::Unmarked,
-            },
+                })
+            }
+            Ask::Beat { cluster, list, partitions, fresh, server, told, gone } => {
+                self.refusal(*cluster, *list).unwrap_or_else(|| {
+                    self.servers.retain(|server, _| !gone.contains(server));
+                    self.servers.insert(*server, told.clone());
+                    let see = |at| self.partitions.entry(at).or_default().seen(present, *fresh);
+                    let partitions = (0..*partitions).map(see).collect();
+                    Said::Beats { partitions, servers: self.servers.clone().into_iter().collect() }
+                })
+            }
+        }
+    }
+
+    /// Why a server of this cluster with this list is not served, if it is not.
+    fn refusal(&self, cluster: ClusterId, list: u64) -> Option<Said> {
+        match &self.mark {
+            Some(mark) if mark.cluster != cluster => Some(Said::Other(mark.cluster)),
+            Some(mark) if mark.list > list => Some(Said::List(mark.clone())),
+            Some(mark) if mark.list == list => None,
+            _ => Some(Said::Unmarked),
         }
     }
 }

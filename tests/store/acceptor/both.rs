@@ -235,7 +235,7 @@ impl Both {
                     .partitions
                     .get(partition)
                     .is_some_and(|it| it.header.as_ref().is_some_and(|header| header.incarnation == self.present())),
-                Ask::Mark(_) => false,
+                Ask::Mark(_) | Ask::Beat { .. } => false,
             };
             let (as_member, present) = (votes(&before), self.present());
             let said = wholly(ask, |ask| self.twin.say(present, ask));

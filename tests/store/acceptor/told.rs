@@ -33,6 +33,7 @@ pub(crate) fn label(ask: &Ask, said: &Said, (as_member, changed): (bool, bool), 
     let first = |debug: String| debug.split([' ', '(', '{']).next().unwrap_or_default().to_owned();
     let asked = match ask {
         Ask::Mark(_) => "Mark".to_owned(),
+        Ask::Beat { .. } => "Beat".to_owned(),
         Ask::OfPartition { request, .. } => first(format!("{request:?}")),
     };
     match said {

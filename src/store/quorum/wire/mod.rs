@@ -106,7 +106,7 @@ fn head(run_id: &str, ask: &Ask) -> Result<Vec<Arg>, NodeError> {
 
 fn script_of(ask: &Ask) -> &'static Script {
     match ask {
-        Ask::Mark(_) => &MARK,
+        Ask::Mark(_) | Ask::Beat { .. } => &MARK,
         Ask::OfPartition { request, .. } => match request {
             Request::Promise(_) => &PROMISE,
             Request::Write { .. } => &WRITE,

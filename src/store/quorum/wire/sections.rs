@@ -50,6 +50,7 @@ pub(super) fn args(ask: &Ask) -> Result<Vec<Arg>, NodeError> {
     let (partition, request) = match ask {
         Ask::Mark(mark) => return Ok(vec![bytes::mark(mark)?]),
         Ask::OfPartition { partition, request, .. } => (Arg::Uint((*partition).into()), request),
+        Ask::Beat { .. } => return Err(NodeError::Corrupt("no script of beats yet".to_owned())),
     };
     Ok(match request {
         Request::Promise(ballot) => vec![partition, Fields::default().ballot(ballot)?.arg()],
