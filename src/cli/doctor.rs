@@ -1,42 +1,25 @@
-//! `doctor`: checks a Redis for what endangers locks, and prints the findings for people or as JSON.
+//! `doctor`: checks each Redis of a store for what endangers locks, and prints the findings for people or as JSON.
 
 use super::{
     calls::print,
-    exit::{COMMAND_LINE, CONFIG, Failure, NO, OUTPUT, UNAVAILABLE},
-    look::{ERROR, GOOD, Look, WARNING},
+    exit::{Failure, NO, OUTPUT, UNAVAILABLE},
+    look::{ERROR, GOOD, HEADING, Look, WARNING},
+    store::StoreArgs,
 };
 use crate::{
-    node::{
-        RedisUrl, TlsFile, TlsFileProblem, TlsFiles,
-        doctor::{Finding, Severity, worst},
-    },
+    node::doctor::{Finding, Severity, worst},
     store::doctor::examine,
 };
 use clap::Args;
 use serde::Serialize;
-use std::{ffi::OsString, path::PathBuf};
 
 /// The Redis to check.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DoctorArgs {
-    // Not parsed by clap, whose error message would contain the password of an invalid URL.
-    /// URL of the Redis, as for serve: redis://[user:password@]host:port[/db], or rediss:// for TLS
-    #[arg(long, value_name = "URL", env = "FENCEPOST_STORE", hide_env_values = true)]
-    store: String,
+    #[command(flatten)]
+    store: StoreArgs,
 
-    /// PEM file with the authorities of a rediss:// store, in place of the machine's roots
-    #[arg(long, value_name = "FILE", env = "FENCEPOST_STORE_CA", value_parser = clap::value_parser!(OsString))]
-    store_ca: Option<OsString>,
-
-    /// PEM file with the client certificate for a rediss:// store that asks for one
-    #[arg(long, value_name = "FILE", env = "FENCEPOST_STORE_CERT", value_parser = clap::value_parser!(OsString))]
-    store_cert: Option<OsString>,
-
-    /// PEM file with the private key of the client certificate
-    #[arg(long, value_name = "FILE", env = "FENCEPOST_STORE_KEY", value_parser = clap::value_parser!(OsString))]
-    store_key: Option<OsString>,
-
-    /// Print one JSON object
+    /// Print one JSON object for each Redis
     #[arg(long)]
     json: bool,
 }
@@ -58,47 +41,39 @@ impl Report<'_> {
     }
 }
 
-impl DoctorArgs {
-    /// The URL with its files for TLS, which are checked.
-    fn url(&self) -> Result<RedisUrl, Failure> {
-        let url = RedisUrl::parse(&self.store).map_err(|why| Failure::new(COMMAND_LINE, format!("--store: {why}")))?;
-        let file = |given: &Option<OsString>| given.as_ref().filter(|path| !path.is_empty()).map(PathBuf::from);
-        let files = TlsFiles { ca: file(&self.store_ca), cert: file(&self.store_cert), key: file(&self.store_key) };
-        if !url.tls() && !files.is_empty() {
-            let rule = "--store-ca, --store-cert and --store-key need a store with TLS: --store rediss://…";
-            return Err(Failure::new(CONFIG, rule));
-        }
-        url.with_tls(files).map_err(|TlsFileProblem { file, path, why }| {
-            let flag = match file {
-                TlsFile::Ca => "--store-ca",
-                TlsFile::Cert => "--store-cert",
-                TlsFile::Key => "--store-key",
-            };
-            Failure::new(CONFIG, format!("{flag} = {path:?}: {why}"))
-        })
-    }
-}
-
-/// Checks the Redis and prints the findings. Changes nothing.
+/// Checks each Redis and prints the findings. Changes nothing.
 pub(super) async fn doctor(args: DoctorArgs) -> Result<(), Failure> {
-    let url = args.url()?;
-    let store = url.to_string();
-    let findings = match examine(&url).await {
-        Ok(findings) => findings,
-        Err(why) => {
-            if args.json {
-                Report { store, severity: Severity::Error, findings: &[], error: Some(&why) }.print()?;
+    let urls = args.store.urls()?;
+    let (mut worst_of_all, mut away) = (Severity::Ok, Vec::new());
+    for url in &urls {
+        let store = url.to_string();
+        match examine(url).await {
+            Ok(findings) => {
+                let severity = worst(&findings);
+                worst_of_all = worst_of_all.max(severity);
+                if args.json {
+                    Report { store, severity, findings: &findings, error: None }.print()?;
+                } else {
+                    let look = Look::of_stdout();
+                    if urls.len() > 1 {
+                        print(&look.paint(HEADING, &store))?;
+                    }
+                    print(&text(&findings, look))?;
+                }
             }
-            return Err(Failure::new(UNAVAILABLE, format!("cannot check {url}: {why}")));
+            Err(why) => {
+                if args.json {
+                    Report { store, severity: Severity::Error, findings: &[], error: Some(&why) }.print()?;
+                }
+                away.push(format!("cannot check {url}: {why}"));
+            }
         }
-    };
-    let severity = worst(&findings);
-    if args.json {
-        Report { store, severity, findings: &findings, error: None }.print()?;
-    } else {
-        print(&text(&findings, Look::of_stdout()))?;
     }
-    if severity == Severity::Error { Err(Failure::silent(NO)) } else { Ok(()) }
+    match (away.is_empty(), worst_of_all) {
+        (false, _) => Err(Failure::new(UNAVAILABLE, away.join("; "))),
+        (true, Severity::Error) => Err(Failure::silent(NO)),
+        (true, _) => Ok(()),
+    }
 }
 
 /// Where the text of a finding begins.

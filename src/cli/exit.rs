@@ -34,16 +34,16 @@ Exit codes:
     1  the answer is no: renew or release of a lease that has ended, check-token of a token that is not current,
        force-release that changed nothing; hold: the lock was not released; doctor: a check found an error;
        bench: no operation succeeded; health, status: a server is not ready; serve: the server cannot listen, or
-       failed later
+       failed later; quorum create: a Redis is in use already; quorum status: locks have no majority
     2  invalid command line
    64  the server refused the request as malformed, or an argument is invalid
    69  no server answered, the server could not carry out the call, or the outcome is unknown;
-       doctor: Redis cannot be reached
+       doctor, quorum: a Redis cannot be reached
    70  run, hold: the lease was lost; run: the command was stopped because the lease was about to end
    74  the output could not be written
    75  the lock was not acquired: it is held, the wait timed out, the request has ended, or too many calls wait;
        watch: too many streams
-   78  serve: the configuration is invalid; doctor: a file for TLS cannot be used
+   78  serve: the configuration is invalid; doctor, quorum: a file for TLS cannot be used
   126  run: the command cannot be executed
   127  run: the command was not found
 128+n  terminated by signal n; run: the command was terminated by signal n";

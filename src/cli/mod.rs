@@ -16,9 +16,11 @@ mod hold;
 mod json;
 mod look;
 mod port_file;
+mod quorum;
 mod run;
 mod serve;
 mod status;
+mod store;
 mod text;
 mod waiting;
 
@@ -65,8 +67,11 @@ enum Command {
     Drain(calls::admin::DrainArgs),
     /// Ask a server on this machine, at its admin port, whether it is ready
     Health(health::HealthArgs),
-    /// Check a Redis for what endangers locks
+    /// Check each Redis of a store for what endangers locks
     Doctor(doctor::DoctorArgs),
+    /// Make a store of three or five Redis servers, and show how it is
+    #[command(subcommand)]
+    Quorum(quorum::QuorumCommand),
     /// Measure a server, and baselines in the same run
     #[command(long_about = bench::LONG_ABOUT)]
     Bench(Box<bench::BenchArgs>),
@@ -132,6 +137,7 @@ impl Cli {
             Command::Drain(args) => calls::admin::drain(args).await?,
             Command::Health(args) => health::health(args).await?,
             Command::Doctor(args) => doctor::doctor(args).await?,
+            Command::Quorum(command) => Box::pin(quorum::quorum(command)).await?,
             Command::Bench(args) => return bench::bench(*args).await,
             Command::BenchEcho => {
                 fencepost_bench::echo::serve().await.map_err(|error| Failure::new(exit::NO, error.to_string()))?;

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     config::{
-        Config, StoreUrl,
+        Config,
         options::{OPTIONS, SWITCH},
     },
     node::RedisUrl,
@@ -71,7 +71,7 @@ pub(super) async fn serve(args: ServeArgs) -> Result<(), Failure> {
         std::io::stdout().lock().write_all(config.to_toml().as_bytes())?;
         return Ok(());
     }
-    if let StoreUrl::Redis(url) = &config.store {
+    for url in config.store.urls() {
         // Reads the files for TLS, so that the server starts only if they can be used.
         crate::server::store_url(url, &config.store_tls).map_err(|error| Failure::new(CONFIG, error.to_string()))?;
     }

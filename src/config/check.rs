@@ -5,6 +5,7 @@ use super::{
     StoreTls, StoreUrl, TlsFiles,
     duration::as_written,
     raw::{Problem, RawConfig, location},
+    urls_in,
 };
 use crate::domain::limits::{Limits, TTL_CEILING, TTL_FLOOR};
 use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
@@ -13,6 +14,9 @@ use tracing_subscriber::EnvFilter;
 const CLASSIC_PREFIX_MAX: usize = 512;
 /// The prefix of all keys of the Redis store.
 const STATE_PREFIX: &str = "fp:";
+/// How many Redis servers a store has that keeps locks in a majority. With an even number one more would have to be
+/// there, and no more could fail; more than five only make it slower.
+const NODE_COUNTS: [usize; 2] = [3, 5];
 const DRAIN_TIMEOUT_CEILING: Duration = Duration::from_secs(5 * 60);
 
 /// Checks all options, in the order of the table. `redis_url` checks the URL of a Redis.
@@ -68,7 +72,7 @@ pub(super) fn check(raw: &RawConfig, redis_url: impl Fn(&str) -> Result<(), Stri
     if reader.problems.is_empty() && config.tls.is_some() && matches!(config.listen, Listen::Unix(_)) {
         reader.report("tls_cert", "cannot be used on a Unix socket, which needs no TLS: listen on host:port instead");
     }
-    if matches!(&config.store, StoreUrl::Redis(url) if url.contains(PASSWORD_SHOWN)) {
+    if config.store.urls().iter().any(|url| url.contains(PASSWORD_SHOWN)) {
         let rule = "contains *** in place of a password: replace it, or give the URL in FENCEPOST_STORE".to_owned();
         reader.problems.push(Problem { at: reader.effective_location("store"), value: String::new(), rule });
     }
@@ -77,9 +81,9 @@ pub(super) fn check(raw: &RawConfig, redis_url: impl Fn(&str) -> Result<(), Stri
     {
         reader.report(key, rule);
     }
-    if reader.problems.is_empty() && !config.classic_prefix.is_empty() && config.store == StoreUrl::Memory {
+    if reader.problems.is_empty() && !config.classic_prefix.is_empty() && !matches!(config.store, StoreUrl::Redis(_)) {
         let (at, value) = (reader.effective_location("classic_prefix"), config.classic_prefix.clone());
-        let rule = "needs the Redis that the classic clients use: --store redis://…".to_owned();
+        let rule = "needs the one Redis that the classic clients use: --store redis://…".to_owned();
         reader.problems.push(Problem { at, value, rule });
     }
     if reader.problems.is_empty()
@@ -137,18 +141,30 @@ impl Reader<'_> {
 }
 
 fn store(text: &str, redis_url: impl Fn(&str) -> Result<(), String>) -> Result<StoreUrl, String> {
-    match text {
-        "memory:" => Ok(StoreUrl::Memory),
+    if text == "memory:" {
+        return Ok(StoreUrl::Memory);
+    }
+    let urls = urls_in(text);
+    for url in &urls {
         // Output of --print-config. Valid here, because another source may override it.
-        _ if text.contains(PASSWORD_SHOWN) => Ok(StoreUrl::Redis(text.to_owned())),
-        _ if text.starts_with("redis://") || text.starts_with("rediss://") => {
-            redis_url(text).map(|()| StoreUrl::Redis(text.to_owned()))
+        if url.contains(PASSWORD_SHOWN) {
+            continue;
         }
-        _ => {
-            Err("no such store; there are memory: (locks in this process) and redis://[user:password@]host:port[/db], \
-                 or rediss:// for TLS (locks in that Redis, shared by all servers that use it)"
-                .to_owned())
+        if !url.starts_with("redis://") && !url.starts_with("rediss://") {
+            return Err("no such store; there are memory: (locks in this process), redis://[user:password@]host:port\
+                        [/db], or rediss:// for TLS (locks in that Redis, shared by all servers that use it), and \
+                        three or five such URLs, separated by commas (locks in a majority of them)"
+                .to_owned());
         }
+        redis_url(url)?;
+    }
+    match urls[..] {
+        [url] => Ok(StoreUrl::Redis(url.to_owned())),
+        _ if NODE_COUNTS.contains(&urls.len()) => Ok(StoreUrl::Quorum(urls.into_iter().map(str::to_owned).collect())),
+        _ => Err(format!(
+            "names {} Redis servers: give one, or three, or five, of which a majority has to be there",
+            urls.len()
+        )),
     }
 }
 

@@ -92,17 +92,49 @@ pub enum StoreUrl {
     /// In the Redis at this URL, shared by all servers that use it. The URL may contain a password, which is never
     /// printed.
     Redis(String),
+    /// In a majority of the Redis servers at these URLs, shared by all servers that use them.
+    Quorum(Vec<String>),
+}
+
+impl StoreUrl {
+    /// The URLs of the Redis servers that it names.
+    pub fn urls(&self) -> &[String] {
+        match self {
+            Self::Memory => &[],
+            Self::Redis(url) => std::slice::from_ref(url),
+            Self::Quorum(urls) => urls,
+        }
+    }
+}
+
+/// The URLs in a text that may name several Redis servers. A comma separates two of them only before the next URL's
+/// scheme: there may be others in a password.
+pub fn urls_in(text: &str) -> Vec<&str> {
+    let begins = |at: usize| text[at..].starts_with(",redis://") || text[at..].starts_with(",rediss://");
+    let (mut urls, mut first) = (Vec::new(), 0);
+    for (at, _) in text.match_indices(',').filter(|(at, _)| begins(*at)) {
+        urls.push(&text[first..at]);
+        first = at + 1;
+    }
+    urls.push(&text[first..]);
+    urls
 }
 
 impl fmt::Display for StoreUrl {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Memory => out.write_str("memory:"),
-            Self::Redis(url) => match (url.split_once("://"), url.rsplit_once('@')) {
-                (Some((scheme, _)), Some((_, host))) => write!(out, "{scheme}{PASSWORD_SHOWN}{host}"),
-                _ => out.write_str(url),
-            },
+        if *self == Self::Memory {
+            return out.write_str("memory:");
         }
+        for (number, url) in self.urls().iter().enumerate() {
+            if number > 0 {
+                out.write_str(",")?;
+            }
+            match (url.split_once("://"), url.rsplit_once('@')) {
+                (Some((scheme, _)), Some((_, host))) => write!(out, "{scheme}{PASSWORD_SHOWN}{host}")?,
+                _ => out.write_str(url)?,
+            }
+        }
+        Ok(())
     }
 }
 

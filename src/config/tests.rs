@@ -111,6 +111,26 @@ fn a_file_printed_without_the_password_needs_the_url_from_another_source() {
 }
 
 #[test]
+fn three_or_five_servers_keep_locks_in_a_majority() {
+    let store = |text| load(&[("store", text)], &[], None).unwrap();
+    let three = "redis://:a,b@even:1,rediss://even:2,redis://even:3";
+    let config = store(three);
+    assert_eq!(config.store.urls(), ["redis://:a,b@even:1", "rediss://even:2", "redis://even:3"]);
+    let printed = config.to_toml();
+    assert!(printed.contains("store = \"redis://***@even:1,rediss://even:2,redis://even:3\""), "{printed}");
+    assert!(load(&[], &[], Some(&printed)).unwrap_err().to_string().contains("FENCEPOST_STORE"));
+    assert_eq!(store("redis://:a,b@even").store.urls().len(), 1, "a password has the comma");
+    for (count, text) in
+        [(2, "redis://even:1,redis://even:2"), (4, "redis://even,redis://even,redis://even,redis://even")]
+    {
+        assert!(refused(&[("store", text)]).contains(&format!("names {count} Redis servers")));
+    }
+    assert!(refused(&[("store", "redis://even,redis://odd,redis://even")]).contains("is odd"));
+    let classic = refused(&[("store", three), ("classic_prefix", "classic:")]);
+    assert!(classic.contains("needs the one Redis"), "{classic}");
+}
+
+#[test]
 fn an_overridden_value_is_checked() {
     let error = load(&[("ttl_min", "2s")], &[("FENCEPOST_TTL_MIN", "2")], None).unwrap_err();
     assert_eq!(error.problems[0].at, "FENCEPOST_TTL_MIN");

@@ -190,7 +190,7 @@ impl Node {
         let mut outage = self.outage.lock();
         let url = self.dialer.url();
         if outage.logged.is_empty() {
-            tracing::warn!(%url, why, "redis is not there: locks are refused until it is back");
+            tracing::warn!(%url, why, "redis is not there: what needs it is refused until it is back");
         } else if outage.logged.len() < REASONS_LOGGED_MAX && !outage.logged.iter().any(|logged| logged == why) {
             tracing::info!(%url, why, "redis is still not there");
         } else {

@@ -77,6 +77,12 @@ impl RedisUrl {
         Ok(Self { info, files: TlsFiles::default(), shown })
     }
 
+    /// Where it is, without how to get in: `host:port`, or `host:port/database`.
+    pub fn place(&self) -> &str {
+        let place = self.shown.rsplit_once('@').or_else(|| self.shown.split_once("://"));
+        place.map_or(&self.shown, |(_, place)| place)
+    }
+
     /// Whether the connection is encrypted.
     pub fn tls(&self) -> bool {
         matches!(self.info.addr(), ConnectionAddr::TcpTls { .. })

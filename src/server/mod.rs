@@ -22,7 +22,10 @@ use crate::{
     config::{AdminPlace, Config, ConfigError, Problem, StoreTls, StoreUrl},
     locks::{Hub, Locks},
     node::{RedisUrl, TlsFile, TlsFileProblem, TlsFiles},
-    store::{MemoryStore, RedisStore, Store},
+    store::{
+        MemoryStore, RedisStore, Store,
+        quorum::{ClusterStore, redis_nodes::RedisNodes},
+    },
     telemetry::{
         metrics::{ConnectionMetrics, Metrics},
         traces::{Source, Traces},
@@ -104,6 +107,21 @@ pub async fn serve(
                 () = store.maintain() => Ok(()),
             }
         }
+        StoreUrl::Quorum(urls) => {
+            let urls = urls.iter().map(|url| store_url(url, &config.store_tls)).collect::<Result<Vec<_>, _>>()?;
+            let members = urls.iter().map(|url| Arc::from(url.place())).collect();
+            let (nodes, clock) = (Arc::new(RedisNodes::new(&urls)), Arc::new(ProcessClock::start()));
+            let store = Arc::new(ClusterStore::new(nodes.clone(), members, clock, &config.limits, hub.clone()));
+            let locks = Arc::new(Locks::new(store.clone(), hub, config.limits.clone()).measured(metrics.locks.clone()));
+            let cleanup = async {
+                let _ = timeout(CLEANUP_TIMEOUT, store.chores_done()).await;
+            };
+            tokio::select! {
+                served = server.serve(&locks, store.up(), shutdown, cleanup) => served,
+                () = store.run() => Ok(()),
+                () = nodes.run() => Ok(()),
+            }
+        }
         StoreUrl::Memory => {
             let clock = Arc::new(ProcessClock::start());
             let store = Arc::new(MemoryStore::new(clock, &config.limits, hub.clone()));
@@ -120,6 +138,10 @@ pub async fn serve(
 pub fn store_url(url: &str, files: &StoreTls) -> Result<RedisUrl, ServeError> {
     let StoreTls { ca, cert, key } = files.clone();
     let url = RedisUrl::parse(url).map_err(ServeError::StoreUrl)?;
+    // Only those with TLS can have any; that one of a store has it was checked.
+    if !url.tls() {
+        return Ok(url);
+    }
     url.with_tls(TlsFiles { ca, cert, key }).map_err(|TlsFileProblem { file, path, why }| {
         let option = match file {
             TlsFile::Ca => "store_ca",

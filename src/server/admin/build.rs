@@ -14,6 +14,7 @@ impl Build {
         let store = match store {
             StoreUrl::Memory => "memory",
             StoreUrl::Redis(_) => "redis",
+            StoreUrl::Quorum(_) => "quorum",
         };
         Self { store }
     }

@@ -12,8 +12,10 @@
 pub mod acceptor;
 pub mod ballot;
 pub mod candidate;
+mod cluster;
 pub mod content;
 pub mod create;
+pub mod find;
 mod lead;
 pub mod leader;
 pub mod message;
@@ -23,7 +25,9 @@ mod peer;
 pub mod redis_nodes;
 mod share;
 mod store;
+pub mod survey;
 mod time;
 pub mod wire;
 
+pub use cluster::ClusterStore;
 pub use store::QuorumStore;

@@ -88,6 +88,12 @@ impl<C: Carrier> QuorumStore<C> {
         join(join(nodes, self.tend()), self.chores.run(self)).await;
     }
 
+    /// Whether each partition is led, and its leader hears a majority of the nodes, as far as this server knows.
+    pub fn is_ready(&self) -> bool {
+        let now = self.clock.now();
+        self.shares.iter().all(|share| share.lock().lead().is_some_and(|lead| lead.is_heard(now)))
+    }
+
     /// Resolves when nothing that was posted is left to do.
     pub async fn chores_done(&self) {
         self.chores.done().await;

@@ -14,6 +14,7 @@ mod export;
 mod hold;
 mod marks;
 mod port_file;
+mod quorum;
 #[path = "../../support/redis.rs"]
 mod redis;
 mod refusals;

@@ -1,0 +1,54 @@
+//! The Redis servers that a command looks at.
+
+use super::exit::{COMMAND_LINE, CONFIG, Failure};
+use crate::{
+    config::urls_in,
+    node::{RedisUrl, TlsFile, TlsFileProblem, TlsFiles},
+};
+use clap::Args;
+use std::{ffi::OsString, path::PathBuf};
+
+/// The store, as serve has it.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct StoreArgs {
+    // Not parsed by clap, whose error message would contain the password of an invalid URL.
+    /// URL of the Redis, or URLs with commas between, as for serve: redis://[user:password@]host:port[/db], or
+    /// rediss:// for TLS
+    #[arg(long, value_name = "URL", env = "FENCEPOST_STORE", hide_env_values = true)]
+    store: String,
+
+    /// PEM file with the authorities of a rediss:// store, in place of the machine's roots
+    #[arg(long, value_name = "FILE", env = "FENCEPOST_STORE_CA", value_parser = clap::value_parser!(OsString))]
+    store_ca: Option<OsString>,
+
+    /// PEM file with the client certificate for a rediss:// store that asks for one
+    #[arg(long, value_name = "FILE", env = "FENCEPOST_STORE_CERT", value_parser = clap::value_parser!(OsString))]
+    store_cert: Option<OsString>,
+
+    /// PEM file with the private key of the client certificate
+    #[arg(long, value_name = "FILE", env = "FENCEPOST_STORE_KEY", value_parser = clap::value_parser!(OsString))]
+    store_key: Option<OsString>,
+}
+
+impl StoreArgs {
+    /// The URLs with their files for TLS, which are checked.
+    pub(crate) fn urls(&self) -> Result<Vec<RedisUrl>, Failure> {
+        let urls = urls_in(&self.store).into_iter().map(RedisUrl::parse).collect::<Result<Vec<_>, _>>();
+        let urls = urls.map_err(|why| Failure::new(COMMAND_LINE, format!("--store: {why}")))?;
+        let file = |given: &Option<OsString>| given.as_ref().filter(|path| !path.is_empty()).map(PathBuf::from);
+        let files = TlsFiles { ca: file(&self.store_ca), cert: file(&self.store_cert), key: file(&self.store_key) };
+        if !files.is_empty() && !urls.iter().any(RedisUrl::tls) {
+            let rule = "--store-ca, --store-cert and --store-key need a store with TLS: --store rediss://…";
+            return Err(Failure::new(CONFIG, rule));
+        }
+        let with_files = |url: RedisUrl| if url.tls() { url.with_tls(files.clone()) } else { Ok(url) };
+        urls.into_iter().map(with_files).collect::<Result<_, _>>().map_err(|TlsFileProblem { file, path, why }| {
+            let flag = match file {
+                TlsFile::Ca => "--store-ca",
+                TlsFile::Cert => "--store-cert",
+                TlsFile::Key => "--store-key",
+            };
+            Failure::new(CONFIG, format!("{flag} = {path:?}: {why}"))
+        })
+    }
+}
