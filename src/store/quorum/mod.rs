@@ -16,6 +16,7 @@ mod cluster;
 pub mod content;
 pub mod create;
 pub mod find;
+pub mod frame;
 mod lead;
 pub mod leader;
 pub mod message;

@@ -1,0 +1,207 @@
+//! What servers send each other. It passes through the nodes, so servers need no addresses of each other.
+//!
+//! A parcel may be lost, and is never delivered twice. Parcels between two servers may arrive in another order when
+//! they pass through different nodes.
+
+use super::ballot::{Ballot, ServerId, Stamp};
+use crate::{
+    domain::{
+        command::{Acquire, Command, Outcome},
+        ids::Call,
+        name::LockName,
+        outcome::{AcquireOutcome, LockView},
+        time::StoreTime,
+    },
+    store::Notice,
+};
+
+/// Frames that one server sends another at one time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parcel {
+    /// The sender.
+    pub from: ServerId,
+    /// In the order in which they were sent.
+    pub frames: Vec<Frame>,
+}
+
+/// One message to another server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// Asks the leader of a partition for some work.
+    Ask {
+        /// Tells the sender which question a reply belongs to.
+        number: u64,
+        /// The partition.
+        partition: u16,
+        /// The ballot by which the receiver leads, as far as the sender knows. A leader by another ballot does nothing.
+        ballot: Ballot,
+        /// The partition's time after which the work is not begun: then its caller has given up.
+        not_after: StoreTime,
+        /// The work.
+        work: Work,
+    },
+    /// The reply to an `Ask`.
+    Reply {
+        /// That of the question.
+        number: u64,
+        /// The partition's time when the work was begun or refused; zero from who does not lead.
+        now: StoreTime,
+        /// What came of it.
+        result: Result<Done, Refusal>,
+    },
+    /// Notices for calls, streams and watchers of the receiver.
+    Notices {
+        /// Notices to one server are numbered, from 1 on. This is the number of the first of these.
+        first: u64,
+        /// The notices.
+        notices: Vec<Notice>,
+    },
+    /// A new leader asks for the waiters of a partition that wait through the receiver.
+    Gather {
+        /// The partition.
+        partition: u16,
+        /// The ballot by which the sender leads.
+        ballot: Ballot,
+    },
+    /// Waiters of a partition, for a new leader.
+    Waiters {
+        /// The partition.
+        partition: u16,
+        /// The leader's ballot.
+        ballot: Ballot,
+        /// Some of the waiters.
+        waiters: Vec<PresentedWaiter>,
+        /// Whether there are no more.
+        is_last: bool,
+    },
+    /// What became of waiters that were presented.
+    Presented {
+        /// The partition.
+        partition: u16,
+        /// The leader's ballot.
+        ballot: Ballot,
+        /// For each call, its outcome, and its place if it is queued.
+        outcomes: Vec<(Call, AcquireOutcome, u64)>,
+    },
+    /// The leader of a partition asks the receiver to take it over.
+    HandOver {
+        /// The partition.
+        partition: u16,
+        /// The leader's ballot.
+        ballot: Ballot,
+    },
+}
+
+/// What a leader is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// To carry out a command.
+    Run(LockName, Command),
+    /// To list locks.
+    List {
+        /// Their names begin with it.
+        prefix: String,
+        /// The slot to begin with.
+        slot: u64,
+        /// At most so many.
+        limit: u32,
+        /// How many slots may be looked at.
+        budget: u32,
+    },
+    /// To send events from now on.
+    Watch,
+}
+
+/// Work that was done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// Of `Run`.
+    Outcome {
+        /// The command's outcome.
+        outcome: Outcome,
+        /// The place of a request that is queued: its number among all waiters that came to this leader.
+        place: u64,
+    },
+    /// Of `List`.
+    Page {
+        /// The locks.
+        locks: Vec<(LockName, LockView)>,
+        /// The slot to go on with; `None` at the end of the partition.
+        next: Option<u64>,
+        /// How many slots of the budget are left.
+        budget: u32,
+    },
+    /// Of `Watch`.
+    Watching,
+}
+
+/// Why work was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The receiver does not lead the partition by this ballot. Nothing was done.
+    NotLeader,
+    /// It came too late. Nothing was done.
+    TooLate,
+    /// The leader hears no majority of the nodes. Nothing was done.
+    Unheard,
+    /// The leader has too much to do. Nothing was done.
+    Overloaded,
+    /// The leader lost the lead meanwhile: it is not known whether it was done.
+    Deposed,
+}
+
+/// A call that waits, as its server presents it to a new leader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PresentedWaiter {
+    /// The leader that queued it, and its place there. They are served in this order.
+    pub place: (Ballot, u64),
+    /// The lock.
+    pub name: LockName,
+    /// What it asked for.
+    pub acquire: Acquire,
+}
+
+/// What a server tells all others with each beat. Nodes keep the last one of each server, and do not look into it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Rises with each beat: who does not see it rise takes the server for dead.
+    pub count: u64,
+    /// Whether clients of this server watch events.
+    pub watches: bool,
+    /// Whether it is about to leave, and takes no partition over.
+    pub leaves: bool,
+    /// The partitions that it leads.
+    pub leads: Vec<Led>,
+    /// How many notices it has sent to each server.
+    pub notices: Vec<(ServerId, u64)>,
+    /// What it knows of partitions whose only node lost its memory.
+    pub strangers: Vec<OfStranger>,
+}
+
+/// A partition that a server leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Led {
+    /// The partition.
+    pub partition: u16,
+    /// The round of its ballot.
+    pub round: u64,
+    /// The partition's time when this was told.
+    pub now: StoreTime,
+}
+
+/// What a server knows of a partition whose only node lost its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OfStranger {
+    /// The partition.
+    pub partition: u16,
+    /// The node's next membership: what was told before the node named it does not count.
+    pub next: Stamp,
+    /// The ballot of what the server has in memory, if it has any.
+    pub memory: Option<Ballot>,
+    /// The highest ballot of a batch that it has seen.
+    pub written: Ballot,
+    /// The highest ballot that it has seen at all.
+    pub highest: Ballot,
+    /// The highest token that it has seen.
+    pub token: u64,
+}
