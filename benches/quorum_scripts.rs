@@ -1,6 +1,7 @@
 //! What a batch costs a node: the script that writes it, on a `redis-server` of its own, as a leader sends it. A pair
 //! of acquire and release puts a lock, of which the next batch says that it is gone; the ended requests of a batch are
-//! one record, which goes four batches later. `cargo bench --bench quorum_scripts -- [batches]`.
+//! one record, which goes four batches later. And what a beat costs it, which each server sends three times a second.
+//! `cargo bench --bench quorum_scripts -- [batches]`.
 //!
 //! A machine that does other things too disturbs some of the time, so it is measured in short windows: the least is
 //! what it costs, the median what it cost here.
@@ -31,6 +32,8 @@ const ENDED_BYTES: usize = 40;
 const ENDED_BATCHES: u64 = 4;
 /// Batches of a window.
 const WINDOW: u64 = 100;
+/// What a server tells with a beat, when it leads a third of 32 partitions.
+const TOLD_BYTES: usize = 400;
 /// Calls that are under way.
 const UNDER_WAY: usize = 4;
 
@@ -105,7 +108,6 @@ fn within(redis: &Redis) -> f64 {
 async fn measure(redis: &Redis, connection: &Connection, partitions: u16, pairs: u64, windows: u64) {
     redis.command(&["FLUSHALL"]);
     let stamps = join(connection, partitions).await;
-    let cpu = || sum(redis, "cpu", &["used_cpu_sys_main_thread", "used_cpu_user_main_thread"]) * 1e6;
     let (mut scripts, mut all, mut number) = (Vec::new(), Vec::new(), 0);
     redis.command(&["CONFIG", "RESETSTAT"]);
     for _ in 0..windows {
@@ -116,7 +118,7 @@ async fn measure(redis: &Redis, connection: &Connection, partitions: u16, pairs:
             })
             .collect();
         redis.command(&["CONFIG", "RESETSTAT"]);
-        let before = cpu();
+        let before = cpu(redis);
         for calls in calls.chunks(UNDER_WAY) {
             let scripts: Vec<ScriptCall> = calls.iter().map(|call| call.script.clone()).collect();
             for (call, reply) in calls.iter().zip(connection.run_all(scripts).await) {
@@ -125,7 +127,7 @@ async fn measure(redis: &Redis, connection: &Connection, partitions: u16, pairs:
                 }
             }
         }
-        all.push((cpu() - before) / WINDOW as f64);
+        all.push((cpu(redis) - before) / WINDOW as f64);
         scripts.push(within(redis) / WINDOW as f64);
     }
     let commands = ["mget", "mset", "hset", "hdel", "get", "info"].map(|name| redis.calls(name) as f64);
@@ -148,6 +150,48 @@ async fn measure(redis: &Redis, connection: &Connection, partitions: u16, pairs:
     );
 }
 
+fn cpu(redis: &Redis) -> f64 {
+    sum(redis, "cpu", &["used_cpu_sys_main_thread", "used_cpu_user_main_thread"]) * 1e6
+}
+
+/// A node that votes in all partitions, and as many servers.
+async fn measure_beats(redis: &Redis, connection: &Connection, partitions: u16, servers: u8, windows: u64) {
+    redis.command(&["FLUSHALL"]);
+    join(connection, partitions).await;
+    let beat = |server, number: u64| Ask::Beat {
+        cluster: ClusterId(1),
+        list: 1,
+        partitions,
+        fresh: Stamp(2),
+        server: ServerId([server; 12]),
+        told: vec![number.to_le_bytes()[0]; TOLD_BYTES].into(),
+        gone: Vec::new(),
+    };
+    for server in 1..servers {
+        said(connection, &[beat(server, 0)]).await;
+    }
+    let (mut scripts, mut all) = (Vec::new(), Vec::new());
+    for _ in 0..windows {
+        redis.command(&["CONFIG", "RESETSTAT"]);
+        let before = cpu(redis);
+        for number in 0..WINDOW {
+            let said = said(connection, &[beat(0, number)]).await;
+            let [Said::Beats { partitions: seen, servers: told }] = &said[..] else { panic!("{said:?}") };
+            assert_eq!((seen.len(), told.len()), (partitions.into(), servers.into()));
+        }
+        all.push((cpu(redis) - before) / WINDOW as f64);
+        scripts.push(within(redis) / WINDOW as f64);
+    }
+    scripts.sort_by(f64::total_cmp);
+    all.sort_by(f64::total_cmp);
+    let middle = scripts.len() / 2;
+    println!(
+        "a beat of {partitions:>2} partitions and {servers} servers: script {:>5.1} to {:>5.1} µs; all of Redis {:>5.1} \
+         to {:>5.1} µs",
+        scripts[0], scripts[middle], all[0], all[middle],
+    );
+}
+
 #[tokio::main]
 async fn main() {
     let windows = std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(2_000) / WINDOW;
@@ -159,6 +203,9 @@ async fn main() {
     let connection = node.connection(0).unwrap();
     for (partitions, pairs) in [(1, 1), (1, 4), (1, 16), (1, 64), (4, 1), (10, 1), (16, 1), (16, 4), (32, 2)] {
         measure(&redis, &connection, partitions, pairs, windows).await;
+    }
+    for (partitions, servers) in [(16, 3), (32, 3), (64, 3), (32, 5)] {
+        measure_beats(&redis, &connection, partitions, servers, windows).await;
     }
     connecting.abort();
 }

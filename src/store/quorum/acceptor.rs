@@ -5,7 +5,7 @@ use super::{
     content::{Bytes, Content},
     message::{Answer, Cursor, Request},
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// One life of a node's memory: another one after each restart, promotion or restored backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -45,7 +45,7 @@ pub struct Header {
 }
 
 /// What a server's beat sees of a partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Seen {
     /// The node votes in it.
     Votes {
@@ -61,6 +61,8 @@ pub enum Seen {
         /// The ballot of the last batch in what it kept, of an earlier life.
         written: Ballot,
     },
+    /// What it keeps is damaged, in this way: nothing is known, and a request about the partition has no answer either.
+    Broken(Arc<str>),
 }
 
 impl Acceptor {

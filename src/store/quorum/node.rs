@@ -94,15 +94,29 @@ pub struct Node {
     pub partitions: BTreeMap<u16, Acceptor>,
     /// What each server told with its last beat.
     pub servers: BTreeMap<ServerId, Bytes>,
+    /// Partitions whose data somebody has damaged, and how. Nothing is done there; the others are not affected.
+    pub damaged: BTreeMap<u16, Arc<str>>,
 }
 
 impl Node {
     /// A node that was never asked anything.
     pub const fn unmarked() -> Self {
-        Self { mark: None, partitions: BTreeMap::new(), servers: BTreeMap::new() }
+        Self { mark: None, partitions: BTreeMap::new(), servers: BTreeMap::new(), damaged: BTreeMap::new() }
     }
 
-    /// Carries out what a server asks. `present` is the node's incarnation.
+    /// Carries out what a server asks, unless it is about a partition whose data is damaged: then the error says how.
+    /// `present` is the node's incarnation.
+    pub fn carry_out(&mut self, present: Incarnation, ask: &Ask) -> Result<Said, Arc<str>> {
+        if let Ask::OfPartition { cluster, list, partition, .. } = ask
+            && let Some(why) = self.damaged.get(partition)
+            && self.refusal(*cluster, *list).is_none()
+        {
+            return Err(Arc::clone(why));
+        }
+        Ok(self.say(present, ask))
+    }
+
+    /// The same where nothing is damaged. (A beat is answered anyway: it says where something is.)
     pub fn say(&mut self, present: Incarnation, ask: &Ask) -> Said {
         match ask {
             Ask::Mark(new) => match &self.mark {
@@ -124,7 +138,10 @@ impl Node {
                 self.refusal(*cluster, *list).unwrap_or_else(|| {
                     self.servers.retain(|server, _| !gone.contains(server));
                     self.servers.insert(*server, told.clone());
-                    let see = |at| self.partitions.entry(at).or_default().seen(present, *fresh);
+                    let see = |at| match self.damaged.get(&at) {
+                        Some(why) => Seen::Broken(Arc::clone(why)),
+                        None => self.partitions.entry(at).or_default().seen(present, *fresh),
+                    };
                     let partitions = (0..*partitions).map(see).collect();
                     Said::Beats { partitions, servers: self.servers.clone().into_iter().collect() }
                 })

@@ -2,7 +2,7 @@
 
 use super::{
     kept,
-    op::{Knows, Op, What, ballot},
+    op::{Knows, Op, What, ballot, server},
     requests::{key, many},
     told::{label, wholly},
 };
@@ -96,6 +96,12 @@ impl Both {
             }
             Op::Snapshot { partition, ballot, put, many } => self.snapshot(*partition, *ballot, put, *many)?,
             Op::Mark(knows) => drop(self.send(vec![self.mark(*knows)])?),
+            Op::Beat { knows, partitions, server: number, told, gone } => {
+                let ((cluster, list), fresh) = (self.knows(*knows), self.fresh());
+                let (server, gone) = (server(*number), gone.iter().map(|number| server(*number)).collect());
+                let (partitions, told) = (*partitions, told.as_slice().into());
+                self.send(vec![Ask::Beat { cluster, list, partitions, fresh, server, told, gone }])?;
+            }
             Op::Again(back) => {
                 if let Some(asks) = self.sent.iter().rev().nth(*back).cloned() {
                     self.send(asks)?;

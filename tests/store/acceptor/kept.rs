@@ -64,6 +64,8 @@ pub(crate) fn by_twin(node: &Node, lives: &[String]) -> Kept {
             kept.hashes.insert(key(&format!("t:{round:x}-{server}-{seq:x}-{:032x}", transfer.0)), hash(content));
         }
     }
+    let servers = node.servers.iter().map(|(server, told)| (server.0.to_vec(), told.to_vec()));
+    kept.hashes.insert(b"fp:q:servers".to_vec(), servers.collect());
     kept.hashes.retain(|_, content| !content.is_empty());
     kept
 }
@@ -72,7 +74,8 @@ pub(crate) fn by_twin(node: &Node, lives: &[String]) -> Kept {
 pub(crate) fn by_redis(connection: &mut Connection) -> Result<Kept, String> {
     let mut kept = Kept::default();
     let keys: Vec<Vec<u8>> = redis::cmd("KEYS").arg("*").query(connection).unwrap();
-    let is_hash = |key: &[u8]| key.ends_with(b":c") || key.windows(3).any(|part| part == b":t:");
+    let is_hash =
+        |key: &[u8]| key == b"fp:q:servers" || key.ends_with(b":c") || key.windows(3).any(|part| part == b":t:");
     for key in keys {
         let ms: i64 = redis::cmd("PTTL").arg(&key).query(connection).unwrap();
         let is_staged = key.windows(3).any(|part| part == b":t:");

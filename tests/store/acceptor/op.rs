@@ -19,6 +19,11 @@ const BALLOTS: [(u64, [u8; 12]); 9] = [
     (1 << 47, [0xff; 12]),
 ];
 
+/// Servers that beat. The bytes of the last one are not text.
+pub(crate) fn server(number: u8) -> ServerId {
+    ServerId(if number == 3 { [0xfe; 12] } else { [number; 12] })
+}
+
 pub(crate) fn ballot(index: usize) -> Ballot {
     let (round, server) = BALLOTS[index % BALLOTS.len()];
     Ballot { round, server: ServerId(server) }
@@ -60,6 +65,8 @@ pub(crate) enum Op {
     Snapshot { partition: u16, ballot: usize, put: Vec<u8>, many: u16 },
     /// A mark.
     Mark(Knows),
+    /// A beat.
+    Beat { knows: Knows, partitions: u16, server: u8, told: Vec<u8>, gone: Vec<u8> },
     /// What was sent so many sends before comes again.
     Again(usize),
     /// Somebody raises the sequencer by hand.
@@ -105,8 +112,8 @@ fn what() -> impl Strategy<Value = What> {
 }
 
 pub(crate) fn op() -> impl Strategy<Value = Op> {
-    let knows =
-        prop_oneof![15 => Just(Knows::It), 1 => Just(Knows::Older), 1 => Just(Knows::Newer), 1 => Just(Knows::Another)];
+    let mostly = || prop_oneof![15 => Just(Knows::It), 1 => Just(Knows::Older), 1 => Just(Knows::Newer), 1 => Just(Knows::Another)];
+    let (knows, beats) = (mostly(), mostly());
     let any_knows = prop_oneof![Just(Knows::It), Just(Knows::Older), Just(Knows::Newer), Just(Knows::Another)];
     let partition = || 0..PARTITIONS;
     let many = prop_oneof![5 => Just(0_u16), 1 => 500..1_300_u16];
@@ -116,6 +123,8 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         20 => (partition(), 0..9_usize, vec(0..12_u8, 0..6), many)
             .prop_map(|(partition, ballot, put, many)| Op::Snapshot { partition, ballot, put, many }),
         4 => any_knows.prop_map(Op::Mark),
+        16 => (beats, 1..=PARTITIONS + 2, 0..4_u8, vec(any::<u8>(), 0..90), vec(0..5_u8, 0..3))
+            .prop_map(|(knows, partitions, server, told, gone)| Op::Beat { knows, partitions, server, told, gone }),
         20 => (0..8_usize).prop_map(Op::Again),
         2 => (partition(), 1..50_u32).prop_map(|(partition, by)| Op::Raise(partition, by)),
         2 => Just(Op::ForgetScripts),

@@ -1,6 +1,8 @@
 //! How a request was answered.
 
 use fencepost::store::quorum::{
+    acceptor::Seen,
+    ballot::Ballot,
     content::Content,
     message::{Answer, Request},
     node::{Ask, Said},
@@ -45,6 +47,19 @@ pub(crate) fn label(ask: &Ask, said: &Said, (as_member, changed): (bool, bool), 
             let role = if as_member { "member" } else { "stranger" };
             let what = if changed { "changed" } else { "as before" };
             format!("{asked}: {}, {role}, {what}", first(format!("{answer:?}")))
+        }
+        Said::Beats { .. } if !changed => format!("{asked}: as before"),
+        Said::Beats { partitions, .. } => {
+            let kind = |seen: &Seen| match seen {
+                Seen::Broken(_) => "damage",
+                Seen::Stranger { written, .. } if *written != Ballot::default() => "a stranger that kept a batch",
+                Seen::Votes { .. } => "a voter",
+                Seen::Stranger { .. } => "strangers only",
+            };
+            // The one that is seen least often.
+            let shown = ["damage", "a stranger that kept a batch", "a voter", "strangers only"];
+            let kinds: Vec<_> = partitions.iter().map(kind).collect();
+            format!("{asked}: {}", shown.into_iter().find(|kind| kinds.contains(kind)).unwrap_or("nothing"))
         }
         said => format!("{asked}: {}, {}", first(format!("{said:?}")), if changed { "changed" } else { "as before" }),
     }

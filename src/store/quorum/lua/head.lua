@@ -14,26 +14,3 @@ end
 local replication = redis.call('INFO', 'replication')
 local place = replication:find('\nmaster_replid:', 1, true) + 15
 local present = ARGV[3] .. replication:sub(place, place + 39)
-
--- Whether one ballot, or batch, is before another one. As numbers: Lua compares strings as the locale does.
-local function is_before(one, other)
-  for at = 1, #one, 6 do
-    local left, right = struct.unpack('>I6', one, at), struct.unpack('>I6', other, at)
-    if left ~= right then return left < right end
-  end
-  return false
-end
-
--- Whether the node votes in a partition, its header, and the sequencer.
-local function kept(base)
-  local header, sequencer = unpack(redis.call('MGET', base .. 'h', base .. 's'))
-  return header and header:sub(1, 80) == present, header, sequencer or '0'
-end
-
--- The stamp of a stranger's next membership, made if there is none of this incarnation.
-local function next_stamp(base)
-  local next = redis.call('GET', base .. 'v')
-  if next and next:sub(1, 80) == present then return next:sub(81) end
-  redis.call('SET', base .. 'v', present .. ARGV[2])
-  return ARGV[2]
-end

@@ -3,6 +3,7 @@
 //! where the order counts.
 
 use super::super::{
+    acceptor::Seen,
     ballot::{Ballot, Position, ServerId, Stamp},
     node::{ClusterId, Mark},
 };
@@ -16,6 +17,8 @@ use std::sync::Arc;
 
 /// Bytes of a number.
 const NUMBER_BYTES: usize = 6;
+/// Bytes of an incarnation: a run id and a replication id.
+const LIFE_BYTES: usize = 80;
 
 /// What servers alone read of a mark.
 #[derive(Deserialize, Serialize)]
@@ -109,6 +112,19 @@ impl Taken<'_> {
 
     fn take_ballot(&mut self) -> Option<Ballot> {
         Some(Ballot { round: self.number()?, server: ServerId(self.bytes()?) })
+    }
+
+    /// What a partition's header says of a node that votes there.
+    pub(super) fn votes(mut self) -> Option<Seen> {
+        self.bytes::<LIFE_BYTES>()?;
+        self.id()?;
+        let promised = self.take_ballot()?;
+        let accepted = Position { ballot: self.take_ballot()?, seq: self.number()? };
+        Some(Seen::Votes { promised, accepted })
+    }
+
+    pub(super) fn server(mut self) -> Option<ServerId> {
+        self.bytes().and_then(|id| self.end(ServerId(id)))
     }
 
     fn end<T>(&self, value: T) -> Option<T> {

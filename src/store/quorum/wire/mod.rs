@@ -1,7 +1,8 @@
 //! Requests to a node that is a Redis: which scripts run, with which arguments, and what their replies mean.
 //!
 //! The scripts do what [`Node::say`](super::node::Node::say) does, request by request. What they keep of partition 3 is
-//! under keys that begin with `fp:{q3}:`, and what the node knows of its cluster under `fp:q:node` (`lua/head.lua`).
+//! under keys that begin with `fp:{q3}:`, what the node knows of its cluster under `fp:q:node` (`lua/head.lua`), and what
+//! servers tell each other in the hash `fp:q:servers`, by their ids.
 //! Writes and promises for many partitions go in one run of their script; each gets its own answer.
 
 mod bytes;
@@ -24,11 +25,16 @@ pub const CALL_BYTES_MAX: usize = 256 * 1024;
 /// longer than this for one piece begins again.
 pub const STAGED_SECONDS: u64 = 60;
 
-/// A script with the part that all requests to partitions begin with. The first line makes Redis refuse the whole
+/// A script with the parts that all but marks begin with. The first line makes Redis refuse the whole
 /// script where it would refuse one of its commands: without memory, without enough replicas, as a replica.
 macro_rules! script {
     ($name:literal) => {
-        Script::new(concat!("#!lua\n", include_str!("../lua/head.lua"), include_str!(concat!("../lua/", $name))))
+        Script::new(concat!(
+            "#!lua\n",
+            include_str!("../lua/head.lua"),
+            include_str!("../lua/kept.lua"),
+            include_str!(concat!("../lua/", $name))
+        ))
     };
 }
 
@@ -38,6 +44,7 @@ static WRITE: Script = script!("write.lua");
 static READ: Script = script!("read.lua");
 static STAGE: Script = script!("stage.lua");
 static ADMIT: Script = script!("admit.lua");
+static BEAT: Script = script!("beat.lua");
 
 /// One run of a script.
 #[derive(Debug)]
@@ -99,14 +106,17 @@ impl Call {
 
 /// What each script gets before its own arguments.
 fn head(run_id: &str, ask: &Ask) -> Result<Vec<Arg>, NodeError> {
-    let Ask::OfPartition { cluster, list, fresh, .. } = ask else { return Ok(Vec::new()) };
+    let (Ask::OfPartition { cluster, list, fresh, .. } | Ask::Beat { cluster, list, fresh, .. }) = ask else {
+        return Ok(Vec::new());
+    };
     let cluster = Fields::default().id(cluster.0).number(*list)?;
     Ok(vec![cluster.arg(), Fields::default().id(fresh.0).arg(), run_id.into()])
 }
 
 fn script_of(ask: &Ask) -> &'static Script {
     match ask {
-        Ask::Mark(_) | Ask::Beat { .. } => &MARK,
+        Ask::Mark(_) => &MARK,
+        Ask::Beat { .. } => &BEAT,
         Ask::OfPartition { request, .. } => match request {
             Request::Promise(_) => &PROMISE,
             Request::Write { .. } => &WRITE,

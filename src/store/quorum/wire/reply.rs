@@ -2,6 +2,7 @@
 
 use super::{
     super::{
+        acceptor::Seen,
         content::Bytes,
         message::{Answer, Cursor},
         node::Said,
@@ -46,6 +47,9 @@ fn answer(parts: Vec<Value>) -> Result<Result<Said, NodeError>, NodeError> {
 }
 
 fn known(mut parts: Vec<Value>) -> Option<Said> {
+    if matches!(parts.first(), Some(Value::BulkString(word)) if word == b"beats") {
+        return beats(parts);
+    }
     let records = parts.pop_if(|last| matches!(last, Value::Array(_)));
     let texts = parts.iter().map(|part| if let Value::BulkString(bytes) = part { Some(&**bytes) } else { None });
     let texts = texts.collect::<Option<Vec<&[u8]>>>()?;
@@ -74,6 +78,33 @@ fn known(mut parts: Vec<Value>) -> Option<Said> {
         _ => return None,
     };
     Some(Said::OfPartition(answer))
+}
+
+fn beats(parts: Vec<Value>) -> Option<Said> {
+    let [_, Value::Array(partitions), servers] = <[Value; 3]>::try_from(parts).ok()? else { return None };
+    let partitions = partitions.iter().map(seen).collect::<Option<_>>()?;
+    // A field that no server has written belongs to none.
+    let server = |(id, told): (Bytes, Bytes)| Some((Taken(&id).server()?, told));
+    let mut servers: Vec<_> = pairs(servers)?.into_iter().filter_map(server).collect();
+    servers.sort_unstable();
+    Some(Said::Beats { partitions, servers })
+}
+
+fn seen(partition: &Value) -> Option<Seen> {
+    let parts = match partition {
+        Value::BulkString(header) => return Taken(header).votes(),
+        Value::Array(parts) => parts,
+        _ => return None,
+    };
+    match &parts[..] {
+        [Value::BulkString(word), Value::BulkString(next), Value::BulkString(written)] if word == b"stranger" => {
+            Some(Seen::Stranger { next: Taken(next).stamp()?, written: Taken(written).ballot()? })
+        }
+        [Value::BulkString(word), Value::BulkString(why)] if word == b"broken" => {
+            Some(Seen::Broken(String::from_utf8_lossy(why).into()))
+        }
+        _ => None,
+    }
 }
 
 fn pairs(records: Value) -> Option<Vec<(Bytes, Bytes)>> {

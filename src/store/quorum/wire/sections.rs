@@ -50,7 +50,14 @@ pub(super) fn args(ask: &Ask) -> Result<Vec<Arg>, NodeError> {
     let (partition, request) = match ask {
         Ask::Mark(mark) => return Ok(vec![bytes::mark(mark)?]),
         Ask::OfPartition { partition, request, .. } => (Arg::Uint((*partition).into()), request),
-        Ask::Beat { .. } => return Err(NodeError::Corrupt("no script of beats yet".to_owned())),
+        Ask::Beat { partitions, server, told, gone, .. } => {
+            let mut args = Vec::with_capacity(3 + usize::from(*partitions) + gone.len());
+            args.extend([Arg::Uint((*partitions).into()), Arg::from(&server.0[..]), Arg::from(&**told)]);
+            // Made here, because a script of Redis would make them anew each time, and Redis has less time.
+            args.extend((0..*partitions).map(|partition| Arg::from(format!("fp:{{q{partition}}}:h"))));
+            args.extend(gone.iter().map(|server| Arg::from(&server.0[..])));
+            return Ok(args);
+        }
     };
     Ok(match request {
         Request::Promise(ballot) => vec![partition, Fields::default().ballot(ballot)?.arg()],

@@ -1,0 +1,32 @@
+-- Whether one ballot, or batch, is before another one. As numbers: Lua compares strings as the locale does.
+local function is_before(one, other)
+  for at = 1, #one, 6 do
+    local left, right = struct.unpack('>I6', one, at), struct.unpack('>I6', other, at)
+    if left ~= right then return left < right end
+  end
+  return false
+end
+
+-- Whether the node votes in a partition, its header, and the sequencer. Where somebody has damaged them, an error.
+local function kept(base)
+  local header, sequencer = unpack(redis.call('MGET', base .. 'h', base .. 's'))
+  if header and sequencer and #header > 138 then return header:sub(1, 80) == present, header, sequencer end
+  -- To MGET, a key of another type is missing.
+  header, sequencer = redis.call('GET', base .. 'h'), redis.call('GET', base .. 's')
+  if header then error('the header is damaged, or the sequencer is missing', 0) end
+  return false, false, sequencer or '0'
+end
+
+-- The stamp of a stranger's next membership, made if there is none of this incarnation.
+local function next_stamp(base)
+  local next = redis.call('GET', base .. 'v')
+  if next and #next == 96 and next:sub(1, 80) == present then return next:sub(81) end
+  redis.call('SET', base .. 'v', present .. ARGV[2])
+  return ARGV[2]
+end
+
+-- The answer of a function about one partition. An error is the answer of that partition alone.
+local function answer(...)
+  local fine, answer = pcall(...)
+  return fine and answer or { 'broken', type(answer) == 'table' and answer.err or tostring(answer) }
+end
