@@ -77,11 +77,7 @@ impl Connection {
     }
 
     pub(super) async fn run_command(&self, script: &'static Script, command: &Cmd) -> Result<Value, NodeError> {
-        let mut connection = self.connection.clone();
-        let measured = self.measure_round_trip();
-        let reply = outcome(connection.send_packed_command(command).await);
-        drop(measured);
-        let reply = match reply {
+        let reply = match self.send_one(command).await {
             Err(fault) if fault.no_script => {
                 let mut replies = self.load_and_run(&[script], &[command]).await;
                 replies.pop().unwrap_or(Err(fault))
@@ -117,6 +113,27 @@ impl Connection {
             }
         }
         replies.into_iter().map(|reply| reply.map_err(|fault| self.heed(fault))).collect()
+    }
+
+    /// Publishes a message on a channel, and says how many listen there. What is published at the same time goes out in
+    /// one write.
+    ///
+    /// Answers within the response timeout. The first poll hands the message over: dropped after that, it may still be
+    /// published, as it may after `OutcomeUnknown`.
+    pub async fn publish(&self, channel: &str, message: &[u8]) -> Result<u64, NodeError> {
+        self.ensure_open()?;
+        let mut command = Cmd::with_capacity(3, channel.len() + message.len() + 16);
+        command.arg("PUBLISH").arg(channel).arg(message);
+        match self.send_one(&command).await.map_err(|fault| self.heed(fault))? {
+            Value::Int(listeners) => Ok(listeners.unsigned_abs()),
+            other => Err(NodeError::Corrupt(format!("PUBLISH was answered {other:?}"))),
+        }
+    }
+
+    async fn send_one(&self, command: &Cmd) -> Result<Value, Fault> {
+        let _measured = self.measure_round_trip();
+        let mut connection = self.connection.clone();
+        outcome(connection.send_packed_command(command).await)
     }
 
     /// Counts a round trip with commands, and measures its time until the guard is dropped.

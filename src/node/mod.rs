@@ -38,7 +38,7 @@ pub use connection::Connection;
 pub use deadpool_redis::redis::Value;
 pub use error::NodeError;
 pub use handshake::ServerInfo;
-pub use pushes::{PUSHES_BACKLOG_MAX, Push, Pushes};
+pub use pushes::{PUSHES_BACKLOG_BYTES_MAX, PUSHES_BACKLOG_MAX, Push, PushSender, Pushes};
 pub use queue::{IN_FLIGHT_MAX, Lane, QUEUE_TIME_MAX};
 pub use script::{Arg, Script, ScriptCall, ScriptCommand};
 pub use tls::{TlsFile, TlsFileProblem, TlsFiles};

@@ -11,12 +11,16 @@ use super::{
 use deadpool_redis::redis::{PushInfo, PushKind, Value};
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 use tokio::sync::{Notify, mpsc};
 
 /// Messages that may wait for the subscriber. More are lost, and the subscriber learns that.
 pub const PUSHES_BACKLOG_MAX: usize = 4_096;
+/// Their bytes, likewise. A message is taken from Redis as soon as it comes, so that it waits here and not there: Redis
+/// closes a subscription for which it keeps more than 32 MiB, or more than 8 MiB for a minute
+/// (`client-output-buffer-limit pubsub`).
+pub const PUSHES_BACKLOG_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// One item of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,17 +35,69 @@ pub enum Push {
 #[derive(Debug)]
 pub struct Pushes {
     backlog: mpsc::Receiver<Push>,
-    lost: Arc<AtomicBool>,
+    shared: Arc<Shared>,
+}
+
+/// The sender's end of a subscription.
+#[derive(Clone, Debug)]
+pub struct PushSender {
+    backlog: mpsc::Sender<Push>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// A message was lost since the subscriber looked last.
+    lost: AtomicBool,
+    /// Bytes of the messages that wait.
+    bytes: AtomicUsize,
 }
 
 impl Pushes {
+    /// Both ends of a subscription that no Redis is behind.
+    pub fn channel() -> (PushSender, Self) {
+        let (sender, backlog) = mpsc::channel(PUSHES_BACKLOG_MAX);
+        let shared = Arc::<Shared>::default();
+        (PushSender { backlog: sender, shared: Arc::clone(&shared) }, Self { backlog, shared })
+    }
+
     /// The next item; none when [`super::Node::subscribe`] was called again, which ends this subscription. Dropped, it
     /// takes nothing.
     pub async fn recv(&mut self) -> Option<Push> {
-        if self.lost.swap(false, Ordering::AcqRel) {
+        if self.shared.lost.swap(false, Ordering::AcqRel) {
             return Some(Push::Resync);
         }
-        self.backlog.recv().await
+        let push = self.backlog.recv().await?;
+        self.shared.bytes.fetch_sub(push.bytes(), Ordering::Relaxed);
+        Some(push)
+    }
+}
+
+impl Push {
+    fn bytes(&self) -> usize {
+        if let Self::Message(message) = self { message.len() } else { 0 }
+    }
+}
+
+impl PushSender {
+    /// Hands an item to the subscriber, at once. If it has no room for it, the item is lost, and the subscriber learns
+    /// that.
+    pub fn deliver(&self, push: Push) {
+        let Shared { lost, bytes } = &*self.shared;
+        let more = push.bytes();
+        let fits = bytes.fetch_add(more, Ordering::Relaxed).saturating_add(more) <= PUSHES_BACKLOG_BYTES_MAX;
+        if !fits || self.backlog.try_send(push).is_err() {
+            bytes.fetch_sub(more, Ordering::Relaxed);
+            lost.store(true, Ordering::Release);
+            // The subscriber may have emptied the backlog before the flag was set, and sleep now: this wakes it. If the
+            // backlog is still full, it does not sleep.
+            let _ = self.backlog.try_send(Push::Resync);
+        }
+    }
+
+    /// Whether the subscriber is gone.
+    pub fn is_closed(&self) -> bool {
+        self.backlog.is_closed()
     }
 }
 
@@ -49,37 +105,23 @@ impl Pushes {
 #[derive(Clone, Debug)]
 pub(super) struct Subscription {
     channel: String,
-    backlog: mpsc::Sender<Push>,
-    lost: Arc<AtomicBool>,
+    sender: PushSender,
 }
 
-/// Both ends of a subscription.
+/// Both ends of a subscription to a channel.
 pub(super) fn subscription(channel: &str) -> (Subscription, Pushes) {
-    let (sender, backlog) = mpsc::channel(PUSHES_BACKLOG_MAX);
-    let lost = Arc::new(AtomicBool::new(false));
-    let subscription = Subscription { channel: channel.to_owned(), backlog: sender, lost: Arc::clone(&lost) };
-    (subscription, Pushes { backlog, lost })
-}
-
-impl Subscription {
-    fn deliver(&self, push: Push) {
-        if self.backlog.try_send(push).is_err() {
-            self.lost.store(true, Ordering::Release);
-            // The subscriber may have emptied the backlog before the flag was set, and sleep now: this wakes it. If the
-            // backlog is still full, it does not sleep.
-            let _ = self.backlog.try_send(Push::Resync);
-        }
-    }
+    let (sender, pushes) = Pushes::channel();
+    (Subscription { channel: channel.to_owned(), sender }, pushes)
 }
 
 /// Keeps the subscription up until its subscriber is gone. Dropped, the connection closes.
 pub(super) async fn keep_subscribed(dialer: &Dialer, subscription: &Subscription) {
     let mut backoff = Backoff::new();
-    while !subscription.backlog.is_closed() {
+    while !subscription.sender.is_closed() {
         let mut has_begun = false;
         let listened = tokio::select! {
             listened = listen(dialer, subscription, &mut backoff, &mut has_begun) => listened,
-            () = subscription.backlog.closed() => return,
+            () = subscription.sender.backlog.closed() => return,
         };
         // An outage of Redis is logged for the connections that carry commands.
         if let Err(why) = listened {
@@ -88,7 +130,7 @@ pub(super) async fn keep_subscribed(dialer: &Dialer, subscription: &Subscription
         // An attempt that failed loses no more than was reported before it.
         // mutant: gap told at each try
         if has_begun {
-            subscription.deliver(Push::Resync);
+            subscription.sender.deliver(Push::Resync);
         }
         backoff.wait().await;
     }
@@ -102,12 +144,12 @@ async fn listen(
     has_begun: &mut bool,
 ) -> Result<(), String> {
     let ended = Arc::new(Notify::new());
-    let mut connection = dialer.connect_outside(sink(subscription.clone(), Arc::clone(&ended))).await?;
+    let mut connection = dialer.connect_outside(sink(subscription.sender.clone(), Arc::clone(&ended))).await?;
     handshake::greet(&mut connection).await?;
     connection.subscribe(subscription.channel.as_str()).await.map_err(|error| connect_error(&error))?;
     backoff.reset();
     *has_begun = true;
-    subscription.deliver(Push::Resync);
+    subscription.sender.deliver(Push::Resync);
     loop {
         tokio::select! {
             () = ended.notified() => return Ok(()),
@@ -119,11 +161,11 @@ async fn listen(
 }
 
 /// Takes the pushes of a connection. It runs within that connection's task: it must not wait.
-fn sink(subscription: Subscription, ended: Arc<Notify>) -> impl Fn(PushInfo) + Send + Sync + 'static {
+fn sink(sender: PushSender, ended: Arc<Notify>) -> impl Fn(PushInfo) + Send + Sync + 'static {
     move |push| match push.kind {
         PushKind::Message => {
             if let Some(Value::BulkString(payload)) = push.data.into_iter().nth(1) {
-                subscription.deliver(Push::Message(payload));
+                sender.deliver(Push::Message(payload));
             }
         }
         PushKind::Disconnection | PushKind::Unsubscribe => ended.notify_one(),
@@ -136,20 +178,52 @@ fn sink(subscription: Subscription, ended: Arc<Notify>) -> impl Fn(PushInfo) + S
 mod tests {
     use super::*;
 
+    fn message(text: &[u8]) -> Push {
+        Push::Message(text.to_vec())
+    }
+
     #[tokio::test]
     async fn a_full_backlog_is_reported() {
-        let (subscription, mut pushes) = subscription("c");
+        let (sender, mut pushes) = Pushes::channel();
         for _ in 0..PUSHES_BACKLOG_MAX {
-            subscription.deliver(Push::Message(b"kept".to_vec()));
+            sender.deliver(message(b"kept"));
         }
-        subscription.deliver(Push::Message(b"lost".to_vec()));
+        sender.deliver(message(b"lost"));
         assert_eq!(pushes.recv().await, Some(Push::Resync), "before all that waits");
         for _ in 0..PUSHES_BACKLOG_MAX {
-            assert_eq!(pushes.recv().await, Some(Push::Message(b"kept".to_vec())));
+            assert_eq!(pushes.recv().await, Some(message(b"kept")));
         }
-        subscription.deliver(Push::Message(b"next".to_vec()));
-        assert_eq!(pushes.recv().await, Some(Push::Message(b"next".to_vec())));
-        drop(subscription);
+        sender.deliver(message(b"next"));
+        assert_eq!(pushes.recv().await, Some(message(b"next")));
+        drop(sender);
         assert_eq!(pushes.recv().await, None);
+    }
+
+    #[tokio::test]
+    async fn the_bytes_of_the_backlog_are_bounded() {
+        const HALF: usize = PUSHES_BACKLOG_BYTES_MAX / 2;
+        let (sender, mut pushes) = Pushes::channel();
+        let half = || Push::Message(vec![7; HALF]);
+        // The bytes of the next item; `None` of a resync.
+        let mut next = async || match pushes.recv().await.unwrap() {
+            Push::Message(message) => Some(message.len()),
+            Push::Resync => None,
+        };
+        sender.deliver(half());
+        sender.deliver(half());
+        sender.deliver(message(b"lost"));
+        assert_eq!(next().await, None, "before all that waits");
+        assert_eq!(next().await, Some(HALF));
+        sender.deliver(half());
+        sender.deliver(message(b"lost"));
+        assert_eq!(next().await, None);
+        // Each loss has left an item that wakes the subscriber.
+        for expected in [Some(HALF), None, Some(HALF), None] {
+            assert_eq!(next().await, expected);
+        }
+        sender.deliver(half());
+        sender.deliver(half());
+        assert_eq!(next().await, Some(HALF), "all bytes were given back");
+        assert_eq!(next().await, Some(HALF));
     }
 }

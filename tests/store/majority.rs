@@ -18,11 +18,12 @@ use fencepost::{
         name::{LockName, Metadata},
         outcome::{AcquireOutcome, Fate, Gone, Grant, ReleaseOutcome, RenewOutcome},
     },
-    node::RedisUrl,
+    node::{Pushes, RedisUrl},
     store::{
         Store, StoreError,
         quorum::{
             QuorumStore,
+            ballot::ServerId,
             create::{CreateError, create},
             leader::STAGED_BYTES_MAX,
             node::{Ask, ClusterId, Mark},
@@ -337,6 +338,14 @@ impl Carrier for Weighed {
 
     async fn up(&self, node: usize) {
         self.nodes.up(node).await;
+    }
+
+    async fn publish(&self, node: usize, to: ServerId, parcel: Vec<u8>) -> Result<bool, Lost> {
+        self.nodes.publish(node, to, parcel).await
+    }
+
+    fn listen(&self, node: usize, me: ServerId) -> Pushes {
+        self.nodes.listen(node, me)
     }
 }
 

@@ -2,10 +2,11 @@
 
 use super::{
     QuorumStore,
-    ballot::{Stamp, TransferId},
+    ballot::{ServerId, Stamp, TransferId},
     node::{Ask, Mark, Said},
     share::Tag,
 };
+use crate::node::Pushes;
 use futures_util::{
     FutureExt,
     stream::{FuturesUnordered, StreamExt},
@@ -21,7 +22,11 @@ pub const REQUESTS_PER_SEND_MAX: usize = 256;
 /// what is under way has to be answered in time: a snapshot that went in one send never would be.
 pub const SEND_FULL_FROM_BYTES: usize = 1024 * 1024;
 
-/// Brings requests to nodes and answers back.
+/// Bytes of a parcel, at most. Redis keeps up to 32 MiB for a server that does not read, as it is set up
+/// (`client-output-buffer-limit pubsub`), and then ends its subscription: so much may be on its way to one server.
+pub const PARCEL_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Brings requests to nodes and answers back, and parcels to servers.
 pub trait Carrier: Send + Sync + 'static {
     /// Sends these to a node, in this order, and after what was sent to it before. (They may arrive in another order:
     /// that costs time, no more.) The answers come in the order of the requests; a request that the node could not
@@ -30,6 +35,15 @@ pub trait Carrier: Send + Sync + 'static {
 
     /// Resolves when the node can be asked. What was asked before may have been lost.
     fn up(&self, node: usize) -> impl Future<Output = ()> + Send;
+
+    /// Sends a parcel to a server through a node. False: the server does not listen there, so it gets nothing. True is
+    /// no promise that it does. Parcels through one node arrive in order, except while connections to it come and go.
+    /// The first poll sends it: dropped after that, it may arrive.
+    fn publish(&self, node: usize, to: ServerId, parcel: Vec<u8>) -> impl Future<Output = Result<bool, Lost>> + Send;
+
+    /// The parcels that come to this server through a node. The first item, and one after each interruption, says that
+    /// parcels may have been lost; there is none while the node is away. A second call ends what the first one gave.
+    fn listen(&self, node: usize, me: ServerId) -> Pushes;
 }
 
 impl<C: Carrier> Carrier for Arc<C> {
@@ -39,6 +53,14 @@ impl<C: Carrier> Carrier for Arc<C> {
 
     fn up(&self, node: usize) -> impl Future<Output = ()> + Send {
         C::up(self, node)
+    }
+
+    fn publish(&self, node: usize, to: ServerId, parcel: Vec<u8>) -> impl Future<Output = Result<bool, Lost>> + Send {
+        C::publish(self, node, to, parcel)
+    }
+
+    fn listen(&self, node: usize, me: ServerId) -> Pushes {
+        C::listen(self, node, me)
     }
 }
 

@@ -1,12 +1,13 @@
 //! Nodes that are Redis servers.
 
 use super::{
+    ballot::ServerId,
     node::Ask,
-    nodes::{Answers, Carrier, Lost},
+    nodes::{Answers, Carrier, Lost, PARCEL_BYTES_MAX},
     wire,
 };
 use crate::{
-    node::{Connection, Header, Node, NodeError, RedisUrl},
+    node::{CONNECTIONS_PER_NODE, Connection, Header, Node, NodeError, Pushes, RedisUrl},
     sync::Mutex,
 };
 use futures_util::future::join_all;
@@ -24,6 +25,29 @@ struct RedisNode {
     node: Node,
     /// All requests go over this one, so that they arrive in order, until it is closed.
     connection: Mutex<Option<Arc<Connection>>>,
+    /// All parcels go over this one, likewise.
+    parcels: Mutex<Option<Arc<Connection>>>,
+}
+
+impl RedisNode {
+    /// The connection for parcels: not that for requests, where a snapshot would hold them up, unless it is the only
+    /// one.
+    fn parcels(&self) -> Result<Arc<Connection>, NodeError> {
+        let of_requests = self.connection.lock().clone();
+        let is_other = |it: &Arc<Connection>| of_requests.as_ref().is_none_or(|other| !Arc::ptr_eq(it, other));
+        let mut kept = self.parcels.lock();
+        if let Some(open) = kept.as_ref().filter(|it| it.closed().is_none() && is_other(it)) {
+            return Ok(Arc::clone(open));
+        }
+        let mut others = (1..CONNECTIONS_PER_NODE).filter_map(|number| self.node.connection(number).ok());
+        *kept = others.find(is_other);
+        kept.clone().map_or_else(|| self.node.connection(1), Ok)
+    }
+}
+
+/// The channel of parcels to a server.
+fn channel(server: ServerId) -> String {
+    server.0.iter().fold("fp:q:to:".to_owned(), |channel, byte| format!("{channel}{byte:02x}"))
 }
 
 impl RedisNodes {
@@ -31,7 +55,7 @@ impl RedisNodes {
     pub fn new<'a>(urls: impl IntoIterator<Item = &'a RedisUrl>) -> Self {
         let node = |url| {
             let node = Node::new(url, |_, _| Header::default());
-            RedisNode { node, connection: Mutex::new(None) }
+            RedisNode { node, connection: Mutex::new(None), parcels: Mutex::new(None) }
         };
         Self(urls.into_iter().map(node).collect())
     }
@@ -58,7 +82,7 @@ impl Carrier for RedisNodes {
     }
 
     async fn up(&self, node: usize) {
-        let RedisNode { node, connection } = &self.0[node];
+        let RedisNode { node, connection, .. } = &self.0[node];
         let mut up = node.up();
         loop {
             // An error means that the node is gone, and with it this store.
@@ -70,6 +94,17 @@ impl Carrier for RedisNodes {
                 return;
             }
         }
+    }
+
+    async fn publish(&self, node: usize, to: ServerId, parcel: Vec<u8>) -> Result<bool, Lost> {
+        if parcel.len() > PARCEL_BYTES_MAX {
+            return Err(Lost(format!("a parcel of {} bytes is too large", parcel.len())));
+        }
+        Ok(self.0[node].parcels()?.publish(&channel(to), &parcel).await? > 0)
+    }
+
+    fn listen(&self, node: usize, me: ServerId) -> Pushes {
+        self.0[node].node.subscribe(&channel(me))
     }
 }
 

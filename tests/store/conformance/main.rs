@@ -17,6 +17,8 @@ mod redis_store;
 
 #[path = "../../support/redis.rs"]
 mod redis_server;
+#[path = "../../support/twins.rs"]
+mod twins;
 
 use bench::Harness;
 
@@ -94,8 +96,8 @@ macro_rules! every_store {
 every_store! {
     memory: crate::memory_store::MemoryHarness,
     redis: crate::redis_store::RedisHarness,
-    twin: crate::quorum_store::QuorumHarness<crate::quorum_store::Twins<1>>,
-    three_twins: crate::quorum_store::QuorumHarness<crate::quorum_store::Twins<3>>,
+    twin: crate::quorum_store::QuorumHarness<crate::twins::Twins<1>>,
+    three_twins: crate::quorum_store::QuorumHarness<crate::twins::Twins<3>>,
     one_node: crate::quorum_store::QuorumHarness<crate::quorum_store::Servers<1>>,
     three_nodes: crate::quorum_store::QuorumHarness<crate::quorum_store::Servers<3>>,
 }

@@ -6,18 +6,19 @@ use crate::{
     bench::{Harness, limits, name},
     notices::{NoNotices, RecordingNotices},
     redis_server::Redis,
+    twins::Twins,
 };
 use fencepost::{
     clock::{Clock, ManualClock},
     domain::{command::Command, time::StoreTime},
-    node::RedisUrl,
+    node::{Pushes, RedisUrl},
     store::{
         Store, StoreError,
         quorum::{
             QuorumStore,
-            acceptor::Incarnation,
+            ballot::ServerId,
             create::create,
-            node::{Ask, ClusterId, Mark, Node},
+            node::{Ask, ClusterId, Mark},
             nodes::{Answers, Carrier, Lost},
             redis_nodes::RedisNodes,
         },
@@ -39,26 +40,11 @@ pub(crate) trait Nodes: Carrier + Sized {
     fn start() -> Arc<Self>;
 }
 
-/// Nodes in this process.
-pub(crate) struct Twins<const COUNT: usize>([Mutex<Node>; COUNT]);
-
 impl<const COUNT: usize> Nodes for Twins<COUNT> {
     const COUNT: usize = COUNT;
 
     fn start() -> Arc<Self> {
-        Arc::new(Self([const { Mutex::new(Node::unmarked()) }; COUNT]))
-    }
-}
-
-impl<const COUNT: usize> Carrier for Twins<COUNT> {
-    async fn carry(&self, node: usize, asks: Vec<Ask>) -> Result<Answers, Lost> {
-        tokio::task::yield_now().await;
-        let mut node = self.0[node].lock().unwrap();
-        Ok(asks.iter().map(|ask| Ok(node.say(Incarnation(1), ask))).collect())
-    }
-
-    async fn up(&self, _: usize) {
-        tokio::task::yield_now().await;
+        Arc::new(Self::new())
     }
 }
 
@@ -90,6 +76,14 @@ impl<const COUNT: usize> Carrier for Servers<COUNT> {
 
     fn up(&self, node: usize) -> impl Future<Output = ()> + Send {
         self.nodes.up(node)
+    }
+
+    fn publish(&self, node: usize, to: ServerId, parcel: Vec<u8>) -> impl Future<Output = Result<bool, Lost>> + Send {
+        self.nodes.publish(node, to, parcel)
+    }
+
+    fn listen(&self, node: usize, me: ServerId) -> Pushes {
+        self.nodes.listen(node, me)
     }
 }
 
