@@ -3,6 +3,7 @@
 
 mod chores;
 mod error;
+mod fields;
 mod interface;
 pub mod memory;
 mod notice;
@@ -13,6 +14,7 @@ pub mod redis;
 mod timed;
 
 pub use error::StoreError;
+pub use fields::FieldError;
 pub use interface::{Answer, Store};
 pub use memory::MemoryStore;
 pub use notice::{Event, EventKind, Notice, Notices, reason_of};

@@ -2,6 +2,8 @@
 
 #[path = "../../../src/store/error.rs"]
 mod error;
+#[path = "../../../src/store/fields/mod.rs"]
+mod fields;
 #[path = "../../../src/store/interface.rs"]
 mod interface;
 #[path = "../../../src/store/memory/mod.rs"]

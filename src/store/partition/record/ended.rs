@@ -1,16 +1,16 @@
 //! A record of ended requests: all that ended before one batch, of whatever locks. So a lock that is taken and given
 //! back costs a share of one record, which is written once and removed once.
 
-use super::{
-    LAYOUT, RecordError,
-    wire::{self, Id},
-};
-use crate::domain::{
-    ended::{Ended, RequestEnd},
-    ids::{LeaseId, RequestId},
-    name::LockName,
-    time::StoreTime,
-    token::FencingToken,
+use super::{LAYOUT, RecordError};
+use crate::{
+    domain::{
+        ended::{Ended, RequestEnd},
+        ids::{LeaseId, RequestId},
+        name::LockName,
+        time::StoreTime,
+        token::FencingToken,
+    },
+    store::fields::{self, FieldError, Id},
 };
 use prost::Message;
 
@@ -67,7 +67,7 @@ pub fn append(record: &mut Vec<u8>, name: &LockName, ended: &Ended, token: Optio
     let Ended { request, fingerprint, end, at } = ended;
     let (end, lease_id, number) = match *end {
         RequestEnd::Lease(lease_id, end) => {
-            (wire::end_number(end), Id::of(lease_id.0), token.map_or(0, FencingToken::get))
+            (fields::end_number(end), Id::of(lease_id.0), token.map_or(0, FencingToken::get))
         }
         RequestEnd::TimedOut => (TIMED_OUT, None, 0),
         RequestEnd::Abandoned => (ABANDONED, None, 0),
@@ -97,27 +97,25 @@ pub fn decode(record: &[u8]) -> Result<Vec<Entry>, RecordError> {
 }
 
 fn read(message: EntryMessage) -> Result<Entry, RecordError> {
-    let lease_id = || wire::id(message.lease_id, "lease id").map(LeaseId);
+    let lease_id = || fields::id(message.lease_id, "lease id").map(LeaseId);
     let mut token = None;
-    let end = match (message.end, wire::end_numbered(message.end)) {
+    let end = match (message.end, fields::end_numbered(message.end)) {
         (_, Some(end)) => {
-            if message.number != 0 {
-                token = Some(wire::token(message.number)?);
-            }
+            token = fields::token_or_none(message.number)?;
             RequestEnd::Lease(lease_id()?, end)
         }
         (TIMED_OUT, _) => RequestEnd::TimedOut,
         (ABANDONED, _) => RequestEnd::Abandoned,
         (REFUSED, _) => RequestEnd::Refused(
-            message.number.try_into().map_err(|_| RecordError::Broken("attempt", "is too large".to_owned()))?,
+            message.number.try_into().map_err(|_| FieldError::Broken("attempt", "is too large".to_owned()))?,
         ),
-        (number, None) => return Err(RecordError::Broken("end", format!("cannot be {number}"))),
+        (number, None) => return Err(FieldError::number("end", number).into()),
     };
     let ended = Ended {
-        request: RequestId(wire::id(message.request, "request id")?),
+        request: RequestId(fields::id(message.request, "request id")?),
         fingerprint: message.fingerprint,
         end,
         at: StoreTime::from_micros(message.at),
     };
-    Ok(Entry { name: wire::checked("lock name", LockName::new(message.name))?, ended, token })
+    Ok(Entry { name: fields::checked("lock name", LockName::new(message.name))?, ended, token })
 }

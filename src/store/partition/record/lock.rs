@@ -3,20 +3,20 @@
 //! A lock that is read has neither waiters nor an offer, which live in the memory of servers, and knows of no request
 //! that ended: those have records of their own ([`super::ended`]), one for all locks of a batch.
 
-use super::{
-    RecordError,
-    wire::{self, Id},
-};
+use super::RecordError;
 use crate::{
     domain::{
         binding::Binding,
         ids::{AttachmentId, Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
         lease::{Lease, Terms},
-        name::{Holder, Metadata},
+        name::Holder,
         rules::{Lock, Tombstone},
         time::{StoreTime, micros},
     },
-    store::quorum::content::Bytes,
+    store::{
+        fields::{self, FieldError, Id},
+        quorum::content::Bytes,
+    },
 };
 use std::time::Duration;
 
@@ -111,10 +111,10 @@ pub fn encode(lock: &Lock, expires_at: StoreTime) -> Option<Bytes> {
 pub fn decode(record: &[u8]) -> Result<Lock, RecordError> {
     let LockMessage { lease, tombstones } = super::decode(record)?;
     if lease.is_none() && tombstones.is_empty() {
-        return Err(RecordError::Missing("lease"));
+        return Err(FieldError::Missing("lease").into());
     }
     if tombstones.len() > TOMBSTONES_MAX {
-        return Err(RecordError::Broken("tombstones", format!("are {}: too many", tombstones.len())));
+        return Err(FieldError::Broken("tombstones", format!("are {}: too many", tombstones.len())).into());
     }
     let lease = lease.map(read_lease).transpose()?;
     Ok(Lock::kept(lease, tombstones.iter().map(read_tombstone).collect::<Result<_, _>>()?))
@@ -146,14 +146,14 @@ fn lease_message(lease: &Lease) -> LeaseMessage {
         fingerprint: *fingerprint,
         ttl: micros(*ttl),
         holder: holder.as_str().to_owned(),
-        metadata: metadata.pairs().flat_map(|(key, value)| [key.to_owned(), value.to_owned()]).collect(),
+        metadata: fields::texts(metadata),
         min_token: *min_token,
         lease_id: Id::of(lease_id.0),
         grant_id: Id::of(grant_id.0),
         token: token.get(),
         granted_at: granted_at.as_micros(),
         expires_at: expires_at.as_micros(),
-        previous_end: previous_end.map_or(0, wire::end_number),
+        previous_end: previous_end.map_or(0, fields::end_number),
         attachment: attachment.and_then(|attachment| Id::of(attachment.0)),
         attachment_replica: Id::unless_nil(attachment_replica.0),
         attachment_attempt: *attachment_attempt,
@@ -162,38 +162,26 @@ fn lease_message(lease: &Lease) -> LeaseMessage {
     }
 }
 
-fn read_lease(message: LeaseMessage) -> Result<Lease, RecordError> {
+fn read_lease(message: LeaseMessage) -> Result<Lease, FieldError> {
     let calls = message.calls.into_iter().map(CallId);
     let replica = ReplicaId(message.replica.map(Id::read).unwrap_or_default());
-    let too_many = || RecordError::Broken("calls", "are too many".to_owned());
-    let (pairs, rest) = message.metadata.as_chunks::<2>();
-    if !rest.is_empty() {
-        return Err(RecordError::Broken("metadata", "has a key without a value".to_owned()));
-    }
-    let metadata = Metadata::new(pairs.iter().map(|[key, value]| (key.clone(), value.clone())));
-    let previous_end = match message.previous_end {
-        0 => None,
-        number => Some(
-            wire::end_numbered(number)
-                .ok_or_else(|| RecordError::Broken("previous end", format!("cannot be {number}")))?,
-        ),
-    };
+    let too_many = || FieldError::Broken("calls", "are too many".to_owned());
     Ok(Lease {
-        request: RequestId(wire::id(message.request, "request id")?),
+        request: RequestId(fields::id(message.request, "request id")?),
         binding: Binding::kept(message.attempt, calls, replica).ok_or_else(too_many)?,
         terms: Terms {
             fingerprint: message.fingerprint,
             ttl: Duration::from_micros(message.ttl),
-            holder: wire::checked("holder", Holder::new(message.holder))?,
-            metadata: wire::checked("metadata", metadata)?,
+            holder: fields::checked("holder", Holder::new(message.holder))?,
+            metadata: fields::metadata(message.metadata)?,
             min_token: message.min_token,
         },
-        lease_id: LeaseId(wire::id(message.lease_id, "lease id")?),
-        grant_id: GrantId(wire::id(message.grant_id, "grant id")?),
-        token: wire::token(message.token)?,
+        lease_id: LeaseId(fields::id(message.lease_id, "lease id")?),
+        grant_id: GrantId(fields::id(message.grant_id, "grant id")?),
+        token: fields::token(message.token)?,
         granted_at: StoreTime::from_micros(message.granted_at),
         expires_at: StoreTime::from_micros(message.expires_at),
-        previous_end,
+        previous_end: fields::end_or_none(message.previous_end, "previous end")?,
         attachment: message.attachment.map(|id| AttachmentId(id.read())),
         attachment_replica: ReplicaId(message.attachment_replica.map(Id::read).unwrap_or_default()),
         attachment_attempt: message.attachment_attempt,
@@ -207,8 +195,8 @@ fn tombstone_message(tombstone: &Tombstone) -> TombstoneMessage {
     TombstoneMessage { request: Id::of(request.0), attempt: *attempt, call: id.0, until: until.as_micros() }
 }
 
-fn read_tombstone(message: &TombstoneMessage) -> Result<Tombstone, RecordError> {
-    let request = RequestId(wire::id(message.request, "request id")?);
+fn read_tombstone(message: &TombstoneMessage) -> Result<Tombstone, FieldError> {
+    let request = RequestId(fields::id(message.request, "request id")?);
     let call = Call { request, attempt: message.attempt, id: CallId(message.call) };
     Ok(Tombstone { call, until: StoreTime::from_micros(message.until) })
 }

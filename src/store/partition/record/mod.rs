@@ -10,11 +10,13 @@ pub mod ended;
 pub mod lock;
 #[cfg(test)]
 mod tests;
-mod wire;
 
 use crate::{
-    domain::name::{BrokenRule, LockName},
-    store::quorum::content::Bytes,
+    domain::name::LockName,
+    store::{
+        fields::{self, FieldError},
+        quorum::content::Bytes,
+    },
 };
 use prost::Message;
 
@@ -55,7 +57,7 @@ impl Key {
         match bytes.split_first() {
             Some((&LOCK, name)) => {
                 let name = String::from_utf8(name.to_vec()).map_err(|_| RecordError::UnknownKey)?;
-                Ok(Self::Lock(wire::checked("lock name", LockName::new(name))?))
+                Ok(Self::Lock(fields::checked("lock name", LockName::new(name))?))
             }
             Some((&ENDED, number)) => {
                 let number = number.try_into().map_err(|_| RecordError::UnknownKey)?;
@@ -87,18 +89,9 @@ pub enum RecordError {
     /// It is no message.
     #[error("it is damaged: {0}")]
     Damaged(#[from] prost::DecodeError),
-    /// Something that is always there is not.
-    #[error("it is damaged: its {0} is missing")]
-    Missing(&'static str),
-    /// A field has a value that it never has.
-    #[error("it is damaged: its {0} {1}")]
-    Broken(&'static str, String),
-}
-
-impl RecordError {
-    fn broken(field: &'static str, rule: BrokenRule) -> Self {
-        Self::Broken(field, rule.0)
-    }
+    /// A field of it is not as it always is.
+    #[error(transparent)]
+    Field(#[from] FieldError),
 }
 
 /// A record of this message.

@@ -5,16 +5,19 @@ use super::{
     lock::TOMBSTONES_MAX,
     *,
 };
-use crate::domain::{
-    binding::Binding,
-    ended::{Ended, RequestEnd},
-    ids::{AttachmentId, Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
-    lease::{Lease, LeaseEnd, Terms},
-    limits::{CALLS_PER_ATTEMPT_MAX, HOLDER_BYTES_MAX, LOCK_NAME_BYTES_MAX, METADATA_BYTES_MAX, TOKEN_END},
-    name::{Holder, Metadata},
-    rules::{Lock, Tombstone},
-    time::StoreTime,
-    token::FencingToken,
+use crate::{
+    domain::{
+        binding::Binding,
+        ended::{Ended, RequestEnd},
+        ids::{AttachmentId, Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
+        lease::{Lease, LeaseEnd, Terms},
+        limits::{CALLS_PER_ATTEMPT_MAX, HOLDER_BYTES_MAX, LOCK_NAME_BYTES_MAX, METADATA_BYTES_MAX, TOKEN_END},
+        name::{Holder, Metadata},
+        rules::{Lock, Tombstone},
+        time::StoreTime,
+        token::FencingToken,
+    },
+    store::fields::values::{some_end, some_id, some_lock_name, some_terms, some_time, some_token},
 };
 use proptest::{option, prelude::*};
 use std::time::Duration;
@@ -163,48 +166,20 @@ fn what_cannot_be_a_record_is_refused_in_words() {
         let _ = lock::decode(&whole[..end]);
     }
     assert_eq!(ended::decode(&[LAYOUT]), Ok(Vec::new()));
-    assert!(matches!(ended::decode(&[LAYOUT, 0x0a, 0]), Err(RecordError::Broken("end", _))));
+    assert!(matches!(ended::decode(&[LAYOUT, 0x0a, 0]), Err(RecordError::Field(FieldError::Broken("end", _)))));
     for key in [&b""[..], b"x", b"e1234567", b"e123456789", b"l\xff"] {
         assert_eq!(Key::decode(key), Err(RecordError::UnknownKey), "{key:?}");
     }
-    assert!(matches!(Key::decode(b"l"), Err(RecordError::Broken("lock name", _))), "names are not empty");
-}
-
-fn some_id() -> impl Strategy<Value = Uuid> {
-    prop_oneof![any::<u128>().prop_map(Uuid::from_u128), Just(Uuid::nil()), Just(Uuid::max())]
-}
-
-fn some_time() -> impl Strategy<Value = StoreTime> {
-    any::<u64>().prop_map(StoreTime::from_micros)
-}
-
-fn some_token() -> impl Strategy<Value = FencingToken> {
-    (1..TOKEN_END).prop_map(token)
-}
-
-fn some_end() -> impl Strategy<Value = LeaseEnd> {
-    prop_oneof![Just(LeaseEnd::Released), Just(LeaseEnd::Expired), Just(LeaseEnd::Revoked)]
+    assert!(
+        matches!(Key::decode(b"l"), Err(RecordError::Field(FieldError::Broken("lock name", _)))),
+        "names are not empty"
+    );
 }
 
 fn some_binding() -> impl Strategy<Value = Binding> {
     let calls = prop::collection::vec(any::<u64>().prop_map(CallId), 0..=CALLS_PER_ATTEMPT_MAX);
     (any::<u32>(), calls, some_id())
         .prop_map(|(attempt, calls, replica)| Binding::kept(attempt, calls, ReplicaId(replica)).unwrap())
-}
-
-fn some_terms() -> impl Strategy<Value = Terms> {
-    let metadata = prop::collection::vec((any::<String>(), any::<String>()), 0..6)
-        .prop_filter_map("too long", |pairs| Metadata::new(pairs).ok());
-    let holder = any::<String>().prop_filter_map("no label", |label| Holder::new(label).ok());
-    (any::<u64>(), any::<u64>(), holder, metadata, any::<u64>()).prop_map(
-        |(fingerprint, ttl, holder, metadata, min_token)| Terms {
-            fingerprint,
-            ttl: Duration::from_micros(ttl),
-            holder,
-            metadata,
-            min_token,
-        },
-    )
 }
 
 fn some_lease() -> impl Strategy<Value = Lease> {
@@ -247,12 +222,13 @@ fn some_entry() -> impl Strategy<Value = Entry> {
         Just((RequestEnd::Abandoned, None)),
         any::<u32>().prop_map(|attempt| (RequestEnd::Refused(attempt), None)),
     ];
-    let name = "\\PC{1,30}".prop_filter_map("no name", |name| LockName::new(name).ok());
-    (name, some_id(), any::<u64>(), end, some_time()).prop_map(|(name, request, fingerprint, (end, token), at)| Entry {
-        name,
-        ended: Ended { request: RequestId(request), fingerprint, end, at },
-        token,
-    })
+    (some_lock_name(), some_id(), any::<u64>(), end, some_time()).prop_map(
+        |(name, request, fingerprint, (end, token), at)| Entry {
+            name,
+            ended: Ended { request: RequestId(request), fingerprint, end, at },
+            token,
+        },
+    )
 }
 
 proptest! {

@@ -2,18 +2,60 @@
 //!
 //! A parcel may be lost, and is never delivered twice. Parcels between two servers may arrive in another order when
 //! they pass through different nodes.
+//!
+//! What is sent is the number of its layout, in one byte, and protobuf messages, each after its length. The messages are
+//! private to servers, as those of records are ([`record`](crate::store::partition::record)).
+
+mod ask;
+mod command;
+mod error;
+mod message;
+mod notice;
+mod outcome;
+mod parcel;
+mod reply;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod told;
+mod view;
+mod waiters;
+mod wire;
+
+pub use error::FrameError;
+pub use parcel::parcels;
 
 use super::ballot::{Ballot, ServerId, Stamp};
 use crate::{
     domain::{
         command::{Acquire, Command, Outcome},
         ids::Call,
+        limits::PAGE_SIZE_MAX,
         name::LockName,
         outcome::{AcquireOutcome, LockView},
         time::StoreTime,
     },
     store::Notice,
 };
+
+/// The number of the layout that this server writes and reads.
+pub const LAYOUT: u8 = 1;
+
+/// A parcel has at most so many bytes.
+pub const PARCEL_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// A parcel of this size gets no further frame.
+pub const PARCEL_BYTES_FULL: usize = 256 * 1024;
+/// What a server tells with a beat has at most so many bytes.
+pub const TOLD_BYTES_MAX: usize = 256 * 1024;
+/// A frame without its list, or an entry of a list, has at most so many bytes. The largest, with all the metadata that
+/// there can be, has about a quarter of it.
+pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+/// A parcel has at most so many frames and entries of their lists.
+pub const MESSAGES_MAX: usize = 16 * 1024;
+/// The list of a frame is sent in parts of at most this length.
+pub const LIST_MAX: usize = 512;
+
+const _: () = assert!((PAGE_SIZE_MAX as usize) < MESSAGES_MAX, "a page is sent in one part");
 
 /// Frames that one server sends another at one time.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,52 @@
+//! Random values of what fields hold.
+
+use crate::domain::{
+    lease::{LeaseEnd, Terms},
+    limits::TOKEN_END,
+    name::{Holder, LockName, Metadata},
+    time::StoreTime,
+    token::FencingToken,
+};
+use proptest::prelude::*;
+use std::time::Duration;
+use uuid::Uuid;
+
+pub(crate) fn some_id() -> impl Strategy<Value = Uuid> {
+    prop_oneof![any::<u128>().prop_map(Uuid::from_u128), Just(Uuid::nil()), Just(Uuid::max())]
+}
+
+pub(crate) fn some_time() -> impl Strategy<Value = StoreTime> {
+    any::<u64>().prop_map(StoreTime::from_micros)
+}
+
+/// In whole microseconds.
+pub(crate) fn some_span() -> impl Strategy<Value = Duration> {
+    any::<u64>().prop_map(Duration::from_micros)
+}
+
+pub(crate) fn some_token() -> impl Strategy<Value = FencingToken> {
+    (1..TOKEN_END).prop_map(|number| FencingToken::new(number).unwrap())
+}
+
+pub(crate) fn some_end() -> impl Strategy<Value = LeaseEnd> {
+    prop_oneof![Just(LeaseEnd::Released), Just(LeaseEnd::Expired), Just(LeaseEnd::Revoked)]
+}
+
+pub(crate) fn some_lock_name() -> impl Strategy<Value = LockName> {
+    "\\PC{1,30}".prop_filter_map("no name", |name| LockName::new(name).ok())
+}
+
+pub(crate) fn some_holder() -> impl Strategy<Value = Holder> {
+    "\\PC{0,30}".prop_filter_map("no label", |label| Holder::new(label).ok())
+}
+
+pub(crate) fn some_metadata() -> impl Strategy<Value = Metadata> {
+    prop::collection::vec((any::<String>(), any::<String>()), 0..6)
+        .prop_filter_map("too long", |pairs| Metadata::new(pairs).ok())
+}
+
+pub(crate) fn some_terms() -> impl Strategy<Value = Terms> {
+    (any::<u64>(), some_span(), some_holder(), some_metadata(), any::<u64>()).prop_map(
+        |(fingerprint, ttl, holder, metadata, min_token)| Terms { fingerprint, ttl, holder, metadata, min_token },
+    )
+}

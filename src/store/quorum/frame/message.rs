@@ -1,0 +1,149 @@
+//! Frames: one message each, behind which come those of its list, if it has one.
+
+use super::{
+    Frame, FrameError,
+    ask::AskMessage,
+    notice::NoticeMessage,
+    reply::ReplyMessage,
+    stream::{Messages, put},
+    view::ListedMessage,
+    waiters::{PresentedMessage, WaiterMessage},
+    wire::{self, BallotMessage},
+};
+use crate::store::{
+    fields::{self, FieldError},
+    quorum::ballot::Ballot,
+};
+
+#[derive(Clone, PartialEq, prost::Message)]
+#[prost(skip_debug)]
+struct FrameMessage {
+    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7")]
+    kind: Option<Kind>,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+#[prost(skip_debug)]
+enum Kind {
+    #[prost(message, tag = "1")]
+    Ask(AskMessage),
+    #[prost(message, tag = "2")]
+    Reply(ReplyMessage),
+    #[prost(message, tag = "3")]
+    Notices(NoticesMessage),
+    #[prost(message, tag = "4")]
+    Gather(LedMessage),
+    #[prost(message, tag = "5")]
+    Waiters(LedMessage),
+    #[prost(message, tag = "6")]
+    Presented(LedMessage),
+    #[prost(message, tag = "7")]
+    HandOver(LedMessage),
+}
+
+/// So many notices follow.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+#[prost(skip_debug)]
+struct NoticesMessage {
+    #[prost(uint64, tag = "1")]
+    count: u64,
+    #[prost(uint64, tag = "2")]
+    first: u64,
+}
+
+/// What concerns a partition under one leader.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+#[prost(skip_debug)]
+struct LedMessage {
+    #[prost(uint32, tag = "1")]
+    partition: u32,
+    #[prost(message, optional, tag = "2")]
+    ballot: Option<BallotMessage>,
+    /// So many waiters follow, or outcomes of waiters.
+    #[prost(uint64, tag = "3")]
+    count: u64,
+    /// Of waiters.
+    #[prost(bool, tag = "4")]
+    is_last: bool,
+}
+
+impl LedMessage {
+    fn of(partition: u16, ballot: Ballot, count: usize, is_last: bool) -> Self {
+        Self { partition: partition.into(), ballot: Some(ballot.into()), count: count as u64, is_last }
+    }
+
+    fn read(self) -> Result<(u16, Ballot), FieldError> {
+        Ok((wire::partition(self.partition)?, wire::ballot(self.ballot, "ballot")?))
+    }
+}
+
+/// Adds a frame. The number of messages that it takes.
+pub(super) fn put_frame(out: &mut Vec<u8>, frame: Frame) -> usize {
+    let mut add = |kind| put(out, &FrameMessage { kind: Some(kind) });
+    match frame {
+        Frame::Ask { number, partition, ballot, not_after, work } => {
+            add(Kind::Ask(AskMessage::of(number, partition, ballot, not_after, work)));
+            1
+        }
+        Frame::Reply { number, now, result } => {
+            let (message, locks) = ReplyMessage::of(number, now, result);
+            add(Kind::Reply(message));
+            put_list::<ListedMessage, _>(out, locks)
+        }
+        Frame::Notices { first, notices } => {
+            add(Kind::Notices(NoticesMessage { count: notices.len() as u64, first }));
+            put_list::<NoticeMessage, _>(out, notices)
+        }
+        Frame::Gather { partition, ballot } => {
+            add(Kind::Gather(LedMessage::of(partition, ballot, 0, false)));
+            1
+        }
+        Frame::Waiters { partition, ballot, waiters, is_last } => {
+            add(Kind::Waiters(LedMessage::of(partition, ballot, waiters.len(), is_last)));
+            put_list::<WaiterMessage, _>(out, waiters)
+        }
+        Frame::Presented { partition, ballot, outcomes } => {
+            add(Kind::Presented(LedMessage::of(partition, ballot, outcomes.len(), false)));
+            put_list::<PresentedMessage, _>(out, outcomes)
+        }
+        Frame::HandOver { partition, ballot } => {
+            add(Kind::HandOver(LedMessage::of(partition, ballot, 0, false)));
+            1
+        }
+    }
+}
+
+/// Adds what follows a frame. The number of messages with that of the frame.
+fn put_list<M: From<T> + prost::Message, T>(out: &mut Vec<u8>, list: Vec<T>) -> usize {
+    let count = list.len();
+    list.into_iter().for_each(|each| put(out, &M::from(each)));
+    1 + count
+}
+
+/// Takes a frame.
+pub(super) fn next_frame(messages: &mut Messages<'_>) -> Result<Frame, FrameError> {
+    let FrameMessage { kind } = messages.next()?;
+    Ok(match fields::part(kind, "kind")? {
+        Kind::Ask(message) => message.read()?,
+        Kind::Reply(message) => message.read(messages)?,
+        Kind::Notices(NoticesMessage { count, first }) => {
+            Frame::Notices { first, notices: messages.list(count, NoticeMessage::read)? }
+        }
+        Kind::Gather(message) => {
+            let (partition, ballot) = message.read()?;
+            Frame::Gather { partition, ballot }
+        }
+        Kind::Waiters(message @ LedMessage { count, is_last, .. }) => {
+            let (partition, ballot) = message.read()?;
+            Frame::Waiters { partition, ballot, waiters: messages.list(count, WaiterMessage::read)?, is_last }
+        }
+        Kind::Presented(message @ LedMessage { count, .. }) => {
+            let (partition, ballot) = message.read()?;
+            Frame::Presented { partition, ballot, outcomes: messages.list(count, PresentedMessage::read)? }
+        }
+        Kind::HandOver(message) => {
+            let (partition, ballot) = message.read()?;
+            Frame::HandOver { partition, ballot }
+        }
+    })
+}
