@@ -15,17 +15,24 @@ use std::{collections::BTreeMap, time::Duration};
 pub struct Replicas {
     /// `None`: there is one server, which lives as long as the store.
     seen: Option<BTreeMap<ReplicaId, StoreTime>>,
+    /// The server in which the store is, if it is in one: it lives as long as the store.
+    own: Option<ReplicaId>,
 }
 
 impl Replicas {
     /// For a store inside the one server that uses it.
     pub const fn one() -> Self {
-        Self { seen: None }
+        Self { seen: None, own: None }
     }
 
     /// For a store that many servers share. None has been heard of yet.
     pub const fn many() -> Self {
-        Self { seen: Some(BTreeMap::new()) }
+        Self { seen: Some(BTreeMap::new()), own: None }
+    }
+
+    /// For a store inside this server, which others use through it. None of them has been heard of yet.
+    pub const fn many_beside(own: ReplicaId) -> Self {
+        Self { seen: Some(BTreeMap::new()), own: Some(own) }
     }
 
     /// Notes a heartbeat. True if the server had been silent for so long, or is so new, that its waiters may have been
@@ -57,6 +64,8 @@ impl Replicas {
     fn silent_for(&self, replica: ReplicaId, now: StoreTime) -> Option<Duration> {
         match &self.seen {
             None => Some(Duration::ZERO),
+            // A server that stops for long does not take its own waiters for those of a dead one.
+            Some(_) if self.own == Some(replica) => Some(Duration::ZERO),
             Some(seen) => seen.get(&replica).map(|at| now.since(*at)),
         }
     }
@@ -97,6 +106,15 @@ mod tests {
         assert!(replicas.is_alive(A, at(402)));
         replicas.beat(B, at(429));
         assert!(!replicas.is_alive(A, at(403)) && replicas.is_gone(A, at(430)));
+    }
+
+    #[test]
+    fn the_server_that_has_the_store_is_always_there_and_others_are_heard_of() {
+        let mut replicas = Replicas::many_beside(A);
+        assert!(replicas.is_alive(A, at(1_000)) && !replicas.is_gone(A, at(1_000)) && !replicas.beat(A, at(1_000)));
+        assert!(replicas.is_gone(B, at(1_000)));
+        replicas.beat(B, at(1_000));
+        assert!(replicas.is_alive(B, at(1_001)) && replicas.is_gone(B, at(1_030)) && replicas.is_alive(A, at(1_030)));
     }
 
     #[test]

@@ -115,6 +115,7 @@ pub async fn serve(
             let locks = Arc::new(Locks::new(store.clone(), hub, config.limits.clone()).measured(metrics.locks.clone()));
             let cleanup = async {
                 let _ = timeout(CLEANUP_TIMEOUT, store.chores_done()).await;
+                store.leave().await;
             };
             tokio::select! {
                 served = server.serve(&locks, store.up(), shutdown, cleanup) => served,

@@ -6,7 +6,7 @@
 use super::Timed;
 use crate::domain::{
     command::{Command, Effect, Effects},
-    ids::{AttachmentId, Call, GrantId, RequestId},
+    ids::{AttachmentId, Call, GrantId, ReplicaId, RequestId},
     lease::{Lease, LeaseEnd},
     name::LockName,
     outcome::AcquireOutcome,
@@ -60,29 +60,32 @@ pub enum Notice {
 }
 
 impl Notice {
-    /// Gives `each` the notices of the effects of one turn on this lock, in order. `reason` is that of the turn's
-    /// command ([`reason_of`]). Events are made only if they are watched.
+    /// Gives `each` the notices of the effects of one turn on this lock, in order, with the server that each is for;
+    /// events are for all. `reason` is that of the turn's command ([`reason_of`]). Events are made only if they are
+    /// watched.
     pub fn of(
         effects: Effects,
         name: &LockName,
         lock: &Lock,
         reason: &str,
         is_watched: bool,
-        mut each: impl FnMut(Self),
+        mut each: impl FnMut(Option<ReplicaId>, Self),
     ) {
         for effect in effects {
             match effect {
-                Effect::LookAgain { request, attempt, .. } => each(Self::LookAgain(request, attempt)),
-                Effect::Detached { attachment, .. } => each(Self::Detached(attachment)),
+                Effect::LookAgain { replica, request, attempt } => {
+                    each(Some(replica), Self::LookAgain(request, attempt));
+                }
+                Effect::Detached { replica, attachment, .. } => each(Some(replica), Self::Detached(attachment)),
                 Effect::Granted if is_watched => {
                     if let Some(lease) = lock.lease() {
-                        each(Self::event(EventKind::Granted, name, lease));
+                        each(None, Self::event(EventKind::Granted, name, lease));
                     }
                 }
                 Effect::Granted | Effect::ReplicaReturned => {}
                 Effect::Ended { lease, end } => {
                     if let Some(attachment) = lease.attachment {
-                        each(Self::LeaseEnded(attachment, end));
+                        each(Some(lease.attachment_replica), Self::LeaseEnded(attachment, end));
                     }
                     if is_watched {
                         let kind = match end {
@@ -90,7 +93,7 @@ impl Notice {
                             LeaseEnd::Expired => EventKind::Expired,
                             LeaseEnd::Revoked => EventKind::Revoked(reason.to_owned()),
                         };
-                        each(Self::event(kind, name, &lease));
+                        each(None, Self::event(kind, name, &lease));
                     }
                 }
             }

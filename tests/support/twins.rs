@@ -5,8 +5,9 @@ use fencepost::{
     store::quorum::{
         acceptor::Incarnation,
         ballot::ServerId,
+        frame::PARCEL_BYTES_MAX,
         node::{Ask, Node},
-        nodes::{Answers, Carrier, Lost, PARCEL_BYTES_MAX},
+        nodes::{Answers, Carrier, Lost},
     },
 };
 use std::{collections::BTreeMap, sync::Mutex};

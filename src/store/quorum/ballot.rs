@@ -1,8 +1,24 @@
 //! Numbers and names that the protocol orders things by.
 
+use std::fmt;
+
 /// One run of one server process. Drawn at random at its start: 96 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServerId(pub [u8; 12]);
+
+impl ServerId {
+    /// The id that `Display` wrote.
+    pub fn parse(text: &str) -> Option<Self> {
+        let number = u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 24)?;
+        number.to_be_bytes().last_chunk().map(|id| Self(*id))
+    }
+}
+
+impl fmt::Display for ServerId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
+    }
+}
 
 /// One server's attempt to lead a partition. No two attempts have the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

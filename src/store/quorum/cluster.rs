@@ -67,6 +67,13 @@ impl<C: Carrier> ClusterStore<C> {
         }
     }
 
+    /// Hands over what this server leads ([`QuorumStore::leave`]).
+    pub async fn leave(&self) {
+        if let Some(store) = self.store.get() {
+            store.leave().await;
+        }
+    }
+
     async fn find(&self) -> &QuorumStore<Arc<C>> {
         let mut told = None;
         let mark = loop {

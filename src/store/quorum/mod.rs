@@ -11,22 +11,32 @@
 
 pub mod acceptor;
 pub mod ballot;
+mod beat;
 pub mod candidate;
+mod carried;
 mod cluster;
 pub mod content;
+mod courier;
 pub mod create;
+mod elect;
+mod exit;
 pub mod find;
 pub mod frame;
+mod gather;
 mod lead;
 pub mod leader;
+mod list;
 pub mod message;
 pub mod node;
 pub mod nodes;
 mod peer;
+mod peers;
 pub mod redis_nodes;
+mod route;
 mod share;
 mod store;
 pub mod survey;
+mod tend;
 mod time;
 pub mod wire;
 

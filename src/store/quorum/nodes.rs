@@ -22,10 +22,6 @@ pub const REQUESTS_PER_SEND_MAX: usize = 256;
 /// what is under way has to be answered in time: a snapshot that went in one send never would be.
 pub const SEND_FULL_FROM_BYTES: usize = 1024 * 1024;
 
-/// Bytes of a parcel, at most. Redis keeps up to 32 MiB for a server that does not read, as it is set up
-/// (`client-output-buffer-limit pubsub`), and then ends its subscription: so much may be on its way to one server.
-pub const PARCEL_BYTES_MAX: usize = 8 * 1024 * 1024;
-
 /// Brings requests to nodes and answers back, and parcels to servers.
 pub trait Carrier: Send + Sync + 'static {
     /// Sends these to a node, in this order, and after what was sent to it before. (They may arrive in another order:
@@ -36,8 +32,8 @@ pub trait Carrier: Send + Sync + 'static {
     /// Resolves when the node can be asked. What was asked before may have been lost.
     fn up(&self, node: usize) -> impl Future<Output = ()> + Send;
 
-    /// Sends a parcel to a server through a node. False: the server does not listen there, so it gets nothing. True is
-    /// no promise that it does. Parcels through one node arrive in order, except while connections to it come and go.
+    /// Sends a parcel to a server through a node. False: the node is away, or the server does not listen there, so it
+    /// gets nothing. True is no promise that it does. Parcels through one node arrive in order, except while connections to it come and go.
     /// The first poll sends it: dropped after that, it may arrive.
     fn publish(&self, node: usize, to: ServerId, parcel: Vec<u8>) -> impl Future<Output = Result<bool, Lost>> + Send;
 
@@ -80,8 +76,8 @@ impl<C: Carrier> QuorumStore<C> {
     pub(super) async fn serve_node(&self, node: usize) {
         loop {
             self.carrier.up(node).await;
-            for share in &self.shares {
-                share.lock().reconnected(node);
+            for part in &self.parts {
+                part.share.lock().reconnected(node);
             }
             let why = self.serve_connection(node).await;
             tracing::debug!(node, %why, "requests to a node were lost");
@@ -129,9 +125,12 @@ impl<C: Carrier> QuorumStore<C> {
                 // Without that answer the node counts as silent in this partition. The others go on.
                 Err(why) => tracing::warn!(node, partition = at, %why, "a node cannot carry out a request"),
                 Ok(Said::OfPartition(answer)) => {
-                    let mut share = self.shares[at].lock();
+                    let mut share = self.parts[at].share.lock();
                     // Read under the mutex: a promise that another task has taken is before it, too.
-                    share.answered(node, tag, answer, self.clock.now(), &*self.notices);
+                    let now = self.clock.now();
+                    if share.answered(node, tag, answer, now, &self.exit(at)) {
+                        self.begin_to_lead(at, &mut share, now);
+                    }
                 }
                 Ok(Said::Unmarked) => return self.mark(node).await,
                 Ok(refused) => return Err(Lost(Refused(refused).to_string())),
@@ -158,9 +157,9 @@ impl<C: Carrier> QuorumStore<C> {
         let Mark { cluster, list, .. } = self.mark;
         let (mut sent, mut asks, mut bytes) = (Sent::new(), Vec::new(), 0);
         let begin = *first;
-        for at in (0..self.shares.len()).map(|step| (begin + step) % self.shares.len()) {
+        for at in (0..self.parts.len()).map(|step| (begin + step) % self.parts.len()) {
             let Ok(partition) = u16::try_from(at) else { break };
-            let mut share = self.shares[at].lock();
+            let mut share = self.parts[at].share.lock();
             while let Some((tag, request)) = share.next(node, self.clock.now(), transfer) {
                 bytes += request.bytes();
                 sent.push((at, tag));

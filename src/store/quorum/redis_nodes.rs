@@ -2,8 +2,9 @@
 
 use super::{
     ballot::ServerId,
+    frame::PARCEL_BYTES_MAX,
     node::Ask,
-    nodes::{Answers, Carrier, Lost, PARCEL_BYTES_MAX},
+    nodes::{Answers, Carrier, Lost},
     wire,
 };
 use crate::{
@@ -100,7 +101,16 @@ impl Carrier for RedisNodes {
         if parcel.len() > PARCEL_BYTES_MAX {
             return Err(Lost(format!("a parcel of {} bytes is too large", parcel.len())));
         }
-        Ok(self.0[node].parcels()?.publish(&channel(to), &parcel).await? > 0)
+        let published = match self.0[node].parcels() {
+            Ok(connection) => connection.publish(&channel(to), &parcel).await,
+            Err(why) => Err(why),
+        };
+        match published {
+            Ok(listeners) => Ok(listeners > 0),
+            // Nothing was sent.
+            Err(NodeError::Unavailable(_)) => Ok(false),
+            Err(why) => Err(why.into()),
+        }
     }
 
     fn listen(&self, node: usize, me: ServerId) -> Pushes {

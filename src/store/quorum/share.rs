@@ -3,14 +3,12 @@
 use super::{
     ballot::{Ballot, ServerId, TransferId},
     candidate::{Candidate, Question, Step},
+    exit::Exit,
     lead::Lead,
     leader::{Heard, Purpose},
     message::{Answer, Request},
 };
-use crate::{
-    domain::{name::LockName, time::StoreTime},
-    store::Notices,
-};
+use crate::domain::{name::LockName, time::StoreTime};
 use std::{collections::VecDeque, time::Duration};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -54,7 +52,8 @@ impl Place {
         Self { partition: usize::try_from(partition).unwrap_or(0), hash: low_half(hash) }
     }
 
-    fn hash_of(name: &LockName) -> u64 {
+    /// The hash of a name within its partition.
+    pub(super) fn hash_of(name: &LockName) -> u64 {
         low_half(xxh3_128(name.as_str().as_bytes()))
     }
 }
@@ -65,6 +64,7 @@ fn low_half(hash: u128) -> u64 {
 
 /// What a server is in a partition.
 pub(super) struct Share {
+    partition: u16,
     me: ServerId,
     nodes: usize,
     waiters_max: usize,
@@ -93,8 +93,8 @@ struct Asking {
 
 impl Share {
     /// Stands by.
-    pub(super) fn new(me: ServerId, nodes: usize, waiters_max: usize) -> Self {
-        Self { me, nodes, waiters_max, highest: Ballot::default(), role: Role::StandsBy }
+    pub(super) fn new(partition: u16, me: ServerId, nodes: usize, waiters_max: usize) -> Self {
+        Self { partition, me, nodes, waiters_max, highest: Ballot::default(), role: Role::StandsBy }
     }
 
     /// The lead, if this server has it.
@@ -105,13 +105,14 @@ impl Share {
         }
     }
 
-    /// Asks for the lead, unless it leads or asks already.
-    pub(super) fn ask(&mut self, now: StoreTime) {
+    /// Asks for the lead, unless it leads or asks already, with a ballot above this one that others have seen.
+    pub(super) fn ask(&mut self, seen: Ballot, now: StoreTime) {
         match &self.role {
             Role::Asks(asking) if now < asking.until => return,
             Role::Leads(_) => return,
             Role::Asks(_) | Role::StandsBy => {}
         }
+        self.highest = self.highest.max(seen);
         let ballot = Ballot { round: self.highest.round + 1, server: self.me };
         self.highest = ballot;
         let (candidate, step) = Candidate::new(ballot, self.nodes);
@@ -148,8 +149,9 @@ impl Share {
         }
     }
 
-    /// Takes a node's answer.
-    pub(super) fn answered(&mut self, node: usize, tag: Tag, answer: Answer, now: StoreTime, notices: &dyn Notices) {
+    /// Takes a node's answer. True if by this the server leads: then no command may come before the waiters of the
+    /// leaders before ([`Lead::gather`]).
+    pub(super) fn answered(&mut self, node: usize, tag: Tag, answer: Answer, now: StoreTime, exit: &Exit<'_>) -> bool {
         if let Answer::No(promised) = answer {
             self.highest = self.highest.max(promised);
         }
@@ -169,8 +171,12 @@ impl Share {
                     Step::Lead { leader, content } => {
                         let frozen_at = asking.frozen_at.unwrap_or(now);
                         let times = [frozen_at, now];
-                        match Lead::new(tag.ballot, *leader, content, times, self.waiters_max, Place::hash_of) {
-                            Ok(lead) => self.role = Role::Leads(Box::new(lead)),
+                        let (of, max) = ((self.partition, tag.ballot), self.waiters_max);
+                        match Lead::new(of, *leader, content, times, max, Place::hash_of) {
+                            Ok(lead) => {
+                                self.role = Role::Leads(Box::new(lead));
+                                return true;
+                            }
                             Err(why) => {
                                 tracing::error!(%why, "this server cannot read a partition, and does not lead it");
                                 // This attempt goes on without a question.
@@ -181,18 +187,25 @@ impl Share {
                 }
             }
             (Role::Leads(lead), Cause::Purpose(purpose)) if lead.ballot() == tag.ballot => {
-                match lead.answered(node, purpose, answer, notices) {
-                    Heard::Leads => return,
+                match lead.answered(node, purpose, answer, exit) {
+                    Heard::Leads => return false,
                     Heard::Deposed(higher) => self.highest = self.highest.max(higher),
                     // Somebody raised the sequencer by hand: the next attempt reads it.
                     Heard::Raised(_) => {}
                 }
-                // What it held back is dropped with it.
-                self.role = Role::StandsBy;
-                notices.hints_lost();
-                notices.events_lost();
+                self.resign(now, exit);
+                exit.notices.hints_lost();
+                exit.notices.events_lost();
             }
             _ => {}
+        }
+        false
+    }
+
+    /// Leads no more, and asks for nothing.
+    pub(super) fn resign(&mut self, now: StoreTime, exit: &Exit<'_>) {
+        if let Role::Leads(lead) = std::mem::replace(&mut self.role, Role::StandsBy) {
+            lead.abandon(now, exit);
         }
     }
 

@@ -2,6 +2,10 @@
 
 use super::{
     ballot::ServerId,
+    carried::Carried,
+    courier::Courier,
+    elect::{Election, Known},
+    exit::Exit,
     node::Mark,
     nodes::Carrier,
     share::{Place, Share},
@@ -9,7 +13,7 @@ use super::{
 use crate::{
     clock::Clock,
     domain::{
-        command::{Acquire, Command},
+        command::{Acquire, Command, Outcome},
         ids::Call,
         limits::{Limits, MIN_TOKEN_AHEAD_MAX},
         name::LockName,
@@ -18,35 +22,50 @@ use crate::{
     store::{
         Answer, Notices, Page, Store, StoreError, Timed,
         chores::{Chore, Chores, DoChore},
-        partition::SLOTS_PER_PAGE,
     },
-    sync::{Mutex, Notify},
+    sync::{AtomicU64, Mutex, Notify, Ordering},
 };
-use futures_util::future::{join, join_all, try_join_all};
-use std::{sync::Arc, time::Duration};
-use tokio::{
-    sync::oneshot,
-    time::{Instant, timeout},
+use futures_util::future::{join_all, join4};
+use std::{
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
 };
+use tokio::time::Instant;
 use uuid::Uuid;
 
-/// How often a server looks after its partitions: whether one is not led, or has nothing to write.
-const TEND_PERIOD: Duration = Duration::from_millis(100);
-
-/// How long a caller waits for a majority. After that the outcome is unknown. Long enough for a node's connection to be
-/// replaced meanwhile.
+/// How long a caller waits for a majority, or for a leader. After that the outcome is unknown, or nothing was done. Long
+/// enough for a node's connection to be replaced meanwhile.
 pub(super) const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Locks in partitions. Each partition is led by a server and kept by the nodes.
 pub struct QuorumStore<C> {
     pub(super) carrier: C,
     pub(super) mark: Mark,
-    pub(super) shares: Box<[Mutex<Share>]>,
+    pub(super) me: ServerId,
+    pub(super) parts: Box<[Part]>,
     /// Wakes the task of each node: there may be requests for it.
     pub(super) wake: Box<[Notify]>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) notices: Arc<dyn Notices>,
-    chores: Chores,
+    pub(super) courier: Courier,
+    pub(super) election: Mutex<Election>,
+    /// Notified when a partition has another leader.
+    pub(super) led_anew: Notify,
+    /// The number of beats so far.
+    pub(super) beats: AtomicU64,
+    /// Whether this server hands all over, and leads nothing any more.
+    pub(super) leaves: AtomicBool,
+    pub(super) chores: Chores,
+}
+
+/// A partition, as far as this server has to do with it. Who locks several of these locks them in this order, and
+/// [`QuorumStore::election`] after them.
+pub(super) struct Part {
+    pub(super) share: Mutex<Share>,
+    /// The calls that wait through this server.
+    pub(super) carried: Mutex<Carried>,
+    /// The other server that leads, if one is known.
+    pub(super) leader: Mutex<Option<Known>>,
 }
 
 /// An acquire in flight. Dropped so, or with an unknown outcome, it is cleaned up.
@@ -70,28 +89,49 @@ impl<C: Carrier> QuorumStore<C> {
     pub fn new(carrier: C, mark: Mark, clock: Arc<dyn Clock>, limits: &Limits, notices: Arc<dyn Notices>) -> Self {
         let me = ServerId(*Uuid::new_v4().as_bytes().first_chunk().unwrap_or(&[0; 12]));
         let nodes = mark.members.len();
-        let share = |_| Mutex::new(Share::new(me, nodes, limits.waiters_per_lock));
+        let part = |number| Part {
+            share: Mutex::new(Share::new(number, me, nodes, limits.waiters_per_lock)),
+            carried: Mutex::default(),
+            leader: Mutex::default(),
+        };
         Self {
-            shares: (0..mark.partitions).map(share).collect(),
+            parts: (0..mark.partitions).map(part).collect(),
             wake: (0..nodes).map(|_| Notify::new()).collect(),
+            election: Mutex::new(Election::new(me, nodes, mark.partitions, Instant::now())),
             carrier,
             mark,
+            me,
             clock,
             notices,
+            courier: Courier::new(),
+            led_anew: Notify::new(),
+            beats: AtomicU64::new(0),
+            leaves: AtomicBool::new(false),
             chores: Chores::default(),
         }
     }
 
-    /// Leads the partitions. Never ends; one task is to poll it for as long as the store is used.
+    /// Leads partitions, and talks with the servers that lead the others. Never ends; one task is to poll it for as long
+    /// as the store is used.
     pub async fn run(&self) {
-        let nodes = join_all((0..self.mark.members.len()).map(|node| self.serve_node(node)));
-        join(join(nodes, self.tend()), self.chores.run(self)).await;
+        let nodes = 0..self.mark.members.len();
+        let each = nodes.clone().map(|node| join4(self.serve_node(node), self.beat(node), self.hear(node), async {}));
+        let courier = self.courier.run(self.me, &self.carrier, nodes.len());
+        join4(join_all(each), courier, self.tend(), self.chores.run(self)).await;
     }
 
-    /// Whether each partition is led, and its leader hears a majority of the nodes, as far as this server knows.
+    /// Whether each partition is led, and this server hears a majority of the nodes where it leads, as far as it knows.
     pub fn is_ready(&self) -> bool {
         let now = self.clock.now();
-        self.shares.iter().all(|share| share.lock().lead().is_some_and(|lead| lead.is_heard(now)))
+        self.parts.iter().all(|part| match part.share.lock().lead() {
+            Some(lead) => lead.is_heard(now),
+            None => part.leader.lock().is_some(),
+        })
+    }
+
+    /// How many partitions this server leads.
+    pub fn leads(&self) -> usize {
+        self.parts.iter().filter(|part| part.share.lock().lead().is_some()).count()
     }
 
     /// Resolves when nothing that was posted is left to do.
@@ -99,61 +139,17 @@ impl<C: Carrier> QuorumStore<C> {
         self.chores.done().await;
     }
 
-    /// Asks for the lead of partitions, applies the time to locks, and writes empty batches.
-    async fn tend(&self) {
-        loop {
-            while self.tend_once() {
-                tokio::task::yield_now().await;
-            }
-            let now = self.clock.now();
-            let due = self.shares.iter().filter_map(|share| share.lock().lead()?.next_due()).min();
-            let left = due.map_or(TEND_PERIOD, |due| due.since(now).min(TEND_PERIOD));
-            tokio::time::sleep(left).await;
-        }
+    pub(super) fn exit(&self, partition: usize) -> Exit<'_> {
+        let carried = &self.parts[partition].carried;
+        Exit { me: self.me, notices: &*self.notices, courier: &self.courier, carried }
     }
 
-    /// One round of that. Returns whether more may be due.
-    pub fn tend_once(&self) -> bool {
-        let mut more = false;
-        for share in &self.shares {
-            let mut share = share.lock();
-            let now = self.clock.now();
-            match share.lead() {
-                Some(lead) => more |= lead.apply_due_timers(now, &*self.notices),
-                None => share.ask(now),
-            }
-        }
-        self.wake_all();
-        more
+    pub(super) fn is_leaving(&self) -> bool {
+        self.leaves.load(Ordering::Relaxed)
     }
 
-    fn place(&self, name: &LockName) -> (&Mutex<Share>, u64) {
-        let Place { partition, hash } = Place::of(name, self.mark.partitions);
-        (&self.shares[partition], hash)
-    }
-
-    /// Carries a command out, and waits until a majority has its batch.
-    async fn carry_out(&self, name: &LockName, command: Command) -> Answer {
-        let (reply, outcome) = oneshot::channel();
-        {
-            let (share, hash) = self.place(name);
-            let mut share = share.lock();
-            let sent = Instant::now();
-            // Read under the mutex: within a partition, time never goes back.
-            let now = self.clock.now();
-            let lead = share.lead().ok_or_else(no_leader)?;
-            if !lead.is_heard(now) {
-                return Err(unheard());
-            }
-            lead.run((name, hash), command, (sent, now), &*self.notices, reply);
-        }
-        self.wake_all();
-        match timeout(ANSWER_TIME_MAX, outcome).await {
-            Ok(outcome) => outcome.map_err(|_| deposed()),
-            Err(_) => {
-                Err(StoreError::OutcomeUnknown(format!("no majority of the nodes answered within {ANSWER_TIME_MAX:?}")))
-            }
-        }
+    pub(super) fn place(&self, name: &LockName) -> Place {
+        Place::of(name, self.mark.partitions)
     }
 
     async fn acquire(&self, name: &LockName, acquire: Acquire) -> Answer {
@@ -167,18 +163,20 @@ impl<C: Carrier> QuorumStore<C> {
         asking.is_over = answer.as_ref().map_or_else(StoreError::is_nothing_done, |_| true);
         answer
     }
-}
 
-fn no_leader() -> StoreError {
-    StoreError::Unavailable("no server leads the partition of this lock".to_owned())
-}
-
-fn unheard() -> StoreError {
-    StoreError::Unavailable("no majority of the nodes answers".to_owned())
-}
-
-fn deposed() -> StoreError {
-    StoreError::OutcomeUnknown("this server lost the lead of the lock's partition".to_owned())
+    /// Claims. A leader that does not know the request may be a new one, to which it was not presented yet.
+    async fn claim(&self, name: &LockName, call: Call, claim: Command) -> Answer {
+        let answer = self.carry_out(name, claim).await?;
+        if answer.outcome != Outcome::Acquire(AcquireOutcome::Unknown) {
+            return Ok(answer);
+        }
+        let part = &self.parts[self.place(name).partition];
+        let acquire = part.carried.lock().get(call).cloned();
+        match acquire {
+            Some(acquire) => self.carry_out(name, Command::Acquire(acquire)).await,
+            None => Ok(answer),
+        }
+    }
 }
 
 impl<C: Carrier> DoChore for QuorumStore<C> {
@@ -189,67 +187,35 @@ impl<C: Carrier> DoChore for QuorumStore<C> {
 
 impl<C: Carrier> Store for QuorumStore<C> {
     async fn run_unless(&self, name: &LockName, command: Command, _: impl Future<Output = ()> + Send) -> Answer {
-        // The turn is done when this is first polled, so `stop` cannot come before it.
+        // The command is on its way when this is first polled, so `stop` cannot come before it.
         match command {
             Command::Acquire(acquire) => self.acquire(name, acquire).await,
+            Command::Claim(call, _) => self.claim(name, call, command).await,
             command => self.carry_out(name, command).await,
         }
     }
 
     fn post(&self, name: &LockName, command: Command) {
+        if let Command::DropCall(call) = command {
+            self.parts[self.place(name).partition].carried.lock().remove(call);
+        }
         self.chores.add(Chore(name.clone(), command));
     }
 
     fn ahead(&self, name: &LockName, call: Call) -> Option<u64> {
-        let (share, hash) = self.place(name);
-        share.lock().lead()?.ahead(name, hash, call)
+        let Place { partition, hash } = self.place(name);
+        let part = &self.parts[partition];
+        match part.share.lock().lead() {
+            Some(lead) => lead.ahead(name, hash, call),
+            None => part.carried.lock().ahead(call),
+        }
     }
 
     async fn watch(&self) -> Result<(), StoreError> {
-        Ok(())
+        self.watch_all().await
     }
 
     async fn list(&self, prefix: &str, from: Option<&str>, limit: usize) -> Result<Page, StoreError> {
-        let (mut at, mut slot, mut round) = match from {
-            None => (0, 0, None),
-            Some(from) => cursor(from, self.shares.len()).ok_or(StoreError::BadPageToken)?,
-        };
-        let (mut page, mut budget, mut reads) = (Page::default(), SLOTS_PER_PAGE, Vec::new());
-        while at < self.shares.len() && page.locks.len() < limit && budget > 0 {
-            let (reply, read) = oneshot::channel();
-            reads.push(read);
-            let mut share = self.shares[at].lock();
-            let now = self.clock.now();
-            let lead = share.lead().ok_or_else(no_leader)?;
-            if !lead.is_heard(now) {
-                return Err(unheard());
-            }
-            let present = lead.ballot().round;
-            // Another leader has the locks in other slots.
-            if round.is_some_and(|round| round != present) {
-                return Err(StoreError::BadPageToken);
-            }
-            let (locks, now) = lead.read(now, reply);
-            match locks.scan(slot, &mut budget, limit, prefix, now, &mut page.locks) {
-                Some(next) => (slot, round) = (next, Some(present)),
-                None => (at, slot, round) = (at + 1, 0, None),
-            }
-        }
-        self.wake_all();
-        timeout(ANSWER_TIME_MAX, try_join_all(reads)).await.map_err(|_| unheard())?.map_err(|_| no_leader())?;
-        let round = round.map(|round| format!(".{round:x}")).unwrap_or_default();
-        page.next = (at < self.shares.len()).then(|| format!("{at:x}.{slot:x}{round}"));
-        Ok(page)
-    }
-}
-
-/// A partition, a slot in it, and the round of the leader that numbered the slots, unless it is the first slot.
-fn cursor(text: &str, partitions: usize) -> Option<(usize, usize, Option<u64>)> {
-    let mut numbers = text.split('.').map(|number| u64::from_str_radix(number, 16).ok());
-    let at = usize::try_from(numbers.next()??).ok().filter(|at| *at < partitions)?;
-    let slot = usize::try_from(numbers.next()??).ok()?;
-    match numbers.next() {
-        None => (slot == 0).then_some((at, slot, None)),
-        Some(round) => Some((at, slot, Some(round?))).filter(|_| numbers.next().is_none()),
+        self.list_page(prefix, from, limit).await
     }
 }

@@ -98,6 +98,7 @@ every_store! {
     redis: crate::redis_store::RedisHarness,
     twin: crate::quorum_store::QuorumHarness<crate::twins::Twins<1>>,
     three_twins: crate::quorum_store::QuorumHarness<crate::twins::Twins<3>>,
+    three_twins_three_servers: crate::quorum_store::QuorumHarness<crate::twins::Twins<3>, 3>,
     one_node: crate::quorum_store::QuorumHarness<crate::quorum_store::Servers<1>>,
     three_nodes: crate::quorum_store::QuorumHarness<crate::quorum_store::Servers<3>>,
 }

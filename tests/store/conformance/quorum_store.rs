@@ -87,15 +87,31 @@ impl<const COUNT: usize> Carrier for Servers<COUNT> {
     }
 }
 
-pub(crate) struct QuorumHarness<N: Nodes> {
+/// So many servers. The last one is tested: others lead most partitions.
+pub(crate) struct QuorumHarness<N: Nodes, const SERVERS: usize = 1> {
     clock: Arc<ManualClock>,
+    servers: Vec<Server<N>>,
+}
+
+struct Server<N: Nodes> {
     store: Arc<QuorumStore<Arc<N>>>,
     notices: Arc<RecordingNotices>,
     running: JoinHandle<()>,
 }
 
-impl<N: Nodes> QuorumHarness<N> {
-    /// Resolves when a majority has all that was done before.
+/// A server that is silent for longer counts as stopped, and its waiters are skipped.
+const STEP_MAX: Duration = Duration::from_secs(1);
+
+impl<N: Nodes> Server<N> {
+    fn start(nodes: &Arc<N>, mark: &Mark, clock: &Arc<ManualClock>) -> Self {
+        let notices = Arc::new(RecordingNotices::default());
+        let clock: Arc<dyn Clock> = clock.clone();
+        let store = Arc::new(QuorumStore::new(Arc::clone(nodes), mark.clone(), clock, &limits(), notices.clone()));
+        let runs = Arc::clone(&store);
+        Self { store, notices, running: tokio::spawn(async move { runs.run().await }) }
+    }
+
+    /// Resolves when a majority has all that was done before, and this server has heard of it.
     async fn settle(&self) {
         while let Err(StoreError::Unavailable(_)) = self.store.list("", None, usize::MAX).await {
             self.store.tend_once();
@@ -104,7 +120,19 @@ impl<N: Nodes> QuorumHarness<N> {
     }
 }
 
-impl<N: Nodes> Harness for QuorumHarness<N> {
+impl<N: Nodes> Drop for Server<N> {
+    fn drop(&mut self) {
+        self.running.abort();
+    }
+}
+
+impl<N: Nodes, const SERVERS: usize> QuorumHarness<N, SERVERS> {
+    fn tested(&self) -> &Server<N> {
+        &self.servers[SERVERS - 1]
+    }
+}
+
+impl<N: Nodes, const SERVERS: usize> Harness for QuorumHarness<N, SERVERS> {
     type Store = QuorumStore<Arc<N>>;
 
     async fn start() -> Self {
@@ -116,38 +144,41 @@ impl<N: Nodes> Harness for QuorumHarness<N> {
         }
         create(&nodes, &mark, START.as_micros()).await.unwrap();
         let clock = Arc::new(ManualClock::at(START));
-        let notices = Arc::new(RecordingNotices::default());
-        let as_clock: Arc<dyn Clock> = clock.clone();
-        let store = Arc::new(QuorumStore::new(nodes, mark, as_clock, &limits(), notices.clone()));
-        let runs = Arc::clone(&store);
-        let running = tokio::spawn(async move { runs.run().await });
-        let harness = Self { clock, store, notices, running };
-        harness.settle().await;
-        harness
+        let mut servers = Vec::new();
+        for _ in 0..SERVERS {
+            let server = Server::start(&nodes, &mark, &clock);
+            server.settle().await;
+            servers.push(server);
+        }
+        Self { clock, servers }
     }
 
     fn store(&self) -> &Self::Store {
-        &self.store
+        &self.tested().store
     }
 
     fn notices(&self) -> &Arc<RecordingNotices> {
-        &self.notices
+        &self.tested().notices
     }
 
     async fn done(&self) {
-        self.store.chores_done().await;
+        self.tested().store.chores_done().await;
     }
 
     async fn pass(&self, span: Duration) {
-        self.clock.advance(span);
-        while self.store.tend_once() {}
-        self.settle().await;
-    }
-}
-
-impl<N: Nodes> Drop for QuorumHarness<N> {
-    fn drop(&mut self) {
-        self.running.abort();
+        let mut left = span;
+        while !left.is_zero() {
+            let step = if SERVERS == 1 { left } else { left.min(STEP_MAX) };
+            left -= step;
+            self.clock.advance(step);
+            for Server { store, .. } in &self.servers {
+                if SERVERS > 1 {
+                    store.beat_at_all().await;
+                }
+                while store.tend_once() {}
+            }
+        }
+        self.tested().settle().await;
     }
 }
 

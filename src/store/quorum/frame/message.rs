@@ -10,6 +10,7 @@ use super::{
     waiters::{PresentedMessage, WaiterMessage},
     wire::{self, BallotMessage},
 };
+use crate::domain::time::StoreTime;
 use crate::store::{
     fields::{self, FieldError},
     quorum::ballot::Ballot,
@@ -65,11 +66,14 @@ struct LedMessage {
     /// Of waiters.
     #[prost(bool, tag = "4")]
     is_last: bool,
+    /// The partition's time, of who gathers.
+    #[prost(uint64, tag = "5")]
+    now: u64,
 }
 
 impl LedMessage {
     fn of(partition: u16, ballot: Ballot, count: usize, is_last: bool) -> Self {
-        Self { partition: partition.into(), ballot: Some(ballot.into()), count: count as u64, is_last }
+        Self { partition: partition.into(), ballot: Some(ballot.into()), count: count as u64, is_last, now: 0 }
     }
 
     fn read(self) -> Result<(u16, Ballot), FieldError> {
@@ -94,8 +98,9 @@ pub(super) fn put_frame(out: &mut Vec<u8>, frame: Frame) -> usize {
             add(Kind::Notices(NoticesMessage { count: notices.len() as u64, first }));
             put_list::<NoticeMessage, _>(out, notices)
         }
-        Frame::Gather { partition, ballot } => {
-            add(Kind::Gather(LedMessage::of(partition, ballot, 0, false)));
+        Frame::Gather { partition, ballot, now } => {
+            let message = LedMessage::of(partition, ballot, 0, false);
+            add(Kind::Gather(LedMessage { now: now.as_micros(), ..message }));
             1
         }
         Frame::Waiters { partition, ballot, waiters, is_last } => {
@@ -131,7 +136,7 @@ pub(super) fn next_frame(messages: &mut Messages<'_>) -> Result<Frame, FrameErro
         }
         Kind::Gather(message) => {
             let (partition, ballot) = message.read()?;
-            Frame::Gather { partition, ballot }
+            Frame::Gather { partition, ballot, now: StoreTime::from_micros(message.now) }
         }
         Kind::Waiters(message @ LedMessage { count, is_last, .. }) => {
             let (partition, ballot) = message.read()?;

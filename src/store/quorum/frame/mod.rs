@@ -41,7 +41,8 @@ use crate::{
 /// The number of the layout that this server writes and reads.
 pub const LAYOUT: u8 = 1;
 
-/// A parcel has at most so many bytes.
+/// A parcel has at most so many bytes. Redis keeps up to 32 MiB for a server that does not read, as it is set up
+/// (`client-output-buffer-limit pubsub`), and then ends its subscription.
 pub const PARCEL_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// A parcel of this size gets no further frame.
 pub const PARCEL_BYTES_FULL: usize = 256 * 1024;
@@ -104,6 +105,8 @@ pub enum Frame {
         partition: u16,
         /// The ballot by which the sender leads.
         ballot: Ballot,
+        /// The partition's time when this was sent.
+        now: StoreTime,
     },
     /// Waiters of a partition, for a new leader.
     Waiters {
@@ -163,6 +166,8 @@ pub enum Done {
         outcome: Outcome,
         /// The place of a request that is queued: its number among all waiters that came to this leader.
         place: u64,
+        /// An upper bound on how many requests are queued before it.
+        ahead: u64,
     },
     /// Of `List`.
     Page {

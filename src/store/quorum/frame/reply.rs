@@ -19,6 +19,9 @@ pub(super) struct ReplyMessage {
     /// Of an outcome.
     #[prost(uint64, tag = "7")]
     place: u64,
+    /// Of an outcome.
+    #[prost(uint64, tag = "8")]
+    ahead: u64,
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
@@ -56,10 +59,10 @@ struct PageMessage {
 impl ReplyMessage {
     /// With the locks that follow it.
     pub(super) fn of(number: u64, now: StoreTime, result: Result<Done, Refusal>) -> (Self, Vec<(LockName, LockView)>) {
-        let (mut follow, mut at) = (Vec::new(), 0);
+        let (mut follow, mut at) = (Vec::new(), (0, 0));
         let result = match result {
-            Ok(Done::Outcome { outcome, place }) => {
-                at = place;
+            Ok(Done::Outcome { outcome, place, ahead }) => {
+                at = (place, ahead);
                 Kind::Outcome(outcome.into())
             }
             Ok(Done::Page { locks, next, budget }) => {
@@ -69,12 +72,15 @@ impl ReplyMessage {
             Ok(Done::Watching) => Kind::Watching(()),
             Err(refusal) => Kind::Refused(refusal_number(refusal)),
         };
-        (Self { number, now: now.as_micros(), result: Some(result), place: at }, follow)
+        let (place, ahead) = at;
+        (Self { number, now: now.as_micros(), result: Some(result), place, ahead }, follow)
     }
 
     pub(super) fn read(self, following: &mut Messages<'_>) -> Result<Frame, FrameError> {
         let result = match fields::part(self.result, "result")? {
-            Kind::Outcome(outcome) => Ok(Done::Outcome { outcome: outcome.read()?, place: self.place }),
+            Kind::Outcome(outcome) => {
+                Ok(Done::Outcome { outcome: outcome.read()?, place: self.place, ahead: self.ahead })
+            }
             Kind::Page(PageMessage { count, next, budget }) => {
                 Ok(Done::Page { locks: following.list(count, ListedMessage::read)?, next, budget })
             }

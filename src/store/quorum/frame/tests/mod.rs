@@ -26,7 +26,11 @@ fn id(number: u128) -> Uuid {
 }
 
 fn reply(outcome: Outcome) -> Frame {
-    Frame::Reply { number: 1, now: StoreTime::from_micros(2), result: Ok(Done::Outcome { outcome, place: 0 }) }
+    Frame::Reply {
+        number: 1,
+        now: StoreTime::from_micros(2),
+        result: Ok(Done::Outcome { outcome, place: 0, ahead: 0 }),
+    }
 }
 
 fn released() -> Frame {

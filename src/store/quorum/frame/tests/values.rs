@@ -212,7 +212,8 @@ fn some_work() -> impl Strategy<Value = Work> {
 fn some_result() -> impl Strategy<Value = Result<Done, Refusal>> {
     let refusal = [Refusal::NotLeader, Refusal::TooLate, Refusal::Unheard, Refusal::Overloaded, Refusal::Deposed];
     prop_oneof![
-        8 => (some_outcome(), any::<u64>()).prop_map(|(outcome, place)| Ok(Done::Outcome { outcome, place })),
+        8 => (some_outcome(), any::<u64>(), any::<u64>())
+            .prop_map(|(outcome, place, ahead)| Ok(Done::Outcome { outcome, place, ahead })),
         1 => (vec((some_lock_name(), some_view()), 0..3), option::of(any::<u64>()), any::<u32>())
             .prop_map(|(locks, next, budget)| Ok(Done::Page { locks, next, budget })),
         1 => Just(Ok(Done::Watching)),
@@ -234,7 +235,7 @@ pub(super) fn some_frame() -> impl Strategy<Value = Frame> {
         4 => (any::<u64>(), some_time(), some_result())
             .prop_map(|(number, now, result)| Frame::Reply { number, now, result }),
         1 => (any::<u64>(), vec(some_notice(), 0..4)).prop_map(|(first, notices)| Frame::Notices { first, notices }),
-        1 => of().prop_map(|(partition, ballot)| Frame::Gather { partition, ballot }),
+        1 => (of(), some_time()).prop_map(|((partition, ballot), now)| Frame::Gather { partition, ballot, now }),
         1 => (of(), vec(some_waiter(), 0..3), any::<bool>()).prop_map(
             |((partition, ballot), waiters, is_last)| Frame::Waiters { partition, ballot, waiters, is_last }
         ),

@@ -1,0 +1,204 @@
+//! Beats: this server tells all others that it lives, sees who else does, and who leads.
+
+use super::{
+    QuorumStore,
+    ballot::{ServerId, Stamp},
+    elect::{BEAT_PERIOD, Known, SILENCE_MAX},
+    frame::{Frame, Told},
+    node::{Ask, Mark, Said},
+    nodes::Carrier,
+    share::{Place, Share},
+};
+use crate::{domain::time::StoreTime, sync::Ordering};
+use futures_util::future::join_all;
+use std::{collections::BTreeSet, time::Duration};
+use tokio::time::{Instant, sleep, timeout};
+use uuid::Uuid;
+
+/// The pause after a beat that no node answered. Its connection may be made in a moment.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// How long a server that leaves waits for others to take its partitions over.
+const LEAVE_TIME_MAX: Duration = Duration::from_secs(2);
+/// How long its last beat may take.
+const LAST_BEAT_TIME_MAX: Duration = Duration::from_millis(300);
+/// How often it looks whether they have.
+const LEAVE_PERIOD: Duration = Duration::from_millis(5);
+
+impl<C: Carrier> QuorumStore<C> {
+    /// Beats at one node. Never ends.
+    pub(super) async fn beat(&self, node: usize) {
+        loop {
+            let is_answered = self.beat_once(node).await;
+            sleep(if is_answered { BEAT_PERIOD } else { RETRY_PAUSE }).await;
+        }
+    }
+
+    /// One beat at each node.
+    pub async fn beat_at_all(&self) {
+        join_all((0..self.mark.members.len()).map(|node| self.beat_once(node))).await;
+    }
+
+    async fn beat_once(&self, node: usize) -> bool {
+        let asked = Instant::now();
+        let Mark { cluster, list, partitions, .. } = self.mark;
+        let (fresh, server) = (Stamp(Uuid::new_v4().as_u128()), self.me);
+        let (told, gone) = (self.tell(self.clock.now()).encode().into(), self.election.lock().gone(asked));
+        let ask = Ask::Beat { cluster, list, partitions, fresh, server, told, gone };
+        let Ok(said) = self.carrier.carry(node, vec![ask]).await else { return false };
+        let Some(Ok(Said::Beats { partitions, servers })) = said.into_iter().next() else { return false };
+        let read = |(server, told): (ServerId, super::content::Bytes)| match Told::decode(&told) {
+            Ok(told) => Some((server, told)),
+            Err(why) => {
+                tracing::debug!(%why, "what another server tells cannot be read");
+                None
+            }
+        };
+        let servers = servers.into_iter().filter_map(read).collect();
+        let (now, clock) = (Instant::now(), self.clock.now());
+        self.election.lock().saw(node, (asked, now, clock), partitions, servers);
+        self.look_around(now);
+        true
+    }
+
+    /// What this server tells all others now.
+    fn tell(&self, now: StoreTime) -> Told {
+        Told {
+            count: self.beats.fetch_add(1, Ordering::Relaxed) + 1,
+            watches: self.notices.is_watched(),
+            leaves: self.is_leaving(),
+            leads: self.parts.iter().filter_map(|part| Some(part.share.lock().lead()?.led(now))).collect(),
+            notices: self.courier.notices_sent(),
+            strangers: Vec::new(),
+        }
+    }
+
+    /// Acts on what beats have shown.
+    fn look_around(&self, now: Instant) {
+        let (living, told, leaders) = {
+            let mut election = self.election.lock();
+            election.forget_gone(now).into_iter().for_each(|server| self.courier.forget(server));
+            let mine = |notices: &[(ServerId, u64)]| {
+                notices.iter().find(|(server, _)| *server == self.me).map_or(0, |(_, sent)| *sent)
+            };
+            let living: BTreeSet<ServerId> = election.living(now).collect();
+            let told: Vec<_> = election
+                .told(now)
+                .map(|(server, told)| (server, told.watches, told.count, mine(&told.notices)))
+                .collect();
+            let leaders: Vec<_> = (0..self.mark.partitions).map(|at| election.leader(at, now)).collect();
+            (living, told, leaders)
+        };
+        for (server, watches, count, sent) in told {
+            self.courier.watches(server, watches);
+            if self.courier.told(server, count, sent) {
+                self.notices_missed(server);
+            }
+        }
+        for (at, known) in leaders.into_iter().enumerate() {
+            match known {
+                Some(known) => self.note_leader(at, known),
+                None => self.forget_dead(at, &living),
+            }
+            self.look_after(at, &living, now);
+        }
+    }
+
+    /// Takes that another server leads a partition.
+    pub(super) fn note_leader(&self, at: usize, known: Known) {
+        let Some(part) = self.parts.get(at) else { return };
+        let before = {
+            let mut leader = part.leader.lock();
+            let before = *leader;
+            match before {
+                Some(before) if before.ballot > known.ballot => return,
+                Some(before) if before.ballot == known.ballot && before.at(known.heard) >= known.time => {}
+                _ => *leader = Some(known),
+            }
+            before
+        };
+        if before.is_none_or(|before| before.ballot < known.ballot) {
+            // What the leader before had to tell may be lost with it.
+            self.notices.hints_lost();
+            self.notices.events_lost();
+            self.led_anew.notify_waiters();
+        }
+    }
+
+    /// Forgets a leader that does not live any more. One that has just introduced itself may not have beaten yet.
+    fn forget_dead(&self, at: usize, living: &BTreeSet<ServerId>) {
+        let now = self.clock.now();
+        let is_dead =
+            |known: &mut Known| !living.contains(&known.ballot.server) && now.since(known.heard) >= SILENCE_MAX;
+        self.parts[at].leader.lock().take_if(is_dead);
+    }
+
+    /// What a server does for a partition with each beat.
+    fn look_after(&self, at: usize, living: &BTreeSet<ServerId>, now: Instant) {
+        let part = &self.parts[at];
+        let number = u16::try_from(at).unwrap_or(u16::MAX);
+        if let Some(lead) = part.share.lock().lead() {
+            let clock = self.clock.now();
+            lead.hear_of(living.iter().copied(), clock);
+            let heir = self.election.lock().heir(number, self.is_leaving(), now);
+            if let Some(heir) = heir {
+                lead.begin_hand_over(heir, clock);
+            }
+            return;
+        }
+        // A question of the leader for the waiters may have been lost, or a call was queued just before it.
+        let leader = *part.leader.lock();
+        if let Some(known) = leader {
+            self.present(at, known.ballot, false);
+        }
+    }
+
+    /// Begins to lead: the waiters of the leaders before come first. The caller has locked the share, so that no command
+    /// comes between.
+    pub(super) fn begin_to_lead(&self, at: usize, share: &mut Share, now: StoreTime) {
+        let Some(lead) = share.lead() else { return };
+        let (ballot, number) = (lead.ballot(), u16::try_from(at).unwrap_or(u16::MAX));
+        let others: Vec<ServerId> =
+            self.election.lock().living(Instant::now()).filter(|server| *server != self.me).collect();
+        lead.gather(others.iter().copied(), now);
+        for server in others {
+            self.courier.send(server, Frame::Gather { partition: number, ballot, now: lead.time(now) });
+        }
+        let own = self.parts[at].carried.lock().present_to(ballot, Instant::now());
+        lead.presents(self.me, (own, true), Place::hash_of, now, &self.exit(at));
+        self.parts[at].leader.lock().take_if(|known| known.ballot < ballot);
+        self.notices.hints_lost();
+        self.notices.events_lost();
+        self.led_anew.notify_waiters();
+    }
+
+    /// Hands all partitions over, and leads none any more. Where nobody else is there to take one over, or does not in
+    /// time, it just stops to lead. The other servers are told, so that they need not find out by its silence.
+    pub async fn leave(&self) {
+        self.leaves.store(true, Ordering::Relaxed);
+        let until = Instant::now() + LEAVE_TIME_MAX;
+        while self.begin_to_leave() && Instant::now() < until {
+            self.tend_once();
+            sleep(LEAVE_PERIOD).await;
+        }
+        for (at, part) in self.parts.iter().enumerate() {
+            part.share.lock().resign(self.clock.now(), &self.exit(at));
+        }
+        // Where that does not arrive, the others wait for their suspicion.
+        let _ = timeout(LAST_BEAT_TIME_MAX, self.beat_at_all()).await;
+    }
+
+    /// Begins to hand over what has an heir. Whether any has.
+    fn begin_to_leave(&self) -> bool {
+        let mut has_heir = false;
+        for (number, part) in (0..).zip(&self.parts) {
+            let mut share = part.share.lock();
+            let Some(lead) = share.lead() else { continue };
+            let heir = self.election.lock().heir(number, true, Instant::now());
+            if let Some(heir) = heir {
+                has_heir = true;
+                lead.begin_hand_over(heir, self.clock.now());
+            }
+        }
+        has_heir
+    }
+}

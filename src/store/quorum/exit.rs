@@ -1,0 +1,134 @@
+//! Where what a leader lets out goes: to calls, streams and watchers of this server, and to other servers.
+
+use super::{
+    ballot::{Ballot, ServerId},
+    carried::Carried,
+    courier::{Courier, Replied, server_of},
+    frame::{Done, Frame, Refusal},
+};
+use crate::{
+    domain::{
+        command::Outcome,
+        ids::{Call, ReplicaId},
+        outcome::AcquireOutcome,
+        time::StoreTime,
+    },
+    store::{Notice, Notices, Timed},
+    sync::Mutex,
+};
+use tokio::{sync::oneshot, time::Instant};
+
+/// The ways out of a partition that this server leads.
+pub(super) struct Exit<'a> {
+    pub(super) me: ServerId,
+    pub(super) notices: &'a dyn Notices,
+    pub(super) courier: &'a Courier,
+    /// The calls that wait through this server.
+    pub(super) carried: &'a Mutex<Carried>,
+}
+
+/// Who asked, and when.
+#[derive(Debug)]
+pub(super) enum Asker {
+    /// A caller on this server, and a moment before the turn: what a lease has left counts from there.
+    Here(oneshot::Sender<Result<Confirmed, Refusal>>, Instant),
+    /// Another server, by the number of its question.
+    There(ServerId, u64),
+}
+
+/// What a majority has.
+#[derive(Debug)]
+pub(super) struct Confirmed {
+    pub(super) outcome: Timed<Outcome>,
+    /// The place of a request that is queued.
+    pub(super) place: QueuePlace,
+}
+
+/// Where a request is queued.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct QueuePlace {
+    /// The leader that queued it.
+    pub(super) ballot: Ballot,
+    /// Its number among all waiters that came to this leader; 0 if it is not queued.
+    pub(super) number: u64,
+    /// An upper bound on how many requests are queued before it.
+    pub(super) ahead: u64,
+}
+
+impl Exit<'_> {
+    /// Whether anybody watches events.
+    pub(super) fn is_watched(&self) -> bool {
+        self.notices.is_watched() || self.courier.is_watched()
+    }
+
+    /// Passes a notice on to the server that it is for, or an event to all that watch.
+    pub(super) fn notice(&self, to: Option<ReplicaId>, notice: Notice) {
+        match to.map(server_of) {
+            Some(server) if server == self.me => notice.tell(self.notices),
+            Some(server) => self.courier.notify(server, notice),
+            None => {
+                self.courier.notify_watching(&notice);
+                notice.tell(self.notices);
+            }
+        }
+    }
+
+    /// Gives who asked the outcome of a turn at `now`, in the partition's time.
+    pub(super) fn outcome(&self, asker: Asker, now: StoreTime, outcome: Outcome, place: QueuePlace) {
+        match asker {
+            // Nobody listens: the caller is gone.
+            Asker::Here(reply, sent) => {
+                drop(reply.send(Ok(Confirmed { outcome: Timed { sent, outcome }, place })));
+            }
+            Asker::There(server, number) => {
+                self.reply(
+                    server,
+                    number,
+                    (now, Ok(Done::Outcome { outcome, place: place.number, ahead: place.ahead })),
+                );
+            }
+        }
+    }
+
+    /// Tells who asked why there is no outcome.
+    pub(super) fn refuse(&self, asker: Asker, now: StoreTime, why: Refusal) {
+        match asker {
+            Asker::Here(reply, _) => drop(reply.send(Err(why))),
+            Asker::There(server, number) => self.reply(server, number, (now, Err(why))),
+        }
+    }
+
+    /// Replies to a question of another server.
+    pub(super) fn reply(&self, server: ServerId, number: u64, (now, result): Replied) {
+        self.courier.send(server, Frame::Reply { number, now, result });
+    }
+
+    /// Tells a server what became of a call that it presented.
+    pub(super) fn presented(
+        &self,
+        server: ServerId,
+        (partition, ballot): (u16, Ballot),
+        (call, outcome, place): (Call, AcquireOutcome, u64),
+    ) {
+        if server == self.me {
+            self.settle_presented(ballot, call, outcome, place);
+        } else {
+            self.courier.send(server, Frame::Presented { partition, ballot, outcomes: vec![(call, outcome, place)] });
+        }
+    }
+
+    /// Takes what became of a call that this server presented to the leader with this ballot.
+    pub(super) fn settle_presented(&self, ballot: Ballot, call: Call, outcome: AcquireOutcome, place: u64) {
+        let mut carried = self.carried.lock();
+        // What an older leader says does not count: the call is presented to its successor.
+        let Some(sent) = carried.presented_at(call, ballot) else { return };
+        if outcome == AcquireOutcome::Queued {
+            carried.queued_again(call, (ballot, place));
+        } else {
+            carried.remove(call);
+            drop(carried);
+            // If it does not wait any more, its cleanup has been posted, or will be.
+            self.notices.claimed(call, Timed { sent, outcome });
+        }
+    }
+}

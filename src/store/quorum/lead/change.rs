@@ -1,0 +1,112 @@
+//! Changes of the leader: who was queued before comes first, and a planned change loses nothing.
+
+use super::{Held, Lead};
+use crate::{
+    domain::{
+        command::{Command, Outcome},
+        name::LockName,
+        time::StoreTime,
+    },
+    store::quorum::{ballot::ServerId, courier::replica_of, exit::Exit, frame::PresentedWaiter, gather::Gathering},
+};
+use std::time::Duration;
+
+/// How long a leader that hands over waits to be deposed.
+const HAND_OVER_TIME_MAX: Duration = Duration::from_secs(1);
+/// A planned change of the leader.
+pub(super) struct HandOver {
+    to: ServerId,
+    /// Then this leader goes on.
+    until: StoreTime,
+    is_asked: bool,
+}
+
+impl Lead {
+    /// Waits for the waiters of other servers before any other request is granted or queued.
+    pub(in crate::store::quorum) fn gather(&mut self, servers: impl IntoIterator<Item = ServerId>, now: StoreTime) {
+        self.gathering = Some(Gathering::of(servers, now));
+    }
+
+    /// Takes waiters that a server presents.
+    pub(in crate::store::quorum) fn presents(
+        &mut self,
+        server: ServerId,
+        (waiters, is_last): (Vec<PresentedWaiter>, bool),
+        hash: impl Fn(&LockName) -> u64,
+        now: StoreTime,
+        exit: &Exit<'_>,
+    ) {
+        self.replicas.beat(replica_of(server), self.time.at(now));
+        match &mut self.gathering {
+            Some(gathering) => gathering.presents(server, waiters, is_last),
+            // They come late, and stand at the end.
+            None => {
+                for waiter in waiters {
+                    self.queue_again(server, waiter, &hash, now, exit);
+                }
+            }
+        }
+        self.end_gathering(hash, now, exit);
+    }
+
+    /// Goes on with those that came behind, if all waiters are gathered or their time is over.
+    pub(in crate::store::quorum) fn end_gathering(
+        &mut self,
+        hash: impl Fn(&LockName) -> u64,
+        now: StoreTime,
+        exit: &Exit<'_>,
+    ) {
+        let Some(gathering) = self.gathering.take_if(|gathering| gathering.is_over(now)) else { return };
+        for (server, waiter) in gathering.into_waiters() {
+            self.queue_again(server, waiter, &hash, now, exit);
+        }
+        for job in std::mem::take(&mut self.behind) {
+            self.run(job, now, exit);
+        }
+    }
+
+    fn queue_again(
+        &mut self,
+        server: ServerId,
+        waiter: PresentedWaiter,
+        hash: impl Fn(&LockName) -> u64,
+        now: StoreTime,
+        exit: &Exit<'_>,
+    ) {
+        let PresentedWaiter { name, acquire, .. } = waiter;
+        let (call, time) = (acquire.call, self.time.at(now));
+        self.begin_turn(now);
+        let outcome = self.turn((&name, hash(&name)), Command::Acquire(acquire), (server, time), exit);
+        let place = self.number_of(&outcome);
+        if let Outcome::Acquire(outcome) = outcome {
+            self.open.push(Held::Presented { server, call, outcome, place });
+        }
+    }
+
+    /// These servers live, so calls that wait through them may be served.
+    pub(in crate::store::quorum) fn hear_of(&mut self, servers: impl IntoIterator<Item = ServerId>, now: StoreTime) {
+        let time = self.time.at(now);
+        for server in servers {
+            self.replicas.beat(replica_of(server), time);
+        }
+    }
+
+    /// Begins to hand the partition over to another server. It takes over when this one has let out all that it has.
+    pub(in crate::store::quorum) fn begin_hand_over(&mut self, to: ServerId, now: StoreTime) {
+        if self.hands_over.is_none() && self.gathering.is_none() {
+            self.hands_over = Some(HandOver { to, until: now.after(HAND_OVER_TIME_MAX), is_asked: false });
+        }
+    }
+
+    /// The server to be asked to take over, once, when nothing is held back any more. A leader that was not deposed in
+    /// time goes on.
+    pub(in crate::store::quorum) fn hand_over(&mut self, now: StoreTime) -> Option<ServerId> {
+        self.hands_over.take_if(|it| it.until <= now);
+        let it = self.hands_over.as_mut().filter(|it| !it.is_asked)?;
+        if !self.open.is_empty() || !self.written.is_empty() {
+            return None;
+        }
+        it.is_asked = true;
+        Some(it.to)
+    }
+}

@@ -1,0 +1,68 @@
+//! What turns hold back until a majority has their batch.
+
+use super::Lead;
+use crate::{
+    domain::{
+        command::Outcome,
+        ids::{Call, ReplicaId},
+        outcome::AcquireOutcome,
+        time::StoreTime,
+    },
+    store::{
+        Notice,
+        quorum::{
+            ballot::ServerId,
+            exit::{Asker, Exit, QueuePlace},
+            frame::{Done, Refusal},
+        },
+    },
+};
+use tokio::{sync::oneshot, time::Instant};
+
+/// A batch that no majority has yet, as far as this server knows.
+pub(super) struct Written {
+    pub(super) seq: u64,
+    /// When it was written.
+    pub(super) at: Instant,
+    pub(super) held: Vec<Held>,
+}
+
+/// Held back until a majority has the batch of its turn. Nothing else makes answers safe, reads and refusals too: no
+/// lease of the lead, and no clock.
+pub(super) enum Held {
+    Outcome { asker: Asker, now: StoreTime, outcome: Outcome, place: QueuePlace },
+    Presented { server: ServerId, call: Call, outcome: AcquireOutcome, place: u64 },
+    Page { server: ServerId, number: u64, now: StoreTime, page: Box<Done> },
+    Read(oneshot::Sender<()>),
+    Notice(Option<ReplicaId>, Notice),
+}
+
+impl Lead {
+    pub(super) fn let_out(&self, held: Held, exit: &Exit<'_>) {
+        match held {
+            Held::Outcome { asker, now, outcome, place } => exit.outcome(asker, now, outcome, place),
+            Held::Presented { server, call, outcome, place } => {
+                exit.presented(server, (self.partition, self.ballot), (call, outcome, place));
+            }
+            Held::Page { server, number, now, page } => exit.reply(server, number, (now, Ok(*page))),
+            // Nobody listens: the caller is gone.
+            Held::Read(reply) => drop(reply.send(())),
+            Held::Notice(to, notice) => exit.notice(to, notice),
+        }
+    }
+
+    /// This server leads no more. The outcome of what was not let out is unknown; what waited behind was not begun.
+    pub(in crate::store::quorum) fn abandon(self, now: StoreTime, exit: &Exit<'_>) {
+        let time = self.time.at(now);
+        for held in self.written.into_iter().flat_map(|batch| batch.held).chain(self.open) {
+            match held {
+                Held::Outcome { asker, now, .. } => exit.refuse(asker, now, Refusal::Deposed),
+                Held::Page { server, number, now, .. } => exit.reply(server, number, (now, Err(Refusal::Deposed))),
+                Held::Presented { .. } | Held::Read(_) | Held::Notice(..) => {}
+            }
+        }
+        for job in self.behind {
+            exit.refuse(job.asker, time, Refusal::NotLeader);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Turns of the rules, in memory. What they cause is held back.
+
+use super::{Held, Lead};
+use crate::{
+    domain::{
+        command::{Command, Effects, Outcome},
+        ids::{Incarnation, ReplicaId},
+        limits::COMMAND_WINDOW,
+        name::LockName,
+        outcome::AcquireOutcome,
+        replicas::Replicas,
+        rules::{Lock, Turn},
+        time::StoreTime,
+        token::Sequencer,
+    },
+    store::{
+        Notice,
+        partition::Slot,
+        quorum::{
+            ballot::ServerId,
+            courier::replica_of,
+            exit::{Asker, Exit, QueuePlace},
+            frame::Refusal,
+        },
+        reason_of,
+    },
+};
+use uuid::Uuid;
+
+/// A command on its way to its turn.
+pub(in crate::store::quorum) struct Job {
+    pub(in crate::store::quorum) name: LockName,
+    /// That of the name.
+    pub(in crate::store::quorum) hash: u64,
+    pub(in crate::store::quorum) command: Command,
+    /// The server that sent it.
+    pub(in crate::store::quorum) from: ServerId,
+    /// The partition's time after which it is not begun.
+    pub(in crate::store::quorum) not_after: StoreTime,
+    pub(in crate::store::quorum) asker: Asker,
+}
+
+/// Due locks that are handled in one turn of the task: about 50 µs of work.
+const DUE_PER_TURN: usize = 128;
+/// Commands that wait behind waiters that are gathered, at most.
+const BEHIND_MAX: usize = 65_536;
+/// What keeps the sequencer: the history of the partition, which has no other life.
+const HISTORY: Incarnation = Incarnation(Uuid::nil());
+
+impl Lead {
+    /// Carries a command out in memory, or has it wait for waiters that come before it. Its outcome goes to who asked
+    /// when a majority has it; if this server loses the lead before, the outcome is unknown.
+    pub(in crate::store::quorum) fn submit(&mut self, job: Job, now: StoreTime, exit: &Exit<'_>) {
+        // All that asks for the lock or ends a wait: of a request that is to be queued again, nothing is known yet.
+        let comes_behind = matches!(
+            job.command,
+            Command::Acquire(_)
+                | Command::Claim(..)
+                | Command::GiveUp(_)
+                | Command::DropCall(_)
+                | Command::Decline { .. }
+        );
+        if self.gathering.is_none() || !comes_behind {
+            self.run(job, now, exit);
+        } else if self.behind.len() < BEHIND_MAX {
+            self.behind.push(job);
+        } else {
+            exit.refuse(job.asker, self.time.at(now), Refusal::Overloaded);
+        }
+    }
+
+    pub(super) fn run(&mut self, job: Job, now: StoreTime, exit: &Exit<'_>) {
+        let Job { name, hash, command, from, not_after, asker } = job;
+        let time = self.time.at(now);
+        if not_after < time {
+            return exit.refuse(asker, time, Refusal::TooLate);
+        }
+        self.begin_turn(now);
+        let call = match &command {
+            Command::Acquire(acquire) => Some(acquire.call),
+            Command::Claim(call, _) => Some(*call),
+            _ => None,
+        };
+        let outcome = if command == Command::View {
+            let idle = Lock::default();
+            Box::new(self.locks.find(&name, hash).map_or(&idle, |slot| &slot.lock).view(time)).into()
+        } else {
+            self.turn((&name, hash), command, (from, time), exit)
+        };
+        let mut place = QueuePlace { ballot: self.ballot, number: self.number_of(&outcome), ahead: 0 };
+        if let (Some(call), true) = (call, place.number > 0) {
+            place.ahead = self.ahead(&name, hash, call).unwrap_or_default();
+        }
+        self.open.push(Held::Outcome { asker, now: time, outcome, place });
+    }
+
+    pub(super) fn turn(
+        &mut self,
+        (name, hash): (&LockName, u64),
+        command: Command,
+        (from, now): (ServerId, StoreTime),
+        exit: &Exit<'_>,
+    ) -> Outcome {
+        let reason = reason_of(&command);
+        let mut turns = Turns {
+            now,
+            replica: replica_of(from),
+            replicas: &mut self.replicas,
+            waiters_max: self.waiters_max,
+            open: &mut self.open,
+            is_watched: exit.is_watched(),
+        };
+        self.locks
+            .with_lock(name, hash, |slot, sequencer| turns.run(slot, sequencer, &reason, |turn| turn.run(command)))
+    }
+
+    /// A turn that may change something begins.
+    pub(super) fn begin_turn(&mut self, now: StoreTime) {
+        if self.locks.is_batch_full() {
+            self.write(now);
+        }
+        self.open_at(now);
+    }
+
+    /// The number of a request that this outcome says is queued. The first one is 1.
+    pub(super) fn number_of(&mut self, outcome: &Outcome) -> u64 {
+        if *outcome != Outcome::Acquire(AcquireOutcome::Queued) {
+            return 0;
+        }
+        self.places += 1;
+        self.places
+    }
+
+    /// Applies the time to locks that are due, a bounded number of them. Returns whether more may be due.
+    pub(in crate::store::quorum) fn apply_due_timers(&mut self, now: StoreTime, exit: &Exit<'_>) -> bool {
+        if self.hands_over.is_some() {
+            return false;
+        }
+        for _ in 0..DUE_PER_TURN {
+            self.begin_turn(now);
+            let time = self.time.at(now);
+            let mut turns = Turns {
+                now: time,
+                replica: replica_of(self.ballot.server),
+                replicas: &mut self.replicas,
+                waiters_max: self.waiters_max,
+                open: &mut self.open,
+                is_watched: exit.is_watched(),
+            };
+            let turn = |slot: &mut Slot<_>, sequencer: &mut Sequencer| {
+                turns.run(slot, sequencer, "", |turn| turn.apply_time());
+            };
+            if self.locks.with_next_due(time, turn).is_none() {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Runs the rules, and holds back what they cause.
+struct Turns<'a> {
+    now: StoreTime,
+    replica: ReplicaId,
+    replicas: &'a mut Replicas,
+    waiters_max: usize,
+    open: &'a mut Vec<Held>,
+    is_watched: bool,
+}
+
+impl Turns<'_> {
+    fn run<N, R>(
+        &mut self,
+        slot: &mut Slot<N>,
+        sequencer: &mut Sequencer,
+        reason: &str,
+        act: impl FnOnce(&mut Turn<'_>) -> R,
+    ) -> R {
+        let mut effects = Effects::new();
+        let outcome = act(&mut Turn {
+            lock: &mut slot.lock,
+            sequencer,
+            effects: &mut effects,
+            now: self.now,
+            not_after: self.now.after(COMMAND_WINDOW),
+            incarnation: HISTORY,
+            present: HISTORY,
+            replica: self.replica,
+            replicas: self.replicas,
+            known_token: 0,
+            waiters_max: self.waiters_max,
+            classic: None,
+        });
+        let hold = |to, notice| self.open.push(Held::Notice(to, notice));
+        Notice::of(effects, &slot.name, &slot.lock, reason, self.is_watched, hold);
+        outcome
+    }
+}

@@ -1,0 +1,161 @@
+//! What other servers send this one.
+
+use super::{
+    QuorumStore,
+    ballot::{Ballot, ServerId},
+    elect::Known,
+    exit::Asker,
+    frame::{Done, Frame, Parcel, Refusal, Work},
+    lead::Job,
+    list,
+    nodes::Carrier,
+    share::Place,
+    store::Part,
+};
+use crate::{domain::time::StoreTime, node::Push, store::Notice};
+use tokio::time::Instant;
+
+/// Waiters in one frame.
+const WAITERS_PER_FRAME: usize = 256;
+
+impl<C: Carrier> QuorumStore<C> {
+    /// Takes what arrives through a node. Never ends.
+    pub(super) async fn hear(&self, node: usize) {
+        let mut pushes = self.carrier.listen(node, self.me);
+        while let Some(push) = pushes.recv().await {
+            // What is lost is not missed here: questions have a time, and notices are numbered.
+            let Push::Message(bytes) = push else { continue };
+            match Parcel::decode(&bytes) {
+                Ok(Parcel { from, frames }) => {
+                    for frame in frames {
+                        self.take(from, frame);
+                    }
+                    self.wake_all();
+                }
+                Err(why) => tracing::warn!(%why, "a parcel of another server cannot be read, and was dropped"),
+            }
+        }
+    }
+
+    fn take(&self, from: ServerId, frame: Frame) {
+        match frame {
+            Frame::Ask { number, partition, ballot, not_after, work } => {
+                let now = self.work(from, number, (partition, ballot), not_after, work);
+                if let Err((now, why)) = now {
+                    self.courier.send(from, Frame::Reply { number, now, result: Err(why) });
+                }
+            }
+            Frame::Reply { number, now, result } => self.courier.replied(number, (now, result)),
+            Frame::Notices { first, notices } => self.take_notices(from, first, notices),
+            Frame::Gather { partition, ballot, now } if ballot.server == from => {
+                let heard = self.clock.now();
+                self.note_leader(partition.into(), Known { ballot, time: now, heard });
+                self.present(partition.into(), ballot, true);
+            }
+            Frame::Waiters { partition, ballot, waiters, is_last } => {
+                let at = usize::from(partition);
+                let Some(part) = self.parts.get(at) else { return };
+                let mut share = part.share.lock();
+                let now = self.clock.now();
+                if let Some(lead) = share.lead().filter(|lead| lead.ballot() == ballot) {
+                    lead.presents(from, (waiters, is_last), Place::hash_of, now, &self.exit(at));
+                }
+            }
+            Frame::Presented { partition, ballot, outcomes } if ballot.server == from => {
+                let at = usize::from(partition);
+                if at < self.parts.len() {
+                    for (call, outcome, place) in outcomes {
+                        self.exit(at).settle_presented(ballot, call, outcome, place);
+                    }
+                }
+            }
+            Frame::HandOver { partition, ballot } if ballot.server == from => {
+                if let Some(Part { share, .. }) = self.parts.get(usize::from(partition))
+                    && !self.is_leaving()
+                {
+                    share.lock().ask(ballot, self.clock.now());
+                }
+            }
+            // In the name of another server.
+            Frame::Gather { .. } | Frame::Presented { .. } | Frame::HandOver { .. } => {}
+        }
+    }
+
+    /// Does what another server asks for; the reply goes out when a majority has it.
+    fn work(
+        &self,
+        from: ServerId,
+        number: u64,
+        (partition, ballot): (u16, Ballot),
+        not_after: StoreTime,
+        work: Work,
+    ) -> Result<(), (StoreTime, Refusal)> {
+        let at = usize::from(partition);
+        let nobody = (StoreTime::default(), Refusal::NotLeader);
+        let mut share = self.parts.get(at).ok_or(nobody)?.share.lock();
+        // Read under the mutex: within a partition, time never goes back.
+        let now = self.clock.now();
+        let lead = share.lead().filter(|lead| lead.ballot() == ballot).ok_or(nobody)?;
+        let time = lead.time(now);
+        if let Some(why) = lead.refusal(now) {
+            return Err((time, why));
+        }
+        match work {
+            Work::Run(name, command) => {
+                let place = self.place(&name);
+                if place.partition != at {
+                    return Err(nobody);
+                }
+                let asker = Asker::There(from, number);
+                lead.submit(Job { name, hash: place.hash, command, from, not_after, asker }, now, &self.exit(at));
+            }
+            Work::List { .. } if not_after < time => return Err((time, Refusal::TooLate)),
+            Work::List { prefix, slot, limit, budget } => {
+                lead.page((from, number), now, |locks, now| list::page(locks, (slot, limit, budget), &prefix, now));
+            }
+            Work::Watch => {
+                self.courier.watches(from, true);
+                self.courier.send(from, Frame::Reply { number, now: time, result: Ok(Done::Watching) });
+            }
+        }
+        Ok(())
+    }
+
+    fn take_notices(&self, from: ServerId, first: u64, notices: Vec<Notice>) {
+        if self.courier.received(from, first, notices.len()) {
+            self.notices_missed(from);
+        }
+        for notice in notices {
+            notice.tell(&*self.notices);
+        }
+    }
+
+    /// Notices of another server were lost: who may have been meant asks for itself.
+    pub(super) fn notices_missed(&self, from: ServerId) {
+        self.notices.hints_lost();
+        self.notices.events_lost();
+        for part in self.parts.iter().filter(|part| part.leader.lock().is_some_and(|it| it.ballot.server == from)) {
+            let calls: Vec<_> = part.carried.lock().calls().collect();
+            for call in calls {
+                self.notices.look_again(call.request, call.attempt);
+            }
+        }
+    }
+
+    /// Presents to the leader with this ballot the calls that wait through this server. `is_asked`: the leader waits for
+    /// the last of them, also if there are none.
+    pub(super) fn present(&self, partition: usize, ballot: Ballot, is_asked: bool) {
+        let Some(part) = self.parts.get(partition) else { return };
+        let Ok(number) = u16::try_from(partition) else { return };
+        let waiters = part.carried.lock().present_to(ballot, Instant::now());
+        let mut frames: Vec<_> = waiters.chunks(WAITERS_PER_FRAME).map(<[_]>::to_vec).collect();
+        if frames.is_empty() && is_asked {
+            frames.push(Vec::new());
+        }
+        let last = frames.len();
+        for (index, waiters) in (1..).zip(frames) {
+            let is_last = index == last;
+            self.courier.send(ballot.server, Frame::Waiters { partition: number, ballot, waiters, is_last });
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! What is due without a command: candidacies, timers of locks, empty batches, planned changes of the leader.
+
+use super::{QuorumStore, ballot::Ballot, frame::Frame, nodes::Carrier, share::Place};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How often a server looks after its partitions: whether one is not led, or has nothing to write.
+const TEND_PERIOD: Duration = Duration::from_millis(100);
+
+impl<C: Carrier> QuorumStore<C> {
+    /// Looks after the partitions. Never ends.
+    pub(super) async fn tend(&self) {
+        loop {
+            while self.tend_once() {
+                tokio::task::yield_now().await;
+            }
+            let now = self.clock.now();
+            let due = self.parts.iter().filter_map(|part| part.share.lock().lead()?.next_due()).min();
+            let left = due.map_or(TEND_PERIOD, |due| due.since(now).min(TEND_PERIOD));
+            tokio::time::sleep(left).await;
+        }
+    }
+
+    /// One round of that. Returns whether more may be due.
+    pub fn tend_once(&self) -> bool {
+        let mut more = false;
+        for (number, part) in (0..).zip(&self.parts) {
+            let at = usize::from(number);
+            let mut share = part.share.lock();
+            let now = self.clock.now();
+            let Some(lead) = share.lead() else {
+                let highest = self.candidacy(number);
+                if let Some(highest) = highest {
+                    share.ask(highest, now);
+                }
+                continue;
+            };
+            let exit = self.exit(at);
+            lead.end_gathering(Place::hash_of, now, &exit);
+            if let Some(heir) = lead.hand_over(now) {
+                self.courier.send(heir, Frame::HandOver { partition: number, ballot: lead.ballot() });
+            }
+            more |= lead.apply_due_timers(now, &exit);
+        }
+        self.wake_all();
+        more
+    }
+
+    /// The highest ballot that was seen in a partition, if this server is to ask for its lead.
+    fn candidacy(&self, partition: u16) -> Option<Ballot> {
+        let election = self.election.lock();
+        let is_due = !self.is_leaving() && election.is_due(partition, Instant::now());
+        is_due.then(|| election.highest(partition))
+    }
+}
