@@ -1,5 +1,6 @@
 //! What the parts cost by themselves, without a network: the rules, the memory store, the reading of what Redis
-//! answers. `cargo bench --bench parts`; Criterion keeps the last run below target/criterion and says what changed.
+//! answers, what servers send each other. `cargo bench --bench parts`; Criterion keeps the last run below
+//! target/criterion and says what changed.
 #![allow(clippy::unwrap_used, missing_docs, reason = "it says what is wrong by failing")]
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
@@ -12,15 +13,23 @@ use fencepost::{
         lease::Terms,
         limits::Limits,
         name::{Holder, LockName, Metadata},
-        outcome::AcquireOutcome,
+        outcome::{AcquireOutcome, Grant},
         replicas::Replicas,
         rules::{Lock, Turn},
         time::StoreTime,
-        token::Sequencer,
+        token::{FencingToken, Sequencer},
     },
     locks::Hub,
     node::replies,
-    store::{Store as _, memory::MemoryStore, redis::answer::Answer},
+    store::{
+        Store as _,
+        memory::MemoryStore,
+        quorum::{
+            ballot::{Ballot, ServerId},
+            frame::{Done, Frame, Parcel, Work, parcels},
+        },
+        redis::answer::Answer,
+    },
 };
 use std::{future::Future, hint::black_box, pin::pin, sync::Arc, task::Context, time::Duration};
 use uuid::Uuid;
@@ -191,5 +200,42 @@ fn replies_of_redis(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(parts, rules, memory_store, replies_of_redis);
+/// What an acquire costs beyond the leader's work if another server asks for it.
+fn frames() -> [(&'static str, Frame); 3] {
+    let (now, number) = (StoreTime::from_micros(NOW), 1_000_000);
+    let ask = |command| {
+        let work = Work::Run(LockName::new("orders/00000042".into()).unwrap(), command);
+        let ballot = Ballot { round: 300, server: ServerId([7; 12]) };
+        Frame::Ask { number, partition: 17, ballot, not_after: now, work }
+    };
+    let Candidate { lease_id, grant_id, .. } = candidate(1);
+    let token = FencingToken::new(NOW).unwrap();
+    let grant = Grant { lease_id, grant_id, token, left: TTL, previous_end: None };
+    let outcome = Outcome::Acquire(AcquireOutcome::Granted(grant));
+    [
+        ("an acquire", ask(Command::Acquire(wish(1, true)))),
+        ("a release", ask(Command::Release(lease_id))),
+        ("a grant", Frame::Reply { number, now, result: Ok(Done::Outcome { outcome, place: 0 }) }),
+    ]
+}
+
+fn parcels_of_frames(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("parcels");
+    let from = ServerId([7; 12]);
+    for (what, frame) in frames() {
+        for count in [1, 32] {
+            let all = vec![frame.clone(); count];
+            group.bench_function(format!("pack {what}, {count} together"), |bencher| {
+                bencher.iter_batched(|| all.clone(), |all| parcels(from, all), BatchSize::SmallInput);
+            });
+            let packed = parcels(from, all.clone()).remove(0);
+            group.bench_function(format!("read {what}, {count} together"), |bencher| {
+                bencher.iter(|| Parcel::decode(black_box(&packed)).unwrap());
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(parts, rules, memory_store, replies_of_redis, parcels_of_frames);
 criterion_main!(parts);

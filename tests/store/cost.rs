@@ -1,18 +1,28 @@
-//! Memory costs: allocations of an uncontended acquire and release, and bytes for a lease and a waiting call. Counted
-//! and not timed, so the figures are the same on every machine.
+//! Memory costs: allocations of an uncontended acquire and release, bytes for a lease and a waiting call, and both for
+//! what servers send each other. Counted and not timed, so the figures are the same on every machine.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 use allocation_counter::{AllocationInfo, measure};
 use fencepost::{
     clock::{Clock, ProcessClock},
     domain::{
-        ids::{Call, CallId, RequestId},
+        command::{Acquire, Candidate, Command, Outcome},
+        ids::{Call, CallId, GrantId, LeaseId, RequestId},
         lease::Terms,
         limits::{Limits, METADATA_BYTES_MAX},
         name::{Holder, LockName, Metadata},
+        outcome::{AcquireOutcome, Grant, LockView},
+        time::StoreTime,
+        token::FencingToken,
     },
     locks::{AcquireAnswer, AcquireCall, Hub, Locks},
-    store::memory::MemoryStore,
+    store::{
+        memory::MemoryStore,
+        quorum::{
+            ballot::{Ballot, ServerId},
+            frame::{Done, Frame, FrameError, PARCEL_BYTES_MAX, Parcel, PresentedWaiter, Refusal, Work, parcels},
+        },
+    },
 };
 use std::{future::Future, pin::pin, sync::Arc, task::Context, time::Duration};
 use tokio::time::Instant;
@@ -127,4 +137,76 @@ fn a_lease_and_a_waiting_call_cost_less_than_two_kilobytes() {
     let per_waiter = waited.bytes_current / COUNT as i64;
     println!("bytes: {per_lease} per lease, {per_waiter} per waiting call (without the transport)");
     assert!(per_lease < 2_048 && per_waiter < 2_048, "{per_lease} {per_waiter}");
+}
+
+const SERVER: ServerId = ServerId([7; 12]);
+const BALLOT: Ballot = Ballot { round: 300, server: SERVER };
+
+fn acquire(metadata: Metadata) -> Acquire {
+    let AcquireCall { call, terms, .. } = call(Duration::ZERO);
+    let candidate = Candidate { lease_id: LeaseId(Uuid::nil()), grant_id: GrantId(Uuid::nil()), attachment: None };
+    Acquire { call, terms: Terms { metadata, ..terms }, wait: false, candidate }
+}
+
+fn ask(command: Command) -> Frame {
+    let work = Work::Run(name(1), command);
+    Frame::Ask { number: 1, partition: 17, ballot: BALLOT, not_after: StoreTime::from_micros(1 << 50), work }
+}
+
+fn reply(result: Result<Done, Refusal>) -> Frame {
+    Frame::Reply { number: 1, now: StoreTime::from_micros(1 << 50), result }
+}
+
+#[test]
+fn an_acquire_that_another_server_answers_makes_8_allocations_more() {
+    let asked = ask(Command::Acquire(acquire(Metadata::default())));
+    let grant = Grant {
+        lease_id: LeaseId(Uuid::max()),
+        grant_id: GrantId(Uuid::max()),
+        token: FencingToken::new(7).unwrap(),
+        left: Duration::from_secs(30),
+        previous_end: None,
+    };
+    let granted = reply(Ok(Done::Outcome { outcome: Outcome::Acquire(AcquireOutcome::Granted(grant)), place: 0 }));
+    let cost = |frame: &Frame| {
+        let sent = frame.clone();
+        let mut parcel = Vec::new();
+        let sending = measure(|| parcel = parcels(SERVER, [sent]).remove(0));
+        let mut read = None;
+        let reading = measure(|| read = Some(Parcel::decode(&parcel).unwrap()));
+        assert_eq!(&read.unwrap().frames[..], std::slice::from_ref(frame));
+        (sending.count_total, reading.count_total)
+    };
+    // The parcel, and the list of parcels. The list of frames, the lock's name and the holder's label.
+    assert_eq!(cost(&asked), (2, 3));
+    assert_eq!(cost(&granted), (2, 1));
+}
+
+/// What it costs to read this, and how much of it that is. Whether it is read depends on how many there are of it.
+fn reading(frame: &Frame, frames: usize) -> (Result<usize, FrameError>, u64) {
+    let parcel = Parcel { from: SERVER, frames: vec![frame.clone(); frames] }.encode();
+    assert!(parcel.len() <= PARCEL_BYTES_MAX, "{}", parcel.len());
+    let mut read = None;
+    let cost = measure(|| read = Some(Parcel::decode(&parcel).map(|parcel| parcel.frames.len())));
+    (read.unwrap(), cost.bytes_max)
+}
+
+#[test]
+fn no_parcel_costs_more_than_a_few_times_its_largest_size() {
+    const MANY: usize = 500_000;
+    let empty = || Metadata::new(vec![(String::new(), String::new()); 16_000]).unwrap();
+    let waiter =
+        PresentedWaiter { place: (Ballot::default(), 0), name: name(0), acquire: acquire(Metadata::default()) };
+    let waiters = vec![waiter; 60_000];
+    let locks = vec![(LockName::new("n".to_owned()).unwrap(), LockView::default()); MANY];
+    let cases = [
+        ("the smallest frames", reading(&reply(Err(Refusal::NotLeader)), MANY)),
+        ("the longest lists of empty texts", reading(&ask(Command::Acquire(acquire(empty()))), 120)),
+        ("the shortest waiters", reading(&Frame::Waiters { partition: 0, ballot: BALLOT, waiters, is_last: true }, 1)),
+        ("the shortest locks", reading(&reply(Ok(Done::Page { locks, next: None, budget: 0 })), 1)),
+    ];
+    for (what, (read, bytes)) in cases {
+        println!("{what}: {bytes} bytes, {read:?}");
+        assert!(bytes < 2 * PARCEL_BYTES_MAX as u64, "{what}: {bytes} bytes, {read:?}");
+    }
 }

@@ -1,14 +1,17 @@
-//! Fuzz targets for input from outside: requests of clients, answers of Redis, records that nodes kept, the
-//! configuration. Each target takes any bytes and panics if the code under test panics or gives a forbidden answer.
+//! Fuzz targets for input from outside: requests of clients, answers of Redis, records that nodes kept, what servers
+//! send each other, the configuration. Each target takes any bytes and panics if the code under test panics or gives a
+//! forbidden answer.
 
 mod body;
 mod config;
+mod parcel;
 mod record;
 mod redis;
 mod request;
 pub mod seeds;
 
 pub use config::config;
+pub use parcel::parcel;
 pub use record::record;
 pub use redis::redis;
 pub use request::{METHODS, request};

@@ -1,5 +1,9 @@
 //! Valid inputs, from which mutation starts: random bytes rarely get past the first check.
 
+mod parcels;
+
+pub use parcels::parcels;
+
 use crate::{METHODS, body};
 use fencepost::{
     domain::{

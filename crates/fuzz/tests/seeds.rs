@@ -5,10 +5,11 @@ use fencepost::{
     domain::time::StoreTime,
     store::{
         partition::record::{Key, ended, lock},
+        quorum::frame::{Parcel, Told},
         redis::answer::Answer,
     },
 };
-use fencepost_fuzz::{METHODS, config, record, redis, request, seeds};
+use fencepost_fuzz::{METHODS, config, parcel, record, redis, request, seeds};
 use tonic::Code;
 
 /// Mutations of each seed.
@@ -100,6 +101,20 @@ fn each_seeded_record_decodes() {
             _ => Key::decode(bytes).is_ok(),
         };
         assert!(decodes, "{kind} {bytes:x?}");
+    }
+}
+
+#[test]
+fn no_parcel_causes_a_panic() {
+    run_mutations(&seeds::parcels(), parcel);
+}
+
+#[test]
+fn each_seeded_parcel_decodes() {
+    for seed in seeds::parcels() {
+        let (kind, bytes) = seed.split_first().unwrap();
+        let read = if *kind == 0 { Parcel::decode(bytes).map(drop) } else { Told::decode(bytes).map(drop) };
+        assert_eq!(read, Ok(()), "{kind} {bytes:x?}");
     }
 }
 

@@ -3,8 +3,8 @@
 //! A parcel may be lost, and is never delivered twice. Parcels between two servers may arrive in another order when
 //! they pass through different nodes.
 //!
-//! What is sent is the number of its layout, in one byte, and protobuf messages, each after its length. The messages are
-//! private to servers, as those of records are ([`record`](crate::store::partition::record)).
+//! What is sent is the number of its layout, in one byte, and protobuf messages, each after its length. The messages
+//! are private to servers, as those of records are ([`record`](crate::store::partition::record)).
 
 mod ask;
 mod command;

@@ -1,4 +1,5 @@
-//! Outcomes of commands. Spans are in whole microseconds, rounded down: so no lease seems to have more left than it has.
+//! Outcomes of commands. Spans are in whole microseconds, rounded down: so no lease seems to have more left than it
+//! has.
 
 use super::view::{ContentionMessage, LockViewMessage};
 use crate::{

@@ -1,4 +1,5 @@
-//! The bytes of a few frames. Servers of one layout read each other, so if one of these fails, [`LAYOUT`] has to change.
+//! The bytes of a few frames. Servers of one layout read each other, so if one of these fails, [`LAYOUT`] has to
+//! change.
 
 use super::*;
 use crate::domain::{

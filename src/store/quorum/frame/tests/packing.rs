@@ -113,8 +113,8 @@ fn the_largest_waiters_arrive_and_the_last_part_says_so() {
 
 #[test]
 fn what_became_of_many_waiters_arrives() {
-    let call = |number| Call { request: RequestId(id(number)), attempt: 1, id: CallId(2) };
-    let outcomes: Vec<_> = (0..20_000).map(|number| (call(number), AcquireOutcome::Queued, number as u64)).collect();
+    let call = |number: u64| Call { request: RequestId(id(number.into())), attempt: 1, id: CallId(2) };
+    let outcomes: Vec<_> = (0..20_000_u64).map(|number| (call(number), AcquireOutcome::Queued, number)).collect();
     let frame = Frame::Presented { partition: 1, ballot: Ballot::default(), outcomes: outcomes.clone() };
     let read = unpacked(&parcels(ONE, [frame])).into_iter().flat_map(|frame| match frame {
         Frame::Presented { outcomes, .. } => outcomes,

@@ -1,0 +1,191 @@
+//! What servers send each other: a frame of each kind, with a command and an outcome of each kind.
+
+use super::NAME;
+use fencepost::{
+    domain::{
+        command::{Acquire, Candidate, Command, Outcome},
+        ids::{AttachmentId, Call, CallId, GrantId, LeaseId, RequestId},
+        lease::{LeaseEnd, Terms},
+        name::{Holder, LockName, Metadata, Reason},
+        outcome::{
+            AcquireOutcome, ClassicHold, Contention, Fate, Gone, Grant, HolderView, LockView, ReleaseOutcome,
+            RenewOutcome, Renewed, RevokeOutcome,
+        },
+        time::StoreTime,
+        token::FencingToken,
+    },
+    store::{
+        Event, EventKind, Notice,
+        quorum::{
+            ballot::{Ballot, ServerId, Stamp},
+            frame::{Done, Frame, Led, OfStranger, Parcel, PresentedWaiter, Refusal, Told, Work},
+        },
+    },
+};
+use std::time::Duration;
+use uuid::Uuid;
+
+const ID: Uuid = Uuid::from_u128(0x0ea8_5d06_5d6b_4f61_8a5f_1f5e_5c1c_0b11);
+const NOW: StoreTime = StoreTime::from_micros(1 << 50);
+const BALLOT: Ballot = Ballot { round: 300, server: ServerId([7; 12]) };
+const CALL: Call = Call { request: RequestId(ID), attempt: 2, id: CallId(1) };
+const LEASE: LeaseId = LeaseId(ID);
+const ATTACHMENT: AttachmentId = AttachmentId(ID);
+const CANDIDATE: Candidate = Candidate { lease_id: LEASE, grant_id: GrantId(ID), attachment: Some(ATTACHMENT) };
+const SPAN: Duration = Duration::from_secs(30);
+
+fn token() -> FencingToken {
+    FencingToken::new(7).expect("it is one")
+}
+
+fn name() -> LockName {
+    LockName::new(NAME.to_owned()).expect("it is a name")
+}
+
+fn holder() -> Holder {
+    Holder::new("worker".to_owned()).expect("it is a label")
+}
+
+fn metadata() -> Metadata {
+    Metadata::new([("k".to_owned(), "v".to_owned())]).expect("it is short")
+}
+
+fn acquire() -> Acquire {
+    let terms = Terms { fingerprint: 1, ttl: SPAN, holder: holder(), metadata: metadata(), min_token: 3 };
+    Acquire { call: CALL, terms, wait: true, candidate: CANDIDATE }
+}
+
+fn commands() -> Vec<Command> {
+    vec![
+        Command::Acquire(acquire()),
+        Command::Claim(CALL, CANDIDATE),
+        Command::GiveUp(CALL),
+        Command::DropCall(CALL),
+        Command::Decline { request: CALL.request, attempt: 2 },
+        Command::Release(LEASE),
+        Command::Renew { lease_id: LEASE, ttl: Some(SPAN) },
+        Command::RenewKept(LEASE, ATTACHMENT),
+        Command::Attach { lease_id: LEASE, attempt: 1, attachment: ATTACHMENT },
+        Command::Detach(LEASE, ATTACHMENT),
+        Command::Disconnect(LEASE, ATTACHMENT),
+        Command::ForceRelease {
+            expected: token(),
+            reason: Reason::new("maintenance".to_owned()).expect("it is a reason"),
+        },
+        Command::View,
+    ]
+}
+
+fn view() -> LockView {
+    let current = HolderView {
+        holder: holder(),
+        metadata: metadata(),
+        grant_id: GrantId(ID),
+        token: token(),
+        ttl: SPAN,
+        left: SPAN,
+        held: SPAN,
+    };
+    LockView {
+        current: Some(current),
+        classic: Some(ClassicHold { left: Some(SPAN) }),
+        waiters: 3,
+        previous_end: Some(LeaseEnd::Revoked),
+        newest_token: Some(token()),
+    }
+}
+
+fn acquire_outcomes() -> Vec<AcquireOutcome> {
+    let grant = Grant {
+        lease_id: LEASE,
+        grant_id: GrantId(ID),
+        token: token(),
+        left: SPAN,
+        previous_end: Some(LeaseEnd::Expired),
+    };
+    let LockView { current, classic, waiters, .. } = view();
+    let contention = Box::new(Contention { current, classic, waiters });
+    vec![
+        AcquireOutcome::Granted(grant),
+        AcquireOutcome::Contended(contention.clone()),
+        AcquireOutcome::Queued,
+        AcquireOutcome::TimedOut(contention),
+        AcquireOutcome::MinTokenTooHigh(9),
+        AcquireOutcome::TooLate(NOW),
+    ]
+}
+
+fn outcomes() -> Vec<Outcome> {
+    let gone = Gone { fate: Fate::Superseded, successor: Some(token()) };
+    let mut outcomes: Vec<_> = acquire_outcomes().into_iter().map(Outcome::Acquire).collect();
+    outcomes.extend([
+        Outcome::Release(ReleaseOutcome::Released),
+        Outcome::Release(ReleaseOutcome::Gone(gone)),
+        Outcome::Renew(RenewOutcome::Renewed(Renewed { token: token(), ttl: SPAN, left: SPAN })),
+        Outcome::Renew(RenewOutcome::Lost(gone)),
+        Outcome::Renew(RenewOutcome::AttachedElsewhere),
+        Outcome::Revoke(RevokeOutcome::Revoked(holder())),
+        Outcome::Revoke(RevokeOutcome::TokenMismatch(token())),
+        Outcome::View(Box::new(view())),
+        Outcome::Done,
+    ]);
+    outcomes
+}
+
+fn notices() -> Vec<Notice> {
+    let kind = EventKind::Revoked("maintenance".to_owned());
+    let event = Event { kind, name: name(), holder: "worker".to_owned(), grant_id: GrantId(ID), token: token() };
+    vec![
+        Notice::LookAgain(CALL.request, 2),
+        Notice::LeaseEnded(ATTACHMENT, LeaseEnd::Expired),
+        Notice::Detached(ATTACHMENT),
+        Notice::Event(Box::new(event)),
+    ]
+}
+
+fn frames() -> Vec<Frame> {
+    let ask = |work| Frame::Ask { number: 1, partition: 17, ballot: BALLOT, not_after: NOW, work };
+    let reply = |result| Frame::Reply { number: 1, now: NOW, result };
+    let mut frames: Vec<_> = commands().into_iter().map(|command| ask(Work::Run(name(), command))).collect();
+    frames.push(ask(Work::List { prefix: "orders/".to_owned(), slot: 4, limit: 100, budget: 1_000 }));
+    frames.push(ask(Work::Watch));
+    frames.extend(outcomes().into_iter().map(|outcome| reply(Ok(Done::Outcome { outcome, place: 5 }))));
+    let locks = vec![(name(), view()), (name(), LockView::default())];
+    let waiters = vec![PresentedWaiter { place: (BALLOT, 6), name: name(), acquire: acquire() }; 2];
+    let outcomes = acquire_outcomes().into_iter().map(|outcome| (CALL, outcome, 7)).collect();
+    frames.extend([
+        reply(Ok(Done::Page { locks, next: Some(8), budget: 9 })),
+        reply(Ok(Done::Watching)),
+        reply(Err(Refusal::Deposed)),
+        Frame::Notices { first: 10, notices: notices() },
+        Frame::Gather { partition: 17, ballot: BALLOT },
+        Frame::Waiters { partition: 17, ballot: BALLOT, waiters, is_last: true },
+        Frame::Presented { partition: 17, ballot: BALLOT, outcomes },
+        Frame::HandOver { partition: 17, ballot: BALLOT },
+    ]);
+    frames
+}
+
+/// Parcels, and what servers tell with their beats. The first byte is the kind: 0 for a parcel, 1 for what one tells.
+pub fn parcels() -> Vec<Vec<u8>> {
+    let of = |frames| [&[0], &Parcel { from: BALLOT.server, frames }.encode()[..]].concat();
+    let stranger = OfStranger {
+        partition: 1,
+        next: Stamp(ID.as_u128()),
+        memory: Some(BALLOT),
+        written: BALLOT,
+        highest: BALLOT,
+        token: 2,
+    };
+    let told = Told {
+        count: 3,
+        watches: true,
+        leaves: true,
+        leads: vec![Led { partition: 4, round: 300, now: NOW }; 2],
+        notices: vec![(BALLOT.server, 5)],
+        strangers: vec![stranger],
+    };
+    let mut seeds: Vec<_> = frames().into_iter().map(|frame| of(vec![frame])).collect();
+    seeds.extend([of(Vec::new()), of(frames().split_off(20)), [&[1], &told.encode()[..]].concat()]);
+    seeds
+}
