@@ -89,7 +89,7 @@ impl Both {
                     if let Ask::OfPartition { fresh: own, .. } = &mut ask {
                         *own = fresh;
                     }
-                    scratch.say(self.present(), &ask);
+                    drop(scratch.carry_out(self.present(), &ask));
                     asks.push(ask);
                 }
                 self.send(asks)?;
@@ -112,6 +112,7 @@ impl Both {
                 redis::cmd("INCRBY").arg(key).arg(*by).exec(&mut self.raw).unwrap();
                 self.twin.partitions.entry(*partition).or_default().token += u64::from(*by);
             }
+            Op::Damage(partition, is_text) => self.damage(*partition, *is_text),
             Op::ForgetScripts => redis::cmd("SCRIPT").arg("FLUSH").exec(&mut self.raw).unwrap(),
             Op::Flush => {
                 redis::cmd("FLUSHALL").exec(&mut self.raw).unwrap();
@@ -148,6 +149,23 @@ impl Both {
         self.compare_kept()
     }
 
+    fn damage(&mut self, partition: u16, is_text: bool) {
+        let key = format!("fp:{{q{partition}}}:h");
+        redis::cmd("DEL").arg(&key).exec(&mut self.raw).unwrap();
+        self.twin.partitions.entry(partition).or_default().header = None;
+        if self.twin.damaged.remove(&partition).is_some() {
+            return;
+        }
+        let why = if is_text {
+            redis::cmd("SET").arg(&key).arg("x".repeat(138)).exec(&mut self.raw).unwrap();
+            "the header is damaged, or the sequencer is missing"
+        } else {
+            redis::cmd("HSET").arg(&key).arg("a").arg("b").exec(&mut self.raw).unwrap();
+            "WRONGTYPE Operation against a key holding the wrong kind of value"
+        };
+        self.twin.damaged.insert(partition, why.into());
+    }
+
     pub(crate) fn present(&self) -> Incarnation {
         Incarnation(self.lives.len() as u64 - 1)
     }
@@ -162,7 +180,7 @@ impl Both {
     }
 
     fn compare_kept(&mut self) -> Result<(), String> {
-        let (expected, found) = (kept::by_twin(&self.twin, &self.lives), kept::by_redis(&mut self.raw)?);
+        let (expected, found) = (kept::by_twin(&self.twin, &self.lives), kept::by_redis(&mut self.raw, &self.twin)?);
         if expected == found { Ok(()) } else { Err(format!("the twin keeps {expected:?}\nand Redis {found:?}")) }
     }
 
@@ -182,7 +200,7 @@ impl Both {
         Ask::Mark(Mark { cluster, partitions: 16, list, members: members.collect() })
     }
 
-    fn knows(&self, knows: Knows) -> (ClusterId, u64) {
+    pub(crate) fn knows(&self, knows: Knows) -> (ClusterId, u64) {
         let mark = self.twin.mark.as_ref();
         let (cluster, list) = mark.map_or((ClusterId(1), FIRST_LIST), |mark| (mark.cluster, mark.list));
         match knows {
@@ -230,7 +248,7 @@ impl Both {
         Err(format!("a snapshot was answered {said:?}"))
     }
 
-    /// Sends them to both, and compares.
+    /// Sends them to both, and compares. The answers of partitions that are not damaged.
     pub(crate) fn send(&mut self, asks: Vec<Ask>) -> Result<Vec<Said>, String> {
         self.requests += asks.len();
         let (mut expected, mut how) = (Vec::new(), Vec::new());
@@ -244,11 +262,11 @@ impl Both {
                 Ask::Mark(_) | Ask::Beat { .. } => false,
             };
             let (as_member, present) = (votes(&before), self.present());
-            let said = wholly(ask, |ask| self.twin.say(present, ask));
+            let said = wholly(ask, |ask| self.twin.carry_out(present, ask).map_err(|why| why.to_string()));
             how.push((as_member, self.twin != before));
             expected.push(said.0);
         }
-        let found: Vec<(Said, usize)> =
+        let found: Vec<(Result<Said, String>, usize)> =
             if let [ask @ Ask::OfPartition { request: Request::Read { .. }, .. }] = &asks[..] {
                 vec![wholly(ask, |ask| self.carry(std::slice::from_ref(ask)).remove(0))]
             } else {
@@ -263,16 +281,19 @@ impl Both {
         }
         self.compare_kept()?;
         self.sent.push(asks);
-        Ok(expected)
+        Ok(expected.into_iter().flatten().collect())
     }
 
     /// Sends them to Redis, one run of a script after the other: of several that are sent at a time, those come last
     /// whose script Redis does not know.
-    fn carry(&self, asks: &[Ask]) -> Vec<Said> {
+    fn carry(&self, asks: &[Ask]) -> Vec<Result<Said, String>> {
         let mut said = Vec::new();
         for call in wire::calls(&self.run_id, asks).unwrap() {
             let reply = self.run(&call);
-            said.extend(call.said(reply).unwrap().into_iter().map(Result::unwrap));
+            said.extend(call.said(reply).unwrap().into_iter().map(|said| match said {
+                Err(NodeError::Corrupt(why)) => Err(why),
+                said => Ok(said.unwrap()),
+            }));
         }
         said
     }

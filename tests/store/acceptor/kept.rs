@@ -70,13 +70,14 @@ pub(crate) fn by_twin(node: &Node, lives: &[String]) -> Kept {
     kept
 }
 
-/// What Redis keeps. A sequencer of 0 is as good as none.
-pub(crate) fn by_redis(connection: &mut Connection) -> Result<Kept, String> {
+/// What Redis keeps, but for headers that are damaged. A sequencer of 0 is as good as none.
+pub(crate) fn by_redis(connection: &mut Connection, twin: &Node) -> Result<Kept, String> {
     let mut kept = Kept::default();
     let keys: Vec<Vec<u8>> = redis::cmd("KEYS").arg("*").query(connection).unwrap();
     let is_hash =
         |key: &[u8]| key == b"fp:q:servers" || key.ends_with(b":c") || key.windows(3).any(|part| part == b":t:");
-    for key in keys {
+    let damaged: Vec<_> = twin.damaged.keys().map(|partition| format!("fp:{{q{partition}}}:h").into_bytes()).collect();
+    for key in keys.into_iter().filter(|key| !damaged.contains(key)) {
         let ms: i64 = redis::cmd("PTTL").arg(&key).query(connection).unwrap();
         let is_staged = key.windows(3).any(|part| part == b":t:");
         if is_staged != (1..=60_000).contains(&ms) || !is_staged && ms != -1 {

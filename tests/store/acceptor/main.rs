@@ -15,10 +15,11 @@ use deadpool_redis::redis;
 use fencepost::{
     node::NodeError,
     store::quorum::{
-        ballot::{Position, Stamp, TransferId},
+        acceptor::Seen,
+        ballot::{Position, ServerId, Stamp, TransferId},
         content::Changes,
-        message::{Answer, Request},
-        node::Said,
+        message::{Answer, Cursor, Request},
+        node::{Ask, Said},
         wire,
     },
 };
@@ -39,6 +40,7 @@ const ANSWERS: &[&str] = &[
     "Admit: At, member, as before",
     "Admit: Done, member, changed",
     "Admit: Done, stranger, changed",
+    "Admit: damage",
     "Admit: List, as before",
     "Admit: No, member, as before",
     "Admit: Other, as before",
@@ -51,11 +53,13 @@ const ANSWERS: &[&str] = &[
     "Beat: a stranger that kept a batch",
     "Beat: a voter",
     "Beat: as before",
+    "Beat: damage",
     "Beat: strangers only",
     "Mark: List, as before",
     "Mark: Marked, as before",
     "Mark: Marked, changed",
     "Mark: Other, as before",
+    "Promise: damage",
     "Promise: List, as before",
     "Promise: No, member, as before",
     "Promise: Other, as before",
@@ -69,18 +73,21 @@ const ANSWERS: &[&str] = &[
     "Read: Other, as before",
     "Read: Stranger, stranger, changed",
     "Read: Unmarked, as before",
+    "Read: damage",
     "Read: a piece of a member",
     "Read: a piece of a stranger",
     "Read: pieces of a member",
     "Stage: Done, member, as before",
     "Stage: Done, member, changed",
     "Stage: Done, stranger, changed",
+    "Stage: damage",
     "Stage: List, as before",
     "Stage: Other, as before",
     "Stage: Unmarked, as before",
     "Write: At, member, as before",
     "Write: Done, member, as before",
     "Write: Done, member, changed",
+    "Write: damage",
     "Write: List, as before",
     "Write: Low, member, as before",
     "Write: No, member, as before",
@@ -153,6 +160,63 @@ fn a_damaged_partition_does_not_hinder_the_others() {
     assert!(matches!(&said[..], [Err(NodeError::Corrupt(_)), Ok(Said::OfPartition(Answer::Done))]), "{said:?}");
     let token: String = redis::cmd("GET").arg("fp:{q0}:s").query(&mut both.raw).unwrap();
     assert_eq!(token, "6", "nothing was done");
+}
+
+/// What somebody did to the keys of a partition, in which the node is a member or a stranger, and what cannot be done
+/// there then.
+const DAMAGES: [(bool, &[&str], &str); 8] = [
+    (true, &["SET", "fp:{q0}:h", "cut off"], "promise write read stage admit beat"),
+    (true, &["DEL", "fp:{q0}:s"], "promise write read stage admit"),
+    (true, &["SET", "fp:{q0}:s", "no number"], "write read"),
+    (true, &["APPEND", "fp:{q0}:h", "no time"], "read"),
+    (true, &["SET", "fp:{q0}:c", "no hash"], "write read"),
+    (
+        true,
+        &["SET", "fp:{q0}:t:1-000000000000000000000000-3-00000000000000000000000000000001", "no hash"],
+        "stage admit",
+    ),
+    (false, &["HSET", "fp:{q0}:v", "no", "text"], "promise write read stage admit beat"),
+    (false, &["HSET", "fp:{q0}:s", "no", "text"], "promise write read stage admit beat"),
+];
+
+#[test]
+fn damage_is_an_answer_of_its_partition_alone() {
+    let mut both = Both::start();
+    for (is_member, damage, broken) in DAMAGES {
+        both.forget();
+        both.send(vec![both.mark(Knows::It)]).unwrap();
+        let stamps = [if is_member { member(&mut both, 0) } else { Stamp(9) }, member(&mut both, 1)];
+        let (position, transfer) = (Position { ballot: ballot(1), seq: 3 }, TransferId(1));
+        redis::cmd("DEL").arg("fp:{q0}:v").exec(&mut both.raw).unwrap();
+        redis::cmd(damage[0]).arg(&damage[1..]).exec(&mut both.raw).unwrap();
+        let requests = |stamp| {
+            let read = Request::Read { stamp, ballot: ballot(1), from: Cursor::default() };
+            let stage = Request::Stage { position, transfer, piece: [(b"k".as_slice().into(), Arc::default())].into() };
+            let admit = Request::Admit { position, transfer, count: 1, time: 7, token: 8, stamp };
+            let promise = Request::Promise(ballot(1));
+            [("promise", promise), ("read", read), ("write", write(stamp, 2, 7)), ("stage", stage), ("admit", admit)]
+        };
+        for ((name, of_it), (_, of_other)) in requests(stamps[0]).into_iter().zip(requests(stamps[1])) {
+            let asks = [(0, of_it), (1, of_other)].map(|(at, request)| both.of_partition(Knows::It, at, request));
+            let mut said = Vec::new();
+            for call in wire::calls(&both.run_id, &asks).unwrap() {
+                said.extend(call.said(both.run(&call)).unwrap());
+            }
+            let [of_it, of_other] = &said[..] else { panic!("{said:?}") };
+            let expected = broken.split(' ').any(|of| of == name);
+            assert_eq!(matches!(of_it, Err(NodeError::Corrupt(_))), expected, "{damage:?} {name}: {of_it:?}");
+            assert!(matches!(of_other, Ok(Said::OfPartition(_))), "{damage:?} {name}: {of_other:?}");
+        }
+        let (server, told, gone) = (ServerId([1; 12]), b"here".as_slice().into(), Vec::new());
+        let (cluster, list) = both.knows(Knows::It);
+        let beat = Ask::Beat { cluster, list, partitions: 2, fresh: Stamp(5), server, told, gone };
+        let [call] = &wire::calls(&both.run_id, &[beat]).unwrap()[..] else { panic!("one run") };
+        let said = call.said(both.run(call)).unwrap();
+        let [Ok(Said::Beats { partitions, servers })] = &said[..] else { panic!("{said:?}") };
+        assert_eq!(matches!(partitions[0], Seen::Broken(_)), broken.contains("beat"), "{damage:?}: {partitions:?}");
+        assert!(matches!(partitions[1], Seen::Votes { .. }), "{partitions:?}");
+        assert_eq!(servers.len(), 1);
+    }
 }
 
 /// A replica has the replication id of its primary, and the header too. If an operator lets it be written to, a server

@@ -8,20 +8,23 @@ use fencepost::store::quorum::{
     node::{Ask, Said},
 };
 
+/// What came of a request; the error says what is damaged.
+type Answered = Result<Said, String>;
+
 /// Asks; a read is made to its end, and its records are put in order. Also how many pieces there were.
-pub(crate) fn wholly(ask: &Ask, mut say: impl FnMut(&Ask) -> Said) -> (Said, usize) {
+pub(crate) fn wholly(ask: &Ask, mut say: impl FnMut(&Ask) -> Answered) -> (Answered, usize) {
     let (mut ask, mut all, mut pieces) = (ask.clone(), Content::default(), 0);
     loop {
         pieces += 1;
         match say(&ask) {
-            Said::OfPartition(Answer::Piece { position, time, token, records, next }) => {
+            Ok(Said::OfPartition(Answer::Piece { position, time, token, records, next })) => {
                 all.0.extend(records);
                 match (next, &mut ask) {
                     (Some(next), Ask::OfPartition { request: Request::Read { from, .. }, .. }) => *from = next,
                     _ => {
                         let records = std::mem::take(&mut all.0).into_iter().collect();
                         let whole = Answer::Piece { position, time, token, records, next: None };
-                        return (Said::OfPartition(whole), pieces);
+                        return (Ok(Said::OfPartition(whole)), pieces);
                     }
                 }
             }
@@ -31,12 +34,16 @@ pub(crate) fn wholly(ask: &Ask, mut say: impl FnMut(&Ask) -> Said) -> (Said, usi
 }
 
 /// How a request was answered, in words.
-pub(crate) fn label(ask: &Ask, said: &Said, (as_member, changed): (bool, bool), pieces: usize) -> String {
+pub(crate) fn label(ask: &Ask, said: &Answered, (as_member, changed): (bool, bool), pieces: usize) -> String {
     let first = |debug: String| debug.split([' ', '(', '{']).next().unwrap_or_default().to_owned();
     let asked = match ask {
         Ask::Mark(_) => "Mark".to_owned(),
         Ask::Beat { .. } => "Beat".to_owned(),
         Ask::OfPartition { request, .. } => first(format!("{request:?}")),
+    };
+    let said = match said {
+        Ok(said) => said,
+        Err(_) => return format!("{asked}: damage"),
     };
     match said {
         Said::OfPartition(Answer::Piece { .. }) => {

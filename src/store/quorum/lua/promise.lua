@@ -12,6 +12,6 @@ end
 
 local answers = {}
 for at = 4, #ARGV, 2 do
-  answers[#answers + 1] = promise('fp:{q' .. ARGV[at] .. '}:', ARGV[at + 1])
+  answers[#answers + 1] = answer(promise, 'fp:{q' .. ARGV[at] .. '}:', ARGV[at + 1])
 end
 return answers

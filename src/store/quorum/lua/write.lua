@@ -2,15 +2,15 @@
 -- highest token, how many of the values that follow are keys that are gone, how many are keys and records, and these values. A repeat finds its batch there.
 local DONE, VALUES_MAX = { 'done' }, 1024 -- unpack fails at some thousands
 local function write(base, from, to, token, gone, put, past)
-  local header, sequencer = unpack(redis.call('MGET', base .. 'h', base .. 's'))
-  if not header or header:sub(1, 80) ~= present then return { 'stranger', next_stamp(base) } end
+  local votes, header, sequencer = kept(base)
+  if not votes then return { 'stranger', next_stamp(base) } end
   if header:sub(81, 138) ~= from then
     local promised, accepted = header:sub(97, 114), header:sub(115, 138)
     if header:sub(81, 96) ~= from:sub(1, 16) or is_before(from:sub(17, 34), promised) then return { 'no', promised } end
     if accepted == to:sub(35, 58) then return DONE end
     if accepted ~= from:sub(35, 58) then return { 'at', accepted } end
   end
-  if tonumber(token) < tonumber(sequencer or 0) then return { 'low', sequencer } end
+  if tonumber(token) < tonumber(sequencer) then return { 'low', sequencer } end
   for first = gone, put - 1, VALUES_MAX do
     redis.call('HDEL', base .. 'c', unpack(ARGV, first, math.min(first + VALUES_MAX, put) - 1))
   end
@@ -21,13 +21,12 @@ local function write(base, from, to, token, gone, put, past)
   return DONE
 end
 
--- Each by itself: where one fails, the others go on.
 local answers, at = {}, 4
 while ARGV[at] do
   local put = at + 6 + ARGV[at + 4]
   local past = put + ARGV[at + 5]
-  local fine, answer = pcall(write, 'fp:{q' .. ARGV[at] .. '}:', ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], at + 6, put, past)
-  answers[#answers + 1] = fine and answer or { 'broken', type(answer) == 'table' and answer.err or tostring(answer) }
+  local base = 'fp:{q' .. ARGV[at] .. '}:'
+  answers[#answers + 1] = answer(write, base, ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], at + 6, put, past)
   at = past
 end
 return answers

@@ -17,7 +17,7 @@ pub(super) fn said(reply: Value, asks: usize) -> Result<Vec<Result<Said, NodeErr
     match parts.first() {
         // The node refused them all, or there was but one.
         Some(Value::BulkString(_)) => {
-            let one = answer(parts)?;
+            let one = answer(parts);
             let is_of_all = !matches!(one, Ok(Said::OfPartition(_)) | Err(_));
             if asks == 1 || is_of_all { Ok(vec![one; asks]) } else { Err(strange()) }
         }
@@ -32,18 +32,19 @@ fn strange() -> NodeError {
 
 fn part(value: Value) -> Result<Result<Said, NodeError>, NodeError> {
     match value {
-        Value::Array(parts) => answer(parts),
+        Value::Array(parts) => Ok(answer(parts)),
         _ => Err(strange()),
     }
 }
 
-fn answer(parts: Vec<Value>) -> Result<Result<Said, NodeError>, NodeError> {
+/// What makes no sense may be damaged data, which the script handed on: an error of this request alone.
+fn answer(parts: Vec<Value>) -> Result<Said, NodeError> {
     if let [Value::BulkString(word), Value::BulkString(why)] = &parts[..]
         && word == b"broken"
     {
-        return Ok(Err(script_error(&String::from_utf8_lossy(why))));
+        return Err(script_error(&String::from_utf8_lossy(why)));
     }
-    known(parts).map(Ok).ok_or_else(strange)
+    known(parts).ok_or_else(strange)
 }
 
 fn known(mut parts: Vec<Value>) -> Option<Said> {

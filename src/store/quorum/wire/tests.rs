@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::store::quorum::{
+    acceptor::Seen,
     ballot::{Ballot, Position, ServerId, Stamp, TransferId},
     content::Changes,
     message::{Answer, Cursor},
@@ -105,8 +106,9 @@ fn a_mark_comes_back_as_it_was_sent() {
 }
 
 fn value() -> impl Strategy<Value = Value> {
-    let words = ["done", "again", "promised", "no", "at", "low", "stranger", "piece", "other", "list", "broken"];
-    let lengths = [0_usize, 1, 6, 16, 18, 22, 24, 25];
+    let words =
+        ["done", "again", "promised", "no", "at", "low", "stranger", "piece", "other", "list", "broken", "beats"];
+    let lengths = [0_usize, 1, 6, 12, 16, 18, 22, 24, 25, 139];
     let leaf = prop_oneof![
         proptest::sample::select(words.to_vec()).prop_map(|word| text(word.as_bytes())),
         (proptest::sample::select(lengths.to_vec()), any::<u8>()).prop_map(|(length, byte)| text(&vec![byte; length])),
@@ -130,10 +132,30 @@ fn fields_of_another_length_are_strange() {
     for (word, right) in [(&b"no"[..], 18), (b"at", 24), (b"stranger", 16), (b"other", 16)] {
         for length in [0, right - 1, right, right + 1] {
             let reply = Value::Array(vec![text(word), text(&vec![1; length])]);
-            assert_eq!(one().said(reply).is_ok(), length == right, "{word:?} {length}");
+            assert_eq!(one().said(reply).unwrap()[0].is_ok(), length == right, "{word:?} {length}");
         }
     }
     for strange in [&b"-1"[..], b"", b"1.5", b"18446744073709551616", &[0xff]] {
-        assert!(one().said(Value::Array(vec![text(b"low"), text(strange)])).is_err());
+        assert!(one().said(Value::Array(vec![text(b"low"), text(strange)])).unwrap()[0].is_err());
+    }
+}
+
+#[test]
+fn a_strange_beat_is_an_error_and_a_strange_server_is_none() {
+    let beats = |seen: Value, server: usize| {
+        let servers = vec![text(&vec![7; server]), text(b"told")];
+        let reply = Value::Array(vec![text(b"beats"), Value::Array(vec![seen]), Value::Array(servers)]);
+        one().said(reply).unwrap().remove(0)
+    };
+    let header = |length| text(&vec![0; length]);
+    let stranger = |stamp, ballot| Value::Array(vec![text(b"stranger"), header(stamp), header(ballot)]);
+    let seen = vec![Seen::Votes { promised: Ballot::default(), accepted: Position::default() }];
+    let servers = vec![(ServerId([7; 12]), b"told".as_slice().into())];
+    assert_eq!(beats(header(139), 12), Ok(Said::Beats { partitions: seen.clone(), servers }));
+    assert_eq!(beats(header(139), 11), Ok(Said::Beats { partitions: seen, servers: Vec::new() }));
+    assert!(beats(header(137), 12).is_err());
+    assert!(beats(stranger(16, 18), 12).is_ok());
+    for strange in [stranger(15, 18), stranger(16, 19), Value::Nil, Value::Array(vec![text(b"broken")])] {
+        assert!(beats(strange.clone(), 12).is_err(), "{strange:?}");
     }
 }
