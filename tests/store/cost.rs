@@ -167,7 +167,8 @@ fn an_acquire_that_another_server_answers_makes_8_allocations_more() {
         left: Duration::from_secs(30),
         previous_end: None,
     };
-    let granted = reply(Ok(Done::Outcome { outcome: Outcome::Acquire(AcquireOutcome::Granted(grant)), place: 0 }));
+    let granted =
+        reply(Ok(Done::Outcome { outcome: Outcome::Acquire(AcquireOutcome::Granted(grant)), place: 0, ahead: 0 }));
     let cost = |frame: &Frame| {
         let sent = frame.clone();
         let mut parcel = Vec::new();
