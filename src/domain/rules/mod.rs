@@ -144,6 +144,11 @@ impl Lock {
         self.lease.as_ref()
     }
 
+    /// Whether requests are queued, also those that are skipped.
+    pub fn is_waited_for(&self) -> bool {
+        self.queue.is_some()
+    }
+
     /// An upper bound on how many requests are queued before this one: requests between that have left still count.
     pub fn ahead(&self, request: RequestId) -> Option<u64> {
         let queue = self.queue.as_ref()?;

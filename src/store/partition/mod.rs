@@ -108,6 +108,23 @@ impl<J: Journal> Partition<J> {
         None
     }
 
+    /// Runs one turn on each lock that is waited for, among so many slots from `from` on. Returns the slot to continue
+    /// from; `None` at the end of the partition.
+    pub fn with_waited_for(
+        &mut self,
+        from: usize,
+        slots: usize,
+        mut turn: impl FnMut(&mut Slot<J::Note>, &mut Sequencer),
+    ) -> Option<usize> {
+        let past = from.saturating_add(slots);
+        for number in from..past.min(self.slots.capacity()) {
+            if self.slots.get(number).is_some_and(|slot| slot.lock.is_waited_for()) {
+                self.turn_on(number, &mut turn);
+            }
+        }
+        (past < self.slots.capacity()).then_some(past)
+    }
+
     /// The earliest timer.
     pub fn next_due(&self) -> Option<StoreTime> {
         self.timers.peek().map(|Reverse((due, _))| *due)

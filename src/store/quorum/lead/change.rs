@@ -77,7 +77,7 @@ impl Lead {
         let (call, time) = (acquire.call, self.time.at(now));
         self.begin_turn(now);
         let outcome = self.turn((&name, hash(&name)), Command::Acquire(acquire), (server, time), exit);
-        let place = self.number_of(&outcome);
+        let place = self.number_of(server, &outcome);
         if let Outcome::Acquire(outcome) = outcome {
             self.open.push(Held::Presented { server, call, outcome, place });
         }
@@ -88,6 +88,13 @@ impl Lead {
         let time = self.time.at(now);
         for server in servers {
             self.replicas.beat(replica_of(server), time);
+        }
+        let before = self.carriers.len();
+        self.carriers.retain(|server| !self.replicas.is_gone(replica_of(*server), time));
+        if self.carriers.len() < before {
+            // Each lock that somebody waits for is looked at, or the waiters of the dead server would count until a
+            // command came.
+            self.sweeps_from = Some(0);
         }
     }
 

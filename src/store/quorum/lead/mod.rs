@@ -24,7 +24,10 @@ use crate::{
 };
 use change::HandOver;
 use held::{Held, Written};
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    time::Duration,
+};
 use tokio::{sync::oneshot, time::Instant};
 
 /// How often a leader without commands writes an empty batch. Others see by that that the partition is led.
@@ -38,8 +41,12 @@ pub(super) struct Lead {
     locks: Partition<Outbox>,
     waiters_max: usize,
     time: PartitionTime,
-    /// The servers through which calls wait.
+    /// The servers that were heard of.
     replicas: Replicas,
+    /// The other servers through which calls wait, or did.
+    carriers: BTreeSet<ServerId>,
+    /// The slot from which on waiters of servers that are gone are deleted.
+    sweeps_from: Option<usize>,
     /// When the last batch was written, on the server's clock.
     written_at: StoreTime,
     /// What turns since the last batch hold back.
@@ -83,6 +90,8 @@ impl Lead {
             waiters_max,
             time,
             replicas: Replicas::many_beside(replica_of(ballot.server)),
+            carriers: BTreeSet::new(),
+            sweeps_from: None,
             written_at: now,
             open: Vec::new(),
             opened_at: now,

@@ -42,6 +42,9 @@ pub(in crate::store::quorum) struct Job {
 
 /// Due locks that are handled in one turn of the task: about 50 µs of work.
 const DUE_PER_TURN: usize = 128;
+/// Slots of locks in which one turn of the task looks for waiters of servers that are gone. A batch takes the changes of
+/// as many.
+const SLOTS_PER_SWEEP: usize = 256;
 /// Commands that wait behind waiters that are gathered, at most.
 const BEHIND_MAX: usize = 65_536;
 /// What keeps the sequencer: the history of the partition, which has no other life.
@@ -87,7 +90,7 @@ impl Lead {
         } else {
             self.turn((&name, hash), command, (from, time), exit)
         };
-        let mut place = QueuePlace { ballot: self.ballot, number: self.number_of(&outcome), ahead: 0 };
+        let mut place = QueuePlace { ballot: self.ballot, number: self.number_of(from, &outcome), ahead: 0 };
         if let (Some(call), true) = (call, place.number > 0) {
             place.ahead = self.ahead(&name, hash, call).unwrap_or_default();
         }
@@ -123,9 +126,12 @@ impl Lead {
     }
 
     /// The number of a request that this outcome says is queued. The first one is 1.
-    pub(super) fn number_of(&mut self, outcome: &Outcome) -> u64 {
+    pub(super) fn number_of(&mut self, from: ServerId, outcome: &Outcome) -> u64 {
         if *outcome != Outcome::Acquire(AcquireOutcome::Queued) {
             return 0;
+        }
+        if from != self.ballot.server {
+            self.carriers.insert(from);
         }
         self.places += 1;
         self.places
@@ -151,10 +157,28 @@ impl Lead {
                 turns.run(slot, sequencer, "", |turn| turn.apply_time());
             };
             if self.locks.with_next_due(time, turn).is_none() {
-                return false;
+                return self.sweep(now, exit);
             }
         }
         true
+    }
+
+    /// Deletes waiters of servers that are gone, in a bounded number of slots. Returns whether there are more.
+    fn sweep(&mut self, now: StoreTime, exit: &Exit<'_>) -> bool {
+        let Some(from) = self.sweeps_from else { return false };
+        self.begin_turn(now);
+        let mut turns = Turns {
+            now: self.time.at(now),
+            replica: replica_of(self.ballot.server),
+            replicas: &mut self.replicas,
+            waiters_max: self.waiters_max,
+            open: &mut self.open,
+            is_watched: exit.is_watched(),
+        };
+        self.sweeps_from = self.locks.with_waited_for(from, SLOTS_PER_SWEEP, |slot, sequencer| {
+            turns.run(slot, sequencer, "", |turn| turn.apply_time());
+        });
+        self.sweeps_from.is_some()
     }
 }
 
