@@ -151,18 +151,21 @@ impl Both {
 
     fn damage(&mut self, partition: u16, is_text: bool) {
         let key = format!("fp:{{q{partition}}}:h");
-        redis::cmd("DEL").arg(&key).exec(&mut self.raw).unwrap();
-        self.twin.partitions.entry(partition).or_default().header = None;
         if self.twin.damaged.remove(&partition).is_some() {
+            redis::cmd("DEL").arg(&key).exec(&mut self.raw).unwrap();
             return;
         }
+        // A header without its time is the longest one that is cut off.
+        let cut_off: Vec<u8> = redis::cmd("GETRANGE").arg(&key).arg(0).arg(137).query(&mut self.raw).unwrap();
+        redis::cmd("DEL").arg(&key).exec(&mut self.raw).unwrap();
         let why = if is_text {
-            redis::cmd("SET").arg(&key).arg("x".repeat(138)).exec(&mut self.raw).unwrap();
+            redis::cmd("SET").arg(&key).arg(cut_off).exec(&mut self.raw).unwrap();
             "the header is damaged, or the sequencer is missing"
         } else {
             redis::cmd("HSET").arg(&key).arg("a").arg("b").exec(&mut self.raw).unwrap();
             "WRONGTYPE Operation against a key holding the wrong kind of value"
         };
+        self.twin.partitions.entry(partition).or_default().header = None;
         self.twin.damaged.insert(partition, why.into());
     }
 

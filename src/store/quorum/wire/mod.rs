@@ -1,8 +1,8 @@
 //! Requests to a node that is a Redis: which scripts run, with which arguments, and what their replies mean.
 //!
 //! The scripts do what [`Node::say`](super::node::Node::say) does, request by request. What they keep of partition 3 is
-//! under keys that begin with `fp:{q3}:`, what the node knows of its cluster under `fp:q:node` (`lua/head.lua`), and what
-//! servers tell each other in the hash `fp:q:servers`, by their ids.
+//! under keys that begin with `fp:{q3}:`, what the node knows of its cluster under `fp:q:node` (`lua/head.lua`), and
+//! what servers tell each other in the hash `fp:q:servers`, by their ids.
 //! Writes and promises for many partitions go in one run of their script; each gets its own answer.
 
 mod bytes;
