@@ -388,3 +388,60 @@ async fn a_large_snapshot_goes_in_many_sends() {
     let most = weighed.most.load(Ordering::Relaxed);
     assert!(most < SEND_FULL_FROM_BYTES + STAGED_BYTES_MAX, "{most}");
 }
+
+#[tokio::test]
+async fn a_node_whose_data_is_damaged_holds_up_nobody_and_is_used_again_once_it_is_mended() {
+    let cluster = Cluster::of(3).await;
+    let server = cluster.server().await;
+    let held = server.acquire_all().await;
+    // Of another type, as if somebody had used the key for something else.
+    let header = "fp:{q0}:h";
+    cluster.redis[2].command(&["DEL", header]);
+    cluster.redis[2].command(&["LPUSH", header, "x"]);
+    assert_held(&server, &held).await;
+    cluster.redis[2].command(&["DEL", header]);
+    let admitted = async {
+        while !cluster.has_headers(2) {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, admitted).await.expect("the node is admitted to the partition that an operator emptied");
+    assert_held(&server, &held).await;
+}
+
+#[tokio::test]
+async fn nodes_that_are_demoted_and_promoted_in_place_repeat_no_token_and_forget_no_lease() {
+    let cluster = Cluster::of(3).await;
+    let server = cluster.server().await;
+    let held = server.acquire_all().await;
+    let (name, mut last) = (lock(LOCKS), 0);
+    for round in 0..6 {
+        let redis = &cluster.redis[round % 3];
+        let id = || {
+            let Answer::Text(info) = redis.command(&["INFO", "replication"]) else { panic!("no text") };
+            info.lines().find_map(|line| line.strip_prefix("master_replid:").map(str::to_owned)).unwrap()
+        };
+        let before = id();
+        redis.command(&["REPLICAOF", "127.0.0.1", "1"]);
+        redis.command(&["REPLICAOF", "NO", "ONE"]);
+        assert_ne!(id(), before, "it is another incarnation");
+        for _ in 0..3 {
+            let grant = server.acquire(&name, &acquire(new_request(), TTL, false)).await;
+            assert!(grant.token.get() > last, "round {round}");
+            last = grant.token.get();
+            assert_eq!(server.store.release(&name, grant.lease_id).await.unwrap(), ReleaseOutcome::Released);
+        }
+        // It votes again, or the next one would be the second of three that forgot.
+        let votes_in = |partition: u16| {
+            let of = redis.command(&["GETRANGE", &format!("fp:{{q{partition}}}:h"), "40", "79"]);
+            matches!(of, Answer::Text(of) if of == id())
+        };
+        let votes = async {
+            while !(0..PARTITIONS).all(votes_in) {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(PATIENCE, votes).await.expect("the node is admitted");
+    }
+    assert_held(&server, &held).await;
+}

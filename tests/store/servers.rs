@@ -8,12 +8,13 @@ mod twins;
 
 use asks::{Asks, acquire, acquire_call, granted, new_request};
 use fencepost::{
-    clock::ProcessClock,
+    clock::{Clock, ManualClock, ProcessClock},
     domain::{
         command::Acquire,
-        limits::Limits,
+        limits::{CLAIM_WINDOW, Limits},
         name::LockName,
         outcome::{AcquireOutcome, Grant, ReleaseOutcome, RenewOutcome},
+        time::StoreTime,
     },
     locks::{AcquireAnswer, Hub, Locks, LocksError, WatchItem},
     node::Pushes,
@@ -92,8 +93,11 @@ struct Server {
 
 impl Server {
     fn start(ways: &Arc<Ways>, mark: &Mark) -> Self {
-        let (clock, hub) = (Arc::new(ProcessClock::start()), Arc::new(Hub::new()));
-        let limits = Limits::default();
+        Self::with_clock(ways, mark, Arc::new(ProcessClock::start()))
+    }
+
+    fn with_clock(ways: &Arc<Ways>, mark: &Mark, clock: Arc<dyn Clock>) -> Self {
+        let (hub, limits) = (Arc::new(Hub::new()), Limits::default());
         let store = Arc::new(QuorumStore::new(Arc::clone(ways), mark.clone(), clock, &limits, hub.clone()));
         let locks = Arc::new(Locks::new(Arc::clone(&store), hub, limits));
         let runs = Arc::clone(&store);
@@ -392,4 +396,82 @@ async fn who_watches_sees_the_events_of_all_servers_or_that_some_are_missing() {
         }
     }
     assert!(seen > LOCKS, "{seen} events were seen");
+}
+
+#[tokio::test]
+async fn tokens_rise_also_if_the_clock_of_the_next_server_is_years_behind() {
+    let (ways, mark, mut servers) = cluster(1).await;
+    let (_, first) = take(&servers[0], &lock(1)).await;
+    servers[0].store.leave().await;
+    servers.clear();
+    let clock = Arc::new(ManualClock::at(StoreTime::from_micros(1)));
+    let behind = vec![Server::with_clock(&ways, &mark, clock)];
+    settled(&behind).await;
+    let released = behind[0].store.release(&lock(1), first.lease_id).await.unwrap();
+    assert_eq!(released, ReleaseOutcome::Released);
+    let (_, next) = take(&behind[0], &lock(1)).await;
+    assert!(next.token > first.token);
+}
+
+#[tokio::test]
+async fn a_lock_that_is_held_all_the_time_is_in_each_listing_while_others_come_and_go() {
+    let (_, _, servers) = cluster(3).await;
+    let mut held = BTreeSet::new();
+    for number in 0..LOCKS {
+        let name = LockName::new(format!("held/{number}")).unwrap();
+        let request = acquire(new_request(), TTL, false);
+        granted(persist(async || servers[0].store.acquire(&name, request.clone()).await).await);
+        held.insert(name);
+    }
+    let comes_and_goes = async {
+        for number in (0..20).cycle() {
+            let name = LockName::new(format!("gone/{number}")).unwrap();
+            let request = acquire(new_request(), TTL, false);
+            if let Ok(AcquireOutcome::Granted(grant)) = servers[1].store.acquire(&name, request).await {
+                let _ = servers[2].store.release(&name, grant.lease_id).await;
+            }
+        }
+    };
+    let lists = async {
+        for _ in 0..30 {
+            let (mut found, mut from) = (BTreeSet::new(), None);
+            loop {
+                // A page token of a leader that lost the lead is refused: the listing begins again.
+                let Ok(page) = servers[2].store.list("", from.as_deref(), 5).await else {
+                    (found, from) = (BTreeSet::new(), None);
+                    sleep(Duration::from_millis(20)).await;
+                    continue;
+                };
+                found.extend(page.locks.into_iter().map(|(name, _)| name));
+                from = page.next;
+                if from.is_none() {
+                    break;
+                }
+            }
+            assert!(found.is_superset(&held), "{:?} are missing", held.difference(&found).collect::<Vec<_>>());
+        }
+    };
+    tokio::select! {
+        () = lists => {}
+        () = comes_and_goes => unreachable!("it goes on"),
+    }
+}
+
+#[tokio::test]
+async fn a_waiter_is_served_when_the_lease_of_a_stopped_holder_ends() {
+    const SHORT: Duration = Duration::from_secs(2);
+    let (_, _, servers) = cluster(3).await;
+    let served = (0..LOCKS).map(async |number| {
+        let [holder, waiter] = [0, 1].map(|step| &servers[(usize::try_from(number).unwrap() + step) % 3]);
+        let name = lock(number);
+        let held = acquire(new_request(), SHORT, false);
+        granted(persist(async || holder.store.acquire(&name, held.clone()).await).await);
+        let begun = Instant::now();
+        let grant = take_with_retries(Arc::clone(&waiter.locks), name).await;
+        (grant, begun.elapsed())
+    });
+    for (_, took) in futures_util::future::join_all(served).await {
+        // An offer that nobody heard of would lapse after the claim window only.
+        assert!(took < SHORT + CLAIM_WINDOW, "{took:?}");
+    }
 }

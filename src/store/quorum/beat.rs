@@ -157,8 +157,7 @@ impl<C: Carrier> QuorumStore<C> {
     pub(super) fn begin_to_lead(&self, at: usize, share: &mut Share, now: StoreTime) {
         let Some(lead) = share.lead() else { return };
         let (ballot, number) = (lead.ballot(), u16::try_from(at).unwrap_or(u16::MAX));
-        let others: Vec<ServerId> =
-            self.election.lock().living(Instant::now()).filter(|server| *server != self.me).collect();
+        let others = self.election.lock().carriers(Instant::now());
         lead.gather(others.iter().copied(), now);
         for server in others {
             self.courier.send(server, Frame::Gather { partition: number, ballot, now: lead.time(now) });

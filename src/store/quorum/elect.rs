@@ -150,6 +150,12 @@ impl Election {
         std::iter::once(self.me).chain(others.map(|(server, _)| *server))
     }
 
+    /// The other servers through which calls may wait. One that leaves has ended those that waited through it.
+    pub(super) fn carriers(&self, now: Instant) -> Vec<ServerId> {
+        let carriers = self.servers.iter().filter(|(_, peer)| peer.lives(now) && !peer.told.leaves);
+        carriers.map(|(server, _)| *server).collect()
+    }
+
     /// What a server that lives told last.
     pub(super) fn told(&self, now: Instant) -> impl Iterator<Item = (ServerId, &Told)> {
         let living = self.servers.iter().filter(move |(_, peer)| peer.lives(now));

@@ -123,7 +123,11 @@ impl<C: Carrier> QuorumStore<C> {
         for ((at, tag), said) in sent.into_iter().zip(said) {
             match said {
                 // Without that answer the node counts as silent in this partition. The others go on.
-                Err(why) => tracing::warn!(node, partition = at, %why, "a node cannot carry out a request"),
+                Err(why) => {
+                    if self.parts[at].share.lock().breaks(node, self.clock.now()) {
+                        tracing::warn!(node, partition = at, %why, "a node cannot carry out a request");
+                    }
+                }
                 Ok(Said::OfPartition(answer)) => {
                     let mut share = self.parts[at].share.lock();
                     // Read under the mutex: a promise that another task has taken is before it, too.

@@ -20,6 +20,9 @@ pub(super) const ATTEMPT_SILENCE_MAX: Duration = Duration::from_secs(1);
 /// may be of a version that can, and reads all of the partition.
 const UNREADABLE_PAUSE: Duration = Duration::from_secs(10);
 
+/// The pause before a node is asked again that could not carry out a request.
+const BROKEN_PAUSE: Duration = Duration::from_secs(1);
+
 /// What a request is for. It comes back with the answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tag {
@@ -70,6 +73,8 @@ pub(super) struct Share {
     waiters_max: usize,
     /// The highest ballot that was seen. The next attempt has a higher one.
     highest: Ballot,
+    /// Since when each node could not carry out a request, if so. It is asked again after [`BROKEN_PAUSE`].
+    broken: Vec<Option<StoreTime>>,
     role: Role,
 }
 
@@ -94,7 +99,8 @@ struct Asking {
 impl Share {
     /// Stands by.
     pub(super) fn new(partition: u16, me: ServerId, nodes: usize, waiters_max: usize) -> Self {
-        Self { partition, me, nodes, waiters_max, highest: Ballot::default(), role: Role::StandsBy }
+        let (highest, broken) = (Ballot::default(), vec![None; nodes]);
+        Self { partition, me, nodes, waiters_max, highest, broken, role: Role::StandsBy }
     }
 
     /// The lead, if this server has it.
@@ -136,6 +142,9 @@ impl Share {
         now: StoreTime,
         transfer: impl FnOnce() -> TransferId,
     ) -> Option<(Tag, Request)> {
+        if self.broken[node].is_some() {
+            return None;
+        }
         match &mut self.role {
             Role::StandsBy => None,
             Role::Asks(asking) => {
@@ -209,8 +218,24 @@ impl Share {
         }
     }
 
+    /// A node could not carry out a request, because its data of the partition is damaged, or because it may not. It is
+    /// asked again after a pause: an operator may have mended it. True if that is new.
+    pub(super) fn breaks(&mut self, node: usize, now: StoreTime) -> bool {
+        self.broken[node].replace(now).is_none()
+    }
+
+    /// Asks nodes again that could not carry out a request a while ago.
+    pub(super) fn retry_broken(&mut self, now: StoreTime) {
+        for node in 0..self.nodes {
+            if self.broken[node].is_some_and(|since| now.since(since) >= BROKEN_PAUSE) {
+                self.reconnected(node);
+            }
+        }
+    }
+
     /// A connection to the node was made: what was sent before may not have arrived.
     pub(super) fn reconnected(&mut self, node: usize) {
+        self.broken[node] = None;
         if let Role::Leads(lead) = &mut self.role {
             lead.reconnected(node);
         }

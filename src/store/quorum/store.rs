@@ -55,6 +55,8 @@ pub struct QuorumStore<C> {
     pub(super) beats: AtomicU64,
     /// Whether this server hands all over, and leads nothing any more.
     pub(super) leaves: AtomicBool,
+    /// Waiting calls whose claims had no answer. They claim again.
+    pub(super) claims_again: Mutex<Vec<Call>>,
     pub(super) chores: Chores,
 }
 
@@ -107,6 +109,7 @@ impl<C: Carrier> QuorumStore<C> {
             led_anew: Notify::new(),
             beats: AtomicU64::new(0),
             leaves: AtomicBool::new(false),
+            claims_again: Mutex::default(),
             chores: Chores::default(),
         }
     }
@@ -164,18 +167,33 @@ impl<C: Carrier> QuorumStore<C> {
         answer
     }
 
-    /// Claims. A leader that does not know the request may be a new one, to which it was not presented yet.
+    /// Claims. A leader that does not know the request may be a new one, to which it was not presented yet. If there is
+    /// no answer, the call waits on, and claims again in a moment: a waiter outlasts a change of the leader.
     async fn claim(&self, name: &LockName, call: Call, claim: Command) -> Answer {
-        let answer = self.carry_out(name, claim).await?;
-        if answer.outcome != Outcome::Acquire(AcquireOutcome::Unknown) {
-            return Ok(answer);
+        let carried = &self.parts[self.place(name).partition].carried;
+        let answer = match self.carry_out(name, claim).await {
+            Ok(Timed { outcome: Outcome::Acquire(AcquireOutcome::Unknown), sent }) => {
+                let acquire = carried.lock().get(call).cloned();
+                match acquire {
+                    Some(acquire) => self.carry_out(name, Command::Acquire(acquire)).await,
+                    None => Ok(Timed { outcome: AcquireOutcome::Unknown.into(), sent }),
+                }
+            }
+            answer => answer,
+        };
+        if answer.as_ref().is_err_and(may_pass) && carried.lock().get(call).is_some() {
+            self.claims_again.lock().push(call);
+            return Ok(Timed::act(|| AcquireOutcome::Queued.into()));
         }
-        let part = &self.parts[self.place(name).partition];
-        let acquire = part.carried.lock().get(call).cloned();
-        match acquire {
-            Some(acquire) => self.carry_out(name, Command::Acquire(acquire)).await,
-            None => Ok(answer),
-        }
+        answer
+    }
+}
+
+/// Whether the store may answer in a moment.
+fn may_pass(why: &StoreError) -> bool {
+    match why {
+        StoreError::Unavailable(_) | StoreError::Overloaded | StoreError::OutcomeUnknown(_) => true,
+        StoreError::Corrupt(_) | StoreError::BadPageToken => false,
     }
 }
 

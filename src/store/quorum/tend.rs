@@ -11,6 +11,9 @@ impl<C: Carrier> QuorumStore<C> {
     /// Looks after the partitions. Never ends.
     pub(super) async fn tend(&self) {
         loop {
+            for call in std::mem::take(&mut *self.claims_again.lock()) {
+                self.notices.look_again(call.request, call.attempt);
+            }
             while self.tend_once() {
                 tokio::task::yield_now().await;
             }
@@ -28,6 +31,7 @@ impl<C: Carrier> QuorumStore<C> {
             let at = usize::from(number);
             let mut share = part.share.lock();
             let now = self.clock.now();
+            share.retry_broken(now);
             let Some(lead) = share.lead() else {
                 let highest = self.candidacy(number);
                 if let Some(highest) = highest {
