@@ -17,6 +17,8 @@ pub use error::StoreError;
 pub use fields::FieldError;
 pub use interface::{Answer, Store};
 pub use memory::MemoryStore;
+#[cfg(test)]
+pub(crate) use notice::NoNotices;
 pub use notice::{Event, EventKind, Notice, Notices, reason_of};
 pub use page::Page;
 pub use redis::{RedisStore, doctor};

@@ -162,3 +162,34 @@ pub trait Notices: Send + Sync + 'static {
     /// Events may have been lost: watchers should look for themselves.
     fn events_lost(&self);
 }
+
+/// Ignores all notices.
+#[cfg(test)]
+pub(crate) struct NoNotices;
+
+#[cfg(test)]
+impl Notices for NoNotices {
+    fn look_again(&self, _: RequestId, _: u32) {}
+
+    fn claimed(&self, _: Call, _: Timed<AcquireOutcome>) -> bool {
+        false
+    }
+
+    fn is_alive(&self, _: RequestId, _: u32) -> bool {
+        true
+    }
+
+    fn lease_ended(&self, _: AttachmentId, _: LeaseEnd) {}
+
+    fn detached(&self, _: AttachmentId) {}
+
+    fn is_watched(&self) -> bool {
+        false
+    }
+
+    fn event(&self, _: Event) {}
+
+    fn hints_lost(&self) {}
+
+    fn events_lost(&self) {}
+}

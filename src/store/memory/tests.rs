@@ -5,14 +5,14 @@ use crate::{
     clock::ManualClock,
     domain::{
         command::{Acquire, Candidate},
-        ids::{AttachmentId, Call, CallId, GrantId, LeaseId, RequestId},
-        lease::{LeaseEnd, Terms},
+        ids::{Call, CallId, GrantId, LeaseId, RequestId},
+        lease::Terms,
         limits::ENDED_MEMORY,
         name::{Holder, Metadata},
         outcome::AcquireOutcome,
         token::FencingToken,
     },
-    store::Event,
+    store::NoNotices,
 };
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -21,35 +21,6 @@ use std::{
 
 const START: StoreTime = StoreTime::from_micros(1_800_000_000_000_000);
 const TTL: Duration = Duration::from_secs(30);
-
-/// Ignores all notices.
-struct NoNotices;
-
-impl Notices for NoNotices {
-    fn look_again(&self, _: RequestId, _: u32) {}
-
-    fn claimed(&self, _: Call, _: Timed<AcquireOutcome>) -> bool {
-        false
-    }
-
-    fn is_alive(&self, _: RequestId, _: u32) -> bool {
-        true
-    }
-
-    fn lease_ended(&self, _: AttachmentId, _: LeaseEnd) {}
-
-    fn detached(&self, _: AttachmentId) {}
-
-    fn is_watched(&self) -> bool {
-        false
-    }
-
-    fn event(&self, _: Event) {}
-
-    fn hints_lost(&self) {}
-
-    fn events_lost(&self) {}
-}
 
 /// Counts how often it is read, which is how often the store does anything.
 struct CountingClock {

@@ -2,7 +2,7 @@
 //! with Redis servers. The test moves its clock.
 
 use crate::{
-    asks::{Asks, acquire, candidate, granted, new_request},
+    asks::{candidate, new_request},
     bench::{Harness, limits, name},
     notices::{NoNotices, RecordingNotices},
     redis_server::Redis,
@@ -10,7 +10,7 @@ use crate::{
 };
 use fencepost::{
     clock::{Clock, ManualClock},
-    domain::{command::Command, outcome::AcquireOutcome, time::StoreTime},
+    domain::{command::Command, time::StoreTime},
     node::{Pushes, RedisUrl},
     store::{
         Store, StoreError,
@@ -215,32 +215,4 @@ async fn what_a_lease_has_left_counts_from_before_its_turn() {
     let read = clock.0.lock().unwrap().expect("the turn has a time");
     assert!(answer.sent <= read, "{:?} too late", answer.sent - read);
     running.abort();
-}
-
-#[tokio::test]
-async fn waiters_of_a_server_that_died_do_not_count_for_long_though_no_command_comes() {
-    let mut harness = QuorumHarness::<Twins<3>, 3>::start().await;
-    let (ttl, lock) = (Duration::from_secs(24 * 60 * 60), name("lock"));
-    let (dying, survives) = (&harness.servers[0].store, &harness.servers[2].store);
-    granted(survives.acquire(&lock, acquire(new_request(), ttl, false)).await.unwrap());
-    let queued = dying.acquire(&lock, acquire(new_request(), ttl, true)).await.unwrap();
-    assert_eq!(queued, AcquireOutcome::Queued);
-    let here = survives.acquire(&lock, acquire(new_request(), ttl, true)).await.unwrap();
-    assert_eq!(here, AcquireOutcome::Queued);
-    drop(harness.servers.remove(0));
-    let survives = Arc::clone(&harness.servers[1].store);
-    let begun = Instant::now();
-    loop {
-        match survives.view(&lock).await {
-            Ok(view) if view.waiters == 1 => break,
-            // Its partitions are taken over meanwhile.
-            Ok(_) | Err(_) => assert!(begun.elapsed() < Duration::from_secs(30), "they count for ever"),
-        }
-        harness.clock.advance(STEP_MAX);
-        for Server { store, .. } in &harness.servers {
-            store.beat_at_all().await;
-            while store.tend_once() {}
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
 }

@@ -117,3 +117,75 @@ impl Lead {
         Some(it.to)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        domain::{
+            command::{Acquire, Candidate},
+            ids::{Call, CallId, GrantId, LeaseId, RequestId},
+            lease::Terms,
+            limits::REPLICA_GONE,
+            name::{Holder, Metadata},
+        },
+        store::{
+            NoNotices,
+            quorum::{
+                ballot::{Ballot, Position, Stamp},
+                candidate::Membership,
+                carried::Carried,
+                content::Content,
+                courier::Courier,
+                exit::Asker,
+                lead::Job,
+                leader::Leader,
+            },
+        },
+        sync::Mutex,
+    };
+    use uuid::Uuid;
+
+    const ME: ServerId = ServerId([1; 12]);
+    const OTHER: ServerId = ServerId([2; 12]);
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+    fn asks(number: u128, from: ServerId, not_after: StoreTime) -> Job {
+        let request = RequestId(Uuid::from_u128(number));
+        let candidate = Candidate { lease_id: LeaseId::of(request, 7), grant_id: GrantId(request.0), attachment: None };
+        let (holder, metadata) = (Holder::default(), Metadata::default());
+        let terms = Terms { fingerprint: 7, ttl: DAY, holder, metadata, min_token: 0 };
+        let call = Call { request, attempt: 1, id: CallId(1) };
+        Job {
+            name: LockName::new("lock".to_owned()).unwrap(),
+            hash: 0,
+            command: Command::Acquire(Acquire { call, terms, wait: true, candidate }),
+            from,
+            not_after,
+            asker: Asker::There(from, 1),
+        }
+    }
+
+    #[test]
+    fn waiters_of_a_server_that_is_gone_are_deleted_though_no_command_comes() {
+        let (now, ballot) = (StoreTime::from_micros(7_000_000), Ballot { round: 1, server: ME });
+        let member = Some(Membership { stamp: Stamp(1), accepted: Position::default() });
+        let leader = Leader::new(ballot, Position::default(), 0, 0, &[member]);
+        let mut lead = Lead::new((0, ballot), leader, Content::default(), [now, now], 9, |_| 0).unwrap();
+        let (courier, carried) = (Courier::new(), Mutex::<Carried>::default());
+        let exit = Exit { me: ME, notices: &NoNotices, courier: &courier, carried: &carried };
+        for (number, from) in [(1, ME), (2, OTHER), (3, ME), (4, OTHER)] {
+            lead.submit(asks(number, from, lead.time(now)), now, &exit);
+        }
+        let name = LockName::new("lock".to_owned()).unwrap();
+        let waiters = |lead: &Lead, now| lead.locks.find(&name, 0).unwrap().lock.view(lead.time(now)).waiters;
+        let later = now.after(REPLICA_GONE - Duration::from_micros(1));
+        lead.hear_of([], later);
+        assert!(!lead.apply_due_timers(later, &exit));
+        assert_eq!(waiters(&lead, later), 3, "it may come back");
+        let gone = now.after(REPLICA_GONE);
+        lead.hear_of([], gone);
+        assert!(!lead.apply_due_timers(gone, &exit));
+        assert_eq!(waiters(&lead, gone), 1, "that of this server");
+    }
+}
