@@ -157,6 +157,7 @@ impl<C: Carrier> QuorumStore<C> {
     pub(super) fn begin_to_lead(&self, at: usize, share: &mut Share, now: StoreTime) {
         let Some(lead) = share.lead() else { return };
         let (ballot, number) = (lead.ballot(), u16::try_from(at).unwrap_or(u16::MAX));
+        self.metrics.leads_begun.inc();
         let others = self.election.lock().carriers(Instant::now());
         lead.gather(others.iter().copied(), now);
         for server in others {

@@ -5,6 +5,7 @@ use crate::{
     clock::Clock,
     domain::{command::Command, ids::Call, limits::Limits, name::LockName},
     store::{Answer, Notices, Page, Store, StoreError},
+    telemetry::metrics::PartitionMetrics,
 };
 use futures_util::future::join;
 use std::{
@@ -27,6 +28,7 @@ pub struct ClusterStore<C> {
     notices: Arc<dyn Notices>,
     store: OnceLock<QuorumStore<Arc<C>>>,
     up: watch::Sender<bool>,
+    metrics: Arc<PartitionMetrics>,
 }
 
 impl<C: Carrier> ClusterStore<C> {
@@ -39,7 +41,13 @@ impl<C: Carrier> ClusterStore<C> {
         notices: Arc<dyn Notices>,
     ) -> Self {
         let (store, up) = (OnceLock::new(), watch::Sender::new(false));
-        Self { carrier, members, clock, limits: limits.clone(), notices, store, up }
+        Self { carrier, members, clock, limits: limits.clone(), notices, store, up, metrics: Arc::default() }
+    }
+
+    /// The same, measured by these metrics. To be called before [`Self::run`].
+    #[must_use]
+    pub fn measured(self, metrics: Arc<PartitionMetrics>) -> Self {
+        Self { metrics, ..self }
     }
 
     /// Finds the cluster, and then runs its store. Never ends; one task is to poll it for as long as the store is used.
@@ -92,6 +100,7 @@ impl<C: Carrier> ClusterStore<C> {
         self.store.get_or_init(|| {
             let (carrier, clock) = (Arc::clone(&self.carrier), Arc::clone(&self.clock));
             QuorumStore::new(carrier, mark, clock, &self.limits, Arc::clone(&self.notices))
+                .measured(Arc::clone(&self.metrics))
         })
     }
 

@@ -187,6 +187,12 @@ impl Election {
         suspected + RANK_PAUSE * self.rank(partition, now) <= now
     }
 
+    /// Whether a majority of the nodes answered lately.
+    pub(super) fn hears_majority(&self, now: Instant) -> bool {
+        let is_fresh = |sight: &&Sight| now.duration_since(sight.at) < SIGHT_AGE_MAX;
+        self.nodes.iter().flatten().filter(is_fresh).count() >= majority(self.nodes.len())
+    }
+
     /// Whether a node was seen lately to vote in a partition.
     fn votes(&self, node: Option<&Sight>, partition: u16, now: Instant) -> bool {
         node.is_some_and(|sight| {

@@ -132,8 +132,11 @@ impl<C: Carrier> QuorumStore<C> {
                     let mut share = self.parts[at].share.lock();
                     // Read under the mutex: a promise that another task has taken is before it, too.
                     let now = self.clock.now();
+                    let led = share.lead().is_some();
                     if share.answered(node, tag, answer, now, &self.exit(at)) {
                         self.begin_to_lead(at, &mut share, now);
+                    } else if led && share.lead().is_none() {
+                        self.metrics.leads_lost.inc();
                     }
                 }
                 Ok(Said::Unmarked) => return self.mark(node).await,

@@ -10,6 +10,7 @@ use super::{
 use crate::{
     node::{CONNECTIONS_PER_NODE, Connection, Header, Node, NodeError, Pushes, RedisUrl},
     sync::Mutex,
+    telemetry::{metrics::StoreMetrics, traces::Traces},
 };
 use futures_util::future::join_all;
 use std::{sync::Arc, time::Duration};
@@ -59,6 +60,13 @@ impl RedisNodes {
             RedisNode { node, connection: Mutex::new(None), parcels: Mutex::new(None) }
         };
         Self(urls.into_iter().map(node).collect())
+    }
+
+    /// The same, measured by these metrics and these traces. To be called before [`Self::run`].
+    #[must_use]
+    pub fn measured(self, metrics: &Arc<StoreMetrics>, traces: &Traces) -> Self {
+        let measured = |it: RedisNode| RedisNode { node: it.node.measured(metrics.clone(), traces.clone()), ..it };
+        Self(self.0.into_iter().map(measured).collect())
     }
 
     /// Keeps the connections up. Never ends; one task is to poll it for as long as the nodes are used.

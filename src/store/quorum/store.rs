@@ -24,6 +24,7 @@ use crate::{
         chores::{Chore, Chores, DoChore},
     },
     sync::{AtomicU64, Mutex, Notify, Ordering},
+    telemetry::metrics::PartitionMetrics,
 };
 use futures_util::future::{join_all, join4};
 use std::{
@@ -36,6 +37,9 @@ use uuid::Uuid;
 /// How long a caller waits for a majority, or for a leader. After that the outcome is unknown, or nothing was done. Long
 /// enough for a node's connection to be replaced meanwhile.
 pub(super) const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// How long a partition may have no leader before the server is not ready: longer than a change of the leader takes.
+const LEADERLESS_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Locks in partitions. Each partition is led by a server and kept by the nodes.
 pub struct QuorumStore<C> {
@@ -55,6 +59,9 @@ pub struct QuorumStore<C> {
     pub(super) beats: AtomicU64,
     /// Whether this server hands all over, and leads nothing any more.
     pub(super) leaves: AtomicBool,
+    /// When each partition had a leader that this server knew.
+    all_led_at: Mutex<Option<Instant>>,
+    pub(super) metrics: Arc<PartitionMetrics>,
     /// Waiting calls whose claims had no answer. They claim again.
     pub(super) claims_again: Mutex<Vec<Call>>,
     pub(super) chores: Chores,
@@ -109,6 +116,8 @@ impl<C: Carrier> QuorumStore<C> {
             led_anew: Notify::new(),
             beats: AtomicU64::new(0),
             leaves: AtomicBool::new(false),
+            all_led_at: Mutex::default(),
+            metrics: Arc::default(),
             claims_again: Mutex::default(),
             chores: Chores::default(),
         }
@@ -123,13 +132,38 @@ impl<C: Carrier> QuorumStore<C> {
         join4(join_all(each), courier, self.tend(), self.chores.run(self)).await;
     }
 
-    /// Whether each partition is led, and this server hears a majority of the nodes where it leads, as far as it knows.
+    /// The same, measured by these metrics. To be called before [`Self::run`].
+    #[must_use]
+    pub fn measured(self, metrics: Arc<PartitionMetrics>) -> Self {
+        Self { metrics, ..self }
+    }
+
+    /// Whether calls can be answered here: this server hears a majority of the nodes, and knows a leader of each
+    /// partition, or did a moment ago. A change of a leader makes no server unready: all would be at the same time.
     pub fn is_ready(&self) -> bool {
         let now = self.clock.now();
-        self.parts.iter().all(|part| match part.share.lock().lead() {
-            Some(lead) => lead.is_heard(now),
-            None => part.leader.lock().is_some(),
-        })
+        let is_heard = |part: &Part| part.share.lock().lead().is_none_or(|lead| lead.is_heard(now));
+        let led_lately = self.all_led_at.lock().is_some_and(|at| at.elapsed() < LEADERLESS_TIME_MAX);
+        led_lately && self.election.lock().hears_majority(Instant::now()) && self.parts.iter().all(is_heard)
+    }
+
+    /// Notes who leads, for health and metrics.
+    pub(super) fn measure(&self) {
+        let (mut led, mut without) = (0, 0);
+        for part in &self.parts {
+            if part.share.lock().lead().is_some() {
+                led += 1;
+            } else if part.leader.lock().is_none() {
+                without += 1;
+            }
+        }
+        if without == 0 {
+            *self.all_led_at.lock() = Some(Instant::now());
+        }
+        let peers = self.election.lock().living(Instant::now()).count() - 1;
+        self.metrics.led.set(led);
+        self.metrics.without_leader.set(without);
+        self.metrics.peers.set(i64::try_from(peers).unwrap_or(i64::MAX));
     }
 
     /// How many partitions this server leads.

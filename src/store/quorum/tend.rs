@@ -17,6 +17,7 @@ impl<C: Carrier> QuorumStore<C> {
             while self.tend_once() {
                 tokio::task::yield_now().await;
             }
+            self.measure();
             let now = self.clock.now();
             let due = self.parts.iter().filter_map(|part| part.share.lock().lead()?.next_due()).min();
             let left = due.map_or(TEND_PERIOD, |due| due.since(now).min(TEND_PERIOD));

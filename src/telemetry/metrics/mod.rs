@@ -7,6 +7,7 @@ mod calls;
 mod connections;
 mod label;
 mod locks;
+mod partitions;
 mod process;
 mod runtime;
 mod store;
@@ -16,6 +17,7 @@ pub use calls::{CANCELLED, CODES, CallMetrics, Method, OperationKind, UNKNOWN};
 pub use connections::{Bound, ConnectionMetrics, TlsHandshake, TlsReload};
 pub use label::{ByLabel, Counters, Gauges, Label};
 pub use locks::{AcquireFailure, Granted, LockMetrics, Loss, Renewal, StreamKind};
+pub use partitions::PartitionMetrics;
 pub use store::{RoundTrip, StoreFailure, StoreMetrics};
 pub use traces::{SpanLoss, TraceMetrics};
 
@@ -43,6 +45,8 @@ pub struct Metrics {
     pub locks: Arc<LockMetrics>,
     /// The store.
     pub store: Arc<StoreMetrics>,
+    /// The partitions of a store that several Redis servers keep.
+    pub partitions: Arc<PartitionMetrics>,
     /// Calls and operations.
     pub calls: Arc<CallMetrics>,
     /// Connections.
@@ -63,11 +67,12 @@ impl Metrics {
         own.register("build", "The build of this server and the kind of its store", Info::new(build));
         runtime::register(own);
         let (locks, store) = (Arc::new(LockMetrics::register(own)), Arc::new(StoreMetrics::register(own)));
+        let partitions = Arc::new(PartitionMetrics::register(own));
         let calls = Arc::new(CallMetrics::register(own));
         let connections = Arc::new(ConnectionMetrics::register(own));
         let draining = register(own, "draining", "1 while the server drains, else 0");
         let traces = Arc::new(TraceMetrics::register(own));
-        Self { registry, locks, store, calls, connections, draining, traces }
+        Self { registry, locks, store, partitions, calls, connections, draining, traces }
     }
 
     /// All metrics, in the text format of OpenMetrics.

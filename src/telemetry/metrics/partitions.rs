@@ -1,0 +1,46 @@
+//! The partitions of a store that several Redis servers keep.
+
+use super::register;
+use prometheus_client::{
+    metrics::{counter::Counter, gauge::Gauge},
+    registry::Registry,
+};
+
+/// Who leads the partitions, as this server sees it.
+#[derive(Debug)]
+pub struct PartitionMetrics {
+    /// Partitions that this server leads.
+    pub led: Gauge,
+    /// Partitions without a leader that this server knows.
+    pub without_leader: Gauge,
+    /// The other servers that live.
+    pub peers: Gauge,
+    /// How often this server began to lead a partition.
+    pub leads_begun: Counter,
+    /// How often it lost the lead of one, other than by leaving.
+    pub leads_lost: Counter,
+}
+
+impl PartitionMetrics {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let it = registry;
+        Self {
+            led: register(it, "partitions_led", "Partitions that this server leads"),
+            without_leader: register(
+                it,
+                "partitions_without_leader",
+                "Partitions without a leader known to this server",
+            ),
+            peers: register(it, "peers", "Other servers of the store that live"),
+            leads_begun: register(it, "leads_begun", "Partitions that this server began to lead"),
+            leads_lost: register(it, "leads_lost", "Partitions that another server took over from this one"),
+        }
+    }
+}
+
+impl Default for PartitionMetrics {
+    /// Metrics that nobody scrapes.
+    fn default() -> Self {
+        Self::register(&mut Registry::default())
+    }
+}
