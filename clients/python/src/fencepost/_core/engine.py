@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from fencepost._core import timing
 from fencepost._core.acquire import Acquire
-from fencepost._core.failure import Failure, unsent
+from fencepost._core.failure import Failure, no_token, unsent
 from fencepost._core.lease import Lease
 from fencepost._core.port import Call, Port
 from fencepost._core.receive import receive
@@ -212,6 +212,14 @@ class Engine:
     def sessions(self) -> tuple[Session, ...]:
         return tuple(it for it in (self.previous, self.current) if it is not None)
 
+    def connects(self, session: Session, now: float) -> bool:
+        """The driver has the token of a session and connects from now on. Returns whether it is still wanted."""
+        if not session.ended:
+            self.timers.cancel(session.timer)
+            due = now + timing.CONNECT_TIMEOUT
+            session.timer = self.timers.at(due, lambda now: self._check_connected(session, now))
+        return not session.ended
+
     def connected(self, session: Session, now: float) -> None:
         """The connection of a session is made."""
         if not session.ended:
@@ -333,7 +341,8 @@ class Engine:
             self.previous = self.current
             self.timers.cancel(self.previous.timer)
         self.current, self._has_opened = session, True
-        session.timer = self.timers.at(now + timing.CONNECT_TIMEOUT, lambda now: self._check_connected(session, now))
+        no_answer = no_token(f"its function did not return within {timing.TOKEN_TIMEOUT:g} s")
+        session.timer = self.timers.at(now + timing.TOKEN_TIMEOUT, lambda now: self.ended(session, no_answer, now))
         self.port.open(session)
 
     def _check_connected(self, session: Session, now: float) -> None:

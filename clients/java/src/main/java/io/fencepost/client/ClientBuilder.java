@@ -48,7 +48,8 @@ public final class ClientBuilder {
    * loopback interface.
    *
    * @param provider is called before each call and each stream, on a thread that may wait; if it throws, or returns
-   *     null or a text that is no token (such as one with a line end), the call is not made
+   *     null or a text that is no token (such as one with a line end), the call is not made, and ends with {@code
+   *     UNAUTHENTICATED} and its message. The stream that keeps the locks is opened again after a pause
    * @return this builder
    */
   public ClientBuilder bearerToken(Supplier<String> provider) {
