@@ -75,6 +75,11 @@ public final class ClientBuilder {
    * @throws IllegalArgumentException if a setting is not valid, or a TLS file cannot be used
    */
   public FencepostClient build() {
+    return build(BootClock.system());
+  }
+
+  /** The same with a clock of a test. */
+  FencepostClient build(BootClock clock) {
     List<ServerAddress> addresses = servers.isEmpty() ? ServerAddress.list(fromEnvironment()) : List.copyOf(servers);
     Tls settings = tls == null ? Tls.fromEnvironment() : tls;
     for (ServerAddress address : addresses) {
@@ -82,7 +87,7 @@ public final class ClientBuilder {
     }
     Threads threads = new Threads();
     Executor pool = threads.pool();
-    return new FencepostClient(threads, new Connector(settings, token, pool), addresses, holder);
+    return new FencepostClient(clock, threads, new Connector(settings, token, pool), addresses, holder);
   }
 
   private static String fromEnvironment() {
