@@ -15,8 +15,8 @@ use v1::lock_service_client::LockServiceClient;
 pub struct Released {
     /// [`Released`](v1::LeaseEnd::Released): by this release. Anything else: it had ended before, and only the token
     /// protected the work done since then. For a lock that was lost already it says how, as far as this process knows:
-    /// [`Unspecified`](v1::LeaseEnd::Unspecified) if the cause is [`Silence`](LossCause::Silence), because no server has
-    /// reported an end.
+    /// [`Unspecified`](v1::LeaseEnd::Unspecified) if the cause is [`Silence`](LossCause::Silence), because no server
+    /// has reported an end.
     pub end: v1::LeaseEnd,
     /// If it had ended before: the token of the lease that holds the lock now, if there is one.
     pub successor_token: Option<u64>,

@@ -44,9 +44,9 @@ impl Session {
                 lease.leave_stream();
                 self.core.spawn(crate::unary_renewal::keep_alive(self.core.clone(), lease));
             }
-            // Another process attached the lease. Once on each session may be a delayed message of an old session, and is
-            // corrected. Twice means that another process received the lease: it stays valid until the known end, but
-            // is no longer renewed here, nor attached to later sessions.
+            // Another process attached the lease. Once on each session may be a delayed message of an old session, and
+            // is corrected. Twice means that another process received the lease: it stays valid until the known end,
+            // but is no longer renewed here, nor attached to later sessions.
             Reason::AttachedElsewhere | Reason::Unspecified | Reason::Requested => {
                 if lease.may_reattach(attachment.repeated) {
                     self.outbox().attach_again(lease.clone(), now);
