@@ -23,9 +23,9 @@ export PATH := $(CURDIR)/target/toolchains/bin:$(PATH)
 FEATURES := --features fencepost-client/testing
 
 .PHONY: help setup test fmt lint unit server test-clients test-python test-typescript test-go test-java test-guards \
-    interop redis-rules-long redis-million redis-scale idle-connections protocol-long quorum-worlds mutants schedules \
-    fuzz torture torture-slice torture-long torture-build doc deny advisories proto-baseline run image image-check \
-    image-login image-push sbom dist publish
+    start-clients interop redis-rules-long redis-million redis-scale idle-connections protocol-long quorum-worlds \
+    mutants schedules fuzz torture torture-slice torture-long torture-build doc deny advisories proto-baseline run \
+    image image-check image-login image-push sbom dist publish
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,10 @@ $(CLIENT_TESTS): test-%: server
 
 server: setup
 	cargo build --locked -p fencepost
+
+# Not part of `test`: it measures, and needs the network for what the caches of this machine lack.
+start-clients: server ## Measure the start of a new user in each language, from a clean folder to the first lock
+	FENCEPOST_BIN=$(CURDIR)/target/debug/fencepost clients/start.py
 
 # Not part of `test`: takes half an hour or more. `unit` compares a few thousand shorter sequences.
 redis-rules-long: ## Compare the Redis scripts with the rules, over 200,000 random sequences

@@ -40,7 +40,9 @@ type Config struct {
 	TLS *tls.Config
 
 	// Token returns a bearer token. It is asked before each call and each stream, and the token is sent as
-	// "authorization: Bearer …". It is refused for servers without TLS, except on this machine.
+	// "authorization: Bearer …". It is refused for servers without TLS, except on this machine. If the function fails,
+	// the call that needs the token ends with UNAUTHENTICATED and the message of its error, and is not repeated; the
+	// stream that keeps the locks is opened again after a pause.
 	Token func(context.Context) (string, error)
 
 	// Logger receives what happens to the client's sessions, at debug level. Default: nothing is logged.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"regexp"
 	"strings"
@@ -15,9 +16,11 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
 	fencepost "github.com/fencepost/fencepost-go"
+	pb "github.com/fencepost/fencepost-go/fencepost/v1"
 	"github.com/fencepost/fencepost-go/fenceposttest"
 )
 
@@ -272,7 +275,31 @@ func TestAnUnreachableServerIsReported(t *testing.T) {
 	}
 }
 
-// A context that ends before the servers have answered is not taken for contention: the error says what went wrong.
+// logged is a handler of logs that calls a function with each message.
+type logged func(message string)
+
+func (l logged) Enabled(context.Context, slog.Level) bool { return true }
+func (l logged) WithAttrs([]slog.Attr) slog.Handler       { return l }
+func (l logged) WithGroup(string) slog.Handler            { return l }
+func (l logged) Handle(_ context.Context, record slog.Record) error {
+	l(record.Message)
+	return nil
+}
+
+// seen is a stream that calls a function after each message that the client sent.
+type seen struct {
+	grpc.ClientStream
+	sent func(message any)
+}
+
+func (s seen) SendMsg(message any) error {
+	err := s.ClientStream.SendMsg(message)
+	s.sent(message)
+	return err
+}
+
+// A context that ends before the servers have answered is not taken for contention: the error says what went wrong. It
+// ends at the moment of which the error tells.
 func TestAnAcquireThatIsGivenUpSaysWhyItHasNoAnswer(t *testing.T) {
 	t.Parallel()
 	nobody, err := net.Listen("tcp", "127.0.0.1:0")
@@ -285,23 +312,65 @@ func TestAnAcquireThatIsGivenUpSaysWhyItHasNoAnswer(t *testing.T) {
 	held := fenceposttest.StartFake(t)
 	acquire(t, newClient(t, held.Address), "orders/42")
 	paused := fenceposttest.StartFake(t)
-	connected := newClient(t, paused.Address)
-	must(t, acquire(t, connected, "orders/43").Release(testContext(t)))
-	paused.Pause()
 	for name, test := range map[string]struct {
-		client *fencepost.Client
-		why    string
+		server string
+		// until is the event after which the context ends.
+		until string
+		why   string
 	}{
-		"refusing": {newClient(t, refusing), "no server could be reached: .*connection refused"},
-		"hanging":  {newClient(t, hanging.Addr().String()), "no server could be reached: .*said nothing within 2s"},
-		"paused":   {connected, "the server has not answered yet"},
-		"held":     {newClient(t, held.Address), `^fencepost: lock "orders/42": not acquired: context canceled$`},
+		"refusing": {refusing, "a session failed", "no server could be reached: .*connection refused"},
+		"hanging":  {hanging.Addr().String(), "a session failed", "no server could be reached: .*said nothing within 2s"},
+		"paused":   {paused.Address, "it is sent", "the server has not answered yet"},
+		"held":     {held.Address, "it is queued", `^fencepost: lock "orders/42": not acquired: context canceled$`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithCancel(context.Background())
-			time.AfterFunc(4*time.Second, cancel)
-			_, err := test.client.Acquire(ctx, "orders/42")
+			defer cancel()
+			var ended atomic.Bool
+			happened := func(event string) {
+				if event == test.until {
+					cancel()
+				}
+			}
+			watched := func(
+				ctx context.Context, description *grpc.StreamDesc, connection *grpc.ClientConn, method string,
+				open grpc.Streamer, options ...grpc.CallOption,
+			) (grpc.ClientStream, error) {
+				stream, err := open(ctx, description, connection, method, options...)
+				sent := func(message any) {
+					request, _ := message.(*pb.SessionRequest)
+					if request.GetAcquire().GetRequest().GetLockName() == "orders/42" {
+						happened("it is sent")
+					}
+				}
+				return seen{stream, sent}, err
+			}
+			client, err := fencepost.New(fencepost.Config{
+				Servers:     []string{test.server},
+				DialOptions: []grpc.DialOption{grpc.WithStreamInterceptor(watched)},
+				Logger: slog.New(logged(func(message string) {
+					switch message {
+					case "session ended":
+						ended.Store(true)
+					case "opening a session":
+						// The next one: what has become of the one before is known.
+						if ended.Load() {
+							happened("a session failed")
+						}
+					}
+				})),
+			})
+			must(t, err)
+			t.Cleanup(func() { _ = client.Close(context.Background()) })
+			if name == "paused" {
+				must(t, acquire(t, client, "orders/43").Release(testContext(t)))
+				paused.Pause()
+				t.Cleanup(paused.Resume)
+			}
+			queued := fencepost.WithOnQueuePosition(func(int) { happened("it is queued") })
+			// Longer than this takes on any machine.
+			_, err = client.Acquire(ctx, "orders/42", fencepost.WithWait(time.Hour), queued)
 			if !errors.Is(err, context.Canceled) || !regexp.MustCompile(test.why).MatchString(err.Error()) {
 				t.Fatalf("got %v", err)
 			}

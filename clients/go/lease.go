@@ -53,9 +53,8 @@ type attachments struct {
 	attempt uint32
 	// at is when it was attached last.
 	at clock.Moment
-	// repeated is how often it was attached again because the server had detached it.
-	repeated int
-	// single is whether the lease does not fit on the session, and is renewed by itself.
+	// single is whether no session attaches the lease: it does not fit and is renewed by itself, or another process
+	// keeps it.
 	single bool
 }
 

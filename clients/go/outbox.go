@@ -28,6 +28,8 @@ type attachment struct {
 	number uint32
 	// sent is when it was sent; 0 before that.
 	sent clock.Moment
+	// repeated is whether it repeats one that the server ended on this session.
+	repeated bool
 	// confirmed is whether the server has confirmed it.
 	confirmed bool
 }
@@ -84,11 +86,16 @@ func (o *outbox) nextHandle() uint32 {
 }
 
 // attach attaches a lease under a new handle, in place of its previous one on this session.
-func (o *outbox) attach(l *lease, now clock.Moment) {
+func (o *outbox) attach(l *lease, now clock.Moment) { o.queueAttachment(l, now, false) }
+
+// attachAgain attaches a lease whose attachment the server has ended.
+func (o *outbox) attachAgain(l *lease, now clock.Moment) { o.queueAttachment(l, now, true) }
+
+func (o *outbox) queueAttachment(l *lease, now clock.Moment, repeated bool) {
 	l.attachments.attempt++
 	l.attachments.at = now
 	handle := o.nextHandle()
-	o.insert(handle, &attachment{lease: l, number: l.attachments.attempt})
+	o.insert(handle, &attachment{lease: l, number: l.attachments.attempt, repeated: repeated})
 	o.toAttach = append(o.toAttach, handle)
 }
 

@@ -26,6 +26,8 @@ const (
 	// are how a connection without leases is found to be dead; gRPC allows no shorter interval.
 	pingInterval = 10 * time.Second
 	pingTimeout  = 5 * time.Second
+	// tokenTimeout is how long the function for the token of a session may take. It does not count as time of a server.
+	tokenTimeout = 5 * time.Second
 )
 
 // servers are the replicas of the service, and which one to use. They share one state, so any of them will do: calls
@@ -36,6 +38,7 @@ const (
 type servers struct {
 	addresses []address
 	options   [][]grpc.DialOption
+	token     func(context.Context) (string, error)
 	// handshakes are the errors of the last handshakes.
 	handshakes []*handshakeError
 	preferred  atomic.Int64
@@ -46,7 +49,7 @@ type servers struct {
 }
 
 func newServers(s settings) *servers {
-	all := &servers{addresses: s.addresses, shared: make([]*grpc.ClientConn, len(s.addresses))}
+	all := &servers{addresses: s.addresses, token: s.token, shared: make([]*grpc.ClientConn, len(s.addresses))}
 	for _, address := range s.addresses {
 		transport, last := insecure.NewCredentials(), &handshakeError{}
 		all.handshakes = append(all.handshakes, last)
@@ -147,10 +150,39 @@ type bearer struct {
 	needsTLS bool
 }
 
-func (b bearer) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
-	token, err := b.token(ctx)
+// askedFirst is the key of a token in the context of a call for which it was asked before.
+type askedFirst struct{}
+
+// authorized asks for the token of a session. The call with the context that it returns does not ask again.
+func (s *servers) authorized(ctx context.Context) (context.Context, error) {
+	if s.token == nil {
+		return ctx, nil
+	}
+	asking, cancel := context.WithTimeout(ctx, tokenTimeout)
+	defer cancel()
+	token, err := s.token(asking)
 	if err != nil {
-		return nil, err
+		return nil, noToken(ctx, err)
+	}
+	return context.WithValue(ctx, askedFirst{}, token), nil
+}
+
+// noToken is the error of the call that needs a token. It is final, whatever the function returned: the same call would
+// not be better, and the next one asks again.
+func noToken(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	return status.Errorf(codes.Unauthenticated, "no bearer token: %v", err)
+}
+
+func (b bearer) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
+	token, known := ctx.Value(askedFirst{}).(string)
+	if !known {
+		var err error
+		if token, err = b.token(ctx); err != nil {
+			return nil, noToken(ctx, err)
+		}
 	}
 	if token = strings.TrimSpace(token); token == "" {
 		return nil, status.Error(codes.Unauthenticated, "the token is empty")

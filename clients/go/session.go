@@ -29,6 +29,8 @@ type session struct {
 	// ready is whether the connection is established, answers whether any message has arrived, proven whether it has
 	// kept a lease or answered an operation.
 	ready, answers, proven bool
+	// asking is whether the function for the token has not returned yet.
+	asking bool
 	// suspect is whether an operation got no answer in time while nothing else arrived.
 	suspect         bool
 	draining, ended bool
@@ -40,7 +42,7 @@ func newSession(c *Client, server int, now clock.Moment) *session {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &session{
 		client: c, server: server, ctx: ctx, cancel: cancel, wake: make(chan struct{}, 1),
-		lastReceived: now, outbox: newOutbox(),
+		lastReceived: now, asking: c.settings.token != nil, outbox: newOutbox(),
 	}
 }
 
@@ -57,7 +59,10 @@ func (s *session) isSilent(now clock.Moment, pace time.Duration) bool {
 		return false
 	}
 	limit := answerTimeout(pace)
-	if s.answers {
+	switch {
+	case s.asking:
+		limit = tokenTimeout
+	case s.answers:
 		limit = pace / facts.SilenceDivisor
 	}
 	return now.Sub(s.lastReceived) > limit
@@ -141,8 +146,16 @@ func (s *session) read() (*failure, bool) {
 		return failureOf(err), false
 	}
 	defer func() { _ = connection.Close() }() // fails only if it is closed already
+	// Asked first: the time that its function takes is not that of the server.
+	ctx, err := s.client.servers.authorized(s.ctx)
+	if err != nil {
+		return failureOf(err), false
+	}
+	s.client.mu.Lock()
+	s.asking, s.lastReceived = false, max(s.lastReceived, clock.Now())
+	s.client.mu.Unlock()
 	tooLate := time.AfterFunc(connectTimeout+time.Second, s.cancel)
-	stream, err := pb.NewLockServiceClient(connection).Session(s.ctx)
+	stream, err := pb.NewLockServiceClient(connection).Session(ctx)
 	tooLate.Stop()
 	if err != nil {
 		return s.client.servers.failureOf(s.server, err), false

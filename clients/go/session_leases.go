@@ -7,10 +7,6 @@ import (
 	"github.com/fencepost/fencepost-go/internal/clock"
 )
 
-// reattachMax is how often a lease is attached again because the server had detached it: a late message of an old
-// session can do that once, and without a bound two sides that attach the same lease would never end.
-const reattachMax = 8
-
 // The client's mutex is held in all functions of this file.
 
 // renewed records that leases were renewed: by the beat answer sent at sent or, if that is 0, by their attachment.
@@ -60,13 +56,14 @@ func (s *session) detached(detached *pb.Detached, now clock.Moment) {
 		s.client.spawn(func() { s.client.renewAlone(held) })
 		return
 	}
-	held.attachments.repeated++
-	if held.attachments.repeated > reattachMax {
+	// Once on each session may be a late message of an old session, and is corrected. Twice means that another process
+	// keeps the lease: it stays valid until the known end, and is attached neither here nor to later sessions.
+	if attachment.repeated {
 		held.attachments.single = true
 		held.renewalsFail(now, false)
 		return
 	}
-	s.outbox.attach(held, now)
+	s.outbox.attachAgain(held, now)
 	s.notify()
 }
 

@@ -132,23 +132,37 @@ func detachment(handle uint32) *pb.SessionResponse {
 	return &pb.SessionResponse{Message: &pb.SessionResponse_Detached{Detached: &pb.Detached{Handle: handle}}}
 }
 
-// A server that detaches a lease does not renew it: it is attached again at once, but not without an end.
-func TestADetachmentIsAnswered(t *testing.T) {
+// A server that detaches a lease does not renew it: it is attached again, once on each session. The second detachment on
+// the same one means that another process keeps the lease, and no session attaches it any more.
+func TestADetachmentIsAnsweredOnceOnEachSession(t *testing.T) {
 	s, held, now := attached(t)
 	s.client.mu.Lock()
 	defer s.client.mu.Unlock()
-	handle := uint32(1)
-	for want := range uint32(reattachMax) {
+	again := func(s *session, handle, attempt uint32) uint32 {
 		s.receive(detachment(handle), now)
 		sent := s.next(now).GetAttach().GetLeases()
-		if len(sent) != 1 || sent[0].GetAttempt() != want+2 {
+		if len(sent) != 1 || sent[0].GetAttempt() != attempt {
 			t.Fatalf("got %v", sent)
 		}
-		handle = sent[0].GetHandle()
+		return sent[0].GetHandle()
 	}
-	s.receive(detachment(handle), now)
-	if again := s.next(now); again != nil || held.state(now).end != nil {
-		t.Fatalf("got %v, %v", again, held.state(now).end)
+	again(s, 1, 2)
+	s.client.leases[held] = struct{}{}
+	defer delete(s.client.leases, held)
+	s.client.open(now)
+	next := s.client.current
+	moved := next.next(now).GetAttach().GetLeases()
+	if len(moved) != 1 || moved[0].GetAttempt() != 3 {
+		t.Fatalf("got %v", moved)
+	}
+	handle := again(next, moved[0].GetHandle(), 4)
+	next.receive(detachment(handle), now)
+	if more := next.next(now); more != nil || held.state(now).end != nil || !held.atRisk {
+		t.Fatalf("got %v, %v, at risk %v", more, held.state(now).end, held.atRisk)
+	}
+	s.client.open(now)
+	if more := s.client.current.next(now); more != nil {
+		t.Fatalf("got %v", more)
 	}
 }
 

@@ -172,10 +172,13 @@ func (d *driver) release(r request) (answer, error) {
 	}
 	err = lock.Release(context.Background())
 	var lost *fencepost.LostError
-	if errors.As(err, &lost) {
-		return answer{"end": lost.Reason}, nil
+	switch {
+	case !errors.As(err, &lost):
+		return answer{"end": fencepost.EndReleased}, err
+	case lost.Reason == fencepost.LossSilence:
+		return answer{"end": fencepost.EndUnspecified}, nil // no server has reported an end
 	}
-	return answer{"end": "released"}, err
+	return answer{"end": lost.Reason}, nil
 }
 
 func (d *driver) get(r request) (answer, error) {

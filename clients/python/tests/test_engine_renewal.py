@@ -55,24 +55,53 @@ def detach(world: World, handle: int) -> None:
     world.answer(pb.SessionResponse(detached=detached))
 
 
+def moved(world: World) -> int:
+    """Moves to the next session. Returns the handle of the lease there, or 0 if it is not attached."""
+    world.engine.ended(world.session, LOST, world.now)
+    world.connect()
+    return sum(it.handle for message in world.sent() for it in message.attach.leases)
+
+
 def test_a_lease_that_was_attached_elsewhere_is_attached_again_once_for_each_session() -> None:
     world = World()
-    lease = world.held(ttl=60.0)
-    for attempt in (2, 4):
-        detach(world, world.session._handles[lease])
+    lease, handle = world.held(ttl=60.0), 1
+    for attempt in (2, 4, 6):
+        detach(world, handle)
         (again,) = world.send_one().attach.leases
         assert (again.lease_id, again.attempt, lease.at_risk) == ("lease", attempt, False)
-        # Somebody else has it.
-        detach(world, again.handle)
-        assert world.sent() == []
-        assert lease.at_risk
-        assert lease.is_valid(world.now)
-        # A message of the old session may replace the attachment to the next one: the lease is attached once more.
-        lease.at_risk = False
-        world.engine.ended(world.session, LOST, world.now)
-        world.connect()
-        (moved,) = world.send_one().attach.leases
-        assert moved.attempt == attempt + 1
+        # A message of this session may replace the attachment to the next one.
+        handle = moved(world)
+
+
+def test_a_lease_that_another_process_keeps_is_given_up_for_good() -> None:
+    world = World()
+    lease = world.held(ttl=60.0)
+    detach(world, 1)
+    (again,) = world.send_one().attach.leases
+    detach(world, again.handle)
+    assert world.sent() == []
+    assert lease.at_risk
+    assert lease.is_valid(world.now)
+    assert moved(world) == 0
+    world.pass_time(60.0)
+    assert lease.lost == Loss(LossReason.SILENCE)
+    assert world.engine.is_idle
+
+
+def test_a_lease_that_is_given_up_sets_no_pace() -> None:
+    """The beats are those of the leases that the session keeps: no silence is measured by another one."""
+    world = World()
+    world.held(ttl=60.0)
+    acquire = world.acquire(name="b", ttl=2.0)
+    request = world.send_one()
+    world.grant(request, 2.0, lease_id="short")
+    assert acquire.lease is not None
+    detach(world, request.acquire.handle)
+    (again,) = world.send_one().attach.leases
+    detach(world, again.handle)
+    world.pass_time(3.0)
+    assert acquire.lease.lost == Loss(LossReason.SILENCE)
+    assert len(world.opened) == 1
 
 
 def test_the_server_reports_leases_at_risk() -> None:

@@ -38,7 +38,7 @@ def test_with_threads(
         suspend(monkeypatch, _threads)
         assert lock.lost.wait(PATIENCE)
     assert lost.value.reason is LossReason.SILENCE
-    assert lock.release() == fencepost.Released(LeaseEnd.EXPIRED)
+    assert lock.release() == fencepost.Released(LeaseEnd.UNSPECIFIED)
     # Only now the server is back.
     proxy.heal()
     client.close(PATIENCE)
@@ -56,7 +56,7 @@ async def test_with_asyncio(
             suspend(monkeypatch, _tasks)
             await asyncio.sleep(PATIENCE)
     assert lost.value.reason is LossReason.SILENCE
-    assert await lock.release() == fencepost.Released(LeaseEnd.EXPIRED)
+    assert await lock.release() == fencepost.Released(LeaseEnd.UNSPECIFIED)
     proxy.heal()
     await client.close(PATIENCE)
     assert await asyncio.to_thread(is_released, server, name)
@@ -69,7 +69,7 @@ def test_the_clock_alone_decides(proxy: Proxy, server: Server, name: str, monkey
     proxy.blackhole()
     suspend(monkeypatch, _threads)
     # Nothing has run since.
-    assert lock.release() == fencepost.Released(LeaseEnd.EXPIRED)
+    assert lock.release() == fencepost.Released(LeaseEnd.UNSPECIFIED)
     proxy.heal()
     client.close(PATIENCE)
     assert is_released(server, name)

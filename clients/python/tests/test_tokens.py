@@ -3,30 +3,52 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
+import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
-from support.processes import Server
+from support.engine import World, end
+from support.processes import Server, wait_for
 
 import fencepost
 from fencepost import Client, aio
 from fencepost._channel import session_failure
+from fencepost._core import timing
 from fencepost._core.address import Address
 from fencepost._core.failure import Failure
 from fencepost._core.session import Session
+from fencepost.testing import FakeServer
 
 Call = Callable[[Client], object]
 AsyncCall = Callable[[aio.Client], Awaitable[object]]
 
-CALLS: list[Call] = [lambda it: it.try_acquire("a"), lambda it: it.get("a"), lambda it: it.watch()]
-ASYNC_CALLS: list[AsyncCall] = [
-    lambda it: it.try_acquire("a"),
+
+def acquire_sync(client: Client) -> None:
+    lock = client.try_acquire("a")
+    assert lock is not None
+    lock.release()
+
+
+async def acquire(client: aio.Client) -> None:
+    lock = await client.try_acquire("a")
+    assert lock is not None
+    await lock.release()
+
+
+async def watch(client: aio.Client) -> None:
+    async with client.watch():
+        pass
+
+
+CALLS: list[Call] = [
+    acquire_sync,
     lambda it: it.get("a"),
-    lambda it: it.watch().__aenter__(),
+    lambda it: it.watch().close(),
 ]
+ASYNC_CALLS: list[AsyncCall] = [acquire, lambda it: it.get("a"), watch]
 KINDS = ["acquire", "get", "watch"]
 
 
@@ -42,51 +64,146 @@ class Counted:
         return self._result  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
 
 
-def broken() -> str:
-    raise OSError("vault is down")
+DOWN = r"no bearer token: OSError\('vault is down'\)"
+
+
+class Vault:
+    """A function for the token that fails while it is told to, and counts its calls."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.is_down = False
+
+    def __call__(self) -> str:
+        self.calls += 1
+        if self.is_down:
+            raise OSError("vault is down")
+        return "secret"
+
+
+def assert_fails(refused: fencepost.Refused, source: Vault, caplog: pytest.LogCaptureFixture) -> None:
+    assert refused.code == "UNAUTHENTICATED"
+    assert isinstance(refused.__cause__, OSError)
+    assert source.calls == 1, "another try of the same call is no better"
+    assert caplog.messages == []
 
 
 @pytest.mark.parametrize("call", CALLS, ids=KINDS)
 def test_a_function_that_fails_with_threads(call: Call, server: Server, caplog: pytest.LogCaptureFixture) -> None:
-    with Client(server.address, token=broken, retry_for=1) as client:
-        with pytest.raises(fencepost.Unavailable, match=r"token failed: OSError\('vault is down'\)") as failed:
+    source = Vault()
+    with Client(server.address, token=source) as client:
+        source.is_down = True
+        with pytest.raises(fencepost.Refused, match=DOWN) as failed:
             call(client)
-    assert isinstance(failed.value.__cause__, OSError)
-    assert caplog.messages == []
+        assert_fails(failed.value, source, caplog)
+        source.is_down = False
+        call(client)
 
 
 @pytest.mark.parametrize("call", ASYNC_CALLS, ids=KINDS)
 async def test_a_function_that_fails_with_asyncio(
     call: AsyncCall, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with aio.Client(server.address, token=broken, retry_for=1) as client:
-        with pytest.raises(fencepost.Unavailable, match=r"token failed: OSError\('vault is down'\)") as failed:
+    source = Vault()
+    async with aio.Client(server.address, token=source) as client:
+        source.is_down = True
+        with pytest.raises(fencepost.Refused, match=DOWN) as failed:
             await call(client)
-    assert isinstance(failed.value.__cause__, OSError)
-    assert caplog.messages == []
+        assert_fails(failed.value, source, caplog)
+        source.is_down = False
+        await call(client)
 
 
-def test_a_function_that_fails_for_a_moment(server: Server, name: str) -> None:
-    calls = itertools.count()
+def test_a_function_that_fails_for_a_moment_ends_the_call_that_needs_it_and_costs_no_lock() -> None:
+    source = Vault()
+    with FakeServer() as server, Client(server.address, token=source) as client, client.lock("a", ttl=3) as lock:
+        source.is_down = True
+        server.drop_reply()
+        with pytest.raises(fencepost.Refused, match=DOWN):
+            client.try_acquire("b")
+        tries = source.calls
+        wait_for(lambda: source.calls > tries, "the session asks again, for the lock")
+        source.is_down = False
+        assert not lock.lost.wait(3.5)
+        client.acquire("c").release()
 
+
+SLOW = timing.CONNECT_TIMEOUT + 0.5
+
+
+@pytest.mark.parametrize("call", CALLS, ids=KINDS)
+def test_a_slow_function_with_threads(call: Call, server: Server) -> None:
     def token() -> str:
-        if next(calls) < 3:
-            raise OSError("vault is down")
+        time.sleep(SLOW)
         return "secret"
 
-    with Client(server.address, token=token) as client, client.lock(name):
-        pass
+    with Client(server.address, token=token) as client:
+        call(client)
 
 
-@pytest.mark.parametrize("call", ASYNC_CALLS[1:], ids=KINDS[1:])
+@pytest.mark.parametrize("call", ASYNC_CALLS, ids=KINDS)
+async def test_a_slow_function_with_asyncio(call: AsyncCall, server: Server) -> None:
+    async def token() -> str:
+        await asyncio.sleep(SLOW)
+        return "secret"
+
+    async with aio.Client(server.address, token=token) as client:
+        await call(client)
+
+
+LATE = rf"no bearer token: .*its function did not return within {timing.TOKEN_TIMEOUT:g} s"
+
+
+@pytest.mark.parametrize("call", ASYNC_CALLS, ids=KINDS)
 async def test_a_coroutine_that_never_ends(call: AsyncCall, server: Server) -> None:
     async def token() -> str:
         await asyncio.Event().wait()
         return "never"
 
-    async with aio.Client(server.address, token=token, retry_for=1) as client:
-        with pytest.raises(fencepost.Unavailable, match="TimeoutError"):
+    async with aio.Client(server.address, token=token) as client:
+        with pytest.raises(fencepost.Refused, match=LATE) as refused:
             await call(client)
+    assert refused.value.code == "UNAUTHENTICATED"
+
+
+def test_a_function_that_never_returns(server: Server) -> None:
+    never = threading.Event()
+
+    def token() -> str:
+        never.wait()
+        return "never"
+
+    try:
+        with Client(server.address, token=token) as client:
+            with pytest.raises(fencepost.Refused, match=LATE) as refused:
+                client.try_acquire("a")
+    finally:
+        never.set()
+    assert refused.value.code == "UNAUTHENTICATED"
+
+
+def test_the_time_of_the_function_is_not_that_of_the_server() -> None:
+    world = World()
+    world.has_token = False
+    acquire = world.acquire()
+    session = world.session
+    world.pass_time(timing.TOKEN_TIMEOUT - 0.1)
+    world.has_token = True
+    world.pass_time(timing.CONNECT_TIMEOUT - 0.1)
+    assert not session.ended
+    world.pass_time(0.2)
+    assert session.ended
+    assert acquire.error is None, "the next session is tried"
+
+
+def test_a_function_that_is_too_slow_ends_the_acquire() -> None:
+    world = World()
+    world.has_token = False
+    acquire = world.acquire()
+    world.pass_time(timing.TOKEN_TIMEOUT + 0.1)
+    error = end(acquire)
+    assert isinstance(error, fencepost.Refused)
+    assert error.code == "UNAUTHENTICATED"
 
 
 INVALID: list[tuple[object, str]] = [

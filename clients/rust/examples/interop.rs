@@ -308,7 +308,7 @@ fn end_name(end: v1::LeaseEnd) -> String {
 
 fn loss_name(cause: LossCause) -> String {
     match cause {
-        LossCause::ValidityOver => "silence".to_owned(),
+        LossCause::Silence => "silence".to_owned(),
         other => format!("{other:?}").to_lowercase(),
     }
 }

@@ -59,8 +59,8 @@ pub(crate) struct LeaseState {
     attachment: AtomicU32,
     /// Whether a session of this process has ever renewed it.
     kept: AtomicBool,
-    /// How often it was attached again after another process had attached it.
-    reattached: AtomicU32,
+    /// How often its attempt number has jumped.
+    jumps: AtomicU32,
     /// Whether the session renews it.
     on_stream: AtomicBool,
     /// Locked for a few instructions only, never across an await.
@@ -79,7 +79,7 @@ impl LeaseState {
             token: lease.fencing_token,
             attachment: AtomicU32::new(0),
             kept: AtomicBool::new(false),
-            reattached: AtomicU32::new(0),
+            jumps: AtomicU32::new(0),
             on_stream: AtomicBool::new(true),
             known: Mutex::new(Snapshot {
                 valid_until: reading.valid_until(),
@@ -118,7 +118,7 @@ impl LeaseState {
             let before = *guard;
             if !before.is_lost() {
                 if now >= guard.valid_until {
-                    guard.lost = Some(Loss::new(LossCause::ValidityOver));
+                    guard.lost = Some(Loss::new(LossCause::Silence));
                 } else {
                     change(&mut guard);
                 }
@@ -203,14 +203,15 @@ impl LeaseState {
         self.kept.store(true, Ordering::Relaxed);
     }
 
-    /// Whether to attach the lease again after another process has attached it: once, if this process had kept it.
-    pub(crate) fn may_reattach(&self) -> bool {
+    /// Whether to attach the lease again after another process has attached it: once on each session, if this process
+    /// had kept it. `repeated` is whether the lost attachment was such a repeat.
+    pub(crate) fn may_reattach(&self, repeated: bool) -> bool {
         // This process had the lease and lost it: it must not compete with a process that received the lease since.
         if self.kept.load(Ordering::Relaxed) {
-            return self.reattached.fetch_add(1, Ordering::Relaxed) == 0;
+            return !repeated;
         }
         // Refused from the start: the previous process left without detaching, and its attempt numbers are higher.
-        let jumps = self.reattached.fetch_add(1, Ordering::Relaxed);
+        let jumps = self.jumps.fetch_add(1, Ordering::Relaxed);
         if jumps >= JUMPS_MAX {
             return false;
         }

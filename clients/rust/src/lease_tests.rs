@@ -25,7 +25,7 @@ fn a_process_that_was_paused_past_the_end_finds_its_lease_lost_at_once() {
     assert_eq!(lease.valid_for(after(start, 9_399)), Some(Duration::from_millis(1)));
     // No timer has fired and no message has arrived: the read itself checks the clock.
     assert_eq!(lease.valid_for(after(start, 9_400)), None);
-    assert_eq!(lease.lost(start).map(|lost| lost.cause), Some(LossCause::ValidityOver), "and it stays lost");
+    assert_eq!(lease.lost(start).map(|lost| lost.cause), Some(LossCause::Silence), "and it stays lost");
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn a_renewal_after_the_end_revives_nothing() {
     let lease = lease(start);
     let read = after(start, 9_500);
     lease.renewed(Reading { sent: after(start, 9_000), read, held_for: Duration::ZERO, ttl: TTL });
-    assert_eq!(lease.lost(read).map(|lost| lost.cause), Some(LossCause::ValidityOver));
+    assert_eq!(lease.lost(read).map(|lost| lost.cause), Some(LossCause::Silence));
 }
 
 #[test]

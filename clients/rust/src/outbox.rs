@@ -36,6 +36,8 @@ pub(crate) struct Attachment {
     pub(crate) number: u32,
     /// When it was sent.
     pub(crate) sent: Option<Moment>,
+    /// Whether it repeats one that the server ended on this session.
+    pub(crate) repeated: bool,
     /// Whether the server has confirmed the attachment.
     confirmed: bool,
 }
@@ -64,12 +66,21 @@ pub(crate) struct Outbox {
 impl Outbox {
     /// Attaches a lease under a new handle, replacing its previous handle on this session.
     pub(crate) fn attach(&mut self, lease: Arc<LeaseState>, now: Moment) {
+        self.queue_attachment(lease, now, false);
+    }
+
+    /// Attaches a lease again whose attachment the server has ended.
+    pub(crate) fn attach_again(&mut self, lease: Arc<LeaseState>, now: Moment) {
+        self.queue_attachment(lease, now, true);
+    }
+
+    fn queue_attachment(&mut self, lease: Arc<LeaseState>, now: Moment, repeated: bool) {
         if self.closed {
             return;
         }
         let number = lease.next_attachment(now);
         let handle = self.next_handle();
-        self.insert(handle, Attachment { lease, number, sent: None, confirmed: false });
+        self.insert(handle, Attachment { lease, number, sent: None, repeated, confirmed: false });
         self.to_attach.push_back(handle);
         self.wake();
     }
@@ -93,7 +104,8 @@ impl Outbox {
     /// Adds a lease that was granted here by a request sent at `sent`, and is attached by its grant.
     pub(crate) fn granted(&mut self, handle: u32, lease: Arc<LeaseState>, sent: Moment) {
         if !self.closed {
-            self.insert(handle, Attachment { lease, number: 1, sent: Some(sent), confirmed: true });
+            let attachment = Attachment { lease, number: 1, sent: Some(sent), repeated: false, confirmed: true };
+            self.insert(handle, attachment);
         }
     }
 

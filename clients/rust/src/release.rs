@@ -15,7 +15,8 @@ use v1::lock_service_client::LockServiceClient;
 pub struct Released {
     /// [`Released`](v1::LeaseEnd::Released): by this release. Anything else: it had ended before, and only the token
     /// protected the work done since then. For a lock that was lost already it says how, as far as this process knows:
-    /// [`Expired`](v1::LeaseEnd::Expired) if the validity ended by the local clock.
+    /// [`Unspecified`](v1::LeaseEnd::Unspecified) if the cause is [`Silence`](LossCause::Silence), because no server
+    /// has reported an end.
     pub end: v1::LeaseEnd,
     /// If it had ended before: the token of the lease that holds the lock now, if there is one.
     pub successor_token: Option<u64>,
@@ -62,12 +63,12 @@ impl From<v1::ReleaseResponse> for Released {
 impl From<LockLost> for Released {
     fn from(lost: LockLost) -> Self {
         let end = match lost.cause {
-            LossCause::ValidityOver | LossCause::Expired => v1::LeaseEnd::Expired,
+            LossCause::Expired => v1::LeaseEnd::Expired,
             LossCause::Revoked => v1::LeaseEnd::Revoked,
             LossCause::Superseded => v1::LeaseEnd::Superseded,
             LossCause::Released => v1::LeaseEnd::Released,
             LossCause::Unknown | LossCause::Invalid => v1::LeaseEnd::Unknown,
-            LossCause::Detached => v1::LeaseEnd::Unspecified,
+            LossCause::Silence | LossCause::Detached => v1::LeaseEnd::Unspecified,
         };
         Self { end, successor_token: lost.successor_token }
     }

@@ -38,7 +38,7 @@ pub struct LockLost {
 pub enum LossCause {
     /// The validity ended by the local clock before a renewal succeeded: the server was unreachable, or this process
     /// was paused for too long.
-    ValidityOver,
+    Silence,
     /// The server reports that the lease expired.
     Expired,
     /// The server revoked the lease, for example because an operator forced its release.
@@ -83,7 +83,7 @@ impl Loss {
 impl std::fmt::Display for LockLost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (what, why) = match self.cause {
-            LossCause::ValidityOver => ("lost", "its validity ended before a renewal succeeded"),
+            LossCause::Silence => ("lost", "its validity ended before a renewal succeeded"),
             LossCause::Expired => ("lost", "the lease expired"),
             LossCause::Revoked => ("lost", "the lease was revoked"),
             LossCause::Superseded => ("lost", "another lease was granted since"),

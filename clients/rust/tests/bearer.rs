@@ -3,10 +3,11 @@
 
 mod fake;
 
-use fake::{Fake, builder};
+use fake::{BOUND, Fake, TTL, builder};
 use fencepost_client::{AcquireError, Client, ConfigError, v1};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 use tonic::Code;
 use tonic::transport::Endpoint;
 
@@ -42,6 +43,37 @@ async fn without_a_token_nothing_is_sent() {
         }
     }
     assert!(fake.state().authorizations.is_empty() && fake.state().acquires.is_empty());
+}
+
+#[tokio::test]
+async fn a_provider_that_fails_for_a_moment_ends_the_call_that_needs_it_and_costs_no_lock() {
+    let fake = Fake::start().await;
+    let (asked, down) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
+    let provider = {
+        let (asked, down) = (asked.clone(), down.clone());
+        move || {
+            asked.fetch_add(1, Ordering::Relaxed);
+            if down.load(Ordering::Relaxed) { Err("the vault is down".into()) } else { Ok("secret".to_owned()) }
+        }
+    };
+    let client = builder(&[&fake]).bearer_token(provider).build().unwrap();
+    let lock = client.acquire("x").ttl(TTL).await.unwrap();
+    down.store(true, Ordering::Relaxed);
+    let before = asked.load(Ordering::Relaxed);
+    let request = v1::GetRequest { lock_name: "x".to_owned(), ..Default::default() };
+    let refused = client.calls().get(request).await.unwrap_err();
+    assert_eq!((refused.code(), refused.message()), (Code::Unauthenticated, "no bearer token: the vault is down"));
+    assert_eq!(asked.load(Ordering::Relaxed), before + 1, "not repeated");
+    fake.end_streams();
+    let asks_again = async {
+        while asked.load(Ordering::Relaxed) < before + 3 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(BOUND, asks_again).await.expect("the session asks again, for the lock");
+    down.store(false, Ordering::Relaxed);
+    fake.until("kept", |state| state.streams.len() == 2 && state.streams[1].answers.len() > 12).await;
+    assert!(lock.is_valid());
 }
 
 #[tokio::test]

@@ -63,7 +63,7 @@ async fn the_newest_of_two_processes_keeps_a_lease_whatever_the_attempt_numbers(
     let second = second_client.keep(fake::lease("x"), Moment::now(), Duration::ZERO);
     fake.until("the first one tries once", |state| state.streams[3].all_attached.len() == 2).await;
     let lost = tokio::time::timeout(BOUND, first.lost()).await.unwrap();
-    assert_eq!(lost.cause, LossCause::ValidityOver);
+    assert_eq!(lost.cause, LossCause::Silence);
     assert!(second.is_valid());
     let state = fake.state();
     assert_eq!((state.streams[3].attached.len(), state.streams[4].attached.len()), (0, 1));
@@ -77,7 +77,7 @@ async fn a_returning_process_does_not_compete_with_one_that_received_the_lease_s
     fake.update(|state| state.kept.insert(fake::lease_id("x"), (9, usize::MAX, 1)));
     fake.end_streams();
     let lost = tokio::time::timeout(BOUND, lock.lost()).await.unwrap();
-    assert_eq!(lost.cause, LossCause::ValidityOver);
+    assert_eq!(lost.cause, LossCause::Silence);
     let attempts: Vec<_> = fake.state().streams[1].all_attached.iter().map(|lease| lease.attempt).collect();
     assert_eq!(attempts, [2, 3]);
 }

@@ -66,7 +66,7 @@ async fn silence_means_at_risk_and_then_lost_by_the_local_clock() {
     assert!(lock.is_valid(), "it stays valid until then");
     let lost = lost_within_bound(&lock).await;
     assert_eq!(lost, lock.lost().await, "repeatable");
-    assert_eq!((lost.cause, lost.successor_token), (LossCause::ValidityOver, None));
+    assert_eq!((lost.cause, lost.successor_token), (LossCause::Silence, None));
     assert!(Moment::now() >= valid_until);
     assert!(!lock.is_valid() && lock.valid_for().is_zero());
     assert_eq!(changes.next().await, Some(Status::Lost(lost)));
@@ -181,19 +181,32 @@ async fn the_stream_of_the_only_server_continues_while_it_drains_until_the_next_
 }
 
 #[tokio::test]
-async fn attached_elsewhere_is_corrected_once_and_then_accepted() {
+async fn attached_elsewhere_is_corrected_once_on_each_session_and_then_accepted() {
     let fake = Fake::start().await;
     let lock = kept(&client(&[&fake]), &fake).await;
     let elsewhere = v1::detached::Reason::AttachedElsewhere.into();
     let detach = |handle| ServerMessage::Detached(v1::Detached { handle, reason: elsewhere });
     fake.tell_each(detach);
     fake.until("attached again", |state| state.streams[0].all_attached.len() == 2).await;
-    assert_eq!(fake.state().streams[0].all_attached[1].attempt, 2);
+    fake.end_streams();
+    fake.until("moved", |state| state.streams.len() == 2 && !state.streams[1].attached.is_empty()).await;
+    fake.tell_each(detach);
+    fake.until("attached again there", |state| state.streams[1].all_attached.len() == 2).await;
+    let attempts = |state: &fake::State| -> Vec<u32> {
+        state.streams.iter().flat_map(|stream| &stream.all_attached).map(|lease| lease.attempt).collect()
+    };
+    assert_eq!(attempts(&fake.state()), [1, 2, 3, 4]);
+    let mut changes = lock.status_changes();
     fake.state().renews_leases = false;
     fake.tell_each(detach);
+    let at_risk = tokio::time::timeout(BOUND, changes.next()).await.unwrap();
+    assert!(matches!(at_risk, Some(Status::AtRisk { .. })), "{at_risk:?}");
+    // It was given up for good: the next session does not attach it either.
+    fake.end_streams();
+    fake.until("a third session", |state| state.streams.len() == 3).await;
     let lost = lost_within_bound(&lock).await;
-    assert_eq!(lost.cause, LossCause::ValidityOver);
-    assert_eq!(fake.state().streams[0].all_attached.len(), 2);
+    assert_eq!(lost.cause, LossCause::Silence);
+    assert_eq!(attempts(&fake.state()), [1, 2, 3, 4]);
 }
 
 #[tokio::test]
@@ -262,5 +275,5 @@ async fn an_expired_lease_is_lost_from_the_start() {
     let client = builder(&[&fake]).build().unwrap();
     let lock = client.keep(fake::lease("x"), Moment::now().minus(TTL), Duration::ZERO);
     assert!(!lock.is_valid());
-    assert_eq!(lock.lost().await.cause, LossCause::ValidityOver);
+    assert_eq!(lock.lost().await.cause, LossCause::Silence);
 }

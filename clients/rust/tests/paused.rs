@@ -30,7 +30,7 @@ async fn holder() {
         if now.since(last) > TTL {
             assert!(!lock.is_valid(), "valid after a pause longer than the TTL");
             let lost = tokio::time::timeout(BOUND, lost).await.unwrap().unwrap();
-            assert_eq!(lost.cause, LossCause::ValidityOver);
+            assert_eq!(lost.cause, LossCause::Silence);
             println!("\nlost");
             return;
         }

@@ -108,7 +108,7 @@ export class Lock implements AsyncDisposable {
    * Releases the lock. Stop the work that it protects before: another holder may get it at any moment. Calling it again
    * has no effect and the same answer.
    *
-   * If the lock is lost by the local clock, this returns at once with the end `unknown`, and the release goes on in the
+   * If the lock is lost by the local clock, this returns at once with the end `unspecified`, and the release goes on in the
    * background.
    *
    * A caller that does not wait for the promise need not handle its rejection.
@@ -136,7 +136,7 @@ export class Lock implements AsyncDisposable {
     try {
       const { end, successorToken } = await released;
       if (end === "released") return;
-      throw new LockLost(this.name, this.token, end, successorToken);
+      throw new LockLost(this.name, this.token, end === "unspecified" ? "unknown" : end, successorToken);
     } catch (error) {
       if (error instanceof LockLost) throw error;
       // Not confirmed: the lease ends by its TTL, and the work of the block was done with the lock.

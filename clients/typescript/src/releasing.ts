@@ -41,7 +41,7 @@ function start(core: Core, lease: Lease): Promise<Released> {
       () => undefined,
     ),
   );
-  if (loss?.reason === "silence") return Promise.resolve({ end: "unknown", successorToken: undefined });
+  if (loss?.reason === "silence") return Promise.resolve({ end: "unspecified", successorToken: undefined });
   const released = bounded(core, outcome);
   // A caller that does not wait for it is not told, and no unhandled rejection ends the process.
   released.catch(() => undefined);
@@ -75,6 +75,5 @@ async function finish(core: Core, lease: Lease): Promise<Released> {
 }
 
 function released(response: ReleaseResponse): Released {
-  const how = end(response.end);
-  return { end: how === "unspecified" ? "unknown" : how, successorToken: token(response.successorToken) };
+  return { end: end(response.end), successorToken: token(response.successorToken) };
 }

@@ -17,8 +17,9 @@ export interface TlsOptions {
 }
 
 /**
- * A bearer token, or a function that is asked for one before each call. The call fails if the function does, or has not
- * settled after 4.5 s or the client's timeout, whichever is shorter.
+ * A bearer token, or a function that is asked for one before each call and each stream. The call that needs the token
+ * fails with the code `UNAUTHENTICATED` if the function does, or has not settled after 4.5 s or the client's timeout,
+ * whichever is shorter.
  */
 export type TokenSource = string | (() => string | Promise<string>);
 
@@ -34,7 +35,7 @@ const TOKEN_TIMEOUT_MS = 4500;
 /** A call is not made, because it has no token. */
 export class NoToken extends Error {
   constructor(why: string, cause?: unknown) {
-    super(`there is no token: ${why}`, { cause });
+    super(`no bearer token: ${why}`, { cause });
   }
 }
 
@@ -58,7 +59,7 @@ export class Tokens {
     try {
       answer = await within(asked, this.#timeout, signal);
     } catch (error) {
-      throw new NoToken(`its function failed: ${error instanceof Error ? error.message : String(error)}`, error);
+      throw new NoToken(error instanceof Error ? error.message : String(error), error);
     }
     if (answer === undefined) throw new NoToken(`its function did not settle within ${String(this.#timeout)} ms`);
     try {

@@ -131,7 +131,7 @@ void test("with every server silent, the lock is lost in time, and nothing is th
   }, loss);
   assert.equal(risks, 1);
   // Nobody waits for the release: the server is still silent.
-  assert.deepEqual(await lock.release(), { end: "unknown", successorToken: undefined });
+  assert.deepEqual(await lock.release(), { end: "unspecified", successorToken: undefined });
   proxy.passAnswers();
 });
 

@@ -8,7 +8,8 @@ import { join } from "node:path";
 import { inspect } from "node:util";
 import test, { type TestContext } from "node:test";
 import { Client, ClientClosed, type TlsOptions } from "../src/index.js";
-import { connect, start } from "./support/index.js";
+import { FakeServer } from "../src/testing/index.js";
+import { after, connect, start, until } from "./support/index.js";
 
 function folderOf(t: TestContext): string {
   const folder = mkdtempSync(join(tmpdir(), "fencepost-tls-"));
@@ -126,21 +127,47 @@ void test("an IPv6 address", async (t) => {
 
 void test("a token that cannot be had is an error of the call", async (t) => {
   const server = await start(t);
-  const token = () => Promise.reject(new Error("no token today"));
+  let asked = 0;
+  const token = () => {
+    asked += 1;
+    return Promise.reject(new Error("no token today"));
+  };
   const client = connect(t, server, { token });
   // Nothing was sent, so the error does not name the server.
-  const message = "there is no token: its function failed: no token today";
+  const message = "no bearer token: no token today";
   const refused = { name: "Refused", code: "UNAUTHENTICATED", message };
   await assert.rejects(client.lock("a"), refused);
   await assert.rejects(client.get("a"), refused);
   await assert.rejects(client.watch("a").next(), refused);
+  assert.equal(asked, 3, "once for each call");
+});
+
+void test("a token that cannot be had for a moment costs no lock", async (t) => {
+  const server = await FakeServer.start();
+  after(t, () => server.stop());
+  let [asked, isDown] = [0, false];
+  const token = () => {
+    asked += 1;
+    if (isDown) throw new Error("no token today");
+    return "secret";
+  };
+  const client = connect(t, server.address, { token });
+  const lock = await client.lock("a", { ttl: 3000 });
+  isDown = true;
+  server.dropReply();
+  await assert.rejects(client.tryLock("b"), { name: "Refused", code: "UNAUTHENTICATED", message: /no token today/ });
+  const tries = asked;
+  await until("the session asks again, for the lock", () => asked > tries);
+  isDown = false;
+  await new Promise((resolve) => setTimeout(resolve, 3500));
+  assert.ok(lock.valid());
 });
 
 void test("a token that never comes holds up no call beyond its time, and none beyond close", async (t) => {
   const server = await start(t);
   const token = () => new Promise<string>(() => undefined);
   const client = connect(t, server, { token, timeout: 500 });
-  const late = { name: "Refused", message: /there is no token: its function did not settle within 500 ms/ };
+  const late = { name: "Refused", message: /no bearer token: its function did not settle within 500 ms/ };
   const began = performance.now();
   await assert.rejects(client.get("a"), late);
   await assert.rejects(client.watch("a").next(), late);

@@ -142,7 +142,7 @@ void test("nobody waits for the release of a lock that is over, but close does",
   await until("it is over", () => !lock.valid());
   const releasing = lock.release();
   assert.deepEqual(released, []);
-  assert.deepEqual(await releasing, { end: "unknown", successorToken: undefined });
+  assert.deepEqual(await releasing, { end: "unspecified", successorToken: undefined });
   await client.close();
   assert.deepEqual(released, ["lease 1"]);
 });

@@ -206,6 +206,12 @@ class Driver:
 
     # The streams
 
+    def connects(self, session: Session) -> bool:
+        with self._lock:
+            wanted = self._engine.connects(session, now())
+            self._changed()
+            return wanted
+
     def connected(self, session: Session) -> None:
         with self._lock:
             self._engine.connected(session, now())

@@ -54,7 +54,7 @@ class Released:
 
     end: LeaseEnd
     """``RELEASED``: by this release. Anything else: the lease had ended before, and only the token protected the work
-    done since then."""
+    done since then. ``UNSPECIFIED`` if the lock was lost by ``SILENCE``: no server has reported an end."""
     successor_token: int | None = None
     """If it had ended before: the token of the lease that holds the lock now, if there is one."""
 

@@ -29,6 +29,8 @@ class World:
         self.closed: list[Session] = []
         self.calls: list[Call] = []
         self.cancelled: list[Call] = []
+        self.has_token = True
+        self._connects: set[Session] = set()
         self.engine = Engine(self, servers, retry_for)
 
     def open(self, session: Session) -> None:
@@ -56,12 +58,24 @@ class World:
             if not self.session.ended and not self.session.connected:
                 break
             self.pass_time(0.05)
+        self._connect_all()
         self.engine.connected(self.session, self.now)
         return self.session
 
+    def _connect_all(self) -> None:
+        """Has the token of each session at once, unless the function for it is slow."""
+        for session in self.opened:
+            if self.has_token and session not in self._connects:
+                self._connects.add(session)
+                self.engine.connects(session, self.now)
+
     def pass_time(self, seconds: float) -> None:
         end = self.now + seconds
-        while (due := self.engine.timers.next()) is not None and due <= end:
+        while True:
+            self._connect_all()
+            due = self.engine.timers.next()
+            if due is None or due > end:
+                break
             self.now = max(due, self.now)
             self.engine.timers.run(self.now)
             self.engine.rest(self.now)

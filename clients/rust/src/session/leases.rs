@@ -44,12 +44,12 @@ impl Session {
                 lease.leave_stream();
                 self.core.spawn(crate::unary_renewal::keep_alive(self.core.clone(), lease));
             }
-            // Another process attached the lease. Once may be a delayed message of an old session, and is corrected.
-            // Twice means that another process received the lease: it stays valid until the known end, but is no longer
-            // renewed here.
+            // Another process attached the lease. Once on each session may be a delayed message of an old session, and
+            // is corrected. Twice means that another process received the lease: it stays valid until the known end,
+            // but is no longer renewed here, nor attached to later sessions.
             Reason::AttachedElsewhere | Reason::Unspecified | Reason::Requested => {
-                if lease.may_reattach() {
-                    self.attach(lease.clone(), now);
+                if lease.may_reattach(attachment.repeated) {
+                    self.outbox().attach_again(lease.clone(), now);
                     // If it was released concurrently, it must not be renewed again.
                     if lease.snapshot(now).is_lost() {
                         self.detach(lease.key);

@@ -98,7 +98,7 @@ async fn a_pause_loses_locks() {
     let (server, client) = start();
     let lock = client.acquire("orders/42").ttl(Duration::from_millis(400)).await.unwrap();
     server.pause();
-    assert_eq!(within(lock.lost()).await.cause, LossCause::ValidityOver);
+    assert_eq!(within(lock.lost()).await.cause, LossCause::Silence);
     server.resume();
     let next = within(client.acquire("orders/42").wait(BOUND).into_future()).await.unwrap();
     assert!(next.token() > lock.token());
@@ -145,6 +145,6 @@ async fn a_dropped_fake_is_gone() {
     let address = server.address().to_owned();
     drop(server);
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
-    assert_eq!(within(lock.lost()).await.cause, LossCause::ValidityOver);
+    assert_eq!(within(lock.lost()).await.cause, LossCause::Silence);
     waiting.abort();
 }

@@ -116,8 +116,7 @@ async fn hold(worker: &mut Worker, lock: Lock) -> Result<()> {
         }
     }
     if let Status::Lost(lost) = held.status() {
-        let cause =
-            if lost.cause == LossCause::ValidityOver { "deadline".to_owned() } else { format!("{:?}", lost.cause) };
+        let cause = if lost.cause == LossCause::Silence { "deadline".to_owned() } else { format!("{:?}", lost.cause) };
         let (client, at, successor) = (worker.caller.client, clock::now(), lost.successor_token);
         let (lock, token) = (grant_ref.lock.clone(), grant_ref.token);
         let lost = Lost { client, lock, token, at, cause: cause.to_lowercase(), successor };
@@ -153,7 +152,7 @@ fn record_renewal(worker: &Worker, lock: &Lock, known: &mut Nanos) {
 
 /// Whether the lock was lost by the local clock.
 fn is_over(held: &Held) -> bool {
-    matches!(held.status(), Status::Lost(lost) if lost.cause == LossCause::ValidityOver)
+    matches!(held.status(), Status::Lost(lost) if lost.cause == LossCause::Silence)
 }
 
 async fn release(worker: &Worker, lock: Lock, grant_ref: GrantRef) {

@@ -52,6 +52,7 @@ pub(crate) async fn silence_alone(cell: Cell) {
     assert_eq!(client.valid_for(&name).await, None);
     assert_eq!(client.ask_write(&name, &file).await.failed().await.0, "lost");
     assert!(fs::metadata(&file).is_err(), "nothing was written");
+    assert_eq!(client.release(&name).await, "unspecified", "no server has reported an end");
     link.cut();
     let again = client.ask_acquire("again", &name, SHORT, LONG).await.granted().await;
     assert!(again.token > lock.token);

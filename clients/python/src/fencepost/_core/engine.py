@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from fencepost._core import timing
 from fencepost._core.acquire import Acquire
-from fencepost._core.failure import Failure, unsent
+from fencepost._core.failure import Failure, no_token, unsent
 from fencepost._core.lease import Lease
 from fencepost._core.port import Call, Port
 from fencepost._core.receive import receive
@@ -44,8 +44,10 @@ class Engine:
         self._tries = 0
         """Sessions opened since one worked."""
         self._has_opened = False
-        self._leases: dict[Lease, float] = {}
+        self._leases: dict[Lease, float | None] = {}
+        """With their TTLs; None for those that are given up."""
         self._ttls: dict[float, int] = {}
+        """How many leases have each TTL."""
         self._alone: dict[Lease, Alone] = {}
         self._acquires: dict[Flow, None] = {}
         self._urgent: dict[Flow, None] = {}
@@ -137,6 +139,12 @@ class Engine:
             session.detach(lease)
             self.port.wake(session)
 
+    def leave(self, lease: Lease) -> None:
+        """Gives up a lease that another process keeps: it is renewed no more, and lasts until the end that is known."""
+        lease.given_up = True
+        self._forget_ttl(lease)
+        lease.risk()
+
     def keep_alone(self, session: Session, lease: Lease, now: float) -> None:
         """A session has no room for a lease."""
         self._stop_alone(lease)
@@ -157,12 +165,18 @@ class Engine:
 
     def _drop(self, lease: Lease) -> None:
         self._stop_alone(lease)
-        ttl = self._leases.pop(lease, None)
+        if lease in self._leases:
+            self._forget_ttl(lease)
+            del self._leases[lease]
+            self.timers.cancel(lease.timer)
+
+    def _forget_ttl(self, lease: Lease) -> None:
+        """The server's beats are not for this lease any more."""
+        ttl, self._leases[lease] = self._leases[lease], None
         if ttl is not None:
             self._ttls[ttl] -= 1
             if not self._ttls[ttl]:
                 del self._ttls[ttl]
-            self.timers.cancel(lease.timer)
 
     def _watch_lease(self, lease: Lease) -> None:
         due = lease.valid_until if lease.at_risk else lease.overdue_at()
@@ -197,6 +211,14 @@ class Engine:
 
     def sessions(self) -> tuple[Session, ...]:
         return tuple(it for it in (self.previous, self.current) if it is not None)
+
+    def connects(self, session: Session, now: float) -> bool:
+        """The driver has the token of a session and connects from now on. Returns whether it is still wanted."""
+        if not session.ended:
+            self.timers.cancel(session.timer)
+            due = now + timing.CONNECT_TIMEOUT
+            session.timer = self.timers.at(due, lambda now: self._check_connected(session, now))
+        return not session.ended
 
     def connected(self, session: Session, now: float) -> None:
         """The connection of a session is made."""
@@ -309,7 +331,8 @@ class Engine:
 
     def _open(self, now: float) -> None:
         session = Session(self._server, now)
-        for lease in sorted(self._leases, key=lambda lease: lease.valid_until):
+        kept = (lease for lease in self._leases if not lease.given_up)
+        for lease in sorted(kept, key=lambda lease: lease.valid_until):
             lease.reattached = False
             session.attach(lease)
         if self.current is not None:
@@ -318,7 +341,8 @@ class Engine:
             self.previous = self.current
             self.timers.cancel(self.previous.timer)
         self.current, self._has_opened = session, True
-        session.timer = self.timers.at(now + timing.CONNECT_TIMEOUT, lambda now: self._check_connected(session, now))
+        no_answer = no_token(f"its function did not return within {timing.TOKEN_TIMEOUT:g} s")
+        session.timer = self.timers.at(now + timing.TOKEN_TIMEOUT, lambda now: self.ended(session, no_answer, now))
         self.port.open(session)
 
     def _check_connected(self, session: Session, now: float) -> None:

@@ -77,6 +77,11 @@ def unsent(message: str) -> Failure:
     return Failure("UNAVAILABLE", message, sent=False)
 
 
+def no_token(why: str) -> Failure:
+    """Returns the failure of a call without a bearer token. The same call would not be better; the next one may be."""
+    return Failure("UNAUTHENTICATED", f"no bearer token: {why}", sent=False)
+
+
 def of_preparation(error: Refused) -> Failure:
     """Returns the failure of a call that could not be made: a file of TLS or the token is missing."""
     return Failure(error.code, error.message, sent=False, cause=error.__cause__)

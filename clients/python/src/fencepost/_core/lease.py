@@ -20,6 +20,7 @@ class Lease:
     __slots__ = (
         "at_risk",
         "attempt",
+        "given_up",
         "grant_id",
         "lease_id",
         "lost",
@@ -51,6 +52,8 @@ class Lease:
         """The number of the latest attachment; the grant is the first."""
         self.reattached = False
         """Whether it was attached again on the current session, after another attachment had replaced it."""
+        self.given_up = False
+        """Whether another process keeps it: no session of this client attaches it any more."""
         self.timer: Timer | None = None
         """The engine's next check of it."""
         self.on_end: Callable[[], None] | None = None

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fencepost._core import address
+from fencepost._core import address, failure
 from fencepost._core.address import Address
 from fencepost._core.convert import text
 from fencepost._facts import (
@@ -21,7 +21,7 @@ from fencepost._facts import (
     ENVIRONMENT_SERVER,
     HOLDER_BYTES_MAX,
 )
-from fencepost.errors import Refused, Unavailable
+from fencepost.errors import Refused
 
 # The longest time for retries: a day.
 _RETRY_FOR_MAX = 86_400
@@ -78,9 +78,10 @@ class Options:
             raise Refused("UNAUTHENTICATED", "", str(error)) from error
 
     @staticmethod
-    def no_token(error: Exception) -> Unavailable:
+    def no_token(error: Exception) -> Refused:
         """Returns the error of a call for which a function did not return a token."""
-        return Unavailable("UNAVAILABLE", "", f"the function that returns the token failed: {error!r}")
+        why = failure.no_token(repr(error))
+        return Refused(why.code, why.reason, why.message)
 
 
 def check(

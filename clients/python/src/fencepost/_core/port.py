@@ -32,7 +32,9 @@ class Port(Protocol):
     """These calls must neither block nor call the engine."""
 
     def open(self, session: Session) -> None:
-        """Connect, and report :meth:`Engine.connected`, received messages, and :meth:`Engine.ended`."""
+        """Get the token and report :meth:`Engine.connects`; then connect, and report :meth:`Engine.connected`, received
+        messages, and :meth:`Engine.ended`.
+        """
         ...
 
     def wake(self, session: Session) -> None:

@@ -94,14 +94,14 @@ def _detached(engine: Engine, session: Session, response: pb.SessionResponse, no
         return
     if response.detached.reason == pb.Detached.REASON_STREAM_FULL:
         engine.keep_alone(session, lease, now)
-    elif response.detached.reason == pb.Detached.REASON_ATTACHED_ELSEWHERE and not lease.reattached:
-        # It may be a late message of an old session. The second time on this one somebody else has the lease, and it
-        # stays valid until the end that is known.
+    elif not lease.reattached:
+        # Once on each session may be a late message of an old one, and is corrected.
         lease.reattached = True
         session.attach(lease)
         engine.port.wake(session)
     else:
-        lease.risk()
+        # Twice means that another process keeps the lease. It stays valid until the end that is known.
+        engine.leave(lease)
 
 
 def _draining(engine: Engine, session: Session, response: pb.SessionResponse, now: float) -> None:

@@ -15,6 +15,9 @@ from fencepost._facts import (
 CONNECT_TIMEOUT = CONNECT_TIMEOUT_MS / 1000
 """How long a session may take to connect, with the TLS handshake."""
 
+TOKEN_TIMEOUT = 5.0
+"""How long the function for the bearer token may take. It does not count as time of a server."""
+
 CALL_TIMEOUT = 5.0
 """How long one transmission may take, in addition to the wait that it asks for."""
 

@@ -47,8 +47,9 @@ class Client:
                 ``user@host:pid``.
             tls: Files for ``https://`` servers. Default: the variables ``FENCEPOST_CA``, ``FENCEPOST_CERT`` and
                 ``FENCEPOST_KEY``, else the authorities of this machine.
-            token: A bearer token, or a function or coroutine function that returns one, asked before each connection
-                and call. Refused for a server on another machine without TLS.
+            token: A bearer token, or a function or coroutine function that returns one within 5 s, asked before each
+                connection and call. If it fails, the call that needs the token raises ``Refused`` with the code
+                ``UNAUTHENTICATED``. Refused for a server on another machine without TLS.
             retry_for: For how many seconds a call is repeated while no server answers it, in addition to the time that
                 it waits for a lock: 0 to 86,400.
 

@@ -172,6 +172,11 @@ class Driver:
 
     # The streams
 
+    def connects(self, session: Session) -> bool:
+        wanted = self._engine.connects(session, now())
+        self._changed()
+        return wanted
+
     def connected(self, session: Session) -> None:
         self._engine.connected(session, now())
         self._changed()
@@ -193,7 +198,7 @@ class Driver:
         """Makes a call apart from the sessions."""
         sent = now()
         try:
-            metadata = await bearer(self.options, timing.CONNECT_TIMEOUT)
+            metadata = await bearer(self.options, timing.TOKEN_TIMEOUT)
             stream = self._streams.get(call.session)
             if stream is None or stream.channel is None:
                 result: pb.AcquireResponse | failure.Failure = failure.unsent("the session has ended")
@@ -271,7 +276,10 @@ class _Stream:
         """Reads the session. Returns why it ended."""
         session, driver = self._session, self._driver
         address = driver.options.servers[session.server]
-        metadata = await bearer(driver.options, timing.CONNECT_TIMEOUT)
+        # Asked first: the time that its function takes is not that of the server.
+        metadata = await bearer(driver.options, timing.TOKEN_TIMEOUT)
+        if not driver.connects(session):
+            return failure.unsent("the session was closed")
         async with open_channel(driver.options, address) as channel:
             self.channel = channel
             start = channel.stream_stream(SESSION.path, SESSION.serialize, SESSION.deserialize)
@@ -323,6 +331,8 @@ async def bearer(options: Options, timeout: float) -> Metadata:
         value = token() if callable(token) else token
         if inspect.isawaitable(value):
             value = await asyncio.wait_for(value, timeout)
+    except asyncio.TimeoutError as error:
+        raise options.no_token(TimeoutError(f"its function did not return within {timeout:g} s")) from error
     except Exception as error:
         raise options.no_token(error) from error
     return options.authorization(value)

@@ -22,13 +22,18 @@ final class Calls {
   /** How long an unused connection stays open. */
   private static final long IDLE_SECONDS = 30;
 
+  /** The longest time between two looks at the clock while a connection is made. */
+  private static final long LOOK_MILLIS = 100;
+
+  private final BootClock clock;
   private final Connector connector;
   private final List<ServerAddress> servers;
   private final Map<Integer, ManagedChannel> channels = new HashMap<>();
   private final AtomicInteger preferred = new AtomicInteger();
   private boolean closed;
 
-  Calls(Connector connector, List<ServerAddress> servers) {
+  Calls(BootClock clock, Connector connector, List<ServerAddress> servers) {
+    this.clock = clock;
     this.connector = connector;
     this.servers = servers;
   }
@@ -45,7 +50,7 @@ final class Calls {
 
   /** Repeats a call on the servers in turn, until it is answered or refused, or its time is over. */
   private <T> T call(Transmission<T> transmission) {
-    long until = System.nanoTime() + Timing.RETRY_FOR;
+    long until = clock.now() + Timing.RETRY_FOR;
     int refusedByTls = 0;
     for (int failures = 0; ; failures++) {
       int server = preferred();
@@ -68,7 +73,7 @@ final class Calls {
       }
       long pause = Math.max(Timing.retryPause(failures), failure.retryDelay());
       boolean hopeless = !failure.isTransient() || refusedByTls > servers.size();
-      if (hopeless || System.nanoTime() + pause - until > 0) {
+      if (hopeless || clock.now() + pause - until > 0) {
         throw failure.refused();
       }
       try {
@@ -108,14 +113,14 @@ final class Calls {
    */
   ManagedChannel connected(int server) {
     ManagedChannel channel = channel(server);
-    long until = System.nanoTime() + Timing.CONNECT_TIMEOUT;
+    long until = clock.now() + Timing.CONNECT_TIMEOUT;
     try {
       for (ConnectivityState state = channel.getState(true);
           state == ConnectivityState.IDLE || state == ConnectivityState.CONNECTING;
           state = channel.getState(true)) {
         CountDownLatch changed = new CountDownLatch(1);
         channel.notifyWhenStateChanged(state, changed::countDown);
-        if (!changed.await(until - System.nanoTime(), TimeUnit.NANOSECONDS)) {
+        if (!changed.await(LOOK_MILLIS, TimeUnit.MILLISECONDS) && clock.now() - until >= 0) {
           giveUp(server, channel);
           throw Status.UNAVAILABLE.withDescription("no answer in time").asRuntimeException();
         }

@@ -48,7 +48,8 @@ public final class ClientBuilder {
    * loopback interface.
    *
    * @param provider is called before each call and each stream, on a thread that may wait; if it throws, or returns
-   *     null or a text that is no token (such as one with a line end), the call is not made
+   *     null or a text that is no token (such as one with a line end), the call is not made, and ends with {@code
+   *     UNAUTHENTICATED} and its message. The stream that keeps the locks is opened again after a pause
    * @return this builder
    */
   public ClientBuilder bearerToken(Supplier<String> provider) {
@@ -74,6 +75,11 @@ public final class ClientBuilder {
    * @throws IllegalArgumentException if a setting is not valid, or a TLS file cannot be used
    */
   public FencepostClient build() {
+    return build(BootClock.system());
+  }
+
+  /** The same with a clock of a test. */
+  FencepostClient build(BootClock clock) {
     List<ServerAddress> addresses = servers.isEmpty() ? ServerAddress.list(fromEnvironment()) : List.copyOf(servers);
     Tls settings = tls == null ? Tls.fromEnvironment() : tls;
     for (ServerAddress address : addresses) {
@@ -81,7 +87,7 @@ public final class ClientBuilder {
     }
     Threads threads = new Threads();
     Executor pool = threads.pool();
-    return new FencepostClient(threads, new Connector(settings, token, pool), addresses, holder);
+    return new FencepostClient(clock, threads, new Connector(settings, token, pool), addresses, holder);
   }
 
   private static String fromEnvironment() {

@@ -132,7 +132,9 @@ final class Connector {
           headers.put(AUTHORIZATION, "Bearer " + current);
           applier.apply(headers);
         } catch (RuntimeException failed) {
-          applier.fail(Status.UNAVAILABLE.withDescription("the token provider failed").withCause(failed));
+          // Final for the call that needs the token. The next one asks again.
+          String why = failed.getMessage() == null ? failed.toString() : failed.getMessage();
+          applier.fail(Status.UNAUTHENTICATED.withDescription("no bearer token: " + why).withCause(failed));
         }
       });
     }

@@ -35,11 +35,12 @@ public final class FencepostClient implements AutoCloseable {
   private final String holder;
   private final AtomicBoolean closed = new AtomicBoolean();
 
-  FencepostClient(Threads threads, Connector connector, List<ServerAddress> servers, String holder) {
+  FencepostClient(
+      BootClock clock, Threads threads, Connector connector, List<ServerAddress> servers, String holder) {
     this.threads = threads;
     this.holder = holder;
-    this.calls = new Calls(connector, servers);
-    this.keeper = new Keeper(BootClock.system(), threads, connector, calls, servers);
+    this.calls = new Calls(clock, connector, servers);
+    this.keeper = new Keeper(clock, threads, connector, calls, servers);
     threads.checkWith(keeper::check);
   }
 

@@ -5,11 +5,13 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.fencepost.client.Await;
 import io.fencepost.client.Certificates;
 import io.fencepost.client.ClientBuilder;
 import io.fencepost.client.FencedLock;
 import io.fencepost.client.FencepostClient;
 import io.fencepost.client.Logs;
+import io.fencepost.client.OutcomeUnknownException;
 import io.fencepost.client.RefusedException;
 import io.fencepost.client.Tls;
 import io.fencepost.client.Watch;
@@ -22,13 +24,17 @@ import io.grpc.ServerInterceptor;
 import io.grpc.Status;
 import io.grpc.TlsServerCredentials;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.List;
-import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Supplier;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.api.io.TempDir;
 
 /** The tokens that reach a server, and where they are not sent. */
@@ -106,23 +112,56 @@ class BearerTokenTest {
   }
 
   @Test
-  void aProviderThatFailsIsTheReasonOfTheRefusal() throws Exception {
+  void aProviderThatFailsEndsTheCallThatAskedIt() throws Exception {
     try (FakeServer server = server(InsecureServerCredentials.create())) {
       ClientBuilder builder = FencepostClient.builder().servers(server.address());
       Supplier<String> broken = () -> {
+        asked.incrementAndGet();
         throw new IllegalStateException("no vault");
       };
       try (FencepostClient failing = builder.bearerToken(broken).build();
           FencepostClient without = builder.bearerToken(() -> null).build()) {
-        // Side by side: the provider may work again, so it is asked for 10 s.
-        CompletableFuture<RefusedException> nothing =
-            CompletableFuture.supplyAsync(() -> assertThrows(RefusedException.class, () -> without.get("a")));
-        RefusedException refused = assertThrows(RefusedException.class, () -> failing.get("a"));
-        assertEquals(Status.Code.UNAVAILABLE.name(), refused.code());
-        assertTrue(refused.getMessage().contains("no vault"), refused.getMessage());
-        assertTrue(nothing.join().getMessage().contains("null"), nothing.join().getMessage());
+        noToken("no vault", () -> failing.get("a"));
+        noToken("no vault", () -> failing.acquire("a").waitFor(Duration.ofMinutes(1)).get());
+        assertEquals(2, asked.get(), "once for each call");
+        noToken("it returned null", () -> without.get("a"));
         assertEquals(List.of(), received);
       }
+    }
+  }
+
+  private static void noToken(String why, Executable call) {
+    RefusedException refused = assertThrows(RefusedException.class, call);
+    assertEquals(Status.Code.UNAUTHENTICATED.name(), refused.code());
+    assertTrue(refused.getMessage().contains("no bearer token: " + why), refused.getMessage());
+  }
+
+  @Test
+  void aProviderThatFailsForAMomentCostsNoLock() throws Exception {
+    AtomicBoolean down = new AtomicBoolean();
+    Supplier<String> vault = () -> {
+      String token = next();
+      if (down.get()) {
+        throw new IllegalStateException("no vault");
+      }
+      return token;
+    };
+    try (FakeServer server = server(InsecureServerCredentials.create());
+        FencepostClient client =
+            FencepostClient.builder().servers(server.address()).bearerToken(vault).build();
+        FencedLock lock = client.acquire("a").ttl(Duration.ofSeconds(3)).get()) {
+      down.set(true);
+      server.dropReply();
+      // The lost reply was a grant, so what became of it is not known.
+      OutcomeUnknownException unknown = assertThrows(OutcomeUnknownException.class, () -> client.tryAcquire("b"));
+      assertTrue(unknown.getCause().getMessage().contains("no bearer token: no vault"), unknown.getCause().getMessage());
+      noToken("no vault", () -> client.get("a"));
+      int tries = asked.get();
+      Await.until(() -> asked.get() > tries); // the session, for the lock
+      down.set(false);
+      assertThrows(
+          TimeoutException.class, () -> lock.lost().toCompletableFuture().get(3500, TimeUnit.MILLISECONDS));
+      assertTrue(lock.isValid());
     }
   }
 
