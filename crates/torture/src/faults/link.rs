@@ -47,7 +47,7 @@ async fn inject(context: &FaultContext<'_>, link: &Link) -> Result<FaultOutcome>
 /// Holds the link before it breaks, so that commands are in flight. Redis answers most within a millisecond.
 async fn hold_commands_in_flight(context: &FaultContext<'_>, link: &Link) {
     let mut rng = Rng::new(context.fault.draw, 2);
-    if context.fault.kind == FaultKind::StoreLinkReset && rng.chance(70) {
+    if matches!(context.fault.kind, FaultKind::StoreLinkReset | FaultKind::NodeLinkReset) && rng.chance(70) {
         // Redis either executes the commands and its answers are lost, or does not receive them.
         let outbound = if rng.chance(50) { Flow::Hold } else { Flow::Pass };
         link.set(Mode { outbound, inbound: Flow::Hold, ..Mode::default() });
@@ -59,10 +59,14 @@ fn mode(context: &FaultContext<'_>) -> Mode {
     use FaultKind::*;
     let whole = Mode::default();
     match context.fault.kind {
-        ClientLinkHeld | StoreLinkHeld | ReplicaLinkHeld => Mode { outbound: Flow::Hold, inbound: Flow::Hold, ..whole },
+        ClientLinkHeld | StoreLinkHeld | NodeLinkHeld | ReplicaLinkHeld => {
+            Mode { outbound: Flow::Hold, inbound: Flow::Hold, ..whole }
+        }
+        // What was sent before is answered.
+        NodeLinkHeldForth => Mode { outbound: Flow::Hold, ..whole },
         // Requests are processed, and their answers arrive late.
-        ClientLinkHeldBack | StoreLinkHeldBack => Mode { inbound: Flow::Hold, ..whole },
-        ClientLinkDelayed | StoreLinkDelayed | ReplicaLinkDelayed => {
+        ClientLinkHeldBack | StoreLinkHeldBack | NodeLinkHeldBack => Mode { inbound: Flow::Hold, ..whole },
+        ClientLinkDelayed | StoreLinkDelayed | NodeLinkDelayed | ReplicaLinkDelayed => {
             let mut rng = Rng::new(context.fault.draw, 1);
             let flow = Flow::Delay(rng.millis(20, 700));
             if rng.chance(50) {
@@ -71,15 +75,15 @@ fn mode(context: &FaultContext<'_>) -> Mode {
                 Mode { outbound: flow, ..whole }
             }
         }
-        ClientLinkHalfOpen | StoreLinkHalfOpen => Mode { half_open: true, ..whole },
-        ReplyDropped | StoreReplyDropped => Mode { inbound: Flow::Discard, ..whole },
+        ClientLinkHalfOpen | StoreLinkHalfOpen | NodeLinkHalfOpen => Mode { half_open: true, ..whole },
+        ReplyDropped | StoreReplyDropped | NodeReplyDropped => Mode { inbound: Flow::Discard, ..whole },
         _ => whole,
     }
 }
 
 impl FaultKind {
     fn is_reset(self) -> bool {
-        matches!(self, Self::ClientLinkReset | Self::StoreLinkReset | Self::ReplicaLinkReset)
+        matches!(self, Self::ClientLinkReset | Self::StoreLinkReset | Self::NodeLinkReset | Self::ReplicaLinkReset)
     }
 }
 
