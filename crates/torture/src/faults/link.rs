@@ -19,6 +19,26 @@ pub(super) async fn store(context: &FaultContext<'_>) -> Result<FaultOutcome> {
     inject(context, &links[context.fault.target % links.len()]).await
 }
 
+/// Holds the links of a server to all nodes but a minority.
+pub(super) async fn cut_off(context: &FaultContext<'_>) -> Result<FaultOutcome> {
+    let (deployment, target) = (context.deployment, context.fault.target);
+    let (nodes, servers) = (deployment.redis.len(), deployment.servers.len());
+    let (server, first) = (target % servers, target / servers);
+    let of_server = &deployment.store_links[server * nodes..(server + 1) * nodes];
+    let cut: Vec<_> = (first..=first + nodes / 2).map(|node| &of_server[node % nodes]).collect();
+    let before: Vec<_> = cut.iter().map(|link| link.affected()).collect();
+    for link in &cut {
+        link.set(Mode { outbound: Flow::Hold, inbound: Flow::Hold, ..Mode::default() });
+    }
+    sleep(context.fault.hold).await;
+    cut.iter().for_each(|link| link.heal());
+    Ok(if cut.iter().zip(before).all(|(link, before)| link.affected() > before) {
+        FaultOutcome::Hit(cut.iter().map(|link| link.name.as_str()).collect::<Vec<_>>().join(", "))
+    } else {
+        FaultOutcome::Missed(format!("server {server}: no traffic"))
+    })
+}
+
 pub(super) async fn replica(context: &FaultContext<'_>) -> Result<FaultOutcome> {
     inject(context, context.deployment.replication.as_ref().context("no replica here")?).await
 }

@@ -92,6 +92,8 @@ pub(crate) enum FaultKind {
     #[value(name = "node-half-open")]
     NodeLinkHalfOpen,
     NodeReplyDropped,
+    #[value(name = "server-cut-off")]
+    ServerCutOff,
     #[value(name = "replication-blackhole")]
     ReplicaLinkHeld,
     #[value(name = "replication-delay")]
@@ -150,7 +152,7 @@ impl FaultKind {
             | StoreReplyDropped | ReplicaLinkHeld | ReplicaLinkDelayed | ReplicaLinkReset => FaultDomain::StoreLinks,
             NodeKilled | NodeEmpty | NodeOlder | NodeStopped | NodeFlushed | NodeScriptFlush | NodeKillNormal
             | NodeOutOfMemory | NodeRenamed | NodeLinkHeld | NodeLinkHeldForth | NodeLinkHeldBack | NodeLinkDelayed
-            | NodeLinkReset | NodeLinkHalfOpen | NodeReplyDropped => FaultDomain::Nodes,
+            | NodeLinkReset | NodeLinkHalfOpen | NodeReplyDropped | ServerCutOff => FaultDomain::Nodes,
             ClockForward | ClockBack | ForceRelease => FaultDomain::Apart,
             Promotion | PromotionLagging => FaultDomain::All,
         }
@@ -257,6 +259,7 @@ pub(crate) async fn inject(context: FaultContext<'_>) -> Result<InjectedFault> {
         StoreLinkHeld | StoreLinkHeldBack | StoreLinkDelayed | StoreLinkReset | StoreLinkHalfOpen
         | StoreReplyDropped => link::store(&context).await?,
         _ if kind.breaks_node_link() => link::store(&context).await?,
+        ServerCutOff => link::cut_off(&context).await?,
         _ if kind.domain() == FaultDomain::Nodes => node::inject(&context).await?,
         ReplicaLinkHeld | ReplicaLinkDelayed | ReplicaLinkReset => link::replica(&context).await?,
         FlushAll | ScriptFlush | KillPubsub | KillNormal | OutOfMemory | ClockForward | ClockBack => {

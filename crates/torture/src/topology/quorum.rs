@@ -54,6 +54,7 @@ pub(super) fn kinds() -> Vec<FaultKind> {
         NodeLinkReset,
         NodeLinkHalfOpen,
         NodeReplyDropped,
+        ServerCutOff,
         ServerKilled,
         ServerStopped,
         ServerStalled,
