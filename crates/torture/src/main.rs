@@ -96,7 +96,7 @@ struct RunArgs {
     keep: bool,
 }
 
-/// The systems under test of a suite, in turn. Their number has no divisor in common with those of the suite's variants.
+/// The systems under test of a suite, in turn. Their number has no divisor in common with those of its variants.
 const SYSTEMS: &str = "quorum,redis,redis-replica,memory,quorum,redis,redis-replica";
 
 #[derive(clap::Args)]

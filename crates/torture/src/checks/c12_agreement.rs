@@ -1,5 +1,5 @@
-//! C12: the nodes of a quorum agree. Wherever a batch is the last that a node took, what the node keeps is the same; and
-//! once the clients have stopped, all nodes vote and are seen with one and the same batch of each partition.
+//! C12: the nodes of a quorum agree. Wherever a batch is the last that a node took, what the node keeps is the same;
+//! and once the clients have stopped, all nodes vote and are seen with one and the same batch of each partition.
 //!
 //! A node that lost its memory counts in the first: what it kept, or what it was restored from, is what some batch
 //! left. Nodes are seen at moments, so not each batch is seen at two of them.

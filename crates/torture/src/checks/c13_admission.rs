@@ -1,5 +1,5 @@
-//! C13: a node that lost its memory, or missed batches, is brought up to date, and votes again. How long that may take is
-//! known to who waits for it.
+//! C13: a node that lost its memory is brought up to date, and votes again. Who injects the fault waits for that, and
+//! decides how long.
 
 use super::{
     findings::{Findings, Period},
