@@ -1,6 +1,6 @@
 //! Waits until no lock is held or waited for after the clients have stopped, and records what is left behind.
 
-use crate::{clock, config, stores::Stores, topology::Deployment};
+use crate::{clock, config, redis::Redis, sampling, stores::Stores, topology::Deployment};
 use anyhow::{Context, Result};
 use fencepost_proto::v1::{ListRequest, LockInfo, lock_service_client::LockServiceClient};
 use fencepost_torture::history::{Final, Leftovers, Record};
@@ -40,6 +40,9 @@ pub(crate) async fn record(deployment: &Deployment, stores: &Stores) -> Result<V
             })
         })
         .collect();
+    if deployment.quorum.is_some() {
+        records.extend(agreement(deployment).await?);
+    }
     let (mut crashed, mut log_errors) = (Vec::new(), Vec::new());
     for server in &deployment.servers {
         crashed.extend(server.crashes().await);
@@ -70,14 +73,43 @@ async fn list(deployment: &Deployment) -> Result<HashMap<String, LockInfo>> {
     }
 }
 
-/// Keys without a TTL, except the meta key and the buckets' own (incarnations, counter).
+/// What the nodes of a quorum keep: while the servers write, and after they were drained.
+async fn agreement(deployment: &Deployment) -> Result<Vec<Record>> {
+    let quorum = deployment.quorum.as_ref().context("no quorum here")?;
+    let mut records = vec![Record::Voting(quorum.until_all_vote("everything").await?)];
+    records.extend(sampling::until_alike(deployment).await);
+    for server in &deployment.servers {
+        server.drain().await?;
+    }
+    for kept in sampling::all(deployment).await {
+        records.extend(kept.context("reading what a node keeps")?.into_iter().map(Record::Kept));
+    }
+    Ok(records)
+}
+
 async fn leaked_keys(deployment: &Deployment) -> Result<Vec<String>> {
-    let Ok(redis) = deployment.primary() else { return Ok(Vec::new()) };
+    let mut leaked = Vec::new();
+    if deployment.quorum.is_some() {
+        for node in &deployment.redis {
+            // The node's cluster; headers, sequencers and contents of partitions.
+            let stays = |key: &str, own: Option<&str>| key == "fp:q:node" || matches!(own, Some("h" | "s" | "c"));
+            leaked.extend(leaked_from(node, stays).await?);
+        }
+    } else if let Ok(redis) = deployment.primary() {
+        // The meta key, and the buckets' own: incarnations and counter.
+        let stays = |key: &str, own: Option<&str>| key == "fp:meta" || matches!(own, Some("b" | "n"));
+        leaked = leaked_from(redis, stays).await?;
+    }
+    Ok(leaked)
+}
+
+/// Keys without a TTL, except those that stay: by the whole key, and by its part after the bucket or partition.
+async fn leaked_from(redis: &Redis, stays: impl Fn(&str, Option<&str>) -> bool) -> Result<Vec<String>> {
     let mut leaked = Vec::new();
     for key in redis.ask(&["KEYS", "fp:*"]).await?.list() {
         let key = key.text();
-        let of_bucket = key.strip_prefix("fp:{").and_then(|rest| rest.split_once("}:")).map(|(_, own)| own);
-        let stays = key == "fp:meta" || matches!(of_bucket, Some("b" | "n"));
+        let own = key.strip_prefix("fp:{").and_then(|rest| rest.split_once("}:")).map(|(_, own)| own);
+        let stays = stays(&key, own);
         if !stays && redis.ask(&["PTTL", &key]).await?.int() == -1 {
             leaked.push(key);
         }

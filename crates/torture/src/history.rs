@@ -3,6 +3,7 @@
 //! All processes of a run are on one host and use its `CLOCK_MONOTONIC` ([`Nanos`]), so their times are comparable. An
 //! unknown outcome is [`AcquireEnd::Unknown`], never a failure.
 
+use crate::nodes::{Kept, Voting};
 use serde::{Deserialize, Serialize};
 
 /// `CLOCK_MONOTONIC` of the host, in nanoseconds.
@@ -28,6 +29,10 @@ pub enum Record {
     Store(StoreStep),
     /// An injected fault.
     Fault(Fault),
+    /// What a node kept.
+    Kept(Kept),
+    /// Whether all nodes voted again after a fault.
+    Voting(Voting),
     /// The final state of a lock.
     Final(Final),
     /// What was left behind after the run.

@@ -3,6 +3,7 @@
 
 pub mod checks;
 pub mod history;
+pub mod nodes;
 pub mod report;
 pub mod totals;
 pub mod verdict;

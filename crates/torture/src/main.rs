@@ -12,11 +12,14 @@ mod process;
 mod proxy;
 mod pump;
 mod redis;
+mod reroute;
 mod resp;
 mod results;
 mod rng;
 mod run;
+mod sampling;
 mod server;
+mod shim;
 mod stores;
 mod suite;
 mod topology;
@@ -93,6 +96,9 @@ struct RunArgs {
     keep: bool,
 }
 
+/// The systems under test of a suite, in turn. Their number has no divisor in common with those of its variants.
+const SYSTEMS: &str = "quorum,redis,redis-replica,memory,quorum,redis,redis-replica";
+
 #[derive(clap::Args)]
 struct SuiteArgs {
     /// How long to run
@@ -102,7 +108,7 @@ struct SuiteArgs {
     #[arg(long, default_value_t = 2)]
     jobs: usize,
     /// The systems under test, in turn
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "redis,redis-replica,memory,redis,redis-replica")]
+    #[arg(long, value_enum, value_delimiter = ',', default_value = SYSTEMS)]
     topologies: Vec<Topology>,
     /// How long the clients of each history work
     #[arg(long, default_value = "20s", value_parser = humantime::parse_duration)]

@@ -82,6 +82,7 @@ impl Planner {
         self.wanted.push_back(kind);
         // Sometimes longer than a TTL.
         let hold = if self.rng.chance(25) { self.rng.millis(1_500, 2_600) } else { self.rng.millis(200, 1_300) };
+        let hold = kind.hold(hold);
         self.clock_was_set_back |= kind == FaultKind::ClockBack;
         self.data_was_lost |= kind.loses_data();
         if kind.restarts_redis() {
@@ -127,7 +128,7 @@ mod tests {
 
     #[test]
     fn every_kind_occurs_if_the_rarest_are_preferred() {
-        for topology in [Topology::Memory, Topology::Redis, Topology::RedisReplica] {
+        for topology in [Topology::Memory, Topology::Redis, Topology::RedisReplica, Topology::Quorum] {
             let mut counts: BTreeMap<FaultKind, u32> = topology.kinds().into_iter().map(|kind| (kind, 0)).collect();
             for seed in 0..150 {
                 let mut wanted = shuffled(topology.kinds(), seed);

@@ -91,6 +91,13 @@ impl Redis {
         resp::ask(&self.socket, words).await.with_context(|| format!("{}: {}", self.name, words.join(" ")))
     }
 
+    /// One after the other on one connection.
+    pub(crate) async fn ask_all(&self, commands: &[&[&str]]) -> Result<Vec<Answer>> {
+        let commands: Vec<Vec<String>> =
+            commands.iter().map(|words| words.iter().map(|word| (*word).to_owned()).collect()).collect();
+        resp::ask_all(&self.socket, &commands).await.with_context(|| self.name.clone())
+    }
+
     /// Reads a field of INFO.
     pub(crate) async fn info(&self, section: &str, field: &str) -> Result<String> {
         let text = self.ask(&["INFO", section]).await?.text();

@@ -6,13 +6,14 @@ use crate::{
     config::{BOUNDS, Config},
     faults::{FaultContext, InjectedFault, inject},
     plan::{self, PlannedFault},
+    sampling,
     stores::Stores,
     topology::Deployment,
 };
 use anyhow::{Context, Result, ensure};
 use fencepost_torture::history::{AcquireEnd, Record, Run};
 use std::time::Duration;
-use tokio::time::sleep;
+use tokio::{sync::mpsc, time::sleep};
 
 /// With fewer grants per second the clients were not working.
 const GRANTS_PER_SECOND_MIN: u64 = 10;
@@ -35,10 +36,18 @@ pub(crate) async fn history(config: &Config) -> Result<RecordedRun> {
     let ports: Vec<u16> = deployment.servers.iter().map(|server| server.link.port).collect();
     let begin = clock::now();
     let clients = Clients::start(config, &ports).await?;
-    let (faults, missed) = torture(&deployment, &clients, &planned, config.duration).await?;
-    deployment.heal().await.context("healing")?;
-    let end = clock::now();
-    clients.finish().await.context("stopping the clients")?;
+    let (send, mut sampled) = mpsc::unbounded_channel();
+    let (end, faults, missed) = tokio::select! {
+        // Never ends.
+        () = sampling::run(&deployment, send), if deployment.quorum.is_some() => unreachable!("it reads on"),
+        done = async {
+            let (faults, missed) = torture(&deployment, &clients, &planned, config.duration).await?;
+            deployment.heal().await.context("healing")?;
+            let end = clock::now();
+            clients.finish().await.context("stopping the clients")?;
+            anyhow::Ok((end, faults, missed))
+        } => done?,
+    };
     let finals = crate::final_state::record(&deployment, &stores).await.context("checking the final state")?;
     let run = Run {
         seed: config.seed,
@@ -53,6 +62,9 @@ pub(crate) async fn history(config: &Config) -> Result<RecordedRun> {
     records.extend(stores.steps().into_iter().map(Record::Store));
     records.extend(faults);
     records.extend(finals);
+    while let Ok(kept) = sampled.try_recv() {
+        records.push(kept);
+    }
     let grants = count_grants(&records);
     let least = config.duration.as_secs() * GRANTS_PER_SECOND_MIN;
     ensure!(grants >= least, "only {grants} grants in {:?}: the clients hardly worked", config.duration);

@@ -46,10 +46,17 @@ fn locked<T>(mutex: &PlainMutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Server {
-    /// Starts a server on the store with this URL, and waits until it listens.
-    pub(crate) async fn start(bin: &Path, index: usize, store: &str, folder: &Path) -> Result<Self> {
+    /// Starts a server on the store with this URL, and waits until it listens. `env` controls its connections.
+    pub(crate) async fn start(
+        bin: &Path,
+        index: usize,
+        store: &str,
+        folder: &Path,
+        env: &[(&'static str, PathBuf)],
+    ) -> Result<Self> {
         let args = ["serve", "--listen=127.0.0.1:0", "--admin-listen=none", "--ttl-min=200ms", "--drain-timeout=2s"];
         let spec = ProcessSpec::new(bin).args(args).args(["--log-format=json".to_owned(), format!("--store={store}")]);
+        let spec = spec.env(env);
         let link = Link::new(format!("client->server {index}")).await?;
         let (incarnation, logs, crashed) = (Mutex::new(None), PlainMutex::default(), PlainMutex::default());
         let server = Self { index, link, spec, folder: folder.to_owned(), incarnation, logs, crashed };

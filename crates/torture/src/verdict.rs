@@ -31,11 +31,15 @@ pub enum Check {
     C10,
     /// Tokens have 16 digits and fit in a double.
     C11,
+    /// The nodes of a quorum agree: a batch has one content, and in the end all have the same batch.
+    C12,
+    /// A node that lost its memory is brought up to date.
+    C13,
 }
 
 impl Check {
     /// All checks, in order.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::C0,
         Self::C1,
         Self::C2,
@@ -48,6 +52,8 @@ impl Check {
         Self::C9,
         Self::C10,
         Self::C11,
+        Self::C12,
+        Self::C13,
     ];
 
     /// A short description.
@@ -66,6 +72,8 @@ impl Check {
             Self::C9 => "recovery from dead holders",
             Self::C10 => "nothing left, nothing broken",
             Self::C11 => "tokens of 16 digits",
+            Self::C12 => "nodes agree",
+            Self::C13 => "nodes brought up to date",
         }
     }
 }

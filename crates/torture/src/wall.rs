@@ -1,9 +1,9 @@
 //! The wall clock of the Redis processes, which can be set while they run.
 
-use anyhow::{Result, ensure};
+use crate::shim;
+use anyhow::Result;
 use std::{
     path::{Path, PathBuf},
-    process::Command,
     sync::atomic::{AtomicI64, Ordering},
 };
 
@@ -11,6 +11,7 @@ const SOURCE: &str = include_str!("../../../tests/support/clock_shim.c");
 
 pub(crate) struct WallClock {
     folder: PathBuf,
+    shim: PathBuf,
     ahead: AtomicI64,
 }
 
@@ -19,12 +20,8 @@ impl WallClock {
     pub(crate) fn new(folder: &Path) -> Result<Self> {
         let folder = folder.join("clock");
         std::fs::create_dir(&folder)?;
-        let clock = Self { folder, ahead: AtomicI64::new(0) };
-        std::fs::write(clock.folder.join("shim.c"), SOURCE)?;
-        let mut compiler = Command::new("cc");
-        compiler.args(["-shared", "-fPIC", "-O1", "-o"]);
-        let output = compiler.args([clock.folder.join("shim.so"), clock.folder.join("shim.c")]).output()?;
-        ensure!(output.status.success(), "cc: {}", String::from_utf8_lossy(&output.stderr));
+        let shim = shim::compile(&folder, SOURCE)?;
+        let clock = Self { folder, shim, ahead: AtomicI64::new(0) };
         clock.step(0)?;
         Ok(clock)
     }
@@ -38,6 +35,6 @@ impl WallClock {
 
     /// The environment of a process that uses it.
     pub(crate) fn env(&self) -> Vec<(&'static str, PathBuf)> {
-        vec![("LD_PRELOAD", self.folder.join("shim.so")), ("CLOCK_OFFSET_FILE", self.folder.join("offset"))]
+        vec![("LD_PRELOAD", self.shim.clone()), ("CLOCK_OFFSET_FILE", self.folder.join("offset"))]
     }
 }

@@ -4,6 +4,7 @@ use crate::{
     redis::Redis,
     support::{Ended, Process, Server, await_that, fencepost},
 };
+use std::time::{Duration, Instant};
 
 fn three() -> [Redis; 3] {
     [(); 3].map(|()| Redis::start(&["--requirepass", "s3cret"]))
@@ -44,6 +45,31 @@ fn a_store_is_made_once_and_serves_without_one_of_its_nodes() {
     quorum("status", &store, &[]).expect(69).says("no majority of the nodes");
     let left = server.run(&["renew", "a", "--lease-id", held.field("lease id"), "--ttl", "1m"]);
     assert_eq!(left.code, 69, "{left:?}");
+}
+
+/// What is left at one node of three may be old, and a majority that forgot knows nothing: nobody may be told anything.
+#[test]
+fn two_nodes_that_forget_at_once_stop_the_store() {
+    let mut nodes = three();
+    let store = store(&nodes);
+    quorum("create", &store, &[]).expect(0);
+    let server = Server::start_with(&["--store", &store]);
+    await_that("the server is ready", || server.run(&["status"]).code == 0);
+    let held = server.run(&["acquire", "a", "--ttl", "1m"]).expect(0);
+    nodes[..2].iter_mut().for_each(Redis::kill);
+    nodes[..2].iter_mut().for_each(|node| node.restart(false));
+    await_that("the nodes are told their cluster", || quorum("status", &store, &[]).code != 69);
+    let newer = Server::start_with(&["--store", &store]);
+    let until = Instant::now() + Duration::from_secs(4);
+    while Instant::now() < until {
+        for server in [&server, &newer] {
+            server.run(&["acquire", "b", "--ttl", "1m"]).expect(69);
+            server.run(&["renew", "a", "--lease-id", held.field("lease id"), "--ttl", "1m"]).expect(69);
+            server.run(&["get", "a"]).expect(69);
+        }
+    }
+    let status = quorum("status", &store, &[]).expect(1);
+    assert!(status.out.ends_with("32 partitions have no majority: their locks are unavailable\n"), "{status:?}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::{
         Acquire, AcquireEnd, Bounds, Fault, Final, Grant, Guarantees, Leftovers, Lost, Nanos, Record, Release,
         ReleaseEnd, Renewed, Revoked, Run, StoreStep,
     },
+    nodes::{Kept, Voting},
     verdict::{Check, Verdict},
 };
 
@@ -77,6 +78,8 @@ impl HistoryBuilder {
                 Record::Revoked(one) => vec![&mut one.invoke, &mut one.ret],
                 Record::Store(one) => vec![&mut one.at],
                 Record::Fault(one) => vec![&mut one.begin, &mut one.end],
+                Record::Kept(one) => vec![&mut one.at],
+                Record::Voting(one) => vec![&mut one.healed, &mut one.at],
                 Record::Run(_) | Record::Final(_) | Record::Leftovers(_) => Vec::new(),
             };
             times.into_iter().for_each(|time| *time += by * 1_000_000);
@@ -175,6 +178,18 @@ impl HistoryBuilder {
     pub(crate) fn fault(self, kind: &str, target: &str, (begin, end): (u64, u64), guarantees: Guarantees) -> Self {
         let (begin, end) = (self.ms(begin), self.ms(end));
         self.and(Record::Fault(Fault { kind: kind.into(), target: target.into(), begin, end, guarantees }))
+    }
+
+    /// What a voting node kept of partition 3.
+    pub(crate) fn kept(self, node: &str, at: u64, batch: &str, content: &str) -> Self {
+        let (node, batch, content) = (node.to_owned(), batch.to_owned(), content.to_owned());
+        let at = self.ms(at);
+        self.and(Record::Kept(Kept { node, partition: 3, at, votes: true, batch, content }))
+    }
+
+    pub(crate) fn voting(self, fault: &str, (healed, at): (u64, u64), missing: Option<&str>) -> Self {
+        let (healed, at, missing) = (self.ms(healed), self.ms(at), missing.map(str::to_owned));
+        self.and(Record::Voting(Voting { fault: fault.to_owned(), healed, at, missing }))
     }
 
     /// A step as correct stores would record it: `accepted` and the numbers are computed.

@@ -1,8 +1,11 @@
 //! A history by lock, sorted as the checks need it.
 
 use super::lease::{Lease, leases};
-use crate::history::{
-    Acquire, Bounds, Fault, Final, Leftovers, Lost, Nanos, Record, Release, Renewed, Revoked, Run, StoreStep,
+use crate::{
+    history::{
+        Acquire, Bounds, Fault, Final, Leftovers, Lost, Nanos, Record, Release, Renewed, Revoked, Run, StoreStep,
+    },
+    nodes::{Kept, Voting},
 };
 use std::collections::BTreeMap;
 
@@ -27,6 +30,8 @@ pub(crate) struct History<'a> {
     pub(crate) locks: Vec<Lock<'a>>,
     pub(crate) faults: Vec<&'a Fault>,
     pub(crate) leftovers: Vec<&'a Leftovers>,
+    pub(crate) kept: Vec<&'a Kept>,
+    pub(crate) votings: Vec<&'a Voting>,
 }
 
 /// The records of one lock.
@@ -52,11 +57,14 @@ impl<'a> History<'a> {
     pub(crate) fn of(records: &'a [Record]) -> Self {
         let mut locks: BTreeMap<&'a str, Lock<'a>> = BTreeMap::new();
         let (mut runs, mut faults, mut leftovers) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut kept, mut votings) = (Vec::new(), Vec::new());
         for record in records {
             match record {
                 Record::Run(run) => runs.push(run),
                 Record::Fault(fault) => faults.push(fault),
                 Record::Leftovers(rest) => leftovers.push(rest),
+                Record::Kept(one) => kept.push(one),
+                Record::Voting(voting) => votings.push(voting),
                 Record::Acquire(acquire) => locks.entry(&acquire.lock).or_default().acquires.push(acquire),
                 Record::Release(release) => locks.entry(&release.lock).or_default().releases.push(release),
                 Record::Renewed(renewed) => locks.entry(&renewed.lock).or_default().renewals.push(renewed),
@@ -79,6 +87,8 @@ impl<'a> History<'a> {
             locks,
             faults,
             leftovers,
+            kept,
+            votings,
         }
     }
 }

@@ -19,6 +19,8 @@ mod c08_loss;
 mod c09_recovery;
 mod c10_nothing_left;
 mod c11_digits;
+mod c12_agreement;
+mod c13_admission;
 mod fault_windows;
 mod findings;
 mod free;
@@ -53,6 +55,8 @@ pub fn check(records: &[Record]) -> Verdict {
     c09_recovery::check(&history, &mut findings);
     c10_nothing_left::check(&history, &mut findings);
     c11_digits::check(&history, &mut findings);
+    c12_agreement::check(&history, &mut findings);
+    c13_admission::check(&history, &mut findings);
     let counts = Counts { inversions, ..counts(&history, records) };
     Verdict {
         seed: history.run.map_or(0, |run| run.seed),
@@ -91,7 +95,7 @@ fn counts(history: &History<'_>, records: &[Record]) -> Counts {
                 counts.fenced += writes(end.writes_accepted, end.fenced);
                 counts.control += writes(end.writes_all, end.control);
             }
-            Record::Run(_) | Record::Lost(_) | Record::Leftovers(_) => {}
+            Record::Run(_) | Record::Lost(_) | Record::Kept(_) | Record::Voting(_) | Record::Leftovers(_) => {}
         }
     }
     counts

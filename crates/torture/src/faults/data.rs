@@ -1,36 +1,23 @@
 //! Faults of a running Redis: its data, scripts, connections, memory and clock.
 
 use super::{FaultContext, FaultKind, FaultOutcome};
-use crate::{plan::PlannedFault, rng::Rng};
+use crate::{plan::PlannedFault, redis::Redis, rng::Rng};
 use anyhow::{Context, Result, ensure};
+use std::time::Duration;
 use tokio::time::sleep;
 
 pub(super) async fn inject(context: &FaultContext<'_>) -> Result<FaultOutcome> {
     let redis = context.deployment.primary()?;
-    let on = FaultOutcome::Hit(redis.name.clone());
     match context.fault.kind {
         FaultKind::FlushAll => {
             redis.ask(&["FLUSHALL"]).await?;
         }
         FaultKind::ScriptFlush => {
-            let script = redis.ask(&["SCRIPT", "LOAD", "return 'torture'"]).await?.text();
-            redis.ask(&["SCRIPT", "FLUSH"]).await?;
-            let there = redis.ask(&["SCRIPT", "EXISTS", &script]).await?.list();
-            ensure!(there.first().is_some_and(|there| there.int() == 0), "the script still exists");
+            forget_scripts(redis).await?;
         }
-        FaultKind::KillPubsub | FaultKind::KillNormal => {
-            let what = if context.fault.kind == FaultKind::KillPubsub { "pubsub" } else { "normal" };
-            if redis.ask(&["CLIENT", "KILL", "TYPE", what]).await?.int() < 1 {
-                return Ok(FaultOutcome::Missed("no such connection".to_owned()));
-            }
-        }
-        FaultKind::OutOfMemory => {
-            redis.ask(&["CONFIG", "SET", "maxmemory", "1"]).await?;
-            let refused = redis.ask(&["SET", "torture:probe", "1", "PX", "1000"]).await;
-            sleep(context.fault.hold).await;
-            redis.ask(&["CONFIG", "SET", "maxmemory", "0"]).await?;
-            ensure!(refused.is_err_and(|error| format!("{error:#}").contains("OOM")), "a write succeeded at maxmemory");
-        }
+        FaultKind::KillPubsub => return kill_connections(redis, "pubsub").await,
+        FaultKind::KillNormal => return kill_connections(redis, "normal").await,
+        FaultKind::OutOfMemory => be_full(redis, context.fault.hold).await?,
         kind => {
             let seconds = seconds(context.fault);
             let by = if kind == FaultKind::ClockForward { seconds } else { -seconds };
@@ -41,7 +28,33 @@ pub(super) async fn inject(context: &FaultContext<'_>) -> Result<FaultOutcome> {
             return Ok(FaultOutcome::Hit(format!("{} by {by} s", redis.name)));
         }
     }
-    Ok(on)
+    Ok(FaultOutcome::Hit(redis.name.clone()))
+}
+
+pub(super) async fn forget_scripts(redis: &Redis) -> Result<()> {
+    let script = redis.ask(&["SCRIPT", "LOAD", "return 'torture'"]).await?.text();
+    redis.ask(&["SCRIPT", "FLUSH"]).await?;
+    let there = redis.ask(&["SCRIPT", "EXISTS", &script]).await?.list();
+    ensure!(there.first().is_some_and(|there| there.int() == 0), "the script still exists");
+    Ok(())
+}
+
+pub(super) async fn kill_connections(redis: &Redis, which: &str) -> Result<FaultOutcome> {
+    Ok(if redis.ask(&["CLIENT", "KILL", "TYPE", which]).await?.int() < 1 {
+        FaultOutcome::Missed("no such connection".to_owned())
+    } else {
+        FaultOutcome::Hit(redis.name.clone())
+    })
+}
+
+/// Refuses writes for this time, as if its memory were full.
+pub(super) async fn be_full(redis: &Redis, hold: Duration) -> Result<()> {
+    redis.ask(&["CONFIG", "SET", "maxmemory", "1"]).await?;
+    let refused = redis.ask(&["SET", "torture:probe", "1", "PX", "1000"]).await;
+    sleep(hold).await;
+    redis.ask(&["CONFIG", "SET", "maxmemory", "0"]).await?;
+    ensure!(refused.is_err_and(|error| format!("{error:#}").contains("OOM")), "a write succeeded at maxmemory");
+    Ok(())
 }
 
 /// By how many seconds the clock is set.

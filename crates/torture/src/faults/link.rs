@@ -19,6 +19,26 @@ pub(super) async fn store(context: &FaultContext<'_>) -> Result<FaultOutcome> {
     inject(context, &links[context.fault.target % links.len()]).await
 }
 
+/// Holds the links of a server to all nodes but a minority.
+pub(super) async fn cut_off(context: &FaultContext<'_>) -> Result<FaultOutcome> {
+    let (deployment, target) = (context.deployment, context.fault.target);
+    let (nodes, servers) = (deployment.redis.len(), deployment.servers.len());
+    let (server, first) = (target % servers, target / servers);
+    let of_server = &deployment.store_links[server * nodes..(server + 1) * nodes];
+    let cut: Vec<_> = (first..=first + nodes / 2).map(|node| &of_server[node % nodes]).collect();
+    let before: Vec<_> = cut.iter().map(|link| link.affected()).collect();
+    for link in &cut {
+        link.set(Mode { outbound: Flow::Hold, inbound: Flow::Hold, ..Mode::default() });
+    }
+    sleep(context.fault.hold).await;
+    cut.iter().for_each(|link| link.heal());
+    Ok(if cut.iter().zip(before).all(|(link, before)| link.affected() > before) {
+        FaultOutcome::Hit(cut.iter().map(|link| link.name.as_str()).collect::<Vec<_>>().join(", "))
+    } else {
+        FaultOutcome::Missed(format!("server {server}: no traffic"))
+    })
+}
+
 pub(super) async fn replica(context: &FaultContext<'_>) -> Result<FaultOutcome> {
     inject(context, context.deployment.replication.as_ref().context("no replica here")?).await
 }
@@ -47,7 +67,7 @@ async fn inject(context: &FaultContext<'_>, link: &Link) -> Result<FaultOutcome>
 /// Holds the link before it breaks, so that commands are in flight. Redis answers most within a millisecond.
 async fn hold_commands_in_flight(context: &FaultContext<'_>, link: &Link) {
     let mut rng = Rng::new(context.fault.draw, 2);
-    if context.fault.kind == FaultKind::StoreLinkReset && rng.chance(70) {
+    if matches!(context.fault.kind, FaultKind::StoreLinkReset | FaultKind::NodeLinkReset) && rng.chance(70) {
         // Redis either executes the commands and its answers are lost, or does not receive them.
         let outbound = if rng.chance(50) { Flow::Hold } else { Flow::Pass };
         link.set(Mode { outbound, inbound: Flow::Hold, ..Mode::default() });
@@ -59,10 +79,14 @@ fn mode(context: &FaultContext<'_>) -> Mode {
     use FaultKind::*;
     let whole = Mode::default();
     match context.fault.kind {
-        ClientLinkHeld | StoreLinkHeld | ReplicaLinkHeld => Mode { outbound: Flow::Hold, inbound: Flow::Hold, ..whole },
+        ClientLinkHeld | StoreLinkHeld | NodeLinkHeld | ReplicaLinkHeld => {
+            Mode { outbound: Flow::Hold, inbound: Flow::Hold, ..whole }
+        }
+        // What was sent before is answered.
+        NodeLinkHeldForth => Mode { outbound: Flow::Hold, ..whole },
         // Requests are processed, and their answers arrive late.
-        ClientLinkHeldBack | StoreLinkHeldBack => Mode { inbound: Flow::Hold, ..whole },
-        ClientLinkDelayed | StoreLinkDelayed | ReplicaLinkDelayed => {
+        ClientLinkHeldBack | StoreLinkHeldBack | NodeLinkHeldBack => Mode { inbound: Flow::Hold, ..whole },
+        ClientLinkDelayed | StoreLinkDelayed | NodeLinkDelayed | ReplicaLinkDelayed => {
             let mut rng = Rng::new(context.fault.draw, 1);
             let flow = Flow::Delay(rng.millis(20, 700));
             if rng.chance(50) {
@@ -71,15 +95,15 @@ fn mode(context: &FaultContext<'_>) -> Mode {
                 Mode { outbound: flow, ..whole }
             }
         }
-        ClientLinkHalfOpen | StoreLinkHalfOpen => Mode { half_open: true, ..whole },
-        ReplyDropped | StoreReplyDropped => Mode { inbound: Flow::Discard, ..whole },
+        ClientLinkHalfOpen | StoreLinkHalfOpen | NodeLinkHalfOpen => Mode { half_open: true, ..whole },
+        ReplyDropped | StoreReplyDropped | NodeReplyDropped => Mode { inbound: Flow::Discard, ..whole },
         _ => whole,
     }
 }
 
 impl FaultKind {
     fn is_reset(self) -> bool {
-        matches!(self, Self::ClientLinkReset | Self::StoreLinkReset | Self::ReplicaLinkReset)
+        matches!(self, Self::ClientLinkReset | Self::StoreLinkReset | Self::NodeLinkReset | Self::ReplicaLinkReset)
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod data;
 mod link;
+mod node;
 mod operator;
 mod process;
 mod promotion;
@@ -11,9 +12,13 @@ use crate::{clients::Clients, clock, plan::PlannedFault, topology::Deployment};
 use anyhow::Result;
 use clap::ValueEnum;
 use fencepost_torture::history::{Fault, Guarantees, Record};
+use std::time::Duration;
 
 /// A clock step of this many seconds may exceed the memory of ended requests.
 const FORGETS_AFTER: i64 = 8;
+
+/// Longer than a leader of a partition may be silent.
+const STALL: Duration = Duration::from_secs(5);
 
 /// A kind of fault. Histories contain its name; checks recognise faults of clients by `client` in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum)]
@@ -32,6 +37,8 @@ pub(crate) enum FaultKind {
     ServerKilled,
     #[value(name = "sigstop-server")]
     ServerStopped,
+    #[value(name = "stall-server")]
+    ServerStalled,
     #[value(name = "drain-server")]
     ServerDrained,
     #[value(name = "sigkill-client")]
@@ -58,6 +65,35 @@ pub(crate) enum FaultKind {
     StoreLinkReset,
     #[value(name = "store-half-open")]
     StoreLinkHalfOpen,
+    #[value(name = "sigkill-node")]
+    NodeKilled,
+    NodeEmpty,
+    NodeOlder,
+    #[value(name = "sigstop-node")]
+    NodeStopped,
+    #[value(name = "node-flushall")]
+    NodeFlushed,
+    NodeScriptFlush,
+    NodeKillNormal,
+    #[value(name = "node-oom")]
+    NodeOutOfMemory,
+    #[value(name = "node-new-id")]
+    NodeRenamed,
+    #[value(name = "node-blackhole")]
+    NodeLinkHeld,
+    #[value(name = "node-blackhole-forth")]
+    NodeLinkHeldForth,
+    #[value(name = "node-blackhole-back")]
+    NodeLinkHeldBack,
+    #[value(name = "node-delay")]
+    NodeLinkDelayed,
+    #[value(name = "node-reset")]
+    NodeLinkReset,
+    #[value(name = "node-half-open")]
+    NodeLinkHalfOpen,
+    NodeReplyDropped,
+    #[value(name = "server-cut-off")]
+    ServerCutOff,
     #[value(name = "replication-blackhole")]
     ReplicaLinkHeld,
     #[value(name = "replication-delay")]
@@ -90,6 +126,8 @@ pub(crate) enum FaultDomain {
     Clients,
     ClientLinks,
     StoreLinks,
+    /// The nodes of a quorum, and the links to them: one node at a time.
+    Nodes,
     /// The clock and force releases: they overlap with anything.
     Apart,
     /// Everything about Redis.
@@ -106,12 +144,15 @@ impl FaultKind {
         match self {
             RedisKilled | RedisEmpty | RedisOlder | RedisStopped | ReplicaKilled | FlushAll | ScriptFlush
             | KillPubsub | KillNormal | OutOfMemory => FaultDomain::Redis,
-            ServerKilled | ServerStopped | ServerDrained => FaultDomain::Servers,
+            ServerKilled | ServerStopped | ServerStalled | ServerDrained => FaultDomain::Servers,
             ClientKilled | ClientStopped => FaultDomain::Clients,
             ClientLinkHeld | ClientLinkHeldBack | ClientLinkDelayed | ClientLinkReset | ClientLinkHalfOpen
             | ReplyDropped => FaultDomain::ClientLinks,
             StoreLinkHeld | StoreLinkHeldBack | StoreLinkDelayed | StoreLinkReset | StoreLinkHalfOpen
             | StoreReplyDropped | ReplicaLinkHeld | ReplicaLinkDelayed | ReplicaLinkReset => FaultDomain::StoreLinks,
+            NodeKilled | NodeEmpty | NodeOlder | NodeStopped | NodeFlushed | NodeScriptFlush | NodeKillNormal
+            | NodeOutOfMemory | NodeRenamed | NodeLinkHeld | NodeLinkHeldForth | NodeLinkHeldBack | NodeLinkDelayed
+            | NodeLinkReset | NodeLinkHalfOpen | NodeReplyDropped | ServerCutOff => FaultDomain::Nodes,
             ClockForward | ClockBack | ForceRelease => FaultDomain::Apart,
             Promotion | PromotionLagging => FaultDomain::All,
         }
@@ -140,7 +181,32 @@ impl FaultKind {
                 | StoreLinkReset
                 | StoreLinkHalfOpen
                 | StoreReplyDropped
+        ) || self.breaks_node_link()
+    }
+
+    /// Whether it breaks or delays a server's connections to a node of a quorum.
+    pub(crate) fn breaks_node_link(self) -> bool {
+        use FaultKind::*;
+        matches!(
+            self,
+            NodeLinkHeld
+                | NodeLinkHeldForth
+                | NodeLinkHeldBack
+                | NodeLinkDelayed
+                | NodeLinkReset
+                | NodeLinkHalfOpen
+                | NodeReplyDropped
         )
+    }
+
+    /// How long it lasts, of what was drawn.
+    pub(crate) fn hold(self, drawn: Duration) -> Duration {
+        match self {
+            Self::ServerStalled => STALL,
+            // A majority goes on without it.
+            Self::NodeStopped => 2 * drawn,
+            _ => drawn,
+        }
     }
 
     fn guarantees(self, deployment: &Deployment, fault: &PlannedFault) -> Guarantees {
@@ -186,22 +252,31 @@ pub(crate) async fn inject(context: FaultContext<'_>) -> Result<InjectedFault> {
     let mut records = Vec::new();
     let outcome = match kind {
         RedisKilled | RedisEmpty | RedisOlder | RedisStopped | ReplicaKilled => process::redis(&context).await?,
-        ServerKilled | ServerStopped | ServerDrained => process::server(&context).await?,
+        ServerKilled | ServerStopped | ServerStalled | ServerDrained => process::server(&context).await?,
         ClientKilled | ClientStopped => process::client(&context).await?,
         ClientLinkHeld | ClientLinkHeldBack | ClientLinkDelayed | ClientLinkReset | ClientLinkHalfOpen
         | ReplyDropped => link::client(&context).await?,
         StoreLinkHeld | StoreLinkHeldBack | StoreLinkDelayed | StoreLinkReset | StoreLinkHalfOpen
         | StoreReplyDropped => link::store(&context).await?,
+        _ if kind.breaks_node_link() => link::store(&context).await?,
+        ServerCutOff => link::cut_off(&context).await?,
+        _ if kind.domain() == FaultDomain::Nodes => node::inject(&context).await?,
         ReplicaLinkHeld | ReplicaLinkDelayed | ReplicaLinkReset => link::replica(&context).await?,
         FlushAll | ScriptFlush | KillPubsub | KillNormal | OutOfMemory | ClockForward | ClockBack => {
             data::inject(&context).await?
         }
         Promotion | PromotionLagging => promotion::inject(&context).await?,
-        ForceRelease => operator::force_release(&context, &mut records).await?,
+        _ => operator::force_release(&context, &mut records).await?,
     };
     // Healed means that the servers work again, which a concurrent fault may delay.
     context.deployment.wait_until_serving().await?;
     let end = clock::now();
+    if kind.domain() == FaultDomain::Nodes
+        && let Some(quorum) = &context.deployment.quorum
+    {
+        // The next fault may come to another node, and the promises hold while one at a time has lost its memory.
+        records.push(Record::Voting(quorum.until_all_vote(&kind.name()).await?));
+    }
     let mut missed = None;
     match outcome {
         FaultOutcome::Hit(target) => {

@@ -1,5 +1,6 @@
 //! The processes and links of one history, for any topology.
 
+use super::quorum::Quorum;
 use crate::{proxy::Link, pump::Upstream, redis::Redis, server::Server, wall::WallClock};
 use anyhow::{Context, Result};
 use std::sync::{
@@ -10,19 +11,20 @@ use std::sync::{
 /// All processes except the clients.
 pub(crate) struct Deployment {
     pub(crate) servers: Vec<Server>,
-    /// One link to Redis for each server; none for the memory store.
+    /// The links from each server to each Redis that it uses; none for the memory store.
     pub(crate) store_links: Vec<Link>,
-    /// The Redis processes. One of them is the primary.
+    /// The Redis processes. One of them is the primary, or they are the nodes of a quorum.
     pub(crate) redis: Vec<Redis>,
     primary: AtomicUsize,
     /// The link from the replica to the primary.
     pub(crate) replication: Option<Link>,
     pub(crate) wall: Option<Arc<WallClock>>,
+    pub(crate) quorum: Option<Quorum>,
 }
 
 impl Deployment {
     pub(crate) fn new(servers: Vec<Server>, store_links: Vec<Link>, redis: Vec<Redis>) -> Self {
-        Self { servers, store_links, redis, primary: AtomicUsize::new(0), replication: None, wall: None }
+        Self { servers, store_links, redis, primary: AtomicUsize::new(0), replication: None, wall: None, quorum: None }
     }
 
     pub(crate) fn primary(&self) -> Result<&Redis> {

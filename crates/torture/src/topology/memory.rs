@@ -23,6 +23,6 @@ pub(super) fn kinds() -> Vec<FaultKind> {
 }
 
 pub(super) async fn build(config: &Config) -> Result<Deployment> {
-    let server = Server::start(&config.server_bin, 0, "memory:", &config.folder).await?;
+    let server = Server::start(&config.server_bin, 0, "memory:", &config.folder, &[]).await?;
     Ok(Deployment::new(vec![server], Vec::new(), Vec::new()))
 }

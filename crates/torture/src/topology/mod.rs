@@ -1,10 +1,11 @@
 //! The system under test: servers, their stores, and the links between them.
 //!
-//! A topology is a function that builds a [`Deployment`], and the list of faults that apply to it. Sentinel, Cluster or
-//! a quorum would be another file here.
+//! A topology is a function that builds a [`Deployment`], and the list of faults that apply to it. Sentinel or Cluster
+//! would be another file here.
 
 mod deployment;
 mod memory;
+mod quorum;
 mod redis;
 mod redis_replica;
 
@@ -26,6 +27,8 @@ pub(crate) enum Topology {
     Redis,
     /// The same, with a replica that is promoted.
     RedisReplica,
+    /// Servers that keep the locks in a majority of three Redis.
+    Quorum,
 }
 
 impl Topology {
@@ -34,12 +37,17 @@ impl Topology {
             Self::Memory => "memory",
             Self::Redis => "redis",
             Self::RedisReplica => "redis-replica",
+            Self::Quorum => "quorum",
         }
     }
 
     /// The number of servers.
     pub(crate) fn servers(self, seed: u64) -> usize {
-        if self == Self::Memory { 1 } else { 2 + usize::from(seed % 2 == 1) }
+        match self {
+            Self::Memory => 1,
+            Self::Redis | Self::RedisReplica => 2 + usize::from(seed % 2 == 1),
+            Self::Quorum => quorum::SERVERS,
+        }
     }
 
     /// The faults that apply to it.
@@ -48,6 +56,7 @@ impl Topology {
             Self::Memory => memory::kinds(),
             Self::Redis => redis::kinds(),
             Self::RedisReplica => redis_replica::kinds(),
+            Self::Quorum => quorum::kinds(),
         }
     }
 
@@ -57,6 +66,7 @@ impl Topology {
             Self::Memory => memory::build(config).await,
             Self::Redis => redis::build(config).await,
             Self::RedisReplica => redis_replica::build(config).await,
+            Self::Quorum => quorum::build(config).await,
         }
     }
 }

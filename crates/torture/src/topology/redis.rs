@@ -56,7 +56,7 @@ pub(super) async fn with_servers(config: &Config, redis: Vec<Redis>, wall: Arc<W
     deployment.route_to_primary()?;
     for (index, link) in deployment.store_links.iter().enumerate() {
         let store = format!("redis://127.0.0.1:{}", link.port);
-        let server = Server::start(&config.server_bin, index, &store, &config.folder).await?;
+        let server = Server::start(&config.server_bin, index, &store, &config.folder, &[]).await?;
         deployment.servers.push(server);
     }
     Ok(deployment)
