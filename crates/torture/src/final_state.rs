@@ -92,7 +92,8 @@ async fn leaked_keys(deployment: &Deployment) -> Result<Vec<String>> {
     if deployment.quorum.is_some() {
         for node in &deployment.redis {
             // The node's cluster; headers, sequencers and contents of partitions.
-            let stays = |key: &str, own: Option<&str>| key == "fp:q:node" || matches!(own, Some("h" | "s" | "c"));
+            let of_cluster = |key: &str| matches!(key, "fp:q:node" | "fp:q:servers");
+            let stays = |key: &str, own: Option<&str>| of_cluster(key) || matches!(own, Some("h" | "s" | "c"));
             leaked.extend(leaked_from(node, stays).await?);
         }
     } else if let Ok(redis) = deployment.primary() {

@@ -23,8 +23,8 @@ use std::{
 };
 use tokio::{io::AsyncReadExt, sync::Mutex, time::sleep};
 
-/// The number of servers. One at a time can use such a store.
-pub(super) const SERVERS: usize = 1;
+/// The number of servers.
+pub(super) const SERVERS: usize = 3;
 /// The number of nodes: three or five.
 const NODES: usize = 3;
 
