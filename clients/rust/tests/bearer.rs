@@ -60,7 +60,7 @@ async fn a_provider_that_fails_for_a_moment_ends_the_call_that_needs_it_and_cost
     let lock = client.acquire("x").ttl(TTL).await.unwrap();
     down.store(true, Ordering::Relaxed);
     let before = asked.load(Ordering::Relaxed);
-    let request = v1::GetRequest { lock_name: "x".to_owned(), ..Default::default() };
+    let request = v1::GetRequest { lock_name: "x".to_owned() };
     let refused = client.calls().get(request).await.unwrap_err();
     assert_eq!((refused.code(), refused.message()), (Code::Unauthenticated, "no bearer token: the vault is down"));
     assert_eq!(asked.load(Ordering::Relaxed), before + 1, "not repeated");
