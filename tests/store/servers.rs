@@ -1,4 +1,7 @@
 //! Several servers on one cluster: each answers for any lock, whoever leads its partition.
+//!
+//! Time is that of the tokio runtime, which is paused: it goes on to the next timer when nothing else is left to do. So
+//! no pause of this machine is taken for a server's death, and no test waits for real.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 #[path = "../support/asks.rs"]
@@ -8,12 +11,13 @@ mod twins;
 
 use asks::{Asks, acquire, acquire_call, granted, new_request};
 use fencepost::{
-    clock::ProcessClock,
+    clock::Clock,
     domain::{
         command::Acquire,
         limits::Limits,
         name::LockName,
         outcome::{AcquireOutcome, Grant, ReleaseOutcome, RenewOutcome},
+        time::StoreTime,
     },
     locks::{AcquireAnswer, Hub, Locks, LocksError, WatchItem},
     node::Pushes,
@@ -43,6 +47,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use twins::Twins;
+use uuid::Uuid;
 
 const PARTITIONS: u16 = 8;
 const TTL: Duration = Duration::from_secs(60);
@@ -81,6 +86,21 @@ impl Carrier for Ways {
     }
 }
 
+/// A clock that goes on with the time of the runtime. Each began at another time.
+struct RuntimeClock(StoreTime, Instant);
+
+impl RuntimeClock {
+    fn start() -> Self {
+        Self(StoreTime::from_micros(Uuid::new_v4().as_u64_pair().0 >> 16), Instant::now())
+    }
+}
+
+impl Clock for RuntimeClock {
+    fn now(&self) -> StoreTime {
+        self.0.after(self.1.elapsed())
+    }
+}
+
 type Servers = Vec<Server>;
 
 /// A server. It dies when it is dropped.
@@ -92,7 +112,7 @@ struct Server {
 
 impl Server {
     fn start(ways: &Arc<Ways>, mark: &Mark) -> Self {
-        let (clock, hub) = (Arc::new(ProcessClock::start()), Arc::new(Hub::new()));
+        let (clock, hub) = (Arc::new(RuntimeClock::start()), Arc::new(Hub::new()));
         let limits = Limits::default();
         let store = Arc::new(QuorumStore::new(Arc::clone(ways), mark.clone(), clock, &limits, hub.clone()));
         let locks = Arc::new(Locks::new(Arc::clone(&store), hub, limits));
@@ -180,7 +200,7 @@ async fn served(waiting: JoinHandle<Result<AcquireAnswer, LocksError>>) -> Grant
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn any_server_answers_for_any_lock() {
     let (_, _, servers) = cluster(3).await;
     let leading = || servers.iter().filter(|server| server.store.leads() > 0).count();
@@ -207,7 +227,7 @@ async fn any_server_answers_for_any_lock() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn each_server_lists_the_locks_of_all() {
     let (_, _, servers) = cluster(3).await;
     let mut names = BTreeSet::new();
@@ -231,7 +251,7 @@ async fn each_server_lists_the_locks_of_all() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn waiters_of_all_servers_are_served_first_come_first_served() {
     let (_, _, servers) = cluster(3).await;
     for number in 0..8 {
@@ -251,7 +271,7 @@ async fn waiters_of_all_servers_are_served_first_come_first_served() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn waiters_keep_their_order_when_the_leader_dies_and_leases_their_tokens() {
     let (_, _, mut servers) = cluster(3).await;
     servers.sort_by_key(|server| Reverse(server.store.leads()));
@@ -285,7 +305,7 @@ async fn waiters_keep_their_order_when_the_leader_dies_and_leases_their_tokens()
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_server_that_leaves_hands_over_within_a_moment_and_one_that_comes_gets_its_share() {
     let (ways, mark, mut servers) = cluster(2).await;
     let name = lock(0);
@@ -317,7 +337,7 @@ async fn a_server_that_leaves_hands_over_within_a_moment_and_one_that_comes_gets
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_last_server_that_leaves_keeps_nobody_waiting() {
     let (ways, mark, mut servers) = cluster(1).await;
     let (_, grant) = take(&servers[0], &lock(1)).await;
@@ -345,7 +365,7 @@ async fn take_with_retries(locks: Arc<Locks<QuorumStore<Arc<Ways>>>>, name: Lock
     unreachable!("it goes on");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn lost_parcels_delay_waiters_and_lose_none() {
     let (ways, _, servers) = cluster(3).await;
     ways.loses_each.store(7, Ordering::Relaxed);
@@ -367,7 +387,7 @@ async fn lost_parcels_delay_waiters_and_lose_none() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn who_watches_sees_the_events_of_all_servers_or_that_some_are_missing() {
     let (_, _, servers) = cluster(3).await;
     let watching = servers[2].locks.watch("orders/".to_owned()).await.unwrap();
