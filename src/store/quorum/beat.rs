@@ -89,8 +89,8 @@ impl<C: Carrier> QuorumStore<C> {
             (living, told, leaders)
         };
         for (server, watches, count, sent) in told {
-            self.courier.watches(server, watches);
-            if self.courier.told(server, count, sent) {
+            self.courier.watches(server, watches, now);
+            if self.courier.told(server, count, sent, now) {
                 self.notices_missed(server);
             }
         }
@@ -138,7 +138,7 @@ impl<C: Carrier> QuorumStore<C> {
         let number = u16::try_from(at).unwrap_or(u16::MAX);
         if let Some(lead) = part.share.lock().lead() {
             let clock = self.clock.now();
-            lead.hear_of(living.iter().copied(), clock);
+            lead.hear_of(living.iter().copied(), clock, &self.exit(at));
             let heir = self.election.lock().heir(number, self.is_leaving(), now);
             if let Some(heir) = heir {
                 lead.begin_hand_over(heir, clock);

@@ -73,6 +73,14 @@ impl Exit<'_> {
         }
     }
 
+    /// Has a server find that a notice is missing, so that all its calls that wait in partitions of this server ask
+    /// again.
+    pub(super) fn miss(&self, server: ServerId) {
+        if server != self.me {
+            self.courier.miss(server);
+        }
+    }
+
     /// Gives who asked the outcome of a turn at `now`, in the partition's time.
     pub(super) fn outcome(&self, asker: Asker, now: StoreTime, outcome: Outcome, place: QueuePlace) {
         match asker {

@@ -27,6 +27,7 @@ impl<C: Carrier> QuorumStore<C> {
             let Push::Message(bytes) = push else { continue };
             match Parcel::decode(&bytes) {
                 Ok(Parcel { from, frames }) => {
+                    self.courier.came_through(node, from);
                     for frame in frames {
                         self.take(from, frame);
                     }
@@ -114,7 +115,7 @@ impl<C: Carrier> QuorumStore<C> {
                 lead.page((from, number), now, |locks, now| list::page(locks, (slot, limit, budget), &prefix, now));
             }
             Work::Watch => {
-                self.courier.watches(from, true);
+                self.courier.asks_to_watch(from, Instant::now());
                 self.courier.send(from, Frame::Reply { number, now: time, result: Ok(Done::Watching) });
             }
         }

@@ -24,6 +24,11 @@ pub(super) struct HandOver {
 impl Lead {
     /// Waits for the waiters of other servers before any other request is granted or queued.
     pub(in crate::store::quorum) fn gather(&mut self, servers: impl IntoIterator<Item = ServerId>, now: StoreTime) {
+        let servers: Vec<ServerId> = servers.into_iter().collect();
+        let time = self.time.at(now);
+        for server in &servers {
+            self.replicas.beat(replica_of(*server), time);
+        }
         self.gathering = Some(Gathering::of(servers, now));
     }
 
@@ -36,7 +41,7 @@ impl Lead {
         now: StoreTime,
         exit: &Exit<'_>,
     ) {
-        self.replicas.beat(replica_of(server), self.time.at(now));
+        self.hear_of([server], now, exit);
         match &mut self.gathering {
             Some(gathering) => gathering.presents(server, waiters, is_last),
             // They come late, and stand at the end.
@@ -84,10 +89,27 @@ impl Lead {
     }
 
     /// These servers live, so calls that wait through them may be served.
-    pub(in crate::store::quorum) fn hear_of(&mut self, servers: impl IntoIterator<Item = ServerId>, now: StoreTime) {
+    pub(in crate::store::quorum) fn hear_of(
+        &mut self,
+        servers: impl IntoIterator<Item = ServerId>,
+        now: StoreTime,
+        exit: &Exit<'_>,
+    ) {
         let time = self.time.at(now);
         for server in servers {
-            self.replicas.beat(replica_of(server), time);
+            let replica = replica_of(server);
+            if !self.replicas.is_alive(replica, time) {
+                // Its waiters were skipped, or deleted. They are to ask again, or a free lock would stay free.
+                exit.miss(server);
+            }
+            self.replicas.beat(replica, time);
+        }
+    }
+
+    /// A command of this server came, so it lives.
+    pub(super) fn hear_from(&mut self, server: ServerId, now: StoreTime, exit: &Exit<'_>) {
+        if !self.replicas.is_alive(replica_of(server), self.time.at(now)) {
+            self.hear_of([server], now, exit);
         }
     }
 

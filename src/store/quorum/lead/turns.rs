@@ -75,6 +75,7 @@ impl Lead {
         if not_after < time {
             return exit.refuse(asker, time, Refusal::TooLate);
         }
+        self.hear_from(from, now, exit);
         self.begin_turn(now);
         let call = match &command {
             Command::Acquire(acquire) => Some(acquire.call),
