@@ -140,7 +140,7 @@ impl<C: Carrier> QuorumStore<C> {
             let clock = self.clock.now();
             lead.hear_of(living.iter().copied(), clock, &self.exit(at));
             let heir = self.election.lock().heir(number, self.is_leaving(), now);
-            if let Some(heir) = heir {
+            if let Some(heir) = heir.filter(|_| lead.may_hand_over(clock)) {
                 lead.begin_hand_over(heir, clock);
             }
             return;

@@ -13,6 +13,9 @@ use std::time::Duration;
 
 /// How long a leader that hands over waits to be deposed.
 const HAND_OVER_TIME_MAX: Duration = Duration::from_secs(1);
+/// For how long a leader that was not deposed in time goes on: while it hands over, it takes no commands.
+const KEEPS_FOR: Duration = Duration::from_secs(30);
+
 /// A planned change of the leader.
 pub(super) struct HandOver {
     to: ServerId,
@@ -120,10 +123,22 @@ impl Lead {
         }
     }
 
-    /// The server to be asked to take over, once, when nothing is held back any more. A leader that was not deposed in
-    /// time goes on.
-    pub(in crate::store::quorum) fn hand_over(&mut self, now: StoreTime) -> Option<ServerId> {
-        self.hands_over.take_if(|it| it.until <= now);
+    /// Whether a change may be planned: the last one has not failed a moment ago.
+    pub(in crate::store::quorum) fn may_hand_over(&self, now: StoreTime) -> bool {
+        self.keeps_until <= now
+    }
+
+    /// A leader that was not deposed in time goes on. True if it does so from now on.
+    pub(in crate::store::quorum) fn end_hand_over(&mut self, now: StoreTime) -> bool {
+        let has_failed = self.hands_over.take_if(|it| it.until <= now).is_some();
+        if has_failed {
+            self.keeps_until = now.after(KEEPS_FOR);
+        }
+        has_failed
+    }
+
+    /// The server to be asked to take over, once, when nothing is held back any more.
+    pub(in crate::store::quorum) fn hand_over(&mut self) -> Option<ServerId> {
         let it = self.hands_over.as_mut().filter(|it| !it.is_asked)?;
         if !self.open.is_empty() || !self.written.is_empty() {
             return None;

@@ -56,6 +56,8 @@ pub(super) struct Lead {
     places: u64,
     /// Takes no commands until then, so that another server can take over.
     hands_over: Option<HandOver>,
+    /// No change is planned before.
+    keeps_until: StoreTime,
 }
 
 /// How long what a turn holds back may wait for a majority before no further turns are run. It is as long as callers
@@ -91,6 +93,7 @@ impl Lead {
             behind: Vec::new(),
             places: 0,
             hands_over: None,
+            keeps_until: now,
         };
         // With this one, a majority has all that was read.
         lead.write(now);
@@ -219,7 +222,9 @@ impl Lead {
 
     /// When this server's clock shows the time of the next timer.
     pub(super) fn next_due(&self) -> Option<StoreTime> {
-        let timer = self.locks.next_due().map(|due| self.time.when(due));
+        // While it hands over, it applies no timers.
+        let locks = self.hands_over.is_none().then_some(&self.locks);
+        let timer = locks.and_then(Partition::next_due).map(|due| self.time.when(due));
         let gathered = self.gathering.as_ref().map(Gathering::until);
         [timer, gathered].into_iter().flatten().min()
     }
