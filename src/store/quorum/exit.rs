@@ -49,7 +49,7 @@ pub(super) struct Confirmed {
 pub(super) struct QueuePlace {
     /// The leader that queued it.
     pub(super) ballot: Ballot,
-    /// Its number among all waiters that came to this leader; 0 if it is not queued.
+    /// Its place in the queue of its lock at this leader, from 1 on; 0 if it is not queued.
     pub(super) number: u64,
     /// An upper bound on how many requests are queued before it.
     pub(super) ahead: u64,

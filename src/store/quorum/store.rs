@@ -164,8 +164,21 @@ impl<C: Carrier> QuorumStore<C> {
         answer
     }
 
-    /// Claims. A leader that does not know the request may be a new one, to which it was not presented yet.
+    /// Claims. While the leader changes a claim may fail; the call waits on, and claims again when a leader is known.
     async fn claim(&self, name: &LockName, call: Call, claim: Command) -> Answer {
+        let sent = Instant::now();
+        match self.claim_once(name, call, claim).await {
+            Err(StoreError::Unavailable(_) | StoreError::OutcomeUnknown(_))
+                if self.parts[self.place(name).partition].carried.lock().claim_failed(call) =>
+            {
+                Ok(Timed { sent, outcome: AcquireOutcome::Queued.into() })
+            }
+            answer => answer,
+        }
+    }
+
+    /// A leader that does not know the request may be a new one, to which it was not presented yet.
+    async fn claim_once(&self, name: &LockName, call: Call, claim: Command) -> Answer {
         let answer = self.carry_out(name, claim).await?;
         if answer.outcome != Outcome::Acquire(AcquireOutcome::Unknown) {
             return Ok(answer);
@@ -176,6 +189,16 @@ impl<C: Carrier> QuorumStore<C> {
             Some(acquire) => self.carry_out(name, Command::Acquire(acquire)).await,
             None => Ok(answer),
         }
+    }
+
+    /// Gives up. To a leader that does not know the request the call may be about to be presented, or be on its way: it
+    /// must not be granted the lock there when nobody waits any more.
+    async fn give_up(&self, name: &LockName, call: Call) -> Answer {
+        let answer = self.carry_out(name, Command::GiveUp(call)).await?;
+        if answer.outcome == Outcome::Acquire(AcquireOutcome::Unknown) {
+            self.post(name, Command::DropCall(call));
+        }
+        Ok(answer)
     }
 }
 
@@ -191,6 +214,7 @@ impl<C: Carrier> Store for QuorumStore<C> {
         match command {
             Command::Acquire(acquire) => self.acquire(name, acquire).await,
             Command::Claim(call, _) => self.claim(name, call, command).await,
+            Command::GiveUp(call) => self.give_up(name, call).await,
             command => self.carry_out(name, command).await,
         }
     }

@@ -5,6 +5,7 @@ use crate::{
     domain::{
         command::{Command, Outcome},
         name::LockName,
+        outcome::AcquireOutcome,
         time::StoreTime,
     },
     store::quorum::{ballot::ServerId, courier::replica_of, exit::Exit, frame::PresentedWaiter, gather::Gathering},
@@ -84,9 +85,10 @@ impl Lead {
         let PresentedWaiter { name, acquire, .. } = waiter;
         let (call, time) = (acquire.call, self.time.at(now));
         self.begin_turn(now);
-        let outcome = self.turn((&name, hash(&name)), Command::Acquire(acquire), (server, time), exit);
-        let place = self.number_of(&outcome);
-        if let Outcome::Acquire(outcome) = outcome {
+        let hash = hash(&name);
+        if let Outcome::Acquire(outcome) = self.turn((&name, hash), Command::Acquire(acquire), (server, time), exit) {
+            let is_queued = outcome == AcquireOutcome::Queued;
+            let place = if is_queued { self.place(&name, hash, call.request) } else { 0 };
             self.open.push(Held::Presented { server, call, outcome, place });
         }
     }

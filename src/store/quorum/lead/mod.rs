@@ -19,7 +19,12 @@ use super::{
     time::PartitionTime,
 };
 use crate::{
-    domain::{ids::Call, name::LockName, replicas::Replicas, time::StoreTime},
+    domain::{
+        ids::{Call, RequestId},
+        name::LockName,
+        replicas::Replicas,
+        time::StoreTime,
+    },
     store::partition::{Outbox, Partition, Unreadable},
 };
 use change::HandOver;
@@ -52,8 +57,6 @@ pub(super) struct Lead {
     gathering: Option<Gathering>,
     /// Who asked meanwhile for what those waiters come before.
     behind: Vec<Job>,
-    /// Waiters that came to this leader.
-    places: u64,
     /// Takes no commands until then, so that another server can take over.
     hands_over: Option<HandOver>,
     /// No change is planned before.
@@ -91,7 +94,6 @@ impl Lead {
             written: VecDeque::new(),
             gathering: None,
             behind: Vec::new(),
-            places: 0,
             hands_over: None,
             keeps_until: now,
         };
@@ -154,6 +156,12 @@ impl Lead {
     /// An upper bound on how many requests are queued before this call.
     pub(super) fn ahead(&self, name: &LockName, hash: u64, call: Call) -> Option<u64> {
         self.locks.find(name, hash)?.lock.ahead(call.request)
+    }
+
+    /// The place of this request in the queue of its lock, from 1 on. Other transmissions of it do not change it.
+    fn place(&self, name: &LockName, hash: u64, request: RequestId) -> u64 {
+        let place = self.locks.find(name, hash).and_then(|slot| slot.lock.place(request));
+        place.map_or(0, |place| place + 1)
     }
 
     /// The next request for this node, until there is none.

@@ -88,8 +88,9 @@ impl Lead {
         } else {
             self.turn((&name, hash), command, (from, time), exit)
         };
-        let mut place = QueuePlace { ballot: self.ballot, number: self.number_of(&outcome), ahead: 0 };
-        if let (Some(call), true) = (call, place.number > 0) {
+        let mut place = QueuePlace { ballot: self.ballot, number: 0, ahead: 0 };
+        if let (Some(call), Outcome::Acquire(AcquireOutcome::Queued)) = (call, &outcome) {
+            place.number = self.place(&name, hash, call.request);
             place.ahead = self.ahead(&name, hash, call).unwrap_or_default();
         }
         self.open.push(Held::Outcome { asker, now: time, outcome, place });
@@ -121,15 +122,6 @@ impl Lead {
             self.write(now);
         }
         self.open_at(now);
-    }
-
-    /// The number of a request that this outcome says is queued. The first one is 1.
-    pub(super) fn number_of(&mut self, outcome: &Outcome) -> u64 {
-        if *outcome != Outcome::Acquire(AcquireOutcome::Queued) {
-            return 0;
-        }
-        self.places += 1;
-        self.places
     }
 
     /// Applies the time to locks that are due, a bounded number of them. Returns whether more may be due.
