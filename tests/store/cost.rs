@@ -198,12 +198,13 @@ fn no_parcel_costs_more_than_a_few_times_its_largest_size() {
     let empty = || Metadata::new(vec![(String::new(), String::new()); 16_000]).unwrap();
     let waiter =
         PresentedWaiter { place: (Ballot::default(), 0), name: name(0), acquire: acquire(Metadata::default()) };
-    let waiters = vec![waiter; 60_000];
+    let (waiters, not_after) = (vec![waiter; 60_000], StoreTime::from_micros(1));
+    let waiters = Frame::Waiters { partition: 0, ballot: BALLOT, not_after, waiters, is_last: true };
     let locks = vec![(LockName::new("n".to_owned()).unwrap(), LockView::default()); MANY];
     let cases = [
         ("the smallest frames", reading(&reply(Err(Refusal::NotLeader)), MANY)),
         ("the longest lists of empty texts", reading(&ask(Command::Acquire(acquire(empty()))), 120)),
-        ("the shortest waiters", reading(&Frame::Waiters { partition: 0, ballot: BALLOT, waiters, is_last: true }, 1)),
+        ("the shortest waiters", reading(&waiters, 1)),
         ("the shortest locks", reading(&reply(Ok(Done::Page { locks, next: None, budget: 0 })), 1)),
     ];
     for (what, (read, bytes)) in cases {

@@ -1,4 +1,7 @@
 //! Several servers on one cluster: each answers for any lock, whoever leads its partition.
+//!
+//! Time is that of the tokio runtime, which is paused: it goes on to the next timer when nothing else is left to do. So
+//! no pause of this machine is taken for a server's death, and no test waits for real.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 #[path = "../support/asks.rs"]
@@ -8,7 +11,7 @@ mod twins;
 
 use asks::{Asks, acquire, acquire_call, granted, new_request};
 use fencepost::{
-    clock::{Clock, ManualClock, ProcessClock},
+    clock::{Clock, ManualClock},
     domain::{
         command::Acquire,
         limits::{CLAIM_WINDOW, Limits},
@@ -16,7 +19,7 @@ use fencepost::{
         outcome::{AcquireOutcome, Grant, ReleaseOutcome, RenewOutcome},
         time::StoreTime,
     },
-    locks::{AcquireAnswer, Hub, Locks, LocksError, WatchItem},
+    locks::{AcquireAnswer, AcquireCall, Hub, Locks, LocksError, WatchItem},
     node::Pushes,
     store::{
         EventKind, Store, StoreError,
@@ -24,6 +27,7 @@ use fencepost::{
             QuorumStore,
             ballot::ServerId,
             create::create,
+            frame::{Frame, Parcel},
             node::{Ask, ClusterId, Mark},
             nodes::{Answers, Carrier, Lost},
         },
@@ -34,8 +38,8 @@ use std::{
     cmp::Reverse,
     collections::BTreeSet,
     sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -44,19 +48,34 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use twins::Twins;
+use uuid::Uuid;
 
 const PARTITIONS: u16 = 8;
 const TTL: Duration = Duration::from_secs(60);
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long calls wait for a lock.
+const WAIT: Duration = Duration::from_secs(300);
 const LOCKS: u32 = 40;
+
+/// What becomes of a parcel.
+#[derive(Clone, Copy)]
+enum Fate {
+    Comes,
+    Lost,
+    Late(Duration),
+}
 
 /// The nodes, with ways that can be cut.
 struct Ways {
-    twins: Twins<3>,
+    twins: Arc<Twins<3>>,
+    /// What becomes of a parcel with such a frame.
+    fate: Mutex<fn(&Frame) -> Fate>,
     /// Of so many parcels one is lost; none if it is zero.
     loses_each: AtomicUsize,
     parcels: AtomicUsize,
+    /// Whether parcels through the first node are lost.
+    first_is_deaf: AtomicBool,
 }
 
 impl Carrier for Ways {
@@ -71,14 +90,49 @@ impl Carrier for Ways {
     async fn publish(&self, node: usize, to: ServerId, parcel: Vec<u8>) -> Result<bool, Lost> {
         let each = self.loses_each.load(Ordering::Relaxed);
         let number = self.parcels.fetch_add(1, Ordering::Relaxed);
-        if each > 0 && number.is_multiple_of(each) {
+        let is_lost = each > 0 && number.is_multiple_of(each);
+        if is_lost || (node == 0 && self.first_is_deaf.load(Ordering::Relaxed)) {
             return Ok(true);
         }
-        self.twins.publish(node, to, parcel).await
+        let fate = *self.fate.lock().unwrap();
+        let fates = Parcel::decode(&parcel).unwrap().frames.into_iter().map(|frame| fate(&frame));
+        match fates.into_iter().find(|fate| !matches!(fate, Fate::Comes)) {
+            None | Some(Fate::Comes) => self.twins.publish(node, to, parcel).await,
+            Some(Fate::Lost) => Ok(true),
+            Some(Fate::Late(late)) => {
+                let twins = Arc::clone(&self.twins);
+                tokio::spawn(async move {
+                    sleep(late).await;
+                    twins.publish(node, to, parcel).await
+                });
+                Ok(true)
+            }
+        }
     }
 
     fn listen(&self, node: usize, me: ServerId) -> Pushes {
         self.twins.listen(node, me)
+    }
+}
+
+/// A clock that goes on with the time of the runtime. Each began at another time.
+struct RuntimeClock(StoreTime, Instant);
+
+impl RuntimeClock {
+    fn start() -> Self {
+        Self(StoreTime::from_micros(Uuid::new_v4().as_u64_pair().0 >> 16), Instant::now())
+    }
+}
+
+impl Clock for RuntimeClock {
+    fn now(&self) -> StoreTime {
+        self.0.after(self.1.elapsed())
+    }
+}
+
+impl Ways {
+    fn to_all(&self, fate: fn(&Frame) -> Fate) {
+        *self.fate.lock().unwrap() = fate;
     }
 }
 
@@ -93,16 +147,27 @@ struct Server {
 
 impl Server {
     fn start(ways: &Arc<Ways>, mark: &Mark) -> Self {
-        Self::with_clock(ways, mark, Arc::new(ProcessClock::start()))
+        Self::with_clock(ways, mark, Arc::new(RuntimeClock::start()))
     }
 
     fn with_clock(ways: &Arc<Ways>, mark: &Mark, clock: Arc<dyn Clock>) -> Self {
         let (hub, limits) = (Arc::new(Hub::new()), Limits::default());
         let store = Arc::new(QuorumStore::new(Arc::clone(ways), mark.clone(), clock, &limits, hub.clone()));
         let locks = Arc::new(Locks::new(Arc::clone(&store), hub, limits));
-        let runs = Arc::clone(&store);
-        let runs = tokio::spawn(async move { runs.run().await });
+        let runs = Self::run(&store);
         Self { store, locks, runs }
+    }
+
+    fn run(store: &Arc<QuorumStore<Arc<Ways>>>) -> JoinHandle<()> {
+        let runs = Arc::clone(store);
+        tokio::spawn(async move { runs.run().await })
+    }
+
+    /// Does nothing for so long.
+    async fn pause(&mut self, pause: Duration) {
+        self.runs.abort();
+        sleep(pause).await;
+        self.runs = Self::run(&self.store);
     }
 }
 
@@ -123,7 +188,13 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// A cluster of three nodes with so many servers, each of which leads some partitions.
 async fn cluster(servers: usize) -> (Arc<Ways>, Mark, Servers) {
-    let ways = Arc::new(Ways { twins: Twins::new(), loses_each: AtomicUsize::new(0), parcels: AtomicUsize::new(1) });
+    let ways = Arc::new(Ways {
+        twins: Arc::new(Twins::new()),
+        fate: Mutex::new(|_| Fate::Comes),
+        loses_each: AtomicUsize::new(0),
+        parcels: AtomicUsize::new(1),
+        first_is_deaf: AtomicBool::new(false),
+    });
     let members = (0..3).map(|node| format!("node {node}").into()).collect();
     let mark = Mark { cluster: ClusterId(7), partitions: PARTITIONS, list: 1, members };
     create(&ways, &mark, 1_000).await.unwrap();
@@ -165,8 +236,12 @@ async fn take(server: &Server, name: &LockName) -> (Acquire, Grant) {
 
 /// Waits for a lock through a server.
 fn waits(server: &Server, name: &LockName) -> JoinHandle<Result<AcquireAnswer, LocksError>> {
+    waits_as(server, name, acquire_call(new_request(), 1, TTL, WAIT))
+}
+
+fn waits_as(server: &Server, name: &LockName, call: AcquireCall) -> JoinHandle<Result<AcquireAnswer, LocksError>> {
     let (locks, name) = (Arc::clone(&server.locks), name.clone());
-    tokio::spawn(async move { locks.acquire(&name, acquire_call(new_request(), 1, TTL, PATIENCE)).await })
+    tokio::spawn(async move { locks.acquire(&name, call).await })
 }
 
 async fn queued(server: &Server, name: &LockName, count: usize) {
@@ -184,7 +259,7 @@ async fn served(waiting: JoinHandle<Result<AcquireAnswer, LocksError>>) -> Grant
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn any_server_answers_for_any_lock() {
     let (_, _, servers) = cluster(3).await;
     let leading = || servers.iter().filter(|server| server.store.leads() > 0).count();
@@ -211,7 +286,7 @@ async fn any_server_answers_for_any_lock() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn each_server_lists_the_locks_of_all() {
     let (_, _, servers) = cluster(3).await;
     let mut names = BTreeSet::new();
@@ -235,7 +310,7 @@ async fn each_server_lists_the_locks_of_all() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn waiters_of_all_servers_are_served_first_come_first_served() {
     let (_, _, servers) = cluster(3).await;
     for number in 0..8 {
@@ -255,7 +330,7 @@ async fn waiters_of_all_servers_are_served_first_come_first_served() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn waiters_keep_their_order_when_the_leader_dies_and_leases_their_tokens() {
     let (_, _, mut servers) = cluster(3).await;
     servers.sort_by_key(|server| Reverse(server.store.leads()));
@@ -289,7 +364,7 @@ async fn waiters_keep_their_order_when_the_leader_dies_and_leases_their_tokens()
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_server_that_leaves_hands_over_within_a_moment_and_one_that_comes_gets_its_share() {
     let (ways, mark, mut servers) = cluster(2).await;
     let name = lock(0);
@@ -321,7 +396,7 @@ async fn a_server_that_leaves_hands_over_within_a_moment_and_one_that_comes_gets
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_last_server_that_leaves_keeps_nobody_waiting() {
     let (ways, mark, mut servers) = cluster(1).await;
     let (_, grant) = take(&servers[0], &lock(1)).await;
@@ -349,7 +424,7 @@ async fn take_with_retries(locks: Arc<Locks<QuorumStore<Arc<Ways>>>>, name: Lock
     unreachable!("it goes on");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn lost_parcels_delay_waiters_and_lose_none() {
     let (ways, _, servers) = cluster(3).await;
     ways.loses_each.store(7, Ordering::Relaxed);
@@ -371,7 +446,7 @@ async fn lost_parcels_delay_waiters_and_lose_none() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn who_watches_sees_the_events_of_all_servers_or_that_some_are_missing() {
     let (_, _, servers) = cluster(3).await;
     let watching = servers[2].locks.watch("orders/".to_owned()).await.unwrap();
@@ -473,5 +548,188 @@ async fn a_waiter_is_served_when_the_lease_of_a_stopped_holder_ends() {
     for (_, took) in futures_util::future::join_all(served).await {
         // An offer that nobody heard of would lapse after the claim window only.
         assert!(took < SHORT + CLAIM_WINDOW, "{took:?}");
+    }
+}
+
+/// Holds locks through the second of three servers, of which the first leads most partitions.
+async fn with_held_locks() -> (Arc<Ways>, Servers, Vec<(LockName, Grant)>) {
+    let (ways, _, mut servers) = cluster(3).await;
+    // Until each has its share.
+    sleep(Duration::from_secs(4)).await;
+    settled(&servers).await;
+    servers.sort_by_key(|server| Reverse(server.store.leads()));
+    let mut held = Vec::new();
+    for number in 0..LOCKS {
+        held.push((lock(number), take(&servers[1], &lock(number)).await.1));
+    }
+    (ways, servers, held)
+}
+
+async fn release(server: &Server, (name, grant): &(LockName, Grant)) {
+    let released = persist(async || server.store.release(name, grant.lease_id).await).await;
+    assert_eq!(released, ReleaseOutcome::Released);
+}
+
+async fn all_are_free(server: &Server) {
+    for number in 0..LOCKS {
+        let view = persist(async || server.store.view(&lock(number)).await).await;
+        assert_eq!((view.current, view.waiters), (None, 0), "nobody asks for it any more");
+    }
+}
+
+fn delays_waiters(frame: &Frame) -> Fate {
+    if matches!(frame, Frame::Waiters { .. }) { Fate::Late(Duration::from_secs(4)) } else { Fate::Comes }
+}
+
+fn loses_waiters(frame: &Frame) -> Fate {
+    if matches!(frame, Frame::Waiters { .. }) { Fate::Lost } else { Fate::Comes }
+}
+
+fn loses_hand_overs(frame: &Frame) -> Fate {
+    if matches!(frame, Frame::HandOver { .. }) { Fate::Lost } else { Fate::Comes }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_gave_up_before_the_new_leader_knew_of_it_is_granted_nothing() {
+    let (ways, mut servers, held) = with_held_locks().await;
+    let mut waiting = Vec::new();
+    for (number, (name, _)) in held.iter().enumerate() {
+        let call = acquire_call(new_request(), 1, TTL, Duration::from_secs(8));
+        // One of the two does not lead the partition afterwards.
+        waiting.push(waits_as(&servers[1 + number % 2], name, call));
+        queued(&servers[1], name, 1).await;
+    }
+    ways.to_all(loses_waiters);
+    drop(servers.remove(0));
+    let mut forgotten = 0;
+    for waiter in waiting {
+        match timeout(PATIENCE, waiter).await.unwrap().unwrap() {
+            Ok(AcquireAnswer::TimedOut(_)) => {}
+            Err(LocksError::Forgotten) => forgotten += 1,
+            // While nobody led.
+            Err(LocksError::Store(_)) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(forgotten > 0, "else all were presented, and this shows nothing");
+    ways.to_all(|_| Fate::Comes);
+    for held in &held {
+        release(&servers[0], held).await;
+    }
+    sleep(Duration::from_secs(6)).await;
+    all_are_free(&servers[0]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_presented_late_and_was_dropped_meanwhile_is_granted_nothing() {
+    let (ways, mut servers, held) = with_held_locks().await;
+    let mut waiting = Vec::new();
+    for (name, _) in &held {
+        waiting.push(waits(&servers[2], name));
+        queued(&servers[1], name, 1).await;
+    }
+    ways.to_all(delays_waiters);
+    drop(servers.remove(0));
+    settled(&servers).await;
+    for (waiting, held) in waiting.into_iter().zip(&held) {
+        waiting.abort();
+        release(&servers[0], held).await;
+    }
+    sleep(Duration::from_secs(8)).await;
+    all_are_free(&servers[0]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_keeps_its_place_when_the_leader_dies() {
+    let (_, mut servers, held) = with_held_locks().await;
+    let mut waiting = Vec::new();
+    for (name, _) in &held {
+        let request = new_request();
+        let overtaken = waits_as(&servers[1], name, acquire_call(request, 1, TTL, WAIT));
+        queued(&servers[1], name, 1).await;
+        let second = waits(&servers[1], name);
+        queued(&servers[1], name, 2).await;
+        let retry = waits_as(&servers[2], name, acquire_call(request, 2, TTL, WAIT));
+        let end = timeout(PATIENCE, overtaken).await.unwrap().unwrap();
+        assert!(matches!(end, Err(LocksError::Overtaken)), "{end:?}");
+        waiting.push((retry, second));
+    }
+    drop(servers.remove(0));
+    for (held, (retry, second)) in held.into_iter().zip(waiting) {
+        release(&servers[0], &held).await;
+        let first = served(retry).await;
+        release(&servers[0], &(held.0, first)).await;
+        assert!(served(second).await.token > first.token);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_of_a_server_that_was_silent_are_served_when_it_is_back() {
+    // Its waiters are skipped after 3 s, and after 30 s deleted by what is done with their locks then. In between
+    // nothing is, once it is forgotten how the leases ended.
+    for (silence, until_release) in [(20, 6), (40, 6), (40, 39)] {
+        let (ways, mark, mut servers) = cluster(1).await;
+        let mut held = Vec::new();
+        for number in 0..LOCKS {
+            held.push((lock(number), take(&servers[0], &lock(number)).await.1));
+        }
+        servers.push(Server::start(&ways, &mark));
+        settled(&servers).await;
+        let waiting: Vec<_> = held.iter().map(|(name, _)| waits(&servers[1], name)).collect();
+        for (name, _) in &held {
+            queued(&servers[0], name, 1).await;
+        }
+        assert_eq!(servers[0].store.leads(), usize::from(PARTITIONS), "it has not settled");
+        let mut silent = servers.remove(1);
+        let away = tokio::spawn(async move {
+            silent.pause(Duration::from_secs(silence)).await;
+            silent
+        });
+        sleep(Duration::from_secs(until_release)).await;
+        for held in &held {
+            release(&servers[0], held).await;
+        }
+        // It gets its share of the partitions soon. The others stay where they are.
+        let _back = away.await.unwrap();
+        for (waiting, (_, grant)) in waiting.into_iter().zip(held) {
+            assert!(served(waiting).await.token > grant.token);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hand_over_of_which_nothing_comes_costs_a_moment_and_is_not_tried_again_at_once() {
+    let (ways, mark, mut servers) = cluster(1).await;
+    ways.to_all(loses_hand_overs);
+    servers.push(Server::start(&ways, &mark));
+    for number in 0..LOCKS {
+        // Some of these leases end while it hands over.
+        let request = acquire(new_request(), Duration::from_millis(2_500), false);
+        granted(servers[0].store.acquire(&lock(number), request).await.unwrap());
+    }
+    let (begun, mut waited) = (Instant::now(), Duration::ZERO);
+    while begun.elapsed() < Duration::from_secs(20) {
+        for number in 0..LOCKS {
+            let asked = Instant::now();
+            // Refused, or carried out when the hand-over has failed.
+            let _ = servers[0].store.view(&lock(number)).await;
+            waited += asked.elapsed();
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(servers[0].store.leads(), usize::from(PARTITIONS));
+    assert!(waited > Duration::from_millis(100), "{waited:?}: it handed nothing over");
+    assert!(waited < Duration::from_secs(4), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn servers_find_another_way_where_a_node_takes_parcels_and_does_not_pass_them_on() {
+    let (ways, servers, held) = with_held_locks().await;
+    ways.first_is_deaf.store(true, Ordering::Relaxed);
+    for server in &servers {
+        for (name, grant) in &held {
+            let view = persist(async || server.store.view(name).await).await;
+            assert_eq!(view.current.unwrap().token, grant.token);
+        }
     }
 }

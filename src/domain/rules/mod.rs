@@ -156,6 +156,11 @@ impl Lock {
         Some(queue.first_place().map_or(0, |first| place.saturating_sub(first)))
     }
 
+    /// The place of this request in the queue: it is less than that of who came later, and each keeps its own.
+    pub fn place(&self, request: RequestId) -> Option<u64> {
+        Some(self.queue.as_ref()?.get(request)?.place)
+    }
+
     /// When the open offer lapses, as of the last turn.
     pub fn offered_until(&self) -> Option<StoreTime> {
         self.offer.map(|offer| offer.until)

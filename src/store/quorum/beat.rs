@@ -89,8 +89,8 @@ impl<C: Carrier> QuorumStore<C> {
             (living, told, leaders)
         };
         for (server, watches, count, sent) in told {
-            self.courier.watches(server, watches);
-            if self.courier.told(server, count, sent) {
+            self.courier.watches(server, watches, now);
+            if self.courier.told(server, count, sent, now) {
                 self.notices_missed(server);
             }
         }
@@ -120,6 +120,10 @@ impl<C: Carrier> QuorumStore<C> {
             // What the leader before had to tell may be lost with it.
             self.notices.hints_lost();
             self.notices.events_lost();
+            // It may be known again after a while in which its hints went astray.
+            for call in part.carried.lock().queued_at(known.ballot) {
+                self.notices.look_again(call.request, call.attempt);
+            }
             self.led_anew.notify_waiters();
         }
     }
@@ -138,18 +142,26 @@ impl<C: Carrier> QuorumStore<C> {
         let number = u16::try_from(at).unwrap_or(u16::MAX);
         if let Some(lead) = part.share.lock().lead() {
             let clock = self.clock.now();
-            lead.hear_of(living.iter().copied(), clock);
+            lead.hear_of(living.iter().copied(), clock, &self.exit(at));
             let heir = self.election.lock().heir(number, self.is_leaving(), now);
-            if let Some(heir) = heir {
+            if let Some(heir) = heir.filter(|_| lead.may_hand_over(clock)) {
                 lead.begin_hand_over(heir, clock);
             }
+            self.claim_again(at);
             return;
         }
         // A question of the leader for the waiters may have been lost, or a call was queued just before it.
         let leader = *part.leader.lock();
         if let Some(known) = leader {
-            self.present(at, known.ballot, false);
+            self.present(at, known, false);
+            self.claim_again(at);
         }
+    }
+
+    /// Has the calls claim again whose last claim failed.
+    fn claim_again(&self, at: usize) {
+        let calls = self.parts[at].carried.lock().take_to_claim();
+        calls.into_iter().for_each(|call| self.notices.look_again(call.request, call.attempt));
     }
 
     /// Begins to lead: the waiters of the leaders before come first. The caller has locked the share, so that no command

@@ -24,10 +24,21 @@ pub(super) struct Carried(HashMap<Call, Waiting>);
 #[derive(Debug)]
 struct Waiting {
     waiter: PresentedWaiter,
-    /// The leader that it was presented to last, and a moment before that.
-    presented: Option<(Ballot, Instant)>,
+    presented: Option<Presented>,
     /// An upper bound on how many requests are queued before it.
     ahead: u64,
+    /// Its last claim failed, so it is to claim again.
+    is_to_claim: bool,
+}
+
+/// To whom a call was presented last.
+#[derive(Clone, Copy, Debug)]
+struct Presented {
+    to: Ballot,
+    /// A moment before it was first presented to this leader. What the leader says may be of that presentation, so what
+    /// a lease has left counts from here, however often the call was presented since.
+    first: Instant,
+    last: Instant,
 }
 
 impl Carried {
@@ -36,7 +47,7 @@ impl Carried {
         if *outcome == Outcome::Acquire(AcquireOutcome::Queued) {
             let call = acquire.call;
             let waiter = PresentedWaiter { place: (at.ballot, at.number), name: name.clone(), acquire };
-            self.0.insert(call, Waiting { waiter, presented: None, ahead: at.ahead });
+            self.0.insert(call, Waiting { waiter, presented: None, ahead: at.ahead, is_to_claim: false });
         } else {
             self.0.remove(&acquire.call);
         }
@@ -53,7 +64,7 @@ impl Carried {
                     waiting.ahead = waiting.ahead.min(at.ahead);
                 }
             }
-            // It is not queued at this leader yet.
+            // It is not queued at this leader yet. (Who gave up waits no more: see `QuorumStore::give_up`.)
             AcquireOutcome::TooLate(_) | AcquireOutcome::Unknown => {}
             _ => drop(self.0.remove(call)),
         }
@@ -85,10 +96,11 @@ impl Carried {
             waiting.waiter.place.0 < ballot
                 && waiting
                     .presented
-                    .is_none_or(|(to, at)| to < ballot || now.duration_since(at) >= PRESENTED_AGAIN_AFTER)
+                    .is_none_or(|it| it.to < ballot || now.duration_since(it.last) >= PRESENTED_AGAIN_AFTER)
         };
         let presented = self.0.values_mut().filter(|waiting| is_to_be(waiting)).map(|waiting| {
-            waiting.presented = Some((ballot, now));
+            let before = waiting.presented.filter(|it| it.to == ballot);
+            waiting.presented = Some(Presented { to: ballot, first: before.map_or(now, |it| it.first), last: now });
             waiting.waiter.clone()
         });
         let mut waiters: Vec<_> = presented.collect();
@@ -96,9 +108,25 @@ impl Carried {
         waiters
     }
 
-    /// A moment before the call was presented to this leader. None if it was not, or waits no more.
+    /// A moment before the call was first presented to this leader. None if it was not, or waits no more.
     pub(super) fn presented_at(&self, call: Call, ballot: Ballot) -> Option<Instant> {
-        self.0.get(&call)?.presented.filter(|(to, _)| *to == ballot).map(|(_, at)| at)
+        self.0.get(&call)?.presented.filter(|it| it.to == ballot).map(|it| it.first)
+    }
+
+    /// A claim of this call failed. True if the call waits: then it claims again.
+    pub(super) fn claim_failed(&mut self, call: Call) -> bool {
+        self.0.get_mut(&call).map(|waiting| waiting.is_to_claim = true).is_some()
+    }
+
+    /// The calls whose last claim failed.
+    pub(super) fn take_to_claim(&mut self) -> Vec<Call> {
+        let failed = |(call, waiting): (&Call, &mut Waiting)| std::mem::take(&mut waiting.is_to_claim).then_some(*call);
+        self.0.iter_mut().filter_map(failed).collect()
+    }
+
+    /// The calls that the leader with this ballot has queued.
+    pub(super) fn queued_at(&self, ballot: Ballot) -> Vec<Call> {
+        self.0.iter().filter(|(_, waiting)| waiting.waiter.place.0 == ballot).map(|(call, _)| *call).collect()
     }
 
     /// A call that was presented is queued at this place.
@@ -106,5 +134,68 @@ impl Carried {
         if let Some(waiting) = self.0.get_mut(&call) {
             waiting.waiter.place = place;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        domain::{
+            command::Candidate,
+            ids::{CallId, GrantId, LeaseId, RequestId},
+            lease::Terms,
+            name::{Holder, Metadata},
+        },
+        store::quorum::ballot::ServerId,
+    };
+    use uuid::Uuid;
+
+    fn ballot(round: u64) -> Ballot {
+        Ballot { round, server: ServerId([1; 12]) }
+    }
+
+    /// A call that the leader of the first round has queued.
+    fn carried() -> (Carried, Call) {
+        let request = RequestId(Uuid::from_u128(7));
+        let call = Call { request, attempt: 1, id: CallId(1) };
+        let candidate = Candidate { lease_id: LeaseId(request.0), grant_id: GrantId(request.0), attachment: None };
+        let terms = Terms {
+            fingerprint: 0,
+            ttl: Duration::from_secs(1),
+            holder: Holder::default(),
+            metadata: Metadata::default(),
+            min_token: 0,
+        };
+        let mut it = Carried::default();
+        let at = QueuePlace { ballot: ballot(1), number: 1, ahead: 0 };
+        let name = LockName::new("lock".to_owned()).unwrap();
+        let queued = Outcome::Acquire(AcquireOutcome::Queued);
+        it.acquired(&name, Acquire { call, terms, wait: true, candidate }, at, &queued);
+        (it, call)
+    }
+
+    #[test]
+    fn a_lease_counts_from_the_first_time_that_its_call_was_presented_to_the_leader() {
+        let (mut it, call) = carried();
+        let first = Instant::now();
+        assert_eq!(it.present_to(ballot(2), first).len(), 1);
+        assert_eq!(it.present_to(ballot(2), first + PRESENTED_AGAIN_AFTER / 2).len(), 0);
+        assert_eq!(it.present_to(ballot(2), first + PRESENTED_AGAIN_AFTER).len(), 1);
+        // The answer to the first one may come only now.
+        assert_eq!(it.presented_at(call, ballot(2)), Some(first));
+        let later = first + 2 * PRESENTED_AGAIN_AFTER;
+        assert_eq!(it.present_to(ballot(3), later).len(), 1);
+        assert_eq!((it.presented_at(call, ballot(3)), it.presented_at(call, ballot(2))), (Some(later), None));
+    }
+
+    #[test]
+    fn a_claim_that_failed_is_repeated_once_while_the_call_waits() {
+        let (mut it, call) = carried();
+        assert!(it.claim_failed(call));
+        assert_eq!((it.take_to_claim(), it.take_to_claim()), (vec![call], vec![]));
+        it.remove(call);
+        assert!(!it.claim_failed(call));
+        assert_eq!(it.take_to_claim(), []);
     }
 }

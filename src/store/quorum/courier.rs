@@ -3,25 +3,35 @@
 //! Nothing is sent twice, and nothing waits for a server that does not answer: what a frame asked for is unknown then,
 //! and whoever asked decides.
 
+#[cfg(test)]
+mod tests;
+
 use super::{
     ballot::ServerId,
-    frame::{Done, Frame, Refusal, Work, parcels},
+    elect::BEAT_PERIOD,
+    frame::{Done, Frame, LIST_MAX, Refusal, Work, parcels},
     nodes::Carrier,
 };
 use crate::{
     domain::{ids::ReplicaId, time::StoreTime},
     store::Notice,
-    sync::{AtomicU64, AtomicUsize, Mutex, Notify, Ordering},
+    sync::{AtomicU64, Mutex, Notify, Ordering},
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use hashbrown::HashMap;
-use std::collections::{BTreeMap, BTreeSet};
-use tokio::sync::oneshot;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+use tokio::{sync::oneshot, time::Instant};
 use uuid::Uuid;
 
 /// Frames that may wait to be sent to one server. More are dropped, as if they had been lost on the way: a server that
 /// takes nothing must not fill the memory of the others.
 const FRAMES_MAX: usize = 65_536;
+
+/// A beat that was made before a client began to watch may be heard so much later.
+const BEATS_MAY_LAG: Duration = Duration::from_secs(2);
 
 /// What a leader replied, and the partition's time then.
 pub(super) type Replied = (StoreTime, Result<Done, Refusal>);
@@ -35,12 +45,12 @@ pub(super) struct Courier {
     /// Questions that wait for a reply, by number.
     asked: Mutex<HashMap<u64, oneshot::Sender<Option<Replied>>>>,
     next_number: AtomicU64,
-    /// The node that parcels go through, if the server listens there.
-    first_node: AtomicUsize,
+    /// The node that parcels to each server go through, if it listens there; the first one, unless it is here.
+    ways: Mutex<BTreeMap<ServerId, usize>>,
     /// How many notices each server has sent here, as far as they came.
     received: Mutex<HashMap<ServerId, Received>>,
-    /// The other servers whose clients watch events.
-    watching: Mutex<BTreeSet<ServerId>>,
+    /// The other servers whose clients watch events, and until when beats may be older than that wish.
+    watching: Mutex<BTreeMap<ServerId, Instant>>,
 }
 
 #[derive(Debug, Default)]
@@ -48,6 +58,9 @@ struct Outgoing {
     frames: BTreeMap<ServerId, Vec<Frame>>,
     /// How many notices were sent to each server.
     notices: BTreeMap<ServerId, u64>,
+    /// The highest of these that was forgotten. Where it goes on, a server that was silent and was not dead finds what
+    /// is missing.
+    forgotten: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,8 +68,9 @@ struct Received {
     notices: u64,
     /// How many the sender said it had sent, one beat ago.
     told: u64,
-    /// The number of that beat.
+    /// The number of that beat, and when it was heard.
     beat: u64,
+    heard: Option<Instant>,
 }
 
 /// A question that was asked. Dropped, nobody waits for the reply any more.
@@ -89,7 +103,7 @@ impl Courier {
             asked: Mutex::default(),
             // A reply to an earlier process with this id cannot come: ids of servers are random.
             next_number: AtomicU64::new(1),
-            first_node: AtomicUsize::new(0),
+            ways: Mutex::default(),
             received: Mutex::default(),
             watching: Mutex::default(),
         }
@@ -107,6 +121,11 @@ impl Courier {
         self.wake.notify_one();
     }
 
+    /// Counts a notice that is never sent.
+    pub(super) fn miss(&self, to: ServerId) {
+        self.outgoing.lock().number(to);
+    }
+
     /// Sends an event to all servers whose clients watch.
     pub(super) fn notify_watching(&self, event: &Notice) {
         let watching = self.watching.lock();
@@ -114,7 +133,7 @@ impl Courier {
             return;
         }
         let mut outgoing = self.outgoing.lock();
-        for server in &*watching {
+        for server in watching.keys() {
             outgoing.add_notice(*server, event.clone());
         }
         drop((watching, outgoing));
@@ -126,14 +145,19 @@ impl Courier {
         !self.watching.lock().is_empty()
     }
 
-    /// Notes whether clients of a server watch.
-    pub(super) fn watches(&self, server: ServerId, watches: bool) {
+    /// Clients of a server watch from `now` on.
+    pub(super) fn asks_to_watch(&self, server: ServerId, now: Instant) {
+        self.watching.lock().insert(server, now + BEATS_MAY_LAG);
+    }
+
+    /// Notes whether clients of a server watch, by its last beat.
+    pub(super) fn watches(&self, server: ServerId, watches: bool, now: Instant) {
         let mut watching = self.watching.lock();
         if watches {
-            watching.insert(server)
-        } else {
-            watching.remove(&server)
-        };
+            watching.entry(server).or_insert(now);
+        } else if watching.get(&server).is_some_and(|until| *until <= now) {
+            watching.remove(&server);
+        }
     }
 
     /// Asks a leader for some work.
@@ -149,6 +173,20 @@ impl Courier {
         self.asked.lock().insert(number, sender);
         self.send(of, Frame::Ask { number, partition, ballot, not_after, work });
         Question { courier: self, number, reply }
+    }
+
+    /// A server left a question without a reply. What goes through this node may not arrive, although the node takes
+    /// the server for a listener: its connection may have vanished without a word.
+    pub(super) fn unanswered(&self, by: ServerId, nodes: usize) {
+        let mut ways = self.ways.lock();
+        let node = ways.entry(by).or_default();
+        *node = (*node + 1) % nodes;
+    }
+
+    /// A parcel of a server came through this node. Others may fail that server, so what is sent to it goes the same
+    /// way.
+    pub(super) fn came_through(&self, node: usize, from: ServerId) {
+        self.ways.lock().insert(from, node);
     }
 
     /// Takes a reply.
@@ -173,18 +211,18 @@ impl Courier {
         is_missing
     }
 
-    /// Takes how many notices a server says it has sent by this beat. True if some are missing that it had sent by its
-    /// last beat but one: younger ones may be on their way.
-    pub(super) fn told(&self, from: ServerId, beat: u64, sent: u64) -> bool {
+    /// Takes how many notices a server says it has sent by this beat. True if some are missing that it had sent a
+    /// beat's period ago: younger ones may be on their way. (It beats at each node: a beat may follow another at once.)
+    pub(super) fn told(&self, from: ServerId, beat: u64, sent: u64, now: Instant) -> bool {
         let mut received = self.received.lock();
         let received = received.entry(from).or_default();
-        if beat <= received.beat {
+        if beat <= received.beat || received.heard.is_some_and(|heard| now.duration_since(heard) < BEAT_PERIOD) {
             return false;
         }
         let is_missing = received.notices < received.told;
         // They are missed once.
         received.notices = received.notices.max(received.told);
-        (received.told, received.beat) = (sent, beat);
+        (received.told, received.beat, received.heard) = (sent, beat, Some(now));
         is_missing
     }
 
@@ -193,9 +231,12 @@ impl Courier {
     pub(super) fn forget(&self, server: ServerId) {
         let mut outgoing = self.outgoing.lock();
         outgoing.frames.remove(&server);
-        outgoing.notices.remove(&server);
+        if let Some(sent) = outgoing.notices.remove(&server) {
+            outgoing.forgotten = outgoing.forgotten.max(sent);
+        }
         drop(outgoing);
         self.received.lock().remove(&server);
+        self.ways.lock().remove(&server);
         self.watching.lock().remove(&server);
     }
 
@@ -248,14 +289,14 @@ impl Courier {
     /// Sends a parcel through the first node at which the server listens. False if it listens at none, so that the parcel
     /// certainly did not arrive.
     async fn deliver_one(&self, to: ServerId, parcel: &[u8], carrier: &impl Carrier, nodes: usize) -> bool {
-        let first = self.first_node.load(Ordering::Relaxed);
+        let first = self.ways.lock().get(&to).copied().unwrap_or(0);
         for node in (0..nodes).map(|step| (first + step) % nodes) {
             match carrier.publish(node, to, parcel.to_vec()).await {
                 Ok(true) => return true,
                 Ok(false) => {}
                 // It may have arrived, so it is not sent again. The next ones go through another node.
                 Err(_) => {
-                    self.first_node.store((node + 1) % nodes, Ordering::Relaxed);
+                    self.ways.lock().insert(to, (node + 1) % nodes);
                     return true;
                 }
             }
@@ -272,12 +313,18 @@ impl Outgoing {
         }
     }
 
-    fn add_notice(&mut self, to: ServerId, notice: Notice) {
-        let sent = self.notices.entry(to).or_default();
+    /// The number of the next notice to a server.
+    fn number(&mut self, to: ServerId) -> u64 {
+        let sent = self.notices.entry(to).or_insert(self.forgotten);
         *sent += 1;
-        let number = *sent;
+        *sent
+    }
+
+    fn add_notice(&mut self, to: ServerId, notice: Notice) {
+        let number = self.number(to);
         if let Some(Frame::Notices { first, notices }) = self.frames.get_mut(&to).and_then(|frames| frames.last_mut())
             && *first + notices.len() as u64 == number
+            && notices.len() < LIST_MAX
         {
             notices.push(notice);
         } else {

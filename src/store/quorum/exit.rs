@@ -49,7 +49,7 @@ pub(super) struct Confirmed {
 pub(super) struct QueuePlace {
     /// The leader that queued it.
     pub(super) ballot: Ballot,
-    /// Its number among all waiters that came to this leader; 0 if it is not queued.
+    /// Its place in the queue of its lock at this leader, from 1 on; 0 if it is not queued.
     pub(super) number: u64,
     /// An upper bound on how many requests are queued before it.
     pub(super) ahead: u64,
@@ -70,6 +70,14 @@ impl Exit<'_> {
                 self.courier.notify_watching(&notice);
                 notice.tell(self.notices);
             }
+        }
+    }
+
+    /// Has a server find that a notice is missing, so that all its calls that wait in partitions of this server ask
+    /// again.
+    pub(super) fn miss(&self, server: ServerId) {
+        if server != self.me {
+            self.courier.miss(server);
         }
     }
 

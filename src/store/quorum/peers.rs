@@ -6,13 +6,17 @@ use super::{
     elect::Known,
     exit::Asker,
     frame::{Done, Frame, Parcel, Refusal, Work},
-    lead::Job,
+    lead::{Job, Lead},
     list,
     nodes::Carrier,
     share::Place,
     store::Part,
 };
-use crate::{domain::time::StoreTime, node::Push, store::Notice};
+use crate::{
+    domain::{limits::COMMAND_WINDOW, time::StoreTime},
+    node::Push,
+    store::Notice,
+};
 use tokio::time::Instant;
 
 /// Waiters in one frame.
@@ -27,6 +31,7 @@ impl<C: Carrier> QuorumStore<C> {
             let Push::Message(bytes) = push else { continue };
             match Parcel::decode(&bytes) {
                 Ok(Parcel { from, frames }) => {
+                    self.courier.came_through(node, from);
                     for frame in frames {
                         self.take(from, frame);
                     }
@@ -48,16 +53,18 @@ impl<C: Carrier> QuorumStore<C> {
             Frame::Reply { number, now, result } => self.courier.replied(number, (now, result)),
             Frame::Notices { first, notices } => self.take_notices(from, first, notices),
             Frame::Gather { partition, ballot, now } if ballot.server == from => {
-                let heard = self.clock.now();
-                self.note_leader(partition.into(), Known { ballot, time: now, heard });
-                self.present(partition.into(), ballot, true);
+                let known = Known { ballot, time: now, heard: self.clock.now() };
+                self.note_leader(partition.into(), known);
+                self.present(partition.into(), known, true);
             }
-            Frame::Waiters { partition, ballot, waiters, is_last } => {
+            Frame::Waiters { partition, ballot, not_after, waiters, is_last } => {
                 let at = usize::from(partition);
                 let Some(part) = self.parts.get(at) else { return };
                 let mut share = part.share.lock();
                 let now = self.clock.now();
-                if let Some(lead) = share.lead().filter(|lead| lead.ballot() == ballot) {
+                // What comes too late is presented again.
+                let may_come = |lead: &&mut Lead| lead.ballot() == ballot && lead.time(now) <= not_after;
+                if let Some(lead) = share.lead().filter(may_come) {
                     lead.presents(from, (waiters, is_last), Place::hash_of, now, &self.exit(at));
                 }
             }
@@ -114,7 +121,7 @@ impl<C: Carrier> QuorumStore<C> {
                 lead.page((from, number), now, |locks, now| list::page(locks, (slot, limit, budget), &prefix, now));
             }
             Work::Watch => {
-                self.courier.watches(from, true);
+                self.courier.asks_to_watch(from, Instant::now());
                 self.courier.send(from, Frame::Reply { number, now: time, result: Ok(Done::Watching) });
             }
         }
@@ -142,12 +149,17 @@ impl<C: Carrier> QuorumStore<C> {
         }
     }
 
-    /// Presents to the leader with this ballot the calls that wait through this server. `is_asked`: the leader waits for
-    /// the last of them, also if there are none.
-    pub(super) fn present(&self, partition: usize, ballot: Ballot, is_asked: bool) {
+    /// Presents to this leader the calls that wait through this server. `is_asked`: the leader waits for the last of
+    /// them, also if there are none.
+    pub(super) fn present(&self, partition: usize, known: Known, is_asked: bool) {
+        let ballot = known.ballot;
         let Some(part) = self.parts.get(partition) else { return };
         let Ok(number) = u16::try_from(partition) else { return };
-        let waiters = part.carried.lock().present_to(ballot, Instant::now());
+        let (waiters, not_after) = {
+            // Read under the mutex: who is dropped leaves this list first, so the tombstone outlasts this.
+            let mut carried = part.carried.lock();
+            (carried.present_to(ballot, Instant::now()), known.at(self.clock.now()).after(COMMAND_WINDOW))
+        };
         let mut frames: Vec<_> = waiters.chunks(WAITERS_PER_FRAME).map(<[_]>::to_vec).collect();
         if frames.is_empty() && is_asked {
             frames.push(Vec::new());
@@ -155,7 +167,7 @@ impl<C: Carrier> QuorumStore<C> {
         let last = frames.len();
         for (index, waiters) in (1..).zip(frames) {
             let is_last = index == last;
-            self.courier.send(ballot.server, Frame::Waiters { partition: number, ballot, waiters, is_last });
+            self.courier.send(ballot.server, Frame::Waiters { partition: number, ballot, not_after, waiters, is_last });
         }
     }
 }

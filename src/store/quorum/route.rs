@@ -137,9 +137,12 @@ impl<C: Carrier> QuorumStore<C> {
                 self.forget_leader(partition, known.ballot);
                 Err(NotDone::NotThere(no_leader()))
             }
-            Err(_) => Err(NotDone::Fails(StoreError::OutcomeUnknown(format!(
-                "the server that leads the partition of this lock did not answer within {ANSWER_TIME_MAX:?}"
-            )))),
+            Err(_) => {
+                self.courier.unanswered(known.ballot.server, self.mark.members.len());
+                Err(NotDone::Fails(StoreError::OutcomeUnknown(format!(
+                    "the server that leads the partition of this lock did not answer within {ANSWER_TIME_MAX:?}"
+                ))))
+            }
         }
     }
 

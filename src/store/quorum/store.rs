@@ -62,8 +62,6 @@ pub struct QuorumStore<C> {
     /// When each partition had a leader that this server knew.
     all_led_at: Mutex<Option<Instant>>,
     pub(super) metrics: Arc<PartitionMetrics>,
-    /// Waiting calls whose claims had no answer. They claim again.
-    pub(super) claims_again: Mutex<Vec<Call>>,
     pub(super) chores: Chores,
 }
 
@@ -118,7 +116,6 @@ impl<C: Carrier> QuorumStore<C> {
             leaves: AtomicBool::new(false),
             all_led_at: Mutex::default(),
             metrics: Arc::default(),
-            claims_again: Mutex::default(),
             chores: Chores::default(),
         }
     }
@@ -201,33 +198,41 @@ impl<C: Carrier> QuorumStore<C> {
         answer
     }
 
-    /// Claims. A leader that does not know the request may be a new one, to which it was not presented yet. If there is
-    /// no answer, the call waits on, and claims again in a moment: a waiter outlasts a change of the leader.
+    /// Claims. While the leader changes a claim may fail; the call waits on, and claims again when a leader is known.
     async fn claim(&self, name: &LockName, call: Call, claim: Command) -> Answer {
-        let carried = &self.parts[self.place(name).partition].carried;
-        let answer = match self.carry_out(name, claim).await {
-            Ok(Timed { outcome: Outcome::Acquire(AcquireOutcome::Unknown), sent }) => {
-                let acquire = carried.lock().get(call).cloned();
-                match acquire {
-                    Some(acquire) => self.carry_out(name, Command::Acquire(acquire)).await,
-                    None => Ok(Timed { outcome: AcquireOutcome::Unknown.into(), sent }),
-                }
+        let sent = Instant::now();
+        match self.claim_once(name, call, claim).await {
+            Err(StoreError::Unavailable(_) | StoreError::OutcomeUnknown(_))
+                if self.parts[self.place(name).partition].carried.lock().claim_failed(call) =>
+            {
+                Ok(Timed { sent, outcome: AcquireOutcome::Queued.into() })
             }
             answer => answer,
-        };
-        if answer.as_ref().is_err_and(may_pass) && carried.lock().get(call).is_some() {
-            self.claims_again.lock().push(call);
-            return Ok(Timed::act(|| AcquireOutcome::Queued.into()));
         }
-        answer
     }
-}
 
-/// Whether the store may answer in a moment.
-fn may_pass(why: &StoreError) -> bool {
-    match why {
-        StoreError::Unavailable(_) | StoreError::Overloaded | StoreError::OutcomeUnknown(_) => true,
-        StoreError::Corrupt(_) | StoreError::BadPageToken => false,
+    /// A leader that does not know the request may be a new one, to which it was not presented yet.
+    async fn claim_once(&self, name: &LockName, call: Call, claim: Command) -> Answer {
+        let answer = self.carry_out(name, claim).await?;
+        if answer.outcome != Outcome::Acquire(AcquireOutcome::Unknown) {
+            return Ok(answer);
+        }
+        let part = &self.parts[self.place(name).partition];
+        let acquire = part.carried.lock().get(call).cloned();
+        match acquire {
+            Some(acquire) => self.carry_out(name, Command::Acquire(acquire)).await,
+            None => Ok(answer),
+        }
+    }
+
+    /// Gives up. To a leader that does not know the request the call may be about to be presented, or be on its way: it
+    /// must not be granted the lock there when nobody waits any more.
+    async fn give_up(&self, name: &LockName, call: Call) -> Answer {
+        let answer = self.carry_out(name, Command::GiveUp(call)).await?;
+        if answer.outcome == Outcome::Acquire(AcquireOutcome::Unknown) {
+            self.post(name, Command::DropCall(call));
+        }
+        Ok(answer)
     }
 }
 
@@ -243,6 +248,7 @@ impl<C: Carrier> Store for QuorumStore<C> {
         match command {
             Command::Acquire(acquire) => self.acquire(name, acquire).await,
             Command::Claim(call, _) => self.claim(name, call, command).await,
+            Command::GiveUp(call) => self.give_up(name, call).await,
             command => self.carry_out(name, command).await,
         }
     }

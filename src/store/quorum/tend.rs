@@ -1,6 +1,6 @@
 //! What is due without a command: candidacies, timers of locks, empty batches, planned changes of the leader.
 
-use super::{QuorumStore, ballot::Ballot, frame::Frame, nodes::Carrier, share::Place};
+use super::{QuorumStore, ballot::Ballot, frame::Frame, nodes::Carrier, share::Place, store::Part};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -11,9 +11,6 @@ impl<C: Carrier> QuorumStore<C> {
     /// Looks after the partitions. Never ends.
     pub(super) async fn tend(&self) {
         loop {
-            for call in std::mem::take(&mut *self.claims_again.lock()) {
-                self.notices.look_again(call.request, call.attempt);
-            }
             while self.tend_once() {
                 tokio::task::yield_now().await;
             }
@@ -34,7 +31,7 @@ impl<C: Carrier> QuorumStore<C> {
             let now = self.clock.now();
             share.retry_broken(now);
             let Some(lead) = share.lead() else {
-                let highest = self.candidacy(number);
+                let highest = self.candidacy(number, part);
                 if let Some(highest) = highest {
                     share.ask(highest, now);
                 }
@@ -42,7 +39,11 @@ impl<C: Carrier> QuorumStore<C> {
             };
             let exit = self.exit(at);
             lead.end_gathering(Place::hash_of, now, &exit);
-            if let Some(heir) = lead.hand_over(now) {
+            if lead.end_hand_over(now) {
+                // It goes on: who waits for the successor asks here again.
+                self.led_anew.notify_waiters();
+            }
+            if let Some(heir) = lead.hand_over() {
                 self.courier.send(heir, Frame::HandOver { partition: number, ballot: lead.ballot() });
             }
             more |= lead.apply_due_timers(now, &exit);
@@ -52,9 +53,14 @@ impl<C: Carrier> QuorumStore<C> {
     }
 
     /// The highest ballot that was seen in a partition, if this server is to ask for its lead.
-    fn candidacy(&self, partition: u16) -> Option<Ballot> {
+    fn candidacy(&self, partition: u16, part: &Part) -> Option<Ballot> {
+        let leader = *part.leader.lock();
         let election = self.election.lock();
-        let is_due = !self.is_leaving() && election.is_due(partition, Instant::now());
-        is_due.then(|| election.highest(partition))
+        let highest = election.highest(partition);
+        // One that has introduced itself, and whose promises this server has not seen yet, is not to be deposed: it may
+        // have asked just before this server would. If it dies at once, it is suspected once its promises are seen.
+        let is_led_anew = leader.is_some_and(|known| known.ballot > highest);
+        let is_due = !self.is_leaving() && !is_led_anew && election.is_due(partition, Instant::now());
+        is_due.then_some(highest)
     }
 }

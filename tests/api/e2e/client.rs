@@ -115,7 +115,7 @@ async fn a_disconnected_holder_learns_of_its_loss_before_the_lock_passes_on() {
     until(|| async { server.client().lock_info("a").await.waiters == 1 }).await;
     freeze.send(true).unwrap();
     let lost = within(lock.lost()).await;
-    assert_eq!(lost.cause, LossCause::ValidityOver);
+    assert_eq!(lost.cause, LossCause::Silence);
     assert!(!lock.is_valid());
     let (still_valid, next) = within(next).await.unwrap();
     assert!(!still_valid, "the lock was invalid when it passed on");

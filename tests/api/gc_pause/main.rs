@@ -105,7 +105,7 @@ fn the_write_of_a_holder_that_was_paused_past_its_lease_is_rejected() {
         first.send("look");
         first.send("write by the first");
         first.signal(Signal::SIGCONT);
-        assert_eq!(first.answer(), "valid false, lost Some(ValidityOver)", "the client knows at once");
+        assert_eq!(first.answer(), "valid false, lost Some(Silence)", "the client knows at once");
         assert_eq!(first.answer(), format!("rejected, highest {newer}"));
         assert_eq!(scene.document().as_deref(), Some("by the second"));
         // It cannot release the lease of its successor either.

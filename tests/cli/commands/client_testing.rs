@@ -42,7 +42,7 @@ async fn the_named_program_serves_until_its_server_is_dropped() {
     let lock = client.acquire("orders/42").ttl(Duration::from_millis(500)).await.unwrap();
     server.pause().unwrap();
     let lost = tokio::time::timeout(PATIENCE, lock.lost()).await.unwrap();
-    assert_eq!(lost.cause, LossCause::ValidityOver);
+    assert_eq!(lost.cause, LossCause::Silence);
     server.resume().unwrap();
     let next = client.acquire("orders/42").wait(PATIENCE).await.unwrap();
     assert!(next.token() > lock.token());

@@ -149,7 +149,7 @@ fn frames() -> Vec<Frame> {
     let mut frames: Vec<_> = commands().into_iter().map(|command| ask(Work::Run(name(), command))).collect();
     frames.push(ask(Work::List { prefix: "orders/".to_owned(), slot: 4, limit: 100, budget: 1_000 }));
     frames.push(ask(Work::Watch));
-    frames.extend(outcomes().into_iter().map(|outcome| reply(Ok(Done::Outcome { outcome, place: 5 }))));
+    frames.extend(outcomes().into_iter().map(|outcome| reply(Ok(Done::Outcome { outcome, place: 5, ahead: 6 }))));
     let locks = vec![(name(), view()), (name(), LockView::default())];
     let waiters = vec![PresentedWaiter { place: (BALLOT, 6), name: name(), acquire: acquire() }; 2];
     let outcomes = acquire_outcomes().into_iter().map(|outcome| (CALL, outcome, 7)).collect();
@@ -158,8 +158,8 @@ fn frames() -> Vec<Frame> {
         reply(Ok(Done::Watching)),
         reply(Err(Refusal::Deposed)),
         Frame::Notices { first: 10, notices: notices() },
-        Frame::Gather { partition: 17, ballot: BALLOT },
-        Frame::Waiters { partition: 17, ballot: BALLOT, waiters, is_last: true },
+        Frame::Gather { partition: 17, ballot: BALLOT, now: NOW },
+        Frame::Waiters { partition: 17, ballot: BALLOT, not_after: NOW, waiters, is_last: true },
         Frame::Presented { partition: 17, ballot: BALLOT, outcomes },
         Frame::HandOver { partition: 17, ballot: BALLOT },
     ]);

@@ -69,11 +69,15 @@ struct LedMessage {
     /// The partition's time, of who gathers.
     #[prost(uint64, tag = "5")]
     now: u64,
+    /// The partition's time after which waiters are not queued.
+    #[prost(uint64, tag = "6")]
+    not_after: u64,
 }
 
 impl LedMessage {
     fn of(partition: u16, ballot: Ballot, count: usize, is_last: bool) -> Self {
-        Self { partition: partition.into(), ballot: Some(ballot.into()), count: count as u64, is_last, now: 0 }
+        let (partition, ballot, count) = (partition.into(), Some(ballot.into()), count as u64);
+        Self { partition, ballot, count, is_last, now: 0, not_after: 0 }
     }
 
     fn read(self) -> Result<(u16, Ballot), FieldError> {
@@ -103,8 +107,9 @@ pub(super) fn put_frame(out: &mut Vec<u8>, frame: Frame) -> usize {
             add(Kind::Gather(LedMessage { now: now.as_micros(), ..message }));
             1
         }
-        Frame::Waiters { partition, ballot, waiters, is_last } => {
-            add(Kind::Waiters(LedMessage::of(partition, ballot, waiters.len(), is_last)));
+        Frame::Waiters { partition, ballot, not_after, waiters, is_last } => {
+            let message = LedMessage::of(partition, ballot, waiters.len(), is_last);
+            add(Kind::Waiters(LedMessage { not_after: not_after.as_micros(), ..message }));
             put_list::<WaiterMessage, _>(out, waiters)
         }
         Frame::Presented { partition, ballot, outcomes } => {
@@ -140,7 +145,9 @@ pub(super) fn next_frame(messages: &mut Messages<'_>) -> Result<Frame, FrameErro
         }
         Kind::Waiters(message @ LedMessage { count, is_last, .. }) => {
             let (partition, ballot) = message.read()?;
-            Frame::Waiters { partition, ballot, waiters: messages.list(count, WaiterMessage::read)?, is_last }
+            let not_after = StoreTime::from_micros(message.not_after);
+            let waiters = messages.list(count, WaiterMessage::read)?;
+            Frame::Waiters { partition, ballot, not_after, waiters, is_last }
         }
         Kind::Presented(message @ LedMessage { count, .. }) => {
             let (partition, ballot) = message.read()?;

@@ -114,6 +114,9 @@ pub enum Frame {
         partition: u16,
         /// The leader's ballot.
         ballot: Ballot,
+        /// The partition's time after which they are not queued: calls may have been dropped since, and the tombstones
+        /// that their cleanup left be gone.
+        not_after: StoreTime,
         /// Some of the waiters.
         waiters: Vec<PresentedWaiter>,
         /// Whether there are no more.

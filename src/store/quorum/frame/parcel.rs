@@ -93,9 +93,9 @@ fn in_parts(frame: Frame, mut each: impl FnMut(Frame)) {
                 each(Frame::Notices { first: mem::replace(&mut first, next), notices });
             });
         }
-        Frame::Waiters { partition, ballot, waiters, is_last } if waiters.len() > LIST_MAX => {
+        Frame::Waiters { partition, ballot, not_after, waiters, is_last } if waiters.len() > LIST_MAX => {
             cut(waiters, |waiters, is_end| {
-                each(Frame::Waiters { partition, ballot, waiters, is_last: is_last && is_end });
+                each(Frame::Waiters { partition, ballot, not_after, waiters, is_last: is_last && is_end });
             });
         }
         Frame::Presented { partition, ballot, outcomes } if outcomes.len() > LIST_MAX => {

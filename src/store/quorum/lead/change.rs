@@ -5,6 +5,7 @@ use crate::{
     domain::{
         command::{Command, Outcome},
         name::LockName,
+        outcome::AcquireOutcome,
         time::StoreTime,
     },
     store::quorum::{ballot::ServerId, courier::replica_of, exit::Exit, frame::PresentedWaiter, gather::Gathering},
@@ -13,6 +14,9 @@ use std::time::Duration;
 
 /// How long a leader that hands over waits to be deposed.
 const HAND_OVER_TIME_MAX: Duration = Duration::from_secs(1);
+/// For how long a leader that was not deposed in time goes on: while it hands over, it takes no commands.
+const KEEPS_FOR: Duration = Duration::from_secs(30);
+
 /// A planned change of the leader.
 pub(super) struct HandOver {
     to: ServerId,
@@ -24,6 +28,11 @@ pub(super) struct HandOver {
 impl Lead {
     /// Waits for the waiters of other servers before any other request is granted or queued.
     pub(in crate::store::quorum) fn gather(&mut self, servers: impl IntoIterator<Item = ServerId>, now: StoreTime) {
+        let servers: Vec<ServerId> = servers.into_iter().collect();
+        let time = self.time.at(now);
+        for server in &servers {
+            self.replicas.beat(replica_of(*server), time);
+        }
         self.gathering = Some(Gathering::of(servers, now));
     }
 
@@ -36,7 +45,7 @@ impl Lead {
         now: StoreTime,
         exit: &Exit<'_>,
     ) {
-        self.replicas.beat(replica_of(server), self.time.at(now));
+        self.hear_of([server], now, exit);
         match &mut self.gathering {
             Some(gathering) => gathering.presents(server, waiters, is_last),
             // They come late, and stand at the end.
@@ -76,18 +85,29 @@ impl Lead {
         let PresentedWaiter { name, acquire, .. } = waiter;
         let (call, time) = (acquire.call, self.time.at(now));
         self.begin_turn(now);
-        let outcome = self.turn((&name, hash(&name)), Command::Acquire(acquire), (server, time), exit);
-        let place = self.number_of(server, &outcome);
-        if let Outcome::Acquire(outcome) = outcome {
+        let hash = hash(&name);
+        if let Outcome::Acquire(outcome) = self.turn((&name, hash), Command::Acquire(acquire), (server, time), exit) {
+            let is_queued = outcome == AcquireOutcome::Queued;
+            let place = if is_queued { self.place(&name, hash, call.request) } else { 0 };
             self.open.push(Held::Presented { server, call, outcome, place });
         }
     }
 
     /// These servers live, so calls that wait through them may be served.
-    pub(in crate::store::quorum) fn hear_of(&mut self, servers: impl IntoIterator<Item = ServerId>, now: StoreTime) {
+    pub(in crate::store::quorum) fn hear_of(
+        &mut self,
+        servers: impl IntoIterator<Item = ServerId>,
+        now: StoreTime,
+        exit: &Exit<'_>,
+    ) {
         let time = self.time.at(now);
         for server in servers {
-            self.replicas.beat(replica_of(server), time);
+            let replica = replica_of(server);
+            if !self.replicas.is_alive(replica, time) {
+                // Its waiters were skipped, or deleted. They are to ask again, or a free lock would stay free.
+                exit.miss(server);
+            }
+            self.replicas.beat(replica, time);
         }
         let before = self.carriers.len();
         self.carriers.retain(|server| !self.replicas.is_gone(replica_of(*server), time));
@@ -98,6 +118,13 @@ impl Lead {
         }
     }
 
+    /// A command of this server came, so it lives.
+    pub(super) fn hear_from(&mut self, server: ServerId, now: StoreTime, exit: &Exit<'_>) {
+        if !self.replicas.is_alive(replica_of(server), self.time.at(now)) {
+            self.hear_of([server], now, exit);
+        }
+    }
+
     /// Begins to hand the partition over to another server. It takes over when this one has let out all that it has.
     pub(in crate::store::quorum) fn begin_hand_over(&mut self, to: ServerId, now: StoreTime) {
         if self.hands_over.is_none() && self.gathering.is_none() {
@@ -105,10 +132,22 @@ impl Lead {
         }
     }
 
-    /// The server to be asked to take over, once, when nothing is held back any more. A leader that was not deposed in
-    /// time goes on.
-    pub(in crate::store::quorum) fn hand_over(&mut self, now: StoreTime) -> Option<ServerId> {
-        self.hands_over.take_if(|it| it.until <= now);
+    /// Whether a change may be planned: the last one has not failed a moment ago.
+    pub(in crate::store::quorum) fn may_hand_over(&self, now: StoreTime) -> bool {
+        self.keeps_until <= now
+    }
+
+    /// A leader that was not deposed in time goes on. True if it does so from now on.
+    pub(in crate::store::quorum) fn end_hand_over(&mut self, now: StoreTime) -> bool {
+        let has_failed = self.hands_over.take_if(|it| it.until <= now).is_some();
+        if has_failed {
+            self.keeps_until = now.after(KEEPS_FOR);
+        }
+        has_failed
+    }
+
+    /// The server to be asked to take over, once, when nothing is held back any more.
+    pub(in crate::store::quorum) fn hand_over(&mut self) -> Option<ServerId> {
         let it = self.hands_over.as_mut().filter(|it| !it.is_asked)?;
         if !self.open.is_empty() || !self.written.is_empty() {
             return None;
@@ -180,11 +219,11 @@ mod tests {
         let name = LockName::new("lock".to_owned()).unwrap();
         let waiters = |lead: &Lead, now| lead.locks.find(&name, 0).unwrap().lock.view(lead.time(now)).waiters;
         let later = now.after(REPLICA_GONE - Duration::from_micros(1));
-        lead.hear_of([], later);
+        lead.hear_of([], later, &exit);
         assert!(!lead.apply_due_timers(later, &exit));
         assert_eq!(waiters(&lead, later), 3, "it may come back");
         let gone = now.after(REPLICA_GONE);
-        lead.hear_of([], gone);
+        lead.hear_of([], gone, &exit);
         assert!(!lead.apply_due_timers(gone, &exit));
         assert_eq!(waiters(&lead, gone), 1, "that of this server");
     }

@@ -19,7 +19,12 @@ use super::{
     time::PartitionTime,
 };
 use crate::{
-    domain::{ids::Call, name::LockName, replicas::Replicas, time::StoreTime},
+    domain::{
+        ids::{Call, RequestId},
+        name::LockName,
+        replicas::Replicas,
+        time::StoreTime,
+    },
     store::partition::{Outbox, Partition, Unreadable},
 };
 use change::HandOver;
@@ -59,10 +64,10 @@ pub(super) struct Lead {
     gathering: Option<Gathering>,
     /// Who asked meanwhile for what those waiters come before.
     behind: Vec<Job>,
-    /// Waiters that came to this leader.
-    places: u64,
     /// Takes no commands until then, so that another server can take over.
     hands_over: Option<HandOver>,
+    /// No change is planned before.
+    keeps_until: StoreTime,
 }
 
 /// How long what a turn holds back may wait for a majority before no further turns are run. It is as long as callers
@@ -98,8 +103,8 @@ impl Lead {
             written: VecDeque::new(),
             gathering: None,
             behind: Vec::new(),
-            places: 0,
             hands_over: None,
+            keeps_until: now,
         };
         // With this one, a majority has all that was read.
         lead.write(now);
@@ -160,6 +165,12 @@ impl Lead {
     /// An upper bound on how many requests are queued before this call.
     pub(super) fn ahead(&self, name: &LockName, hash: u64, call: Call) -> Option<u64> {
         self.locks.find(name, hash)?.lock.ahead(call.request)
+    }
+
+    /// The place of this request in the queue of its lock, from 1 on. Other transmissions of it do not change it.
+    fn place(&self, name: &LockName, hash: u64, request: RequestId) -> u64 {
+        let place = self.locks.find(name, hash).and_then(|slot| slot.lock.place(request));
+        place.map_or(0, |place| place + 1)
     }
 
     /// The next request for this node, until there is none.
@@ -228,7 +239,9 @@ impl Lead {
 
     /// When this server's clock shows the time of the next timer.
     pub(super) fn next_due(&self) -> Option<StoreTime> {
-        let timer = self.locks.next_due().map(|due| self.time.when(due));
+        // While it hands over, it applies no timers.
+        let locks = self.hands_over.is_none().then_some(&self.locks);
+        let timer = locks.and_then(Partition::next_due).map(|due| self.time.when(due));
         let gathered = self.gathering.as_ref().map(Gathering::until);
         [timer, gathered].into_iter().flatten().min()
     }

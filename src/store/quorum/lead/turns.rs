@@ -78,6 +78,7 @@ impl Lead {
         if not_after < time {
             return exit.refuse(asker, time, Refusal::TooLate);
         }
+        self.hear_from(from, now, exit);
         self.begin_turn(now);
         let call = match &command {
             Command::Acquire(acquire) => Some(acquire.call),
@@ -90,8 +91,9 @@ impl Lead {
         } else {
             self.turn((&name, hash), command, (from, time), exit)
         };
-        let mut place = QueuePlace { ballot: self.ballot, number: self.number_of(from, &outcome), ahead: 0 };
-        if let (Some(call), true) = (call, place.number > 0) {
+        let mut place = QueuePlace { ballot: self.ballot, number: 0, ahead: 0 };
+        if let (Some(call), Outcome::Acquire(AcquireOutcome::Queued)) = (call, &outcome) {
+            place.number = self.place(&name, hash, call.request);
             place.ahead = self.ahead(&name, hash, call).unwrap_or_default();
         }
         self.open.push(Held::Outcome { asker, now: time, outcome, place });
@@ -113,8 +115,14 @@ impl Lead {
             open: &mut self.open,
             is_watched: exit.is_watched(),
         };
-        self.locks
-            .with_lock(name, hash, |slot, sequencer| turns.run(slot, sequencer, &reason, |turn| turn.run(command)))
+        let turn = |slot: &mut Slot<_>, sequencer: &mut Sequencer| {
+            turns.run(slot, sequencer, &reason, |turn| turn.run(command))
+        };
+        let outcome = self.locks.with_lock(name, hash, turn);
+        if outcome == Outcome::Acquire(AcquireOutcome::Queued) && from != self.ballot.server {
+            self.carriers.insert(from);
+        }
+        outcome
     }
 
     /// A turn that may change something begins.
@@ -123,18 +131,6 @@ impl Lead {
             self.write(now);
         }
         self.open_at(now);
-    }
-
-    /// The number of a request that this outcome says is queued. The first one is 1.
-    pub(super) fn number_of(&mut self, from: ServerId, outcome: &Outcome) -> u64 {
-        if *outcome != Outcome::Acquire(AcquireOutcome::Queued) {
-            return 0;
-        }
-        if from != self.ballot.server {
-            self.carriers.insert(from);
-        }
-        self.places += 1;
-        self.places
     }
 
     /// Applies the time to locks that are due, a bounded number of them. Returns whether more may be due.

@@ -90,12 +90,15 @@ fn a_list_of_any_length_arrives() {
 #[test]
 fn the_largest_waiters_arrive_and_the_last_part_says_so() {
     let waiters = vec![largest_waiter(); 2 * LIST_MAX + 1];
-    let (partition, ballot) = (3, Ballot { round: 4, server: ONE });
+    let (partition, ballot, not_after) = (3, Ballot { round: 4, server: ONE }, StoreTime::from_micros(u64::MAX));
     let sent = |is_last| {
-        let frame = Frame::Waiters { partition, ballot, waiters: waiters.clone(), is_last };
+        let frame = Frame::Waiters { partition, ballot, not_after, waiters: waiters.clone(), is_last };
         let mut parts = Vec::new();
         for frame in unpacked(&parcels(ONE, [frame])) {
-            let Frame::Waiters { partition: 3, waiters, is_last, .. } = frame else { panic!("waiters are sent") };
+            let Frame::Waiters { partition: 3, not_after: until, waiters, is_last, .. } = frame else {
+                panic!("waiters are sent")
+            };
+            assert_eq!(until, not_after);
             assert!(waiters.iter().all(|waiter| waiter.acquire.terms.ttl == Duration::from_micros(u64::MAX)));
             parts.push((waiters.len(), is_last));
         }
@@ -106,7 +109,7 @@ fn the_largest_waiters_arrive_and_the_last_part_says_so() {
     let mut message = Vec::new();
     message::put_frame(
         &mut message,
-        Frame::Waiters { partition, ballot, waiters: vec![largest_waiter()], is_last: true },
+        Frame::Waiters { partition, ballot, not_after, waiters: vec![largest_waiter()], is_last: true },
     );
     assert!(message.len() * 4 < MESSAGE_BYTES_MAX, "{}", message.len());
 }

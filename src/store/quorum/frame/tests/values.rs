@@ -236,8 +236,14 @@ pub(super) fn some_frame() -> impl Strategy<Value = Frame> {
             .prop_map(|(number, now, result)| Frame::Reply { number, now, result }),
         1 => (any::<u64>(), vec(some_notice(), 0..4)).prop_map(|(first, notices)| Frame::Notices { first, notices }),
         1 => (of(), some_time()).prop_map(|((partition, ballot), now)| Frame::Gather { partition, ballot, now }),
-        1 => (of(), vec(some_waiter(), 0..3), any::<bool>()).prop_map(
-            |((partition, ballot), waiters, is_last)| Frame::Waiters { partition, ballot, waiters, is_last }
+        1 => (of(), some_time(), vec(some_waiter(), 0..3), any::<bool>()).prop_map(
+            |((partition, ballot), not_after, waiters, is_last)| Frame::Waiters {
+                partition,
+                ballot,
+                not_after,
+                waiters,
+                is_last,
+            }
         ),
         1 => (of(), vec((some_call(), some_acquire_outcome(), any::<u64>()), 0..3))
             .prop_map(|((partition, ballot), outcomes)| Frame::Presented { partition, ballot, outcomes }),

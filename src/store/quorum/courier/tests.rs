@@ -1,0 +1,69 @@
+use super::*;
+use crate::domain::ids::RequestId;
+
+const ONE: ServerId = ServerId([1; 12]);
+
+fn hint() -> Notice {
+    Notice::LookAgain(RequestId(Uuid::nil()), 1)
+}
+
+#[test]
+fn who_asks_to_watch_is_not_forgotten_for_a_beat_that_is_older() {
+    let (it, now) = (Courier::new(), Instant::now());
+    it.asks_to_watch(ONE, now);
+    it.watches(ONE, false, now + BEAT_PERIOD);
+    assert!(it.is_watched());
+    it.watches(ONE, true, now + 2 * BEAT_PERIOD);
+    it.watches(ONE, false, now + BEATS_MAY_LAG);
+    assert!(!it.is_watched());
+    it.watches(ONE, true, now);
+    it.watches(ONE, false, now);
+    assert!(!it.is_watched(), "by beats alone, the last one counts");
+}
+
+#[test]
+fn what_is_on_its_way_is_not_missing_however_soon_a_beat_follows_another() {
+    let (it, now) = (Courier::new(), Instant::now());
+    assert!(!it.received(ONE, 1, 4));
+    assert!(!it.told(ONE, 1, 5, now));
+    assert!(!it.told(ONE, 2, 6, now + BEAT_PERIOD / 300), "another node's");
+    assert!(!it.received(ONE, 5, 1));
+    assert!(!it.told(ONE, 4, 7, now + BEAT_PERIOD));
+    assert!(it.told(ONE, 7, 7, now + 2 * BEAT_PERIOD), "6 and 7 never came");
+    assert!(!it.told(ONE, 10, 7, now + 3 * BEAT_PERIOD), "that is told once");
+}
+
+#[test]
+fn a_server_that_was_forgotten_and_lives_finds_what_is_missing() {
+    let (it, other) = (Courier::new(), Courier::new());
+    let taken = |lost: bool| {
+        for (_, frames) in it.take(&BTreeSet::new()) {
+            for frame in frames.into_iter().filter(|_| !lost) {
+                let Frame::Notices { first, notices } = frame else { panic!("only notices were sent") };
+                return other.received(ONE, first, notices.len());
+            }
+        }
+        false
+    };
+    it.notify(ONE, hint());
+    assert!(!taken(false));
+    it.forget(ONE);
+    it.notify(ONE, hint());
+    taken(true);
+    it.notify(ONE, hint());
+    assert!(taken(false));
+    it.miss(ONE);
+    it.notify(ONE, hint());
+    assert!(taken(false));
+}
+
+#[test]
+fn the_notices_of_a_frame_are_bounded() {
+    let it = Courier::new();
+    (0..=LIST_MAX).for_each(|_| it.notify(ONE, hint()));
+    let lengths = it.take(&BTreeSet::new()).into_iter().flat_map(|(_, frames)| frames).map(|frame| match frame {
+        Frame::Notices { notices, .. } => notices.len(),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(lengths.collect::<Vec<_>>(), [LIST_MAX, 1]);
+}
