@@ -5,6 +5,7 @@ use crate::{
     clock::Clock,
     domain::{command::Command, ids::Call, limits::Limits, name::LockName},
     store::{Answer, Notices, Page, Store, StoreError},
+    telemetry::metrics::StoreMetrics,
 };
 use futures_util::future::join;
 use std::{
@@ -15,7 +16,7 @@ use tokio::{sync::watch, time::sleep};
 
 /// The pause before the nodes are asked again which cluster they belong to.
 const FIND_PAUSE: Duration = Duration::from_millis(500);
-/// How often it is checked whether the store can be used.
+/// How often it is checked whether the store can be used, and how much this server leads.
 const READY_PERIOD: Duration = Duration::from_millis(100);
 
 /// A [`QuorumStore`] that finds out by itself which cluster its nodes belong to. Until it knows, it is unavailable.
@@ -27,6 +28,7 @@ pub struct ClusterStore<C> {
     notices: Arc<dyn Notices>,
     store: OnceLock<QuorumStore<Arc<C>>>,
     up: watch::Sender<bool>,
+    metrics: Arc<StoreMetrics>,
 }
 
 impl<C: Carrier> ClusterStore<C> {
@@ -39,7 +41,12 @@ impl<C: Carrier> ClusterStore<C> {
         notices: Arc<dyn Notices>,
     ) -> Self {
         let (store, up) = (OnceLock::new(), watch::Sender::new(false));
-        Self { carrier, members, clock, limits: limits.clone(), notices, store, up }
+        Self { carrier, members, clock, limits: limits.clone(), notices, store, up, metrics: Arc::default() }
+    }
+
+    /// Shows in these metrics how much this server leads.
+    pub fn measured(self, metrics: Arc<StoreMetrics>) -> Self {
+        Self { metrics, ..self }
     }
 
     /// Finds the cluster, and then runs its store. Never ends; one task is to poll it for as long as the store is used.
@@ -47,6 +54,7 @@ impl<C: Carrier> ClusterStore<C> {
         let store = self.find().await;
         let watch = async {
             loop {
+                self.metrics.partitions_led.set(i64::try_from(store.leads()).unwrap_or(i64::MAX));
                 let ready = store.is_ready();
                 self.up.send_if_modified(|up| std::mem::replace(up, ready) != ready);
                 sleep(READY_PERIOD).await;

@@ -51,6 +51,8 @@ pub struct StoreMetrics {
     pub connections: Gauge,
     /// Connections that replaced a lost one.
     pub reconnects: Counter,
+    /// Partitions of a quorum store that this server leads.
+    pub partitions_led: Gauge,
 }
 
 impl StoreMetrics {
@@ -68,6 +70,11 @@ impl StoreMetrics {
             up: register(it, "store_up", "1 while the store can be used, else 0"),
             connections: register(it, "store_connections", "Connections to the store that carry commands"),
             reconnects: register(it, "store_reconnects", "Connections to the store that replaced a lost one"),
+            partitions_led: register(
+                it,
+                "partitions_led",
+                "Partitions that this server leads, if a majority of several Redis servers keeps the locks",
+            ),
         }
     }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tonic::transport::Channel;
 
 /// All metrics of the server, with their types and units.
-const METRICS: [(&str, &str, &str); 41] = [
+const METRICS: [(&str, &str, &str); 42] = [
     ("fencepost_grants", "counter", ""),
     ("fencepost_contended", "counter", ""),
     ("fencepost_acquire_failures", "counter", ""),
@@ -45,6 +45,7 @@ const METRICS: [(&str, &str, &str); 41] = [
     ("fencepost_store_up", "gauge", ""),
     ("fencepost_store_connections", "gauge", ""),
     ("fencepost_store_reconnects", "counter", ""),
+    ("fencepost_partitions_led", "gauge", ""),
     ("fencepost_draining", "gauge", ""),
     ("fencepost_trace_export_failures", "counter", ""),
     ("fencepost_trace_spans_lost", "counter", ""),
