@@ -43,6 +43,8 @@ struct Sight {
     /// When it was asked.
     at: Instant,
     partitions: Vec<Seen>,
+    /// When its batch, or its promise to another server, was seen to rise last, for each partition.
+    rose: Vec<Instant>,
 }
 
 /// Another server, or this one.
@@ -79,8 +81,6 @@ struct Progress {
     accepted: Position,
     /// The highest promise to another server.
     promised: Ballot,
-    /// When one of these was seen to rise.
-    rose: Instant,
 }
 
 /// A partition's leader, as it told, and when that was heard.
@@ -104,7 +104,7 @@ impl Known {
 impl Election {
     /// Nothing is seen yet.
     pub(super) fn new(me: ServerId, nodes: usize, partitions: u16, now: Instant) -> Self {
-        let progress = Progress { accepted: Position::default(), promised: Ballot::default(), rose: now };
+        let progress = Progress { accepted: Position::default(), promised: Ballot::default() };
         Self {
             me,
             began: now,
@@ -133,15 +133,32 @@ impl Election {
         }
         for (progress, seen) in self.partitions.iter_mut().zip(&partitions) {
             let Seen::Votes { promised, accepted } = *seen else { continue };
-            if accepted > progress.accepted {
-                (progress.accepted, progress.rose) = (accepted, now);
-            }
+            progress.accepted = progress.accepted.max(accepted);
             // Somebody else is about to lead.
             if promised.server != self.me && promised > progress.promised.max(progress.accepted.ballot) {
-                (progress.promised, progress.rose) = (promised, now);
+                progress.promised = promised;
             }
         }
-        self.nodes[node] = Some(Sight { at: asked, partitions });
+        let before = self.nodes[node].take();
+        let rose = partitions.iter().enumerate().map(|(at, seen)| {
+            let before = before.as_ref().and_then(|sight| Some((sight.partitions.get(at)?, *sight.rose.get(at)?)));
+            before.filter(|(before, _)| !self.rises(before, seen)).map_or(now, |(_, rose)| rose)
+        });
+        let rose = rose.collect();
+        self.nodes[node] = Some(Sight { at: asked, partitions, rose });
+    }
+
+    /// Whether a node shows that somebody leads, or that another server is about to.
+    fn rises(&self, before: &Seen, seen: &Seen) -> bool {
+        match (before, seen) {
+            (
+                Seen::Votes { promised: promised_before, accepted: accepted_before },
+                Seen::Votes { promised, accepted },
+            ) => accepted > accepted_before || (promised.server != self.me && promised > promised_before),
+            // It votes again.
+            (_, Seen::Votes { .. }) => true,
+            _ => false,
+        }
     }
 
     /// The servers that live, this one first.
@@ -172,27 +189,29 @@ impl Election {
 
     /// Whether this server is to ask for the lead of a partition.
     pub(super) fn is_due(&self, partition: u16, now: Instant) -> bool {
-        let progress = &self.partitions[usize::from(partition)];
-        let voting = self.nodes.iter().filter(|node| self.votes(node.as_ref(), partition, now)).count();
-        if voting < majority(self.nodes.len()) {
-            return false;
-        }
-        let suspected = if self.is_led_by_nobody(partition) { self.began } else { progress.rose + SILENCE_MAX };
-        suspected + RANK_PAUSE * self.rank(partition, now) <= now
+        let pause = RANK_PAUSE * self.rank(partition, now);
+        let is_free = self.is_led_by_nobody(partition);
+        // A leader that writes to a minority only has lost the others, and answers nobody.
+        let silent = self.nodes.iter().flatten().filter(|sight| {
+            let suspected = match sight.rose.get(usize::from(partition)) {
+                Some(rose) if !is_free => *rose + SILENCE_MAX,
+                _ => self.began,
+            };
+            Self::votes(sight, partition, now) && suspected + pause <= now
+        });
+        silent.count() >= majority(self.nodes.len())
     }
 
     /// Whether a node was seen lately to vote in a partition.
-    fn votes(&self, node: Option<&Sight>, partition: u16, now: Instant) -> bool {
-        node.is_some_and(|sight| {
-            now.duration_since(sight.at) < SIGHT_AGE_MAX
-                && matches!(sight.partitions.get(usize::from(partition)), Some(Seen::Votes { .. }))
-        })
+    fn votes(sight: &Sight, partition: u16, now: Instant) -> bool {
+        now.duration_since(sight.at) < SIGHT_AGE_MAX
+            && matches!(sight.partitions.get(usize::from(partition)), Some(Seen::Votes { .. }))
     }
 
     /// Whether it is certain that nobody leads, or is about to, without waiting: nobody ever did, or the leader has left,
     /// or died so long ago that its beats have been deleted.
     fn is_led_by_nobody(&self, partition: u16) -> bool {
-        let Progress { accepted, promised, .. } = self.partitions[usize::from(partition)];
+        let Progress { accepted, promised } = self.partitions[usize::from(partition)];
         let has_left = |server| self.servers.get(&server).is_none_or(|peer| peer.has_left(partition));
         let is_over = |Ballot { round, server }| round == 0 || (server != self.me && has_left(server));
         is_over(accepted.ballot) && is_over(promised)
@@ -244,157 +263,4 @@ fn weight(server: ServerId, partition: u16) -> (u64, ServerId) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const PARTITIONS: u16 = 8;
-    const ME: ServerId = ServerId([1; 12]);
-    const OTHER: ServerId = ServerId([2; 12]);
-    const THIRD: ServerId = ServerId([3; 12]);
-
-    fn clock(millis: u64) -> StoreTime {
-        StoreTime::from_micros(1_000_000_000 + 1_000 * millis)
-    }
-
-    /// Moments of one test.
-    #[derive(Clone, Copy)]
-    struct Start(Instant);
-
-    impl Start {
-        fn at(self, millis: u64) -> Instant {
-            self.0 + Duration::from_millis(millis)
-        }
-    }
-
-    fn ballot(round: u64, server: ServerId) -> Ballot {
-        Ballot { round, server }
-    }
-
-    fn votes(ballot: Ballot, seq: u64) -> Seen {
-        Seen::Votes { promised: ballot, accepted: Position { ballot, seq } }
-    }
-
-    fn told(count: u64) -> Told {
-        Told { count, ..Told::default() }
-    }
-
-    /// What all nodes show at this time.
-    fn all_show(it: &mut Election, now: Instant, seen: &Seen, servers: &[(ServerId, Told)]) {
-        for node in 0..it.nodes.len() {
-            it.saw(node, (now, now, clock(7)), vec![seen.clone(); usize::from(PARTITIONS)], servers.to_vec());
-        }
-    }
-
-    fn due(it: &Election, now: Instant) -> usize {
-        (0..PARTITIONS).filter(|partition| it.is_due(*partition, now)).count()
-    }
-
-    #[test]
-    fn a_cluster_that_nobody_led_is_led_at_once() {
-        let start = Start(Instant::now());
-        let at = |millis| start.at(millis);
-        let mut it = Election::new(ME, 3, PARTITIONS, at(0));
-        assert_eq!(due(&it, at(0)), 0, "no node is seen");
-        it.saw(0, (at(0), at(0), clock(0)), vec![votes(Ballot::default(), 0); 8], vec![]);
-        assert_eq!(due(&it, at(0)), 0, "one of three");
-        it.saw(1, (at(0), at(0), clock(0)), vec![votes(Ballot::default(), 0); 8], vec![]);
-        assert_eq!(due(&it, at(0)), 8);
-        assert_eq!(due(&it, at(1_000)), 0, "what was seen long ago does not count");
-    }
-
-    #[test]
-    fn a_leader_is_suspected_after_its_silence_and_by_one_server_after_the_other() {
-        let start = Start(Instant::now());
-        let at = |millis| start.at(millis);
-        let mut it = Election::new(ME, 3, PARTITIONS, at(0));
-        let mut count = 0;
-        let mut show = |it: &mut Election, now, seq| {
-            count += 1;
-            all_show(it, now, &votes(ballot(4, OTHER), seq), &[(OTHER, told(7)), (THIRD, told(count))]);
-        };
-        for now in (0..3_000).step_by(300) {
-            show(&mut it, at(now), now);
-            assert_eq!(due(&it, at(now)), 0, "it writes");
-        }
-        for now in (3_000..3_900).step_by(300) {
-            show(&mut it, at(now), 2_700);
-            assert_eq!(due(&it, at(now)), 0, "it may be slow");
-        }
-        show(&mut it, at(3_900), 2_700);
-        let first = due(&it, at(3_900));
-        assert!(0 < first && first < 8, "the others are the third server's: {first}");
-        assert_eq!(due(&it, at(4_100)), 8, "which does not ask");
-    }
-
-    #[test]
-    fn who_sees_that_another_asks_waits() {
-        let start = Start(Instant::now());
-        let at = |millis| start.at(millis);
-        let mut it = Election::new(ME, 3, PARTITIONS, at(0));
-        all_show(&mut it, at(0), &votes(ballot(4, OTHER), 1), &[(OTHER, told(1))]);
-        let asked = Seen::Votes { promised: ballot(5, THIRD), accepted: Position { ballot: ballot(4, OTHER), seq: 1 } };
-        all_show(&mut it, at(1_000), &asked, &[(OTHER, told(1)), (THIRD, told(1))]);
-        all_show(&mut it, at(1_500), &asked, &[(OTHER, told(1)), (THIRD, told(1))]);
-        assert_eq!(due(&it, at(1_500)), 0);
-        all_show(&mut it, at(2_500), &asked, &[(OTHER, told(1)), (THIRD, told(1))]);
-        assert_eq!(due(&it, at(2_500)), 8, "it died meanwhile");
-        // Its own attempts do not hold it back.
-        let own = Seen::Votes { promised: ballot(6, ME), accepted: Position { ballot: ballot(4, OTHER), seq: 1 } };
-        all_show(&mut it, at(2_600), &own, &[]);
-        assert_eq!(due(&it, at(2_600)), 8);
-    }
-
-    #[test]
-    fn partitions_without_a_voting_majority_have_no_candidates() {
-        let start = Start(Instant::now());
-        let at = |millis| start.at(millis);
-        let mut it = Election::new(ME, 3, PARTITIONS, at(0));
-        let stranger = Seen::Stranger { next: crate::store::quorum::ballot::Stamp(1), written: Ballot::default() };
-        for (node, seen) in [(0, votes(Ballot::default(), 0)), (1, stranger.clone()), (2, stranger)] {
-            it.saw(node, (at(0), at(0), clock(0)), vec![seen; 8], vec![]);
-        }
-        assert_eq!(due(&it, at(5)), 0);
-    }
-
-    #[test]
-    fn a_server_that_comes_gets_its_share_once_it_has_settled() {
-        let start = Start(Instant::now());
-        let at = |millis| start.at(millis);
-        let mut it = Election::new(ME, 3, PARTITIONS, at(0));
-        let heirs = |it: &Election, leaves, now| {
-            (0..PARTITIONS).filter(|partition| it.heir(*partition, leaves, now).is_some()).count()
-        };
-        all_show(&mut it, at(0), &votes(ballot(1, ME), 1), &[(OTHER, told(1))]);
-        assert_eq!(heirs(&it, true, at(0)), 0, "what a node shows at first may be old");
-        let mut count = 1;
-        for now in (300..=2_100).step_by(300) {
-            count += 1;
-            all_show(&mut it, at(now), &votes(ballot(1, ME), now), &[(OTHER, told(count))]);
-            assert_eq!((heirs(&it, false, at(now)) > 0, heirs(&it, true, at(now))), (now >= 2_000, 8));
-        }
-        let share = heirs(&it, false, at(2_100));
-        assert!(share < 8, "each has some");
-        let leaving = Told { leaves: true, ..told(count + 1) };
-        all_show(&mut it, at(2_400), &votes(ballot(1, ME), 9_999), &[(OTHER, leaving)]);
-        assert_eq!((heirs(&it, false, at(2_400)), heirs(&it, true, at(2_400))), (0, 0));
-    }
-
-    #[test]
-    fn the_leader_is_the_living_server_with_the_highest_ballot() {
-        let start = Start(Instant::now());
-        let at = |millis| start.at(millis);
-        let mut it = Election::new(ME, 3, PARTITIONS, at(0));
-        let led = |round| Led { partition: 3, round, now: clock(5) };
-        let leads = |count, round| Told { leads: vec![led(round)], ..told(count) };
-        for count in 1..=2 {
-            let servers = [(OTHER, leads(count, 5)), (THIRD, leads(count, 4))];
-            all_show(&mut it, at(300 * count), &votes(ballot(5, OTHER), count), &servers);
-        }
-        let known = it.leader(3, at(601)).unwrap();
-        assert_eq!(known, Known { ballot: ballot(5, OTHER), time: clock(5), heard: clock(7) });
-        assert_eq!(it.leader(2, at(601)), None);
-        assert_eq!(it.leader(3, at(1_800)), None, "both are silent");
-        assert_eq!(it.gone(at(29_000)), []);
-        assert_eq!(it.gone(at(31_000)), [OTHER, THIRD]);
-    }
-}
+mod tests;
