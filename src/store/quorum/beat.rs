@@ -176,7 +176,15 @@ impl<C: Carrier> QuorumStore<C> {
     pub async fn leave(&self) {
         self.leaves.store(true, Ordering::Relaxed);
         let until = Instant::now() + LEAVE_TIME_MAX;
-        while self.begin_to_leave() && Instant::now() < until {
+        let mut hands_over = false;
+        loop {
+            let has_heir = self.begin_to_leave();
+            hands_over |= has_heir;
+            // A successor asks this server for its waiters, and waits for the answer before it serves anybody.
+            let is_succeeded = || self.parts.iter().all(|part| part.leader.lock().is_some());
+            if !has_heir && (!hands_over || is_succeeded()) || until <= Instant::now() {
+                break;
+            }
             self.tend_once();
             sleep(LEAVE_PERIOD).await;
         }
