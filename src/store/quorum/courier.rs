@@ -39,8 +39,8 @@ pub(super) struct Courier {
     first_node: AtomicUsize,
     /// How many notices each server has sent here, as far as they came.
     received: Mutex<HashMap<ServerId, Received>>,
-    /// The other servers whose clients watch events.
-    watching: Mutex<BTreeSet<ServerId>>,
+    /// The other servers whose clients watch events, and the number of the first beat that says so.
+    watching: Mutex<BTreeMap<ServerId, u64>>,
 }
 
 #[derive(Debug, Default)]
@@ -114,7 +114,7 @@ impl Courier {
             return;
         }
         let mut outgoing = self.outgoing.lock();
-        for server in &*watching {
+        for server in watching.keys() {
             outgoing.add_notice(*server, event.clone());
         }
         drop((watching, outgoing));
@@ -126,14 +126,16 @@ impl Courier {
         !self.watching.lock().is_empty()
     }
 
-    /// Notes whether clients of a server watch.
-    pub(super) fn watches(&self, server: ServerId, watches: bool) {
+    /// Notes whether clients of a server watch, as it was at this beat of it. One that was seen late, after the server
+    /// had asked for events, does not end what it did not know of.
+    pub(super) fn watches(&self, server: ServerId, beat: u64, watches: bool) {
         let mut watching = self.watching.lock();
+        let since = watching.get(&server).copied();
         if watches {
-            watching.insert(server)
-        } else {
-            watching.remove(&server)
-        };
+            watching.insert(server, since.unwrap_or(0).max(beat));
+        } else if since.is_some_and(|since| since < beat) {
+            watching.remove(&server);
+        }
     }
 
     /// Asks a leader for some work.
@@ -300,4 +302,21 @@ pub(super) fn replica_of(server: ServerId) -> ReplicaId {
 /// The server with this name in the rules of locks.
 pub(super) fn server_of(replica: ReplicaId) -> ServerId {
     ServerId(*replica.0.as_bytes().first_chunk().unwrap_or(&[0; 12]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_beat_that_is_older_than_a_watch_does_not_end_it() {
+        let (courier, server) = (Courier::new(), ServerId([1; 12]));
+        courier.watches(server, 6, false);
+        courier.watches(server, 8, true);
+        courier.watches(server, 7, false);
+        assert!(courier.is_watched());
+        courier.watches(server, 9, true);
+        courier.watches(server, 10, false);
+        assert!(!courier.is_watched());
+    }
 }
