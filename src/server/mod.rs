@@ -110,7 +110,8 @@ pub async fn serve(
         StoreUrl::Quorum(urls) => {
             let urls = urls.iter().map(|url| store_url(url, &config.store_tls)).collect::<Result<Vec<_>, _>>()?;
             let members = urls.iter().map(|url| Arc::from(url.place())).collect();
-            let (nodes, clock) = (Arc::new(RedisNodes::new(&urls)), Arc::new(ProcessClock::start()));
+            let nodes = Arc::new(RedisNodes::new(&urls).allowing_eviction(config.allow_eviction));
+            let clock = Arc::new(ProcessClock::start());
             let store = ClusterStore::new(nodes.clone(), members, clock, &config.limits, hub.clone());
             let store = Arc::new(store.measured(metrics.store.clone()));
             let locks = Arc::new(Locks::new(store.clone(), hub, config.limits.clone()).measured(metrics.locks.clone()));
