@@ -24,8 +24,8 @@ FEATURES := --features fencepost-client/testing
 
 .PHONY: help setup test fmt lint unit server test-clients test-python test-typescript test-go test-java test-guards \
     start-clients interop redis-rules-long redis-million redis-scale idle-connections protocol-long quorum-worlds \
-    mutants schedules fuzz torture torture-slice torture-long torture-build doc deny advisories proto-baseline run \
-    image image-check image-login image-push sbom dist publish
+    takeover mutants schedules fuzz torture torture-slice torture-long torture-build doc deny advisories \
+    proto-baseline run image image-check image-login image-push sbom dist publish
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -131,6 +131,10 @@ protocol-long: ## Explore the protocol between clients, replicas and store in la
 # 33,000 states, completely. The figures of one run: tests/store/quorum/RESULTS.md.
 quorum-worlds: ## Explore the quorum of nodes that keep a partition in larger worlds
 	FENCEPOST_QUORUM_WORLDS=1 cargo test --locked --release --test quorum -- --nocapture --test-threads 1
+
+# Not part of `test`: a release build, and a quarter of an hour on an idle machine.
+takeover: ## Measure for how long locks have no answer when the server that leads them dies, stops or drains
+	cargo bench --locked --bench takeover
 
 # Not part of `test`: each mutant is a build. Writes tests/repo/mutants/RESULTS.md.
 mutants: ## Check that the named tests find each deliberate mistake in rules, servers and scripts

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     node::doctor::{Finding, Severity, worst},
-    store::doctor::examine,
+    store::{doctor, quorum},
 };
 use clap::Args;
 use serde::Serialize;
@@ -47,7 +47,9 @@ pub(super) async fn doctor(args: DoctorArgs) -> Result<(), Failure> {
     let (mut worst_of_all, mut away) = (Severity::Ok, Vec::new());
     for url in &urls {
         let store = url.to_string();
-        match examine(url).await {
+        // A list is a store of several, which asks other things of each than a store that is one.
+        let examined = if urls.len() > 1 { quorum::doctor::examine(url).await } else { doctor::examine(url).await };
+        match examined {
             Ok(findings) => {
                 let severity = worst(&findings);
                 worst_of_all = worst_of_all.max(severity);

@@ -131,6 +131,11 @@ impl Node {
         open.next().ok_or_else(|| NodeError::Unavailable(self.outage.lock().why.clone()))
     }
 
+    /// Its URL.
+    pub fn url(&self) -> &RedisUrl {
+        self.dialer.url()
+    }
+
     /// Whether any connection is up, for health.
     pub fn up(&self) -> watch::Receiver<bool> {
         self.up.subscribe()

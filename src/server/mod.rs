@@ -110,7 +110,8 @@ pub async fn serve(
         StoreUrl::Quorum(urls) => {
             let urls = urls.iter().map(|url| store_url(url, &config.store_tls)).collect::<Result<Vec<_>, _>>()?;
             let members = urls.iter().map(|url| Arc::from(url.place())).collect();
-            let nodes = Arc::new(RedisNodes::new(&urls).measured(&metrics.store, &traces));
+            let nodes = RedisNodes::new(&urls).allowing_eviction(config.allow_eviction);
+            let nodes = Arc::new(nodes.measured(&metrics.store, &traces));
             let clock = Arc::new(ProcessClock::start());
             let store = ClusterStore::new(nodes.clone(), members, clock, &config.limits, hub.clone());
             let store = Arc::new(store.measured(metrics.partitions.clone()));

@@ -77,6 +77,17 @@ fn scripts(facts: &Facts) -> Finding {
     }
 }
 
+/// The clock of one of several: nothing depends on it.
+pub(super) fn clock_of_one_of_several(facts: &Facts) -> Option<Finding> {
+    let why = facts.clock.as_ref().err()?;
+    Some(Finding::error(
+        "clock",
+        format!("TIME is not allowed ({why})"),
+        "a server asks for it in its handshake, and does not connect",
+        "grant it: ACL SETUSER <user> +time",
+    ))
+}
+
 pub(super) fn clock(facts: &Facts) -> Finding {
     let ClockSample { sent, redis, received } = match &facts.clock {
         Ok(sample) => *sample,

@@ -20,6 +20,26 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
+/// The same for one of several of which a majority has everything: what it forgets, the others have.
+pub(super) fn judge_one_of_several(facts: &Facts) -> Vec<Finding> {
+    let persistence = match failed_write(facts) {
+        Some(what) => Finding::error(
+            "persistence",
+            format!("the last write of the {what} failed"),
+            "Redis refuses writes until one succeeds: it is as good as away, and no other one may be",
+            "look at its log; most often the disk is full or the folder not writable",
+        ),
+        None => Finding::ok("persistence", "not needed: the others bring one up to date that lost its memory"),
+    };
+    vec![eviction(facts), memory(facts), persistence]
+}
+
+/// What could not be written to disk the last time.
+fn failed_write(facts: &Facts) -> Option<&'static str> {
+    let failed = [("aof_last_write_status", "append-only file"), ("rdb_last_bgsave_status", "snapshot")];
+    failed.into_iter().find(|(field, _)| facts.info(field) == Some("err")).map(|(_, what)| what)
+}
+
 fn eviction(facts: &Facts) -> Finding {
     match facts.setting("maxmemory-policy").or_else(|| facts.info("maxmemory_policy")) {
         Some("noeviction") => Finding::ok(EVICTION, "maxmemory-policy is noeviction"),
@@ -77,8 +97,7 @@ fn persistence(facts: &Facts) -> Finding {
     let warning = |found: &str, at_stake: &str, change: &str| {
         Finding::warning("persistence", found, format!("{at_stake}. {AFTERWARDS}"), change)
     };
-    let failed = [("aof_last_write_status", "append-only file"), ("rdb_last_bgsave_status", "snapshot")];
-    if let Some((_, what)) = failed.into_iter().find(|(field, _)| facts.info(field) == Some("err")) {
+    if let Some(what) = failed_write(facts) {
         return Finding::error(
             "persistence",
             format!("the last write of the {what} failed"),

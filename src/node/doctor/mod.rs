@@ -86,6 +86,16 @@ pub fn judge(facts: &Facts, own: impl IntoIterator<Item = Finding>) -> Vec<Findi
     findings
 }
 
+/// The same for one of several Redis of which a majority has everything: neither its clock nor its disk decides
+/// anything.
+pub fn judge_one_of_several(facts: &Facts, own: impl IntoIterator<Item = Finding>) -> Vec<Finding> {
+    let mut findings = basics::judge(facts);
+    findings.extend(own);
+    findings.extend(basics::clock_of_one_of_several(facts));
+    findings.extend(durability::judge_one_of_several(facts));
+    findings
+}
+
 /// The severity of the worst finding.
 pub fn worst(findings: &[Finding]) -> Severity {
     findings.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Ok)

@@ -152,3 +152,20 @@ fn replicas_and_what_a_failover_forgets() {
     let unknown = Facts { settings: Err("NOPERM".to_owned()), ..one(0) };
     assert_found(&unknown, "replicas", Severity::Warning, "could not be checked");
 }
+
+#[test]
+fn one_of_several_needs_no_disk_and_no_clock() {
+    let of = |facts: &Facts, check: &str| {
+        let findings = judge_one_of_several(facts, []);
+        let found: Vec<_> = findings.into_iter().filter(|finding| finding.check == check).collect();
+        assert!(found.len() <= 1, "{found:?}");
+        found.first().map(|finding| finding.severity)
+    };
+    let unkept = set(&[("appendonly", "no"), ("save", "")]);
+    assert_eq!(worst(&judge_one_of_several(&unkept, [])), Severity::Ok);
+    assert_eq!(of(&Facts { clock: Ok(sample(203_200_000)), ..well() }, "clock"), None);
+    assert_eq!(of(&Facts { clock: Err("NOPERM".to_owned()), ..well() }, "clock"), Some(Severity::Error));
+    assert_eq!(of(&set(&[("maxmemory-policy", "allkeys-lru")]), EVICTION), Some(Severity::Error));
+    let full_disk = Facts { info: Ok(format!("{INFO}rdb_last_bgsave_status:err\r\n")), ..well() };
+    assert_eq!(of(&full_disk, "persistence"), Some(Severity::Error));
+}

@@ -60,10 +60,15 @@ impl<C: Carrier> QuorumStore<C> {
         true
     }
 
+    /// The number of a beat, or of a moment between beats: what was noted before, all beats with higher numbers tell.
+    pub(super) fn next_beat(&self) -> u64 {
+        self.beats.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
     /// What this server tells all others now.
     fn tell(&self, now: StoreTime) -> Told {
         Told {
-            count: self.beats.fetch_add(1, Ordering::Relaxed) + 1,
+            count: self.next_beat(),
             watches: self.notices.is_watched(),
             leaves: self.is_leaving(),
             leads: self.parts.iter().filter_map(|part| Some(part.share.lock().lead()?.led(now))).collect(),
@@ -89,7 +94,7 @@ impl<C: Carrier> QuorumStore<C> {
             (living, told, leaders)
         };
         for (server, watches, count, sent) in told {
-            self.courier.watches(server, watches, now);
+            self.courier.watches(server, count, watches);
             if self.courier.told(server, count, sent, now) {
                 self.notices_missed(server);
             }
@@ -188,7 +193,15 @@ impl<C: Carrier> QuorumStore<C> {
     pub async fn leave(&self) {
         self.leaves.store(true, Ordering::Relaxed);
         let until = Instant::now() + LEAVE_TIME_MAX;
-        while self.begin_to_leave() && Instant::now() < until {
+        let mut hands_over = false;
+        loop {
+            let has_heir = self.begin_to_leave();
+            hands_over |= has_heir;
+            // A successor asks this server for its waiters, and waits for the answer before it serves anybody.
+            let is_succeeded = || self.parts.iter().all(|part| part.leader.lock().is_some());
+            if !has_heir && (!hands_over || is_succeeded()) || until <= Instant::now() {
+                break;
+            }
             self.tend_once();
             sleep(LEAVE_PERIOD).await;
         }

@@ -16,7 +16,7 @@ use tokio::{sync::watch, time::sleep};
 
 /// The pause before the nodes are asked again which cluster they belong to.
 const FIND_PAUSE: Duration = Duration::from_millis(500);
-/// How often it is checked whether the store can be used.
+/// How often it is checked whether the store can be used, and how much this server leads.
 const READY_PERIOD: Duration = Duration::from_millis(100);
 
 /// A [`QuorumStore`] that finds out by itself which cluster its nodes belong to. Until it knows, it is unavailable.

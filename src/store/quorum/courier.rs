@@ -19,19 +19,13 @@ use crate::{
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use hashbrown::HashMap;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet};
 use tokio::{sync::oneshot, time::Instant};
 use uuid::Uuid;
 
 /// Frames that may wait to be sent to one server. More are dropped, as if they had been lost on the way: a server that
 /// takes nothing must not fill the memory of the others.
 const FRAMES_MAX: usize = 65_536;
-
-/// A beat that was made before a client began to watch may be heard so much later.
-const BEATS_MAY_LAG: Duration = Duration::from_secs(2);
 
 /// What a leader replied, and the partition's time then.
 pub(super) type Replied = (StoreTime, Result<Done, Refusal>);
@@ -49,8 +43,8 @@ pub(super) struct Courier {
     ways: Mutex<BTreeMap<ServerId, usize>>,
     /// How many notices each server has sent here, as far as they came.
     received: Mutex<HashMap<ServerId, Received>>,
-    /// The other servers whose clients watch events, and until when beats may be older than that wish.
-    watching: Mutex<BTreeMap<ServerId, Instant>>,
+    /// The other servers whose clients watch events, and the number of the first beat that says so.
+    watching: Mutex<BTreeMap<ServerId, u64>>,
 }
 
 #[derive(Debug, Default)]
@@ -145,17 +139,14 @@ impl Courier {
         !self.watching.lock().is_empty()
     }
 
-    /// Clients of a server watch from `now` on.
-    pub(super) fn asks_to_watch(&self, server: ServerId, now: Instant) {
-        self.watching.lock().insert(server, now + BEATS_MAY_LAG);
-    }
-
-    /// Notes whether clients of a server watch, by its last beat.
-    pub(super) fn watches(&self, server: ServerId, watches: bool, now: Instant) {
+    /// Notes whether clients of a server watch, as it was at this beat of it. One that was seen late, after the server
+    /// had asked for events, does not end what it did not know of.
+    pub(super) fn watches(&self, server: ServerId, beat: u64, watches: bool) {
         let mut watching = self.watching.lock();
+        let since = watching.get(&server).copied();
         if watches {
-            watching.entry(server).or_insert(now);
-        } else if watching.get(&server).is_some_and(|until| *until <= now) {
+            watching.insert(server, since.unwrap_or(0).max(beat));
+        } else if since.is_some_and(|since| since < beat) {
             watching.remove(&server);
         }
     }

@@ -50,6 +50,8 @@ struct Sight {
     /// When it was asked.
     at: Instant,
     partitions: Vec<Seen>,
+    /// When its batch, or its promise to another server, was seen to rise last, for each partition.
+    rose: Vec<Instant>,
 }
 
 /// Another server, or this one.
@@ -94,8 +96,6 @@ struct Progress {
     accepted: Position,
     /// The highest promise to another server.
     promised: Ballot,
-    /// When one of these was seen to rise.
-    rose: Instant,
 }
 
 /// A partition's leader, as it told, and when that was heard.
@@ -121,7 +121,7 @@ impl Known {
 impl Election {
     /// Nothing is seen yet.
     pub(super) fn new(me: ServerId, nodes: usize, partitions: u16, now: Instant) -> Self {
-        let progress = Progress { accepted: Position::default(), promised: Ballot::default(), rose: now };
+        let progress = Progress { accepted: Position::default(), promised: Ballot::default() };
         Self {
             me,
             began: now,
@@ -159,18 +159,35 @@ impl Election {
         }
         for (progress, seen) in self.partitions.iter_mut().zip(&partitions) {
             let Seen::Votes { promised, accepted } = *seen else { continue };
-            if accepted > progress.accepted {
-                (progress.accepted, progress.rose) = (accepted, now);
-            }
+            progress.accepted = progress.accepted.max(accepted);
             // Somebody else is about to lead.
             if promised.server != self.me && promised > progress.promised.max(progress.accepted.ballot) {
-                (progress.promised, progress.rose) = (promised, now);
+                progress.promised = promised;
             }
         }
         if !self.sees_a_node(asked) {
             self.looks_since = now;
         }
-        self.nodes[node] = Some(Sight { at: asked, partitions });
+        let before = self.nodes[node].take();
+        let rose = partitions.iter().enumerate().map(|(at, seen)| {
+            let before = before.as_ref().and_then(|sight| Some((sight.partitions.get(at)?, *sight.rose.get(at)?)));
+            before.filter(|(before, _)| !self.rises(before, seen)).map_or(now, |(_, rose)| rose)
+        });
+        let rose = rose.collect();
+        self.nodes[node] = Some(Sight { at: asked, partitions, rose });
+    }
+
+    /// Whether a node shows that somebody leads, or that another server is about to.
+    fn rises(&self, before: &Seen, seen: &Seen) -> bool {
+        match (before, seen) {
+            (
+                Seen::Votes { promised: promised_before, accepted: accepted_before },
+                Seen::Votes { promised, accepted },
+            ) => accepted > accepted_before || (promised.server != self.me && promised > promised_before),
+            // It votes again.
+            (_, Seen::Votes { .. }) => true,
+            _ => false,
+        }
     }
 
     /// The servers that live, this one first.
@@ -215,13 +232,17 @@ impl Election {
 
     /// Whether this server is to ask for the lead of a partition.
     pub(super) fn is_due(&self, partition: u16, now: Instant) -> bool {
-        let progress = &self.partitions[usize::from(partition)];
-        let voting = self.nodes.iter().filter(|node| self.votes(node.as_ref(), partition, now)).count();
-        if voting < majority(self.nodes.len()) {
-            return false;
-        }
-        let suspected = if self.is_led_by_nobody(partition) { self.began } else { progress.rose + SILENCE_MAX };
-        suspected + RANK_PAUSE * self.rank(partition, now) <= now
+        let pause = RANK_PAUSE * self.rank(partition, now);
+        let is_free = self.is_led_by_nobody(partition);
+        // A leader that writes to a minority only has lost the others, and answers nobody.
+        let silent = self.nodes.iter().flatten().filter(|sight| {
+            let suspected = match sight.rose.get(usize::from(partition)) {
+                Some(rose) if !is_free => *rose + SILENCE_MAX,
+                _ => self.began,
+            };
+            Self::votes(sight, partition, now) && suspected + pause <= now
+        });
+        silent.count() >= majority(self.nodes.len())
     }
 
     /// Whether a majority of the nodes answered lately.
@@ -231,17 +252,15 @@ impl Election {
     }
 
     /// Whether a node was seen lately to vote in a partition.
-    fn votes(&self, node: Option<&Sight>, partition: u16, now: Instant) -> bool {
-        node.is_some_and(|sight| {
-            now.duration_since(sight.at) < SIGHT_AGE_MAX
-                && matches!(sight.partitions.get(usize::from(partition)), Some(Seen::Votes { .. }))
-        })
+    fn votes(sight: &Sight, partition: u16, now: Instant) -> bool {
+        now.duration_since(sight.at) < SIGHT_AGE_MAX
+            && matches!(sight.partitions.get(usize::from(partition)), Some(Seen::Votes { .. }))
     }
 
     /// Whether it is certain that nobody leads, or is about to, without waiting: nobody ever did, or the leader has left,
     /// or died so long ago that its beats have been deleted.
     fn is_led_by_nobody(&self, partition: u16) -> bool {
-        let Progress { accepted, promised, .. } = self.partitions[usize::from(partition)];
+        let Progress { accepted, promised } = self.partitions[usize::from(partition)];
         let has_left = |server| self.servers.get(&server).is_none_or(|peer| peer.has_left(partition));
         let is_over = |Ballot { round, server }| round == 0 || (server != self.me && has_left(server));
         is_over(accepted.ballot) && is_over(promised)

@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::timeout;
 use uuid::Uuid;
 
-/// How long a node may take to be reached and to answer.
+/// How long a node may take to be reached, and to answer.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Why it is not known which cluster the nodes belong to.
@@ -39,11 +39,15 @@ pub enum FindError {
 /// What the nodes say of their cluster, in their order.
 pub async fn marks(carrier: &impl Carrier, nodes: usize) -> Vec<Result<Option<Mark>, Lost>> {
     let ask = async |node| {
-        let asked = async {
-            carrier.up(node).await;
-            mark_of(carrier, node).await
-        };
-        timeout(ANSWER_TIME_MAX, asked).await.unwrap_or_else(|_| Err(Lost(format!("no answer in {ANSWER_TIME_MAX:?}"))))
+        let is_up = timeout(ANSWER_TIME_MAX, carrier.up(node)).await.is_ok();
+        // One that is not up answers with the reason.
+        let asked = timeout(ANSWER_TIME_MAX, mark_of(carrier, node)).await;
+        let late = |why| Lost(format!("no answer in {ANSWER_TIME_MAX:?}{why}"));
+        match asked {
+            Ok(Err(Lost(why))) if !is_up => Err(late(format!(": {why}"))),
+            Ok(asked) => asked,
+            Err(_) => Err(late(String::new())),
+        }
     };
     join_all((0..nodes).map(ask)).await
 }

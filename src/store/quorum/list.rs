@@ -133,7 +133,8 @@ impl<C: Carrier> QuorumStore<C> {
         }
         leaders.sort_by_key(|(_, known)| known.ballot.server);
         leaders.dedup_by_key(|(_, known)| known.ballot.server);
-        let asked = leaders.into_iter().map(|(at, known)| self.ask(at, known, Work::Watch));
+        let beat = self.next_beat();
+        let asked = leaders.into_iter().map(|(at, known)| self.ask(at, known, Work::Watch(beat)));
         for done in join_all(asked).await {
             match done? {
                 Done::Watching => {}

@@ -18,6 +18,7 @@ mod cluster;
 pub mod content;
 mod courier;
 pub mod create;
+pub mod doctor;
 mod elect;
 mod exit;
 pub mod find;

@@ -120,8 +120,8 @@ impl<C: Carrier> QuorumStore<C> {
             Work::List { prefix, slot, limit, budget } => {
                 lead.page((from, number), now, |locks, now| list::page(locks, (slot, limit, budget), &prefix, now));
             }
-            Work::Watch => {
-                self.courier.asks_to_watch(from, Instant::now());
+            Work::Watch(beat) => {
+                self.courier.watches(from, beat, true);
                 self.courier.send(from, Frame::Reply { number, now: time, result: Ok(Done::Watching) });
             }
         }

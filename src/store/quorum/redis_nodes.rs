@@ -12,15 +12,22 @@ use crate::{
     sync::Mutex,
     telemetry::{metrics::StoreMetrics, traces::Traces},
 };
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use std::{sync::Arc, time::Duration};
 
 /// The pause before a node is asked again whose answers were lost.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// The pause before a node that is refused is looked at again: an operator may have repaired it.
+const REFUSED_PAUSE: Duration = Duration::from_secs(1);
+/// How often one that is used is looked at again: an operator may have changed it.
+const LOOK_PERIOD: Duration = Duration::from_secs(10);
 
 /// Connections to the nodes of a cluster.
 #[derive(Debug)]
-pub struct RedisNodes(Vec<RedisNode>);
+pub struct RedisNodes {
+    nodes: Vec<RedisNode>,
+    allows_eviction: bool,
+}
 
 #[derive(Debug)]
 struct RedisNode {
@@ -29,6 +36,8 @@ struct RedisNode {
     connection: Mutex<Option<Arc<Connection>>>,
     /// All parcels go over this one, likewise.
     parcels: Mutex<Option<Arc<Connection>>>,
+    /// Why it is there and not used. It would vote with a part of what it was sent, if keys went missing.
+    refused: Mutex<Option<String>>,
 }
 
 impl RedisNode {
@@ -45,11 +54,64 @@ impl RedisNode {
         *kept = others.find(is_other);
         kept.clone().map_or_else(|| self.node.connection(1), Ok)
     }
+
+    /// Why it cannot be asked.
+    fn why_down(&self) -> Lost {
+        if let Some(why) = self.refused.lock().clone() {
+            return Lost(why);
+        }
+        match self.node.connection(0) {
+            Err(NodeError::Unavailable(why)) => Lost(why),
+            Err(why) => why.into(),
+            Ok(_) => Lost("the connection to the node was closed".to_owned()),
+        }
+    }
+
+    /// Whether this Redis keeps what it is sent; nothing, if it cannot be asked now. Says so if not.
+    async fn keeps(&self, connection: &Connection) -> Option<bool> {
+        let memory = connection.probe().ask::<String>(&["INFO", "memory"]).await.ok()?.ok()?;
+        let refusal = evicts(&memory);
+        let mut refused = self.refused.lock();
+        if let Some(why) = refusal.as_ref().filter(|why| refused.as_ref() != Some(why)) {
+            tracing::error!(node = %self.node.url(), %why, "redis may evict locks: refused without --allow-eviction");
+        }
+        *refused = refusal;
+        Some(refused.is_none())
+    }
+
+    /// Stops to use the node once it may evict. Never ends.
+    async fn look_again(&self) {
+        loop {
+            tokio::time::sleep(LOOK_PERIOD).await;
+            let present = self.connection.lock().clone();
+            // One that cannot be asked now is as good as it was.
+            if let Some(present) = present.filter(|it| it.closed().is_none())
+                && self.keeps(&present).await == Some(false)
+            {
+                *self.connection.lock() = None;
+            }
+        }
+    }
 }
+
+/// What the channels of parcels begin with.
+pub(super) const CHANNEL: &str = "fp:q:to:";
 
 /// The channel of parcels to a server.
 fn channel(server: ServerId) -> String {
-    server.0.iter().fold("fp:q:to:".to_owned(), |channel, byte| format!("{channel}{byte:02x}"))
+    server.0.iter().fold(CHANNEL.to_owned(), |channel, byte| format!("{channel}{byte:02x}"))
+}
+
+/// Why a Redis that says this of its memory is refused, if it is. `maxmemory` does not matter: it can be set at any
+/// time.
+fn evicts(memory: &str) -> Option<String> {
+    let policy = memory.lines().find_map(|line| line.trim_end().strip_prefix("maxmemory_policy:"))?;
+    (policy != "noeviction").then(|| {
+        format!(
+            "its maxmemory-policy is {policy}, so it may evict locks: CONFIG SET maxmemory-policy noeviction, and the \
+             same in redis.conf"
+        )
+    })
 }
 
 impl RedisNodes {
@@ -57,29 +119,40 @@ impl RedisNodes {
     pub fn new<'a>(urls: impl IntoIterator<Item = &'a RedisUrl>) -> Self {
         let node = |url| {
             let node = Node::new(url, |_, _| Header::default());
-            RedisNode { node, connection: Mutex::new(None), parcels: Mutex::new(None) }
+            RedisNode { node, connection: Mutex::new(None), parcels: Mutex::new(None), refused: Mutex::new(None) }
         };
-        Self(urls.into_iter().map(node).collect())
+        Self { nodes: urls.into_iter().map(node).collect(), allows_eviction: false }
+    }
+
+    /// Uses nodes that may evict what they keep as well.
+    #[must_use]
+    pub fn allowing_eviction(self, allows_eviction: bool) -> Self {
+        Self { allows_eviction, ..self }
     }
 
     /// The same, measured by these metrics and these traces. To be called before [`Self::run`].
     #[must_use]
     pub fn measured(self, metrics: &Arc<StoreMetrics>, traces: &Traces) -> Self {
         let measured = |it: RedisNode| RedisNode { node: it.node.measured(metrics.clone(), traces.clone()), ..it };
-        Self(self.0.into_iter().map(measured).collect())
+        Self { nodes: self.nodes.into_iter().map(measured).collect(), ..self }
     }
 
     /// Keeps the connections up. Never ends; one task is to poll it for as long as the nodes are used.
     pub async fn run(&self) {
-        join_all(self.0.iter().map(|it| it.node.run())).await;
+        let looks = async |it: &RedisNode| {
+            if !self.allows_eviction {
+                it.look_again().await;
+            }
+        };
+        join_all(self.nodes.iter().map(|it| join(it.node.run(), looks(it)))).await;
     }
 }
 
 impl Carrier for RedisNodes {
     async fn carry(&self, node: usize, asks: Vec<Ask>) -> Result<Answers, Lost> {
-        let connection = self.0[node].connection.lock().clone();
+        let connection = self.nodes[node].connection.lock().clone();
         let connection = connection.filter(|connection| connection.closed().is_none());
-        let connection = connection.ok_or_else(|| Lost("the connection to the node was closed".to_owned()))?;
+        let connection = connection.ok_or_else(|| self.nodes[node].why_down())?;
         let calls = wire::calls(&connection.info().run_id, &asks)?;
         let replies = connection.run_all(calls.iter().map(|call| call.script.clone()).collect()).await;
         let mut said = Vec::with_capacity(asks.len());
@@ -91,16 +164,22 @@ impl Carrier for RedisNodes {
     }
 
     async fn up(&self, node: usize) {
-        let RedisNode { node, connection, .. } = &self.0[node];
-        let mut up = node.up();
+        let it = &self.nodes[node];
+        let mut up = it.node.up();
         loop {
             // An error means that the node is gone, and with it this store.
             let _ = up.wait_for(|up| *up).await;
             // Also between two tries at a node that is up and fails: nothing hammers it.
             tokio::time::sleep(RETRY_PAUSE).await;
-            if let Ok(present) = node.connection(0) {
-                *connection.lock() = Some(present);
-                return;
+            let Ok(present) = it.node.connection(0) else { continue };
+            let keeps = if self.allows_eviction { Some(true) } else { it.keeps(&present).await };
+            match keeps {
+                Some(true) => {
+                    *it.connection.lock() = Some(present);
+                    return;
+                }
+                Some(false) => tokio::time::sleep(REFUSED_PAUSE).await,
+                None => {}
             }
         }
     }
@@ -109,7 +188,7 @@ impl Carrier for RedisNodes {
         if parcel.len() > PARCEL_BYTES_MAX {
             return Err(Lost(format!("a parcel of {} bytes is too large", parcel.len())));
         }
-        let published = match self.0[node].parcels() {
+        let published = match self.nodes[node].parcels() {
             Ok(connection) => connection.publish(&channel(to), &parcel).await,
             Err(why) => Err(why),
         };
@@ -122,12 +201,24 @@ impl Carrier for RedisNodes {
     }
 
     fn listen(&self, node: usize, me: ServerId) -> Pushes {
-        self.0[node].node.subscribe(&channel(me))
+        self.nodes[node].node.subscribe(&channel(me))
     }
 }
 
 impl From<NodeError> for Lost {
     fn from(why: NodeError) -> Self {
         Self(why.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redis_that_may_evict_is_refused() {
+        let memory = |policy: &str| format!("# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:{policy}\r\nx:1\r\n");
+        assert_eq!(evicts(&memory("noeviction")), None);
+        assert!(evicts(&memory("volatile-lru")).is_some_and(|why| why.contains("is volatile-lru")));
     }
 }

@@ -89,6 +89,74 @@ fn what_is_no_quorum_is_refused() {
     Process::start(&mut fencepost(&given)).ended().expect(78).says("names 2 Redis servers");
 }
 
+/// Two that are fit, and one that is not.
+fn with_one(args: &[&str]) -> ([Redis; 3], String) {
+    let nodes = [Redis::start(&[]), Redis::start(&[]), Redis::start(args)];
+    let store = store(&nodes);
+    (nodes, store)
+}
+
+#[test]
+fn a_node_in_cluster_mode_is_refused() {
+    let (nodes, store) = with_one(&["--cluster-enabled", "yes"]);
+    let place = format!("127.0.0.1:{}: ", nodes[2].port);
+    quorum("create", &store, &[]).expect(69).says(&place).says("cluster mode").says("nothing was done");
+    let server = Server::start_with(&["--store", &store]);
+    await_that("the server says why", || server.log().contains("this Redis is in cluster mode"));
+    server.run(&["acquire", "a"]).expect(69);
+    let doctor = Process::start(&mut fencepost(&["doctor", "--store", &store])).ended().expect(1);
+    let (fit, unfit) = doctor.out.split_once(&format!("{}\n", nodes[2].url())).unwrap();
+    assert!(unfit.contains("ERROR    cluster      it is in cluster mode"), "{unfit}");
+    assert!(!fit.contains("ERROR"), "{fit}");
+}
+
+#[test]
+fn a_node_that_may_evict_is_refused_until_it_may_not() {
+    let (nodes, store) = with_one(&["--maxmemory-policy", "volatile-lru"]);
+    let place = format!("127.0.0.1:{}: ", nodes[2].port);
+    quorum("create", &store, &[]).expect(69).says(&place).says("maxmemory-policy is volatile-lru");
+    Process::start(&mut fencepost(&["doctor", "--store", &store])).ended().expect(1);
+    nodes[2].command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    quorum("create", &store, &[]).expect(0);
+    let server = Server::start_with(&["--store", &store]);
+    let serves = |server: &Server| server.run(&["status"]).code == 0;
+    await_that("the server is ready", || serves(&server));
+    for node in &nodes[..2] {
+        node.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    }
+    // It does not trust the two any more, and one is no majority.
+    await_that("the server stops", || !serves(&server));
+    assert!(server.log().contains("redis may evict locks"), "{}", server.log());
+    let careless = Server::start_with(&["--store", &store, "--allow-eviction"]);
+    await_that("the careless one goes on", || careless.run(&["acquire", "a"]).code == 0);
+    nodes[0].command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    await_that("the server goes on", || serves(&server));
+}
+
+/// Those in docs/operating.md.
+#[test]
+fn few_permissions_are_enough() {
+    let nodes = [(); 3].map(|()| Redis::start(&[]));
+    let rules = "+@scripting +@pubsub +@read +@write +@connection +info +time ~fp:* &fp:q:to:*";
+    let user: Vec<&str> =
+        ["ACL", "SETUSER", "few", "reset", "on", ">s3cret"].into_iter().chain(rules.split(' ')).collect();
+    nodes.iter().for_each(|node| assert_eq!(node.command(&user).text(), "OK"));
+    let store = nodes.each_ref().map(|node| format!("redis://few:s3cret@127.0.0.1:{}", node.port)).join(",");
+    quorum("create", &store, &[]).expect(0);
+    let servers = [(); 2].map(|()| Server::start_with(&["--store", &store]));
+    for server in &servers {
+        await_that("the server is ready", || server.run(&["status"]).code == 0);
+    }
+    for number in 0..8 {
+        let lock = format!("orders/{number}");
+        let held = servers[number % 2].run(&["acquire", &lock, "--ttl", "1m"]).expect(0);
+        servers[(number + 1) % 2].run(&["release", &lock, "--lease-id", held.field("lease id")]).expect(0);
+    }
+    quorum("status", &store, &[]).expect(0);
+    let doctor = Process::start(&mut fencepost(&["doctor", "--store", &store])).ended().expect(0);
+    assert!(!doctor.out.contains("warning"), "{doctor:?}");
+}
+
 #[test]
 fn doctor_checks_each_node() {
     let nodes = three();
@@ -100,4 +168,18 @@ fn doctor_checks_each_node() {
     }
     let json = Process::start(&mut fencepost(&["doctor", "--json", "--store", &store])).ended().expect(0);
     assert_eq!(json.out.lines().count(), 3, "{json:?}");
+    // None is there that keeps anything on disk, and none has to.
+    assert!(!shown.out.contains("warning") && shown.out.contains("persistence  not needed"), "{shown:?}");
+    for rule in
+        [vec!["-@all", "+@connection", "+info", "+time", "+@scripting"], vec!["resetkeys"], vec!["resetchannels"]]
+    {
+        nodes[1]
+            .command(&[&["ACL", "SETUSER", "few", "on", ">pw", "~fp:*", "&fp:q:to:*", "+@all"], &rule[..]].concat());
+        let url = format!("redis://few:pw@127.0.0.1:{}", nodes[1].port);
+        let store = [nodes[0].url(), url, nodes[2].url()].join(",");
+        let shown = Process::start(&mut fencepost(&["doctor", "--store", &store])).ended();
+        let parts: Vec<&str> = shown.out.split("redis://").collect();
+        assert!(!parts[1].contains("NOPERM") && !parts[3].contains("NOPERM"), "{shown:?}");
+        assert!(parts[2].contains("NOPERM"), "{rule:?}: {shown:?}");
+    }
 }

@@ -8,17 +8,15 @@ fn hint() -> Notice {
 }
 
 #[test]
-fn who_asks_to_watch_is_not_forgotten_for_a_beat_that_is_older() {
-    let (it, now) = (Courier::new(), Instant::now());
-    it.asks_to_watch(ONE, now);
-    it.watches(ONE, false, now + BEAT_PERIOD);
-    assert!(it.is_watched());
-    it.watches(ONE, true, now + 2 * BEAT_PERIOD);
-    it.watches(ONE, false, now + BEATS_MAY_LAG);
-    assert!(!it.is_watched());
-    it.watches(ONE, true, now);
-    it.watches(ONE, false, now);
-    assert!(!it.is_watched(), "by beats alone, the last one counts");
+fn a_beat_that_is_older_than_a_watch_does_not_end_it() {
+    let (courier, server) = (Courier::new(), ServerId([1; 12]));
+    courier.watches(server, 6, false);
+    courier.watches(server, 8, true);
+    courier.watches(server, 7, false);
+    assert!(courier.is_watched());
+    courier.watches(server, 9, true);
+    courier.watches(server, 10, false);
+    assert!(!courier.is_watched());
 }
 
 #[test]

@@ -1,3 +1,5 @@
+//! What one server sees, and when it asks for a lead by that.
+
 use super::*;
 
 const PARTITIONS: u16 = 8;
@@ -77,6 +79,33 @@ fn a_leader_is_suspected_after_its_silence_and_by_one_server_after_the_other() {
     let first = due(&it, at(3_900));
     assert!(0 < first && first < 8, "the others are the third server's: {first}");
     assert_eq!(due(&it, at(4_100)), 8, "which does not ask");
+}
+
+#[test]
+fn a_leader_that_writes_to_a_minority_only_is_suspected() {
+    let start = Start(Instant::now());
+    let at = |millis| start.at(millis);
+    let mut it = Election::new(ME, 3, PARTITIONS, at(0));
+    let (kept, mut due_at) = (vec![votes(ballot(4, OTHER), 1); 8], None);
+    for now in (0..3_000).step_by(300) {
+        for node in 0..3 {
+            let written = if node == 2 { vec![votes(ballot(4, OTHER), 1 + now); 8] } else { kept.clone() };
+            it.saw(node, (at(now), at(now), clock(now)), written, vec![(OTHER, told(1 + now))]);
+        }
+        if due(&it, at(now)) > 0 {
+            due_at = due_at.or(Some(now));
+        }
+    }
+    assert_eq!(due_at, Some(1_200));
+    // One that cannot be reached by the leader is no reason.
+    let mut it = Election::new(ME, 3, PARTITIONS, at(0));
+    for now in (0..3_000).step_by(300) {
+        for node in 0..3 {
+            let written = if node < 2 { vec![votes(ballot(4, OTHER), 1 + now); 8] } else { kept.clone() };
+            it.saw(node, (at(now), at(now), clock(now)), written, vec![(OTHER, told(1 + now))]);
+        }
+        assert_eq!(due(&it, at(now)), 0);
+    }
 }
 
 #[test]

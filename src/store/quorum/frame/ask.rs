@@ -37,7 +37,7 @@ enum Kind {
     #[prost(message, tag = "6")]
     List(ListMessage),
     #[prost(message, tag = "7")]
-    Watch(()),
+    Watch(WatchMessage),
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -53,12 +53,20 @@ struct ListMessage {
     budget: u32,
 }
 
+#[derive(Clone, PartialEq, prost::Message)]
+#[prost(skip_debug)]
+struct WatchMessage {
+    /// The number of a beat.
+    #[prost(uint64, tag = "1")]
+    beat: u64,
+}
+
 impl AskMessage {
     pub(super) fn of(number: u64, partition: u16, ballot: Ballot, not_after: StoreTime, work: Work) -> Self {
         let work = match work {
             Work::Run(name, command) => Kind::Run(RunMessage::of(name, command)),
             Work::List { prefix, slot, limit, budget } => Kind::List(ListMessage { prefix, slot, limit, budget }),
-            Work::Watch => Kind::Watch(()),
+            Work::Watch(beat) => Kind::Watch(WatchMessage { beat }),
         };
         Self {
             number,
@@ -79,7 +87,7 @@ impl AskMessage {
                 return Err(FieldError::Broken("prefix", format!("has {} bytes: too many", prefix.len())));
             }
             Kind::List(ListMessage { prefix, slot, limit, budget }) => Work::List { prefix, slot, limit, budget },
-            Kind::Watch(()) => Work::Watch,
+            Kind::Watch(WatchMessage { beat }) => Work::Watch(beat),
         };
         Ok(Frame::Ask {
             number: self.number,

@@ -156,8 +156,8 @@ pub enum Work {
         /// How many slots may be looked at.
         budget: u32,
     },
-    /// To send events from now on.
-    Watch,
+    /// To send events from now on. Beats up to this number do not know yet that somebody watches.
+    Watch(u64),
 }
 
 /// Work that was done.

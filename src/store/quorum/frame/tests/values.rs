@@ -205,7 +205,7 @@ fn some_work() -> impl Strategy<Value = Work> {
         8 => (some_lock_name(), some_command()).prop_map(|(name, command)| Work::Run(name, command)),
         1 => ("\\PC{0,30}", any::<u64>(), any::<u32>(), any::<u32>())
             .prop_map(|(prefix, slot, limit, budget)| Work::List { prefix, slot, limit, budget }),
-        1 => Just(Work::Watch),
+        1 => any::<u64>().prop_map(Work::Watch),
     ]
 }
 
