@@ -12,8 +12,9 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
+use tokio::time::Instant;
 
 /// A server whose beats have stopped is taken for dead after 1.2 s, no sooner.
 const UNSUSPECTED: Duration = Duration::from_millis(800);

@@ -9,8 +9,9 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
+use tokio::time::Instant;
 
 #[tokio::test]
 async fn a_node_that_dies_and_comes_back_empty_disturbs_no_client() {

@@ -8,12 +8,8 @@ use crate::{
     support::{acquire_request, until, waiting_request, within},
 };
 use fencepost_client::{Client, v1};
-use std::{
-    cmp::Reverse,
-    thread,
-    time::{Duration, Instant},
-};
-use tokio::task::JoinHandle;
+use std::{cmp::Reverse, thread, time::Duration};
+use tokio::{task::JoinHandle, time::Instant};
 
 /// What `quorum create` makes.
 pub(crate) const PARTITIONS: usize = 32;
