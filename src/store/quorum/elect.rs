@@ -65,6 +65,8 @@ struct Peer {
     heard: Option<Instant>,
     /// The count that each node showed last, and when that was seen to rise.
     shown: Vec<(u64, Option<Instant>)>,
+    /// When it handed a partition over to this server last.
+    gave: Option<Instant>,
 }
 
 impl Peer {
@@ -144,7 +146,7 @@ impl Election {
             let Some(peer) = self.servers.get_mut(&server) else {
                 let mut shown = vec![(0, None); self.nodes.len()];
                 shown[node] = (told.count, None);
-                self.servers.insert(server, Peer { told, clock, first_seen: now, heard: None, shown });
+                self.servers.insert(server, Peer { told, clock, first_seen: now, heard: None, shown, gave: None });
                 continue;
             };
             match &mut peer.shown[node] {
@@ -187,6 +189,13 @@ impl Election {
             // It votes again.
             (_, Seen::Votes { .. }) => true,
             _ => false,
+        }
+    }
+
+    /// Notes that a server handed a partition over.
+    pub(super) fn gave(&mut self, server: ServerId, now: Instant) {
+        if let Some(peer) = self.servers.get_mut(&server) {
+            peer.gave = Some(now);
         }
     }
 
@@ -275,9 +284,11 @@ impl Election {
     }
 
     /// The other server that is to have a partition that this one leads, if there is one: the first in the order of the
-    /// election that can lead, if it has lived for a while. A server that leaves itself takes any that can lead.
+    /// election that can lead, if it has lived for a while, and did not give up a partition just now: it may leave, which
+    /// its beats do not say yet. A server that leaves itself takes any that can lead.
     pub(super) fn heir(&self, partition: u16, leaves: bool, now: Instant) -> Option<ServerId> {
-        let settled = |peer: &Peer| leaves || now.duration_since(peer.first_seen) >= SETTLED_AFTER;
+        let is_past = |at: Instant| now.duration_since(at) >= SETTLED_AFTER;
+        let settled = |peer: &Peer| leaves || is_past(peer.first_seen) && peer.gave.is_none_or(is_past);
         let lives = |peer: &Peer| peer.reaches_majority(now) && !peer.told.leaves;
         let others = self.servers.iter().filter(|(_, peer)| lives(peer) && settled(peer)).map(|(server, _)| *server);
         let best = others.max_by_key(|server| weight(*server, partition))?;

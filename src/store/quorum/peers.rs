@@ -77,6 +77,7 @@ impl<C: Carrier> QuorumStore<C> {
                 }
             }
             Frame::HandOver { partition, ballot } if ballot.server == from => {
+                self.election.lock().gave(from, Instant::now());
                 if let Some(Part { share, .. }) = self.parts.get(usize::from(partition))
                     && !self.is_leaving()
                 {

@@ -156,6 +156,9 @@ fn a_server_that_comes_gets_its_share_once_it_has_settled() {
     }
     let share = heirs(&it, false, at(2_100));
     assert!(share < 8, "each has some");
+    // One that gives a partition up may be about to leave.
+    it.gave(OTHER, at(2_100));
+    assert_eq!((heirs(&it, false, at(2_100)), heirs(&it, true, at(2_100))), (0, 8));
     let leaving = Told { leaves: true, ..told(count + 1) };
     all_show(&mut it, at(2_400), &votes(ballot(1, ME), 9_999), &[(OTHER, leaving)]);
     assert_eq!((heirs(&it, false, at(2_400)), heirs(&it, true, at(2_400))), (0, 0));
