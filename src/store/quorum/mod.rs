@@ -10,6 +10,7 @@
 //! comes of it.
 
 pub mod acceptor;
+pub mod alone;
 pub mod ballot;
 pub mod candidate;
 mod cluster;
