@@ -36,6 +36,32 @@ pub struct Leader {
     standings: Vec<Standing>,
     /// The highest batch that each node has acknowledged in any of its memberships.
     acknowledged: Vec<u64>,
+    /// The highest token whose grant may have been answered.
+    acknowledged_token: u64,
+    /// Batches that no majority has, and that have higher tokens than the one before: their numbers and tokens.
+    draws: VecDeque<(u64, u64)>,
+    /// With one node: the membership that it leads in. It leads in no other, as no other node could tell whose history
+    /// is the partition's.
+    home: Option<Home>,
+}
+
+/// A membership of the only node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Home {
+    stamp: Stamp,
+    /// Whether the leader begins it.
+    begins: bool,
+    /// Whether the node is known to be in another one.
+    is_over: bool,
+}
+
+/// What a leader's memory goes back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// It was read from a voting node that stood at this batch.
+    Read(Position),
+    /// It is to begin this membership of the only node.
+    Begins(Stamp),
 }
 
 /// What an answer means for the leader.
@@ -43,7 +69,8 @@ pub struct Leader {
 pub enum Heard {
     /// It goes on.
     Leads,
-    /// A node has promised this higher ballot: it leads no more.
+    /// It leads no more: a node has promised this higher ballot, or the only node is in another membership. The next
+    /// attempt needs a ballot above this one. [`Leader::is_over`] tells whether its memory is worth keeping.
     Deposed(Ballot),
     /// Somebody raised the sequencer of the only node to this token: it takes the partition over anew.
     Raised(u64),
@@ -58,6 +85,10 @@ impl Leader {
             Some(member) => Standing::Behind { stamp: member.stamp, transfer: None },
             None => Standing::Unknown { asked: false },
         };
+        let home = match members {
+            [Some(only)] => Some(Home { stamp: only.stamp, begins: false, is_over: false }),
+            _ => None,
+        };
         Self {
             ballot,
             base,
@@ -67,7 +98,50 @@ impl Leader {
             ring: VecDeque::new(),
             standings: members.iter().map(standing).collect(),
             acknowledged: vec![0; members.len()],
+            acknowledged_token: token,
+            draws: VecDeque::new(),
+            home,
         }
+    }
+
+    /// Leads with a ballot that was never used, and begins this membership of the only node, which lost its memory.
+    /// Tokens up to `acknowledged` may have been answered, `token` is the highest that was drawn. Its first batch is to
+    /// be written next; then the node wants a snapshot.
+    pub fn begins(ballot: Ballot, next: Stamp, time: u64, [acknowledged, token]: [u64; 2]) -> Self {
+        let leader = Self::new(ballot, Position::default(), time, token, &[None]);
+        let (asked, confirmed) = (BTreeSet::new(), BTreeSet::new());
+        Self {
+            standings: vec![Standing::Stranger { next, asked, confirmed, transfer: None }],
+            acknowledged_token: acknowledged,
+            draws: (acknowledged < token).then_some((1, token)).into_iter().collect(),
+            home: Some(Home { stamp: next, begins: true, is_over: false }),
+            ..leader
+        }
+    }
+
+    /// Its ballot.
+    pub fn ballot(&self) -> Ballot {
+        self.ballot
+    }
+
+    /// What its memory goes back to.
+    pub fn origin(&self) -> Origin {
+        match self.home {
+            Some(Home { stamp, begins: true, .. }) => Origin::Begins(stamp),
+            _ => Origin::Read(self.base),
+        }
+    }
+
+    /// With one node: whether that is in another membership than the one that this leader's memory is of. Somebody else
+    /// was first to admit it.
+    pub fn is_over(&self) -> bool {
+        self.home.is_some_and(|home| home.is_over)
+    }
+
+    /// The highest token whose grant may have been answered: of what was read, or of the last batch that a majority
+    /// has.
+    pub fn acknowledged_token(&self) -> u64 {
+        self.acknowledged_token
     }
 
     /// The highest token and the partition's time, in microseconds, of the last batch. Before the first one: of what
@@ -78,6 +152,9 @@ impl Leader {
 
     /// Writes a batch; [`Self::next`] sends it. Answers that rest on it leave when `committed` reaches the result.
     pub fn write(&mut self, changes: Changes) -> u64 {
+        if changes.token > self.token {
+            self.draws.push_back((self.seq + 1, changes.token));
+        }
         (self.time, self.token) = (changes.time, changes.token);
         self.seq += 1;
         self.ring.push_back(Arc::new(changes));
@@ -105,12 +182,15 @@ impl Leader {
 
     /// Whether this node needs a snapshot, by [`Self::stage`], before there are requests for it again.
     pub fn wants_snapshot(&self, node: usize) -> bool {
-        // With one node, no other can confirm the leader.
-        let (enough, alone) = (majority(self.standings.len()), self.standings.len() == 1);
+        let enough = majority(self.standings.len());
         self.seq > 0
             && match &self.standings[node] {
                 Standing::Behind { transfer: None, .. } => true,
-                Standing::Stranger { confirmed, transfer: None, .. } => !alone && confirmed.len() >= enough,
+                Standing::Stranger { next, confirmed, transfer: None, .. } => match self.home {
+                    // With one node, no other can confirm the leader: the servers agree who begins a membership.
+                    Some(home) => home.begins && home.stamp == *next,
+                    None => confirmed.len() >= enough,
+                },
                 _ => false,
             }
     }
@@ -169,7 +249,14 @@ impl Leader {
     /// Takes a node's answer to a request of this purpose.
     pub fn answered(&mut self, node: usize, purpose: Purpose, answer: Answer) -> Heard {
         match (purpose, answer) {
-            (_, Answer::No(promised)) if promised > self.ballot => return Heard::Deposed(promised),
+            (purpose, Answer::No(promised)) if promised > self.ballot => {
+                if matches!(purpose, Purpose::Admit { .. }) && self.committed() == 0 {
+                    self.is_second();
+                }
+                return Heard::Deposed(promised);
+            }
+            // Its promise stands, so this is another membership.
+            (_, Answer::No(_)) if self.home.is_some() => return self.ends(self.ballot),
             // Another membership began, or this ballot is not promised yet.
             (_, Answer::No(_)) => self.standings[node] = Standing::Unknown { asked: false },
             (_, Answer::Stranger(next)) => self.estranged(node, next),
@@ -180,10 +267,10 @@ impl Leader {
                     confirmed.insert(node);
                 }
             }
-            (_, Answer::Promised { stamp, accepted }) => self.stands(node, stamp, accepted),
+            (_, Answer::Promised { stamp, accepted }) => return self.stands(node, stamp, accepted),
             (Purpose::Write { seq, .. }, Answer::Done) => self.acknowledge(node, seq),
             (Purpose::Write { stamp, .. } | Purpose::Admit { stamp, .. }, Answer::At(accepted)) => {
-                self.stands(node, stamp, accepted);
+                return self.stands(node, stamp, accepted);
             }
             (Purpose::Write { .. }, Answer::Low(token)) if self.standings.len() == 1 => return Heard::Raised(token),
             (Purpose::Write { stamp, .. }, Answer::Low(_)) => {
@@ -225,10 +312,39 @@ impl Leader {
 
     fn acknowledge(&mut self, node: usize, seq: u64) {
         self.acknowledged[node] = self.acknowledged[node].max(seq);
+        let committed = self.committed();
+        while let Some((_, token)) = self.draws.front().filter(|(seq, _)| *seq <= committed) {
+            self.acknowledged_token = *token;
+            self.draws.pop_front();
+        }
+    }
+
+    /// Somebody else was first to begin the membership of the only node.
+    fn is_second(&mut self) {
+        if let Some(home) = self.home.as_mut().filter(|home| home.begins) {
+            home.is_over = true;
+        }
+    }
+
+    /// The only node is in another membership.
+    fn ends(&mut self, seen: Ballot) -> Heard {
+        if let Some(home) = &mut self.home {
+            home.is_over = true;
+        }
+        Heard::Deposed(seen.max(self.ballot))
+    }
+
+    /// Whether the only node, which stands at this batch of another leader, is in another membership. In its own it
+    /// stood at the base when it promised, and has taken no other ballot's batch since.
+    fn is_elsewhere(&self, stamp: Stamp, accepted: Position) -> bool {
+        self.home.is_some_and(|home| home.begins || home.stamp != stamp || accepted != self.base)
     }
 
     /// A voting node is at this batch.
-    fn stands(&mut self, node: usize, stamp: Stamp, accepted: Position) {
+    fn stands(&mut self, node: usize, stamp: Stamp, accepted: Position) -> Heard {
+        if accepted.ballot != self.ballot && self.is_elsewhere(stamp, accepted) {
+            return self.ends(accepted.ballot);
+        }
         let is_on_its_way = matches!(&self.standings[node], Standing::Behind { stamp: of, .. } if *of == stamp);
         let standing = if accepted.ballot == self.ballot {
             self.acknowledge(node, accepted.seq);
@@ -236,11 +352,12 @@ impl Leader {
         } else if accepted == self.base {
             Standing::Follows { stamp, sent: 0 }
         } else if is_on_its_way {
-            return;
+            return Heard::Leads;
         } else {
             Standing::Behind { stamp, transfer: None }
         };
         self.standings[node] = standing;
+        Heard::Leads
     }
 
     /// A node lost its memory.
@@ -253,97 +370,4 @@ impl Leader {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NEXT: Stamp = Stamp(9);
-
-    /// A leader of three nodes, of which the first two are members that have its first batch.
-    fn leader() -> Leader {
-        let base = Position::default();
-        let member = Some(Membership { stamp: Stamp(1), accepted: base });
-        let mut leader = Leader::new(Ballot { round: 1, ..Ballot::default() }, base, 0, 0, &[member, member, None]);
-        assert_eq!(leader.write(Changes::default()), 1);
-        for node in [0, 1] {
-            let (purpose, _) = leader.next(node).unwrap();
-            assert_eq!(leader.answered(node, purpose, Answer::Done), Heard::Leads);
-        }
-        assert_eq!(leader.committed(), 1);
-        assert!(matches!(leader.next(2), Some((Purpose::Look, _))));
-        leader
-    }
-
-    fn confirm(leader: &mut Leader, node: usize) {
-        let (purpose, _) = leader.next(node).unwrap();
-        assert_eq!(purpose, Purpose::Confirm { stranger: 2, next: NEXT });
-        let answer = Answer::Promised { stamp: Stamp(1), accepted: Position::default() };
-        leader.answered(node, purpose, answer);
-    }
-
-    #[test]
-    fn a_stranger_gets_a_snapshot_once_all_others_have_confirmed() {
-        let mut leader = leader();
-        leader.answered(2, Purpose::Look, Answer::Stranger(NEXT));
-        confirm(&mut leader, 0);
-        assert!(!leader.wants_snapshot(2));
-        // The other one's connection breaks: it is asked again.
-        assert!(leader.next(1).is_some());
-        leader.reconnected(1);
-        confirm(&mut leader, 1);
-        assert!(leader.wants_snapshot(2));
-    }
-
-    #[test]
-    fn a_snapshot_goes_in_pieces_and_is_staged_anew_if_it_is_gone() {
-        let mut leader = leader();
-        leader.answered(
-            2,
-            Purpose::Look,
-            Answer::Promised { stamp: NEXT, accepted: Position { seq: 7, ..Position::default() } },
-        );
-        for transfer in [TransferId(1), TransferId(2)] {
-            assert!(leader.wants_snapshot(2));
-            let key = |number: usize| number.to_be_bytes().as_slice().into();
-            let small = (0..=STAGED_RECORDS_MAX).map(|number| (key(number), b"".as_slice().into()));
-            let large = (1..4).map(|number| (key(1000 + number), vec![0; STAGED_BYTES_MAX / 2 * number].into()));
-            leader.stage(2, transfer, small.chain(large));
-            let mut counts = vec![];
-            let (purpose, count) = loop {
-                match leader.next(2).unwrap() {
-                    (Purpose::Stage, Request::Stage { piece, .. }) => counts.push(piece.len()),
-                    (purpose, Request::Admit { count, .. }) => break (purpose, count),
-                    other => panic!("{other:?}"),
-                }
-            };
-            assert_eq!(counts, [STAGED_RECORDS_MAX, 2, 1, 1]);
-            assert_eq!(count, STAGED_RECORDS_MAX + 4);
-            assert_eq!(leader.next(2), None);
-            leader.answered(2, purpose, Answer::Again);
-        }
-    }
-
-    #[test]
-    fn a_node_that_is_further_behind_than_the_ring_gets_a_snapshot() {
-        let mut leader = leader();
-        leader.answered(2, Purpose::Look, Answer::Promised { stamp: NEXT, accepted: Position::default() });
-        for _ in 0..RING_BATCHES_MAX {
-            leader.write(Changes::default());
-        }
-        assert_eq!(leader.next(2), None);
-        assert!(leader.wants_snapshot(2) && !leader.wants_snapshot(0));
-    }
-
-    #[test]
-    fn a_raised_sequencer_means_a_takeover_only_where_no_other_node_has_it_right() {
-        let mut leader = leader();
-        leader.write(Changes::default());
-        let (purpose, _) = leader.next(0).unwrap();
-        assert_eq!(leader.answered(0, purpose, Answer::Low(5)), Heard::Leads);
-        assert!(leader.wants_snapshot(0));
-        let member = Some(Membership { stamp: Stamp(1), accepted: Position::default() });
-        let mut alone = Leader::new(Ballot::default(), Position::default(), 0, 0, &[member]);
-        alone.write(Changes::default());
-        let (purpose, _) = alone.next(0).unwrap();
-        assert_eq!(alone.answered(0, purpose, Answer::Low(5)), Heard::Raised(5));
-    }
-}
+mod tests;

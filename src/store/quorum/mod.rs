@@ -10,6 +10,7 @@
 //! comes of it.
 
 pub mod acceptor;
+pub mod alone;
 pub mod ballot;
 mod beat;
 pub mod candidate;

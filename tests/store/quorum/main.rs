@@ -5,17 +5,18 @@
 //! invariants hold in every reachable state. `RESULTS.md` has the figures of one run of all worlds.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
+mod alone;
 mod classes;
 mod key;
 mod mistake;
 mod node;
+mod search;
 mod server;
 mod world;
 
 use fencepost::store::quorum::content::Bytes;
 use mistake::Mistake;
-use stateright::{Checker, HasDiscoveries, Model};
-use std::time::Instant;
+use search::{First, holds, holds_if_long, is_long};
 use world::{List, World};
 
 /// The first list of nodes.
@@ -29,49 +30,9 @@ fn world(servers: &[(List, u8)], losses: u8) -> World {
     World { servers: servers.to_vec(), losses, mistake: None, exact: false }
 }
 
-/// Checks that the invariants hold in every reachable state.
-fn holds(name: &str, world: World) {
-    assert_eq!(world.mistake, None);
-    #[expect(clippy::disallowed_methods, reason = "how long the search took is for the reader of its output only")]
-    let begin = Instant::now();
-    let checker = world.checker().finish_when(HasDiscoveries::AnyFailures).threads(2).spawn_dfs().join();
-    println!(
-        "{name}: {} states ({} visits), depth {}, in {:.1?}",
-        checker.unique_state_count(),
-        checker.state_count(),
-        checker.max_depth(),
-        begin.elapsed()
-    );
-    if let Some((invariant, path)) = checker.discoveries().into_iter().next() {
-        let breach = path.last_state().breach;
-        let steps: Vec<_> = path.into_actions().into_iter().map(|action| format!("{action:?}")).collect();
-        panic!("{name}: {invariant:?} is broken: {breach:?}\n{}", steps.join("\n"));
-    }
-    assert!(checker.is_done(), "{name}: the search is incomplete");
-}
-
-/// The same for a search that takes minutes. Only `make quorum-worlds` runs it.
-fn holds_if_long(name: &str, world: World) {
-    if is_long() {
-        holds(name, world);
-    } else {
-        println!("{name}: skipped; make quorum-worlds runs it");
-    }
-}
-
-fn is_long() -> bool {
-    std::env::var_os("FENCEPOST_QUORUM_WORLDS").is_some()
-}
-
 /// Checks that the world is large enough to show what the mistake breaks.
 fn is_found(mistake: Mistake, world: World) {
-    #[expect(clippy::disallowed_methods, reason = "how long the search took is for the reader of its output only")]
-    let begin = Instant::now();
-    let world = World { mistake: Some(mistake), ..world };
-    let checker = world.checker().finish_when(HasDiscoveries::AnyFailures).threads(2).spawn_dfs().join();
-    let states = checker.unique_state_count();
-    let path = checker.discovery("one history").unwrap_or_else(|| panic!("{mistake:?}: not found in {states} states"));
-    println!("{mistake:?}: found, {states} states, {} steps, {:.1?}", path.into_actions().len(), begin.elapsed());
+    search::is_found(mistake, World { mistake: Some(mistake), ..world }, First::Deep);
 }
 
 /// Leaving out what has no effect any more, and the numbers of the nodes, leaves no class of states out.

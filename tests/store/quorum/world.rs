@@ -3,6 +3,7 @@
 use super::{
     mistake::Mistake,
     node::{Redis, stamp},
+    search::Promises,
     server::{Leads, Server, is_of_this_life},
 };
 use fencepost::store::quorum::{
@@ -275,6 +276,12 @@ impl Model for World {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![Property::always("one history", |_, state: &State| state.breach.is_none())]
+    }
+}
+
+impl Promises for World {
+    fn breach(state: &State) -> Option<&'static str> {
+        state.breach
     }
 }
 
