@@ -215,7 +215,7 @@ fn frames() -> [(&'static str, Frame); 3] {
     [
         ("an acquire", ask(Command::Acquire(wish(1, true)))),
         ("a release", ask(Command::Release(lease_id))),
-        ("a grant", Frame::Reply { number, now, result: Ok(Done::Outcome { outcome, place: 0 }) }),
+        ("a grant", Frame::Reply { number, now, result: Ok(Done::Outcome { outcome, place: 0, ahead: 0 }) }),
     ]
 }
 

@@ -169,8 +169,8 @@ impl<C: Carrier> QuorumStore<C> {
         calls.into_iter().for_each(|call| self.notices.look_again(call.request, call.attempt));
     }
 
-    /// Begins to lead: the waiters of the leaders before come first. The caller has locked the share, so that no command
-    /// comes between.
+    /// Begins to lead: the waiters of the leaders before come first. The caller has locked the share, so that no
+    /// command comes between.
     pub(super) fn begin_to_lead(&self, at: usize, share: &mut Share, now: StoreTime) {
         let Some(lead) = share.lead() else { return };
         let (ballot, number) = (lead.ballot(), u16::try_from(at).unwrap_or(u16::MAX));

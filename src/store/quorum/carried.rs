@@ -1,7 +1,7 @@
 //! The calls that wait through this server in one partition: it presents them to each new leader.
 //!
-//! A queue lives in the memory of the partition's leader, and is lost with it. The server that carries a call knows what
-//! the call asked for and where it stood, so that the next leader can queue it again in the old order.
+//! A queue lives in the memory of the partition's leader, and is lost with it. The server that carries a call knows
+//! what the call asked for and where it stood, so that the next leader can queue it again in the old order.
 
 use super::{ballot::Ballot, exit::QueuePlace, frame::PresentedWaiter};
 use crate::domain::{

@@ -277,8 +277,8 @@ impl Courier {
         }
     }
 
-    /// Sends a parcel through the first node at which the server listens. False if it listens at none, so that the parcel
-    /// certainly did not arrive.
+    /// Sends a parcel through the first node at which the server listens. False if it listens at none, so that the
+    /// parcel certainly did not arrive.
     async fn deliver_one(&self, to: ServerId, parcel: &[u8], carrier: &impl Carrier, nodes: usize) -> bool {
         let first = self.ways.lock().get(&to).copied().unwrap_or(0);
         for node in (0..nodes).map(|step| (first + step) % nodes) {

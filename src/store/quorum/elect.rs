@@ -266,8 +266,8 @@ impl Election {
             && matches!(sight.partitions.get(usize::from(partition)), Some(Seen::Votes { .. }))
     }
 
-    /// Whether it is certain that nobody leads, or is about to, without waiting: nobody ever did, or the leader has left,
-    /// or died so long ago that its beats have been deleted.
+    /// Whether it is certain that nobody leads, or is about to, without waiting: nobody ever did, or the leader has
+    /// left, or died so long ago that its beats have been deleted.
     fn is_led_by_nobody(&self, partition: u16) -> bool {
         let Progress { accepted, promised } = self.partitions[usize::from(partition)];
         let has_left = |server| self.servers.get(&server).is_none_or(|peer| peer.has_left(partition));
@@ -284,8 +284,8 @@ impl Election {
     }
 
     /// The other server that is to have a partition that this one leads, if there is one: the first in the order of the
-    /// election that can lead, if it has lived for a while, and did not give up a partition just now: it may leave, which
-    /// its beats do not say yet. A server that leaves itself takes any that can lead.
+    /// election that can lead, if it has lived for a while, and did not give up a partition just now: it may leave,
+    /// which its beats do not say yet. A server that leaves itself takes any that can lead.
     pub(super) fn heir(&self, partition: u16, leaves: bool, now: Instant) -> Option<ServerId> {
         let is_past = |at: Instant| now.duration_since(at) >= SETTLED_AFTER;
         let settled = |peer: &Peer| leaves || is_past(peer.first_seen) && peer.gave.is_none_or(is_past);
@@ -312,8 +312,8 @@ impl Election {
     }
 }
 
-/// Rendezvous hashing: the server with the highest weight is the first to lead a partition. When a server comes or goes,
-/// only the partitions that it leads move.
+/// Rendezvous hashing: the server with the highest weight is the first to lead a partition. When a server comes or
+/// goes, only the partitions that it leads move.
 fn weight(server: ServerId, partition: u16) -> (u64, ServerId) {
     let mut bytes = [0; 14];
     let (id, number) = bytes.split_at_mut(12);

@@ -33,8 +33,8 @@ pub trait Carrier: Send + Sync + 'static {
     fn up(&self, node: usize) -> impl Future<Output = ()> + Send;
 
     /// Sends a parcel to a server through a node. False: the node is away, or the server does not listen there, so it
-    /// gets nothing. True is no promise that it does. Parcels through one node arrive in order, except while connections to it come and go.
-    /// The first poll sends it: dropped after that, it may arrive.
+    /// gets nothing. True is no promise that it does. Parcels through one node arrive in order, except while
+    /// connections to it come and go. The first poll sends it: dropped after that, it may arrive.
     fn publish(&self, node: usize, to: ServerId, parcel: Vec<u8>) -> impl Future<Output = Result<bool, Lost>> + Send;
 
     /// The parcels that come to this server through a node. The first item, and one after each interruption, says that

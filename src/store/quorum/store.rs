@@ -34,8 +34,8 @@ use std::{
 use tokio::time::Instant;
 use uuid::Uuid;
 
-/// How long a caller waits for a majority, or for a leader. After that the outcome is unknown, or nothing was done. Long
-/// enough for a node's connection to be replaced meanwhile.
+/// How long a caller waits for a majority, or for a leader. After that the outcome is unknown, or nothing was done.
+/// Long enough for a node's connection to be replaced meanwhile.
 pub(super) const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// How long a partition may have no leader before the server is not ready: longer than a change of the leader takes.
@@ -120,8 +120,8 @@ impl<C: Carrier> QuorumStore<C> {
         }
     }
 
-    /// Leads partitions, and talks with the servers that lead the others. Never ends; one task is to poll it for as long
-    /// as the store is used.
+    /// Leads partitions, and talks with the servers that lead the others. Never ends; one task is to poll it for as
+    /// long as the store is used.
     pub async fn run(&self) {
         let nodes = 0..self.mark.members.len();
         let each = nodes.clone().map(|node| join4(self.serve_node(node), self.beat(node), self.hear(node), async {}));

@@ -148,7 +148,7 @@ fn frames() -> Vec<Frame> {
     let reply = |result| Frame::Reply { number: 1, now: NOW, result };
     let mut frames: Vec<_> = commands().into_iter().map(|command| ask(Work::Run(name(), command))).collect();
     frames.push(ask(Work::List { prefix: "orders/".to_owned(), slot: 4, limit: 100, budget: 1_000 }));
-    frames.push(ask(Work::Watch));
+    frames.push(ask(Work::Watch(7)));
     frames.extend(outcomes().into_iter().map(|outcome| reply(Ok(Done::Outcome { outcome, place: 5, ahead: 6 }))));
     let locks = vec![(name(), view()), (name(), LockView::default())];
     let waiters = vec![PresentedWaiter { place: (BALLOT, 6), name: name(), acquire: acquire() }; 2];

@@ -32,6 +32,7 @@ impl Lead {
         let time = self.time.at(now);
         for server in &servers {
             self.replicas.beat(replica_of(*server), time);
+            self.heard.insert(*server);
         }
         self.gathering = Some(Gathering::of(servers, now));
     }
@@ -103,8 +104,9 @@ impl Lead {
         let time = self.time.at(now);
         for server in servers {
             let replica = replica_of(server);
-            if !self.replicas.is_alive(replica, time) {
-                // Its waiters were skipped, or deleted. They are to ask again, or a free lock would stay free.
+            // If it was there before, its waiters were skipped, or deleted. They are to ask again, or a free lock would
+            // stay free.
+            if !self.replicas.is_alive(replica, time) && !self.heard.insert(server) {
                 exit.miss(server);
             }
             self.replicas.beat(replica, time);

@@ -46,12 +46,14 @@ pub(super) struct Lead {
     locks: Partition<Outbox>,
     waiters_max: usize,
     time: PartitionTime,
-    /// The servers that were heard of.
+    /// When each server was heard of last.
     replicas: Replicas,
     /// The other servers through which calls wait, or did.
     carriers: BTreeSet<ServerId>,
     /// The slot from which on waiters of servers that are gone are deleted.
     sweeps_from: Option<usize>,
+    /// The servers that this leader has ever heard of: a few bytes for each.
+    heard: BTreeSet<ServerId>,
     /// When the last batch was written, on the server's clock.
     written_at: StoreTime,
     /// What turns since the last batch hold back.
@@ -97,6 +99,7 @@ impl Lead {
             replicas: Replicas::many_beside(replica_of(ballot.server)),
             carriers: BTreeSet::new(),
             sweeps_from: None,
+            heard: BTreeSet::new(),
             written_at: now,
             open: Vec::new(),
             opened_at: now,

@@ -42,8 +42,8 @@ pub(in crate::store::quorum) struct Job {
 
 /// Due locks that are handled in one turn of the task: about 50 µs of work.
 const DUE_PER_TURN: usize = 128;
-/// Slots of locks in which one turn of the task looks for waiters of servers that are gone. A batch takes the changes of
-/// as many.
+/// Slots of locks in which one turn of the task looks for waiters of servers that are gone. A batch takes the changes
+/// of as many.
 const SLOTS_PER_SWEEP: usize = 256;
 /// Commands that wait behind waiters that are gathered, at most.
 const BEHIND_MAX: usize = 65_536;
