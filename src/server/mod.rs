@@ -24,7 +24,7 @@ use crate::{
     node::{RedisUrl, TlsFile, TlsFileProblem, TlsFiles},
     store::{
         MemoryStore, RedisStore, Store,
-        quorum::{ClusterStore, redis_nodes::RedisNodes},
+        quorum::{ClusterStore, addresses::Addresses},
     },
     telemetry::{
         metrics::{ConnectionMetrics, Metrics},
@@ -109,9 +109,9 @@ pub async fn serve(
         }
         StoreUrl::Quorum(urls) => {
             let urls = urls.iter().map(|url| store_url(url, &config.store_tls)).collect::<Result<Vec<_>, _>>()?;
-            let members = urls.iter().map(|url| Arc::from(url.place())).collect();
-            let (nodes, clock) = (Arc::new(RedisNodes::new(&urls)), Arc::new(ProcessClock::start()));
-            let store = Arc::new(ClusterStore::new(nodes.clone(), members, clock, &config.limits, hub.clone()));
+            let (addresses, clock) = (Addresses::new(urls), Arc::new(ProcessClock::start()));
+            let members = addresses.members();
+            let store = Arc::new(ClusterStore::new(addresses, members, clock, &config.limits, hub.clone()));
             let locks = Arc::new(Locks::new(store.clone(), hub, config.limits.clone()).measured(metrics.locks.clone()));
             let cleanup = async {
                 let _ = timeout(CLEANUP_TIMEOUT, store.chores_done()).await;
@@ -120,7 +120,6 @@ pub async fn serve(
             tokio::select! {
                 served = server.serve(&locks, store.up(), shutdown, cleanup) => served,
                 () = store.run() => Ok(()),
-                () = nodes.run() => Ok(()),
             }
         }
         StoreUrl::Memory => {
