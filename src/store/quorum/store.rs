@@ -114,8 +114,8 @@ impl<C: Carrier> QuorumStore<C> {
         }
     }
 
-    /// Leads partitions, talks with the servers that lead the others, and does chores. Never ends; one task is to poll it
-    /// for as long as the store is used.
+    /// Leads partitions, talks with the servers that lead the others, and does chores. Never ends; one task is to poll
+    /// it for as long as the store is used.
     pub async fn run(&self) {
         join(self.run_without_chores(), self.chores.run(self)).await;
     }
