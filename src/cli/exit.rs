@@ -34,11 +34,12 @@ Exit codes:
     1  the answer is no: renew or release of a lease that has ended, check-token of a token that is not current,
        force-release that changed nothing; hold: the lock was not released; doctor: a check found an error;
        bench: no operation succeeded; health, status: a server is not ready; serve: the server cannot listen, or
-       failed later; quorum create: a Redis is in use already; quorum status: locks have no majority
+       failed later; quorum create, replace: refused, such as for a Redis that is in use; quorum status: locks have no
+       majority
     2  invalid command line
    64  the server refused the request as malformed, or an argument is invalid
    69  no server answered, the server could not carry out the call, or the outcome is unknown;
-       doctor, quorum: a Redis cannot be reached
+       doctor, quorum: a Redis cannot be reached; quorum replace: the new Redis did not get all locks
    70  run, hold: the lease was lost; run: the command was stopped because the lease was about to end
    74  the output could not be written
    75  the lock was not acquired: it is held, the wait timed out, the request has ended, or too many calls wait;

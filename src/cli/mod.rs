@@ -69,7 +69,7 @@ enum Command {
     Health(health::HealthArgs),
     /// Check each Redis of a store for what endangers locks
     Doctor(doctor::DoctorArgs),
-    /// Make a store of three or five Redis servers, and show how it is
+    /// Make a store of three or five Redis servers, show how it is, and replace one of them
     #[command(subcommand)]
     Quorum(quorum::QuorumCommand),
     /// Measure a server, and baselines in the same run

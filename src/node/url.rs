@@ -83,6 +83,41 @@ impl RedisUrl {
         place.map_or(&self.shown, |(_, place)| place)
     }
 
+    /// The URL of another Redis, with the user, the password and the TLS of this one. `place` is as [`Self::place`]
+    /// has it; a port of 6379 may be left out.
+    pub fn at(&self, place: &str) -> Result<Self, String> {
+        // A password does not belong into a place, and a place may be shown.
+        if place.contains(['@', '?', '#']) || place.contains("://") {
+            return Err("not the place of a Redis: write host:port, or host:port/db".to_owned());
+        }
+        let scheme = if self.tls() { "rediss" } else { "redis" };
+        let there = Self::parse(&format!("{scheme}://{place}"))
+            .map_err(|why| format!("{place} is not the place of a Redis: {why}"))?;
+        let (mine, info) = (self.info.redis_settings(), there.info);
+        let mut settings = info.redis_settings().clone();
+        if let Some(user) = mine.username() {
+            settings = settings.set_username(user);
+        }
+        if let Some(password) = mine.password() {
+            settings = settings.set_password(password);
+        }
+        let who = self.shown.rsplit_once('@').and_then(|(who, _)| who.split_once("://"));
+        let shown = match (who, there.shown.split_once("://")) {
+            (Some((_, who)), Some((scheme, place))) => format!("{scheme}://{who}@{place}"),
+            _ => there.shown,
+        };
+        Ok(Self { info: info.set_redis_settings(settings), files: self.files.clone(), shown })
+    }
+
+    /// Whether the two have the same user, password and TLS.
+    pub fn is_entered_like(&self, other: &Self) -> bool {
+        let access = |url: &Self| {
+            let settings = url.info.redis_settings();
+            (settings.username().map(str::to_owned), settings.password().map(str::to_owned), url.tls())
+        };
+        access(self) == access(other) && self.files == other.files
+    }
+
     /// Whether the connection is encrypted.
     pub fn tls(&self) -> bool {
         matches!(self.info.addr(), ConnectionAddr::TcpTls { .. })
@@ -151,6 +186,32 @@ mod tests {
         let url = RedisUrl::parse("redis://me:s3%40cret@[::1]:7000").unwrap();
         assert_eq!(url.info().redis_settings().password(), Some("s3@cret"));
         assert!(url.info().tcp_settings().nodelay());
+    }
+
+    #[test]
+    fn another_place_is_entered_in_the_same_way() {
+        for (text, place, shown) in [
+            ("redis://a:7000", "b", "redis://b:6379"),
+            ("redis://:s3cret@a:7000/3", "b:7001/2", "redis://:***@b:7001/2"),
+            ("rediss://me:s3%40cret@a", "[::1]:7001", "rediss://me:***@[::1]:7001"),
+        ] {
+            let url = RedisUrl::parse(text).unwrap();
+            let other = url.at(place).unwrap();
+            assert_eq!(other.to_string(), shown);
+            assert!(other.is_entered_like(&url) && url.is_entered_like(&other));
+            assert_eq!(other.info().redis_settings().password(), url.info().redis_settings().password());
+            assert_eq!(other.info().redis_settings().username(), url.info().redis_settings().username());
+            assert_eq!(other.tls(), text.starts_with("rediss"));
+            assert_eq!(url.at(url.place()).unwrap().to_string(), url.to_string());
+        }
+        let url = RedisUrl::parse("redis://me:s3cret@a").unwrap();
+        for other in ["redis://a", "redis://you:s3cret@a", "redis://me:other@a", "rediss://me:s3cret@a"] {
+            assert!(!url.is_entered_like(&RedisUrl::parse(other).unwrap()), "{other}");
+        }
+        for strange in ["redis://b", "me:t0p@b", "b:port", "", "b?x"] {
+            let said = url.at(strange).unwrap_err();
+            assert!(!said.contains("t0p") && !said.contains("cret"), "{said}");
+        }
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::{
     node::{RedisUrl, TlsFile, TlsFileProblem, TlsFiles},
     store::{
         MemoryStore, RedisStore, Store,
-        quorum::{ClusterStore, redis_nodes::RedisNodes},
+        quorum::{ClusterStore, addresses::Addresses},
     },
     telemetry::{
         metrics::{ConnectionMetrics, Metrics},
@@ -109,11 +109,10 @@ pub async fn serve(
         }
         StoreUrl::Quorum(urls) => {
             let urls = urls.iter().map(|url| store_url(url, &config.store_tls)).collect::<Result<Vec<_>, _>>()?;
-            let members = urls.iter().map(|url| Arc::from(url.place())).collect();
-            let nodes = RedisNodes::new(&urls).allowing_eviction(config.allow_eviction);
-            let nodes = Arc::new(nodes.measured(&metrics.store, &traces));
-            let clock = Arc::new(ProcessClock::start());
-            let store = ClusterStore::new(nodes.clone(), members, clock, &config.limits, hub.clone());
+            let addresses = Addresses::new(urls).allowing_eviction(config.allow_eviction);
+            let (addresses, clock) = (addresses.measured(&metrics.store, &traces), Arc::new(ProcessClock::start()));
+            let members = addresses.members();
+            let store = ClusterStore::new(addresses, members, clock, &config.limits, hub.clone());
             let store = Arc::new(store.measured(metrics.partitions.clone()));
             let locks = Arc::new(Locks::new(store.clone(), hub, config.limits.clone()).measured(metrics.locks.clone()));
             let cleanup = async {
@@ -123,7 +122,6 @@ pub async fn serve(
             tokio::select! {
                 served = server.serve(&locks, store.up(), shutdown, cleanup) => served,
                 () = store.run() => Ok(()),
-                () = nodes.run() => Ok(()),
             }
         }
         StoreUrl::Memory => {

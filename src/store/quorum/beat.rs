@@ -45,7 +45,14 @@ impl<C: Carrier> QuorumStore<C> {
         let (told, gone) = (self.tell(self.clock.now()).encode().into(), self.election.lock().gone(asked));
         let ask = Ask::Beat { cluster, list, partitions, fresh, server, told, gone };
         let Ok(said) = self.carrier.carry(node, vec![ask]).await else { return false };
-        let Some(Ok(Said::Beats { partitions, servers })) = said.into_iter().next() else { return false };
+        let (partitions, servers) = match said.into_iter().next() {
+            Some(Ok(Said::Beats { partitions, servers })) => (partitions, servers),
+            Some(Ok(refused)) => {
+                self.refused(refused);
+                return false;
+            }
+            Some(Err(_)) | None => return false,
+        };
         let read = |(server, told): (ServerId, super::content::Bytes)| match Told::decode(&told) {
             Ok(told) => Some((server, told)),
             Err(why) => {

@@ -1,17 +1,24 @@
 //! The store of a cluster that its nodes tell of: what a server uses.
 
-use super::{QuorumStore, find, nodes::Carrier};
+use super::{
+    QuorumStore,
+    addresses::{Connect, Connected},
+    find::FindError,
+    node::Mark,
+    search::Search,
+};
 use crate::{
     clock::Clock,
     domain::{command::Command, ids::Call, limits::Limits, name::LockName},
-    store::{Answer, Notices, Page, Store, StoreError},
+    store::{
+        Answer, Notices, Page, Store, StoreError,
+        chores::{Chore, DoChore},
+    },
+    sync::RwLock,
     telemetry::metrics::PartitionMetrics,
 };
 use futures_util::future::join;
-use std::{
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 use tokio::{sync::watch, time::sleep};
 
 /// The pause before the nodes are asked again which cluster they belong to.
@@ -19,29 +26,33 @@ const FIND_PAUSE: Duration = Duration::from_millis(500);
 /// How often it is checked whether the store can be used, and how much this server leads.
 const READY_PERIOD: Duration = Duration::from_millis(100);
 
-/// A [`QuorumStore`] that finds out by itself which cluster its nodes belong to. Until it knows, it is unavailable.
-pub struct ClusterStore<C> {
-    carrier: Arc<C>,
-    members: Vec<Arc<str>>,
+type Present<C> = Arc<QuorumStore<<C as Connect>::Nodes>>;
+
+/// A [`QuorumStore`] that finds out by itself which cluster its nodes belong to, and who its members are now. Until it
+/// knows, it is unavailable. When a node is replaced, it goes on with the new one.
+pub struct ClusterStore<C: Connect> {
+    connect: C,
+    /// The members that the operator named.
+    given: Vec<Arc<str>>,
     clock: Arc<dyn Clock>,
     limits: Limits,
     notices: Arc<dyn Notices>,
-    store: OnceLock<QuorumStore<Arc<C>>>,
+    store: RwLock<Option<Present<C>>>,
     up: watch::Sender<bool>,
     metrics: Arc<PartitionMetrics>,
 }
 
-impl<C: Carrier> ClusterStore<C> {
-    /// A store on these nodes, which knows nothing yet: [`Self::run`] asks them.
+impl<C: Connect> ClusterStore<C> {
+    /// A store on these nodes, or on those that replaced them, which knows nothing yet: [`Self::run`] asks them.
     pub fn new(
-        carrier: Arc<C>,
-        members: Vec<Arc<str>>,
+        connect: C,
+        given: Vec<Arc<str>>,
         clock: Arc<dyn Clock>,
         limits: &Limits,
         notices: Arc<dyn Notices>,
     ) -> Self {
-        let (store, up) = (OnceLock::new(), watch::Sender::new(false));
-        Self { carrier, members, clock, limits: limits.clone(), notices, store, up, metrics: Arc::default() }
+        let (store, up) = (RwLock::new(None), watch::Sender::new(false));
+        Self { connect, given, clock, limits: limits.clone(), notices, store, up, metrics: Arc::default() }
     }
 
     /// The same, measured by these metrics. To be called before [`Self::run`].
@@ -52,15 +63,12 @@ impl<C: Carrier> ClusterStore<C> {
 
     /// Finds the cluster, and then runs its store. Never ends; one task is to poll it for as long as the store is used.
     pub async fn run(&self) {
-        let store = self.find().await;
-        let watch = async {
-            loop {
-                let ready = store.is_ready();
-                self.up.send_if_modified(|up| std::mem::replace(up, ready) != ready);
-                sleep(READY_PERIOD).await;
-            }
-        };
-        join(store.run(), watch).await;
+        let (connected, mark) = self.find(&self.given, &self.given, 0).await;
+        let (nodes, clock) = (connected.nodes.clone(), Arc::clone(&self.clock));
+        let store = QuorumStore::new(nodes, mark, clock, &self.limits, Arc::clone(&self.notices));
+        let store = store.measured(Arc::clone(&self.metrics));
+        let chores = Arc::clone(&store.chores);
+        join(self.follow(store, connected), chores.run(self)).await;
     }
 
     /// Whether the store can be used, for health.
@@ -70,61 +78,130 @@ impl<C: Carrier> ClusterStore<C> {
 
     /// Resolves when nothing that was posted is left to do.
     pub async fn chores_done(&self) {
-        if let Some(store) = self.store.get() {
+        if let Ok(store) = self.store() {
             store.chores_done().await;
         }
     }
 
     /// Hands over what this server leads ([`QuorumStore::leave`]).
     pub async fn leave(&self) {
-        if let Some(store) = self.store.get() {
+        if let Ok(store) = self.store() {
             store.leave().await;
         }
     }
 
-    async fn find(&self) -> &QuorumStore<Arc<C>> {
-        let mut told = None;
-        let mark = loop {
-            let marks = find::marks(&self.carrier, self.members.len()).await;
-            match find::agreed(&marks, &self.members) {
-                Ok(mark) => break mark,
+    /// The number of the list of members that this server goes by, if it knows one.
+    pub fn list_number(&self) -> Option<u64> {
+        self.store().ok().map(|store| store.mark.list)
+    }
+
+    /// Runs the store, and its successor when the cluster has a newer list. Never ends.
+    async fn follow(&self, mut store: QuorumStore<C::Nodes>, mut connected: Connected<C::Nodes>) {
+        loop {
+            self.tell(&store.mark);
+            let present = Arc::new(store);
+            *self.store.write() = Some(Arc::clone(&present));
+            let (next, mark) = tokio::select! {
+                newer = self.newer_than(&present) => newer,
+                // Never ends.
+                _ = join(present.run_without_chores(), self.watch_readiness(&present)) => std::future::pending().await,
+            };
+            // By now nothing of the store before runs, and its connections close.
+            drop(std::mem::replace(&mut connected, next));
+            store = QuorumStore::succeed(&present, connected.nodes.clone(), mark);
+        }
+    }
+
+    async fn watch_readiness(&self, store: &QuorumStore<C::Nodes>) {
+        loop {
+            let ready = store.is_ready();
+            self.up.send_if_modified(|up| std::mem::replace(up, ready) != ready);
+            sleep(READY_PERIOD).await;
+        }
+    }
+
+    /// Waits until a majority of its members has a newer list than this store.
+    async fn newer_than(&self, store: &QuorumStore<C::Nodes>) -> (Connected<C::Nodes>, Mark) {
+        let mut newer = store.newer.subscribe();
+        // It cannot fail: this store has the sender.
+        let Ok(shown) = newer.wait_for(Option::is_some).await.map(|shown| shown.clone().unwrap_or(store.mark.clone()))
+        else {
+            return std::future::pending().await;
+        };
+        tracing::info!(list = shown.list, "a node has a newer list of members");
+        self.find(&store.mark.members, &shown.members, store.mark.list + 1).await
+    }
+
+    /// The nodes of the cluster's list, which has at least this number. `given` were members at some time; these
+    /// `names` are asked first.
+    async fn find(&self, given: &[Arc<str>], names: &[Arc<str>], list_min: u64) -> (Connected<C::Nodes>, Mark) {
+        let (mut search, mut told) = (Search::new(&self.connect, names), None);
+        loop {
+            let agreed = search.look().await.and_then(|sight| sight.agreed(given));
+            let found = match agreed {
+                Ok(mark) if mark.list < list_min => Err(FindError::NoMajority(format!("list {} is known", mark.list))),
+                Ok(mark) => search.connected(&mark.members).map(|connected| (connected, mark)),
+                Err(why) => Err(why),
+            };
+            match found {
+                Ok(found) => return found,
                 Err(why) if told.as_ref() == Some(&why) => {}
+                Err(why) if list_min > 0 => {
+                    let advice = "if a replacement of a node was broken off, repeat it";
+                    tracing::warn!(%why, advice, "this server goes on with the list that it has");
+                    told = Some(why);
+                }
                 Err(why) => {
                     tracing::warn!(%why, "the store cannot be used yet");
                     told = Some(why);
                 }
             }
             sleep(FIND_PAUSE).await;
-        };
-        tracing::info!(cluster = %format_args!("{:032x}", mark.cluster.0), list = mark.list, "the cluster is known");
-        self.store.get_or_init(|| {
-            let (carrier, clock) = (Arc::clone(&self.carrier), Arc::clone(&self.clock));
-            QuorumStore::new(carrier, mark, clock, &self.limits, Arc::clone(&self.notices))
-                .measured(Arc::clone(&self.metrics))
-        })
+        }
     }
 
-    fn store(&self) -> Result<&QuorumStore<Arc<C>>, StoreError> {
+    /// Logs the members.
+    fn tell(&self, mark: &Mark) {
+        let Mark { cluster, list, members, .. } = mark;
+        let cluster = format_args!("{:032x}", cluster.0);
+        if members.iter().all(|member| self.given.contains(member)) {
+            tracing::info!(%cluster, list, "the cluster is known");
+        } else {
+            let (members, given) = (members.join(","), self.given.join(","));
+            tracing::warn!(
+                %cluster, list, members, given,
+                "the cluster has other nodes than --store names, because some were replaced: change it in time"
+            );
+        }
+    }
+
+    fn store(&self) -> Result<Present<C>, StoreError> {
         let unknown =
             || StoreError::Unavailable("no majority of the nodes has said which cluster it belongs to".into());
-        self.store.get().ok_or_else(unknown)
+        self.store.read().clone().ok_or_else(unknown)
     }
 }
 
-impl<C: Carrier> Store for ClusterStore<C> {
+impl<C: Connect> DoChore for ClusterStore<C> {
+    async fn do_chore(&self, chore: &Chore) -> Result<(), StoreError> {
+        self.store()?.do_chore(chore).await
+    }
+}
+
+impl<C: Connect> Store for ClusterStore<C> {
     async fn run_unless(&self, name: &LockName, command: Command, stop: impl Future<Output = ()> + Send) -> Answer {
         self.store()?.run_unless(name, command, stop).await
     }
 
     fn post(&self, name: &LockName, command: Command) {
         // Without a store nothing was done that could be left behind.
-        if let Some(store) = self.store.get() {
+        if let Ok(store) = self.store() {
             store.post(name, command);
         }
     }
 
     fn ahead(&self, name: &LockName, call: Call) -> Option<u64> {
-        self.store.get()?.ahead(name, call)
+        self.store().ok()?.ahead(name, call)
     }
 
     async fn watch(&self) -> Result<(), StoreError> {

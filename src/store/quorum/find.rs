@@ -26,6 +26,9 @@ pub enum FindError {
     /// Fewer than a majority answer with the same list of members.
     #[error("no majority of the nodes says which cluster it belongs to: {0}")]
     NoMajority(String),
+    /// A node cannot be reached as the others are.
+    #[error("{0}")]
+    Access(String),
     /// The cluster has other nodes.
     #[error("the cluster has the nodes {cluster}, and --store names {given}: name the same, written in the same way")]
     OtherMembers {
@@ -38,45 +41,66 @@ pub enum FindError {
 
 /// What the nodes say of their cluster, in their order.
 pub async fn marks(carrier: &impl Carrier, nodes: usize) -> Vec<Result<Option<Mark>, Lost>> {
-    let ask = async |node| {
-        let is_up = timeout(ANSWER_TIME_MAX, carrier.up(node)).await.is_ok();
-        // One that is not up answers with the reason.
-        let asked = timeout(ANSWER_TIME_MAX, mark_of(carrier, node)).await;
-        let late = |why| Lost(format!("no answer in {ANSWER_TIME_MAX:?}{why}"));
-        match asked {
-            Ok(Err(Lost(why))) if !is_up => Err(late(format!(": {why}"))),
-            Ok(asked) => asked,
-            Err(_) => Err(late(String::new())),
-        }
-    };
-    join_all((0..nodes).map(ask)).await
+    join_all((0..nodes).map(|node| when_up(carrier, node, mark_of(carrier, node)))).await
 }
 
-/// The cluster of which these are the members. A majority of them has to say the same.
-///
-/// The members have to be the same as well, word by word: a server that counted other nodes would find a majority
-/// beside that of the cluster.
-pub fn agreed(marks: &[Result<Option<Mark>, Lost>], given: &[Arc<str>]) -> Result<Mark, FindError> {
-    let known = || marks.iter().filter_map(|mark| mark.as_ref().ok()?.as_ref());
-    let each = || given.iter().zip(marks).map(|(member, mark)| format!("{member}: {}", in_words(mark)));
-    let all = || each().collect::<Vec<_>>().join("; ");
-    let Some(first) = known().next() else {
-        // Whoever does not answer may know one.
-        let is_sure = marks.iter().flatten().count() >= majority(given.len());
-        return Err(if is_sure { FindError::NoCluster } else { FindError::NoMajority(all()) });
-    };
-    if known().any(|mark| mark.cluster != first.cluster) {
-        return Err(FindError::Different(all()));
+/// Asks a node when it can be reached, unless that takes too long.
+pub(super) async fn when_up<T>(
+    carrier: &impl Carrier,
+    node: usize,
+    ask: impl Future<Output = Result<T, Lost>>,
+) -> Result<T, Lost> {
+    let is_up = timeout(ANSWER_TIME_MAX, carrier.up(node)).await.is_ok();
+    // One that is not up answers with the reason.
+    let asked = timeout(ANSWER_TIME_MAX, ask).await;
+    let late = |why| Lost(format!("no answer in {ANSWER_TIME_MAX:?}{why}"));
+    match asked {
+        Ok(Err(Lost(why))) if !is_up => Err(late(format!(": {why}"))),
+        Ok(asked) => asked,
+        Err(_) => Err(late(String::new())),
     }
-    let has_majority = |mark: &&Mark| known().filter(|other| other == mark).count() >= majority(mark.members.len());
-    let mark = known().filter(has_majority).max_by_key(|mark| mark.list).ok_or_else(|| FindError::NoMajority(all()))?;
+}
+
+/// The cluster that these nodes tell of: its newest list that a majority of the list's members has.
+///
+/// Only the list says who is a member: a server that counted other nodes would find a majority beside that of the
+/// cluster. `given` are the members by the word of an operator: they have to be those of the list, or of an earlier
+/// one.
+pub fn agreed(named: &[Arc<str>], marks: &[Result<Option<Mark>, Lost>], given: &[Arc<str>]) -> Result<Mark, FindError> {
+    let mark = present(named, marks)?;
+    let others = given.iter().filter(|member| !mark.members.contains(member)).count();
+    // Each replacement has changed one.
+    let replaced = usize::try_from(mark.list.saturating_sub(1)).unwrap_or(usize::MAX);
+    if given.len() == mark.members.len() && others <= replaced && others < given.len() {
+        return Ok(mark);
+    }
     let sorted = |members: &[Arc<str>]| {
         let mut members = members.to_vec();
         members.sort();
         members.join(", ")
     };
-    let (cluster, given) = (sorted(&mark.members), sorted(given));
-    if cluster == given { Ok(mark.clone()) } else { Err(FindError::OtherMembers { cluster, given }) }
+    Err(FindError::OtherMembers { cluster: sorted(&mark.members), given: sorted(given) })
+}
+
+/// The same, whoever an operator takes for the members.
+pub(super) fn present(named: &[Arc<str>], marks: &[Result<Option<Mark>, Lost>]) -> Result<Mark, FindError> {
+    let known = || named.iter().zip(marks).filter_map(|(name, mark)| Some((name, mark.as_ref().ok()?.as_ref()?)));
+    let each = || named.iter().zip(marks).map(|(member, mark)| format!("{member}: {}", in_words(mark)));
+    let all = || each().collect::<Vec<_>>().join("; ");
+    let Some((_, first)) = known().next() else {
+        // Whoever does not answer may know one.
+        let is_sure = marks.iter().flatten().count() >= majority(named.len());
+        return Err(if is_sure { FindError::NoCluster } else { FindError::NoMajority(all()) });
+    };
+    if known().any(|(_, mark)| mark.cluster != first.cluster) {
+        return Err(FindError::Different(all()));
+    }
+    let has_majority = |list: &&Mark| {
+        let members = known().filter(|(name, mark)| mark == list && list.members.contains(name));
+        members.count() >= majority(list.members.len())
+    };
+    let lists = known().map(|(_, mark)| mark).filter(has_majority);
+    lists.max_by_key(|mark| mark.list).cloned().ok_or_else(|| FindError::NoMajority(all()))
 }
 
 /// What a node knows of its cluster. Changes nothing.
@@ -122,9 +146,12 @@ mod tests {
         Ok(Some(Mark { cluster: ClusterId(cluster), partitions: 4, list, members }))
     }
 
+    fn names(members: &[&str]) -> Vec<Arc<str>> {
+        members.iter().map(|member| Arc::from(*member)).collect()
+    }
+
     fn of(marks: &[Result<Option<Mark>, Lost>], given: &[&str]) -> Result<u64, FindError> {
-        let given: Vec<Arc<str>> = given.iter().map(|member| Arc::from(*member)).collect();
-        agreed(marks, &given).map(|mark| mark.list)
+        agreed(&names(given), marks, &names(given)).map(|mark| mark.list)
     }
 
     #[test]
@@ -140,12 +167,32 @@ mod tests {
     }
 
     #[test]
-    fn a_list_counts_when_a_majority_has_it() {
+    fn a_list_counts_when_a_majority_of_its_own_members_has_it() {
         let (abc, abd) = (["a", "b", "c"], ["a", "b", "d"]);
         let (old, new) = (|| mark(1, 1, &abc), || mark(1, 2, &abd));
         assert_eq!(of(&[new(), old(), old()], &abc), Ok(1), "its replacement was broken off");
         assert_eq!(of(&[new(), new(), old()], &abd), Ok(2));
-        let other = FindError::OtherMembers { cluster: "a, b, d".to_owned(), given: "a, b, c".to_owned() };
-        assert_eq!(of(&[new(), new(), old()], &abc), Err(other));
+        let (ace, silent) = (|| mark(1, 3, &["a", "c", "e"]), || Err(Lost("away".to_owned())));
+        // The second has forgotten its mark, and got an old one again.
+        assert_eq!(agreed(&names(&["a", "b", "c", "d"]), &[new(), old(), old(), new()], &names(&abc)).unwrap().list, 2);
+        let refused = of(&[ace(), ace(), silent()], &["a", "b", "c"]);
+        assert!(matches!(refused, Err(FindError::NoMajority(_))), "{refused:?}: who has it is no member");
+    }
+
+    #[test]
+    fn who_is_given_was_a_member_at_some_time() {
+        let (abc, abd) = (["a", "b", "c"], ["a", "b", "d"]);
+        let with = |list, members: &[&str], given: &[&str]| {
+            let mark = || mark(1, list, members);
+            agreed(&names(members), &[mark(), mark(), mark()], &names(given)).map(|mark| mark.list)
+        };
+        assert_eq!(with(2, &abd, &abc), Ok(2), "one was replaced");
+        assert_eq!(with(3, &["a", "d", "e"], &abc), Ok(3), "two were");
+        let other = FindError::OtherMembers { cluster: "a, b, c".to_owned(), given: "a, b, d".to_owned() };
+        assert_eq!(with(1, &abc, &abd), Err(other), "none was");
+        for strange in [&["a", "x", "y"][..], &["a", "b", "d", "c", "e"]] {
+            assert!(matches!(with(2, &abd, strange), Err(FindError::OtherMembers { .. })), "{strange:?}");
+        }
+        assert!(matches!(with(9, &abd, &["x", "y", "z"]), Err(FindError::OtherMembers { .. })));
     }
 }

@@ -10,6 +10,7 @@
 //! comes of it.
 
 pub mod acceptor;
+pub mod addresses;
 pub mod alone;
 pub mod ballot;
 mod beat;
@@ -34,9 +35,12 @@ pub mod nodes;
 mod peer;
 mod peers;
 pub mod redis_nodes;
+pub mod replace;
 mod route;
+pub mod search;
 mod share;
 mod store;
+mod succeed;
 pub mod survey;
 mod tend;
 mod time;

@@ -81,7 +81,8 @@ pub enum Said {
     Unmarked,
     /// Nothing was done: the node belongs to this other cluster.
     Other(ClusterId),
-    /// Nothing was done: the node has this newer list.
+    /// Nothing was done: the node has this newer list. To a mark also: it has another list with the same number. Each
+    /// node takes one list of a number, so that of two replacements at a time one finds no majority.
     List(Mark),
 }
 
@@ -121,8 +122,8 @@ impl Node {
         match ask {
             Ask::Mark(new) => match &self.mark {
                 Some(mark) if mark.cluster != new.cluster => Said::Other(mark.cluster),
-                Some(mark) if mark.list > new.list => Said::List(mark.clone()),
-                Some(mark) if mark.list == new.list => Said::Marked,
+                Some(mark) if mark == new => Said::Marked,
+                Some(mark) if mark.list >= new.list => Said::List(mark.clone()),
                 _ => {
                     self.mark = Some(new.clone());
                     Said::Marked
@@ -172,6 +173,16 @@ mod tests {
     fn ask(cluster: u128, list: u64) -> Ask {
         let request = Request::Promise(Ballot::default());
         Ask::OfPartition { cluster: ClusterId(cluster), list, partition: 0, fresh: Stamp(1), request }
+    }
+
+    #[test]
+    fn a_node_takes_one_list_of_a_number() {
+        let (mut node, present) = (Node::default(), Incarnation(1));
+        let of = |member: &str| Mark { members: [Arc::from(member)].into(), ..mark(1, 2) };
+        assert_eq!(node.say(present, &Ask::Mark(of("a"))), Said::Marked);
+        assert_eq!(node.say(present, &Ask::Mark(of("b"))), Said::List(of("a")));
+        assert_eq!(node.say(present, &Ask::Mark(of("a"))), Said::Marked);
+        assert_eq!(node.mark, Some(of("a")));
     }
 
     #[test]

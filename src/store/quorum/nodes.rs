@@ -140,7 +140,7 @@ impl<C: Carrier> QuorumStore<C> {
                     }
                 }
                 Ok(Said::Unmarked) => return self.mark(node).await,
-                Ok(refused) => return Err(Lost(Refused(refused).to_string())),
+                Ok(refused) => return Err(self.refused(refused)),
             }
         }
         self.wake_all();
@@ -152,10 +152,26 @@ impl<C: Carrier> QuorumStore<C> {
         let said = self.carrier.carry(node, vec![Ask::Mark(self.mark.clone())]).await?;
         match said.into_iter().next() {
             Some(Ok(Said::Marked)) => Err(Lost("the node was not marked yet".to_owned())),
-            Some(Ok(refused)) => Err(Lost(Refused(refused).to_string())),
+            Some(Ok(refused)) => Err(self.refused(refused)),
             Some(Err(why)) => Err(Lost(why)),
             None => Err(Lost("no answer to a mark".to_owned())),
         }
+    }
+
+    /// Notes what a node has that does not serve this list.
+    pub(super) fn refused(&self, said: Said) -> Lost {
+        let lost = Lost(Refused(&said).to_string());
+        if let Said::List(mark) = said {
+            self.newer.send_if_modified(|newest| {
+                let known = newest.as_ref().map_or(self.mark.list, |newest| newest.list);
+                let is_newer = mark.cluster == self.mark.cluster && mark.list > known;
+                if is_newer {
+                    *newest = Some(mark);
+                }
+                is_newer
+            });
+        }
+        lost
     }
 
     /// Takes requests for a node from the partitions, of each in turn. When a send is full, the next one begins with
@@ -195,13 +211,13 @@ fn fresh() -> Stamp {
 }
 
 /// A node that serves another cluster, or a newer list.
-struct Refused(Said);
+struct Refused<'a>(&'a Said);
 
-impl fmt::Display for Refused {
+impl fmt::Display for Refused<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
+        match self.0 {
             Said::Other(cluster) => write!(out, "the node belongs to another cluster, {:032x}", cluster.0),
-            Said::List(mark) => write!(out, "the nodes have list {}: {}", mark.list, mark.members.join(", ")),
+            Said::List(mark) => write!(out, "the node has list {}: {}", mark.list, mark.members.join(", ")),
             said => write!(out, "the node answered {said:?}"),
         }
     }

@@ -103,6 +103,11 @@ impl Share {
         Self { partition, me, nodes, waiters_max, highest, broken, role: Role::StandsBy }
     }
 
+    /// Stands by among other nodes, of which there are as many. It is the same server, so it uses no ballot again.
+    pub(super) fn among_others(&self) -> Self {
+        Self { role: Role::StandsBy, broken: vec![None; self.nodes], ..*self }
+    }
+
     /// The lead, if this server has it.
     pub(super) fn lead(&mut self) -> Option<&mut Lead> {
         match &mut self.role {

@@ -26,12 +26,12 @@ use crate::{
     sync::{AtomicU64, Mutex, Notify, Ordering},
     telemetry::metrics::PartitionMetrics,
 };
-use futures_util::future::{join_all, join4};
+use futures_util::future::{join, join_all, join3, join4};
 use std::{
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 use uuid::Uuid;
 
 /// How long a caller waits for a majority, or for a leader. After that the outcome is unknown, or nothing was done.
@@ -51,18 +51,20 @@ pub struct QuorumStore<C> {
     pub(super) wake: Box<[Notify]>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) notices: Arc<dyn Notices>,
-    pub(super) courier: Courier,
+    pub(super) courier: Arc<Courier>,
     pub(super) election: Mutex<Election>,
     /// Notified when a partition has another leader.
     pub(super) led_anew: Notify,
     /// The number of beats so far.
-    pub(super) beats: AtomicU64,
+    pub(super) beats: Arc<AtomicU64>,
     /// Whether this server hands all over, and leads nothing any more.
-    pub(super) leaves: AtomicBool,
+    pub(super) leaves: Arc<AtomicBool>,
     /// When each partition had a leader that this server knew.
-    all_led_at: Mutex<Option<Instant>>,
+    pub(super) all_led_at: Mutex<Option<Instant>>,
     pub(super) metrics: Arc<PartitionMetrics>,
-    pub(super) chores: Chores,
+    pub(super) chores: Arc<Chores>,
+    /// The newest list that a node has shown, if it is newer than that of this store.
+    pub(super) newer: watch::Sender<Option<Mark>>,
 }
 
 /// A partition, as far as this server has to do with it. Who locks several of these locks them in this order, and
@@ -70,7 +72,7 @@ pub struct QuorumStore<C> {
 pub(super) struct Part {
     pub(super) share: Mutex<Share>,
     /// The calls that wait through this server.
-    pub(super) carried: Mutex<Carried>,
+    pub(super) carried: Arc<Mutex<Carried>>,
     /// The other server that leads, if one is known.
     pub(super) leader: Mutex<Option<Known>>,
 }
@@ -98,7 +100,7 @@ impl<C: Carrier> QuorumStore<C> {
         let nodes = mark.members.len();
         let part = |number| Part {
             share: Mutex::new(Share::new(number, me, nodes, limits.waiters_per_lock)),
-            carried: Mutex::default(),
+            carried: Arc::default(),
             leader: Mutex::default(),
         };
         Self {
@@ -110,23 +112,29 @@ impl<C: Carrier> QuorumStore<C> {
             me,
             clock,
             notices,
-            courier: Courier::new(),
+            courier: Arc::new(Courier::new()),
             led_anew: Notify::new(),
-            beats: AtomicU64::new(0),
-            leaves: AtomicBool::new(false),
+            beats: Arc::default(),
+            leaves: Arc::default(),
             all_led_at: Mutex::default(),
             metrics: Arc::default(),
-            chores: Chores::default(),
+            chores: Arc::default(),
+            newer: watch::Sender::new(None),
         }
     }
 
-    /// Leads partitions, and talks with the servers that lead the others. Never ends; one task is to poll it for as
-    /// long as the store is used.
+    /// Leads partitions, talks with the servers that lead the others, and does chores. Never ends; one task is to poll
+    /// it for as long as the store is used.
     pub async fn run(&self) {
+        join(self.run_without_chores(), self.chores.run(self)).await;
+    }
+
+    /// The same, where something else does the chores.
+    pub(super) async fn run_without_chores(&self) {
         let nodes = 0..self.mark.members.len();
         let each = nodes.clone().map(|node| join4(self.serve_node(node), self.beat(node), self.hear(node), async {}));
         let courier = self.courier.run(self.me, &self.carrier, nodes.len());
-        join4(join_all(each), courier, self.tend(), self.chores.run(self)).await;
+        join3(join_all(each), courier, self.tend()).await;
     }
 
     /// The same, measured by these metrics. To be called before [`Self::run`].

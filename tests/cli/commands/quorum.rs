@@ -1,4 +1,5 @@
-//! `quorum create` and `quorum status`, and a server whose locks a majority of three Redis servers has.
+//! `quorum create`, `quorum status` and `quorum replace`, and a server whose locks a majority of three Redis servers
+//! has.
 
 use crate::{
     redis::Redis,
@@ -12,6 +13,10 @@ fn three() -> [Redis; 3] {
 
 fn store(nodes: &[Redis]) -> String {
     nodes.iter().map(Redis::url).collect::<Vec<_>>().join(",")
+}
+
+fn place(node: &Redis) -> String {
+    format!("127.0.0.1:{}", node.port)
 }
 
 fn quorum(what: &str, store: &str, more: &[&str]) -> Ended {
@@ -70,6 +75,44 @@ fn two_nodes_that_forget_at_once_stop_the_store() {
     }
     let status = quorum("status", &store, &[]).expect(1);
     assert!(status.out.ends_with("32 partitions have no majority: their locks are unavailable\n"), "{status:?}");
+}
+
+#[test]
+fn a_node_is_replaced_while_a_server_runs() {
+    let mut nodes = three();
+    let (before, new) = (store(&nodes), Redis::start(&["--requirepass", "s3cret"]));
+    let after = format!("{},{}", store(&nodes[..2]), new.url());
+    let (old_place, new_place) = (place(&nodes[2]), place(&new));
+    let replace = |store: &str, more: &[&str]| quorum("replace", store, more);
+    replace(&before, &[&old_place, &new_place]).expect(1).says("fencepost quorum create");
+    quorum("create", &before, &[]).expect(0);
+    let server = Server::start_with(&["--store", &before]);
+    await_that("the server is ready", || server.run(&["status"]).code == 0);
+    let held = server.run(&["acquire", "a", "--ttl", "1m"]).expect(0);
+    replace(&before, &[&new_place, &old_place]).expect(1).says("is one of the nodes already");
+    replace(&before, &[&old_place, &old_place]).expect(1).says("is one of the nodes already");
+    let secret = replace(&before, &[&old_place, "redis://me:t0p@b:1"]).expect(2).says("NEW: not the place of a Redis");
+    assert!(!secret.err.contains("t0p"), "{secret:?}");
+    let away = format!("127.0.0.1:{}", Redis::free_port());
+    replace(&before, &[&old_place, &away]).expect(69).says(&away).says("nothing was done");
+    // One that is dead is what is replaced most.
+    nodes[2].kill();
+    let done = replace(&before, &[&old_place, &new_place]).expect(0).says("the servers bring it up to date");
+    assert!(done.out.contains(&format!("list 2: {new_place} has the locks of all partitions")), "{done:?}");
+    assert!(done.out.contains(&format!("name {},{},{new_place} in --store", place(&nodes[0]), place(&nodes[1]))));
+    assert_eq!(replace(&after, &[&old_place, &new_place]).expect(0).out, done.out, "it may be repeated");
+    let renew = ["renew", "a", "--lease-id", held.field("lease id"), "--ttl", "1m"];
+    await_that("the server goes on with it", || server.run(&renew).code == 0);
+    let status = quorum("status", &before, &[]).expect(0);
+    assert!(
+        status.out.contains(&format!("--store names other nodes: change it to {}", place(&nodes[0]))),
+        "{status:?}"
+    );
+    let json = quorum("status", &after, &["--json"]).expect(0).json();
+    assert_eq!((&json["list"], &json["nodes"][2]["votes"]), (&2.into(), &json["partitions"]));
+    assert_eq!(json.get("advice"), None);
+    nodes[0].kill();
+    server.run(&renew).expect(0);
 }
 
 #[test]

@@ -199,7 +199,8 @@ impl Both {
 
     pub(crate) fn mark(&self, knows: Knows) -> Ask {
         let (cluster, list) = self.knows(knows);
-        let members = (0..=list % 4).map(|number| Arc::from(format!("redis://[::1]:{number}/\"é\n")));
+        let more = u64::from(matches!(knows, Knows::Rival));
+        let members = (0..=list % 4 + more).map(|number| Arc::from(format!("redis://[::1]:{number}/\"é\n")));
         Ask::Mark(Mark { cluster, partitions: 16, list, members: members.collect() })
     }
 
@@ -207,7 +208,7 @@ impl Both {
         let mark = self.twin.mark.as_ref();
         let (cluster, list) = mark.map_or((ClusterId(1), FIRST_LIST), |mark| (mark.cluster, mark.list));
         match knows {
-            Knows::It => (cluster, list),
+            Knows::It | Knows::Rival => (cluster, list),
             Knows::Older => (cluster, list - 1),
             Knows::Newer => (cluster, list + 1),
             Knows::Another => (ClusterId(cluster.0 + 1), list),

@@ -52,6 +52,8 @@ pub(crate) enum Knows {
     It,
     Older,
     Newer,
+    /// Its cluster, and another list with the number of the node's.
+    Rival,
     Another,
 }
 
@@ -119,7 +121,8 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         prop_oneof![15 => it, 1 => Just(Knows::Older), 1 => Just(Knows::Newer), 1 => Just(Knows::Another)]
     };
     let (knows, beats) = (mostly(), mostly());
-    let any_knows = prop_oneof![Just(Knows::It), Just(Knows::Older), Just(Knows::Newer), Just(Knows::Another)];
+    let any_knows =
+        prop_oneof![Just(Knows::It), Just(Knows::Older), Just(Knows::Newer), Just(Knows::Rival), Just(Knows::Another)];
     let partition = || 0..PARTITIONS;
     let many = prop_oneof![5 => Just(0_u16), 1 => 500..1_300_u16];
     prop_oneof![

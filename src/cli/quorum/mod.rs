@@ -1,4 +1,6 @@
-//! `quorum`: makes a store of several Redis servers, and shows how it is.
+//! `quorum`: makes a store of several Redis servers, shows how it is, and replaces one of them.
+
+mod replace;
 
 use super::{
     calls::print,
@@ -8,14 +10,15 @@ use super::{
 };
 use crate::{
     clock::{Clock, ProcessClock},
-    node::RedisUrl,
     store::quorum::{
+        addresses::{Addresses, Connected},
         ballot::majority,
         create::{CreateError, create},
         find::{self, FindError},
         node::{ClusterId, Mark},
         nodes::Lost,
-        redis_nodes::RedisNodes,
+        replace::Replacement,
+        search::Search,
         survey::{InPartition, survey},
     },
 };
@@ -37,6 +40,8 @@ pub(crate) enum QuorumCommand {
     Create(CreateArgs),
     /// Show which Redis servers of a store have its locks
     Status(StatusArgs),
+    /// Replace one of the Redis servers of a store by an empty one, while servers run
+    Replace(replace::ReplaceArgs),
 }
 
 #[derive(Args, Clone, Debug)]
@@ -64,64 +69,65 @@ pub(crate) struct StatusArgs {
 /// Carries out one of them.
 pub(super) async fn quorum(command: QuorumCommand) -> Result<(), Failure> {
     match command {
-        QuorumCommand::Create(args) => make(&nodes(&args.store)?).await,
-        QuorumCommand::Status(args) => status(&nodes(&args.store)?, args.json).await,
+        QuorumCommand::Create(args) => make(&Named::of(&args.store)?).await,
+        QuorumCommand::Status(args) => status(&Named::of(&args.store)?, args.json).await,
+        QuorumCommand::Replace(args) => replace::replace(&args).await,
     }
 }
 
-struct Nodes {
-    carrier: RedisNodes,
+/// The Redis servers that --store names.
+struct Named {
+    addresses: Addresses,
     members: Vec<Arc<str>>,
 }
 
-fn nodes(store: &StoreArgs) -> Result<Nodes, Failure> {
-    let urls = store.urls()?;
-    let members: Vec<Arc<str>> = urls.iter().map(|url: &RedisUrl| Arc::from(url.place())).collect();
-    if members.len() < 3 || members.len().is_multiple_of(2) {
-        let rule = "--store: a quorum has three or five Redis servers: give their URLs, with commas between";
-        return Err(Failure::new(COMMAND_LINE, rule));
-    }
-    Ok(Nodes { carrier: RedisNodes::new(&urls), members })
-}
-
-/// Polls the connections while `act` runs.
-async fn connected<T>(nodes: &Nodes, act: impl Future<Output = T>) -> T {
-    tokio::select! {
-        biased;
-        done = act => done,
-        // Never ends.
-        () = nodes.carrier.run() => std::future::pending().await,
-    }
-}
-
-async fn make(nodes: &Nodes) -> Result<(), Failure> {
-    let made = connected(nodes, async {
-        let marks = find::marks(&nodes.carrier, nodes.members.len()).await;
-        for (member, mark) in nodes.members.iter().zip(&marks) {
-            let Err(Lost(why)) = mark else { continue };
-            let what = format!("{member}: {why}; nothing was done, repeat the command when the node is there");
-            return Err(Failure::new(UNAVAILABLE, what));
+impl Named {
+    fn of(store: &StoreArgs) -> Result<Self, Failure> {
+        let addresses = Addresses::new(store.urls()?);
+        let members = addresses.members();
+        if members.len() < 3 || members.len().is_multiple_of(2) {
+            let rule = "--store: a quorum has three or five Redis servers: give their URLs, with commas between";
+            return Err(Failure::new(COMMAND_LINE, rule));
         }
-        // An earlier try has come so far.
-        let begun = marks.into_iter().flatten().flatten().next();
-        let is_same = |mark: &Mark| nodes.members.iter().all(|member| mark.members.contains(member));
-        let mark = match begun {
-            Some(mark) if mark.members.len() == nodes.members.len() && is_same(&mark) => mark,
-            Some(mark) => {
-                let others = mark.members.join(", ");
-                return Err(Failure::new(NO, format!("one of them belongs to a cluster already, of {others}")));
-            }
-            None => {
-                let (cluster, members) = (ClusterId(Uuid::new_v4().as_u128()), nodes.members.clone().into());
-                Mark { cluster, partitions: PARTITIONS, list: 1, members }
-            }
-        };
-        let token = ProcessClock::start().now().after(TOKENS_AHEAD).as_micros();
-        let code = |why: &CreateError| if matches!(why, CreateError::Lost { .. }) { UNAVAILABLE } else { NO };
-        create(&nodes.carrier, &mark, token).await.map_err(|why| Failure::new(code(&why), why.to_string()))?;
-        Ok(mark)
-    });
-    let Mark { cluster, members, .. } = made.await?;
+        Ok(Self { addresses, members })
+    }
+}
+
+fn unknown(why: &FindError) -> Failure {
+    let code = match why {
+        FindError::NoMajority(_) => UNAVAILABLE,
+        FindError::Access(_) => COMMAND_LINE,
+        FindError::NoCluster | FindError::Different(_) | FindError::OtherMembers { .. } => NO,
+    };
+    Failure::new(code, why.to_string())
+}
+
+async fn make(named: &Named) -> Result<(), Failure> {
+    let connected = Connected::to(&named.addresses, &named.members).map_err(|why| Failure::new(COMMAND_LINE, why))?;
+    let marks = find::marks(&connected.nodes, named.members.len()).await;
+    for (member, mark) in named.members.iter().zip(&marks) {
+        let Err(Lost(why)) = mark else { continue };
+        let what = format!("{member}: {why}; nothing was done, repeat the command when the node is there");
+        return Err(Failure::new(UNAVAILABLE, what));
+    }
+    // An earlier try has come so far.
+    let begun = marks.into_iter().flatten().flatten().next();
+    let is_same = |mark: &Mark| named.members.iter().all(|member| mark.members.contains(member));
+    let mark = match begun {
+        Some(mark) if mark.members.len() == named.members.len() && is_same(&mark) => mark,
+        Some(mark) => {
+            let others = mark.members.join(", ");
+            return Err(Failure::new(NO, format!("one of them belongs to a cluster already, of {others}")));
+        }
+        None => {
+            let (cluster, members) = (ClusterId(Uuid::new_v4().as_u128()), named.members.clone().into());
+            Mark { cluster, partitions: PARTITIONS, list: 1, members }
+        }
+    };
+    let token = ProcessClock::start().now().after(TOKENS_AHEAD).as_micros();
+    let code = |why: &CreateError| if matches!(why, CreateError::Lost { .. }) { UNAVAILABLE } else { NO };
+    create(&connected.nodes, &mark, token).await.map_err(|why| Failure::new(code(&why), why.to_string()))?;
+    let Mark { cluster, members, .. } = mark;
     print(&format!(
         "cluster {:032x} is made of {}: start servers with the same --store; {} of {} have to be there",
         cluster.0,
@@ -139,6 +145,9 @@ struct Status {
     nodes: Vec<NodeStatus>,
     /// Partitions whose locks a majority has.
     kept: usize,
+    /// What an operator is to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -151,8 +160,8 @@ struct NodeStatus {
     error: Option<String>,
 }
 
-async fn status(nodes: &Nodes, json: bool) -> Result<(), Failure> {
-    let status = connected(nodes, ask(nodes)).await?;
+async fn status(named: &Named, json: bool) -> Result<(), Failure> {
+    let status = ask(named).await?;
     let printed = if json {
         serde_json::to_string(&status)
             .map_err(|error| Failure::new(OUTPUT, format!("cannot encode the status as JSON: {error}")))?
@@ -163,17 +172,31 @@ async fn status(nodes: &Nodes, json: bool) -> Result<(), Failure> {
     if status.kept == usize::from(status.partitions) { Ok(()) } else { Err(Failure::silent(NO)) }
 }
 
-async fn ask(nodes: &Nodes) -> Result<Status, Failure> {
-    let marks = find::marks(&nodes.carrier, nodes.members.len()).await;
-    let code = |why: &FindError| if matches!(why, FindError::NoMajority(_)) { UNAVAILABLE } else { NO };
-    let mark = find::agreed(&marks, &nodes.members).map_err(|why| Failure::new(code(&why), why.to_string()))?;
+async fn ask(named: &Named) -> Result<Status, Failure> {
+    let mut search = Search::new(&named.addresses, &named.members);
+    let sight = search.look().await.map_err(|why| unknown(&why))?;
+    let agreed = sight.agreed(&named.members);
+    let begun = Replacement::begun(&sight, agreed.as_ref().ok()).map(|Replacement { old, new }| {
+        format!("the replacement of {old} by {new} was broken off: repeat fencepost quorum replace {old} {new}")
+    });
+    let mark = agreed.map_err(|why| {
+        let Failure { code, message } = unknown(&why);
+        Failure::new(code, begun.iter().fold(message, |message, begun| format!("{message}; {begun}")))
+    })?;
+    let is_named = mark.members.iter().all(|member| named.members.contains(member));
+    let rename = || format!("--store names other nodes: change it to {}", mark.members.join(","));
+    let advice = begun.or_else(|| (!is_named).then(rename));
     let mut voters = vec![0; usize::from(mark.partitions)];
     let mut told = Vec::new();
-    for (node, (member, known)) in nodes.members.iter().zip(marks).enumerate() {
-        let asked = match known {
-            Ok(Some(known)) if known == mark => survey(&nodes.carrier, node, &mark).await,
-            Ok(_) => Err(Lost("it does not know the cluster's members yet".to_owned())),
-            Err(lost) => Err(lost),
+    for member in &*mark.members {
+        let connected = search.nodes().and_then(|nodes| Some((&nodes.nodes, nodes.number_of(member)?)));
+        let asked = match (sight.of(member), connected) {
+            (Some(Ok(Some(known))), Some((carrier, node))) if *known == mark => survey(carrier, node, &mark).await,
+            (Some(Ok(Some(known))), _) if known.list > mark.list => {
+                Err(Lost(format!("it has a newer list of members, {}", known.list)))
+            }
+            (Some(Err(lost)), _) => Err(lost.clone()),
+            _ => Err(Lost("it does not know the cluster's members yet".to_owned())),
         };
         let partitions = asked.as_deref().unwrap_or_default();
         let votes = partitions.iter().filter(|it| matches!(it, InPartition::Votes(_))).count();
@@ -187,11 +210,11 @@ async fn ask(nodes: &Nodes) -> Result<Status, Failure> {
     let enough = majority(mark.members.len());
     let kept = voters.iter().filter(|voters| **voters >= enough).count();
     let Mark { cluster, list, partitions, .. } = mark;
-    Ok(Status { cluster: format!("{:032x}", cluster.0), list, partitions, nodes: told, kept })
+    Ok(Status { cluster: format!("{:032x}", cluster.0), list, partitions, nodes: told, kept, advice })
 }
 
 fn text(status: &Status, look: Look) -> String {
-    let Status { cluster, list, partitions, nodes, kept } = status;
+    let Status { cluster, list, partitions, nodes, kept, advice } = status;
     let (all, width) = (usize::from(*partitions), nodes.iter().map(|it| it.node.len()).max().unwrap_or(0));
     let mut lines = vec![format!("cluster {cluster}, list {list}, {partitions} partitions")];
     for NodeStatus { node, votes, error } in nodes {
@@ -206,6 +229,7 @@ fn text(status: &Status, look: Look) -> String {
         0 => "a majority has the locks of all partitions".to_owned(),
         lacking => look.paint(ERROR, &format!("{lacking} partitions have no majority: their locks are unavailable")),
     });
+    lines.extend(advice.as_ref().map(|advice| look.paint(WARNING, advice)));
     lines.join("\n")
 }
 
@@ -221,12 +245,20 @@ mod tests {
             error: error.map(str::to_owned),
         };
         let nodes = vec![node("a:6379", 4, None), node("bb:6379", 1, None), node("c:1", 0, Some("it is away"))];
-        let status = Status { cluster: "7".to_owned(), list: 1, partitions: 4, nodes, kept: 1 };
+        let status = Status {
+            cluster: "7".to_owned(),
+            list: 1,
+            partitions: 4,
+            nodes,
+            kept: 1,
+            advice: Some("do this".to_owned()),
+        };
         let expected = "cluster 7, list 1, 4 partitions\n\
                         a:6379   has the locks of all partitions\n\
                         bb:6379  has the locks of 1 partitions; the servers bring it up to date\n\
                         c:1      it is away\n\
-                        3 partitions have no majority: their locks are unavailable";
+                        3 partitions have no majority: their locks are unavailable\n\
+                        do this";
         assert_eq!(text(&status, Look::PLAIN), expected);
     }
 }
