@@ -5,7 +5,8 @@ use crate::{
     redis::Redis,
     support::{Ended, Process, Server, await_that, fencepost},
 };
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 fn three() -> [Redis; 3] {
     [(); 3].map(|()| Redis::start(&["--requirepass", "s3cret"]))
