@@ -127,8 +127,8 @@ torture-build: setup
 protocol-long: ## Explore the protocol between clients, replicas and store in larger worlds
 	FENCEPOST_PROTOCOL_LONG=1 cargo test --locked --release --test protocol -- --nocapture --test-threads 1
 
-# Not part of `test`: a release build, ten minutes and a gigabyte of memory. `unit` explores smaller worlds, with up to
-# 33,000 states, completely. The figures of one run: tests/store/quorum/RESULTS.md.
+# Not part of `test`: a release build, a quarter of an hour and 3 GB of memory. `unit` explores smaller worlds, with
+# up to 43,000 states, completely. The figures of one run: tests/store/quorum/RESULTS.md.
 quorum-worlds: ## Explore the quorum of nodes that keep a partition in larger worlds
 	FENCEPOST_QUORUM_WORLDS=1 cargo test --locked --release --test quorum -- --nocapture --test-threads 1
 

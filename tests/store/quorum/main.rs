@@ -1,4 +1,5 @@
-//! Model checking of the quorum: real candidates, leaders and nodes, in every order of events.
+//! Model checking of the quorum: real candidates, leaders and nodes, in every order of events. `alone` has one node,
+//! the rest three.
 //!
 //! What was sent may arrive at any time, in any order, more than once, or never; its answer is heard at once or lost.
 //! (Who hears later acts later, and what it sends may be late as well.) The search of each world is exhaustive: the

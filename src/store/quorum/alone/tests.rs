@@ -91,6 +91,9 @@ fn a_server_tells_what_it_has_and_what_it_has_seen() {
     let (memory, written, highest) = (Some(ballot(2)), ballot(2), ballot(4));
     let expected = OfStranger { partition: 5, next: NEXT, memory, written, highest, token: 9 };
     assert_eq!(it.tells(5, known), Some(expected));
+    // It has not seen its own batch there yet.
+    let written = with_stranger(with_memory(2), 1).tells(5, known).map(|told| told.written);
+    assert_eq!(written, Some(ballot(2)));
 }
 
 #[test]

@@ -134,12 +134,14 @@ fn who_is_second_to_admit_the_only_node_has_no_memory_of_it() {
         assert!(leader.is_over());
     }
     // The answer was lost, and the node is asked.
-    let (mut leader, _) = beginner();
-    leader.reconnected(0);
-    let (purpose, _) = leader.next(0).unwrap();
-    let answer = Answer::Promised { stamp: NEXT, accepted: OTHERS };
-    assert_eq!(leader.answered(0, purpose, answer), Heard::Deposed(OWN));
-    assert!(leader.is_over());
+    for accepted in [OTHERS, Position::default()] {
+        let (mut leader, _) = beginner();
+        leader.reconnected(0);
+        let (purpose, _) = leader.next(0).unwrap();
+        let answer = Answer::Promised { stamp: NEXT, accepted };
+        assert_eq!(leader.answered(0, purpose, answer), Heard::Deposed(OWN));
+        assert!(leader.is_over());
+    }
 }
 
 #[test]

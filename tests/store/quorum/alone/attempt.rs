@@ -170,7 +170,7 @@ impl Leads {
     }
 
     /// Sends all that there is to send.
-    fn send(&mut self) {
+    pub(crate) fn send(&mut self) {
         let mut pieces = Vec::new();
         while let Some((purpose, request)) = self.leader.next(0) {
             match request {

@@ -127,6 +127,10 @@ impl World {
     pub(crate) fn admit_anew(&self, state: &mut State, server: usize, old: &Leads, admission: Admission) -> Option<()> {
         let attempt = state.servers[server].has.filter(|has| state.servers[server].works_with == Some(*has))?;
         let (mut leads, life) = (old.clone(), state.life);
+        // It is on its way.
+        if leads.begins == Some((admission.next, life)) {
+            return None;
+        }
         leads.stamp = admission.next;
         leads.begins = Some((leads.stamp, life));
         let seq = if self.is(Mistake::AdmitsCommitted) {

@@ -111,6 +111,8 @@ impl World {
         let leads = self.leads_mut(state, server)?;
         let (purpose, answer) = leads.answers.pop_front()?;
         assert_eq!(leads.leader.answered(0, purpose, answer), Heard::Leads);
+        // What waited for the node to be admitted goes on.
+        leads.send();
         let (committed, leader) = (leads.leader.committed(), leads.leader.clone());
         let grants = std::mem::take(&mut leads.grants);
         let (answered, rest) = grants.into_iter().partition(|grant| grant.batch <= committed);
