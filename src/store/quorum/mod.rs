@@ -5,9 +5,14 @@
 //! on it writes each batch of changes to all nodes, and a batch that a majority has is never lost ([`leader`]).
 //!
 //! These are pure: no clock, no randomness, no I/O. Messages may be late, repeated, reordered or lost. Around them,
-//! `share.rs` says what a server is in each partition, `lead.rs` runs the rules of locks and holds back what no
-//! majority has yet, [`nodes`] carries requests to the nodes ([`redis_nodes`]), and [`QuorumStore`] is the store that
-//! comes of it.
+//! `share.rs` says what a server is in each partition, `lead` runs the rules of locks and holds back what no majority
+//! has yet, [`nodes`] carries requests to the nodes ([`redis_nodes`]), and [`QuorumStore`] is the store that comes of
+//! it.
+//!
+//! Any number of servers share the partitions. `beat.rs` and `elect.rs` say who lives and who leads. `route.rs` brings
+//! a command to the leader of its partition, here or through the nodes (`courier.rs`, [`frame`], `peers.rs`).
+//! `carried.rs` and `gather.rs` take waiters from one leader to the next. [`alone`] has the rules for one node that
+//! lost its memory; no server uses them yet.
 
 pub mod acceptor;
 pub mod addresses;

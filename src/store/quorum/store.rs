@@ -26,7 +26,7 @@ use crate::{
     sync::{AtomicU64, Mutex, Notify, Ordering},
     telemetry::metrics::PartitionMetrics,
 };
-use futures_util::future::{join, join_all, join3, join4};
+use futures_util::future::{join, join_all, join3};
 use std::{
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
@@ -132,7 +132,7 @@ impl<C: Carrier> QuorumStore<C> {
     /// The same, where something else does the chores.
     pub(super) async fn run_without_chores(&self) {
         let nodes = 0..self.mark.members.len();
-        let each = nodes.clone().map(|node| join4(self.serve_node(node), self.beat(node), self.hear(node), async {}));
+        let each = nodes.clone().map(|node| join3(self.serve_node(node), self.beat(node), self.hear(node)));
         let courier = self.courier.run(self.me, &self.carrier, nodes.len());
         join3(join_all(each), courier, self.tend()).await;
     }
