@@ -53,13 +53,14 @@ final class SessionCall {
       return;
     }
     CallOptions options = connector.callOptions(address);
+    long startedAt = keeper.now(); // before the next line, because gRPC connects with it
     ClientCall<SessionRequest, SessionResponse> started =
         connecting.newCall(LockServiceGrpc.getSessionMethod(), options);
     boolean wanted = keeper.underLock(() -> {
       channel = connecting;
       call = started;
       session.connecting = true;
-      session.startedAt = keeper.now();
+      session.startedAt = startedAt;
       return !session.ended;
     });
     if (!wanted) {
