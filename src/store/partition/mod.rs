@@ -63,6 +63,11 @@ impl<J: Journal> Partition<J> {
         Self { slots: Slab::new(), by_name: HashTable::new(), timers: BinaryHeap::new(), sequencer, journal }
     }
 
+    /// The highest token that was drawn.
+    pub fn token(&self) -> u64 {
+        self.sequencer.counter()
+    }
+
     /// A lock, if it has any state. `hash` is that of its name, here and below: the same at each call.
     pub fn find(&self, name: &LockName, hash: u64) -> Option<&Slot<J::Note>> {
         self.number(name, hash).and_then(|number| self.slots.get(number))

@@ -39,7 +39,7 @@ impl<C: Carrier> QuorumStore<C> {
     }
 
     async fn beat_once(&self, node: usize) -> bool {
-        let asked = Instant::now();
+        let (asked, asked_at) = (Instant::now(), self.clock.now());
         let Mark { cluster, list, partitions, .. } = self.mark;
         let (fresh, server) = (Stamp(Uuid::new_v4().as_u128()), self.me);
         let (told, gone) = (self.tell(self.clock.now()).encode().into(), self.election.lock().gone(asked));
@@ -47,6 +47,11 @@ impl<C: Carrier> QuorumStore<C> {
         let Ok(said) = self.carrier.carry(node, vec![ask]).await else { return false };
         let (partitions, servers) = match said.into_iter().next() {
             Some(Ok(Said::Beats { partitions, servers })) => (partitions, servers),
+            Some(Ok(Said::Unmarked)) => {
+                // Where nobody leads, nobody else would find out. It beats again in a moment, marked or not.
+                let _ = self.mark(node).await;
+                return false;
+            }
             Some(Ok(refused)) => {
                 self.refused(refused);
                 return false;
@@ -60,10 +65,15 @@ impl<C: Carrier> QuorumStore<C> {
                 None
             }
         };
-        let servers = servers.into_iter().filter_map(read).collect();
+        let servers: Vec<_> = servers.into_iter().filter_map(read).collect();
+        let told = if self.has_one_node() { servers.clone() } else { Vec::new() };
+        if self.has_one_node() {
+            self.sees(&partitions, asked_at);
+        }
         let (now, clock) = (Instant::now(), self.clock.now());
         self.election.lock().saw(node, (asked, now, clock), partitions, servers);
         self.look_around(now);
+        self.begin_memberships(&told).await;
         true
     }
 
@@ -80,7 +90,7 @@ impl<C: Carrier> QuorumStore<C> {
             leaves: self.is_leaving(),
             leads: self.parts.iter().filter_map(|part| Some(part.share.lock().lead()?.led(now))).collect(),
             notices: self.courier.notices_sent(),
-            strangers: Vec::new(),
+            strangers: self.parts.iter().filter_map(|part| part.share.lock().tells()).collect(),
         }
     }
 
@@ -205,11 +215,16 @@ impl<C: Carrier> QuorumStore<C> {
             let has_heir = self.begin_to_leave();
             hands_over |= has_heir;
             // A successor asks this server for its waiters, and waits for the answer before it serves anybody.
-            let is_succeeded = || self.parts.iter().all(|part| part.leader.lock().is_some());
-            if !has_heir && (!hands_over || is_succeeded()) || until <= Instant::now() {
+            let is_led = self.parts.iter().all(|part| part.leader.lock().is_some());
+            let is_needed = self.parts.iter().any(|part| part.share.lock().is_needed());
+            if !has_heir && (!hands_over || is_led && !is_needed) || until <= Instant::now() {
                 break;
             }
             self.tend_once();
+            if is_led && is_needed {
+                // It sees the successor's first batch.
+                self.beat_at_all().await;
+            }
             sleep(LEAVE_PERIOD).await;
         }
         for (at, part) in self.parts.iter().enumerate() {

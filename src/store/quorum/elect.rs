@@ -241,7 +241,7 @@ impl Election {
 
     /// Whether this server is to ask for the lead of a partition.
     pub(super) fn is_due(&self, partition: u16, now: Instant) -> bool {
-        let pause = RANK_PAUSE * self.rank(partition, now);
+        let pause = self.turn(partition, now);
         let is_free = self.is_led_by_nobody(partition);
         // A leader that writes to a minority only has lost the others, and answers nobody.
         let silent = self.nodes.iter().flatten().filter(|sight| {
@@ -273,6 +273,11 @@ impl Election {
         let has_left = |server| self.servers.get(&server).is_none_or(|peer| peer.has_left(partition));
         let is_over = |Ballot { round, server }| round == 0 || (server != self.me && has_left(server));
         is_over(accepted.ballot) && is_over(promised)
+    }
+
+    /// For how long this server lets those ask first that are before it in the order of the election.
+    pub(super) fn turn(&self, partition: u16, now: Instant) -> Duration {
+        RANK_PAUSE * self.rank(partition, now)
     }
 
     /// How many servers ask before this one. One that was seen first a moment ago may live.

@@ -11,8 +11,8 @@
 //!
 //! Any number of servers share the partitions. `beat.rs` and `elect.rs` say who lives and who leads. `route.rs` brings
 //! a command to the leader of its partition, here or through the nodes (`courier.rs`, [`frame`], `peers.rs`).
-//! `carried.rs` and `gather.rs` take waiters from one leader to the next. [`alone`] has the rules for one node that
-//! lost its memory; no server uses them yet.
+//! `carried.rs` and `gather.rs` take waiters from one leader to the next. `one_node.rs` and [`alone`] are for a node that
+//! is the only one and lost its memory.
 
 pub mod acceptor;
 pub mod addresses;
@@ -37,6 +37,7 @@ mod list;
 pub mod message;
 pub mod node;
 pub mod nodes;
+mod one_node;
 mod peer;
 mod peers;
 pub mod redis_nodes;

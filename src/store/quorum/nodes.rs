@@ -32,6 +32,9 @@ pub trait Carrier: Send + Sync + 'static {
     /// Resolves when the node can be asked. What was asked before may have been lost.
     fn up(&self, node: usize) -> impl Future<Output = ()> + Send;
 
+    /// The wall clock of a node, in microseconds since 1970. None if it does not answer.
+    fn wall_clock(&self, node: usize) -> impl Future<Output = Option<u64>> + Send;
+
     /// Sends a parcel to a server through a node. False: the node is away, or the server does not listen there, so it
     /// gets nothing. True is no promise that it does. Parcels through one node arrive in order, except while
     /// connections to it come and go. The first poll sends it: dropped after that, it may arrive.
@@ -49,6 +52,10 @@ impl<C: Carrier> Carrier for Arc<C> {
 
     fn up(&self, node: usize) -> impl Future<Output = ()> + Send {
         C::up(self, node)
+    }
+
+    fn wall_clock(&self, node: usize) -> impl Future<Output = Option<u64>> + Send {
+        C::wall_clock(self, node)
     }
 
     fn publish(&self, node: usize, to: ServerId, parcel: Vec<u8>) -> impl Future<Output = Result<bool, Lost>> + Send {
@@ -148,7 +155,7 @@ impl<C: Carrier> QuorumStore<C> {
     }
 
     /// Tells a node its cluster. What it was asked before is asked again, as if it had been lost.
-    async fn mark(&self, node: usize) -> Result<(), Lost> {
+    pub(super) async fn mark(&self, node: usize) -> Result<(), Lost> {
         let said = self.carrier.carry(node, vec![Ask::Mark(self.mark.clone())]).await?;
         match said.into_iter().next() {
             Some(Ok(Said::Marked)) => Err(Lost("the node was not marked yet".to_owned())),

@@ -184,6 +184,12 @@ impl Carrier for RedisNodes {
         }
     }
 
+    async fn wall_clock(&self, node: usize) -> Option<u64> {
+        let connection = self.nodes[node].connection.lock().clone()?;
+        let [seconds, micros]: [u64; 2] = connection.probe().ask(&["TIME"]).await.ok()?.ok()?;
+        seconds.checked_mul(1_000_000)?.checked_add(micros)
+    }
+
     async fn publish(&self, node: usize, to: ServerId, parcel: Vec<u8>) -> Result<bool, Lost> {
         if parcel.len() > PARCEL_BYTES_MAX {
             return Err(Lost(format!("a parcel of {} bytes is too large", parcel.len())));

@@ -1,5 +1,7 @@
 //! A server's part in one partition: it stands by, asks for the lead, or leads. Pure but for the answers that it gives.
 
+mod memory;
+
 use super::{
     ballot::{Ballot, ServerId, TransferId},
     candidate::{Candidate, Question, Step},
@@ -9,6 +11,7 @@ use super::{
     message::{Answer, Request},
 };
 use crate::domain::{name::LockName, time::StoreTime};
+use memory::Memory;
 use std::{collections::VecDeque, time::Duration};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -76,6 +79,8 @@ pub(super) struct Share {
     /// Since when each node could not carry out a request, if so. It is asked again after [`BROKEN_PAUSE`].
     broken: Vec<Option<StoreTime>>,
     role: Role,
+    /// With one node.
+    memory: Option<Memory>,
 }
 
 enum Role {
@@ -100,12 +105,13 @@ impl Share {
     /// Stands by.
     pub(super) fn new(partition: u16, me: ServerId, nodes: usize, waiters_max: usize) -> Self {
         let (highest, broken) = (Ballot::default(), vec![None; nodes]);
-        Self { partition, me, nodes, waiters_max, highest, broken, role: Role::StandsBy }
+        let memory = (nodes == 1).then(|| Memory::new(me));
+        Self { partition, me, nodes, waiters_max, highest, broken, role: Role::StandsBy, memory }
     }
 
     /// Stands by among other nodes, of which there are as many. It is the same server, so it uses no ballot again.
     pub(super) fn among_others(&self) -> Self {
-        Self { role: Role::StandsBy, broken: vec![None; self.nodes], ..*self }
+        Self { highest: self.highest, ..Self::new(self.partition, self.me, self.nodes, self.waiters_max) }
     }
 
     /// The lead, if this server has it.
@@ -123,21 +129,27 @@ impl Share {
             Role::Leads(_) => return,
             Role::Asks(_) | Role::StandsBy => {}
         }
-        self.highest = self.highest.max(seen);
-        let ballot = Ballot { round: self.highest.round + 1, server: self.me };
-        self.highest = ballot;
-        let (candidate, step) = Candidate::new(ballot, self.nodes);
-        let mut asking = Asking {
-            ballot,
-            candidate,
-            questions: vec![VecDeque::new(); self.nodes],
-            frozen_at: None,
-            until: now.after(ATTEMPT_SILENCE_MAX),
-        };
+        let seen_alone = self.memory.as_ref().map(|memory| memory.alone.highest());
+        let ballot = self.next_ballot(seen.max(seen_alone.unwrap_or_default()));
+        self.begin(ballot, Candidate::new(ballot, self.nodes), now);
+    }
+
+    /// Begins an attempt. Another one ends.
+    fn begin(&mut self, ballot: Ballot, (candidate, step): (Candidate, Step), now: StoreTime) {
+        let (questions, until) = (vec![VecDeque::new(); self.nodes], now.after(ATTEMPT_SILENCE_MAX));
+        let mut asking = Asking { ballot, candidate, questions, frozen_at: None, until };
         if let Step::Send(requests) = step {
             asking.queue(requests, now);
         }
         self.role = Role::Asks(Box::new(asking));
+    }
+
+    /// A ballot that was never used, above this one and all that were seen.
+    fn next_ballot(&mut self, above: Ballot) -> Ballot {
+        self.highest = self.highest.max(above);
+        let ballot = Ballot { round: self.highest.round + 1, server: self.me };
+        self.highest = ballot;
+        ballot
     }
 
     /// The next request for this node, until there is none. `transfer` was never used.
@@ -188,6 +200,9 @@ impl Share {
                         let (of, max) = ((self.partition, tag.ballot), self.waiters_max);
                         match Lead::new(of, *leader, content, times, max, Place::hash_of) {
                             Ok(lead) => {
+                                if let Some(memory) = &mut self.memory {
+                                    memory.begins(&lead, now);
+                                }
                                 self.role = Role::Leads(Box::new(lead));
                                 return true;
                             }
@@ -207,9 +222,7 @@ impl Share {
                     // Somebody raised the sequencer by hand: the next attempt reads it.
                     Heard::Raised(_) => {}
                 }
-                self.resign(now, exit);
-                exit.notices.hints_lost();
-                exit.notices.events_lost();
+                self.lose_lead(now, exit);
             }
             _ => {}
         }
@@ -218,9 +231,19 @@ impl Share {
 
     /// Leads no more, and asks for nothing.
     pub(super) fn resign(&mut self, now: StoreTime, exit: &Exit<'_>) {
-        if let Role::Leads(lead) = std::mem::replace(&mut self.role, Role::StandsBy) {
-            lead.abandon(now, exit);
+        if let Role::Leads(mut lead) = std::mem::replace(&mut self.role, Role::StandsBy) {
+            match &mut self.memory {
+                Some(memory) => memory.keep(lead, now, exit),
+                None => lead.refuse_held(now, exit),
+            }
         }
+    }
+
+    /// Leads no more, and does not know what the next leader tells before this server hears of it.
+    fn lose_lead(&mut self, now: StoreTime, exit: &Exit<'_>) {
+        self.resign(now, exit);
+        exit.notices.hints_lost();
+        exit.notices.events_lost();
     }
 
     /// A node could not carry out a request, because its data of the partition is damaged, or because it may not. It is

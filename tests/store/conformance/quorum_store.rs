@@ -78,6 +78,10 @@ impl<const COUNT: usize> Carrier for Servers<COUNT> {
         self.nodes.up(node)
     }
 
+    fn wall_clock(&self, node: usize) -> impl Future<Output = Option<u64>> + Send {
+        self.nodes.wall_clock(node)
+    }
+
     fn publish(&self, node: usize, to: ServerId, parcel: Vec<u8>) -> impl Future<Output = Result<bool, Lost>> + Send {
         self.nodes.publish(node, to, parcel)
     }

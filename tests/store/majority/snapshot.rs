@@ -19,6 +19,10 @@ impl Carrier for Weighed {
         self.nodes.up(node).await;
     }
 
+    fn wall_clock(&self, node: usize) -> impl Future<Output = Option<u64>> + Send {
+        self.nodes.wall_clock(node)
+    }
+
     async fn publish(&self, node: usize, to: ServerId, parcel: Vec<u8>) -> Result<bool, Lost> {
         self.nodes.publish(node, to, parcel).await
     }

@@ -6,7 +6,7 @@ pub(crate) use fencepost::{
     clock::{Clock, ManualClock},
     domain::{
         command::Acquire,
-        limits::{CLAIM_WINDOW, Limits},
+        limits::{CLAIM_WINDOW, Limits, TOKEN_END},
         name::LockName,
         outcome::{AcquireOutcome, Grant, ReleaseOutcome, RenewOutcome},
         time::StoreTime,
@@ -20,7 +20,8 @@ pub(crate) use fencepost::{
             ballot::ServerId,
             create::create,
             frame::{Frame, Parcel},
-            node::{Ask, ClusterId, Mark},
+            message::Request,
+            node::{Ask, ClusterId, Mark, Node},
             nodes::{Answers, Carrier, Lost},
         },
     },
@@ -67,15 +68,30 @@ pub(crate) struct Ways {
     pub(crate) parcels: AtomicUsize,
     /// Whether parcels through the first node are lost.
     pub(crate) first_is_deaf: AtomicBool,
+    /// Whether the first batch of each leader is late.
+    pub(crate) delays_first_batches: AtomicBool,
 }
 
 impl Carrier for Ways {
-    fn carry(&self, node: usize, asks: Vec<Ask>) -> impl Future<Output = Result<Answers, Lost>> + Send {
-        self.twins.carry(node, asks)
+    async fn carry(&self, node: usize, asks: Vec<Ask>) -> Result<Answers, Lost> {
+        let is_first = |ask: &Ask| match ask {
+            Ask::OfPartition { request: Request::Write { before, position, .. }, .. } => {
+                before.ballot != position.ballot
+            }
+            _ => false,
+        };
+        if self.delays_first_batches.load(Ordering::Relaxed) && asks.iter().any(is_first) {
+            sleep(Duration::from_millis(600)).await;
+        }
+        self.twins.carry(node, asks).await
     }
 
     fn up(&self, node: usize) -> impl Future<Output = ()> + Send {
         self.twins.up(node)
+    }
+
+    fn wall_clock(&self, node: usize) -> impl Future<Output = Option<u64>> + Send {
+        self.twins.wall_clock(node)
     }
 
     async fn publish(&self, node: usize, to: ServerId, parcel: Vec<u8>) -> Result<bool, Lost> {
@@ -179,15 +195,25 @@ pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// A cluster of three nodes with so many servers, each of which leads some partitions.
 pub(crate) async fn cluster(servers: usize) -> (Arc<Ways>, Mark, Servers) {
+    cluster_of(3, servers).await
+}
+
+/// Nodes that were never asked anything, and what makes a cluster of so many of them.
+pub(crate) fn empty(nodes: usize) -> (Arc<Ways>, Mark) {
     let ways = Arc::new(Ways {
         twins: Arc::new(Twins::new()),
         fate: Mutex::new(|_| Fate::Comes),
         loses_each: AtomicUsize::new(0),
         parcels: AtomicUsize::new(1),
         first_is_deaf: AtomicBool::new(false),
+        delays_first_batches: AtomicBool::new(false),
     });
-    let members = (0..3).map(|node| format!("node {node}").into()).collect();
-    let mark = Mark { cluster: ClusterId(7), partitions: PARTITIONS, list: 1, members };
+    let members = (0..nodes).map(|node| format!("node {node}").into()).collect();
+    (ways, Mark { cluster: ClusterId(7), partitions: PARTITIONS, list: 1, members })
+}
+
+pub(crate) async fn cluster_of(nodes: usize, servers: usize) -> (Arc<Ways>, Mark, Servers) {
+    let (ways, mark) = empty(nodes);
     create(&ways, &mark, 1_000).await.unwrap();
     let servers: Servers = (0..servers).map(|_| Server::start(&ways, &mark)).collect();
     settled(&servers).await;

@@ -10,7 +10,10 @@ use crate::{
         time::StoreTime,
         token::FencingToken,
     },
-    store::fields::{self, FieldError, Id},
+    store::{
+        fields::{self, FieldError, Id},
+        quorum::content::Bytes,
+    },
 };
 use prost::Message;
 
@@ -94,6 +97,17 @@ pub fn append(record: &mut Vec<u8>, name: &LockName, ended: &Ended, token: Optio
 pub fn decode(record: &[u8]) -> Result<Vec<Entry>, RecordError> {
     let RecordMessage { entries } = super::decode(record)?;
     entries.into_iter().map(read).collect()
+}
+
+/// The same record with other tokens of leases. `None`: there are no such tokens.
+pub fn with_tokens(record: &Bytes, token: impl Fn(u64) -> Option<u64>) -> Result<Option<Bytes>, RecordError> {
+    let mut message: RecordMessage = super::decode(record)?;
+    let is_of_lease = |entry: &&mut EntryMessage| entry.number > 0 && fields::end_numbered(entry.end).is_some();
+    for entry in message.entries.iter_mut().filter(is_of_lease) {
+        let Some(token) = token(entry.number) else { return Ok(None) };
+        entry.number = token;
+    }
+    Ok(Some(super::encode(&message)))
 }
 
 fn read(message: EntryMessage) -> Result<Entry, RecordError> {

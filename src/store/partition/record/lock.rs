@@ -120,6 +120,15 @@ pub fn decode(record: &[u8]) -> Result<Lock, RecordError> {
     Ok(Lock::kept(lease, tombstones.iter().map(read_tombstone).collect::<Result<_, _>>()?))
 }
 
+/// The same record with another token, if there is a lease. `None`: there is no such token.
+pub fn with_token(record: &Bytes, token: impl Fn(u64) -> Option<u64>) -> Result<Option<Bytes>, RecordError> {
+    let mut message: LockMessage = super::decode(record)?;
+    let Some(lease) = &mut message.lease else { return Ok(Some(record.clone())) };
+    let Some(token) = token(lease.token) else { return Ok(None) };
+    lease.token = token;
+    Ok(Some(super::encode(&message)))
+}
+
 fn lease_message(lease: &Lease) -> LeaseMessage {
     // Names each field, so that a new one is not forgotten.
     let Lease {

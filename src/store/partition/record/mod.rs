@@ -94,6 +94,19 @@ pub enum RecordError {
     Field(#[from] FieldError),
 }
 
+/// The same record with other tokens of leases. `None`: there are no such tokens.
+pub fn with_tokens(
+    key: &Bytes,
+    record: &Bytes,
+    token: impl Fn(u64) -> Option<u64>,
+) -> Result<Option<Bytes>, RecordError> {
+    match key.first() {
+        Some(&LOCK) => lock::with_token(record, token),
+        Some(&ENDED) => ended::with_tokens(record, token),
+        _ => Err(RecordError::UnknownKey),
+    }
+}
+
 /// A record of this message.
 fn encode(message: &impl Message) -> Bytes {
     let mut record = Vec::with_capacity(1 + message.encoded_len());

@@ -263,4 +263,27 @@ proptest! {
         prop_assert_eq!(Key::decode(&Key::of_lock(&name)), Ok(Key::Lock(name)));
         prop_assert_eq!(Key::decode(&Key::of_ended(number)), Ok(Key::Ended(number)));
     }
+
+    #[test]
+    fn tokens_of_records_are_renumbered_and_nothing_else(
+        lease in some_lease(),
+        tombstones in prop::collection::vec(some_tombstone(), 0..3),
+        entries in prop::collection::vec(some_entry(), 0..5),
+    ) {
+        let raised = |token: FencingToken| FencingToken::new((token.get() + 7).min(TOKEN_END - 1)).unwrap();
+        let raise = |token: u64| Some((token + 7).min(TOKEN_END - 1));
+        let record = encoded(&Lock::kept(Some(lease.clone()), tombstones.clone()));
+        let token = raised(lease.token);
+        let expected = encoded(&Lock::kept(Some(Lease { token, ..lease }), tombstones));
+        let name = LockName::new("orders/42".to_owned()).unwrap();
+        prop_assert_eq!(with_tokens(&Key::of_lock(&name), &record, raise).unwrap(), Some(expected));
+        prop_assert_eq!(with_tokens(&Key::of_lock(&name), &record, |_| None).unwrap(), None);
+        let mut ended = vec![LAYOUT];
+        for Entry { name, ended: end, token } in &entries {
+            ended::append(&mut ended, name, end, *token);
+        }
+        let renumbered = with_tokens(&Key::of_ended(3), &ended.into(), raise).unwrap().unwrap();
+        let of_leases = entries.into_iter().map(|entry| Entry { token: entry.token.map(raised), ..entry });
+        prop_assert_eq!(ended::decode(&renumbered).unwrap(), of_leases.collect::<Vec<_>>());
+    }
 }

@@ -52,16 +52,16 @@ impl Lead {
     }
 
     /// This server leads no more. The outcome of what was not let out is unknown; what waited behind was not begun.
-    pub(in crate::store::quorum) fn abandon(self, now: StoreTime, exit: &Exit<'_>) {
+    pub(in crate::store::quorum) fn refuse_held(&mut self, now: StoreTime, exit: &Exit<'_>) {
         let time = self.time.at(now);
-        for held in self.written.into_iter().flat_map(|batch| batch.held).chain(self.open) {
+        for held in self.written.drain(..).flat_map(|batch| batch.held).chain(self.open.drain(..)) {
             match held {
                 Held::Outcome { asker, now, .. } => exit.refuse(asker, now, Refusal::Deposed),
                 Held::Page { server, number, now, .. } => exit.reply(server, number, (now, Err(Refusal::Deposed))),
                 Held::Presented { .. } | Held::Read(_) | Held::Notice(..) => {}
             }
         }
-        for job in self.behind {
+        for job in self.behind.drain(..) {
             exit.refuse(job.asker, time, Refusal::NotLeader);
         }
     }

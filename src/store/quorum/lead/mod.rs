@@ -2,6 +2,7 @@
 
 mod change;
 mod held;
+mod recall;
 mod turns;
 
 pub(super) use turns::Job;
@@ -116,6 +117,15 @@ impl Lead {
 
     pub(super) fn ballot(&self) -> Ballot {
         self.ballot
+    }
+
+    pub(super) fn leader(&self) -> &Leader {
+        &self.leader
+    }
+
+    /// The highest token that was drawn, or read.
+    pub(super) fn token(&self) -> u64 {
+        self.locks.token()
     }
 
     /// What other servers are told of this lead.

@@ -1,0 +1,149 @@
+//! One node: what a server keeps of a partition in memory, also when it leads it no more, and what it does with that
+//! when the node has lost its memory. [`Alone`] has the rules.
+
+use super::{Role, Share};
+use crate::{
+    domain::time::StoreTime,
+    store::quorum::{
+        acceptor::Seen,
+        alone::{Admission, Alone, Decision, Known, Sight, Situation},
+        ballot::ServerId,
+        candidate::Candidate,
+        exit::Exit,
+        frame::OfStranger,
+        lead::Lead,
+    },
+};
+
+/// What a server has of a partition that one node keeps.
+pub(super) struct Memory {
+    pub(super) alone: Alone,
+    /// The memory, unless this server leads with it.
+    kept: Option<Box<Lead>>,
+    /// The highest token that this server has drawn or read. Another server may have heard of no higher one.
+    token: u64,
+}
+
+impl Memory {
+    pub(super) fn new(me: ServerId) -> Self {
+        Self { alone: Alone::new(me), kept: None, token: 0 }
+    }
+
+    /// This lead begins. What was kept before is older.
+    pub(super) fn begins(&mut self, lead: &Lead, now: StoreTime) {
+        self.alone.remembers(lead.leader(), now);
+        self.token = self.token.max(lead.token());
+        self.kept = None;
+    }
+
+    /// This lead is over. Its memory is kept until somebody else is seen to have gone on from there.
+    pub(super) fn keep(&mut self, mut lead: Box<Lead>, now: StoreTime, exit: &Exit<'_>) {
+        lead.refuse_held(now, exit);
+        self.token = self.token.max(lead.token());
+        if lead.leader().is_over() {
+            self.alone.forgets();
+        }
+        self.kept = (self.alone.memory() == Some(lead.ballot())).then_some(lead);
+    }
+}
+
+impl Share {
+    /// With one node: takes what a beat that was sent at `asked` has seen. Returns whether a lead ended by that.
+    pub(in crate::store::quorum) fn sees(
+        &mut self,
+        seen: &Seen,
+        [asked, now]: [StoreTime; 2],
+        exit: &Exit<'_>,
+    ) -> bool {
+        let Some(memory) = &mut self.memory else { return false };
+        match memory.alone.sees(seen, asked, now) {
+            Sight::Nothing => false,
+            Sight::Outlived => {
+                memory.kept = None;
+                let led = matches!(self.role, Role::Leads(_));
+                if led {
+                    self.lose_lead(now, exit);
+                }
+                led
+            }
+            Sight::Stranger(next) => {
+                if let Role::Asks(asking) = &self.role
+                    && asking.candidate.begins() != Some(next)
+                {
+                    self.role = Role::StandsBy;
+                }
+                false
+            }
+        }
+    }
+
+    /// With one node, which has lost its memory: what this server tells the others about that.
+    pub(in crate::store::quorum) fn tells(&self) -> Option<OfStranger> {
+        self.memory.as_ref()?.alone.tells(self.partition, self.known())
+    }
+
+    fn known(&self) -> Known {
+        let read = self.memory.as_ref().map_or(0, |memory| memory.token);
+        let drawn = if let Role::Leads(lead) = &self.role { lead.token() } else { 0 };
+        Known { highest: self.highest, token: read.max(drawn) }
+    }
+
+    /// With one node: whether another server may still need what this one has in memory, or is to begin.
+    pub(in crate::store::quorum) fn is_needed(&self) -> bool {
+        self.memory.as_ref().is_some_and(|memory| memory.alone.memory().is_some())
+    }
+
+    /// With one node, which has lost its memory: begins its next membership, if that is for this server to do. True if
+    /// by this the server leads, as in [`Share::answered`]. A server that leaves begins nothing with what the node kept.
+    pub(in crate::store::quorum) fn begins_membership(
+        &mut self,
+        situation: &Situation<'_>,
+        leaves: bool,
+        exit: &Exit<'_>,
+    ) -> bool {
+        let (known, now) = (self.known(), situation.now);
+        let Some(memory) = &mut self.memory else { return false };
+        // An attempt that was not to begin this membership was given up.
+        if matches!(&self.role, Role::Asks(asking) if now < asking.until) {
+            return false;
+        }
+        match memory.alone.decides(known, situation) {
+            Decision::Recall(admission) => self.recall(admission, now, exit),
+            Decision::GoOn(admission) if !leaves => {
+                self.go_on(admission, now);
+                false
+            }
+            Decision::GoOn(_) | Decision::Wait => false,
+        }
+    }
+
+    fn recall(&mut self, admission: Admission, now: StoreTime, exit: &Exit<'_>) -> bool {
+        let ballot = self.next_ballot(admission.above);
+        self.resign(now, exit);
+        let Some(memory) = &mut self.memory else { return false };
+        let Some(kept) = memory.kept.take() else { return false };
+        match kept.recalled(ballot, admission, now) {
+            Ok(lead) => {
+                tracing::warn!(partition = self.partition, "the node lost its memory: it gets all of this partition");
+                memory.begins(&lead, now);
+                self.role = Role::Leads(Box::new(lead));
+                true
+            }
+            Err(why) => {
+                tracing::error!(partition = self.partition, %why, "what this server has in memory cannot be used");
+                memory.alone.forgets();
+                false
+            }
+        }
+    }
+
+    fn go_on(&mut self, Admission { next, above, skip }: Admission, now: StoreTime) {
+        tracing::warn!(
+            partition = self.partition,
+            "the node lost its memory, and no server has any: locks that were taken since it last saved are forgotten; \
+             tokens go on above all of them"
+        );
+        let ballot = self.next_ballot(above);
+        self.begin(ballot, Candidate::of_stranger(ballot, next, skip), now);
+    }
+}

@@ -1,0 +1,236 @@
+//! One node, which loses its memory: what some server has in memory is not lost, and tokens rise in any case.
+
+use crate::crowd::*;
+
+/// Who begins the next membership is settled within this time, where some server has the memory: all have told within a
+/// second, and beats are 0.3 s apart.
+const RECALLED_WITHIN: Duration = Duration::from_secs(3);
+/// The same, where nobody has it.
+const GONE_ON_WITHIN: Duration = Duration::from_secs(6);
+
+/// Servers on one node, of which the first leads most partitions, and locks that are held through the last one.
+async fn with_held_locks(servers: usize) -> (Arc<Ways>, Mark, Servers, Vec<(LockName, Grant)>) {
+    let (ways, mark, mut servers) = cluster_of(1, servers).await;
+    // Until each has its share.
+    sleep(Duration::from_secs(4)).await;
+    settled(&servers).await;
+    servers.sort_by_key(|server| Reverse(server.store.leads()));
+    let mut held = Vec::new();
+    for number in 0..LOCKS {
+        held.push((lock(number), take(servers.last().unwrap(), &lock(number)).await.1));
+    }
+    (ways, mark, servers, held)
+}
+
+/// All locks are held as before, and who comes next gets a higher token.
+async fn all_are_held(server: &Server, held: &[(LockName, Grant)]) {
+    for (name, grant) in held {
+        let view = persist(async || server.store.view(name).await).await;
+        assert_eq!(view.current.map(|lease| lease.token), Some(grant.token), "{name}");
+    }
+}
+
+/// What a lock is granted with by the first server that grants it, whoever held it before.
+async fn granted_anew(server: &Server, name: &LockName) -> Grant {
+    let begun = Instant::now();
+    loop {
+        let request = acquire(new_request(), TTL, false);
+        if let AcquireOutcome::Granted(grant) =
+            persist(async || server.store.acquire(name, request.clone()).await).await
+        {
+            return grant;
+        }
+        assert!(begun.elapsed() < 2 * TTL, "{name} stays held");
+        sleep(Duration::from_secs(1)).await;
+    }
+}
+
+async fn recalled_after(lose: impl FnOnce(&Ways)) {
+    let (ways, _, servers, held) = with_held_locks(3).await;
+    let mut waiting = Vec::new();
+    for (name, _) in &held {
+        waiting.push(waits(&servers[0], name));
+        queued(&servers[1], name, 1).await;
+    }
+    let lost = Instant::now();
+    lose(&ways);
+    all_are_held(&servers[1], &held).await;
+    let took = lost.elapsed();
+    assert!(took < RECALLED_WITHIN, "{took:?}");
+    for (waiter, held) in waiting.into_iter().zip(&held) {
+        release(&servers[1], held).await;
+        assert!(served(waiter).await.token > held.1.token);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_was_emptied_gets_all_back() {
+    recalled_after(|ways| ways.twins.starts_with(0, Node::unmarked())).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_was_restarted_with_what_it_kept_gets_what_is_newer() {
+    recalled_after(|ways| ways.twins.starts_with(0, ways.twins.backup(0))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_was_restored_from_a_backup_gets_what_is_newer() {
+    let (ways, _, servers, mut held) = with_held_locks(2).await;
+    let backup = ways.twins.backup(0);
+    for held in &mut held {
+        release(&servers[0], held).await;
+        held.1 = take(&servers[0], &held.0).await.1;
+    }
+    ways.twins.starts_with(0, backup);
+    all_are_held(&servers[1], &held).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_lost_twice_gets_all_back_twice() {
+    let (ways, _, servers, held) = with_held_locks(2).await;
+    ways.twins.starts_with(0, Node::unmarked());
+    sleep(Duration::from_millis(1_400)).await;
+    // By now it is being brought up to date, or was a moment ago.
+    ways.twins.starts_with(0, Node::unmarked());
+    all_are_held(&servers[1], &held).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_memory_what_the_node_kept_goes_on_and_tokens_rise() {
+    for keeps in [true, false] {
+        let (ways, _, mut servers, held) = with_held_locks(3).await;
+        let kept = if keeps { ways.twins.backup(0) } else { Node::unmarked() };
+        let dead = servers.remove(0);
+        assert!(dead.store.leads() > 0, "else its death shows nothing");
+        drop(dead);
+        ways.twins.starts_with(0, kept);
+        let lost = Instant::now();
+        let mut forgotten = 0;
+        for (name, grant) in &held {
+            let view = persist(async || servers[0].store.view(name).await).await;
+            match view.current {
+                Some(lease) => assert_eq!(lease.token, grant.token, "{name}"),
+                None => forgotten += 1,
+            }
+        }
+        let took = lost.elapsed();
+        assert!(took < GONE_ON_WITHIN, "{took:?}");
+        assert_eq!(forgotten == 0, keeps, "{forgotten}");
+        for (name, grant) in &held {
+            assert!(granted_anew(&servers[0], name).await.token > grant.token, "{name}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_memory_tokens_go_on_above_the_later_clock_of_server_and_node() {
+    for node_shows in [0, TOKEN_END / 2] {
+        let (ways, mark, _, _) = with_held_locks(1).await;
+        ways.twins.shows(0, node_shows);
+        ways.twins.starts_with(0, Node::unmarked());
+        let clock = Arc::new(ManualClock::at(StoreTime::from_micros(1 << 50)));
+        let (shown, runs) = (clock.now().as_micros(), Arc::clone(&clock));
+        let ticks = tokio::spawn(async move {
+            loop {
+                sleep(Duration::from_millis(10)).await;
+                runs.advance(Duration::from_millis(10));
+            }
+        });
+        let server = Server::with_clock(&ways, &mark, clock);
+        for number in 0..LOCKS {
+            assert!(granted_anew(&server, &lock(number)).await.token.get() > node_shows.max(shown));
+        }
+        ticks.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_go_on_above_all_that_a_living_server_has_drawn() {
+    let (ways, mark, mut servers) = cluster_of(1, 1).await;
+    let clock: Arc<dyn Clock> = Arc::new(RuntimeClock::start());
+    servers[0] = Server::with_clock(&ways, &mark, Arc::clone(&clock));
+    settled(&servers).await;
+    let mut held = Vec::new();
+    for number in 0..LOCKS {
+        let mut request = acquire(new_request(), TTL, false);
+        request.terms.min_token = clock.now().after(Duration::from_secs(20 * 3_600)).as_micros();
+        let acquired = persist(async || servers[0].store.acquire(&lock(number), request.clone()).await).await;
+        held.push((lock(number), granted(acquired)));
+    }
+    servers.push(Server::start(&ways, &mark));
+    until("a share for who came", || servers[1].store.leads() > 0).await;
+    // The other has seen that, and has these partitions in memory no more.
+    sleep(Duration::from_secs(1)).await;
+    drop(servers.remove(1));
+    ways.twins.starts_with(0, Node::unmarked());
+    for (name, grant) in &held {
+        assert!(granted_anew(&servers[0], name).await.token > grant.token, "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_slept_through_the_loss_finds_itself_outlived() {
+    let (ways, _, mut servers, held) = with_held_locks(2).await;
+    let mut slept = servers.remove(0);
+    assert!(slept.store.leads() > 0, "else it slept through nothing");
+    let sleeps = tokio::spawn(async move {
+        slept.pause(Duration::from_secs(12)).await;
+        slept
+    });
+    sleep(Duration::from_secs(2)).await;
+    ways.twins.starts_with(0, Node::unmarked());
+    let mut anew = Vec::new();
+    for (name, before) in &held {
+        let view = persist(async || servers[0].store.view(name).await).await;
+        let is_forgotten = view.current.is_none();
+        let grant = if is_forgotten { granted_anew(&servers[0], name).await } else { before.clone() };
+        assert!(!is_forgotten || grant.token > before.token);
+        anew.push((name.clone(), grant));
+    }
+    servers.push(sleeps.await.unwrap());
+    sleep(Duration::from_secs(2)).await;
+    settled(&servers).await;
+    for server in &servers {
+        all_are_held(server, &anew).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_slept_through_the_loss_alone_has_all() {
+    let (ways, _, mut servers, held) = with_held_locks(1).await;
+    let away = ways.twins.backup(0);
+    ways.twins.stops(0);
+    servers[0].pause(Duration::from_secs(10)).await;
+    ways.twins.starts_with(0, Node { servers: away.servers, ..Node::unmarked() });
+    all_are_held(&servers[0], &held).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_leaves_has_handed_its_memory_over() {
+    let (ways, _, mut servers, held) = with_held_locks(2).await;
+    let leaving = servers.remove(0);
+    ways.delays_first_batches.store(true, Ordering::Relaxed);
+    let begun = Instant::now();
+    leaving.store.leave().await;
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    let node = ways.twins.backup(0);
+    let writers = node.partitions.values().map(|it| it.header.as_ref().unwrap().accepted.ballot.server);
+    assert_eq!(writers.collect::<BTreeSet<_>>().len(), 1, "the successor has written to each partition");
+    drop(leaving);
+    ways.twins.starts_with(0, Node::unmarked());
+    all_are_held(&servers[0], &held).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_start_goes_on_from_nothing() {
+    let (ways, mark) = empty(1);
+    let begun = Instant::now();
+    let servers = vec![Server::start(&ways, &mark), Server::start(&ways, &mark)];
+    settled(&servers).await;
+    let took = begun.elapsed();
+    assert!(took < GONE_ON_WITHIN, "{took:?}");
+    let (_, grant) = take(&servers[0], &lock(0)).await;
+    let view = servers[1].store.view(&lock(0)).await.unwrap();
+    assert_eq!(view.current.unwrap().token, grant.token);
+}
