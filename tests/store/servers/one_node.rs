@@ -183,7 +183,7 @@ async fn a_leader_that_slept_through_the_loss_finds_itself_outlived() {
     for (name, before) in &held {
         let view = persist(async || servers[0].store.view(name).await).await;
         let is_forgotten = view.current.is_none();
-        let grant = if is_forgotten { granted_anew(&servers[0], name).await } else { before.clone() };
+        let grant = if is_forgotten { granted_anew(&servers[0], name).await } else { *before };
         assert!(!is_forgotten || grant.token > before.token);
         anew.push((name.clone(), grant));
     }
