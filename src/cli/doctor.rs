@@ -48,7 +48,8 @@ pub(super) async fn doctor(args: DoctorArgs) -> Result<(), Failure> {
     for url in &urls {
         let store = url.to_string();
         // A list is a store of several, which asks other things of each than a store that is one.
-        let examined = if urls.len() > 1 { quorum::doctor::examine(url).await } else { doctor::examine(url).await };
+        let examined =
+            if args.store.is_quorum() { quorum::doctor::examine(url).await } else { doctor::examine(url).await };
         match examined {
             Ok(findings) => {
                 let severity = worst(&findings);

@@ -31,9 +31,14 @@ pub(crate) struct StoreArgs {
 }
 
 impl StoreArgs {
+    /// Whether locks are kept as in a quorum.
+    pub(crate) fn is_quorum(&self) -> bool {
+        urls_in(&self.store).0
+    }
+
     /// The URLs with their files for TLS, which are checked.
     pub(crate) fn urls(&self) -> Result<Vec<RedisUrl>, Failure> {
-        let urls = urls_in(&self.store).into_iter().map(RedisUrl::parse).collect::<Result<Vec<_>, _>>();
+        let urls = urls_in(&self.store).1.into_iter().map(RedisUrl::parse).collect::<Result<Vec<_>, _>>();
         let urls = urls.map_err(|why| Failure::new(COMMAND_LINE, format!("--store: {why}")))?;
         let file = |given: &Option<OsString>| given.as_ref().filter(|path| !path.is_empty()).map(PathBuf::from);
         let files = TlsFiles { ca: file(&self.store_ca), cert: file(&self.store_cert), key: file(&self.store_key) };

@@ -144,7 +144,7 @@ fn store(text: &str, redis_url: impl Fn(&str) -> Result<(), String>) -> Result<S
     if text == "memory:" {
         return Ok(StoreUrl::Memory);
     }
-    let urls = urls_in(text);
+    let (is_quorum, urls) = urls_in(text);
     for url in &urls {
         // Output of --print-config. Valid here, because another source may override it.
         if url.contains(PASSWORD_SHOWN) {
@@ -159,7 +159,8 @@ fn store(text: &str, redis_url: impl Fn(&str) -> Result<(), String>) -> Result<S
         redis_url(url)?;
     }
     match urls[..] {
-        [url] => Ok(StoreUrl::Redis(url.to_owned())),
+        [url] if !is_quorum => Ok(StoreUrl::Redis(url.to_owned())),
+        [url] => Ok(StoreUrl::Quorum(vec![url.to_owned()])),
         _ if NODE_COUNTS.contains(&urls.len()) => Ok(StoreUrl::Quorum(urls.into_iter().map(str::to_owned).collect())),
         _ => Err(format!(
             "names {} Redis servers: give one, or three, or five, of which a majority has to be there",

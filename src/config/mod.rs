@@ -92,7 +92,7 @@ pub enum StoreUrl {
     /// In the Redis at this URL, shared by all servers that use it. The URL may contain a password, which is never
     /// printed.
     Redis(String),
-    /// In a majority of the Redis servers at these URLs, shared by all servers that use them.
+    /// In a majority of the Redis servers at these URLs, or in the only one, shared by all servers that use them.
     Quorum(Vec<String>),
 }
 
@@ -107,9 +107,15 @@ impl StoreUrl {
     }
 }
 
-/// The URLs in a text that may name several Redis servers. A comma separates two of them only before the next URL's
-/// scheme: there may be others in a password.
-pub fn urls_in(text: &str) -> Vec<&str> {
+/// Before the URL of a Redis: locks are kept there as in each of several.
+const ONE_OF_QUORUM: &str = "quorum+";
+
+/// The URLs in a text that may name several Redis servers, and whether they keep locks as a quorum does. A comma
+/// separates two of them only before the next URL's scheme: there may be others in a password.
+pub fn urls_in(text: &str) -> (bool, Vec<&str>) {
+    if let Some(url) = text.strip_prefix(ONE_OF_QUORUM) {
+        return (true, vec![url]);
+    }
     let begins = |at: usize| text[at..].starts_with(",redis://") || text[at..].starts_with(",rediss://");
     let (mut urls, mut first) = (Vec::new(), 0);
     for (at, _) in text.match_indices(',').filter(|(at, _)| begins(*at)) {
@@ -117,13 +123,16 @@ pub fn urls_in(text: &str) -> Vec<&str> {
         first = at + 1;
     }
     urls.push(&text[first..]);
-    urls
+    (urls.len() > 1, urls)
 }
 
 impl fmt::Display for StoreUrl {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Self::Memory {
             return out.write_str("memory:");
+        }
+        if matches!(self, Self::Quorum(urls) if urls.len() == 1) {
+            out.write_str(ONE_OF_QUORUM)?;
         }
         for (number, url) in self.urls().iter().enumerate() {
             if number > 0 {

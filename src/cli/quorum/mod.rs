@@ -13,7 +13,7 @@ use crate::{
     store::quorum::{
         addresses::{Addresses, Connected},
         ballot::majority,
-        create::{CreateError, create},
+        create::{CreateError, PARTITIONS, create},
         find::{self, FindError},
         node::{ClusterId, Mark},
         nodes::Lost,
@@ -27,9 +27,6 @@ use serde::Serialize;
 use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
 
-/// The partitions of a cluster. Each server leads some of them, so there are more than there are servers; a beat of a
-/// server reads the state of all, so there are not many more.
-const PARTITIONS: u16 = 32;
 /// Tokens begin so far above the wall clock: higher than those of a store that was here before, whose clock was ahead.
 const TOKENS_AHEAD: Duration = Duration::from_secs(60);
 
@@ -85,7 +82,7 @@ impl Named {
     fn of(store: &StoreArgs) -> Result<Self, Failure> {
         let addresses = Addresses::new(store.urls()?);
         let members = addresses.members();
-        if members.len() < 3 || members.len().is_multiple_of(2) {
+        if !store.is_quorum() || members.len().is_multiple_of(2) {
             let rule = "--store: a quorum has three or five Redis servers: give their URLs, with commas between";
             return Err(Failure::new(COMMAND_LINE, rule));
         }

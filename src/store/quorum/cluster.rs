@@ -3,6 +3,7 @@
 use super::{
     QuorumStore,
     addresses::{Connect, Connected},
+    create::create_of_one,
     find::FindError,
     node::Mark,
     search::Search,
@@ -19,10 +20,16 @@ use crate::{
 };
 use futures_util::future::join;
 use std::{sync::Arc, time::Duration};
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
 
 /// The pause before the nodes are asked again which cluster they belong to.
 const FIND_PAUSE: Duration = Duration::from_millis(500);
+/// How long the only node has to belong to no cluster before this server makes one there. A server that knows a cluster
+/// of it, of which the node has forgotten all, tells it much sooner.
+const EMPTY_TIME: Duration = Duration::from_secs(3);
 /// How often it is checked whether the store can be used, and how much this server leads.
 const READY_PERIOD: Duration = Duration::from_millis(100);
 
@@ -136,6 +143,7 @@ impl<C: Connect> ClusterStore<C> {
     /// `names` are asked first.
     async fn find(&self, given: &[Arc<str>], names: &[Arc<str>], list_min: u64) -> (Connected<C::Nodes>, Mark) {
         let (mut search, mut told) = (Search::new(&self.connect, names), None);
+        let mut empty_since = None;
         loop {
             let agreed = search.look().await.and_then(|sight| sight.agreed(given));
             let found = match agreed {
@@ -143,6 +151,17 @@ impl<C: Connect> ClusterStore<C> {
                 Ok(mark) => search.connected(&mark.members).map(|connected| (connected, mark)),
                 Err(why) => Err(why),
             };
+            let is_empty = matches!(found, Err(FindError::NoCluster));
+            let since = *empty_since.insert(empty_since.filter(|_| is_empty).unwrap_or_else(Instant::now));
+            if let ([only], Some(connected), true) = (given, search.nodes(), is_empty) {
+                if since.elapsed() >= EMPTY_TIME
+                    && let Err(why) = create_of_one(&connected.nodes, only, self.clock.now()).await
+                {
+                    tracing::warn!(%why, "the store cannot be used yet");
+                }
+                sleep(FIND_PAUSE).await;
+                continue;
+            }
             match found {
                 Ok(found) => return found,
                 Err(why) if told.as_ref() == Some(&why) => {}

@@ -3,11 +3,16 @@
 use super::{
     ballot::{Ballot, Position, Stamp, TransferId},
     message::{Answer, Cursor, Request},
-    node::{Ask, Mark, Said},
+    node::{Ask, ClusterId, Mark, Said},
     nodes::{Carrier, Lost},
 };
+use crate::domain::{limits::TOKEN_SKIP, time::StoreTime};
 use std::sync::Arc;
 use uuid::Uuid;
+
+/// The partitions of a cluster. Each server leads some of them, so there are more than there are servers; a beat of a
+/// server reads the state of all, so there are not many more.
+pub const PARTITIONS: u16 = 32;
 
 /// Why a cluster was not made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,6 +24,14 @@ pub enum CreateError {
         member: String,
         /// Why there is no answer.
         why: Lost,
+    },
+    /// A node refuses to belong to a cluster. No node was made a member.
+    #[error("{member}: {why}")]
+    Refused {
+        /// The node.
+        member: String,
+        /// Why.
+        why: String,
     },
     /// A node serves a cluster, this one or another. No node was made a member.
     #[error("{member} belongs to a cluster already: empty it, if it is not used any more, or leave it out")]
@@ -39,8 +52,10 @@ pub async fn create(carrier: &impl Carrier, mark: &Mark, token: u64) -> Result<(
     let mut stamps_of_nodes = Vec::with_capacity(mark.members.len());
     for (node, member) in mark.members.iter().enumerate() {
         let said = carrier.carry(node, vec![Ask::Mark(mark.clone())]).await.map_err(|why| lost(member, why))?;
-        if said != [Ok(Said::Marked)] {
-            return Err(in_use(member));
+        match said.into_iter().next() {
+            Some(Ok(Said::Marked)) => {}
+            Some(Err(why)) => return Err(CreateError::Refused { member: member.to_string(), why }),
+            _ => return Err(in_use(member)),
         }
         // The lowest ballot: nobody has promised a lower one, and a candidate has a higher one.
         let look = (0..mark.partitions).map(|at| ask(mark, at, Request::Promise(Ballot::default()))).collect();
@@ -87,6 +102,22 @@ pub async fn create(carrier: &impl Carrier, mark: &Mark, token: u64) -> Result<(
         }
     }
     Ok(())
+}
+
+/// Makes a cluster of the only node, which is empty. `now` is the time on this server's clock. Tokens begin above it and
+/// above the node's: a store that was here before and was forgotten has drawn none as high.
+pub(super) async fn create_of_one(
+    carrier: &impl Carrier,
+    member: &Arc<str>,
+    now: StoreTime,
+) -> Result<(), CreateError> {
+    let no_clock =
+        || CreateError::Lost { member: member.to_string(), why: Lost("it does not tell its time".to_owned()) };
+    let wall = carrier.wall_clock(0).await.ok_or_else(no_clock)?;
+    let members = [Arc::clone(member)].into();
+    let mark = Mark { cluster: ClusterId(Uuid::new_v4().as_u128()), partitions: PARTITIONS, list: 1, members };
+    let token = now.max(StoreTime::from_micros(wall)).after(TOKEN_SKIP);
+    create(carrier, &mark, token.as_micros()).await
 }
 
 /// A request to each partition in which the node does not vote, with the stamp that it has named.

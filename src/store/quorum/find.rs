@@ -67,6 +67,12 @@ pub(super) async fn when_up<T>(
 /// cluster. `given` are the members by the word of an operator: they have to be those of the list, or of an earlier
 /// one.
 pub fn agreed(named: &[Arc<str>], marks: &[Result<Option<Mark>, Lost>], given: &[Arc<str>]) -> Result<Mark, FindError> {
+    // Each server may have another name for the only node.
+    if let ([Ok(Some(mark))], [_]) = (marks, given)
+        && mark.members.len() == 1
+    {
+        return Ok(Mark { members: given.into(), ..mark.clone() });
+    }
     let mark = present(named, marks)?;
     let others = given.iter().filter(|member| !mark.members.contains(member)).count();
     // Each replacement has changed one.
@@ -164,6 +170,16 @@ mod tests {
         assert!(matches!(of(&[Ok(None), silent(), silent()], &abc), Err(FindError::NoMajority(_))));
         assert_eq!(of(&[Ok(None), Ok(None), silent()], &abc), Err(FindError::NoCluster));
         assert!(matches!(of(&[old(), old(), mark(2, 1, &abc)], &abc), Err(FindError::Different(_))));
+    }
+
+    #[test]
+    fn the_only_node_may_have_another_name() {
+        let agreed = |known: &[&str], given: &[&str]| agreed(&names(given), &[mark(1, 1, known)], &names(given));
+        assert_eq!(
+            agreed(&["localhost:6379"], &["127.0.0.1:6379"]).unwrap().members,
+            names(&["127.0.0.1:6379"]).into()
+        );
+        assert!(agreed(&["a", "b", "c"], &["a"]).is_err(), "it is one of three");
     }
 
     #[test]

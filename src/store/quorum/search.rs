@@ -75,7 +75,9 @@ impl<'a, C: Connect> Search<'a, C> {
             let sight = Sight { names: names.clone(), marks };
             let newest = sight.lists().max_by_key(|mark| mark.list);
             let present = find::present(&sight.names, &sight.marks);
-            let Some(newest) = newest.filter(|newest| present.as_ref() != Ok(*newest)) else { return Ok(sight) };
+            // The only node is always the one that was named.
+            let is_open = |newest: &&Mark| newest.members.len() > 1 && present.as_ref() != Ok(*newest);
+            let Some(newest) = newest.filter(is_open) else { return Ok(sight) };
             let others: Vec<_> = newest.members.iter().filter(|member| !names.contains(member)).cloned().collect();
             if others.is_empty() || names.len() + others.len() > NODES_MAX {
                 return Ok(sight);

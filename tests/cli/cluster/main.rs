@@ -7,6 +7,7 @@ mod failures;
 #[path = "../../support/http.rs"]
 mod http;
 mod nodes;
+mod one_node;
 #[path = "../../support/redis.rs"]
 mod redis;
 mod several;

@@ -36,7 +36,7 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    fn start(store: &str) -> Self {
+    pub(crate) fn start(store: &str) -> Self {
         let server = Server::start_with(&["--store", store, "--admin-listen", "127.0.0.1:0"]);
         let admin = server.admin_address();
         Self { server, admin }

@@ -7,5 +7,8 @@ if mark then
   if mark == ARGV[1] then return { 'marked' } end
   if present >= new then return { 'list', mark } end
 end
+if redis.call('EXISTS', 'fp:meta') == 1 then
+  return { 'broken', 'a server of another kind of store keeps locks here (fp:meta): use another Redis or database, or empty this one' }
+end
 redis.call('SET', 'fp:q:node', ARGV[1])
 return { 'marked' }

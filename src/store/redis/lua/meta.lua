@@ -9,6 +9,8 @@ if classic_prefix ~= '' then
     if not redis.acl_check_cmd(verb, classic_prefix, unpack(value)) then return { 'denied', { verb }, {} } end
   end
 end
+-- A store of partitions is here: to this one that is another layout.
+if redis.call('EXISTS', 'fp:q:node') == 1 then return { 'meta', { 'no', 'partitions', classic_prefix }, {} } end
 redis.call('HSETNX', META, 'buckets', buckets)
 redis.call('HSETNX', META, 'layout', layout)
 redis.call('HSETNX', META, 'classic', classic_prefix)

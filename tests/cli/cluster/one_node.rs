@@ -1,0 +1,97 @@
+//! Two servers on one node, which loses its memory.
+
+use crate::{
+    binary::{Server, await_that},
+    redis::Redis,
+    several::{LOCKS, Member, PARTITIONS, acquired, name, queued, release, served, waits},
+};
+use fencepost_client::{
+    Client,
+    v1::{GetRequest, Lease},
+};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Until a server makes the store, or goes on from what Redis kept, when nobody has anything in memory: 3 s, and room
+/// for a busy machine.
+const SETTLED_WITHIN: Duration = Duration::from_secs(20);
+
+fn start(store: &str) -> [Member; 2] {
+    let servers = [(); 2].map(|()| Member::start(store));
+    await_that("a leader for each partition", || servers.iter().map(Member::leads).sum::<usize>() == PARTITIONS);
+    servers
+}
+
+fn serve(store: &str) -> Server {
+    Server::start_with(&["--store", store])
+}
+
+/// The lease of a lock, as its server shows it when there is an answer again.
+async fn token(client: &Client, lock: &str) -> Option<u64> {
+    let begun = Instant::now();
+    loop {
+        match client.calls().get(GetRequest { lock_name: lock.to_owned() }).await {
+            Ok(answer) => return answer.lock.unwrap_or_default().holders.pop().map(|holder| holder.fencing_token),
+            Err(why) => assert!(begun.elapsed() < SETTLED_WITHIN, "{why}"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_redis_forgets_is_written_to_it_again_and_tokens_rise_when_all_is_forgotten() {
+    let mut redis = Redis::start(&[]);
+    let store = format!("quorum+{}", redis.url());
+    // The first start: one of the two makes the store.
+    let servers = start(&store);
+    let clients = servers.each_ref().map(Member::client);
+    let mut held: Vec<Lease> = Vec::new();
+    for number in 0..LOCKS {
+        held.push(acquired(&clients[number % 2], &name(number)).await);
+    }
+    let waiters: Vec<_> = (0..LOCKS).map(|number| waits(&clients[(number + 1) % 2], &name(number))).collect();
+    for number in 0..LOCKS {
+        queued(&clients[0], &name(number), 1).await;
+    }
+    redis.command(&["FLUSHALL"]);
+    for lease in &held {
+        assert_eq!(token(&clients[0], &lease.lock_name).await, Some(lease.fencing_token));
+    }
+    redis.kill();
+    redis.restart(false);
+    for lease in &held {
+        assert_eq!(token(&clients[1], &lease.lock_name).await, Some(lease.fencing_token));
+    }
+    let mut newest = Vec::new();
+    for (lease, waiter) in held.iter().zip(waiters) {
+        release(&clients[0], lease).await;
+        let next = served(waiter).await;
+        assert!(next.fencing_token > lease.fencing_token);
+        newest.push(next);
+    }
+    drop(clients);
+    drop(servers);
+    redis.kill();
+    redis.restart(false);
+    let servers = start(&store);
+    let client = servers[1].client();
+    for lease in newest {
+        assert_eq!(token(&client, &lease.lock_name).await, None, "nobody knows of it any more");
+        assert!(acquired(&client, &lease.lock_name).await.fencing_token > lease.fencing_token);
+    }
+}
+
+#[test]
+fn stores_of_two_kinds_refuse_each_others_redis() {
+    let of_partitions = Redis::start(&[]);
+    let first = start(&format!("quorum+{}", of_partitions.url()));
+    let refused = serve(&of_partitions.url());
+    await_that("its refusal", || refused.log().contains("partitions"));
+    drop((first, refused));
+    let other = Redis::start(&[]);
+    let first = serve(&other.url());
+    await_that("its mark", || other.command(&["EXISTS", "fp:meta"]).text().trim() == "1");
+    let refused = serve(&format!("quorum+{}", other.url()));
+    await_that("its refusal", || refused.log().contains("another kind of store keeps locks here"));
+    drop((first, refused));
+}
