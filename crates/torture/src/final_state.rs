@@ -89,7 +89,7 @@ async fn agreement(deployment: &Deployment) -> Result<Vec<Record>> {
 
 async fn leaked_keys(deployment: &Deployment) -> Result<Vec<String>> {
     let mut leaked = Vec::new();
-    if deployment.quorum.is_some() {
+    if deployment.quorum.is_some() || deployment.has_partitions {
         for node in &deployment.redis {
             // The node's cluster; headers, sequencers and contents of partitions.
             let of_cluster = |key: &str| matches!(key, "fp:q:node" | "fp:q:servers");

@@ -44,7 +44,10 @@ impl<C: Carrier> QuorumStore<C> {
         let (fresh, server) = (Stamp(Uuid::new_v4().as_u128()), self.me);
         let (told, gone) = (self.tell(self.clock.now()).encode().into(), self.election.lock().gone(asked));
         let ask = Ask::Beat { cluster, list, partitions, fresh, server, told, gone };
-        let Ok(said) = self.carrier.carry(node, vec![ask]).await else { return false };
+        let Ok(said) = self.carrier.carry(node, vec![ask]).await else {
+            self.beat_lost[node].notify_one();
+            return false;
+        };
         let (partitions, servers) = match said.into_iter().next() {
             Some(Ok(Said::Beats { partitions, servers })) => (partitions, servers),
             Some(Ok(Said::Unmarked)) => {

@@ -83,6 +83,8 @@ impl<C: Carrier> QuorumStore<C> {
     pub(super) async fn serve_node(&self, node: usize) {
         loop {
             self.carrier.up(node).await;
+            // What was lost before does not matter any more.
+            let _ = self.beat_lost[node].notified().now_or_never();
             for part in &self.parts {
                 part.share.lock().reconnected(node);
             }
@@ -113,6 +115,9 @@ impl<C: Carrier> QuorumStore<C> {
                 None => tokio::select! {
                     Some(answered) = under_way.next() => answered,
                     () = self.wake[node].notified(), if under_way.len() < UNDER_WAY_MAX => continue,
+                    () = self.beat_lost[node].notified(), if under_way.is_empty() => {
+                        return Lost("nor to a beat".to_owned());
+                    }
                 },
             };
             if let Err(lost) = answered {

@@ -49,6 +49,8 @@ pub struct QuorumStore<C> {
     pub(super) parts: Box<[Part]>,
     /// Wakes the task of each node: there may be requests for it.
     pub(super) wake: Box<[Notify]>,
+    /// Notified when a beat at the node was lost, for the task of a node to which nothing else is sent.
+    pub(super) beat_lost: Box<[Notify]>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) notices: Arc<dyn Notices>,
     pub(super) courier: Arc<Courier>,
@@ -106,6 +108,7 @@ impl<C: Carrier> QuorumStore<C> {
         Self {
             parts: (0..mark.partitions).map(part).collect(),
             wake: (0..nodes).map(|_| Notify::new()).collect(),
+            beat_lost: (0..nodes).map(|_| Notify::new()).collect(),
             election: Mutex::new(Election::new(me, nodes, mark.partitions, Instant::now())),
             carrier,
             mark,

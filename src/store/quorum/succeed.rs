@@ -34,6 +34,7 @@ impl<C: Carrier> QuorumStore<C> {
         Self {
             parts,
             wake: (0..nodes).map(|_| Notify::new()).collect(),
+            beat_lost: (0..nodes).map(|_| Notify::new()).collect(),
             election: Mutex::new(election),
             carrier,
             mark,

@@ -205,6 +205,56 @@ async fn a_leader_that_slept_through_the_loss_alone_has_all() {
     all_are_held(&servers[0], &held).await;
 }
 
+/// The way of one server to the node: a connection, which is made anew only when that is asked for.
+struct Connection {
+    ways: Arc<Ways>,
+    is_open: AtomicBool,
+}
+
+impl Carrier for Connection {
+    async fn carry(&self, node: usize, asks: Vec<Ask>) -> Result<Answers, Lost> {
+        if !self.is_open.load(Ordering::Relaxed) {
+            return Err(Lost("it was closed".to_owned()));
+        }
+        self.ways.carry(node, asks).await
+    }
+
+    async fn up(&self, node: usize) {
+        self.ways.up(node).await;
+        self.is_open.store(true, Ordering::Relaxed);
+    }
+
+    fn wall_clock(&self, node: usize) -> impl Future<Output = Option<u64>> + Send {
+        self.ways.wall_clock(node)
+    }
+
+    fn publish(&self, node: usize, to: ServerId, parcel: Vec<u8>) -> impl Future<Output = Result<bool, Lost>> + Send {
+        self.ways.publish(node, to, parcel)
+    }
+
+    fn listen(&self, node: usize, me: ServerId) -> Pushes {
+        self.ways.listen(node, me)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_leads_nothing_connects_again() {
+    let (ways, mark, servers) = cluster_of(1, 1).await;
+    let connection = Arc::new(Connection { ways: Arc::clone(&ways), is_open: AtomicBool::new(false) });
+    let (clock, notices) = (Arc::new(RuntimeClock::start()), Arc::new(Hub::new()));
+    let store = Arc::new(QuorumStore::new(Arc::clone(&connection), mark, clock, &Limits::default(), notices));
+    let runs = Arc::clone(&store);
+    let runs = tokio::spawn(async move { runs.run().await });
+    // It has not lived for long enough to be handed a share.
+    until("the server knows who leads", || store.is_ready()).await;
+    assert_eq!(store.leads(), 0);
+    connection.is_open.store(false, Ordering::Relaxed);
+    until("its connection is made anew", || connection.is_open.load(Ordering::Relaxed)).await;
+    assert_eq!(store.leads(), 0, "else it had requests of its own");
+    runs.abort();
+    drop(servers);
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_leaves_has_handed_its_memory_over() {
     let (ways, _, mut servers, held) = with_held_locks(2).await;

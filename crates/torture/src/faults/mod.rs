@@ -213,6 +213,8 @@ impl FaultKind {
         use FaultKind::*;
         match self {
             _ if self.loses_data() => Guarantees::NotMemory,
+            // No clock of a node decides anything.
+            ClockForward if deployment.has_partitions => Guarantees::All,
             ServerKilled | ServerDrained if deployment.forgets_with_server() => Guarantees::NotMemory,
             // Redis also forgets what it remembers for 10 s, such as ended requests.
             ClockForward if data::seconds(fault) >= FORGETS_AFTER => Guarantees::NotMemory,
