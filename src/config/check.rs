@@ -153,7 +153,8 @@ fn store(text: &str, redis_url: impl Fn(&str) -> Result<(), String>) -> Result<S
         if !url.starts_with("redis://") && !url.starts_with("rediss://") {
             return Err("no such store; there are memory: (locks in this process), redis://[user:password@]host:port\
                         [/db], or rediss:// for TLS (locks in that Redis, shared by all servers that use it), and \
-                        three or five such URLs, separated by commas (locks in a majority of them)"
+                        three or five such URLs, separated by commas (locks in a majority of them), or one with quorum+ \
+                        before it (locks in one as in each of these)"
                 .to_owned());
         }
         redis_url(url)?;

@@ -131,6 +131,17 @@ fn three_or_five_servers_keep_locks_in_a_majority() {
 }
 
 #[test]
+fn one_server_may_keep_locks_as_each_of_several_does() {
+    let text = "quorum+redis://:secret@even:6390/2";
+    let config = load(&[("store", text)], &[], None).unwrap();
+    assert_eq!(config.store, StoreUrl::Quorum(vec!["redis://:secret@even:6390/2".to_owned()]));
+    let printed = config.to_toml();
+    assert!(printed.contains("store = \"quorum+redis://***@even:6390/2\"") && !printed.contains("secret"), "{printed}");
+    assert!(load(&[], &[], Some(&printed)).unwrap_err().to_string().contains("FENCEPOST_STORE"));
+    assert!(refused(&[("store", "quorum+memory:")]).contains("no such store"));
+}
+
+#[test]
 fn an_overridden_value_is_checked() {
     let error = load(&[("ttl_min", "2s")], &[("FENCEPOST_TTL_MIN", "2")], None).unwrap_err();
     assert_eq!(error.problems[0].at, "FENCEPOST_TTL_MIN");

@@ -104,8 +104,8 @@ pub async fn create(carrier: &impl Carrier, mark: &Mark, token: u64) -> Result<(
     Ok(())
 }
 
-/// Makes a cluster of the only node, which is empty. `now` is the time on this server's clock. Tokens begin above it and
-/// above the node's: a store that was here before and was forgotten has drawn none as high.
+/// Makes a cluster of the only node, which is empty. `now` is the time on this server's clock. Tokens begin above it
+/// and above the node's: a store that was here before and was forgotten has drawn none as high.
 pub(super) async fn create_of_one(
     carrier: &impl Carrier,
     member: &Arc<str>,

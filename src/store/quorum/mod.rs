@@ -11,8 +11,8 @@
 //!
 //! Any number of servers share the partitions. `beat.rs` and `elect.rs` say who lives and who leads. `route.rs` brings
 //! a command to the leader of its partition, here or through the nodes (`courier.rs`, [`frame`], `peers.rs`).
-//! `carried.rs` and `gather.rs` take waiters from one leader to the next. `one_node.rs` and [`alone`] are for a node that
-//! is the only one and lost its memory.
+//! `carried.rs` and `gather.rs` take waiters from one leader to the next. `one_node.rs` and [`alone`] are for a node
+//! that is the only one and lost its memory.
 
 pub mod acceptor;
 pub mod addresses;

@@ -94,7 +94,8 @@ impl Share {
     }
 
     /// With one node, which has lost its memory: begins its next membership, if that is for this server to do. True if
-    /// by this the server leads, as in [`Share::answered`]. A server that leaves begins nothing with what the node kept.
+    /// by this the server leads, as in [`Share::answered`]. A server that leaves begins nothing with what the node
+    /// kept.
     pub(in crate::store::quorum) fn begins_membership(
         &mut self,
         situation: &Situation<'_>,
