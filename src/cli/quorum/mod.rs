@@ -94,7 +94,7 @@ fn unknown(why: &FindError) -> Failure {
     let code = match why {
         FindError::NoMajority(_) => UNAVAILABLE,
         FindError::Access(_) => COMMAND_LINE,
-        FindError::NoCluster | FindError::Different(_) | FindError::OtherMembers { .. } => NO,
+        FindError::NoCluster | FindError::NotMade(_) | FindError::Different(_) | FindError::OtherMembers { .. } => NO,
     };
     Failure::new(code, why.to_string())
 }

@@ -153,15 +153,19 @@ impl<C: Connect> ClusterStore<C> {
             };
             let is_empty = matches!(found, Err(FindError::NoCluster));
             let since = *empty_since.insert(empty_since.filter(|_| is_empty).unwrap_or_else(Instant::now));
-            if let ([only], Some(connected), true) = (given, search.nodes(), is_empty) {
-                if since.elapsed() >= EMPTY_TIME
-                    && let Err(why) = create_of_one(&connected.nodes, only, self.clock.now()).await
-                {
-                    tracing::warn!(%why, "the store cannot be used yet");
+            let found = match (found, given, search.nodes()) {
+                (Err(FindError::NoCluster), [only], Some(Connected { nodes, .. })) => {
+                    let is_due = since.elapsed() >= EMPTY_TIME;
+                    match if is_due { create_of_one(nodes, only, self.clock.now()).await } else { Ok(()) } {
+                        Ok(()) => {
+                            sleep(FIND_PAUSE).await;
+                            continue;
+                        }
+                        Err(why) => Err(FindError::NotMade(why)),
+                    }
                 }
-                sleep(FIND_PAUSE).await;
-                continue;
-            }
+                (found, ..) => found,
+            };
             match found {
                 Ok(found) => return found,
                 Err(why) if told.as_ref() == Some(&why) => {}

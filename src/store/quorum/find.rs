@@ -2,6 +2,7 @@
 
 use super::{
     ballot::{Ballot, Stamp, majority},
+    create::CreateError,
     message::Request,
     node::{Ask, ClusterId, Mark, Said},
     nodes::{Carrier, Lost},
@@ -20,6 +21,9 @@ pub enum FindError {
     /// The nodes that answer belong to none.
     #[error("the nodes belong to no cluster yet: make one, once, with fencepost quorum create")]
     NoCluster,
+    /// The only node cannot be made a cluster.
+    #[error(transparent)]
+    NotMade(#[from] CreateError),
     /// Nodes of several clusters.
     #[error("the nodes belong to different clusters: {0}")]
     Different(String),
