@@ -113,7 +113,7 @@ impl Lead {
             replicas: &mut self.replicas,
             waiters_max: self.waiters_max,
             open: &mut self.open,
-            is_watched: exit.is_watched(),
+            exit,
         };
         let turn = |slot: &mut Slot<_>, sequencer: &mut Sequencer| {
             turns.run(slot, sequencer, &reason, |turn| turn.run(command))
@@ -147,7 +147,7 @@ impl Lead {
                 replicas: &mut self.replicas,
                 waiters_max: self.waiters_max,
                 open: &mut self.open,
-                is_watched: exit.is_watched(),
+                exit,
             };
             let turn = |slot: &mut Slot<_>, sequencer: &mut Sequencer| {
                 turns.run(slot, sequencer, "", |turn| turn.apply_time());
@@ -169,7 +169,7 @@ impl Lead {
             replicas: &mut self.replicas,
             waiters_max: self.waiters_max,
             open: &mut self.open,
-            is_watched: exit.is_watched(),
+            exit,
         };
         self.sweeps_from = self.locks.with_waited_for(from, SLOTS_PER_SWEEP, |slot, sequencer| {
             turns.run(slot, sequencer, "", |turn| turn.apply_time());
@@ -185,7 +185,7 @@ struct Turns<'a> {
     replicas: &'a mut Replicas,
     waiters_max: usize,
     open: &'a mut Vec<Held>,
-    is_watched: bool,
+    exit: &'a Exit<'a>,
 }
 
 impl Turns<'_> {
@@ -211,8 +211,12 @@ impl Turns<'_> {
             waiters_max: self.waiters_max,
             classic: None,
         });
-        let hold = |to, notice| self.open.push(Held::Notice(to, notice));
-        Notice::of(effects, &slot.name, &slot.lock, reason, self.is_watched, hold);
+        let is_watched = self.exit.is_watched();
+        Notice::of(effects, &slot.name, &slot.lock, reason, is_watched, |to, notice| match notice {
+            // It promises nothing: the call claims, and the answer to that is held back. So a hand-over takes one batch.
+            Notice::LookAgain(..) => self.exit.notice(to, notice),
+            _ => self.open.push(Held::Notice(to, notice)),
+        });
         outcome
     }
 }
