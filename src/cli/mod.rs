@@ -69,7 +69,7 @@ enum Command {
     Health(health::HealthArgs),
     /// Check each Redis of a store for what endangers locks
     Doctor(doctor::DoctorArgs),
-    /// Make a store of three or five Redis servers, show how it is, and replace one of them
+    /// Make a store of three or five Redis servers, show how it is, replace one of them, go on after a loss
     #[command(subcommand)]
     Quorum(quorum::QuorumCommand),
     /// Measure a server, and baselines in the same run

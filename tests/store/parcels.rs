@@ -166,7 +166,8 @@ async fn parcels_that_are_ready_together_go_in_one_write() {
 async fn parcels_and_requests_have_a_connection_each() {
     let redis = [Redis::start(&[])];
     let from = Server::of(&redis).await;
-    let mark = Mark { cluster: ClusterId(1), partitions: 1, list: 1, members: Arc::from([Arc::from("here")]) };
+    let mark =
+        Mark { cluster: ClusterId(1), partitions: 1, list: 1, members: Arc::from([Arc::from("here")]), rebuild: None };
     // True unless the requests came after the parcel on the same connection.
     let are_apart = async || {
         assert!(!from.nodes.publish(0, ONE, Vec::new()).await.unwrap());

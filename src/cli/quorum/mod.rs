@@ -1,5 +1,6 @@
-//! `quorum`: makes a store of several Redis servers, shows how it is, and replaces one of them.
+//! `quorum`: makes a store of several Redis servers, shows how it is, replaces one of them, and goes on after a loss.
 
+mod rebuild;
 mod replace;
 
 use super::{
@@ -39,6 +40,8 @@ pub(crate) enum QuorumCommand {
     Status(StatusArgs),
     /// Replace one of the Redis servers of a store by an empty one, while servers run
     Replace(replace::ReplaceArgs),
+    /// Go on with what is left after a majority of the Redis servers of a store lost their memory
+    Rebuild(rebuild::RebuildArgs),
 }
 
 #[derive(Args, Clone, Debug)]
@@ -69,6 +72,7 @@ pub(super) async fn quorum(command: QuorumCommand) -> Result<(), Failure> {
         QuorumCommand::Create(args) => make(&Named::of(&args.store)?).await,
         QuorumCommand::Status(args) => status(&Named::of(&args.store)?, args.json).await,
         QuorumCommand::Replace(args) => replace::replace(&args).await,
+        QuorumCommand::Rebuild(args) => rebuild::rebuild(&args).await,
     }
 }
 
@@ -118,7 +122,7 @@ async fn make(named: &Named) -> Result<(), Failure> {
         }
         None => {
             let (cluster, members) = (ClusterId(Uuid::new_v4().as_u128()), named.members.clone().into());
-            Mark { cluster, partitions: PARTITIONS, list: 1, members }
+            Mark { cluster, partitions: PARTITIONS, list: 1, members, rebuild: None }
         }
     };
     let token = ProcessClock::start().now().after(TOKENS_AHEAD).as_micros();
@@ -176,6 +180,7 @@ async fn ask(named: &Named) -> Result<Status, Failure> {
     let begun = Replacement::begun(&sight, agreed.as_ref().ok()).map(|Replacement { old, new }| {
         format!("the replacement of {old} by {new} was broken off: repeat fencepost quorum replace {old} {new}")
     });
+    let begun = begun.or_else(|| rebuild::to_be_advised(&sight, agreed.as_ref().err(), &named.members));
     let mark = agreed.map_err(|why| {
         let Failure { code, message } = unknown(&why);
         Failure::new(code, begun.iter().fold(message, |message, begun| format!("{message}; {begun}")))
@@ -206,6 +211,8 @@ async fn ask(named: &Named) -> Result<Status, Failure> {
     }
     let enough = majority(mark.members.len());
     let kept = voters.iter().filter(|voters| **voters >= enough).count();
+    let is_lost = kept < voters.len() && told.iter().all(|it| it.error.is_none());
+    let advice = if is_lost { Some(rebuild::ADVICE.to_owned()) } else { advice };
     let Mark { cluster, list, partitions, .. } = mark;
     Ok(Status { cluster: format!("{:032x}", cluster.0), list, partitions, nodes: told, kept, advice })
 }
@@ -218,6 +225,7 @@ fn text(status: &Status, look: Look) -> String {
         let (style, state) = match error {
             Some(why) => (ERROR, why.clone()),
             None if *votes == all => (GOOD, "has the locks of all partitions".to_owned()),
+            None if *kept < all => (WARNING, format!("has the locks of {votes} partitions")),
             None => (WARNING, format!("has the locks of {votes} partitions; the servers bring it up to date")),
         };
         lines.push(format!("{node:<width$}  {}", look.paint(style, &state)));
@@ -252,10 +260,12 @@ mod tests {
         };
         let expected = "cluster 7, list 1, 4 partitions\n\
                         a:6379   has the locks of all partitions\n\
-                        bb:6379  has the locks of 1 partitions; the servers bring it up to date\n\
+                        bb:6379  has the locks of 1 partitions\n\
                         c:1      it is away\n\
                         3 partitions have no majority: their locks are unavailable\n\
                         do this";
         assert_eq!(text(&status, Look::PLAIN), expected);
+        let whole = text(&Status { kept: 4, ..status }, Look::PLAIN);
+        assert!(whole.contains("has the locks of 1 partitions; the servers bring it up to date\n"), "{whole}");
     }
 }

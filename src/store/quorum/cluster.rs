@@ -170,7 +170,7 @@ impl<C: Connect> ClusterStore<C> {
                 Ok(found) => return found,
                 Err(why) if told.as_ref() == Some(&why) => {}
                 Err(why) if list_min > 0 => {
-                    let advice = "if a replacement of a node was broken off, repeat it";
+                    let advice = "if a replacement or a rebuild was broken off, repeat it";
                     tracing::warn!(%why, advice, "this server goes on with the list that it has");
                     told = Some(why);
                 }

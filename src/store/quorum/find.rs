@@ -79,7 +79,7 @@ pub fn agreed(named: &[Arc<str>], marks: &[Result<Option<Mark>, Lost>], given: &
     }
     let mark = present(named, marks)?;
     let others = given.iter().filter(|member| !mark.members.contains(member)).count();
-    // Each replacement has changed one.
+    // Each replacement has changed one, and a rebuild none.
     let replaced = usize::try_from(mark.list.saturating_sub(1)).unwrap_or(usize::MAX);
     if given.len() == mark.members.len() && others <= replaced && others < given.len() {
         return Ok(mark);
@@ -109,7 +109,8 @@ pub(super) fn present(named: &[Arc<str>], marks: &[Result<Option<Mark>, Lost>]) 
         let members = known().filter(|(name, mark)| mark == list && list.members.contains(name));
         members.count() >= majority(list.members.len())
     };
-    let lists = known().map(|(_, mark)| mark).filter(has_majority);
+    // By the list of a rebuild goes that rebuild alone: until it is done, nobody serves.
+    let lists = known().map(|(_, mark)| mark).filter(|mark| mark.rebuild.is_none()).filter(has_majority);
     lists.max_by_key(|mark| mark.list).cloned().ok_or_else(|| FindError::NoMajority(all()))
 }
 
@@ -142,7 +143,10 @@ fn strange(said: &Said) -> Lost {
 fn in_words(mark: &Result<Option<Mark>, Lost>) -> String {
     match mark {
         Ok(None) => "no cluster".to_owned(),
-        Ok(Some(mark)) => format!("cluster {:032x}, list {}", mark.cluster.0, mark.list),
+        Ok(Some(Mark { cluster, list, rebuild: Some(_), .. })) => {
+            format!("cluster {:032x}, list {list}, of a rebuild that is not done", cluster.0)
+        }
+        Ok(Some(Mark { cluster, list, .. })) => format!("cluster {:032x}, list {list}", cluster.0),
         Err(Lost(why)) => why.clone(),
     }
 }
@@ -153,7 +157,7 @@ mod tests {
 
     fn mark(cluster: u128, list: u64, members: &[&str]) -> Result<Option<Mark>, Lost> {
         let members = members.iter().map(|member| Arc::from(*member)).collect();
-        Ok(Some(Mark { cluster: ClusterId(cluster), partitions: 4, list, members }))
+        Ok(Some(Mark { cluster: ClusterId(cluster), partitions: 4, list, members, rebuild: None }))
     }
 
     fn names(members: &[&str]) -> Vec<Arc<str>> {
@@ -197,6 +201,17 @@ mod tests {
         assert_eq!(agreed(&names(&["a", "b", "c", "d"]), &[new(), old(), old(), new()], &names(&abc)).unwrap().list, 2);
         let refused = of(&[ace(), ace(), silent()], &["a", "b", "c"]);
         assert!(matches!(refused, Err(FindError::NoMajority(_))), "{refused:?}: who has it is no member");
+    }
+
+    #[test]
+    fn nobody_but_a_rebuild_goes_by_its_list() {
+        let abc = ["a", "b", "c"];
+        let of_rebuild = || mark(1, 2, &abc).map(|mark| mark.map(|mark| Mark { rebuild: Some(7), ..mark }));
+        let refused = of(&[of_rebuild(), of_rebuild(), of_rebuild()], &abc);
+        assert!(matches!(&refused, Err(FindError::NoMajority(why)) if why.contains("of a rebuild")), "{refused:?}");
+        let (old, new) = (|| mark(1, 1, &abc), || mark(1, 3, &abc));
+        assert_eq!(of(&[old(), of_rebuild(), old()], &abc), Ok(1), "it was broken off at once");
+        assert_eq!(of(&[new(), new(), of_rebuild()], &abc), Ok(3), "it was broken off when all was done");
     }
 
     #[test]

@@ -40,6 +40,7 @@ pub mod nodes;
 mod one_node;
 mod peer;
 mod peers;
+pub mod rebuild;
 pub mod redis_nodes;
 pub mod replace;
 mod route;

@@ -19,10 +19,13 @@ pub struct Mark {
     pub cluster: ClusterId,
     /// The number of its partitions, which never changes.
     pub partitions: u16,
-    /// The number of the list of members. Each replacement of a node makes a list with the next number.
+    /// The number of the list of members. Each replacement of a node makes a list with the next number,
+    /// and a rebuild makes two.
     pub list: u64,
     /// The addresses of the nodes.
     pub members: Arc<[Arc<str>]>,
+    /// The rebuild that alone goes by this list, if there is one; servers do not. Drawn at random for each.
+    pub rebuild: Option<u64>,
 }
 
 /// What a server asks of a node.
@@ -167,7 +170,7 @@ mod tests {
     use crate::store::quorum::ballot::Ballot;
 
     fn mark(cluster: u128, list: u64) -> Mark {
-        Mark { cluster: ClusterId(cluster), partitions: 1, list, members: [].into() }
+        Mark { cluster: ClusterId(cluster), partitions: 1, list, members: [].into(), rebuild: None }
     }
 
     fn ask(cluster: u128, list: u64) -> Ask {

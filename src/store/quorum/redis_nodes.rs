@@ -148,6 +148,23 @@ impl RedisNodes {
     }
 }
 
+impl RedisNodes {
+    /// The clock of a node that can be asked, in microseconds since 1970 began.
+    ///
+    /// # Errors
+    ///
+    /// There is no connection to it, or it does not tell.
+    pub async fn clock(&self, node: usize) -> Result<u64, Lost> {
+        let it = &self.nodes[node];
+        let connection = it.connection.lock().clone().ok_or_else(|| it.why_down())?;
+        match connection.probe().ask::<(u64, u64)>(&["TIME"]).await {
+            Ok(Ok((seconds, micros))) => Ok(seconds.saturating_mul(1_000_000).saturating_add(micros)),
+            Ok(Err(why)) => Err(Lost(format!("TIME is refused: {why}"))),
+            Err(why) => Err(Lost(why)),
+        }
+    }
+}
+
 impl Carrier for RedisNodes {
     async fn carry(&self, node: usize, asks: Vec<Ask>) -> Result<Answers, Lost> {
         let connection = self.nodes[node].connection.lock().clone();

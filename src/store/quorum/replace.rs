@@ -111,9 +111,10 @@ impl Replacement {
     }
 
     /// The list after this one.
-    fn next(&self, Mark { cluster, partitions, list, members }: &Mark) -> Mark {
+    fn next(&self, Mark { cluster, partitions, list, members, .. }: &Mark) -> Mark {
         let swap = |member: &Arc<str>| Arc::clone(if *member == self.old { &self.new } else { member });
-        Mark { cluster: *cluster, partitions: *partitions, list: list + 1, members: members.iter().map(swap).collect() }
+        let (cluster, partitions, list) = (*cluster, *partitions, list + 1);
+        Mark { cluster, partitions, list, members: members.iter().map(swap).collect(), rebuild: None }
     }
 
     /// Whether the old node is in a list, and the new one is not.

@@ -142,7 +142,7 @@ impl<N: Nodes, const SERVERS: usize> Harness for QuorumHarness<N, SERVERS> {
     async fn start() -> Self {
         let nodes = N::start();
         let members = (0..N::COUNT).map(|node| format!("node {node}").into()).collect();
-        let mark = Mark { cluster: ClusterId(7), partitions: PARTITIONS, list: 1, members };
+        let mark = Mark { cluster: ClusterId(7), partitions: PARTITIONS, list: 1, members, rebuild: None };
         for node in 0..N::COUNT {
             nodes.up(node).await;
         }
@@ -203,7 +203,8 @@ impl Clock for NotingClock {
 #[tokio::test]
 async fn what_a_lease_has_left_counts_from_before_its_turn() {
     let nodes = Twins::<1>::start();
-    let mark = Mark { cluster: ClusterId(7), partitions: 1, list: 1, members: [Arc::from("node")].into() };
+    let mark =
+        Mark { cluster: ClusterId(7), partitions: 1, list: 1, members: [Arc::from("node")].into(), rebuild: None };
     create(&nodes, &mark, START.as_micros()).await.unwrap();
     let clock = Arc::new(NotingClock(Mutex::new(None)));
     let as_clock: Arc<dyn Clock> = clock.clone();

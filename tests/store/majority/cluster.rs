@@ -61,7 +61,10 @@ impl Cluster {
     pub(crate) async fn of(nodes: usize) -> Self {
         let redis: Vec<_> = (0..nodes).map(|_| Redis::start(&[])).collect();
         let members = redis.iter().map(|redis| redis.url().into()).collect();
-        let cluster = Self { redis, mark: Mark { cluster: ClusterId(7), partitions: PARTITIONS, list: 1, members } };
+        let cluster = Self {
+            redis,
+            mark: Mark { cluster: ClusterId(7), partitions: PARTITIONS, list: 1, members, rebuild: None },
+        };
         let mut server = cluster.idle_server();
         server.connect();
         for node in 0..nodes {

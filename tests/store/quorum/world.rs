@@ -92,7 +92,7 @@ pub(crate) fn ballot(server: usize) -> Ballot {
 impl World {
     pub(crate) fn mark(&self, server: usize) -> Mark {
         let list = self.servers[server].0.0;
-        Mark { cluster: ClusterId(0), partitions: 1, list, members: [].into() }
+        Mark { cluster: ClusterId(0), partitions: 1, list, members: [].into(), rebuild: None }
     }
 
     /// The index of a node in a server's list.

@@ -63,7 +63,8 @@ impl Cluster {
         let redis: Vec<_> = (0..5).map(|_| Redis::start(&["--requirepass", "s3cret"])).collect();
         let addresses = addresses(&redis[..3]);
         let members = addresses.members();
-        let mark = Mark { cluster: ClusterId(7), partitions: PARTITIONS, list: 1, members: members.clone().into() };
+        let (cluster, list) = (ClusterId(7), members.clone().into());
+        let mark = Mark { cluster, partitions: PARTITIONS, list: 1, members: list, rebuild: None };
         let connected = Connected::to(&addresses, &members).unwrap();
         assert_eq!(find::marks(&connected.nodes, 3).await, [Ok(None), Ok(None), Ok(None)]);
         create(&connected.nodes, &mark, 1_000).await.unwrap();

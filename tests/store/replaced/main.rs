@@ -1,4 +1,4 @@
-//! A node of a cluster is replaced by another one, while servers run.
+//! A node of a cluster is replaced by another one, while servers run; and a cluster is rebuilt.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 #[path = "../../support/asks.rs"]
@@ -6,6 +6,7 @@ mod asks;
 mod cluster;
 #[path = "../../support/notices.rs"]
 mod notices;
+mod rebuilt;
 #[path = "../../support/redis.rs"]
 mod redis;
 

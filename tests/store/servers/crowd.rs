@@ -209,7 +209,7 @@ pub(crate) fn empty(nodes: usize) -> (Arc<Ways>, Mark) {
         delays_first_batches: AtomicBool::new(false),
     });
     let members = (0..nodes).map(|node| format!("node {node}").into()).collect();
-    (ways, Mark { cluster: ClusterId(7), partitions: PARTITIONS, list: 1, members })
+    (ways, Mark { cluster: ClusterId(7), partitions: PARTITIONS, list: 1, members, rebuild: None })
 }
 
 pub(crate) async fn cluster_of(nodes: usize, servers: usize) -> (Arc<Ways>, Mark, Servers) {

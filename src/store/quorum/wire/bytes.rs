@@ -25,6 +25,8 @@ const LIFE_BYTES: usize = 80;
 struct Members {
     partitions: u16,
     members: Vec<Box<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rebuild: Option<u64>,
 }
 
 /// Fields, one after the other.
@@ -85,7 +87,7 @@ fn beyond(number: u64) -> NodeError {
 
 pub(super) fn mark(mark: &Mark) -> Result<Arg, NodeError> {
     let members = mark.members.iter().map(|member| Box::from(&**member)).collect();
-    let members = serde_json::to_vec(&Members { partitions: mark.partitions, members });
+    let members = serde_json::to_vec(&Members { partitions: mark.partitions, members, rebuild: mark.rebuild });
     let mut fields = Fields::default().id(mark.cluster.0).number(mark.list)?;
     fields.0.extend_from_slice(&members.map_err(|error| NodeError::Corrupt(error.to_string()))?);
     Ok(fields.arg())
@@ -150,8 +152,9 @@ impl Taken<'_> {
 
     pub(super) fn mark(mut self) -> Option<Mark> {
         let (cluster, list) = (ClusterId(self.id()?), self.number()?);
-        let Members { partitions, members } = serde_json::from_slice(self.0).ok()?;
-        Some(Mark { cluster, partitions, list, members: members.into_iter().map(Arc::from).collect() })
+        let Members { partitions, members, rebuild } = serde_json::from_slice(self.0).ok()?;
+        let members = members.into_iter().map(Arc::from).collect();
+        Some(Mark { cluster, partitions, list, members, rebuild })
     }
 
     /// A time or a token.

@@ -98,7 +98,7 @@ fn what_refuses_the_server_answers_all_its_requests() {
 #[test]
 fn a_mark_comes_back_as_it_was_sent() {
     let members = ["redis://a:1", "rediss://[::1]:2/\"\n"].map(Arc::from).into();
-    let mark = Mark { cluster: ClusterId(u128::MAX), partitions: 64, list: 7, members };
+    let mark = Mark { cluster: ClusterId(u128::MAX), partitions: 64, list: 7, members, rebuild: Some(u64::MAX) };
     let call = calls(RUN_ID, &[Ask::Mark(mark.clone())]).unwrap().remove(0);
     let [Arg::Bytes(bytes)] = &call.script.args[..] else { panic!("{call:?}") };
     let said = call.said(Value::Array(vec![text(b"list"), text(bytes)])).unwrap();
