@@ -39,7 +39,8 @@ Exit codes:
     2  invalid command line
    64  the server refused the request as malformed, or an argument is invalid
    69  no server answered, the server could not carry out the call, or the outcome is unknown;
-       doctor, quorum: a Redis cannot be reached; quorum replace: the new Redis did not get all locks
+       doctor, quorum: a Redis cannot be reached; quorum replace: the new Redis did not get all locks;
+       quorum rebuild: a Redis changed meanwhile
    70  run, hold: the lease was lost; run: the command was stopped because the lease was about to end
    74  the output could not be written
    75  the lock was not acquired: it is held, the wait timed out, the request has ended, or too many calls wait;

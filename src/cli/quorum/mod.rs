@@ -180,7 +180,7 @@ async fn ask(named: &Named) -> Result<Status, Failure> {
     let begun = Replacement::begun(&sight, agreed.as_ref().ok()).map(|Replacement { old, new }| {
         format!("the replacement of {old} by {new} was broken off: repeat fencepost quorum replace {old} {new}")
     });
-    let begun = begun.or_else(|| rebuild::to_be_advised(&sight, agreed.as_ref().err(), &named.members));
+    let begun = begun.or_else(|| rebuild::to_be_advised(&sight, &agreed, &named.members));
     let mark = agreed.map_err(|why| {
         let Failure { code, message } = unknown(&why);
         Failure::new(code, begun.iter().fold(message, |message, begun| format!("{message}; {begun}")))

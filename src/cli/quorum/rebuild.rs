@@ -12,6 +12,7 @@ use crate::{
     store::quorum::{
         addresses::Connected,
         find::FindError,
+        node::Mark,
         rebuild::{Rebuild, RebuildError},
         redis_nodes::RedisNodes,
         search::{Search, Sight},
@@ -85,14 +86,13 @@ pub(super) async fn rebuild(args: &RebuildArgs) -> Result<(), Failure> {
     ))
 }
 
-/// What to say of nodes that agree on no list, if a rebuild is the way out.
-pub(super) fn to_be_advised(sight: &Sight, why: Option<&FindError>, members: &[Arc<str>]) -> Option<String> {
-    why.filter(|why| matches!(why, FindError::NoMajority(_)))?;
+/// What to say if a rebuild is the way out, by the lists that nodes have.
+pub(super) fn to_be_advised(sight: &Sight, agreed: &Result<Mark, FindError>, members: &[Arc<str>]) -> Option<String> {
     if sight.lists().max_by_key(|mark| mark.list)?.rebuild.is_some() {
-        return Some("a rebuild was broken off: repeat fencepost quorum rebuild".to_owned());
+        return Some("a rebuild was broken off, or runs: repeat fencepost quorum rebuild if none does".to_owned());
     }
     let are_all_there = members.iter().all(|member| matches!(sight.of(member), Some(Ok(_))));
-    are_all_there.then(|| ADVICE.to_owned())
+    (are_all_there && matches!(agreed, Err(FindError::NoMajority(_)))).then(|| ADVICE.to_owned())
 }
 
 /// So far above the clocks of this machine and of all nodes.

@@ -75,7 +75,52 @@ fn two_nodes_that_forget_at_once_stop_the_store() {
         }
     }
     let status = quorum("status", &store, &[]).expect(1);
-    assert!(status.out.ends_with("32 partitions have no majority: their locks are unavailable\n"), "{status:?}");
+    assert!(status.out.contains("32 partitions have no majority: their locks are unavailable\n"), "{status:?}");
+    assert!(status.out.ends_with("then run fencepost quorum rebuild\n"), "{status:?}");
+}
+
+#[test]
+fn a_store_goes_on_with_what_the_third_node_has() {
+    let mut nodes = three();
+    let store = store(&nodes);
+    quorum("rebuild", &store, &["--yes"]).expect(1).says("make the store anew with fencepost quorum create");
+    quorum("create", &store, &[]).expect(0);
+    let server = Server::start_with(&["--store", &store]);
+    await_that("the server is ready", || server.run(&["status"]).code == 0);
+    let held = server.run(&["acquire", "a", "--ttl", "1m"]).expect(0);
+    let newest = server.run(&["acquire", "b", "--ttl", "1m"]).expect(0);
+    quorum("rebuild", &store, &["--yes"]).expect(1).says("there is nothing to rebuild");
+    nodes[..2].iter_mut().for_each(|node| node.restart(false));
+    await_that("the nodes are told their cluster", || quorum("status", &store, &[]).code == 1);
+    let shown = quorum("rebuild", &store, &[]).expect(1).says("32 of 32 partitions have no majority").says("--yes");
+    assert!(shown.err.contains(&format!("{} has the locks of 32 of 32 partitions", place(&nodes[2]))), "{shown:?}");
+    let before = quorum("status", &store, &[]).expect(1);
+    // As if one had been broken off when it had one node, and then all.
+    let own = "local it = redis.call('GET', 'fp:q:node')
+               it = it:sub(1, 16) .. struct.pack('>I6', 2) .. it:sub(23, -2) .. ARGV[1]
+               return redis.call('SET', 'fp:q:node', it)";
+    let give = |node: &Redis| assert_eq!(node.command(&["EVAL", own, "0", r#","rebuild":7}"#]).text(), "OK");
+    give(&nodes[0]);
+    assert!(quorum("status", &store, &[]).expect(1).out.contains("repeat fencepost quorum rebuild"));
+    give(&nodes[1]);
+    give(&nodes[2]);
+    quorum("status", &store, &[]).expect(69).says("repeat fencepost quorum rebuild");
+    let done = quorum("rebuild", &store, &["--yes"]).expect(0);
+    assert!(before.out.contains("list 1,"), "nothing was done until then: {before:?}");
+    let from = format!("list 4: 32 partitions were rebuilt (32 from {})", place(&nodes[2]));
+    assert!(done.out.contains(&from), "{done:?}");
+    let renew = ["renew", "a", "--lease-id", held.field("lease id"), "--ttl", "1m"];
+    await_that("the server goes on", || server.run(&renew).code == 0);
+    quorum("status", &store, &[]).expect(0);
+    server.run(&["release", "b", "--lease-id", newest.field("lease id")]).expect(0);
+    let token = |ended: &Ended| ended.field("token").parse::<u64>().unwrap();
+    let next = server.run(&["acquire", "b", "--ttl", "1m"]).expect(0);
+    let (_, above) = done.out.split_once("tokens go on above ").unwrap();
+    let above: u64 = above.lines().next().unwrap().parse().unwrap();
+    assert!(token(&newest) < above && above < token(&next), "{newest:?}, {done:?}, {next:?}");
+    // The two that forgot have it all now.
+    nodes[2].kill();
+    await_that("two of them are enough", || server.run(&renew).code == 0);
 }
 
 #[test]

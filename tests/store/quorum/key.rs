@@ -31,6 +31,10 @@ impl State {
     pub(crate) fn key(&self) -> String {
         let mut texts: Vec<String> = self.nodes.iter().map(|it| format!("{:016x}", hash(it))).collect();
         let mut rest = format!("{:?} {} {:?}", self.committed, self.losses_left, self.breach);
+        let _ = write!(rest, " {:?}", self.known);
+        for rebuild in &self.rebuilds {
+            rest.push_str(&rebuild.parts(&mut texts));
+        }
         let mut confirmed = vec![vec![]; self.nodes.len()];
         for (server, is) in self.servers.iter().enumerate() {
             let (parts, common) = self.parts(server, is);

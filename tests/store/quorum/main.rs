@@ -11,6 +11,7 @@ mod classes;
 mod key;
 mod mistake;
 mod node;
+mod rebuild;
 mod search;
 mod server;
 mod world;
@@ -26,9 +27,15 @@ const OLD: List = (0, &[0, 1, 2]);
 /// The list with one node replaced.
 const NEW: List = (1, &[0, 1, 3]);
 
+/// The lists after one rebuild, and after two.
+const AFTER: List = (2, &[0, 1, 2]);
+const AFTER_TWO: List = (4, &[0, 1, 2]);
+/// The list of the second rebuild, if the first one did not come so far.
+const AFTER_SECOND: List = (3, &[0, 1, 2]);
+
 /// Servers that go by these lists and carry out so many commands, and losses of memory.
 fn world(servers: &[(List, u8)], losses: u8) -> World {
-    World { servers: servers.to_vec(), losses, mistake: None, exact: false }
+    World { servers: servers.to_vec(), losses, rebuilds: 0, lost: 0, mistake: None, exact: false }
 }
 
 /// Checks that the world is large enough to show what the mistake breaks.
@@ -41,6 +48,7 @@ fn is_found(mistake: Mistake, world: World) {
 fn the_key_leaves_nothing_out() {
     classes::are_the_same("one server, a command, a loss", &world(&[(OLD, 1)], 1));
     classes::are_the_same("two servers", &world(&[(OLD, 0), (OLD, 0)], 0));
+    classes::are_the_same("two rebuilds", &rebuilt_twice(&[(AFTER, 0)], 0));
 }
 
 #[test]
@@ -70,6 +78,41 @@ fn a_replaced_node() {
     holds("a node is replaced: a server of the old list, one of the new", world(&[(OLD, 1), (NEW, 1)], 0));
     holds("a node is replaced: a server of the new list, one of the old", world(&[(NEW, 1), (OLD, 1)], 0));
     holds_if_long("a node is replaced: old, new, old", world(&[(OLD, 1), (NEW, 1), (OLD, 1)], 0));
+}
+
+/// One rebuild, of which the losses are in the world.
+fn rebuilt(servers: &[(List, u8)], losses: u8) -> World {
+    World { rebuilds: 1, ..world(servers, losses) }
+}
+
+/// Two rebuilds, after two nodes have lost their memory.
+fn rebuilt_twice(servers: &[(List, u8)], losses: u8) -> World {
+    World { rebuilds: 2, lost: 2, ..world(servers, losses) }
+}
+
+#[test]
+fn a_rebuild() {
+    holds("a rebuild, two losses: a server after it, and an old one", rebuilt(&[(AFTER, 0), (OLD, 0)], 2));
+    holds_if_long("a rebuild, two losses: an old server, one after it", rebuilt(&[(OLD, 1), (AFTER, 1)], 2));
+    holds_if_long("a rebuild, two losses: the old server has the higher ballot", rebuilt(&[(AFTER, 1), (OLD, 1)], 2));
+}
+
+#[test]
+fn two_rebuilds() {
+    holds("two rebuilds, a server after the first", rebuilt_twice(&[(AFTER, 0)], 0));
+    holds_if_long("two rebuilds, two servers after the first", rebuilt_twice(&[(AFTER, 1), (AFTER, 0)], 0));
+    holds_if_long("two rebuilds, a loss meanwhile", rebuilt_twice(&[(AFTER, 0)], 1));
+    holds_if_long("two rebuilds, a server after each", rebuilt_twice(&[(AFTER, 1), (AFTER_TWO, 0)], 0));
+    holds_if_long("two rebuilds, the second one first", rebuilt_twice(&[(AFTER, 1), (AFTER_SECOND, 0)], 0));
+}
+
+#[test]
+fn mistakes_of_a_rebuild_show() {
+    is_found(Mistake::RebuildsFromFirst, rebuilt(&[(OLD, 1), (AFTER, 0)], 2));
+    if is_long() {
+        is_found(Mistake::RebuildsUnfenced, rebuilt(&[(OLD, 1), (OLD, 1)], 2));
+    }
+    is_found(Mistake::RebuildsShareList, rebuilt_twice(&[(AFTER, 1), (AFTER, 0)], 0));
 }
 
 #[test]

@@ -35,6 +35,12 @@ pub(crate) enum Mistake {
     BestBySequence,
     /// A node goes on to heed servers whose list of nodes is an old one.
     OldListHeard,
+    /// A rebuild has no list to itself.
+    RebuildsUnfenced,
+    /// Two rebuilds may have one list.
+    RebuildsShareList,
+    /// A rebuild takes what comes first, not what is best.
+    RebuildsFromFirst,
 }
 
 /// Added to rounds that stand for numbers of batches.

@@ -62,7 +62,9 @@ impl Redis {
                     self.stands = self.looks();
                     return Some(answer);
                 }
-                Said::Unmarked => self.mark(mark),
+                Said::Unmarked => {
+                    self.mark(mark);
+                }
                 Said::List(newer) if old_list_is_heard => list = newer.list,
                 Said::List(_) => return None,
                 said => unreachable!("{said:?}"),
@@ -70,10 +72,30 @@ impl Redis {
         }
     }
 
-    pub(crate) fn mark(&mut self, mark: &Mark) {
-        if self.node.say(self.incarnation, &Ask::Mark(mark.clone())) == Said::Marked {
+    pub(crate) fn mark(&mut self, mark: &Mark) -> Said {
+        let said = self.node.say(self.incarnation, &Ask::Mark(mark.clone()));
+        if said == Said::Marked {
             self.list = Some(mark.list);
         }
+        said
+    }
+
+    /// Carries a request out of a rebuild that goes by this list, and marks nobody for that.
+    pub(crate) fn say_to(&mut self, list: u64, request: &Request) -> Option<Answer> {
+        let (fresh, cluster, request) = (stamp(self.incarnation.0), ClusterId(0), request.clone());
+        let ask = Ask::OfPartition { cluster, list, partition: 0, fresh, request };
+        match self.node.say(self.incarnation, &ask) {
+            Said::OfPartition(answer) => {
+                self.stands = self.looks();
+                Some(answer)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it has the list of a rebuild.
+    pub(crate) fn is_rebuilt(&self) -> bool {
+        self.node.mark.as_ref().is_some_and(|mark| mark.rebuild.is_some())
     }
 
     /// The number of its list.

@@ -3,6 +3,7 @@
 use super::{
     mistake::Mistake,
     node::{Redis, stamp},
+    rebuild::Rebuild,
     search::Promises,
     server::{Leads, Server, is_of_this_life},
 };
@@ -25,6 +26,10 @@ pub(crate) struct World {
     pub(crate) servers: Vec<(List, u8)>,
     /// How often nodes lose their memory, all together.
     pub(crate) losses: u8,
+    /// How many rebuilds there may be.
+    pub(crate) rebuilds: usize,
+    /// How many nodes have lost their memory already.
+    pub(crate) lost: usize,
     pub(crate) mistake: Option<Mistake>,
     /// Explores states that differ by the numbers of the nodes only, or by what has no effect any more, one by one.
     pub(crate) exact: bool,
@@ -42,6 +47,9 @@ pub(crate) struct State {
     /// The last batch that a leader has seen acknowledged by a majority, and the history up to it.
     pub(crate) committed: (Position, Vec<u8>),
     pub(crate) losses_left: u8,
+    pub(crate) rebuilds: Vec<Rebuild>,
+    /// The lists of rebuilds that were done, which servers go by.
+    pub(crate) known: BTreeSet<u64>,
     pub(crate) breach: Option<&'static str>,
     pub(crate) exact: bool,
     /// Of each server: its nodes.
@@ -83,6 +91,8 @@ pub(crate) enum Action {
     Reconnect(usize, usize),
     /// A node loses its memory.
     Lose(usize),
+    /// A rebuild begins, or asks a node.
+    Rebuild(usize, Option<usize>),
 }
 
 pub(crate) fn ballot(server: usize) -> Ballot {
@@ -140,9 +150,15 @@ impl World {
         matches!(self.mistake, Some(Mistake::NoPromise | Mistake::ForgetsPromise))
     }
 
+    /// A server goes by the list of a rebuild when that is done.
+    fn knows_its_list(&self, state: &State, server: usize) -> bool {
+        let list = self.servers[server].0.0;
+        self.rebuilds == 0 || list == 0 || state.known.contains(&list)
+    }
+
     /// Whether there is more than one list of nodes.
     pub(crate) fn has_lists(&self) -> bool {
-        self.servers.iter().any(|(list, _)| *list != self.servers[0].0)
+        self.rebuilds > 0 || self.servers.iter().any(|(list, _)| *list != self.servers[0].0)
     }
 
     /// A node carries a request out. `None`: it refuses the server's list.
@@ -185,6 +201,9 @@ impl Model for World {
         let members: &[usize] = self.servers[oldest].0.1;
         let count = 1 + self.servers.iter().flat_map(|(list, _)| list.1).max().expect("nodes");
         let node = |node| match members.contains(&node) {
+            true if node < self.lost => Redis::unknown(Incarnation(2)),
+            // The lists after a rebuild are not there yet.
+            true if self.rebuilds > 0 => Redis::created(&Mark { list: 0, ..self.mark(oldest) }, Incarnation(1)),
             true => Redis::created(&self.mark(oldest), Incarnation(1)),
             false => Redis::unknown(Incarnation(1)),
         };
@@ -199,6 +218,8 @@ impl Model for World {
             sent: BTreeSet::new(),
             committed: (Position::default(), vec![]),
             losses_left: self.losses,
+            rebuilds: vec![Rebuild::new(); self.rebuilds],
+            known: BTreeSet::new(),
             breach: None,
             exact: self.exact,
             deaf: vec![vec![false; count]; self.servers.len()],
@@ -207,7 +228,7 @@ impl Model for World {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        for (server, is) in state.servers.iter().enumerate() {
+        for (server, is) in state.servers.iter().enumerate().filter(|(server, _)| self.knows_its_list(state, *server)) {
             self.questions(state, server, actions);
             let (list, commands) = &self.servers[server];
             for node in list.1.iter().filter(|_| self.has_lists()) {
@@ -238,6 +259,7 @@ impl Model for World {
                 actions.push(Action::Expire(sent.clone()));
             }
         }
+        self.rebuilds(state, actions);
         if state.losses_left > 0 {
             actions.extend((0..state.nodes.len()).map(Action::Lose));
         }
@@ -248,13 +270,16 @@ impl Model for World {
         let server = match &action {
             Action::Command(server) | Action::Stage(server, _) | Action::Reconnect(server, _) => Some(*server),
             Action::Expire(sent) | Action::Arrive(sent, _) => Some(sent.server),
-            Action::Mark(..) | Action::Lose(_) => None,
+            Action::Mark(..) | Action::Lose(_) | Action::Rebuild(..) => None,
         };
         match action {
             Action::Command(server) => self.command(&mut state, server),
             Action::Stage(server, node) => self.stage(&mut state, server, node),
             Action::Expire(sent) => self.hear(&mut state, &sent, Answer::Again),
-            Action::Mark(server, node) => state.nodes[node].mark(&self.mark(server)),
+            Action::Mark(server, node) => {
+                state.nodes[node].mark(&self.mark(server));
+            }
+            Action::Rebuild(number, node) => self.rebuild(&mut state, number, node),
             Action::Arrive(sent, heard) => self.arrive(&mut state, &sent, heard),
             Action::Reconnect(server, node) => self.reconnect(&mut state, server, node),
             Action::Lose(node) => {
@@ -302,6 +327,9 @@ impl State {
     /// The nodes that have a batch have one content of it.
     pub(crate) fn check_content(&mut self, node: usize) {
         let Some(kept) = self.nodes[node].kept() else { return };
+        if kept.0.ballot.server != ServerId::default() {
+            return; // a rebuild's
+        }
         let round = usize::try_from(kept.0.ballot.round).expect("a small number");
         let Some(Server::Leads(leads)) = round.checked_sub(1).map(|server| &self.servers[server]) else { return };
         let seq = usize::try_from(kept.0.seq).expect("a small number");

@@ -153,3 +153,6 @@ impl Rebuilding {
 fn read(ballot: Ballot, stamp: Stamp, from: &Cursor) -> Request {
     Request::Read { stamp, ballot, from: from.clone() }
 }
+
+#[cfg(test)]
+mod tests;
