@@ -53,7 +53,8 @@ async fn said(connection: &Connection, asks: &[Ask]) -> Vec<Said> {
 
 /// Makes the node a member of so many partitions, with this ballot, and gives the stamps.
 async fn join(connection: &Connection, partitions: u16) -> Vec<Stamp> {
-    let mark = Mark { cluster: ClusterId(1), partitions, list: 1, members: Arc::from([Arc::from("redis://here")]) };
+    let members = Arc::from([Arc::from("redis://here")]);
+    let mark = Mark { cluster: ClusterId(1), partitions, list: 1, members, rebuild: None };
     said(connection, &[Ask::Mark(mark)]).await;
     let mut stamps = Vec::new();
     for partition in 0..partitions {

@@ -75,7 +75,7 @@ async fn quorum(count: usize, tasks: u32, span: Duration) {
     let servers: Vec<_> = (0..count).map(|_| Redis::start(&[])).collect();
     let urls: Vec<_> = servers.iter().map(|server| RedisUrl::parse(&server.url()).unwrap()).collect();
     let members = servers.iter().map(|server| server.url().into()).collect();
-    let mark = Mark { cluster: ClusterId(7), partitions: PARTITIONS, list: 1, members };
+    let mark = Mark { cluster: ClusterId(7), partitions: PARTITIONS, list: 1, members, rebuild: None };
     let nodes = Arc::new(RedisNodes::new(&urls));
     let mut running = JoinSet::new();
     let runs = Arc::clone(&nodes);

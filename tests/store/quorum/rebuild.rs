@@ -32,7 +32,7 @@ enum Phase {
     },
     /// What each node is asked next, and what it has answered so far.
     Asks {
-        it: Rebuilding,
+        it: Box<Rebuilding>,
         ballot: Ballot,
         next: Vec<Option<Request>>,
         answers: Vec<Vec<Answer>>,
@@ -163,7 +163,7 @@ impl Rebuild {
         if let Step::Send(requests) = step {
             requests.into_iter().for_each(|(node, request)| next[node] = Some(request));
         }
-        self.phase = Phase::Asks { it, ballot, next, answers: vec![vec![]; nodes] };
+        self.phase = Phase::Asks { it: Box::new(it), ballot, next, answers: vec![vec![]; nodes] };
     }
 
     fn hears(&mut self, world: &World, state: &mut State, node: usize, mut answer: Answer) {
