@@ -22,8 +22,9 @@ use clap::Args;
 use std::sync::Arc;
 
 /// What an operator is to do whose nodes are all there and have no majority.
-pub(super) const ADVICE: &str = "a majority lost its memory, and the servers cannot go on by themselves: see that no Redis \
-                                 is missing that may still have it, then run fencepost quorum rebuild";
+pub(super) const ADVICE: &str = "\
+    a majority lost its memory, and the servers cannot go on by themselves: see that no Redis is missing that may still \
+    have it, then run fencepost quorum rebuild";
 
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = "\
@@ -32,9 +33,9 @@ For each partition the best copy that is left goes to all its Redis servers. Wha
 granted beside a holder that has it still, and only the token tells them apart. Tokens go on 60 s above the clocks of
 this machine and of all the Redis servers.
 
-All have to be there; where one is gone for good, start an empty Redis at its address. Servers may run: they grant nothing
-meanwhile, and go on by themselves. A rebuild that was broken off is repeated in the same way; the store stays down
-until then. If none of them knows the store any more, make it anew with quorum create.
+All have to be there; where one is gone for good, start an empty Redis at its address. Servers may run: they grant
+nothing meanwhile, and go on by themselves. A rebuild that was broken off is repeated in the same way; the store stays
+down until then. If none of them knows the store any more, make it anew with quorum create.
 
 Exit codes: 0 the store goes on; 1 refused, or --yes is missing; 69 a Redis does not answer, or changed meanwhile.")]
 pub(crate) struct RebuildArgs {
@@ -58,8 +59,8 @@ pub(super) async fn rebuild(args: &RebuildArgs) -> Result<(), Failure> {
     }
     if !args.yes {
         let what = format!(
-            "{} of {all} partitions have no majority. To go on with what is left of them, add --yes: what that lacks is \
-             forgotten, and its locks may be granted beside holders that have them still. Nothing was done",
+            "{} of {all} partitions have no majority. To go on with what is left of them, add --yes: what that lacks \
+             is forgotten, and its locks may be granted beside holders that have them still. Nothing was done",
             plan.lacking,
         );
         return Err(Failure::new(NO, what));
@@ -77,7 +78,8 @@ pub(super) async fn rebuild(args: &RebuildArgs) -> Result<(), Failure> {
     let from: Vec<_> = members.iter().zip(&rebuilt).filter(|(_, count)| **count > 0).collect();
     let from: Vec<_> = from.into_iter().map(|(member, count)| format!("{count} from {member}")).collect();
     print(&format!(
-        "cluster {:032x}, list {}: {} partitions were rebuilt ({}), with {records} records; tokens go on above {highest}\n\
+        "cluster {:032x}, list {}: {} partitions were rebuilt ({}), with {records} records; tokens go on above \
+         {highest}\n\
          the servers go on by themselves; what these copies lacked is forgotten",
         list.cluster.0,
         list.list,
