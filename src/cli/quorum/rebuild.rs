@@ -23,8 +23,8 @@ use std::sync::Arc;
 
 /// What an operator is to do whose nodes are all there and have no majority.
 pub(super) const ADVICE: &str = "\
-    a majority lost its memory, and the servers cannot go on by themselves: see that no Redis is missing that may still \
-    have it, then run fencepost quorum rebuild";
+    a majority lost its memory, and the servers cannot go on by themselves: see that no Redis is missing that may \
+    still have it, then run fencepost quorum rebuild";
 
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = "\
