@@ -7,7 +7,10 @@ use super::{
     store::StoreArgs,
 };
 use crate::{
-    node::doctor::{Finding, Severity, worst},
+    node::{
+        NodeUrl,
+        doctor::{Finding, Severity, sentinels, worst},
+    },
     store::{doctor, quorum},
 };
 use clap::Args;
@@ -47,35 +50,45 @@ pub(super) async fn doctor(args: DoctorArgs) -> Result<(), Failure> {
     let (mut worst_of_all, mut away) = (Severity::Ok, Vec::new());
     for url in &urls {
         let store = url.to_string();
-        // A list is a store of several, which asks other things of each than a store that is one.
-        let examined =
-            if args.store.is_quorum() { quorum::doctor::examine(url).await } else { doctor::examine(url).await };
-        match examined {
-            Ok(findings) => {
-                let severity = worst(&findings);
-                worst_of_all = worst_of_all.max(severity);
-                if args.json {
-                    Report { store, severity, findings: &findings, error: None }.print()?;
-                } else {
-                    let look = Look::of_stdout();
-                    if urls.len() > 1 {
-                        print(&look.paint(HEADING, &store))?;
-                    }
-                    print(&text(&findings, look))?;
-                }
+        let (findings, why) = examine(url, args.store.is_quorum()).await;
+        let severity = if why.is_some() { Severity::Error } else { worst(&findings) };
+        worst_of_all = worst_of_all.max(severity);
+        if args.json {
+            Report { store, severity, findings: &findings, error: why.as_deref() }.print()?;
+        } else if !findings.is_empty() {
+            let look = Look::of_stdout();
+            if urls.len() > 1 {
+                print(&look.paint(HEADING, &store))?;
             }
-            Err(why) => {
-                if args.json {
-                    Report { store, severity: Severity::Error, findings: &[], error: Some(&why) }.print()?;
-                }
-                away.push(format!("cannot check {url}: {why}"));
-            }
+            print(&text(&findings, look))?;
         }
+        away.extend(why.map(|why| format!("cannot check {url}: {why}")));
     }
     match (away.is_empty(), worst_of_all) {
         (false, _) => Err(Failure::new(UNAVAILABLE, away.join("; "))),
         (true, Severity::Error) => Err(Failure::silent(NO)),
         (true, _) => Ok(()),
+    }
+}
+
+/// The findings about a node, and why there are no more of them.
+async fn examine(url: &NodeUrl, is_of_quorum: bool) -> (Vec<Finding>, Option<String>) {
+    let (mut findings, found) = match url {
+        NodeUrl::Redis(url) => (Vec::new(), Ok(url.clone())),
+        NodeUrl::Sentinel(url) => sentinels::examine(url).await,
+    };
+    let examined = match found {
+        // A quorum asks other things of each Redis than a store that is one.
+        Ok(url) if is_of_quorum => quorum::doctor::examine(&url).await,
+        Ok(url) => doctor::examine(&url).await,
+        Err(why) => Err(why),
+    };
+    match examined {
+        Ok(more) => {
+            findings.extend(more);
+            (findings, None)
+        }
+        Err(why) => (findings, Some(why)),
     }
 }
 

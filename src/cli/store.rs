@@ -2,8 +2,8 @@
 
 use super::exit::{COMMAND_LINE, CONFIG, Failure};
 use crate::{
-    config::urls_in,
-    node::{RedisUrl, TlsFile, TlsFileProblem, TlsFiles},
+    config::{NO_SENTINEL_IN_A_LIST, urls_in},
+    node::{NodeUrl, RedisUrl, TlsFile, TlsFileProblem, TlsFiles},
 };
 use clap::Args;
 use std::{ffi::OsString, path::PathBuf};
@@ -12,8 +12,8 @@ use std::{ffi::OsString, path::PathBuf};
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StoreArgs {
     // Not parsed by clap, whose error message would contain the password of an invalid URL.
-    /// URL of the Redis, or URLs with commas between, as for serve: redis://[user:password@]host:port[/db], or
-    /// rediss:// for TLS
+    /// URL of the Redis, or URLs with commas between, as for serve: redis://[user:password@]host:port[/db],
+    /// rediss:// for TLS, or redis+sentinel://host,host,host/name
     #[arg(long, value_name = "URL", env = "FENCEPOST_STORE", hide_env_values = true)]
     store: String,
 
@@ -36,17 +36,29 @@ impl StoreArgs {
         urls_in(&self.store).0
     }
 
-    /// The URLs with their files for TLS, which are checked.
-    pub(crate) fn urls(&self) -> Result<Vec<RedisUrl>, Failure> {
-        let urls = urls_in(&self.store).1.into_iter().map(RedisUrl::parse).collect::<Result<Vec<_>, _>>();
+    /// The URLs of a list of Redis servers, with their files for TLS, which are checked.
+    pub(crate) fn members(&self) -> Result<Vec<RedisUrl>, Failure> {
+        let each = self.urls()?.into_iter().map(|url| match url {
+            NodeUrl::Redis(url) => Ok(url),
+            NodeUrl::Sentinel(_) => Err(in_a_list()),
+        });
+        each.collect()
+    }
+
+    /// The URLs with their files for TLS, which are checked. If there are several, none names Sentinels.
+    pub(crate) fn urls(&self) -> Result<Vec<NodeUrl>, Failure> {
+        let urls = urls_in(&self.store).1.into_iter().map(NodeUrl::parse).collect::<Result<Vec<_>, _>>();
         let urls = urls.map_err(|why| Failure::new(COMMAND_LINE, format!("--store: {why}")))?;
+        if self.is_quorum() && urls.iter().any(|url| matches!(url, NodeUrl::Sentinel(_))) {
+            return Err(in_a_list());
+        }
         let file = |given: &Option<OsString>| given.as_ref().filter(|path| !path.is_empty()).map(PathBuf::from);
         let files = TlsFiles { ca: file(&self.store_ca), cert: file(&self.store_cert), key: file(&self.store_key) };
-        if !files.is_empty() && !urls.iter().any(RedisUrl::tls) {
+        if !files.is_empty() && !urls.iter().any(NodeUrl::tls) {
             let rule = "--store-ca, --store-cert and --store-key need a store with TLS: --store rediss://…";
             return Err(Failure::new(CONFIG, rule));
         }
-        let with_files = |url: RedisUrl| if url.tls() { url.with_tls(files.clone()) } else { Ok(url) };
+        let with_files = |url: NodeUrl| if url.tls() { url.with_tls(files.clone()) } else { Ok(url) };
         urls.into_iter().map(with_files).collect::<Result<_, _>>().map_err(|TlsFileProblem { file, path, why }| {
             let flag = match file {
                 TlsFile::Ca => "--store-ca",
@@ -56,4 +68,8 @@ impl StoreArgs {
             Failure::new(CONFIG, format!("{flag} = {path:?}: {why}"))
         })
     }
+}
+
+fn in_a_list() -> Failure {
+    Failure::new(COMMAND_LINE, format!("--store: {NO_SENTINEL_IN_A_LIST}"))
 }

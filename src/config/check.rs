@@ -1,9 +1,10 @@
 //! Parses text into a [`Config`]. Overridden values are checked as well, and all problems are collected.
 
 use super::{
-    AdminListen, AdminPlace, Config, ConfigError, Listen, ListenAddress, ListenHost, LogFormat, PASSWORD_SHOWN,
-    StoreTls, StoreUrl, TlsFiles,
+    AdminListen, AdminPlace, Config, ConfigError, Listen, ListenAddress, ListenHost, LogFormat, NO_SENTINEL_IN_A_LIST,
+    PARAMETERS_SHOWN, PASSWORD_SHOWN, SCHEMES, StoreTls, StoreUrl, TlsFiles,
     duration::as_written,
+    names_sentinels,
     raw::{Problem, RawConfig, location},
     urls_in,
 };
@@ -72,7 +73,7 @@ pub(super) fn check(raw: &RawConfig, redis_url: impl Fn(&str) -> Result<(), Stri
     if reader.problems.is_empty() && config.tls.is_some() && matches!(config.listen, Listen::Unix(_)) {
         reader.report("tls_cert", "cannot be used on a Unix socket, which needs no TLS: listen on host:port instead");
     }
-    if config.store.urls().iter().any(|url| url.contains(PASSWORD_SHOWN)) {
+    if config.store.urls().iter().any(|url| is_printed(url)) {
         let rule = "contains *** in place of a password: replace it, or give the URL in FENCEPOST_STORE".to_owned();
         reader.problems.push(Problem { at: reader.effective_location("store"), value: String::new(), rule });
     }
@@ -147,17 +148,21 @@ fn store(text: &str, redis_url: impl Fn(&str) -> Result<(), String>) -> Result<S
     let (is_quorum, urls) = urls_in(text);
     for url in &urls {
         // Output of --print-config. Valid here, because another source may override it.
-        if url.contains(PASSWORD_SHOWN) {
+        if is_printed(url) {
             continue;
         }
-        if !url.starts_with("redis://") && !url.starts_with("rediss://") {
+        if !SCHEMES.iter().any(|scheme| url.starts_with(scheme)) {
             return Err("no such store; there are memory: (locks in this process), redis://[user:password@]host:port\
-                        [/db], or rediss:// for TLS (locks in that Redis, shared by all servers that use it), and \
-                        three or five such URLs, separated by commas (locks in a majority of them), or one with quorum+ \
-                        before it (locks in one as in each of these)"
+                        [/db], or rediss:// for TLS (locks in that Redis, shared by all servers that use it), \
+                        redis+sentinel://host,host,host/name (in the Redis that these Sentinels name), three or \
+                        five redis:// URLs, separated by commas (locks in a majority of them), and quorum+redis:// \
+                        (in one, as in each of these)"
                 .to_owned());
         }
         redis_url(url)?;
+    }
+    if is_quorum && urls.iter().any(|url| names_sentinels(url)) {
+        return Err(NO_SENTINEL_IN_A_LIST.to_owned());
     }
     match urls[..] {
         [url] if !is_quorum => Ok(StoreUrl::Redis(url.to_owned())),
@@ -168,6 +173,11 @@ fn store(text: &str, redis_url: impl Fn(&str) -> Result<(), String>) -> Result<S
             urls.len()
         )),
     }
+}
+
+/// Whether a password in this URL was replaced to print it.
+fn is_printed(url: &str) -> bool {
+    url.contains(PASSWORD_SHOWN) || url.contains(PARAMETERS_SHOWN)
 }
 
 fn classic_prefix(text: &str) -> Result<String, String> {

@@ -83,14 +83,16 @@ impl fmt::Display for AdminPlace {
 
 /// Replaces user and password when a URL is printed.
 const PASSWORD_SHOWN: &str = "://***@";
+/// Replaces user and password of Sentinels.
+const PARAMETERS_SHOWN: &str = "?***";
 
 /// Where locks are kept.
 #[derive(Clone, PartialEq, Eq)]
 pub enum StoreUrl {
     /// In this process. They are lost when it ends, and other servers do not see them.
     Memory,
-    /// In the Redis at this URL, shared by all servers that use it. The URL may contain a password, which is never
-    /// printed.
+    /// In the Redis at this URL, or in the one that its Sentinels name, shared by all servers that use it. The URL may
+    /// contain passwords, which are never printed.
     Redis(String),
     /// In a majority of the Redis servers at these URLs, or in the only one, shared by all servers that use them.
     Quorum(Vec<String>),
@@ -107,6 +109,18 @@ impl StoreUrl {
     }
 }
 
+/// How the URL of a node may begin: that of a Redis, or of Sentinels that know which Redis it is.
+pub(crate) const SCHEMES: [&str; 4] = ["redis://", "rediss://", "redis+sentinel://", "rediss+sentinel://"];
+/// Why a list of Redis servers names no Sentinels.
+pub(crate) const NO_SENTINEL_IN_A_LIST: &str = "names Sentinels in a list of Redis servers: a majority is made of \
+    certain servers, and none of them may be another one after a failover; give their own URLs, without Sentinel, or \
+    one redis+sentinel:// URL alone (its Sentinels are separated by commas: redis+sentinel://s1,s2,s3/name)";
+
+/// Whether this URL names Sentinels.
+pub(crate) fn names_sentinels(url: &str) -> bool {
+    SCHEMES[2..].iter().any(|scheme| url.starts_with(scheme))
+}
+
 /// Before the URL of a Redis: locks are kept there as in each of several.
 const ONE_OF_QUORUM: &str = "quorum+";
 
@@ -116,7 +130,7 @@ pub fn urls_in(text: &str) -> (bool, Vec<&str>) {
     if let Some(url) = text.strip_prefix(ONE_OF_QUORUM) {
         return (true, vec![url]);
     }
-    let begins = |at: usize| text[at..].starts_with(",redis://") || text[at..].starts_with(",rediss://");
+    let begins = |at: usize| SCHEMES.iter().any(|scheme| text[at + 1..].starts_with(scheme));
     let (mut urls, mut first) = (Vec::new(), 0);
     for (at, _) in text.match_indices(',').filter(|(at, _)| begins(*at)) {
         urls.push(&text[first..at]);
@@ -138,9 +152,10 @@ impl fmt::Display for StoreUrl {
             if number > 0 {
                 out.write_str(",")?;
             }
+            let (url, parameters) = url.split_once('?').map_or((url.as_str(), ""), |(url, _)| (url, PARAMETERS_SHOWN));
             match (url.split_once("://"), url.rsplit_once('@')) {
-                (Some((scheme, _)), Some((_, host))) => write!(out, "{scheme}{PASSWORD_SHOWN}{host}")?,
-                _ => out.write_str(url)?,
+                (Some((scheme, _)), Some((_, host))) => write!(out, "{scheme}{PASSWORD_SHOWN}{host}{parameters}")?,
+                _ => write!(out, "{url}{parameters}")?,
             }
         }
         Ok(())

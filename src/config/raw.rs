@@ -37,8 +37,8 @@ impl fmt::Display for Problem {
         match self.value.as_str() {
             "" => write!(out, "{}: {}", self.at, self.rule),
             // Not printed: the part of a URL before an @ may contain a password, and so may the part after a colon if
-            // the @ is missing.
-            value if value.contains('@') || value.contains("://:") => write!(out, "{}: {}", self.at, self.rule),
+            // the @ is missing; a parameter may be one too.
+            value if value.contains(['@', '?']) || value.contains("://:") => write!(out, "{}: {}", self.at, self.rule),
             value => write!(out, "{} = {value:?}: {}", self.at, self.rule),
         }
     }

@@ -19,7 +19,7 @@ impl StoreTls {
     pub(super) fn problem(&self, store: &StoreUrl) -> Option<(&'static str, &'static str)> {
         let first = [("store_ca", &self.ca), ("store_cert", &self.cert), ("store_key", &self.key)];
         let (key, _) = first.into_iter().find(|(_, file)| file.is_some())?;
-        if !store.urls().iter().any(|url| url.starts_with("rediss://")) {
+        if !store.urls().iter().any(|url| url.starts_with("rediss")) {
             return Some((key, "needs a store with TLS: --store rediss://…"));
         }
         match (&self.cert, &self.key) {

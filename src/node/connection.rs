@@ -28,6 +28,7 @@ use tokio::time::Instant;
 /// A connection that many callers share. Their commands are pipelined.
 pub struct Connection {
     connection: MultiplexedConnection,
+    place: Arc<str>,
     info: ServerInfo,
     incarnation: Incarnation,
     clock: RedisClock,
@@ -44,6 +45,7 @@ pub struct Connection {
 impl Connection {
     pub(super) fn new(
         connection: MultiplexedConnection,
+        place: Arc<str>,
         greeting: Greeting,
         header: MakeHeader,
         metrics: Arc<StoreMetrics>,
@@ -53,13 +55,18 @@ impl Connection {
         let incarnation = info.incarnation();
         let (clock, closed, attention) = (RedisClock::new(sent, time), OnceLock::new(), Notify::new());
         let queues = Mutex::new(Queues::new());
-        Self { connection, info, incarnation, clock, closed, attention, queues, header, metrics, traces }
+        Self { connection, place, info, incarnation, clock, closed, attention, queues, header, metrics, traces }
     }
 
     /// The incarnation of Redis when the connection was made. Redis may go on to another without closing the
     /// connection, so a script for which that matters has to compare.
     pub fn incarnation(&self) -> Incarnation {
         self.incarnation
+    }
+
+    /// Where it leads: `host:port`, or `host:port/database`.
+    pub fn place(&self) -> &str {
+        &self.place
     }
 
     /// What Redis said of itself when the connection was made.

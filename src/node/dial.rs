@@ -2,8 +2,8 @@
 //! it still answers, or makes another. The connection for pushes is made here too, with the same settings.
 
 use super::{
-    CONNECTIONS_PER_NODE, RESPONSE_TIMEOUT, RedisUrl, batch::MakeHeader, connection::Connection, handshake,
-    reply::connect_error,
+    CONNECTIONS_PER_NODE, NodeUrl, RESPONSE_TIMEOUT, RedisUrl, TlsFileProblem, batch::MakeHeader,
+    connection::Connection, find::Finder, handshake, reply::connect_error,
 };
 use crate::telemetry::{
     metrics::{RoundTrip, StoreMetrics},
@@ -14,7 +14,7 @@ use deadpool::{
     managed::{Manager, Metrics, Object, Pool, PoolError, RecycleError, RecycleResult, TimeoutType},
 };
 use deadpool_redis::redis::{
-    AsyncConnectionConfig, Client, PushInfo, PushKind,
+    AsyncConnectionConfig, Client, PushInfo, PushKind, RedisError,
     aio::{MultiplexedConnection, SendError},
 };
 use std::{sync::Arc, time::Duration};
@@ -28,16 +28,24 @@ const WRITE_BUFFER: usize = 1_024;
 /// A connection that the pool counts.
 pub(super) type Pooled = Object<Maker>;
 
+/// A connection, and where it leads: `host:port`, or `host:port/database`.
+pub(super) struct Made {
+    pub(super) connection: MultiplexedConnection,
+    pub(super) place: Arc<str>,
+}
+
 /// Makes connections to one Redis.
 pub(super) struct Dialer {
-    url: RedisUrl,
+    url: NodeUrl,
+    pub(super) finder: Arc<Finder>,
     pool: Result<Pool<Maker>, String>,
     /// Counts connections that broke, so that the others are checked at once.
     pub(super) broken: Arc<watch::Sender<u64>>,
 }
 
 impl Dialer {
-    pub(super) fn new(url: &RedisUrl) -> Self {
+    pub(super) fn new(url: NodeUrl) -> Self {
+        let finder = Arc::new(Finder::new(&url));
         let broken = Arc::new(watch::Sender::new(0));
         let reporter = Arc::clone(&broken);
         let config = config().set_push_sender(move |push: PushInfo| {
@@ -46,20 +54,25 @@ impl Dialer {
             }
             Ok::<(), SendError>(())
         });
-        let pool = Maker::new(url.clone(), config).and_then(|maker| {
+        let pool = Maker::new(&url, Arc::clone(&finder), config).and_then(|maker| {
             let limits = Pool::builder(maker).runtime(Runtime::Tokio1).max_size(CONNECTIONS_PER_NODE);
             limits
                 .wait_timeout(Some(CONNECTION_TIMEOUT))
-                .create_timeout(Some(2 * CONNECTION_TIMEOUT))
-                .recycle_timeout(Some(RESPONSE_TIMEOUT))
+                .create_timeout(Some(finder.time_max() + 2 * CONNECTION_TIMEOUT))
+                .recycle_timeout(Some(finder.time_max() + RESPONSE_TIMEOUT))
                 .build()
                 .map_err(|error| error.to_string())
         });
-        Self { url: url.clone(), pool, broken }
+        Self { url, finder, pool, broken }
     }
 
-    pub(super) fn url(&self) -> &RedisUrl {
+    pub(super) fn url(&self) -> &NodeUrl {
         &self.url
+    }
+
+    /// Keeps what is known about the primary current. Never ends.
+    pub(super) async fn follow(&self) {
+        self.finder.follow(|| self.broken.send_modify(|count| *count += 1)).await;
     }
 
     /// Makes a connection for commands. The pooled one beside it keeps its place in the pool. The error says what
@@ -79,7 +92,7 @@ impl Dialer {
                 other.to_string()
             }
         })?;
-        let mut connection = MultiplexedConnection::clone(&pooled);
+        let (mut connection, place) = (pooled.connection.clone(), Arc::clone(&pooled.place));
         metrics.round_trips.of(RoundTrip::Check).inc();
         let greeting = match handshake::greet(&mut connection).await {
             Ok(greeting) => handshake::may_run_scripts(&mut connection).await.map(|()| greeting),
@@ -88,11 +101,11 @@ impl Dialer {
         match greeting {
             Ok(greeting) => Ok((
                 pooled,
-                Connection::new(connection, greeting, Arc::clone(header), Arc::clone(metrics), traces.clone()),
+                Connection::new(connection, place, greeting, Arc::clone(header), Arc::clone(metrics), traces.clone()),
             )),
             Err(why) => {
                 discard(pooled);
-                Err(why)
+                Err(self.finder.explain(&place, why))
             }
         }
     }
@@ -101,56 +114,89 @@ impl Dialer {
     pub(super) async fn connect_outside(
         &self,
         sink: impl Fn(PushInfo) + Send + Sync + 'static,
-    ) -> Result<MultiplexedConnection, String> {
+    ) -> Result<Made, String> {
         let config = config().set_push_sender(move |push: PushInfo| {
             sink(push);
             Ok::<(), SendError>(())
         });
-        open(&self.url, &config).await
+        make(&self.finder, &config).await
     }
 }
 
 /// Makes the connections of the pool. The manager of deadpool-redis would keep the files for TLS as they were at the
 /// start; it checks the connections.
 pub(super) struct Maker {
-    url: RedisUrl,
+    finder: Arc<Finder>,
     config: AsyncConnectionConfig,
     checks: deadpool_redis::Manager,
 }
 
 impl Maker {
-    fn new(url: RedisUrl, config: AsyncConnectionConfig) -> Result<Self, String> {
-        let checks = deadpool_redis::Manager::new(url.info().clone()).map_err(|error| connect_error(&error))?;
-        Ok(Self { url, config, checks })
+    fn new(url: &NodeUrl, finder: Arc<Finder>, config: AsyncConnectionConfig) -> Result<Self, String> {
+        let checks = deadpool_redis::Manager::new(url.settings().info().clone());
+        let checks = checks.map_err(|error| connect_error(&error))?;
+        Ok(Self { finder, config, checks })
     }
 }
 
 impl Manager for Maker {
-    type Type = MultiplexedConnection;
+    type Type = Made;
     /// What happened, why, and what to do.
     type Error = String;
 
-    async fn create(&self) -> Result<MultiplexedConnection, String> {
-        open(&self.url, &self.config).await
+    async fn create(&self) -> Result<Made, String> {
+        make(&self.finder, &self.config).await
     }
 
-    async fn recycle(&self, connection: &mut MultiplexedConnection, metrics: &Metrics) -> RecycleResult<String> {
-        self.checks.recycle(connection, metrics).await.map_err(|error| RecycleError::message(error.to_string()))
+    async fn recycle(&self, made: &mut Made, metrics: &Metrics) -> RecycleResult<String> {
+        let found = self.finder.find().await.map_err(RecycleError::message)?;
+        if found.place() != &*made.place {
+            return Err(RecycleError::message("the primary is another one now"));
+        }
+        let checked = self.checks.recycle(&mut made.connection, metrics).await;
+        checked.map_err(|error| RecycleError::message(error.to_string()))
+    }
+}
+
+/// Finds the primary and connects to it.
+async fn make(finder: &Finder, config: &AsyncConnectionConfig) -> Result<Made, String> {
+    let url = finder.find().await?;
+    let made = try_open(&url, config).await;
+    let connection = made.map_err(|why| finder.explain(url.place(), why.words(&url)))?;
+    Ok(Made { connection, place: url.place().into() })
+}
+
+/// Why there is no connection.
+pub(super) enum Unopened {
+    /// A file for TLS cannot be used.
+    File(TlsFileProblem),
+    /// Redis, or the way to it.
+    Redis(RedisError),
+}
+
+impl Unopened {
+    /// What happened at this URL, why, and what to do.
+    pub(super) fn words(&self, url: &RedisUrl) -> String {
+        match self {
+            Self::File(problem) => format!("no TLS connection to Redis: the file {problem}"),
+            Self::Redis(error) => match connect_error(error) {
+                // Redis waits for the rest of what it takes for a command.
+                why if url.tls() && error.is_timeout() => format!(
+                    "{why}; or the port does not speak TLS: then write redis:// in the URL, or name the TLS port"
+                ),
+                why => why,
+            },
+        }
     }
 }
 
 /// Makes one connection, with the files for TLS as they are now.
-async fn open(url: &RedisUrl, config: &AsyncConnectionConfig) -> Result<MultiplexedConnection, String> {
-    let client = url.settings().map_err(|problem| format!("no TLS connection to Redis: the file {problem}"))?;
-    let client = Client::open(client).map_err(|error| connect_error(&error))?;
-    let made = client.get_multiplexed_async_connection_with_config(config).await;
-    made.map_err(|error| match connect_error(&error) {
-        // Redis waits for the rest of what it takes for a command.
-        why if url.tls() && error.is_timeout() => {
-            format!("{why}; or the port does not speak TLS: then write redis:// in the URL, or name the TLS port")
-        }
-        why => why,
-    })
+pub(super) async fn try_open(
+    url: &RedisUrl,
+    config: &AsyncConnectionConfig,
+) -> Result<MultiplexedConnection, Unopened> {
+    let client = Client::open(url.settings().map_err(Unopened::File)?).map_err(Unopened::Redis)?;
+    client.get_multiplexed_async_connection_with_config(config).await.map_err(Unopened::Redis)
 }
 
 /// Keeps a connection out of the pool: one that leads to the wrong place answers every PING.
@@ -158,7 +204,8 @@ pub(super) fn discard(pooled: Pooled) {
     drop(Pooled::take(pooled));
 }
 
-fn config() -> AsyncConnectionConfig {
+/// The settings of every connection.
+pub(super) fn config() -> AsyncConnectionConfig {
     AsyncConnectionConfig::new()
         .set_connection_timeout(Some(CONNECTION_TIMEOUT))
         .set_response_timeout(Some(RESPONSE_TIMEOUT))

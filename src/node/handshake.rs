@@ -10,6 +10,9 @@ use uuid::Uuid;
 /// Scripts with flags need Redis 7.0. Valkey reports the version of Redis that it is compatible with, 7.2 or later.
 pub(super) const VERSION_MIN: (u32, u32) = (7, 0);
 
+/// What to do where the URL leads to a replica.
+pub(super) const NAME_THE_PRIMARY: &str = ": name the primary in the URL";
+
 /// What a Redis says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerInfo {
@@ -108,8 +111,7 @@ fn judge(server: &str, replication: &str, cluster: &str) -> Result<ServerInfo, S
     }
     if role != "master" {
         return Err(format!(
-            "this Redis is a replica (role {role}) of {}:{}, and only the primary can grant locks: name the primary in \
-             the URL",
+            "this Redis is a replica (role {role}) of {}:{}, and only the primary can grant locks{NAME_THE_PRIMARY}",
             field(replication, "master_host"),
             field(replication, "master_port"),
         ));

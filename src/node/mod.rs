@@ -7,6 +7,7 @@
 //!   its [incarnation](Connection::incarnation) in the handshake, before any command is sent on it.
 //! - No command is kept until Redis is back: without a connection it is refused at once. With one it may be queued for
 //!   a bounded time (`queue.rs`), because the number of commands in flight is bounded.
+//! - Where Sentinels say which Redis is the primary, a connection lives only as long as they name its Redis (`find`).
 //! - A command whose reply did not come is not refused: its outcome is *unknown*. It is never sent again from here.
 //!
 //! A checkout from a pool costs two commands each time, a shared connection costs none. So the pool only makes, counts
@@ -20,6 +21,7 @@ mod connection;
 mod dial;
 pub mod doctor;
 mod error;
+mod find;
 mod handshake;
 mod pushes;
 mod queue;
@@ -37,6 +39,7 @@ pub use connection::Connection;
 /// texts, nil (also for `false`) and arrays.
 pub use deadpool_redis::redis::Value;
 pub use error::NodeError;
+pub use find::{NodeUrl, SentinelUrl};
 pub use handshake::ServerInfo;
 pub use pushes::{PUSHES_BACKLOG_BYTES_MAX, PUSHES_BACKLOG_MAX, Push, PushSender, Pushes};
 pub use queue::{IN_FLIGHT_MAX, Lane, QUEUE_TIME_MAX};
@@ -52,7 +55,7 @@ use crate::{
 };
 use batch::MakeHeader;
 use dial::Dialer;
-use futures_util::future::{join, join_all};
+use futures_util::future::{join_all, join3};
 use pushes::Subscription;
 use std::{fmt, sync::Arc, time::Duration};
 use tokio::sync::watch;
@@ -93,9 +96,9 @@ impl Node {
     ///
     /// `header` makes the header of each batch, from the connection that carries the batch and the tag of its first
     /// command.
-    pub fn new(url: &RedisUrl, header: impl Fn(&Connection, u16) -> Header + Send + Sync + 'static) -> Self {
+    pub fn new(url: impl Into<NodeUrl>, header: impl Fn(&Connection, u16) -> Header + Send + Sync + 'static) -> Self {
         Self {
-            dialer: Dialer::new(url),
+            dialer: Dialer::new(url.into()),
             header: Arc::new(header),
             connections: [const { RwLock::new(None) }; CONNECTIONS_PER_NODE],
             up: watch::Sender::new(false),
@@ -116,7 +119,7 @@ impl Node {
     /// all connections; commands in flight may still run.
     pub async fn run(&self) {
         let slots = (0..CONNECTIONS_PER_NODE).map(|slot| reconnect::keep_connected(self, slot));
-        join(join_all(slots), self.listen()).await;
+        join3(join_all(slots), self.listen(), self.dialer.follow()).await;
     }
 
     /// The connection of this number (modulo [`CONNECTIONS_PER_NODE`]), or another one while that is down. It stays the
@@ -132,7 +135,7 @@ impl Node {
     }
 
     /// Its URL.
-    pub fn url(&self) -> &RedisUrl {
+    pub fn url(&self) -> &NodeUrl {
         self.dialer.url()
     }
 
@@ -172,7 +175,8 @@ impl Node {
         if !self.up.send_replace(true) {
             let ServerInfo { name, version, .. } = connection.info();
             let incarnation = connection.incarnation().0;
-            tracing::info!(url = %self.dialer.url(), name, version, %incarnation, "redis is there");
+            let found = matches!(self.url(), NodeUrl::Sentinel(_)).then(|| connection.place());
+            tracing::info!(url = %self.dialer.url(), found, name, version, %incarnation, "redis is there");
         }
     }
 

@@ -144,15 +144,19 @@ async fn listen(
     has_begun: &mut bool,
 ) -> Result<(), String> {
     let ended = Arc::new(Notify::new());
-    let mut connection = dialer.connect_outside(sink(subscription.sender.clone(), Arc::clone(&ended))).await?;
+    let made = dialer.connect_outside(sink(subscription.sender.clone(), Arc::clone(&ended))).await?;
+    let (mut connection, mut primary) = (made.connection, dialer.finder.changes());
     handshake::greet(&mut connection).await?;
     connection.subscribe(subscription.channel.as_str()).await.map_err(|error| connect_error(&error))?;
     backoff.reset();
     *has_begun = true;
     subscription.sender.deliver(Push::Resync);
     loop {
+        // Where it is not the primary any more, nothing is published.
+        dialer.finder.still_names(&made.place)?;
         tokio::select! {
             () = ended.notified() => return Ok(()),
+            () = primary.changed() => continue,
             () = tokio::time::sleep(jittered(CHECK_PERIOD)) => {}
         }
         // A peer that vanished closes nothing; a Redis that became a replica may get no messages any more.

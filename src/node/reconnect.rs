@@ -51,6 +51,7 @@ enum End {
 /// Keeps a connection in this slot. Never ends. Dropped, it empties the slot.
 pub(super) async fn keep_connected(node: &Node, slot: usize) {
     let mut backoff = Backoff::new();
+    let mut primary = node.dialer.finder.changes();
     let mut lost = 0;
     loop {
         match node.dialer.connect(&node.header, &node.metrics, &node.traces).await {
@@ -74,7 +75,10 @@ pub(super) async fn keep_connected(node: &Node, slot: usize) {
             }
             Err(why) => node.report_down(&why),
         }
-        backoff.wait().await;
+        tokio::select! {
+            () = backoff.wait() => {}
+            () = primary.changed() => {}
+        }
     }
 }
 
@@ -82,10 +86,16 @@ pub(super) async fn keep_connected(node: &Node, slot: usize) {
 /// replaced.
 async fn watch_over(node: &Node, connection: &Connection) -> End {
     let mut broken = node.dialer.broken.subscribe();
+    let mut primary = node.dialer.finder.changes();
     loop {
+        if let Err(why) = node.dialer.finder.still_names(connection.place()) {
+            connection.retire(&why);
+            return End::Wrong;
+        }
         tokio::select! {
             () = connection.attention() => {}
             _ = broken.changed() => {}
+            () = primary.changed() => continue,
             () = tokio::time::sleep(jittered(CHECK_PERIOD)) => {}
         }
         if connection.closed().is_some() {

@@ -19,9 +19,9 @@ pub use listen::{ListenError, Listeners, bind};
 use crate::{
     api,
     clock::ProcessClock,
-    config::{AdminPlace, Config, ConfigError, Problem, StoreTls, StoreUrl},
+    config::{AdminPlace, Config, ConfigError, NO_SENTINEL_IN_A_LIST, Problem, StoreTls, StoreUrl},
     locks::{Hub, Locks},
-    node::{RedisUrl, TlsFile, TlsFileProblem, TlsFiles},
+    node::{NodeUrl, RedisUrl, TlsFile, TlsFileProblem, TlsFiles},
     store::{
         MemoryStore, RedisStore, Store,
         quorum::{ClusterStore, addresses::Addresses},
@@ -108,7 +108,7 @@ pub async fn serve(
             }
         }
         StoreUrl::Quorum(urls) => {
-            let urls = urls.iter().map(|url| store_url(url, &config.store_tls)).collect::<Result<Vec<_>, _>>()?;
+            let urls = urls.iter().map(|url| member_url(url, &config.store_tls)).collect::<Result<Vec<_>, _>>()?;
             let addresses = Addresses::new(urls).allowing_eviction(config.allow_eviction);
             let (addresses, clock) = (addresses.measured(&metrics.store, &traces), Arc::new(ProcessClock::start()));
             let members = addresses.members();
@@ -136,10 +136,18 @@ pub async fn serve(
     }
 }
 
-/// The Redis at this URL, with its files for TLS, which are checked.
-pub fn store_url(url: &str, files: &StoreTls) -> Result<RedisUrl, ServeError> {
+/// The Redis of a list, with its files for TLS, which are checked.
+fn member_url(url: &str, files: &StoreTls) -> Result<RedisUrl, ServeError> {
+    match store_url(url, files)? {
+        NodeUrl::Redis(url) => Ok(url),
+        NodeUrl::Sentinel(_) => Err(ServeError::StoreUrl(NO_SENTINEL_IN_A_LIST.to_owned())),
+    }
+}
+
+/// The Redis at this URL, or its Sentinels, with the files for TLS, which are checked.
+pub fn store_url(url: &str, files: &StoreTls) -> Result<NodeUrl, ServeError> {
     let StoreTls { ca, cert, key } = files.clone();
-    let url = RedisUrl::parse(url).map_err(ServeError::StoreUrl)?;
+    let url = NodeUrl::parse(url).map_err(ServeError::StoreUrl)?;
     // Only those with TLS can have any; that one of a store has it was checked.
     if !url.tls() {
         return Ok(url);

@@ -84,7 +84,7 @@ struct Named {
 
 impl Named {
     fn of(store: &StoreArgs) -> Result<Self, Failure> {
-        let addresses = Addresses::new(store.urls()?);
+        let addresses = Addresses::new(store.members()?);
         let members = addresses.members();
         if !store.is_quorum() || members.len().is_multiple_of(2) {
             let rule = "--store: a quorum has three or five Redis servers: give their URLs, with commas between";

@@ -9,6 +9,7 @@ mod durability;
 mod facts;
 mod logged;
 mod probe;
+pub mod sentinels;
 #[cfg(test)]
 mod tests;
 

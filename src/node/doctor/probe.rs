@@ -36,7 +36,7 @@ pub struct Probe(MultiplexedConnection);
 impl Probe {
     /// Connects to a Redis of any kind and role. The error says why that failed and what to do.
     pub async fn connect(url: &RedisUrl) -> Result<Self, String> {
-        Dialer::new(url).connect_outside(|_| {}).await.map(Self)
+        Dialer::new(url.into()).connect_outside(|_| {}).await.map(|made| Self(made.connection))
     }
 
     pub(in crate::node) fn new(connection: MultiplexedConnection) -> Self {

@@ -29,7 +29,7 @@ mod watching;
 
 use crate::{
     domain::{ids::ReplicaId, limits::Limits},
-    node::{Admission, Node, RedisUrl, doctor::Logged},
+    node::{Admission, Node, NodeUrl, doctor::Logged},
     store::{Notices, StoreError, chores::Chores},
     telemetry::{metrics::StoreMetrics, traces::Traces},
 };
@@ -71,16 +71,16 @@ pub struct RedisStore {
 
 impl RedisStore {
     /// A store that is not connected yet: [`RedisStore::maintain`] connects it, and must run for as long as it is used.
-    pub fn new(url: &RedisUrl, limits: &Limits, notices: Arc<dyn Notices>) -> Self {
-        Self::with_commands(url, limits, notices, Commands::shared())
+    pub fn new(url: impl Into<NodeUrl>, limits: &Limits, notices: Arc<dyn Notices>) -> Self {
+        Self::with_commands(url.into(), limits, notices, Commands::shared())
     }
 
     /// The same by another clock than Redis' own (`lua/lib/clock.lua`): for tests, to which time is a value.
-    pub fn with_clock(url: &RedisUrl, limits: &Limits, notices: Arc<dyn Notices>, clock: &str) -> Self {
-        Self::with_commands(url, limits, notices, Commands::leak(&format!("{clock}{}", scripts::LIFE), None))
+    pub fn with_clock(url: impl Into<NodeUrl>, limits: &Limits, notices: Arc<dyn Notices>, clock: &str) -> Self {
+        Self::with_commands(url.into(), limits, notices, Commands::leak(&format!("{clock}{}", scripts::LIFE), None))
     }
 
-    fn with_commands(url: &RedisUrl, limits: &Limits, notices: Arc<dyn Notices>, commands: &'static Commands) -> Self {
+    fn with_commands(url: NodeUrl, limits: &Limits, notices: Arc<dyn Notices>, commands: &'static Commands) -> Self {
         let me = ReplicaId(Uuid::new_v4());
         let sender = Sender { replica: me, waiters_max: limits.waiters_per_lock };
         Self {

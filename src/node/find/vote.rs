@@ -1,0 +1,87 @@
+//! Which Redis is the primary, from what the Sentinels say.
+//!
+//! One Sentinel alone may be wrong: it is cut off, was reset, or lies. So the answer of a majority **of those listed**
+//! counts, not of those that answered. While a failover is made known, a majority answers, but names several; then the
+//! newest of these wins, by its `config-epoch`: a Sentinel raises that only with the votes of a majority of Sentinels.
+
+use std::collections::BTreeMap;
+
+/// What one Sentinel says of the primary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::node) struct Told {
+    /// Where it is: `host:port`.
+    pub(in crate::node) place: String,
+    /// The number of the configuration that put it there.
+    pub(in crate::node) epoch: u64,
+    /// Whatever else the Sentinel says, as `SENTINEL MASTER` has it.
+    pub(in crate::node) fields: BTreeMap<String, String>,
+}
+
+/// What a Sentinel says, or why it says nothing; none if it has not answered yet.
+pub(in crate::node) type Vote = Option<Result<Told, String>>;
+
+/// The place that a majority of the listed Sentinels names. No further answer changes it.
+pub(in crate::node) fn majority(votes: &[Vote]) -> Option<&str> {
+    let named = told(votes).map(|told| told.place.as_str());
+    let is_majority = |place: &str| told(votes).filter(|told| told.place == place).count() > votes.len() / 2;
+    named.into_iter().find(|place| is_majority(place))
+}
+
+/// The same, and if a majority has answered and names several, the one of the highest configuration.
+pub(in crate::node) fn primary(votes: &[Vote]) -> Option<&str> {
+    if let Some(place) = majority(votes) {
+        return Some(place);
+    }
+    let newest = told(votes).map(|told| told.epoch).max()?;
+    let mut places = told(votes).filter(|told| told.epoch == newest).map(|told| told.place.as_str());
+    let place = places.next()?;
+    // One configuration names one primary: if not, somebody is wrong, and it is not known who.
+    let is_one = places.all(|other| other == place);
+    (is_one && told(votes).count() > votes.len() / 2).then_some(place)
+}
+
+fn told(votes: &[Vote]) -> impl Iterator<Item = &Told> {
+    votes.iter().flatten().filter_map(|vote| vote.as_ref().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn says(place: &str, epoch: u64) -> Vote {
+        Some(Ok(Told { place: place.to_owned(), epoch, fields: BTreeMap::new() }))
+    }
+
+    fn away() -> Vote {
+        Some(Err("it is away".to_owned()))
+    }
+
+    #[test]
+    fn a_majority_of_those_listed_names_the_primary() {
+        let both = |votes: &[Vote]| (majority(votes).map(str::to_owned), primary(votes).map(str::to_owned));
+        let (old, new) = (Some("a:1".to_owned()), Some("b:1".to_owned()));
+        for (votes, expected) in [
+            (vec![says("a:1", 1)], (old.clone(), old.clone())),
+            (vec![says("a:1", 1), says("a:1", 1), None], (old.clone(), old.clone())),
+            (vec![says("a:1", 1), says("a:1", 2), away()], (old.clone(), old.clone())),
+            // One that lies, whatever it says of itself.
+            (vec![says("a:1", 1), says("b:1", 999), says("a:1", 1)], (old.clone(), old.clone())),
+            // A minority answers.
+            (vec![says("a:1", 1), away(), away()], (None, None)),
+            (vec![says("a:1", 1), None, None], (None, None)),
+            (vec![says("a:1", 1), says("a:1", 1), away(), away()], (None, None)),
+            (vec![says("a:1", 1), says("a:1", 1), away(), away(), None], (None, None)),
+            // A failover is being made known.
+            (vec![says("a:1", 1), says("b:1", 2), away()], (None, new.clone())),
+            (vec![says("b:1", 2), says("a:1", 1), says("c:1", 1)], (None, new.clone())),
+            (vec![says("a:1", 1), says("b:1", 2), says("b:1", 2)], (new.clone(), new.clone())),
+            (vec![says("a:1", 1), says("a:1", 1), says("b:1", 2), says("b:1", 2)], (None, new.clone())),
+            // Two for one configuration.
+            (vec![says("a:1", 2), says("b:1", 2), away()], (None, None)),
+            (vec![away(), away(), away()], (None, None)),
+            (vec![], (None, None)),
+        ] {
+            assert_eq!(both(&votes), expected, "{votes:?}");
+        }
+    }
+}
