@@ -230,7 +230,8 @@ fn spawn(port: u16, folder: &Path, args: &[String], password: Option<&str>, env:
     panic!("redis-server does not answer within {START_MAX:?}: {}", log(folder));
 }
 
-fn ask(port: u16, password: Option<&str>, words: &[&str]) -> std::io::Result<Answer> {
+/// Runs one command at this port, on a new connection.
+pub(crate) fn ask(port: u16, password: Option<&str>, words: &[&str]) -> std::io::Result<Answer> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(ANSWER_MAX))?;
     stream.set_nodelay(true)?;

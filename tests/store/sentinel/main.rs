@@ -1,0 +1,87 @@
+//! One Redis that Sentinel names: real Sentinels with real failovers, and fake ones that lie or are silent.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+mod doctor;
+mod entry;
+mod failover;
+mod fake;
+#[path = "../../support/redis.rs"]
+mod redis_server;
+#[path = "../../support/server.rs"]
+mod support;
+mod votes;
+mod world;
+
+use fencepost::node::{Header, Node, NodeError, NodeUrl, Script, Value};
+use redis_server::Redis;
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep, timeout},
+};
+
+static COUNT: Script = Script::new("#!lua\nreturn redis.call('INCR', KEYS[1])");
+
+/// A node and the task that polls it, which ends with this.
+struct Kept {
+    node: Arc<Node>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Kept {
+    fn to(url: &str) -> Self {
+        let node = Arc::new(Node::new(&NodeUrl::parse(url).unwrap(), |_, _| Header::default()));
+        let own = Arc::clone(&node);
+        Self { node, task: tokio::spawn(async move { own.run().await }) }
+    }
+
+    /// Where its connections lead, each place once; the reason if there are none.
+    fn places(&self) -> Result<Vec<String>, NodeError> {
+        let each = (0..4).map(|number| Ok(self.node.connection(number)?.place().to_owned()));
+        let mut places = each.collect::<Result<Vec<_>, _>>()?;
+        places.sort_unstable();
+        places.dedup();
+        Ok(places)
+    }
+
+    /// Waits until all connections lead to this Redis only, and says how long that took.
+    async fn moves_to(&self, redis: &Redis) -> Duration {
+        let start = Instant::now();
+        let there = Ok(vec![place(redis)]);
+        until("the connections lead to the primary", || self.places() == there).await;
+        start.elapsed()
+    }
+
+    /// Waits until no connection is up for a reason with these words, and says how long that took.
+    async fn goes_down(&self, says: &str) -> Duration {
+        let start = Instant::now();
+        until(says, || matches!(self.places(), Err(NodeError::Unavailable(why)) if why.contains(says))).await;
+        start.elapsed()
+    }
+
+    async fn count(&self) -> Result<i64, NodeError> {
+        match self.node.connection(0)?.run(&COUNT, &["n".to_owned()], &[]).await? {
+            Value::Int(number) => Ok(number),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn place(redis: &Redis) -> String {
+    format!("127.0.0.1:{}", redis.port)
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let waited = timeout(Duration::from_secs(30), async {
+        while !holds() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    });
+    assert!(waited.await.is_ok(), "not within 30 s: {what}");
+}
