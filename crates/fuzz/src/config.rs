@@ -2,12 +2,12 @@
 
 use fencepost::{
     config::{Config, options},
-    node::RedisUrl,
+    node::NodeUrl,
 };
 use std::{cell::RefCell, ffi::OsString, fs, os::unix::ffi::OsStringExt};
 
 fn url(text: &str) -> Result<(), String> {
-    RedisUrl::parse(text).map(drop)
+    NodeUrl::parse(text).map(drop)
 }
 
 /// Any file, and any text for any option. An accepted configuration can be written back.
@@ -39,7 +39,7 @@ pub fn config(bytes: &[u8]) {
         }
         _ => {
             let text = String::from_utf8_lossy(bytes).into_owned();
-            if let Ok(url) = RedisUrl::parse(&text) {
+            if let Ok(url) = NodeUrl::parse(&text) {
                 let _ = url.to_string();
             }
             return;

@@ -32,7 +32,7 @@ const ASK_PERIOD: Duration = Duration::from_secs(1);
 /// How long a connection is used after the last question that a majority answered with its primary.
 const UNNAMED_MAX: Duration = Duration::from_secs(2);
 /// The least time between two questions, however many switches are told.
-const ASK_PAUSE: Duration = Duration::from_millis(50);
+const ASK_PAUSE: Duration = Duration::from_millis(100);
 /// What stands in the log and in errors about one Sentinel is no longer than this.
 const SAID_MAX: usize = 200;
 
@@ -221,37 +221,57 @@ impl Sentinels {
 
     async fn keep_asking(&self, wake: impl Fn()) {
         loop {
-            let round = async {
-                let asked = Instant::now();
-                // What a majority says is known at once; the others are asked so that their connections are there.
-                let votes = self
-                    .ask(|votes| {
-                        if vote::majority(votes).is_some() {
-                            self.note(asked, votes);
+            let asked = Instant::now();
+            let round = self.ask_each(asked);
+            tokio::pin!(round);
+            let mut again = false;
+            loop {
+                // However many switches are told, an answer is waited for: one Sentinel alone cannot keep the others
+                // from being heard.
+                let told = async {
+                    sleep(ASK_PAUSE).await;
+                    self.switched.notified().await;
+                };
+                tokio::select! {
+                    () = &mut round => break,
+                    () = told => {
+                        wake();
+                        again = true;
+                        if self.known.lock().asked >= Some(asked) {
+                            break;
                         }
-                        false
-                    })
-                    .await;
-                self.note(asked, &votes);
-                sleep_until(asked + ASK_PERIOD).await;
-            };
-            tokio::select! {
-                () = round => {}
-                () = self.switched.notified() => wake(),
+                    }
+                }
             }
-            sleep(ASK_PAUSE).await;
+            if !again {
+                tokio::select! {
+                    () = sleep_until(asked + ASK_PERIOD) => {}
+                    () = self.switched.notified() => wake(),
+                }
+            }
         }
+    }
+
+    /// Asks once. What a majority says is known at once; the others are asked so that their connections are there.
+    async fn ask_each(&self, asked: Instant) {
+        let note_majority = |votes: &[Vote]| {
+            if vote::majority(votes).is_some() {
+                self.note(asked, votes);
+            }
+            false
+        };
+        let votes = self.ask(note_majority).await;
+        self.note(asked, &votes);
     }
 
     /// Notices when no primary was named for too long.
     async fn forget(&self) {
-        let mut primary = self.seen.subscribe();
+        let mut seen = self.seen.subscribe();
         loop {
-            // Nothing can be forgotten before it is known.
-            let is_known = primary.wait_for(|primary| matches!(primary, Primary::At(_))).await.is_ok();
-            let until = self.known.lock().asked.map(|asked| asked + UNNAMED_MAX).filter(|_| is_known);
-            let Some(until) = until else { return pending().await };
-            sleep_until(until).await;
+            // Nothing can be forgotten before it is known. (This holds the sender, so there is no error.)
+            let _ = seen.wait_for(|primary| matches!(primary, Primary::At(_))).await;
+            let asked = self.known.lock().asked;
+            sleep_until(asked.unwrap_or_else(Instant::now) + UNNAMED_MAX).await;
             let known = self.known.lock();
             if known.asked.is_some_and(|asked| asked.elapsed() >= UNNAMED_MAX) {
                 self.seen.send_replace(Primary::Lost);

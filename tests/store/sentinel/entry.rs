@@ -1,6 +1,7 @@
-//! Passwords: of the Sentinels, and of the Redis that they name.
+//! Passwords and TLS: of the Sentinels, and of the Redis that they name.
 
-use crate::{Kept, Redis, world::Sentinel};
+use crate::{Kept, Redis, authority::Authority, world::Sentinel};
+use fencepost::node::{NodeUrl, TlsFiles};
 
 #[tokio::test]
 async fn sentinels_and_their_primary_have_passwords_of_their_own() {
@@ -28,4 +29,30 @@ async fn sentinels_and_their_primary_have_passwords_of_their_own() {
     Kept::to(&other).goes_down("it knows no primary other").await;
     let no_sentinel = format!("redis+sentinel://:node@127.0.0.1:{}/main?sentinel_password=node", redis.port);
     Kept::to(&no_sentinel).goes_down("it does not answer like a Sentinel: is this its port?").await;
+}
+
+#[tokio::test]
+async fn sentinels_and_their_primary_are_entered_over_tls() {
+    let (authority, other) = (Authority::new("one"), Authority::new("two"));
+    let (server, ca) = (authority.server(), authority.file());
+    let files = [("tls-cert-file", &server.certificate), ("tls-key-file", &server.key), ("tls-ca-cert-file", &ca)];
+    let args: Vec<String> =
+        files.iter().flat_map(|(name, file)| [format!("--{name}"), file.display().to_string()]).collect();
+    let port = Redis::free_port().to_string();
+    let mut all = vec!["--tls-port", &port, "--tls-auth-clients", "no"];
+    all.extend(args.iter().map(String::as_str));
+    let _redis = Redis::start(&all);
+    // It enters Redis over TLS as well.
+    let tls_port = Redis::free_port();
+    let lines: Vec<String> = files.iter().map(|(name, file)| format!("{name} {}", file.display())).collect();
+    let more = format!("tls-port {tls_port}\ntls-replication yes\ntls-auth-clients no\n{}", lines.join("\n"));
+    let _sentinel = Sentinel::start(port.parse().unwrap(), &more, None).await;
+    let url = NodeUrl::parse(&format!("rediss+sentinel://127.0.0.1:{tls_port}/main")).unwrap();
+    let with = |ca| url.clone().with_tls(TlsFiles { ca: Some(ca), ..TlsFiles::default() }).unwrap();
+    let kept = Kept::to_url(&with(ca.clone()));
+    kept.node.up().wait_for(|up| *up).await.unwrap();
+    kept.count().await.unwrap();
+    Kept::to_url(&with(other.file())).goes_down("says nothing: the certificate of Redis comes from an authority").await;
+    let plain = format!("redis+sentinel://127.0.0.1:{tls_port}/main");
+    Kept::to(&plain).goes_down("says nothing").await;
 }

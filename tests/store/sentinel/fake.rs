@@ -1,7 +1,10 @@
 //! Sentinels that say what a test wants: enough of RESP for a client to ask one.
 
 use crate::{Redis, place, world::NAME};
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{
@@ -19,8 +22,10 @@ struct Says {
     primary: (u16, u64),
     /// What `SENTINEL MASTER` has as its address, if not that.
     stale: Option<u16>,
-    /// Whether it answers.
+    /// Whether it answers nothing.
     silent: bool,
+    /// How long it takes.
+    slow: Duration,
     /// How many switches it has told of.
     switches: u64,
     /// How often it was asked.
@@ -70,6 +75,11 @@ impl Fake {
         self.says.send_modify(|says| says.silent = silent);
     }
 
+    /// How long it takes to answer.
+    pub(crate) fn is_slow(&self, slow: Duration) {
+        self.says.send_modify(|says| says.slow = slow);
+    }
+
     pub(crate) fn tells_of_a_switch(&self) {
         self.says.send_modify(|says| says.switches += 1);
     }
@@ -107,6 +117,7 @@ async fn serve(stream: TcpStream, says: watch::Sender<Says>) {
                 if words.get(1).is_some_and(|word| word == "MASTER") {
                     says.send_modify(|says| says.asked += 1);
                 }
+                tokio::time::sleep(now.slow).await;
                 answer(&mut writer, &words, &now).await;
             }
             _ = news.changed() => {

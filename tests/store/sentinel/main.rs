@@ -1,6 +1,10 @@
 //! One Redis that Sentinel names: real Sentinels with real failovers, and fake ones that lie or are silent.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
+#[path = "../../support/authority.rs"]
+mod authority;
+#[path = "../../support/certificates.rs"]
+mod certificates;
 mod doctor;
 mod entry;
 mod failover;
@@ -36,7 +40,11 @@ impl Drop for Kept {
 
 impl Kept {
     fn to(url: &str) -> Self {
-        let node = Arc::new(Node::new(&NodeUrl::parse(url).unwrap(), |_, _| Header::default()));
+        Self::to_url(&NodeUrl::parse(url).unwrap())
+    }
+
+    fn to_url(url: &NodeUrl) -> Self {
+        let node = Arc::new(Node::new(url, |_, _| Header::default()));
         let own = Arc::clone(&node);
         Self { node, task: tokio::spawn(async move { own.run().await }) }
     }
