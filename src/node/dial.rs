@@ -36,7 +36,7 @@ pub(super) struct Made {
 
 /// Makes connections to one Redis.
 pub(super) struct Dialer {
-    url: NodeUrl,
+    url: Box<NodeUrl>,
     pub(super) finder: Arc<Finder>,
     pool: Result<Pool<Maker>, String>,
     /// Counts connections that broke, so that the others are checked at once.
@@ -63,7 +63,7 @@ impl Dialer {
                 .build()
                 .map_err(|error| error.to_string())
         });
-        Self { url, finder, pool, broken }
+        Self { url: Box::new(url), finder, pool, broken }
     }
 
     pub(super) fn url(&self) -> &NodeUrl {

@@ -119,7 +119,8 @@ impl Node {
     /// all connections; commands in flight may still run.
     pub async fn run(&self) {
         let slots = (0..CONNECTIONS_PER_NODE).map(|slot| reconnect::keep_connected(self, slot));
-        join3(join_all(slots), self.listen(), self.dialer.follow()).await;
+        // Boxed, so that the future of a server that has this in it stays small.
+        join3(join_all(slots), Box::pin(self.listen()), Box::pin(self.dialer.follow())).await;
     }
 
     /// The connection of this number (modulo [`CONNECTIONS_PER_NODE`]), or another one while that is down. It stays the

@@ -90,8 +90,7 @@ pub async fn serve(
     let server = Server { config: &config, listeners, admin, metrics: metrics.clone(), traces: traces.clone() };
     match &config.store {
         StoreUrl::Redis(url) => {
-            let url = store_url(url, &config.store_tls)?;
-            let mut store = RedisStore::new(&url, &config.limits, hub.clone())
+            let mut store = RedisStore::new(&store_url(url, &config.store_tls)?, &config.limits, hub.clone())
                 .allowing_eviction(config.allow_eviction)
                 .measured(metrics.store.clone(), traces);
             if !config.classic_prefix.is_empty() {

@@ -2,11 +2,11 @@
 //!
 //! Sentinels are asked before each connection, and once a second for the connections that are there: Redis closes
 //! nothing when it is demoted while it is cut off, and an old primary that only this server still reaches would be used
-//! until the network heals. A connection is left as soon as the Sentinels name another primary, and when they have named
-//! none for [`UNNAMED_MAX`].
+//! until the network heals. A connection is left as soon as the Sentinels name another primary, and when they have
+//! named none for [`UNNAMED_MAX`].
 //!
 //! The `Sentinel` of the redis crate believes the first Sentinel that answers, and the manager of deadpool-redis never
-//! notices a demotion, so both are not used.
+//! notices a demotion, so neither is used.
 
 mod sentinel;
 mod url;
@@ -39,7 +39,7 @@ const SAID_MAX: usize = 200;
 /// Says where the node is.
 pub(super) enum Finder {
     /// Where the URL says.
-    Fixed(RedisUrl),
+    Fixed(Box<RedisUrl>),
     /// Where its Sentinels say.
     Sentinel(Box<Sentinels>),
 }
@@ -82,7 +82,7 @@ impl Changes {
         let Some(changes) = &mut self.0 else { return pending().await };
         if changes.changed().await.is_err() {
             // The node is gone.
-            pending().await
+            pending::<()>().await;
         }
     }
 }
@@ -90,7 +90,7 @@ impl Changes {
 impl Finder {
     pub(super) fn new(url: &NodeUrl) -> Self {
         match url {
-            NodeUrl::Redis(url) => Self::Fixed(url.clone()),
+            NodeUrl::Redis(url) => Self::Fixed(Box::new(url.clone())),
             NodeUrl::Sentinel(url) => Self::Sentinel(Box::new(Sentinels::new(url))),
         }
     }
@@ -99,7 +99,7 @@ impl Finder {
     /// leaves nothing behind.
     pub(super) async fn find(&self) -> Result<RedisUrl, String> {
         match self {
-            Self::Fixed(url) => Ok(url.clone()),
+            Self::Fixed(url) => Ok(RedisUrl::clone(url)),
             Self::Sentinel(sentinels) => sentinels.find().await,
         }
     }
@@ -117,7 +117,7 @@ impl Finder {
         let Self::Sentinel(sentinels) = self else { return Ok(()) };
         let name = &sentinels.url.name;
         let is_at = |named: &str| place.split_once('/').map_or(place, |(place, _)| place) == named;
-        // Not borrowed while another lock is taken.
+        // Borrowed only for this statement: `note` takes the mutex of `known` first.
         let primary = sentinels.seen.borrow().clone();
         match primary {
             Primary::Unknown => Ok(()),

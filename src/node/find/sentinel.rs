@@ -85,8 +85,8 @@ impl Sentinel {
     }
 }
 
-/// Asks for the address and, in the same write, for the rest. The address is not taken from `SENTINEL MASTER`: there, the
-/// Sentinel that leads a failover still says the old one, beside the new `config-epoch`, until all replicas follow.
+/// Asks for the address and, in the same write, for the rest. The address is not taken from `SENTINEL MASTER`: there,
+/// the Sentinel that leads a failover still says the old one, beside the new `config-epoch`, until all replicas follow.
 async fn ask(line: &mut MultiplexedConnection, name: &str) -> Result<Result<Told, String>, RedisError> {
     let mut questions = redis::Pipeline::with_capacity(2);
     questions.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(name).cmd("SENTINEL").arg("MASTER").arg(name);
@@ -116,7 +116,7 @@ fn refusal(error: &RedisError) -> String {
     let said = said.trim();
     if error.code() == Some("NOPERM") {
         return format!(
-            "its user may not ask; grant it with ACL SETUSER … +hello +ping +sentinel|master \
+            "its user may not ask; grant it with ACL SETUSER … +hello +sentinel|master \
              +sentinel|get-master-addr-by-name +subscribe &{SWITCHED} (it says: {said})"
         );
     }

@@ -31,6 +31,24 @@ async fn sentinels_and_their_primary_have_passwords_of_their_own() {
     Kept::to(&no_sentinel).goes_down("it does not answer like a Sentinel: is this its port?").await;
 }
 
+/// As in the documents.
+const RIGHTS: &str = "+hello +sentinel|master +sentinel|get-master-addr-by-name +subscribe &+switch-master";
+
+#[tokio::test]
+async fn a_user_of_the_sentinels_needs_few_rights() {
+    let redis = Redis::start(&[]);
+    let user = |rights: &str| format!("user app on >pw -@all {rights}");
+    let enough = Sentinel::start(redis.port, &user(RIGHTS), None).await;
+    let few = Sentinel::start(redis.port, &user("+hello +sentinel|master"), None).await;
+    let url =
+        |it: &Sentinel| format!("redis+sentinel://127.0.0.1:{}/main?sentinel_user=app&sentinel_password=pw", it.port);
+    let kept = Kept::to(&url(&enough));
+    kept.moves_to(&redis).await;
+    let clients = || enough.command(&["CLIENT", "LIST"]).text();
+    assert!(clients().lines().any(|client| client.contains("user=app") && client.contains(" sub=1 ")), "{}", clients());
+    Kept::to(&url(&few)).goes_down(&format!("its user may not ask; grant it with ACL SETUSER … {RIGHTS}")).await;
+}
+
 #[tokio::test]
 async fn sentinels_and_their_primary_are_entered_over_tls() {
     let (authority, other) = (Authority::new("one"), Authority::new("two"));

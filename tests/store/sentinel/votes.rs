@@ -21,7 +21,10 @@ async fn one_that_lies_and_one_that_is_away_change_nothing() {
     let (redis, other) = (Redis::start(&[]), Redis::start(&[]));
     let [one, two, three] = three(&redis).await;
     two.names(&other, 999);
-    let kept = Kept::to(&url(&[&one, &two, &three]));
+    // It is the first in the URL, and the first to answer.
+    one.is_slow(Duration::from_millis(50));
+    three.is_slow(Duration::from_millis(50));
+    let kept = Kept::to(&url(&[&two, &one, &three]));
     kept.moves_to(&redis).await;
     let first = kept.node.connection(0).unwrap();
     let asked = three.asked();
