@@ -116,12 +116,11 @@ impl Finder {
     pub(super) fn still_names(&self, place: &str) -> Result<(), String> {
         let Self::Sentinel(sentinels) = self else { return Ok(()) };
         let name = &sentinels.url.name;
-        let is_at = |named: &str| place.split_once('/').map_or(place, |(place, _)| place) == named;
         // Borrowed only for this statement: `note` takes the mutex of `known` first.
         let primary = sentinels.seen.borrow().clone();
         match primary {
             Primary::Unknown => Ok(()),
-            Primary::At(named) if is_at(&named) => Ok(()),
+            Primary::At(named) if named == place => Ok(()),
             Primary::At(named) => Err(format!(
                 "the Sentinels name {named} as the primary of {name} and no longer {place}; connecting there"
             )),
@@ -208,13 +207,16 @@ impl Sentinels {
     /// Remembers the primary that these votes name, unless a later question named one already.
     fn note(&self, asked: Instant, votes: &[Vote]) {
         let mut known = self.known.lock();
-        let Some(place) = vote::primary(votes) else {
-            known.why = self.disagreement(votes);
-            return;
+        let at = match self.primary(votes) {
+            // As connections have it: a host may be written in several ways.
+            Ok(url) => Primary::At(url.place().to_owned()),
+            Err(why) => {
+                known.why = why;
+                return;
+            }
         };
         if known.asked.is_none_or(|newest| newest <= asked) {
             known.asked = Some(asked);
-            let at = Primary::At(place.to_owned());
             self.seen.send_if_modified(|primary| std::mem::replace(primary, at.clone()) != at);
         }
     }

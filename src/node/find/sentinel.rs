@@ -101,6 +101,8 @@ async fn ask(line: &mut MultiplexedConnection, name: &str) -> Result<Result<Told
 fn read(address: &Value, fields: Value) -> Option<Told> {
     let (host, port): (String, u16) = redis::from_redis_value_ref(address).ok()?;
     let fields: BTreeMap<String, String> = redis::from_redis_value(fields).ok()?;
+    // One place has one spelling, so that votes for it are counted together.
+    let host = host.to_ascii_lowercase();
     let place = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     let epoch = fields.get("config-epoch")?.parse().ok()?;
     Some(Told { place, epoch, fields })
@@ -144,6 +146,7 @@ mod tests {
         assert_eq!((told.place.as_str(), told.epoch), ("10.0.0.2:6379", 7));
         assert_eq!(told.fields["ip"], "10.0.0.1");
         assert_eq!(read(&texts(&["::1", "6379"]), texts(&fields)).unwrap().place, "[::1]:6379");
+        assert_eq!(read(&texts(&["Redis.Example", "1"]), texts(&fields)).unwrap().place, "redis.example:1");
         assert_eq!(read(&Value::Nil, texts(&fields)), None);
         assert_eq!(read(&texts(&["a", "none"]), texts(&fields)), None);
         assert_eq!(read(&texts(&["a", "1"]), texts(&["name", "main"])), None);

@@ -9,8 +9,7 @@ async fn sentinels_and_their_primary_have_passwords_of_their_own() {
     let sentinel = Sentinel::start(redis.port, "requirepass watch\nsentinel auth-pass main node", Some("watch")).await;
     let url = |who: &str, more: &str| format!("redis+sentinel://{who}127.0.0.1:{}/main/2{more}", sentinel.port);
     let kept = Kept::to(&url(":node@", "?sentinel_password=watch"));
-    let mut up = kept.node.up();
-    up.wait_for(|up| *up).await.unwrap();
+    kept.is_up().await;
     kept.count().await.unwrap();
     assert_eq!(redis.info("keyspace", "db2").split(',').next(), Some("keys=1"));
     for (who, more, says) in [
@@ -68,7 +67,7 @@ async fn sentinels_and_their_primary_are_entered_over_tls() {
     let url = NodeUrl::parse(&format!("rediss+sentinel://127.0.0.1:{tls_port}/main")).unwrap();
     let with = |ca| url.clone().with_tls(TlsFiles { ca: Some(ca), ..TlsFiles::default() }).unwrap();
     let kept = Kept::to_url(&with(ca.clone()));
-    kept.node.up().wait_for(|up| *up).await.unwrap();
+    kept.is_up().await;
     kept.count().await.unwrap();
     Kept::to_url(&with(other.file())).goes_down("says nothing: the certificate of Redis comes from an authority").await;
     let plain = format!("redis+sentinel://127.0.0.1:{tls_port}/main");

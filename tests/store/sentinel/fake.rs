@@ -20,6 +20,8 @@ use tokio::{
 struct Says {
     /// The primary, and the number of its configuration.
     primary: (u16, u64),
+    /// Its host, if not 127.0.0.1.
+    host: Option<&'static str>,
     /// What `SENTINEL MASTER` has as its address, if not that.
     stale: Option<u16>,
     /// Whether it answers nothing.
@@ -63,6 +65,11 @@ impl Fake {
 
     pub(crate) fn names(&self, redis: &Redis, epoch: u64) {
         self.says.send_modify(|says| says.primary = (redis.port, epoch));
+    }
+
+    /// It writes the host of the primary like this.
+    pub(crate) fn names_the_host(&self, host: &'static str) {
+        self.says.send_modify(|says| says.host = Some(host));
     }
 
     /// `SENTINEL MASTER` has this address from now on, as at a Sentinel that leads a failover.
@@ -158,7 +165,9 @@ async fn answer(writer: &mut OwnedWriteHalf, words: &[String], says: &Says) {
     let answer = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["HELLO", ..] => "%1\r\n$5\r\nproto\r\n:3\r\n".to_owned(),
         ["SUBSCRIBE", channel] => format!(">3\r\n$9\r\nsubscribe\r\n${}\r\n{channel}\r\n:1\r\n", channel.len()),
-        ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", _] => list(&["127.0.0.1".to_owned(), port.to_string()]),
+        ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", _] => {
+            list(&[says.host.unwrap_or("127.0.0.1").to_owned(), port.to_string()])
+        }
         ["SENTINEL", "MASTER", name] => {
             let stale = says.stale.unwrap_or(port).to_string();
             let fields = ["name", name, "ip", "127.0.0.1", "port", &stale, "config-epoch", &epoch.to_string()];

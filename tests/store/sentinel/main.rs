@@ -66,6 +66,11 @@ impl Kept {
         start.elapsed()
     }
 
+    /// Waits until it has connections.
+    async fn is_up(&self) {
+        until("connections are up", || self.places().is_ok()).await;
+    }
+
     /// Waits until no connection is up for a reason with these words, and says how long that took.
     async fn goes_down(&self, says: &str) -> Duration {
         let start = Instant::now();
