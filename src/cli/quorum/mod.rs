@@ -92,6 +92,17 @@ impl Named {
         }
         Ok(Self { addresses, members })
     }
+
+    /// The same, where one is not enough: nobody but its servers has what it lost.
+    fn of_several(store: &StoreArgs) -> Result<Self, Failure> {
+        let named = Self::of(store)?;
+        if named.members.len() > 1 {
+            return Ok(named);
+        }
+        let rule = "--store: with one Redis there is nothing to replace or rebuild: servers bring it up to date, or go on \
+                    with what it kept";
+        Err(Failure::new(COMMAND_LINE, rule))
+    }
 }
 
 fn unknown(why: &FindError) -> Failure {

@@ -48,7 +48,7 @@ pub(crate) struct RebuildArgs {
 }
 
 pub(super) async fn rebuild(args: &RebuildArgs) -> Result<(), Failure> {
-    let named = Named::of(&args.store)?;
+    let named = Named::of_several(&args.store)?;
     let mut search = Search::new(&named.addresses, &named.members);
     let sight = search.look().await.map_err(|why| unknown(&why))?;
     let nodes = search.nodes().ok_or_else(|| Failure::new(UNAVAILABLE, "no node is known"))?;

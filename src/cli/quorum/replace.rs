@@ -47,11 +47,7 @@ pub(crate) struct ReplaceArgs {
 }
 
 pub(super) async fn replace(args: &ReplaceArgs) -> Result<(), Failure> {
-    let named = Named::of(&args.store)?;
-    if named.members.len() == 1 {
-        let rule = "--store: with one Redis, no other one has its locks: nothing can be replaced";
-        return Err(Failure::new(COMMAND_LINE, rule));
-    }
+    let named = Named::of_several(&args.store)?;
     let place = |what, given: &str| {
         let url = named.addresses.of(given).map_err(|why| Failure::new(COMMAND_LINE, format!("{what}: {why}")))?;
         Ok::<_, Failure>(Arc::from(url.place()))

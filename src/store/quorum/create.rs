@@ -115,7 +115,8 @@ pub(super) async fn create_of_one(
         || CreateError::Lost { member: member.to_string(), why: Lost("it does not tell its time".to_owned()) };
     let wall = carrier.wall_clock(0).await.ok_or_else(no_clock)?;
     let members = [Arc::clone(member)].into();
-    let mark = Mark { cluster: ClusterId(Uuid::new_v4().as_u128()), partitions: PARTITIONS, list: 1, members };
+    let mark =
+        Mark { cluster: ClusterId(Uuid::new_v4().as_u128()), partitions: PARTITIONS, list: 1, members, rebuild: None };
     let token = now.max(StoreTime::from_micros(wall)).after(TOKEN_SKIP);
     create(carrier, &mark, token.as_micros()).await
 }

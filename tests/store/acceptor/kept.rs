@@ -25,11 +25,12 @@ fn ballot(Ballot { round, server }: Ballot) -> Vec<u8> {
     [six(round), server.0.to_vec()].concat()
 }
 
-fn mark(Mark { cluster, partitions, list, members }: &Mark) -> Vec<u8> {
+fn mark(Mark { cluster, partitions, list, members, rebuild }: &Mark) -> Vec<u8> {
     let rest =
         serde_json::json!({"partitions": partitions, "members": members.iter().map(|it| &**it).collect::<Vec<_>>()});
     // In the order of the fields, which `json!` does not keep.
-    let rest = format!(r#"{{"partitions":{},"members":{}}}"#, rest["partitions"], rest["members"]);
+    let rebuild = rebuild.map_or_else(String::new, |rebuild| format!(r#","rebuild":{rebuild}"#));
+    let rest = format!(r#"{{"partitions":{},"members":{}{rebuild}}}"#, rest["partitions"], rest["members"]);
     [cluster.0.to_be_bytes().to_vec(), six(*list), rest.into_bytes()].concat()
 }
 
