@@ -29,7 +29,7 @@ fn mark(Mark { cluster, partitions, list, members, rebuild }: &Mark) -> Vec<u8> 
     let rest =
         serde_json::json!({"partitions": partitions, "members": members.iter().map(|it| &**it).collect::<Vec<_>>()});
     // In the order of the fields, which `json!` does not keep.
-    let rebuild = rebuild.map_or_else(String::new, |rebuild| format!(r#","rebuild":{rebuild}"#));
+    let rebuild = rebuild.map(|rebuild| format!(r#","rebuild":{rebuild}"#)).unwrap_or_default();
     let rest = format!(r#"{{"partitions":{},"members":{}{rebuild}}}"#, rest["partitions"], rest["members"]);
     [cluster.0.to_be_bytes().to_vec(), six(*list), rest.into_bytes()].concat()
 }
