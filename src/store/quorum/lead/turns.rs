@@ -213,7 +213,8 @@ impl Turns<'_> {
         });
         let is_watched = self.exit.is_watched();
         Notice::of(effects, &slot.name, &slot.lock, reason, is_watched, |to, notice| match notice {
-            // It promises nothing: the call claims, and the answer to that is held back. So a hand-over takes one batch.
+            // It promises nothing: the call claims, and the answer to that is held back. So a hand-over takes one
+            // batch.
             Notice::LookAgain(..) => self.exit.notice(to, notice),
             _ => self.open.push(Held::Notice(to, notice)),
         });
