@@ -2,7 +2,7 @@
 
 use super::exit::{COMMAND_LINE, CONFIG, Failure};
 use crate::{
-    config::{NO_SENTINEL_IN_A_LIST, urls_in},
+    config::{NO_SENTINEL_AFTER_QUORUM, NO_SENTINEL_IN_A_LIST, urls_in},
     node::{NodeUrl, RedisUrl, TlsFile, TlsFileProblem, TlsFiles},
 };
 use clap::Args;
@@ -40,7 +40,10 @@ impl StoreArgs {
     pub(crate) fn members(&self) -> Result<Vec<RedisUrl>, Failure> {
         let each = self.urls()?.into_iter().map(|url| match url {
             NodeUrl::Redis(url) => Ok(url),
-            NodeUrl::Sentinel(_) => Err(in_a_list()),
+            NodeUrl::Sentinel(_) => {
+                let rule = "--store: names Sentinels, which know one Redis: a quorum has certain ones, give their URLs";
+                Err(Failure::new(COMMAND_LINE, rule))
+            }
         });
         each.collect()
     }
@@ -50,7 +53,8 @@ impl StoreArgs {
         let urls = urls_in(&self.store).1.into_iter().map(NodeUrl::parse).collect::<Result<Vec<_>, _>>();
         let urls = urls.map_err(|why| Failure::new(COMMAND_LINE, format!("--store: {why}")))?;
         if self.is_quorum() && urls.iter().any(|url| matches!(url, NodeUrl::Sentinel(_))) {
-            return Err(in_a_list());
+            let rule = if urls.len() > 1 { NO_SENTINEL_IN_A_LIST } else { NO_SENTINEL_AFTER_QUORUM };
+            return Err(Failure::new(COMMAND_LINE, format!("--store: {rule}")));
         }
         let file = |given: &Option<OsString>| given.as_ref().filter(|path| !path.is_empty()).map(PathBuf::from);
         let files = TlsFiles { ca: file(&self.store_ca), cert: file(&self.store_cert), key: file(&self.store_key) };
@@ -68,8 +72,4 @@ impl StoreArgs {
             Failure::new(CONFIG, format!("{flag} = {path:?}: {why}"))
         })
     }
-}
-
-fn in_a_list() -> Failure {
-    Failure::new(COMMAND_LINE, format!("--store: {NO_SENTINEL_IN_A_LIST}"))
 }

@@ -1,8 +1,9 @@
 //! Parses text into a [`Config`]. Overridden values are checked as well, and all problems are collected.
 
 use super::{
-    AdminListen, AdminPlace, Config, ConfigError, Listen, ListenAddress, ListenHost, LogFormat, NO_SENTINEL_IN_A_LIST,
-    PARAMETERS_SHOWN, PASSWORD_SHOWN, SCHEMES, StoreTls, StoreUrl, TlsFiles,
+    AdminListen, AdminPlace, Config, ConfigError, Listen, ListenAddress, ListenHost, LogFormat,
+    NO_SENTINEL_AFTER_QUORUM, NO_SENTINEL_IN_A_LIST, PARAMETERS_SHOWN, PASSWORD_SHOWN, SCHEMES, StoreTls, StoreUrl,
+    TlsFiles,
     duration::as_written,
     names_sentinels,
     raw::{Problem, RawConfig, location},
@@ -162,7 +163,7 @@ fn store(text: &str, redis_url: impl Fn(&str) -> Result<(), String>) -> Result<S
         redis_url(url)?;
     }
     if is_quorum && urls.iter().any(|url| names_sentinels(url)) {
-        return Err(NO_SENTINEL_IN_A_LIST.to_owned());
+        return Err(if urls.len() > 1 { NO_SENTINEL_IN_A_LIST } else { NO_SENTINEL_AFTER_QUORUM }.to_owned());
     }
     match urls[..] {
         [url] if !is_quorum => Ok(StoreUrl::Redis(url.to_owned())),

@@ -116,6 +116,9 @@ pub(crate) const NO_SENTINEL_IN_A_LIST: &str = "names Sentinels in a list of Red
     certain servers, and none of them may be another one after a failover; give their own URLs, without Sentinel, or \
     one redis+sentinel:// URL alone (its Sentinels are separated by commas: redis+sentinel://s1,s2,s3/name)";
 
+/// Why Sentinels are not named after `quorum+`.
+pub(crate) const NO_SENTINEL_AFTER_QUORUM: &str = "names Sentinels after quorum+, which takes the URL of one certain Redis: leave out quorum+, or name the Redis itself";
+
 /// Whether this URL names Sentinels.
 pub(crate) fn names_sentinels(url: &str) -> bool {
     SCHEMES[2..].iter().any(|scheme| url.starts_with(scheme))

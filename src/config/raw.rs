@@ -38,10 +38,17 @@ impl fmt::Display for Problem {
             "" => write!(out, "{}: {}", self.at, self.rule),
             // Not printed: the part of a URL before an @ may contain a password, and so may the part after a colon if
             // the @ is missing; a parameter may be one too.
-            value if value.contains(['@', '?']) || value.contains("://:") => write!(out, "{}: {}", self.at, self.rule),
+            value if value.contains(['@', '?']) || is_url_with_colon(value) => {
+                write!(out, "{}: {}", self.at, self.rule)
+            }
             value => write!(out, "{} = {value:?}: {}", self.at, self.rule),
         }
     }
+}
+
+/// Whether this is a URL in which something comes after a colon: a port, or a password if the @ was forgotten.
+fn is_url_with_colon(value: &str) -> bool {
+    value.split_once("://").is_some_and(|(_, rest)| rest.contains(':'))
 }
 
 /// A value and its source.

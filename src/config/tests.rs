@@ -166,6 +166,9 @@ fn one_server_may_keep_locks_as_each_of_several_does() {
     assert!(printed.contains("store = \"quorum+redis://***@even:6390/2\"") && !printed.contains("secret"), "{printed}");
     assert!(load(&[], &[], Some(&printed)).unwrap_err().to_string().contains("FENCEPOST_STORE"));
     assert!(refused(&[("store", "quorum+memory:")]).contains("no such store"));
+    assert!(refused(&[("store", "quorum+redis+sentinel://s1,s2,s3/main")]).contains("leave out quorum+"));
+    let forgotten = refused(&[("store", "redis://odd:s3cret")]);
+    assert!(!forgotten.contains("s3cret"), "the @ was forgotten: {forgotten}");
 }
 
 #[test]

@@ -29,6 +29,8 @@ use vote::Vote;
 pub(super) const FIND_MAX: Duration = Duration::from_secs(1);
 /// How often they are asked about the connections that are there.
 const ASK_PERIOD: Duration = Duration::from_secs(1);
+/// The pause after a question that named no primary. A Sentinel that is restarted is there again in a moment.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
 /// How long a connection is used after the last question that a majority answered with its primary.
 const UNNAMED_MAX: Duration = Duration::from_secs(2);
 /// The least time between two questions, however many switches are told.
@@ -124,7 +126,10 @@ impl Finder {
             Primary::At(named) => Err(format!(
                 "the Sentinels name {named} as the primary of {name} and no longer {place}; connecting there"
             )),
-            Primary::Lost => Err(sentinels.known.lock().why.clone()),
+            Primary::Lost => Err(match sentinels.known.lock().why.as_str() {
+                "" => format!("the Sentinels have named no primary of {name} for {UNNAMED_MAX:?}"),
+                why => why.to_owned(),
+            }),
         }
     }
 
@@ -217,6 +222,7 @@ impl Sentinels {
         };
         if known.asked.is_none_or(|newest| newest <= asked) {
             known.asked = Some(asked);
+            known.why.clear();
             self.seen.send_if_modified(|primary| std::mem::replace(primary, at.clone()) != at);
         }
     }
@@ -246,9 +252,14 @@ impl Sentinels {
                 }
             }
             if !again {
+                let pause = if self.known.lock().asked >= Some(asked) { ASK_PERIOD } else { ASK_AGAIN };
+                let told = async {
+                    sleep_until(asked + ASK_PAUSE).await;
+                    self.switched.notified().await;
+                };
                 tokio::select! {
-                    () = sleep_until(asked + ASK_PERIOD) => {}
-                    () = self.switched.notified() => wake(),
+                    () = sleep_until(asked + pause) => {}
+                    () = told => wake(),
                 }
             }
         }

@@ -18,6 +18,9 @@ use std::{collections::BTreeMap, sync::Arc};
 /// The channel on which a Sentinel tells that it knows a new primary.
 const SWITCHED: &str = "+switch-master";
 
+/// No name of a host is longer.
+const HOST_BYTES_MAX: usize = 255;
+
 /// A Sentinel.
 pub(super) struct Sentinel {
     url: RedisUrl,
@@ -45,9 +48,12 @@ impl Sentinel {
                 told => return self.heed(told, name),
             }
         }
-        let mut line = self.connect(switched).await?;
+        let mut line = self.connect(name, switched).await?;
+        // Kept at once: if this takes too long, the next question need not begin anew.
+        *self.line.lock() = Some(line.clone());
+        // One that may not subscribe hears of a switch by asking, up to a second later.
+        let _ = line.subscribe(SWITCHED).await;
         let told = ask(&mut line, name).await;
-        *self.line.lock() = Some(line);
         self.heed(told, name)
     }
 
@@ -66,23 +72,26 @@ impl Sentinel {
         })?
     }
 
-    async fn connect(&self, switched: &Arc<Notify>) -> Result<MultiplexedConnection, String> {
-        let switched = Arc::clone(switched);
+    async fn connect(&self, name: &str, switched: &Arc<Notify>) -> Result<MultiplexedConnection, String> {
+        let (name, switched) = (name.to_owned(), Arc::clone(switched));
         let config = dial::config().set_push_sender(move |push: PushInfo| {
-            if push.kind == PushKind::Message {
+            if push.kind == PushKind::Message && is_of(&name, &push.data) {
                 switched.notify_one();
             }
             Ok::<(), SendError>(())
         });
         let made = dial::try_open(&self.url, &config).await;
-        let mut line = made.map_err(|why| match why {
+        made.map_err(|why| match why {
             Unopened::Redis(error) if is_about_entry(&error) => refusal(&error),
             why => why.words(&self.url),
-        })?;
-        // One that may not subscribe hears of a switch by asking, up to a second later.
-        let _ = line.subscribe(SWITCHED).await;
-        Ok(line)
+        })
     }
+}
+
+/// Whether a message tells of a switch of this primary. Sentinels watch others, too.
+fn is_of(name: &str, message: &[Value]) -> bool {
+    let Some(Value::BulkString(text)) = message.last() else { return false };
+    text.split(|byte| *byte == b' ').next() == Some(name.as_bytes())
 }
 
 /// Asks for the address and, in the same write, for the rest. The address is not taken from `SENTINEL MASTER`: there,
@@ -100,6 +109,9 @@ async fn ask(line: &mut MultiplexedConnection, name: &str) -> Result<Result<Told
 
 fn read(address: &Value, fields: Value) -> Option<Told> {
     let (host, port): (String, u16) = redis::from_redis_value_ref(address).ok()?;
+    if host.len() > HOST_BYTES_MAX {
+        return None;
+    }
     let fields: BTreeMap<String, String> = redis::from_redis_value(fields).ok()?;
     // One place has one spelling, so that votes for it are counted together.
     let host = host.to_ascii_lowercase();
@@ -148,7 +160,17 @@ mod tests {
         assert_eq!(read(&texts(&["::1", "6379"]), texts(&fields)).unwrap().place, "[::1]:6379");
         assert_eq!(read(&texts(&["Redis.Example", "1"]), texts(&fields)).unwrap().place, "redis.example:1");
         assert_eq!(read(&Value::Nil, texts(&fields)), None);
+        assert_eq!(read(&texts(&[&"h".repeat(256), "6379"]), texts(&fields)), None);
         assert_eq!(read(&texts(&["a", "none"]), texts(&fields)), None);
         assert_eq!(read(&texts(&["a", "1"]), texts(&["name", "main"])), None);
+    }
+
+    #[test]
+    fn switches_of_other_primaries_are_not_heeded() {
+        let told = |text: &str| [Value::BulkString(SWITCHED.into()), Value::BulkString(text.into())];
+        assert!(is_of("main", &told("main 10.0.0.1 6379 10.0.0.2 6379")));
+        assert!(!is_of("main", &told("main2 10.0.0.1 6379 10.0.0.2 6379")));
+        assert!(!is_of("main", &told("")));
+        assert!(!is_of("main", &[]));
     }
 }

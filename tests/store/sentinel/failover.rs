@@ -79,7 +79,7 @@ async fn an_old_primary_that_is_cut_off_from_the_sentinels_is_left() {
     old.command(&cut.split(' ').collect::<Vec<_>>());
     until("a majority names the new primary", || world.votes_for(new) >= 2).await;
     let took = kept.moves_to(new).await;
-    assert!(took < Duration::from_millis(2_500), "{took:?}");
+    assert!(took < Duration::from_secs(4), "{took:?}");
     until("commands run on the new primary", || new.info("replication", "role") == "master").await;
     kept.count().await.unwrap();
     assert_eq!(kept.places().unwrap(), [place(new)]);
