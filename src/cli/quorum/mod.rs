@@ -204,7 +204,7 @@ async fn ask(named: &Named) -> Result<Status, Failure> {
     for member in &*mark.members {
         let connected = search.nodes().and_then(|nodes| Some((&nodes.nodes, nodes.number_of(member)?)));
         let asked = match (sight.of(member), connected) {
-            (Some(Ok(Some(known))), Some((carrier, node))) if *known == mark => survey(carrier, node, &mark).await,
+            (Some(Ok(Some(known))), Some((carrier, node))) if is_of(known, &mark) => survey(carrier, node, &mark).await,
             (Some(Ok(Some(known))), _) if known.list > mark.list => {
                 Err(Lost(format!("it has a newer list of members, {}", known.list)))
             }
@@ -223,9 +223,19 @@ async fn ask(named: &Named) -> Result<Status, Failure> {
     let enough = majority(mark.members.len());
     let kept = voters.iter().filter(|voters| **voters >= enough).count();
     let is_lost = kept < voters.len() && told.iter().all(|it| it.error.is_none());
-    let advice = if is_lost { Some(rebuild::ADVICE.to_owned()) } else { advice };
+    let advice = match is_lost {
+        true if mark.members.len() > 1 => Some(rebuild::ADVICE.to_owned()),
+        true => Some("Redis lost its memory: the servers bring it up to date, or go on with what it kept".to_owned()),
+        false => advice,
+    };
     let Mark { cluster, list, partitions, .. } = mark;
     Ok(Status { cluster: format!("{:032x}", cluster.0), list, partitions, nodes: told, kept, advice })
+}
+
+/// Whether this is what a member has that goes by the list. The only one may be called otherwise there.
+fn is_of(known: &Mark, list: &Mark) -> bool {
+    let is_only = known.members.len() == 1 && list.members.len() == 1;
+    known == list || is_only && (known.cluster, known.list) == (list.cluster, list.list)
 }
 
 fn text(status: &Status, look: Look) -> String {

@@ -29,6 +29,10 @@ pub const TELLING_TIME: Duration = Duration::from_secs(1);
 /// How long somebody with the memory of the highest ballot is waited for. After that, what the node kept has to do.
 pub const MEMORY_WAIT: Duration = Duration::from_secs(3);
 
+/// The same for a server that has told that it has that memory, and has been silent since: writing all of it back may
+/// keep it busy.
+pub const BUSY_WAIT: Duration = Duration::from_secs(10);
+
 /// What one server knows of a partition that one node keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Alone {
@@ -218,7 +222,8 @@ impl Alone {
             return Decision::Recall(admission);
         }
         let is_there = |server| told(server).is_some_and(|told| has_last(told.memory));
-        if situation.living.iter().any(is_there) || waited < MEMORY_WAIT.saturating_add(situation.turn) {
+        let wait = if all().any(|told| has_last(told.memory)) { BUSY_WAIT } else { MEMORY_WAIT };
+        if situation.living.iter().any(is_there) || waited < wait.saturating_add(situation.turn) {
             return Decision::Wait;
         }
         Decision::GoOn(admission)

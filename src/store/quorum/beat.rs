@@ -76,7 +76,9 @@ impl<C: Carrier> QuorumStore<C> {
         let (now, clock) = (Instant::now(), self.clock.now());
         self.election.lock().saw(node, (asked, now, clock), partitions, servers);
         self.look_around(now);
-        self.begin_memberships(&told).await;
+        if self.has_one_node() {
+            self.note_loss(&told, (now, clock)).await;
+        }
         true
     }
 
@@ -220,7 +222,9 @@ impl<C: Carrier> QuorumStore<C> {
             // A successor asks this server for its waiters, and waits for the answer before it serves anybody.
             let is_led = self.parts.iter().all(|part| part.leader.lock().is_some());
             let is_needed = self.parts.iter().any(|part| part.share.lock().is_needed());
-            if !has_heir && (!hands_over || is_led && !is_needed) || until <= Instant::now() {
+            // Who was deposed a moment ago may be needed too.
+            let is_over = if is_led { !is_needed } else { !hands_over };
+            if !has_heir && is_over || until <= Instant::now() {
                 break;
             }
             self.tend_once();

@@ -3,7 +3,7 @@
 use super::{
     QuorumStore,
     addresses::{Connect, Connected},
-    create::create_of_one,
+    create::{CreateError, create_of_one},
     find::FindError,
     node::Mark,
     search::Search,
@@ -157,7 +157,8 @@ impl<C: Connect> ClusterStore<C> {
                 (Err(FindError::NoCluster), [only], Some(Connected { nodes, .. })) => {
                     let is_due = since.elapsed() >= EMPTY_TIME;
                     match if is_due { create_of_one(nodes, only, self.clock.now()).await } else { Ok(()) } {
-                        Ok(()) => {
+                        // Another server was first: it is found by the next look.
+                        Ok(()) | Err(CreateError::InUse { .. }) => {
                             sleep(FIND_PAUSE).await;
                             continue;
                         }

@@ -165,14 +165,28 @@ impl<C: Carrier> QuorumStore<C> {
         match said.into_iter().next() {
             Some(Ok(Said::Marked)) => Err(Lost("the node was not marked yet".to_owned())),
             Some(Ok(refused)) => Err(self.refused(refused)),
-            Some(Err(why)) => Err(Lost(why)),
+            Some(Err(why)) => {
+                self.log_refusal(&why);
+                Err(Lost(why))
+            }
             None => Err(Lost("no answer to a mark".to_owned())),
+        }
+    }
+
+    /// Without an operator that does not end: another store has taken the node.
+    fn log_refusal(&self, why: &str) {
+        if self.refusals.count(1).is_some() {
+            let advice = "restart this server if the other store is the right one, else empty the node";
+            tracing::error!(%why, advice, "a node does not serve the store of this server any more");
         }
     }
 
     /// Notes what a node has that does not serve this list.
     pub(super) fn refused(&self, said: Said) -> Lost {
         let lost = Lost(Refused(&said).to_string());
+        if let Said::Other(_) = said {
+            self.log_refusal(&lost.0);
+        }
         if let Said::List(mark) = said {
             self.newer.send_if_modified(|newest| {
                 let known = newest.as_ref().map_or(self.mark.list, |newest| newest.list);

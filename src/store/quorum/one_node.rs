@@ -10,11 +10,30 @@ use super::{
     nodes::Carrier,
 };
 use crate::domain::time::StoreTime;
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::time::Instant;
 
 /// The only node.
 const NODE: usize = 0;
+
+/// What a beat showed at a node that has lost its memory. All of it is of one moment, so that no server counts as
+/// silent because this one was busy.
+#[derive(Debug)]
+pub(super) struct Loss {
+    /// What each server told, by partition.
+    told: BTreeMap<u16, BTreeMap<ServerId, OfStranger>>,
+    living: BTreeSet<ServerId>,
+    /// How long this server lets others go first, by partition.
+    turns: BTreeMap<u16, Duration>,
+    /// When the reply came, on the store's clock.
+    at: StoreTime,
+    /// The node's wall clock, in microseconds since 1970.
+    wall: u64,
+}
 
 impl<C: Carrier> QuorumStore<C> {
     pub(super) fn has_one_node(&self) -> bool {
@@ -31,34 +50,63 @@ impl<C: Carrier> QuorumStore<C> {
         }
     }
 
-    /// Begins memberships of a node that lost its memory, as far as that is for this server to do by what all `told`.
-    pub(super) async fn begin_memberships(&self, told: &[(ServerId, Told)]) {
-        let mut by_partition: BTreeMap<u16, BTreeMap<ServerId, OfStranger>> = BTreeMap::new();
-        for (server, told) in told {
-            for of_stranger in &told.strangers {
-                by_partition.entry(of_stranger.partition).or_default().insert(*server, *of_stranger);
+    /// Takes what all have told of a loss, by a beat whose reply came at `now`.
+    pub(super) async fn note_loss(&self, servers: &[(ServerId, Told)], (now, at): (Instant, StoreTime)) {
+        let mut told: BTreeMap<u16, BTreeMap<ServerId, OfStranger>> = BTreeMap::new();
+        for (server, all) in servers {
+            for of_stranger in &all.strangers {
+                told.entry(of_stranger.partition).or_default().insert(*server, *of_stranger);
             }
         }
-        if by_partition.is_empty() {
+        if told.is_empty() {
+            self.loss.send_if_modified(|loss| loss.take().is_some());
             return;
         }
+        let (living, turns) = {
+            let election = self.election.lock();
+            (election.living(now).collect(), told.keys().map(|number| (*number, election.turn(*number, now))).collect())
+        };
         // A server that does not know the node's clock leaves it to another one, or to its next beat.
-        let Some(wall) = self.carrier.wall_clock(NODE).await else { return };
-        for (partition, told) in by_partition {
-            let at = usize::from(partition);
-            let Some(part) = self.parts.get(at) else { continue };
-            let mut share = part.share.lock();
-            let (living, turn): (BTreeSet<ServerId>, _) = {
-                let (election, now) = (self.election.lock(), Instant::now());
-                (election.living(now).collect(), election.turn(partition, now))
-            };
-            let now = self.clock.now();
-            let wall = wall.max(now.as_micros());
-            let situation = Situation { now, told: &told, living: &living, turn, wall };
-            if share.begins_membership(&situation, self.is_leaving(), &self.exit(at)) {
-                self.begin_to_lead(at, &mut share, now);
-            }
+        if let Some(wall) = self.carrier.wall_clock(NODE).await {
+            self.loss.send_replace(Some(Arc::new(Loss { told, living, turns, at, wall })));
         }
-        self.wake_all();
+    }
+
+    /// Begins memberships of a node that lost its memory, as far as that is for this server to do. Never ends. Between
+    /// two of them it lets beats through: with many locks all of them take seconds.
+    pub(super) async fn begin_memberships(&self) {
+        let mut losses = self.loss.subscribe();
+        loop {
+            // There is no error: this store has the sender.
+            let _ = losses.changed().await;
+            for partition in 0..self.mark.partitions {
+                // The newest.
+                let Some(loss) = losses.borrow_and_update().clone() else { break };
+                if self.begin_membership(partition, &loss) {
+                    self.wake_all();
+                    tokio::task::yield_now().await;
+                }
+            }
+            self.wake_all();
+        }
+    }
+
+    /// True if by this the server leads.
+    fn begin_membership(&self, partition: u16, loss: &Loss) -> bool {
+        let (at, living) = (usize::from(partition), &loss.living);
+        let (Some(part), Some(told), Some(turn)) =
+            (self.parts.get(at), loss.told.get(&partition), loss.turns.get(&partition))
+        else {
+            return false;
+        };
+        let wall = loss.wall.max(loss.at.as_micros());
+        let situation = Situation { now: loss.at, told, living, turn: *turn, wall };
+        let mut share = part.share.lock();
+        let now = self.clock.now();
+        let leads = share.begins_membership(&situation, (self.is_leaving(), now), &self.exit(at));
+        if leads {
+            self.begin_to_lead(at, &mut share, now);
+        }
+        leads
     }
 }

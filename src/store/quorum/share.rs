@@ -147,7 +147,7 @@ impl Share {
     /// A ballot that was never used, above this one and all that were seen.
     fn next_ballot(&mut self, above: Ballot) -> Ballot {
         self.highest = self.highest.max(above);
-        let ballot = Ballot { round: self.highest.round + 1, server: self.me };
+        let ballot = Ballot { round: self.highest.round.saturating_add(1), server: self.me };
         self.highest = ballot;
         ballot
     }

@@ -8,6 +8,7 @@ use super::{
     exit::Exit,
     node::Mark,
     nodes::Carrier,
+    one_node::Loss,
     share::{Place, Share},
 };
 use crate::{
@@ -24,9 +25,9 @@ use crate::{
         chores::{Chore, Chores, DoChore},
     },
     sync::{AtomicU64, Mutex, Notify, Ordering},
-    telemetry::metrics::PartitionMetrics,
+    telemetry::{metrics::PartitionMetrics, seldom::Seldom},
 };
-use futures_util::future::{join, join_all, join3};
+use futures_util::future::{join, join_all, join3, join4};
 use std::{
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
@@ -40,6 +41,9 @@ pub(super) const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// How long a partition may have no leader before the server is not ready: longer than a change of the leader takes.
 const LEADERLESS_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// A node that refuses this cluster is logged so often.
+pub(super) const REFUSAL_PERIOD: Duration = Duration::from_secs(60);
 
 /// Locks in partitions. Each partition is led by a server and kept by the nodes.
 pub struct QuorumStore<C> {
@@ -57,6 +61,8 @@ pub struct QuorumStore<C> {
     pub(super) election: Mutex<Election>,
     /// Notified when a partition has another leader.
     pub(super) led_anew: Notify,
+    /// With one node: what the last beat showed, if the node has lost its memory.
+    pub(super) loss: watch::Sender<Option<Arc<Loss>>>,
     /// The number of beats so far.
     pub(super) beats: Arc<AtomicU64>,
     /// Whether this server hands all over, and leads nothing any more.
@@ -65,6 +71,8 @@ pub struct QuorumStore<C> {
     pub(super) all_led_at: Mutex<Option<Instant>>,
     pub(super) metrics: Arc<PartitionMetrics>,
     pub(super) chores: Arc<Chores>,
+    /// Nodes that refuse this cluster.
+    pub(super) refusals: Seldom,
     /// The newest list that a node has shown, if it is newer than that of this store.
     pub(super) newer: watch::Sender<Option<Mark>>,
 }
@@ -117,11 +125,13 @@ impl<C: Carrier> QuorumStore<C> {
             notices,
             courier: Arc::new(Courier::new()),
             led_anew: Notify::new(),
+            loss: watch::Sender::new(None),
             beats: Arc::default(),
             leaves: Arc::default(),
             all_led_at: Mutex::default(),
             metrics: Arc::default(),
             chores: Arc::default(),
+            refusals: Seldom::new(REFUSAL_PERIOD),
             newer: watch::Sender::new(None),
         }
     }
@@ -137,7 +147,7 @@ impl<C: Carrier> QuorumStore<C> {
         let nodes = 0..self.mark.members.len();
         let each = nodes.clone().map(|node| join3(self.serve_node(node), self.beat(node), self.hear(node)));
         let courier = self.courier.run(self.me, &self.carrier, nodes.len());
-        join3(join_all(each), courier, self.tend()).await;
+        join4(join_all(each), courier, self.tend(), self.begin_memberships()).await;
     }
 
     /// The same, measured by these metrics. To be called before [`Self::run`].

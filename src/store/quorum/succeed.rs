@@ -4,8 +4,17 @@
 //! numbers of its beats and notices. What it leads it leads no more, because nothing that it asked the nodes of the old
 //! list counts among those of the new one; it asks for the same lead there, by a ballot that it has never used.
 
-use super::{QuorumStore, elect::Election, node::Mark, nodes::Carrier, store::Part};
-use crate::sync::{Mutex, Notify};
+use super::{
+    QuorumStore,
+    elect::Election,
+    node::Mark,
+    nodes::Carrier,
+    store::{Part, REFUSAL_PERIOD},
+};
+use crate::{
+    sync::{Mutex, Notify},
+    telemetry::seldom::Seldom,
+};
 use std::sync::Arc;
 use tokio::{sync::watch, time::Instant};
 
@@ -43,11 +52,13 @@ impl<C: Carrier> QuorumStore<C> {
             notices: Arc::clone(&before.notices),
             courier: Arc::clone(&before.courier),
             led_anew: Notify::new(),
+            loss: watch::Sender::new(None),
             beats: Arc::clone(&before.beats),
             leaves: Arc::clone(&before.leaves),
             all_led_at: Mutex::new(*before.all_led_at.lock()),
             metrics: Arc::clone(&before.metrics),
             chores: Arc::clone(&before.chores),
+            refusals: Seldom::new(REFUSAL_PERIOD),
             newer: watch::Sender::new(None),
         }
     }

@@ -120,7 +120,8 @@ fn what_the_node_kept_has_to_do_when_nobody_living_has_more() {
     let it = with_stranger(Alone::new(ME), 0);
     let (has, has_none) = (Some(told(Some(3), 3, 0)), Some(told(None, 3, 0)));
     assert_eq!(decision(&it, seconds(9), has, true), Decision::Wait);
-    assert_eq!(decision(&it, seconds(9), has, false), go_on(3), "what the dead told counts");
+    assert_eq!(decision(&it, seconds(9), has, false), Decision::Wait, "it may be busy with writing it back");
+    assert_eq!(decision(&it, seconds(12), has, false), go_on(3), "what the dead told counts");
     assert_eq!(decision(&it, seconds(4), has_none, true), Decision::Wait, "not its turn");
     assert_eq!(decision(&it, seconds(5), has_none, true), go_on(3));
     // The node kept more than anybody has.

@@ -1,4 +1,4 @@
-//! Turns of the rules, in memory. What they cause is held back.
+//! Turns of the rules, in memory. What they cause is held back, but for hints.
 
 use super::{Held, Lead};
 use crate::{
@@ -178,7 +178,7 @@ impl Lead {
     }
 }
 
-/// Runs the rules, and holds back what they cause.
+/// Runs the rules, and holds back what they cause, but for hints.
 struct Turns<'a> {
     now: StoreTime,
     replica: ReplicaId,

@@ -7,13 +7,16 @@ use crate::{
     store::quorum::{
         acceptor::Seen,
         alone::{Admission, Alone, Decision, Known, Sight, Situation},
-        ballot::ServerId,
+        ballot::{Ballot, ServerId},
         candidate::Candidate,
         exit::Exit,
         frame::OfStranger,
         lead::Lead,
     },
 };
+
+/// More attempts to lead than there are between two beats of all servers.
+const ATTEMPTS_UNHEARD_MAX: u64 = 1_000;
 
 /// What a server has of a partition that one node keeps.
 pub(super) struct Memory {
@@ -88,21 +91,21 @@ impl Share {
         Known { highest: self.highest, token: read.max(drawn) }
     }
 
-    /// With one node: whether another server may still need what this one has in memory, or is to begin.
+    /// With one node: whether another server may still need what this one has in memory.
     pub(in crate::store::quorum) fn is_needed(&self) -> bool {
         self.memory.as_ref().is_some_and(|memory| memory.alone.memory().is_some())
     }
 
-    /// With one node, which has lost its memory: begins its next membership, if that is for this server to do. True if
-    /// by this the server leads, as in [`Share::answered`]. A server that leaves begins nothing with what the node
-    /// kept.
+    /// With one node, which has lost its memory: begins its next membership, if that is for this server to do. True
+    /// if by this the server leads, as in [`Share::answered`]. A server that leaves begins nothing with what the
+    /// node kept.
     pub(in crate::store::quorum) fn begins_membership(
         &mut self,
         situation: &Situation<'_>,
-        leaves: bool,
+        (leaves, now): (bool, StoreTime),
         exit: &Exit<'_>,
     ) -> bool {
-        let (known, now) = (self.known(), situation.now);
+        let known = self.known();
         let Some(memory) = &mut self.memory else { return false };
         // An attempt that was not to begin this membership was given up.
         if matches!(&self.role, Role::Asks(asking) if now < asking.until) {
@@ -118,8 +121,14 @@ impl Share {
         }
     }
 
+    /// A ballot above this one, and above those of attempts that nobody who told has heard of: a server that was
+    /// stopped during one must not come with a higher ballot after the next loss.
+    fn ballot_above(&mut self, above: Ballot) -> Ballot {
+        self.next_ballot(Ballot { round: above.round.saturating_add(ATTEMPTS_UNHEARD_MAX), ..above })
+    }
+
     fn recall(&mut self, admission: Admission, now: StoreTime, exit: &Exit<'_>) -> bool {
-        let ballot = self.next_ballot(admission.above);
+        let ballot = self.ballot_above(admission.above);
         self.resign(now, exit);
         let Some(memory) = &mut self.memory else { return false };
         let Some(kept) = memory.kept.take() else { return false };
@@ -144,7 +153,7 @@ impl Share {
             "the node lost its memory, and no server has any: locks that were taken since it last saved are forgotten; \
              tokens go on above all of them"
         );
-        let ballot = self.next_ballot(above);
+        let ballot = self.ballot_above(above);
         self.begin(ballot, Candidate::of_stranger(ballot, next, skip), now);
     }
 }

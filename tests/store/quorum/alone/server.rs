@@ -8,7 +8,7 @@ use super::{
 };
 use fencepost::store::quorum::{
     acceptor::{Incarnation, Seen},
-    alone::{Admission, Decision, Known, MEMORY_WAIT, Renumbering, Sight, Situation},
+    alone::{Admission, BUSY_WAIT, Decision, Known, Renumbering, Sight, Situation},
     ballot::{Position, Stamp},
     candidate::{Candidate, Question, Step},
     leader::{Heard, Leader, Purpose},
@@ -223,7 +223,7 @@ impl World {
             mistake.listens(state, server, next, &mut told, &mut living);
         }
         let wall = if self.has_clock { state.drawn - TOKENS_FROM } else { 0 };
-        let now = LATER.after(MEMORY_WAIT);
+        let now = LATER.after(BUSY_WAIT);
         let situation = Situation { now, told: &told, living: &living, turn: Duration::ZERO, wall };
         match it.alone.decides(it.known(), &situation) {
             Decision::Wait => None,
