@@ -193,6 +193,9 @@ async fn ask(named: &Named) -> Result<Status, Failure> {
     });
     let begun = begun.or_else(|| rebuild::to_be_advised(&sight, &agreed, &named.members));
     let mark = agreed.map_err(|why| {
+        if let (FindError::NoCluster, [only]) = (&why, &named.members[..]) {
+            return Failure::new(NO, format!("{only} has no locks: a server that is started with it makes the store"));
+        }
         let Failure { code, message } = unknown(&why);
         Failure::new(code, begun.iter().fold(message, |message, begun| format!("{message}; {begun}")))
     })?;

@@ -8,6 +8,7 @@ use super::{
     ballot::ServerId,
     frame::{OfStranger, Told},
     nodes::Carrier,
+    share::Begun,
 };
 use crate::domain::time::StoreTime;
 use std::{
@@ -79,34 +80,49 @@ impl<C: Carrier> QuorumStore<C> {
         loop {
             // There is no error: this store has the sender.
             let _ = losses.changed().await;
+            let (mut recalled, mut kept) = (0, 0);
             for partition in 0..self.mark.partitions {
                 // The newest.
                 let Some(loss) = losses.borrow_and_update().clone() else { break };
-                if self.begin_membership(partition, &loss) {
-                    self.wake_all();
-                    tokio::task::yield_now().await;
+                match self.begin_membership(partition, &loss) {
+                    Begun::Nothing => {}
+                    Begun::Kept => kept += 1,
+                    Begun::Recalled => {
+                        recalled += 1;
+                        self.wake_all();
+                        tokio::task::yield_now().await;
+                    }
                 }
             }
             self.wake_all();
+            if recalled > 0 {
+                tracing::warn!(partitions = recalled, "redis lost its memory: it gets back what this server has");
+            }
+            if kept > 0 {
+                tracing::warn!(
+                    partitions = kept,
+                    "redis lost its memory, and no server has these partitions: they go on with what redis kept, and \
+                     tokens above all that was drawn; locks that it forgot are free"
+                );
+            }
         }
     }
 
-    /// True if by this the server leads.
-    fn begin_membership(&self, partition: u16, loss: &Loss) -> bool {
+    fn begin_membership(&self, partition: u16, loss: &Loss) -> Begun {
         let (at, living) = (usize::from(partition), &loss.living);
         let (Some(part), Some(told), Some(turn)) =
             (self.parts.get(at), loss.told.get(&partition), loss.turns.get(&partition))
         else {
-            return false;
+            return Begun::Nothing;
         };
         let wall = loss.wall.max(loss.at.as_micros());
         let situation = Situation { now: loss.at, told, living, turn: *turn, wall };
         let mut share = part.share.lock();
         let now = self.clock.now();
-        let leads = share.begins_membership(&situation, (self.is_leaving(), now), &self.exit(at));
-        if leads {
+        let begun = share.begins_membership(&situation, (self.is_leaving(), now), &self.exit(at));
+        if begun == Begun::Recalled {
             self.begin_to_lead(at, &mut share, now);
         }
-        leads
+        begun
     }
 }

@@ -2,6 +2,8 @@
 
 mod memory;
 
+pub(super) use memory::Begun;
+
 use super::{
     ballot::{Ballot, ServerId, TransferId},
     candidate::{Candidate, Question, Step},

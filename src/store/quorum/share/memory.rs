@@ -15,6 +15,17 @@ use crate::{
     },
 };
 
+/// What was begun at a node that lost its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store::quorum) enum Begun {
+    /// Nothing, for now.
+    Nothing,
+    /// A membership with all that this server has in memory. It leads.
+    Recalled,
+    /// An attempt to lead with what the node kept.
+    Kept,
+}
+
 /// More attempts to lead than there are between two beats of all servers.
 const ATTEMPTS_UNHEARD_MAX: u64 = 1_000;
 
@@ -96,28 +107,27 @@ impl Share {
         self.memory.as_ref().is_some_and(|memory| memory.alone.memory().is_some())
     }
 
-    /// With one node, which has lost its memory: begins its next membership, if that is for this server to do. True
-    /// if by this the server leads, as in [`Share::answered`]. A server that leaves begins nothing with what the
-    /// node kept.
+    /// With one node, which has lost its memory: begins its next membership, if that is for this server to do. A server
+    /// that leaves begins nothing with what the node kept.
     pub(in crate::store::quorum) fn begins_membership(
         &mut self,
         situation: &Situation<'_>,
         (leaves, now): (bool, StoreTime),
         exit: &Exit<'_>,
-    ) -> bool {
+    ) -> Begun {
         let known = self.known();
-        let Some(memory) = &mut self.memory else { return false };
+        let Some(memory) = &mut self.memory else { return Begun::Nothing };
         // An attempt that was not to begin this membership was given up.
         if matches!(&self.role, Role::Asks(asking) if now < asking.until) {
-            return false;
+            return Begun::Nothing;
         }
         match memory.alone.decides(known, situation) {
             Decision::Recall(admission) => self.recall(admission, now, exit),
             Decision::GoOn(admission) if !leaves => {
                 self.go_on(admission, now);
-                false
+                Begun::Kept
             }
-            Decision::GoOn(_) | Decision::Wait => false,
+            Decision::GoOn(_) | Decision::Wait => Begun::Nothing,
         }
     }
 
@@ -127,32 +137,26 @@ impl Share {
         self.next_ballot(Ballot { round: above.round.saturating_add(ATTEMPTS_UNHEARD_MAX), ..above })
     }
 
-    fn recall(&mut self, admission: Admission, now: StoreTime, exit: &Exit<'_>) -> bool {
+    fn recall(&mut self, admission: Admission, now: StoreTime, exit: &Exit<'_>) -> Begun {
         let ballot = self.ballot_above(admission.above);
         self.resign(now, exit);
-        let Some(memory) = &mut self.memory else { return false };
-        let Some(kept) = memory.kept.take() else { return false };
+        let Some(memory) = &mut self.memory else { return Begun::Nothing };
+        let Some(kept) = memory.kept.take() else { return Begun::Nothing };
         match kept.recalled(ballot, admission, now) {
             Ok(lead) => {
-                tracing::warn!(partition = self.partition, "the node lost its memory: it gets all of this partition");
                 memory.begins(&lead, now);
                 self.role = Role::Leads(Box::new(lead));
-                true
+                Begun::Recalled
             }
             Err(why) => {
                 tracing::error!(partition = self.partition, %why, "what this server has in memory cannot be used");
                 memory.alone.forgets();
-                false
+                Begun::Nothing
             }
         }
     }
 
     fn go_on(&mut self, Admission { next, above, skip }: Admission, now: StoreTime) {
-        tracing::warn!(
-            partition = self.partition,
-            "the node lost its memory, and no server has any: locks that were taken since it last saved are forgotten; \
-             tokens go on above all of them"
-        );
         let ballot = self.ballot_above(above);
         self.begin(ballot, Candidate::of_stranger(ballot, next, skip), now);
     }
