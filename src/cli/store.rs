@@ -13,7 +13,7 @@ use std::{ffi::OsString, path::PathBuf};
 pub(crate) struct StoreArgs {
     // Not parsed by clap, whose error message would contain the password of an invalid URL.
     /// URL of the Redis, or URLs with commas between, as for serve: redis://[user:password@]host:port[/db],
-    /// rediss:// for TLS, or redis+sentinel://host,host,host/name
+    /// rediss:// for TLS, redis+sentinel://host,host,host/name, or quorum+redis://…
     #[arg(long, value_name = "URL", env = "FENCEPOST_STORE", hide_env_values = true)]
     store: String,
 

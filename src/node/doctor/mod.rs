@@ -97,6 +97,15 @@ pub fn judge_one_of_several(facts: &Facts, own: impl IntoIterator<Item = Finding
     findings
 }
 
+/// The same for the only one: what it forgets, only servers have that live.
+pub fn judge_only_one(facts: &Facts, own: impl IntoIterator<Item = Finding>) -> Vec<Finding> {
+    let mut findings = basics::judge(facts);
+    findings.extend(own);
+    findings.extend(basics::clock_of_one_of_several(facts));
+    findings.extend(durability::judge(facts));
+    findings
+}
+
 /// The severity of the worst finding.
 pub fn worst(findings: &[Finding]) -> Severity {
     findings.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Ok)

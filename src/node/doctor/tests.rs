@@ -163,6 +163,7 @@ fn one_of_several_needs_no_disk_and_no_clock() {
     };
     let unkept = set(&[("appendonly", "no"), ("save", "")]);
     assert_eq!(worst(&judge_one_of_several(&unkept, [])), Severity::Ok);
+    assert_ne!(worst(&judge_only_one(&unkept, [])), Severity::Ok, "no other one has it");
     assert_eq!(of(&Facts { clock: Ok(sample(203_200_000)), ..well() }, "clock"), None);
     assert_eq!(of(&Facts { clock: Err("NOPERM".to_owned()), ..well() }, "clock"), Some(Severity::Error));
     assert_eq!(of(&set(&[("maxmemory-policy", "allkeys-lru")]), EVICTION), Some(Severity::Error));

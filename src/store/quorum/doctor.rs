@@ -3,12 +3,12 @@
 use super::redis_nodes::CHANNEL;
 use crate::node::{
     RedisUrl, Value,
-    doctor::{Finding, Probe, judge_one_of_several},
+    doctor::{Finding, Probe, judge_one_of_several, judge_only_one},
 };
 
-/// Checks a node over a connection of its own, and changes nothing. The error says why it cannot be reached and what to
-/// do.
-pub async fn examine(url: &RedisUrl) -> Result<Vec<Finding>, String> {
+/// Checks a node over a connection of its own, and changes nothing. `is_only`: the store has no other one. The error
+/// says why it cannot be reached and what to do.
+pub async fn examine(url: &RedisUrl, is_only: bool) -> Result<Vec<Finding>, String> {
     let mut probe = Probe::connect(url).await?;
     let facts = probe.gather().await?;
     // The keys of the first partition and of the cluster. No server has this name.
@@ -16,7 +16,7 @@ pub async fn examine(url: &RedisUrl) -> Result<Vec<Finding>, String> {
     let written = probe.ask::<Value>(&["HDEL", "fp:q:servers", "doctor"]).await?;
     let sent = probe.ask::<Value>(&["PUBLISH", &format!("{CHANNEL}doctor"), ""]).await?;
     let own = [keys(read.and(written).err()), channels(sent.err())];
-    Ok(judge_one_of_several(&facts, own))
+    Ok(if is_only { judge_only_one(&facts, own) } else { judge_one_of_several(&facts, own) })
 }
 
 fn keys(refused: Option<String>) -> Finding {
