@@ -59,6 +59,8 @@ HOLD_AIO = """
 import asyncio, sys
 from fencepost.aio import Client
 async def main():
+    # Of the module: a lock that is collected while its loop still runs is released.
+    global client, lock
     client = Client(sys.argv[2])
     lock = await client.acquire(sys.argv[1], ttl=2)
     print("held")
