@@ -53,6 +53,8 @@ pub(crate) struct RecordingNotices {
     pub(crate) detached: Mutex<Vec<AttachmentId>>,
     pub(crate) events: Mutex<Vec<Event>>,
     pub(crate) watched: AtomicBool,
+    /// Whether no waiting client reads.
+    pub(crate) stalled: AtomicBool,
 }
 
 impl Notices for RecordingNotices {
@@ -66,7 +68,7 @@ impl Notices for RecordingNotices {
     }
 
     fn is_alive(&self, _: RequestId, _: u32) -> bool {
-        true
+        !self.stalled.load(Ordering::SeqCst)
     }
 
     fn lease_ended(&self, attachment: AttachmentId, end: LeaseEnd) {

@@ -3,9 +3,9 @@
 use super::{Tombstone, Turn, acquire::grant_of};
 use crate::domain::{
     binding::{Binding, Unbound},
-    command::Candidate,
+    command::{Candidate, Effect},
     ended::RequestEnd,
-    ids::{Call, LeaseId, RequestId},
+    ids::{Call, LeaseId, ReplicaId, RequestId},
     limits::DROP_GRACE,
     outcome::{AcquireOutcome, Polled, ReleaseOutcome},
     queue::WaiterState,
@@ -25,32 +25,47 @@ impl Turn<'_> {
     /// once. Equal to a release followed by the claim, in one step. If the call is not next, only the release.
     pub fn release_to(&mut self, lease_id: LeaseId, next: Next) -> (ReleaseOutcome, Option<AcquireOutcome>) {
         let released = self.release(lease_id);
-        let claimed = if released == ReleaseOutcome::Released { self.claim_at_once(next) } else { None };
-        (released, claimed)
+        let claimed = match released {
+            ReleaseOutcome::Released => self.claim_offered(self.replica, |_, _| Some(next)),
+            _ => None,
+        };
+        (released, claimed.map(|(_, outcome)| outcome))
     }
 
-    fn claim_at_once(&mut self, Next { call, candidate }: Next) -> Option<AcquireOutcome> {
-        let Call { request, attempt, .. } = call;
+    /// Claims what this turn, as its last effect, has offered to a request whose calls wait at `replica`: so nothing
+    /// is on the way between two holders. `next` finds a call of the request that can take the lock; where it finds
+    /// none, the hint to claim remains. The turn is over then.
+    pub fn claim_offered(
+        &mut self,
+        replica: ReplicaId,
+        next: impl FnOnce(RequestId, &Binding) -> Option<Next>,
+    ) -> Option<(Call, AcquireOutcome)> {
+        let Some(&Effect::LookAgain { replica: hinted, request, .. }) = self.effects.last() else { return None };
+        // mutant: release claims for another server's call
+        if hinted != replica {
+            return None;
+        }
+        let binding = &self.lock.queue.as_ref()?.get(request)?.binding;
+        let Next { call, candidate } = next(request, binding)?;
         // mutant: release claims too late
         if self.not_after < self.now
             // mutant: release claims in another life
             || self.sequencer.check(self.incarnation, self.present).is_err()
+            // mutant: release claims for who is not next
+            || call.request != request
             || !self.is_offered(request)
+            // mutant: release claims for an overtaken call
+            || unbound(binding, call.attempt).is_some()
+            || self.has_tombstone(call)
         {
             return None;
         }
-        let binding = &self.lock.queue.as_ref()?.get(request)?.binding;
-        // mutant: release claims for another server's call
-        let is_here = binding.replica() == self.replica
-            // mutant: release claims for an overtaken call
-            && unbound(binding, attempt).is_none();
-        if !is_here || self.has_tombstone(call) {
-            return None;
-        }
-        // Removes the hint to claim, which is the last effect of the release.
+        // Removes the hint to claim.
         // mutant: release claims and hints
         self.effects.pop();
-        Some(self.grant_offered(request, candidate))
+        // The lease is attached where the call waits, not where the command of this turn came from.
+        self.replica = replica;
+        Some((call, self.grant_offered(request, candidate)))
     }
 
     /// Asks for the outcome of a request, on behalf of a live call. Turns an offer to it into a lease; repeated, it

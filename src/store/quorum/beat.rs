@@ -4,6 +4,7 @@ use super::{
     QuorumStore,
     ballot::{ServerId, Stamp},
     elect::{BEAT_PERIOD, Known, SILENCE_MAX},
+    exit::Exit,
     frame::{Frame, Told},
     node::{Ask, Mark, Said},
     nodes::Carrier,
@@ -168,8 +169,9 @@ impl<C: Carrier> QuorumStore<C> {
         let part = &self.parts[at];
         let number = u16::try_from(at).unwrap_or(u16::MAX);
         if let Some(lead) = part.share.lock().lead() {
+            let exit = self.exit(at);
             let clock = self.clock.now();
-            lead.hear_of(living.iter().copied(), clock, &self.exit(at));
+            lead.hear_of(living.iter().copied(), clock, &exit);
             let heir = self.election.lock().heir(number, self.is_leaving(), now);
             if let Some(heir) = heir.filter(|_| lead.may_hand_over(clock)) {
                 lead.begin_hand_over(heir, clock);
@@ -193,7 +195,7 @@ impl<C: Carrier> QuorumStore<C> {
 
     /// Begins to lead: the waiters of the leaders before come first. The caller has locked the share, so that no
     /// command comes between.
-    pub(super) fn begin_to_lead(&self, at: usize, share: &mut Share, now: StoreTime) {
+    pub(super) fn begin_to_lead(&self, at: usize, share: &mut Share, now: StoreTime, exit: &Exit<'_>) {
         let Some(lead) = share.lead() else { return };
         let (ballot, number) = (lead.ballot(), u16::try_from(at).unwrap_or(u16::MAX));
         self.metrics.leads_begun.inc();
@@ -202,8 +204,8 @@ impl<C: Carrier> QuorumStore<C> {
         for server in others {
             self.courier.send(server, Frame::Gather { partition: number, ballot, now: lead.time(now) });
         }
-        let own = self.parts[at].carried.lock().present_to(ballot, Instant::now());
-        lead.presents(self.me, (own, true), Place::hash_of, now, &self.exit(at));
+        let own = self.parts[at].carried.lock().present_to(ballot, exit.since);
+        lead.presents(self.me, (own, true), Place::hash_of, now, exit);
         self.parts[at].leader.lock().take_if(|known| known.ballot < ballot);
         self.notices.hints_lost();
         self.notices.events_lost();

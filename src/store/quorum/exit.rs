@@ -8,9 +8,11 @@ use super::{
 };
 use crate::{
     domain::{
+        binding::Binding,
         command::Outcome,
-        ids::{Call, ReplicaId},
+        ids::{Call, ReplicaId, RequestId},
         outcome::AcquireOutcome,
+        rules::Next,
         time::StoreTime,
     },
     store::{Notice, Notices, Timed},
@@ -25,6 +27,8 @@ pub(super) struct Exit<'a> {
     pub(super) courier: &'a Courier,
     /// The calls that wait through this server.
     pub(super) carried: &'a Mutex<Carried>,
+    /// A moment before the clock was read for the turns that this is for: what a lease has left counts from here.
+    pub(super) since: Instant,
 }
 
 /// Who asked, and when.
@@ -79,6 +83,27 @@ impl Exit<'_> {
         if server != self.me {
             self.courier.miss(server);
         }
+    }
+
+    /// A call with this binding that waits here, carried out by a client that can take a lock now, and the ids of its
+    /// lease.
+    pub(super) fn next(&self, request: RequestId, binding: &Binding) -> Option<Next> {
+        let attempt = binding.attempt();
+        if !self.notices.is_alive(request, attempt) {
+            return None;
+        }
+        let carried = self.carried.lock();
+        binding.calls().iter().find_map(|id| {
+            let call = Call { request, attempt, id: *id };
+            Some(Next { call, candidate: carried.get(call)?.candidate })
+        })
+    }
+
+    /// Gives a call that waits here the outcome of a claim that the leader made for it.
+    pub(super) fn claimed(&self, call: Call, claimed: Timed<AcquireOutcome>) {
+        self.carried.lock().remove(call);
+        // If it does not wait any more, its cleanup has been posted, or will be.
+        self.notices.claimed(call, claimed);
     }
 
     /// Gives who asked the outcome of a turn at `now`, in the partition's time.

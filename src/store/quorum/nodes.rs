@@ -142,11 +142,12 @@ impl<C: Carrier> QuorumStore<C> {
                 }
                 Ok(Said::OfPartition(answer)) => {
                     let mut share = self.parts[at].share.lock();
+                    let exit = self.exit(at);
                     // Read under the mutex: a promise that another task has taken is before it, too.
                     let now = self.clock.now();
                     let led = share.lead().is_some();
-                    if share.answered(node, tag, answer, now, &self.exit(at)) {
-                        self.begin_to_lead(at, &mut share, now);
+                    if share.answered(node, tag, answer, now, &exit) {
+                        self.begin_to_lead(at, &mut share, now, &exit);
                     } else if led && share.lead().is_none() {
                         self.metrics.leads_lost.inc();
                     }

@@ -118,10 +118,11 @@ impl<C: Carrier> QuorumStore<C> {
         let wall = loss.wall.max(loss.at.as_micros());
         let situation = Situation { now: loss.at, told, living, turn: *turn, wall };
         let mut share = part.share.lock();
+        let exit = self.exit(at);
         let now = self.clock.now();
-        let begun = share.begins_membership(&situation, (self.is_leaving(), now), &self.exit(at));
+        let begun = share.begins_membership(&situation, (self.is_leaving(), now), &exit);
         if begun == Begun::Recalled {
-            self.begin_to_lead(at, &mut share, now);
+            self.begin_to_lead(at, &mut share, now, &exit);
         }
         begun
     }

@@ -61,11 +61,12 @@ impl<C: Carrier> QuorumStore<C> {
                 let at = usize::from(partition);
                 let Some(part) = self.parts.get(at) else { return };
                 let mut share = part.share.lock();
+                let exit = self.exit(at);
                 let now = self.clock.now();
                 // What comes too late is presented again.
                 let may_come = |lead: &&mut Lead| lead.ballot() == ballot && lead.time(now) <= not_after;
                 if let Some(lead) = share.lead().filter(may_come) {
-                    lead.presents(from, (waiters, is_last), Place::hash_of, now, &self.exit(at));
+                    lead.presents(from, (waiters, is_last), Place::hash_of, now, &exit);
                 }
             }
             Frame::Presented { partition, ballot, outcomes } if ballot.server == from => {
@@ -101,6 +102,7 @@ impl<C: Carrier> QuorumStore<C> {
         let at = usize::from(partition);
         let nobody = (StoreTime::default(), Refusal::NotLeader);
         let mut share = self.parts.get(at).ok_or(nobody)?.share.lock();
+        let exit = self.exit(at);
         // Read under the mutex: within a partition, time never goes back.
         let now = self.clock.now();
         let lead = share.lead().filter(|lead| lead.ballot() == ballot).ok_or(nobody)?;
@@ -115,7 +117,7 @@ impl<C: Carrier> QuorumStore<C> {
                     return Err(nobody);
                 }
                 let asker = Asker::There(from, number);
-                lead.submit(Job { name, hash: place.hash, command, from, not_after, asker }, now, &self.exit(at));
+                lead.submit(Job { name, hash: place.hash, command, from, not_after, asker }, now, &exit);
             }
             Work::List { .. } if not_after < time => return Err((time, Refusal::TooLate)),
             Work::List { prefix, slot, limit, budget } => {

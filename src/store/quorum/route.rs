@@ -84,7 +84,7 @@ impl<C: Carrier> QuorumStore<C> {
         reply: oneshot::Sender<Result<Confirmed, Refusal>>,
     ) -> Result<bool, NotDone> {
         let mut share = self.parts[partition].share.lock();
-        let sent = Instant::now();
+        let exit = self.exit(partition);
         // Read under the mutex: within a partition, time never goes back.
         let now = self.clock.now();
         let Some(lead) = share.lead() else { return Ok(false) };
@@ -92,8 +92,8 @@ impl<C: Carrier> QuorumStore<C> {
             return Err(not_done(why));
         }
         let (from, not_after) = (self.me, lead.time(now).after(COMMAND_WINDOW));
-        let (name, command, asker) = (name.clone(), command.clone(), Asker::Here(reply, sent));
-        lead.submit(Job { name, hash, command, from, not_after, asker }, now, &self.exit(partition));
+        let (name, command, asker) = (name.clone(), command.clone(), Asker::Here(reply, exit.since));
+        lead.submit(Job { name, hash, command, from, not_after, asker }, now, &exit);
         Ok(true)
     }
 

@@ -194,9 +194,11 @@ impl<C: Carrier> QuorumStore<C> {
         self.chores.done().await;
     }
 
+    /// To be taken before the clock is read for what it is used for.
     pub(super) fn exit(&self, partition: usize) -> Exit<'_> {
         let carried = &self.parts[partition].carried;
-        Exit { me: self.me, notices: &*self.notices, courier: &self.courier, carried }
+        let since = Instant::now();
+        Exit { me: self.me, notices: &*self.notices, courier: &self.courier, carried, since }
     }
 
     pub(super) fn is_leaving(&self) -> bool {

@@ -28,6 +28,7 @@ impl<C: Carrier> QuorumStore<C> {
         for (number, part) in (0..).zip(&self.parts) {
             let at = usize::from(number);
             let mut share = part.share.lock();
+            let exit = self.exit(at);
             let now = self.clock.now();
             share.retry_broken(now);
             let Some(lead) = share.lead() else {
@@ -37,7 +38,6 @@ impl<C: Carrier> QuorumStore<C> {
                 }
                 continue;
             };
-            let exit = self.exit(at);
             lead.end_gathering(Place::hash_of, now, &exit);
             if lead.end_hand_over(now) {
                 // It goes on: who waits for the successor asks here again.

@@ -13,7 +13,11 @@ use fencepost::{
     },
     store::Store,
 };
-use std::{ops::Deref, sync::Arc, time::Duration};
+use std::{
+    ops::Deref,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 use uuid::Uuid;
 
 pub(crate) const TTL: Duration = Duration::from_secs(20);
@@ -103,6 +107,11 @@ impl<H: Harness> Bench<H> {
         T: TryFrom<Outcome, Error = WrongOutcome>,
     {
         self.store().run(lock, command).await.unwrap().of().unwrap().outcome
+    }
+
+    /// From now on no waiting client reads, so the store offers the lock, and makes no claim for a waiter.
+    pub(crate) fn hand_over_to_nobody(&self) {
+        self.notices().stalled.store(true, Ordering::SeqCst);
     }
 
     /// Posts a command, as a drop guard does, and waits until it is done.

@@ -11,7 +11,7 @@ use fencepost::{
         lease::LeaseEnd,
         limits::ENDED_MEMORY,
         name::Reason,
-        outcome::{Fate, Gone, ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome},
+        outcome::{AcquireOutcome, Fate, Gone, ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome},
         token::FencingToken,
     },
     store::Store,
@@ -164,11 +164,11 @@ pub(crate) async fn a_lease_may_be_attached_by_its_grant(bench: &Bench<impl Harn
     };
     let first = granted(bench.request(attached(1, 11)).await);
     assert_eq!(left(bench.renew_kept(first, 11).await), TTL);
-    bench.queue([2]).await;
+    let claimed = attached(2, 12).candidate;
+    assert_eq!(bench.request(attached(2, 12)).await, AcquireOutcome::Queued);
     bench.revoke(first).await;
     let ended = RecordingNotices::take(&bench.notices().ended);
     assert_eq!(ended, [(attachment(11), LeaseEnd::Revoked)], "its stream is notified");
-    let claimed = Candidate { attachment: Some(attachment(12)), ..candidate(request(2)) };
     let second = granted(bench.run(Command::Claim(call(2, 1), claimed)).await);
     assert_eq!(left(bench.renew_kept(second, 12).await), TTL);
     assert_eq!(left(bench.attach(second, 13, 2).await), TTL);

@@ -24,6 +24,7 @@ fn woken(bench: &Bench<impl Harness>) -> Vec<u128> {
 }
 
 pub(crate) async fn waiters_are_offered_the_lock_in_order(bench: &Bench<impl Harness>) {
+    bench.hand_over_to_nobody();
     let mut holder = bench.acquire(1).await;
     bench.queue(2..8).await;
     assert_eq!(bench.view().await.waiters, 6);
@@ -78,6 +79,7 @@ pub(crate) async fn a_repeated_claim_returns_the_same_lease(bench: &Bench<impl H
 pub(crate) async fn an_offer_that_lapses_goes_to_the_next_waiter_and_the_first_keeps_its_queue_position(
     bench: &Bench<impl Harness>,
 ) {
+    bench.hand_over_to_nobody();
     let holder = bench.acquire(1).await;
     bench.queue([2, 3, 4]).await;
     bench.revoke(holder).await;
@@ -93,6 +95,7 @@ pub(crate) async fn an_offer_that_lapses_goes_to_the_next_waiter_and_the_first_k
 }
 
 pub(crate) async fn a_waiter_that_gives_up_leaves_the_queue(bench: &Bench<impl Harness>) {
+    bench.hand_over_to_nobody();
     let holder = bench.acquire(1).await;
     bench.queue([2, 3]).await;
     let AcquireOutcome::TimedOut(contention) = bench.give_up(2).await else { panic!("the wait goes on") };
@@ -155,6 +158,7 @@ pub(crate) async fn a_dropped_waiter_leaves_the_queue_after_the_grace_period(ben
 }
 
 pub(crate) async fn a_dropped_waiter_declines_its_offer_at_once(bench: &Bench<impl Harness>) {
+    bench.hand_over_to_nobody();
     let holder = bench.acquire(1).await;
     bench.queue([2, 3]).await;
     bench.revoke(holder).await;
@@ -165,6 +169,7 @@ pub(crate) async fn a_dropped_waiter_declines_its_offer_at_once(bench: &Bench<im
 }
 
 pub(crate) async fn a_waiter_that_declines_is_skipped_until_it_claims(bench: &Bench<impl Harness>) {
+    bench.hand_over_to_nobody();
     let holder = bench.acquire(1).await;
     bench.queue([2, 3, 4]).await;
     // Does nothing, because there is no offer.

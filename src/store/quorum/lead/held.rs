@@ -9,7 +9,7 @@ use crate::{
         time::StoreTime,
     },
     store::{
-        Notice,
+        Notice, Timed,
         quorum::{
             ballot::ServerId,
             exit::{Asker, Exit, QueuePlace},
@@ -31,6 +31,7 @@ pub(super) struct Written {
 /// lease of the lead, and no clock.
 pub(super) enum Held {
     Outcome { asker: Asker, now: StoreTime, outcome: Outcome, place: QueuePlace },
+    Claimed { call: Call, claimed: Box<Timed<AcquireOutcome>> },
     Presented { server: ServerId, call: Call, outcome: AcquireOutcome, place: u64 },
     Page { server: ServerId, number: u64, now: StoreTime, page: Box<Done> },
     Read(oneshot::Sender<()>),
@@ -41,6 +42,7 @@ impl Lead {
     pub(super) fn let_out(&self, held: Held, exit: &Exit<'_>) {
         match held {
             Held::Outcome { asker, now, outcome, place } => exit.outcome(asker, now, outcome, place),
+            Held::Claimed { call, claimed } => exit.claimed(call, *claimed),
             Held::Presented { server, call, outcome, place } => {
                 exit.presented(server, (self.partition, self.ballot), (call, outcome, place));
             }
@@ -58,7 +60,8 @@ impl Lead {
             match held {
                 Held::Outcome { asker, now, .. } => exit.refuse(asker, now, Refusal::Deposed),
                 Held::Page { server, number, now, .. } => exit.reply(server, number, (now, Err(Refusal::Deposed))),
-                Held::Presented { .. } | Held::Read(_) | Held::Notice(..) => {}
+                // A call that waits is presented to the next leader.
+                Held::Claimed { .. } | Held::Presented { .. } | Held::Read(_) | Held::Notice(..) => {}
             }
         }
         for job in self.behind.drain(..) {

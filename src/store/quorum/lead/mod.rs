@@ -3,6 +3,8 @@
 mod change;
 mod held;
 mod recall;
+#[cfg(test)]
+mod tests;
 mod turns;
 
 pub(super) use turns::Job;
@@ -257,30 +259,5 @@ impl Lead {
         let timer = locks.and_then(Partition::next_due).map(|due| self.time.when(due));
         let gathered = self.gathering.as_ref().map(Gathering::until);
         [timer, gathered].into_iter().flatten().min()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{
-        super::{
-            ballot::{Position, Stamp},
-            candidate::Membership,
-        },
-        *,
-    };
-
-    #[test]
-    fn what_no_node_takes_is_bounded() {
-        let (now, ballot) = (StoreTime::from_micros(7_000_000), Ballot { round: 1, ..Ballot::default() });
-        let member = Some(Membership { stamp: Stamp(1), accepted: Position::default() });
-        let leader = Leader::new(ballot, Position::default(), 0, 0, &[member]);
-        let mut lead = Lead::new((0, ballot), leader, Content::default(), [now, now], 1, |_| 0).unwrap();
-        let later = now.after(2 * SILENCE_MAX);
-        assert!(lead.is_heard(later), "nobody waits");
-        // A read changes nothing, so it fills no batch.
-        lead.read(later, oneshot::channel().0);
-        assert!(lead.is_heard(later));
-        assert!(!lead.is_heard(later.after(SILENCE_MAX)));
     }
 }

@@ -3,6 +3,7 @@
 use super::{Held, Lead};
 use crate::{
     domain::{
+        binding::Binding,
         command::{Command, Effects, Outcome},
         ids::{Incarnation, ReplicaId},
         limits::COMMAND_WINDOW,
@@ -14,7 +15,7 @@ use crate::{
         token::Sequencer,
     },
     store::{
-        Notice,
+        Notice, Timed,
         partition::Slot,
         quorum::{
             ballot::ServerId,
@@ -110,6 +111,7 @@ impl Lead {
         let mut turns = Turns {
             now,
             replica: replica_of(from),
+            here: replica_of(self.ballot.server),
             replicas: &mut self.replicas,
             waiters_max: self.waiters_max,
             open: &mut self.open,
@@ -144,6 +146,7 @@ impl Lead {
             let mut turns = Turns {
                 now: time,
                 replica: replica_of(self.ballot.server),
+                here: replica_of(self.ballot.server),
                 replicas: &mut self.replicas,
                 waiters_max: self.waiters_max,
                 open: &mut self.open,
@@ -166,6 +169,7 @@ impl Lead {
         let mut turns = Turns {
             now: self.time.at(now),
             replica: replica_of(self.ballot.server),
+            here: replica_of(self.ballot.server),
             replicas: &mut self.replicas,
             waiters_max: self.waiters_max,
             open: &mut self.open,
@@ -181,7 +185,11 @@ impl Lead {
 /// Runs the rules, and holds back what they cause, but for hints.
 struct Turns<'a> {
     now: StoreTime,
+    /// The server that sent the command.
     replica: ReplicaId,
+    /// This server. What a turn offers to a call that waits here is claimed in the same turn, so a hand-off takes one
+    /// batch; to other servers a hint goes.
+    here: ReplicaId,
     replicas: &'a mut Replicas,
     waiters_max: usize,
     open: &'a mut Vec<Held>,
@@ -197,7 +205,7 @@ impl Turns<'_> {
         act: impl FnOnce(&mut Turn<'_>) -> R,
     ) -> R {
         let mut effects = Effects::new();
-        let outcome = act(&mut Turn {
+        let mut turn = Turn {
             lock: &mut slot.lock,
             sequencer,
             effects: &mut effects,
@@ -210,11 +218,17 @@ impl Turns<'_> {
             known_token: 0,
             waiters_max: self.waiters_max,
             classic: None,
-        });
+        };
+        let outcome = act(&mut turn);
+        let next = |request, binding: &Binding| self.exit.next(request, binding);
+        if let Some((call, outcome)) = turn.claim_offered(self.here, next) {
+            let claimed = Box::new(Timed { sent: self.exit.since, outcome });
+            self.open.push(Held::Claimed { call, claimed });
+        }
         let is_watched = self.exit.is_watched();
         Notice::of(effects, &slot.name, &slot.lock, reason, is_watched, |to, notice| match notice {
-            // It promises nothing: the call claims, and the answer to that is held back. So a hand-over takes one
-            // batch.
+            // It promises nothing: the call claims, and the answer to that is held back. So a hand-off to another
+            // server takes two batches, of which one is not waited for.
             Notice::LookAgain(..) => self.exit.notice(to, notice),
             _ => self.open.push(Held::Notice(to, notice)),
         });

@@ -48,8 +48,9 @@ at_marks! {
     "poll is no heartbeat", "waiters of a living replica are skipped", Drop, [Units, Protocol];
     "release claims too late", "a command acts after its caller gave up", Operand("false"), [Units];
     "release claims in another life", "a store that lost data grants an old token again", Operand("false"), [Units];
-    "release claims for an overtaken call", "a lease without a holder", Operand("true"), [Units];
-    "release claims for another server's call", "the server of the call is not notified", Operand("true"), [Units];
+    "release claims for who is not next", "a waiter overtakes the queue", Operand("false"), [Units];
+    "release claims for an overtaken call", "a lease without a holder", Operand("false"), [Units];
+    "release claims for another server's call", "the server of the call is not notified", Operand("false"), [Units];
     "release claims and hints", "the call is told of the offer that became its lease", Drop, [Units];
     "lease never expires", "a dead holder keeps the lock forever (redis-py #818)", Value("None"), [Units, Protocol];
     "offer counts as expiry", "a lapsed offer is reported as the end of a lease",
