@@ -18,7 +18,7 @@ pub use fields::FieldError;
 pub use interface::{Answer, Store};
 pub use memory::MemoryStore;
 #[cfg(test)]
-pub(crate) use notice::NoNotices;
+pub(crate) use notice::TestNotices;
 pub use notice::{Event, EventKind, Notice, Notices, reason_of};
 pub use page::Page;
 pub use redis::{RedisStore, doctor};

@@ -136,8 +136,8 @@ pub trait Notices: Send + Sync + 'static {
     /// The calls of this attempt should claim: they were offered the lock, or are no longer bound.
     fn look_again(&self, request: RequestId, attempt: u32);
 
-    /// Gives a waiting call the outcome of a claim that the store made for it, together with a release. False if the
-    /// call does not wait here any more: then its cleanup has been posted, or will be.
+    /// Gives a waiting call the outcome of a claim that the store made for it, together with what freed the lock. False
+    /// if the call does not wait here any more: then its cleanup has been posted, or will be.
     fn claimed(&self, call: Call, outcome: Timed<AcquireOutcome>) -> bool;
 
     /// Whether a call of this attempt waits here that can take the lock now: its client takes data.
@@ -163,20 +163,29 @@ pub trait Notices: Send + Sync + 'static {
     fn events_lost(&self);
 }
 
-/// Ignores all notices.
+/// Records hints and claims, and ignores the rest.
 #[cfg(test)]
-pub(crate) struct NoNotices;
+#[derive(Default)]
+pub(crate) struct TestNotices {
+    /// Whether no waiting client reads.
+    pub(crate) stalled: bool,
+    pub(crate) hints: crate::sync::Mutex<Vec<RequestId>>,
+    pub(crate) claimed: crate::sync::Mutex<Vec<(Call, Timed<AcquireOutcome>)>>,
+}
 
 #[cfg(test)]
-impl Notices for NoNotices {
-    fn look_again(&self, _: RequestId, _: u32) {}
+impl Notices for TestNotices {
+    fn look_again(&self, request: RequestId, _: u32) {
+        self.hints.lock().push(request);
+    }
 
-    fn claimed(&self, _: Call, _: Timed<AcquireOutcome>) -> bool {
-        false
+    fn claimed(&self, call: Call, outcome: Timed<AcquireOutcome>) -> bool {
+        self.claimed.lock().push((call, outcome));
+        true
     }
 
     fn is_alive(&self, _: RequestId, _: u32) -> bool {
-        true
+        !self.stalled
     }
 
     fn lease_ended(&self, _: AttachmentId, _: LeaseEnd) {}

@@ -11,7 +11,7 @@ use crate::domain::{
     queue::WaiterState,
 };
 
-/// A call that waits at the server that sends a command, and that the server believes to be next.
+/// A waiting call that may be next, and for which its server or the leader claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Next {
     /// The call.

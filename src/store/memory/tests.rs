@@ -12,7 +12,7 @@ use crate::{
         outcome::AcquireOutcome,
         token::FencingToken,
     },
-    store::NoNotices,
+    store::TestNotices,
 };
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -38,7 +38,7 @@ impl Clock for CountingClock {
 fn store() -> (Arc<CountingClock>, MemoryStore) {
     let clock = Arc::new(CountingClock { time: ManualClock::at(START), asked: AtomicUsize::new(0) });
     let as_clock: Arc<dyn Clock> = clock.clone();
-    (clock, MemoryStore::new(as_clock, &Limits::default(), Arc::new(NoNotices)))
+    (clock, MemoryStore::new(as_clock, &Limits::default(), Arc::<TestNotices>::default()))
 }
 
 fn name(number: u32) -> LockName {
@@ -137,7 +137,7 @@ async fn the_expiry_task_sleeps_until_something_is_due() {
 
 #[tokio::test]
 async fn an_earlier_expiry_wakes_the_task() {
-    let hub = Arc::new(NoNotices);
+    let hub = Arc::<TestNotices>::default();
     let clock: Arc<dyn Clock> = Arc::new(crate::clock::ProcessClock::start());
     let store = MemoryStore::new(clock, &Limits::default(), hub);
     let soon = Duration::from_millis(50);
@@ -165,7 +165,7 @@ async fn tokens_rise_over_restarts_that_forget_everything() {
     let mut highest = None;
     for restart in 0..50_u64 {
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(START.after(Duration::from_millis(10 * restart))));
-        let store = MemoryStore::new(clock, &Limits::default(), Arc::new(NoNotices));
+        let store = MemoryStore::new(clock, &Limits::default(), Arc::<TestNotices>::default());
         for _ in 0..100 {
             let (lease, token) = take(&store, &name(1));
             assert!(Some(token) > highest);

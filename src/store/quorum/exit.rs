@@ -85,8 +85,7 @@ impl Exit<'_> {
         }
     }
 
-    /// A call with this binding that waits here, carried out by a client that can take a lock now, and the ids of its
-    /// lease.
+    /// A call with this binding that waits here and whose client can take a lock now, and the ids of its lease.
     pub(super) fn next(&self, request: RequestId, binding: &Binding) -> Option<Next> {
         let attempt = binding.attempt();
         if !self.notices.is_alive(request, attempt) {

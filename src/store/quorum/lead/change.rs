@@ -171,7 +171,7 @@ mod tests {
             name::{Holder, Metadata},
         },
         store::{
-            NoNotices,
+            TestNotices,
             quorum::{
                 ballot::{Ballot, Position, Stamp},
                 candidate::Membership,
@@ -214,8 +214,8 @@ mod tests {
         let leader = Leader::new(ballot, Position::default(), 0, 0, &[member]);
         let mut lead = Lead::new((0, ballot), leader, Content::default(), [now, now], 9, |_| 0).unwrap();
         let (courier, carried) = (Courier::new(), Mutex::<Carried>::default());
-        let since = tokio::time::Instant::now();
-        let exit = Exit { me: ME, notices: &NoNotices, courier: &courier, carried: &carried, since };
+        let (notices, since) = (TestNotices::default(), tokio::time::Instant::now());
+        let exit = Exit { me: ME, notices: &notices, courier: &courier, carried: &carried, since };
         for (number, from) in [(1, ME), (2, OTHER), (3, ME), (4, OTHER)] {
             lead.submit(asks(number, from, lead.time(now)), now, &exit);
         }

@@ -58,7 +58,7 @@ mod tests {
             name::{Holder, LockName, Metadata},
         },
         store::{
-            NoNotices,
+            TestNotices,
             quorum::{
                 ballot::{Position, ServerId, Stamp},
                 candidate::Membership,
@@ -104,8 +104,8 @@ mod tests {
         let leader = Leader::new(ballot, Position::default(), 0, 40, &[member]);
         let mut lead = Lead::new((0, ballot), leader, Content::default(), [now; 2], 9, Place::hash_of).unwrap();
         let (courier, carried) = (Courier::new(), Mutex::default());
-        let since = tokio::time::Instant::now();
-        let exit = Exit { me: ME, notices: &NoNotices, courier: &courier, carried: &carried, since };
+        let (notices, since) = (TestNotices::default(), tokio::time::Instant::now());
+        let exit = Exit { me: ME, notices: &notices, courier: &courier, carried: &carried, since };
         lead.submit(asks(1, now), now, &exit);
         let mut sent = Vec::new();
         while let Some((purpose, _)) = lead.next(0, now, || unreachable!("no snapshot is wanted")) {

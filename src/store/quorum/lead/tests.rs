@@ -7,12 +7,12 @@ use crate::{
     domain::{
         command::{Acquire, Candidate, Command},
         ids::{AttachmentId, CallId, GrantId, LeaseId, ReplicaId},
-        lease::{LeaseEnd, Terms},
+        lease::Terms,
         name::{Holder, Metadata},
         outcome::AcquireOutcome,
     },
     store::{
-        Event, Notices, Timed,
+        TestNotices, Timed,
         quorum::{
             ballot::{Position, Stamp},
             candidate::Membership,
@@ -31,47 +31,10 @@ const TTL: Duration = Duration::from_secs(9);
 const BALLOT: Ballot = Ballot { round: 1, server: ME };
 const START: StoreTime = StoreTime::from_micros(7_000_000);
 
-/// Calls that wait for the lock here, in order.
-#[derive(Default)]
-struct Hub {
-    stalled: bool,
-    hints: Mutex<Vec<RequestId>>,
-    claimed: Mutex<Vec<(Call, Timed<AcquireOutcome>)>>,
-}
-
-impl Notices for Hub {
-    fn look_again(&self, request: RequestId, _: u32) {
-        self.hints.lock().push(request);
-    }
-
-    fn claimed(&self, call: Call, outcome: Timed<AcquireOutcome>) -> bool {
-        self.claimed.lock().push((call, outcome));
-        true
-    }
-
-    fn is_alive(&self, _: RequestId, _: u32) -> bool {
-        !self.stalled
-    }
-
-    fn lease_ended(&self, _: AttachmentId, _: LeaseEnd) {}
-
-    fn detached(&self, _: AttachmentId) {}
-
-    fn is_watched(&self) -> bool {
-        false
-    }
-
-    fn event(&self, _: Event) {}
-
-    fn hints_lost(&self) {}
-
-    fn events_lost(&self) {}
-}
-
 /// A leader with one node, and what goes out of it.
 struct Bench {
     lead: Lead,
-    hub: Hub,
+    notices: TestNotices,
     courier: Courier,
     carried: Mutex<Carried>,
     since: Instant,
@@ -97,12 +60,12 @@ impl Bench {
         let leader = Leader::new(BALLOT, Position::default(), 0, 0, &[member]);
         let lead = Lead::new((0, BALLOT), leader, Content::default(), [START; 2], 9, |_| 0).unwrap();
         let (courier, carried) = (Courier::new(), Mutex::default());
-        Self { lead, hub: Hub::default(), courier, carried, since: Instant::now() }
+        Self { lead, notices: TestNotices::default(), courier, carried, since: Instant::now() }
     }
 
     fn with_exit<R>(&mut self, act: impl FnOnce(&mut Lead, &Exit<'_>) -> R) -> R {
-        let Self { lead, hub, courier, carried, since } = self;
-        act(lead, &Exit { me: ME, notices: hub, courier, carried, since: *since })
+        let Self { lead, notices, courier, carried, since } = self;
+        act(lead, &Exit { me: ME, notices, courier, carried, since: *since })
     }
 
     fn submit(&mut self, from: ServerId, command: Command, at: StoreTime) {
@@ -142,7 +105,7 @@ impl Bench {
     }
 
     fn hints(&self) -> Vec<u128> {
-        self.hub.hints.lock().iter().map(|request| request.0.as_u128()).collect()
+        self.notices.hints.lock().iter().map(|request| request.0.as_u128()).collect()
     }
 }
 
@@ -162,9 +125,9 @@ fn a_release_and_the_next_lease_are_one_batch() {
     let mut bench = held_with_waiters(&[ME, ME]);
     bench.release(1);
     assert_eq!(bench.holder(), Some((2, replica_of(ME), 2)));
-    assert!(bench.hub.claimed.lock().is_empty(), "no node has it yet");
+    assert!(bench.notices.claimed.lock().is_empty(), "no node has it yet");
     assert_eq!(bench.write(), 1);
-    let claimed = std::mem::take(&mut *bench.hub.claimed.lock());
+    let claimed = std::mem::take(&mut *bench.notices.claimed.lock());
     let [(call, Timed { sent, outcome: AcquireOutcome::Granted(grant) })] = &*claimed else { panic!("{claimed:?}") };
     assert_eq!((*call, *sent), (acquire(2).call, bench.since), "the lease counts from before its turn");
     assert_eq!((grant.lease_id, grant.left), (acquire(2).candidate.lease_id, TTL));
@@ -194,7 +157,7 @@ fn who_waits_elsewhere_or_cannot_read_is_offered_the_lock() {
     elsewhere.release(1);
     assert_eq!((elsewhere.holder(), elsewhere.hints()), (None, vec![]), "the hint goes to the other server");
     let mut stalled = held_with_waiters(&[ME]);
-    stalled.hub.stalled = true;
+    stalled.notices.stalled = true;
     stalled.release(1);
     assert_eq!((stalled.holder(), stalled.hints()), (None, vec![2]));
     // As when the outcome of its acquire is still on the way to it.
@@ -217,7 +180,7 @@ fn a_leader_that_is_deposed_tells_nobody_of_a_lease_and_the_call_is_presented_to
     let mut bench = held_with_waiters(&[ME]);
     bench.release(1);
     bench.with_exit(|lead, exit| lead.refuse_held(START, exit));
-    assert!(bench.hub.claimed.lock().is_empty());
+    assert!(bench.notices.claimed.lock().is_empty());
     let next = Ballot { round: 2, server: OTHER };
     let presented = bench.carried.lock().present_to(next, Instant::now());
     assert_eq!(presented.iter().map(|waiter| waiter.acquire.call).collect::<Vec<_>>(), [acquire(2).call]);

@@ -111,7 +111,6 @@ impl Lead {
         let mut turns = Turns {
             now,
             replica: replica_of(from),
-            here: replica_of(self.ballot.server),
             replicas: &mut self.replicas,
             waiters_max: self.waiters_max,
             open: &mut self.open,
@@ -146,7 +145,6 @@ impl Lead {
             let mut turns = Turns {
                 now: time,
                 replica: replica_of(self.ballot.server),
-                here: replica_of(self.ballot.server),
                 replicas: &mut self.replicas,
                 waiters_max: self.waiters_max,
                 open: &mut self.open,
@@ -169,7 +167,6 @@ impl Lead {
         let mut turns = Turns {
             now: self.time.at(now),
             replica: replica_of(self.ballot.server),
-            here: replica_of(self.ballot.server),
             replicas: &mut self.replicas,
             waiters_max: self.waiters_max,
             open: &mut self.open,
@@ -187,9 +184,6 @@ struct Turns<'a> {
     now: StoreTime,
     /// The server that sent the command.
     replica: ReplicaId,
-    /// This server. What a turn offers to a call that waits here is claimed in the same turn, so a hand-off takes one
-    /// batch; to other servers a hint goes.
-    here: ReplicaId,
     replicas: &'a mut Replicas,
     waiters_max: usize,
     open: &'a mut Vec<Held>,
@@ -220,15 +214,16 @@ impl Turns<'_> {
             classic: None,
         };
         let outcome = act(&mut turn);
+        // What is offered to a call that waits at this server is claimed at once, so the hand-off is one batch.
         let next = |request, binding: &Binding| self.exit.next(request, binding);
-        if let Some((call, outcome)) = turn.claim_offered(self.here, next) {
+        if let Some((call, outcome)) = turn.claim_offered(replica_of(self.exit.me), next) {
             let claimed = Box::new(Timed { sent: self.exit.since, outcome });
             self.open.push(Held::Claimed { call, claimed });
         }
         let is_watched = self.exit.is_watched();
         Notice::of(effects, &slot.name, &slot.lock, reason, is_watched, |to, notice| match notice {
-            // It promises nothing: the call claims, and the answer to that is held back. So a hand-off to another
-            // server takes two batches, of which one is not waited for.
+            // It promises nothing: the call claims, and the answer to that is held back. So a claim
+            // through another server need not wait until this batch is acknowledged.
             Notice::LookAgain(..) => self.exit.notice(to, notice),
             _ => self.open.push(Held::Notice(to, notice)),
         });
