@@ -11,7 +11,7 @@
 mod redis_server;
 
 use fencepost::{
-    node::{Connection, Header, Node, RedisUrl, ScriptCall},
+    node::{Connection, Header, Node, RedisUrl},
     store::quorum::{
         ballot::{Ballot, Position, ServerId, Stamp, TransferId},
         content::{Bytes, Changes},
@@ -121,8 +121,7 @@ async fn measure(redis: &Redis, connection: &Connection, partitions: u16, pairs:
         redis.command(&["CONFIG", "RESETSTAT"]);
         let before = cpu(redis);
         for calls in calls.chunks(UNDER_WAY) {
-            let scripts: Vec<ScriptCall> = calls.iter().map(|call| call.script.clone()).collect();
-            for (call, reply) in calls.iter().zip(connection.run_all(scripts).await) {
+            for (call, reply) in calls.iter().zip(connection.run_all(calls).await) {
                 for said in call.said(reply.unwrap()).unwrap() {
                     assert_eq!(said, Ok(Said::OfPartition(Answer::Done)));
                 }

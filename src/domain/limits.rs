@@ -73,6 +73,10 @@ pub const OPERATIONS_PER_SESSION_MAX: usize = 16_384;
 /// two periods is stalled. Longer than most round trips with a lost packet, so that a slow network is no stall; much
 /// shorter than [`CLAIM_WINDOW`], which each offer to a stalled session would cost.
 pub const STALL_CHECK_PERIOD: Duration = Duration::from_millis(250);
+/// After so many operations of a session that the store has to wait for, other tasks get their turn, and the store
+/// sends that many at once. So the nodes work on some while the server works on others; a session with twice as many
+/// under way would otherwise take turns with them.
+pub const COMMANDS_BEGUN_AT_ONCE: usize = 32;
 /// How often a session tells those that wait on it how many are before them, if that has changed.
 pub const POSITION_PERIOD: Duration = Duration::from_secs(1);
 /// Events that may wait for a watcher. More are lost, and the watcher receives MISSED.

@@ -1,15 +1,15 @@
 //! Texts from outside. Each type can only be made from a text that keeps its rule.
 
 use super::limits::{HOLDER_BYTES_MAX, LOCK_NAME_BYTES_MAX, METADATA_BYTES_MAX, REASON_BYTES_MAX};
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 /// The rule that a text broke, in words that are shown to the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokenRule(pub String);
 
-/// What a lock protects, as the client names it. Compared byte for byte.
+/// What a lock protects, as the client names it. Compared byte for byte. Copies share the text: a command has several.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LockName(Box<str>);
+pub struct LockName(Arc<str>);
 
 impl LockName {
     /// Takes a name of 1 to [`LOCK_NAME_BYTES_MAX`] bytes without control characters.
@@ -18,7 +18,7 @@ impl LockName {
             return Err(BrokenRule("must not be empty".into()));
         }
         check_text(&name, LOCK_NAME_BYTES_MAX)?;
-        Ok(Self(name.into_boxed_str()))
+        Ok(Self(name.into()))
     }
 
     /// The name as text.
@@ -28,7 +28,7 @@ impl LockName {
 
     /// The name as an owned text.
     pub fn into_string(self) -> String {
-        self.0.into_string()
+        self.0.as_ref().to_owned()
     }
 }
 
@@ -40,13 +40,13 @@ impl fmt::Display for LockName {
 
 /// The label that a holder gives itself. It proves nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Holder(Box<str>);
+pub struct Holder(Arc<str>);
 
 impl Holder {
     /// Takes a label of at most [`HOLDER_BYTES_MAX`] bytes without control characters.
     pub fn new(label: String) -> Result<Self, BrokenRule> {
         check_text(&label, HOLDER_BYTES_MAX)?;
-        Ok(Self(label.into_boxed_str()))
+        Ok(Self(label.into()))
     }
 
     /// The label as text.
@@ -56,7 +56,7 @@ impl Holder {
 
     /// The label as an owned text.
     pub fn into_string(self) -> String {
-        self.0.into_string()
+        self.0.as_ref().to_owned()
     }
 }
 

@@ -86,7 +86,7 @@ impl Connection {
     pub(super) async fn run_command(&self, script: &'static Script, command: &Cmd) -> Result<Value, NodeError> {
         let reply = match self.send_one(command).await {
             Err(fault) if fault.no_script => {
-                let mut replies = self.load_and_run(&[script], &[command]).await;
+                let mut replies = self.load_and_run(&[script], vec![command.clone()]).await;
                 replies.pop().unwrap_or(Err(fault))
             }
             reply => reply,
@@ -98,7 +98,7 @@ impl Connection {
     /// did not know run after the others. They are not a transaction.
     ///
     /// Dropped, each of them may still run.
-    pub async fn run_all(&self, calls: Vec<ScriptCall>) -> Vec<Result<Value, NodeError>> {
+    pub async fn run_all<C: AsRef<ScriptCall>>(&self, calls: &[C]) -> Vec<Result<Value, NodeError>> {
         if calls.is_empty() {
             return Vec::new();
         }
@@ -106,16 +106,15 @@ impl Connection {
             return calls.iter().map(|_| Err(error.clone())).collect();
         }
         let _measured = self.measure_round_trip();
-        let commands: Vec<Cmd> = calls.iter().map(ScriptCall::evalsha).collect();
-        let mut replies = self.send(&commands.iter().collect::<Vec<_>>()).await;
+        let mut replies = self.send(calls.iter().map(|call| call.as_ref().evalsha()).collect()).await;
         let is_missing = |reply: &Result<Value, Fault>| reply.as_ref().is_err_and(|fault| fault.no_script);
         let missing: Vec<usize> = (0..replies.len()).filter(|index| is_missing(&replies[*index])).collect();
         if !missing.is_empty() {
-            let mut scripts: Vec<&Script> = missing.iter().map(|index| calls[*index].script).collect();
+            let mut scripts: Vec<&Script> = missing.iter().map(|index| calls[*index].as_ref().script).collect();
             scripts.sort_unstable_by_key(|script| script.sha());
             scripts.dedup_by_key(|script| script.sha());
-            let again: Vec<&Cmd> = missing.iter().map(|index| &commands[*index]).collect();
-            for (index, reply) in missing.into_iter().zip(self.load_and_run(&scripts, &again).await) {
+            let again = missing.iter().map(|index| calls[*index].as_ref().evalsha()).collect();
+            for (index, reply) in missing.into_iter().zip(self.load_and_run(&scripts, again).await) {
                 replies[index] = reply;
             }
         }
@@ -207,29 +206,30 @@ impl Connection {
         fault.error
     }
 
-    async fn send(&self, commands: &[&Cmd]) -> Vec<Result<Value, Fault>> {
-        let mut pipeline = Pipeline::with_capacity(commands.len());
-        for command in commands {
-            pipeline.add_command(Cmd::clone(command));
-        }
+    async fn send(&self, commands: Vec<Cmd>) -> Vec<Result<Value, Fault>> {
         let mut connection = self.connection.clone();
-        match connection.send_packed_commands(&pipeline, 0, commands.len()).await {
-            Ok(values) if values.len() == commands.len() => {
-                values.into_iter().map(|value| outcome(Ok(value))).collect()
-            }
-            Ok(_) => vec![Err(Fault::out_of_step()); commands.len()],
-            Err(error) => vec![Err(classify(&error)); commands.len()],
+        if let [command] = &commands[..] {
+            return vec![outcome(connection.send_packed_command(command).await)];
+        }
+        let count = commands.len();
+        let mut pipeline = Pipeline::with_capacity(count);
+        for command in commands {
+            pipeline.add_command(command);
+        }
+        match connection.send_packed_commands(&pipeline, 0, count).await {
+            Ok(values) if values.len() == count => values.into_iter().map(|value| outcome(Ok(value))).collect(),
+            Ok(_) => vec![Err(Fault::out_of_step()); count],
+            Err(error) => vec![Err(classify(&error)); count],
         }
     }
 
     /// Loads scripts that Redis did not know, and runs them. That is safe, because an unknown script did not run. Both
     /// go in one write, so that a SCRIPT FLUSH hardly ever comes between. (EVAL would do for one script, but newer
     /// versions of Redis evict scripts that came that way.)
-    async fn load_and_run(&self, scripts: &[&Script], commands: &[&Cmd]) -> Vec<Result<Value, Fault>> {
-        let loads: Vec<Cmd> = scripts.iter().map(|script| script.load()).collect();
-        let all: Vec<&Cmd> = loads.iter().chain(commands.iter().copied()).collect();
-        let mut replies = self.send(&all).await;
-        let runs = replies.split_off(loads.len());
+    async fn load_and_run(&self, scripts: &[&Script], commands: Vec<Cmd>) -> Vec<Result<Value, Fault>> {
+        let loads = scripts.iter().map(|script| script.load());
+        let mut replies = self.send(loads.chain(commands).collect()).await;
+        let runs = replies.split_off(scripts.len());
         // A run that failed because its script could not be loaded has the reason of that.
         let load_failed = replies.into_iter().find_map(Result::err);
         let reason = |reply: Result<Value, Fault>| match (reply, &load_failed) {

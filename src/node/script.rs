@@ -3,8 +3,11 @@
 use super::Lane;
 use deadpool_redis::redis::{self, Cmd, RedisWrite, ToRedisArgs};
 use smallvec::SmallVec;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use uuid::Uuid;
+
+/// The digits of a number, with its sign.
+const NUMBER_LENGTH_MAX: usize = 20;
 
 /// A script that the server contains. Redis knows it by the hash of its source, so two versions of the server can run
 /// side by side, each with its own scripts.
@@ -32,7 +35,8 @@ impl Script {
     }
 
     pub(super) fn evalsha(&self, keys: &[String], args: &[Arg]) -> Cmd {
-        let bytes = keys.iter().map(String::len).sum::<usize>() + args.len() * 24 + 64;
+        // With what stands around each in the command, which is not to grow while it is made.
+        let bytes = keys.iter().map(String::len).sum::<usize>() + args.iter().map(Arg::length).sum::<usize>() + 64;
         let mut command = Cmd::with_capacity(keys.len() + args.len() + 3, bytes);
         command.arg("EVALSHA").arg(self.sha()).arg(keys.len()).arg(keys).arg(args);
         command
@@ -86,6 +90,14 @@ pub enum Arg {
     Uint(u64),
     /// Bytes, sent as they are.
     Bytes(SmallVec<[u8; 40]>),
+    /// The same, of something that is kept elsewhere: they are not copied before the command is made.
+    Shared(Arc<[u8]>),
+}
+
+impl From<&Arc<[u8]>> for Arg {
+    fn from(bytes: &Arc<[u8]>) -> Self {
+        Self::Shared(Arc::clone(bytes))
+    }
 }
 
 impl From<i64> for Arg {
@@ -155,11 +167,21 @@ impl ToRedisArgs for Arg {
             Self::Int(number) => number.write_redis_args(out),
             Self::Uint(number) => number.write_redis_args(out),
             Self::Bytes(bytes) => out.write_arg(bytes),
+            Self::Shared(bytes) => out.write_arg(bytes),
         }
     }
 }
 
 impl Arg {
+    /// The bytes that it takes in a command, at most, of a number; else exactly.
+    pub fn length(&self) -> usize {
+        match self {
+            Self::Int(_) | Self::Uint(_) => NUMBER_LENGTH_MAX,
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Shared(bytes) => bytes.len(),
+        }
+    }
+
     /// Appends it in the form that `cmsgpack.unpack` reads, in which numbers stay numbers.
     pub fn pack(&self, out: &mut Vec<u8>) {
         match self {
@@ -170,6 +192,7 @@ impl Arg {
             Self::Int(number) => pack_number(number.unsigned_abs(), out),
             Self::Uint(number) => pack_number(*number, out),
             Self::Bytes(bytes) => pack_bytes(bytes, out),
+            Self::Shared(bytes) => pack_bytes(bytes, out),
         }
     }
 }
@@ -210,6 +233,12 @@ pub struct ScriptCall {
     pub keys: Vec<String>,
     /// Its arguments.
     pub args: Vec<Arg>,
+}
+
+impl AsRef<Self> for ScriptCall {
+    fn as_ref(&self) -> &Self {
+        self
+    }
 }
 
 impl ScriptCall {

@@ -14,6 +14,7 @@ use super::{
 use crate::{
     domain::{
         ids::{Call, LeaseId},
+        limits::COMMANDS_BEGUN_AT_ONCE,
         name::LockName,
         outcome::{ReleaseOutcome, RenewOutcome},
     },
@@ -197,7 +198,13 @@ where
         // Whether the last event was a message: then renewals come first. A client that sends without pause must not
         // lose leases.
         let mut heard = false;
+        // Operations begun since other tasks had their turn.
+        let mut under_way = 0;
         loop {
+            if under_way >= COMMANDS_BEGUN_AT_ONCE {
+                under_way = 0;
+                tokio::task::yield_now().await;
+            }
             while let Some(message) = session.next_message() {
                 yield Ok(message);
             }
@@ -258,11 +265,15 @@ where
                                 let mut run = Box::pin(begun.run(locks.clone(), dispatch.clone()));
                                 match run.as_mut().now_or_never() {
                                     Some(done) => session.done(done).await,
-                                    None => in_flight.push(run),
+                                    None => {
+                                        in_flight.push(run);
+                                        under_way += 1;
+                                    }
                                 }
                             }
                             Err(error) => { result = Err(error); break; }
                         }
+                        let goes_on = goes_on && under_way < COMMANDS_BEGUN_AT_ONCE;
                         let Some(message) = goes_on.then(|| inbound.next().now_or_never()).flatten() else { break };
                         next = message;
                     }

@@ -32,6 +32,8 @@ const FORGOTTEN_PER_BATCH: usize = 64;
 const FULL_FROM_RECORDS: usize = 384;
 /// With so many bytes no further turn may run before the batch is drawn. Leaves room for the largest change of a turn.
 const FULL_FROM_BYTES: usize = 192 * 1024;
+/// The room that a record of ended requests begins with, so that it seldom grows: 30 entries.
+const ENDS_BYTES: usize = 4 * 1024;
 /// More than a record of a lock has without its name, texts and tombstones.
 const LOCK_BYTES: usize = 400;
 /// More than a tombstone has in a record.
@@ -155,7 +157,8 @@ impl Journal for Outbox {
     fn after(&mut self, number: usize, slot: &mut Slot<Note>, before: Before) {
         for (ended, token) in slot.lock.ends_after(before.ends) {
             if self.ends.last().is_none_or(|ends| ends.record.len() >= record::ended::FULL_FROM_BYTES) {
-                self.ends.push(Ends { record: Vec::new(), until: StoreTime::default() });
+                let record = Vec::with_capacity(ENDS_BYTES);
+                self.ends.push(Ends { record, until: StoreTime::default() });
             }
             if let Some(ends) = self.ends.last_mut() {
                 record::ended::append(&mut ends.record, &slot.name, ended, token);

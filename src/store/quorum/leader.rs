@@ -31,7 +31,7 @@ pub struct Leader {
     time: u64,
     token: u64,
     seq: u64,
-    /// The last batches, up to `seq`.
+    /// The last batches, up to `seq`, but for those that all nodes have acknowledged.
     ring: VecDeque<Arc<Changes>>,
     standings: Vec<Standing>,
     /// The highest batch that each node has acknowledged in any of its memberships.
@@ -180,6 +180,13 @@ impl Leader {
         self.confirmation(node).or_else(|| self.own(node))
     }
 
+    /// Whether this node has all that was written, and nothing is to be asked of it.
+    pub(super) fn has_all(&self, node: usize) -> bool {
+        let is_stranger = |standing: &Standing| matches!(standing, Standing::Stranger { .. });
+        matches!(&self.standings[node], Standing::Follows { sent, .. } if *sent == self.seq)
+            && !self.standings.iter().any(is_stranger)
+    }
+
     /// Whether this node needs a snapshot, by [`Self::stage`], before there are requests for it again.
     pub fn wants_snapshot(&self, node: usize) -> bool {
         let enough = majority(self.standings.len());
@@ -317,6 +324,9 @@ impl Leader {
             self.acknowledged_token = *token;
             self.draws.pop_front();
         }
+        // No node asks for these again: one that has lost them is in another membership, and gets a snapshot.
+        let of_all = self.acknowledged.iter().min().copied().unwrap_or_default();
+        while self.seq - (self.ring.len() as u64) < of_all && self.ring.pop_front().is_some() {}
     }
 
     /// Somebody else was first to begin the membership of the only node.

@@ -6,7 +6,11 @@ use super::{
     node::{Ask, Mark, Said},
     share::Tag,
 };
-use crate::node::Pushes;
+use crate::{
+    domain::limits::COMMANDS_BEGUN_AT_ONCE,
+    node::Pushes,
+    sync::{AtomicUsize, Notify, Ordering},
+};
 use futures_util::{
     FutureExt,
     stream::{FuturesUnordered, StreamExt},
@@ -21,6 +25,14 @@ pub const REQUESTS_PER_SEND_MAX: usize = 256;
 /// The bytes of keys and records from which on a send takes no further request. A node answers a send as a whole, and
 /// what is under way has to be answered in time: a snapshot that went in one send never would be.
 pub const SEND_FULL_FROM_BYTES: usize = 1024 * 1024;
+
+/// Wakes the task of a node: there may be requests for it.
+#[derive(Default)]
+pub(super) struct Wake {
+    notify: Notify,
+    /// Commands that were submitted since the task last looked.
+    submitted: AtomicUsize,
+}
 
 /// Brings requests to nodes and answers back, and parcels to servers.
 pub trait Carrier: Send + Sync + 'static {
@@ -98,8 +110,10 @@ impl<C: Carrier> QuorumStore<C> {
         let mut under_way = FuturesUnordered::new();
         let mut first = 0;
         loop {
-            // Tasks that are ready submit their commands first, so that they go together.
-            tokio::task::yield_now().await;
+            if self.wake[node].submitted.swap(0, Ordering::Relaxed) < COMMANDS_BEGUN_AT_ONCE {
+                // Tasks that are ready submit their commands first, so that they go together.
+                tokio::task::yield_now().await;
+            }
             let mut answered = None;
             while under_way.len() < UNDER_WAY_MAX && answered.is_none() {
                 let (sent, asks) = self.collect(node, &mut first);
@@ -114,7 +128,7 @@ impl<C: Carrier> QuorumStore<C> {
                 Some(answered) => answered,
                 None => tokio::select! {
                     Some(answered) = under_way.next() => answered,
-                    () = self.wake[node].notified(), if under_way.len() < UNDER_WAY_MAX => continue,
+                    () = self.wake[node].notify.notified(), if under_way.len() < UNDER_WAY_MAX => continue,
                     () = self.beat_lost[node].notified(), if under_way.is_empty() => {
                         return Lost("nor to a beat".to_owned());
                     }
@@ -207,9 +221,13 @@ impl<C: Carrier> QuorumStore<C> {
         let Mark { cluster, list, .. } = self.mark;
         let (mut sent, mut asks, mut bytes) = (Sent::new(), Vec::new(), 0);
         let begin = *first;
+        let glance = self.clock.now();
         for at in (0..self.parts.len()).map(|step| (begin + step) % self.parts.len()) {
             let Ok(partition) = u16::try_from(at) else { break };
             let mut share = self.parts[at].share.lock();
+            if !share.may_have_next(node, glance) {
+                continue;
+            }
             while let Some((tag, request)) = share.next(node, self.clock.now(), transfer) {
                 bytes += request.bytes();
                 sent.push((at, tag));
@@ -225,7 +243,15 @@ impl<C: Carrier> QuorumStore<C> {
 
     /// Looks for requests for all nodes.
     pub(super) fn wake_all(&self) {
-        self.wake.iter().for_each(crate::sync::Notify::notify_one);
+        self.wake.iter().for_each(|wake| wake.notify.notify_one());
+    }
+
+    /// The same, after a command was submitted.
+    pub(super) fn submitted(&self) {
+        for wake in &self.wake {
+            wake.submitted.fetch_add(1, Ordering::Relaxed);
+            wake.notify.notify_one();
+        }
     }
 }
 

@@ -171,7 +171,7 @@ impl Carrier for RedisNodes {
         let connection = connection.filter(|connection| connection.closed().is_none());
         let connection = connection.ok_or_else(|| self.nodes[node].why_down())?;
         let calls = wire::calls(&connection.info().run_id, &asks)?;
-        let replies = connection.run_all(calls.iter().map(|call| call.script.clone()).collect()).await;
+        let replies = connection.run_all(&calls).await;
         let mut said = Vec::with_capacity(asks.len());
         for (call, reply) in calls.iter().zip(replies) {
             let each = call.said(reply?)?;

@@ -34,20 +34,11 @@ impl<C: Carrier> QuorumStore<C> {
     /// server thought, it waits for the leader.
     pub(super) async fn carry_out(&self, name: &LockName, command: Command) -> Answer {
         let place = self.place(name);
-        let until = Instant::now() + ANSWER_TIME_MAX;
-        let confirmed = loop {
-            let mut led_anew = pin!(self.led_anew.notified());
-            led_anew.as_mut().enable();
-            let why = match self.carry_out_once(name, place, &command).await {
-                Ok(confirmed) => break confirmed,
-                Err(NotDone::Fails(why)) => return Err(why),
-                Err(NotDone::NotThere(why)) => why,
+        let Confirmed { outcome: Timed { sent, outcome }, place: queued_at } =
+            match self.carry_out_once(name, place, &command).await {
+                Err(NotDone::NotThere(_)) => Box::pin(self.carry_out_by_next_leader(name, place, &command)).await?,
+                done => done?,
             };
-            if timeout_at(until, led_anew).await.is_err() {
-                return Err(why);
-            }
-        };
-        let Confirmed { outcome: Timed { sent, outcome }, place: queued_at } = confirmed;
         let carried = &self.parts[place.partition].carried;
         match command {
             Command::Acquire(acquire) => carried.lock().acquired(name, acquire, queued_at, &outcome),
@@ -59,12 +50,33 @@ impl<C: Carrier> QuorumStore<C> {
         Ok(Timed { sent, outcome })
     }
 
+    /// Waits for a leader, for a command that none was there for.
+    async fn carry_out_by_next_leader(
+        &self,
+        name: &LockName,
+        place: Place,
+        command: &Command,
+    ) -> Result<Confirmed, StoreError> {
+        let until = Instant::now() + ANSWER_TIME_MAX;
+        loop {
+            let mut led_anew = pin!(self.led_anew.notified());
+            led_anew.as_mut().enable();
+            let why = match self.carry_out_once(name, place, command).await {
+                Err(NotDone::NotThere(why)) => why,
+                done => return Ok(done?),
+            };
+            if timeout_at(until, led_anew).await.is_err() {
+                return Err(why);
+            }
+        }
+    }
+
     async fn carry_out_once(&self, name: &LockName, place: Place, command: &Command) -> Result<Confirmed, NotDone> {
         let (reply, outcome) = oneshot::channel();
         if !self.submit_here(name, place, command, reply)? {
             return self.carry_out_there(name, place.partition, command).await;
         }
-        self.wake_all();
+        self.submitted();
         match timeout(ANSWER_TIME_MAX, outcome).await {
             Ok(Ok(confirmed)) => confirmed.map_err(not_done),
             // The leader is dropped only with this store.

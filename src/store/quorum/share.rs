@@ -154,6 +154,15 @@ impl Share {
         ballot
     }
 
+    /// Whether there may be a request for this node, at about this time.
+    pub(super) fn may_have_next(&self, node: usize, now: StoreTime) -> bool {
+        match &self.role {
+            Role::StandsBy => false,
+            Role::Asks(_) => true,
+            Role::Leads(lead) => lead.may_have_next(node, now),
+        }
+    }
+
     /// The next request for this node, until there is none. `transfer` was never used.
     pub(super) fn next(
         &mut self,

@@ -7,7 +7,7 @@ use super::{
     elect::{Election, Known},
     exit::Exit,
     node::Mark,
-    nodes::Carrier,
+    nodes::{Carrier, Wake},
     one_node::Loss,
     share::{Place, Share},
 };
@@ -51,8 +51,7 @@ pub struct QuorumStore<C> {
     pub(super) mark: Mark,
     pub(super) me: ServerId,
     pub(super) parts: Box<[Part]>,
-    /// Wakes the task of each node: there may be requests for it.
-    pub(super) wake: Box<[Notify]>,
+    pub(super) wake: Box<[Wake]>,
     /// Notified when a beat at the node was lost, for the task of a node to which nothing else is sent.
     pub(super) beat_lost: Box<[Notify]>,
     pub(super) clock: Arc<dyn Clock>,
@@ -115,7 +114,7 @@ impl<C: Carrier> QuorumStore<C> {
         };
         Self {
             parts: (0..mark.partitions).map(part).collect(),
-            wake: (0..nodes).map(|_| Notify::new()).collect(),
+            wake: (0..nodes).map(|_| Wake::default()).collect(),
             beat_lost: (0..nodes).map(|_| Notify::new()).collect(),
             election: Mutex::new(Election::new(me, nodes, mark.partitions, Instant::now())),
             carrier,

@@ -8,7 +8,7 @@ use super::{
     QuorumStore,
     elect::Election,
     node::Mark,
-    nodes::Carrier,
+    nodes::{Carrier, Wake},
     store::{Part, REFUSAL_PERIOD},
 };
 use crate::{
@@ -42,7 +42,7 @@ impl<C: Carrier> QuorumStore<C> {
         before.notices.events_lost();
         Self {
             parts,
-            wake: (0..nodes).map(|_| Notify::new()).collect(),
+            wake: (0..nodes).map(|_| Wake::default()).collect(),
             beat_lost: (0..nodes).map(|_| Notify::new()).collect(),
             election: Mutex::new(election),
             carrier,

@@ -91,14 +91,14 @@ async fn scripts_that_redis_forgot_are_loaded() {
     };
     let mut calls = vec![call(&COUNT, "n", &[]), call(&SET, "k", &["1"]), call(&GET, "k", &[])];
     calls.extend((0..100).map(|_| call(&COUNT, "n", &[])));
-    let replies = kept.connection().run_all(calls.clone()).await;
+    let replies = kept.connection().run_all(&calls).await;
     assert_eq!(replies[0], Ok(Value::Int(3)));
     assert_eq!(replies[2], Ok(Value::BulkString("1".into())));
     assert_eq!(replies[102], Ok(Value::Int(103)));
     assert_eq!(redis.calls("script|load"), 3, "each once");
-    assert_eq!(kept.connection().run_all(calls).await[102], Ok(Value::Int(204)));
+    assert_eq!(kept.connection().run_all(&calls).await[102], Ok(Value::Int(204)));
     assert_eq!(redis.calls("script|load"), 3);
-    assert_eq!(kept.connection().run_all(Vec::new()).await, []);
+    assert_eq!(kept.connection().run_all::<ScriptCall>(&[]).await, []);
 }
 
 #[tokio::test]

@@ -12,11 +12,12 @@ use crate::{
     node::{Arg, NodeError},
 };
 use serde::{Deserialize, Serialize};
-use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Bytes of a number.
 const NUMBER_BYTES: usize = 6;
+/// A header with its time has no more bytes.
+const HEADER_BYTES_MAX: usize = 80;
 /// Bytes of an incarnation: a run id and a replication id.
 const LIFE_BYTES: usize = 80;
 
@@ -31,7 +32,7 @@ struct Members {
 
 /// Fields, one after the other.
 #[derive(Default)]
-pub(super) struct Fields(SmallVec<[u8; 40]>);
+pub(super) struct Fields(Vec<u8>);
 
 impl Fields {
     pub(super) fn id(mut self, id: u128) -> Self {
@@ -62,7 +63,7 @@ impl Fields {
 
     /// A header without its time: the membership, what it has promised, the last batch.
     pub(super) fn header(stamp: Stamp, promised: &Ballot, accepted: &Position) -> Result<Self, NodeError> {
-        Self::default().id(stamp.0).ballot(promised)?.position(accepted)
+        Self(Vec::with_capacity(HEADER_BYTES_MAX)).id(stamp.0).ballot(promised)?.position(accepted)
     }
 
     /// A time, as text.
@@ -72,7 +73,7 @@ impl Fields {
     }
 
     pub(super) fn arg(self) -> Arg {
-        Arg::Bytes(self.0)
+        Arg::from(self.0)
     }
 }
 

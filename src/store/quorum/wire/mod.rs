@@ -92,6 +92,12 @@ pub fn calls(run_id: &str, asks: &[Ask]) -> Result<Vec<Call>, NodeError> {
     Ok(calls)
 }
 
+impl AsRef<ScriptCall> for Call {
+    fn as_ref(&self) -> &ScriptCall {
+        &self.script
+    }
+}
+
 impl Call {
     /// The answers to its requests, in their order, from the reply of the script. A partition whose data is damaged
     /// has an error for its answer; the others are not affected.
@@ -128,8 +134,7 @@ fn script_of(ask: &Ask) -> &'static Script {
 }
 
 fn bytes_of(args: &[Arg]) -> usize {
-    let length = |arg: &Arg| if let Arg::Bytes(bytes) = arg { bytes.len() } else { 8 };
-    args.iter().map(length).sum()
+    args.iter().map(Arg::length).sum()
 }
 
 #[cfg(test)]

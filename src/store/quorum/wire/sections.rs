@@ -67,7 +67,7 @@ pub(super) fn args(ask: &Ask) -> Result<Vec<Arg>, NodeError> {
             let (gone, put) = (changes.gone.len(), 2 * changes.put.len());
             let mut args = Vec::with_capacity(6 + gone + put);
             args.extend([partition, from, to, decimal(changes.token)?.into(), count(gone), count(put)]);
-            args.extend(changes.gone.iter().map(|key| Arg::from(&**key)));
+            args.extend(changes.gone.iter().map(Arg::from));
             args.extend(pairs(&changes.put));
             args
         }
@@ -90,7 +90,7 @@ pub(super) fn args(ask: &Ask) -> Result<Vec<Arg>, NodeError> {
 }
 
 fn pairs(records: &[(Bytes, Bytes)]) -> impl Iterator<Item = Arg> {
-    records.iter().flat_map(|(key, record)| [Arg::from(&**key), Arg::from(&**record)])
+    records.iter().flat_map(|(key, record)| [Arg::from(key), Arg::from(record)])
 }
 
 fn count(number: usize) -> Arg {
