@@ -5,6 +5,7 @@ use crate::{
     domain::{
         command::Outcome,
         ids::{Call, ReplicaId},
+        name::LockName,
         outcome::AcquireOutcome,
         time::StoreTime,
     },
@@ -36,10 +37,12 @@ pub(super) enum Held {
     Page { server: ServerId, number: u64, now: StoreTime, page: Box<Done> },
     Read(oneshot::Sender<()>),
     Notice(Option<ReplicaId>, Notice),
+    /// The classic key of this lock is to say what the lock says; the hash is that of the name.
+    Key(LockName, u64),
 }
 
 impl Lead {
-    pub(super) fn let_out(&self, held: Held, exit: &Exit<'_>) {
+    pub(super) fn let_out(&mut self, held: Held, exit: &Exit<'_>) {
         match held {
             Held::Outcome { asker, now, outcome, place } => exit.outcome(asker, now, outcome, place),
             Held::Claimed { call, claimed } => exit.claimed(call, *claimed),
@@ -50,6 +53,7 @@ impl Lead {
             // Nobody listens: the caller is gone.
             Held::Read(reply) => drop(reply.send(())),
             Held::Notice(to, notice) => exit.notice(to, notice),
+            Held::Key(name, hash) => self.settle_later(name, hash),
         }
     }
 
@@ -61,8 +65,11 @@ impl Lead {
                 Held::Outcome { asker, now, .. } => exit.refuse(asker, now, Refusal::Deposed),
                 Held::Page { server, number, now, .. } => exit.reply(server, number, (now, Err(Refusal::Deposed))),
                 // A call that waits is presented to the next leader.
-                Held::Claimed { .. } | Held::Presented { .. } | Held::Read(_) | Held::Notice(..) => {}
+                Held::Claimed { .. } | Held::Presented { .. } | Held::Read(_) | Held::Notice(..) | Held::Key(..) => {}
             }
+        }
+        if let Some(bridge) = &mut self.bridge {
+            bridge.refuse(time, exit);
         }
         for job in self.behind.drain(..) {
             exit.refuse(job.asker, time, Refusal::NotLeader);
