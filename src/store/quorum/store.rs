@@ -143,9 +143,9 @@ impl<C: Carrier> QuorumStore<C> {
     /// for all servers. To be called before [`Self::run`].
     #[must_use]
     pub fn beside_classic(mut self, prefix: &str) -> Self {
-        let prefix = Arc::from(prefix);
-        for part in Some(&mut self.parts).filter(|_| !prefix.is_empty()).into_iter().flatten() {
-            part.share.get_mut().beside_classic(&prefix);
+        let prefix: Arc<str> = prefix.into();
+        if !prefix.is_empty() {
+            self.parts.iter_mut().for_each(|part| part.share.get_mut().beside_classic(&prefix));
         }
         Self { prefix: Some(prefix), ..self }
     }
