@@ -95,15 +95,18 @@ impl<C: Connect> ClusterStore<C> {
     /// Waits until this server may go by its prefix of classic keys.
     async fn fix_prefix(&self, nodes: &C::Nodes, mark: &Mark) {
         while let Err(why) = prefix::fix(nodes, mark, &self.prefix).await {
-            let mut refused = self.refused.write();
-            if refused.as_ref() != Some(&why) {
-                tracing::error!(%why, "the store cannot be used with this classic prefix");
-                *refused = Some(why);
-            }
-            drop(refused);
+            self.refuse(why);
             sleep(FIND_PAUSE).await;
         }
         *self.refused.write() = None;
+    }
+
+    fn refuse(&self, why: PrefixError) {
+        let mut refused = self.refused.write();
+        if refused.as_ref() != Some(&why) {
+            tracing::error!(%why, "the store cannot be used with this classic prefix");
+            *refused = Some(why);
+        }
     }
 
     /// Whether the store can be used, for health.

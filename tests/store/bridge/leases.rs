@@ -1,6 +1,6 @@
 //! A lease and the classic key say the same.
 
-use super::{TTL, classic_acquire, pttl, renew, sharing, until_free, value};
+use super::{TTL, classic_acquire, pttl, renew, serving, sharing, start_sharing, until_free, value};
 use crate::{
     redis_server::Redis,
     support::{Lock, acquire_request, only, until, within},
@@ -84,17 +84,20 @@ async fn a_renewal_restores_a_missing_classic_key_and_a_replaced_one_ends_the_le
     assert_eq!(value(&redis).as_deref(), Some("thief"), "the server does not delete another client's key");
 }
 
-/// One step before the grant, its batch, the batch of the release and the step after it.
+/// One before the grant, which sets the key and its copy, and one after the release, which deletes them.
 #[tokio::test]
-async fn a_pair_costs_two_steps_at_the_classic_key() {
-    let redis = Redis::start(&[]);
-    let server = sharing(&redis).await;
-    let warm_up = server.client().acquire_lease(acquire_request("a", TTL)).await;
-    server.client().release_lease(&warm_up).await;
-    until_free(&redis).await;
-    let before = redis.calls("pttl") + redis.calls("get");
-    let lease = server.client().acquire_lease(acquire_request("a", TTL)).await;
-    server.client().release_lease(&lease).await;
-    until_free(&redis).await;
-    assert!(redis.calls("pttl") + redis.calls("get") > before);
+async fn a_pair_costs_two_steps_at_the_classic_key_and_none_without_a_prefix() {
+    let (redis, other) = (Redis::start(&[]), Redis::start(&[]));
+    let (server, without) = (sharing(&redis).await, start_sharing(&other, "").await);
+    serving(&without, true).await;
+    for (redis, server, steps) in [(&redis, server, (2, 1)), (&other, without, (0, 0))] {
+        let calls = || (redis.calls("set"), redis.calls("del"));
+        let before = calls();
+        let lease = server.client().acquire_lease(acquire_request("a", TTL)).await;
+        server.client().release_lease(&lease).await;
+        until_free(redis).await;
+        // What the server does without commands is none of these.
+        let after = calls();
+        assert_eq!((after.0 - before.0, after.1 - before.1), steps);
+    }
 }
