@@ -79,11 +79,6 @@ impl Transfer {
 /// What a leader's request is for. The caller gives it back with the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Purpose {
-    /// A step at a classic key, of this number.
-    Classic {
-        /// The number.
-        number: u64,
-    },
     /// Where does the node stand?
     Look,
     /// Do you still promise my ballot? Asked for this node, after it named this stamp.
@@ -110,5 +105,10 @@ pub enum Purpose {
         position: Position,
         /// The transfer.
         transfer: TransferId,
+    },
+    /// A step at a classic key, of this number.
+    Classic {
+        /// The number.
+        number: u64,
     },
 }
