@@ -120,7 +120,13 @@ pub struct Node {
 impl Node {
     /// A node that was never asked anything.
     pub const fn unmarked() -> Self {
-        Self { mark: None, partitions: BTreeMap::new(), servers: BTreeMap::new(), damaged: BTreeMap::new(), prefix: None }
+        Self {
+            mark: None,
+            partitions: BTreeMap::new(),
+            servers: BTreeMap::new(),
+            damaged: BTreeMap::new(),
+            prefix: None,
+        }
     }
 
     /// Carries out what a server asks, unless it is about a partition whose data is damaged: then the error says how.

@@ -107,7 +107,7 @@ impl Both {
                 let ((cluster, list), prefix) = (self.knows(*knows), ["", "lock:", "é{\n"][*number].into());
                 self.send(vec![Ask::Prefix { cluster, list, prefix }])?;
             }
-            Op::Classic(partition, number, what) => self.classic(classic_key(*partition, *number), *partition, *what),
+            Op::Classic(partition, number, what) => self.classic(&classic_key(*partition, *number), *partition, *what),
             Op::Again(back) => {
                 if let Some(asks) = self.sent.iter().rev().nth(*back).cloned() {
                     self.send(asks)?;
@@ -176,7 +176,7 @@ impl Both {
     }
 
     /// A classic client takes a key, unless it is there, with a text or with another type; or deletes it.
-    fn classic(&mut self, key: Bytes, partition: u16, what: Option<bool>) {
+    fn classic(&mut self, key: &Bytes, partition: u16, what: Option<bool>) {
         let entry = self.twin.partitions.entry(partition).or_default().classic.0.entry(key.clone()).or_default();
         match what {
             None => {

@@ -54,8 +54,7 @@ pub(crate) fn label(ask: &Ask, said: &Answered, (as_member, changed): (bool, boo
         Said::OfPartition(answer) => {
             let role = if as_member { "member" } else { "stranger" };
             let what = if changed { "changed" } else { "as before" };
-            let answer =
-                if let Answer::Classic(state) = answer { format!("{state:?}") } else { format!("{answer:?}") };
+            let answer = if let Answer::Classic(state) = answer { format!("{state:?}") } else { format!("{answer:?}") };
             format!("{asked}: {}, {role}, {what}", first(answer))
         }
         Said::Beats { .. } if !changed => format!("{asked}: as before"),

@@ -56,9 +56,7 @@ async fn a_prefix_that_redis_does_not_permit_is_refused_before_anything_is_done(
     let rights = "reset on >pw +@scripting +@pubsub +@read +@write +@connection +info +time ~fp:* &fp:q:* ~lock:*";
     let user: Vec<&str> = ["ACL", "SETUSER", "fp"].into_iter().chain(rights.split(' ')).collect();
     assert_eq!(redis.command(&user).text().trim(), "OK");
-    let start = async |prefix: &str| {
-        start_sharing_at(redis.url().replace("redis://", "redis://fp:pw@"), prefix).await
-    };
+    let start = async |prefix: &str| start_sharing_at(redis.url().replace("redis://", "redis://fp:pw@"), prefix).await;
     let wrong = start("locks:").await;
     until(|| async { refusal(&wrong).await.contains("the classic prefix \"locks:\"") }).await;
     let message = refusal(&wrong).await;

@@ -29,7 +29,8 @@ pub(super) struct Written {
 }
 
 /// Held back until a majority has the batch of its turn. Nothing else makes answers safe, reads and refusals too: no
-/// lease of the lead, and no clock.
+/// lease of the lead, and no clock. A `Key` is that of the lock with this name and its hash: it is to say then what the
+/// lock says.
 pub(super) enum Held {
     Outcome { asker: Asker, now: StoreTime, outcome: Outcome, place: QueuePlace },
     Claimed { call: Call, claimed: Box<Timed<AcquireOutcome>> },
@@ -37,7 +38,6 @@ pub(super) enum Held {
     Page { server: ServerId, number: u64, now: StoreTime, page: Box<Done> },
     Read(oneshot::Sender<()>),
     Notice(Option<ReplicaId>, Notice),
-    /// The classic key of this lock is to say what the lock says; the hash is that of the name.
     Key(LockName, u64),
 }
 

@@ -111,7 +111,9 @@ impl Call {
 /// What each script gets before its own arguments.
 fn head(run_id: &str, ask: &Ask) -> Result<Vec<Arg>, NodeError> {
     let (cluster, list, fresh) = match ask {
-        Ask::OfPartition { cluster, list, fresh, .. } | Ask::Beat { cluster, list, fresh, .. } => (cluster, list, fresh),
+        Ask::OfPartition { cluster, list, fresh, .. } | Ask::Beat { cluster, list, fresh, .. } => {
+            (cluster, list, fresh)
+        }
         // It names no stamp.
         Ask::Prefix { cluster, list, .. } => (cluster, list, &Stamp(0)),
         Ask::Mark(_) => return Ok(Vec::new()),

@@ -194,7 +194,8 @@ fn a_lock_is_granted_when_the_node_has_set_the_key_and_not_before() {
 fn a_key_of_a_classic_client_refuses_and_its_end_serves_who_waits() {
     let mut bench = Bench::new();
     bench.take();
-    let [mut tried, mut queued] = [(1, false), (2, true)].map(|(n, wait)| bench.run(Command::Acquire(acquire(n, wait))));
+    let [mut tried, mut queued] =
+        [(1, false), (2, true)].map(|(n, wait)| bench.run(Command::Acquire(acquire(n, wait))));
     bench.settle();
     let Ok(Outcome::Acquire(AcquireOutcome::Contended(refused))) = bench.outcome(&mut tried) else { panic!("refused") };
     assert_eq!(refused.classic, Some(ClassicHold { left: None }));
