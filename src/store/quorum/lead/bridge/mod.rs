@@ -177,11 +177,11 @@ impl Lead {
         (work, behind): (Work, VecDeque<Work>),
         now: StoreTime,
     ) {
-        let position_of = |seq| Position { ballot: self.ballot, seq };
+        let ballot = self.ballot;
         let Some(bridge) = &mut self.bridge else { return };
         bridge.steps += 1;
         let (number, key) = (bridge.steps, bridge.key(&name).into_bytes().into());
-        let step = Arc::new(Step { position: position_of(number), key, wish });
+        let step = Arc::new(Step { position: Position { ballot, seq: number }, key, wish });
         bridge.under_way.insert(number, name.clone());
         bridge.unsent.insert(number);
         bridge.lanes.insert(name, Lane { hash, step, begun: now, work, behind, is_due: false });
@@ -262,7 +262,13 @@ impl Lead {
                 }
             }
             Work::Queue(server, waiter) => self.queue_now(server, waiter, hash, now, exit),
-            Work::Poll | Work::Settle => self.apply_time_to((name, hash), now, exit),
+            Work::Poll => self.apply_time_to((name, hash), now, exit),
+            Work::Settle => {
+                // The offer that the key was for stands beside a classic client.
+                if self.bridge.as_ref().is_some_and(|bridge| bridge.hold(name).is_some()) {
+                    self.apply_time_to((name, hash), now, exit);
+                }
+            }
         }
     }
 

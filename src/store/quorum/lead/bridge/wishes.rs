@@ -118,6 +118,8 @@ impl Lead {
         let now = self.time.at(now);
         let lock = self.locks.find(name, hash).map(|slot| &slot.lock);
         match work {
+            // It comes too late, and is told so.
+            Work::Run(job) if job.not_after < now => None,
             Work::Run(job) => of_command(&job.command, lock, now),
             Work::Queue(_, waiter) => of_acquire(&waiter.acquire, lock, now),
             // It is for the offer that this makes.
