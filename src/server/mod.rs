@@ -50,6 +50,7 @@ use std::{
 };
 use tls::Tls;
 use tokio::{net::TcpListener, sync::watch, time::timeout};
+use tokio_util::task::AbortOnDropHandle;
 use tower::ServiceBuilder;
 
 /// How long the store has, after the drain, for cleanups and for releases whose clients did not wait for the answer.
@@ -121,7 +122,7 @@ pub async fn serve(
             };
             tokio::select! {
                 served = server.serve(&locks, store.up(), shutdown, cleanup) => served,
-                () = store.run() => Ok(()),
+                () = in_a_task(store.clone()) => Ok(()),
             }
         }
         StoreUrl::Memory => {
@@ -133,6 +134,15 @@ pub async fn serve(
                 () = store.run_expiry() => Ok(()),
             }
         }
+    }
+}
+
+/// Runs the store in a task of its own, on the threads that carry out calls: the thread that waits for the server is
+/// another one, and to wake it at every batch would cost more than the batch.
+async fn in_a_task(store: Arc<ClusterStore<Addresses>>) {
+    let task = AbortOnDropHandle::new(tokio::spawn(async move { store.run().await }));
+    if let Err(panicked) = task.await {
+        std::panic::resume_unwind(panicked.into_panic());
     }
 }
 
