@@ -95,7 +95,10 @@ impl<C: Connect> ClusterStore<C> {
     /// Waits until this server may go by its prefix of classic keys.
     async fn fix_prefix(&self, nodes: &C::Nodes, mark: &Mark) {
         while let Err(why) = prefix::fix(nodes, mark, &self.prefix).await {
-            self.refuse(why);
+            match why {
+                PrefixError::Lost(why) => tracing::debug!(%why, "the classic prefix is not known yet"),
+                why => self.refuse(why),
+            }
             sleep(FIND_PAUSE).await;
         }
         *self.refused.write() = None;

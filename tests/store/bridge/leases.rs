@@ -5,7 +5,7 @@ use crate::{
     redis_server::Redis,
     support::{Lock, acquire_request, only, until, within},
 };
-use fencepost_proto::v1::{self, LeaseEnd, acquire_response::Outcome, renew_response};
+use fencepost_proto::v1::{self, LeaseEnd, acquire_response::Outcome, renew_response, watch_response::Kind};
 use std::time::Duration;
 
 /// By how much the key outlives the lease.
@@ -77,8 +77,12 @@ async fn a_renewal_restores_a_missing_classic_key_and_a_replaced_one_ends_the_le
     assert_eq!(value(&redis), Some(lease.grant_id.clone()));
     redis.command(&["DEL", "lock:a"]);
     assert!(classic_acquire(&redis, "thief", 60_000));
+    let mut events = within(server.client().watch(v1::WatchRequest::default())).await.unwrap().into_inner();
+    assert_eq!(within(events.message()).await.unwrap().unwrap().kind(), Kind::Started);
     let lost = renew(&server, &lease, None).await;
     assert_eq!((lost.outcome(), lost.end()), (renew_response::Outcome::Lost, LeaseEnd::Revoked));
+    let event = within(events.message()).await.unwrap().unwrap();
+    assert_eq!((event.kind(), event.reason.as_str()), (Kind::Revoked, "a classic client has lock:a"));
     assert_eq!(server.client().release_lease(&lease).await, LeaseEnd::Revoked);
     assert_eq!(server.client().holder("a").await.unwrap().holder, "classic client");
     assert_eq!(value(&redis).as_deref(), Some("thief"), "the server does not delete another client's key");
