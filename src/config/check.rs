@@ -83,7 +83,7 @@ pub(super) fn check(raw: &RawConfig, redis_url: impl Fn(&str) -> Result<(), Stri
     {
         reader.report(key, rule);
     }
-    if reader.problems.is_empty() && !config.classic_prefix.is_empty() && !matches!(config.store, StoreUrl::Redis(_)) {
+    if reader.problems.is_empty() && !config.classic_prefix.is_empty() && config.store.urls().len() != 1 {
         let (at, value) = (reader.effective_location("classic_prefix"), config.classic_prefix.clone());
         let rule = "needs the one Redis that the classic clients use: --store redis://…".to_owned();
         reader.problems.push(Problem { at, value, rule });

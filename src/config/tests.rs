@@ -165,6 +165,8 @@ fn one_server_may_keep_locks_as_each_of_several_does() {
     let printed = config.to_toml();
     assert!(printed.contains("store = \"quorum+redis://***@even:6390/2\"") && !printed.contains("secret"), "{printed}");
     assert!(load(&[], &[], Some(&printed)).unwrap_err().to_string().contains("FENCEPOST_STORE"));
+    let shared = load(&[("store", text), ("classic_prefix", "classic:")], &[], None).unwrap();
+    assert_eq!(shared.classic_prefix, "classic:", "it is the one Redis of classic clients");
     assert!(refused(&[("store", "quorum+memory:")]).contains("no such store"));
     assert!(refused(&[("store", "quorum+redis+sentinel://s1,s2,s3/main")]).contains("leave out quorum+"));
     let forgotten = refused(&[("store", "redis://odd:s3cret")]);

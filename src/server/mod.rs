@@ -113,7 +113,8 @@ pub async fn serve(
             let (addresses, clock) = (addresses.measured(&metrics.store, &traces), Arc::new(ProcessClock::start()));
             let members = addresses.members();
             let store = ClusterStore::new(addresses, members, clock, &config.limits, hub.clone());
-            let store = Arc::new(store.measured(metrics.partitions.clone()));
+            let store = store.beside_classic(&config.classic_prefix).measured(metrics.partitions.clone());
+            let store = Arc::new(store);
             let locks = Arc::new(Locks::new(store.clone(), hub, config.limits.clone()).measured(metrics.locks.clone()));
             let cleanup = async {
                 let _ = timeout(CLEANUP_TIMEOUT, store.chores_done()).await;

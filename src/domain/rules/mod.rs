@@ -166,6 +166,16 @@ impl Lock {
         self.offer.map(|offer| offer.until)
     }
 
+    /// The request that it is offered to at `now`.
+    pub fn offered_to(&self, now: StoreTime) -> Option<RequestId> {
+        self.offer.filter(|offer| now < offer.until).map(|offer| offer.request)
+    }
+
+    /// The TTL of the lease that this request waits for.
+    pub fn ttl_of_waiter(&self, request: RequestId) -> Option<Duration> {
+        Some(self.queue.as_ref()?.get(request)?.terms.ttl)
+    }
+
     /// When time will next change it, or allow something to be forgotten.
     pub fn next_due(&self) -> Option<StoreTime> {
         let queue = self.queue.as_ref().and_then(|queue| queue.next_due());

@@ -51,6 +51,13 @@ pub struct Partition<J: Journal = NoJournal> {
     journal: J,
 }
 
+impl<N> Slot<N> {
+    /// The hash of its name.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
 impl Partition {
     /// Without locks, and nothing of it is kept elsewhere.
     pub fn new(sequencer: Sequencer) -> Self {

@@ -1,6 +1,6 @@
 //! Listing the locks of a partition.
 
-use super::{Journal, Partition};
+use super::{Journal, Partition, Slot};
 use crate::{
     domain::{limits::PAGE_BYTES_MAX, name::LockName, outcome::LockView, time::StoreTime},
     store::Page,
@@ -12,6 +12,11 @@ pub const SLOTS_PER_PAGE: usize = 16 * 1024;
 const BYTES_PER_SLOT: usize = PAGE_BYTES_MAX / SLOTS_PER_PAGE;
 
 impl<J: Journal> Partition<J> {
+    /// The locks that something is known of and that have no lease.
+    pub fn without_lease(&self) -> impl Iterator<Item = &Slot<J::Note>> {
+        self.slots.iter().map(|(_, slot)| slot).filter(|slot| slot.lock.lease().is_none())
+    }
+
     /// Adds the locks in use with this prefix, from slot `from` on. Returns the slot to continue from; `None` at the
     /// end of the partition.
     pub fn scan(

@@ -2,6 +2,7 @@
 
 use super::{
     ballot::{Ballot, Position, Stamp, TransferId},
+    classic::ClassicKeys,
     content::{Bytes, Content},
     message::{Answer, Cursor, Request},
 };
@@ -27,6 +28,8 @@ pub struct Acceptor {
     pub next: Option<(Incarnation, Stamp)>,
     /// Snapshots under way.
     pub staged: BTreeMap<(Position, TransferId), Content>,
+    /// The classic keys of its locks.
+    pub classic: ClassicKeys,
 }
 
 /// The state of a membership.
@@ -100,6 +103,10 @@ impl Acceptor {
                 }
                 piece((header.accepted, header.time), self.token, &self.content, from)
             }
+            (Request::Classic(step), Some(header)) if step.position.ballot != header.promised => {
+                Answer::No(header.promised)
+            }
+            (Request::Classic(step), Some(_)) => self.classic.step(step),
             (Request::Write { stamp, before, position, changes }, Some(header)) => {
                 if position.ballot < header.promised || header.stamp != *stamp {
                     return Answer::No(header.promised);

@@ -6,6 +6,7 @@ use super::{
     create::{CreateError, create_of_one},
     find::FindError,
     node::Mark,
+    prefix::{self, PrefixError},
     search::Search,
 };
 use crate::{
@@ -44,6 +45,10 @@ pub struct ClusterStore<C: Connect> {
     clock: Arc<dyn Clock>,
     limits: Limits,
     notices: Arc<dyn Notices>,
+    /// What the keys of classic clients begin with; empty if there are none.
+    prefix: Arc<str>,
+    /// Why this server cannot go by that.
+    refused: RwLock<Option<PrefixError>>,
     store: RwLock<Option<Present<C>>>,
     up: watch::Sender<bool>,
     metrics: Arc<PartitionMetrics>,
@@ -58,8 +63,16 @@ impl<C: Connect> ClusterStore<C> {
         limits: &Limits,
         notices: Arc<dyn Notices>,
     ) -> Self {
-        let (store, up) = (RwLock::new(None), watch::Sender::new(false));
-        Self { connect, given, clock, limits: limits.clone(), notices, store, up, metrics: Arc::default() }
+        let (store, up, limits) = (RwLock::new(None), watch::Sender::new(false), limits.clone());
+        let (prefix, refused, metrics) = ("".into(), RwLock::new(None), Arc::default());
+        Self { connect, given, clock, limits, notices, prefix, refused, store, up, metrics }
+    }
+
+    /// The same, sharing locks with classic clients unless the prefix is empty: the lock `NAME` is theirs as the key
+    /// `prefix` + `NAME` of the only node. To be called before [`Self::run`].
+    #[must_use]
+    pub fn beside_classic(self, prefix: &str) -> Self {
+        Self { prefix: prefix.into(), ..self }
     }
 
     /// The same, measured by these metrics. To be called before [`Self::run`].
@@ -71,11 +84,32 @@ impl<C: Connect> ClusterStore<C> {
     /// Finds the cluster, and then runs its store. Never ends; one task is to poll it for as long as the store is used.
     pub async fn run(&self) {
         let (connected, mark) = self.find(&self.given, &self.given, 0).await;
+        self.fix_prefix(&connected.nodes, &mark).await;
         let (nodes, clock) = (connected.nodes.clone(), Arc::clone(&self.clock));
         let store = QuorumStore::new(nodes, mark, clock, &self.limits, Arc::clone(&self.notices));
-        let store = store.measured(Arc::clone(&self.metrics));
+        let store = store.measured(Arc::clone(&self.metrics)).beside_classic(&self.prefix);
         let chores = Arc::clone(&store.chores);
         join(self.follow(store, connected), chores.run(self)).await;
+    }
+
+    /// Waits until this server may go by its prefix of classic keys.
+    async fn fix_prefix(&self, nodes: &C::Nodes, mark: &Mark) {
+        while let Err(why) = prefix::fix(nodes, mark, &self.prefix).await {
+            match why {
+                PrefixError::Lost(why) => tracing::debug!(%why, "the classic prefix is not known yet"),
+                why => self.refuse(why),
+            }
+            sleep(FIND_PAUSE).await;
+        }
+        *self.refused.write() = None;
+    }
+
+    fn refuse(&self, why: PrefixError) {
+        let mut refused = self.refused.write();
+        if refused.as_ref() != Some(&why) {
+            tracing::error!(%why, "the store cannot be used with this classic prefix");
+            *refused = Some(why);
+        }
     }
 
     /// Whether the store can be used, for health.
@@ -200,8 +234,10 @@ impl<C: Connect> ClusterStore<C> {
     }
 
     fn store(&self) -> Result<Present<C>, StoreError> {
-        let unknown =
-            || StoreError::Unavailable("no majority of the nodes has said which cluster it belongs to".into());
+        let unknown = || match &*self.refused.read() {
+            Some(why) => StoreError::Unavailable(why.to_string()),
+            None => StoreError::Unavailable("no majority of the nodes has said which cluster it belongs to".into()),
+        };
         self.store.read().clone().ok_or_else(unknown)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{
     ballot::{Ballot, Position, Stamp, TransferId},
+    classic::{KeyState, Step},
     content::{Bytes, Changes},
 };
 use std::sync::Arc;
@@ -62,6 +63,8 @@ pub enum Request {
         /// The membership: the present one of a voting node, the next one of a stranger.
         stamp: Stamp,
     },
+    /// A step of the leader at a classic key, which is no part of the content. Answers: Classic, At, No, Stranger.
+    Classic(Arc<Step>),
 }
 
 impl Request {
@@ -72,7 +75,7 @@ impl Request {
                 bytes_of(&changes.put) + changes.gone.iter().map(|key| key.len()).sum::<usize>()
             }
             Self::Stage { piece, .. } => bytes_of(piece),
-            Self::Promise(_) | Self::Read { .. } | Self::Admit { .. } => 0,
+            Self::Promise(_) | Self::Read { .. } | Self::Admit { .. } | Self::Classic(_) => 0,
         }
     }
 }
@@ -117,4 +120,6 @@ pub enum Answer {
         /// Where the next piece begins; `None` after the last one.
         next: Option<Cursor>,
     },
+    /// The step was carried out, now or before, unless the key is a classic client's.
+    Classic(KeyState),
 }

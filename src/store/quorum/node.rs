@@ -47,6 +47,15 @@ pub enum Ask {
         /// The request.
         request: Request,
     },
+    /// Fixes the prefix of classic keys, if none is fixed. Answers: Prefix, Denied, Unmarked, Other, List.
+    Prefix {
+        /// The cluster that the server means.
+        cluster: ClusterId,
+        /// The server's list.
+        list: u64,
+        /// The server's prefix; empty if it goes by none.
+        prefix: Arc<str>,
+    },
     /// A server tells the others that it lives, and asks what they tell. Answers: Beats, Unmarked, Other, List.
     Beat {
         /// The cluster that the server means.
@@ -80,6 +89,10 @@ pub enum Said {
         /// What each server told, the asking one too.
         servers: Vec<(ServerId, Bytes)>,
     },
+    /// The prefix that is fixed.
+    Prefix(Arc<str>),
+    /// Nothing was done: the user of the node may not run this command on classic keys.
+    Denied(Arc<str>),
     /// Nothing was done: the node is not marked, or with an older list than the server's. It has to be marked first.
     Unmarked,
     /// Nothing was done: the node belongs to this other cluster.
@@ -100,12 +113,20 @@ pub struct Node {
     pub servers: BTreeMap<ServerId, Bytes>,
     /// Partitions whose data somebody has damaged, and how. Nothing is done there; the others are not affected.
     pub damaged: BTreeMap<u16, Arc<str>>,
+    /// The prefix of classic keys, once it is fixed.
+    pub prefix: Option<Arc<str>>,
 }
 
 impl Node {
     /// A node that was never asked anything.
     pub const fn unmarked() -> Self {
-        Self { mark: None, partitions: BTreeMap::new(), servers: BTreeMap::new(), damaged: BTreeMap::new() }
+        Self {
+            mark: None,
+            partitions: BTreeMap::new(),
+            servers: BTreeMap::new(),
+            damaged: BTreeMap::new(),
+            prefix: None,
+        }
     }
 
     /// Carries out what a server asks, unless it is about a partition whose data is damaged: then the error says how.
@@ -138,6 +159,9 @@ impl Node {
                     Said::OfPartition(acceptor.answer(present, *fresh, request))
                 })
             }
+            Ask::Prefix { cluster, list, prefix } => self
+                .refusal(*cluster, *list)
+                .unwrap_or_else(|| Said::Prefix(Arc::clone(self.prefix.get_or_insert_with(|| Arc::clone(prefix))))),
             Ask::Beat { cluster, list, partitions, fresh, server, told, gone } => {
                 self.refusal(*cluster, *list).unwrap_or_else(|| {
                     self.servers.retain(|server, _| !gone.contains(server));

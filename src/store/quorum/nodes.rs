@@ -4,6 +4,7 @@ use super::{
     QuorumStore,
     ballot::{ServerId, Stamp, TransferId},
     node::{Ask, Mark, Said},
+    prefix,
     share::Tag,
 };
 use crate::{
@@ -178,7 +179,14 @@ impl<C: Carrier> QuorumStore<C> {
     pub(super) async fn mark(&self, node: usize) -> Result<(), Lost> {
         let said = self.carrier.carry(node, vec![Ask::Mark(self.mark.clone())]).await?;
         match said.into_iter().next() {
-            Some(Ok(Said::Marked)) => Err(Lost("the node was not marked yet".to_owned())),
+            Some(Ok(Said::Marked)) => {
+                if let Some(prefix) = &self.prefix
+                    && let Err(why) = prefix::fix(&self.carrier, &self.mark, prefix).await
+                {
+                    tracing::error!(%why, "a node that forgot all has another classic prefix");
+                }
+                Err(Lost("the node was not marked yet".to_owned()))
+            }
             Some(Ok(refused)) => Err(self.refused(refused)),
             Some(Err(why)) => {
                 self.log_refusal(&why);

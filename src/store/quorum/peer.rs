@@ -106,4 +106,9 @@ pub enum Purpose {
         /// The transfer.
         transfer: TransferId,
     },
+    /// A step at a classic key, of this number.
+    Classic {
+        /// The number.
+        number: u64,
+    },
 }

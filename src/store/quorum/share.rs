@@ -14,7 +14,7 @@ use super::{
 };
 use crate::domain::{name::LockName, time::StoreTime};
 use memory::Memory;
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 use xxhash_rust::xxh3::xxh3_128;
 
 /// How long an attempt to lead goes on without an answer that brings it forward. Then the next one begins, which also
@@ -83,6 +83,8 @@ pub(super) struct Share {
     role: Role,
     /// With one node.
     memory: Option<Memory>,
+    /// If locks are shared with classic clients: what the keys of these begin with.
+    prefix: Option<Arc<str>>,
 }
 
 enum Role {
@@ -108,12 +110,18 @@ impl Share {
     pub(super) fn new(partition: u16, me: ServerId, nodes: usize, waiters_max: usize) -> Self {
         let (highest, broken) = (Ballot::default(), vec![None; nodes]);
         let memory = (nodes == 1).then(|| Memory::new(me));
-        Self { partition, me, nodes, waiters_max, highest, broken, role: Role::StandsBy, memory }
+        Self { partition, me, nodes, waiters_max, highest, broken, role: Role::StandsBy, memory, prefix: None }
+    }
+
+    /// Shares the locks with classic clients, whose keys begin with this.
+    pub(super) fn beside_classic(&mut self, prefix: &Arc<str>) {
+        self.prefix = Some(Arc::clone(prefix));
     }
 
     /// Stands by among other nodes, of which there are as many. It is the same server, so it uses no ballot again.
     pub(super) fn among_others(&self) -> Self {
-        Self { highest: self.highest, ..Self::new(self.partition, self.me, self.nodes, self.waiters_max) }
+        let (highest, prefix) = (self.highest, self.prefix.clone());
+        Self { highest, prefix, ..Self::new(self.partition, self.me, self.nodes, self.waiters_max) }
     }
 
     /// The lead, if this server has it.
@@ -211,6 +219,7 @@ impl Share {
                         let (of, max) = ((self.partition, tag.ballot), self.waiters_max);
                         match Lead::new(of, *leader, content, times, max, Place::hash_of) {
                             Ok(lead) => {
+                                let lead = lead.beside_classic(self.prefix.as_ref());
                                 if let Some(memory) = &mut self.memory {
                                     memory.begins(&lead, now);
                                 }
@@ -227,7 +236,7 @@ impl Share {
                 }
             }
             (Role::Leads(lead), Cause::Purpose(purpose)) if lead.ballot() == tag.ballot => {
-                match lead.answered(node, purpose, answer, exit) {
+                match lead.heard(node, purpose, answer, now, exit) {
                     Heard::Leads => return false,
                     Heard::Deposed(higher) => self.highest = self.highest.max(higher),
                     // Somebody raised the sequencer by hand: the next attempt reads it.

@@ -72,6 +72,8 @@ pub struct QuorumStore<C> {
     pub(super) chores: Arc<Chores>,
     /// Nodes that refuse this cluster.
     pub(super) refusals: Seldom,
+    /// What the keys of classic clients begin with; empty if there are none. Nothing, where that is not known.
+    pub(super) prefix: Option<Arc<str>>,
     /// The newest list that a node has shown, if it is newer than that of this store.
     pub(super) newer: watch::Sender<Option<Mark>>,
 }
@@ -132,7 +134,19 @@ impl<C: Carrier> QuorumStore<C> {
             chores: Arc::default(),
             refusals: Seldom::new(REFUSAL_PERIOD),
             newer: watch::Sender::new(None),
+            prefix: None,
         }
+    }
+
+    /// The same, sharing locks with classic clients unless the prefix is empty. For one node, which has the same prefix
+    /// for all servers. To be called before [`Self::run`].
+    #[must_use]
+    pub fn beside_classic(mut self, prefix: &str) -> Self {
+        let prefix: Arc<str> = prefix.into();
+        if !prefix.is_empty() {
+            self.parts.iter_mut().for_each(|part| part.share.get_mut().beside_classic(&prefix));
+        }
+        Self { prefix: Some(prefix), ..self }
     }
 
     /// Leads partitions, talks with the servers that lead the others, and does chores. Never ends; one task is to poll

@@ -60,6 +60,7 @@ impl<C: Carrier> QuorumStore<C> {
             chores: Arc::clone(&before.chores),
             refusals: Seldom::new(REFUSAL_PERIOD),
             newer: watch::Sender::new(None),
+            prefix: before.prefix.clone(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     kept,
     op::{Knows, Op, What, ballot, server},
-    requests::{key, many},
+    requests::{classic_key, key, many},
     told::{label, wholly},
 };
 use crate::redis_server::Redis;
@@ -13,6 +13,7 @@ use fencepost::{
     store::quorum::{
         acceptor::Incarnation,
         ballot::{Position, Stamp, TransferId},
+        classic::ClassicValue,
         content::{Bytes, Content},
         message::{Answer, Request},
         node::{Ask, ClusterId, Mark, Node, Said},
@@ -102,6 +103,11 @@ impl Both {
                 let (partitions, told) = (*partitions, told.as_slice().into());
                 self.send(vec![Ask::Beat { cluster, list, partitions, fresh, server, told, gone }])?;
             }
+            Op::Prefix(knows, number) => {
+                let ((cluster, list), prefix) = (self.knows(*knows), ["", "lock:", "é{\n"][*number].into());
+                self.send(vec![Ask::Prefix { cluster, list, prefix }])?;
+            }
+            Op::Classic(partition, number, what) => self.classic(&classic_key(*partition, *number), *partition, *what),
             Op::Again(back) => {
                 if let Some(asks) = self.sent.iter().rev().nth(*back).cloned() {
                     self.send(asks)?;
@@ -167,6 +173,24 @@ impl Both {
         };
         self.twin.partitions.entry(partition).or_default().header = None;
         self.twin.damaged.insert(partition, why.into());
+    }
+
+    /// A classic client takes a key, unless it is there, with a text or with another type; or deletes it.
+    fn classic(&mut self, key: &Bytes, partition: u16, what: Option<bool>) {
+        let entry = self.twin.partitions.entry(partition).or_default().classic.0.entry(key.clone()).or_default();
+        match what {
+            None => {
+                redis::cmd("DEL").arg(&key[..]).exec(&mut self.raw).unwrap();
+                entry.value = None;
+            }
+            Some(is_text) if entry.value.is_none() => {
+                let (verb, field) = if is_text { ("SET", None) } else { ("HSET", Some("field")) };
+                redis::cmd(verb).arg(&key[..]).arg(field).arg("theirs").exec(&mut self.raw).unwrap();
+                let text = is_text.then(|| ClassicValue::Text(b"theirs".as_slice().into()));
+                entry.value = Some(text.unwrap_or(ClassicValue::Other));
+            }
+            Some(_) => {}
+        }
     }
 
     pub(crate) fn present(&self) -> Incarnation {
@@ -269,7 +293,7 @@ impl Both {
                     .partitions
                     .get(partition)
                     .is_some_and(|it| it.header.as_ref().is_some_and(|header| header.incarnation == self.present())),
-                Ask::Mark(_) | Ask::Beat { .. } => false,
+                Ask::Mark(_) | Ask::Beat { .. } | Ask::Prefix { .. } => false,
             };
             let (as_member, present) = (votes(&before), self.present());
             let said = wholly(ask, |ask| self.twin.carry_out(present, ask).map_err(|why| why.to_string()));

@@ -5,6 +5,7 @@ use deadpool_redis::redis::{self, Connection};
 use fencepost::store::quorum::{
     acceptor::{Acceptor, Incarnation},
     ballot::{Ballot, Position},
+    classic::{ClassicKey, ClassicValue},
     content::Content,
     node::{Mark, Node},
 };
@@ -42,7 +43,8 @@ fn hash(content: &Content) -> BTreeMap<Vec<u8>, Vec<u8>> {
 pub(crate) fn by_twin(node: &Node, lives: &[String]) -> Kept {
     let mut kept = Kept::default();
     kept.texts.extend(node.mark.as_ref().map(|it| (b"fp:q:node".to_vec(), mark(it))));
-    for (partition, Acceptor { header, token, content, next, staged }) in &node.partitions {
+    kept.texts.extend(node.prefix.as_ref().map(|it| (b"fp:q:classic".to_vec(), it.as_bytes().to_vec())));
+    for (partition, Acceptor { header, token, content, next, staged, classic }) in &node.partitions {
         let key = |name: &str| format!("fp:{{q{partition}}}:{name}").into_bytes();
         let life = |Incarnation(number): Incarnation| lives[usize::try_from(number).unwrap()].clone().into_bytes();
         if let Some(it) = header {
@@ -58,6 +60,19 @@ pub(crate) fn by_twin(node: &Node, lives: &[String]) -> Kept {
         if let Some((incarnation, stamp)) = next {
             kept.texts.insert(key("v"), [life(*incarnation), stamp.0.to_be_bytes().to_vec()].concat());
         }
+        for (name, ClassicKey { value, copy }) in &classic.0 {
+            match value {
+                Some(ClassicValue::Text(text)) => drop(kept.texts.insert(name.to_vec(), text.to_vec())),
+                Some(ClassicValue::Other) => {
+                    kept.hashes.insert(name.to_vec(), [(b"field".to_vec(), b"theirs".to_vec())].into());
+                }
+                None => {}
+            }
+            if let Some((Position { ballot: of, seq }, copy)) = copy {
+                let text = [ballot(*of), six(*seq), copy.to_vec()].concat();
+                kept.texts.insert([key("k:"), name.to_vec()].concat(), text);
+            }
+        }
         kept.hashes.insert(key("c"), hash(content));
         for ((position, transfer), content) in staged {
             let server = position.ballot.server.0.map(|byte| format!("{byte:02x}")).concat();
@@ -71,6 +86,9 @@ pub(crate) fn by_twin(node: &Node, lives: &[String]) -> Kept {
     kept
 }
 
+/// Classic keys of a leader, and their copies, end after this.
+const CLASSIC_TTL_MS: i64 = 3_600_000;
+
 /// What Redis keeps, but for headers that are damaged. A sequencer of 0 is as good as none.
 pub(crate) fn by_redis(connection: &mut Connection, twin: &Node) -> Result<Kept, String> {
     let mut kept = Kept::default();
@@ -80,11 +98,20 @@ pub(crate) fn by_redis(connection: &mut Connection, twin: &Node) -> Result<Kept,
     let damaged: Vec<_> = twin.damaged.keys().map(|partition| format!("fp:{{q{partition}}}:h").into_bytes()).collect();
     for key in keys.into_iter().filter(|key| !damaged.contains(key)) {
         let ms: i64 = redis::cmd("PTTL").arg(&key).query(connection).unwrap();
-        let is_staged = key.windows(3).any(|part| part == b":t:");
-        if is_staged != (1..=60_000).contains(&ms) || !is_staged && ms != -1 {
+        let is_classic = key.starts_with(b"lock:");
+        let is_copy = key.starts_with(b"fp:{q") && key.windows(3).any(|part| part == b":k:");
+        let is_staged = !is_classic && !is_copy && key.windows(3).any(|part| part == b":t:");
+        let is_right = match ms {
+            -1 => !is_staged && !is_copy,
+            1..=60_000 => is_staged,
+            60_001..=CLASSIC_TTL_MS => is_copy || is_classic,
+            _ => false,
+        };
+        if !is_right {
             return Err(format!("{} is kept for {ms} ms", String::from_utf8_lossy(&key)));
         }
-        if is_hash(&key) {
+        let kind: String = redis::cmd("TYPE").arg(&key).query(connection).unwrap();
+        if is_hash(&key) || is_classic && kind == "hash" {
             kept.hashes.insert(key.clone(), redis::cmd("HGETALL").arg(&key).query(connection).unwrap());
         } else {
             kept.texts.insert(key.clone(), redis::cmd("GET").arg(&key).query(connection).unwrap());

@@ -6,6 +6,8 @@ use proptest::{collection::vec, prelude::*};
 
 /// Partitions of a node.
 pub(crate) const PARTITIONS: u16 = 2;
+/// Classic keys of each partition.
+pub(crate) const CLASSIC_KEYS: u8 = 3;
 /// In their order as numbers. As strings, or as numbers with signs, some would be in another one.
 const BALLOTS: [(u64, [u8; 12]); 9] = [
     (0, [0; 12]),
@@ -44,6 +46,7 @@ pub(crate) enum What {
     Read { stamp: Pick, ballot: Pick },
     Stage { transfer: u8, seq: u8, put: Vec<u8> },
     Admit { stamp: Pick, ballot: Pick, seq: Pick, transfer: u8, is_counted: bool, token: u64 },
+    Classic { ballot: Pick, seq: u64, key: u8, wish: u8 },
 }
 
 /// What the server that sends it knows of the cluster.
@@ -69,6 +72,10 @@ pub(crate) enum Op {
     Mark(Knows),
     /// A beat.
     Beat { knows: Knows, partitions: u16, server: u8, told: Vec<u8>, gone: Vec<u8> },
+    /// One of three prefixes of classic keys.
+    Prefix(Knows, usize),
+    /// A classic client takes a key, with a text or with something else, or deletes it.
+    Classic(u16, u8, Option<bool>),
     /// What was sent so many sends before comes again.
     Again(usize),
     /// Somebody raises the sequencer by hand.
@@ -112,6 +119,8 @@ fn what() -> impl Strategy<Value = What> {
                 What::Admit { stamp, ballot, seq, transfer, is_counted, token }
             }
         ),
+        6 => (pick(), 1..9_u64, 0..CLASSIC_KEYS, 0..4_u8)
+            .prop_map(|(ballot, seq, key, wish)| What::Classic { ballot, seq, key, wish }),
     ]
 }
 
@@ -120,7 +129,8 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         let it = Just(Knows::It);
         prop_oneof![15 => it, 1 => Just(Knows::Older), 1 => Just(Knows::Newer), 1 => Just(Knows::Another)]
     };
-    let (knows, beats) = (mostly(), mostly());
+    let (knows, beats, prefixes) = (mostly(), mostly(), mostly());
+    let classic = prop_oneof![2 => Just(None), 1 => Just(Some(true)), 1 => Just(Some(false))];
     let any_knows =
         prop_oneof![Just(Knows::It), Just(Knows::Older), Just(Knows::Newer), Just(Knows::Rival), Just(Knows::Another)];
     let partition = || 0..PARTITIONS;
@@ -133,6 +143,9 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         4 => any_knows.prop_map(Op::Mark),
         16 => (beats, 1..=PARTITIONS + 2, 0..4_u8, vec(any::<u8>(), 0..90), vec(0..5_u8, 0..3))
             .prop_map(|(knows, partitions, server, told, gone)| Op::Beat { knows, partitions, server, told, gone }),
+        6 => (prefixes, 0..3_usize).prop_map(|(knows, number)| Op::Prefix(knows, number)),
+        8 => (partition(), 0..CLASSIC_KEYS, classic)
+            .prop_map(|(partition, key, what)| Op::Classic(partition, key, what)),
         20 => (0..8_usize).prop_map(Op::Again),
         2 => (partition(), 1..50_u32).prop_map(|(partition, by)| Op::Raise(partition, by)),
         1 => (partition(), any::<bool>()).prop_map(|(partition, is_text)| Op::Damage(partition, is_text)),

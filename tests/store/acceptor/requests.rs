@@ -7,6 +7,7 @@ use super::{
 use fencepost::store::quorum::{
     acceptor::Acceptor,
     ballot::{Position, Stamp, TransferId},
+    classic::{Step, Wish},
     content::{Bytes, Changes},
     message::{Cursor, Request},
     node::Node,
@@ -27,6 +28,14 @@ pub(crate) fn many(number: u16) -> Bytes {
     format!("many/{number}").into_bytes().into()
 }
 
+/// Whether a classic client's or ours.
+pub(crate) fn classic_key(partition: u16, number: u8) -> Bytes {
+    format!("lock:{partition}/{}", ["a", "é{\r\n", ""][usize::from(number)]).into_bytes().into()
+}
+
+/// So long that no key ends by itself, as the twin has no clock.
+pub(crate) const CLASSIC_TTL_MS: u64 = 3_600_000;
+
 impl Both {
     pub(crate) fn record(&mut self, key: Bytes) -> (Bytes, Bytes) {
         let number = self.number();
@@ -37,7 +46,7 @@ impl Both {
     /// A request, by what the node has.
     pub(crate) fn request(&mut self, twin: &Node, partition: u16, what: &What) -> Request {
         let acceptor = twin.partitions.get(&partition).cloned().unwrap_or_default();
-        let Acceptor { header, token, content, next, staged } = acceptor;
+        let Acceptor { header, token, content, next, staged, classic: _ } = acceptor;
         let votes = header.as_ref().is_some_and(|header| header.incarnation == self.present());
         let (kept, promised, accepted) =
             header.map_or_else(Default::default, |it| (Some(it.stamp), it.promised, it.accepted));
@@ -103,6 +112,16 @@ impl Both {
                     }
                 };
                 Request::Admit { position, transfer, count, time: self.number(), token: *token, stamp }
+            }
+            What::Classic { ballot, seq, key, wish } => {
+                let position = Position { ballot: ballot_of(*ballot), seq: *seq };
+                let value = format!("grant/{}", seq % 3).into_bytes().into();
+                let wish = match wish {
+                    0 => Wish::Look,
+                    1 => Wish::Drop,
+                    _ => Wish::Hold { value, ms: CLASSIC_TTL_MS },
+                };
+                Request::Classic(Arc::new(Step { position, key: classic_key(partition, *key), wish }))
             }
         }
     }

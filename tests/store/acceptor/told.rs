@@ -39,6 +39,7 @@ pub(crate) fn label(ask: &Ask, said: &Answered, (as_member, changed): (bool, boo
     let asked = match ask {
         Ask::Mark(_) => "Mark".to_owned(),
         Ask::Beat { .. } => "Beat".to_owned(),
+        Ask::Prefix { .. } => "Prefix".to_owned(),
         Ask::OfPartition { request, .. } => first(format!("{request:?}")),
     };
     let said = match said {
@@ -53,7 +54,8 @@ pub(crate) fn label(ask: &Ask, said: &Answered, (as_member, changed): (bool, boo
         Said::OfPartition(answer) => {
             let role = if as_member { "member" } else { "stranger" };
             let what = if changed { "changed" } else { "as before" };
-            format!("{asked}: {}, {role}, {what}", first(format!("{answer:?}")))
+            let answer = if let Answer::Classic(state) = answer { format!("{state:?}") } else { format!("{answer:?}") };
+            format!("{asked}: {}, {role}, {what}", first(answer))
         }
         Said::Beats { .. } if !changed => format!("{asked}: as before"),
         Said::Beats { partitions, .. } => {

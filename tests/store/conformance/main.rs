@@ -99,6 +99,8 @@ every_store! {
     twin: crate::quorum_store::QuorumHarness<crate::twins::Twins<1>>,
     three_twins: crate::quorum_store::QuorumHarness<crate::twins::Twins<3>>,
     three_twins_three_servers: crate::quorum_store::QuorumHarness<crate::twins::Twins<3>, 3>,
+    shared_twin: crate::quorum_store::QuorumHarness<crate::twins::Twins<1>, 1, true>,
+    shared_twin_three_servers: crate::quorum_store::QuorumHarness<crate::twins::Twins<1>, 3, true>,
     one_node: crate::quorum_store::QuorumHarness<crate::quorum_store::Servers<1>>,
     three_nodes: crate::quorum_store::QuorumHarness<crate::quorum_store::Servers<3>>,
 }

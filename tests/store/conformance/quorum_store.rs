@@ -91,8 +91,9 @@ impl<const COUNT: usize> Carrier for Servers<COUNT> {
     }
 }
 
-/// So many servers. The last one is tested: others lead most partitions.
-pub(crate) struct QuorumHarness<N: Nodes, const SERVERS: usize = 1> {
+/// So many servers. The last one is tested: others lead most partitions. They may share their locks with classic
+/// clients, of which there are none.
+pub(crate) struct QuorumHarness<N: Nodes, const SERVERS: usize = 1, const SHARES: bool = false> {
     clock: Arc<ManualClock>,
     servers: Vec<Server<N>>,
 }
@@ -107,10 +108,11 @@ struct Server<N: Nodes> {
 const STEP_MAX: Duration = Duration::from_secs(1);
 
 impl<N: Nodes> Server<N> {
-    fn start(nodes: &Arc<N>, mark: &Mark, clock: &Arc<ManualClock>) -> Self {
+    fn start(nodes: &Arc<N>, mark: &Mark, clock: &Arc<ManualClock>, shares: bool) -> Self {
         let notices = Arc::new(RecordingNotices::default());
         let clock: Arc<dyn Clock> = clock.clone();
-        let store = Arc::new(QuorumStore::new(Arc::clone(nodes), mark.clone(), clock, &limits(), notices.clone()));
+        let store = QuorumStore::new(Arc::clone(nodes), mark.clone(), clock, &limits(), notices.clone());
+        let store = Arc::new(if shares { store.beside_classic("lock:") } else { store });
         let runs = Arc::clone(&store);
         Self { store, notices, running: tokio::spawn(async move { runs.run().await }) }
     }
@@ -130,13 +132,13 @@ impl<N: Nodes> Drop for Server<N> {
     }
 }
 
-impl<N: Nodes, const SERVERS: usize> QuorumHarness<N, SERVERS> {
+impl<N: Nodes, const SERVERS: usize, const SHARES: bool> QuorumHarness<N, SERVERS, SHARES> {
     fn tested(&self) -> &Server<N> {
         &self.servers[SERVERS - 1]
     }
 }
 
-impl<N: Nodes, const SERVERS: usize> Harness for QuorumHarness<N, SERVERS> {
+impl<N: Nodes, const SERVERS: usize, const SHARES: bool> Harness for QuorumHarness<N, SERVERS, SHARES> {
     type Store = QuorumStore<Arc<N>>;
 
     async fn start() -> Self {
@@ -150,7 +152,7 @@ impl<N: Nodes, const SERVERS: usize> Harness for QuorumHarness<N, SERVERS> {
         let clock = Arc::new(ManualClock::at(START));
         let mut servers = Vec::new();
         for _ in 0..SERVERS {
-            let server = Server::start(&nodes, &mark, &clock);
+            let server = Server::start(&nodes, &mark, &clock, SHARES);
             server.settle().await;
             servers.push(server);
         }

@@ -1,6 +1,6 @@
 //! Changes of the leader: who was queued before comes first, and a planned change loses nothing.
 
-use super::{Held, Lead};
+use super::{Held, Lead, bridge::Work};
 use crate::{
     domain::{
         command::{Command, Outcome},
@@ -83,10 +83,24 @@ impl Lead {
         now: StoreTime,
         exit: &Exit<'_>,
     ) {
-        let PresentedWaiter { name, acquire, .. } = waiter;
+        let hash = hash(&waiter.name);
+        if self.bridge.is_some() {
+            let name = waiter.name.clone();
+            return self.enter((&name, hash), Work::Queue(server, waiter), now, exit);
+        }
+        self.queue_now(server, waiter, hash, now, exit);
+    }
+
+    pub(super) fn queue_now(
+        &mut self,
+        server: ServerId,
+        PresentedWaiter { name, acquire, .. }: PresentedWaiter,
+        hash: u64,
+        now: StoreTime,
+        exit: &Exit<'_>,
+    ) {
         let (call, time) = (acquire.call, self.time.at(now));
         self.begin_turn(now);
-        let hash = hash(&name);
         if let Outcome::Acquire(outcome) = self.turn((&name, hash), Command::Acquire(acquire), (server, time), exit) {
             let is_queued = outcome == AcquireOutcome::Queued;
             let place = if is_queued { self.place(&name, hash, call.request) } else { 0 };
@@ -151,7 +165,7 @@ impl Lead {
     /// The server to be asked to take over, once, when nothing is held back any more.
     pub(in crate::store::quorum) fn hand_over(&mut self) -> Option<ServerId> {
         let it = self.hands_over.as_mut().filter(|it| !it.is_asked)?;
-        if !self.open.is_empty() || !self.written.is_empty() {
+        if !self.open.is_empty() || !self.written.is_empty() || self.bridge.as_ref().is_some_and(|it| it.is_busy()) {
             return None;
         }
         it.is_asked = true;

@@ -5,6 +5,7 @@ use crate::{
     domain::{
         command::Outcome,
         ids::{Call, ReplicaId},
+        name::LockName,
         outcome::AcquireOutcome,
         time::StoreTime,
     },
@@ -28,7 +29,8 @@ pub(super) struct Written {
 }
 
 /// Held back until a majority has the batch of its turn. Nothing else makes answers safe, reads and refusals too: no
-/// lease of the lead, and no clock.
+/// lease of the lead, and no clock. A `Key` is that of the lock with this name and its hash: it is to say then what the
+/// lock says.
 pub(super) enum Held {
     Outcome { asker: Asker, now: StoreTime, outcome: Outcome, place: QueuePlace },
     Claimed { call: Call, claimed: Box<Timed<AcquireOutcome>> },
@@ -36,10 +38,11 @@ pub(super) enum Held {
     Page { server: ServerId, number: u64, now: StoreTime, page: Box<Done> },
     Read(oneshot::Sender<()>),
     Notice(Option<ReplicaId>, Notice),
+    Key(LockName, u64),
 }
 
 impl Lead {
-    pub(super) fn let_out(&self, held: Held, exit: &Exit<'_>) {
+    pub(super) fn let_out(&mut self, held: Held, exit: &Exit<'_>) {
         match held {
             Held::Outcome { asker, now, outcome, place } => exit.outcome(asker, now, outcome, place),
             Held::Claimed { call, claimed } => exit.claimed(call, *claimed),
@@ -50,6 +53,7 @@ impl Lead {
             // Nobody listens: the caller is gone.
             Held::Read(reply) => drop(reply.send(())),
             Held::Notice(to, notice) => exit.notice(to, notice),
+            Held::Key(name, hash) => self.settle_later(name, hash),
         }
     }
 
@@ -61,8 +65,11 @@ impl Lead {
                 Held::Outcome { asker, now, .. } => exit.refuse(asker, now, Refusal::Deposed),
                 Held::Page { server, number, now, .. } => exit.reply(server, number, (now, Err(Refusal::Deposed))),
                 // A call that waits is presented to the next leader.
-                Held::Claimed { .. } | Held::Presented { .. } | Held::Read(_) | Held::Notice(..) => {}
+                Held::Claimed { .. } | Held::Presented { .. } | Held::Read(_) | Held::Notice(..) | Held::Key(..) => {}
             }
+        }
+        if let Some(bridge) = &mut self.bridge {
+            bridge.refuse(time, exit);
         }
         for job in self.behind.drain(..) {
             exit.refuse(job.asker, time, Refusal::NotLeader);

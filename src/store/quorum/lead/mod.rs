@@ -1,5 +1,6 @@
 //! Leading a partition: turns of the rules in memory, whose answers leave when a majority has their batch.
 
+mod bridge;
 mod change;
 mod held;
 mod recall;
@@ -30,6 +31,7 @@ use crate::{
     },
     store::partition::{Outbox, Partition, Unreadable},
 };
+use bridge::Bridge;
 use change::HandOver;
 use held::{Held, Written};
 use std::{
@@ -73,6 +75,8 @@ pub(super) struct Lead {
     hands_over: Option<HandOver>,
     /// No change is planned before.
     keeps_until: StoreTime,
+    /// If locks are shared with classic clients.
+    bridge: Option<Box<Bridge>>,
 }
 
 /// How long what a turn holds back may wait for a majority before no further turns are run. It is as long as callers
@@ -111,6 +115,7 @@ impl Lead {
             behind: Vec::new(),
             hands_over: None,
             keeps_until: now,
+            bridge: None,
         };
         // With this one, a majority has all that was read.
         lead.write(now);
@@ -139,7 +144,8 @@ impl Lead {
     pub(super) fn is_heard(&self, now: StoreTime) -> bool {
         // While no node is there, nothing is written either.
         let is_written = self.open.is_empty() || now.since(self.opened_at) < SILENCE_MAX;
-        is_written && self.written.front().is_none_or(|batch| batch.at.elapsed() < SILENCE_MAX)
+        let is_stepped = self.bridge.as_ref().is_none_or(|bridge| bridge.is_heard(now, SILENCE_MAX));
+        is_written && is_stepped && self.written.front().is_none_or(|batch| batch.at.elapsed() < SILENCE_MAX)
     }
 
     /// Why no command is taken now, if none is.
@@ -203,6 +209,11 @@ impl Lead {
         if let Some(next) = self.leader.next(node) {
             return Some(next);
         }
+        if self.bridge.is_some()
+            && let Some(step) = self.next_step(now)
+        {
+            return Some(step);
+        }
         // The node has nothing else to do: what came meanwhile is one batch.
         if !self.open.is_empty() || now.since(self.written_at) >= IDLE_BATCH_PERIOD {
             self.write(now);
@@ -255,6 +266,9 @@ impl Lead {
 
     pub(super) fn reconnected(&mut self, node: usize) {
         self.leader.reconnected(node);
+        if let Some(bridge) = &mut self.bridge {
+            bridge.reconnected();
+        }
     }
 
     /// When this server's clock shows the time of the next timer.

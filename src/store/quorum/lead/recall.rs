@@ -43,7 +43,9 @@ impl Lead {
             let renumbered = record::with_tokens(&key, &kept, |token| tokens.token(token)).map_err(unreadable)?;
             content.0.insert(key, renumbered.ok_or(NotRecalled::NoTokens)?);
         }
-        Ok(Self::new((self.partition, ballot), leader, content, [now; 2], self.waiters_max, Place::hash_of)?)
+        let of = (self.partition, ballot);
+        let lead = Self::new(of, leader, content, [now; 2], self.waiters_max, Place::hash_of)?;
+        Ok(Self { bridge: self.bridge.as_ref().map(|bridge| bridge.anew()), ..lead })
     }
 }
 

@@ -1,6 +1,9 @@
 //! Turns of the rules, in memory. What they cause is held back, but for hints.
 
-use super::{Held, Lead};
+use super::{
+    Held, Lead,
+    bridge::{Bridge, Work},
+};
 use crate::{
     domain::{
         binding::Binding,
@@ -8,7 +11,7 @@ use crate::{
         ids::{Incarnation, ReplicaId},
         limits::COMMAND_WINDOW,
         name::LockName,
-        outcome::AcquireOutcome,
+        outcome::{AcquireOutcome, LockView},
         replicas::Replicas,
         rules::{Lock, Turn},
         time::StoreTime,
@@ -74,6 +77,14 @@ impl Lead {
     }
 
     pub(super) fn run(&mut self, job: Job, now: StoreTime, exit: &Exit<'_>) {
+        if self.bridge.is_some() {
+            let (name, hash) = (job.name.clone(), job.hash);
+            return self.enter((&name, hash), Work::Run(job), now, exit);
+        }
+        self.run_now(job, now, exit);
+    }
+
+    pub(super) fn run_now(&mut self, job: Job, now: StoreTime, exit: &Exit<'_>) {
         let Job { name, hash, command, from, not_after, asker } = job;
         let time = self.time.at(now);
         if not_after < time {
@@ -88,7 +99,10 @@ impl Lead {
         };
         let outcome = if command == Command::View {
             let idle = Lock::default();
-            Box::new(self.locks.find(&name, hash).map_or(&idle, |slot| &slot.lock).view(time)).into()
+            let view = self.locks.find(&name, hash).map_or(&idle, |slot| &slot.lock).view(time);
+            let classic = self.bridge.as_ref().and_then(|bridge| bridge.hold(&name));
+            let current = view.current.filter(|_| classic.is_none());
+            Box::new(LockView { current, classic, ..view }).into()
         } else {
             self.turn((&name, hash), command, (from, time), exit)
         };
@@ -114,6 +128,7 @@ impl Lead {
             replicas: &mut self.replicas,
             waiters_max: self.waiters_max,
             open: &mut self.open,
+            bridge: self.bridge.as_deref(),
             exit,
         };
         let turn = |slot: &mut Slot<_>, sequencer: &mut Sequencer| {
@@ -124,6 +139,20 @@ impl Lead {
             self.carriers.insert(from);
         }
         outcome
+    }
+
+    /// A turn of a lock that only applies the time.
+    pub(super) fn apply_time(&mut self, name: &LockName, hash: u64, now: StoreTime, exit: &Exit<'_>) {
+        let mut turns = Turns {
+            now: self.time.at(now),
+            replica: replica_of(self.ballot.server),
+            replicas: &mut self.replicas,
+            waiters_max: self.waiters_max,
+            open: &mut self.open,
+            bridge: self.bridge.as_deref(),
+            exit,
+        };
+        self.locks.with_lock(name, hash, |slot, sequencer| turns.run(slot, sequencer, "", |turn| turn.apply_time()));
     }
 
     /// A turn that may change something begins.
@@ -139,6 +168,9 @@ impl Lead {
         if self.hands_over.is_some() {
             return false;
         }
+        if self.bridge.is_some() {
+            self.poll_classic(now);
+        }
         for _ in 0..DUE_PER_TURN {
             self.begin_turn(now);
             let time = self.time.at(now);
@@ -148,6 +180,7 @@ impl Lead {
                 replicas: &mut self.replicas,
                 waiters_max: self.waiters_max,
                 open: &mut self.open,
+                bridge: self.bridge.as_deref(),
                 exit,
             };
             let turn = |slot: &mut Slot<_>, sequencer: &mut Sequencer| {
@@ -170,6 +203,7 @@ impl Lead {
             replicas: &mut self.replicas,
             waiters_max: self.waiters_max,
             open: &mut self.open,
+            bridge: self.bridge.as_deref(),
             exit,
         };
         self.sweeps_from = self.locks.with_waited_for(from, SLOTS_PER_SWEEP, |slot, sequencer| {
@@ -187,6 +221,7 @@ struct Turns<'a> {
     replicas: &'a mut Replicas,
     waiters_max: usize,
     open: &'a mut Vec<Held>,
+    bridge: Option<&'a Bridge>,
     exit: &'a Exit<'a>,
 }
 
@@ -199,6 +234,8 @@ impl Turns<'_> {
         act: impl FnOnce(&mut Turn<'_>) -> R,
     ) -> R {
         let mut effects = Effects::new();
+        let key = self.bridge.map(|_| (slot.lock.lease().map(|lease| lease.token), slot.lock.offered_until()));
+        let classic = self.bridge.and_then(|bridge| bridge.hold(&slot.name));
         let mut turn = Turn {
             lock: &mut slot.lock,
             sequencer,
@@ -211,16 +248,27 @@ impl Turns<'_> {
             replicas: self.replicas,
             known_token: 0,
             waiters_max: self.waiters_max,
-            classic: None,
+            classic,
         };
         let outcome = act(&mut turn);
         // What is offered to a call that waits at this server is claimed at once, so the hand-off is one batch.
         let next = |request, binding: &Binding| self.exit.next(request, binding);
-        if let Some((call, outcome)) = turn.claim_offered(replica_of(self.exit.me), next) {
+        // A claim at a lock that is shared with classic clients comes after a step of its own.
+        if self.bridge.is_none()
+            && let Some((call, outcome)) = turn.claim_offered(replica_of(self.exit.me), next)
+        {
             let claimed = Box::new(Timed { sent: self.exit.since, outcome });
             self.open.push(Held::Claimed { call, claimed });
         }
+        if let Some(before) = key
+            && slot.lock.lease().is_none()
+            && before != (None, slot.lock.offered_until())
+        {
+            self.open.push(Held::Key(slot.name.clone(), slot.hash()));
+        }
         let is_watched = self.exit.is_watched();
+        let of_classic = self.bridge.filter(|_| classic.is_some()).map(|bridge| bridge.reason(&slot.name));
+        let reason = of_classic.as_deref().unwrap_or(reason);
         Notice::of(effects, &slot.name, &slot.lock, reason, is_watched, |to, notice| match notice {
             // It promises nothing: the call claims, and the answer to that is held back. So a claim
             // through another server need not wait until this batch is acknowledged.

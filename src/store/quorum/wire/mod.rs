@@ -1,8 +1,9 @@
 //! Requests to a node that is a Redis: which scripts run, with which arguments, and what their replies mean.
 //!
 //! The scripts do what [`Node::say`](super::node::Node::say) does, request by request. What they keep of partition 3 is
-//! under keys that begin with `fp:{q3}:`, what the node knows of its cluster under `fp:q:node` (`lua/head.lua`), and
-//! what servers tell each other in the hash `fp:q:servers`, by their ids.
+//! under keys that begin with `fp:{q3}:`, what the node knows of its cluster under `fp:q:node` (`lua/head.lua`), the
+//! prefix of classic keys under `fp:q:classic`, and what servers tell each other in the hash `fp:q:servers`, by their
+//! ids.
 //! Writes and promises for many partitions go in one run of their script; each gets its own answer.
 
 mod bytes;
@@ -10,6 +11,7 @@ mod reply;
 mod sections;
 
 use super::{
+    ballot::Stamp,
     message::Request,
     node::{Ask, Said},
 };
@@ -45,6 +47,8 @@ static READ: Script = script!("read.lua");
 static STAGE: Script = script!("stage.lua");
 static ADMIT: Script = script!("admit.lua");
 static BEAT: Script = script!("beat.lua");
+static CLASSIC: Script = script!("classic.lua");
+static PREFIX: Script = script!("prefix.lua");
 
 /// One run of a script.
 #[derive(Debug)]
@@ -112,8 +116,13 @@ impl Call {
 
 /// What each script gets before its own arguments.
 fn head(run_id: &str, ask: &Ask) -> Result<Vec<Arg>, NodeError> {
-    let (Ask::OfPartition { cluster, list, fresh, .. } | Ask::Beat { cluster, list, fresh, .. }) = ask else {
-        return Ok(Vec::new());
+    let (cluster, list, fresh) = match ask {
+        Ask::OfPartition { cluster, list, fresh, .. } | Ask::Beat { cluster, list, fresh, .. } => {
+            (cluster, list, fresh)
+        }
+        // It names no stamp.
+        Ask::Prefix { cluster, list, .. } => (cluster, list, &Stamp(0)),
+        Ask::Mark(_) => return Ok(Vec::new()),
     };
     let cluster = Fields::default().id(cluster.0).number(*list)?;
     Ok(vec![cluster.arg(), Fields::default().id(fresh.0).arg(), run_id.into()])
@@ -123,12 +132,14 @@ fn script_of(ask: &Ask) -> &'static Script {
     match ask {
         Ask::Mark(_) => &MARK,
         Ask::Beat { .. } => &BEAT,
+        Ask::Prefix { .. } => &PREFIX,
         Ask::OfPartition { request, .. } => match request {
             Request::Promise(_) => &PROMISE,
             Request::Write { .. } => &WRITE,
             Request::Read { .. } => &READ,
             Request::Stage { .. } => &STAGE,
             Request::Admit { .. } => &ADMIT,
+            Request::Classic(_) => &CLASSIC,
         },
     }
 }

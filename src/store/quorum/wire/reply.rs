@@ -3,6 +3,7 @@
 use super::{
     super::{
         acceptor::Seen,
+        classic::KeyState,
         content::Bytes,
         message::{Answer, Cursor},
         node::Said,
@@ -60,7 +61,14 @@ fn known(mut parts: Vec<Value>) -> Option<Said> {
         (b"unmarked", [], None) => return Some(Said::Unmarked),
         (b"other", [cluster], None) => return Taken(cluster).cluster().map(Said::Other),
         (b"list", [mark], None) => return Taken(mark).mark().map(Said::List),
+        (b"prefix", [prefix], None) => return Some(Said::Prefix(String::from_utf8_lossy(prefix).into())),
+        (b"denied", [command], None) => return Some(Said::Denied(String::from_utf8_lossy(command).into())),
         (b"done", [], None) => Answer::Done,
+        (b"free", [], None) => Answer::Classic(KeyState::Free),
+        (b"ours", [], None) => Answer::Classic(KeyState::Ours),
+        // It ended in that very moment, or it has no TTL.
+        (b"theirs", [b"-1" | b"-2"], None) => Answer::Classic(KeyState::Theirs(None)),
+        (b"theirs", [ms], None) => Answer::Classic(KeyState::Theirs(Some(Taken(ms).decimal()?))),
         (b"again", [], None) => Answer::Again,
         (b"promised", [stamp, accepted], None) => {
             Answer::Promised { stamp: Taken(stamp).stamp()?, accepted: Taken(accepted).position()? }

@@ -4,6 +4,7 @@ use super::{
     super::{
         acceptor::PIECE_RECORDS_MAX,
         ballot::{Position, TransferId},
+        classic::Wish,
         content::Bytes,
         message::Request,
         node::{Ask, ClusterId},
@@ -50,6 +51,7 @@ pub(super) fn args(ask: &Ask) -> Result<Vec<Arg>, NodeError> {
     let (partition, request) = match ask {
         Ask::Mark(mark) => return Ok(vec![bytes::mark(mark)?]),
         Ask::OfPartition { partition, request, .. } => (Arg::Uint((*partition).into()), request),
+        Ask::Prefix { prefix, .. } => return Ok(vec![Arg::from(&**prefix)]),
         Ask::Beat { partitions, server, told, gone, .. } => {
             let mut args = Vec::with_capacity(3 + usize::from(*partitions) + gone.len());
             args.extend([Arg::Uint((*partitions).into()), Arg::from(&server.0[..]), Arg::from(&**told)]);
@@ -85,6 +87,16 @@ pub(super) fn args(ask: &Ask) -> Result<Vec<Arg>, NodeError> {
         Request::Admit { position, transfer, count: staged, time, token, stamp } => {
             let to = Fields::header(*stamp, &position.ballot, position)?.time(*time)?.arg();
             vec![partition, name(position, *transfer), to, decimal(*token)?.into(), count(*staged)]
+        }
+        Request::Classic(step) => {
+            let position = Fields::default().position(&step.position)?.arg();
+            let mut args = vec![partition, position, Arg::from(&*step.key)];
+            match &step.wish {
+                Wish::Look => args.push("look".into()),
+                Wish::Hold { value, ms } => args.extend(["hold".into(), Arg::from(&**value), decimal(*ms)?.into()]),
+                Wish::Drop => args.push("drop".into()),
+            }
+            args
         }
     })
 }

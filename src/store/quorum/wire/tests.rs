@@ -4,7 +4,8 @@ use super::*;
 use crate::store::quorum::{
     acceptor::Seen,
     ballot::{Ballot, Position, ServerId, Stamp, TransferId},
-    content::Changes,
+    classic::{KeyState, Step, Wish},
+    content::{Bytes, Changes},
     message::{Answer, Cursor},
     node::{ClusterId, Mark},
 };
@@ -96,6 +97,22 @@ fn what_refuses_the_server_answers_all_its_requests() {
 }
 
 #[test]
+fn a_step_goes_alone_and_a_key_without_a_ttl_has_none() {
+    let step = |position| {
+        let wish = Wish::Hold { value: Bytes::default(), ms: 1 };
+        of_partition(1, Request::Classic(Arc::new(Step { position, key: Bytes::default(), wish })))
+    };
+    let position = |round| Position { ballot: Ballot { round, server: ServerId([3; 12]) }, seq: 1 };
+    assert_eq!(grouped(&[step(position(1)), step(position(1))]), [1, 1]);
+    assert!(calls(RUN_ID, &[step(position(1 << 48))]).is_err());
+    for (ms, left) in [("-1", None), ("-2", None), ("0", Some(0)), ("60000", Some(60_000))] {
+        let said = one().said(Value::Array(vec![text(b"theirs"), text(ms.as_bytes())])).unwrap();
+        assert_eq!(said, [Ok(Said::OfPartition(Answer::Classic(KeyState::Theirs(left))))]);
+    }
+    one().said(Value::Array(vec![text(b"theirs"), text(b"soon")])).unwrap()[0].as_ref().unwrap_err();
+}
+
+#[test]
 fn a_mark_comes_back_as_it_was_sent() {
     let members = ["redis://a:1", "rediss://[::1]:2/\"\n"].map(Arc::from).into();
     let mark = Mark { cluster: ClusterId(u128::MAX), partitions: 64, list: 7, members, rebuild: Some(u64::MAX) };
@@ -106,8 +123,10 @@ fn a_mark_comes_back_as_it_was_sent() {
 }
 
 fn value() -> impl Strategy<Value = Value> {
-    let words =
-        ["done", "again", "promised", "no", "at", "low", "stranger", "piece", "other", "list", "broken", "beats"];
+    let words = [
+        "done", "free", "ours", "theirs", "prefix", "denied", "again", "promised", "no", "at", "low", "stranger",
+        "piece", "other", "list", "broken", "beats",
+    ];
     let lengths = [0_usize, 1, 6, 12, 16, 18, 22, 24, 25, 139];
     let leaf = prop_oneof![
         proptest::sample::select(words.to_vec()).prop_map(|word| text(word.as_bytes())),
