@@ -3,6 +3,7 @@
 
 mod chores;
 mod error;
+mod failures;
 mod fields;
 mod interface;
 pub mod memory;

@@ -2,7 +2,7 @@
 
 use super::{nodes::Carrier, redis_nodes::RedisNodes};
 use crate::{
-    node::RedisUrl,
+    node::NodeUrl,
     telemetry::{metrics::StoreMetrics, traces::Traces},
 };
 use std::sync::Arc;
@@ -45,11 +45,11 @@ impl<N> Connected<N> {
     }
 }
 
-/// The Redis servers that an operator named. What a list of members says is a place only, so a node that was not
-/// named is entered as the named ones are.
+/// The Redis servers that an operator named, or the only one by its Sentinels. What a list of members says is a place
+/// only, so a node that was not named is entered as the named ones are.
 #[derive(Clone, Debug)]
 pub struct Addresses {
-    given: Vec<RedisUrl>,
+    given: Vec<NodeUrl>,
     allows_eviction: bool,
     metrics: Arc<StoreMetrics>,
     traces: Traces,
@@ -57,7 +57,8 @@ pub struct Addresses {
 
 impl Addresses {
     /// These servers.
-    pub fn new(given: Vec<RedisUrl>) -> Self {
+    pub fn new(given: impl IntoIterator<Item: Into<NodeUrl>>) -> Self {
+        let given = given.into_iter().map(Into::into).collect();
         Self { given, allows_eviction: false, metrics: Arc::default(), traces: Traces::default() }
     }
 
@@ -75,16 +76,20 @@ impl Addresses {
 
     /// What a list of members calls the servers that were given.
     pub fn members(&self) -> Vec<Arc<str>> {
-        self.given.iter().map(|url| Arc::from(url.place())).collect()
+        self.given.iter().map(|url| url.place().into()).collect()
     }
 
     /// The URL of a member.
-    pub fn of(&self, member: &str) -> Result<RedisUrl, String> {
+    pub fn of(&self, member: &str) -> Result<NodeUrl, String> {
         if let Some(given) = self.given.iter().find(|url| url.place() == member) {
             return Ok(given.clone());
         }
         match self.given.split_first() {
-            Some((first, rest)) if rest.iter().all(|url| url.is_entered_like(first)) => first.at(member),
+            Some((NodeUrl::Redis(first), rest))
+                if rest.iter().all(|url| matches!(url, NodeUrl::Redis(url) if url.is_entered_like(first))) =>
+            {
+                first.at(member).map(NodeUrl::Redis)
+            }
             _ => Err(format!(
                 "{member} is one of the nodes and not in --store, whose URLs differ in user, password or TLS, so that it is \
                  not known how to enter it: name it in --store"
@@ -111,6 +116,7 @@ impl Connect for Addresses {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::RedisUrl;
 
     #[test]
     fn a_node_that_was_not_named_is_entered_as_the_others_are() {

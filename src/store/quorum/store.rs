@@ -10,6 +10,7 @@ use super::{
     nodes::Carrier,
     one_node::Loss,
     share::{Place, Share},
+    trouble::Troubles,
 };
 use crate::{
     clock::Clock,
@@ -71,6 +72,7 @@ pub struct QuorumStore<C> {
     pub(super) all_led_at: Mutex<Option<Instant>>,
     pub(super) metrics: Arc<PartitionMetrics>,
     pub(super) chores: Arc<Chores>,
+    pub(super) troubles: Troubles,
     /// Nodes that refuse this cluster.
     pub(super) refusals: Seldom,
     /// The newest list that a node has shown, if it is newer than that of this store.
@@ -131,6 +133,7 @@ impl<C: Carrier> QuorumStore<C> {
             all_led_at: Mutex::default(),
             metrics: Arc::default(),
             chores: Arc::default(),
+            troubles: Troubles::of(nodes),
             refusals: Seldom::new(REFUSAL_PERIOD),
             newer: watch::Sender::new(None),
         }

@@ -1,10 +1,6 @@
 //! The errors of a node as those of a store, and as metrics.
 
-use crate::{
-    node::NodeError,
-    store::StoreError,
-    telemetry::metrics::{StoreFailure, StoreMetrics},
-};
+use crate::{node::NodeError, store::StoreError};
 
 impl From<NodeError> for StoreError {
     fn from(error: NodeError) -> Self {
@@ -17,14 +13,4 @@ impl From<NodeError> for StoreError {
     }
 }
 
-/// Counts a command that has no answer.
-pub(super) fn measure<T>(metrics: &StoreMetrics, answer: &Result<T, StoreError>) {
-    let failure = match answer {
-        Ok(_) | Err(StoreError::BadPageToken) => return,
-        Err(StoreError::Unavailable(_)) => StoreFailure::Unavailable,
-        Err(StoreError::Overloaded) => StoreFailure::Overloaded,
-        Err(StoreError::OutcomeUnknown(_)) => StoreFailure::Unknown,
-        Err(StoreError::Corrupt(_)) => StoreFailure::Corrupt,
-    };
-    metrics.errors.of(failure).inc();
-}
+pub(super) use crate::store::failures::measure;

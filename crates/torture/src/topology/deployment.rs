@@ -20,8 +20,6 @@ pub(crate) struct Deployment {
     pub(crate) replication: Option<Link>,
     pub(crate) wall: Option<Arc<WallClock>>,
     pub(crate) quorum: Option<Quorum>,
-    /// Whether the only Redis keeps partitions, as a node of a quorum does.
-    pub(crate) has_partitions: bool,
 }
 
 impl Deployment {
@@ -34,7 +32,6 @@ impl Deployment {
             replication: None,
             wall: None,
             quorum: None,
-            has_partitions: false,
         }
     }
 

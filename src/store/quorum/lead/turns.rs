@@ -86,6 +86,10 @@ impl Lead {
             Command::Claim(call, _) => Some(*call),
             _ => None,
         };
+        let declined = match &command {
+            Command::Decline { request, attempt } => Some((*request, *attempt)),
+            _ => None,
+        };
         let outcome = if command == Command::View {
             let idle = Lock::default();
             Box::new(self.locks.find(&name, hash).map_or(&idle, |slot| &slot.lock).view(time)).into()
@@ -96,6 +100,13 @@ impl Lead {
         if let (Some(call), Outcome::Acquire(AcquireOutcome::Queued)) = (call, &outcome) {
             place.number = self.place(&name, hash, call.request);
             place.ahead = self.ahead(&name, hash, call).unwrap_or_default();
+        }
+        if let Some((request, attempt)) = declined {
+            // Only the server of its newest call was offered the lock; another one may carry a call of it as well.
+            let others = self.carriers.iter().copied().chain([self.ballot.server]).filter(|server| *server != from);
+            for server in others {
+                exit.notice(Some(replica_of(server)), Notice::LookAgain(request, attempt));
+            }
         }
         self.open.push(Held::Outcome { asker, now: time, outcome, place });
     }
