@@ -26,6 +26,7 @@ use crate::{
         reason_of,
     },
 };
+use std::collections::BTreeSet;
 use uuid::Uuid;
 
 /// A command on its way to its turn.
@@ -86,10 +87,6 @@ impl Lead {
             Command::Claim(call, _) => Some(*call),
             _ => None,
         };
-        let declined = match &command {
-            Command::Decline { request, attempt } => Some((*request, *attempt)),
-            _ => None,
-        };
         let outcome = if command == Command::View {
             let idle = Lock::default();
             Box::new(self.locks.find(&name, hash).map_or(&idle, |slot| &slot.lock).view(time)).into()
@@ -100,13 +97,6 @@ impl Lead {
         if let (Some(call), Outcome::Acquire(AcquireOutcome::Queued)) = (call, &outcome) {
             place.number = self.place(&name, hash, call.request);
             place.ahead = self.ahead(&name, hash, call).unwrap_or_default();
-        }
-        if let Some((request, attempt)) = declined {
-            // Only the server of its newest call was offered the lock; another one may carry a call of it as well.
-            let others = self.carriers.iter().copied().chain([self.ballot.server]).filter(|server| *server != from);
-            for server in others {
-                exit.notice(Some(replica_of(server)), Notice::LookAgain(request, attempt));
-            }
         }
         self.open.push(Held::Outcome { asker, now: time, outcome, place });
     }
@@ -123,6 +113,7 @@ impl Lead {
             now,
             replica: replica_of(from),
             replicas: &mut self.replicas,
+            carriers: &self.carriers,
             waiters_max: self.waiters_max,
             open: &mut self.open,
             exit,
@@ -157,6 +148,7 @@ impl Lead {
                 now: time,
                 replica: replica_of(self.ballot.server),
                 replicas: &mut self.replicas,
+                carriers: &self.carriers,
                 waiters_max: self.waiters_max,
                 open: &mut self.open,
                 exit,
@@ -179,6 +171,7 @@ impl Lead {
             now: self.time.at(now),
             replica: replica_of(self.ballot.server),
             replicas: &mut self.replicas,
+            carriers: &self.carriers,
             waiters_max: self.waiters_max,
             open: &mut self.open,
             exit,
@@ -196,6 +189,8 @@ struct Turns<'a> {
     /// The server that sent the command.
     replica: ReplicaId,
     replicas: &'a mut Replicas,
+    /// Other servers through which calls wait.
+    carriers: &'a BTreeSet<ServerId>,
     waiters_max: usize,
     open: &'a mut Vec<Held>,
     exit: &'a Exit<'a>,
@@ -210,6 +205,7 @@ impl Turns<'_> {
         act: impl FnOnce(&mut Turn<'_>) -> R,
     ) -> R {
         let mut effects = Effects::new();
+        let offered = slot.lock.offered();
         let mut turn = Turn {
             lock: &mut slot.lock,
             sequencer,
@@ -238,6 +234,12 @@ impl Turns<'_> {
             Notice::LookAgain(..) => self.exit.notice(to, notice),
             _ => self.open.push(Held::Notice(to, notice)),
         });
+        // Only the server of its newest call was offered the lock; a call of it may live at another one, and claims.
+        if let Some((request, attempt)) = offered.and_then(|request| Some((request, slot.lock.skipped(request)?))) {
+            for server in self.carriers.iter().copied().chain([self.exit.me]) {
+                self.exit.notice(Some(replica_of(server)), Notice::LookAgain(request, attempt));
+            }
+        }
         outcome
     }
 }
