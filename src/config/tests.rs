@@ -85,7 +85,7 @@ fn all_problems_of_all_sources_are_reported_together() {
 fn a_problem_with_the_store_url_is_reported_without_the_password() {
     assert_eq!(
         load(&[("store", "rediss://even")], &[], None).unwrap().store,
-        StoreUrl::Redis("rediss://even".to_owned())
+        StoreUrl::Redis(vec!["rediss://even".to_owned()])
     );
     assert!(refused(&[("store", "redis://odd")]).contains("--store = \"redis://odd\": is odd"));
     for url in ["redis://:secret@odd", "reds://:secret@even", "reds://:secret"] {

@@ -101,7 +101,6 @@ pub(super) fn connect_error(error: &RedisError) -> String {
             format!("no connection to Redis (look at host, port and TLS of the URL): {error}")
         }
         NodeError::Unavailable(why) | NodeError::Corrupt(why) => why,
-        NodeError::Overloaded => error.to_string(),
     }
 }
 

@@ -97,7 +97,7 @@ pub async fn serve(
         StoreUrl::Redis(urls) => {
             let urls = urls.iter().map(|url| store_url(url, &config.store_tls)).collect::<Result<Vec<_>, _>>()?;
             let addresses = Addresses::new(urls).allowing_eviction(config.allow_eviction);
-            let (addresses, clock) = (addresses.measured(&metrics.store, &traces), Arc::new(ProcessClock::start()));
+            let (addresses, clock) = (addresses.measured(&metrics.store), Arc::new(ProcessClock::start()));
             let members = addresses.members();
             let store = ClusterStore::new(addresses, members, clock, &config.limits, hub.clone());
             let store = Arc::new(store.measured(metrics.partitions.clone(), metrics.store.clone()));

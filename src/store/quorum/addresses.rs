@@ -1,10 +1,7 @@
 //! Ways to nodes, by the names that lists of members have for them.
 
 use super::{nodes::Carrier, redis_nodes::RedisNodes};
-use crate::{
-    node::NodeUrl,
-    telemetry::{metrics::StoreMetrics, traces::Traces},
-};
+use crate::{node::NodeUrl, telemetry::metrics::StoreMetrics};
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
@@ -52,14 +49,13 @@ pub struct Addresses {
     given: Vec<NodeUrl>,
     allows_eviction: bool,
     metrics: Arc<StoreMetrics>,
-    traces: Traces,
 }
 
 impl Addresses {
     /// These servers.
     pub fn new(given: impl IntoIterator<Item: Into<NodeUrl>>) -> Self {
         let given = given.into_iter().map(Into::into).collect();
-        Self { given, allows_eviction: false, metrics: Arc::default(), traces: Traces::default() }
+        Self { given, allows_eviction: false, metrics: Arc::default() }
     }
 
     /// The same, where nodes that may evict are used if this is true.
@@ -68,10 +64,10 @@ impl Addresses {
         Self { allows_eviction, ..self }
     }
 
-    /// The same, whose connections are measured by these metrics and these traces.
+    /// The same, whose connections are measured by these metrics.
     #[must_use]
-    pub fn measured(self, metrics: &Arc<StoreMetrics>, traces: &Traces) -> Self {
-        Self { metrics: Arc::clone(metrics), traces: traces.clone(), ..self }
+    pub fn measured(self, metrics: &Arc<StoreMetrics>) -> Self {
+        Self { metrics: Arc::clone(metrics), ..self }
     }
 
     /// What a list of members calls the servers that were given.
@@ -107,7 +103,7 @@ impl Connect for Addresses {
     ) -> Result<(Self::Nodes, impl Future<Output = ()> + Send + 'static), String> {
         let urls = members.iter().map(|member| self.of(member)).collect::<Result<Vec<_>, _>>()?;
         let nodes = RedisNodes::new(&urls).allowing_eviction(self.allows_eviction);
-        let nodes = Arc::new(nodes.measured(&self.metrics, &self.traces));
+        let nodes = Arc::new(nodes.measured(&self.metrics));
         let runs = Arc::clone(&nodes);
         Ok((nodes, async move { runs.run().await }))
     }

@@ -10,9 +10,9 @@ use super::{
     wire,
 };
 use crate::{
-    node::{CONNECTIONS_PER_NODE, Connection, Header, Node, NodeError, NodeUrl, Pushes, doctor::Logged},
+    node::{CONNECTIONS_PER_NODE, Connection, Node, NodeError, NodeUrl, Pushes, doctor::Logged},
     sync::Mutex,
-    telemetry::{metrics::StoreMetrics, traces::Traces},
+    telemetry::metrics::StoreMetrics,
 };
 use futures_util::future::{join, join_all};
 use std::{sync::Arc, time::Duration};
@@ -71,7 +71,6 @@ impl RedisNode {
             Ok(_) => Lost("the connection to the node was closed".to_owned()),
         }
     }
-
 }
 
 /// What the channels of parcels begin with.
@@ -86,11 +85,15 @@ impl RedisNodes {
     /// Nodes at these addresses, without connections: [`Self::run`] makes them.
     pub fn new(urls: impl IntoIterator<Item: Into<NodeUrl>>) -> Self {
         let node = |url: NodeUrl| {
-            let node = Node::new(url, |_, _| Header::default());
+            let node = Node::new(url);
             let (connection, parcels, refused) = (Mutex::new(None), Mutex::new(None), Mutex::new(None));
             RedisNode { node, connection, parcels, refused, logged: Logged::default() }
         };
-        Self { nodes: urls.into_iter().map(Into::into).map(node).collect(), allows_eviction: false, metrics: Arc::default() }
+        Self {
+            nodes: urls.into_iter().map(Into::into).map(node).collect(),
+            allows_eviction: false,
+            metrics: Arc::default(),
+        }
     }
 
     /// Uses nodes that may evict what they keep as well.
@@ -99,10 +102,10 @@ impl RedisNodes {
         Self { allows_eviction, ..self }
     }
 
-    /// The same, measured by these metrics and these traces. To be called before [`Self::run`].
+    /// The same, measured by these metrics. To be called before [`Self::run`].
     #[must_use]
-    pub fn measured(self, metrics: &Arc<StoreMetrics>, traces: &Traces) -> Self {
-        let measured = |it: RedisNode| RedisNode { node: it.node.measured(metrics.clone(), traces.clone()), ..it };
+    pub fn measured(self, metrics: &Arc<StoreMetrics>) -> Self {
+        let measured = |it: RedisNode| RedisNode { node: it.node.measured(metrics.clone()), ..it };
         let nodes = self.nodes.into_iter().map(measured).collect();
         Self { nodes, metrics: Arc::clone(metrics), ..self }
     }

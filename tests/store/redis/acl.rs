@@ -92,8 +92,7 @@ async fn a_stream_learns_of_the_end_of_a_lease_if_its_message_was_lost() {
     assert!(matches!(stream.next_but_beats(true).await, ServerMessage::Attached(_)));
     // Redis closes the connection of the subscription.
     redis.command(&["ACL", "SETUSER", "fp", "resetchannels"]);
-    let force =
-        v1::ForceReleaseRequest { lock_name: lock, expected_token: lease.fencing_token, reason: "test".into() };
+    let force = v1::ForceReleaseRequest { lock_name: lock, expected_token: lease.fencing_token, reason: "test".into() };
     other.admin().force_release(force).await.unwrap();
     redis.command(&["ACL", "SETUSER", "fp", "&fp:q:to:*"]);
     let ServerMessage::Lost(lost) = within(stream.next_but_beats(true)).await else { panic!("the lease is not lost") };

@@ -75,7 +75,8 @@ impl Trial {
             assert!(over.elapsed() < QUIET_MAX, "somebody waits still after {QUIET_MAX:?}");
             sleep(Duration::from_millis(20)).await;
         }
-        let (quiet, refused, longest) = (over.elapsed(), seen.refused.lock().unwrap(), seen.longest.lock().unwrap());
+        let quiet = over.elapsed();
+        let (refused, longest) = (*seen.refused.lock().unwrap(), *seen.longest.lock().unwrap());
         println!(
             "{} grants, {refused} refusals, the longest call {longest:?} beyond its wait; nobody waits after {quiet:?}",
             grants.len()

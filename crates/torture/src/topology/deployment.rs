@@ -24,15 +24,7 @@ pub(crate) struct Deployment {
 
 impl Deployment {
     pub(crate) fn new(servers: Vec<Server>, store_links: Vec<Link>, redis: Vec<Redis>) -> Self {
-        Self {
-            servers,
-            store_links,
-            redis,
-            primary: AtomicUsize::new(0),
-            replication: None,
-            wall: None,
-            quorum: None,
-        }
+        Self { servers, store_links, redis, primary: AtomicUsize::new(0), replication: None, wall: None, quorum: None }
     }
 
     pub(crate) fn primary(&self) -> Result<&Redis> {
