@@ -67,7 +67,7 @@ fn a_good_redis_has_only_good_findings() {
     assert_eq!(worst(&findings), Severity::Ok, "{findings:?}");
     let checks: Vec<_> = findings.iter().map(|finding| finding.check).collect();
     let place = checks.iter().position(|check| *check == own[0].check).unwrap();
-    assert_eq!(checks[place - 1..=place + 1], ["scripts", own[0].check, "clock"]);
+    assert_eq!(checks[place - 1..=place + 1], ["scripts", own[0].check, EVICTION]);
     let bad = Finding::error("a check of the caller's", "it is not well", "all", "that");
     assert_eq!(worst(&judge_only_one(&well(), [bad])), Severity::Error);
 }
