@@ -23,7 +23,7 @@ export PATH := $(CURDIR)/target/toolchains/bin:$(PATH)
 FEATURES := --features fencepost-client/testing
 
 .PHONY: help setup test fmt lint unit server test-clients test-python test-typescript test-go test-java test-guards \
-    start-clients interop redis-rules-long redis-million redis-scale idle-connections protocol-long quorum-worlds \
+    start-clients interop redis-million redis-scale idle-connections protocol-long quorum-worlds \
     takeover mutants schedules fuzz torture torture-slice torture-long torture-build doc deny advisories \
     proto-baseline run image image-check image-login image-push sbom dist publish
 
@@ -73,10 +73,6 @@ server: setup
 start-clients: server ## Measure the start of a new user in each language, from a clean folder to the first lock
 	FENCEPOST_BIN=$(CURDIR)/target/debug/fencepost clients/start.py
 
-# Not part of `test`: takes half an hour or more. `unit` compares a few thousand shorter sequences.
-redis-rules-long: ## Compare the Redis scripts with the rules, over 200,000 random sequences
-	FENCEPOST_SEQUENCES=200000 FENCEPOST_COMMANDS=200 cargo test --locked --test redis_rules -- --nocapture
-
 # Not part of `test`: takes a few minutes. `unit` uses 50,000 names.
 redis-million: ## Check that a million lock names leave no data behind in Redis
 	FENCEPOST_NAMES=1000000 cargo test --locked --test redis_names -- --nocapture
@@ -100,7 +96,6 @@ schedules: ## Test the store and the waiters under many orders of events, from S
 FUZZ_SECONDS ?= 600
 fuzz: setup ## Fuzz all parsers of external input, for FUZZ_SECONDS each
 	crates/fuzz/run.sh request $(FUZZ_SECONDS)
-	crates/fuzz/run.sh redis $(FUZZ_SECONDS)
 	crates/fuzz/run.sh record $(FUZZ_SECONDS)
 	crates/fuzz/run.sh parcel $(FUZZ_SECONDS)
 	crates/fuzz/run.sh config $(FUZZ_SECONDS)

@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used, missing_docs, reason = "it says what is wrong by failing")]
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use deadpool_redis::redis::parse_redis_value;
 use fencepost::{
     clock::{Clock, ProcessClock},
     domain::{
@@ -20,7 +19,6 @@ use fencepost::{
         token::{FencingToken, Sequencer},
     },
     locks::Hub,
-    node::replies,
     store::{
         Store as _,
         memory::MemoryStore,
@@ -28,7 +26,6 @@ use fencepost::{
             ballot::{Ballot, ServerId},
             frame::{Done, Frame, Parcel, Work, parcels},
         },
-        redis::answer::Answer,
     },
 };
 use std::{future::Future, hint::black_box, pin::pin, sync::Arc, task::Context, time::Duration};
@@ -165,41 +162,6 @@ fn memory_store(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Answers of scripts as Redis sends them: of a quick path, and of the rules.
-fn answers() -> [(&'static str, Vec<u8>); 2] {
-    let id = [b'a'; 16];
-    let float = |number: f64| number.to_le_bytes();
-    let quick = [b"\xc1GR".as_slice(), &float(NOW as f64), &float(30e6), &id, &id].concat();
-    let word = |text: &[u8]| [&[0xd9, u8::try_from(text.len()).unwrap()], text].concat();
-    let number = |number: u64| [&[0xcf], number.to_be_bytes().as_slice()].concat();
-    let holder = [&[2], word(b"host-17:worker-4").as_slice(), &word(b"[]"), &word(&id)].concat();
-    let times = [number(NOW), number(30_000_000), number(20_000_000), number(10_000_000)].concat();
-    let contended = [word(b"contended"), vec![0x98], holder, times, vec![0x90]].concat();
-    [("granted by a quick path", quick), ("contended, by the rules", contended)]
-}
-
-fn replies_of_redis(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("replies");
-    for (what, packed) in answers() {
-        let read = |packed: &[u8]| Answer::read(StoreTime::from_micros(NOW), packed).unwrap().acquire().unwrap();
-        group.bench_function(what, |bencher| bencher.iter(|| read(black_box(&packed))));
-        let mut reply = format!("*33\r\n:{NOW}\r\n").into_bytes();
-        for _ in 0..32 {
-            reply.extend_from_slice(format!("${}\r\n", packed.len()).as_bytes());
-            reply.extend_from_slice(&packed);
-            reply.extend_from_slice(b"\r\n");
-        }
-        group.bench_function(format!("32 together, {what}"), |bencher| {
-            bencher.iter_batched(
-                || parse_redis_value(&reply).unwrap(),
-                |value| replies(value, 32).unwrap().1.iter().map(|packed| read(packed)).collect::<Vec<_>>(),
-                BatchSize::SmallInput,
-            );
-        });
-    }
-    group.finish();
-}
-
 /// What an acquire costs beyond the leader's work if another server asks for it.
 fn frames() -> [(&'static str, Frame); 3] {
     let (now, number) = (StoreTime::from_micros(NOW), 1_000_000);
@@ -237,5 +199,5 @@ fn parcels_of_frames(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(parts, rules, memory_store, replies_of_redis, parcels_of_frames);
+criterion_group!(parts, rules, memory_store, parcels_of_frames);
 criterion_main!(parts);

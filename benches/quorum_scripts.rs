@@ -11,7 +11,7 @@
 mod redis_server;
 
 use fencepost::{
-    node::{Connection, Header, Node, RedisUrl},
+    node::{Connection, Node, RedisUrl},
     store::quorum::{
         ballot::{Ballot, Position, ServerId, Stamp, TransferId},
         content::{Bytes, Changes},
@@ -196,7 +196,7 @@ async fn measure_beats(redis: &Redis, connection: &Connection, partitions: u16, 
 async fn main() {
     let windows = std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(2_000) / WINDOW;
     let redis = Redis::start(&[]);
-    let node = Arc::new(Node::new(&RedisUrl::parse(&redis.url()).unwrap(), |_, _| Header::default()));
+    let node = Arc::new(Node::new(RedisUrl::parse(&redis.url()).unwrap()));
     let connecting = Arc::clone(&node);
     let connecting = tokio::spawn(async move { connecting.run().await });
     node.up().wait_for(|up| *up).await.unwrap();

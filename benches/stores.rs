@@ -15,7 +15,7 @@ use fencepost::{
     domain::{limits::Limits, name::LockName},
     node::RedisUrl,
     store::{
-        MemoryStore, RedisStore, Store,
+        MemoryStore, Store,
         quorum::{
             QuorumStore,
             create::create,
@@ -54,15 +54,6 @@ async fn main() {
             let clock = Arc::new(ProcessClock::start());
             let memory = Arc::new(MemoryStore::new(clock, &Limits::default(), Arc::new(NoNotices)));
             measure("memory", &memory, tasks, span, &[]).await;
-
-            let servers = [Redis::start(&[])];
-            let url = RedisUrl::parse(&servers[0].url()).unwrap();
-            let store = Arc::new(RedisStore::new(&url, &Limits::default(), Arc::new(NoNotices)));
-            let maintained = Arc::clone(&store);
-            let running = tokio::spawn(async move { maintained.maintain().await });
-            store.up().wait_for(|up| *up).await.unwrap();
-            measure("redis", &store, tasks, span, &servers).await;
-            running.abort();
 
             for nodes in [1, 3] {
                 quorum(nodes, tasks, span).await;

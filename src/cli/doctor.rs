@@ -11,7 +11,7 @@ use crate::{
         NodeUrl,
         doctor::{Finding, Severity, sentinels, worst},
     },
-    store::{doctor, quorum},
+    store::quorum,
 };
 use clap::Args;
 use serde::Serialize;
@@ -50,7 +50,7 @@ pub(super) async fn doctor(args: DoctorArgs) -> Result<(), Failure> {
     let (mut worst_of_all, mut away) = (Severity::Ok, Vec::new());
     for url in &urls {
         let store = url.to_string();
-        let (findings, why) = examine(url, args.store.is_quorum(), urls.len() == 1).await;
+        let (findings, why) = examine(url, urls.len() == 1).await;
         let severity = if why.is_some() { Severity::Error } else { worst(&findings) };
         worst_of_all = worst_of_all.max(severity);
         if args.json {
@@ -72,15 +72,13 @@ pub(super) async fn doctor(args: DoctorArgs) -> Result<(), Failure> {
 }
 
 /// The findings about a node, and why there are no more of them.
-async fn examine(url: &NodeUrl, is_of_quorum: bool, is_only: bool) -> (Vec<Finding>, Option<String>) {
+async fn examine(url: &NodeUrl, is_only: bool) -> (Vec<Finding>, Option<String>) {
     let (mut findings, found) = match url {
         NodeUrl::Redis(url) => (Vec::new(), Ok(url.clone())),
         NodeUrl::Sentinel(url) => sentinels::examine(url).await,
     };
     let examined = match found {
-        // A quorum asks other things of each Redis than a store that is one.
-        Ok(url) if is_of_quorum => quorum::doctor::examine(&url, is_only).await,
-        Ok(url) => doctor::examine(&url).await,
+        Ok(url) => quorum::doctor::examine(&url, is_only).await,
         Err(why) => Err(why),
     };
     match examined {

@@ -2,8 +2,8 @@
 
 use super::exit::{COMMAND_LINE, CONFIG, Failure};
 use crate::{
-    config::{NO_SENTINEL_AFTER_QUORUM, NO_SENTINEL_IN_A_LIST, urls_in},
-    node::{NodeUrl, RedisUrl, TlsFile, TlsFileProblem, TlsFiles},
+    config::{NO_SENTINEL_IN_A_LIST, urls_in},
+    node::{NodeUrl, TlsFile, TlsFileProblem, TlsFiles},
 };
 use clap::Args;
 use std::{ffi::OsString, path::PathBuf};
@@ -13,7 +13,7 @@ use std::{ffi::OsString, path::PathBuf};
 pub(crate) struct StoreArgs {
     // Not parsed by clap, whose error message would contain the password of an invalid URL.
     /// URL of the Redis, or URLs with commas between, as for serve: redis://[user:password@]host:port[/db],
-    /// rediss:// for TLS, redis+sentinel://host,host,host/name, or quorum+redis://…
+    /// rediss:// for TLS, or redis+sentinel://host,host,host/name
     #[arg(long, value_name = "URL", env = "FENCEPOST_STORE", hide_env_values = true)]
     store: String,
 
@@ -31,30 +31,12 @@ pub(crate) struct StoreArgs {
 }
 
 impl StoreArgs {
-    /// Whether locks are kept as in a quorum.
-    pub(crate) fn is_quorum(&self) -> bool {
-        urls_in(&self.store).0
-    }
-
-    /// The URLs of a list of Redis servers, with their files for TLS, which are checked.
-    pub(crate) fn members(&self) -> Result<Vec<RedisUrl>, Failure> {
-        let each = self.urls()?.into_iter().map(|url| match url {
-            NodeUrl::Redis(url) => Ok(url),
-            NodeUrl::Sentinel(_) => {
-                let rule = "--store: names Sentinels, which know one Redis: a quorum has certain ones, give their URLs";
-                Err(Failure::new(COMMAND_LINE, rule))
-            }
-        });
-        each.collect()
-    }
-
     /// The URLs with their files for TLS, which are checked. If there are several, none names Sentinels.
     pub(crate) fn urls(&self) -> Result<Vec<NodeUrl>, Failure> {
-        let urls = urls_in(&self.store).1.into_iter().map(NodeUrl::parse).collect::<Result<Vec<_>, _>>();
+        let urls = urls_in(&self.store).into_iter().map(NodeUrl::parse).collect::<Result<Vec<_>, _>>();
         let urls = urls.map_err(|why| Failure::new(COMMAND_LINE, format!("--store: {why}")))?;
-        if self.is_quorum() && urls.iter().any(|url| matches!(url, NodeUrl::Sentinel(_))) {
-            let rule = if urls.len() > 1 { NO_SENTINEL_IN_A_LIST } else { NO_SENTINEL_AFTER_QUORUM };
-            return Err(Failure::new(COMMAND_LINE, format!("--store: {rule}")));
+        if urls.len() > 1 && urls.iter().any(|url| matches!(url, NodeUrl::Sentinel(_))) {
+            return Err(Failure::new(COMMAND_LINE, format!("--store: {NO_SENTINEL_IN_A_LIST}")));
         }
         let file = |given: &Option<OsString>| given.as_ref().filter(|path| !path.is_empty()).map(PathBuf::from);
         let files = TlsFiles { ca: file(&self.store_ca), cert: file(&self.store_cert), key: file(&self.store_key) };

@@ -1,9 +1,8 @@
 //! Parses text into a [`Config`]. Overridden values are checked as well, and all problems are collected.
 
 use super::{
-    AdminListen, AdminPlace, Config, ConfigError, Listen, ListenAddress, ListenHost, LogFormat,
-    NO_SENTINEL_AFTER_QUORUM, NO_SENTINEL_IN_A_LIST, PARAMETERS_SHOWN, PASSWORD_SHOWN, SCHEMES, StoreTls, StoreUrl,
-    TlsFiles,
+    AdminListen, AdminPlace, Config, ConfigError, Listen, ListenAddress, ListenHost, LogFormat, NO_SENTINEL_IN_A_LIST,
+    PARAMETERS_SHOWN, PASSWORD_SHOWN, SCHEMES, StoreTls, StoreUrl, TlsFiles,
     duration::as_written,
     names_sentinels,
     raw::{Problem, RawConfig, location},
@@ -16,9 +15,9 @@ use tracing_subscriber::EnvFilter;
 const CLASSIC_PREFIX_MAX: usize = 512;
 /// The prefix of all keys of the Redis store.
 const STATE_PREFIX: &str = "fp:";
-/// How many Redis servers a store has that keeps locks in a majority. With an even number one more would have to be
-/// there, and no more could fail; more than five only make it slower.
-const NODE_COUNTS: [usize; 2] = [3, 5];
+/// How many Redis servers a store has. With an even number one more would have to be there, and no more could fail; more
+/// than five only make it slower.
+const NODE_COUNTS: [usize; 3] = [1, 3, 5];
 const DRAIN_TIMEOUT_CEILING: Duration = Duration::from_secs(5 * 60);
 
 /// Checks all options, in the order of the table. `redis_url` checks the URL of a Redis.
@@ -146,7 +145,7 @@ fn store(text: &str, redis_url: impl Fn(&str) -> Result<(), String>) -> Result<S
     if text == "memory:" {
         return Ok(StoreUrl::Memory);
     }
-    let (is_quorum, urls) = urls_in(text);
+    let urls = urls_in(text);
     for url in &urls {
         // Output of --print-config. Valid here, because another source may override it.
         if is_printed(url) {
@@ -155,25 +154,22 @@ fn store(text: &str, redis_url: impl Fn(&str) -> Result<(), String>) -> Result<S
         if !SCHEMES.iter().any(|scheme| url.starts_with(scheme)) {
             return Err("no such store; there are memory: (locks in this process), redis://[user:password@]host:port\
                         [/db], or rediss:// for TLS (locks in that Redis, shared by all servers that use it), \
-                        redis+sentinel://host,host,host/name (in the Redis that these Sentinels name), three or \
-                        five redis:// URLs, separated by commas (locks in a majority of them), and quorum+redis:// \
-                        (in one, as in each of these)"
+                        redis+sentinel://host,host,host/name (in the Redis that these Sentinels name), and three \
+                        or five redis:// URLs, separated by commas (locks in a majority of them)"
                 .to_owned());
         }
         redis_url(url)?;
     }
-    if is_quorum && urls.iter().any(|url| names_sentinels(url)) {
-        return Err(if urls.len() > 1 { NO_SENTINEL_IN_A_LIST } else { NO_SENTINEL_AFTER_QUORUM }.to_owned());
+    if urls.len() > 1 && urls.iter().any(|url| names_sentinels(url)) {
+        return Err(NO_SENTINEL_IN_A_LIST.to_owned());
     }
-    match urls[..] {
-        [url] if !is_quorum => Ok(StoreUrl::Redis(url.to_owned())),
-        [url] => Ok(StoreUrl::Quorum(vec![url.to_owned()])),
-        _ if NODE_COUNTS.contains(&urls.len()) => Ok(StoreUrl::Quorum(urls.into_iter().map(str::to_owned).collect())),
-        _ => Err(format!(
+    if !NODE_COUNTS.contains(&urls.len()) {
+        return Err(format!(
             "names {} Redis servers: give one, or three, or five, of which a majority has to be there",
             urls.len()
-        )),
+        ));
     }
+    Ok(StoreUrl::Redis(urls.into_iter().map(str::to_owned).collect()))
 }
 
 /// Whether a password in this URL was replaced to print it.

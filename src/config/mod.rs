@@ -91,11 +91,9 @@ const PARAMETERS_SHOWN: &str = "?***";
 pub enum StoreUrl {
     /// In this process. They are lost when it ends, and other servers do not see them.
     Memory,
-    /// In the Redis at this URL, or in the one that its Sentinels name, shared by all servers that use it. The URL may
-    /// contain passwords, which are never printed.
-    Redis(String),
-    /// In a majority of the Redis servers at these URLs, or in the only one, shared by all servers that use them.
-    Quorum(Vec<String>),
+    /// In a majority of the Redis servers at these URLs, or in the only one, which Sentinels may name, shared by all
+    /// servers that use them. The URLs may contain passwords, which are never printed.
+    Redis(Vec<String>),
 }
 
 impl StoreUrl {
@@ -103,8 +101,7 @@ impl StoreUrl {
     pub fn urls(&self) -> &[String] {
         match self {
             Self::Memory => &[],
-            Self::Redis(url) => std::slice::from_ref(url),
-            Self::Quorum(urls) => urls,
+            Self::Redis(urls) => urls,
         }
     }
 }
@@ -116,23 +113,14 @@ pub(crate) const NO_SENTINEL_IN_A_LIST: &str = "names Sentinels in a list of Red
     certain servers, and none of them may be another one after a failover; give their own URLs, without Sentinel, or \
     one redis+sentinel:// URL alone (its Sentinels are separated by commas: redis+sentinel://s1,s2,s3/name)";
 
-/// Why Sentinels are not named after `quorum+`.
-pub(crate) const NO_SENTINEL_AFTER_QUORUM: &str = "names Sentinels after quorum+, which takes the URL of one certain Redis: leave out quorum+, or name the Redis itself";
-
 /// Whether this URL names Sentinels.
 pub(crate) fn names_sentinels(url: &str) -> bool {
     SCHEMES[2..].iter().any(|scheme| url.starts_with(scheme))
 }
 
-/// Before the URL of a Redis: locks are kept there as in each of several.
-const ONE_OF_QUORUM: &str = "quorum+";
-
-/// The URLs in a text that may name several Redis servers, and whether they keep locks as a quorum does. A comma
-/// separates two of them only before the next URL's scheme: there may be others in a password.
-pub fn urls_in(text: &str) -> (bool, Vec<&str>) {
-    if let Some(url) = text.strip_prefix(ONE_OF_QUORUM) {
-        return (true, vec![url]);
-    }
+/// The URLs in a text that may name several Redis servers. A comma separates two of them only before the next URL's
+/// scheme: there may be others in a password.
+pub fn urls_in(text: &str) -> Vec<&str> {
     let begins = |at: usize| SCHEMES.iter().any(|scheme| text[at + 1..].starts_with(scheme));
     let (mut urls, mut first) = (Vec::new(), 0);
     for (at, _) in text.match_indices(',').filter(|(at, _)| begins(*at)) {
@@ -140,16 +128,13 @@ pub fn urls_in(text: &str) -> (bool, Vec<&str>) {
         first = at + 1;
     }
     urls.push(&text[first..]);
-    (urls.len() > 1, urls)
+    urls
 }
 
 impl fmt::Display for StoreUrl {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Self::Memory {
             return out.write_str("memory:");
-        }
-        if matches!(self, Self::Quorum(urls) if urls.len() == 1) {
-            out.write_str(ONE_OF_QUORUM)?;
         }
         for (number, url) in self.urls().iter().enumerate() {
             if number > 0 {

@@ -85,7 +85,7 @@ fn all_problems_of_all_sources_are_reported_together() {
 fn a_problem_with_the_store_url_is_reported_without_the_password() {
     assert_eq!(
         load(&[("store", "rediss://even")], &[], None).unwrap().store,
-        StoreUrl::Redis("rediss://even".to_owned())
+        StoreUrl::Redis(vec!["rediss://even".to_owned()])
     );
     assert!(refused(&[("store", "redis://odd")]).contains("--store = \"redis://odd\": is odd"));
     for url in ["redis://:secret@odd", "reds://:secret@even", "reds://:secret"] {
@@ -105,16 +105,19 @@ fn a_file_printed_without_the_password_needs_the_url_from_another_source() {
     let printed = load(&[("store", url)], &[], None).unwrap().to_toml();
     assert!(printed.contains("store = \"redis://***@even:6390/2\"") && !printed.contains("secret"), "{printed}");
     let back = load(&[], &[("FENCEPOST_STORE", url)], Some(&printed)).unwrap();
-    assert_eq!(back.store, StoreUrl::Redis(url.to_owned()));
+    assert_eq!(back.store, StoreUrl::Redis(vec![url.to_owned()]));
     let alone = load(&[], &[], Some(&printed)).unwrap_err().to_string();
     assert!(alone.contains("store in ") && alone.contains("FENCEPOST_STORE"), "{alone}");
+    let forgotten = refused(&[("store", "redis://odd:s3cret")]);
+    assert!(!forgotten.contains("s3cret"), "the @ was forgotten: {forgotten}");
+    assert!(refused(&[("store", "quorum+redis://even")]).contains("no such store"));
 }
 
 #[test]
 fn sentinels_name_one_redis_and_none_of_a_list() {
     let url = "redis+sentinel://:secret@even:1,even:2,even:3/main?sentinel_password=secret";
     let config = load(&[("store", url), ("classic_prefix", "classic:")], &[], None).unwrap();
-    assert_eq!(config.store, StoreUrl::Redis(url.to_owned()));
+    assert_eq!(config.store, StoreUrl::Redis(vec![url.to_owned()]));
     let printed = config.to_toml();
     assert!(printed.contains("\"redis+sentinel://***@even:1,even:2,even:3/main?***\""), "{printed}");
     assert!(!printed.contains("secret"), "{printed}");
@@ -158,22 +161,12 @@ fn three_or_five_servers_keep_locks_in_a_majority() {
 }
 
 #[test]
-fn one_server_may_keep_locks_as_each_of_several_does() {
-    let text = "quorum+redis://:secret@even:6390/2";
-    let config = load(&[("store", text)], &[], None).unwrap();
-    assert_eq!(config.store, StoreUrl::Quorum(vec!["redis://:secret@even:6390/2".to_owned()]));
-    let printed = config.to_toml();
-    assert!(printed.contains("store = \"quorum+redis://***@even:6390/2\"") && !printed.contains("secret"), "{printed}");
-    assert!(load(&[], &[], Some(&printed)).unwrap_err().to_string().contains("FENCEPOST_STORE"));
-    let shared = load(&[("store", text), ("classic_prefix", "classic:")], &[], None).unwrap();
-    assert_eq!(shared.classic_prefix, "classic:", "it is the one Redis of classic clients");
-    assert!(refused(&[("store", "quorum+memory:")]).contains("no such store"));
-    assert!(refused(&[("store", "quorum+redis+sentinel://s1,s2,s3/main")]).contains("leave out quorum+"));
-    let forgotten = refused(&[("store", "redis://odd:s3cret")]);
-    assert!(!forgotten.contains("s3cret"), "the @ was forgotten: {forgotten}");
+#[test]
+fn one_redis_may_be_shared_with_classic_clients() {
+    let settings = [("store", "redis://even:6390/2"), ("classic_prefix", "classic:")];
+    assert_eq!(load(&settings, &[], None).unwrap().classic_prefix, "classic:");
 }
 
-#[test]
 fn an_overridden_value_is_checked() {
     let error = load(&[("ttl_min", "2s")], &[("FENCEPOST_TTL_MIN", "2")], None).unwrap_err();
     assert_eq!(error.problems[0].at, "FENCEPOST_TTL_MIN");

@@ -2,26 +2,18 @@
 
 use super::{
     Arg, NodeError, Script, ScriptCall, ServerInfo,
-    batch::{MakeHeader, QueuedCommand},
     doctor::Probe,
-    handshake::Greeting,
-    queue::Queues,
     reply::{Action, Fault, classify, outcome},
-    time::RedisClock,
 };
 use crate::{
-    domain::{ids::Incarnation, time::StoreTime},
-    sync::{Mutex, Notify},
-    telemetry::{
-        metrics::{RoundTrip, StoreMetrics},
-        traces::Traces,
-    },
+    domain::ids::Incarnation,
+    sync::Notify,
+    telemetry::metrics::{RoundTrip, StoreMetrics},
 };
 use deadpool_redis::redis::{Cmd, Pipeline, Value, aio::MultiplexedConnection};
 use std::{
     fmt,
     sync::{Arc, OnceLock},
-    time::Duration,
 };
 use tokio::time::Instant;
 
@@ -31,31 +23,22 @@ pub struct Connection {
     place: Arc<str>,
     info: ServerInfo,
     incarnation: Incarnation,
-    clock: RedisClock,
     /// Why it is not used any more.
     closed: OnceLock<String>,
     /// Wakes its keeper: it was closed, or may be dead.
     attention: Notify,
-    pub(super) queues: Mutex<Queues<QueuedCommand>>,
-    pub(super) header: MakeHeader,
-    pub(super) metrics: Arc<StoreMetrics>,
-    pub(super) traces: Traces,
+    metrics: Arc<StoreMetrics>,
 }
 
 impl Connection {
     pub(super) fn new(
         connection: MultiplexedConnection,
         place: Arc<str>,
-        greeting: Greeting,
-        header: MakeHeader,
+        info: ServerInfo,
         metrics: Arc<StoreMetrics>,
-        traces: Traces,
     ) -> Self {
-        let Greeting { info, sent, time } = greeting;
-        let incarnation = info.incarnation();
-        let (clock, closed, attention) = (RedisClock::new(sent, time), OnceLock::new(), Notify::new());
-        let queues = Mutex::new(Queues::new());
-        Self { connection, place, info, incarnation, clock, closed, attention, queues, header, metrics, traces }
+        let (incarnation, closed, attention) = (info.incarnation(), OnceLock::new(), Notify::new());
+        Self { connection, place, info, incarnation, closed, attention, metrics }
     }
 
     /// The incarnation of Redis when the connection was made. Redis may go on to another without closing the
@@ -80,11 +63,8 @@ impl Connection {
     /// still run, as it may after `OutcomeUnknown`.
     pub async fn run(&self, script: &'static Script, keys: &[String], args: &[Arg]) -> Result<Value, NodeError> {
         self.ensure_open()?;
-        self.run_command(script, &script.evalsha(keys, args)).await
-    }
-
-    pub(super) async fn run_command(&self, script: &'static Script, command: &Cmd) -> Result<Value, NodeError> {
-        let reply = match self.send_one(command).await {
+        let command = script.evalsha(keys, args);
+        let reply = match self.send_one(&command).await {
             Err(fault) if fault.no_script => {
                 let mut replies = self.load_and_run(&[script], vec![command.clone()]).await;
                 replies.pop().unwrap_or(Err(fault))
@@ -146,23 +126,6 @@ impl Connection {
     fn measure_round_trip(&self) -> RoundTripTime<'_> {
         self.metrics.round_trips.of(RoundTrip::Commands).inc();
         RoundTripTime { metrics: &self.metrics, sent: Instant::now() }
-    }
-
-    /// Samples Redis' clock: it showed `redis_now` to a command that was sent at `sent`.
-    pub fn sample(&self, sent: Instant, redis_now: StoreTime) {
-        self.clock.sample(sent, redis_now);
-    }
-
-    /// An estimate of Redis' clock now: not before its true time, and past it by no more than the round trip of the
-    /// newest sample, unless its clock was set since.
-    pub fn now_estimate(&self) -> StoreTime {
-        self.clock.at(Instant::now())
-    }
-
-    /// The end of `window` from now, in Redis' time: not before `window` has passed there, and late by no more than the
-    /// round trip of the newest sample (the response timeout at most), unless its clock was set since.
-    pub fn not_after(&self, window: Duration) -> StoreTime {
-        self.clock.not_after(Instant::now(), window)
     }
 
     /// Closes the connection to new commands, because of something that a caller found: for example that Redis has left

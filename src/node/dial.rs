@@ -2,13 +2,10 @@
 //! it still answers, or makes another. The connection for pushes is made here too, with the same settings.
 
 use super::{
-    CONNECTIONS_PER_NODE, NodeUrl, RESPONSE_TIMEOUT, RedisUrl, TlsFileProblem, batch::MakeHeader,
-    connection::Connection, find::Finder, handshake, reply::connect_error,
+    CONNECTIONS_PER_NODE, NodeUrl, RESPONSE_TIMEOUT, RedisUrl, TlsFileProblem, connection::Connection, find::Finder,
+    handshake, reply::connect_error,
 };
-use crate::telemetry::{
-    metrics::{RoundTrip, StoreMetrics},
-    traces::Traces,
-};
+use crate::telemetry::metrics::{RoundTrip, StoreMetrics};
 use deadpool::{
     Runtime,
     managed::{Manager, Metrics, Object, Pool, PoolError, RecycleError, RecycleResult, TimeoutType},
@@ -77,12 +74,7 @@ impl Dialer {
 
     /// Makes a connection for commands. The pooled one beside it keeps its place in the pool. The error says what
     /// happened, why, and what to do. Dropped, it leaves at most a connection that closes.
-    pub(super) async fn connect(
-        &self,
-        header: &MakeHeader,
-        metrics: &Arc<StoreMetrics>,
-        traces: &Traces,
-    ) -> Result<(Pooled, Connection), String> {
+    pub(super) async fn connect(&self, metrics: &Arc<StoreMetrics>) -> Result<(Pooled, Connection), String> {
         let pool = self.pool.as_ref().map_err(Clone::clone)?;
         let pooled = pool.get().await.map_err(|error| match error {
             PoolError::Backend(why) => why,
@@ -94,15 +86,12 @@ impl Dialer {
         })?;
         let (mut connection, place) = (pooled.connection.clone(), Arc::clone(&pooled.place));
         metrics.round_trips.of(RoundTrip::Check).inc();
-        let greeting = match handshake::greet(&mut connection).await {
-            Ok(greeting) => handshake::may_run_scripts(&mut connection).await.map(|()| greeting),
+        let greeted = match handshake::greet(&mut connection).await {
+            Ok(info) => handshake::may_run_scripts(&mut connection).await.map(|()| info),
             Err(why) => Err(why),
         };
-        match greeting {
-            Ok(greeting) => Ok((
-                pooled,
-                Connection::new(connection, place, greeting, Arc::clone(header), Arc::clone(metrics), traces.clone()),
-            )),
+        match greeted {
+            Ok(info) => Ok((pooled, Connection::new(connection, place, info, Arc::clone(metrics)))),
             Err(why) => {
                 discard(pooled);
                 Err(self.finder.explain(&place, why))

@@ -6,20 +6,10 @@ pub enum NodeError {
     /// The command did not reach the node, or the node refused it: nothing was done.
     #[error("the store cannot be reached: {0}")]
     Unavailable(String),
-    /// Too many commands are queued for the node: this one was not sent, and nothing was done.
-    #[error("more is asked of the store than it can do: this was not sent to it, and nothing was done")]
-    Overloaded,
     /// The command was sent and no reply came: the node may or may not have run it.
     #[error("the store did not answer in time, the outcome is unknown: {0}")]
     OutcomeUnknown(String),
     /// The node holds or answers something that this server did not write or does not understand.
     #[error("the store holds something the server did not write: {0}")]
     Corrupt(String),
-}
-
-impl NodeError {
-    /// Whether the node has certainly not run the command, and will not.
-    pub fn is_nothing_done(&self) -> bool {
-        matches!(self, Self::Unavailable(_) | Self::Overloaded)
-    }
 }

@@ -4,7 +4,6 @@ use super::reply::connect_error;
 use crate::domain::{ids::Incarnation, time::StoreTime};
 use deadpool_redis::redis::{self, Cmd, ErrorKind, ServerErrorKind, Value, aio::MultiplexedConnection};
 use sha1_smol::Sha1;
-use tokio::time::Instant;
 use uuid::Uuid;
 
 /// Scripts with flags need Redis 7.0. Valkey reports the version of Redis that it is compatible with, 7.2 or later.
@@ -36,16 +35,8 @@ impl ServerInfo {
     }
 }
 
-/// What a Redis said in the handshake, and its clock.
-#[derive(Debug)]
-pub(super) struct Greeting {
-    pub(super) info: ServerInfo,
-    pub(super) sent: Instant,
-    pub(super) time: StoreTime,
-}
-
 /// Asks a Redis what it is. The error says why it cannot be used and what to do. Dropped, it leaves nothing behind.
-pub(super) async fn greet(connection: &mut MultiplexedConnection) -> Result<Greeting, String> {
+pub(super) async fn greet(connection: &mut MultiplexedConnection) -> Result<ServerInfo, String> {
     let mut questions = redis::Pipeline::with_capacity(5);
     // Only PING is refused while Redis loads its data or a script keeps it busy.
     questions
@@ -57,7 +48,6 @@ pub(super) async fn greet(connection: &mut MultiplexedConnection) -> Result<Gree
         .cmd("INFO")
         .arg("cluster")
         .cmd("TIME");
-    let sent = Instant::now();
     let answers = connection.send_packed_commands(&questions, 0, 5).await.map_err(|error| connect_error(&error))?;
     let mut good = Vec::with_capacity(answers.len());
     for answer in answers {
@@ -67,8 +57,8 @@ pub(super) async fn greet(connection: &mut MultiplexedConnection) -> Result<Gree
         return Err("Redis, or what is between, answers something else than it was asked".to_owned());
     };
     let info = judge(text(server), text(replication), text(cluster))?;
-    let time = redis_time(time).ok_or("Redis answers TIME in a form that is not known here")?;
-    Ok(Greeting { info, sent, time })
+    redis_time(time).ok_or("Redis answers TIME in a form that is not known here")?;
+    Ok(info)
 }
 
 /// Asks for a script that does not exist. Redis answers NOSCRIPT if scripts may be run, and runs nothing.

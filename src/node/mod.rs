@@ -5,8 +5,7 @@
 //! - The server must know **which incarnation of Redis** it talks to, so nothing reconnects behind its back. A
 //!   connection that breaks, does not answer its check, or leads to a replica is closed. A new [`Connection`] learns
 //!   its [incarnation](Connection::incarnation) in the handshake, before any command is sent on it.
-//! - No command is kept until Redis is back: without a connection it is refused at once. With one it may be queued for
-//!   a bounded time (`queue.rs`), because the number of commands in flight is bounded.
+//! - No command is kept until Redis is back: without a connection it is refused at once.
 //! - Where Sentinels say which Redis is the primary, a connection lives only as long as they name its Redis (`find`).
 //! - A command whose reply did not come is not refused: its outcome is *unknown*. It is never sent again from here.
 //!
@@ -14,9 +13,7 @@
 //! and replaces connections, and commands go over clones of them. [`Node::run`] polls everything that runs in the
 //! background.
 
-mod admission;
 mod backoff;
-mod batch;
 mod connection;
 mod dial;
 pub mod doctor;
@@ -24,16 +21,12 @@ mod error;
 mod find;
 mod handshake;
 mod pushes;
-mod queue;
 mod reconnect;
 mod reply;
 mod script;
-mod time;
 mod tls;
 mod url;
 
-pub use admission::{Admission, Checks};
-pub use batch::{COMMANDS_PER_BATCH, Caller, Header, Reply, replies};
 pub use connection::Connection;
 /// A reply of Redis. The connection speaks RESP3, but a script that does not ask for it replies as in RESP2: numbers,
 /// texts, nil (also for `false`) and arrays.
@@ -42,8 +35,7 @@ pub use error::NodeError;
 pub use find::{NodeUrl, SentinelUrl};
 pub use handshake::ServerInfo;
 pub use pushes::{PUSHES_BACKLOG_BYTES_MAX, PUSHES_BACKLOG_MAX, Push, PushSender, Pushes};
-pub use queue::{IN_FLIGHT_MAX, Lane, QUEUE_TIME_MAX};
-pub use script::{Arg, Script, ScriptCall, ScriptCommand};
+pub use script::{Arg, Script, ScriptCall};
 pub use tls::{TlsFile, TlsFileProblem, TlsFiles};
 pub use url::RedisUrl;
 
@@ -51,9 +43,8 @@ pub(crate) use reply::script_error;
 
 use crate::{
     sync::{Mutex, RwLock},
-    telemetry::{metrics::StoreMetrics, traces::Traces},
+    telemetry::metrics::StoreMetrics,
 };
-use batch::MakeHeader;
 use dial::Dialer;
 use futures_util::future::{join_all, join3};
 use pushes::Subscription;
@@ -74,13 +65,11 @@ const REASONS_LOGGED_MAX: usize = 4;
 /// The connections to one Redis primary.
 pub struct Node {
     dialer: Dialer,
-    header: MakeHeader,
     connections: [RwLock<Option<Arc<Connection>>>; CONNECTIONS_PER_NODE],
     up: watch::Sender<bool>,
     outage: Mutex<Outage>,
     subscription: watch::Sender<Option<Subscription>>,
     metrics: Arc<StoreMetrics>,
-    traces: Traces,
 }
 
 /// Why no connection is up.
@@ -93,26 +82,21 @@ struct Outage {
 
 impl Node {
     /// A node without connections: [`Self::run`] makes them. Needs neither a Redis nor a runtime.
-    ///
-    /// `header` makes the header of each batch, from the connection that carries the batch and the tag of its first
-    /// command.
-    pub fn new(url: impl Into<NodeUrl>, header: impl Fn(&Connection, u16) -> Header + Send + Sync + 'static) -> Self {
+    pub fn new(url: impl Into<NodeUrl>) -> Self {
         Self {
             dialer: Dialer::new(url.into()),
-            header: Arc::new(header),
             connections: [const { RwLock::new(None) }; CONNECTIONS_PER_NODE],
             up: watch::Sender::new(false),
             outage: Mutex::new(Outage { why: "the first connection is not made yet".to_owned(), logged: Vec::new() }),
             subscription: watch::Sender::new(None),
             metrics: Arc::default(),
-            traces: Traces::default(),
         }
     }
 
-    /// The same, measured by these metrics and these traces. To be called before [`Self::run`].
+    /// The same, measured by these metrics. To be called before [`Self::run`].
     #[must_use]
-    pub fn measured(self, metrics: Arc<StoreMetrics>, traces: Traces) -> Self {
-        Self { metrics, traces, ..self }
+    pub fn measured(self, metrics: Arc<StoreMetrics>) -> Self {
+        Self { metrics, ..self }
     }
 
     /// Keeps the connections up. Never ends; one task is to poll it for as long as the node is used. Dropped, it closes
@@ -124,7 +108,7 @@ impl Node {
     }
 
     /// The connection of this number (modulo [`CONNECTIONS_PER_NODE`]), or another one while that is down. It stays the
-    /// same for as long as it lives, so that commands can go in one batch. With none up the error is `Unavailable`, at
+    /// same for as long as it lives. With none up the error is `Unavailable`, at
     /// once, with the reason.
     pub fn connection(&self, number: usize) -> Result<Arc<Connection>, NodeError> {
         let first = number % CONNECTIONS_PER_NODE;

@@ -54,7 +54,7 @@ pub(super) async fn keep_connected(node: &Node, slot: usize) {
     let mut primary = node.dialer.finder.changes();
     let mut lost = 0;
     loop {
-        match node.dialer.connect(&node.header, &node.metrics, &node.traces).await {
+        match node.dialer.connect(&node.metrics).await {
             Ok((pooled, connection)) => {
                 node.metrics.reconnects.inc_by(lost);
                 let made = Instant::now();
@@ -103,9 +103,7 @@ async fn watch_over(node: &Node, connection: &Connection) -> End {
         }
         node.metrics.round_trips.of(RoundTrip::Check).inc();
         match handshake::greet(&mut connection.connection()).await {
-            Ok(greeting) if greeting.info.incarnation() == connection.incarnation() => {
-                connection.sample(greeting.sent, greeting.time);
-            }
+            Ok(info) if info.incarnation() == connection.incarnation() => {}
             Ok(_) => {
                 connection.retire(
                     "Redis was restarted, promoted, replaced by another one or got its first replica; connecting again",

@@ -101,7 +101,6 @@ pub(super) fn connect_error(error: &RedisError) -> String {
             format!("no connection to Redis (look at host, port and TLS of the URL): {error}")
         }
         NodeError::Unavailable(why) | NodeError::Corrupt(why) => why,
-        NodeError::Overloaded => error.to_string(),
     }
 }
 
@@ -197,7 +196,7 @@ fn plain_error(detail: &str, said: &str) -> Fault {
 fn no_permission(detail: &str) -> String {
     format!(
         "the Redis user of the URL may not run a command or touch a key that Fencepost needs; grant it with ACL \
-         SETUSER … +@scripting +@pubsub +@read +@write +@connection +info +time ~fp:* &fp:c:*, and the keys of \
+         SETUSER … +@scripting +@pubsub +@read +@write +@connection +info +time ~fp:* &fp:q:to:*, and the keys of \
          --classic-prefix if there is one (Redis says: NOPERM {detail})"
     )
 }

@@ -1,6 +1,5 @@
 //! Scripts, their keys and their arguments, as they are sent.
 
-use super::Lane;
 use deadpool_redis::redis::{self, Cmd, RedisWrite, ToRedisArgs};
 use smallvec::SmallVec;
 use std::sync::{Arc, OnceLock};
@@ -40,44 +39,6 @@ impl Script {
         let mut command = Cmd::with_capacity(keys.len() + args.len() + 3, bytes);
         command.arg("EVALSHA").arg(self.sha()).arg(keys.len()).arg(keys).arg(args);
         command
-    }
-
-    pub(super) fn evalsha_packed(&self, key: &str, args: &[Vec<u8>]) -> Cmd {
-        let bytes = args.iter().map(|arg| arg.len() + 8).sum::<usize>() + key.len() + 96;
-        let mut command = Cmd::with_capacity(args.len() + 4, bytes);
-        command.arg("EVALSHA").arg(self.sha()).arg(1).arg(key);
-        for arg in args {
-            command.arg(arg.as_slice());
-        }
-        command
-    }
-}
-
-/// One of the commands that a script runs.
-#[derive(Debug)]
-pub struct ScriptCommand {
-    name: &'static str,
-    script: &'static Script,
-    lane: Lane,
-}
-
-impl ScriptCommand {
-    /// A command, with the name by which its script knows it.
-    pub const fn new(name: &'static str, script: &'static Script, lane: Lane) -> Self {
-        Self { name, script, lane }
-    }
-
-    pub(super) fn lane(&self) -> Lane {
-        self.lane
-    }
-
-    /// The name by which its script knows it.
-    pub fn name(&self) -> &'static str {
-        self.name
-    }
-
-    pub(super) fn script(&self) -> &'static Script {
-        self.script
     }
 }
 
@@ -181,47 +142,6 @@ impl Arg {
             Self::Shared(bytes) => bytes.len(),
         }
     }
-
-    /// Appends it in the form that `cmsgpack.unpack` reads, in which numbers stay numbers.
-    pub fn pack(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::Int(number @ ..0) => {
-                out.push(0xd3);
-                out.extend_from_slice(&number.to_be_bytes());
-            }
-            Self::Int(number) => pack_number(number.unsigned_abs(), out),
-            Self::Uint(number) => pack_number(*number, out),
-            Self::Bytes(bytes) => pack_bytes(bytes, out),
-            Self::Shared(bytes) => pack_bytes(bytes, out),
-        }
-    }
-}
-
-fn pack_number(number: u64, out: &mut Vec<u8>) {
-    match u8::try_from(number) {
-        Ok(small @ ..128) => out.push(small),
-        // Redis would read it as a negative integer.
-        _ if i64::try_from(number).is_err() => {
-            out.push(0xcb);
-            out.extend_from_slice(&(number as f64).to_be_bytes());
-        }
-        _ => {
-            out.push(0xcf);
-            out.extend_from_slice(&number.to_be_bytes());
-        }
-    }
-}
-
-fn pack_bytes(bytes: &[u8], out: &mut Vec<u8>) {
-    match (u8::try_from(bytes.len()), u32::try_from(bytes.len())) {
-        (Ok(short @ ..32), _) => out.push(0xa0 | short),
-        (Ok(length), _) => out.extend_from_slice(&[0xd9, length]),
-        (_, length) => {
-            out.push(0xdb);
-            out.extend_from_slice(&length.unwrap_or(u32::MAX).to_be_bytes());
-        }
-    }
-    out.extend_from_slice(bytes);
 }
 
 /// One call of a script, to be sent with others.

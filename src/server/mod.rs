@@ -19,11 +19,11 @@ pub use listen::{ListenError, Listeners, bind};
 use crate::{
     api,
     clock::ProcessClock,
-    config::{AdminPlace, Config, ConfigError, NO_SENTINEL_IN_A_LIST, Problem, StoreTls, StoreUrl},
+    config::{AdminPlace, Config, ConfigError, Problem, StoreTls, StoreUrl},
     locks::{Hub, Locks},
-    node::{NodeUrl, RedisUrl, TlsFile, TlsFileProblem, TlsFiles},
+    node::{NodeUrl, TlsFile, TlsFileProblem, TlsFiles},
     store::{
-        MemoryStore, RedisStore, Store,
+        MemoryStore, Store,
         quorum::{ClusterStore, addresses::Addresses},
     },
     telemetry::{
@@ -90,31 +90,14 @@ pub async fn serve(
     let traces = traces(&config, &metrics)?;
     let server = Server { config: &config, listeners, admin, metrics: metrics.clone(), traces: traces.clone() };
     match &config.store {
-        StoreUrl::Redis(url) => {
-            let mut store = RedisStore::new(&store_url(url, &config.store_tls)?, &config.limits, hub.clone())
-                .allowing_eviction(config.allow_eviction)
-                .measured(metrics.store.clone(), traces);
-            if !config.classic_prefix.is_empty() {
-                store = store.beside_classic(&config.classic_prefix);
-            }
-            let store = Arc::new(store);
-            let locks = Arc::new(Locks::new(store.clone(), hub, config.limits.clone()).measured(metrics.locks.clone()));
-            let cleanup = async {
-                let _ = timeout(CLEANUP_TIMEOUT, store.chores_done()).await;
-            };
-            tokio::select! {
-                served = server.serve(&locks, store.up(), shutdown, cleanup) => served,
-                () = store.maintain() => Ok(()),
-            }
-        }
-        StoreUrl::Quorum(urls) => {
-            let urls = urls.iter().map(|url| member_url(url, &config.store_tls)).collect::<Result<Vec<_>, _>>()?;
+        StoreUrl::Redis(urls) => {
+            let urls = urls.iter().map(|url| store_url(url, &config.store_tls)).collect::<Result<Vec<_>, _>>()?;
             let addresses = Addresses::new(urls).allowing_eviction(config.allow_eviction);
-            let (addresses, clock) = (addresses.measured(&metrics.store, &traces), Arc::new(ProcessClock::start()));
+            let (addresses, clock) = (addresses.measured(&metrics.store), Arc::new(ProcessClock::start()));
             let members = addresses.members();
             let store = ClusterStore::new(addresses, members, clock, &config.limits, hub.clone());
-            let store = store.beside_classic(&config.classic_prefix).measured(metrics.partitions.clone());
-            let store = Arc::new(store);
+            let store = store.measured(metrics.partitions.clone(), metrics.store.clone());
+            let store = Arc::new(store.beside_classic(&config.classic_prefix));
             let locks = Arc::new(Locks::new(store.clone(), hub, config.limits.clone()).measured(metrics.locks.clone()));
             let cleanup = async {
                 let _ = timeout(CLEANUP_TIMEOUT, store.chores_done()).await;
@@ -143,14 +126,6 @@ async fn in_a_task(store: Arc<ClusterStore<Addresses>>) {
     let task = AbortOnDropHandle::new(tokio::spawn(async move { store.run().await }));
     if let Err(panicked) = task.await {
         std::panic::resume_unwind(panicked.into_panic());
-    }
-}
-
-/// The Redis of a list, with its files for TLS, which are checked.
-fn member_url(url: &str, files: &StoreTls) -> Result<RedisUrl, ServeError> {
-    match store_url(url, files)? {
-        NodeUrl::Redis(url) => Ok(url),
-        NodeUrl::Sentinel(_) => Err(ServeError::StoreUrl(NO_SENTINEL_IN_A_LIST.to_owned())),
     }
 }
 

@@ -2,24 +2,29 @@
 //! is gone.
 //!
 //! They are handed over from drop guards, which cannot wait. Each may be carried out more than once, so each is retried
-//! until it is known to be done. If the store is away for longer than that, or too many pile up, they are given up:
-//! TTLs and grace times do the same, later.
+//! until it is known to be done. If the store is away for too long, or too many pile up, they are given up: TTLs and
+//! grace times do the same, later.
 
 use super::StoreError;
 use crate::{
     domain::{command::Command, name::LockName},
     sync::Mutex,
 };
-use futures_util::future::join_all;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::time::Duration;
-use tokio::sync::{mpsc, watch};
+use tokio::{
+    sync::{mpsc, watch},
+    time::Instant,
+};
 
 /// Chores that may wait to be done.
 const CHORES_MAX: usize = 65_536;
 /// Chores done at once, over the same few connections.
 const CHORES_AT_ONCE: usize = 256;
-/// How often a chore is tried, and the pause between.
-const TRIES: u32 = 4;
+/// How long a chore is tried. What a store that stood still was asked before may be done when it goes on, and a lease
+/// that nobody heard of would last for its TTL.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// The pause between two tries.
 const PAUSE: Duration = Duration::from_millis(300);
 
 /// A command that is posted.
@@ -63,13 +68,16 @@ impl Chores {
     /// Has a store do chores as they come. Never ends; to be called once. Dropped, what is left is not done.
     pub(super) async fn run(&self, store: &impl DoChore) {
         let Some(mut waiting) = self.waiting.lock().take() else { return std::future::pending().await };
-        let mut batch = Vec::with_capacity(CHORES_AT_ONCE);
-        while waiting.recv_many(&mut batch, CHORES_AT_ONCE).await > 0 {
-            let each = batch.drain(..).map(async |chore| {
-                retry(&chore, store).await;
-                self.open.send_modify(|open| *open -= 1);
-            });
-            join_all(each).await;
+        let mut under_way = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                Some(chore) = waiting.recv(), if under_way.len() < CHORES_AT_ONCE => {
+                    under_way.push(async move { retry(&chore, store).await });
+                }
+                Some(()) = under_way.next() => self.open.send_modify(|open| *open -= 1),
+                // The sender is a part of this.
+                else => return std::future::pending().await,
+            }
         }
     }
 
@@ -81,14 +89,12 @@ impl Chores {
 }
 
 async fn retry(chore: &Chore, store: &impl DoChore) {
-    for left in (0..TRIES).rev() {
-        match store.do_chore(chore).await {
-            Ok(()) => return,
-            Err(error) if left == 0 => {
-                tracing::debug!(%error, "a cleanup was given up");
-                return;
-            }
-            Err(_) => tokio::time::sleep(PAUSE).await,
+    let until = Instant::now() + PATIENCE;
+    while let Err(error) = store.do_chore(chore).await {
+        if Instant::now() >= until {
+            tracing::debug!(%error, "a cleanup was given up");
+            return;
         }
+        tokio::time::sleep(PAUSE).await;
     }
 }

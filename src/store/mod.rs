@@ -3,6 +3,7 @@
 
 mod chores;
 mod error;
+mod failures;
 mod fields;
 mod interface;
 pub mod memory;
@@ -10,7 +11,6 @@ mod notice;
 mod page;
 pub mod partition;
 pub mod quorum;
-pub mod redis;
 mod timed;
 
 pub use error::StoreError;
@@ -21,5 +21,4 @@ pub use memory::MemoryStore;
 pub(crate) use notice::TestNotices;
 pub use notice::{Event, EventKind, Notice, Notices, reason_of};
 pub use page::Page;
-pub use redis::{RedisStore, doctor};
 pub use timed::Timed;

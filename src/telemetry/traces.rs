@@ -7,7 +7,7 @@ use super::{export::Queue, metrics::TraceMetrics};
 use opentelemetry::{
     Context, KeyValue,
     propagation::{Extractor, TextMapPropagator},
-    trace::{Link, SpanKind, Status, TraceContextExt, Tracer, TracerProvider},
+    trace::{SpanKind, Status, TraceContextExt, Tracer, TracerProvider},
 };
 use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig};
 use opentelemetry_sdk::{
@@ -23,8 +23,6 @@ use std::{
     task::{Context as TaskContext, Poll},
     time::Duration,
 };
-
-pub use opentelemetry::trace::SpanContext;
 
 /// How long the collector may take for a batch of spans.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -91,29 +89,6 @@ impl Traces {
         let span = tracer.span_builder(name).with_attributes(attributes);
         let parent = Context::current();
         let span = tracer.build_with_context(span, &parent);
-        Some(parent.with_span(span))
-    }
-
-    /// The present span, for a batch that it will be part of.
-    pub fn present(&self) -> Option<SpanContext> {
-        self.0.as_ref()?;
-        let present = Context::map_current(|context| context.span().span_context().clone());
-        present.is_valid().then_some(present)
-    }
-
-    /// Begins the span of a batch of `count` commands for these spans. The first one is its parent, and it is linked to
-    /// the others.
-    pub fn batch(&self, count: usize, of: impl IntoIterator<Item = SpanContext>) -> Option<Context> {
-        let Active { tracer, .. } = self.0.as_deref()?;
-        let mut of = of.into_iter();
-        let parent = of.next().map_or_else(Context::new, |first| Context::new().with_remote_span_context(first));
-        let attributes = [
-            KeyValue::new("db.system", "redis"),
-            KeyValue::new("db.operation.batch.size", i64::try_from(count).unwrap_or(i64::MAX)),
-        ];
-        let links = of.map(|span| Link::new(span, Vec::new(), 0)).collect();
-        let span = tracer.span_builder("redis batch").with_kind(SpanKind::Client).with_attributes(attributes);
-        let span = tracer.build_with_context(span.with_links(links), &parent);
         Some(parent.with_span(span))
     }
 

@@ -11,6 +11,7 @@ mod redis_server;
 
 use asks::{Asks as _, acquire, new_request};
 use fencepost::{
+    clock::ProcessClock,
     domain::{
         ids::LeaseId,
         lease::LeaseEnd,
@@ -21,7 +22,7 @@ use fencepost::{
     node::RedisUrl,
     store::{
         StoreError,
-        redis::{RedisStore, keys},
+        quorum::{ClusterStore, addresses::Addresses, create::PARTITIONS},
     },
 };
 use notices::NoNotices;
@@ -43,11 +44,12 @@ const CALLERS: usize = 256;
 const EXPIRING: usize = 10;
 const SHORT: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(60);
-/// From the last end: a TTL, the memory of ended requests, 5 s until the keys expire, and slack for Redis's lazy
-/// expiry.
-const CLEAN_MAX: Duration = Duration::from_secs(SHORT.as_secs() + ENDED_MEMORY.as_secs() + 5 + 14);
-/// The keys that stay: two for each bucket, and the layout.
-const STAYING_MAX: usize = 2 * keys::BUCKETS as usize + 1;
+/// From the last end: a TTL, the memory of ended requests, and slack for a busy machine.
+const CLEAN_MAX: Duration = Duration::from_secs(SHORT.as_secs() + ENDED_MEMORY.as_secs() + 19);
+/// The keys that stay: a header and a sequencer for each partition, the cluster, and its servers.
+const STAYING_MAX: usize = 2 * PARTITIONS as usize + 2;
+
+type Store = ClusterStore<Addresses>;
 /// The memory of these keys and of the scripts.
 const GROWTH_MAX: u64 = 2 << 20;
 
@@ -57,10 +59,11 @@ async fn lock_names_that_were_used_once_leave_no_keys() {
     let redis = Redis::start(&[]);
     let number = |section, field| redis.info(section, field).parse::<u64>().unwrap();
     let before = number("memory", "used_memory");
-    let store =
-        Arc::new(RedisStore::new(&RedisUrl::parse(&redis.url()).unwrap(), &Limits::default(), Arc::new(NoNotices)));
+    let addresses = Addresses::new([RedisUrl::parse(&redis.url()).unwrap()]);
+    let (members, clock) = (addresses.members(), Arc::new(ProcessClock::start()));
+    let store = Arc::new(Store::new(addresses, members, clock, &Limits::default(), Arc::new(NoNotices)));
     let running = store.clone();
-    let running = tokio::spawn(async move { running.maintain().await });
+    let running = tokio::spawn(async move { running.run().await });
     tokio::time::timeout(Duration::from_secs(20), store.up().wait_for(|up| *up)).await.unwrap().unwrap();
 
     let begun = Instant::now();
@@ -81,7 +84,7 @@ async fn lock_names_that_were_used_once_leave_no_keys() {
     }
     let Answer::List(left) = redis.command(&["KEYS", "*"]) else { panic!("KEYS returns a list") };
     let left: Vec<String> = left.iter().map(Answer::text).collect();
-    let stays = |key: &String| key == keys::META || key.ends_with("}:b") || key.ends_with("}:n");
+    let stays = |key: &String| key.starts_with("fp:q:") || key.ends_with("}:h") || key.ends_with("}:s");
     assert!(left.iter().all(stays), "{:?}", left.iter().find(|key| !stays(key)));
     let after = number("memory", "used_memory");
     println!("{} keys in {} KiB after {:?}; {} KiB at first", left.len(), after / 1024, ended.elapsed(), before / 1024);
@@ -89,7 +92,7 @@ async fn lock_names_that_were_used_once_leave_no_keys() {
     running.abort();
 }
 
-async fn call(store: Arc<RedisStore>, next: Arc<AtomicUsize>, names: usize) {
+async fn call(store: Arc<Store>, next: Arc<AtomicUsize>, names: usize) {
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
         if number >= names {
@@ -116,7 +119,7 @@ async fn call(store: Arc<RedisStore>, next: Arc<AtomicUsize>, names: usize) {
     }
 }
 
-async fn release(store: &RedisStore, name: &LockName, lease_id: LeaseId) {
+async fn release(store: &Store, name: &LockName, lease_id: LeaseId) {
     let gone = ReleaseOutcome::Gone(Gone { fate: Fate::Ended(LeaseEnd::Released), successor: None });
     let mut first = true;
     loop {

@@ -24,7 +24,7 @@ use tonic::{Code, transport::Channel};
 const TTL: Duration = Duration::from_secs(30);
 
 /// As in the documents.
-const RIGHTS: &str = "+@scripting +@pubsub +@read +@write +@connection +info +time ~fp:* &fp:c:*";
+const RIGHTS: &str = "+@scripting +@pubsub +@read +@write +@connection +info +time ~fp:* &fp:q:to:*";
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
@@ -68,7 +68,10 @@ async fn ready(server: &Server) {
 async fn refused(url: &str, flags: &[&str], says: &[&str]) {
     let server = server(url, flags);
     until(|| async { server.log().contains("redis is not there") }).await;
-    let call = client(&server).get(GetRequest { lock_name: "a".into() }).await.unwrap_err();
+    let refused = async || client(&server).get(GetRequest { lock_name: "a".into() }).await.unwrap_err();
+    // In its first seconds it has not heard of a reason.
+    until(async || refused().await.message().contains(says[0])).await;
+    let call = refused().await;
     assert_eq!(call.code(), Code::Unavailable);
     let examined = doctor(url, flags).expect(69);
     for text in says {

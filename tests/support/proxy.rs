@@ -1,7 +1,6 @@
 //! A proxy for Redis that drops all replies from a chosen command on, breaks connections, or delays replies.
 #![allow(dead_code, reason = "no test uses all of it")]
 
-use fencepost::node::Arg;
 use std::{
     net::SocketAddr,
     sync::{
@@ -41,12 +40,9 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy for this port that drops all replies from the reply to the first command with this name on. Redis must
-    /// have loaded the script already, because a reply that asks for it would be dropped too.
+    /// A proxy for this port that drops all replies from the reply to the first command with this name on.
     pub(crate) async fn dropping_replies_from(command: &str, port: u16) -> Self {
-        let mut packed = Vec::new();
-        Arg::from(command).pack(&mut packed);
-        Self::start(&packed, port, Duration::ZERO).await
+        Self::start(format!("\r\n{command}\r\n").as_bytes(), port, Duration::ZERO).await
     }
 
     /// A proxy for this port that delays each reply.
@@ -82,6 +78,12 @@ impl Proxy {
     /// Breaks all connections, and refuses new ones.
     pub(crate) fn break_off(&self) {
         self.state.send_replace(State::Broken);
+    }
+
+    /// Drops all replies from the next command with the chosen name on.
+    pub(crate) fn drop_replies_from_next(&self) {
+        self.seen.store(0, Ordering::SeqCst);
+        self.state.send_replace(State::DroppingReplies);
     }
 
     /// Forwards everything from now on.

@@ -143,23 +143,42 @@ impl Lock for LockServiceClient<Channel> {
         within(self.acquire(request)).await.unwrap().into_inner()
     }
 
-    async fn acquire_lease(&mut self, request: v1::AcquireRequest) -> v1::Lease {
-        let response = self.acquire_response(request).await;
+    async fn acquire_lease(&mut self, mut request: v1::AcquireRequest) -> v1::Lease {
+        let ask = async {
+            loop {
+                match self.acquire(request.clone()).await {
+                    // The lock's leader changes, say. As a client does, it asks again.
+                    Err(status) if status.code() == Code::Unavailable => request.attempt += 1,
+                    answer => break answer.unwrap().into_inner(),
+                }
+            }
+        };
+        let response = within(ask).await;
         assert_eq!(response.outcome(), Outcome::Acquired, "{response:?}");
         response.lease.unwrap()
     }
 
     async fn release_lease(&mut self, lease: &v1::Lease) -> v1::LeaseEnd {
         let request = v1::ReleaseRequest { lock_name: lease.lock_name.clone(), lease_id: lease.lease_id.clone() };
-        within(self.release(request)).await.unwrap().into_inner().end()
+        let ask = async {
+            loop {
+                match self.release(request.clone()).await {
+                    // The lock's leader changes, say. A release is idempotent, so it is repeated, as by clients.
+                    Err(status) if status.code() == Code::Unavailable => {}
+                    answer => break answer.unwrap().into_inner().end(),
+                }
+            }
+        };
+        within(ask).await
     }
 
     async fn lock_info(&mut self, name: &str) -> v1::LockInfo {
         let ask = async {
             loop {
                 match self.get(v1::GetRequest { lock_name: name.into() }).await {
-                    // A Redis on a busy machine did not answer in time. A Get changes nothing, so it is repeated.
-                    Err(status) if is_outcome_unknown(&status) => {}
+                    // A Redis on a busy machine did not answer in time, or the lock's leader changes. A Get changes
+                    // nothing, so it is repeated.
+                    Err(status) if status.code() == Code::Unavailable => {}
                     answer => break answer.unwrap().into_inner().lock.unwrap(),
                 }
             }
@@ -170,10 +189,6 @@ impl Lock for LockServiceClient<Channel> {
     async fn holder(&mut self, name: &str) -> Option<v1::LockHolder> {
         only(self.lock_info(name).await.holders)
     }
-}
-
-fn is_outcome_unknown(status: &Status) -> bool {
-    status.get_details_error_info().is_some_and(|info| info.reason == "OUTCOME_UNKNOWN")
 }
 
 /// The holder of an exclusive lock, if it is held.

@@ -6,12 +6,10 @@ mod body;
 mod config;
 mod parcel;
 mod record;
-mod redis;
 mod request;
 pub mod seeds;
 
 pub use config::config;
 pub use parcel::parcel;
 pub use record::record;
-pub use redis::redis;
 pub use request::{METHODS, request};

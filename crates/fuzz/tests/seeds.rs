@@ -1,15 +1,11 @@
 //! A slice of the fuzzing in every test run: the seeds, and thousands of random mutations of them.
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
-use fencepost::{
-    domain::time::StoreTime,
-    store::{
-        partition::record::{Key, ended, lock},
-        quorum::frame::{Parcel, Told},
-        redis::answer::Answer,
-    },
+use fencepost::store::{
+    partition::record::{Key, ended, lock},
+    quorum::frame::{Parcel, Told},
 };
-use fencepost_fuzz::{METHODS, config, parcel, record, redis, request, seeds};
+use fencepost_fuzz::{METHODS, config, parcel, record, request, seeds};
 use tonic::Code;
 
 /// Mutations of each seed.
@@ -69,21 +65,6 @@ fn no_request_makes_the_server_panic_or_report_itself_broken() {
     run_mutations(&seeds, |bytes| {
         request(bytes);
     });
-}
-
-#[test]
-fn no_input_from_redis_causes_a_panic() {
-    run_mutations(&seeds::answers(), redis);
-}
-
-#[test]
-fn each_seeded_answer_of_a_script_decodes() {
-    for seed in seeds::answers().iter().filter(|seed| seed[0] == 3) {
-        let read = || Answer::read(StoreTime::default(), &seed[1..]).unwrap();
-        let of_a_lease = read().acquire().is_ok() || read().renew().is_ok() || read().release().is_ok();
-        let of_a_lock = read().view().is_ok() || read().revoke().is_ok() || read().polled().is_ok();
-        assert!(of_a_lease || of_a_lock || read().texts("meta").is_ok(), "{}", String::from_utf8_lossy(seed));
-    }
 }
 
 #[test]

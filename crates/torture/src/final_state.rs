@@ -89,22 +89,16 @@ async fn agreement(deployment: &Deployment) -> Result<Vec<Record>> {
 
 async fn leaked_keys(deployment: &Deployment) -> Result<Vec<String>> {
     let mut leaked = Vec::new();
-    if deployment.quorum.is_some() || deployment.has_partitions {
-        for node in &deployment.redis {
-            // The node's cluster; headers, sequencers and contents of partitions.
-            let of_cluster = |key: &str| matches!(key, "fp:q:node" | "fp:q:servers");
-            let stays = |key: &str, own: Option<&str>| of_cluster(key) || matches!(own, Some("h" | "s" | "c"));
-            leaked.extend(leaked_from(node, stays).await?);
-        }
-    } else if let Ok(redis) = deployment.primary() {
-        // The meta key, and the buckets' own: incarnations and counter.
-        let stays = |key: &str, own: Option<&str>| key == "fp:meta" || matches!(own, Some("b" | "n"));
-        leaked = leaked_from(redis, stays).await?;
+    for node in &deployment.redis {
+        // The node's cluster; headers, sequencers and contents of partitions.
+        let of_cluster = |key: &str| matches!(key, "fp:q:node" | "fp:q:servers");
+        let stays = |key: &str, own: Option<&str>| of_cluster(key) || matches!(own, Some("h" | "s" | "c"));
+        leaked.extend(leaked_from(node, stays).await?);
     }
     Ok(leaked)
 }
 
-/// Keys without a TTL, except those that stay: by the whole key, and by its part after the bucket or partition.
+/// Keys without a TTL, except those that stay: by the whole key, and by its part after the partition.
 async fn leaked_from(redis: &Redis, stays: impl Fn(&str, Option<&str>) -> bool) -> Result<Vec<String>> {
     let mut leaked = Vec::new();
     for key in redis.ask(&["KEYS", "fp:*"]).await?.list() {

@@ -97,7 +97,7 @@ struct RunArgs {
 }
 
 /// The systems under test of a suite, in turn. Their number has no divisor in common with those of its variants.
-const SYSTEMS: &str = "quorum,one-node,redis-replica,memory,quorum,redis,one-node";
+const SYSTEMS: &str = "quorum,redis,redis-replica,memory,quorum,redis,redis-replica";
 
 #[derive(clap::Args)]
 struct SuiteArgs {

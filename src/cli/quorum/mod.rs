@@ -84,10 +84,10 @@ struct Named {
 
 impl Named {
     fn of(store: &StoreArgs) -> Result<Self, Failure> {
-        let addresses = Addresses::new(store.members()?);
+        let addresses = Addresses::new(store.urls()?);
         let members = addresses.members();
-        if !store.is_quorum() || members.len().is_multiple_of(2) {
-            let rule = "--store: a quorum has three or five Redis servers: give their URLs, with commas between";
+        if members.len().is_multiple_of(2) {
+            let rule = "--store: names an even number of Redis servers: give one, or three, or five";
             return Err(Failure::new(COMMAND_LINE, rule));
         }
         Ok(Self { addresses, members })

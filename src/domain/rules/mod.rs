@@ -161,6 +161,19 @@ impl Lock {
         Some(self.queue.as_ref()?.get(request)?.place)
     }
 
+    /// The request that the lock is offered to, as of the last turn.
+    pub fn offered(&self) -> Option<RequestId> {
+        self.offer.map(|offer| offer.request)
+    }
+
+    /// The attempt of a request that is queued and was skipped, because its offer lapsed or was declined, although calls
+    /// of it may live.
+    pub fn skipped(&self, request: RequestId) -> Option<u32> {
+        let waiter = self.queue.as_ref()?.get(request)?;
+        let is_skipped = matches!(waiter.state(), WaiterState::Missed | WaiterState::Dropped(_));
+        (is_skipped && waiter.binding.is_bound()).then(|| waiter.binding.attempt())
+    }
+
     /// When the open offer lapses, as of the last turn.
     pub fn offered_until(&self) -> Option<StoreTime> {
         self.offer.map(|offer| offer.until)

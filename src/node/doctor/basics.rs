@@ -1,11 +1,7 @@
 //! Whether a Redis can be used at all: version, role, permissions, clock.
 
-use super::{ClockSample, Facts, Finding};
+use super::{Facts, Finding};
 use crate::node::handshake::{VERSION_MIN, is_supported};
-use std::time::Duration;
-
-/// A smaller difference between the clocks is not reported.
-const CLOCK_OFF_MAX: Duration = Duration::from_secs(1);
 
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -77,8 +73,8 @@ fn scripts(facts: &Facts) -> Finding {
     }
 }
 
-/// The clock of one of several: nothing depends on it.
-pub(super) fn clock_of_one_of_several(facts: &Facts) -> Option<Finding> {
+/// No lease depends on its clock.
+pub(super) fn clock(facts: &Facts) -> Option<Finding> {
     let why = facts.clock.as_ref().err()?;
     Some(Finding::error(
         "clock",
@@ -86,30 +82,4 @@ pub(super) fn clock_of_one_of_several(facts: &Facts) -> Option<Finding> {
         "a server asks for it in its handshake, and does not connect",
         "grant it: ACL SETUSER <user> +time",
     ))
-}
-
-pub(super) fn clock(facts: &Facts) -> Finding {
-    let ClockSample { sent, redis, received } = match &facts.clock {
-        Ok(sample) => *sample,
-        Err(why) => {
-            return Finding::error(
-                "clock",
-                format!("TIME is not allowed ({why})"),
-                "leases end by Redis' clock: a server does not connect to it",
-                "grant it: ACL SETUSER <user> +time",
-            );
-        }
-    };
-    // The difference that the round trip does not explain.
-    let (off, way) = if redis > received { (redis.since(received), "ahead of") } else { (sent.since(redis), "behind") };
-    if off <= CLOCK_OFF_MAX {
-        return Finding::ok("clock", "Redis' clock and this machine's differ by no more than a second");
-    }
-    Finding::warning(
-        "clock",
-        format!("Redis' clock is {:.1} s {way} this machine's", off.as_secs_f64()),
-        "no clock but Redis' decides about a lease, but one that is wrong may be set: forward, it ends leases early; \
-         back, after data was lost, it can make tokens fall",
-        "synchronise both machines (chrony, systemd-timesyncd), and let clocks be slewed, not stepped",
-    )
 }

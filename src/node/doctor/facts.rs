@@ -1,6 +1,5 @@
 //! The facts about a Redis, and how to read single values from them.
 
-use crate::domain::time::StoreTime;
 use std::collections::BTreeMap;
 
 /// The facts that the checks judge. Where Redis refused a question, the error is its reason.
@@ -12,19 +11,8 @@ pub struct Facts {
     pub settings: Result<BTreeMap<String, String>, String>,
     /// Whether scripts may be run. Not asked where they run already.
     pub scripts: Result<(), String>,
-    /// Redis' clock beside this machine's.
-    pub clock: Result<ClockSample, String>,
-}
-
-/// Redis read its clock at some moment between the sending of the question and the arrival of the answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClockSample {
-    /// This machine's clock at the sending.
-    pub sent: StoreTime,
-    /// Redis' clock.
-    pub redis: StoreTime,
-    /// This machine's clock at the arrival.
-    pub received: StoreTime,
+    /// Whether its clock may be read.
+    pub clock: Result<(), String>,
 }
 
 impl Facts {

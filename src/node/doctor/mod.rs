@@ -13,7 +13,7 @@ pub mod sentinels;
 #[cfg(test)]
 mod tests;
 
-pub use facts::{ClockSample, Facts};
+pub use facts::Facts;
 pub use logged::Logged;
 pub use probe::Probe;
 
@@ -77,32 +77,22 @@ impl Finding {
     }
 }
 
-/// All findings in reading order: whether Redis can be used at all, the caller's own checks, the clock, and what a
-/// failure would lose.
-pub fn judge(facts: &Facts, own: impl IntoIterator<Item = Finding>) -> Vec<Finding> {
-    let mut findings = basics::judge(facts);
-    findings.extend(own);
-    findings.push(basics::clock(facts));
-    findings.extend(durability::judge(facts));
-    findings
-}
-
-/// The same for one of several Redis of which a majority has everything: neither its clock nor its disk decides
-/// anything.
+/// All findings about one of several Redis of which a majority has everything, in reading order: whether it can be used
+/// at all, the caller's own checks, and what a failure would lose. Its disk decides nothing.
 pub fn judge_one_of_several(facts: &Facts, own: impl IntoIterator<Item = Finding>) -> Vec<Finding> {
-    let mut findings = basics::judge(facts);
-    findings.extend(own);
-    findings.extend(basics::clock_of_one_of_several(facts));
-    findings.extend(durability::judge_one_of_several(facts));
-    findings
+    judge(facts, own, durability::judge_one_of_several(facts))
 }
 
 /// The same for the only one: what it forgets, only servers have that live.
 pub fn judge_only_one(facts: &Facts, own: impl IntoIterator<Item = Finding>) -> Vec<Finding> {
+    judge(facts, own, durability::judge(facts))
+}
+
+fn judge(facts: &Facts, own: impl IntoIterator<Item = Finding>, durability: Vec<Finding>) -> Vec<Finding> {
     let mut findings = basics::judge(facts);
     findings.extend(own);
-    findings.extend(basics::clock_of_one_of_several(facts));
-    findings.extend(durability::judge(facts));
+    findings.extend(basics::clock(facts));
+    findings.extend(durability);
     findings
 }
 

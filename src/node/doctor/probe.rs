@@ -1,15 +1,7 @@
 //! Asks a Redis for the facts. Nothing that is asked changes anything.
 
-use super::{ClockSample, Facts};
-use crate::{
-    clock::{Clock, ProcessClock},
-    node::{
-        RedisUrl,
-        dial::Dialer,
-        handshake::{self, redis_time},
-        reply::connect_error,
-    },
-};
+use super::Facts;
+use crate::node::{RedisUrl, dial::Dialer, handshake, reply::connect_error};
 use deadpool_redis::redis::{
     self, Cmd, ErrorKind, FromRedisValue, RedisError, ServerErrorKind, Value, aio::MultiplexedConnection,
 };
@@ -67,7 +59,7 @@ impl Probe {
     }
 
     async fn gather_the_rest(&mut self, scripts: Result<(), String>) -> Result<Facts, String> {
-        let clock = self.sample_clock().await?;
+        let clock = self.ask::<Value>(&["TIME"]).await?.map(drop);
         let info = self.ask(&["INFO"]).await?;
         let mut settings = Ok(BTreeMap::new());
         for name in SETTINGS {
@@ -83,17 +75,6 @@ impl Probe {
             }
         }
         Ok(Facts { info, settings, scripts, clock })
-    }
-
-    async fn sample_clock(&mut self) -> Result<Result<ClockSample, String>, String> {
-        let ours = ProcessClock::start();
-        let sent = ours.now();
-        let told = self.ask::<Value>(&["TIME"]).await?;
-        let received = ours.now();
-        Ok(told.and_then(|value| {
-            let redis = redis_time(&value).ok_or("it answers TIME in a form that is not known here")?;
-            Ok(ClockSample { sent, redis, received })
-        }))
     }
 
     async fn may_run_scripts(&mut self) -> Result<Result<(), String>, String> {

@@ -45,6 +45,17 @@ impl NodeUrl {
         RedisUrl::parse(text).map(Self::Redis)
     }
 
+    /// Where it is, without how to get in: `host:port`, `host:port/database`, or the Sentinels and what they call it.
+    pub fn place(&self) -> String {
+        match self {
+            Self::Redis(url) => url.place().to_owned(),
+            Self::Sentinel(SentinelUrl { sentinels, name, .. }) => {
+                let sentinels: Vec<&str> = sentinels.iter().map(RedisUrl::place).collect();
+                format!("{}/{name}", sentinels.join(","))
+            }
+        }
+    }
+
     /// Whether its connections are encrypted.
     pub fn tls(&self) -> bool {
         self.settings().tls()
@@ -151,6 +162,12 @@ fn sentinel_entry(query: &str) -> Result<(String, String), String> {
 impl From<&RedisUrl> for NodeUrl {
     fn from(url: &RedisUrl) -> Self {
         Self::Redis(url.clone())
+    }
+}
+
+impl From<RedisUrl> for NodeUrl {
+    fn from(url: RedisUrl) -> Self {
+        Self::Redis(url)
     }
 }
 

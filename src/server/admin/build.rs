@@ -13,8 +13,8 @@ impl Build {
     pub(in crate::server) fn with(store: &StoreUrl) -> Self {
         let store = match store {
             StoreUrl::Memory => "memory",
-            StoreUrl::Redis(_) => "redis",
-            StoreUrl::Quorum(_) => "quorum",
+            StoreUrl::Redis(urls) if urls.len() == 1 => "redis",
+            StoreUrl::Redis(_) => "quorum",
         };
         Self { store }
     }

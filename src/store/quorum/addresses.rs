@@ -1,10 +1,7 @@
 //! Ways to nodes, by the names that lists of members have for them.
 
 use super::{nodes::Carrier, redis_nodes::RedisNodes};
-use crate::{
-    node::RedisUrl,
-    telemetry::{metrics::StoreMetrics, traces::Traces},
-};
+use crate::{node::NodeUrl, telemetry::metrics::StoreMetrics};
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
@@ -45,20 +42,20 @@ impl<N> Connected<N> {
     }
 }
 
-/// The Redis servers that an operator named. What a list of members says is a place only, so a node that was not
-/// named is entered as the named ones are.
+/// The Redis servers that an operator named, or the only one by its Sentinels. What a list of members says is a place
+/// only, so a node that was not named is entered as the named ones are.
 #[derive(Clone, Debug)]
 pub struct Addresses {
-    given: Vec<RedisUrl>,
+    given: Vec<NodeUrl>,
     allows_eviction: bool,
     metrics: Arc<StoreMetrics>,
-    traces: Traces,
 }
 
 impl Addresses {
     /// These servers.
-    pub fn new(given: Vec<RedisUrl>) -> Self {
-        Self { given, allows_eviction: false, metrics: Arc::default(), traces: Traces::default() }
+    pub fn new(given: impl IntoIterator<Item: Into<NodeUrl>>) -> Self {
+        let given = given.into_iter().map(Into::into).collect();
+        Self { given, allows_eviction: false, metrics: Arc::default() }
     }
 
     /// The same, where nodes that may evict are used if this is true.
@@ -67,24 +64,28 @@ impl Addresses {
         Self { allows_eviction, ..self }
     }
 
-    /// The same, whose connections are measured by these metrics and these traces.
+    /// The same, whose connections are measured by these metrics.
     #[must_use]
-    pub fn measured(self, metrics: &Arc<StoreMetrics>, traces: &Traces) -> Self {
-        Self { metrics: Arc::clone(metrics), traces: traces.clone(), ..self }
+    pub fn measured(self, metrics: &Arc<StoreMetrics>) -> Self {
+        Self { metrics: Arc::clone(metrics), ..self }
     }
 
     /// What a list of members calls the servers that were given.
     pub fn members(&self) -> Vec<Arc<str>> {
-        self.given.iter().map(|url| Arc::from(url.place())).collect()
+        self.given.iter().map(|url| url.place().into()).collect()
     }
 
     /// The URL of a member.
-    pub fn of(&self, member: &str) -> Result<RedisUrl, String> {
+    pub fn of(&self, member: &str) -> Result<NodeUrl, String> {
         if let Some(given) = self.given.iter().find(|url| url.place() == member) {
             return Ok(given.clone());
         }
         match self.given.split_first() {
-            Some((first, rest)) if rest.iter().all(|url| url.is_entered_like(first)) => first.at(member),
+            Some((NodeUrl::Redis(first), rest))
+                if rest.iter().all(|url| matches!(url, NodeUrl::Redis(url) if url.is_entered_like(first))) =>
+            {
+                first.at(member).map(NodeUrl::Redis)
+            }
             _ => Err(format!(
                 "{member} is one of the nodes and not in --store, whose URLs differ in user, password or TLS, so that it is \
                  not known how to enter it: name it in --store"
@@ -102,7 +103,7 @@ impl Connect for Addresses {
     ) -> Result<(Self::Nodes, impl Future<Output = ()> + Send + 'static), String> {
         let urls = members.iter().map(|member| self.of(member)).collect::<Result<Vec<_>, _>>()?;
         let nodes = RedisNodes::new(&urls).allowing_eviction(self.allows_eviction);
-        let nodes = Arc::new(nodes.measured(&self.metrics, &self.traces));
+        let nodes = Arc::new(nodes.measured(&self.metrics));
         let runs = Arc::clone(&nodes);
         Ok((nodes, async move { runs.run().await }))
     }
@@ -111,6 +112,7 @@ impl Connect for Addresses {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::RedisUrl;
 
     #[test]
     fn a_node_that_was_not_named_is_entered_as_the_others_are() {

@@ -45,12 +45,19 @@ impl<C: Carrier> QuorumStore<C> {
         let (fresh, server) = (Stamp(Uuid::new_v4().as_u128()), self.me);
         let (told, gone) = (self.tell(self.clock.now()).encode().into(), self.election.lock().gone(asked));
         let ask = Ask::Beat { cluster, list, partitions, fresh, server, told, gone };
-        let Ok(said) = self.carrier.carry(node, vec![ask]).await else {
-            self.beat_lost[node].notify_one();
-            return false;
+        let said = match self.carrier.carry(node, vec![ask]).await {
+            Ok(said) => said,
+            Err(why) => {
+                self.troubles.lost(node, &why.0);
+                self.beat_lost[node].notify_one();
+                return false;
+            }
         };
         let (partitions, servers) = match said.into_iter().next() {
-            Some(Ok(Said::Beats { partitions, servers })) => (partitions, servers),
+            Some(Ok(Said::Beats { partitions, servers })) => {
+                self.troubles.answered(node);
+                (partitions, servers)
+            }
             Some(Ok(Said::Unmarked)) => {
                 // Where nobody leads, nobody else would find out. It beats again in a moment, marked or not.
                 let _ = self.mark(node).await;
@@ -60,7 +67,11 @@ impl<C: Carrier> QuorumStore<C> {
                 self.refused(refused);
                 return false;
             }
-            Some(Err(_)) | None => return false,
+            Some(Err(why)) => {
+                self.troubles.lost(node, &why);
+                return false;
+            }
+            None => return false,
         };
         let read = |(server, told): (ServerId, super::content::Bytes)| match Told::decode(&told) {
             Ok(told) => Some((server, told)),

@@ -15,9 +15,10 @@ use crate::{
     store::{
         Answer, Notices, Page, Store, StoreError,
         chores::{Chore, DoChore},
+        failures::measure,
     },
-    sync::RwLock,
-    telemetry::metrics::PartitionMetrics,
+    sync::{Mutex, RwLock},
+    telemetry::metrics::{PartitionMetrics, StoreMetrics},
 };
 use futures_util::future::join;
 use std::{sync::Arc, time::Duration};
@@ -50,8 +51,11 @@ pub struct ClusterStore<C: Connect> {
     /// Why this server cannot go by that.
     refused: RwLock<Option<PrefixError>>,
     store: RwLock<Option<Present<C>>>,
+    /// Why there is none yet.
+    why: Mutex<String>,
     up: watch::Sender<bool>,
     metrics: Arc<PartitionMetrics>,
+    failures: Arc<StoreMetrics>,
 }
 
 impl<C: Connect> ClusterStore<C> {
@@ -63,9 +67,11 @@ impl<C: Connect> ClusterStore<C> {
         limits: &Limits,
         notices: Arc<dyn Notices>,
     ) -> Self {
-        let (store, up, limits) = (RwLock::new(None), watch::Sender::new(false), limits.clone());
-        let (prefix, refused, metrics) = ("".into(), RwLock::new(None), Arc::default());
-        Self { connect, given, clock, limits, notices, prefix, refused, store, up, metrics }
+        let (store, up) = (RwLock::new(None), watch::Sender::new(false));
+        let why = Mutex::new("no majority of the nodes has said yet which cluster it belongs to".to_owned());
+        let (limits, metrics, failures) = (limits.clone(), Arc::default(), Arc::default());
+        let (prefix, refused) = ("".into(), RwLock::new(None));
+        Self { connect, given, clock, limits, notices, prefix, refused, store, why, up, metrics, failures }
     }
 
     /// The same, sharing locks with classic clients unless the prefix is empty: the lock `NAME` is theirs as the key
@@ -77,8 +83,8 @@ impl<C: Connect> ClusterStore<C> {
 
     /// The same, measured by these metrics. To be called before [`Self::run`].
     #[must_use]
-    pub fn measured(self, metrics: Arc<PartitionMetrics>) -> Self {
-        Self { metrics, ..self }
+    pub fn measured(self, metrics: Arc<PartitionMetrics>, failures: Arc<StoreMetrics>) -> Self {
+        Self { metrics, failures, ..self }
     }
 
     /// Finds the cluster, and then runs its store. Never ends; one task is to poll it for as long as the store is used.
@@ -190,6 +196,7 @@ impl<C: Connect> ClusterStore<C> {
             let found = match (found, given, search.nodes()) {
                 (Err(FindError::NoCluster), [only], Some(Connected { nodes, .. })) => {
                     let is_due = since.elapsed() >= EMPTY_TIME;
+                    *self.why.lock() = format!("{only} is empty: if it stays so, its first store is made in a moment");
                     match if is_due { create_of_one(nodes, only, self.clock.now()).await } else { Ok(()) } {
                         // Another server was first: it is found by the next look.
                         Ok(()) | Err(CreateError::InUse { .. }) => {
@@ -201,6 +208,9 @@ impl<C: Connect> ClusterStore<C> {
                 }
                 (found, ..) => found,
             };
+            if let Err(why) = &found {
+                *self.why.lock() = why.to_string();
+            }
             match found {
                 Ok(found) => return found,
                 Err(why) if told.as_ref() == Some(&why) => {}
@@ -236,7 +246,7 @@ impl<C: Connect> ClusterStore<C> {
     fn store(&self) -> Result<Present<C>, StoreError> {
         let unknown = || match &*self.refused.read() {
             Some(why) => StoreError::Unavailable(why.to_string()),
-            None => StoreError::Unavailable("no majority of the nodes has said which cluster it belongs to".into()),
+            None => StoreError::Unavailable(self.why.lock().clone()),
         };
         self.store.read().clone().ok_or_else(unknown)
     }
@@ -250,7 +260,9 @@ impl<C: Connect> DoChore for ClusterStore<C> {
 
 impl<C: Connect> Store for ClusterStore<C> {
     async fn run_unless(&self, name: &LockName, command: Command, stop: impl Future<Output = ()> + Send) -> Answer {
-        self.store()?.run_unless(name, command, stop).await
+        let answer = async { self.store()?.run_unless(name, command, stop).await }.await;
+        measure(&self.failures, &answer);
+        answer
     }
 
     fn post(&self, name: &LockName, command: Command) {
@@ -269,6 +281,8 @@ impl<C: Connect> Store for ClusterStore<C> {
     }
 
     async fn list(&self, prefix: &str, from: Option<&str>, limit: usize) -> Result<Page, StoreError> {
-        self.store()?.list(prefix, from, limit).await
+        let page = async { self.store()?.list(prefix, from, limit).await }.await;
+        measure(&self.failures, &page);
+        page
     }
 }

@@ -1,22 +1,54 @@
-//! The checks of one of several nodes, beside those of every Redis: what its user may do.
+//! The checks of a node beside those of every Redis: what its user may do, and whether it has locks of an earlier
+//! version. They run before a node is used, now and then while it is, and in `fencepost doctor`.
 
 use super::redis_nodes::CHANNEL;
 use crate::node::{
     RedisUrl, Value,
-    doctor::{Finding, Probe, judge_one_of_several, judge_only_one},
+    doctor::{Facts, Finding, Probe, judge_one_of_several, judge_only_one},
 };
+
+/// The name of the check for locks of an earlier version.
+pub(super) const LAYOUT: &str = "layout";
+/// What the earlier versions kept their locks by.
+const EARLIER: &str = "fp:meta";
 
 /// Checks a node over a connection of its own, and changes nothing. `is_only`: the store has no other one. The error
 /// says why it cannot be reached and what to do.
 pub async fn examine(url: &RedisUrl, is_only: bool) -> Result<Vec<Finding>, String> {
     let mut probe = Probe::connect(url).await?;
     let facts = probe.gather().await?;
+    judge(&mut probe, &facts, is_only).await
+}
+
+/// The same for a node to which this is a connection, and which runs scripts.
+pub(super) async fn examine_again(mut probe: Probe, is_only: bool) -> Result<Vec<Finding>, String> {
+    let facts = probe.gather_again().await?;
+    judge(&mut probe, &facts, is_only).await
+}
+
+async fn judge(probe: &mut Probe, facts: &Facts, is_only: bool) -> Result<Vec<Finding>, String> {
     // The keys of the first partition and of the cluster. No server has this name.
     let read = probe.ask::<Value>(&["STRLEN", "fp:{q0}:h"]).await?;
     let written = probe.ask::<Value>(&["HDEL", "fp:q:servers", "doctor"]).await?;
     let sent = probe.ask::<Value>(&["PUBLISH", &format!("{CHANNEL}doctor"), ""]).await?;
-    let own = [keys(read.and(written).err()), channels(sent.err())];
-    Ok(if is_only { judge_only_one(&facts, own) } else { judge_one_of_several(&facts, own) })
+    let earlier = probe.ask::<u64>(&["EXISTS", EARLIER]).await?;
+    let present = probe.ask::<u64>(&["EXISTS", "fp:q:node"]).await?;
+    let own = [keys(read.and(written).err()), channels(sent.err()), layout(earlier == Ok(1), present == Ok(1))];
+    Ok(if is_only { judge_only_one(facts, own) } else { judge_one_of_several(facts, own) })
+}
+
+fn layout(has_earlier: bool, is_known: bool) -> Finding {
+    if has_earlier {
+        return Finding::error(
+            LAYOUT,
+            format!("locks of an earlier version of Fencepost are here ({EARLIER})"),
+            "this version cannot read them, and would grant what they hold: a server does not use this Redis",
+            "drain all servers of that version, wait until their leases have ended, and delete the keys that begin \
+             with fp: (or name an empty database); tokens go on above those of before, except of clients that gave a \
+             min_token above the clock, which have to give it again",
+        );
+    }
+    Finding::ok(LAYOUT, if is_known { "locks of this version" } else { "no locks yet" })
 }
 
 fn keys(refused: Option<String>) -> Finding {
@@ -27,6 +59,12 @@ fn keys(refused: Option<String>) -> Finding {
             format!("a key that begins with fp: is not one of ours ({why})"),
             "something else uses these names: the node has no locks, and no other one may be away",
             "use another database for locks, or remove what is not Fencepost's",
+        ),
+        Some(why) if !why.starts_with("NOPERM") => Finding::error(
+            "keys",
+            format!("keys that begin with fp: are not written now ({why})"),
+            "the node is as good as away",
+            "look at what is found about its role, replicas, memory and persistence",
         ),
         Some(why) => Finding::error(
             "keys",
@@ -62,5 +100,13 @@ mod tests {
         assert_eq!((keys(no()).severity, channels(no()).severity), (Severity::Error, Severity::Warning));
         assert!(keys(no()).change.contains("~fp:*") && channels(no()).change.contains("&fp:q:to:*"));
         assert!(keys(Some("WRONGTYPE x".to_owned())).found.contains("not one of ours"));
+        let no_replicas = keys(Some("NOREPLICAS x".to_owned()));
+        assert!(no_replicas.severity == Severity::Error && !no_replicas.change.contains("ACL"), "{no_replicas:?}");
+    }
+
+    #[test]
+    fn locks_of_an_earlier_version_are_an_error() {
+        assert_eq!([(false, false), (false, true)].map(|(old, new)| layout(old, new).severity), [Severity::Ok; 2]);
+        assert_eq!([(true, false), (true, true)].map(|(old, new)| layout(old, new).severity), [Severity::Error; 2]);
     }
 }

@@ -39,7 +39,20 @@ struct Room {
 }
 
 impl<C: Carrier> QuorumStore<C> {
+    /// A page. Where nobody leads a partition of it, it waits for the leader.
     pub(super) async fn list_page(&self, prefix: &str, from: Option<&str>, limit: usize) -> Result<Page, StoreError> {
+        let until = Instant::now() + ANSWER_TIME_MAX;
+        loop {
+            let mut led_anew = pin!(self.led_anew.notified());
+            led_anew.as_mut().enable();
+            match self.list_page_once(prefix, from, limit).await {
+                Err(StoreError::Unavailable(_)) if timeout_at(until, led_anew).await.is_ok() => {}
+                page => return page.map_err(|why| self.explained(why)),
+            }
+        }
+    }
+
+    async fn list_page_once(&self, prefix: &str, from: Option<&str>, limit: usize) -> Result<Page, StoreError> {
         let start = Cursor { partition: 0, slot: 0, ballot: None };
         let mut at = match from {
             None => start,

@@ -26,6 +26,7 @@ mod cluster;
 pub mod content;
 mod courier;
 pub mod create;
+mod demands;
 pub mod doctor;
 mod elect;
 mod exit;
@@ -53,6 +54,7 @@ mod succeed;
 pub mod survey;
 mod tend;
 mod time;
+mod trouble;
 pub mod wire;
 
 pub use cluster::ClusterStore;

@@ -102,6 +102,7 @@ impl<C: Carrier> QuorumStore<C> {
                 part.share.lock().reconnected(node);
             }
             let why = self.serve_connection(node).await;
+            self.troubles.lost(node, &why.0);
             tracing::debug!(node, %why, "requests to a node were lost");
         }
     }
@@ -147,10 +148,12 @@ impl<C: Carrier> QuorumStore<C> {
         if said.len() != count {
             return Err(Lost(format!("{} answers to {count} requests", said.len())));
         }
+        self.troubles.answered(node);
         for ((at, tag), said) in sent.into_iter().zip(said) {
             match said {
                 // Without that answer the node counts as silent in this partition. The others go on.
                 Err(why) => {
+                    self.troubles.refused(node, &why);
                     if self.parts[at].share.lock().breaks(node, self.clock.now()) {
                         tracing::warn!(node, partition = at, %why, "a node cannot carry out a request");
                     }

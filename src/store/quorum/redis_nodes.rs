@@ -2,15 +2,17 @@
 
 use super::{
     ballot::ServerId,
+    demands::Demands,
+    doctor,
     frame::PARCEL_BYTES_MAX,
     node::Ask,
     nodes::{Answers, Carrier, Lost},
     wire,
 };
 use crate::{
-    node::{CONNECTIONS_PER_NODE, Connection, Header, Node, NodeError, Pushes, RedisUrl},
+    node::{CONNECTIONS_PER_NODE, Connection, Node, NodeError, NodeUrl, Pushes, doctor::Logged},
     sync::Mutex,
-    telemetry::{metrics::StoreMetrics, traces::Traces},
+    telemetry::metrics::StoreMetrics,
 };
 use futures_util::future::{join, join_all};
 use std::{sync::Arc, time::Duration};
@@ -27,6 +29,7 @@ const LOOK_PERIOD: Duration = Duration::from_secs(10);
 pub struct RedisNodes {
     nodes: Vec<RedisNode>,
     allows_eviction: bool,
+    metrics: Arc<StoreMetrics>,
 }
 
 #[derive(Debug)]
@@ -38,6 +41,8 @@ struct RedisNode {
     parcels: Mutex<Option<Arc<Connection>>>,
     /// Why it is there and not used. It would vote with a part of what it was sent, if keys went missing.
     refused: Mutex<Option<String>>,
+    /// The findings of the doctor that are in the log.
+    logged: Logged,
 }
 
 impl RedisNode {
@@ -66,32 +71,6 @@ impl RedisNode {
             Ok(_) => Lost("the connection to the node was closed".to_owned()),
         }
     }
-
-    /// Whether this Redis keeps what it is sent; nothing, if it cannot be asked now. Says so if not.
-    async fn keeps(&self, connection: &Connection) -> Option<bool> {
-        let memory = connection.probe().ask::<String>(&["INFO", "memory"]).await.ok()?.ok()?;
-        let refusal = evicts(&memory);
-        let mut refused = self.refused.lock();
-        if let Some(why) = refusal.as_ref().filter(|why| refused.as_ref() != Some(why)) {
-            tracing::error!(node = %self.node.url(), %why, "redis may evict locks: refused without --allow-eviction");
-        }
-        *refused = refusal;
-        Some(refused.is_none())
-    }
-
-    /// Stops to use the node once it may evict. Never ends.
-    async fn look_again(&self) {
-        loop {
-            tokio::time::sleep(LOOK_PERIOD).await;
-            let present = self.connection.lock().clone();
-            // One that cannot be asked now is as good as it was.
-            if let Some(present) = present.filter(|it| it.closed().is_none())
-                && self.keeps(&present).await == Some(false)
-            {
-                *self.connection.lock() = None;
-            }
-        }
-    }
 }
 
 /// What the channels of parcels begin with.
@@ -102,26 +81,19 @@ fn channel(server: ServerId) -> String {
     server.0.iter().fold(CHANNEL.to_owned(), |channel, byte| format!("{channel}{byte:02x}"))
 }
 
-/// Why a Redis that says this of its memory is refused, if it is. `maxmemory` does not matter: it can be set at any
-/// time.
-fn evicts(memory: &str) -> Option<String> {
-    let policy = memory.lines().find_map(|line| line.trim_end().strip_prefix("maxmemory_policy:"))?;
-    (policy != "noeviction").then(|| {
-        format!(
-            "its maxmemory-policy is {policy}, so it may evict locks: CONFIG SET maxmemory-policy noeviction, and the \
-             same in redis.conf"
-        )
-    })
-}
-
 impl RedisNodes {
     /// Nodes at these addresses, without connections: [`Self::run`] makes them.
-    pub fn new<'a>(urls: impl IntoIterator<Item = &'a RedisUrl>) -> Self {
-        let node = |url| {
-            let node = Node::new(url, |_, _| Header::default());
-            RedisNode { node, connection: Mutex::new(None), parcels: Mutex::new(None), refused: Mutex::new(None) }
+    pub fn new(urls: impl IntoIterator<Item: Into<NodeUrl>>) -> Self {
+        let node = |url: NodeUrl| {
+            let node = Node::new(url);
+            let (connection, parcels, refused) = (Mutex::new(None), Mutex::new(None), Mutex::new(None));
+            RedisNode { node, connection, parcels, refused, logged: Logged::default() }
         };
-        Self { nodes: urls.into_iter().map(node).collect(), allows_eviction: false }
+        Self {
+            nodes: urls.into_iter().map(Into::into).map(node).collect(),
+            allows_eviction: false,
+            metrics: Arc::default(),
+        }
     }
 
     /// Uses nodes that may evict what they keep as well.
@@ -130,25 +102,47 @@ impl RedisNodes {
         Self { allows_eviction, ..self }
     }
 
-    /// The same, measured by these metrics and these traces. To be called before [`Self::run`].
+    /// The same, measured by these metrics. To be called before [`Self::run`].
     #[must_use]
-    pub fn measured(self, metrics: &Arc<StoreMetrics>, traces: &Traces) -> Self {
-        let measured = |it: RedisNode| RedisNode { node: it.node.measured(metrics.clone(), traces.clone()), ..it };
-        Self { nodes: self.nodes.into_iter().map(measured).collect(), ..self }
+    pub fn measured(self, metrics: &Arc<StoreMetrics>) -> Self {
+        let measured = |it: RedisNode| RedisNode { node: it.node.measured(metrics.clone()), ..it };
+        let nodes = self.nodes.into_iter().map(measured).collect();
+        Self { nodes, metrics: Arc::clone(metrics), ..self }
     }
 
     /// Keeps the connections up. Never ends; one task is to poll it for as long as the nodes are used.
     pub async fn run(&self) {
-        let looks = async |it: &RedisNode| {
-            if !self.allows_eviction {
-                it.look_again().await;
-            }
-        };
-        join_all(self.nodes.iter().map(|it| join(it.node.run(), looks(it)))).await;
+        join_all(self.nodes.iter().map(|it| join(it.node.run(), self.look_again(it)))).await;
     }
 }
 
 impl RedisNodes {
+    /// Whether this Redis may be used; nothing, if it cannot be asked now. Logs what is found, and notes why not.
+    async fn is_fit(&self, it: &RedisNode, connection: &Connection) -> Option<bool> {
+        let findings = doctor::examine_again(connection.probe(), self.nodes.len() == 1).await.ok()?;
+        let demands = Demands { allows_eviction: self.allows_eviction };
+        let news = it.logged.news(connection.incarnation(), &findings);
+        news.for_each(|finding| demands.log(it.node.url(), finding));
+        let refusal = demands.refusal(&findings);
+        let is_fit = refusal.is_none();
+        *it.refused.lock() = refusal;
+        Some(is_fit)
+    }
+
+    /// Stops to use a node once it is not fit any more. Never ends.
+    async fn look_again(&self, it: &RedisNode) {
+        loop {
+            tokio::time::sleep(LOOK_PERIOD).await;
+            let present = it.connection.lock().clone();
+            // One that cannot be asked now is as good as it was.
+            if let Some(present) = present.filter(|it| it.closed().is_none())
+                && self.is_fit(it, &present).await == Some(false)
+            {
+                *it.connection.lock() = None;
+            }
+        }
+    }
+
     /// The clock of a node that can be asked, in microseconds since 1970 began.
     ///
     /// # Errors
@@ -171,6 +165,7 @@ impl Carrier for RedisNodes {
         let connection = connection.filter(|connection| connection.closed().is_none());
         let connection = connection.ok_or_else(|| self.nodes[node].why_down())?;
         let calls = wire::calls(&connection.info().run_id, &asks)?;
+        self.metrics.batch_size.observe(asks.len() as f64);
         let replies = connection.run_all(&calls).await;
         let mut said = Vec::with_capacity(asks.len());
         for (call, reply) in calls.iter().zip(replies) {
@@ -189,8 +184,7 @@ impl Carrier for RedisNodes {
             // Also between two tries at a node that is up and fails: nothing hammers it.
             tokio::time::sleep(RETRY_PAUSE).await;
             let Ok(present) = it.node.connection(0) else { continue };
-            let keeps = if self.allows_eviction { Some(true) } else { it.keeps(&present).await };
-            match keeps {
+            match self.is_fit(it, &present).await {
                 Some(true) => {
                     *it.connection.lock() = Some(present);
                     return;
@@ -231,17 +225,5 @@ impl Carrier for RedisNodes {
 impl From<NodeError> for Lost {
     fn from(why: NodeError) -> Self {
         Self(why.to_string())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_redis_that_may_evict_is_refused() {
-        let memory = |policy: &str| format!("# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:{policy}\r\nx:1\r\n");
-        assert_eq!(evicts(&memory("noeviction")), None);
-        assert!(evicts(&memory("volatile-lru")).is_some_and(|why| why.contains("is volatile-lru")));
     }
 }

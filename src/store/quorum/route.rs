@@ -33,6 +33,10 @@ impl<C: Carrier> QuorumStore<C> {
     /// Carries a command out, and waits until a majority has its batch. Where nobody leads, or somebody else than this
     /// server thought, it waits for the leader.
     pub(super) async fn carry_out(&self, name: &LockName, command: Command) -> Answer {
+        self.carry_out_in_time(name, command).await.map_err(|why| self.explained(why))
+    }
+
+    async fn carry_out_in_time(&self, name: &LockName, command: Command) -> Answer {
         let place = self.place(name);
         let Confirmed { outcome: Timed { sent, outcome }, place: queued_at } =
             match self.carry_out_once(name, place, &command).await {

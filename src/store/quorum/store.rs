@@ -10,6 +10,7 @@ use super::{
     nodes::{Carrier, Wake},
     one_node::Loss,
     share::{Place, Share},
+    trouble::Troubles,
 };
 use crate::{
     clock::Clock,
@@ -70,6 +71,7 @@ pub struct QuorumStore<C> {
     pub(super) all_led_at: Mutex<Option<Instant>>,
     pub(super) metrics: Arc<PartitionMetrics>,
     pub(super) chores: Arc<Chores>,
+    pub(super) troubles: Troubles,
     /// Nodes that refuse this cluster.
     pub(super) refusals: Seldom,
     /// What the keys of classic clients begin with; empty if there are none. Nothing, where that is not known.
@@ -132,6 +134,7 @@ impl<C: Carrier> QuorumStore<C> {
             all_led_at: Mutex::default(),
             metrics: Arc::default(),
             chores: Arc::default(),
+            troubles: Troubles::of(nodes),
             refusals: Seldom::new(REFUSAL_PERIOD),
             newer: watch::Sender::new(None),
             prefix: None,

@@ -10,6 +10,7 @@ use super::{
     node::Mark,
     nodes::{Carrier, Wake},
     store::{Part, REFUSAL_PERIOD},
+    trouble::Troubles,
 };
 use crate::{
     sync::{Mutex, Notify},
@@ -58,6 +59,7 @@ impl<C: Carrier> QuorumStore<C> {
             all_led_at: Mutex::new(*before.all_led_at.lock()),
             metrics: Arc::clone(&before.metrics),
             chores: Arc::clone(&before.chores),
+            troubles: Troubles::of(nodes),
             refusals: Seldom::new(REFUSAL_PERIOD),
             newer: watch::Sender::new(None),
             prefix: before.prefix.clone(),

@@ -8,9 +8,9 @@ use crate::{
     stream::{Stream, attachment},
     support::{Lock, acquire_request, until},
 };
-use fencepost::{domain::name::LockName, store::redis::keys};
 use fencepost_proto::v1::{
-    self, LeaseEnd, keep_alive_response::Message as ServerMessage, lock_service_client::LockServiceClient,
+    self, LeaseEnd, admin_service_client::AdminServiceClient, keep_alive_response::Message as ServerMessage,
+    lock_service_client::LockServiceClient,
 };
 use std::time::Duration;
 use tonic::transport::Channel;
@@ -46,10 +46,11 @@ async fn lost(stream: &mut Stream) -> LeaseEnd {
     }
 }
 
-/// Redis loses the data of a lock.
-fn forget(redis: &Redis, name: &str) {
-    let bucket = keys::bucket(&LockName::new(name.to_owned()).unwrap());
-    redis.command(&["DEL", &format!("{}l:{name}", keys::base(bucket))]);
+/// Redis and its server lose all. A server that is started anew goes on.
+async fn forget(redis: &mut Redis, it: Measured) -> (Measured, LockServiceClient<Channel>) {
+    drop(it);
+    redis.restart(false);
+    on(redis).await
 }
 
 /// The losses by cause, and the renewals that found a lease lost and an unknown one.
@@ -61,23 +62,37 @@ fn counts(it: &Measured) -> [f64; 5] {
     [losses("superseded"), losses("unknown"), others, renewals("lost"), renewals("unknown")]
 }
 
+/// A stream that goes on with a lease that the store has forgotten.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kept_lease_that_the_store_has_forgotten_is_a_loss() {
+    let mut redis = Redis::start(&[]);
+    let (it, mut client) = on(&redis).await;
+    let lease = client.acquire_lease(acquire_request("a", TTL)).await;
+    let (it, mut client) = forget(&mut redis, it).await;
+    let mut stream = Stream::open(client.clone()).await;
+    stream.attach(vec![attachment(1, &lease)]).await;
+    assert_eq!(lost(&mut stream).await, LeaseEnd::Unknown);
+    assert_eq!(counts(&it), [0.0, 0.0, 0.0, 0.0, 1.0]);
+    // Somebody else has it by now.
+    client.acquire_lease(acquire_request("a", Duration::from_secs(60))).await;
+    let mut stream = Stream::open(client.clone()).await;
+    stream.attach(vec![attachment(1, &lease)]).await;
+    assert_eq!(lost(&mut stream).await, LeaseEnd::Superseded);
+}
+
+/// A stream keeps it; an operator takes it away.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kept_lease_that_is_revoked_is_a_loss() {
     let redis = Redis::start(&[]);
     let (it, mut client) = on(&redis).await;
     let lease = client.acquire_lease(acquire_request("a", TTL)).await;
     let mut stream = keeping(&client, &lease).await;
-    forget(&redis, "a");
-    assert_eq!(lost(&mut stream).await, LeaseEnd::Unknown);
-    assert_eq!(counts(&it), [0.0, 1.0, 0.0, 1.0, 0.0]);
-
-    let lease = client.acquire_lease(acquire_request("b", TTL)).await;
-    let mut stream = keeping(&client, &lease).await;
-    forget(&redis, "b");
-    client.acquire_lease(acquire_request("b", Duration::from_secs(60))).await;
-    assert_eq!(lost(&mut stream).await, LeaseEnd::Superseded);
-    assert_eq!(counts(&it), [1.0, 1.0, 0.0, 2.0, 0.0]);
-    assert_eq!(it.sum("fencepost_hold_seconds_count", &[]), 2.0);
+    let reason = "test".to_owned();
+    let force = v1::ForceReleaseRequest { lock_name: "a".into(), expected_token: lease.fencing_token, reason };
+    AdminServiceClient::new(it.channel()).force_release(force).await.unwrap();
+    assert_eq!(lost(&mut stream).await, LeaseEnd::Revoked);
+    until(async || counts(&it)[2] == 1.0).await;
+    assert_eq!(it.sum("fencepost_hold_seconds_count", &[]), 1.0);
 }
 
 /// Anybody can ask for the renewal of a lease that never was.

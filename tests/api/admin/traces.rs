@@ -97,7 +97,7 @@ fn ready(admin: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_is_traced_from_its_caller_to_redis() {
+async fn a_call_is_traced_from_its_caller_to_its_operation() {
     let (collector, endpoint) = Collector::start().await;
     let redis = Redis::start(&[]);
     let (server, admin) = start(&["--store", &redis.url(), "--otlp-endpoint", &endpoint]);
@@ -119,10 +119,6 @@ async fn a_call_is_traced_from_its_caller_to_redis() {
     let operation = collector.span("acquire");
     assert_eq!((&operation.trace_id, &operation.parent_span_id), (&call.trace_id, &call.span_id));
     assert_eq!(attribute(&operation.attributes, "fencepost.lock_name"), text("orders/42"));
-    let batches: Vec<_> = collector.spans().into_iter().filter(|span| span.name == "redis batch").collect();
-    let batch = batches.iter().find(|batch| batch.parent_span_id == operation.span_id).unwrap();
-    assert_eq!((&batch.trace_id, batch.kind()), (&call.trace_id, SpanKind::Client));
-    assert_eq!(attribute(&batch.attributes, "db.operation.batch.size"), Some(Value::IntValue(1)));
 
     let refused = collector.span("fencepost.v1.LockService/Release");
     assert_ne!(hex(&refused.trace_id), TRACE, "a call without a traceparent begins a trace");
@@ -217,42 +213,4 @@ fn spans_beyond_the_queue_are_counted_and_the_log_says_so_once() {
     });
     assert_eq!(warnings(&server, "OTEL_BSP_MAX_QUEUE_SIZE"), 1, "{}", server.log());
     drop(collector);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_batch_is_linked_to_the_operations_of_its_further_commands() {
-    let (collector, endpoint) = Collector::start().await;
-    let redis = Redis::start(&[]);
-    let (server, admin) = start(&["--store", &redis.url(), "--otlp-endpoint", &endpoint]);
-    ready(&admin);
-    let client = LockServiceClient::new(channel(server.url.trim_start_matches("http://").parse().unwrap()));
-    let is_shared = |span: &Span| span.name == "redis batch" && !span.links.is_empty();
-    let acquires = (0..500).map(|number| {
-        let mut client = client.clone();
-        let request = acquire_request(&format!("orders/{number}"), Duration::from_secs(60));
-        tokio::spawn(async move { client.acquire(request).await.map(drop) })
-    });
-    for acquire in acquires.collect::<Vec<_>>() {
-        acquire.await.unwrap().unwrap();
-    }
-    drain(server).await;
-    let spans = collector.spans();
-    let operations: std::collections::HashMap<_, _> =
-        spans.iter().filter(|span| span.name == "acquire").map(|span| (&span.span_id, &span.trace_id)).collect();
-    assert_eq!(operations.len(), 500);
-    let shared: Vec<_> = spans.iter().filter(|span| is_shared(span)).collect();
-    assert!(!shared.is_empty(), "no batch has several commands");
-    for batch in shared {
-        let size = i64::try_from(batch.links.len() + 1).unwrap();
-        // The server's own commands have no span.
-        let Some(Value::IntValue(commands)) = attribute(&batch.attributes, "db.operation.batch.size") else {
-            panic!("{batch:?}")
-        };
-        assert!(commands >= size, "{batch:?}");
-        assert_eq!(operations[&batch.parent_span_id], &batch.trace_id);
-        for link in &batch.links {
-            assert_eq!(operations[&link.span_id], &link.trace_id);
-            assert_ne!(link.span_id, batch.parent_span_id);
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! Two servers on one node, which loses its memory.
 
 use crate::{
-    binary::{Server, await_that},
+    binary::await_that,
     redis::Redis,
     several::{LOCKS, Member, PARTITIONS, acquired, name, queued, release, served, waits},
 };
@@ -22,10 +22,6 @@ fn start(store: &str) -> [Member; 2] {
     servers
 }
 
-fn serve(store: &str) -> Server {
-    Server::start_with(&["--store", store])
-}
-
 /// The lease of a lock, as its server shows it when there is an answer again.
 async fn token(client: &Client, lock: &str) -> Option<u64> {
     let begun = Instant::now();
@@ -41,7 +37,7 @@ async fn token(client: &Client, lock: &str) -> Option<u64> {
 #[tokio::test]
 async fn what_redis_forgets_is_written_to_it_again_and_tokens_rise_when_all_is_forgotten() {
     let mut redis = Redis::start(&[]);
-    let store = format!("quorum+{}", redis.url());
+    let store = redis.url();
     // The first start: one of the two makes the store.
     let servers = start(&store);
     let clients = servers.each_ref().map(Member::client);
@@ -79,19 +75,4 @@ async fn what_redis_forgets_is_written_to_it_again_and_tokens_rise_when_all_is_f
         assert_eq!(token(&client, &lease.lock_name).await, None, "nobody knows of it any more");
         assert!(acquired(&client, &lease.lock_name).await.fencing_token > lease.fencing_token);
     }
-}
-
-#[test]
-fn stores_of_two_kinds_refuse_each_others_redis() {
-    let of_partitions = Redis::start(&[]);
-    let first = start(&format!("quorum+{}", of_partitions.url()));
-    let refused = serve(&of_partitions.url());
-    await_that("its refusal", || refused.log().contains("partitions"));
-    drop((first, refused));
-    let other = Redis::start(&[]);
-    let first = serve(&other.url());
-    await_that("its mark", || other.command(&["EXISTS", "fp:meta"]).text().trim() == "1");
-    let refused = serve(&format!("quorum+{}", other.url()));
-    await_that("its refusal", || refused.log().contains("another kind of store keeps locks here"));
-    drop((first, refused));
 }

@@ -1,23 +1,15 @@
 //! Mutants, and the tests that have to find them.
 
 use super::{edit::Edit, marks::Marks};
-use std::{fs, path::Path};
 
 /// A deliberate mistake.
 pub(crate) struct Mutant {
     pub(crate) name: &'static str,
     /// What it breaks, for the reader of the results, with the project that shipped it, if we know one.
     pub(crate) breaks: &'static str,
-    pub(crate) change: Change,
+    /// The change of the source, at the mark with the mutant's name.
+    pub(crate) edit: Edit,
     pub(crate) killers: &'static [Killer],
-}
-
-/// The change of the source.
-pub(crate) enum Change {
-    /// In Rust: an edit at the mark with the mutant's name.
-    AtMark(Edit),
-    /// In a script: a replacement of a text that occurs once.
-    OfText { file: &'static str, from: &'static str, to: &'static str },
 }
 
 /// A source with a mutant.
@@ -29,22 +21,11 @@ pub(crate) struct Mutated {
 
 impl Mutant {
     /// Applies the change to its source, or returns why that is not possible.
-    pub(crate) fn make(&self, root: &Path, marks: &Marks) -> Result<Mutated, String> {
-        let (file, original, text) = match self.change {
-            Change::AtMark(edit) => {
-                let mark = marks.marks.get(self.name).ok_or("there is no mark with this name")?;
-                let original = &marks.sources[&mark.file];
-                (mark.file.clone(), original.clone(), edit.make(original, mark)?)
-            }
-            Change::OfText { file, from, to } => {
-                let original = fs::read_to_string(root.join(file)).map_err(|error| format!("{file}: {error}"))?;
-                match original.matches(from).count() {
-                    1 => (file.to_owned(), original.clone(), original.replacen(from, to, 1)),
-                    count => return Err(format!("its text occurs {count} times in {file}")),
-                }
-            }
-        };
-        Ok(Mutated { file, original, text })
+    pub(crate) fn make(&self, marks: &Marks) -> Result<Mutated, String> {
+        let mark = marks.marks.get(self.name).ok_or("there is no mark with this name")?;
+        let original = &marks.sources[&mark.file];
+        let text = self.edit.make(original, mark)?;
+        Ok(Mutated { file: mark.file.clone(), original: original.clone(), text })
     }
 }
 
@@ -59,16 +40,8 @@ pub(crate) enum Killer {
     Properties,
     /// The protocol between clients, replicas and store.
     Protocol,
-    /// The scripts compared with the rules.
-    Scripts,
-    /// The conformance tests of the stores.
-    Stores,
     /// Several servers on one Redis: sessions, and the knowledge of each server.
     Replicas,
-    /// Releases that hand the lock to a call of their own server.
-    HandOver,
-    /// More commands than Redis can answer in time.
-    Overload,
     /// Lost messages and missing permissions.
     Gaps,
     /// The store and the waiters under many orders of events.

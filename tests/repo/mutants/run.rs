@@ -31,7 +31,7 @@ fn every_mutant_is_found() {
     );
     let mut not_found = Vec::new();
     for mutant in table::mutants() {
-        let made = mutant.make(root(), &marks).unwrap_or_else(|why| panic!("{}: {why}", mutant.name));
+        let made = mutant.make(&marks).unwrap_or_else(|why| panic!("{}: {why}", mutant.name));
         if !made.file.starts_with(&only) {
             continue;
         }

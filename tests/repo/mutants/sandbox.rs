@@ -130,15 +130,11 @@ impl Sandbox {
             Killer::Model => (&self.rules, self.rules_built.clone(), &["--test", "model"]),
             Killer::Properties => (&self.rules, self.rules_built.clone(), &["--test", "rules_props"]),
             Killer::Protocol => (&self.rules, self.rules_built.clone(), &["--test", "protocol"]),
-            Killer::Scripts => (&self.whole, self.target.clone(), &["--test", "redis_rules"]),
-            Killer::Stores => (&self.whole, self.target.clone(), &["--test", "conformance"]),
             Killer::Replicas => (
                 &self.whole,
                 self.target.clone(),
                 &["--test", "redis", "--", "replicas::a_lease_granted", "replicas::a_command_to", "sessions"],
             ),
-            Killer::HandOver => (&self.whole, self.target.clone(), &["--test", "redis", "hand_over"]),
-            Killer::Overload => (&self.whole, self.target.clone(), &["--test", "redis", "overload"]),
             Killer::Gaps => (&self.whole, self.target.clone(), &["--test", "redis", "--", "acl", "watching"]),
             Killer::Schedules => (&self.whole, self.target.clone(), &["--package", "fencepost-schedules"]),
         };

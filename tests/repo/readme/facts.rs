@@ -5,7 +5,7 @@ use fencepost::{
     cli::exit,
     config::Config,
     domain::limits::{self, Limits},
-    node::{QUEUE_TIME_MAX, RESPONSE_TIMEOUT},
+    node::RESPONSE_TIMEOUT,
 };
 use std::{fs, path::Path, time::Duration};
 
@@ -128,7 +128,6 @@ fn the_limits_are_those_of_the_code() {
         ("`min_token` above the server's time", span(limits::MIN_TOKEN_AHEAD_MAX)),
         ("memory of ended requests", span(limits::ENDED_MEMORY)),
         ("queue position of a dropped call", span(limits::DROP_GRACE)),
-        ("wait of a command for an overloaded Redis", span(QUEUE_TIME_MAX)),
         ("answer of Redis to a command", span(RESPONSE_TIMEOUT)),
     ];
     let rows = rows(&Page::read("docs/operating.md"), "Limit");

@@ -19,8 +19,8 @@ fn long_files_are_refused() {
     passes("src/domain/a.rs", &"\n".repeat(400));
     refused("src/domain/a.rs", &"\n".repeat(401), "at most 400");
     refused("tests/a.rs", &"\n".repeat(401), "at most 400");
-    passes("src/store/redis/lua/a.lua", &"\n".repeat(40));
-    refused("src/store/redis/lua/a.lua", &"\n".repeat(41), "at most 40");
+    passes("src/store/quorum/lua/a.lua", &"\n".repeat(40));
+    refused("src/store/quorum/lua/a.lua", &"\n".repeat(41), "at most 40");
     passes("README.md", &"\n".repeat(4000));
 }
 
@@ -34,7 +34,7 @@ fn long_lines_are_refused() {
     passes("src/domain/a.rs", &format!("let a = \"{long}\";"));
     passes("README.md", &format!("| {long} |\n```console\n{long}\n```\n"));
     refused("README.md", &format!("```console\n```\n{long}\n"), "README.md:3: ends beyond");
-    passes("src/store/redis/lua/a.lua", &long);
+    passes("src/store/quorum/lua/a.lua", &long);
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn dependencies_go_one_way() {
     passes("src/cli/serve.rs", "use crate::server::serve;");
     passes("src/lib.rs", "pub mod server;");
     passes("src/node/a.rs", "use crate::{domain::{ids::Incarnation, time::StoreTime}, sync::Mutex};");
-    passes("src/store/redis/a.rs", "use crate::node::RedisUrl;");
+    passes("src/store/quorum/a.rs", "use crate::node::RedisUrl;");
     passes("src/store/memory/a.rs", "use super::shard::Shard; use super::{expiry, wait};");
 }
 
@@ -80,8 +80,8 @@ fn libraries_are_used_only_by_their_modules() {
     refused("src/server/a.rs", "redis::cmd(1)", "Redis");
     passes("src/api/a.rs", "use fencepost_proto::v1::Lease;");
     passes("src/cli/a.rs", "use fencepost_proto::v1::Lease; use fencepost_client::Client; use clap::Parser;");
-    passes("src/store/redis/a.rs", "use redis::cmd;");
-    refused("src/store/redis/a.rs", "use deadpool_redis::redis::cmd;", "only node");
+    refused("src/store/quorum/a.rs", "use redis::cmd;", "only node");
+    refused("src/store/quorum/a.rs", "use deadpool_redis::redis::cmd;", "only node");
     passes("src/node/a.rs", "use deadpool_redis::redis::cmd;");
     refused("src/server/a.rs", "use fencepost_bench::plan;", "runs the benchmark");
     passes("src/cli/a.rs", "use fencepost_bench::plan;");
@@ -110,7 +110,7 @@ fn primitives_come_from_crate_sync() {
     passes("src/sync.rs", "pub(crate) use parking_lot::Mutex; pub(crate) use std::sync::atomic::AtomicU64;");
     passes("src/locks/a.rs", "use crate::sync::{AtomicU64, Mutex, Notify}; use tokio_util::sync::CancellationToken;");
     passes("src/store/memory/tests.rs", "use std::sync::atomic::AtomicUsize;");
-    passes("src/store/redis/a.rs", "use parking_lot::Mutex; use tokio::sync::Notify;");
+    passes("src/store/quorum/a.rs", "use parking_lot::Mutex; use tokio::sync::Notify;");
 }
 
 #[test]
@@ -147,7 +147,6 @@ fn programs_that_a_minimal_machine_lacks_are_refused() {
     refused("tests/a.rs", r#"Command::new("kill").args(["-STOP"])"#, "starts kill");
     refused("clients/rust/tests/a.rs", r#"tokio::process::Command::new("ps")"#, "starts ps");
     passes("tests/a.rs", r#"Command::new("openssl"); Command::new(std::env::current_exe()); Command::new(OWN)"#);
-    passes("benches/a.rs", r#"static TAKE: ScriptCommand = ScriptCommand::new("take", &TAKE_SCRIPT, Lane::Entry);"#);
     passes("src/cli/run/group.rs", r#"Command::new("fencepost-no-such-command")"#);
 }
 

@@ -183,8 +183,7 @@ fn libraries(path: &str, inner: &str, code: &str) -> Vec<String> {
     only("fencepost_client", module == "cli", "only cli is a client");
     only("fencepost_bench", module == "cli", "only cli runs the benchmark");
     only("clap", ["cli", "main"].contains(&module), "only cli parses arguments");
-    let redis = module == "node" || inner.starts_with("store/redis") || inner == "store/mod.rs";
-    only("redis", redis, "only node and store/redis talk to Redis");
+    only("redis", module == "node", "only node talks to Redis");
     for word in ["deadpool", "deadpool_redis"] {
         only(word, module == "node", "only node makes connections to Redis");
     }

@@ -1,4 +1,4 @@
-//! A server replica: a model of `src/locks/wait.rs` and `src/store/redis`.
+//! A server replica: a model of `src/locks/wait.rs` and a store behind it.
 
 use super::{
     model::{Bug, Protocol},

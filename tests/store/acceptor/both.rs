@@ -9,7 +9,7 @@ use super::{
 use crate::redis_server::Redis;
 use deadpool_redis::redis;
 use fencepost::{
-    node::{self, Connection, Header, NodeError, RedisUrl, Value},
+    node::{self, Connection, NodeError, RedisUrl, Value},
     store::quorum::{
         acceptor::Incarnation,
         ballot::{Position, Stamp, TransferId},
@@ -53,7 +53,7 @@ impl Both {
     pub(crate) fn start() -> Self {
         let redis = Redis::start(&[]);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let node = Arc::new(node::Node::new(&RedisUrl::parse(&redis.url()).unwrap(), |_, _| Header::default()));
+        let node = Arc::new(node::Node::new(RedisUrl::parse(&redis.url()).unwrap()));
         let own = Arc::clone(&node);
         runtime.spawn(async move { own.run().await });
         let (raw, twin, lives) = (raw(&redis), Node::default(), Vec::new());

@@ -13,7 +13,6 @@ mod notices;
 mod queue;
 mod quorum_store;
 mod read;
-mod redis_store;
 
 #[path = "../../support/redis.rs"]
 mod redis_server;
@@ -95,7 +94,6 @@ macro_rules! every_store {
 
 every_store! {
     memory: crate::memory_store::MemoryHarness,
-    redis: crate::redis_store::RedisHarness,
     twin: crate::quorum_store::QuorumHarness<crate::twins::Twins<1>>,
     three_twins: crate::quorum_store::QuorumHarness<crate::twins::Twins<3>>,
     three_twins_three_servers: crate::quorum_store::QuorumHarness<crate::twins::Twins<3>, 3>,

@@ -24,7 +24,7 @@ const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redi
 async fn start_sharing(redis: &Redis, prefix: &str) -> Server {
     let url = redis.url();
     Server::start_with(|config| {
-        config.store = StoreUrl::Redis(url);
+        config.store = StoreUrl::Redis(vec![url]);
         config.classic_prefix = prefix.to_owned();
     })
     .await
@@ -232,7 +232,7 @@ async fn a_prefix_that_redis_does_not_permit_is_refused_before_anything_is_done(
     assert_eq!(redis.command(&user).text().trim(), "OK");
     let start = async |prefix: &str| {
         let (url, prefix) = (redis.url().replace("redis://", "redis://fp:pw@"), prefix.to_owned());
-        Server::start_with(|config| (config.store, config.classic_prefix) = (StoreUrl::Redis(url), prefix)).await
+        Server::start_with(|config| (config.store, config.classic_prefix) = (StoreUrl::Redis(vec![url]), prefix)).await
     };
     let wrong = start("locks:").await;
     let refused = || async {

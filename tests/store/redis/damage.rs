@@ -1,83 +1,60 @@
-//! Keys of a lock that others changed: the log reports them, and other locks work.
+//! Keys of the store that others changed: what they hold is not served, and everything else is.
 
 use crate::{
-    log,
     redis_server::Redis,
-    server_on,
-    support::{Lock, acquire_request, assert_refused, until, waiting_request, within},
+    server_on, serving,
+    support::{Lock, Server, acquire_request, until},
 };
-use fencepost::{domain::name::LockName, store::redis::keys};
-use fencepost_proto::v1::acquire_response::Outcome;
+use fencepost_proto::v1;
 use std::time::Duration;
 use tonic::Code;
 
-/// Expires while others wait, so that only a poll serves them.
-const SHORT: Duration = Duration::from_secs(1);
-const LONG: Duration = Duration::from_secs(600);
+const TTL: Duration = Duration::from_secs(600);
+/// Some of them are in each of the partitions.
+const LOCKS: usize = 256;
 
-fn bucket(name: &str) -> u16 {
-    keys::bucket(&LockName::new(name.to_owned()).unwrap())
+fn names() -> impl Iterator<Item = String> {
+    (0..LOCKS).map(|number| format!("a/{number}"))
 }
 
-#[tokio::test]
-async fn a_foreign_key_among_the_keys_of_a_lock_is_logged_once_and_stops_no_other_lock() {
-    log::keep();
-    let redis = Redis::start(&[]);
-    let server = server_on(&redis).await;
-    let name = "damage/foreign";
-    let neighbour = (0..).map(|number| format!("n/{number}")).find(|other| bucket(other) == bucket(name)).unwrap();
-    let wait_for = |name: &str| {
-        let (mut client, request) = (server.client(), waiting_request(name, SHORT, LONG));
-        tokio::spawn(async move { client.acquire_response(request).await })
-    };
-    server.client().acquire_lease(acquire_request(name, SHORT)).await;
-    let waiter = wait_for(name);
-    until(|| async { server.client().lock_info(name).await.waiters == 1 }).await;
-    let foreign = format!("{}e:{name}", keys::base(bucket(name)));
-    redis.command(&["SET", &foreign, "foreign"]);
-    for _ in 0..3 {
-        server.client().acquire_lease(acquire_request(&neighbour, SHORT)).await;
-        assert_eq!(within(wait_for(&neighbour)).await.unwrap().outcome(), Outcome::Acquired);
-        until(|| async { server.client().lock_info(&neighbour).await.holders.is_empty() }).await;
+/// Whether the lock is granted or given back, or the refusal's words.
+async fn asked(server: &Server, name: &str) -> Result<(), String> {
+    let answer = server.client().acquire(acquire_request(name, TTL)).await.map_err(|status| {
+        assert!([Code::Unavailable, Code::DataLoss].contains(&status.code()), "{status}");
+        status.message().to_owned()
+    })?;
+    if let Some(lease) = answer.into_inner().lease {
+        server.client().release_lease(&lease).await;
     }
-    let logged = log::lines_with(name);
-    assert!(logged.len() == 1 && logged[0].contains("WARN") && logged[0].contains(&foreign), "{logged:?}");
-    assert!(!waiter.is_finished());
-    redis.command(&["DEL", &foreign]);
-    assert_eq!(within(waiter).await.unwrap().outcome(), Outcome::Acquired);
+    Ok(())
 }
 
 #[tokio::test]
-async fn the_waiters_of_a_lock_whose_key_was_deleted_must_retry() {
-    log::keep();
+async fn a_foreign_key_in_one_partition_stops_no_other_and_is_told() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
-    let name = "damage/deleted";
-    server.client().acquire_lease(acquire_request(name, LONG)).await;
-    let request = waiting_request(name, LONG, LONG);
-    let (mut client, sent) = (server.client(), request.clone());
-    let waiter = tokio::spawn(async move { client.acquire(sent).await });
-    until(|| async { server.client().lock_info(name).await.waiters == 1 }).await;
-    redis.command(&["DEL", &format!("{}l:{name}", keys::base(bucket(name)))]);
-    assert_refused(within(waiter).await.unwrap(), Code::Unavailable, "PLACE_LOST");
-    assert_eq!(server.client().acquire_response(request).await.outcome(), Outcome::Acquired);
-    let logged = log::lines_with(name);
-    assert!(logged.len() == 1 && logged[0].contains("WARN"), "{logged:?}");
-}
-
-#[tokio::test]
-async fn an_unreachable_redis_is_not_logged_as_damage() {
-    log::keep();
-    let mut redis = Redis::start(&[]);
-    let server = server_on(&redis).await;
-    let name = "damage/away";
-    server.client().acquire_lease(acquire_request(name, LONG)).await;
-    let (mut client, sent) = (server.client(), waiting_request(name, LONG, LONG));
-    let waiter = tokio::spawn(async move { client.acquire(sent).await });
-    until(|| async { server.client().lock_info(name).await.waiters == 1 }).await;
-    redis.kill();
-    // At least two polls.
-    tokio::time::sleep(Duration::from_millis(2_500)).await;
-    assert!(log::lines_with(name).is_empty() && log::lines_with(&keys::base(bucket(name))).is_empty());
-    waiter.abort();
+    let held = server.client().acquire_lease(acquire_request("held", TTL)).await;
+    redis.command(&["SET", "fp:{q7}:s", "not ours"]);
+    let (mut refused, mut told) = (Vec::new(), String::new());
+    for name in names() {
+        if let Err(why) = asked(&server, &name).await {
+            told.clone_from(&why);
+            refused.push(name);
+            // Each of them takes its time.
+            if refused.len() == 2 {
+                break;
+            }
+        }
+    }
+    assert_eq!(refused.len(), 2, "the locks of one partition");
+    assert!(told.contains("something the server did not write"), "{told}");
+    // What the server has in memory is written anew.
+    redis.command(&["FLUSHALL"]);
+    for name in refused {
+        until(|| async { asked(&server, &name).await.is_ok() }).await;
+    }
+    serving(&server, true).await;
+    assert_eq!(server.client().holder("held").await.unwrap().fencing_token, held.fencing_token);
+    let release = v1::ReleaseRequest { lock_name: "held".into(), lease_id: held.lease_id };
+    server.client().release(release).await.unwrap();
 }

@@ -2,8 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 mod acl;
-#[path = "../../support/asks.rs"]
-mod asks;
 mod classic;
 #[path = "../../support/clock.rs"]
 mod clock;
@@ -11,14 +9,7 @@ mod clocks;
 mod damage;
 mod doctor;
 mod faults;
-mod hand_over;
-mod hints;
 mod listing;
-#[path = "../redis_node/log.rs"]
-mod log;
-#[path = "../../support/notices.rs"]
-mod notices;
-mod overload;
 #[path = "../../support/proxy.rs"]
 mod proxy;
 #[path = "../../support/redis.rs"]
@@ -37,12 +28,10 @@ mod tokens;
 mod waiters;
 mod watching;
 
-use fencepost::{config::StoreUrl, domain::limits::Limits, node::RedisUrl, store::redis::RedisStore};
-use notices::RecordingNotices;
+use fencepost::config::StoreUrl;
 use redis_server::Redis;
-use std::sync::Arc;
-use support::{Server, until, within};
-use tokio::task::JoinHandle;
+use std::time::Duration;
+use support::{Lock, Server, until};
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
 
 /// A server on this Redis that is serving.
@@ -58,7 +47,23 @@ async fn start_on(redis: &Redis) -> Server {
 }
 
 async fn start_on_url(url: String) -> Server {
-    Server::start_with(|config| config.store = StoreUrl::Redis(url)).await
+    Server::start_with(|config| config.store = StoreUrl::Redis(vec![url])).await
+}
+
+/// A lock that this server leads, once all have their shares: it asks no other about it, so it sends no message.
+async fn led_by(server: &Server, redis: &Redis) -> String {
+    // A server that was started gets its share after 2 s.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let mut number = 0;
+    loop {
+        let name = format!("led/{number}");
+        let before = redis.calls("publish");
+        server.client().lock_info(&name).await;
+        if redis.calls("publish") == before {
+            return name;
+        }
+        number += 1;
+    }
 }
 
 /// Waits until the health service reports whether the server is serving.
@@ -73,13 +78,4 @@ async fn serving(server: &Server, expected: bool) {
         }
     })
     .await;
-}
-
-/// A store, which its maintenance task keeps up until it is aborted.
-async fn store_on(url: &str, notices: Arc<RecordingNotices>) -> (Arc<RedisStore>, JoinHandle<()>) {
-    let store = Arc::new(RedisStore::new(&RedisUrl::parse(url).unwrap(), &Limits::default(), notices));
-    let maintained = store.clone();
-    let maintenance = tokio::spawn(async move { maintained.maintain().await });
-    within(store.up().wait_for(|up| *up)).await.unwrap();
-    (store, maintenance)
 }

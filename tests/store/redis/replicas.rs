@@ -48,8 +48,7 @@ async fn a_lease_granted_by_one_server_is_known_to_the_others() {
 }
 
 /// The replication id of Redis changes under its connections when its first replica connects, so some servers know an
-/// incarnation that others do not. A command to the earlier one must not mark the present one as left. Found by the
-/// torture test: all commands on some buckets were refused from then on.
+/// incarnation that others do not. A command to the earlier one must not mark the present one as left.
 #[tokio::test]
 async fn a_command_to_an_earlier_incarnation_does_not_block_the_present_one() {
     let mut redis = Redis::start(&["--appendonly", "yes", "--enable-debug-command", "yes"]);
@@ -65,26 +64,15 @@ async fn a_command_to_an_earlier_incarnation_does_not_block_the_present_one() {
     let after = server_on(&redis).await;
     let mut highest = 0;
     for server in [&after, &before, &after, &before] {
-        let mut client = server.client();
-        // A server whose connection belongs to an earlier incarnation reconnects.
-        let lease = within(async {
-            loop {
-                match client.acquire(acquire_request("a", TTL)).await {
-                    Ok(answer) => break answer.into_inner().lease.expect("the lock is free"),
-                    Err(status) => assert_eq!(status.code(), Code::Unavailable, "{status}"),
-                }
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        })
-        .await;
+        let lease = server.client().acquire_lease(acquire_request("a", TTL)).await;
         assert!(lease.fencing_token > highest);
         highest = lease.fencing_token;
-        client.release_lease(&lease).await;
+        server.client().release_lease(&lease).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_waiters_of_two_servers_are_served_in_order_with_three_scripts_each() {
+async fn a_thousand_waiters_of_two_servers_are_served_in_order_with_few_scripts() {
     const WAITERS: u32 = 1_000;
     let redis = Redis::start(&[]);
     let servers = [server_on(&redis).await, server_on(&redis).await];
@@ -111,16 +99,22 @@ async fn a_thousand_waiters_of_two_servers_are_served_in_order_with_three_script
     let mut by_token = served.lock().unwrap().clone();
     by_token.sort_unstable();
     assert_eq!(by_token.into_iter().map(|(_, number)| number).collect::<Vec<_>>(), (0..WAITERS).collect::<Vec<_>>());
-    // A claim and a release each, and one poll a second for each server.
+    // A claim and a release each, at most; batches share scripts, and beats come three times a second.
     println!("{scripts} scripts for {WAITERS} hand-offs");
     assert!(scripts <= u64::from(WAITERS) * 3, "{scripts}");
 }
 
 #[tokio::test]
-async fn any_number_of_waiters_costs_one_poll_a_second() {
+async fn waiters_that_wait_cost_redis_nothing() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
     server.client().acquire_lease(acquire_request("a", TTL)).await;
+    let in_five_seconds = async || {
+        let before = redis.calls("evalsha");
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        redis.calls("evalsha") - before
+    };
+    let without = in_five_seconds().await;
     let client = server.client();
     let tasks: Vec<_> = (0..300)
         .map(|_| {
@@ -129,11 +123,10 @@ async fn any_number_of_waiters_costs_one_poll_a_second() {
         })
         .collect();
     until(|| async { waiters(&server, "a").await == 300 }).await;
-    let before = redis.calls("evalsha");
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    let idle = redis.calls("evalsha") - before;
-    // Five polls, and one for each connection that is replaced meanwhile.
-    assert!((3..=10).contains(&idle), "{idle} scripts in 5 s");
+    let with = in_five_seconds().await;
+    println!("{without} scripts in 5 s without waiters, {with} with them");
+    // What is confirmed of the last ones, and a beat or two more.
+    assert!(with <= without + 10, "{with} scripts in 5 s, {without} without waiters");
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
 }
 

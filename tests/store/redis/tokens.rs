@@ -5,6 +5,7 @@ use crate::{
     server_on, serving,
     support::{Lock, Server, acquire_request, until},
 };
+use fencepost::store::quorum::create::PARTITIONS;
 use fencepost_proto::v1;
 use std::time::Duration;
 
@@ -96,7 +97,7 @@ async fn tokens_rise_over_servers_connected_to_different_incarnations_of_one_red
     tokens.check(&old, 5).await;
     let newest = server_on(&redis).await;
     tokens.check(&newest, 5).await;
-    // The bucket has left the incarnation that these servers are connected to. They are refused once and reconnect.
+    // The partitions have left the incarnation that these servers are connected to.
     for server in [&old, &new, &newest, &old] {
         until(|| async {
             server.client().acquire(acquire_request("tokens", TTL)).await.is_ok_and(|it| {
@@ -175,7 +176,7 @@ async fn tokens_rise_after_the_promotion_of_a_replica_that_lags() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lock_names_leave_no_keys_but_the_sequencers() {
+async fn lock_names_leave_no_keys() {
     const NAMES: usize = 5_000;
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
@@ -194,10 +195,11 @@ async fn lock_names_leave_no_keys_but_the_sequencers() {
     for task in tasks {
         task.await.unwrap();
     }
-    // Ended requests are remembered for 10 s, and keys are kept a few seconds longer.
+    // Ended requests are remembered for 10 s. A header and a sequencer stay for each partition.
     until(|| async {
-        let left = redis.command(&["KEYS", "fp:{*}:[^bn]*"]).text();
+        let left = redis.command(&["KEYS", "fp:{*}:[^hs]*"]).text();
         left.trim().is_empty() || left == "[]"
     })
     .await;
+    assert_eq!(redis.command(&["DBSIZE"]).text(), (2 * PARTITIONS + 2).to_string(), "and who is there");
 }

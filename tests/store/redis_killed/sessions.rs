@@ -8,12 +8,15 @@ use fencepost_proto::v1::{self, session_response::Message as ServerMessage};
 async fn a_retry_on_a_session_with_another_server_keeps_its_place() {
     let redis = Redis::start(&[]);
     let (one, two) = (Replica::start(&redis).await, Replica::start(&redis).await);
-    let held = two.client().acquire_lease(acquire_request("a", TTL)).await;
+    // With its leader, the line of a lock is lost but for the waiters of other servers.
+    let lock = two.leads(&redis).await;
+    let held = two.client().acquire_lease(acquire_request(&lock, TTL)).await;
     let mut session = Session::open(one.client()).await;
-    let wanted = waiting_request("a", TTL, LONG);
+    let wanted = waiting_request(&lock, TTL, LONG);
     session.acquire(1, wanted.clone()).await;
-    assert!(matches!(session.next_message().await, (1, ServerMessage::Waiting(v1::Waiting { ahead: 0 }))));
-    let behind = two.waiter(2).await;
+    let first = session.next_message().await;
+    assert!(matches!(first, (1, ServerMessage::Waiting(v1::Waiting { ahead: 0 }))), "{first:?}");
+    let behind = two.waiter_of(&lock, 2).await;
     one.kill();
     while session.next().await.is_ok() {}
     let mut session = Session::open(two.client()).await;

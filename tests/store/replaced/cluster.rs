@@ -94,7 +94,7 @@ impl Cluster {
     }
 
     pub(crate) async fn sight(&self, named: &[usize]) -> Sight {
-        let addresses = Addresses::new(named.iter().map(|node| url(&self.redis[*node])).collect());
+        let addresses = Addresses::new(named.iter().map(|node| url(&self.redis[*node])));
         Search::new(&addresses, &addresses.members()).look().await.unwrap()
     }
 
@@ -108,7 +108,7 @@ impl Cluster {
 
     /// Replaces a node. The operator names these.
     pub(crate) async fn replace(&self, named: &[usize], replacement: &Replacement) -> Result<Mark, ReplaceError> {
-        let addresses = Addresses::new(named.iter().map(|node| url(&self.redis[*node])).collect());
+        let addresses = Addresses::new(named.iter().map(|node| url(&self.redis[*node])));
         let members = addresses.members();
         let mut search = Search::new(&addresses, &members);
         let plan = replacement.plan(&search.look().await.unwrap(), &members)?;
@@ -180,7 +180,7 @@ pub(crate) fn url(redis: &Redis) -> RedisUrl {
 }
 
 pub(crate) fn addresses(redis: &[Redis]) -> Addresses {
-    Addresses::new(redis.iter().map(url).collect())
+    Addresses::new(redis.iter().map(url))
 }
 
 pub(crate) fn lock(number: u32) -> LockName {

@@ -49,7 +49,7 @@ async fn goes_on(server: &Server, primary: &Redis) -> u64 {
 async fn a_server_goes_on_after_a_failover_by_hand_and_after_a_death() {
     let mut world = World::start().await;
     let url = world.url();
-    let server = Server::start_with(|config| config.store = StoreUrl::Redis(url)).await;
+    let server = Server::start_with(|config| config.store = StoreUrl::Redis(vec![url])).await;
     let first = token(&server).await;
     assert!(world.redis[0].calls("evalsha") > 0);
     assert_eq!(world.sentinels[0].command(&["SENTINEL", "FAILOVER", "main"]).text(), "OK");

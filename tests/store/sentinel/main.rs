@@ -16,7 +16,7 @@ mod support;
 mod votes;
 mod world;
 
-use fencepost::node::{Header, Node, NodeError, NodeUrl, Script, Value};
+use fencepost::node::{Node, NodeError, NodeUrl, Script, Value};
 use redis_server::Redis;
 use std::{sync::Arc, time::Duration};
 use tokio::{
@@ -44,7 +44,7 @@ impl Kept {
     }
 
     fn to_url(url: &NodeUrl) -> Self {
-        let node = Arc::new(Node::new(url, |_, _| Header::default()));
+        let node = Arc::new(Node::new(url));
         let own = Arc::clone(&node);
         Self { node, task: tokio::spawn(async move { own.run().await }) }
     }

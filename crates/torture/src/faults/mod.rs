@@ -14,9 +14,6 @@ use clap::ValueEnum;
 use fencepost_torture::history::{Fault, Guarantees, Record};
 use std::time::Duration;
 
-/// A clock step of this many seconds may exceed the memory of ended requests.
-const FORGETS_AFTER: i64 = 8;
-
 /// Longer than a leader of a partition may be silent.
 const STALL: Duration = Duration::from_secs(5);
 
@@ -209,16 +206,12 @@ impl FaultKind {
         }
     }
 
-    fn guarantees(self, deployment: &Deployment, fault: &PlannedFault) -> Guarantees {
+    fn guarantees(self, deployment: &Deployment) -> Guarantees {
         use FaultKind::*;
         match self {
             _ if self.loses_data() => Guarantees::NotMemory,
-            // No clock of a node decides anything.
-            ClockForward if deployment.has_partitions => Guarantees::All,
             ServerKilled | ServerDrained if deployment.forgets_with_server() => Guarantees::NotMemory,
-            // Redis also forgets what it remembers for 10 s, such as ended requests.
-            ClockForward if data::seconds(fault) >= FORGETS_AFTER => Guarantees::NotMemory,
-            ClockForward => Guarantees::NotExclusion,
+            // No clock of a node decides anything.
             _ => Guarantees::All,
         }
     }
@@ -282,7 +275,7 @@ pub(crate) async fn inject(context: FaultContext<'_>) -> Result<InjectedFault> {
     let mut missed = None;
     match outcome {
         FaultOutcome::Hit(target) => {
-            let guarantees = kind.guarantees(context.deployment, context.fault);
+            let guarantees = kind.guarantees(context.deployment);
             records.push(Record::Fault(Fault { kind: kind.name(), target, begin, end, guarantees }));
         }
         FaultOutcome::Missed(why) => missed = Some(format!("{}: {why}", kind.name())),

@@ -20,22 +20,11 @@ pub(crate) struct Deployment {
     pub(crate) replication: Option<Link>,
     pub(crate) wall: Option<Arc<WallClock>>,
     pub(crate) quorum: Option<Quorum>,
-    /// Whether the only Redis keeps partitions, as a node of a quorum does.
-    pub(crate) has_partitions: bool,
 }
 
 impl Deployment {
     pub(crate) fn new(servers: Vec<Server>, store_links: Vec<Link>, redis: Vec<Redis>) -> Self {
-        Self {
-            servers,
-            store_links,
-            redis,
-            primary: AtomicUsize::new(0),
-            replication: None,
-            wall: None,
-            quorum: None,
-            has_partitions: false,
-        }
+        Self { servers, store_links, redis, primary: AtomicUsize::new(0), replication: None, wall: None, quorum: None }
     }
 
     pub(crate) fn primary(&self) -> Result<&Redis> {

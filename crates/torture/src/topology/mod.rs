@@ -29,8 +29,6 @@ pub(crate) enum Topology {
     RedisReplica,
     /// Servers that keep the locks in a majority of three Redis.
     Quorum,
-    /// Two or three servers that keep the locks in the same way in one Redis.
-    OneNode,
 }
 
 impl Topology {
@@ -40,7 +38,6 @@ impl Topology {
             Self::Redis => "redis",
             Self::RedisReplica => "redis-replica",
             Self::Quorum => "quorum",
-            Self::OneNode => "one-node",
         }
     }
 
@@ -48,7 +45,7 @@ impl Topology {
     pub(crate) fn servers(self, seed: u64) -> usize {
         match self {
             Self::Memory => 1,
-            Self::Redis | Self::RedisReplica | Self::OneNode => 2 + usize::from(seed % 2 == 1),
+            Self::Redis | Self::RedisReplica => 2 + usize::from(seed % 2 == 1),
             Self::Quorum => quorum::SERVERS,
         }
     }
@@ -57,7 +54,7 @@ impl Topology {
     pub(crate) fn kinds(self) -> Vec<FaultKind> {
         match self {
             Self::Memory => memory::kinds(),
-            Self::Redis | Self::OneNode => redis::kinds(),
+            Self::Redis => redis::kinds(),
             Self::RedisReplica => redis_replica::kinds(),
             Self::Quorum => quorum::kinds(),
         }
@@ -67,7 +64,7 @@ impl Topology {
     pub(crate) async fn build(self, config: &Config) -> Result<Deployment> {
         match self {
             Self::Memory => memory::build(config).await,
-            Self::Redis | Self::OneNode => redis::build(config).await,
+            Self::Redis => redis::build(config).await,
             Self::RedisReplica => redis_replica::build(config).await,
             Self::Quorum => quorum::build(config).await,
         }

@@ -1,6 +1,6 @@
 //! Two or three servers on one Redis with an append-only file.
 
-use super::{Deployment, Topology};
+use super::Deployment;
 use crate::{config::Config, faults::FaultKind, proxy::Link, redis::Redis, server::Server, wall::WallClock};
 use anyhow::Result;
 use std::sync::Arc;
@@ -50,14 +50,12 @@ pub(super) async fn build(config: &Config) -> Result<Deployment> {
 pub(super) async fn with_servers(config: &Config, redis: Vec<Redis>, wall: Arc<WallClock>) -> Result<Deployment> {
     let mut deployment = Deployment::new(Vec::new(), Vec::new(), redis);
     deployment.wall = Some(wall);
-    deployment.has_partitions = config.topology == Topology::OneNode;
-    let scheme = if deployment.has_partitions { "quorum+redis" } else { "redis" };
     for index in 0..config.topology.servers(config.seed) {
         deployment.store_links.push(Link::new(format!("server {index}->redis")).await?);
     }
     deployment.route_to_primary()?;
     for (index, link) in deployment.store_links.iter().enumerate() {
-        let store = format!("{scheme}://127.0.0.1:{}", link.port);
+        let store = format!("redis://127.0.0.1:{}", link.port);
         let server = Server::start(&config.server_bin, index, &store, &config.folder, &[]).await?;
         deployment.servers.push(server);
     }

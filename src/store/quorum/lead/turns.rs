@@ -29,6 +29,7 @@ use crate::{
         reason_of,
     },
 };
+use std::collections::BTreeSet;
 use uuid::Uuid;
 
 /// A command on its way to its turn.
@@ -126,6 +127,7 @@ impl Lead {
             now,
             replica: replica_of(from),
             replicas: &mut self.replicas,
+            carriers: &self.carriers,
             waiters_max: self.waiters_max,
             open: &mut self.open,
             bridge: self.bridge.as_deref(),
@@ -147,6 +149,7 @@ impl Lead {
             now: self.time.at(now),
             replica: replica_of(self.ballot.server),
             replicas: &mut self.replicas,
+            carriers: &self.carriers,
             waiters_max: self.waiters_max,
             open: &mut self.open,
             bridge: self.bridge.as_deref(),
@@ -178,6 +181,7 @@ impl Lead {
                 now: time,
                 replica: replica_of(self.ballot.server),
                 replicas: &mut self.replicas,
+                carriers: &self.carriers,
                 waiters_max: self.waiters_max,
                 open: &mut self.open,
                 bridge: self.bridge.as_deref(),
@@ -201,6 +205,7 @@ impl Lead {
             now: self.time.at(now),
             replica: replica_of(self.ballot.server),
             replicas: &mut self.replicas,
+            carriers: &self.carriers,
             waiters_max: self.waiters_max,
             open: &mut self.open,
             bridge: self.bridge.as_deref(),
@@ -219,6 +224,8 @@ struct Turns<'a> {
     /// The server that sent the command.
     replica: ReplicaId,
     replicas: &'a mut Replicas,
+    /// Other servers through which calls wait.
+    carriers: &'a BTreeSet<ServerId>,
     waiters_max: usize,
     open: &'a mut Vec<Held>,
     bridge: Option<&'a Bridge>,
@@ -236,6 +243,7 @@ impl Turns<'_> {
         let mut effects = Effects::new();
         let key = self.bridge.map(|_| (slot.lock.lease().map(|lease| lease.token), slot.lock.offered_until()));
         let classic = self.bridge.and_then(|bridge| bridge.hold(&slot.name));
+        let offered = slot.lock.offered();
         let mut turn = Turn {
             lock: &mut slot.lock,
             sequencer,
@@ -275,6 +283,12 @@ impl Turns<'_> {
             Notice::LookAgain(..) => self.exit.notice(to, notice),
             _ => self.open.push(Held::Notice(to, notice)),
         });
+        // Only the server of its newest call was offered the lock; a call of it may live at another one, and claims.
+        if let Some((request, attempt)) = offered.and_then(|request| Some((request, slot.lock.skipped(request)?))) {
+            for server in self.carriers.iter().copied().chain([self.exit.me]) {
+                self.exit.notice(Some(replica_of(server)), Notice::LookAgain(request, attempt));
+            }
+        }
         outcome
     }
 }

@@ -8,7 +8,7 @@ if mark then
   if present >= new then return { 'list', mark } end
 end
 if redis.call('EXISTS', 'fp:meta') == 1 then
-  return { 'broken', 'a server of another kind of store keeps locks here (fp:meta): use another Redis or database, or empty this one' }
+  return { 'broken', 'locks of an earlier version of Fencepost are here (fp:meta), which this version cannot read: see fencepost doctor' }
 end
 redis.call('SET', 'fp:q:node', ARGV[1])
 return { 'marked' }

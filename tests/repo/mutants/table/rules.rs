@@ -4,7 +4,6 @@ use super::at_marks;
 use crate::{
     edit::Edit::{Argument, Closure, Condition, Drop, Operand, Statement, Value},
     mutant::{
-        Change,
         Killer::{Model, Properties, Protocol, Units},
         Mutant,
     },

@@ -2,35 +2,14 @@
 
 use super::at_marks;
 use crate::{
-    edit::Edit::{Argument, Condition, Drop, Move, Operand, Statement, Value},
+    edit::Edit::{Argument, Condition, Move, Statement, Value},
     mutant::{
-        Change,
-        Killer::{Gaps, HandOver, Overload, Replicas, Schedules},
+        Killer::{Gaps, Replicas, Schedules},
         Mutant,
     },
 };
 
 at_marks! {
-    "handed over for longer than it is", "the caller counts on time that passed before its call",
-        Argument("Timed { sent: tokio::time::Instant::now(), ..$ }"), [HandOver];
-    "handed over to nobody", "a call has the lock, but learns it only from a poll", Condition("false"), [HandOver];
-    "cleanup after what was never sent", "a call dropped before it was sent ends another call of the same attempt",
-        Operand("($ || true)"), [Overload];
-    "stands in line for ever", "a call waits longer than its timeout, behind all others", Condition("false"), [Overload];
-    "all at once", "a hundred thousand acquires are all answered too late, and each retry adds load",
-        Value("usize::MAX"), [Overload];
-    "sent for nobody", "a call dropped before it was sent acquires the lock nevertheless",
-        Value("self.queues[lane as usize].waiting.contains_key(&number)"), [Overload];
-    "no end of standing in line", "a caller waits, although another server could serve it",
-        Condition("false"), [Overload];
-    "release forgotten", "a client releases its lock and disconnects, and nobody gets the lock until it expires",
-        Condition("false"), [Overload];
-    "grant forgotten", "a call is dropped before it learns of its grant, and nobody uses the lease",
-        Condition("false"), [Overload];
-    "claims behind a crowd", "offers lapse, because new acquires go first", Move, [Overload];
-    "gap in events untold", "watchers do not learn that the subscription to events was interrupted",
-        Condition("false"), [Gaps];
-    "each watcher asks all buckets", "many new watchers at once block Redis", Drop, [Gaps];
     "gap told at each try", "a server without permission to subscribe makes all watchers list again and again",
         Condition("$ || !subscription.backlog.is_closed()"), [Gaps];
     "lost word of an end", "a holder learns that it lost its lease only when the next renewal is due, in eight hours",
