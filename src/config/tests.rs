@@ -161,12 +161,12 @@ fn three_or_five_servers_keep_locks_in_a_majority() {
 }
 
 #[test]
-#[test]
 fn one_redis_may_be_shared_with_classic_clients() {
     let settings = [("store", "redis://even:6390/2"), ("classic_prefix", "classic:")];
     assert_eq!(load(&settings, &[], None).unwrap().classic_prefix, "classic:");
 }
 
+#[test]
 fn an_overridden_value_is_checked() {
     let error = load(&[("ttl_min", "2s")], &[("FENCEPOST_TTL_MIN", "2")], None).unwrap_err();
     assert_eq!(error.problems[0].at, "FENCEPOST_TTL_MIN");

@@ -29,7 +29,7 @@ async fn start_sharing(redis: &Redis, prefix: &str) -> Server {
 
 async fn start_sharing_at(url: String, prefix: &str) -> Server {
     let prefix = prefix.to_owned();
-    Server::start_with(|config| (config.store, config.classic_prefix) = (StoreUrl::Quorum(vec![url]), prefix)).await
+    Server::start_with(|config| (config.store, config.classic_prefix) = (StoreUrl::Redis(vec![url]), prefix)).await
 }
 
 /// A server on this Redis that shares locks and is serving.
