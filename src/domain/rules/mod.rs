@@ -167,11 +167,11 @@ impl Lock {
     }
 
     /// The attempt of a request that is queued and was skipped, because its offer lapsed or was declined, although calls
-    /// of it may live.
-    pub fn skipped(&self, request: RequestId) -> Option<u32> {
+    /// of it may live, and the server that was offered the lock.
+    pub fn skipped(&self, request: RequestId) -> Option<(u32, ReplicaId)> {
         let waiter = self.queue.as_ref()?.get(request)?;
         let is_skipped = matches!(waiter.state(), WaiterState::Missed | WaiterState::Dropped(_));
-        (is_skipped && waiter.binding.is_bound()).then(|| waiter.binding.attempt())
+        (is_skipped && waiter.binding.is_bound()).then(|| (waiter.binding.attempt(), waiter.binding.replica()))
     }
 
     /// When the open offer lapses, as of the last turn.

@@ -284,9 +284,12 @@ impl Turns<'_> {
             _ => self.open.push(Held::Notice(to, notice)),
         });
         // Only the server of its newest call was offered the lock; a call of it may live at another one, and claims.
-        if let Some((request, attempt)) = offered.and_then(|request| Some((request, slot.lock.skipped(request)?))) {
-            for server in self.carriers.iter().copied().chain([self.exit.me]) {
-                self.exit.notice(Some(replica_of(server)), Notice::LookAgain(request, attempt));
+        if let Some((request, (attempt, asked))) =
+            offered.and_then(|request| Some((request, slot.lock.skipped(request)?)))
+        {
+            let servers = self.carriers.iter().copied().chain([self.exit.me]).map(replica_of);
+            for other in servers.filter(|server| *server != asked) {
+                self.exit.notice(Some(other), Notice::LookAgain(request, attempt));
             }
         }
         outcome
