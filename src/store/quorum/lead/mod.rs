@@ -196,7 +196,10 @@ impl Lead {
 
     /// Whether there may be a request for this node. It takes a few nanoseconds to say that there is none.
     pub(super) fn may_have_next(&self, node: usize, now: StoreTime) -> bool {
-        !self.open.is_empty() || now.since(self.written_at) >= IDLE_BATCH_PERIOD || !self.leader.has_all(node)
+        !self.open.is_empty()
+            || now.since(self.written_at) >= IDLE_BATCH_PERIOD
+            || !self.leader.has_all(node)
+            || self.bridge.as_ref().is_some_and(|bridge| bridge.has_steps())
     }
 
     /// The next request for this node, until there is none.

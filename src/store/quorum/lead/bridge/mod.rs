@@ -124,6 +124,11 @@ impl Bridge {
         !self.lanes.is_empty() || !self.due.is_empty()
     }
 
+    /// Whether there may be a step to be sent.
+    pub(super) fn has_steps(&self) -> bool {
+        !self.unsent.is_empty() || !self.due.is_empty()
+    }
+
     /// What was sent may not have arrived.
     pub(super) fn reconnected(&mut self) {
         self.unsent.extend(self.under_way.keys());
@@ -190,9 +195,7 @@ impl Lead {
     /// The next step to be sent.
     pub(super) fn next_step(&mut self, now: StoreTime) -> Option<(Purpose, Request)> {
         // Before its first batch is there, the node may not know the leader.
-        if self.bridge.as_ref().is_none_or(|bridge| bridge.due.is_empty() && bridge.unsent.is_empty())
-            || self.leader.committed() == 0
-        {
+        if !self.bridge.as_ref().is_some_and(|bridge| bridge.has_steps()) || self.leader.committed() == 0 {
             return None;
         }
         self.settle_due(now);

@@ -118,9 +118,11 @@ impl Bench {
         answered.try_recv().expect("it is answered").map(|confirmed| confirmed.outcome.outcome)
     }
 
-    /// Takes what the leader has to send.
+    /// Takes what the leader has to send, as the task of the node does.
     fn collect(&mut self) {
-        while let Some(next) = self.lead.next(0, self.now, || unreachable!("no snapshot is wanted")) {
+        while self.lead.may_have_next(0, self.now)
+            && let Some(next) = self.lead.next(0, self.now, || unreachable!("no snapshot is wanted"))
+        {
             self.sent.push(next);
         }
     }
