@@ -15,8 +15,8 @@ use tracing_subscriber::EnvFilter;
 const CLASSIC_PREFIX_MAX: usize = 512;
 /// The prefix of all keys of the Redis store.
 const STATE_PREFIX: &str = "fp:";
-/// How many Redis servers a store has. With an even number one more would have to be there, and no more could fail; more
-/// than five only make it slower.
+/// How many Redis servers a store has. With an even number one more would have to be there, and no more could fail;
+/// more than five only make it slower.
 const NODE_COUNTS: [usize; 3] = [1, 3, 5];
 const DRAIN_TIMEOUT_CEILING: Duration = Duration::from_secs(5 * 60);
 

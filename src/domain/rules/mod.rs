@@ -166,8 +166,8 @@ impl Lock {
         self.offer.map(|offer| offer.request)
     }
 
-    /// The attempt of a request that is queued and was skipped, because its offer lapsed or was declined, although calls
-    /// of it may live, and the server that was offered the lock.
+    /// The attempt of a request that is queued and was skipped, because its offer lapsed or was declined, although
+    /// calls of it may live, and the server that was offered the lock.
     pub fn skipped(&self, request: RequestId) -> Option<(u32, ReplicaId)> {
         let waiter = self.queue.as_ref()?.get(request)?;
         let is_skipped = matches!(waiter.state(), WaiterState::Missed | WaiterState::Dropped(_));

@@ -73,7 +73,7 @@ fn scripts(facts: &Facts) -> Finding {
     }
 }
 
-/// No lease depends on its clock.
+/// Nothing depends on its clock.
 pub(super) fn clock(facts: &Facts) -> Option<Finding> {
     let why = facts.clock.as_ref().err()?;
     Some(Finding::error(

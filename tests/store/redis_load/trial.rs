@@ -112,8 +112,8 @@ async fn nobody_waits(servers: &[Server; 2]) -> bool {
     true
 }
 
-/// Keys that never go, but for those that are meant to stay: what the node knows of its cluster and servers, and the header and the
-/// sequencer of each partition.
+/// Keys that never go, but for those that are meant to stay: what the node knows of its cluster and servers, and the
+/// header and the sequencer of each partition.
 fn kept(redis: &Redis) -> Vec<String> {
     let Answer::List(keys) = redis.command(&["KEYS", "fp:*"]) else { panic!("KEYS answers a list") };
     let stays = |key: &String| key.starts_with("fp:q:") || key.ends_with("}:h") || key.ends_with("}:s");
