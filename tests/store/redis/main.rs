@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 mod acl;
-mod classic;
 #[path = "../../support/clock.rs"]
 mod clock;
 mod clocks;
