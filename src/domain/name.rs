@@ -40,13 +40,13 @@ impl fmt::Display for LockName {
 
 /// The label that a holder gives itself. It proves nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Holder(Arc<str>);
+pub struct Holder(Box<str>);
 
 impl Holder {
     /// Takes a label of at most [`HOLDER_BYTES_MAX`] bytes without control characters.
     pub fn new(label: String) -> Result<Self, BrokenRule> {
         check_text(&label, HOLDER_BYTES_MAX)?;
-        Ok(Self(label.into()))
+        Ok(Self(label.into_boxed_str()))
     }
 
     /// The label as text.
@@ -56,7 +56,7 @@ impl Holder {
 
     /// The label as an owned text.
     pub fn into_string(self) -> String {
-        self.0.as_ref().to_owned()
+        self.0.into_string()
     }
 }
 
