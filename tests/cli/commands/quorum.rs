@@ -165,7 +165,6 @@ fn a_node_is_replaced_while_a_server_runs() {
 fn what_is_no_quorum_is_refused() {
     let nodes = three();
     quorum("create", &store(&nodes[..2]), &[]).expect(2).says("one, or three, or five");
-    quorum("create", &nodes[0].url(), &[]).expect(2).says("three or five");
     let away = format!("redis://127.0.0.1:1,{}", store(&nodes[..2]));
     quorum("create", &away, &[]).expect(69).says("127.0.0.1:1: ").says("nothing was done");
     quorum("create", &store(&nodes), &[]).expect(0);
@@ -176,6 +175,16 @@ fn what_is_no_quorum_is_refused() {
     quorum("create", &mixed, &[]).expect(1).says("belongs to a cluster already");
     let given = ["serve", "--listen", "127.0.0.1:0", "--store", &store(&nodes[..2])];
     Process::start(&mut fencepost(&given)).ended().expect(78).says("names 2 Redis servers");
+}
+
+/// A server would wait for 3 s before it makes the store.
+#[test]
+fn the_store_of_one_redis_may_be_made_at_once() {
+    let redis = Redis::start(&[]);
+    let made = quorum("create", &redis.url(), &[]).expect(0);
+    assert!(made.out.contains("1 of 1 have to be there"), "{made:?}");
+    let server = Server::start_with(&["--store", &redis.url()]);
+    await_that("the server serves", || server.run(&["acquire", "a", "--ttl", "1m"]).code == 0);
 }
 
 /// Two that are fit, and one that is not.
