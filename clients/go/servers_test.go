@@ -210,17 +210,27 @@ func TestAWatchWhoseServerIsKilledReportsMissedEvents(t *testing.T) {
 	must(t, err)
 	defer watcher.Close()
 	lock := acquire(t, other, "orders/42")
-	for kind := fencepost.EventMissed; kind != fencepost.EventGranted; {
+	for told := false; !told; {
 		event, err := watcher.Next()
 		must(t, err)
-		kind = event.Kind
+		if event.Kind == fencepost.EventMissed {
+			// The second server got its share of the locks, and the grant may be among what was missed.
+			must(t, lock.Release(testContext(t)))
+			lock = acquire(t, other, "orders/42")
+		}
+		told = event.Kind == fencepost.EventGranted && event.Token == lock.Token()
 	}
 	first.Kill()
 	if event, err := watcher.Next(); err != nil || event.Kind != fencepost.EventMissed {
 		t.Fatalf("got %+v, %v", event, err)
 	}
 	must(t, lock.Release(testContext(t)))
-	if event, err := watcher.Next(); err != nil || event.Kind != fencepost.EventReleased {
-		t.Fatalf("got %+v, %v", event, err)
+	for kind := fencepost.EventMissed; kind != fencepost.EventReleased; {
+		event, err := watcher.Next()
+		must(t, err)
+		// The locks of the first server have another leader.
+		if kind = event.Kind; kind != fencepost.EventMissed && kind != fencepost.EventReleased {
+			t.Fatalf("got %+v", event)
+		}
 	}
 }

@@ -178,8 +178,8 @@ fn an_acquire_that_another_server_answers_makes_10_allocations_more() {
         assert_eq!(&read.unwrap().frames[..], std::slice::from_ref(frame));
         (sending.count_total, reading.count_total)
     };
-    // The parcel, the list of parcels and the text of the name. The list of frames, the name (its text, and that shared)
-    // and the label of the holder.
+    // The parcel, the list of parcels and the text of the name. The list of frames, the name (its text, and that
+    // shared) and the label of the holder.
     assert_eq!(cost(&asked), (3, 4));
     assert_eq!(cost(&granted), (2, 1));
 }

@@ -47,7 +47,7 @@ const LONG: Duration = Duration::from_secs(60);
 /// From the last end: a TTL, the memory of ended requests, and slack for a busy machine.
 const CLEAN_MAX: Duration = Duration::from_secs(SHORT.as_secs() + ENDED_MEMORY.as_secs() + 19);
 /// The keys that stay: a header and a sequencer for each partition, the cluster, and its servers.
-const STAYING_MAX: usize = 2 * PARTITIONS as usize + 2;
+const STAYING_MAX: usize = 2 * PARTITIONS as usize + 3;
 
 type Store = ClusterStore<Addresses>;
 /// The memory of these keys and of the scripts.

@@ -2,7 +2,7 @@
 //! facts, pure rules judge them.
 //!
 //! The findings say what is at stake in the terms of Fencepost's users. What only a store can check (its channels, the
-//! layout of its data) it gathers over the same [`Probe`] and passes to [`judge`] as findings of its own.
+//! layout of its data) it gathers over the same [`Probe`] and passes on as findings of its own.
 
 mod basics;
 mod durability;
