@@ -29,15 +29,26 @@ mod watching;
 
 use fencepost::config::StoreUrl;
 use redis_server::Redis;
-use std::time::Duration;
+use std::{process::Command, time::Duration};
 use support::{Lock, Server, until};
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
 
 /// A server on this Redis that is serving.
 async fn server_on(redis: &Redis) -> Server {
+    if redis.command(&["DBSIZE"]).text() == "0" {
+        make_store(redis);
+    }
     let server = start_on(redis).await;
     serving(&server, true).await;
     server
+}
+
+/// Makes the store of a new Redis at once. A server would wait for 3 s, in each of these tests.
+fn make_store(redis: &Redis) {
+    let url = redis.url();
+    let made =
+        Command::new(env!("CARGO_BIN_EXE_fencepost")).args(["quorum", "create", "--store", &url]).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
 }
 
 /// A server on this Redis, which may be down.
