@@ -146,19 +146,7 @@ impl<S: Store> Locks<S> {
         // A call is granted at most one lease, whichever command grants it.
         let candidate = candidate(call.request, attachment);
         let command = Command::Acquire(Acquire { call, terms, wait: waiting.is_some(), candidate });
-        let stop = async {
-            // A call that does not wait ends by its own deadline.
-            let Some((waiting, until)) = &waiting else { return std::future::pending().await };
-            // Boxed, or each waiting call would keep the space that only its start needs.
-            Box::pin(self.end_of_wait(waiting, *until)).await;
-        };
-        let Timed { mut sent, mut outcome } = match self.store.run_unless(name, command, stop).await {
-            // It may have stopped waiting for its turn because of the drain.
-            Err(StoreError::Overloaded) => {
-                return Err(self.check_draining().err().unwrap_or(StoreError::Overloaded.into()));
-            }
-            answer => answer?.of()?,
-        };
+        let Timed { mut sent, mut outcome } = self.store.run(name, command).await?.of()?;
         let mut cleanup = Cleanup { store: &*self.store, name, call, armed: true };
         // mutant: waits after it asked
         if let (AcquireOutcome::Queued, Some((waiting, _))) = (&outcome, &waiting) {

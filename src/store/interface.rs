@@ -7,7 +7,6 @@ use crate::domain::{
     name::LockName,
 };
 use futures_util::future::join_all;
-use std::future::{Future, pending};
 
 /// The answer to a command.
 pub type Answer = Result<Timed<Outcome>, StoreError>;
@@ -24,18 +23,7 @@ pub type Answer = Result<Timed<Outcome>, StoreError>;
 /// - Release: dropped, it is carried out all the same. A client may release and go.
 pub trait Store: Send + Sync + 'static {
     /// Carries out a command.
-    fn run(&self, name: &LockName, command: Command) -> impl Future<Output = Answer> + Send {
-        self.run_unless(name, command, pending())
-    }
-
-    /// Carries out a command, unless `stop` resolves before the command is sent: then it is not sent, and the answer is
-    /// [`StoreError::Overloaded`].
-    fn run_unless(
-        &self,
-        name: &LockName,
-        command: Command,
-        stop: impl Future<Output = ()> + Send,
-    ) -> impl Future<Output = Answer> + Send;
+    fn run(&self, name: &LockName, command: Command) -> impl Future<Output = Answer> + Send;
 
     /// Carries out commands on many locks, each independent of the others, and answers in order. Dropped on the way,
     /// some are done and some are not.

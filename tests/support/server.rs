@@ -11,6 +11,7 @@ use tonic::{
     Code, Status,
     transport::{Channel, Endpoint},
 };
+use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
 use tonic_types::StatusExt;
 use uuid::Uuid;
 
@@ -20,6 +21,20 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Awaits a future for at most [`PATIENCE`].
 pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.expect("the future resolves in time")
+}
+
+/// Waits until the health service reports whether the server is serving.
+pub(crate) async fn serving(server: &Server, expected: bool) {
+    let health = HealthClient::new(server.channel());
+    until(|| {
+        let mut health = health.clone();
+        async move {
+            let status =
+                health.check(HealthCheckRequest { service: String::new() }).await.unwrap().into_inner().status();
+            (status == ServingStatus::Serving) == expected
+        }
+    })
+    .await;
 }
 
 /// Polls a condition until it is true.

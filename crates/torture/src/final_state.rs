@@ -90,7 +90,7 @@ async fn agreement(deployment: &Deployment) -> Result<Vec<Record>> {
 async fn leaked_keys(deployment: &Deployment) -> Result<Vec<String>> {
     let mut leaked = Vec::new();
     for node in &deployment.redis {
-        // The node's cluster; headers, sequencers and contents of partitions.
+        // The node's cluster and the prefix of classic clients; headers, sequencers and contents of partitions.
         let of_cluster = |key: &str| matches!(key, "fp:q:node" | "fp:q:servers" | "fp:q:classic");
         let stays = |key: &str, own: Option<&str>| of_cluster(key) || matches!(own, Some("h" | "s" | "c"));
         leaked.extend(leaked_from(node, stays).await?);

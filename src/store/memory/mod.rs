@@ -142,7 +142,7 @@ impl MemoryStore {
 // No future here awaits anything before its work is done: it is ready when first polled, so a dropped call finds its
 // command either done or never begun.
 impl Store for MemoryStore {
-    async fn run_unless(&self, name: &LockName, command: Command, _: impl Future<Output = ()> + Send) -> Answer {
+    async fn run(&self, name: &LockName, command: Command) -> Answer {
         Ok(Timed::act(|| self.execute(name, command)))
     }
 

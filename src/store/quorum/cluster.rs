@@ -259,8 +259,8 @@ impl<C: Connect> DoChore for ClusterStore<C> {
 }
 
 impl<C: Connect> Store for ClusterStore<C> {
-    async fn run_unless(&self, name: &LockName, command: Command, stop: impl Future<Output = ()> + Send) -> Answer {
-        let answer = async { self.store()?.run_unless(name, command, stop).await }.await;
+    async fn run(&self, name: &LockName, command: Command) -> Answer {
+        let answer = async { Store::run(&*self.store()?, name, command).await }.await;
         measure(&self.failures, &answer);
         answer
     }

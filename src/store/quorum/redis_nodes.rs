@@ -196,9 +196,7 @@ impl Carrier for RedisNodes {
     }
 
     async fn wall_clock(&self, node: usize) -> Option<u64> {
-        let connection = self.nodes[node].connection.lock().clone()?;
-        let [seconds, micros]: [u64; 2] = connection.probe().ask(&["TIME"]).await.ok()?.ok()?;
-        seconds.checked_mul(1_000_000)?.checked_add(micros)
+        self.clock(node).await.ok()
     }
 
     async fn publish(&self, node: usize, to: ServerId, parcel: Vec<u8>) -> Result<bool, Lost> {

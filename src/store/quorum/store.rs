@@ -282,8 +282,7 @@ impl<C: Carrier> DoChore for QuorumStore<C> {
 }
 
 impl<C: Carrier> Store for QuorumStore<C> {
-    async fn run_unless(&self, name: &LockName, command: Command, _: impl Future<Output = ()> + Send) -> Answer {
-        // The command is on its way when this is first polled, so `stop` cannot come before it.
+    async fn run(&self, name: &LockName, command: Command) -> Answer {
         match command {
             Command::Acquire(acquire) => self.acquire(name, acquire).await,
             Command::Claim(call, _) => self.claim(name, call, command).await,

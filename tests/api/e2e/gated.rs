@@ -71,12 +71,12 @@ impl Drop for GatedAcquire<'_> {
 }
 
 impl Store for GatedStore {
-    async fn run_unless(&self, name: &LockName, command: Command, stop: impl Future<Output = ()> + Send) -> Answer {
+    async fn run(&self, name: &LockName, command: Command) -> Answer {
         let (before, after) = match &command {
             Command::Acquire(_) => (Gate::BeforeAcquire, Gate::AfterAcquire),
             Command::Claim(..) => (Gate::BeforeClaim, Gate::AfterClaim),
             Command::GiveUp(_) => (Gate::BeforeGiveUp, Gate::AfterGiveUp),
-            _ => return self.inner.run_unless(name, command, stop).await,
+            _ => return self.inner.run(name, command).await,
         };
         let mut gated = match &command {
             Command::Acquire(acquire) => {
@@ -88,7 +88,7 @@ impl Store for GatedStore {
         if before == Gate::BeforeClaim && self.late.load(Ordering::SeqCst) {
             return Ok(Timed::act(|| AcquireOutcome::TooLate(StoreTime::default()).into()));
         }
-        let answer = self.inner.run_unless(name, command, stop).await;
+        let answer = self.inner.run(name, command).await;
         self.pass(after).await;
         gated.iter_mut().for_each(|gated| gated.armed = false);
         answer

@@ -16,8 +16,7 @@ use fencepost::config::StoreUrl;
 use fencepost_proto::v1;
 use redis_server::{Answer, Redis};
 use std::time::Duration;
-use support::{Server, span, until, within};
-use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
+use support::{Server, serving, span, until, within};
 
 const TTL: Duration = Duration::from_secs(30);
 const LONG: Duration = Duration::from_secs(50);
@@ -37,20 +36,6 @@ async fn sharing(redis: &Redis) -> Server {
     let server = start_sharing(redis, "lock:").await;
     serving(&server, true).await;
     server
-}
-
-/// Waits until the health service reports whether the server is serving.
-async fn serving(server: &Server, expected: bool) {
-    let health = HealthClient::new(server.channel());
-    until(|| {
-        let mut health = health.clone();
-        async move {
-            let status =
-                health.check(HealthCheckRequest { service: String::new() }).await.unwrap().into_inner().status();
-            (status == ServingStatus::Serving) == expected
-        }
-    })
-    .await;
 }
 
 /// Acquires as a classic client.

@@ -30,8 +30,7 @@ mod watching;
 use fencepost::config::StoreUrl;
 use redis_server::Redis;
 use std::{process::Command, time::Duration};
-use support::{Lock, Server, until};
-use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
+use support::{Lock, Server, serving};
 
 /// A server on this Redis that is serving.
 async fn server_on(redis: &Redis) -> Server {
@@ -74,18 +73,4 @@ async fn led_by(server: &Server, redis: &Redis) -> String {
         }
         number += 1;
     }
-}
-
-/// Waits until the health service reports whether the server is serving.
-async fn serving(server: &Server, expected: bool) {
-    let health = HealthClient::new(server.channel());
-    until(|| {
-        let mut health = health.clone();
-        async move {
-            let status =
-                health.check(HealthCheckRequest { service: String::new() }).await.unwrap().into_inner().status();
-            (status == ServingStatus::Serving) == expected
-        }
-    })
-    .await;
 }

@@ -19,7 +19,7 @@ use crate::{
     },
     store::{
         Notice, Timed,
-        partition::Slot,
+        partition::{Outbox, Partition, Slot},
         quorum::{
             ballot::ServerId,
             courier::replica_of,
@@ -123,7 +123,25 @@ impl Lead {
         exit: &Exit<'_>,
     ) -> Outcome {
         let reason = reason_of(&command);
-        let mut turns = Turns {
+        let (locks, mut turns) = self.turns_of(from, now, exit);
+        let turn = |slot: &mut Slot<_>, sequencer: &mut Sequencer| {
+            turns.run(slot, sequencer, &reason, |turn| turn.run(command))
+        };
+        let outcome = locks.with_lock(name, hash, turn);
+        if outcome == Outcome::Acquire(AcquireOutcome::Queued) && from != self.ballot.server {
+            self.carriers.insert(from);
+        }
+        outcome
+    }
+
+    /// The locks, and what runs turns on them for a server, at `now` in the partition's time.
+    fn turns_of<'a>(
+        &'a mut self,
+        from: ServerId,
+        now: StoreTime,
+        exit: &'a Exit<'a>,
+    ) -> (&'a mut Partition<Outbox>, Turns<'a>) {
+        let turns = Turns {
             now,
             replica: replica_of(from),
             replicas: &mut self.replicas,
@@ -133,29 +151,13 @@ impl Lead {
             bridge: self.bridge.as_deref(),
             exit,
         };
-        let turn = |slot: &mut Slot<_>, sequencer: &mut Sequencer| {
-            turns.run(slot, sequencer, &reason, |turn| turn.run(command))
-        };
-        let outcome = self.locks.with_lock(name, hash, turn);
-        if outcome == Outcome::Acquire(AcquireOutcome::Queued) && from != self.ballot.server {
-            self.carriers.insert(from);
-        }
-        outcome
+        (&mut self.locks, turns)
     }
 
     /// A turn of a lock that only applies the time.
     pub(super) fn apply_time(&mut self, name: &LockName, hash: u64, now: StoreTime, exit: &Exit<'_>) {
-        let mut turns = Turns {
-            now: self.time.at(now),
-            replica: replica_of(self.ballot.server),
-            replicas: &mut self.replicas,
-            carriers: &self.carriers,
-            waiters_max: self.waiters_max,
-            open: &mut self.open,
-            bridge: self.bridge.as_deref(),
-            exit,
-        };
-        self.locks.with_lock(name, hash, |slot, sequencer| turns.run(slot, sequencer, "", |turn| turn.apply_time()));
+        let (locks, mut turns) = self.turns_of(self.ballot.server, self.time.at(now), exit);
+        locks.with_lock(name, hash, |slot, sequencer| turns.run(slot, sequencer, "", |turn| turn.apply_time()));
     }
 
     /// A turn that may change something begins.
@@ -177,20 +179,11 @@ impl Lead {
         for _ in 0..DUE_PER_TURN {
             self.begin_turn(now);
             let time = self.time.at(now);
-            let mut turns = Turns {
-                now: time,
-                replica: replica_of(self.ballot.server),
-                replicas: &mut self.replicas,
-                carriers: &self.carriers,
-                waiters_max: self.waiters_max,
-                open: &mut self.open,
-                bridge: self.bridge.as_deref(),
-                exit,
-            };
+            let (locks, mut turns) = self.turns_of(self.ballot.server, time, exit);
             let turn = |slot: &mut Slot<_>, sequencer: &mut Sequencer| {
                 turns.run(slot, sequencer, "", |turn| turn.apply_time());
             };
-            if self.locks.with_next_due(time, turn).is_none() {
+            if locks.with_next_due(time, turn).is_none() {
                 return self.sweep(now, exit);
             }
         }
@@ -201,17 +194,8 @@ impl Lead {
     fn sweep(&mut self, now: StoreTime, exit: &Exit<'_>) -> bool {
         let Some(from) = self.sweeps_from else { return false };
         self.begin_turn(now);
-        let mut turns = Turns {
-            now: self.time.at(now),
-            replica: replica_of(self.ballot.server),
-            replicas: &mut self.replicas,
-            carriers: &self.carriers,
-            waiters_max: self.waiters_max,
-            open: &mut self.open,
-            bridge: self.bridge.as_deref(),
-            exit,
-        };
-        self.sweeps_from = self.locks.with_waited_for(from, SLOTS_PER_SWEEP, |slot, sequencer| {
+        let (locks, mut turns) = self.turns_of(self.ballot.server, self.time.at(now), exit);
+        self.sweeps_from = locks.with_waited_for(from, SLOTS_PER_SWEEP, |slot, sequencer| {
             turns.run(slot, sequencer, "", |turn| turn.apply_time());
         });
         self.sweeps_from.is_some()
