@@ -1,4 +1,4 @@
-//! The servers that have waiters in a bucket, and when each was last heard of.
+//! The servers that have waiters in a partition, and when each was last heard of.
 //!
 //! A server polls for its waiters; the poll is its heartbeat, for all of them at once. Waiters of a silent server are
 //! skipped, and after a longer time deleted: nobody would hear of a lock granted to them.

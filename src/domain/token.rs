@@ -36,7 +36,7 @@ impl fmt::Display for FencingToken {
 
 /// The number space is used up: the clock is beyond the year 2255, or a floor was far too high.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the fencing tokens of this bucket are used up: no grant can be made")]
+#[error("the fencing tokens of this partition are used up: no grant can be made")]
 pub struct TokensExhausted;
 
 /// Draws the tokens of many locks.
@@ -77,7 +77,7 @@ impl Sequencer {
     }
 
     /// Refuses an incarnation that the store has left for the `present` one, so that a connection to an older
-    /// incarnation cannot grant. A bucket that has seen no other incarnation need not ask for the present one.
+    /// incarnation cannot grant. A partition that has seen no other incarnation need not ask for the present one.
     pub fn check(&self, incarnation: Incarnation, present: Incarnation) -> Result<(), LeftBehind> {
         match self.memory {
             Memory::OfIncarnation(Some(last)) if last != incarnation && incarnation != present => Err(LeftBehind),

@@ -62,7 +62,7 @@ pub enum LocksError {
     #[error("this server is draining: retry with the same request_id, on another server if there is one")]
     Draining,
     /// No token is left.
-    #[error("the fencing tokens of this lock's bucket are used up: the lock cannot be granted")]
+    #[error("the fencing tokens of this lock's partition are used up: the lock cannot be granted")]
     TokensExhausted,
     /// The store failed.
     #[error(transparent)]

@@ -1,9 +1,9 @@
 //! The rules: what may happen to one lock.
 //!
-//! A [`Turn`] is one command executed on one lock. It is given the time, changes the lock and its bucket's sequencer,
-//! and returns an outcome and effects; it does no I/O and reads no clock. Each command first applies what time has
-//! brought (expiry, lapsed offers, hand-off), so no lease depends on when a timer happens to fire. The window of an
-//! offer begins when the offer is made.
+//! A [`Turn`] is one command executed on one lock. It is given the time, changes the lock and its partition's
+//! sequencer, and returns an outcome and effects; it does no I/O and reads no clock. Each command first applies what
+//! time has brought (expiry, lapsed offers, hand-off), so no lease depends on when a timer happens to fire. The window
+//! of an offer begins when the offer is made.
 
 mod acquire;
 mod apply_time;
@@ -76,7 +76,7 @@ struct LastLease {
 pub struct Turn<'a> {
     /// The lock.
     pub lock: &'a mut Lock,
-    /// Its bucket's sequencer.
+    /// Its partition's sequencer.
     pub sequencer: &'a mut Sequencer,
     /// Receives the effects of the command.
     pub effects: &'a mut Effects,
@@ -90,9 +90,9 @@ pub struct Turn<'a> {
     pub present: Incarnation,
     /// The server that sent the command.
     pub replica: ReplicaId,
-    /// The servers with waiters in the lock's bucket.
+    /// The servers with waiters in the lock's partition.
     pub replicas: &'a mut Replicas,
-    /// The highest token of the bucket that the server has seen. The store may have forgotten it.
+    /// The highest token of the partition that the server has seen. The store may have forgotten it.
     pub known_token: u64,
     /// How many requests may wait for the lock.
     pub waiters_max: usize,

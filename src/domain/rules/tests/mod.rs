@@ -47,7 +47,7 @@ const fn stream(number: u128) -> AttachmentId {
     AttachmentId(Uuid::from_u128(number))
 }
 
-/// One lock, its bucket's sequencer, and a time that the test sets.
+/// One lock, its partition's sequencer, and a time that the test sets.
 struct Bench {
     lock: Lock,
     sequencer: Sequencer,
