@@ -18,6 +18,8 @@ use tokio::time::Instant;
 
 /// A server whose beats have stopped is taken for dead after 1.2 s, no sooner.
 const UNSUSPECTED: Duration = Duration::from_millis(800);
+/// How long after the last change of a leader the figures of the servers may be behind, on a very busy machine.
+const FIGURES_MAX: Duration = Duration::from_secs(5);
 
 #[tokio::test]
 async fn servers_act_as_one() {
@@ -77,7 +79,11 @@ async fn what_a_killed_server_led_is_led_by_the_others_within_seconds() {
         assert!(served(waiter).await.fencing_token > token);
     }
     assert!(killed.elapsed() < PATIENCE);
-    assert_eq!(cluster.servers.iter().map(Member::leads).sum::<usize>(), PARTITIONS);
+    // A figure is of a moment ago, and of a partition that changes its leader neither server counts it for a moment.
+    let answered = Instant::now();
+    while cluster.servers.iter().map(Member::leads).sum::<usize>() != PARTITIONS {
+        assert!(answered.elapsed() < FIGURES_MAX, "not all partitions are led");
+    }
 }
 
 #[tokio::test]
