@@ -197,8 +197,9 @@ fn reading(frame: &Frame, frames: usize) -> (Result<usize, FrameError>, u64) {
 fn no_parcel_costs_more_than_a_few_times_its_largest_size() {
     const MANY: usize = 500_000;
     let empty = || Metadata::new(vec![(String::new(), String::new()); 16_000]).unwrap();
+    let acquire_of_waiter = acquire(Metadata::default());
     let waiter =
-        PresentedWaiter { place: (Ballot::default(), 0), name: name(0), acquire: acquire(Metadata::default()) };
+        PresentedWaiter { place: (Ballot::default(), 0), name: name(0), acquire: acquire_of_waiter, is_dropped: false };
     let (waiters, not_after) = (vec![waiter; 60_000], StoreTime::from_micros(1));
     let waiters = Frame::Waiters { partition: 0, ballot: BALLOT, not_after, waiters, is_last: true };
     let locks = vec![(LockName::new("n".to_owned()).unwrap(), LockView::default()); MANY];

@@ -3,12 +3,12 @@
 use super::{Tombstone, Turn, acquire::grant_of};
 use crate::domain::{
     binding::{Binding, Unbound},
-    command::{Candidate, Effect},
+    command::{Acquire, Candidate, Effect},
     ended::RequestEnd,
     ids::{Call, LeaseId, ReplicaId, RequestId},
     limits::DROP_GRACE,
     outcome::{AcquireOutcome, Polled, ReleaseOutcome},
-    queue::WaiterState,
+    queue::{Queue, WaiterState},
 };
 
 /// A waiting call that may be next, and for which its server or the leader claims.
@@ -180,6 +180,28 @@ impl Turn<'_> {
         if may_come && self.now <= self.not_after {
             self.lock.tombstones.push(Tombstone { call, until: self.not_after });
         }
+    }
+
+    /// Queues a request whose only call was dropped at another leader: its place is kept for [`DROP_GRACE`] from now, as
+    /// if the call had been queued and dropped here. Nobody hears of a grant, so none is made. Changes nothing if the
+    /// request is known: then it has gone on since.
+    pub fn keep_place(&mut self, Acquire { call, terms, .. }: Acquire) -> AcquireOutcome {
+        self.apply_time();
+        let request = call.request;
+        let is_queued = self.lock.queue.as_ref().is_some_and(|queue| queue.get(request).is_some());
+        // mutant: kept place revives an ended request
+        if is_queued || self.look_up(request, call.attempt).is_some() || self.has_tombstone(call) {
+            return AcquireOutcome::Overtaken;
+        }
+        if self.lock.waiters(self.now) >= self.waiters_max {
+            return AcquireOutcome::QueueFull;
+        }
+        let queue = self.lock.queue.get_or_insert_with(Box::<Queue>::default);
+        queue.push(call, self.replica, terms);
+        queue.unbind(call);
+        // mutant: kept place is offered the lock
+        self.set_state(request, WaiterState::Dropped(self.now.after(DROP_GRACE)));
+        AcquireOutcome::Queued
     }
 
     /// Declines an offer, on behalf of the server that it was made to and that has no call of the request that can take

@@ -179,6 +179,7 @@ impl<C: Carrier> QuorumStore<C> {
     fn look_after(&self, at: usize, living: &BTreeSet<ServerId>, now: Instant) {
         let part = &self.parts[at];
         let number = u16::try_from(at).unwrap_or(u16::MAX);
+        part.carried.lock().forget_dropped(now);
         if let Some(lead) = part.share.lock().lead() {
             let exit = self.exit(at);
             let clock = self.clock.now();

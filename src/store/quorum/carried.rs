@@ -1,12 +1,15 @@
 //! The calls that wait through this server in one partition: it presents them to each new leader.
 //!
 //! A queue lives in the memory of the partition's leader, and is lost with it. The server that carries a call knows
-//! what the call asked for and where it stood, so that the next leader can queue it again in the old order.
+//! what the call asked for and where it stood, so that the next leader can queue it again in the old order. A call that
+//! was dropped is presented too, for as long as the leader before kept its place: a server that hands over because it
+//! drains has ended the calls that waited through it a moment ago, and their clients are about to repeat them elsewhere.
 
 use super::{ballot::Ballot, exit::QueuePlace, frame::PresentedWaiter};
 use crate::domain::{
     command::{Acquire, Command, Outcome},
     ids::Call,
+    limits::DROP_GRACE,
     name::LockName,
     outcome::AcquireOutcome,
 };
@@ -17,7 +20,7 @@ use tokio::time::Instant;
 /// A call is presented again to a leader that has not said for so long what became of it.
 const PRESENTED_AGAIN_AFTER: Duration = Duration::from_secs(2);
 
-/// The waiting calls of a partition.
+/// The waiting calls of a partition, and those that were dropped a moment ago.
 #[derive(Debug, Default)]
 pub(super) struct Carried(HashMap<Call, Waiting>);
 
@@ -29,6 +32,8 @@ struct Waiting {
     ahead: u64,
     /// Its last claim failed, so it is to claim again.
     is_to_claim: bool,
+    /// When it was dropped, if it was.
+    dropped: Option<Instant>,
 }
 
 /// To whom a call was presented last.
@@ -46,8 +51,10 @@ impl Carried {
     pub(super) fn acquired(&mut self, name: &LockName, acquire: Acquire, at: QueuePlace, outcome: &Outcome) {
         if *outcome == Outcome::Acquire(AcquireOutcome::Queued) {
             let call = acquire.call;
-            let waiter = PresentedWaiter { place: (at.ballot, at.number), name: name.clone(), acquire };
-            self.0.insert(call, Waiting { waiter, presented: None, ahead: at.ahead, is_to_claim: false });
+            let place = (at.ballot, at.number);
+            let waiter = PresentedWaiter { place, name: name.clone(), acquire, is_dropped: false };
+            let waiting = Waiting { waiter, presented: None, ahead: at.ahead, is_to_claim: false, dropped: None };
+            self.0.insert(call, waiting);
         } else {
             self.0.remove(&acquire.call);
         }
@@ -60,7 +67,7 @@ impl Carried {
         };
         match outcome {
             AcquireOutcome::Queued => {
-                if let Some(waiting) = self.0.get_mut(call) {
+                if let Some(waiting) = self.waiting_mut(*call) {
                     waiting.ahead = waiting.ahead.min(at.ahead);
                 }
             }
@@ -72,12 +79,20 @@ impl Carried {
 
     /// An upper bound on how many requests are queued before that of this call, if it waits.
     pub(super) fn ahead(&self, call: Call) -> Option<u64> {
-        self.0.get(&call).map(|waiting| waiting.ahead)
+        self.waiting(call).map(|waiting| waiting.ahead)
     }
 
     /// What the call asked for, if it waits.
     pub(super) fn get(&self, call: Call) -> Option<&Acquire> {
-        self.0.get(&call).map(|waiting| &waiting.waiter.acquire)
+        self.waiting(call).map(|waiting| &waiting.waiter.acquire)
+    }
+
+    fn waiting(&self, call: Call) -> Option<&Waiting> {
+        self.0.get(&call).filter(|waiting| waiting.dropped.is_none())
+    }
+
+    fn waiting_mut(&mut self, call: Call) -> Option<&mut Waiting> {
+        self.0.get_mut(&call).filter(|waiting| waiting.dropped.is_none())
     }
 
     /// The call does not wait any more.
@@ -85,12 +100,25 @@ impl Carried {
         self.0.remove(&call);
     }
 
-    /// The waiting calls, in no particular order.
-    pub(super) fn calls(&self) -> impl Iterator<Item = Call> {
-        self.0.keys().copied()
+    /// The call was dropped: it does not wait any more, and its place is kept for a repeat.
+    pub(super) fn drop_call(&mut self, call: Call, now: Instant) {
+        if let Some(waiting) = self.waiting_mut(call) {
+            (waiting.dropped, waiting.waiter.is_dropped) = (Some(now), true);
+        }
     }
 
-    /// The waiters that this leader has not queued, in their old order. To be presented to it now.
+    /// Forgets the dropped calls whose places are not kept any more.
+    pub(super) fn forget_dropped(&mut self, now: Instant) {
+        self.0.retain(|_, waiting| waiting.dropped.is_none_or(|at| now.duration_since(at) < DROP_GRACE));
+    }
+
+    /// The waiting calls, in no particular order.
+    pub(super) fn calls(&self) -> impl Iterator<Item = Call> {
+        self.0.iter().filter(|(_, waiting)| waiting.dropped.is_none()).map(|(call, _)| *call)
+    }
+
+    /// The waiters that this leader has not queued, in their old order, and those that were dropped. To be presented to
+    /// it now.
     pub(super) fn present_to(&mut self, ballot: Ballot, now: Instant) -> Vec<PresentedWaiter> {
         let is_to_be = |waiting: &Waiting| {
             waiting.waiter.place.0 < ballot
@@ -115,18 +143,21 @@ impl Carried {
 
     /// A claim of this call failed. True if the call waits: then it claims again.
     pub(super) fn claim_failed(&mut self, call: Call) -> bool {
-        self.0.get_mut(&call).map(|waiting| waiting.is_to_claim = true).is_some()
+        self.waiting_mut(call).map(|waiting| waiting.is_to_claim = true).is_some()
     }
 
     /// The calls whose last claim failed.
     pub(super) fn take_to_claim(&mut self) -> Vec<Call> {
-        let failed = |(call, waiting): (&Call, &mut Waiting)| std::mem::take(&mut waiting.is_to_claim).then_some(*call);
+        let failed = |(call, waiting): (&Call, &mut Waiting)| {
+            (std::mem::take(&mut waiting.is_to_claim) && waiting.dropped.is_none()).then_some(*call)
+        };
         self.0.iter_mut().filter_map(failed).collect()
     }
 
     /// The calls that the leader with this ballot has queued.
     pub(super) fn queued_at(&self, ballot: Ballot) -> Vec<Call> {
-        self.0.iter().filter(|(_, waiting)| waiting.waiter.place.0 == ballot).map(|(call, _)| *call).collect()
+        let is_queued = |waiting: &Waiting| waiting.dropped.is_none() && waiting.waiter.place.0 == ballot;
+        self.0.iter().filter(|(_, waiting)| is_queued(waiting)).map(|(call, _)| *call).collect()
     }
 
     /// A call that was presented is queued at this place.
@@ -187,6 +218,26 @@ mod tests {
         let later = first + 2 * PRESENTED_AGAIN_AFTER;
         assert_eq!(it.present_to(ballot(3), later).len(), 1);
         assert_eq!((it.presented_at(call, ballot(3)), it.presented_at(call, ballot(2))), (Some(later), None));
+    }
+
+    #[test]
+    fn a_call_that_was_dropped_is_presented_for_as_long_as_its_place_is_kept() {
+        let (mut it, call) = carried();
+        let dropped = Instant::now();
+        it.drop_call(call, dropped);
+        assert_eq!((it.get(call), it.ahead(call), it.calls().count()), (None, None, 0), "it does not wait any more");
+        assert!(!it.claim_failed(call));
+        assert_eq!(it.queued_at(ballot(1)), []);
+        it.drop_call(call, dropped + DROP_GRACE / 2);
+        let presented = it.present_to(ballot(2), dropped);
+        assert_eq!(presented.iter().map(|waiter| (waiter.place.1, waiter.is_dropped)).collect::<Vec<_>>(), [(1, true)]);
+        // The next leader presents it in the order of this one.
+        it.queued_again(call, (ballot(2), 7));
+        assert_eq!(it.present_to(ballot(2), dropped + PRESENTED_AGAIN_AFTER).len(), 0);
+        it.forget_dropped(dropped + DROP_GRACE - Duration::from_millis(1));
+        assert_eq!(it.present_to(ballot(3), dropped)[0].place, (ballot(2), 7));
+        it.forget_dropped(dropped + DROP_GRACE);
+        assert_eq!(it.present_to(ballot(4), dropped).len(), 0);
     }
 
     #[test]

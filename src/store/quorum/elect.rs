@@ -205,9 +205,11 @@ impl Election {
         std::iter::once(self.me).chain(others.map(|(server, _)| *server))
     }
 
-    /// The other servers through which calls may wait. One that leaves has ended those that waited through it.
+    /// The other servers through which calls may wait, or waited a moment ago. One that has left is not waited for: it
+    /// leads nothing any more, which it says with its last beat.
     pub(super) fn carriers(&self, now: Instant) -> Vec<ServerId> {
-        let carriers = self.servers.iter().filter(|(_, peer)| peer.lives(now) && !peer.told.leaves);
+        let has_left = |peer: &Peer| peer.told.leaves && peer.told.leads.is_empty();
+        let carriers = self.servers.iter().filter(|(_, peer)| peer.lives(now) && !has_left(peer));
         carriers.map(|(server, _)| *server).collect()
     }
 

@@ -77,6 +77,7 @@ mod tests {
             place: (Ballot { round, ..Ballot::default() }, number),
             name: LockName::new("lock".to_owned()).unwrap(),
             acquire: Acquire { call: Call { request, attempt: 1, id: CallId(1) }, terms, wait: true, candidate },
+            is_dropped: false,
         }
     }
 

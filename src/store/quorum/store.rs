@@ -293,7 +293,7 @@ impl<C: Carrier> Store for QuorumStore<C> {
 
     fn post(&self, name: &LockName, command: Command) {
         if let Command::DropCall(call) = command {
-            self.parts[self.place(name).partition].carried.lock().remove(call);
+            self.parts[self.place(name).partition].carried.lock().drop_call(call, Instant::now());
         }
         self.chores.add(Chore(name.clone(), command));
     }

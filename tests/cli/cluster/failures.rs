@@ -2,7 +2,7 @@
 
 use crate::{
     binary::await_that,
-    several::{Cluster, LOCKS, Member, PARTITIONS, TTL, acquired, client, name, queued, release, served, waits},
+    several::{Cluster, LOCKS, Member, PARTITIONS, TTL, acquired, client, name, queued, release, served, shown, waits},
     support::{PATIENCE, within},
 };
 use fencepost_client::Status;
@@ -16,6 +16,8 @@ use std::{
 };
 use tokio::time::Instant;
 
+/// After so long no place of a call that was dropped is kept: 3 s, and 3 s more at a new leader.
+const NOT_KEPT: Duration = Duration::from_secs(7);
 /// A server whose beats have stopped is taken for dead after 1.2 s, no sooner.
 const UNSUSPECTED: Duration = Duration::from_millis(800);
 /// How long after the last change of a leader the figures of the servers may be behind, on a very busy machine.
@@ -131,5 +133,35 @@ async fn a_server_that_drains_hands_over_before_it_ends() {
         let token = lock.token();
         assert!(within(lock.release()).await.unwrap().was_held());
         assert!(served(waiter).await.fencing_token > token);
+    }
+}
+
+#[tokio::test]
+async fn waiters_of_a_server_that_drains_keep_their_places_when_they_wait_elsewhere() {
+    let mut cluster = Cluster::start();
+    cluster.order_by_lead();
+    let leaving = cluster.servers.remove(0);
+    let [second, third] = [&cluster.servers[0], &cluster.servers[1]];
+    let (moving, others) = (client(&[&leaving, second]), third.client());
+    let (mut held, mut waiters) = (Vec::new(), Vec::new());
+    for number in 0..LOCKS {
+        let lock = name(number);
+        held.push(acquired(&others, &lock).await);
+        let first = waits(&moving, &lock);
+        queued(&others, &lock, 1).await;
+        let behind = waits(&others, &lock);
+        queued(&others, &lock, 2).await;
+        waiters.push((first, behind));
+    }
+    leaving.server.process.signal(Signal::SIGTERM);
+    tokio::task::spawn_blocking(|| leaving.server.drained()).await.unwrap();
+    tokio::time::sleep(NOT_KEPT).await;
+    for (lease, (first, behind)) in held.iter().zip(waiters) {
+        assert_eq!(shown(&others, &lease.lock_name).await.waiters, 2, "both wait");
+        release(&others, lease).await;
+        let next = served(first).await;
+        assert!(!behind.is_finished(), "{} has two holders", lease.lock_name);
+        release(&others, &next).await;
+        assert!(served(behind).await.fencing_token > next.fencing_token);
     }
 }

@@ -151,7 +151,8 @@ fn frames() -> Vec<Frame> {
     frames.push(ask(Work::Watch(7)));
     frames.extend(outcomes().into_iter().map(|outcome| reply(Ok(Done::Outcome { outcome, place: 5, ahead: 6 }))));
     let locks = vec![(name(), view()), (name(), LockView::default())];
-    let waiters = vec![PresentedWaiter { place: (BALLOT, 6), name: name(), acquire: acquire() }; 2];
+    let waiter = |is_dropped| PresentedWaiter { place: (BALLOT, 6), name: name(), acquire: acquire(), is_dropped };
+    let waiters = vec![waiter(false), waiter(true)];
     let outcomes = acquire_outcomes().into_iter().map(|outcome| (CALL, outcome, 7)).collect();
     frames.extend([
         reply(Ok(Done::Page { locks, next: Some(8), budget: 9 })),

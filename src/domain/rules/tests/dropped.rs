@@ -37,6 +37,55 @@ fn a_retry_of_the_same_attempt_keeps_the_queue_position_too() {
 }
 
 #[test]
+fn a_place_that_is_kept_for_a_call_that_was_dropped_elsewhere_is_skipped_and_kept_for_3_s() {
+    let (mut bench, held) = Bench::held_with_waiters(&[]);
+    assert_eq!(bench.keep_place(B, 1), AcquireOutcome::Queued);
+    assert_eq!(bench.acquire(C, 1), AcquireOutcome::Queued);
+    bench.release(&held);
+    assert_eq!(bench.woken(), [(C, 1)], "skipped");
+    let grant = bench.claim(C, 1).granted();
+    assert_eq!(bench.acquire(D, 1), AcquireOutcome::Queued);
+    assert_eq!(bench.pass(secs(3) - MICRO).acquire(B, 2), AcquireOutcome::Queued);
+    bench.release(&grant);
+    assert_eq!(bench.woken(), [(B, 2)], "B keeps its queue position before D");
+
+    let (mut bench, _) = Bench::held_with_waiters(&[]);
+    bench.keep_place(B, 1);
+    bench.pass(secs(3)).apply_time();
+    assert_eq!(bench.acquire(B, 2), AcquireOutcome::Ended);
+}
+
+#[test]
+fn a_place_that_is_kept_holds_no_free_lock() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.keep_place(B, 1), AcquireOutcome::Queued);
+    assert_eq!((bench.woken(), bench.view().current.is_none()), (vec![], true));
+    bench.acquire(C, 1).granted();
+    assert_eq!(bench.acquire(B, 1), AcquireOutcome::Queued);
+}
+
+#[test]
+fn no_place_is_kept_for_a_request_that_has_gone_on() {
+    let (mut bench, held) = Bench::held_with_waiters(&[B]);
+    for request in [A, B] {
+        assert_eq!(bench.keep_place(request, 1), AcquireOutcome::Overtaken);
+    }
+    bench.release(&held);
+    assert_eq!(bench.woken(), [(B, 1)], "its call waits here");
+    assert_eq!(bench.keep_place(A, 1), AcquireOutcome::Overtaken, "its lease has ended");
+    bench.drop_call(C, 1);
+    assert_eq!(bench.keep_place(C, 1), AcquireOutcome::Overtaken, "its cleanup was first");
+    assert_eq!(bench.view().waiters, 1);
+}
+
+#[test]
+fn places_that_are_kept_are_bounded_like_waiters() {
+    let (mut bench, _) = Bench::held_with_waiters(&[B]);
+    bench.waiters_max = 1;
+    assert_eq!(bench.keep_place(C, 1), AcquireOutcome::QueueFull);
+}
+
+#[test]
 fn an_offer_to_a_dropped_call_is_declined_at_once() {
     let (mut bench, held) = Bench::held_with_waiters(&[B, C]);
     bench.release(&held);

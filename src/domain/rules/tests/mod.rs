@@ -191,6 +191,11 @@ impl Bench {
         self.turn(|turn| turn.drop_call(call));
     }
 
+    fn keep_place(&mut self, request: u128, attempt: u32) -> AcquireOutcome {
+        let acquire_command = self.acquire_command(request, attempt);
+        self.turn(|turn| turn.keep_place(acquire_command))
+    }
+
     fn decline(&mut self, request: u128, attempt: u32) {
         self.turn(|turn| turn.decline_offer(RequestId(Uuid::from_u128(request)), attempt));
     }

@@ -209,6 +209,8 @@ pub struct PresentedWaiter {
     pub name: LockName,
     /// What it asked for.
     pub acquire: Acquire,
+    /// Whether it was dropped a moment ago, so that its place is to be kept for a repeat, and it is not to be served.
+    pub is_dropped: bool,
 }
 
 /// What a server tells all others with each beat. Nodes keep the last one of each server, and do not look into it.

@@ -22,6 +22,8 @@ pub(super) struct WaiterMessage {
     name: String,
     #[prost(message, optional, tag = "4")]
     acquire: Option<AcquireMessage>,
+    #[prost(bool, tag = "5")]
+    is_dropped: bool,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -36,8 +38,8 @@ pub(super) struct PresentedMessage {
 }
 
 impl From<PresentedWaiter> for WaiterMessage {
-    fn from(PresentedWaiter { place: (ballot, place), name, acquire }: PresentedWaiter) -> Self {
-        Self { ballot: Some(ballot.into()), place, name: name.into_string(), acquire: Some(acquire.into()) }
+    fn from(PresentedWaiter { place: (ballot, place), name, acquire, is_dropped }: PresentedWaiter) -> Self {
+        Self { ballot: Some(ballot.into()), place, name: name.into_string(), acquire: Some(acquire.into()), is_dropped }
     }
 }
 
@@ -47,6 +49,7 @@ impl WaiterMessage {
             place: (wire::ballot(self.ballot, "ballot of a waiter")?, self.place),
             name: fields::checked("lock name", LockName::new(self.name))?,
             acquire: fields::part(self.acquire, "request")?.read()?,
+            is_dropped: self.is_dropped,
         })
     }
 }

@@ -94,14 +94,19 @@ impl Lead {
     pub(super) fn queue_now(
         &mut self,
         server: ServerId,
-        PresentedWaiter { name, acquire, .. }: PresentedWaiter,
+        PresentedWaiter { name, acquire, is_dropped, .. }: PresentedWaiter,
         hash: u64,
         now: StoreTime,
         exit: &Exit<'_>,
     ) {
         let (call, time) = (acquire.call, self.time.at(now));
         self.begin_turn(now);
-        if let Outcome::Acquire(outcome) = self.turn((&name, hash), Command::Acquire(acquire), (server, time), exit) {
+        let outcome = if is_dropped {
+            self.keep_place((&name, hash), acquire, (server, time), exit).into()
+        } else {
+            self.turn((&name, hash), Command::Acquire(acquire), (server, time), exit)
+        };
+        if let Outcome::Acquire(outcome) = outcome {
             let is_queued = outcome == AcquireOutcome::Queued;
             let place = if is_queued { self.place(&name, hash, call.request) } else { 0 };
             self.open.push(Held::Presented { server, call, outcome, place });

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     domain::{
         binding::Binding,
-        command::{Command, Effects, Outcome},
+        command::{Acquire, Command, Effects, Outcome},
         ids::{Incarnation, ReplicaId},
         limits::COMMAND_WINDOW,
         name::LockName,
@@ -132,6 +132,18 @@ impl Lead {
             self.carriers.insert(from);
         }
         outcome
+    }
+
+    /// A turn that keeps the place of a call that was dropped at a leader before.
+    pub(super) fn keep_place(
+        &mut self,
+        (name, hash): (&LockName, u64),
+        acquire: Acquire,
+        (from, now): (ServerId, StoreTime),
+        exit: &Exit<'_>,
+    ) -> AcquireOutcome {
+        let (locks, mut turns) = self.turns_of(from, now, exit);
+        locks.with_lock(name, hash, |slot, sequencer| turns.run(slot, sequencer, "", |turn| turn.keep_place(acquire)))
     }
 
     /// The locks, and what runs turns on them for a server, at `now` in the partition's time.

@@ -40,6 +40,10 @@ at_marks! {
     "dropped waiter stays in line", "the lock is offered to a dropped caller (Redisson #4595)",
         Drop, [Units, Model];
     "drop keeps its offer", "the next waiter waits for a claim that never comes", Drop, [Units, Model];
+    "kept place revives an ended request", "a request that has ended holds a place in the queue",
+        Condition("is_queued"), [Units];
+    "kept place is offered the lock", "the lock is offered to a dropped caller after a change of the leader",
+        Drop, [Units];
     "dropped claim comes back", "a claim in flight revives a dropped call",
         Operand("false"), [Units, Protocol];
     "poll forgets those who missed", "a waiter that let one offer lapse is never served again (Redisson #3004)",

@@ -47,6 +47,7 @@ fn largest_waiter() -> PresentedWaiter {
         place: (Ballot { round: u64::MAX, server: ONE }, u64::MAX),
         name: LockName::new("n".repeat(LOCK_NAME_BYTES_MAX)).unwrap(),
         acquire: Acquire { call, terms, wait: true, candidate },
+        is_dropped: true,
     }
 }
 

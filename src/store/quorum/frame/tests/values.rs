@@ -222,8 +222,8 @@ fn some_result() -> impl Strategy<Value = Result<Done, Refusal>> {
 }
 
 fn some_waiter() -> impl Strategy<Value = PresentedWaiter> {
-    ((some_ballot(), any::<u64>()), some_lock_name(), some_acquire())
-        .prop_map(|(place, name, acquire)| PresentedWaiter { place, name, acquire })
+    ((some_ballot(), any::<u64>()), some_lock_name(), some_acquire(), any::<bool>())
+        .prop_map(|(place, name, acquire, is_dropped)| PresentedWaiter { place, name, acquire, is_dropped })
 }
 
 pub(super) fn some_frame() -> impl Strategy<Value = Frame> {

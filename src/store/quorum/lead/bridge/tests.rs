@@ -330,7 +330,10 @@ fn a_leader_hands_over_when_its_keys_say_what_its_locks_say() {
 #[test]
 fn a_waiter_that_is_presented_to_a_new_leader_gets_the_lock_after_a_step() {
     let mut bench = Bench::new();
-    let presented = |number| PresentedWaiter { place: (BALLOT, 1), name: name(), acquire: acquire(number, true) };
+    let presented = |number| {
+        let acquire = acquire(number, true);
+        PresentedWaiter { place: (BALLOT, 1), name: name(), acquire, is_dropped: false }
+    };
     bench.with_exit(|lead, now, exit| lead.presents(ME, (vec![presented(1), presented(2)], true), |_| 0, now, exit));
     assert_eq!(bench.holder(), None);
     bench.settle();

@@ -121,6 +121,8 @@ impl Lead {
             // It comes too late, and is told so.
             Work::Run(job) if job.not_after < now => None,
             Work::Run(job) => of_command(&job.command, lock, now),
+            // It is granted nothing.
+            Work::Queue(_, waiter) if waiter.is_dropped => None,
             Work::Queue(_, waiter) => of_acquire(&waiter.acquire, lock, now),
             // It is for the offer that this makes.
             Work::Poll => is_wanted(lock, now).then(|| hold(OFFERED.into(), CLAIM_WINDOW)),
