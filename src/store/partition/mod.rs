@@ -14,7 +14,7 @@ mod tests;
 
 pub use journal::{Journal, NoJournal};
 pub use outbox::{BATCH_BYTES_MAX, BATCH_RECORDS_MAX, Outbox, RENEWAL_UNWRITTEN_TTL_MAX};
-pub use rebuild::Unreadable;
+pub use rebuild::{Renewals, Unreadable};
 pub use scan::SLOTS_PER_PAGE;
 
 use crate::domain::{name::LockName, rules::Lock, time::StoreTime, token::Sequencer};

@@ -244,15 +244,21 @@ impl Partition<Outbox> {
 
     /// All records, exactly as the batches drawn so far made them. None while there are changes that are in no batch.
     pub fn snapshot(&self) -> Option<Vec<(Bytes, Bytes)>> {
-        if self.has_changes() {
-            return None;
-        }
+        if self.has_changes() { None } else { Some(self.records(|slot| slot.note.written)) }
+    }
+
+    /// All records as of the last batch, but each lease ends in them as it does here, renewals included.
+    pub fn exact_records(&self) -> Vec<(Bytes, Bytes)> {
+        self.records(|slot| Some(end_of(&slot.lock)))
+    }
+
+    fn records(&self, end: impl Fn(&Slot<Note>) -> Option<StoreTime>) -> Vec<(Bytes, Bytes)> {
         let locks = self.slots.iter().filter_map(|(_, slot)| {
-            let record = record::lock::encode(&slot.lock, slot.note.written?)?;
+            let record = record::lock::encode(&slot.lock, end(slot)?)?;
             Some((Key::of_lock(&slot.name), record))
         });
         let kept = self.journal.kept.iter().map(|kept| (Key::of_ended(kept.number), kept.record.clone()));
-        Some(locks.chain(kept).collect())
+        locks.chain(kept).collect()
     }
 }
 

@@ -21,12 +21,22 @@ pub struct Unreadable {
     pub error: RecordError,
 }
 
+/// Whether records have all renewals of their leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renewals {
+    /// A lease of up to [`RENEWAL_UNWRITTEN_TTL_MAX`] may have been renewed since it was written.
+    MayBeMissing,
+    /// Each lease ends when its record says.
+    Complete,
+}
+
 impl Partition<Outbox> {
     /// The partition that a node kept, at `time`, with the highest token drawn. Nobody waits in it: waiters are
-    /// presented again by their servers. A lease of up to [`RENEWAL_UNWRITTEN_TTL_MAX`] may have been renewed since it
-    /// was written, so its TTL begins anew. `hash` is that of a name.
+    /// presented again by their servers. The TTL of a lease whose renewals may be missing begins anew. `hash` is that
+    /// of a name.
     pub fn from_content(
         content: Content,
+        renewals: Renewals,
         time: StoreTime,
         token: u64,
         hash: impl Fn(&LockName) -> u64,
@@ -38,8 +48,10 @@ impl Partition<Outbox> {
             match Key::decode(&key).map_err(unreadable)? {
                 Key::Lock(name) => {
                     let lock = record::lock::decode(&record).map_err(unreadable)?;
-                    let hash = hash(&name);
-                    partition.keep(name, hash, lock, time);
+                    let (hash, written) = (hash(&name), end_of(&lock));
+                    let lock = if renewals == Renewals::MayBeMissing { begun_anew(lock, time) } else { lock };
+                    let note = Note::written(written);
+                    partition.insert(Slot { name, lock, hash, timer: None, note });
                 }
                 Key::Ended(number) => {
                     let entries = record::ended::decode(&record).map_err(unreadable)?;
@@ -57,18 +69,6 @@ impl Partition<Outbox> {
             }
         }
         Ok(partition)
-    }
-
-    fn keep(&mut self, name: LockName, hash: u64, lock: Lock, time: StoreTime) {
-        let note = Note::written(end_of(&lock));
-        let lock = match lock.lease() {
-            Some(lease) if may_have_been_renewed(lease) => {
-                let expires_at = lease.expires_at.max(time.after(lease.terms.ttl));
-                Lock::kept(Some(Lease { expires_at, ..lease.clone() }), lock.tombstones().to_vec())
-            }
-            _ => lock,
-        };
-        self.insert(Slot { name, lock, hash, timer: None, note });
     }
 
     fn recall(
@@ -93,6 +93,17 @@ impl Partition<Outbox> {
             };
             self.slots[slot].lock.recall(ended, token);
         }
+    }
+}
+
+/// The lock as its record has it, whose lease may have been renewed since.
+fn begun_anew(lock: Lock, time: StoreTime) -> Lock {
+    match lock.lease() {
+        Some(lease) if may_have_been_renewed(lease) => {
+            let expires_at = lease.expires_at.max(time.after(lease.terms.ttl));
+            Lock::kept(Some(Lease { expires_at, ..lease.clone() }), lock.tombstones().to_vec())
+        }
+        _ => lock,
     }
 }
 

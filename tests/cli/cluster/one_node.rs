@@ -3,7 +3,7 @@
 use crate::{
     binary::await_that,
     redis::Redis,
-    several::{LOCKS, Member, PARTITIONS, acquired, name, queued, release, served, waits},
+    several::{LOCKS, Member, PARTITIONS, acquired, acquired_for, name, queued, release, served, waits},
 };
 use fencepost_client::{
     Client,
@@ -15,6 +15,9 @@ use tokio::time::Instant;
 /// Until a server makes the store, or goes on from what Redis kept, when nobody has anything in memory: 3 s, and room
 /// for a busy machine.
 const SETTLED_WITHIN: Duration = Duration::from_secs(20);
+
+/// For so long Redis keeps what it has, until it is emptied again.
+const KEEPS: Duration = Duration::from_millis(500);
 
 fn start(store: &str) -> [Member; 2] {
     let servers = [(); 2].map(|()| Member::start(store));
@@ -75,4 +78,23 @@ async fn what_redis_forgets_is_written_to_it_again_and_tokens_rise_when_all_is_f
         assert_eq!(token(&client, &lease.lock_name).await, None, "nobody knows of it any more");
         assert!(acquired(&client, &lease.lock_name).await.fencing_token > lease.fencing_token);
     }
+}
+
+#[tokio::test]
+async fn a_redis_that_is_emptied_again_and_again_keeps_no_lock_of_a_dead_holder() {
+    let redis = Redis::start(&[]);
+    let servers = start(&redis.url());
+    let client = servers[0].client();
+    let ttl = Duration::from_secs(4);
+    let held = acquired_for(&client, "orders/1", ttl).await;
+    let waiter = waits(&client, "orders/1");
+    queued(&client, "orders/1", 1).await;
+    let begun = Instant::now();
+    while !waiter.is_finished() {
+        assert!(begun.elapsed() < SETTLED_WITHIN, "the TTL of {ttl:?} begins anew");
+        redis.command(&["FLUSHALL"]);
+        token(&client, "orders/1").await;
+        tokio::time::sleep(KEEPS).await;
+    }
+    assert!(served(waiter).await.fencing_token > held.fencing_token);
 }

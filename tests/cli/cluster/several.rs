@@ -129,7 +129,12 @@ pub(crate) async fn served(waiter: Waiter) -> v1::Lease {
 
 /// Acquires a free lock.
 pub(crate) async fn acquired(client: &Client, lock: &str) -> v1::Lease {
-    let answer = within(client.calls().acquire(acquire_request(lock, TTL))).await.unwrap();
+    acquired_for(client, lock, TTL).await
+}
+
+/// The same, with this TTL.
+pub(crate) async fn acquired_for(client: &Client, lock: &str, ttl: Duration) -> v1::Lease {
+    let answer = within(client.calls().acquire(acquire_request(lock, ttl))).await.unwrap();
     assert_eq!(answer.outcome(), v1::acquire_response::Outcome::Acquired, "{answer:?}");
     answer.lease.unwrap()
 }

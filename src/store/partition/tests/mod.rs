@@ -62,7 +62,7 @@ struct Leader {
 
 impl Leader {
     fn new() -> Self {
-        let partition = Partition::from_content(Content::default(), START, 0, hash).unwrap();
+        let partition = Partition::from_content(Content::default(), Renewals::MayBeMissing, START, 0, hash).unwrap();
         Self { partition, content: Content::default(), now: START }
     }
 
@@ -107,7 +107,8 @@ impl Leader {
 
     /// Another server takes over.
     fn successor(&self) -> Partition<Outbox> {
-        Partition::from_content(self.content.clone(), self.now, self.partition.sequencer.counter(), hash).unwrap()
+        let (content, token) = (self.content.clone(), self.partition.sequencer.counter());
+        Partition::from_content(content, Renewals::MayBeMissing, self.now, token, hash).unwrap()
     }
 }
 

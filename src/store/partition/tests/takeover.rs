@@ -249,7 +249,7 @@ proptest! {
 fn a_record_that_cannot_be_read_is_not_passed_over() {
     let refused = |key: &[u8], record: &[u8]| {
         let content = Content(BTreeMap::from([(key.into(), record.into())]));
-        Partition::from_content(content, START, 0, hash).err().unwrap().to_string()
+        Partition::from_content(content, Renewals::MayBeMissing, START, 0, hash).err().unwrap().to_string()
     };
     let text = refused(b"la\xff", &[1, 1]);
     assert!(text.starts_with("the record with the key \"la\\xff\" cannot be read: its key is not one"), "{text}");

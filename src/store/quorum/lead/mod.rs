@@ -29,7 +29,7 @@ use crate::{
         replicas::Replicas,
         time::StoreTime,
     },
-    store::partition::{Outbox, Partition, Unreadable},
+    store::partition::{Outbox, Partition, Renewals, Unreadable},
 };
 use bridge::Bridge;
 use change::HandOver;
@@ -95,7 +95,19 @@ impl Lead {
     ) -> Result<Self, Unreadable> {
         let (token, base) = leader.token_and_time();
         let time = PartitionTime::resumed(StoreTime::from_micros(base), frozen_at);
-        let locks = Partition::from_content(content, time.at(now), token, hash)?;
+        let locks = Partition::from_content(content, Renewals::MayBeMissing, time.at(now), token, hash)?;
+        Ok(Self::of_locks((partition, ballot), leader, locks, time, now, waiters_max))
+    }
+
+    /// Goes on with these locks, at `now` on the server's clock.
+    fn of_locks(
+        (partition, ballot): (u16, Ballot),
+        leader: Leader,
+        locks: Partition<Outbox>,
+        time: PartitionTime,
+        now: StoreTime,
+        waiters_max: usize,
+    ) -> Self {
         let mut lead = Self {
             partition,
             ballot,
@@ -119,7 +131,7 @@ impl Lead {
         };
         // With this one, a majority has all that was read.
         lead.write(now);
-        Ok(lead)
+        lead
     }
 
     pub(super) fn ballot(&self) -> Ballot {

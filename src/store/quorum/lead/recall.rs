@@ -4,12 +4,13 @@ use super::Lead;
 use crate::{
     domain::time::StoreTime,
     store::{
-        partition::{Unreadable, record},
+        partition::{Partition, Renewals, Unreadable, record},
         quorum::{
             alone::{Admission, Renumbering},
             ballot::Ballot,
             content::Content,
             share::Place,
+            time::PartitionTime,
         },
     },
 };
@@ -26,25 +27,31 @@ pub(in crate::store::quorum) enum NotRecalled {
 impl Lead {
     /// The leader that begins the node's next membership with all that this one has in memory, written or not. Nobody
     /// waits in it, as after every change of the leader; what this one held back is refused before.
+    ///
+    /// With all renewals, leases end when they did: a node that is emptied again and again must not keep the lock of a
+    /// dead holder. A leader that was deposed does not know whether another one renewed them meanwhile.
     pub(in crate::store::quorum) fn recalled(
         mut self,
         ballot: Ballot,
         Admission { next, skip, .. }: Admission,
+        renewals: Renewals,
         now: StoreTime,
     ) -> Result<Self, NotRecalled> {
         let time = self.time.at(now);
         let tokens = Renumbering::of(&self.leader, skip);
         let leader = tokens.begins(ballot, next, time.as_micros(), self.token()).ok_or(NotRecalled::NoTokens)?;
-        // A snapshot is of what batches have. This one is of use to nobody any more.
+        // Records are of what batches have. This one is of use to nobody any more.
         drop(self.locks.take_changes(time));
         let mut content = Content::default();
-        for (key, kept) in self.locks.snapshot().unwrap_or_default() {
+        for (key, kept) in self.locks.exact_records() {
             let unreadable = |error| Unreadable { key: key.escape_ascii().to_string(), error };
             let renumbered = record::with_tokens(&key, &kept, |token| tokens.token(token)).map_err(unreadable)?;
             content.0.insert(key, renumbered.ok_or(NotRecalled::NoTokens)?);
         }
-        let of = (self.partition, ballot);
-        let lead = Self::new(of, leader, content, [now; 2], self.waiters_max, Place::hash_of)?;
+        let (token, base) = leader.token_and_time();
+        let time = PartitionTime::resumed(StoreTime::from_micros(base), now);
+        let locks = Partition::from_content(content, renewals, time.at(now), token, Place::hash_of)?;
+        let lead = Self::of_locks((self.partition, ballot), leader, locks, time, now, self.waiters_max);
         Ok(Self { bridge: self.bridge.as_ref().map(|bridge| bridge.anew()), ..lead })
     }
 }
@@ -77,30 +84,37 @@ mod tests {
 
     const ME: ServerId = ServerId([1; 12]);
     const HOME: Stamp = Stamp(1);
+    const SECOND: Duration = Duration::from_secs(1);
+    const TTL: Duration = Duration::from_secs(9);
 
     fn name(number: u128) -> LockName {
         LockName::new(format!("orders/{number}")).unwrap()
     }
 
+    /// Of this request, or about the lease that it was granted.
+    fn job(number: u128, command: Command, not_after: StoreTime) -> Job {
+        let hash = Place::hash_of(&name(number));
+        Job { hash, name: name(number), command, from: ME, not_after, asker: Asker::There(ME, 1) }
+    }
+
     fn asks(number: u128, not_after: StoreTime) -> Job {
         let id = uuid::Uuid::from_u128(number);
         let holder = Holder::new("test".to_owned()).unwrap();
-        let ttl = Duration::from_secs(9);
-        let terms = Terms { fingerprint: 7, ttl, holder, metadata: Metadata::default(), min_token: 0 };
+        let terms = Terms { fingerprint: 7, ttl: TTL, holder, metadata: Metadata::default(), min_token: 0 };
         let call = Call { request: RequestId(id), attempt: 1, id: CallId(9) };
         let candidate = Candidate { lease_id: LeaseId(id), grant_id: GrantId(id), attachment: None };
-        Job {
-            hash: Place::hash_of(&name(number)),
-            name: name(number),
-            command: Command::Acquire(Acquire { call, terms, wait: false, candidate }),
-            from: ME,
-            not_after,
-            asker: Asker::There(ME, 1),
-        }
+        job(number, Command::Acquire(Acquire { call, terms, wait: false, candidate }), not_after)
     }
 
-    #[test]
-    fn grants_that_may_never_have_been_answered_get_tokens_that_nobody_else_has_drawn() {
+    /// The token and the end of the lease of a request.
+    fn lease(lead: &Lead, number: u128) -> (u64, StoreTime) {
+        let slot = lead.locks.find(&name(number), Place::hash_of(&name(number))).unwrap();
+        slot.lock.lease().map(|lease| (lease.token.get(), lease.expires_at)).unwrap()
+    }
+
+    /// What a leader with two leases has before and after its memory is recalled. The node has acknowledged the first
+    /// one, which was renewed since.
+    fn recalled(renewals: Renewals) -> ([(u64, StoreTime); 2], Lead) {
         let (now, ballot) = (StoreTime::from_micros(7_000_000), Ballot { round: 1, server: ME });
         let member = Some(Membership { stamp: HOME, accepted: Position::default() });
         let leader = Leader::new(ballot, Position::default(), 0, 40, &[member]);
@@ -117,21 +131,34 @@ mod tests {
             assert!(matches!(purpose, Purpose::Write { .. }), "{purpose:?}");
             lead.answered(0, purpose, Answer::Done, &exit);
         }
-        lead.submit(asks(2, now), now, &exit);
-        let later = now.after(Duration::from_secs(1));
-        let token_of = |lead: &Lead, number| {
-            let slot = lead.locks.find(&name(number), Place::hash_of(&name(number)))?;
-            slot.lock.lease().map(|lease| (lease.token.get(), lease.expires_at))
-        };
-        let before = [1, 2].map(|number| token_of(&lead, number).unwrap());
-        assert_eq!(before.map(|(token, _)| token), [41, 42]);
+        let renewed = now.after(SECOND);
+        let lease_id = LeaseId(uuid::Uuid::from_u128(1));
+        lead.submit(job(1, Command::Renew { lease_id, ttl: None }, lead.time(renewed)), renewed, &exit);
+        lead.submit(asks(2, lead.time(renewed)), renewed, &exit);
+        let before = [1, 2].map(|number| lease(&lead, number));
+        let later = renewed.after(SECOND);
         lead.refuse_held(later, &exit);
         let (next, above) = (Stamp(2), Ballot { round: 8, server: ME });
-        let lead = lead.recalled(above, Admission { next, above: ballot, skip: 1_000 }, later).unwrap();
-        let after = [1, 2].map(|number| token_of(&lead, number).unwrap());
-        assert_eq!(after.map(|(token, _)| token), [41, 1_001]);
-        assert!(after[0].1 > before[0].1, "its TTL begins anew: it may have been renewed");
-        assert!(lead.token() >= 1_001);
+        let lead = lead.recalled(above, Admission { next, above: ballot, skip: 1_000 }, renewals, later).unwrap();
         assert_eq!((lead.ballot(), lead.leader().origin()), (above, Origin::Begins(next)));
+        (before, lead)
+    }
+
+    #[test]
+    fn grants_that_may_never_have_been_answered_get_tokens_that_nobody_else_has_drawn() {
+        let (before, lead) = recalled(Renewals::Complete);
+        assert_eq!(before.map(|(token, _)| token), [41, 42]);
+        assert_eq!([1, 2].map(|number| lease(&lead, number).0), [41, 1_001]);
+        assert!(lead.token() >= 1_001);
+    }
+
+    #[test]
+    fn leases_end_when_they_did_unless_another_leader_may_have_renewed_them() {
+        let (before, lead) = recalled(Renewals::Complete);
+        assert_eq!([1, 2].map(|number| lease(&lead, number).1), before.map(|(_, end)| end));
+        let due = lead.locks.next_due();
+        assert_eq!(due, Some(before[0].1), "a timer ends it");
+        let (before, lead) = recalled(Renewals::MayBeMissing);
+        assert_eq!([1, 2].map(|number| lease(&lead, number).1), before.map(|(_, end)| end.after(SECOND)), "anew");
     }
 }

@@ -4,14 +4,17 @@
 use super::{Role, Share};
 use crate::{
     domain::time::StoreTime,
-    store::quorum::{
-        acceptor::Seen,
-        alone::{Admission, Alone, Decision, Known, Sight, Situation},
-        ballot::{Ballot, ServerId},
-        candidate::Candidate,
-        exit::Exit,
-        frame::OfStranger,
-        lead::Lead,
+    store::{
+        partition::Renewals,
+        quorum::{
+            acceptor::Seen,
+            alone::{Admission, Alone, Decision, Known, Sight, Situation},
+            ballot::{Ballot, ServerId},
+            candidate::Candidate,
+            exit::Exit,
+            frame::OfStranger,
+            lead::Lead,
+        },
     },
 };
 
@@ -139,10 +142,11 @@ impl Share {
 
     fn recall(&mut self, admission: Admission, now: StoreTime, exit: &Exit<'_>) -> Begun {
         let ballot = self.ballot_above(admission.above);
+        let renewals = if self.lead().is_some() { Renewals::Complete } else { Renewals::MayBeMissing };
         self.resign(now, exit);
         let Some(memory) = &mut self.memory else { return Begun::Nothing };
         let Some(kept) = memory.kept.take() else { return Begun::Nothing };
-        match kept.recalled(ballot, admission, now) {
+        match kept.recalled(ballot, admission, renewals, now) {
             Ok(lead) => {
                 memory.begins(&lead, now);
                 self.role = Role::Leads(Box::new(lead));

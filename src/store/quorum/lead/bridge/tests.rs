@@ -14,6 +14,7 @@ use crate::{
     },
     store::{
         TestNotices,
+        partition::Renewals,
         quorum::{
             acceptor::{Acceptor, Header, Incarnation},
             alone::Admission,
@@ -358,6 +359,7 @@ fn a_leader_that_goes_on_from_its_memory_still_shares_its_locks() {
     bench.run(Command::Acquire(acquire(2, true)));
     bench.with_exit(|lead, now, exit| lead.refuse_held(now, exit));
     let (next, now) = (Stamp(2), bench.now);
-    let lead = bench.lead.recalled(HIGHER, Admission { next, above: BALLOT, skip: 1_000 }, now).unwrap();
+    let lead =
+        bench.lead.recalled(HIGHER, Admission { next, above: BALLOT, skip: 1_000 }, Renewals::Complete, now).unwrap();
     assert_eq!(&*lead.bridge.unwrap().prefix, "lock:");
 }
