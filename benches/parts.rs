@@ -8,7 +8,7 @@ use fencepost::{
     clock::{Clock, ProcessClock},
     domain::{
         command::{Acquire, Candidate, Command, Effects, Outcome},
-        ids::{Call, CallId, GrantId, Incarnation, LeaseId, ReplicaId, RequestId},
+        ids::{Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
         lease::Terms,
         limits::Limits,
         name::{Holder, LockName, Metadata},
@@ -61,7 +61,7 @@ struct One {
 
 impl One {
     fn new() -> Self {
-        let (lock, sequencer, replicas) = (Lock::default(), Sequencer::forgotten(), Replicas::one());
+        let (lock, sequencer, replicas) = (Lock::default(), Sequencer::after(NOW), Replicas::one());
         Self { lock, sequencer, replicas, effects: Effects::new(), now: NOW, made: 0 }
     }
 
@@ -75,11 +75,8 @@ impl One {
             effects: &mut self.effects,
             now,
             not_after: now.after(Duration::from_millis(500)),
-            incarnation: Incarnation(Uuid::from_u128(1)),
-            present: Incarnation(Uuid::from_u128(1)),
             replica: ReplicaId(Uuid::from_u128(2)),
             replicas: &mut self.replicas,
-            known_token: 0,
             waiters_max: 100_000,
             classic: None,
         };

@@ -8,7 +8,8 @@ use super::{
     lease::{Lease, LeaseEnd, Terms},
     name::Reason,
     outcome::{AcquireOutcome, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome},
-    token::FencingToken,
+    time::StoreTime,
+    token::{FencingToken, min_token_max},
 };
 use smallvec::SmallVec;
 use std::time::Duration;
@@ -79,6 +80,14 @@ pub struct Acquire {
     pub wait: bool,
     /// The ids of the lease, should this command grant it.
     pub candidate: Candidate,
+}
+
+impl Acquire {
+    /// Why a store does not carry it out when a wall clock shows `now`: its `min_token` is too far above that.
+    pub fn refusal(&self, now: StoreTime) -> Option<AcquireOutcome> {
+        let max = min_token_max(now);
+        (self.terms.min_token > max).then_some(AcquireOutcome::MinTokenTooHigh(max))
+    }
 }
 
 /// The ids of a lease that a command may grant. The server draws them, because the rules contain no randomness.

@@ -50,11 +50,6 @@ id!(
     ReplicaId,
     Uuid::to_string
 );
-id!(
-    /// One run of what keeps the sequencers: a process for the memory store, a primary for Redis.
-    Incarnation,
-    Uuid::to_string
-);
 
 /// Tells one call from every other of its attempt. Drawn at random by the server that received the call, never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -31,8 +31,8 @@ pub const TTL_FLOOR: Duration = Duration::from_millis(50);
 /// No configuration may set the TTL range outside of this: a dead holder's lock must not outlive the working day that
 /// follows.
 pub const TTL_CEILING: Duration = Duration::from_secs(24 * 60 * 60);
-/// How far a request's `min_token` may lie above the store's time, so that one buggy client cannot use up the number
-/// space.
+/// How far a request's `min_token` may lie above the clock of the server that takes it, so that one buggy client cannot
+/// use up the number space.
 pub const MIN_TOKEN_AHEAD_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How long a waiter that was offered the lock has to claim it before the next one is served.
@@ -47,7 +47,7 @@ pub const CALLS_PER_ATTEMPT_MAX: usize = 16;
 /// How long after it was sent a command may still take effect in the store. Later it changes nothing: its caller gave
 /// up.
 pub const COMMAND_WINDOW: Duration = Duration::from_millis(500);
-/// How far the sequencer of a store that may have forgotten grants starts above the clock.
+/// How far above the clock a sequencer begins whose store may have forgotten grants.
 pub const TOKEN_SKIP: Duration = Duration::from_secs(60);
 /// Tokens stay below this (2^53), so that a double, and with it Lua and JSON, holds them exactly.
 pub const TOKEN_END: u64 = 1 << 53;

@@ -89,9 +89,6 @@ pub enum AcquireOutcome {
     /// The command arrived after its `not_after`, when its caller had given up. Nothing was changed. Carries the
     /// store's time.
     TooLate(StoreTime),
-    /// The command was sent to an incarnation of the store that has ended: its server must reconnect. Nothing was
-    /// changed.
-    LeftBehind,
     /// No token is left. The request neither holds the lock nor waits for it.
     TokensExhausted,
 }

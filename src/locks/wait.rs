@@ -15,7 +15,7 @@ use crate::{
         name::LockName,
         outcome::{AcquireOutcome, Contention, Grant},
     },
-    store::{Store, StoreError, Timed},
+    store::{Store, Timed},
     telemetry::metrics::Granted,
 };
 use futures_util::FutureExt;
@@ -183,7 +183,6 @@ impl<S: Store> Locks<S> {
                             Timed { outcome: AcquireOutcome::TooLate(now), .. } => {
                                 return Err(LocksError::TooLate(now));
                             }
-                            Timed { outcome: AcquireOutcome::LeftBehind, .. } => return Err(left_behind()),
                             claimed => claimed,
                         },
                         Wake::Claimed(claimed) => *claimed,
@@ -272,15 +271,9 @@ impl<S: Store> Locks<S> {
                 return Err(LocksError::QueueFull { max: self.limits.waiters_per_lock });
             }
             AcquireOutcome::TooLate(now) => return Err(LocksError::TooLate(now)),
-            AcquireOutcome::LeftBehind => return Err(left_behind()),
             AcquireOutcome::TokensExhausted => return Err(LocksError::TokensExhausted),
         })
     }
-}
-
-fn left_behind() -> LocksError {
-    StoreError::Unavailable("it was restarted, promoted or replaced, or got its first replica; connecting anew".into())
-        .into()
 }
 
 fn candidate(request: RequestId, attachment: Option<AttachmentId>) -> Candidate {

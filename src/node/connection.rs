@@ -1,12 +1,11 @@
 //! One connection to Redis, to a known incarnation. It never reconnects: a new connection is another [`Connection`].
 
 use super::{
-    Arg, NodeError, Script, ScriptCall, ServerInfo,
+    Arg, Incarnation, NodeError, Script, ScriptCall, ServerInfo,
     doctor::Probe,
     reply::{Action, Fault, classify, outcome},
 };
 use crate::{
-    domain::ids::Incarnation,
     sync::Notify,
     telemetry::metrics::{RoundTrip, StoreMetrics},
 };

@@ -1,7 +1,7 @@
 //! The first questions on a new connection, and on each check of an old one: which Redis is this, and can it be used?
 
 use super::reply::connect_error;
-use crate::domain::{ids::Incarnation, time::StoreTime};
+use crate::domain::time::StoreTime;
 use deadpool_redis::redis::{self, Cmd, ErrorKind, ServerErrorKind, Value, aio::MultiplexedConnection};
 use sha1_smol::Sha1;
 use uuid::Uuid;
@@ -11,6 +11,10 @@ pub(super) const VERSION_MIN: (u32, u32) = (7, 0);
 
 /// What to do where the URL leads to a replica.
 pub(super) const NAME_THE_PRIMARY: &str = ": name the primary in the URL";
+
+/// One run of a Redis as a primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Incarnation(pub Uuid);
 
 /// What a Redis says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +30,7 @@ pub struct ServerInfo {
 }
 
 impl ServerInfo {
-    /// One run of this Redis as a primary. All servers compute the same id for it. Scripts that compute it themselves
+    /// The present one. All servers compute the same id for it. Scripts that compute it themselves
     /// have to do the same.
     pub fn incarnation(&self) -> Incarnation {
         let ids = format!("{}\n{}", self.run_id, self.master_replid);

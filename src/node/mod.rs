@@ -33,7 +33,7 @@ pub use connection::Connection;
 pub use deadpool_redis::redis::Value;
 pub use error::NodeError;
 pub use find::{NodeUrl, SentinelUrl};
-pub use handshake::ServerInfo;
+pub use handshake::{Incarnation, ServerInfo};
 pub use pushes::{PUSHES_BACKLOG_BYTES_MAX, PUSHES_BACKLOG_MAX, Push, PushSender, Pushes};
 pub use script::{Arg, Script, ScriptCall};
 pub use tls::{TlsFile, TlsFileProblem, TlsFiles};

@@ -10,7 +10,7 @@ use fencepost_schedules::{
     clock::Clock,
     domain::{
         command::{Acquire, Command, Effect, Effects, Outcome},
-        ids::{Call, CallId, Incarnation, LeaseId},
+        ids::{Call, CallId, LeaseId},
         limits::{COMMAND_WINDOW, Limits},
         name::LockName,
         replicas::Replicas,
@@ -152,11 +152,8 @@ impl Model {
             effects: &mut effects,
             now,
             not_after: now.after(COMMAND_WINDOW),
-            incarnation: Incarnation(Uuid::nil()),
-            present: Incarnation(Uuid::nil()),
             replica: fencepost_schedules::domain::ids::ReplicaId(Uuid::nil()),
             replicas: &mut Replicas::one(),
-            known_token: 0,
             waiters_max: WAITERS_MAX,
             classic: None,
         });
@@ -185,6 +182,7 @@ fn concurrent_commands_have_the_outcome_of_the_rules_in_some_order() {
             let (clock, recorder) = (Arc::new(StampClock::default()), Arc::new(EventRecorder::default()));
             let limits = Limits { waiters_per_lock: WAITERS_MAX, ..Limits::default() };
             let store = MemoryStore::with_shards(1, clock.clone(), &limits, recorder.clone());
+            let [start] = clock.seen()[..] else { panic!("it reads the clock once") };
             let recorded = Arc::new(Recorded { store, clock: clock.clone(), done: Mutex::default() });
             let tasks = [0, 1, 2].map(|task: usize| {
                 let recorded = recorded.clone();
@@ -228,7 +226,7 @@ fn concurrent_commands_have_the_outcome_of_the_rules_in_some_order() {
             while recorded.apply_time() {}
             clock.advance(Duration::from_secs(24 * 60 * 60));
             assert!(!recorded.apply_time(), "no timer is left");
-            compare(&mut recorded.done.lock().unwrap(), &recorder);
+            compare(start, &mut recorded.done.lock().unwrap(), &recorder);
         });
     });
 }
@@ -239,9 +237,11 @@ fn every_call() -> impl Iterator<Item = (LockName, Call)> {
     calls.flat_map(|call| LOCKS.map(|lock| (name(lock), call)))
 }
 
-fn compare(done: &mut [Executed], recorder: &EventRecorder) {
+/// `start` is the time at which the store was made.
+fn compare(start: StoreTime, done: &mut [Executed], recorder: &EventRecorder) {
     done.sort_by_key(|one| one.at);
-    let mut model = Model { locks: HashMap::new(), sequencer: Sequencer::forgotten(), events: HashMap::new() };
+    let sequencer = Sequencer::above_clock(start);
+    let mut model = Model { locks: HashMap::new(), sequencer, events: HashMap::new() };
     for Executed { at, lock, step, outcome } in done.iter() {
         let expected = model.turn(lock, *at, |turn| execute_by_rules(turn, step));
         assert_eq!(*outcome, expected, "{step:?} of {lock:?} at {at:?}");

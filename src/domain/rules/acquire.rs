@@ -19,10 +19,6 @@ impl Turn<'_> {
         if self.not_after < self.now {
             return AcquireOutcome::TooLate(self.now);
         }
-        // mutant: left-behind store
-        if self.sequencer.check(self.incarnation, self.present).is_err() {
-            return AcquireOutcome::LeftBehind;
-        }
         self.apply_time();
         let Acquire { call, ref terms, .. } = command;
         // mutant: mark ignored
@@ -112,10 +108,6 @@ impl Turn<'_> {
     fn acquire_new(&mut self, command: Acquire) -> AcquireOutcome {
         let Acquire { call, terms, wait, candidate } = command;
         let Call { request, attempt, .. } = call;
-        let min_token_max = self.sequencer.min_token_max(self.now);
-        if terms.min_token > min_token_max {
-            return AcquireOutcome::MinTokenTooHigh(min_token_max);
-        }
         // A free lock has no waiter that could be served; skipped waiters do not block a grant.
         if self.lock.lease.is_none()
             // mutant: new request overtakes the line
@@ -160,9 +152,7 @@ impl Turn<'_> {
 
     fn grant(&mut self, request: RequestId, binding: Binding, terms: Terms, candidate: Candidate) -> AcquireOutcome {
         assert!(self.lock.lease.is_none() && self.lock.offer.is_none(), "only a free lock is granted");
-        // mutant: known_token ignored
-        let floor = terms.min_token.max(self.known_token.saturating_add(1));
-        let Ok(token) = self.sequencer.draw(self.now, self.incarnation, floor) else {
+        let Ok(token) = self.sequencer.draw(terms.min_token) else {
             self.promote();
             return AcquireOutcome::TokensExhausted;
         };

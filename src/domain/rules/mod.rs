@@ -19,7 +19,7 @@ pub use waiting::Next;
 use super::{
     command::{Command, Effects, Outcome},
     ended::EndedRequests,
-    ids::{Call, Incarnation, ReplicaId, RequestId},
+    ids::{Call, ReplicaId, RequestId},
     lease::{Lease, LeaseEnd},
     outcome::{ClassicHold, LockView},
     queue::{Queue, WaiterState},
@@ -84,16 +84,10 @@ pub struct Turn<'a> {
     pub now: StoreTime,
     /// The last moment at which the command may act; its caller has given up after it.
     pub not_after: StoreTime,
-    /// The incarnation of the store that the command was sent to.
-    pub incarnation: Incarnation,
-    /// The present incarnation of the store.
-    pub present: Incarnation,
     /// The server that sent the command.
     pub replica: ReplicaId,
     /// The servers with waiters in the lock's partition.
     pub replicas: &'a mut Replicas,
-    /// The highest token of the partition that the server has seen. The store may have forgotten it.
-    pub known_token: u64,
     /// How many requests may wait for the lock.
     pub waiters_max: usize,
     /// The classic client that holds the lock outside these rules, if there is one. No lease is granted beside it.

@@ -49,8 +49,6 @@ impl Turn<'_> {
         let Next { call, candidate } = next(request, binding)?;
         // mutant: release claims too late
         if self.not_after < self.now
-            // mutant: release claims in another life
-            || self.sequencer.check(self.incarnation, self.present).is_err()
             // mutant: release claims for who is not next
             || call.request != request
             || !self.is_offered(request)
@@ -75,9 +73,6 @@ impl Turn<'_> {
         // mutant: late claim
         if self.not_after < self.now {
             return AcquireOutcome::TooLate(self.now);
-        }
-        if self.sequencer.check(self.incarnation, self.present).is_err() {
-            return AcquireOutcome::LeftBehind;
         }
         self.apply_time();
         if self.has_tombstone(call) {

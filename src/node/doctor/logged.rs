@@ -1,7 +1,7 @@
 //! The findings that are in the log already, so that repeated checks log only news.
 
 use super::{Finding, Severity};
-use crate::{domain::ids::Incarnation, sync::Mutex};
+use crate::{node::Incarnation, sync::Mutex};
 
 /// A check and its severity.
 type Kind = (&'static str, Severity);

@@ -1,6 +1,6 @@
 //! The built-in store: runs the rules in this process's memory.
 //!
-//! It forgets everything when the process ends. Tokens rise even so, because its sequencers start above the clock.
+//! It forgets everything when the process ends. Tokens rise even so, because its sequencers begin above the clock.
 //! Mutual exclusion ends with the process: the next one does not know who held what.
 
 mod expiry;
@@ -11,7 +11,7 @@ use crate::{
     clock::Clock,
     domain::{
         command::{Command, Effects, Outcome},
-        ids::{Call, Incarnation, ReplicaId},
+        ids::{Call, ReplicaId},
         limits::{COMMAND_WINDOW, Limits},
         name::LockName,
         replicas::Replicas,
@@ -45,7 +45,6 @@ pub struct MemoryStore {
     clock: Arc<dyn Clock>,
     notices: Arc<dyn Notices>,
     alarm: Alarm,
-    incarnation: Incarnation,
     waiters_max: usize,
 }
 
@@ -61,13 +60,13 @@ impl MemoryStore {
     /// An empty store with this many shards, a power of two.
     pub fn with_shards(shards: usize, clock: Arc<dyn Clock>, limits: &Limits, notices: Arc<dyn Notices>) -> Self {
         assert!(shards.is_power_of_two(), "the highest bits of a hash are the number of its shard");
+        let sequencer = Sequencer::above_clock(clock.now());
         Self {
-            shards: (0..shards).map(|_| Mutex::new(Partition::new(Sequencer::forgotten()))).collect(),
+            shards: (0..shards).map(|_| Mutex::new(Partition::new(sequencer.clone()))).collect(),
             hasher: RandomState::new(),
             clock,
             notices,
             alarm: Alarm::new(shards),
-            incarnation: Incarnation(Uuid::new_v4()),
             waiters_max: limits.waiters_per_lock,
         }
     }
@@ -91,6 +90,11 @@ impl MemoryStore {
         // Read under the lock: within a shard, time never goes back.
         let now = self.clock.now();
         // mutant: clock read before the lock: to here
+        if let Command::Acquire(acquire) = &command
+            && let Some(refusal) = acquire.refusal(now)
+        {
+            return refusal.into();
+        }
         let outcome = shard.with_lock(name, hash, |slot, sequencer| {
             self.turn_in(slot, sequencer, now, &reason, |turn| turn.run(command))
         });
@@ -114,11 +118,8 @@ impl MemoryStore {
             effects: &mut effects,
             now,
             not_after: now.after(COMMAND_WINDOW),
-            incarnation: self.incarnation,
-            present: self.incarnation,
             replica: THIS_PROCESS,
             replicas: &mut Replicas::one(),
-            known_token: 0,
             waiters_max: self.waiters_max,
             classic: None,
         });

@@ -7,7 +7,7 @@ use crate::{
         command::{Acquire, Candidate},
         ids::{Call, CallId, GrantId, LeaseId, RequestId},
         lease::Terms,
-        limits::ENDED_MEMORY,
+        limits::{ENDED_MEMORY, MIN_TOKEN_AHEAD_MAX},
         name::{Holder, Metadata},
         outcome::AcquireOutcome,
         token::FencingToken,
@@ -49,12 +49,16 @@ fn take(store: &MemoryStore, name: &LockName) -> (LeaseId, FencingToken) {
     take_for(TTL, store, name)
 }
 
-fn take_for(ttl: Duration, store: &MemoryStore, name: &LockName) -> (LeaseId, FencingToken) {
-    let terms = Terms { fingerprint: 0, ttl, holder: Holder::default(), metadata: Metadata::default(), min_token: 0 };
+fn acquire(store: &MemoryStore, name: &LockName, ttl: Duration, min_token: u64) -> Outcome {
+    let terms = Terms { fingerprint: 0, ttl, holder: Holder::default(), metadata: Metadata::default(), min_token };
     let candidate =
         Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()), attachment: None };
     let call = Call { request: RequestId(Uuid::new_v4()), attempt: 1, id: CallId(1) };
-    match store.execute(name, Command::Acquire(Acquire { call, terms, wait: false, candidate })) {
+    store.execute(name, Command::Acquire(Acquire { call, terms, wait: false, candidate }))
+}
+
+fn take_for(ttl: Duration, store: &MemoryStore, name: &LockName) -> (LeaseId, FencingToken) {
+    match acquire(store, name, ttl, 0) {
         Outcome::Acquire(AcquireOutcome::Granted(grant)) => (grant.lease_id, grant.token),
         other => panic!("{other:?}"),
     }
@@ -158,6 +162,19 @@ async fn an_earlier_expiry_wakes_the_task() {
         () = store.run_expiry() => {}
         done = tokio::time::timeout(Duration::from_secs(20), work) => done.unwrap(),
     }
+}
+
+#[test]
+fn a_min_token_is_granted_up_to_a_day_above_the_clock_and_refused_beyond() {
+    let (_, store) = store();
+    let highest = START.after(MIN_TOKEN_AHEAD_MAX).as_micros();
+    let refused = acquire(&store, &name(1), TTL, highest + 1);
+    assert_eq!(refused, AcquireOutcome::MinTokenTooHigh(highest).into());
+    assert_eq!(sizes(&store), (0, 0, 0));
+    let Outcome::Acquire(AcquireOutcome::Granted(grant)) = acquire(&store, &name(1), TTL, highest) else {
+        panic!("it is not too high")
+    };
+    assert_eq!(grant.token.get(), highest);
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use crate::{
     domain::{
         command::{Acquire, Command, Outcome},
         ids::Call,
-        limits::{Limits, MIN_TOKEN_AHEAD_MAX},
+        limits::Limits,
         name::LockName,
         outcome::AcquireOutcome,
     },
@@ -227,9 +227,8 @@ impl<C: Carrier> QuorumStore<C> {
 
     async fn acquire(&self, name: &LockName, acquire: Acquire) -> Answer {
         // A partition's time is no date, so this server's clock bounds what a client may demand.
-        let min_token_max = self.clock.now().after(MIN_TOKEN_AHEAD_MAX).as_micros();
-        if acquire.terms.min_token > min_token_max {
-            return Ok(Timed::act(|| AcquireOutcome::MinTokenTooHigh(min_token_max).into()));
+        if let Some(refusal) = acquire.refusal(self.clock.now()) {
+            return Ok(Timed::act(|| refusal.into()));
         }
         let mut asking = Asking { chores: &self.chores, name, call: acquire.call, is_over: false };
         let answer = self.carry_out(name, Command::Acquire(acquire)).await;

@@ -62,7 +62,7 @@ fn dependencies_go_one_way() {
     passes("src/server/mod.rs", "use crate::{api, clock::Clock, config::Config, locks, telemetry};");
     passes("src/cli/serve.rs", "use crate::server::serve;");
     passes("src/lib.rs", "pub mod server;");
-    passes("src/node/a.rs", "use crate::{domain::{ids::Incarnation, time::StoreTime}, sync::Mutex};");
+    passes("src/node/a.rs", "use crate::{domain::time::StoreTime, sync::Mutex};");
     passes("src/store/quorum/a.rs", "use crate::node::RedisUrl;");
     passes("src/store/memory/a.rs", "use super::shard::Shard; use super::{expiry, wait};");
 }

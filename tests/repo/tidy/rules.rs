@@ -132,10 +132,10 @@ fn may_use(module: &str, other: &str) -> bool {
         ("telemetry", _) => base == "config",
         ("clock", _) => other == "domain::time",
         ("domain" | "sync", _) => false,
-        // A node does not depend on what is kept there: from `domain` it takes two plain types.
+        // A node does not depend on what is kept there: from `domain` it takes the time.
         ("node", _) => {
             ["sync", "clock"].contains(&base)
-                || ["domain::ids", "domain::time", "telemetry::metrics", "telemetry::traces"].contains(&other)
+                || ["domain::time", "telemetry::metrics", "telemetry::traces"].contains(&other)
         }
         _ if LEAVES.contains(&base) => true,
         _ => match (rank(module), rank(base)) {

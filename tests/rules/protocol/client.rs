@@ -3,7 +3,7 @@
 use super::{
     model::{Bug, Protocol},
     state::{Message, Phase, Reply, State},
-    store::{Attempt, CommandKind, NO_REPLICA, NO_TOKEN, StoreCommand},
+    store::{Attempt, CommandKind, NO_REPLICA, StoreCommand},
 };
 use fencepost::domain::{limits::COMMAND_WINDOW, time::StoreTime};
 use std::time::Duration;
@@ -96,19 +96,9 @@ impl Protocol {
     fn send_lease_command(&self, state: &mut State, client: usize, kind: CommandKind, through: Option<u8>) {
         let attempt = Attempt { request: state.request_of(client), number: 0 };
         let not_after = state.store.clock(state.now).after(COMMAND_WINDOW);
-        let replica = through.map(|it| &state.replicas[usize::from(it)]);
-        let (next, known_token) = replica.map_or((None, NO_TOKEN), |it| (it.next(), it.known_token));
+        let next = through.and_then(|it| state.replicas[usize::from(it)].next());
         let from = through.unwrap_or(NO_REPLICA);
-        let command = StoreCommand {
-            kind,
-            from,
-            attempt,
-            copy: 0,
-            not_after,
-            incarnation: state.store.incarnation,
-            known_token,
-            next,
-        };
+        let command = StoreCommand { kind, from, attempt, copy: 0, not_after, next };
         state.send(Message::ToStore { command, copy: None, sent: state.now });
     }
 

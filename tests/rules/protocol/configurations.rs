@@ -114,7 +114,7 @@ fn invariants_hold_if_a_call_is_repeated_through_the_same_server() {
 
 #[test]
 fn tokens_rise_if_the_store_loses_its_memory() {
-    let budget = faults(|it| (it.failovers, it.ticks) = (1, Some(3)));
+    let budget = faults(|it| (it.restarts, it.ticks) = (1, Some(3)));
     let protocol = Protocol { wait: false, hints: false, replicas: 1, behind: 50 * SECOND, budget, ..plain() };
     holds("a store that loses its memory, its clock behind", protocol);
 }

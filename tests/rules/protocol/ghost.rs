@@ -56,7 +56,6 @@ pub(crate) struct Ghost {
     heartbeats: Vec<(u8, StoreTime)>,
     /// The store has lost its memory. From then on only the tokens are checked.
     pub(crate) store_forgot: bool,
-    pub(crate) failed_over: Option<StoreTime>,
     /// A proxy repeats calls, so attempts do not identify calls.
     pub(crate) repeated: bool,
 }
@@ -225,7 +224,7 @@ impl Ghost {
     /// The part that distinguishes states. Tokens are not, because only their order matters.
     pub(crate) fn for_key(&self) -> impl std::fmt::Debug {
         let Self { broken, granted, ended, dropped, timed_out, queue, offered, heartbeats, .. } = self;
-        let flags = (self.store_forgot, self.repeated, self.failed_over);
+        let flags = (self.store_forgot, self.repeated);
         (broken, granted, ended, dropped, timed_out, queue, offered, heartbeats, flags)
     }
 

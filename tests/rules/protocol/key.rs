@@ -25,7 +25,7 @@ impl PartialEq for State {
 
 impl State {
     fn key(&self) -> String {
-        // With bounded time, the clock of a store that takes over may be behind old tokens.
+        // With bounded time, the clock of a store that restarts may be behind old tokens.
         let past = if self.budget.ticks.is_some() { i64::MAX } else { PAST };
         let mut text = String::with_capacity(4096);
         let mut key = String::with_capacity(4096);
@@ -37,11 +37,11 @@ impl State {
         let Self { now, store, clients, replicas, network, budget, ghost } = self;
         let clock = store.clock(*now);
         put(*now, &(clients, replicas, network, budget, &ghost.for_key()));
-        put(clock, &(&store.memory.replicas, store.incarnation, store.behind));
+        put(clock, &(&store.memory.replicas, store.behind));
         if budget.ticks.is_some() {
             // With bounded time, the distance of tokens to the clock matters.
             let highest = |token: u64| StoreTime::from_micros(token);
-            put(clock, &(&store.memory.sequencer, highest(ghost.highest_token), &store.copy));
+            put(clock, &(&store.memory.sequencer, highest(ghost.highest_token)));
         }
         text.clear();
         write!(text, "{:?}", store.memory.lock).expect("a String grows");

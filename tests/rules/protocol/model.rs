@@ -3,7 +3,6 @@
 use super::{
     ghost::Invariant,
     state::{Budget, Message, Phase, REQUESTS_PER_CLIENT, Reply, State},
-    store::Memory,
 };
 use stateright::{Model, Property};
 use std::time::Duration;
@@ -29,7 +28,7 @@ pub(crate) struct Protocol {
     pub(crate) releases: bool,
     /// Whether calls to a replica take time.
     pub(crate) slow_calls: bool,
-    /// How far the clock of a store that takes over is behind, in microseconds.
+    /// How far the clock of a store that restarts is behind, in microseconds.
     pub(crate) behind: u64,
     pub(crate) budget: Budget,
     pub(crate) bug: Option<Bug>,
@@ -91,17 +90,7 @@ pub(crate) enum Action {
     },
     Tick,
     Leap,
-    /// A replica of the store copies its memory, and may take over later.
-    Copy,
-    FailOver(Survives),
-}
-
-/// The memory of a store that takes over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Survives {
-    Everything,
-    Copy,
-    Nothing,
+    RestartStore,
 }
 
 const LEAP: Duration = Duration::from_secs(31);
@@ -202,20 +191,12 @@ impl Protocol {
                 state.budget.leaps -= 1;
                 self.pass(state, LEAP);
             }
-            Action::Copy => state.store.copy = Some(Box::new(state.store.memory.clone())),
-            Action::FailOver(survives) => {
-                state.budget.failovers -= 1;
+            Action::RestartStore => {
+                state.budget.restarts -= 1;
                 state.ghost.store_forgot = true;
-                state.ghost.failed_over = Some(state.now);
-                state.store.incarnation += 1;
-                state.store.behind += self.behind;
                 // Commands in flight to the old store are lost with its connections.
                 state.network.retain(|message| !matches!(message, Message::ToStore { .. }));
-                match (survives, state.store.copy.take()) {
-                    (Survives::Copy, Some(copy)) => state.store.memory = *copy,
-                    (Survives::Nothing, _) => state.store.memory = Memory::empty(),
-                    (Survives::Everything | Survives::Copy, _) => {}
-                }
+                state.store.restart(state.now, self.behind);
             }
         }
     }
@@ -227,10 +208,6 @@ impl Protocol {
         let holders = state.clients.iter().filter(|client| valid(client.phase)).count();
         let exclusive = holders <= 1 || state.ghost.store_forgot;
         state.ghost.check(Invariant::Exclusion, exclusive);
-    }
-
-    pub(super) fn tracks_tokens(&self) -> bool {
-        self.budget.ticks.is_some()
     }
 
     /// Whether every waiter is served in time if no more faults occur, even without hints.

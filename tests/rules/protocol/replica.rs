@@ -3,7 +3,7 @@
 use super::{
     model::{Bug, Protocol},
     state::{Call, CallOutcome, Message, Reply, State},
-    store::{Answer, Attempt, CommandKind, NO_TOKEN, StoreCommand},
+    store::{Answer, Attempt, CommandKind, StoreCommand},
 };
 use fencepost::domain::{
     command::Outcome,
@@ -32,10 +32,8 @@ impl Protocol {
         if self.bug == Some(Bug::NoNotAfter) && kind != CommandKind::Drop {
             not_after = clock.after(COMMAND_WINDOW * 100);
         }
-        let known_token = state.replicas.get(usize::from(from)).map_or(NO_TOKEN, |replica| replica.known_token);
-        let incarnation = state.store.incarnation;
         let id = if self.bug == Some(Bug::CleansUpByAttempt) { 0 } else { copy };
-        let command = StoreCommand { kind, from, attempt, copy: id, not_after, incarnation, known_token, next: None };
+        let command = StoreCommand { kind, from, attempt, copy: id, not_after, next: None };
         // The answer to a cleanup is ignored.
         let copy = (kind != CommandKind::Drop).then_some(copy);
         state.send(Message::ToStore { command, copy, sent: state.now });
@@ -60,7 +58,7 @@ impl Protocol {
                 to: from,
                 attempt,
                 copy,
-                outcome: self.outcome_for_call(outcome, CommandKind::Claim),
+                outcome: Self::outcome_for_call(outcome, CommandKind::Claim),
                 sent,
             });
         }
@@ -73,7 +71,7 @@ impl Protocol {
                 state.send(Message::Released { request: attempt.request });
             }
             (_, Answer::Of(Outcome::Acquire(outcome)), Some(copy)) => {
-                let outcome = self.outcome_for_call(&outcome, kind);
+                let outcome = Self::outcome_for_call(&outcome, kind);
                 let returned = caused.returned;
                 state.send(Message::FromStore { to: from, attempt, copy, outcome, hints: own, returned });
             }
@@ -115,11 +113,10 @@ impl Protocol {
 
     /// Ends a call with the outcome of a command that was sent at `sent`.
     fn end_call(&self, state: &mut State, to: u8, index: usize, outcome: CallOutcome, sent: StoreTime) {
-        let replica = &mut state.replicas[usize::from(to)];
-        let (call, attempt) = (replica.calls[index], replica.calls[index].attempt);
+        let call = state.replicas[usize::from(to)].calls[index];
+        let attempt = call.attempt;
         let reply = match outcome {
-            CallOutcome::Granted { token, left } => {
-                replica.known_token = replica.known_token.max(token);
+            CallOutcome::Granted { left } => {
                 // DESIGN 5: validity counts from the sending of this attempt, plus the time that the server held it
                 // before it sent the command.
                 let held_for = sent.since(call.arrived);
@@ -180,19 +177,8 @@ impl Protocol {
         let at = usize::from(replica);
         state.replicas[at].poll_due = false;
         let clock = state.store.clock(state.now);
-        let (not_after, incarnation) = (clock.after(COMMAND_WINDOW), state.store.incarnation);
-        let attempt = Attempt { request: 0xff, number: 0 };
-        let known_token = state.replicas[at].known_token;
-        let poll = StoreCommand {
-            kind: CommandKind::Poll,
-            from: replica,
-            attempt,
-            copy: 0,
-            not_after,
-            incarnation,
-            known_token,
-            next: None,
-        };
+        let (not_after, attempt) = (clock.after(COMMAND_WINDOW), Attempt { request: 0xff, number: 0 });
+        let poll = StoreCommand { kind: CommandKind::Poll, from: replica, attempt, copy: 0, not_after, next: None };
         if self.bug == Some(Bug::OnlyHeadPolls) && state.ghost.head().is_some_and(|head| head != replica) {
             return;
         }
@@ -228,20 +214,15 @@ impl Protocol {
     }
 
     /// The outcome for a call.
-    fn outcome_for_call(&self, outcome: &AcquireOutcome, kind: CommandKind) -> CallOutcome {
+    fn outcome_for_call(outcome: &AcquireOutcome, kind: CommandKind) -> CallOutcome {
         match outcome {
             AcquireOutcome::Granted(grant) => {
-                // In other configurations a token is redundant, and would distinguish equal states.
-                let token = if self.tracks_tokens() { grant.token.get() } else { 0 };
-                let token = StoreTime::from_micros(token);
-                CallOutcome::Granted { token, left: fencepost::domain::time::micros(grant.left) }
+                CallOutcome::Granted { left: fencepost::domain::time::micros(grant.left) }
             }
             AcquireOutcome::Queued => CallOutcome::Queued,
             AcquireOutcome::TimedOut(_) => CallOutcome::TimedOut,
             AcquireOutcome::Contended(_) | AcquireOutcome::Ended => CallOutcome::Ended,
-            AcquireOutcome::TooLate(_) | AcquireOutcome::LeftBehind if kind != CommandKind::Acquire => {
-                CallOutcome::TooLate
-            }
+            AcquireOutcome::TooLate(_) if kind != CommandKind::Acquire => CallOutcome::TooLate,
             _ => CallOutcome::Failed,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{
     ghost::Ghost,
-    store::{Attempt, NO_TOKEN, START, Store, StoreCommand},
+    store::{Attempt, START, Store, StoreCommand},
 };
 use fencepost::domain::time::StoreTime;
 use std::time::Duration;
@@ -20,8 +20,8 @@ pub(crate) struct Budget {
     pub(crate) crashes: u8,
     /// Half-minutes without any event.
     pub(crate) leaps: u8,
-    /// Failovers of the store.
-    pub(crate) failovers: u8,
+    /// Restarts of the store, which forgets everything.
+    pub(crate) restarts: u8,
     /// A bound on time, for configurations whose states include tokens.
     pub(crate) ticks: Option<u8>,
 }
@@ -58,7 +58,6 @@ pub(crate) struct Replica {
     pub(crate) poll_due: bool,
     /// The last poll found fewer waiters in the store than this replica has.
     pub(crate) missing: bool,
-    pub(crate) known_token: StoreTime,
 }
 
 impl Replica {
@@ -107,7 +106,6 @@ pub(crate) enum Reply {
 pub(crate) enum CallOutcome {
     Queued,
     Granted {
-        token: StoreTime,
         left: u64,
     },
     TimedOut,
@@ -193,7 +191,7 @@ pub(crate) const REQUESTS_PER_CLIENT: u8 = 4;
 
 impl State {
     pub(crate) fn new(clients: u8, replicas: u8, renewals: u8, budget: Budget) -> Self {
-        let replica = Replica { alive: true, calls: vec![], poll_due: false, missing: false, known_token: NO_TOKEN };
+        let replica = Replica { alive: true, calls: vec![], poll_due: false, missing: false };
         Self {
             now: StoreTime::from_micros(START),
             store: Store::new(),

@@ -1,7 +1,7 @@
 //! The next actions of clients, replicas, the network and time in a state.
 
 use super::{
-    model::{Action, Protocol, Survives},
+    model::{Action, Protocol},
     state::{Message, Phase, State},
     store::CommandKind,
 };
@@ -94,12 +94,8 @@ impl Protocol {
         if state.network.is_empty() && budget.leaps > 0 {
             actions.push(Action::Leap);
         }
-        if budget.failovers > 0 && state.ghost.failed_over != Some(state.now) {
-            actions.extend([Survives::Everything, Survives::Nothing].map(Action::FailOver));
-            actions.push(match state.store.copy {
-                None => Action::Copy,
-                Some(_) => Action::FailOver(Survives::Copy),
-            });
+        if budget.restarts > 0 {
+            actions.push(Action::RestartStore);
         }
     }
 }

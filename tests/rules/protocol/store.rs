@@ -1,8 +1,8 @@
-//! The store: the pure rules, driven as the memory store drives them, with its own clock and incarnation.
+//! The store: the pure rules, driven as the memory store drives them, with its own clock.
 
 use fencepost::domain::{
     command::{Acquire, Candidate, Command, Effect, Effects, Outcome},
-    ids::{Call, CallId, GrantId, Incarnation, LeaseId, ReplicaId, RequestId},
+    ids::{Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
     lease::{LeaseEnd, Terms},
     name::{Holder, Metadata},
     outcome::{AcquireOutcome, Polled},
@@ -19,8 +19,6 @@ pub(crate) const SECOND: u64 = 1_000_000;
 pub(crate) const START: u64 = 1_800_000_000 * SECOND;
 /// The sender of commands that go through no replica with waiters.
 pub(crate) const NO_REPLICA: u8 = 9;
-/// The known token of a replica that has seen none.
-pub(crate) const NO_TOKEN: StoreTime = StoreTime::from_micros(0);
 /// Never reached.
 const WAITERS_MAX: usize = 100;
 
@@ -53,10 +51,6 @@ pub(crate) struct StoreCommand {
     pub(crate) copy: u8,
     /// On the store's clock.
     pub(crate) not_after: StoreTime,
-    /// The incarnation of the store that it was sent to.
-    pub(crate) incarnation: u32,
-    /// As a time, because tokens follow the clock and the distance to now matters.
-    pub(crate) known_token: StoreTime,
     /// The call that a release hands over to.
     pub(crate) next: Option<(Attempt, u8)>,
 }
@@ -94,26 +88,27 @@ pub(crate) struct Memory {
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     pub(crate) memory: Memory,
-    /// The memory of a replica of the store, which may be promoted.
-    pub(crate) copy: Option<Box<Memory>>,
-    pub(crate) incarnation: u32,
     /// How far its clock is behind, in microseconds.
     pub(crate) behind: u64,
 }
 
 impl Memory {
-    pub(crate) fn empty() -> Self {
-        Self { lock: Lock::default(), sequencer: Sequencer::forgotten(), replicas: Replicas::many() }
+    /// That of a store which starts at `now`.
+    pub(crate) fn empty(now: StoreTime) -> Self {
+        Self { lock: Lock::default(), sequencer: Sequencer::above_clock(now), replicas: Replicas::many() }
     }
 }
 
 impl Store {
-    /// A store with an old token, so that new tokens follow its clock.
+    /// A store that has run for longer than a clock may be set back.
     pub(crate) fn new() -> Self {
-        let mut memory = Memory::empty();
-        let long_ago = StoreTime::from_micros(START - 100 * SECOND);
-        memory.sequencer.draw(long_ago, Incarnation(id(1)), 0).expect("there are tokens");
-        Self { memory, copy: None, incarnation: 1, behind: 0 }
+        Self { memory: Memory::empty(StoreTime::from_micros(START - 60 * SECOND)), behind: 0 }
+    }
+
+    /// Starts anew at `now`, its clock `behind` by that much more.
+    pub(crate) fn restart(&mut self, now: StoreTime, behind: u64) {
+        self.behind += behind;
+        self.memory = Memory::empty(self.clock(now));
     }
 
     /// The time on its clock.
@@ -133,11 +128,8 @@ impl Store {
             effects: &mut effects,
             now,
             not_after: command.not_after,
-            incarnation: Incarnation(id(command.incarnation)),
-            present: Incarnation(id(self.incarnation)),
             replica: ReplicaId(id(command.from.into())),
             replicas,
-            known_token: command.known_token.as_micros(),
             waiters_max: WAITERS_MAX,
         };
         let request = command.attempt.request;
@@ -216,8 +208,6 @@ impl Store {
             from: NO_REPLICA,
             attempt: unknown,
             not_after: late,
-            incarnation: self.incarnation,
-            known_token: NO_TOKEN,
             next: None,
         };
         after.run(late, SECOND, true, &no_op);

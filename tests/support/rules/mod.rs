@@ -12,7 +12,7 @@ mod turn;
 
 use fencepost::domain::{
     command::Effects,
-    ids::{AttachmentId, GrantId, Incarnation, LeaseId, RequestId},
+    ids::{AttachmentId, GrantId, LeaseId, RequestId},
     name::Holder,
     outcome::TokenStatus,
     rules::Lock,
@@ -171,13 +171,9 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(waiters_max: usize) -> Self {
-        let mut sequencer = Sequencer::forgotten();
-        // The first token is old, so that tokens follow the clock.
-        let before = StoreTime::from_micros(START - 100 * SECOND);
-        sequencer.draw(before, Incarnation(id(1)), 0).unwrap();
         Self {
             lock: Lock::default(),
-            sequencer,
+            sequencer: Sequencer::after(1_000),
             now: StoreTime::from_micros(START),
             waiters_max,
             oracle: Oracle::default(),

@@ -3,7 +3,7 @@
 use super::{Step, World, grant_id, holder, id, lease_id, request_number, ttl};
 use fencepost::domain::{
     command::{Acquire, Candidate, Command, Effects, Outcome},
-    ids::{AttachmentId, Call, CallId, Incarnation, ReplicaId, RequestId},
+    ids::{AttachmentId, Call, CallId, ReplicaId, RequestId},
     lease::Terms,
     limits::COMMAND_WINDOW,
     name::{Metadata, Reason},
@@ -26,11 +26,8 @@ impl World {
             effects,
             now,
             not_after: not_after(step, now),
-            incarnation: Incarnation(id(1)),
-            present: Incarnation(id(1)),
             replica: ReplicaId(id(0)),
             replicas: &mut replicas,
-            known_token: 0,
             waiters_max: self.waiters_max,
         };
         match command {

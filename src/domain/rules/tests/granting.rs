@@ -89,7 +89,7 @@ fn a_lapsed_offer_does_not_change_the_end_of_the_previous_lease() {
 #[test]
 fn a_request_is_neither_granted_nor_queued_when_no_tokens_are_left() {
     let (mut bench, held) = Bench::held_with_waiters(&[B, C]);
-    bench.sequencer.draw(bench.now, Incarnation(Uuid::from_u128(1)), crate::domain::limits::TOKEN_END - 1).unwrap();
+    bench.sequencer.draw(crate::domain::limits::TOKEN_END - 1).unwrap();
     bench.release(&held);
     assert_eq!(bench.claim(B, 1), AcquireOutcome::TokensExhausted);
     assert_eq!(bench.woken(), [(C, 1)], "the next waiter is offered the lock");

@@ -15,7 +15,7 @@ mod viewing;
 use super::{Lock, Turn};
 use crate::domain::{
     command::{Acquire, Candidate, Effect, Effects},
-    ids::{AttachmentId, Call, CallId, GrantId, Incarnation, LeaseId, ReplicaId, RequestId},
+    ids::{AttachmentId, Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
     lease::{LeaseEnd, Terms},
     limits::{CLAIM_WINDOW, COMMAND_WINDOW},
     name::{Holder, Metadata},
@@ -60,14 +60,11 @@ struct Bench {
     ttl: Duration,
     min_token: u64,
     leases: u128,
-    incarnation: Incarnation,
-    present: Incarnation,
     /// The call id of the next command.
     call_id: u64,
     /// The replica that sends the next command.
     replica: u128,
     replicas: Replicas,
-    known_token: u64,
     classic: Option<ClassicHold>,
     /// The stream that the next leases are attached to when they are granted.
     attachment: Option<AttachmentId>,
@@ -77,7 +74,7 @@ impl Bench {
     fn new() -> Self {
         Self {
             lock: Lock::default(),
-            sequencer: Sequencer::forgotten(),
+            sequencer: Sequencer::after(1_000),
             now: StoreTime::from_micros(1_800_000_000_000_000),
             effects: Effects::new(),
             waiters_max: 10,
@@ -85,12 +82,9 @@ impl Bench {
             ttl: TTL,
             min_token: 0,
             leases: 0,
-            incarnation: Incarnation(Uuid::from_u128(1)),
-            present: Incarnation(Uuid::from_u128(1)),
             call_id: 1,
             replica: 0,
             replicas: Replicas::one(),
-            known_token: 0,
             classic: None,
             attachment: None,
         }
@@ -124,11 +118,8 @@ impl Bench {
             effects: &mut self.effects,
             now: self.now,
             not_after: if self.late { StoreTime::default() } else { self.now.after(COMMAND_WINDOW) },
-            incarnation: self.incarnation,
-            present: self.present,
             replica: ReplicaId(Uuid::from_u128(self.replica)),
             replicas: &mut self.replicas,
-            known_token: self.known_token,
             waiters_max: self.waiters_max,
             classic: self.classic,
         });

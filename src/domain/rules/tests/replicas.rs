@@ -1,4 +1,4 @@
-//! Several server replicas on one store, and several incarnations of that store.
+//! Several server replicas on one store.
 
 use super::*;
 use crate::domain::outcome::Polled;
@@ -153,29 +153,4 @@ fn a_stream_is_notified_at_its_own_replica() {
     bench.from(1).release(&grant);
     let Effect::Ended { lease, .. } = &bench.effects[0] else { panic!("the end is not announced") };
     assert_eq!(lease.attachment_replica, ReplicaId(Uuid::from_u128(3)));
-}
-
-#[test]
-fn a_command_to_an_earlier_incarnation_of_the_store_is_refused() {
-    let (mut bench, grant) = Bench::shared(&[(B, 1)]);
-    let first = bench.incarnation;
-    bench.release(&grant);
-    bench.present = Incarnation(Uuid::from_u128(2));
-    bench.incarnation = bench.present;
-    let skipped = bench.claim(B, 1).granted();
-    assert!(skipped.token.get() > grant.token.get() + 900_000, "tokens skip ahead when the incarnation changes");
-    bench.release(&skipped);
-    bench.incarnation = first;
-    assert_eq!(bench.acquire(C, 1), AcquireOutcome::LeftBehind);
-    assert_eq!(bench.claim(C, 1), AcquireOutcome::LeftBehind);
-    assert_eq!(bench.view().current, None);
-}
-
-#[test]
-fn the_highest_token_that_a_replica_knows_raises_the_next_token() {
-    let mut bench = Bench::new();
-    let grant = bench.acquire(A, 1).granted();
-    bench.known_token = grant.token.get() + 500;
-    bench.release(&grant);
-    assert_eq!(bench.acquire(B, 1).granted().token.get(), grant.token.get() + 501);
 }

@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     domain::{
         command::{Acquire, Candidate, Command, Effects, Outcome},
-        ids::{AttachmentId, Call, CallId, GrantId, Incarnation, LeaseId, ReplicaId, RequestId},
+        ids::{AttachmentId, Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
         lease::Terms,
         limits::COMMAND_WINDOW,
         name::{Holder, Metadata},
@@ -43,11 +43,8 @@ fn turn<R>((lock, sequencer): (&mut Lock, &mut Sequencer), now: StoreTime, act: 
         effects: &mut Effects::new(),
         now,
         not_after: now.after(COMMAND_WINDOW),
-        incarnation: Incarnation(Uuid::nil()),
-        present: Incarnation(Uuid::nil()),
         replica: SERVER,
         replicas: &mut Replicas::one(),
-        known_token: 0,
         waiters_max: WAITERS_MAX,
         classic: None,
     })

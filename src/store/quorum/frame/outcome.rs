@@ -42,7 +42,7 @@ enum Kind {
 #[derive(Clone, PartialEq, prost::Message)]
 #[prost(skip_debug)]
 pub(super) struct AcquireOutcomeMessage {
-    #[prost(oneof = "Acquired", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14")]
+    #[prost(oneof = "Acquired", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14")]
     kind: Option<Acquired>,
 }
 
@@ -74,8 +74,6 @@ enum Acquired {
     /// In microseconds.
     #[prost(uint64, tag = "12")]
     TooLate(u64),
-    #[prost(message, tag = "13")]
-    LeftBehind(()),
     #[prost(message, tag = "14")]
     TokensExhausted(()),
 }
@@ -232,7 +230,6 @@ impl From<AcquireOutcome> for AcquireOutcomeMessage {
             AcquireOutcome::MinTokenTooHigh(highest) => Acquired::MinTokenTooHigh(highest),
             AcquireOutcome::QueueFull => Acquired::QueueFull(()),
             AcquireOutcome::TooLate(now) => Acquired::TooLate(now.as_micros()),
-            AcquireOutcome::LeftBehind => Acquired::LeftBehind(()),
             AcquireOutcome::TokensExhausted => Acquired::TokensExhausted(()),
         };
         Self { kind: Some(kind) }
@@ -254,7 +251,6 @@ impl AcquireOutcomeMessage {
             Acquired::MinTokenTooHigh(highest) => AcquireOutcome::MinTokenTooHigh(highest),
             Acquired::QueueFull(()) => AcquireOutcome::QueueFull,
             Acquired::TooLate(now) => AcquireOutcome::TooLate(StoreTime::from_micros(now)),
-            Acquired::LeftBehind(()) => AcquireOutcome::LeftBehind,
             Acquired::TokensExhausted(()) => AcquireOutcome::TokensExhausted,
         })
     }

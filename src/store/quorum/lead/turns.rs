@@ -8,7 +8,7 @@ use crate::{
     domain::{
         binding::Binding,
         command::{Acquire, Command, Effects, Outcome},
-        ids::{Incarnation, ReplicaId},
+        ids::ReplicaId,
         limits::COMMAND_WINDOW,
         name::LockName,
         outcome::{AcquireOutcome, LockView},
@@ -30,7 +30,6 @@ use crate::{
     },
 };
 use std::collections::BTreeSet;
-use uuid::Uuid;
 
 /// A command on its way to its turn.
 pub(in crate::store::quorum) struct Job {
@@ -52,8 +51,6 @@ const DUE_PER_TURN: usize = 128;
 const SLOTS_PER_SWEEP: usize = 256;
 /// Commands that wait behind waiters that are gathered, at most.
 const BEHIND_MAX: usize = 65_536;
-/// What keeps the sequencer: the history of the partition, which has no other life.
-const HISTORY: Incarnation = Incarnation(Uuid::nil());
 
 impl Lead {
     /// Carries a command out in memory, or has it wait for waiters that come before it. Its outcome goes to who asked
@@ -246,11 +243,8 @@ impl Turns<'_> {
             effects: &mut effects,
             now: self.now,
             not_after: self.now.after(COMMAND_WINDOW),
-            incarnation: HISTORY,
-            present: HISTORY,
             replica: self.replica,
             replicas: self.replicas,
-            known_token: 0,
             waiters_max: self.waiters_max,
             classic,
         };

@@ -12,8 +12,6 @@ use crate::{
 at_marks! {
     "late script", "a command acts after its caller gave up (TimeLock: atlasdb PR 4933, phantom clients)",
         Condition("false"), [Units, Model];
-    "left-behind store", "a server grants through an incarnation of the store that is \
-     over", Condition("false"), [Units];
     "mark ignored", "a cleanup that overtook its acquire has no effect: a lease without a holder",
         Condition("false"), [Units, Protocol];
     "ended request acquires again", "a late duplicate acquires again (node-redlock PR 369)", Drop, [Units, Protocol];
@@ -23,8 +21,6 @@ at_marks! {
     "replay answers the full TTL", "a repeat promises more time than the lease has (node-redlock #169)",
         Value("lease.terms.ttl"), [Units, Protocol];
     "retry does not re-arm", "a lease cut short stays short for the retry that gets it", Drop, [Units, Model];
-    "known_token ignored", "the highest token that a replica knows does not repair a store that lost data",
-        Argument("0"), [Units];
     "new request overtakes the line", "a lock that is offered to a waiter is granted to a new request (grackle #1)",
         Operand("{ self.lock.offer = None; true }"), [Units, Model];
     "grant beside a classic client", "the lock is granted while a classic client holds it", Operand("true"), [Units];
@@ -50,7 +46,6 @@ at_marks! {
         Drop, [Units, Protocol];
     "poll is no heartbeat", "waiters of a living replica are skipped", Drop, [Units, Protocol];
     "release claims too late", "a command acts after its caller gave up", Operand("false"), [Units];
-    "release claims in another life", "a store that lost data grants an old token again", Operand("false"), [Units];
     "release claims for who is not next", "a waiter overtakes the queue", Operand("false"), [Units];
     "release claims for an overtaken call", "a lease without a holder", Operand("false"), [Units];
     "release claims for another server's call", "the server of the call is not notified", Operand("false"), [Units];
@@ -97,10 +92,7 @@ at_marks! {
         Drop, [Units];
     "token equal instead of greater", "two grants at one time have the same token", Argument("0"), [Units];
     "no skip", "a store that lost data grants an old token again (Kleppmann; Redisson #775)",
-        Argument("Duration::ZERO"), [Units, Protocol];
-    "no second when ahead",
-        "an incarnation whose counter is ahead of the clock repeats tokens that the previous one lost",
-        Value("0"), [Units];
+        Argument("std::time::Duration::ZERO"), [Units];
     "min_token relative", "each request with a min_token raises the bound for the next one",
         Value("(now.as_micros() * 2).min(TOKEN_END - 1)"), [Units];
     "memory is short", "a duplicate within the time of memory is unknown", Argument("$ / 4"), [Units, Model];

@@ -149,7 +149,6 @@ fn some_acquire_outcome() -> impl Strategy<Value = AcquireOutcome> {
         any::<u64>().prop_map(AcquireOutcome::MinTokenTooHigh),
         Just(AcquireOutcome::QueueFull),
         some_time().prop_map(AcquireOutcome::TooLate),
-        Just(AcquireOutcome::LeftBehind),
         Just(AcquireOutcome::TokensExhausted),
     ]
 }
