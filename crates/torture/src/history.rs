@@ -269,8 +269,6 @@ pub struct Fault {
 pub enum Guarantees {
     /// Everything in DESIGN section 1.
     All,
-    /// Everything but exclusion by lease: Redis' clock stepped forward.
-    NotExclusion,
     /// Only what does not depend on the store's memory: no exclusion, FIFO, or one effect per request. Data was lost.
     NotMemory,
 }

@@ -104,7 +104,7 @@ mod tests {
             "2 histories of 30 s in all: standalone 2",
             "operations          2000, of which 0 with",
             "  sigkill-redis                     4",
-            "C3  exclusion by lease                      0   clock-forward 2",
+            "C3  exclusion by lease                      0   restore 2",
             "C5  no lost waiter                          1",
             "fenced store              300 writes taken,        0 lost (0.00 %)",
             "unfenced control          400 writes taken,       50 lost (12.50 %)",

@@ -151,7 +151,7 @@ pub(crate) mod tests {
             lasted: 15_000_000_000,
             counts: counts.clone(),
             violations: Vec::new(),
-            excused: vec![violation(Check::C3, Some("clock-forward")), violation(Check::C7, Some("wipe"))],
+            excused: vec![violation(Check::C3, Some("restore")), violation(Check::C7, Some("wipe"))],
         };
         let bad = Verdict { seed: 2, violations: vec![violation(Check::C5, None)], counts, ..good.clone() };
         [good, bad]

@@ -6,7 +6,6 @@
 //! counted separately.
 
 use super::{
-    fault_windows::overlaps,
     findings::Findings,
     index::{History, Lock},
     lease::Lease,
@@ -34,7 +33,7 @@ fn check_lock(history: &History<'_>, lock: &Lock<'_>, findings: &mut Findings) {
             let excuse = if is_revoked(had, from) || is_revoked(new, from) {
                 Some("force-release".to_owned())
             } else {
-                history.excuse(from, both_until, overlaps)
+                history.excuse(from, both_until)
             };
             let what = format!(
                 "client {} holds {} from {} to {}, client {} holds {} from {} to {}",
@@ -118,9 +117,9 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_step_excuses() {
+    fn a_loss_of_data_excuses() {
         let builder = overlap().lost(1, 1, 1_880, "deadline", None);
-        builder.fault("clock-forward", "redis", (500, 600), Guarantees::NotExclusion).excuses(C3, "clock-forward");
+        builder.fault("wipe", "redis", (500, 600), Guarantees::NotMemory).excuses(C3, "wipe");
     }
 
     #[test]

@@ -6,7 +6,6 @@
 //! reads.
 
 use super::{
-    fault_windows::forgets,
     findings::Findings,
     index::{History, Lock, MEMORY, first_sent},
 };
@@ -21,7 +20,7 @@ pub(crate) fn check(history: &History<'_>, findings: &mut Findings) {
             let mut found = two_grants(lock, transmissions, findings);
             found.extend(granted_after_its_end(lock, transmissions, findings));
             for (until, what) in found {
-                let excuse = history.excuse(first_sent(transmissions), until, forgets);
+                let excuse = history.excuse(first_sent(transmissions), until);
                 findings.excusable(Check::C7, lock.name, what, excuse);
             }
         }
@@ -132,7 +131,7 @@ mod tests {
     #[test]
     fn granted_twice_after_data_was_lost() {
         twice().fault("wipe", "redis", (1_000, 1_200), Guarantees::NotMemory).excuses(C7, "wipe");
-        twice().fault("clock", "redis", (1_000, 1_200), Guarantees::NotExclusion).violates(C7, "granted twice");
+        twice().fault("clock", "redis", (1_000, 1_200), Guarantees::All).violates(C7, "granted twice");
         twice().fault("wipe", "redis", (2_110, 2_120), Guarantees::NotMemory).violates(C7, "granted twice");
     }
 

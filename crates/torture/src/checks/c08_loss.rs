@@ -5,7 +5,7 @@
 //! early by a force release, or because its call was dropped; otherwise only a fault excuses that.
 
 use super::{
-    fault_windows::{forgets, hits_client, is_kill_of_client, overlaps},
+    fault_windows::{hits_client, is_kill_of_client},
     findings::{Findings, Period},
     index::{History, Lock},
     lease::Lease,
@@ -69,7 +69,7 @@ fn check_reported_cause(
     let reported = format!("client {} learned at {at} that {} is {}", lost.client, lost.token, lost.cause);
     if let Some(successor) = lost.successor.filter(|successor| *successor <= lost.token) {
         // An old lease can be back in a store that lost data.
-        let excuse = history.excuse(lease.asked_from(), lost.at, forgets);
+        let excuse = history.excuse(lease.asked_from(), lost.at);
         findings.excusable(Check::C8, lock.name, format!("{reported}, and that its successor is {successor}"), excuse);
     }
     let is_revoked = lease.revokes.iter().any(|revoked| revoked.invoke <= lost.at);
@@ -84,7 +84,7 @@ fn check_reported_cause(
                 lease.transmissions.iter().any(|one| matches!(one.end, AcquireEnd::Dropped | AcquireEnd::Unknown(_)));
             let until = lease.validity_known_at(lost.at).filter(|until| lost.at < *until);
             if let Some(until) = until.filter(|_| !is_revoked && !is_released && !is_dropped) {
-                let excuse = history.excuse(lease.asked_from(), lost.at, overlaps);
+                let excuse = history.excuse(lease.asked_from(), lost.at);
                 let what = format!("{reported}, which it had until {}", findings.at(until));
                 findings.excusable(Check::C8, lock.name, what, excuse);
             }
@@ -114,7 +114,7 @@ fn check_not_revived(
         };
         let (sent, at) = (findings.at(renewed.sent), findings.at(renewed.at));
         let what = format!("{} {how}; a renewal sent at {sent} revived it at {at}", lease.token);
-        let excuse = history.excuse(since.unwrap_or(renewed.sent), renewed.at, overlaps);
+        let excuse = history.excuse(since.unwrap_or(renewed.sent), renewed.at);
         findings.excusable(Check::C8, lock.name, what, excuse);
     }
 }

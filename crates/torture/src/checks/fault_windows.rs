@@ -33,25 +33,17 @@ impl FaultWindows {
 }
 
 impl History<'_> {
-    /// The kind of the first fault between `from` and `to` whose guarantees `counts` selects. A fault affects leases
-    /// for as long as they may last.
-    pub(crate) fn excuse(&self, from: Nanos, to: Nanos, counts: impl Fn(Guarantees) -> bool) -> Option<String> {
+    /// The kind of the first fault between `from` and `to` after which the store may have lost data. A fault affects
+    /// leases for as long as they may last.
+    pub(crate) fn excuse(&self, from: Nanos, to: Nanos) -> Option<String> {
         let after = self.max_ttl + self.bounds.slack;
         let reaches = |fault: &&&Fault| {
-            counts(fault.guarantees) && fault.begin <= to && fault.end.max(fault.begin).saturating_add(after) >= from
+            fault.guarantees == Guarantees::NotMemory
+                && fault.begin <= to
+                && fault.end.max(fault.begin).saturating_add(after) >= from
         };
         self.faults.iter().find(reaches).map(|fault| fault.kind.clone())
     }
-}
-
-/// Whether the store may have lost data after such a fault.
-pub(crate) fn forgets(guarantees: Guarantees) -> bool {
-    guarantees == Guarantees::NotMemory
-}
-
-/// Whether leases may overlap after such a fault.
-pub(crate) fn overlaps(guarantees: Guarantees) -> bool {
-    guarantees != Guarantees::All
 }
 
 /// Whether the fault hit this client. The target lists clients by number; without a number it hits all.
