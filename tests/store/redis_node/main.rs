@@ -4,42 +4,27 @@
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
 mod errors;
+#[path = "../../support/kept.rs"]
+mod kept;
 mod log;
 mod pushes;
 mod recovery;
 #[path = "../../support/redis.rs"]
 mod redis;
 
-use fencepost::node::{Arg, Connection, Node, NodeError, RedisUrl, Script, Value};
+use fencepost::node::{Arg, Connection, NodeError, RedisUrl, Script, Value};
+use kept::{COUNT, Kept};
 use redis::Redis;
 use std::{sync::Arc, time::Duration};
-use tokio::{
-    task::JoinHandle,
-    time::{Instant, sleep, timeout},
-};
+use tokio::time::{Instant, sleep, timeout};
 
 static SET: Script = Script::new("redis.call('SET', KEYS[1], ARGV[1]) return {redis.call('TIME'), ARGV[1]}");
 static GET: Script = Script::new("#!lua flags=no-writes\nreturn redis.call('GET', KEYS[1])");
-static COUNT: Script = Script::new("#!lua\nreturn redis.call('INCR', KEYS[1])");
-
-/// A node and the task that polls it, which ends with this.
-struct Kept {
-    node: Arc<Node>,
-    task: JoinHandle<()>,
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
 
 impl Kept {
     fn to_url(url: &str) -> Self {
         log::keep();
-        let node = Arc::new(Node::new(RedisUrl::parse(url).unwrap()));
-        let own = Arc::clone(&node);
-        Self { node, task: tokio::spawn(async move { own.run().await }) }
+        Self::new(RedisUrl::parse(url).unwrap())
     }
 
     /// The node at this Redis, all connections up.
@@ -72,13 +57,6 @@ impl Kept {
 
     fn connection(&self) -> Arc<Connection> {
         self.node.connection(0).unwrap()
-    }
-
-    async fn count(&self) -> Result<i64, NodeError> {
-        match self.node.connection(0)?.run(&COUNT, &["{7}n".to_owned()], &[]).await? {
-            Value::Int(number) => Ok(number),
-            other => panic!("{other:?}"),
-        }
     }
 
     /// Counts until it works, and says how long that took.

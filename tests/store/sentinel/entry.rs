@@ -66,10 +66,10 @@ async fn sentinels_and_their_primary_are_entered_over_tls() {
     let _sentinel = Sentinel::start(port.parse().unwrap(), &more, None).await;
     let url = NodeUrl::parse(&format!("rediss+sentinel://127.0.0.1:{tls_port}/main")).unwrap();
     let with = |ca| url.clone().with_tls(TlsFiles { ca: Some(ca), ..TlsFiles::default() }).unwrap();
-    let kept = Kept::to_url(&with(ca.clone()));
+    let kept = Kept::new(with(ca.clone()));
     kept.is_up().await;
     kept.count().await.unwrap();
-    Kept::to_url(&with(other.file())).goes_down("says nothing: the certificate of Redis comes from an authority").await;
+    Kept::new(with(other.file())).goes_down("says nothing: the certificate of Redis comes from an authority").await;
     let plain = format!("redis+sentinel://127.0.0.1:{tls_port}/main");
     Kept::to(&plain).goes_down("says nothing").await;
 }

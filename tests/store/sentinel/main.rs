@@ -9,6 +9,8 @@ mod doctor;
 mod entry;
 mod failover;
 mod fake;
+#[path = "../../support/kept.rs"]
+mod kept;
 #[path = "../../support/redis.rs"]
 mod redis_server;
 #[path = "../../support/server.rs"]
@@ -16,37 +18,15 @@ mod support;
 mod votes;
 mod world;
 
-use fencepost::node::{Node, NodeError, NodeUrl, Script, Value};
+use fencepost::node::{NodeError, NodeUrl};
+use kept::Kept;
 use redis_server::Redis;
-use std::{sync::Arc, time::Duration};
-use tokio::{
-    task::JoinHandle,
-    time::{Instant, sleep, timeout},
-};
-
-static COUNT: Script = Script::new("#!lua\nreturn redis.call('INCR', KEYS[1])");
-
-/// A node and the task that polls it, which ends with this.
-struct Kept {
-    node: Arc<Node>,
-    task: JoinHandle<()>,
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout};
 
 impl Kept {
     fn to(url: &str) -> Self {
-        Self::to_url(&NodeUrl::parse(url).unwrap())
-    }
-
-    fn to_url(url: &NodeUrl) -> Self {
-        let node = Arc::new(Node::new(url));
-        let own = Arc::clone(&node);
-        Self { node, task: tokio::spawn(async move { own.run().await }) }
+        Self::new(NodeUrl::parse(url).unwrap())
     }
 
     /// Where its connections lead, each place once; the reason if there are none.
@@ -76,13 +56,6 @@ impl Kept {
         let start = Instant::now();
         until(says, || matches!(self.places(), Err(NodeError::Unavailable(why)) if why.contains(says))).await;
         start.elapsed()
-    }
-
-    async fn count(&self) -> Result<i64, NodeError> {
-        match self.node.connection(0)?.run(&COUNT, &["n".to_owned()], &[]).await? {
-            Value::Int(number) => Ok(number),
-            other => panic!("{other:?}"),
-        }
     }
 }
 

@@ -1,0 +1,37 @@
+//! A node with connections, for as long as a test keeps it.
+
+use fencepost::node::{Node, NodeError, NodeUrl, Script, Value};
+use std::sync::Arc;
+use tokio::task::JoinHandle;
+
+/// Adds 1 to a key.
+pub(crate) static COUNT: Script = Script::new("#!lua\nreturn redis.call('INCR', KEYS[1])");
+
+/// A node and the task that polls it, which ends with this.
+pub(crate) struct Kept {
+    pub(crate) node: Arc<Node>,
+    pub(crate) task: JoinHandle<()>,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Kept {
+    /// A node that begins to connect.
+    pub(crate) fn new(url: impl Into<NodeUrl>) -> Self {
+        let node = Arc::new(Node::new(url));
+        let own = Arc::clone(&node);
+        Self { node, task: tokio::spawn(async move { own.run().await }) }
+    }
+
+    /// Counts its calls in Redis.
+    pub(crate) async fn count(&self) -> Result<i64, NodeError> {
+        match self.node.connection(0)?.run(&COUNT, &["{7}n".to_owned()], &[]).await? {
+            Value::Int(number) => Ok(number),
+            other => panic!("{other:?}"),
+        }
+    }
+}
