@@ -26,7 +26,7 @@ def test_nothing_is_sent_before_the_connection_is_made() -> None:
     world.connect()
     request = world.send_one()
     world.grant(request)
-    (lease,) = world.engine._leases
+    (lease,) = world.engine.kept
     assert lease.valid_until == pytest.approx(world.now + 10 - 0.1 - 0.5)
 
 

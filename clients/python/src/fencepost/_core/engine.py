@@ -13,6 +13,7 @@ from collections.abc import Callable
 from fencepost._core import timing
 from fencepost._core.acquire import Acquire
 from fencepost._core.failure import Failure, no_token, unsent
+from fencepost._core.kept import Kept
 from fencepost._core.lease import Lease
 from fencepost._core.port import Call, Port
 from fencepost._core.receive import receive
@@ -34,6 +35,7 @@ class Engine:
         self.retry_for = max(retry_for, timing.TRANSMISSION_MIN)
         self.flows: set[Flow] = set()
         """The requests that are not done."""
+        self.kept = Kept()
         self.closed = False
         self.last_failure = unsent("no connection in time")
         self.current: Session | None = None
@@ -44,11 +46,6 @@ class Engine:
         self._tries = 0
         """Sessions opened since one worked."""
         self._has_opened = False
-        self._leases: dict[Lease, float | None] = {}
-        """With their TTLs; None for those that are given up."""
-        self._ttls: dict[float, int] = {}
-        """How many leases have each TTL."""
-        self._alone: dict[Lease, Alone] = {}
         self._acquires: dict[Flow, None] = {}
         self._urgent: dict[Flow, None] = {}
         self._opening: Timer | None = None
@@ -123,11 +120,9 @@ class Engine:
 
     def keep(self, lease: Lease, now: float) -> None:
         """Renews a lease from now on. It is attached to a session already, or renewed alone."""
-        self._leases[lease] = lease.ttl
-        pace = self._pace()
-        self._ttls[lease.ttl] = self._ttls.get(lease.ttl, 0) + 1
+        is_faster = self.kept.add(lease)
         self._watch_lease(lease)
-        if (pace is None or lease.ttl < pace) and self.current is not None:
+        if is_faster and self.current is not None:
             # Beats come faster from now on: silence counts from now.
             self.current.last_received = max(self.current.last_received, now)
             self._watch_session(self.current, now)
@@ -142,48 +137,33 @@ class Engine:
     def leave(self, lease: Lease) -> None:
         """Gives up a lease that another process keeps: it is renewed no more, and lasts until the end that is known."""
         lease.given_up = True
-        self._forget_ttl(lease)
+        self.kept.give_up(lease)
         lease.risk()
 
     def keep_alone(self, session: Session, lease: Lease, now: float) -> None:
         """A session has no room for a lease."""
-        self._stop_alone(lease)
-        self._alone[lease] = alone = Alone(self, session, lease)
+        alone = Alone(self, session, lease)
+        self.kept.renew_by(lease, alone)
         alone.renew(now)
 
     def keep_granted_alone(self, lease: Lease, now: float) -> None:
         """Renews a lease that was granted apart from a session. The next session attaches it."""
         self.keep(lease, now)
         if self.current is not None:
-            self._alone[lease] = alone = Alone(self, self.current, lease)
+            alone = Alone(self, self.current, lease)
+            self.kept.renew_by(lease, alone)
             alone.pause(now)
 
-    def _stop_alone(self, lease: Lease) -> None:
-        alone = self._alone.pop(lease, None)
-        if alone is not None:
-            alone.stop()
-
     def _drop(self, lease: Lease) -> None:
-        self._stop_alone(lease)
-        if lease in self._leases:
-            self._forget_ttl(lease)
-            del self._leases[lease]
+        if self.kept.remove(lease):
             self.timers.cancel(lease.timer)
-
-    def _forget_ttl(self, lease: Lease) -> None:
-        """The server's beats are not for this lease any more."""
-        ttl, self._leases[lease] = self._leases[lease], None
-        if ttl is not None:
-            self._ttls[ttl] -= 1
-            if not self._ttls[ttl]:
-                del self._ttls[ttl]
 
     def _watch_lease(self, lease: Lease) -> None:
         due = lease.valid_until if lease.at_risk else lease.overdue_at()
         lease.timer = self.timers.at(due, lambda now: self._check_lease(lease, now))
 
     def _check_lease(self, lease: Lease, now: float) -> None:
-        if lease not in self._leases:
+        if lease not in self.kept:
             return
         if self.expire(lease, now):
             return
@@ -202,10 +182,6 @@ class Engine:
             return False
         self.lost(lease)
         return True
-
-    def _pace(self) -> float | None:
-        """The shortest TTL, which sets the server's beat interval."""
-        return min(self._ttls, default=None)
 
     # Sessions
 
@@ -315,24 +291,23 @@ class Engine:
     def _ensure(self, now: float) -> None:
         """Opens a session if one is needed."""
         usable = self.current is not None and not self.current.draining
-        if usable or self._opening is not None or not (self._leases or self.flows):
+        if usable or self._opening is not None or not (self.kept or self.flows):
             return
         if not self._has_opened:
             self._open(now)
             return
         tries = max(self._tries - self._servers + 1, 0)
-        pause = timing.reconnect_pause(tries, self._pace(), random.random())
+        pause = timing.reconnect_pause(tries, self.kept.pace(), random.random())
         self._opening = self.timers.at(now + pause, self._open_if_needed)
 
     def _open_if_needed(self, now: float) -> None:
         self._opening = None
-        if self._leases or self.flows:
+        if self.kept or self.flows:
             self._open(now)
 
     def _open(self, now: float) -> None:
         session = Session(self._server, now)
-        kept = (lease for lease in self._leases if not lease.given_up)
-        for lease in sorted(kept, key=lambda lease: lease.valid_until):
+        for lease in self.kept.by_urgency():
             lease.reattached = False
             session.attach(lease)
         if self.current is not None:
@@ -357,12 +332,12 @@ class Engine:
         current, previous = self.current, self.previous
         if previous is None or previous.operations:
             return
-        if not self._leases or (current is not None and current.answers and current.keeps_all()):
+        if not self.kept or (current is not None and current.answers and current.keeps_all()):
             self._replaced(previous, now)
 
     def _watch_session(self, session: Session, now: float) -> None:
         """Silence means that the connection is dead."""
-        pace = self._pace()
+        pace = self.kept.pace()
         if session is not self.current or pace is None or not session.connected:
             return
         limit = timing.silence(pace) if session.answers else timing.answer_timeout(pace)
@@ -378,7 +353,7 @@ class Engine:
 
     def rest(self, now: float) -> None:
         """Closes the session some time after the last lease and the last request. Call it after other calls."""
-        if self._leases or self.flows or not self.sessions():
+        if self.kept or self.flows or not self.sessions():
             self.timers.cancel(self._lingering)
             self._lingering = None
         elif self.closed:
@@ -400,13 +375,13 @@ class Engine:
         for flow in list(self.flows):
             if isinstance(flow, Acquire):
                 flow.abandon(now, ClientClosed())
-        for lease in list(self._leases):
+        for lease in list(self.kept):
             self.release(lease, now)
         self.rest(now)
 
     @property
     def is_idle(self) -> bool:
-        return not (self._leases or self.flows)
+        return not (self.kept or self.flows)
 
 
 def _pull(queue: dict[Flow, None], session: Session, now: float) -> pb.SessionRequest | None:
