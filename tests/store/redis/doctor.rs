@@ -143,6 +143,28 @@ fn foreign_data_is_an_error() {
     assert_found(&report(&redis.url(), 1), "keys", "error", "WRONGTYPE");
 }
 
+/// Another prefix is refused, so that an operator has to know it.
+#[tokio::test]
+async fn the_classic_prefix_of_a_store_is_shown_if_it_has_one() {
+    let has_one =
+        |report: &Value| report["findings"].as_array().unwrap().iter().any(|finding| finding["check"] == "classic");
+    let (redis, other) = (Redis::start(&ALWAYS), Redis::start(&ALWAYS));
+    assert!(!has_one(&report(&redis.url(), 0)));
+    let _sharing = Server::start_with(|config| {
+        config.store = StoreUrl::Redis(vec![redis.url()]);
+        config.classic_prefix = "lock:".to_owned();
+    })
+    .await;
+    until(|| async { has_one(&report(&redis.url(), 0)) }).await;
+    assert_found(&report(&redis.url(), 0), "classic", "ok", "--classic-prefix \\\"lock:\\\"");
+    let _server = server_on(&other).await;
+    assert_eq!(other.command(&["GET", "fp:q:classic"]).text(), "");
+    assert!(!has_one(&report(&other.url(), 0)), "none is fixed there");
+    other.command(&["DEL", "fp:q:classic"]);
+    other.command(&["HSET", "fp:q:classic", "not", "ours"]);
+    assert_found(&report(&other.url(), 1), "keys", "error", "WRONGTYPE");
+}
+
 #[test]
 fn settings_that_cannot_be_read_are_reported_as_unchecked() {
     let redis = Redis::start(&ALWAYS);
