@@ -124,6 +124,13 @@ def acquire(stub, name, ttl, wait, holder):
     return Lock(stub, reply.lease, valid_until(sent, seconds(reply.lease.ttl), held_for))
 
 
+def connect(target):
+    """Connects to a server, or to the first that answers of several: ipv4:10.0.0.1:7420,10.0.0.2:7420."""
+    # By default gRPC sends the whole list, or the path of a Unix socket, as the name of the server: that is not a name,
+    # so the server resets each call.
+    return grpc.insecure_channel(target, options=[("grpc.default_authority", "localhost")])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("name")
@@ -132,7 +139,7 @@ def main():
     parser.add_argument("--wait", type=int, default=0, help="in seconds")
     parser.add_argument("--work", type=float, default=15, help="how long the work takes, in seconds")
     options = parser.parse_args()
-    with grpc.insecure_channel(options.server) as channel:
+    with connect(options.server) as channel:
         lock = acquire(LockServiceStub(channel), options.name, options.ttl, options.wait, "lock.py")
         if lock is None:
             return 75

@@ -2,6 +2,10 @@
 
 use super::{EVICTION, Facts, Finding};
 
+/// What becomes of what the only Redis has forgotten.
+const AFTERWARDS: &str = "Servers that run write it back. If one dies at the same time, what it led and Redis forgot is \
+lost: these locks can have a second holder, with a higher token if clocks differ by less than 60 s";
+
 /// Percent of maxmemory in use above which a warning is given.
 const FULL: u64 = 80;
 
@@ -46,14 +50,15 @@ fn eviction(facts: &Facts) -> Finding {
         Some(policy) => Finding::error(
             EVICTION,
             format!("maxmemory-policy is {policy}"),
-            "when memory is short, Redis silently removes leases: a lock that is held becomes free, and a second \
-             holder gets it",
+            "when memory is short, Redis silently removes what it keeps of locks: once another server takes them over, \
+             a lock that is held can be free, and a second holder gets it",
             "CONFIG SET maxmemory-policy noeviction, and the same in redis.conf; keep caches in another Redis",
         ),
         None => Finding::warning(
             EVICTION,
             "maxmemory-policy could not be checked",
-            "with any policy but noeviction, Redis removes leases when memory is short: a second holder gets the lock",
+            "with any other policy, Redis removes what it keeps of locks when memory is short: a lock that is held can \
+             get a second holder",
             "make sure that it is noeviction",
         ),
     }
@@ -66,7 +71,7 @@ fn memory(facts: &Facts) -> Finding {
         return Finding::warning(
             "memory",
             "used_memory and maxmemory could not be checked",
-            "a Redis that is full refuses grants",
+            "a Redis that is full refuses writes: it is as good as away",
             "watch its memory",
         );
     };
@@ -78,31 +83,30 @@ fn memory(facts: &Facts) -> Finding {
     let found = format!("{} used of {} ({percent} %)", mib(used), mib(max));
     let change = "raise maxmemory, or remove what else is stored there";
     match percent {
-        100.. => {
-            Finding::error("memory", found, "it is full: locks are not granted; releases and renewals go on", change)
+        100.. => Finding::error("memory", found, "it is full and refuses writes: it is as good as away", change),
+        FULL.. => {
+            Finding::warning("memory", found, "when it is full, it refuses writes: it is as good as away", change)
         }
-        FULL.. => Finding::warning("memory", found, "when it is full, locks are not granted", change),
         _ => Finding::ok("memory", found),
     }
 }
 
 fn persistence(facts: &Facts) -> Finding {
-    const AFTERWARDS: &str = "Tokens go on rising if Redis' clock is then not behind";
     const ALWAYS: &str =
         "appendonly yes and appendfsync always (slower: each grant waits for the disk), or accept it and fence";
     let aof = match facts.setting("appendonly") {
         Some(text) => Some(text == "yes"),
         None => facts.info("aof_enabled").map(|text| text == "1"),
     };
-    let warning = |found: &str, at_stake: &str, change: &str| {
-        Finding::warning("persistence", found, format!("{at_stake}. {AFTERWARDS}"), change)
+    let warning = |found: &str, forgotten: &str, change: &str| {
+        Finding::warning("persistence", found, format!("{forgotten}. {AFTERWARDS}"), change)
     };
     if let Some(what) = failed_write(facts) {
         return Finding::error(
             "persistence",
             format!("the last write of the {what} failed"),
-            "Redis refuses grants until a write succeeds, or, if stop-writes-on-bgsave-error is no, forgets them at \
-             its next end",
+            "Redis refuses writes until one succeeds: it is as good as away; or, if stop-writes-on-bgsave-error is no, \
+             it forgets at its next end what it did not save",
             "look at its log; most often the disk is full or the folder not writable",
         );
     }
@@ -110,62 +114,55 @@ fn persistence(facts: &Facts) -> Finding {
     match (aof, fsync, facts.setting("save")) {
         (Some(true), Some("always"), _) if facts.setting("no-appendfsync-on-rewrite") == Some("yes") => warning(
             "appendonly yes, appendfsync always, but no-appendfsync-on-rewrite yes",
-            "a process crash loses nothing; a power loss during a rewrite of the log loses up to about 30 s of grants, \
-             and these locks can have a second holder",
+            "a process crash forgets nothing; a power loss during a rewrite of the log forgets up to about 30 s",
             "CONFIG SET no-appendfsync-on-rewrite no",
         ),
         (Some(true), Some("always"), _) => Finding::ok(
             "persistence",
-            "appendonly yes, appendfsync always: neither a process crash nor a power loss loses a grant, if the disk \
-             keeps what it confirms",
+            "appendonly yes, appendfsync always: neither a process crash nor a power loss forgets anything, if the \
+             disk keeps what it confirms",
         ),
         (Some(true), Some("everysec"), _) => warning(
             "appendonly yes, appendfsync everysec",
-            "a process crash loses nothing; a power loss loses the last second or two of grants, and these locks can \
-             have a second holder",
+            "a process crash forgets nothing; a power loss forgets the last second or two",
             "appendfsync always (slower: each grant waits for the disk), or accept it and fence",
         ),
         (Some(true), Some(_), _) => warning(
             "appendonly yes, appendfsync no",
-            "a process crash loses nothing; a power loss loses what the system had not written yet (about 30 s of \
-             grants), and these locks can have a second holder",
+            "a process crash forgets nothing; a power loss forgets what the system had not written yet (about 30 s)",
             "appendfsync always, or everysec",
         ),
         (Some(true), None, _) => warning(
             "the append-only file is on, appendfsync could not be checked",
-            "a process crash loses nothing; with appendfsync everysec a power loss loses the last second or two of \
-             grants, with no about 30 s, and these locks can have a second holder",
+            "a process crash forgets nothing; a power loss forgets the last second or two with appendfsync everysec, \
+             about 30 s with no",
             "make sure that it is always or everysec",
         ),
         (Some(false), _, Some("")) => warning(
             "nothing is written to disk (appendonly no, save \"\")",
-            "a process crash, a restart and a power loss each lose all leases and waiters: locks that are held become \
-             free",
+            "a process crash, a restart and a power loss each forget everything",
             ALWAYS,
         ),
         (Some(false), _, Some(save)) => warning(
             &format!("snapshots only (appendonly no, save {save:?})"),
-            "a process crash and a power loss each lose every grant since the last snapshot, and these locks can have \
-             a second holder",
+            "a process crash and a power loss each forget what came after the last snapshot",
             ALWAYS,
         ),
         (Some(false), _, None) => warning(
             "the append-only file is off; whether there are snapshots could not be checked",
-            "a process crash and a power loss each lose every grant since the last snapshot, or all, and these locks \
-             can have a second holder",
+            "a process crash and a power loss each forget what came after the last snapshot, or everything",
             ALWAYS,
         ),
         (None, ..) => warning(
             "persistence could not be checked",
-            "without an append-only file, a process crash loses grants, and these locks can have a second holder",
+            "without an append-only file, a process crash forgets what came after the last snapshot, or everything",
             "make sure that appendonly is yes",
         ),
     }
 }
 
 fn replicas(facts: &Facts) -> Finding {
-    const FAILOVER: &str = "a failover forgets the grants that the promoted replica had not received yet: these locks \
-    can have a second holder";
+    let failover = format!("a failover forgets what the promoted replica had not received yet. {AFTERWARDS}");
     let connected = facts.info_number("connected_slaves").unwrap_or(0);
     let (least, lag) = (facts.setting_number("min-replicas-to-write"), facts.setting_number("min-replicas-max-lag"));
     let replicas = format!("{connected} {} connected", if connected == 1 { "replica" } else { "replicas" });
@@ -177,7 +174,7 @@ fn replicas(facts: &Facts) -> Finding {
             return Finding::warning(
                 "replicas",
                 format!("{replicas}, and min-replicas-to-write is off"),
-                format!("{FAILOVER}; a primary that is cut off from its replicas goes on granting beside the new one"),
+                format!("{failover}. A server that still reaches the old primary goes on granting there"),
                 "CONFIG SET min-replicas-to-write 1 min-replicas-max-lag 10 bounds how long; fence what must not be \
                  written twice",
             );
@@ -186,7 +183,7 @@ fn replicas(facts: &Facts) -> Finding {
             return Finding::warning(
                 "replicas",
                 format!("{replicas}; min-replicas-to-write could not be checked"),
-                FAILOVER,
+                failover,
                 "make sure that it is 1 or more if a replica is ever promoted, and fence",
             );
         }
@@ -197,11 +194,11 @@ fn replicas(facts: &Facts) -> Finding {
         return Finding::error(
             "replicas",
             format!("{rule}, and {in_time} follow in time"),
-            "Redis refuses writes: locks are neither granted nor renewed",
+            "Redis refuses writes: it is as good as away",
             "bring the replicas back, or lower min-replicas-to-write",
         );
     }
-    Finding::warning("replicas", rule, FAILOVER, "nothing, if what must not be written twice is fenced")
+    Finding::warning("replicas", rule, failover, "nothing, if what must not be written twice is fenced")
 }
 
 fn follows(replica: &str, lag_max: u64) -> bool {

@@ -12,6 +12,11 @@ use std::{collections::BTreeMap, sync::Arc};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Incarnation(pub u64);
 
+impl Incarnation {
+    /// No life: that of a header without a sequencer.
+    pub const NONE: Self = Self(u64::MAX);
+}
+
 /// Records of one answer to a read, at most.
 pub const PIECE_RECORDS_MAX: usize = 512;
 
@@ -20,8 +25,8 @@ pub const PIECE_RECORDS_MAX: usize = 512;
 pub struct Acceptor {
     /// The present or the last membership.
     pub header: Option<Header>,
-    /// The sequencer.
-    pub token: u64,
+    /// The sequencer. Somebody may have deleted it.
+    pub token: Option<u64>,
     /// The records.
     pub content: Content,
     /// Names the next membership, while the node is a stranger in this incarnation.
@@ -71,7 +76,8 @@ pub enum Seen {
 impl Acceptor {
     /// Carries a request out. `present` is the node's incarnation, `fresh` a stamp that was never used.
     pub fn answer(&mut self, present: Incarnation, fresh: Stamp, request: &Request) -> Answer {
-        let voting = self.votes(present);
+        self.leaves_without_sequencer(present);
+        let (voting, token) = (self.votes(present), self.token.unwrap_or_default());
         // A member names no next membership.
         let next = if voting { fresh } else { self.next_stamp(present, fresh) };
         match (request, &mut self.header) {
@@ -88,7 +94,7 @@ impl Acceptor {
             // What a stranger kept may be read: with one node, a server goes on from it.
             (Request::Read { stamp, from, .. }, header) if !voting && *stamp == next => {
                 let at = header.as_ref().map_or_else(Default::default, |header| (header.accepted, header.time));
-                piece(at, self.token, &self.content, from)
+                piece(at, token, &self.content, from)
             }
             (_, None) => Answer::Stranger(next),
             _ if !voting => Answer::Stranger(next),
@@ -101,7 +107,7 @@ impl Acceptor {
                 if header.promised != *ballot || header.stamp != *stamp {
                     return Answer::No(header.promised);
                 }
-                piece((header.accepted, header.time), self.token, &self.content, from)
+                piece((header.accepted, header.time), token, &self.content, from)
             }
             (Request::Classic(step), Some(header)) if step.position.ballot != header.promised => {
                 Answer::No(header.promised)
@@ -117,10 +123,10 @@ impl Acceptor {
                 if header.accepted != *before {
                     return Answer::At(header.accepted);
                 }
-                if changes.token < self.token {
-                    return Answer::Low(self.token);
+                if changes.token < token {
+                    return Answer::Low(token);
                 }
-                self.token = changes.token;
+                self.token = Some(changes.token);
                 self.content.apply(changes);
                 (header.promised, header.accepted, header.time) = (position.ballot, *position, changes.time);
                 Answer::Done
@@ -145,6 +151,16 @@ impl Acceptor {
         self.header.as_ref().is_some_and(|header| header.incarnation == present)
     }
 
+    /// A member without its sequencer does not know which tokens were drawn. It is a stranger from here on, as after a
+    /// restart from a backup with an older sequencer.
+    fn leaves_without_sequencer(&mut self, present: Incarnation) {
+        if let Some(header) = self.header.as_mut().filter(|header| header.incarnation == present)
+            && self.token.is_none()
+        {
+            header.incarnation = Incarnation::NONE;
+        }
+    }
+
     /// Names a stranger's next membership.
     fn next_stamp(&mut self, present: Incarnation, fresh: Stamp) -> Stamp {
         match self.next {
@@ -163,7 +179,7 @@ impl Acceptor {
         if staged.0.len() != *count {
             return Answer::Again;
         }
-        (self.content, self.token, self.next) = (staged, *token, None);
+        (self.content, self.token, self.next) = (staged, Some(*token), None);
         self.header = Some(Header {
             incarnation: present,
             stamp: *stamp,
@@ -310,6 +326,26 @@ mod tests {
         // The stamp stays as long as the life does.
         assert_eq!(it.answer(SECOND, Stamp(3), &write(MEMBER, at(2, 1), at(2, 2), 51)), Answer::Stranger(OTHER));
         assert_eq!(it.answer(Incarnation(3), Stamp(3), &Request::Promise(ballot(9))), Answer::Stranger(Stamp(3)));
+    }
+
+    #[test]
+    fn a_member_without_its_sequencer_is_a_stranger() {
+        let mut it = member();
+        it.token = None;
+        assert!(matches!(it.seen(FIRST, OTHER), Seen::Votes { .. }), "a beat looks at headers only");
+        assert_eq!(it.answer(FIRST, OTHER, &write(MEMBER, at(2, 1), at(2, 2), 1)), Answer::Stranger(OTHER));
+        assert_eq!(it.seen(FIRST, Stamp(3)), Seen::Stranger { next: OTHER, written: ballot(2) });
+        // It shows what it has, and its sequencer as the lowest.
+        let read = Request::Read { stamp: OTHER, ballot: ballot(9), from: Cursor::default() };
+        let (position, records) = (at(2, 1), vec![record("2.1")]);
+        let piece = Answer::Piece { position, time: 7, token: 0, records, next: None };
+        assert_eq!(it.answer(FIRST, Stamp(3), &read), piece);
+        // It votes again when it is told of one, and not before.
+        refuses(&mut it, &Request::Promise(ballot(3)), &Answer::Stranger(OTHER));
+        assert_eq!(it.answer(FIRST, Stamp(3), &admit(at(4, 1), 8, 1, 51, OTHER)), Answer::Again);
+        assert_eq!(it.answer(FIRST, Stamp(3), &stage(at(4, 1), 9, &["a"])), Answer::Done);
+        assert_eq!(it.answer(FIRST, Stamp(3), &admit(at(4, 1), 9, 1, 51, OTHER)), Answer::Done);
+        assert_eq!((it.token, it.votes(FIRST)), (Some(51), true));
     }
 
     #[test]

@@ -39,7 +39,7 @@ impl Demands {
                 tracing::error!(%url, check, found, at_stake, change, "redis is not fit for locks");
             }
             Severity::Error | Severity::Warning => {
-                tracing::warn!(%url, check, found, at_stake, change, "redis may lose locks, see fencepost doctor");
+                tracing::warn!(%url, check, found, at_stake, change, "redis can endanger locks, see fencepost doctor");
             }
         }
     }

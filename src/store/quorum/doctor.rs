@@ -1,5 +1,6 @@
-//! The checks of a node beside those of every Redis: what its user may do, and whether it has locks of an earlier
-//! version. They run before a node is used, now and then while it is, and in `fencepost doctor`.
+//! The checks of a node beside those of every Redis: what its user may do, whether it has locks of an earlier version,
+//! and which classic keys it shares. They run before a node is used, now and then while it is, and in
+//! `fencepost doctor`.
 
 use super::redis_nodes::CHANNEL;
 use crate::node::{
@@ -33,7 +34,11 @@ async fn judge(probe: &mut Probe, facts: &Facts, is_only: bool) -> Result<Vec<Fi
     let sent = probe.ask::<Value>(&["PUBLISH", &format!("{CHANNEL}doctor"), ""]).await?;
     let earlier = probe.ask::<u64>(&["EXISTS", EARLIER]).await?;
     let present = probe.ask::<u64>(&["EXISTS", "fp:q:node"]).await?;
-    let own = [keys(read.and(written).err()), channels(sent.err()), layout(earlier == Ok(1), present == Ok(1))];
+    let prefix = probe.ask::<Option<Vec<u8>>>(&["GET", "fp:q:classic"]).await?;
+    let layout = layout(earlier == Ok(1), present == Ok(1));
+    let classic = prefix.as_ref().ok().and_then(|prefix| classic(prefix.as_deref()?));
+    let refused = read.and(written).and(prefix).err();
+    let own = [keys(refused), channels(sent.err()), layout].into_iter().chain(classic);
     Ok(if is_only { judge_only_one(facts, own) } else { judge_one_of_several(facts, own) })
 }
 
@@ -49,6 +54,13 @@ fn layout(has_earlier: bool, is_known: bool) -> Finding {
         );
     }
     Finding::ok(LAYOUT, if is_known { "locks of this version" } else { "no locks yet" })
+}
+
+/// Empty: servers are to share no keys.
+fn classic(prefix: &[u8]) -> Option<Finding> {
+    let prefix = String::from_utf8_lossy(prefix);
+    let found = format!("all servers share locks with classic clients: --classic-prefix {prefix:?} (fp:q:classic)");
+    (!prefix.is_empty()).then(|| Finding::ok("classic", found))
 }
 
 fn keys(refused: Option<String>) -> Finding {

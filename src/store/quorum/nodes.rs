@@ -153,7 +153,7 @@ impl<C: Carrier> QuorumStore<C> {
             match said {
                 // Without that answer the node counts as silent in this partition. The others go on.
                 Err(why) => {
-                    self.troubles.refused(node, &why);
+                    self.troubles.refused(node, &format!("partition {at}: {why}"));
                     if self.parts[at].share.lock().breaks(node, self.clock.now()) {
                         tracing::warn!(node, partition = at, %why, "a node cannot carry out a request");
                     }

@@ -116,7 +116,12 @@ impl Both {
             Op::Raise(partition, by) => {
                 let key = format!("fp:{{q{partition}}}:s");
                 redis::cmd("INCRBY").arg(key).arg(*by).exec(&mut self.raw).unwrap();
-                self.twin.partitions.entry(*partition).or_default().token += u64::from(*by);
+                let sequencer = &mut self.twin.partitions.entry(*partition).or_default().token;
+                *sequencer = Some(sequencer.unwrap_or_default() + u64::from(*by));
+            }
+            Op::DeleteSequencer(partition) => {
+                redis::cmd("DEL").arg(format!("fp:{{q{partition}}}:s")).exec(&mut self.raw).unwrap();
+                self.twin.partitions.entry(*partition).or_default().token = None;
             }
             Op::Damage(partition, is_text) => self.damage(*partition, *is_text),
             Op::ForgetScripts => redis::cmd("SCRIPT").arg("FLUSH").exec(&mut self.raw).unwrap(),
@@ -166,10 +171,10 @@ impl Both {
         redis::cmd("DEL").arg(&key).exec(&mut self.raw).unwrap();
         let why = if is_text {
             redis::cmd("SET").arg(&key).arg(cut_off).exec(&mut self.raw).unwrap();
-            "the header is damaged, or the sequencer is missing"
+            format!("{key} is damaged")
         } else {
             redis::cmd("HSET").arg(&key).arg("a").arg("b").exec(&mut self.raw).unwrap();
-            "WRONGTYPE Operation against a key holding the wrong kind of value"
+            "WRONGTYPE Operation against a key holding the wrong kind of value".to_owned()
         };
         self.twin.partitions.entry(partition).or_default().header = None;
         self.twin.damaged.insert(partition, why.into());

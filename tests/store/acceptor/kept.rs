@@ -46,7 +46,10 @@ pub(crate) fn by_twin(node: &Node, lives: &[String]) -> Kept {
     kept.texts.extend(node.prefix.as_ref().map(|it| (b"fp:q:classic".to_vec(), it.as_bytes().to_vec())));
     for (partition, Acceptor { header, token, content, next, staged, classic }) in &node.partitions {
         let key = |name: &str| format!("fp:{{q{partition}}}:{name}").into_bytes();
-        let life = |Incarnation(number): Incarnation| lives[usize::try_from(number).unwrap()].clone().into_bytes();
+        let life = |it: Incarnation| match it {
+            Incarnation::NONE => vec![0; 80],
+            Incarnation(number) => lives[usize::try_from(number).unwrap()].clone().into_bytes(),
+        };
         if let Some(it) = header {
             let Position { ballot: of, seq } = it.accepted;
             let (stamp, promised) = (it.stamp.0.to_be_bytes().to_vec(), ballot(it.promised));
@@ -54,7 +57,7 @@ pub(crate) fn by_twin(node: &Node, lives: &[String]) -> Kept {
             let text = [life(it.incarnation), stamp, promised, accepted, it.time.to_string().into_bytes()].concat();
             kept.texts.insert(key("h"), text);
         }
-        if *token > 0 {
+        if let Some(token) = token {
             kept.texts.insert(key("s"), token.to_string().into_bytes());
         }
         if let Some((incarnation, stamp)) = next {
@@ -89,7 +92,7 @@ pub(crate) fn by_twin(node: &Node, lives: &[String]) -> Kept {
 /// Classic keys of a leader, and their copies, end after this.
 const CLASSIC_TTL_MS: i64 = 3_600_000;
 
-/// What Redis keeps, but for headers that are damaged. A sequencer of 0 is as good as none.
+/// What Redis keeps, but for headers that are damaged.
 pub(crate) fn by_redis(connection: &mut Connection, twin: &Node) -> Result<Kept, String> {
     let mut kept = Kept::default();
     let keys: Vec<Vec<u8>> = redis::cmd("KEYS").arg("*").query(connection).unwrap();
@@ -117,6 +120,5 @@ pub(crate) fn by_redis(connection: &mut Connection, twin: &Node) -> Result<Kept,
             kept.texts.insert(key.clone(), redis::cmd("GET").arg(&key).query(connection).unwrap());
         }
     }
-    kept.texts.retain(|key, text| !key.ends_with(b":s") || text != b"0");
     Ok(kept)
 }

@@ -80,6 +80,8 @@ pub(crate) enum Op {
     Again(usize),
     /// Somebody raises the sequencer by hand.
     Raise(u16, u32),
+    /// Somebody deletes the sequencer.
+    DeleteSequencer(u16),
     /// Somebody damages the header of a partition, by a text or by another type. If it is damaged, it is removed.
     Damage(u16, bool),
     /// Redis forgets the scripts.
@@ -148,6 +150,7 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(partition, key, what)| Op::Classic(partition, key, what)),
         20 => (0..8_usize).prop_map(Op::Again),
         2 => (partition(), 1..50_u32).prop_map(|(partition, by)| Op::Raise(partition, by)),
+        3 => partition().prop_map(Op::DeleteSequencer),
         1 => (partition(), any::<bool>()).prop_map(|(partition, is_text)| Op::Damage(partition, is_text)),
         2 => Just(Op::ForgetScripts),
         2 => Just(Op::Flush),

@@ -81,7 +81,7 @@ impl Both {
                 } else {
                     put.extend(numbers.map(|number| (many(number), Bytes::default())));
                 }
-                let token = token.saturating_add_signed(*more);
+                let token = token.unwrap_or_default().saturating_add_signed(*more);
                 let changes = Arc::new(Changes { time: self.number() * 1_000_003, token, put, gone });
                 Request::Write { stamp, before, position: Position { ballot: ballot_by, seq }, changes }
             }

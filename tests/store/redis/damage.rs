@@ -3,13 +3,15 @@
 use crate::{
     redis_server::Redis,
     server_on, serving,
-    support::{Lock, Server, acquire_request, until},
+    support::{Lock, Server, acquire_request, until, within},
 };
 use fencepost_proto::v1;
 use std::time::Duration;
 use tonic::Code;
 
 const TTL: Duration = Duration::from_secs(600);
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(50);
 /// Some of them are in each of the partitions.
 const LOCKS: usize = 256;
 
@@ -29,32 +31,118 @@ async fn asked(server: &Server, name: &str) -> Result<(), String> {
     Ok(())
 }
 
-#[tokio::test]
-async fn a_foreign_key_in_one_partition_stops_no_other_and_is_told() {
-    let redis = Redis::start(&[]);
-    let server = server_on(&redis).await;
-    let held = server.client().acquire_lease(acquire_request("held", TTL)).await;
-    redis.command(&["SET", "fp:{q7}:s", "not ours"]);
+/// The locks of a partition that are refused, and why: two of them, for each takes its time.
+async fn refused(server: &Server) -> (Vec<String>, String) {
     let (mut refused, mut told) = (Vec::new(), String::new());
     for name in names() {
-        if let Err(why) = asked(&server, &name).await {
-            told.clone_from(&why);
+        if let Err(why) = asked(server, &name).await {
+            told = why;
             refused.push(name);
-            // Each of them takes its time.
             if refused.len() == 2 {
                 break;
             }
         }
     }
     assert_eq!(refused.len(), 2, "the locks of one partition");
-    assert!(told.contains("something the server did not write"), "{told}");
+    (refused, told)
+}
+
+async fn is_held_as(server: &Server, held: &v1::Lease) {
+    assert_eq!(server.client().holder(&held.lock_name).await.unwrap().fencing_token, held.fencing_token);
+}
+
+#[tokio::test]
+async fn a_foreign_key_in_one_partition_stops_no_other_and_is_told() {
+    let redis = Redis::start(&[]);
+    let server = server_on(&redis).await;
+    let held = server.client().acquire_lease(acquire_request("held", TTL)).await;
+    redis.command(&["SET", "fp:{q7}:s", "not ours"]);
+    let (refused, told) = refused(&server).await;
+    assert!(told.contains("partition 7: the store holds something the server did not write"), "{told}");
     // What the server has in memory is written anew.
     redis.command(&["FLUSHALL"]);
     for name in refused {
         until(|| async { asked(&server, &name).await.is_ok() }).await;
     }
     serving(&server, true).await;
-    assert_eq!(server.client().holder("held").await.unwrap().fencing_token, held.fencing_token);
-    let release = v1::ReleaseRequest { lock_name: "held".into(), lease_id: held.lease_id };
-    server.client().release(release).await.unwrap();
+    is_held_as(&server, &held).await;
+    assert_eq!(server.client().release_lease(&held).await, v1::LeaseEnd::Released);
+}
+
+/// As the message says.
+#[tokio::test]
+async fn a_partition_with_a_foreign_key_is_mended_by_deleting_that_key_and_its_header() {
+    let redis = Redis::start(&[]);
+    let servers = [server_on(&redis).await, server_on(&redis).await];
+    let mut held = Vec::new();
+    for name in names() {
+        held.push(servers[0].client().acquire_lease(acquire_request(&format!("held/{name}"), TTL)).await);
+    }
+    let damages: [&[&str]; 4] = [
+        &["SET", "fp:{q7}:s", "not ours"],
+        &["SET", "fp:{q7}:h", "not ours"],
+        &["SET", "fp:{q7}:c", "not ours"],
+        &["HSET", "fp:{q7}:h", "not", "ours"],
+    ];
+    for damage in damages {
+        redis.command(&["DEL", damage[1]]);
+        redis.command(damage);
+        let (refused, told) = refused(&servers[0]).await;
+        assert!(told.contains("delete that key and the key fp:{qN}:h of its partition N"), "{damage:?}: {told}");
+        redis.command(&["DEL", damage[1], "fp:{q7}:h"]);
+        for name in refused {
+            until(|| async { asked(&servers[1], &name).await.is_ok() }).await;
+        }
+    }
+    for lease in &held {
+        is_held_as(&servers[1], lease).await;
+    }
+}
+
+/// Its servers write it again. If they have ended, tokens go on above the clocks.
+#[tokio::test]
+async fn a_sequencer_that_somebody_deleted_comes_back_by_itself_and_no_token_falls() {
+    let redis = Redis::start(&[]);
+    let servers = [server_on(&redis).await, server_on(&redis).await];
+    let held = servers[0].client().acquire_lease(acquire_request("held", TTL)).await;
+    // One request: a call without an answer may have got the lock.
+    let drawn = async |server: &Server| {
+        let mut request = acquire_request("drawn", TTL);
+        let lease = loop {
+            match within(server.client().acquire(request.clone())).await {
+                Ok(answer) => break answer.into_inner().lease.expect("nobody else holds it"),
+                Err(status) => assert_eq!(status.code(), Code::Unavailable, "{status}"),
+            }
+            request.attempt += 1;
+            tokio::time::sleep(PAUSE).await;
+        };
+        until(|| async {
+            let release = v1::ReleaseRequest { lock_name: lease.lock_name.clone(), lease_id: lease.lease_id.clone() };
+            server.client().release(release).await.is_ok()
+        })
+        .await;
+        lease.fencing_token
+    };
+    let mut last = drawn(&servers[0]).await;
+    let delete = || {
+        let keys = (0..32).map(|partition| format!("fp:{{q{partition}}}:s"));
+        let command: Vec<_> = std::iter::once("DEL".to_owned()).chain(keys).collect();
+        let command: Vec<&str> = command.iter().map(String::as_str).collect();
+        assert_eq!(redis.command(&command).text(), "32");
+    };
+    for _ in 0..3 {
+        delete();
+        for server in &servers {
+            let next = drawn(server).await;
+            assert!(next > last, "{next} after {last}");
+            last = next;
+        }
+        is_held_as(&servers[1], &held).await;
+    }
+    delete();
+    drop(servers);
+    let server = server_on(&redis).await;
+    assert!(drawn(&server).await > last);
+    is_held_as(&server, &held).await;
+    assert_eq!(server.client().release_lease(&held).await, v1::LeaseEnd::Released);
 }

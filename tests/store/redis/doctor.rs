@@ -62,9 +62,14 @@ fn an_evicting_redis_is_an_error() {
 #[test]
 fn missing_persistence_is_a_warning() {
     let redis = Redis::start(&[]);
-    assert_found(&report(&redis.url(), 0), "persistence", "warning", "all leases and waiters");
+    assert_found(
+        &report(&redis.url(), 0),
+        "persistence",
+        "warning",
+        "forget everything. Servers that run write it back",
+    );
     for (setting, value, words) in [
-        ("save", "3600 1", "since the last snapshot"),
+        ("save", "3600 1", "after the last snapshot"),
         ("appendonly", "yes", "everysec"),
         ("appendfsync", "no", "about 30 s"),
     ] {
@@ -72,7 +77,7 @@ fn missing_persistence_is_a_warning() {
         assert_found(&report(&redis.url(), 0), "persistence", "warning", words);
     }
     redis.command(&["CONFIG", "SET", "appendfsync", "always"]);
-    assert_found(&report(&redis.url(), 0), "persistence", "ok", "loses a grant");
+    assert_found(&report(&redis.url(), 0), "persistence", "ok", "forgets anything");
 }
 
 #[test]
@@ -136,6 +141,28 @@ fn foreign_data_is_an_error() {
     redis.command(&["DEL", "fp:meta"]);
     redis.command(&["HSET", "fp:{q0}:h", "not", "ours"]);
     assert_found(&report(&redis.url(), 1), "keys", "error", "WRONGTYPE");
+}
+
+/// Another prefix is refused, so that an operator has to know it.
+#[tokio::test]
+async fn the_classic_prefix_of_a_store_is_shown_if_it_has_one() {
+    let has_one =
+        |report: &Value| report["findings"].as_array().unwrap().iter().any(|finding| finding["check"] == "classic");
+    let (redis, other) = (Redis::start(&ALWAYS), Redis::start(&ALWAYS));
+    assert!(!has_one(&report(&redis.url(), 0)));
+    let _sharing = Server::start_with(|config| {
+        config.store = StoreUrl::Redis(vec![redis.url()]);
+        config.classic_prefix = "lock:".to_owned();
+    })
+    .await;
+    until(|| async { has_one(&report(&redis.url(), 0)) }).await;
+    assert_found(&report(&redis.url(), 0), "classic", "ok", "--classic-prefix \\\"lock:\\\"");
+    let _server = server_on(&other).await;
+    assert_eq!(other.command(&["GET", "fp:q:classic"]).text(), "");
+    assert!(!has_one(&report(&other.url(), 0)), "none is fixed there");
+    other.command(&["DEL", "fp:q:classic"]);
+    other.command(&["HSET", "fp:q:classic", "not", "ours"]);
+    assert_found(&report(&other.url(), 1), "keys", "error", "WRONGTYPE");
 }
 
 #[test]
@@ -233,10 +260,10 @@ async fn log_until(redis: &Redis, flags: &[&str], words: &str) -> String {
 #[tokio::test]
 async fn the_log_has_the_findings_of_doctor() {
     let redis = Redis::start(&["--maxmemory-policy", "allkeys-lru"]);
-    let refused = log_until(&redis, &[], "all leases and waiters").await;
+    let refused = log_until(&redis, &[], "forget everything").await;
     let line = refused.lines().find(|line| line.contains("allkeys-lru")).unwrap();
     assert!(line.contains("ERROR") && line.contains("--allow-eviction") && line.contains("noeviction"), "{line}");
-    let allowed = log_until(&redis, &["--allow-eviction"], "all leases and waiters").await;
+    let allowed = log_until(&redis, &["--allow-eviction"], "forget everything").await;
     let line = allowed.lines().find(|line| line.contains("allkeys-lru")).unwrap();
     assert!(line.contains("WARN"), "{line}");
 }

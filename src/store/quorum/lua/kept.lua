@@ -13,8 +13,15 @@ local function kept(base)
   if header and sequencer and #header > 138 then return header:sub(1, 80) == present, header, sequencer end
   -- To MGET, a key of another type is missing.
   header, sequencer = redis.call('GET', base .. 'h'), redis.call('GET', base .. 's')
-  if header then error('the header is damaged, or the sequencer is missing', 0) end
-  return false, false, sequencer or '0'
+  if not header then return false, false, sequencer or '0' end
+  if #header < 139 then error(base .. 'h is damaged', 0) end
+  -- Without its sequencer, which somebody deleted, a member does not know which tokens were drawn. It is a stranger
+  -- from here on, also to beats, which look at headers only: as after a restart with an older sequencer.
+  if header:sub(1, 80) == present then
+    header = ('\0'):rep(80) .. header:sub(81)
+    redis.call('SET', base .. 'h', header)
+  end
+  return false, header, '0'
 end
 
 -- The stamp of a stranger's next membership, made if there is none of this incarnation.

@@ -80,7 +80,7 @@ impl Bench {
     fn new() -> Self {
         let header =
             Header { incarnation: LIFE, stamp: HOME, promised: BALLOT, accepted: Position::default(), time: 0 };
-        let node = Acceptor { header: Some(header), ..Acceptor::default() };
+        let node = Acceptor { header: Some(header), token: Some(0), ..Acceptor::default() };
         let member = Some(Membership { stamp: HOME, accepted: Position::default() });
         let leader = Leader::new(BALLOT, Position::default(), 0, 0, &[member]);
         let now = StoreTime::from_micros(7_000_000);

@@ -54,7 +54,7 @@ fn all_are(nodes: &[(Acceptor, Incarnation)], position: Position, (time, token, 
     for (acceptor, life) in nodes {
         let header = acceptor.header.as_ref().unwrap();
         assert_eq!((header.incarnation, header.promised, header.accepted), (*life, position.ballot, position));
-        assert_eq!((header.time, acceptor.token, acceptor.content.0.len()), (time, token, records));
+        assert_eq!((header.time, acceptor.token, acceptor.content.0.len()), (time, Some(token), records));
         assert!(acceptor.staged.is_empty());
     }
 }
