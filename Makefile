@@ -45,6 +45,8 @@ fmt: ## Check the format of the code
 lint: ## Run clippy; warnings are errors
 	cargo clippy --locked --workspace $(FEATURES) --all-targets -- -D warnings
 
+# Tests wait for real servers and real leases more than they compute: one for each core would leave the cores idle.
+unit: export RUST_TEST_THREADS ?= 4
 unit: ## Run all tests: rules, server over real sockets, compatibility of the API, repository
 	cargo test --locked --workspace $(FEATURES)
 

@@ -177,8 +177,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Queues a request whose only call was dropped at another leader: its place is kept for [`DROP_GRACE`] from now, as
-    /// if the call had been queued and dropped here. Nobody hears of a grant, so none is made. Changes nothing if the
+    /// Queues a request whose call was dropped at another leader: its place is kept for [`DROP_GRACE`] from now, as if
+    /// the call had been queued and dropped here. Nobody would hear of a grant, so none is made. Changes nothing if the
     /// request is known: then it has gone on since.
     pub fn keep_place(&mut self, Acquire { call, terms, .. }: Acquire) -> AcquireOutcome {
         self.apply_time();

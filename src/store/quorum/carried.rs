@@ -3,7 +3,7 @@
 //! A queue lives in the memory of the partition's leader, and is lost with it. The server that carries a call knows
 //! what the call asked for and where it stood, so that the next leader can queue it again in the old order. A call that
 //! was dropped is presented too, for as long as the leader before kept its place: a server that hands over because it
-//! drains has ended the calls that waited through it a moment ago, and their clients are about to repeat them elsewhere.
+//! drains has just ended the calls that waited through it, and their clients are about to repeat them elsewhere.
 
 use super::{ballot::Ballot, exit::QueuePlace, frame::PresentedWaiter};
 use crate::domain::{

@@ -170,7 +170,7 @@ impl Carrier for RedisNodes {
         let mut said = Vec::with_capacity(asks.len());
         for (call, reply) in calls.iter().zip(replies) {
             let each = call.said(reply?)?;
-            said.extend(each.into_iter().map(|answer| answer.map_err(with_remedy)));
+            said.extend(each.into_iter().map(|answer| answer.map_err(|why| with_remedy(&why))));
         }
         Ok(said)
     }
@@ -221,7 +221,7 @@ impl Carrier for RedisNodes {
 }
 
 /// Why a request was not carried out, and what an operator can do about data of somebody else.
-fn with_remedy(why: NodeError) -> String {
+fn with_remedy(why: &NodeError) -> String {
     match why {
         NodeError::Corrupt(_) => format!(
             "{why}; find out who did, then delete that key and the key fp:{{qN}}:h of its partition N: servers that \

@@ -58,7 +58,7 @@ impl State {
         if left.losses > 0 {
             key.push(left.snapshots.into());
             if let Some(snapshot) = &self.snapshot {
-                push_mem(&mut key, Mem::of(&snapshot.content, snapshot.token));
+                push_mem(&mut key, Mem::of(&snapshot.content, snapshot.token.unwrap_or_default()));
                 key.push(snapshot.header.as_ref().map_or(0, |header| header.accepted.ballot.round));
             }
         }

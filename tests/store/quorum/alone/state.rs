@@ -118,7 +118,7 @@ impl State {
     }
 
     pub(crate) fn kept(&self) -> Mem {
-        Mem::of(&self.node.content, self.node.token.max(TOKENS_FROM))
+        Mem::of(&self.node.content, self.node.token.unwrap_or_default().max(TOKENS_FROM))
     }
 
     /// What servers have told.
