@@ -192,6 +192,12 @@ impl Queue {
         self.remove(request).map(|waiter| (request, waiter, until))
     }
 
+    /// The requests of which no call is bound any more, whose places are kept for a retry.
+    pub fn kept(&self) -> impl Iterator<Item = (RequestId, &Waiter)> {
+        let dropped = self.dropped.values().filter_map(|request| Some((*request, self.waiters.get(request)?)));
+        dropped.filter(|(_, waiter)| !waiter.binding.is_bound())
+    }
+
     /// How many dropped waiters have run out of time for a retry and are not removed yet.
     pub fn abandoned(&self, now: StoreTime) -> usize {
         self.dropped.range(..=(now, u64::MAX)).count()

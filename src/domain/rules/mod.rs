@@ -22,7 +22,7 @@ use super::{
     ids::{Call, ReplicaId, RequestId},
     lease::{Lease, LeaseEnd},
     outcome::{ClassicHold, LockView},
-    queue::{Queue, WaiterState},
+    queue::{Queue, Waiter, WaiterState},
     replicas::Replicas,
     time::StoreTime,
     token::{FencingToken, Sequencer},
@@ -153,6 +153,11 @@ impl Lock {
     /// The place of this request in the queue: it is less than that of who came later, and each keeps its own.
     pub fn place(&self, request: RequestId) -> Option<u64> {
         Some(self.queue.as_ref()?.get(request)?.place)
+    }
+
+    /// The waiters that were dropped and whose places are kept for a repeat.
+    pub fn kept_places(&self) -> impl Iterator<Item = (RequestId, &Waiter)> {
+        self.queue.iter().flat_map(|queue| queue.kept())
     }
 
     /// The request that the lock is offered to, as of the last turn.

@@ -17,6 +17,11 @@ impl<J: Journal> Partition<J> {
         self.slots.iter().map(|(_, slot)| slot).filter(|slot| slot.lock.lease().is_none())
     }
 
+    /// The locks that somebody waits for, or did a moment ago.
+    pub fn waited_for(&self) -> impl Iterator<Item = &Slot<J::Note>> {
+        self.slots.iter().map(|(_, slot)| slot).filter(|slot| slot.lock.is_waited_for())
+    }
+
     /// Adds the locks in use with this prefix, from slot `from` on. Returns the slot to continue from; `None` at the
     /// end of the partition.
     pub fn scan(

@@ -107,6 +107,14 @@ impl Carried {
         }
     }
 
+    /// Takes places that a leader on this server kept for dropped calls, also of other servers: it leads no more.
+    pub(super) fn keep(&mut self, places: Vec<PresentedWaiter>, now: Instant) {
+        for waiter in places {
+            let waiting = Waiting { waiter, presented: None, ahead: 0, is_to_claim: false, dropped: Some(now) };
+            self.0.entry(waiting.waiter.acquire.call).or_insert(waiting);
+        }
+    }
+
     /// Forgets the dropped calls whose places are not kept any more.
     pub(super) fn forget_dropped(&mut self, now: Instant) {
         self.0.retain(|_, waiting| waiting.dropped.is_none_or(|at| now.duration_since(at) < DROP_GRACE));

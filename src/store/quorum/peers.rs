@@ -55,6 +55,7 @@ impl<C: Carrier> QuorumStore<C> {
             Frame::Gather { partition, ballot, now } if ballot.server == from => {
                 let known = Known { ballot, time: now, heard: self.clock.now() };
                 self.note_leader(partition.into(), known);
+                self.keep_places(partition.into(), ballot);
                 self.present(partition.into(), known, true);
             }
             Frame::Waiters { partition, ballot, not_after, waiters, is_last } => {
@@ -149,6 +150,15 @@ impl<C: Carrier> QuorumStore<C> {
             for call in calls {
                 self.notices.look_again(call.request, call.attempt);
             }
+        }
+    }
+
+    /// Keeps the places of dropped calls, if this server still has the lead that ends by this ballot.
+    fn keep_places(&self, partition: usize, ballot: Ballot) {
+        let Some(part) = self.parts.get(partition) else { return };
+        let mut share = part.share.lock();
+        if let Some(lead) = share.lead().filter(|lead| lead.ballot() < ballot) {
+            part.carried.lock().keep(lead.kept_places(), Instant::now());
         }
     }
 

@@ -15,6 +15,7 @@ use super::{
 use crate::domain::{name::LockName, time::StoreTime};
 use memory::Memory;
 use std::{collections::VecDeque, sync::Arc, time::Duration};
+use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_128;
 
 /// How long an attempt to lead goes on without an answer that brings it forward. Then the next one begins, which also
@@ -252,6 +253,7 @@ impl Share {
     /// Leads no more, and asks for nothing.
     pub(super) fn resign(&mut self, now: StoreTime, exit: &Exit<'_>) {
         if let Role::Leads(mut lead) = std::mem::replace(&mut self.role, Role::StandsBy) {
+            exit.carried.lock().keep(lead.kept_places(), Instant::now());
             match &mut self.memory {
                 Some(memory) => memory.keep(lead, now, exit),
                 None => lead.refuse_held(now, exit),

@@ -139,3 +139,63 @@ async fn an_attempt_that_failed_at_one_server_is_served_by_another() {
         assert_eq!(current.map(|it| it.fencing_token), Some(lease.fencing_token));
     }
 }
+
+/// Two servers drain, one right after the other: where calls that waited through the first one stood is known to the
+/// second one only, which leads some of the locks for a moment.
+#[tokio::test(flavor = "multi_thread")]
+async fn places_are_kept_over_two_changes_of_the_leader() {
+    let redis = Redis::start(&[]);
+    let (mut one, mut two, three) = (server_on(&redis).await, server_on(&redis).await, server_on(&redis).await);
+    let mut locks = Vec::new();
+    for number in 0..2 * LOCKS {
+        let name = format!("a/{number}");
+        let held = three.client().acquire_lease(acquire_request(&name, TTL)).await;
+        let request = waiting_request(&name, TTL, TTL);
+        let first = waiting(&one, &request).await;
+        let behind = waiting(&three, &waiting_request(&name, TTL, TTL)).await;
+        locks.push((held, request, first, behind));
+    }
+    let end = |(held, request, first, behind)| {
+        drop::<Session>(first);
+        (held, request, behind)
+    };
+    let locks: Vec<_> = locks.into_iter().map(end).collect();
+    for server in [&mut one, &mut two] {
+        server.shut_down();
+        within(&mut server.task).await.unwrap();
+    }
+    let mut repeated = Vec::new();
+    for (held, mut request, behind) in locks {
+        request.attempt += 1;
+        repeated.push((held, waiting(&three, &request).await, behind));
+    }
+    for (held, mut first, mut behind) in repeated {
+        three.client().release_lease(&held).await;
+        let lease = first.granted(1).await;
+        three.client().release_lease(&lease).await;
+        assert!(behind.granted(1).await.fencing_token > lease.fencing_token);
+    }
+}
+
+/// A proxy repeats a call through another server: both wait, and both get the lease.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_calls_of_an_attempt_get_the_lease() {
+    let redis = Redis::start(&[]);
+    let (one, two) = (server_on(&redis).await, server_on(&redis).await);
+    let name = led_by(&one, &redis).await;
+    for servers in [[&one, &two], [&two, &one], [&one, &one], [&two, &two]] {
+        let held = one.client().acquire_lease(acquire_request(&name, TTL)).await;
+        let request = waiting_request(&name, TTL, TTL);
+        let mut calls = Vec::new();
+        for server in servers {
+            calls.push(waiting(server, &request).await);
+        }
+        one.client().release_lease(&held).await;
+        let mut leases = Vec::new();
+        for mut call in calls {
+            leases.push(call.granted(1).await);
+        }
+        assert_eq!(leases[0].lease_id, leases[1].lease_id);
+        one.client().release_lease(&leases[0]).await;
+    }
+}

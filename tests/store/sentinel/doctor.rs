@@ -41,7 +41,7 @@ async fn it_says_what_each_sentinel_says_and_which_redis_it_is() {
     assert!(findings(&output, 0, "quorum")[0].starts_with("ok \"2 of 3\""));
     // What an ordinary Redis is checked for, and what a failover forgets.
     assert!(findings(&output, 0, "role")[0].contains("it is a primary"));
-    assert!(findings(&output, 0, "replicas")[0].contains("a failover forgets the grants"));
+    assert!(findings(&output, 0, "replicas")[0].contains("a failover forgets what the promoted replica"));
 
     let few = world.url().replace(&format!(",127.0.0.1:{}", world.sentinels[2].port), "");
     let output = doctor(&few, &["--json"]);

@@ -3,12 +3,16 @@
 use super::{Held, Lead, bridge::Work};
 use crate::{
     domain::{
-        command::{Command, Outcome},
+        command::{Acquire, Candidate, Command, Outcome},
+        ids::{Call, CallId, GrantId, LeaseId},
         name::LockName,
         outcome::AcquireOutcome,
         time::StoreTime,
     },
-    store::quorum::{ballot::ServerId, courier::replica_of, exit::Exit, frame::PresentedWaiter, gather::Gathering},
+    store::{
+        partition::Slot,
+        quorum::{ballot::ServerId, courier::replica_of, exit::Exit, frame::PresentedWaiter, gather::Gathering},
+    },
 };
 use std::time::Duration;
 
@@ -113,6 +117,26 @@ impl Lead {
         }
     }
 
+    /// The places that this leader keeps for calls that were dropped, to be presented to the next one. Their servers may
+    /// be gone: one that drained, say, just before this one does.
+    pub(in crate::store::quorum) fn kept_places(&self) -> Vec<PresentedWaiter> {
+        let of_slot = |slot: &Slot<_>| {
+            let name = slot.name.clone();
+            let kept = slot.lock.kept_places().map(move |(request, waiter)| {
+                // The calls are over, so any id does that none of them has but by chance. Nothing is granted to it.
+                let id = CallId(request.0.as_u64_pair().1 | 1);
+                let call = Call { request, attempt: waiter.binding.attempt(), id };
+                let candidate =
+                    Candidate { lease_id: LeaseId(request.0), grant_id: GrantId(request.0), attachment: None };
+                let acquire = Acquire { call, terms: waiter.terms.clone(), wait: true, candidate };
+                let place = (self.ballot, waiter.place + 1);
+                PresentedWaiter { place, name: name.clone(), acquire, is_dropped: true }
+            });
+            kept.collect::<Vec<_>>()
+        };
+        self.locks.waited_for().flat_map(of_slot).collect()
+    }
+
     /// These servers live, so calls that wait through them may be served.
     pub(in crate::store::quorum) fn hear_of(
         &mut self,
@@ -183,8 +207,7 @@ mod tests {
     use super::*;
     use crate::{
         domain::{
-            command::{Acquire, Candidate},
-            ids::{Call, CallId, GrantId, LeaseId, RequestId},
+            ids::RequestId,
             lease::Terms,
             limits::REPLICA_GONE,
             name::{Holder, Metadata},

@@ -7,8 +7,8 @@ use super::{
 use crate::{
     domain::{
         binding::Binding,
-        command::{Acquire, Command, Effects, Outcome},
-        ids::ReplicaId,
+        command::{Acquire, Command, Effect, Effects, Outcome},
+        ids::{ReplicaId, RequestId},
         limits::COMMAND_WINDOW,
         name::LockName,
         outcome::{AcquireOutcome, LockView},
@@ -264,6 +264,11 @@ impl Turns<'_> {
         {
             self.open.push(Held::Key(slot.name.clone(), slot.hash()));
         }
+        let shared = slot
+            .lock
+            .lease()
+            .filter(|lease| lease.binding.calls().len() > 1 && effects.iter().any(|effect| *effect == Effect::Granted));
+        let shared = shared.map(|lease| (lease.request, lease.binding.attempt()));
         let is_watched = self.exit.is_watched();
         let of_classic = self.bridge.filter(|_| classic.is_some()).map(|bridge| bridge.reason(&slot.name));
         let reason = of_classic.as_deref().unwrap_or(reason);
@@ -277,11 +282,21 @@ impl Turns<'_> {
         if let Some((request, (attempt, asked))) =
             offered.and_then(|request| Some((request, slot.lock.skipped(request)?)))
         {
-            let servers = self.carriers.iter().copied().chain([self.exit.me]).map(replica_of);
-            for other in servers.filter(|server| *server != asked) {
-                self.exit.notice(Some(other), Notice::LookAgain(request, attempt));
-            }
+            self.tell_all(request, attempt, Some(asked));
+        }
+        // One call of the attempt got the lease. The others, here or at another server, wait for the same, or that one
+        // may just be gone.
+        if let Some((request, attempt)) = shared {
+            self.tell_all(request, attempt, None);
         }
         outcome
+    }
+
+    /// Has the calls of an attempt ask again, at all servers but this one.
+    fn tell_all(&self, request: RequestId, attempt: u32, but: Option<ReplicaId>) {
+        let servers = self.carriers.iter().copied().chain([self.exit.me]).map(replica_of);
+        for server in servers.filter(|server| Some(*server) != but) {
+            self.exit.notice(Some(server), Notice::LookAgain(request, attempt));
+        }
     }
 }
