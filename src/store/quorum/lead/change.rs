@@ -117,8 +117,8 @@ impl Lead {
         }
     }
 
-    /// The places that this leader keeps for calls that were dropped, to be presented to the next one. Their servers may
-    /// be gone: one that drained, say, just before this one does.
+    /// The places that this leader keeps for calls that were dropped, to be presented to the next one. Their servers
+    /// may be gone: one that drained, say, just before this one does.
     pub(in crate::store::quorum) fn kept_places(&self) -> Vec<PresentedWaiter> {
         let of_slot = |slot: &Slot<_>| {
             let name = slot.name.clone();

@@ -264,10 +264,8 @@ impl Turns<'_> {
         {
             self.open.push(Held::Key(slot.name.clone(), slot.hash()));
         }
-        let shared = slot
-            .lock
-            .lease()
-            .filter(|lease| lease.binding.calls().len() > 1 && effects.iter().any(|effect| *effect == Effect::Granted));
+        let shared =
+            slot.lock.lease().filter(|lease| lease.binding.calls().len() > 1 && effects.contains(&Effect::Granted));
         let shared = shared.map(|lease| (lease.request, lease.binding.attempt()));
         let is_watched = self.exit.is_watched();
         let of_classic = self.bridge.filter(|_| classic.is_some()).map(|bridge| bridge.reason(&slot.name));
