@@ -103,7 +103,7 @@ impl Carried {
     /// The call was dropped: it does not wait any more, and its place is kept for a repeat.
     pub(super) fn drop_call(&mut self, call: Call, now: Instant) {
         if let Some(waiting) = self.waiting_mut(call) {
-            (waiting.dropped, waiting.waiter.is_dropped) = (Some(now), true);
+            waiting.dropped = Some(now);
         }
     }
 
@@ -137,7 +137,7 @@ impl Carried {
         let presented = self.0.values_mut().filter(|waiting| is_to_be(waiting)).map(|waiting| {
             let before = waiting.presented.filter(|it| it.to == ballot);
             waiting.presented = Some(Presented { to: ballot, first: before.map_or(now, |it| it.first), last: now });
-            waiting.waiter.clone()
+            PresentedWaiter { is_dropped: waiting.dropped.is_some(), ..waiting.waiter.clone() }
         });
         let mut waiters: Vec<_> = presented.collect();
         waiters.sort_unstable_by_key(|waiter| waiter.place);

@@ -290,7 +290,7 @@ impl Turns<'_> {
         outcome
     }
 
-    /// Has the calls of an attempt ask again, at all servers but this one.
+    /// Has the calls of an attempt ask again, at all servers through which calls wait, `but` for one.
     fn tell_all(&self, request: RequestId, attempt: u32, but: Option<ReplicaId>) {
         let servers = self.carriers.iter().copied().chain([self.exit.me]).map(replica_of);
         for server in servers.filter(|server| Some(*server) != but) {
