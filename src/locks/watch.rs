@@ -35,10 +35,17 @@ struct Watcher {
 
 #[derive(Debug, Default)]
 struct Backlog {
-    /// Shared by the watchers: a thousand of them may each be thousands of events behind.
-    events: VecDeque<Arc<Event>>,
-    /// How many events were lost after the last one in `events`, if any.
+    items: VecDeque<Item>,
+    /// How many events were lost for want of room after the last one in `items`, if any.
     missed: Option<u64>,
+}
+
+#[derive(Debug)]
+enum Item {
+    /// Shared by the watchers: a thousand of them may each be thousands of events behind.
+    Event(Arc<Event>),
+    /// The store lost events here.
+    Gap,
 }
 
 /// An open watch. Dropped, it ends.
@@ -87,27 +94,44 @@ impl Watchers {
 impl Watcher {
     fn push(&self, event: &Arc<Event>) {
         let mut backlog = self.backlog.lock();
-        // A watcher that has lost an event loses all events until it has read its backlog: one gap instead of many.
-        if backlog.missed.is_some() || backlog.events.len() >= WATCH_BACKLOG_MAX {
-            *backlog.missed.get_or_insert(0) += 1;
+        if backlog.has_room() {
+            backlog.items.push_back(Item::Event(event.clone()));
         } else {
-            backlog.events.push_back(event.clone());
+            *backlog.missed.get_or_insert(0) += 1;
         }
         drop(backlog);
         self.more.notify_one();
     }
 
+    /// Notes a gap at its place: the events after it are not lost.
     fn push_gap(&self) {
-        self.backlog.lock().missed.get_or_insert(0);
+        let mut backlog = self.backlog.lock();
+        if backlog.has_room() {
+            if !matches!(backlog.items.back(), Some(Item::Gap)) {
+                backlog.items.push_back(Item::Gap);
+            }
+        } else {
+            backlog.missed.get_or_insert(0);
+        }
+        drop(backlog);
         self.more.notify_one();
     }
 
     fn pop(&self) -> Option<WatchItem> {
         let mut backlog = self.backlog.lock();
-        if let Some(event) = backlog.events.pop_front() {
-            return Some(WatchItem::Event(Arc::unwrap_or_clone(event)));
+        match backlog.items.pop_front() {
+            Some(Item::Event(event)) => Some(WatchItem::Event(Arc::unwrap_or_clone(event))),
+            Some(Item::Gap) => Some(WatchItem::Missed(0)),
+            None => backlog.missed.take().map(WatchItem::Missed),
         }
-        backlog.missed.take().map(WatchItem::Missed)
+    }
+}
+
+impl Backlog {
+    /// Whether the next item is kept. A watcher for which there was no room once loses all events until it has read its
+    /// backlog: one gap instead of many.
+    fn has_room(&self) -> bool {
+        self.missed.is_none() && self.items.len() < WATCH_BACKLOG_MAX
     }
 }
 
@@ -168,9 +192,9 @@ mod tests {
         watchers.tell(&event("a/2", 9));
         watchers.tell_gap();
         watchers.tell_gap();
+        watchers.tell(&event("a/2", 10));
         assert_eq!(watching.next().await, Some(WatchItem::Event(event("a/2", 9))));
         assert_eq!(watching.next().await, Some(WatchItem::Missed(0)), "what the store lost, nobody counts");
-        watchers.tell(&event("a/2", 10));
         assert_eq!(watching.next().await, Some(WatchItem::Event(event("a/2", 10))));
         drop(watching);
         assert!(!watchers.any());
@@ -181,8 +205,9 @@ mod tests {
         let watchers = Watchers::default();
         let all: Vec<_> = (0..3).map(|_| watchers.watch(String::new(), CancellationToken::new()).unwrap()).collect();
         watchers.tell(&event("a", 1));
-        let kept: Vec<_> = all.iter().map(|one| one.watcher.backlog.lock().events[0].clone()).collect();
-        assert!(kept.iter().all(|one| Arc::ptr_eq(one, &kept[0])));
+        let kept: Vec<_> = all.iter().filter_map(|one| one.watcher.backlog.lock().items.pop_front()).collect();
+        assert!(matches!(&kept[..], [Item::Event(a), Item::Event(b), Item::Event(c)]
+            if Arc::ptr_eq(a, b) && Arc::ptr_eq(a, c)));
     }
 
     #[tokio::test]

@@ -84,6 +84,9 @@ async def test_the_server_of_a_watch_is_killed(tmp_path: Path, redis: Redis, nam
             assert (await anext(events)).kind is fencepost.EventKind.MISSED
             async with client.lock(name) as lock:
                 event = await anext(events)
+                # The lock has another leader now. What the leader before told last may be lost, which is one more gap.
+                while event.kind is fencepost.EventKind.MISSED:
+                    event = await anext(events)
             assert (event.kind, event.token) == (fencepost.EventKind.GRANTED, lock.token)
 
 
