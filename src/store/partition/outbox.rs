@@ -252,6 +252,14 @@ impl Partition<Outbox> {
         self.records(|slot| Some(end_of(&slot.lock)))
     }
 
+    /// The ends of leases that no record has, by their tokens.
+    pub fn unwritten_ends(&self) -> impl Iterator<Item = (FencingToken, StoreTime)> {
+        self.slots.iter().filter_map(|(_, slot)| {
+            let lease = slot.lock.lease()?;
+            (slot.note.written != Some(lease.expires_at)).then_some((lease.token, lease.expires_at))
+        })
+    }
+
     fn records(&self, end: impl Fn(&Slot<Note>) -> Option<StoreTime>) -> Vec<(Bytes, Bytes)> {
         let locks = self.slots.iter().filter_map(|(_, slot)| {
             let record = record::lock::encode(&slot.lock, end(slot)?)?;

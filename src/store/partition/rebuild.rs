@@ -6,9 +6,16 @@ use super::{
     record::{self, Key, RecordError, ended::Entry},
 };
 use crate::{
-    domain::{lease::Lease, name::LockName, rules::Lock, time::StoreTime, token::Sequencer},
+    domain::{
+        lease::Lease,
+        name::LockName,
+        rules::Lock,
+        time::StoreTime,
+        token::{FencingToken, Sequencer},
+    },
     store::quorum::content::{Bytes, Content},
 };
+use std::collections::BTreeMap;
 
 /// A partition that cannot be taken over, because this server would forget what it cannot read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,13 +28,29 @@ pub struct Unreadable {
     pub error: RecordError,
 }
 
-/// Whether records have all renewals of their leases.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What is known of renewals of leases that their records do not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Renewals {
     /// A lease of up to [`RENEWAL_UNWRITTEN_TTL_MAX`] may have been renewed since it was written.
     MayBeMissing,
+    /// All: the leases with these tokens end at these times, and each other one when its record says.
+    Known(BTreeMap<FencingToken, StoreTime>),
+}
+
+impl Renewals {
     /// Each lease ends when its record says.
-    Complete,
+    pub const WRITTEN: Self = Self::Known(BTreeMap::new());
+
+    /// The lock with this record. `time` is that of its partition.
+    fn apply(&self, lock: Lock, time: StoreTime) -> Lock {
+        let Some(lease) = lock.lease() else { return lock };
+        let end = match self {
+            Self::MayBeMissing if may_have_been_renewed(lease) => lease.expires_at.max(time.after(lease.terms.ttl)),
+            Self::MayBeMissing => lease.expires_at,
+            Self::Known(ends) => ends.get(&lease.token).copied().unwrap_or(lease.expires_at),
+        };
+        Lock::kept(Some(Lease { expires_at: end, ..lease.clone() }), lock.tombstones().to_vec())
+    }
 }
 
 impl Partition<Outbox> {
@@ -36,7 +59,7 @@ impl Partition<Outbox> {
     /// of a name.
     pub fn from_content(
         content: Content,
-        renewals: Renewals,
+        renewals: &Renewals,
         time: StoreTime,
         token: u64,
         hash: impl Fn(&LockName) -> u64,
@@ -49,8 +72,7 @@ impl Partition<Outbox> {
                 Key::Lock(name) => {
                     let lock = record::lock::decode(&record).map_err(unreadable)?;
                     let (hash, written) = (hash(&name), end_of(&lock));
-                    let lock = if renewals == Renewals::MayBeMissing { begun_anew(lock, time) } else { lock };
-                    let note = Note::written(written);
+                    let (lock, note) = (renewals.apply(lock, time), Note::written(written));
                     partition.insert(Slot { name, lock, hash, timer: None, note });
                 }
                 Key::Ended(number) => {
@@ -93,17 +115,6 @@ impl Partition<Outbox> {
             };
             self.slots[slot].lock.recall(ended, token);
         }
-    }
-}
-
-/// The lock as its record has it, whose lease may have been renewed since.
-fn begun_anew(lock: Lock, time: StoreTime) -> Lock {
-    match lock.lease() {
-        Some(lease) if may_have_been_renewed(lease) => {
-            let expires_at = lease.expires_at.max(time.after(lease.terms.ttl));
-            Lock::kept(Some(Lease { expires_at, ..lease.clone() }), lock.tombstones().to_vec())
-        }
-        _ => lock,
     }
 }
 

@@ -150,6 +150,11 @@ impl Leader {
         (self.token, self.time)
     }
 
+    /// The last batch that was written.
+    pub fn position(&self) -> Position {
+        Position { ballot: self.ballot, seq: self.seq }
+    }
+
     /// Writes a batch; [`Self::next`] sends it. Answers that rest on it leave when `committed` reaches the result.
     pub fn write(&mut self, changes: Changes) -> u64 {
         if changes.token > self.token {
@@ -210,7 +215,7 @@ impl Leader {
         if !self.wants_snapshot(node) {
             return;
         }
-        let position = Position { ballot: self.ballot, seq: self.seq };
+        let position = self.position();
         let (time, token) = (self.time, self.token);
         if let Standing::Behind { stamp, transfer: made } | Standing::Stranger { next: stamp, transfer: made, .. } =
             &mut self.standings[node]

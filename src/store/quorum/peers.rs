@@ -78,12 +78,12 @@ impl<C: Carrier> QuorumStore<C> {
                     }
                 }
             }
-            Frame::HandOver { partition, ballot } if ballot.server == from => {
+            Frame::HandOver { partition, ballot, ends } if ballot.server == from => {
                 self.election.lock().gave(from, Instant::now());
                 if let Some(Part { share, .. }) = self.parts.get(usize::from(partition))
                     && !self.is_leaving()
                 {
-                    share.lock().ask(ballot, self.clock.now());
+                    share.lock().take_over(ballot, ends, self.clock.now());
                 }
             }
             // In the name of another server.

@@ -5,14 +5,18 @@ mod memory;
 pub(super) use memory::Begun;
 
 use super::{
-    ballot::{Ballot, ServerId, TransferId},
+    ballot::{Ballot, Position, ServerId, TransferId},
     candidate::{Candidate, Question, Step},
     exit::Exit,
+    frame::LastEnds,
     lead::Lead,
-    leader::{Heard, Purpose},
+    leader::{Heard, Origin, Purpose},
     message::{Answer, Request},
 };
-use crate::domain::{name::LockName, time::StoreTime};
+use crate::{
+    domain::{name::LockName, time::StoreTime},
+    store::partition::Renewals,
+};
 use memory::Memory;
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -104,6 +108,8 @@ struct Asking {
     frozen_at: Option<StoreTime>,
     /// When it is given up.
     until: StoreTime,
+    /// What the leader before told when it handed over: the ends of leases as of this batch.
+    ends: Option<(Position, Renewals)>,
 }
 
 impl Share {
@@ -145,10 +151,20 @@ impl Share {
         self.begin(ballot, Candidate::new(ballot, self.nodes), now);
     }
 
+    /// Asks for the lead that a leader hands over, which told the ends of leases.
+    pub(super) fn take_over(&mut self, ballot: Ballot, ends: Option<LastEnds>, now: StoreTime) {
+        self.ask(ballot, now);
+        if let Role::Asks(asking) = &mut self.role {
+            let known =
+                |LastEnds { seq, ends }| (Position { ballot, seq }, Renewals::Known(ends.into_iter().collect()));
+            asking.ends = ends.map(known);
+        }
+    }
+
     /// Begins an attempt. Another one ends.
     fn begin(&mut self, ballot: Ballot, (candidate, step): (Candidate, Step), now: StoreTime) {
         let (questions, until) = (vec![VecDeque::new(); self.nodes], now.after(ATTEMPT_SILENCE_MAX));
-        let mut asking = Asking { ballot, candidate, questions, frozen_at: None, until };
+        let mut asking = Asking { ballot, candidate, questions, frozen_at: None, until, ends: None };
         if let Step::Send(requests) = step {
             asking.queue(requests, now);
         }
@@ -218,6 +234,10 @@ impl Share {
                         let frozen_at = asking.frozen_at.unwrap_or(now);
                         let times = [frozen_at, now];
                         let (of, max) = ((self.partition, tag.ballot), self.waiters_max);
+                        // Told as of another batch, they do not count: who told went on, and may have renewed leases.
+                        let as_of = |(at, _): &(Position, Renewals)| leader.origin() == Origin::Read(*at);
+                        let renewals = asking.ends.take().filter(as_of).map(|(_, renewals)| renewals);
+                        let content = (content, renewals.as_ref().unwrap_or(&Renewals::MayBeMissing));
                         match Lead::new(of, *leader, content, times, max, Place::hash_of) {
                             Ok(lead) => {
                                 let lead = lead.beside_classic(self.prefix.as_ref());

@@ -43,8 +43,8 @@ impl<C: Carrier> QuorumStore<C> {
                 // It goes on: who waits for the successor asks here again.
                 self.led_anew.notify_waiters();
             }
-            if let Some(heir) = lead.hand_over() {
-                self.courier.send(heir, Frame::HandOver { partition: number, ballot: lead.ballot() });
+            if let Some((heir, ends)) = lead.hand_over() {
+                self.courier.send(heir, Frame::HandOver { partition: number, ballot: lead.ballot(), ends });
             }
             more |= lead.apply_due_timers(now, &exit);
         }

@@ -9,6 +9,7 @@ mod asks;
 mod calls;
 mod changes;
 mod crowd;
+mod ends;
 mod one_node;
 mod parcels;
 #[path = "../../support/twins.rs"]

@@ -18,7 +18,7 @@ use fencepost::{
         Event, EventKind, Notice,
         quorum::{
             ballot::{Ballot, ServerId, Stamp},
-            frame::{Done, Frame, Led, OfStranger, Parcel, PresentedWaiter, Refusal, Told, Work},
+            frame::{Done, Frame, LastEnds, Led, OfStranger, Parcel, PresentedWaiter, Refusal, Told, Work},
         },
     },
 };
@@ -162,7 +162,8 @@ fn frames() -> Vec<Frame> {
         Frame::Gather { partition: 17, ballot: BALLOT, now: NOW },
         Frame::Waiters { partition: 17, ballot: BALLOT, not_after: NOW, waiters, is_last: true },
         Frame::Presented { partition: 17, ballot: BALLOT, outcomes },
-        Frame::HandOver { partition: 17, ballot: BALLOT },
+        Frame::HandOver { partition: 17, ballot: BALLOT, ends: Some(LastEnds { seq: 9, ends: vec![(token(), NOW)] }) },
+        Frame::HandOver { partition: 17, ballot: BALLOT, ends: None },
     ]);
     frames
 }

@@ -59,7 +59,7 @@ struct Leader {
 
 impl Leader {
     fn new() -> Self {
-        let partition = Partition::from_content(Content::default(), Renewals::MayBeMissing, START, 0, hash).unwrap();
+        let partition = Partition::from_content(Content::default(), &Renewals::MayBeMissing, START, 0, hash).unwrap();
         Self { partition, content: Content::default(), now: START }
     }
 
@@ -104,8 +104,12 @@ impl Leader {
 
     /// Another server takes over.
     fn successor(&self) -> Partition<Outbox> {
+        self.successor_with(&Renewals::MayBeMissing)
+    }
+
+    fn successor_with(&self, renewals: &Renewals) -> Partition<Outbox> {
         let (content, token) = (self.content.clone(), self.partition.sequencer.counter());
-        Partition::from_content(content, Renewals::MayBeMissing, self.now, token, hash).unwrap()
+        Partition::from_content(content, renewals, self.now, token, hash).unwrap()
     }
 }
 

@@ -90,6 +90,7 @@ impl World {
                 self.leader.write();
                 let successor = self.leader.successor();
                 self.compare(&successor);
+                self.compare_leases();
                 if kind == 19 {
                     self.leader.partition = successor;
                     assert_eq!(counts(&self.leader.write()).0, 0, "a takeover alone changes no record");
@@ -118,6 +119,19 @@ impl World {
                 self.compare_answers(&one, &other, successor, &command);
             }
         }
+    }
+
+    /// A successor that knows of all renewals has the same leases.
+    fn compare_leases(&self) {
+        let leader = &self.leader.partition;
+        let ends = |of: &Partition<Outbox>| of.unwritten_ends().collect::<BTreeMap<_, _>>();
+        let successor = self.leader.successor_with(&Renewals::Known(ends(leader)));
+        for lock in (0..LOCKS).map(name) {
+            let lease =
+                |of: &Partition<Outbox>| of.find(&lock, hash(&lock)).and_then(|slot| slot.lock.lease().cloned());
+            assert_eq!(lease(&successor), lease(leader));
+        }
+        assert_eq!(ends(&successor), ends(leader), "it tells its own successor the same");
     }
 
     fn compare_states(&self, one: &Lock, other: &Lock) {
@@ -249,7 +263,7 @@ proptest! {
 fn a_record_that_cannot_be_read_is_not_passed_over() {
     let refused = |key: &[u8], record: &[u8]| {
         let content = Content(BTreeMap::from([(key.into(), record.into())]));
-        Partition::from_content(content, Renewals::MayBeMissing, START, 0, hash).err().unwrap().to_string()
+        Partition::from_content(content, &Renewals::MayBeMissing, START, 0, hash).err().unwrap().to_string()
     };
     let text = refused(b"la\xff", &[1, 1]);
     assert!(text.starts_with("the record with the key \"la\\xff\" cannot be read: its key is not one"), "{text}");

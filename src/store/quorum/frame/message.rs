@@ -3,6 +3,7 @@
 use super::{
     Frame, FrameError,
     ask::AskMessage,
+    hand_over::HandOverMessage,
     notice::NoticeMessage,
     reply::ReplyMessage,
     stream::{Messages, put},
@@ -39,7 +40,7 @@ enum Kind {
     #[prost(message, tag = "6")]
     Presented(LedMessage),
     #[prost(message, tag = "7")]
-    HandOver(LedMessage),
+    HandOver(HandOverMessage),
 }
 
 /// So many notices follow.
@@ -116,8 +117,8 @@ pub(super) fn put_frame(out: &mut Vec<u8>, frame: Frame) -> usize {
             add(Kind::Presented(LedMessage::of(partition, ballot, outcomes.len(), false)));
             put_list::<PresentedMessage, _>(out, outcomes)
         }
-        Frame::HandOver { partition, ballot } => {
-            add(Kind::HandOver(LedMessage::of(partition, ballot, 0, false)));
+        Frame::HandOver { partition, ballot, ends } => {
+            add(Kind::HandOver(HandOverMessage::of(partition, ballot, ends)));
             1
         }
     }
@@ -154,8 +155,8 @@ pub(super) fn next_frame(messages: &mut Messages<'_>) -> Result<Frame, FrameErro
             Frame::Presented { partition, ballot, outcomes: messages.list(count, PresentedMessage::read)? }
         }
         Kind::HandOver(message) => {
-            let (partition, ballot) = message.read()?;
-            Frame::HandOver { partition, ballot }
+            let (partition, ballot, ends) = message.read()?;
+            Frame::HandOver { partition, ballot, ends }
         }
     })
 }

@@ -9,6 +9,7 @@
 mod ask;
 mod command;
 mod error;
+mod hand_over;
 mod message;
 mod notice;
 mod outcome;
@@ -34,6 +35,7 @@ use crate::{
         name::LockName,
         outcome::{AcquireOutcome, LockView},
         time::StoreTime,
+        token::FencingToken,
     },
     store::Notice,
 };
@@ -55,6 +57,9 @@ pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 pub const MESSAGES_MAX: usize = 16 * 1024;
 /// The list of a frame is sent in parts of at most this length.
 pub const LIST_MAX: usize = 512;
+
+/// The ends of leases in a partition that its leader tells its successor, at most.
+pub const LAST_ENDS_MAX: usize = 4_000;
 
 const _: () = assert!((PAGE_SIZE_MAX as usize) < MESSAGES_MAX, "a page is sent in one part");
 
@@ -137,7 +142,19 @@ pub enum Frame {
         partition: u16,
         /// The leader's ballot.
         ballot: Ballot,
+        /// Renewals that no record has. `None` if they are too many: then TTLs begin anew.
+        ends: Option<LastEnds>,
     },
+}
+
+/// The ends of leases that a leader knows when it hands over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastEnds {
+    /// The number of the leader's last batch. Whoever goes on from another one must not use the ends: the leader went
+    /// on itself and may have renewed leases.
+    pub seq: u64,
+    /// When leases end that end later than their records say, by their tokens.
+    pub ends: Vec<(FencingToken, StoreTime)>,
 }
 
 /// What a leader is asked for.

@@ -11,7 +11,13 @@ use crate::{
     },
     store::{
         partition::Slot,
-        quorum::{ballot::ServerId, courier::replica_of, exit::Exit, frame::PresentedWaiter, gather::Gathering},
+        quorum::{
+            ballot::ServerId,
+            courier::replica_of,
+            exit::Exit,
+            frame::{LAST_ENDS_MAX, LastEnds, PresentedWaiter},
+            gather::Gathering,
+        },
     },
 };
 use std::time::Duration;
@@ -27,6 +33,13 @@ pub(super) struct HandOver {
     /// Then this leader goes on.
     until: StoreTime,
     is_asked: bool,
+}
+
+impl HandOver {
+    /// Whether the successor was asked.
+    pub(super) fn is_asked(&self) -> bool {
+        self.is_asked
+    }
 }
 
 impl Lead {
@@ -191,14 +204,17 @@ impl Lead {
         has_failed
     }
 
-    /// The server to be asked to take over, once, when nothing is held back any more.
-    pub(in crate::store::quorum) fn hand_over(&mut self) -> Option<ServerId> {
+    /// The server to be asked to take over, once, when nothing is held back any more, and what it is told: the ends of
+    /// leases as of the last batch. If this leader goes on after all, it renews none without another batch.
+    pub(in crate::store::quorum) fn hand_over(&mut self) -> Option<(ServerId, Option<LastEnds>)> {
         let it = self.hands_over.as_mut().filter(|it| !it.is_asked)?;
         if !self.open.is_empty() || !self.written.is_empty() || self.bridge.as_ref().is_some_and(|it| it.is_busy()) {
             return None;
         }
         it.is_asked = true;
-        Some(it.to)
+        let ends: Vec<_> = self.locks.unwritten_ends().take(LAST_ENDS_MAX + 1).collect();
+        let seq = self.leader.position().seq;
+        Some((it.to, (ends.len() <= LAST_ENDS_MAX).then_some(LastEnds { seq, ends })))
     }
 }
 
@@ -214,6 +230,7 @@ mod tests {
         },
         store::{
             TestNotices,
+            partition::Renewals,
             quorum::{
                 ballot::{Ballot, Position, Stamp},
                 candidate::Membership,
@@ -254,7 +271,9 @@ mod tests {
         let (now, ballot) = (StoreTime::from_micros(7_000_000), Ballot { round: 1, server: ME });
         let member = Some(Membership { stamp: Stamp(1), accepted: Position::default() });
         let leader = Leader::new(ballot, Position::default(), 0, 0, &[member]);
-        let mut lead = Lead::new((0, ballot), leader, Content::default(), [now, now], 9, |_| 0).unwrap();
+        let mut lead =
+            Lead::new((0, ballot), leader, (Content::default(), &Renewals::MayBeMissing), [now, now], 9, |_| 0)
+                .unwrap();
         let (courier, carried) = (Courier::new(), Mutex::<Carried>::default());
         let (notices, since) = (TestNotices::default(), tokio::time::Instant::now());
         let exit = Exit { me: ME, notices: &notices, courier: &courier, carried: &carried, since };

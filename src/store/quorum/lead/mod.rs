@@ -88,14 +88,14 @@ impl Lead {
     pub(super) fn new(
         (partition, ballot): (u16, Ballot),
         leader: Leader,
-        content: Content,
+        (content, renewals): (Content, &Renewals),
         [frozen_at, now]: [StoreTime; 2],
         waiters_max: usize,
         hash: impl Fn(&LockName) -> u64,
     ) -> Result<Self, Unreadable> {
         let (token, base) = leader.token_and_time();
         let time = PartitionTime::resumed(StoreTime::from_micros(base), frozen_at);
-        let locks = Partition::from_content(content, Renewals::MayBeMissing, time.at(now), token, hash)?;
+        let locks = Partition::from_content(content, renewals, time.at(now), token, hash)?;
         Ok(Self::of_locks((partition, ballot), leader, locks, time, now, waiters_max))
     }
 
@@ -209,7 +209,7 @@ impl Lead {
     /// Whether there may be a request for this node. It takes a few nanoseconds to say that there is none.
     pub(super) fn may_have_next(&self, node: usize, now: StoreTime) -> bool {
         !self.open.is_empty()
-            || now.since(self.written_at) >= IDLE_BATCH_PERIOD
+            || self.is_idle_batch_due(now)
             || !self.leader.has_all(node)
             || self.bridge.as_ref().is_some_and(|bridge| bridge.has_steps())
     }
@@ -230,13 +230,20 @@ impl Lead {
             return Some(step);
         }
         // The node has nothing else to do: what came meanwhile is one batch.
-        if !self.open.is_empty() || now.since(self.written_at) >= IDLE_BATCH_PERIOD {
+        if !self.open.is_empty() || self.is_idle_batch_due(now) {
             self.write(now);
         }
         if self.leader.wants_snapshot(node) {
             self.stage(node, now, transfer());
         }
         self.leader.next(node)
+    }
+
+    /// Whether others are to see that the partition is led. A successor takes a moment; a batch meanwhile would void the
+    /// ends of leases that it was told.
+    fn is_idle_batch_due(&self, now: StoreTime) -> bool {
+        let is_asked = self.hands_over.as_ref().is_some_and(HandOver::is_asked);
+        now.since(self.written_at) >= if is_asked { 2 * IDLE_BATCH_PERIOD } else { IDLE_BATCH_PERIOD }
     }
 
     /// Makes a snapshot ready: of all that is written, so all that changed is written before.

@@ -28,13 +28,13 @@ impl Lead {
     /// The leader that begins the node's next membership with all that this one has in memory, written or not. Nobody
     /// waits in it, as after every change of the leader; what this one held back is refused before.
     ///
-    /// With all renewals, leases end when they did: a node that is emptied again and again must not keep the lock of a
+    /// With all renewals known, leases end when they did: a node that is emptied again and again must not keep the lock of a
     /// dead holder. A leader that was deposed does not know whether another one renewed them meanwhile.
     pub(in crate::store::quorum) fn recalled(
         mut self,
         ballot: Ballot,
         Admission { next, skip, .. }: Admission,
-        renewals: Renewals,
+        renewals: &Renewals,
         now: StoreTime,
     ) -> Result<Self, NotRecalled> {
         let time = self.time.at(now);
@@ -114,11 +114,13 @@ mod tests {
 
     /// What a leader with two leases has before and after its memory is recalled. The node has acknowledged the first
     /// one, which was renewed since.
-    fn recalled(renewals: Renewals) -> ([(u64, StoreTime); 2], Lead) {
+    fn recalled(renewals: &Renewals) -> ([(u64, StoreTime); 2], Lead) {
         let (now, ballot) = (StoreTime::from_micros(7_000_000), Ballot { round: 1, server: ME });
         let member = Some(Membership { stamp: HOME, accepted: Position::default() });
         let leader = Leader::new(ballot, Position::default(), 0, 40, &[member]);
-        let mut lead = Lead::new((0, ballot), leader, Content::default(), [now; 2], 9, Place::hash_of).unwrap();
+        let mut lead =
+            Lead::new((0, ballot), leader, (Content::default(), &Renewals::MayBeMissing), [now; 2], 9, Place::hash_of)
+                .unwrap();
         let (courier, carried) = (Courier::new(), Mutex::default());
         let (notices, since) = (TestNotices::default(), tokio::time::Instant::now());
         let exit = Exit { me: ME, notices: &notices, courier: &courier, carried: &carried, since };
@@ -146,7 +148,7 @@ mod tests {
 
     #[test]
     fn grants_that_may_never_have_been_answered_get_tokens_that_nobody_else_has_drawn() {
-        let (before, lead) = recalled(Renewals::Complete);
+        let (before, lead) = recalled(&Renewals::WRITTEN);
         assert_eq!(before.map(|(token, _)| token), [41, 42]);
         assert_eq!([1, 2].map(|number| lease(&lead, number).0), [41, 1_001]);
         assert!(lead.token() >= 1_001);
@@ -154,11 +156,11 @@ mod tests {
 
     #[test]
     fn leases_end_when_they_did_unless_another_leader_may_have_renewed_them() {
-        let (before, lead) = recalled(Renewals::Complete);
+        let (before, lead) = recalled(&Renewals::WRITTEN);
         assert_eq!([1, 2].map(|number| lease(&lead, number).1), before.map(|(_, end)| end));
         let due = lead.locks.next_due();
         assert_eq!(due, Some(before[0].1), "a timer ends it");
-        let (before, lead) = recalled(Renewals::MayBeMissing);
+        let (before, lead) = recalled(&Renewals::MayBeMissing);
         assert_eq!([1, 2].map(|number| lease(&lead, number).1), before.map(|(_, end)| end.after(SECOND)), "anew");
     }
 }

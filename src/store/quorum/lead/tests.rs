@@ -19,10 +19,12 @@ use crate::{
             carried::Carried,
             courier::Courier,
             exit::{Asker, QueuePlace},
+            frame::{LAST_ENDS_MAX, LastEnds},
         },
     },
     sync::Mutex,
 };
+use std::collections::BTreeMap;
 use uuid::Uuid;
 
 const ME: ServerId = ServerId([1; 12]);
@@ -58,7 +60,8 @@ impl Bench {
     fn new() -> Self {
         let member = Some(Membership { stamp: Stamp(1), accepted: Position::default() });
         let leader = Leader::new(BALLOT, Position::default(), 0, 0, &[member]);
-        let lead = Lead::new((0, BALLOT), leader, Content::default(), [START; 2], 9, |_| 0).unwrap();
+        let lead = Lead::new((0, BALLOT), leader, (Content::default(), &Renewals::MayBeMissing), [START; 2], 9, |_| 0)
+            .unwrap();
         let (courier, carried) = (Courier::new(), Mutex::default());
         Self { lead, notices: TestNotices::default(), courier, carried, since: Instant::now() }
     }
@@ -186,12 +189,54 @@ fn a_leader_that_is_deposed_tells_nobody_of_a_lease_and_the_call_is_presented_to
     assert_eq!(presented.iter().map(|waiter| waiter.acquire.call).collect::<Vec<_>>(), [acquire(2).call]);
 }
 
+/// What a leader tells its successor that has renewed so many leases.
+fn told(leases: usize) -> Option<LastEnds> {
+    let mut bench = Bench::new();
+    let later = START.after(TTL / 2);
+    let run = |bench: &mut Bench, now, command: &dyn Fn(Acquire) -> Command| {
+        for number in 1..=leases {
+            let (name, not_after) = (LockName::new(number.to_string()).unwrap(), bench.lead.time(now));
+            let (command, asker) = (command(acquire(number as u128)), Asker::There(ME, 1));
+            let job = Job { hash: number as u64, name, command, from: ME, not_after, asker };
+            bench.with_exit(|lead, exit| lead.submit(job, now, exit));
+        }
+    };
+    let renew = |acquire: Acquire| Command::Renew { lease_id: acquire.candidate.lease_id, ttl: None };
+    run(&mut bench, START, &Command::Acquire);
+    // That its holder was heard of is written.
+    run(&mut bench, START, &renew);
+    bench.write();
+    run(&mut bench, later, &renew);
+    bench.lead.begin_hand_over(OTHER, later);
+    if leases > 0 {
+        assert_eq!(bench.lead.hand_over(), None, "not all answers have left");
+    }
+    bench.write();
+    let (successor, ends) = bench.lead.hand_over().unwrap();
+    assert_eq!((successor, bench.lead.hand_over()), (OTHER, None));
+    let last = bench.lead.leader.position().seq;
+    assert!(ends.as_ref().is_none_or(|ends| ends.seq == last));
+    ends
+}
+
+#[test]
+fn a_leader_tells_its_successor_of_renewals_that_no_node_has_unless_they_are_too_many() {
+    let end = StoreTime::default().after(TTL / 2 + TTL);
+    let ends = |leases| told(leases).map(|it| it.ends.into_iter().map(|(token, end)| (token.get(), end)).collect());
+    let known = |leases| Some((1..=leases as u64).map(|token| (token, end)).collect::<BTreeMap<_, _>>());
+    for leases in [0, 3, LAST_ENDS_MAX] {
+        assert_eq!(ends(leases), known(leases), "{leases} leases");
+    }
+    assert_eq!(ends(LAST_ENDS_MAX + 1), None);
+}
+
 #[test]
 fn what_no_node_takes_is_bounded() {
     let (now, ballot) = (StoreTime::from_micros(7_000_000), Ballot { round: 1, ..Ballot::default() });
     let member = Some(Membership { stamp: Stamp(1), accepted: Position::default() });
     let leader = Leader::new(ballot, Position::default(), 0, 0, &[member]);
-    let mut lead = Lead::new((0, ballot), leader, Content::default(), [now, now], 1, |_| 0).unwrap();
+    let mut lead =
+        Lead::new((0, ballot), leader, (Content::default(), &Renewals::MayBeMissing), [now, now], 1, |_| 0).unwrap();
     let later = now.after(2 * SILENCE_MAX);
     assert!(lead.is_heard(later), "nobody waits");
     // A read changes nothing, so it fills no batch.

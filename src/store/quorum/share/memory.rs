@@ -142,11 +142,11 @@ impl Share {
 
     fn recall(&mut self, admission: Admission, now: StoreTime, exit: &Exit<'_>) -> Begun {
         let ballot = self.ballot_above(admission.above);
-        let renewals = if self.lead().is_some() { Renewals::Complete } else { Renewals::MayBeMissing };
+        let renewals = if self.lead().is_some() { Renewals::WRITTEN } else { Renewals::MayBeMissing };
         self.resign(now, exit);
         let Some(memory) = &mut self.memory else { return Begun::Nothing };
         let Some(kept) = memory.kept.take() else { return Begun::Nothing };
-        match kept.recalled(ballot, admission, renewals, now) {
+        match kept.recalled(ballot, admission, &renewals, now) {
             Ok(lead) => {
                 memory.begins(&lead, now);
                 self.role = Role::Leads(Box::new(lead));

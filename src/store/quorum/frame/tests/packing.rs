@@ -5,7 +5,7 @@ use crate::domain::{
     command::Candidate,
     ids::{Call, CallId, RequestId},
     lease::Terms,
-    limits::{HOLDER_BYTES_MAX, LOCK_NAME_BYTES_MAX, METADATA_BYTES_MAX},
+    limits::{HOLDER_BYTES_MAX, LOCK_NAME_BYTES_MAX, METADATA_BYTES_MAX, TOKEN_END},
     name::{Holder, Metadata},
 };
 
@@ -49,6 +49,14 @@ fn largest_waiter() -> PresentedWaiter {
         acquire: Acquire { call, terms, wait: true, candidate },
         is_dropped: true,
     }
+}
+
+#[test]
+fn as_many_ends_as_are_told_are_one_message() {
+    let ends = vec![(FencingToken::new(TOKEN_END - 1).unwrap(), StoreTime::from_micros(u64::MAX)); LAST_ENDS_MAX];
+    let ballot = Ballot { round: u64::MAX, server: ONE };
+    let frame = Frame::HandOver { partition: u16::MAX, ballot, ends: Some(LastEnds { seq: u64::MAX, ends }) };
+    assert_eq!(unpacked(&parcels(ONE, [frame.clone()])), [frame]);
 }
 
 #[test]

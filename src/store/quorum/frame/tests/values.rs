@@ -246,7 +246,13 @@ pub(super) fn some_frame() -> impl Strategy<Value = Frame> {
         ),
         1 => (of(), vec((some_call(), some_acquire_outcome(), any::<u64>()), 0..3))
             .prop_map(|((partition, ballot), outcomes)| Frame::Presented { partition, ballot, outcomes }),
-        1 => of().prop_map(|(partition, ballot)| Frame::HandOver { partition, ballot }),
+        1 => (of(), option::of((any::<u64>(), vec((some_token(), some_time()), 0..4)))).prop_map(
+            |((partition, ballot), ends)| Frame::HandOver {
+                partition,
+                ballot,
+                ends: ends.map(|(seq, ends)| LastEnds { seq, ends }),
+            }
+        ),
     ]
 }
 
