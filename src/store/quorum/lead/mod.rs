@@ -239,8 +239,8 @@ impl Lead {
         self.leader.next(node)
     }
 
-    /// Whether others are to see that the partition is led. A successor takes a moment; a batch meanwhile would void the
-    /// ends of leases that it was told.
+    /// Whether others are to see that the partition is led. A successor takes over within a moment; a batch meanwhile
+    /// would void the ends of leases that it was told.
     fn is_idle_batch_due(&self, now: StoreTime) -> bool {
         let is_asked = self.hands_over.as_ref().is_some_and(HandOver::is_asked);
         now.since(self.written_at) >= if is_asked { 2 * IDLE_BATCH_PERIOD } else { IDLE_BATCH_PERIOD }

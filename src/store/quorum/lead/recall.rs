@@ -28,8 +28,8 @@ impl Lead {
     /// The leader that begins the node's next membership with all that this one has in memory, written or not. Nobody
     /// waits in it, as after every change of the leader; what this one held back is refused before.
     ///
-    /// With all renewals known, leases end when they did: a node that is emptied again and again must not keep the lock of a
-    /// dead holder. A leader that was deposed does not know whether another one renewed them meanwhile.
+    /// With all renewals known, leases end when they did: a node that is emptied again and again must not keep the lock
+    /// of a dead holder. A leader that was deposed does not know whether another one renewed them meanwhile.
     pub(in crate::store::quorum) fn recalled(
         mut self,
         ballot: Ballot,
