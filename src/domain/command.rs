@@ -192,9 +192,6 @@ pub enum Effect {
         /// The attachment that is void now.
         attachment: AttachmentId,
     },
-    /// The server that sent the command had been silent for so long, or is so new, that its waiters may have been
-    /// deleted. The server asks again for each of them.
-    ReplicaReturned,
 }
 
 /// The effects of one command, in order. Few commands have more than two.

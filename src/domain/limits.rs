@@ -51,7 +51,7 @@ pub const COMMAND_WINDOW: Duration = Duration::from_millis(500);
 pub const TOKEN_SKIP: Duration = Duration::from_secs(60);
 /// Tokens stay below this (2^53), so that a double, and with it Lua and JSON, holds them exactly.
 pub const TOKEN_END: u64 = 1 << 53;
-/// After this much silence of a replica its waiters are skipped: three polls.
+/// After this much silence of a replica its waiters are skipped: ten beats.
 pub const REPLICA_SILENT: Duration = Duration::from_secs(3);
 /// After this much silence of a replica its waiters are deleted.
 pub const REPLICA_GONE: Duration = Duration::from_secs(30);

@@ -1,7 +1,7 @@
 //! The outcomes of commands. A refusal is an outcome, not an error.
 
 use super::{
-    ids::{GrantId, LeaseId, RequestId},
+    ids::{GrantId, LeaseId},
     lease::LeaseEnd,
     name::{Holder, Metadata},
     time::StoreTime,
@@ -91,17 +91,6 @@ pub enum AcquireOutcome {
     TooLate(StoreTime),
     /// No token is left. The request neither holds the lock nor waits for it.
     TokensExhausted,
-}
-
-/// The outcome of Poll.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Polled {
-    /// The request and attempt that the lock is offered to, if the polling server carries them.
-    pub offered: Option<(RequestId, u32)>,
-    /// How many waiters of the polling server are queued.
-    pub waiters: usize,
-    /// The lowest place in the queue.
-    pub first_place: Option<u64>,
 }
 
 /// The fate of a lease that a caller asked about.

@@ -17,7 +17,7 @@ pub enum WaiterState {
     Waiting,
     /// It has been offered the lock, and has until the end of the claim window to claim it.
     Offered,
-    /// It let an offer lapse. It keeps its place, and is skipped until it claims, acquires again, or its server polls.
+    /// It let an offer lapse. It keeps its place, and is skipped until it claims or acquires again.
     Missed,
     /// Its calls were dropped. It keeps its place for a retry until this moment, and is skipped.
     Dropped(StoreTime),
@@ -79,11 +79,6 @@ impl Queue {
         self.waiters.get(&request)
     }
 
-    /// How many waiters of this server may be offered the lock or have missed an offer.
-    pub fn of_replica(&self, replica: ReplicaId) -> usize {
-        self.by_server.get(&replica).map_or(0, |server| server.waiting.len() + server.missed.len())
-    }
-
     /// Adds a request at the end of the queue.
     pub fn push(&mut self, call: Call, replica: ReplicaId, terms: Terms) {
         let place = self.next_place;
@@ -125,11 +120,6 @@ impl Queue {
     pub fn first_gone(&self, gone: impl Fn(ReplicaId) -> bool) -> Option<RequestId> {
         let server = self.by_server.iter().find(|(replica, _)| gone(**replica))?.1;
         server.waiting.values().chain(server.missed.values()).next().copied()
-    }
-
-    /// A waiter of this replica that missed its offer.
-    pub fn first_missed(&self, replica: ReplicaId) -> Option<RequestId> {
-        self.by_server.get(&replica)?.missed.values().next().copied()
     }
 
     /// Changes whether a waiter may be offered the lock. It keeps its place.

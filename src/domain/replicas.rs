@@ -1,7 +1,7 @@
 //! The servers that have waiters in a partition, and when each was last heard of.
 //!
-//! A server polls for its waiters; the poll is its heartbeat, for all of them at once. Waiters of a silent server are
-//! skipped, and after a longer time deleted: nobody would hear of a lock granted to them.
+//! A server's heartbeat is for all of its waiters at once. Waiters of a silent server are skipped, and after a longer
+//! time deleted: nobody would hear of a lock granted to them. When it is back, the server asks again for all of them.
 
 use super::{
     ids::ReplicaId,
@@ -25,20 +25,13 @@ impl Replicas {
         Self { seen: None, own: None }
     }
 
-    /// For a store that many servers share. None has been heard of yet.
-    pub const fn many() -> Self {
-        Self { seen: Some(BTreeMap::new()), own: None }
-    }
-
     /// For a store inside this server, which others use through it. None of them has been heard of yet.
     pub const fn many_beside(own: ReplicaId) -> Self {
         Self { seen: Some(BTreeMap::new()), own: Some(own) }
     }
 
-    /// Notes a heartbeat. True if the server had been silent for so long, or is so new, that its waiters may have been
-    /// deleted.
-    pub fn beat(&mut self, replica: ReplicaId, now: StoreTime) -> bool {
-        let gone = self.is_gone(replica, now);
+    /// Notes a heartbeat.
+    pub fn beat(&mut self, replica: ReplicaId, now: StoreTime) {
         if let Some(seen) = &mut self.seen {
             // A time in the future, from a clock that stepped back, is cut to now: a server that died since must not
             // count as alive for longer than others.
@@ -46,7 +39,6 @@ impl Replicas {
             seen.retain(|_, at| now.since(*at) < REPLICA_GONE);
             seen.insert(replica, now);
         }
-        gone
     }
 
     /// Whether a replica's waiters may be offered locks.
@@ -78,6 +70,7 @@ mod tests {
 
     const A: ReplicaId = ReplicaId(Uuid::from_u128(1));
     const B: ReplicaId = ReplicaId(Uuid::from_u128(2));
+    const OWN: ReplicaId = ReplicaId(Uuid::from_u128(3));
 
     fn at(seconds: u64) -> StoreTime {
         StoreTime::from_micros(seconds * 1_000_000)
@@ -85,14 +78,13 @@ mod tests {
 
     #[test]
     fn a_replica_is_skipped_after_3_s_of_silence_and_gone_after_30() {
-        let mut replicas = Replicas::many();
+        let mut replicas = Replicas::many_beside(OWN);
         assert!(replicas.is_gone(A, at(100)) && !replicas.is_alive(A, at(100)));
-        assert!(replicas.beat(A, at(100)), "a new one cannot have waiters yet");
-        assert!(!replicas.beat(A, at(101)));
+        replicas.beat(A, at(100));
+        replicas.beat(A, at(101));
         let (alive, silent) = (StoreTime::from_micros(104_000_000 - 1), at(104));
         assert!(replicas.is_alive(A, alive) && !replicas.is_alive(A, silent) && !replicas.is_gone(A, silent));
         assert!(!replicas.is_gone(A, StoreTime::from_micros(131_000_000 - 1)) && replicas.is_gone(A, at(131)));
-        assert!(replicas.beat(A, at(131)), "the caller learns that it was silent");
         replicas.beat(B, at(200));
         assert!(replicas.is_gone(A, at(200)));
         assert!(replicas.is_alive(B, at(150)), "a clock that stepped back silences nobody");
@@ -100,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_server_that_dies_before_the_clock_steps_back_is_gone_as_soon_as_others() {
-        let mut replicas = Replicas::many();
+        let mut replicas = Replicas::many_beside(OWN);
         replicas.beat(A, at(4_000));
         replicas.beat(B, at(400));
         assert!(replicas.is_alive(A, at(402)));
@@ -111,7 +103,7 @@ mod tests {
     #[test]
     fn the_server_that_has_the_store_is_always_there_and_others_are_heard_of() {
         let mut replicas = Replicas::many_beside(A);
-        assert!(replicas.is_alive(A, at(1_000)) && !replicas.is_gone(A, at(1_000)) && !replicas.beat(A, at(1_000)));
+        assert!(replicas.is_alive(A, at(1_000)) && !replicas.is_gone(A, at(1_000)));
         assert!(replicas.is_gone(B, at(1_000)));
         replicas.beat(B, at(1_000));
         assert!(replicas.is_alive(B, at(1_001)) && replicas.is_gone(B, at(1_030)) && replicas.is_alive(A, at(1_030)));
@@ -120,6 +112,7 @@ mod tests {
     #[test]
     fn one_alone_is_always_there() {
         let mut replicas = Replicas::one();
-        assert!(!replicas.beat(A, at(1)) && replicas.is_alive(A, at(1_000)) && !replicas.is_gone(A, at(1_000)));
+        replicas.beat(A, at(1));
+        assert!(replicas.is_alive(A, at(1_000)) && !replicas.is_gone(A, at(1_000)));
     }
 }

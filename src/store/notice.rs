@@ -82,7 +82,7 @@ impl Notice {
                         each(None, Self::event(EventKind::Granted, name, lease));
                     }
                 }
-                Effect::Granted | Effect::ReplicaReturned => {}
+                Effect::Granted => {}
                 Effect::Ended { lease, end } => {
                     if let Some(attachment) = lease.attachment {
                         each(Some(lease.attachment_replica), Self::LeaseEnded(attachment, end));

@@ -153,7 +153,7 @@ impl Model {
             now,
             not_after: now.after(COMMAND_WINDOW),
             replica: fencepost_schedules::domain::ids::ReplicaId(Uuid::nil()),
-            replicas: &mut Replicas::one(),
+            replicas: &Replicas::one(),
             waiters_max: WAITERS_MAX,
             classic: None,
         });

@@ -82,7 +82,6 @@ impl Turn<'_> {
         if bound == Bound::Overtaken {
             return Some(AcquireOutcome::Overtaken);
         }
-        self.hear_of_replica();
         if !matches!(state, WaiterState::Waiting | WaiterState::Offered) {
             self.set_state(request, WaiterState::Waiting);
             self.promote();
@@ -130,8 +129,6 @@ impl Turn<'_> {
             return AcquireOutcome::QueueFull;
         }
         self.lock.queue.get_or_insert_with(Box::<Queue>::default).push(call, self.replica, terms);
-        // mutant: enqueue is no heartbeat
-        self.hear_of_replica();
         AcquireOutcome::Queued
     }
 

@@ -95,14 +95,6 @@ impl Turn<'_> {
         self.give_up_empty_queue();
     }
 
-    /// Notes that the server that sent the command is alive.
-    pub(super) fn hear_of_replica(&mut self) {
-        if self.replicas.beat(self.replica, self.now) {
-            // mutant: deleted waiters wait for ever
-            self.effects.push(Effect::ReplicaReturned);
-        }
-    }
-
     fn forget(&mut self) {
         // mutant: ended requests forgotten at once
         self.lock.ended.forget(self.now, OVERDUE_BATCH);

@@ -87,7 +87,7 @@ pub struct Turn<'a> {
     /// The server that sent the command.
     pub replica: ReplicaId,
     /// The servers with waiters in the lock's partition.
-    pub replicas: &'a mut Replicas,
+    pub replicas: &'a Replicas,
     /// How many requests may wait for the lock.
     pub waiters_max: usize,
     /// The classic client that holds the lock outside these rules, if there is one. No lease is granted beside it.

@@ -5,9 +5,9 @@ use crate::domain::{
     binding::{Binding, Unbound},
     command::{Acquire, Candidate, Effect},
     ended::RequestEnd,
-    ids::{Call, LeaseId, ReplicaId, RequestId},
+    ids::{Call, ReplicaId, RequestId},
     limits::DROP_GRACE,
-    outcome::{AcquireOutcome, Polled, ReleaseOutcome},
+    outcome::AcquireOutcome,
     queue::{Queue, WaiterState},
 };
 
@@ -21,17 +21,6 @@ pub struct Next {
 }
 
 impl Turn<'_> {
-    /// Releases a lease, and claims for a call that waits at the same server: if that call is next, it gets the lock at
-    /// once. Equal to a release followed by the claim, in one step. If the call is not next, only the release.
-    pub fn release_to(&mut self, lease_id: LeaseId, next: Next) -> (ReleaseOutcome, Option<AcquireOutcome>) {
-        let released = self.release(lease_id);
-        let claimed = match released {
-            ReleaseOutcome::Released => self.claim_offered(self.replica, |_, _| Some(next)),
-            _ => None,
-        };
-        (released, claimed.map(|(_, outcome)| outcome))
-    }
-
     /// Claims what this turn, as its last effect, has offered to a request whose calls wait at `replica`: so nothing
     /// is on the way between two holders. `next` finds a call of the request that can take the lock; where it finds
     /// none, the hint to claim remains. The turn is over then.
@@ -93,29 +82,6 @@ impl Turn<'_> {
             self.promote();
         }
         if self.is_offered(request) { self.grant_offered(request, candidate) } else { AcquireOutcome::Queued }
-    }
-
-    /// A server polls for its waiters: this is its heartbeat, and it repairs lost wake-ups. Waiters that missed an
-    /// offer may be offered the lock again, because the server that carries their calls is alive.
-    pub fn poll(&mut self) -> Polled {
-        // mutant: poll is no heartbeat
-        self.hear_of_replica();
-        self.apply_time();
-        // mutant: poll forgets those who missed
-        while let Some(request) = self.lock.queue.as_ref().and_then(|queue| queue.first_missed(self.replica)) {
-            self.set_state(request, WaiterState::Waiting);
-        }
-        self.promote();
-        let queue = self.lock.queue.as_ref();
-        let offered = self.lock.offer.and_then(|offer| {
-            let binding = &queue?.get(offer.request)?.binding;
-            (binding.replica() == self.replica).then_some((offer.request, binding.attempt()))
-        });
-        Polled {
-            offered,
-            waiters: queue.map_or(0, |queue| queue.of_replica(self.replica)),
-            first_place: queue.and_then(|queue| queue.first_place()),
-        }
     }
 
     /// Ends the wait of a call whose time is over. If the request has a lease by now, answers the lease.

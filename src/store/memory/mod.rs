@@ -119,7 +119,7 @@ impl MemoryStore {
             now,
             not_after: now.after(COMMAND_WINDOW),
             replica: THIS_PROCESS,
-            replicas: &mut Replicas::one(),
+            replicas: &Replicas::one(),
             waiters_max: self.waiters_max,
             classic: None,
         });

@@ -19,7 +19,6 @@ pub(crate) fn plain() -> Protocol {
         ttl: 3 * SECOND,
         tick: SECOND,
         wait: true,
-        hints: true,
         cancels: false,
         timeouts: false,
         releases: true,
@@ -115,7 +114,7 @@ fn invariants_hold_if_a_call_is_repeated_through_the_same_server() {
 #[test]
 fn tokens_rise_if_the_store_loses_its_memory() {
     let budget = faults(|it| (it.restarts, it.ticks) = (1, Some(3)));
-    let protocol = Protocol { wait: false, hints: false, replicas: 1, behind: 50 * SECOND, budget, ..plain() };
+    let protocol = Protocol { wait: false, replicas: 1, behind: 50 * SECOND, budget, ..plain() };
     holds("a store that loses its memory, its clock behind", protocol);
 }
 
@@ -140,11 +139,12 @@ fn breaks(bug: Bug, invariant: &str, protocol: Protocol) {
 #[test]
 fn deliberate_bugs_of_clients_and_replicas_break_an_invariant() {
     let delayed = |delays| Protocol { budget: faults(|it| it.delays = delays), ..plain() };
-    breaks(Bug::NoPolls, "no lost waiter", plain());
+    breaks(Bug::NoBeats, "no lost waiter", plain());
+    breaks(Bug::IgnoresLostHints, "no lost waiter", plain());
     let crash = Protocol { clients: 3, releases: false, budget: faults(|it| it.crashes = 1), ..plain() };
-    breaks(Bug::OnlyHeadPolls, "no lost waiter", crash);
+    breaks(Bug::OnlyHeadBeats, "no lost waiter", crash);
     let leap = Protocol { clients: 3, releases: false, budget: faults(|it| it.leaps = 1), ..plain() };
-    breaks(Bug::IgnoresDeletion, "no lost waiter", leap);
+    breaks(Bug::IgnoresSilence, "no lost waiter", leap);
     breaks(Bug::ValidFromReply, "exclusion", delayed(1));
     breaks(Bug::RenewedFromReply, "exclusion", Protocol { renewals: 1, ..delayed(1) });
     breaks(Bug::WorksUntilReleased, "exclusion", plain());

@@ -52,7 +52,7 @@ pub(crate) struct Ghost {
     queue: Vec<Waiter>,
     /// The request that the lock is offered to, and until when (on the store's clock).
     offered: Option<(u8, StoreTime)>,
-    /// When each replica last sent a command.
+    /// When the store heard of each replica last.
     heartbeats: Vec<(u8, StoreTime)>,
     /// The store has lost its memory. From then on only the tokens are checked.
     pub(crate) store_forgot: bool,
@@ -100,30 +100,26 @@ impl Ghost {
         self.check_offer(now, before, store.offered());
     }
 
-    /// Updates the heartbeats and the queue.
+    /// A replica is heard of, at `now` on the store's clock.
+    pub(crate) fn hear_of(&mut self, now: StoreTime, replica: u8) {
+        self.heartbeats.retain(|(it, _)| *it != replica);
+        self.heartbeats.push((replica, now));
+        self.heartbeats.sort_unstable();
+    }
+
+    /// Updates the queue.
     fn update(&mut self, now: StoreTime, command: &StoreCommand, answer: &Answer) {
         let Attempt { request, number } = command.attempt;
         self.heartbeats.retain(|(_, at)| now.since(*at) < GONE);
         let heartbeats = &self.heartbeats;
         self.queue.retain(|waiter| waiter.dropped || heartbeats.iter().any(|(replica, _)| *replica == waiter.replica));
         match (command.kind, answer) {
-            (CommandKind::Poll, _) => {
-                self.heartbeat(command.from, now);
-                let own = self.queue.iter_mut().filter(|waiter| waiter.replica == command.from);
-                own.for_each(|waiter| waiter.missed = false);
-            }
             (CommandKind::Acquire, Answer::Of(Outcome::Acquire(AcquireOutcome::Queued))) => {
-                self.heartbeat(command.from, now);
                 let waiter = Waiter { request, attempt: number, replica: command.from, missed: false, dropped: false };
                 match self.queue.iter_mut().find(|waiter| waiter.request == request) {
                     Some(old) => *old = waiter,
                     None => self.queue.push(waiter),
                 }
-            }
-            (CommandKind::Acquire, Answer::Of(Outcome::Acquire(AcquireOutcome::Granted(_))))
-                if self.waiter(request).is_some() =>
-            {
-                self.heartbeat(command.from, now);
             }
             (CommandKind::Claim, Answer::Of(Outcome::Acquire(AcquireOutcome::Queued))) => {
                 self.queue
@@ -210,12 +206,6 @@ impl Ghost {
         self.ended.iter().find(|(it, _)| *it == request).map(|(_, at)| *at)
     }
 
-    fn heartbeat(&mut self, replica: u8, now: StoreTime) {
-        self.heartbeats.retain(|(it, _)| *it != replica);
-        self.heartbeats.push((replica, now));
-        self.heartbeats.sort_unstable();
-    }
-
     /// The replica of the first waiter that is not dropped.
     pub(crate) fn head(&self) -> Option<u8> {
         self.queue.iter().find(|waiter| !waiter.dropped).map(|waiter| waiter.replica)
@@ -226,9 +216,5 @@ impl Ghost {
         let Self { broken, granted, ended, dropped, timed_out, queue, offered, heartbeats, .. } = self;
         let flags = (self.store_forgot, self.repeated);
         (broken, granted, ended, dropped, timed_out, queue, offered, heartbeats, flags)
-    }
-
-    fn waiter(&self, request: u8) -> Option<&Waiter> {
-        self.queue.iter().find(|waiter| waiter.request == request)
     }
 }

@@ -37,7 +37,7 @@ impl State {
         let Self { now, store, clients, replicas, network, budget, ghost } = self;
         let clock = store.clock(*now);
         put(*now, &(clients, replicas, network, budget, &ghost.for_key()));
-        put(clock, &(&store.memory.replicas, store.behind));
+        put(clock, &(&store.memory.replicas, &store.memory.heard, store.behind));
         if budget.ticks.is_some() {
             // With bounded time, the distance of tokens to the clock matters.
             let highest = |token: u64| StoreTime::from_micros(token);

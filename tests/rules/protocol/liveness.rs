@@ -1,4 +1,4 @@
-//! Liveness: if no more faults occur and no more hints arrive, polls alone must serve every waiter.
+//! Liveness: if no more faults occur and no more hints arrive, beats alone must serve every waiter.
 
 use super::{
     model::Protocol,
@@ -15,32 +15,31 @@ impl Protocol {
         if waiting.is_empty() {
             return true;
         }
-        let without_hints = Self { hints: false, ..*self };
         let mut state = state.clone();
         // Each live waiter may hold the lock for its TTL, each dead one may let its offer lapse, and the silence of a
         // dead replica must be noticed first.
         let each = self.ttl + 3 * SECOND + 2 * self.tick;
         let bound = 3 * SECOND + each * (1 + u64::from(self.clients) * u64::from(self.requests));
         for _ in 0..bound / self.tick {
-            without_hints.come_to_rest(&mut state);
+            self.come_to_rest(&mut state);
             if !calls(&state).any(|call| waiting.contains(&call)) {
                 return true;
             }
-            without_hints.pass(&mut state, Duration::from_micros(self.tick));
+            self.pass(&mut state, Duration::from_micros(self.tick));
         }
         false
     }
 
-    /// Delivers all messages and runs all polls.
+    /// Delivers all messages but hints, and sends all beats.
     fn come_to_rest(&self, state: &mut State) {
         loop {
             if let Some(message) = state.network.first() {
                 match message {
-                    Message::Hint { .. } => drop(state.network.remove(0)),
+                    Message::Hint { .. } => Self::lose(state, 0),
                     _ => self.deliver(state, 0),
                 }
-            } else if let Some(replica) = (0..self.replicas).find(|at| state.replicas[usize::from(*at)].poll_due) {
-                self.poll(state, replica);
+            } else if let Some(replica) = (0..self.replicas).find(|at| state.replicas[usize::from(*at)].beat_due) {
+                self.beat(state, replica);
             } else {
                 return;
             }

@@ -2,7 +2,7 @@
 
 use super::{
     ghost::Invariant,
-    state::{Budget, Message, Phase, REQUESTS_PER_CLIENT, Reply, State},
+    state::{Budget, Message, Phase, REQUESTS_PER_CLIENT, Replica, Reply, State},
 };
 use stateright::{Model, Property};
 use std::time::Duration;
@@ -19,9 +19,8 @@ pub(crate) struct Protocol {
     /// In microseconds. A tick is longer than the timeout of a command to the store.
     pub(crate) ttl: u64,
     pub(crate) tick: u64,
-    /// Whether requests wait, and whether replicas receive hints of other replicas' commands.
+    /// Whether requests wait.
     pub(crate) wait: bool,
-    pub(crate) hints: bool,
     /// Whether clients may cancel, waits may time out, and clients release.
     pub(crate) cancels: bool,
     pub(crate) timeouts: bool,
@@ -37,12 +36,14 @@ pub(crate) struct Protocol {
 /// A deliberate bug in the clients or replicas, which the model must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
-    /// Replicas rely on hints.
-    NoPolls,
-    /// Only the replica that carries the first waiter polls.
-    OnlyHeadPolls,
-    /// A replica ignores that its waiters were deleted.
-    IgnoresDeletion,
+    /// Replicas that have waiters send no beats.
+    NoBeats,
+    /// Only the replica that carries the first waiter sends beats.
+    OnlyHeadBeats,
+    /// A replica ignores that hints to it were lost.
+    IgnoresLostHints,
+    /// The store does not tell a replica that it was silent, so that its waiters may have been skipped or deleted.
+    IgnoresSilence,
     /// Validity counts from the arrival of the reply to a call, or to a renewal.
     ValidFromReply,
     RenewedFromReply,
@@ -82,7 +83,7 @@ pub(crate) enum Action {
         replica: u8,
         call: usize,
     },
-    Poll {
+    Beat {
         replica: u8,
     },
     Crash {
@@ -112,12 +113,9 @@ impl Protocol {
                 }
             }
             Message::ToStore { command, copy, sent } => self.reach_store(state, &command, copy, sent),
-            Message::FromStore { to, attempt, copy, outcome, hints, returned } => {
-                let calls = &state.replicas[usize::from(to)].calls;
-                if calls.iter().any(|call| (call.attempt, call.copy) == (attempt, copy)) {
-                    self.take_effects(state, to, attempt, &hints, returned);
-                    self.take_answer(state, to, attempt, copy, outcome);
-                }
+            Message::FromStore { to, attempt, copy, outcome, hints } => {
+                hints.iter().for_each(|hint| self.take_hint(state, to, *hint));
+                self.take_answer(state, to, attempt, copy, outcome);
             }
             Message::HandOver { to, attempt, copy, outcome, sent } => {
                 self.take_hand_over(state, to, (attempt, copy), outcome, sent);
@@ -129,8 +127,20 @@ impl Protocol {
         }
     }
 
+    /// Loses a message. Hints are numbered, so that their replica misses one that does not come. A leader that hands
+    /// over to a call of its own and is deposed before the next one knows: the call is presented to that one.
+    pub(super) fn lose(state: &mut State, at: usize) {
+        let to = match state.network.remove(at) {
+            Message::Hint { to, .. } | Message::HandOver { to, .. } => to,
+            Message::FromStore { to, hints, .. } if !hints.is_empty() => to,
+            _ => return,
+        };
+        state.replicas[usize::from(to)].misses = true;
+    }
+
     pub(super) fn pass(&self, state: &mut State, span: Duration) {
         state.now = state.now.after(span);
+        self.run_timer(state);
         for at in 0..self.replicas {
             // The answers in flight have timed out.
             while let Some(index) =
@@ -141,7 +151,7 @@ impl Protocol {
                 state.send(Message::Reply { attempt, reply: Reply::Failed });
             }
             let replica = &mut state.replicas[usize::from(at)];
-            replica.poll_due = replica.alive && !replica.calls.is_empty() && self.bug != Some(Bug::NoPolls);
+            replica.beat_due = replica.alive && !replica.calls.is_empty() && self.bug != Some(Bug::NoBeats);
         }
         for client in &mut state.clients {
             if matches!(client.phase, Phase::Holding { until } if until <= state.now) {
@@ -160,7 +170,7 @@ impl Protocol {
             Action::Deliver(at) => self.deliver(state, at),
             Action::Lose(at) => {
                 state.budget.losses -= 1;
-                state.network.remove(at);
+                Self::lose(state, at);
             }
             Action::Repeat(at) => {
                 state.budget.repeats -= 1;
@@ -174,15 +184,14 @@ impl Protocol {
                 state.send(again);
             }
             Action::GiveUp { replica, call } => self.give_up(state, replica, call),
-            Action::Poll { replica } => self.poll(state, replica),
+            Action::Beat { replica } => self.beat(state, replica),
             Action::Crash { replica } => {
                 state.budget.crashes -= 1;
                 let dead = &mut state.replicas[usize::from(replica)];
-                (dead.alive, dead.poll_due) = (false, false);
-                dead.calls.clear();
+                *dead = Replica { alive: false, calls: vec![], beat_due: false, misses: false };
             }
             Action::Tick => {
-                let late = !state.network.is_empty() || state.replicas.iter().any(|replica| replica.poll_due);
+                let late = !state.network.is_empty() || state.replicas.iter().any(|replica| replica.beat_due);
                 state.budget.delays -= u8::from(late);
                 state.budget.ticks = state.budget.ticks.map(|left| left - 1);
                 self.pass(state, Duration::from_micros(self.tick));

@@ -41,15 +41,18 @@ impl Protocol {
 
     /// Runs a command at the store, and sends its answer and hints.
     pub(super) fn reach_store(&self, state: &mut State, command: &StoreCommand, copy: Option<u8>, sent: StoreTime) {
+        let StoreCommand { kind, from, attempt, .. } = *command;
+        if !state.store.is_alive(state.now, from) {
+            self.hear_of(state, from);
+        }
         let (answer, caused) = state.store.run(state.now, self.ttl, self.wait, command);
         let clock = state.store.clock(state.now);
         state.ghost.watch(clock, command, &answer, &caused, &state.store);
-        let StoreCommand { kind, from, attempt, .. } = *command;
         let mut own = Vec::new();
         for (replica, hinted) in caused.hints {
             if replica == from && copy.is_some() {
                 own.push(hinted);
-            } else if self.hints {
+            } else {
                 state.send(Message::Hint { to: replica, attempt: hinted });
             }
         }
@@ -72,8 +75,7 @@ impl Protocol {
             }
             (_, Answer::Of(Outcome::Acquire(outcome)), Some(copy)) => {
                 let outcome = Self::outcome_for_call(&outcome, kind);
-                let returned = caused.returned;
-                state.send(Message::FromStore { to: from, attempt, copy, outcome, hints: own, returned });
+                state.send(Message::FromStore { to: from, attempt, copy, outcome, hints: own });
             }
             _ => {}
         }
@@ -171,45 +173,37 @@ impl Protocol {
         self.send_command(state, replica, CommandKind::Drop, call.attempt, call.copy);
     }
 
-    /// Polls for the waiters of a replica. The answer arrives at once, because an event in between is equivalent to one
-    /// before or after.
-    pub(super) fn poll(&self, state: &mut State, replica: u8) {
+    /// A replica tells the store that it is alive, and finds what it missed: then all its waiters claim. The beat
+    /// arrives at once, because an event in between is equivalent to one before or after.
+    pub(super) fn beat(&self, state: &mut State, replica: u8) {
         let at = usize::from(replica);
-        state.replicas[at].poll_due = false;
-        let clock = state.store.clock(state.now);
-        let (not_after, attempt) = (clock.after(COMMAND_WINDOW), Attempt { request: 0xff, number: 0 });
-        let poll = StoreCommand { kind: CommandKind::Poll, from: replica, attempt, copy: 0, not_after, next: None };
-        if self.bug == Some(Bug::OnlyHeadPolls) && state.ghost.head().is_some_and(|head| head != replica) {
+        state.replicas[at].beat_due = false;
+        if self.bug == Some(Bug::OnlyHeadBeats) && state.ghost.head().is_some_and(|head| head != replica) {
             return;
         }
-        let (answer, caused) = state.store.run(state.now, self.ttl, self.wait, &poll);
-        state.ghost.watch(clock, &poll, &answer, &caused, &state.store);
-        let Answer::Polled(polled) = answer else { unreachable!("a poll has its own answer") };
-        if self.hints {
-            for (to, attempt) in caused.hints.into_iter().filter(|(to, _)| *to != replica) {
-                state.send(Message::Hint { to, attempt });
-            }
-        }
-        if let Some((request, number)) = polled.offered {
-            let request = request.0.as_bytes()[0];
-            self.take_hint(state, replica, Attempt { request, number });
-        }
-        let mut queued: Vec<_> = state.replicas[at].calls.iter().filter(|it| it.queued).map(|it| it.attempt).collect();
-        queued.dedup();
-        let missing = polled.waiters + usize::from(polled.offered.is_some()) < queued.len();
-        let again = std::mem::replace(&mut state.replicas[at].missing, missing) && missing;
-        if (caused.returned || again) && self.bug != Some(Bug::IgnoresDeletion) {
+        self.hear_of(state, replica);
+        if std::mem::take(&mut state.replicas[at].misses) && self.bug != Some(Bug::IgnoresLostHints) {
+            let mut queued: Vec<_> =
+                state.replicas[at].calls.iter().filter(|it| it.queued).map(|it| it.attempt).collect();
+            queued.dedup();
             queued.into_iter().for_each(|attempt| self.take_hint(state, replica, attempt));
         }
     }
 
-    /// Handles the effects of a command on other calls of its replica.
-    pub(super) fn take_effects(&self, state: &mut State, to: u8, own: Attempt, hints: &[Attempt], returned: bool) {
-        hints.iter().for_each(|hint| self.take_hint(state, to, *hint));
-        if returned && self.bug != Some(Bug::IgnoresDeletion) {
-            let calls = state.replicas[usize::from(to)].calls.clone();
-            let others = calls.iter().filter(|it| it.queued && it.attempt != own);
-            others.for_each(|call| self.take_hint(state, to, call.attempt));
+    /// Applies what time has brought, at once: a command that came before would apply it first.
+    pub(super) fn run_timer(&self, state: &mut State) {
+        if state.store.is_due(state.now) {
+            let command = StoreCommand::apply_time(state.store.clock(state.now));
+            self.reach_store(state, &command, None, state.now);
+        }
+    }
+
+    /// The store hears of a replica.
+    fn hear_of(&self, state: &mut State, replica: u8) {
+        let was_silent = state.store.hear_of(state.now, replica);
+        state.ghost.hear_of(state.store.clock(state.now), replica);
+        if was_silent && self.bug != Some(Bug::IgnoresSilence) {
+            state.replicas[usize::from(replica)].misses = true;
         }
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(crate) struct Budget {
     /// Lost messages.
     pub(crate) losses: u8,
-    /// Ticks while a message is in flight or a poll is due.
+    /// Ticks while a message is in flight or a beat is due.
     pub(crate) delays: u8,
     /// Calls, renewals, releases and cleanups that arrive twice.
     pub(crate) repeats: u8,
@@ -55,9 +55,9 @@ pub(crate) enum Phase {
 pub(crate) struct Replica {
     pub(crate) alive: bool,
     pub(crate) calls: Vec<Call>,
-    pub(crate) poll_due: bool,
-    /// The last poll found fewer waiters in the store than this replica has.
-    pub(crate) missing: bool,
+    pub(crate) beat_due: bool,
+    /// A hint to it was lost, or its waiters may have been skipped: it finds out with its next beat.
+    pub(crate) misses: bool,
 }
 
 impl Replica {
@@ -144,7 +144,6 @@ pub(crate) enum Message {
         copy: u8,
         outcome: CallOutcome,
         hints: Vec<Attempt>,
-        returned: bool,
     },
     /// The outcome of a claim by a release that was sent at `sent`.
     HandOver {
@@ -191,7 +190,7 @@ pub(crate) const REQUESTS_PER_CLIENT: u8 = 4;
 
 impl State {
     pub(crate) fn new(clients: u8, replicas: u8, renewals: u8, budget: Budget) -> Self {
-        let replica = Replica { alive: true, calls: vec![], poll_due: false, missing: false };
+        let replica = Replica { alive: true, calls: vec![], beat_due: false, misses: false };
         Self {
             now: StoreTime::from_micros(START),
             store: Store::new(),
@@ -211,7 +210,8 @@ impl State {
     /// The client of a request, if it is still the client's current one.
     pub(crate) fn client_of(&self, request: u8) -> Option<usize> {
         let client = usize::from(request / REQUESTS_PER_CLIENT);
-        (self.clients[client].begun > 0 && self.request_of(client) == request).then_some(client)
+        let has_begun = self.clients.get(client).is_some_and(|it| it.begun > 0);
+        (has_begun && self.request_of(client) == request).then_some(client)
     }
 
     /// Whether a lease of this request ended so long ago that its end may be forgotten before a retry arrives. A

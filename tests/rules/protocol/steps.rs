@@ -52,8 +52,8 @@ impl Protocol {
 
     pub(super) fn of_replicas(&self, state: &State, actions: &mut Vec<Action>) {
         for (at, replica) in (0..self.replicas).zip(&state.replicas).filter(|(_, replica)| replica.alive) {
-            if replica.poll_due {
-                actions.push(Action::Poll { replica: at });
+            if replica.beat_due {
+                actions.push(Action::Beat { replica: at });
             }
             if state.budget.crashes > 0 && !replica.calls.is_empty() {
                 actions.push(Action::Crash { replica: at });
@@ -76,7 +76,7 @@ impl Protocol {
             }
             let repeats = match message {
                 Message::Call { copy, .. } => *copy == 0,
-                Message::ToStore { command, copy, .. } => copy.is_none() && command.kind != CommandKind::Poll,
+                Message::ToStore { copy, .. } => copy.is_none(),
                 _ => false,
             };
             if repeats && state.budget.repeats > 0 {
@@ -87,7 +87,7 @@ impl Protocol {
 
     pub(super) fn of_time(&self, state: &State, actions: &mut Vec<Action>) {
         let budget = state.budget;
-        let busy = !state.network.is_empty() || state.replicas.iter().any(|replica| replica.poll_due);
+        let busy = !state.network.is_empty() || state.replicas.iter().any(|replica| replica.beat_due);
         if (!busy || budget.delays > 0) && budget.ticks != Some(0) {
             actions.push(Action::Tick);
         }

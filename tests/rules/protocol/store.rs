@@ -5,13 +5,13 @@ use fencepost::domain::{
     ids::{Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
     lease::{LeaseEnd, Terms},
     name::{Holder, Metadata},
-    outcome::{AcquireOutcome, Polled},
+    outcome::{AcquireOutcome, ReleaseOutcome},
     replicas::Replicas,
     rules::{Lock, Next, Turn},
     time::StoreTime,
     token::Sequencer,
 };
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 use uuid::Uuid;
 
 pub(crate) const SECOND: u64 = 1_000_000;
@@ -38,7 +38,6 @@ pub(crate) enum CommandKind {
     Drop,
     Release,
     Renew,
-    Poll,
 }
 
 /// A command to the store.
@@ -55,12 +54,19 @@ pub(crate) struct StoreCommand {
     pub(crate) next: Option<(Attempt, u8)>,
 }
 
+impl StoreCommand {
+    /// Applies what time has brought, as the store's timer does: a release of an unknown lease.
+    pub(crate) fn apply_time(now: StoreTime) -> Self {
+        let attempt = Attempt { request: 0xff, number: 1 };
+        Self { kind: CommandKind::Release, from: NO_REPLICA, attempt, copy: 0, not_after: now, next: None }
+    }
+}
+
 /// An answer of the store.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
     /// The outcome of a command.
     Of(Outcome),
-    Polled(Polled),
     /// The outcome of a release's claim.
     Released(Option<AcquireOutcome>),
 }
@@ -73,7 +79,6 @@ pub(crate) struct Caused {
     pub(crate) granted: Option<(u8, u64)>,
     /// Requests whose lease ended, and when. An expired lease ended when it expired, not when the store noticed.
     pub(crate) ended: Vec<(u8, StoreTime)>,
-    pub(crate) returned: bool,
 }
 
 /// The memory of the store.
@@ -82,6 +87,8 @@ pub(crate) struct Memory {
     pub(crate) lock: Lock,
     pub(crate) sequencer: Sequencer,
     pub(crate) replicas: Replicas,
+    /// The replicas that it has ever heard of.
+    pub(crate) heard: BTreeSet<u8>,
 }
 
 /// The store.
@@ -95,7 +102,8 @@ pub(crate) struct Store {
 impl Memory {
     /// That of a store which starts at `now`.
     pub(crate) fn empty(now: StoreTime) -> Self {
-        Self { lock: Lock::default(), sequencer: Sequencer::above_clock(now), replicas: Replicas::many() }
+        let replicas = Replicas::many_beside(replica_of(NO_REPLICA));
+        Self { lock: Lock::default(), sequencer: Sequencer::above_clock(now), replicas, heard: BTreeSet::new() }
     }
 }
 
@@ -116,11 +124,23 @@ impl Store {
         StoreTime::from_micros(now.as_micros() - self.behind)
     }
 
+    pub(crate) fn is_alive(&self, now: StoreTime, replica: u8) -> bool {
+        self.memory.replicas.is_alive(replica_of(replica), self.clock(now))
+    }
+
+    /// A replica is alive. True if it was there before and has been silent: its waiters were skipped, or deleted.
+    pub(crate) fn hear_of(&mut self, now: StoreTime, replica: u8) -> bool {
+        let was_silent = !self.is_alive(now, replica) && !self.memory.heard.insert(replica);
+        let now = self.clock(now);
+        self.memory.replicas.beat(replica_of(replica), now);
+        was_silent
+    }
+
     /// Carries out a command.
     pub(crate) fn run(&mut self, now: StoreTime, ttl: u64, wait: bool, command: &StoreCommand) -> (Answer, Caused) {
         let now = self.clock(now);
         let mut effects = Effects::new();
-        let Memory { lock, sequencer, replicas } = &mut self.memory;
+        let Memory { lock, sequencer, replicas, .. } = &mut self.memory;
         let mut turn = Turn {
             classic: None,
             lock,
@@ -128,7 +148,7 @@ impl Store {
             effects: &mut effects,
             now,
             not_after: command.not_after,
-            replica: ReplicaId(id(command.from.into())),
+            replica: replica_of(command.from),
             replicas,
             waiters_max: WAITERS_MAX,
         };
@@ -148,16 +168,13 @@ impl Store {
                     let candidate = Candidate { lease_id, grant_id: GrantId(lease_id.0), attachment: None };
                     Next { call: call_of(it, copy), candidate }
                 });
-                Answer::Released(match next {
-                    Some(next) => turn.release_to(lease, next).1,
-                    None => {
-                        turn.run(Command::Release(lease));
-                        None
-                    }
-                })
+                // The leader claims for a call that waits at it, in the turn that frees the lock.
+                let released = turn.run(Command::Release(lease));
+                let next = next.filter(|_| released == Outcome::Release(ReleaseOutcome::Released));
+                let claimed = next.and_then(|next| turn.claim_offered(turn.replica, |_, _| Some(next)));
+                Answer::Released(claimed.map(|(_, outcome)| outcome))
             }
             CommandKind::Renew => Answer::Of(turn.run(Command::Renew { lease_id: lease, ttl: None })),
-            CommandKind::Poll => Answer::Polled(turn.poll()),
         };
         self.memory.lock.check();
         (answer, self.caused(now, &effects))
@@ -179,7 +196,6 @@ impl Store {
                     let at = if *end == LeaseEnd::Expired { lease.expires_at } else { now };
                     caused.ended.push((number(lease.request.0), at));
                 }
-                Effect::ReplicaReturned => caused.returned = true,
                 Effect::Detached { .. } => unreachable!("the model has no attachments"),
             }
         }
@@ -196,27 +212,26 @@ impl Store {
         Some((request, StoreTime::from_micros(until.parse().ok()?)))
     }
 
+    /// Whether time has brought something.
+    pub(crate) fn is_due(&self, now: StoreTime) -> bool {
+        self.memory.lock.next_due().is_some_and(|due| due <= self.clock(now))
+    }
+
     /// Whether state is left after all periods have passed.
     pub(crate) fn leaves_behind(&self, now: StoreTime) -> bool {
         let mut after = self.clone();
         let late = now.after(Duration::from_secs(100));
-        // A release of an unknown lease applies what time has brought.
-        let unknown = Attempt { request: 0xff, number: 1 };
-        let no_op = StoreCommand {
-            copy: 0,
-            kind: CommandKind::Release,
-            from: NO_REPLICA,
-            attempt: unknown,
-            not_after: late,
-            next: None,
-        };
-        after.run(late, SECOND, true, &no_op);
+        after.run(late, SECOND, true, &StoreCommand::apply_time(late));
         !after.memory.lock.is_idle()
     }
 }
 
 fn call_of(Attempt { request, number }: Attempt, copy: u8) -> Call {
     Call { request: RequestId(id(request.into())), attempt: number, id: CallId(1 + u64::from(copy)) }
+}
+
+fn replica_of(number: u8) -> ReplicaId {
+    ReplicaId(id(number.into()))
 }
 
 fn lease_of(request: u8) -> LeaseId {

@@ -126,7 +126,6 @@ impl OracleEffect {
             Effect::LookAgain { request, attempt, .. } => Self::LookAgain(request_number(*request), *attempt),
             Effect::Granted => Self::Granted,
             Effect::Ended { lease, end } => Self::Ended(lease_number(lease.lease_id), end_number(*end)),
-            Effect::ReplicaReturned => panic!("the only replica never left"),
             Effect::Detached { lease_id, attachment, .. } => {
                 Self::Detached(lease_number(*lease_id), attachment_number(*attachment))
             }

@@ -18,7 +18,6 @@ impl World {
     pub(super) fn turn(&mut self, step: Step, effects: &mut Effects) -> Outcome {
         let now = self.now;
         let command = self.command(step);
-        let mut replicas = Replicas::one();
         let mut turn = Turn {
             classic: None,
             lock: &mut self.lock,
@@ -27,7 +26,7 @@ impl World {
             now,
             not_after: not_after(step, now),
             replica: ReplicaId(id(0)),
-            replicas: &mut replicas,
+            replicas: &Replicas::one(),
             waiters_max: self.waiters_max,
         };
         match command {

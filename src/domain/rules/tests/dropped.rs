@@ -223,7 +223,7 @@ fn a_second_cleanup_of_an_attempt_does_not_shorten_the_tombstone_of_the_first() 
 #[test]
 fn the_cleanup_of_a_call_that_was_never_bound_unbinds_no_other_call() {
     for replica in [1, 2] {
-        let mut bench = Bench { replicas: Replicas::many(), replica: 1, ..Bench::new() };
+        let mut bench = Bench { replicas: Replicas::many_beside(ELSEWHERE), replica: 1, ..Bench::new() };
         let held = bench.acquire(A, 1).granted();
         assert_eq!(bench.acquire(B, 1), AcquireOutcome::Queued);
         (bench.replica, bench.call_id) = (replica, 2);

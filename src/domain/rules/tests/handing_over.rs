@@ -1,4 +1,4 @@
-//! Hand-over: a release that claims the lock for a waiter of its own replica.
+//! Hand-over: a release, in whose turn the lock is claimed for a waiter.
 
 use super::*;
 use crate::domain::rules::Next;
@@ -6,9 +6,10 @@ use crate::domain::rules::Next;
 impl Bench {
     fn release_to(&mut self, grant: &Grant, request: u128, attempt: u32) -> Option<AcquireOutcome> {
         let next = Next { call: self.call(request, attempt), candidate: self.candidate() };
-        let (released, claimed) = self.turn(|turn| turn.release_to(grant.lease_id, next));
-        assert_eq!(released, ReleaseOutcome::Released);
-        claimed
+        self.turn(|turn| {
+            assert_eq!(turn.release(grant.lease_id), ReleaseOutcome::Released);
+            turn.claim_offered(turn.replica, |_, _| Some(next)).map(|(_, outcome)| outcome)
+        })
     }
 }
 
@@ -48,7 +49,7 @@ fn a_dropped_or_overtaken_call_is_not_granted_the_lock() {
 
 #[test]
 fn a_call_of_another_replica_is_woken_and_claims_itself() {
-    let mut bench = Bench { replicas: Replicas::many(), replica: 1, ..Bench::new() };
+    let mut bench = Bench { replicas: Replicas::many_beside(ELSEWHERE), replica: 1, ..Bench::new() };
     let held = bench.acquire(A, 1).granted();
     bench.replica = 2;
     assert_eq!(bench.acquire(B, 1), AcquireOutcome::Queued);

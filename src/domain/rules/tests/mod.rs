@@ -43,6 +43,9 @@ const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
+/// A server that sends no command.
+const ELSEWHERE: ReplicaId = ReplicaId(Uuid::from_u128(99));
+
 const fn stream(number: u128) -> AttachmentId {
     AttachmentId(Uuid::from_u128(number))
 }
@@ -110,8 +113,15 @@ impl Bench {
         self
     }
 
+    /// The replica that sends the next command is alive.
+    fn beat(&mut self) {
+        self.replicas.beat(ReplicaId(Uuid::from_u128(self.replica)), self.now);
+    }
+
     fn turn<T>(&mut self, act: impl FnOnce(&mut Turn<'_>) -> T) -> T {
         self.effects.clear();
+        // A command is a heartbeat too.
+        self.beat();
         let outcome = act(&mut Turn {
             lock: &mut self.lock,
             sequencer: &mut self.sequencer,
@@ -119,7 +129,7 @@ impl Bench {
             now: self.now,
             not_after: if self.late { StoreTime::default() } else { self.now.after(COMMAND_WINDOW) },
             replica: ReplicaId(Uuid::from_u128(self.replica)),
-            replicas: &mut self.replicas,
+            replicas: &self.replicas,
             waiters_max: self.waiters_max,
             classic: self.classic,
         });

@@ -1,12 +1,11 @@
 //! Several server replicas on one store.
 
 use super::*;
-use crate::domain::outcome::Polled;
 
 impl Bench {
     /// Replica 1 carries the holder; `waiters` are requests with their replicas.
     fn shared(waiters: &[(u128, u128)]) -> (Self, Grant) {
-        let mut bench = Self { replicas: Replicas::many(), replica: 1, ..Self::new() };
+        let mut bench = Self { replicas: Replicas::many_beside(ELSEWHERE), replica: 1, ..Self::new() };
         let grant = bench.acquire(A, 1).granted();
         for (request, replica) in waiters {
             assert_eq!(bench.from(*replica).acquire(*request, 1), AcquireOutcome::Queued);
@@ -19,8 +18,10 @@ impl Bench {
         self
     }
 
-    fn poll(&mut self, replica: u128) -> Polled {
-        self.from(replica).turn(|turn| turn.poll())
+    /// A replica is heard of.
+    fn beats(&mut self, replica: u128) -> &mut Self {
+        self.from(replica).beat();
+        self
     }
 
     /// The replicas and requests that the last command woke.
@@ -46,51 +47,33 @@ fn waiters_of_all_replicas_are_served_in_order_and_woken_at_their_own_replica() 
 #[test]
 fn waiters_of_a_silent_replica_are_skipped_and_keep_their_queue_positions() {
     let (mut bench, grant) = Bench::shared(&[(B, 2), (C, 3)]);
-    bench.pass(secs(2)).poll(3);
+    bench.pass(secs(2)).beats(3);
     bench.pass(secs(1)).release(&grant);
     assert_eq!(bench.woken_at(), [(3, C)], "replica 2 was silent for 3 s");
     let grant = bench.from(3).claim(C, 1).granted();
     assert_eq!(bench.from(3).acquire(D, 1), AcquireOutcome::Queued);
-    bench.poll(2);
-    bench.release(&grant);
+    bench.beats(2).from(3).release(&grant);
     assert_eq!(bench.woken_at(), [(2, B)], "replica 2 came back, and B was before D");
 }
 
 #[test]
-fn waiters_of_a_replica_that_is_gone_are_deleted_and_it_learns_so_when_it_returns() {
+fn waiters_of_a_replica_that_is_gone_are_deleted() {
     let (mut bench, grant) = Bench::shared(&[(B, 2), (C, 3)]);
     for _ in 0..30 {
-        assert_eq!(bench.pass(secs(1)).poll(3).waiters, 1);
-        bench.from(3).renew(&grant, None);
+        bench.pass(secs(1)).beats(3).renew(&grant, None);
     }
     assert_eq!(bench.view().waiters, 1);
-    assert_eq!(bench.poll(2), Polled { offered: None, waiters: 0, first_place: Some(1) });
-    assert!(bench.effects.contains(&Effect::ReplicaReturned));
-    assert_eq!(bench.from(2).claim(B, 1), AcquireOutcome::Unknown);
+    assert_eq!(bench.from(2).claim(B, 1), AcquireOutcome::Unknown, "it learns so when it returns");
     assert_eq!(bench.from(3).acquire(B, 2), AcquireOutcome::Queued, "its client may retry");
 }
 
 #[test]
-fn a_poll_finds_an_offer_whose_wake_up_was_lost() {
+fn a_waiter_that_missed_its_offer_is_offered_the_lock_again_when_it_claims() {
     let (mut bench, grant) = Bench::shared(&[(B, 2)]);
-    bench.release(&grant);
-    let request = RequestId(Uuid::from_u128(B));
-    assert_eq!(bench.poll(2), Polled { offered: Some((request, 1)), waiters: 0, first_place: None });
-    assert_eq!(
-        bench.poll(1),
-        Polled { offered: None, waiters: 0, first_place: None },
-        "the offer belongs to another replica"
-    );
-}
-
-#[test]
-fn an_offer_that_lapsed_is_made_again_when_its_replica_polls() {
-    let (mut bench, grant) = Bench::shared(&[(B, 2)]);
-    bench.release(&grant);
+    bench.from(1).release(&grant);
     bench.pass(secs(3)).apply_time();
-    let polled = bench.poll(2);
-    assert_eq!(polled.offered, Some((RequestId(Uuid::from_u128(B)), 1)));
-    bench.claim(B, 1).granted();
+    assert_eq!(bench.lock.offered_until(), None, "nobody else waits");
+    bench.from(2).claim(B, 1).granted();
 }
 
 #[test]
@@ -133,13 +116,6 @@ fn a_request_that_declined_its_offer_and_does_not_claim_ends_after_3_s() {
     bench.pass(secs(3)).apply_time();
     assert_eq!(bench.claim(B, 1), AcquireOutcome::Ended);
     bench.from(1).acquire(C, 1).granted();
-}
-
-#[test]
-fn an_acquire_from_an_unknown_replica_counts_as_its_heartbeat() {
-    let (bench, _) = Bench::shared(&[(B, 2)]);
-    assert!(bench.effects.contains(&Effect::ReplicaReturned));
-    assert!(bench.replicas.is_alive(ReplicaId(Uuid::from_u128(2)), bench.now));
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn turn<R>((lock, sequencer): (&mut Lock, &mut Sequencer), now: StoreTime, act: 
         now,
         not_after: now.after(COMMAND_WINDOW),
         replica: SERVER,
-        replicas: &mut Replicas::one(),
+        replicas: &Replicas::one(),
         waiters_max: WAITERS_MAX,
         classic: None,
     })

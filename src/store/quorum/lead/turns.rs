@@ -153,7 +153,7 @@ impl Lead {
         let turns = Turns {
             now,
             replica: replica_of(from),
-            replicas: &mut self.replicas,
+            replicas: &self.replicas,
             carriers: &self.carriers,
             waiters_max: self.waiters_max,
             open: &mut self.open,
@@ -216,7 +216,7 @@ struct Turns<'a> {
     now: StoreTime,
     /// The server that sent the command.
     replica: ReplicaId,
-    replicas: &'a mut Replicas,
+    replicas: &'a Replicas,
     /// Other servers through which calls wait.
     carriers: &'a BTreeSet<ServerId>,
     waiters_max: usize,
