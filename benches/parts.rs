@@ -74,9 +74,8 @@ impl One {
             sequencer: &mut self.sequencer,
             effects: &mut self.effects,
             now,
-            not_after: now.after(Duration::from_millis(500)),
             replica: ReplicaId(Uuid::from_u128(2)),
-            replicas: &mut self.replicas,
+            replicas: &self.replicas,
             waiters_max: 100_000,
             classic: None,
         };

@@ -73,13 +73,13 @@ impl From<LocksError> for Status {
             LocksError::WatchersFull { .. } => (Code::ResourceExhausted, "WATCHERS_FULL", Some(RETRY_DELAY)),
             LocksError::Shared => (Code::Unavailable, "ATTEMPT_SHARED", Some(RETRY_DELAY)),
             LocksError::Forgotten => (Code::Unavailable, "PLACE_LOST", Some(RETRY_DELAY)),
-            LocksError::TooLate(_) => (Code::Unavailable, "TOO_LATE", Some(RETRY_DELAY)),
             LocksError::Draining => (Code::Unavailable, "DRAINING", Some(RETRY_DELAY)),
             LocksError::TokensExhausted => (Code::FailedPrecondition, "TOKENS_EXHAUSTED", None),
             LocksError::Store(StoreError::Unavailable(_)) => {
                 (Code::Unavailable, "STORE_UNAVAILABLE", Some(RETRY_DELAY))
             }
             LocksError::Store(StoreError::Overloaded) => (Code::Unavailable, "STORE_OVERLOADED", Some(RETRY_DELAY)),
+            LocksError::Store(StoreError::TooLate) => (Code::Unavailable, "TOO_LATE", Some(RETRY_DELAY)),
             LocksError::Store(StoreError::OutcomeUnknown(_)) => {
                 (Code::Unavailable, "OUTCOME_UNKNOWN", Some(RETRY_DELAY))
             }
@@ -118,7 +118,6 @@ fn refused(field: &str, rule: &str) -> Status {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::time::StoreTime;
 
     const MANUAL: &str = include_str!("../../proto/fencepost/v1/lock.proto");
 
@@ -135,11 +134,11 @@ mod tests {
             LocksError::WatchersFull { max },
             LocksError::Shared,
             LocksError::Forgotten,
-            LocksError::TooLate(StoreTime::default()),
             LocksError::Draining,
             LocksError::TokensExhausted,
             StoreError::Unavailable(why()).into(),
             StoreError::Overloaded.into(),
+            StoreError::TooLate.into(),
             StoreError::OutcomeUnknown(why()).into(),
             StoreError::Corrupt(why()).into(),
         ];

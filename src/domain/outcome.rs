@@ -4,7 +4,6 @@ use super::{
     ids::{GrantId, LeaseId},
     lease::LeaseEnd,
     name::{Holder, Metadata},
-    time::StoreTime,
     token::FencingToken,
 };
 use std::time::Duration;
@@ -86,9 +85,6 @@ pub enum AcquireOutcome {
     MinTokenTooHigh(u64),
     /// The queue is full. Nothing was changed.
     QueueFull,
-    /// The command arrived after its `not_after`, when its caller had given up. Nothing was changed. Carries the
-    /// store's time.
-    TooLate(StoreTime),
     /// No token is left. The request neither holds the lock nor waits for it.
     TokensExhausted,
 }

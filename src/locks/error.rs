@@ -1,9 +1,6 @@
 //! Why a call has no outcome. Each variant asks for a different reaction of the caller.
 
-use crate::{
-    domain::{command::WrongOutcome, time::StoreTime},
-    store::StoreError,
-};
+use crate::{domain::command::WrongOutcome, store::StoreError};
 
 /// Why a call has no outcome.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -55,9 +52,6 @@ pub enum LocksError {
     /// The store has forgotten the request.
     #[error("the store lost this request's queue position: retry with the same request_id")]
     Forgotten,
-    /// The command reached the store too late.
-    #[error("the command reached the store too late, and nothing was done (store time {} us): retry", .0.as_micros())]
-    TooLate(StoreTime),
     /// The server drains.
     #[error("this server is draining: retry with the same request_id, on another server if there is one")]
     Draining,

@@ -37,11 +37,11 @@ fn failure(error: &LocksError) -> AcquireFailure {
         }
         LocksError::Shared => AcquireFailure::Shared,
         LocksError::Forgotten => AcquireFailure::PlaceLost,
-        LocksError::TooLate(_) => AcquireFailure::TooLate,
         LocksError::Draining => AcquireFailure::Draining,
         LocksError::TokensExhausted => AcquireFailure::TokensExhausted,
         LocksError::Store(StoreError::Unavailable(_)) => AcquireFailure::StoreUnavailable,
         LocksError::Store(StoreError::Overloaded) => AcquireFailure::StoreOverloaded,
+        LocksError::Store(StoreError::TooLate) => AcquireFailure::TooLate,
         LocksError::Store(StoreError::OutcomeUnknown(_)) => AcquireFailure::OutcomeUnknown,
         LocksError::Store(StoreError::Corrupt(_)) => AcquireFailure::StoreCorrupt,
     }

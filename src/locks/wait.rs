@@ -178,13 +178,9 @@ impl<S: Store> Locks<S> {
                         Wake::TimeOver | Wake::Draining | Wake::Stalled => None,
                     };
                     Timed { sent, outcome } = match wake {
-                        Wake::Hint => match self.store.run(name, Command::Claim(call, candidate)).await?.of()? {
-                            // The request is still queued, and this call will not wait for it: the guard stays armed.
-                            Timed { outcome: AcquireOutcome::TooLate(now), .. } => {
-                                return Err(LocksError::TooLate(now));
-                            }
-                            claimed => claimed,
-                        },
+                        // If this fails, the request is still queued, and this call will not wait for it: the guard
+                        // stays armed.
+                        Wake::Hint => self.store.run(name, Command::Claim(call, candidate)).await?.of()?,
                         Wake::Claimed(claimed) => *claimed,
                         Wake::TimeOver => self.store.run(name, Command::GiveUp(call)).await?.of()?,
                         // The guard stays armed: the queue position is kept for the retry.
@@ -270,7 +266,6 @@ impl<S: Store> Locks<S> {
             AcquireOutcome::QueueFull => {
                 return Err(LocksError::QueueFull { max: self.limits.waiters_per_lock });
             }
-            AcquireOutcome::TooLate(now) => return Err(LocksError::TooLate(now)),
             AcquireOutcome::TokensExhausted => return Err(LocksError::TokensExhausted),
         })
     }

@@ -11,6 +11,9 @@ pub enum StoreError {
     /// The store has more to do than it can: the command was not sent to it, and nothing was done.
     #[error("the store is overloaded: the command was not sent, and nothing was done")]
     Overloaded,
+    /// The command came too late to its leader, whose time for it was over: nothing was done.
+    #[error("the command came too late to the server that leads the partition of this lock, and nothing was done")]
+    TooLate,
     /// The command was sent and no answer came: it may or may not have been done.
     #[error("the store did not answer in time, so the outcome is unknown: {0}")]
     OutcomeUnknown(String),
@@ -25,7 +28,7 @@ pub enum StoreError {
 impl StoreError {
     /// Whether the command has certainly not been carried out, and will not be.
     pub fn is_nothing_done(&self) -> bool {
-        matches!(self, Self::Unavailable(_) | Self::Overloaded)
+        matches!(self, Self::Unavailable(_) | Self::Overloaded | Self::TooLate)
     }
 }
 

@@ -9,6 +9,7 @@ pub(super) fn measure<T>(metrics: &StoreMetrics, answer: &Result<T, StoreError>)
         Ok(_) | Err(StoreError::BadPageToken) => return,
         Err(StoreError::Unavailable(_)) => StoreFailure::Unavailable,
         Err(StoreError::Overloaded) => StoreFailure::Overloaded,
+        Err(StoreError::TooLate) => StoreFailure::TooLate,
         Err(StoreError::OutcomeUnknown(_)) => StoreFailure::Unknown,
         Err(StoreError::Corrupt(_)) => StoreFailure::Corrupt,
     };

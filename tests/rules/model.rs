@@ -119,7 +119,7 @@ fn give_up(request: u8, attempt: u32) -> Step {
 }
 
 fn drop_call(request: u8, attempt: u32) -> Step {
-    Step::Drop { request, attempt, copy: 0, window: SECOND / 2 }
+    Step::Drop { request, attempt, copy: 0 }
 }
 
 const RELEASE: Step = Step::Release { lease: 0 };
@@ -144,7 +144,7 @@ fn rules_match_the_oracle_for_two_requests_with_two_calls_of_one_attempt() {
             Step::Acquire { request, attempt, copy, wait: true, lease: 0 },
             Step::Claim { request, attempt, copy, lease: 0 },
             Step::GiveUp { request, attempt, copy },
-            Step::Drop { request, attempt, copy, window: SECOND / 2 },
+            Step::Drop { request, attempt, copy },
         ]
     });
     let alphabet = of_calls.chain([acquire(0, 2), RELEASE, Step::ToEdge, Step::BeforeEdge]).collect();
@@ -210,11 +210,8 @@ fn rules_match_the_oracle_for_commands_that_arrive_out_of_order() {
         give_up(0, 2),
         drop_call(0, 1),
         drop_call(0, 2),
-        Step::Drop { request: 0, attempt: 1, copy: 0, window: 0 },
         Step::AcquireOther { request: 0, attempt: 1 },
         Step::AcquireOther { request: 0, attempt: 2 },
-        Step::AcquireLate { request: 0, attempt: 1 },
-        Step::ClaimLate { request: 0, attempt: 1 },
         acquire(1, 1),
         claim(1, 1),
         RELEASE,

@@ -21,13 +21,10 @@ fn step() -> impl Strategy<Value = Step> {
         12 => (call.clone(), copy(), prop::bool::weighted(0.8))
             .prop_map(|((request, attempt), copy, wait)| Step::Acquire { request, attempt, copy, wait, lease: 0 }),
         1 => call.clone().prop_map(|(request, attempt)| Step::AcquireOther { request, attempt }),
-        1 => call.clone().prop_map(|(request, attempt)| Step::AcquireLate { request, attempt }),
         10 => (call.clone(), copy())
             .prop_map(|((request, attempt), copy)| Step::Claim { request, attempt, copy, lease: 0 }),
-        1 => call.clone().prop_map(|(request, attempt)| Step::ClaimLate { request, attempt }),
         2 => (call.clone(), copy()).prop_map(|((request, attempt), copy)| Step::GiveUp { request, attempt, copy }),
-        4 => (call, copy(), prop_oneof![Just(0), 0..SECOND / 2])
-            .prop_map(|((request, attempt), copy, window)| Step::Drop { request, attempt, copy, window }),
+        4 => (call, copy()).prop_map(|((request, attempt), copy)| Step::Drop { request, attempt, copy }),
         4 => lease.clone().prop_map(|lease| Step::Release { lease }),
         3 => (lease.clone(), prop::option::of(SECOND..20 * SECOND))
             .prop_map(|(lease, ttl)| Step::Renew { lease, ttl }),

@@ -11,7 +11,7 @@ use fencepost_schedules::{
     domain::{
         command::{Acquire, Command, Effect, Effects, Outcome},
         ids::{Call, CallId, LeaseId},
-        limits::{COMMAND_WINDOW, Limits},
+        limits::Limits,
         name::LockName,
         replicas::Replicas,
         rules::{Lock, Turn},
@@ -151,7 +151,6 @@ impl Model {
             sequencer: &mut self.sequencer,
             effects: &mut effects,
             now,
-            not_after: now.after(COMMAND_WINDOW),
             replica: fencepost_schedules::domain::ids::ReplicaId(Uuid::nil()),
             replicas: &Replicas::one(),
             waiters_max: WAITERS_MAX,

@@ -15,10 +15,6 @@ use crate::domain::{
 impl Turn<'_> {
     /// Grants the lock, queues the request, or refuses it. A repeat gets the outcome that the request has.
     pub(super) fn acquire(&mut self, command: Acquire) -> AcquireOutcome {
-        // mutant: late script
-        if self.not_after < self.now {
-            return AcquireOutcome::TooLate(self.now);
-        }
         self.apply_time();
         let Acquire { call, ref terms, .. } = command;
         // mutant: mark ignored

@@ -58,7 +58,7 @@ pub struct Tombstone {
 }
 
 impl Tombstone {
-    /// The command may act up to and including its `not_after`, so its tombstone lives as long.
+    /// A command may act up to and including the end of its window, so its tombstone lives as long.
     fn is_live(&self, now: StoreTime) -> bool {
         now <= self.until
     }
@@ -82,8 +82,6 @@ pub struct Turn<'a> {
     pub effects: &'a mut Effects,
     /// The store's time, read once for the whole turn.
     pub now: StoreTime,
-    /// The last moment at which the command may act; its caller has given up after it.
-    pub not_after: StoreTime,
     /// The server that sent the command.
     pub replica: ReplicaId,
     /// The servers with waiters in the lock's partition.

@@ -6,7 +6,7 @@ use crate::domain::{
     command::{Acquire, Candidate, Effect},
     ended::RequestEnd,
     ids::{Call, ReplicaId, RequestId},
-    limits::DROP_GRACE,
+    limits::{COMMAND_WINDOW, DROP_GRACE},
     outcome::AcquireOutcome,
     queue::{Queue, WaiterState},
 };
@@ -36,10 +36,8 @@ impl Turn<'_> {
         }
         let binding = &self.lock.queue.as_ref()?.get(request)?.binding;
         let Next { call, candidate } = next(request, binding)?;
-        // mutant: release claims too late
-        if self.not_after < self.now
-            // mutant: release claims for who is not next
-            || call.request != request
+        // mutant: release claims for who is not next
+        if call.request != request
             || !self.is_offered(request)
             // mutant: release claims for an overtaken call
             || unbound(binding, call.attempt).is_some()
@@ -59,10 +57,6 @@ impl Turn<'_> {
     /// answers the same lease. A waiter whose offer lapsed or was declined may be offered the lock again after this.
     pub(super) fn claim(&mut self, call: Call, candidate: Candidate) -> AcquireOutcome {
         let Call { request, attempt, .. } = call;
-        // mutant: late claim
-        if self.not_after < self.now {
-            return AcquireOutcome::TooLate(self.now);
-        }
         self.apply_time();
         if self.has_tombstone(call) {
             return AcquireOutcome::Overtaken;
@@ -77,6 +71,7 @@ impl Turn<'_> {
             return outcome;
         }
         // Its offer lapsed, or a server with another call of it declined the offer: this call is alive.
+        // mutant: claim forgets those who missed
         if matches!(waiter.state(), WaiterState::Missed | WaiterState::Dropped(_)) {
             self.set_state(request, WaiterState::Waiting);
             self.promote();
@@ -138,8 +133,10 @@ impl Turn<'_> {
             None => self.lock.ended.request(request, self.now).is_none(),
         };
         // mutant: no mark
-        if may_come && self.now <= self.not_after {
-            self.lock.tombstones.push(Tombstone { call, until: self.not_after });
+        if may_come {
+            // The command was sent before this one was.
+            let until = self.now.after(COMMAND_WINDOW);
+            self.lock.tombstones.push(Tombstone { call, until });
         }
     }
 

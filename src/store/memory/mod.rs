@@ -12,7 +12,7 @@ use crate::{
     domain::{
         command::{Command, Effects, Outcome},
         ids::{Call, ReplicaId},
-        limits::{COMMAND_WINDOW, Limits},
+        limits::Limits,
         name::LockName,
         replicas::Replicas,
         rules::{Lock, Turn},
@@ -117,7 +117,6 @@ impl MemoryStore {
             sequencer,
             effects: &mut effects,
             now,
-            not_after: now.after(COMMAND_WINDOW),
             replica: THIS_PROCESS,
             replicas: &Replicas::one(),
             waiters_max: self.waiters_max,

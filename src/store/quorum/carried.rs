@@ -72,7 +72,7 @@ impl Carried {
                 }
             }
             // It is not queued at this leader yet. (Who gave up waits no more: see `QuorumStore::give_up`.)
-            AcquireOutcome::TooLate(_) | AcquireOutcome::Unknown => {}
+            AcquireOutcome::Unknown => {}
             _ => drop(self.0.remove(call)),
         }
     }

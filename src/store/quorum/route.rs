@@ -182,9 +182,7 @@ impl<C: Carrier> QuorumStore<C> {
 fn not_done(why: Refusal) -> NotDone {
     match why {
         Refusal::NotLeader => NotDone::NotThere(no_leader()),
-        Refusal::TooLate => {
-            NotDone::Fails(StoreError::Unavailable("the command came too late to be carried out".into()))
-        }
+        Refusal::TooLate => NotDone::Fails(StoreError::TooLate),
         Refusal::Unheard => NotDone::Fails(unheard()),
         Refusal::Overloaded => NotDone::Fails(StoreError::Overloaded),
         Refusal::Deposed => NotDone::Fails(StoreError::OutcomeUnknown(

@@ -240,7 +240,7 @@ impl<C: Carrier> QuorumStore<C> {
     async fn claim(&self, name: &LockName, call: Call, claim: Command) -> Answer {
         let sent = Instant::now();
         match self.claim_once(name, call, claim).await {
-            Err(StoreError::Unavailable(_) | StoreError::OutcomeUnknown(_))
+            Err(StoreError::Unavailable(_) | StoreError::TooLate | StoreError::OutcomeUnknown(_))
                 if self.parts[self.place(name).partition].carried.lock().claim_failed(call) =>
             {
                 Ok(Timed { sent, outcome: AcquireOutcome::Queued.into() })

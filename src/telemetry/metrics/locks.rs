@@ -39,7 +39,7 @@ label! {
         Shared = "shared",
         /// The store lost its queue position.
         PlaceLost = "place_lost",
-        /// The command reached the store too late.
+        /// The command came too late to its leader.
         TooLate = "too_late",
         /// The server drains.
         Draining = "draining",

@@ -27,6 +27,8 @@ label! {
         Unavailable = "unavailable",
         /// Too many commands are queued: nothing was done.
         Overloaded = "overloaded",
+        /// It came too late to its leader: nothing was done.
+        TooLate = "too_late",
         /// It was sent and not answered in time: the outcome is unknown.
         Unknown = "unknown",
         /// The answer makes no sense.

@@ -15,7 +15,7 @@ use fencepost::{
         time::StoreTime,
     },
     locks::{AcquireAnswer, AcquireCall, Hub, Locks, LocksError},
-    store::memory::MemoryStore,
+    store::{StoreError, memory::MemoryStore},
 };
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -177,7 +177,7 @@ async fn a_request_whose_claim_was_too_late_leaves_the_queue_after_the_grace_per
     let holder = bench.acquire_lease(Bench::call(1, 1, Duration::ZERO)).await;
     bench.store.late.store(true, Ordering::SeqCst);
     let (waiting, ()) = tokio::join!(biased; bench.acquire(Bench::call(2, 1, WAIT)), bench.release(holder));
-    assert!(matches!(waiting, Err(LocksError::TooLate(_))), "{waiting:?}");
+    assert!(matches!(waiting, Err(LocksError::Store(StoreError::TooLate))), "{waiting:?}");
     bench.store.late.store(false, Ordering::SeqCst);
     let lease = bench.acquire_lease(Bench::call(2, 2, Duration::ZERO)).await;
     bench.release(lease).await;
@@ -185,7 +185,7 @@ async fn a_request_whose_claim_was_too_late_leaves_the_queue_after_the_grace_per
     let holder = bench.acquire_lease(Bench::call(3, 1, Duration::ZERO)).await;
     bench.store.late.store(true, Ordering::SeqCst);
     let (waiting, ()) = tokio::join!(biased; bench.acquire(Bench::call(4, 1, WAIT)), bench.release(holder));
-    assert!(matches!(waiting, Err(LocksError::TooLate(_))), "{waiting:?}");
+    assert!(matches!(waiting, Err(LocksError::Store(StoreError::TooLate))), "{waiting:?}");
     bench.assert_nothing_left().await;
 }
 

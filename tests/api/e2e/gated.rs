@@ -1,8 +1,8 @@
 //! The memory store with gates that hold calls, and with faults.
 
 use fencepost::{
-    domain::{command::Command, ids::Call, name::LockName, outcome::AcquireOutcome, time::StoreTime},
-    store::{Answer, Page, Store, StoreError, Timed, memory::MemoryStore},
+    domain::{command::Command, ids::Call, name::LockName},
+    store::{Answer, Page, Store, StoreError, memory::MemoryStore},
 };
 use std::sync::{
     Arc, Mutex,
@@ -86,7 +86,7 @@ impl Store for GatedStore {
         };
         self.pass(before).await;
         if before == Gate::BeforeClaim && self.late.load(Ordering::SeqCst) {
-            return Ok(Timed::act(|| AcquireOutcome::TooLate(StoreTime::default()).into()));
+            return Err(StoreError::TooLate);
         }
         let answer = self.inner.run(name, command).await;
         self.pass(after).await;

@@ -41,7 +41,10 @@ impl Protocol {
 
     /// Runs a command at the store, and sends its answer and hints.
     pub(super) fn reach_store(&self, state: &mut State, command: &StoreCommand, copy: Option<u8>, sent: StoreTime) {
-        let StoreCommand { kind, from, attempt, .. } = *command;
+        let StoreCommand { kind, from, attempt, not_after, .. } = *command;
+        if not_after < state.store.clock(state.now) {
+            return self.refuse_late(state, command, copy);
+        }
         if !state.store.is_alive(state.now, from) {
             self.hear_of(state, from);
         }
@@ -57,13 +60,7 @@ impl Protocol {
             }
         }
         if let (Answer::Released(Some(outcome)), Some((attempt, copy))) = (&answer, command.next) {
-            state.send(Message::HandOver {
-                to: from,
-                attempt,
-                copy,
-                outcome: Self::outcome_for_call(outcome, CommandKind::Claim),
-                sent,
-            });
+            state.send(Message::HandOver { to: from, attempt, copy, outcome: Self::outcome_for_call(outcome), sent });
         }
         match (kind, answer, copy) {
             (CommandKind::Renew, Answer::Of(Outcome::Renew(RenewOutcome::Renewed(renewed))), _) => {
@@ -74,10 +71,25 @@ impl Protocol {
                 state.send(Message::Released { request: attempt.request });
             }
             (_, Answer::Of(Outcome::Acquire(outcome)), Some(copy)) => {
-                let outcome = Self::outcome_for_call(&outcome, kind);
+                let outcome = Self::outcome_for_call(&outcome);
                 state.send(Message::FromStore { to: from, attempt, copy, outcome, hints: own });
             }
             _ => {}
+        }
+    }
+
+    /// Refuses a command that came too late. A cleanup is repeated until it is done.
+    fn refuse_late(&self, state: &mut State, command: &StoreCommand, copy: Option<u8>) {
+        let StoreCommand { kind, from, attempt, .. } = *command;
+        match copy {
+            Some(copy) => {
+                let outcome = if kind == CommandKind::Acquire { CallOutcome::Failed } else { CallOutcome::TooLate };
+                state.send(Message::FromStore { to: from, attempt, copy, outcome, hints: vec![] });
+            }
+            None if kind == CommandKind::Drop && state.replicas[usize::from(from)].alive => {
+                self.send_command(state, from, kind, attempt, command.copy);
+            }
+            None => {}
         }
     }
 
@@ -208,7 +220,7 @@ impl Protocol {
     }
 
     /// The outcome for a call.
-    fn outcome_for_call(outcome: &AcquireOutcome, kind: CommandKind) -> CallOutcome {
+    fn outcome_for_call(outcome: &AcquireOutcome) -> CallOutcome {
         match outcome {
             AcquireOutcome::Granted(grant) => {
                 CallOutcome::Granted { left: fencepost::domain::time::micros(grant.left) }
@@ -216,7 +228,6 @@ impl Protocol {
             AcquireOutcome::Queued => CallOutcome::Queued,
             AcquireOutcome::TimedOut(_) => CallOutcome::TimedOut,
             AcquireOutcome::Contended(_) | AcquireOutcome::Ended => CallOutcome::Ended,
-            AcquireOutcome::TooLate(_) if kind != CommandKind::Acquire => CallOutcome::TooLate,
             _ => CallOutcome::Failed,
         }
     }

@@ -147,7 +147,6 @@ impl Store {
             sequencer,
             effects: &mut effects,
             now,
-            not_after: command.not_after,
             replica: replica_of(command.from),
             replicas,
             waiters_max: WAITERS_MAX,

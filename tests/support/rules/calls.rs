@@ -3,14 +3,13 @@
 use super::{
     Step,
     oracle::{Actual, Oracle},
-    state::{GRACE, Holding, How, OracleEffect, Past, State, Waiting},
+    state::{GRACE, Holding, How, OracleEffect, Past, State, WINDOW, Waiting},
 };
 use fencepost::domain::{
     command::Outcome,
     outcome::{AcquireOutcome, Grant},
     time::StoreTime,
 };
-use std::time::Duration;
 
 impl Oracle {
     pub(super) fn expect_of_call(
@@ -21,7 +20,6 @@ impl Oracle {
     ) -> Outcome {
         let now = actual.now;
         Outcome::Acquire(match step {
-            Step::AcquireLate { .. } | Step::ClaimLate { .. } => AcquireOutcome::TooLate(now),
             Step::AcquireOther { request, attempt } => self.acquire_other(request, attempt),
             Step::Acquire { request, attempt, copy, wait, lease } => {
                 self.acquire((request, attempt, copy), wait, lease, actual, effects)
@@ -30,8 +28,8 @@ impl Oracle {
                 self.claim((request, attempt, copy), lease, actual, effects)
             }
             Step::GiveUp { request, attempt, copy } => self.give_up((request, attempt, copy), now, effects),
-            Step::Drop { request, attempt, copy, window } => {
-                self.drop_call((request, attempt, copy), window, now, effects);
+            Step::Drop { request, attempt, copy } => {
+                self.drop_call((request, attempt, copy), now, effects);
                 return Outcome::Done;
             }
             _ => return Outcome::Done,
@@ -164,13 +162,7 @@ impl Oracle {
         if bound && it.calls.is_empty() { self.time_out(request, now, effects) } else { AcquireOutcome::Shared }
     }
 
-    fn drop_call(
-        &mut self,
-        (request, attempt, copy): (u8, u32, u8),
-        window: u64,
-        now: StoreTime,
-        effects: &mut Vec<OracleEffect>,
-    ) {
+    fn drop_call(&mut self, (request, attempt, copy): (u8, u32, u8), now: StoreTime, effects: &mut Vec<OracleEffect>) {
         let mut known = self.past.iter().any(|past| past.ends(request));
         if let Some(held) = self.lease.as_mut().filter(|held| held.request == request) {
             let bound = attempt == held.attempt && unbind(&mut held.calls, copy);
@@ -189,7 +181,7 @@ impl Oracle {
             }
         }
         if !known {
-            self.tombstones.push((request, attempt, copy, now.after(Duration::from_micros(window))));
+            self.tombstones.push((request, attempt, copy, now.after(WINDOW)));
         }
     }
 

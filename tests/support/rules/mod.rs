@@ -44,32 +44,22 @@ pub(crate) enum Step {
         request: u8,
         attempt: u32,
     },
-    /// An acquire that arrives after its `not_after`.
-    AcquireLate {
-        request: u8,
-        attempt: u32,
-    },
     Claim {
         request: u8,
         attempt: u32,
         copy: u8,
         lease: u32,
     },
-    ClaimLate {
-        request: u8,
-        attempt: u32,
-    },
     GiveUp {
         request: u8,
         attempt: u32,
         copy: u8,
     },
-    /// The call is dropped. Its command may still arrive within this many microseconds.
+    /// The call is dropped. Its command may still arrive.
     Drop {
         request: u8,
         attempt: u32,
         copy: u8,
-        window: u64,
     },
     Release {
         lease: u32,
@@ -113,10 +103,10 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    /// Whether the step updates the lock: not if only time passes, nor if the command is late.
+    /// Whether the step updates the lock: not if only time passes.
     pub(crate) fn acts(self) -> bool {
-        use Step::{AcquireLate, Back, BeforeEdge, ClaimLate, Pass, ToEdge};
-        !matches!(self, Pass(_) | Back(_) | ToEdge | BeforeEdge | AcquireLate { .. } | ClaimLate { .. })
+        use Step::{Back, BeforeEdge, Pass, ToEdge};
+        !matches!(self, Pass(_) | Back(_) | ToEdge | BeforeEdge)
     }
 }
 

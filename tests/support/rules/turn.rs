@@ -5,11 +5,9 @@ use fencepost::domain::{
     command::{Acquire, Candidate, Command, Effects, Outcome},
     ids::{AttachmentId, Call, CallId, ReplicaId, RequestId},
     lease::Terms,
-    limits::COMMAND_WINDOW,
     name::{Metadata, Reason},
     replicas::Replicas,
     rules::Turn,
-    time::StoreTime,
     token::FencingToken,
 };
 use std::time::Duration;
@@ -24,7 +22,6 @@ impl World {
             sequencer: &mut self.sequencer,
             effects,
             now,
-            not_after: not_after(step, now),
             replica: ReplicaId(id(0)),
             replicas: &Replicas::one(),
             waiters_max: self.waiters_max,
@@ -50,15 +47,11 @@ impl World {
                 other.terms.fingerprint += 1_000;
                 Command::Acquire(other)
             }
-            Step::AcquireLate { request, attempt } => {
-                Command::Acquire(acquire_command(call(request, attempt, 0), true, candidate(0)))
-            }
             Step::Claim { request, attempt, copy, lease } => {
                 Command::Claim(call(request, attempt, copy), candidate(lease))
             }
-            Step::ClaimLate { request, attempt } => Command::Claim(call(request, attempt, 0), candidate(0)),
             Step::GiveUp { request, attempt, copy } => Command::GiveUp(call(request, attempt, copy)),
-            Step::Drop { request, attempt, copy, .. } => Command::DropCall(call(request, attempt, copy)),
+            Step::Drop { request, attempt, copy } => Command::DropCall(call(request, attempt, copy)),
             Step::Release { lease } => Command::Release(lease_id(lease)),
             Step::Renew { lease, ttl } => {
                 Command::Renew { lease_id: lease_id(lease), ttl: ttl.map(Duration::from_micros) }
@@ -78,16 +71,6 @@ impl World {
             }
             Step::ApplyTime | Step::Pass(_) | Step::Back(_) | Step::ToEdge | Step::BeforeEdge => return None,
         })
-    }
-}
-
-/// The last time at which the command of a step may act.
-fn not_after(step: Step, now: StoreTime) -> StoreTime {
-    match step {
-        Step::Acquire { .. } | Step::Claim { .. } => now,
-        Step::AcquireLate { .. } | Step::ClaimLate { .. } => StoreTime::from_micros(now.as_micros() - 1),
-        Step::Drop { window, .. } => now.after(Duration::from_micros(window)),
-        _ => now.after(COMMAND_WINDOW),
     }
 }
 

@@ -31,8 +31,8 @@
 //   UNAVAILABLE          STORE_UNAVAILABLE  Nothing was done: Redis is unreachable, or refuses the command. Repeat; the
 //                                           message tells an operator why.
 //   UNAVAILABLE          STORE_OVERLOADED   Nothing was done: Redis is overloaded. Repeat.
-//   UNAVAILABLE          TOO_LATE           Nothing was done: the command reached Redis more than 500 ms after it was
-//                                           sent. Repeat.
+//   UNAVAILABLE          TOO_LATE           Nothing was done: the command reached the server that leads the lock more
+//                                           than 500 ms after it was sent. Repeat.
 //   UNAVAILABLE          PLACE_LOST         Redis forgot the request's queue position. Repeat with the same request_id;
 //                                           it goes to the end of the queue.
 //   UNAVAILABLE          ATTEMPT_SHARED     Another call with this attempt number is waiting. Repeat with a higher

@@ -111,7 +111,6 @@ fn acquire_outcomes() -> Vec<AcquireOutcome> {
         AcquireOutcome::Queued,
         AcquireOutcome::TimedOut(contention),
         AcquireOutcome::MinTokenTooHigh(9),
-        AcquireOutcome::TooLate(NOW),
     ]
 }
 

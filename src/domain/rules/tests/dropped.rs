@@ -197,26 +197,6 @@ fn a_cleanup_after_the_end_of_its_request_leaves_no_state() {
     assert!(bench.lock.is_idle());
 }
 
-#[test]
-fn a_cleanup_whose_command_can_no_longer_act_leaves_no_tombstone() {
-    let mut bench = Bench::new();
-    bench.late = true;
-    bench.drop_call(A, 1);
-    assert!(bench.lock.is_idle());
-}
-
-#[test]
-fn a_second_cleanup_of_an_attempt_does_not_shorten_the_tombstone_of_the_first() {
-    let mut bench = Bench::new();
-    bench.drop_call(A, 1);
-    let call = bench.call(A, 1);
-    bench.turn(|turn| {
-        turn.not_after = turn.now;
-        turn.drop_call(call);
-    });
-    assert_eq!(bench.pass(MICRO).acquire(A, 1), AcquireOutcome::Overtaken);
-}
-
 /// Two calls of one attempt, of which only one reached the store. The torture test found the bug with two servers, and
 /// with one server and clients that do not count attempts: the cleanup of the other call cut short a lease that its
 /// holder relied on, and the lock had two holders.

@@ -3,54 +3,18 @@
 use super::*;
 
 #[test]
-fn a_command_acts_until_its_not_after_and_no_later() {
-    let mut bench = Bench::new();
-    let not_after = bench.now;
-    let acquire_command = bench.acquire_command(A, 1);
-    let now = bench.pass(MICRO).now;
-    let arrive = |turn: &mut Turn<'_>| {
-        turn.not_after = not_after;
-        turn.acquire(acquire_command.clone())
-    };
-    assert_eq!(bench.turn(arrive), AcquireOutcome::TooLate(now));
-    assert!(bench.lock.is_idle());
-    bench.step_back(MICRO).turn(arrive).granted();
-}
-
-#[test]
-fn a_late_claim_changes_nothing() {
-    let (mut bench, held) = Bench::held_with_waiters(&[B]);
-    bench.release(&held);
-    bench.late = true;
-    assert_eq!(bench.claim(B, 1), AcquireOutcome::TooLate(bench.now));
-    bench.late = false;
-    bench.claim(B, 1).granted();
-}
-
-#[test]
 fn a_tombstone_lasts_as_long_as_its_command_may_act() {
     let mut bench = Bench::new();
-    let not_after = bench.now.after(COMMAND_WINDOW);
+    let last = bench.now.after(COMMAND_WINDOW);
     bench.drop_call(A, 1);
-    bench.now = not_after;
+    bench.now = last;
     assert_eq!(bench.acquire(A, 1), AcquireOutcome::Overtaken);
     let due = bench.lock.next_due().unwrap();
-    assert_eq!(due, not_after.after(MICRO));
+    assert_eq!(due, last.after(MICRO));
     bench.now = due;
     bench.apply_time();
     assert!(bench.lock.is_idle());
     bench.acquire(A, 1).granted();
-}
-
-#[test]
-fn a_cleanup_at_the_not_after_of_its_command_still_leaves_a_tombstone() {
-    let mut bench = Bench::new();
-    let call = bench.call(A, 1);
-    bench.turn(|turn| {
-        turn.not_after = turn.now;
-        turn.drop_call(call);
-    });
-    assert_eq!(bench.acquire(A, 1), AcquireOutcome::Overtaken);
 }
 
 #[test]

@@ -57,11 +57,3 @@ fn a_call_of_another_replica_is_woken_and_claims_itself() {
     assert_eq!(bench.release_to(&held, B, 1), None);
     assert_eq!(bench.woken(), [(B, 1)]);
 }
-
-#[test]
-fn a_release_that_is_late_only_releases() {
-    let (mut bench, held) = Bench::held_with_waiters(&[B]);
-    bench.late = true;
-    assert_eq!(bench.release_to(&held, B, 1), None);
-    assert_eq!(bench.woken(), [(B, 1)]);
-}

@@ -58,8 +58,6 @@ struct Bench {
     /// The effects of the last command.
     effects: Effects,
     waiters_max: usize,
-    /// Whether commands arrive after their `not_after`.
-    late: bool,
     ttl: Duration,
     min_token: u64,
     leases: u128,
@@ -81,7 +79,6 @@ impl Bench {
             now: StoreTime::from_micros(1_800_000_000_000_000),
             effects: Effects::new(),
             waiters_max: 10,
-            late: false,
             ttl: TTL,
             min_token: 0,
             leases: 0,
@@ -127,7 +124,6 @@ impl Bench {
             sequencer: &mut self.sequencer,
             effects: &mut self.effects,
             now: self.now,
-            not_after: if self.late { StoreTime::default() } else { self.now.after(COMMAND_WINDOW) },
             replica: ReplicaId(Uuid::from_u128(self.replica)),
             replicas: &self.replicas,
             waiters_max: self.waiters_max,

@@ -42,7 +42,6 @@ fn turn<R>((lock, sequencer): (&mut Lock, &mut Sequencer), now: StoreTime, act: 
         sequencer,
         effects: &mut Effects::new(),
         now,
-        not_after: now.after(COMMAND_WINDOW),
         replica: SERVER,
         replicas: &Replicas::one(),
         waiters_max: WAITERS_MAX,

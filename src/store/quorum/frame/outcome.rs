@@ -8,7 +8,7 @@ use crate::{
         ids::{GrantId, LeaseId},
         name::Holder,
         outcome::{AcquireOutcome, Fate, Gone, Grant, ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome},
-        time::{StoreTime, micros},
+        time::micros,
     },
     store::fields::{self, FieldError, Id},
 };
@@ -42,7 +42,7 @@ enum Kind {
 #[derive(Clone, PartialEq, prost::Message)]
 #[prost(skip_debug)]
 pub(super) struct AcquireOutcomeMessage {
-    #[prost(oneof = "Acquired", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14")]
+    #[prost(oneof = "Acquired", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
     kind: Option<Acquired>,
 }
 
@@ -71,10 +71,7 @@ enum Acquired {
     MinTokenTooHigh(u64),
     #[prost(message, tag = "11")]
     QueueFull(()),
-    /// In microseconds.
-    #[prost(uint64, tag = "12")]
-    TooLate(u64),
-    #[prost(message, tag = "14")]
+    #[prost(message, tag = "12")]
     TokensExhausted(()),
 }
 
@@ -229,7 +226,6 @@ impl From<AcquireOutcome> for AcquireOutcomeMessage {
             AcquireOutcome::OtherTerms => Acquired::OtherTerms(()),
             AcquireOutcome::MinTokenTooHigh(highest) => Acquired::MinTokenTooHigh(highest),
             AcquireOutcome::QueueFull => Acquired::QueueFull(()),
-            AcquireOutcome::TooLate(now) => Acquired::TooLate(now.as_micros()),
             AcquireOutcome::TokensExhausted => Acquired::TokensExhausted(()),
         };
         Self { kind: Some(kind) }
@@ -250,7 +246,6 @@ impl AcquireOutcomeMessage {
             Acquired::OtherTerms(()) => AcquireOutcome::OtherTerms,
             Acquired::MinTokenTooHigh(highest) => AcquireOutcome::MinTokenTooHigh(highest),
             Acquired::QueueFull(()) => AcquireOutcome::QueueFull,
-            Acquired::TooLate(now) => AcquireOutcome::TooLate(StoreTime::from_micros(now)),
             Acquired::TokensExhausted(()) => AcquireOutcome::TokensExhausted,
         })
     }

@@ -189,6 +189,20 @@ fn a_leader_that_is_deposed_tells_nobody_of_a_lease_and_the_call_is_presented_to
     assert_eq!(presented.iter().map(|waiter| waiter.acquire.call).collect::<Vec<_>>(), [acquire(2).call]);
 }
 
+#[test]
+fn a_command_that_comes_too_late_does_nothing() {
+    let mut bench = Bench::new();
+    let (reply, mut late) = oneshot::channel();
+    let (asker, not_after) = (Asker::Here(reply, bench.since), bench.lead.time(START));
+    let job = Job { name: name(), hash: 0, command: Command::Acquire(acquire(1)), from: ME, not_after, asker };
+    let now = START.after(Duration::from_micros(1));
+    bench.with_exit(|lead, exit| lead.submit(job, now, exit));
+    assert!(matches!(late.try_recv(), Ok(Err(Refusal::TooLate))), "its caller has given up");
+    assert_eq!(bench.holder(), None);
+    bench.submit(ME, Command::Acquire(acquire(1)), now);
+    assert_eq!(bench.holder().unwrap().0, 1, "at the last moment it is done");
+}
+
 /// What a leader tells its successor that has renewed so many leases.
 fn told(leases: usize) -> Option<LastEnds> {
     let mut bench = Bench::new();

@@ -10,8 +10,6 @@ use crate::{
 };
 
 at_marks! {
-    "late script", "a command acts after its caller gave up (TimeLock: atlasdb PR 4933, phantom clients)",
-        Condition("false"), [Units, Model];
     "mark ignored", "a cleanup that overtook its acquire has no effect: a lease without a holder",
         Condition("false"), [Units, Protocol];
     "ended request acquires again", "a late duplicate acquires again (node-redlock PR 369)", Drop, [Units, Protocol];
@@ -26,9 +24,6 @@ at_marks! {
     "grant beside a classic client", "the lock is granted while a classic client holds it", Operand("true"), [Units];
     "queue without a bound", "an unbounded number of waiters (dflockd: no error for a full queue)",
         Condition("false"), [Units, Model];
-    "enqueue is no heartbeat", "a new replica's waiters are deleted at once", Drop, [Units, Protocol];
-    "late claim", "a claim acts after its caller gave up: a lease without a holder",
-        Condition("false"), [Units, Model];
     "no mark", "a cleanup overtakes its acquire, which then queues without a caller",
         Condition("false"), [Units, Protocol];
     "cancel frees a retried grant", "the cleanup of an old attempt ends the lease of the new one",
@@ -42,10 +37,8 @@ at_marks! {
         Drop, [Units];
     "dropped claim comes back", "a claim in flight revives a dropped call",
         Operand("false"), [Units, Protocol];
-    "poll forgets those who missed", "a waiter that let one offer lapse is never served again (Redisson #3004)",
-        Drop, [Units, Protocol];
-    "poll is no heartbeat", "waiters of a living replica are skipped", Drop, [Units, Protocol];
-    "release claims too late", "a command acts after its caller gave up", Operand("false"), [Units];
+    "claim forgets those who missed", "a waiter that let one offer lapse is never served again (Redisson #3004)",
+        Condition("false"), [Units, Protocol];
     "release claims for who is not next", "a waiter overtakes the queue", Operand("false"), [Units];
     "release claims for an overtaken call", "a lease without a holder", Operand("false"), [Units];
     "release claims for another server's call", "the server of the call is not notified", Operand("false"), [Units];
@@ -60,15 +53,13 @@ at_marks! {
     "offer beside a classic client", "an offer is claimed although a classic client was faster", Drop, [Units];
     "promotion ignores silence", "the lock is offered to waiters of a dead replica", Closure("true"), [Units, Protocol];
     "time brings no hand-off", "expiry wakes no waiter (Redisson #3730)", Drop, [Units, Model];
-    "deleted waiters wait for ever", "a replica that returns is not notified that its waiters were deleted",
-        Drop, [Units, Protocol];
     "gone replicas keep their waiters", "the queue fills with dead waiters", Drop, [Units];
     "ended requests forgotten at once", "a late duplicate acquires again (bluetape4k #1068)",
         Statement("self.lock.ended = Default::default();"), [Units, Protocol];
     "hand-off tells nobody", "no waiter is notified (Redisson #1763)", Drop, [Units, Model];
     "release without the lease id", "anybody can release (etcd Unlock; redis-py PR 1095)",
         Condition("self.lock.lease.is_none()"), [Units, Model];
-    "release hands nothing over", "the next waiter gets the lock only with its next poll", Drop, [Units, Model];
+    "release hands nothing over", "the next waiter gets the lock only with the next command", Drop, [Units, Model];
     "renewal by a lost attachment", "an old stream keeps a lease that was attached elsewhere",
         Condition("false"), [Units, Model];
     "older attachment wins", "a late attachment takes the lease back",

@@ -148,7 +148,6 @@ fn some_acquire_outcome() -> impl Strategy<Value = AcquireOutcome> {
         Just(AcquireOutcome::OtherTerms),
         any::<u64>().prop_map(AcquireOutcome::MinTokenTooHigh),
         Just(AcquireOutcome::QueueFull),
-        some_time().prop_map(AcquireOutcome::TooLate),
         Just(AcquireOutcome::TokensExhausted),
     ]
 }
