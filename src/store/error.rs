@@ -11,8 +11,8 @@ pub enum StoreError {
     /// The store has more to do than it can: the command was not sent to it, and nothing was done.
     #[error("the store is overloaded: the command was not sent, and nothing was done")]
     Overloaded,
-    /// The command came too late to its leader, whose time for it was over: nothing was done.
-    #[error("the command came too late to the server that leads the partition of this lock, and nothing was done")]
+    /// The command reached the leader when its caller had given up: nothing was done.
+    #[error("the command was too long on its way to the server that leads the partition, and nothing was done")]
     TooLate,
     /// The command was sent and no answer came: it may or may not have been done.
     #[error("the store did not answer in time, so the outcome is unknown: {0}")]

@@ -62,8 +62,8 @@ pub struct Run {
 pub struct Bounds {
     /// How long an offer is valid.
     pub claim_window: Nanos,
-    /// The interval at which replicas poll.
-    pub poll: Nanos,
+    /// By then servers find with their beats what they missed.
+    pub beats: Nanos,
     /// What the machine may add to any bound: scheduling, process starts, reconnects.
     pub slack: Nanos,
 }

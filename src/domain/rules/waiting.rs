@@ -134,7 +134,7 @@ impl Turn<'_> {
         };
         // mutant: no mark
         if may_come {
-            // The command was sent before this one was.
+            // The call's own command was sent before its cleanup, so it comes by then or is refused.
             let until = self.now.after(COMMAND_WINDOW);
             self.lock.tombstones.push(Tombstone { call, until });
         }

@@ -17,8 +17,8 @@ use crate::{
 };
 use std::{collections::VecDeque, time::Duration};
 
-/// Leases of up to this TTL are not written when they are renewed; a takeover begins their TTL anew. Each takeover
-/// keeps the lock of a dead holder for up to this long.
+/// Leases of up to this TTL are not written when they are renewed. A takeover begins their TTL anew, unless the leader
+/// before has told their ends: so it may keep the lock of a dead holder for up to this long.
 pub const RENEWAL_UNWRITTEN_TTL_MAX: Duration = Duration::from_secs(30);
 /// Records that one batch puts or removes, at most: what a node does in about a millisecond.
 pub const BATCH_RECORDS_MAX: usize = 512;

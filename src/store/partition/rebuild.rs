@@ -49,6 +49,9 @@ impl Renewals {
             Self::MayBeMissing => lease.expires_at,
             Self::Known(ends) => ends.get(&lease.token).copied().unwrap_or(lease.expires_at),
         };
+        if end == lease.expires_at {
+            return lock;
+        }
         Lock::kept(Some(Lease { expires_at: end, ..lease.clone() }), lock.tombstones().to_vec())
     }
 }

@@ -5,7 +5,7 @@ use super::{
     ballot::{Ballot, ServerId},
     frame::{Done, Work},
     nodes::Carrier,
-    route::{NotDone, no_leader, strange, unheard},
+    route::{NotDone, no_leader, not_done, strange, unheard},
     store::ANSWER_TIME_MAX,
 };
 use crate::{
@@ -46,7 +46,11 @@ impl<C: Carrier> QuorumStore<C> {
             let mut led_anew = pin!(self.led_anew.notified());
             led_anew.as_mut().enable();
             match self.list_page_once(prefix, from, limit).await {
-                Err(StoreError::Unavailable(_)) if timeout_at(until, led_anew).await.is_ok() => {}
+                Err(why @ (StoreError::Unavailable(_) | StoreError::TooLate)) => {
+                    if timeout_at(until, led_anew).await.is_err() {
+                        return Err(self.explained(why));
+                    }
+                }
                 page => return page.map_err(|why| self.explained(why)),
             }
         }
@@ -87,8 +91,8 @@ impl<C: Carrier> QuorumStore<C> {
         let mut share = self.parts[at.partition].share.lock();
         let now = self.clock.now();
         let Some(lead) = share.lead() else { return Ok(None) };
-        if !lead.is_heard(now) {
-            return Err(unheard());
+        if let Some(why) = lead.refusal(now) {
+            return Err(not_done(why).into());
         }
         let ballot = lead.ballot();
         at.check(ballot)?;

@@ -64,8 +64,9 @@ impl<C: Carrier> QuorumStore<C> {
                 let mut share = part.share.lock();
                 let exit = self.exit(at);
                 let now = self.clock.now();
-                // What comes too late is presented again.
-                let may_come = |lead: &&mut Lead| lead.ballot() == ballot && lead.time(now) <= not_after;
+                // What comes too late is presented again, and what comes to a leader that hands over, to the next one.
+                let may_come =
+                    |lead: &&mut Lead| lead.ballot() == ballot && lead.time(now) <= not_after && !lead.hands_over();
                 if let Some(lead) = share.lead().filter(may_come) {
                     lead.presents(from, (waiters, is_last), Place::hash_of, now, &exit);
                 }

@@ -179,7 +179,7 @@ impl<C: Carrier> QuorumStore<C> {
     }
 }
 
-fn not_done(why: Refusal) -> NotDone {
+pub(super) fn not_done(why: Refusal) -> NotDone {
     match why {
         Refusal::NotLeader => NotDone::NotThere(no_leader()),
         Refusal::TooLate => NotDone::Fails(StoreError::TooLate),

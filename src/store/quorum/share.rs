@@ -108,7 +108,7 @@ struct Asking {
     frozen_at: Option<StoreTime>,
     /// When it is given up.
     until: StoreTime,
-    /// What the leader before told when it handed over: the ends of leases as of this batch.
+    /// The ends of leases that the leader before told when it handed over, and the batch they are as of.
     ends: Option<(Position, Renewals)>,
 }
 
@@ -234,7 +234,7 @@ impl Share {
                         let frozen_at = asking.frozen_at.unwrap_or(now);
                         let times = [frozen_at, now];
                         let (of, max) = ((self.partition, tag.ballot), self.waiters_max);
-                        // Told as of another batch, they do not count: who told went on, and may have renewed leases.
+                        // Ends as of another batch are not used: the leader before went on, and may have renewed leases.
                         let as_of = |(at, _): &(Position, Renewals)| leader.origin() == Origin::Read(*at);
                         let renewals = asking.ends.take().filter(as_of).map(|(_, renewals)| renewals);
                         let content = (content, renewals.as_ref().unwrap_or(&Renewals::MayBeMissing));

@@ -39,7 +39,7 @@ label! {
         Shared = "shared",
         /// The store lost its queue position.
         PlaceLost = "place_lost",
-        /// The command came too late to its leader.
+        /// The command reached the leader too late.
         TooLate = "too_late",
         /// The server drains.
         Draining = "draining",

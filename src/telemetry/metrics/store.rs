@@ -27,7 +27,7 @@ label! {
         Unavailable = "unavailable",
         /// Too many commands are queued: nothing was done.
         Overloaded = "overloaded",
-        /// It came too late to its leader: nothing was done.
+        /// It reached the leader when its caller had given up: nothing was done.
         TooLate = "too_late",
         /// It was sent and not answered in time: the outcome is unknown.
         Unknown = "unknown",

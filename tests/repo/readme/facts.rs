@@ -128,7 +128,8 @@ fn the_limits_are_those_of_the_code() {
         ("`min_token` above the server's time", span(limits::MIN_TOKEN_AHEAD_MAX)),
         ("memory of ended requests", span(limits::ENDED_MEMORY)),
         ("queue position of a dropped call", span(limits::DROP_GRACE)),
-        ("answer of Redis to a command", span(RESPONSE_TIMEOUT)),
+        ("answer of Redis, or of the server that leads the lock, to a command", span(RESPONSE_TIMEOUT)),
+        ("way of a command to the server that leads the lock", span(limits::COMMAND_WINDOW)),
     ];
     let rows = rows(&Page::read("docs/operating.md"), "Limit");
     assert_eq!(rows.len(), expected.len());

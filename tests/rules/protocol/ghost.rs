@@ -133,9 +133,7 @@ impl Ghost {
             (CommandKind::Drop, _) => {
                 let bound = self.queue.iter_mut().filter(|it| it.request == request && it.attempt == number);
                 bound.for_each(|waiter| waiter.dropped = true);
-                if now <= command.not_after {
-                    self.dropped.insert(command.attempt);
-                }
+                self.dropped.insert(command.attempt);
             }
             _ => {}
         }

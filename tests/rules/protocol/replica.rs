@@ -148,7 +148,7 @@ impl Protocol {
         state.send(Message::Reply { attempt, reply });
     }
 
-    /// Handles a hint. An offer without a call lapses; only the Redis store declines it.
+    /// Handles a hint. An offer without a call lapses: here no server declines it.
     pub(super) fn take_hint(&self, state: &mut State, to: u8, attempt: Attempt) {
         for index in 0..state.replicas[usize::from(to)].calls.len() {
             if state.replicas[usize::from(to)].calls[index].attempt == attempt {

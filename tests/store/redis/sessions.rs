@@ -17,7 +17,7 @@ use tonic::Code;
 /// Long enough that no renewal happens within [`SOON`].
 const TTL: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(55);
-/// A few polls, and slack for a busy machine.
+/// A few beats, and slack for a busy machine.
 const SOON: Duration = Duration::from_secs(5);
 
 /// The queue position that the session receives for an operation.
@@ -40,7 +40,7 @@ async fn a_waiter_moves_up_and_is_served_when_the_lock_is_released_through_anoth
     assert_eq!(position(&mut here, 1).await, 1);
     there.release(3, &first).await;
     let second = released_and_granted(&mut there).await;
-    assert_eq!(position(&mut here, 1).await, 0, "reported after one of the next two polls");
+    assert_eq!(position(&mut here, 1).await, 0, "reported with one of the next beats");
     there.release(4, &second).await;
     let released = Instant::now();
     let third = here.granted(1).await;

@@ -42,7 +42,8 @@ pub(crate) use tokio::{
 };
 pub(crate) use uuid::Uuid;
 
-pub(crate) const PARTITIONS: u16 = 8;
+/// As many as a store on Redis has, so that a server gets some for certain.
+pub(crate) const PARTITIONS: u16 = 32;
 pub(crate) const TTL: Duration = Duration::from_secs(60);
 /// Longer than anything here takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -220,8 +221,7 @@ pub(crate) async fn cluster_of(nodes: usize, servers: usize) -> (Arc<Ways>, Mark
     (ways, mark, servers)
 }
 
-/// All partitions are led, each once, and all servers know by whom. With this few partitions, one server of several may
-/// lead none.
+/// All partitions are led, each once, and all servers know by whom.
 pub(crate) async fn settled(servers: &[Server]) {
     let leads = || servers.iter().map(|server| server.store.leads()).sum::<usize>();
     until("a leader for each partition", || {

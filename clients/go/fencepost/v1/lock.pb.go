@@ -406,8 +406,7 @@ const (
 	WatchResponse_KIND_GRANTED WatchResponse_Kind = 2
 	// Its holder released it.
 	WatchResponse_KIND_RELEASED WatchResponse_Kind = 3
-	// It expired. Sent when the server notices: on a Redis store with the poll of a waiter or the next command on the
-	// lock, so possibly never if nobody wants the lock.
+	// It expired. Sent when the server that leads the lock notices, within a moment.
 	WatchResponse_KIND_EXPIRED WatchResponse_Kind = 4
 	// It was revoked: reason says why.
 	WatchResponse_KIND_REVOKED WatchResponse_Kind = 5

@@ -42,7 +42,7 @@ impl HistoryBuilder {
             args: Vec::new(),
             begin: BEGIN,
             end: ms(60_000),
-            bounds: Bounds { claim_window: 3 * SECOND, poll: SECOND, slack: SECOND },
+            bounds: Bounds { claim_window: 3 * SECOND, beats: SECOND, slack: SECOND },
         };
         Self { records: vec![Record::Run(run)], lock: "lock".into(), later: 0 }
     }

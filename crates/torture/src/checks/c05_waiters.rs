@@ -1,5 +1,5 @@
 //! C5: no waiter is lost. After the run no lock has a waiter or a holder; every call ended when its wait was over; and
-//! where no fault reaches, a free lock with a live waiter is granted within poll + claim window + slack.
+//! where no fault reaches, a free lock with a live waiter is granted within beats + claim window + slack.
 
 use super::{
     fault_windows::FaultWindows,
@@ -39,7 +39,7 @@ pub(crate) fn check(history: &History<'_>, findings: &mut Findings) {
 /// A call affected by a fault may take until the fault is healed, plus the bound.
 fn check_ended_in_time(history: &History<'_>, lock: &Lock<'_>, findings: &mut Findings) {
     let bounds = history.bounds;
-    let bound = bounds.poll + bounds.claim_window + bounds.slack;
+    let bound = bounds.beats + bounds.claim_window + bounds.slack;
     for one in &lock.acquires {
         let over = one.invoke.saturating_add(one.wait);
         if one.end == AcquireEnd::Unknown(OPEN.to_owned()) || one.ret <= over.saturating_add(bound) {

@@ -1,4 +1,4 @@
-//! C9: the lock of a killed holder becomes free: the next live waiter is granted it within poll + claim window + slack
+//! C9: the lock of a killed holder becomes free: the next live waiter is granted it within beats + claim window + slack
 //! of the end of the lease, which is a TTL after the last renewal that the holder can have sent. Checked where no other
 //! fault reaches.
 
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn the_lock_stays_stuck() {
-        // Valid until 1.885 s; a TTL and the slack make 4.885 s; poll, claim window and slack 5 s more.
+        // Valid until 1.885 s; a TTL and the slack make 4.885 s; beats, claim window and slack 5 s more.
         killed(9_880).passes();
         killed(9_900).violates(C9, "client 1 was killed with 1795000000000001; its lease was over by 4.885000 s");
         killed(9_900).satisfies(C5);

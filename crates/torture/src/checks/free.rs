@@ -26,10 +26,10 @@ struct Gap<'a> {
     orphan: Option<&'a Lease<'a>>,
 }
 
-/// The stalls of more than poll + claim window + slack, the longest for each time that the lock was free.
+/// The stalls of more than beats + claim window + slack, the longest for each time that the lock was free.
 pub(crate) fn stalls<'a>(history: &History<'_>, lock: &'a Lock<'a>) -> Vec<Stall<'a>> {
     let slack = history.bounds.slack;
-    let bound = history.bounds.poll + history.bounds.claim_window + slack;
+    let bound = history.bounds.beats + history.bounds.claim_window + slack;
     let gaps: Vec<_> = gaps(history, lock).into_iter().filter(|gap| gap.until - gap.from > bound).collect();
     let mut longest: Vec<Option<Stall<'a>>> = gaps.iter().map(|_| None).collect();
     for waiter in lock.acquires.iter().filter(|one| one.wait > 0 && is_answered(one)) {

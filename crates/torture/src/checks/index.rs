@@ -81,7 +81,7 @@ impl<'a> History<'a> {
         let acquires = || locks.iter().flat_map(|lock| &lock.acquires);
         Self {
             begin: run.map_or_else(|| acquires().map(|acquire| acquire.invoke).min().unwrap_or(0), |run| run.begin),
-            bounds: run.map_or(Bounds { claim_window: 3 * SECOND, poll: SECOND, slack: SECOND }, |run| run.bounds),
+            bounds: run.map_or(Bounds { claim_window: 3 * SECOND, beats: SECOND, slack: SECOND }, |run| run.bounds),
             max_ttl: acquires().map(|acquire| acquire.ttl).max().unwrap_or(0),
             run: run.filter(|_| runs.len() == 1),
             locks,

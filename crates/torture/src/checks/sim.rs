@@ -127,7 +127,7 @@ pub(crate) fn run(plans: &[ClientPlan]) -> Vec<Record> {
         fenced: 0,
         control: 0,
     };
-    let bounds = Bounds { claim_window: 3 * SECOND, poll: SECOND, slack: SECOND };
+    let bounds = Bounds { claim_window: 3 * SECOND, beats: SECOND, slack: SECOND };
     let (seed, topology, end) = (0, "sim".to_owned(), BEGIN + 200 * SECOND);
     let mut sim = Sim {
         clients: vec![Client::default(); plans.len()],

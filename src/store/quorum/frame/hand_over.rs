@@ -19,7 +19,7 @@ pub(super) struct HandOverMessage {
     partition: u32,
     #[prost(message, optional, tag = "2")]
     ballot: Option<BallotMessage>,
-    #[prost(message, optional, tag = "3")]
+    #[prost(message, optional, tag = "7")]
     ends: Option<LastEndsMessage>,
 }
 

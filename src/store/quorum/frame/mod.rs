@@ -153,7 +153,7 @@ pub struct LastEnds {
     /// The number of the leader's last batch. Whoever goes on from another one must not use the ends: the leader went
     /// on itself and may have renewed leases.
     pub seq: u64,
-    /// When leases end that end later than their records say, by their tokens.
+    /// When leases end whose records say something else, by their tokens.
     pub ends: Vec<(FencingToken, StoreTime)>,
 }
 

@@ -42,7 +42,7 @@ enum Kind {
 #[derive(Clone, PartialEq, prost::Message)]
 #[prost(skip_debug)]
 pub(super) struct AcquireOutcomeMessage {
-    #[prost(oneof = "Acquired", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
+    #[prost(oneof = "Acquired", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 14")]
     kind: Option<Acquired>,
 }
 
@@ -71,7 +71,7 @@ enum Acquired {
     MinTokenTooHigh(u64),
     #[prost(message, tag = "11")]
     QueueFull(()),
-    #[prost(message, tag = "12")]
+    #[prost(message, tag = "14")]
     TokensExhausted(()),
 }
 

@@ -178,8 +178,11 @@ impl Lead {
 
     /// A command of this server came, so it lives.
     pub(super) fn hear_from(&mut self, server: ServerId, now: StoreTime, exit: &Exit<'_>) {
-        if !self.replicas.is_alive(replica_of(server), self.time.at(now)) {
+        let (replica, time) = (replica_of(server), self.time.at(now));
+        if !self.replicas.is_alive(replica, time) {
             self.hear_of([server], now, exit);
+        } else if server != self.ballot.server {
+            self.replicas.beat(replica, time);
         }
     }
 
@@ -204,8 +207,8 @@ impl Lead {
         has_failed
     }
 
-    /// The server to be asked to take over, once, when nothing is held back any more, and what it is told: the ends of
-    /// leases as of the last batch. If this leader goes on after all, it renews none without another batch.
+    /// The server to be asked to take over, once, when no answer is held back any more, and the ends of leases as of the
+    /// last batch. If this leader goes on after all, a renewal is answered only after a later batch.
     pub(in crate::store::quorum) fn hand_over(&mut self) -> Option<(ServerId, Option<LastEnds>)> {
         let it = self.hands_over.as_mut().filter(|it| !it.is_asked)?;
         if !self.open.is_empty() || !self.written.is_empty() || self.bridge.as_ref().is_some_and(|it| it.is_busy()) {

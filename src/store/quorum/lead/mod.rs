@@ -160,9 +160,14 @@ impl Lead {
         is_written && is_stepped && self.written.front().is_none_or(|batch| batch.at.elapsed() < SILENCE_MAX)
     }
 
+    /// Whether it takes no commands, so that another server can take over.
+    pub(super) fn hands_over(&self) -> bool {
+        self.hands_over.is_some()
+    }
+
     /// Why no command is taken now, if none is.
     pub(super) fn refusal(&self, now: StoreTime) -> Option<Refusal> {
-        if self.hands_over.is_some() {
+        if self.hands_over() {
             // As soon as the successor leads, it is the one to ask.
             return Some(Refusal::NotLeader);
         }
@@ -240,7 +245,8 @@ impl Lead {
     }
 
     /// Whether others are to see that the partition is led. A successor takes over within a moment; a batch meanwhile
-    /// would void the ends of leases that it was told.
+    /// would void the ends of leases that it was told. Twice the period is still half of what a leader is suspected
+    /// after.
     fn is_idle_batch_due(&self, now: StoreTime) -> bool {
         let is_asked = self.hands_over.as_ref().is_some_and(HandOver::is_asked);
         now.since(self.written_at) >= if is_asked { 2 * IDLE_BATCH_PERIOD } else { IDLE_BATCH_PERIOD }

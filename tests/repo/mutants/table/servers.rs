@@ -11,7 +11,7 @@ use crate::{
 
 at_marks! {
     "gap told at each try", "a server without permission to subscribe makes all watchers list again and again",
-        Condition("$ || !subscription.backlog.is_closed()"), [Gaps];
+        Condition("$ || !subscription.sender.is_closed()"), [Gaps];
     "lost word of an end", "a holder learns that it lost its lease only when the next renewal is due, in eight hours",
         Condition("$ && self.leases.is_empty()"), [Gaps];
     "clock read before the lock", "time goes back within a shard", Move, [Schedules];

@@ -75,6 +75,16 @@ fn asks_and_replies() {
     assert_eq!(bytes_of(reply(Outcome::Acquire(AcquireOutcome::Granted(grant)))), GRANTED);
     let refused = Frame::Reply { number: 1, now: StoreTime::default(), result: Err(Refusal::NotLeader) };
     assert_eq!(bytes_of(refused), "06120408013001");
+    assert_eq!(bytes_of(reply(Outcome::Acquire(AcquireOutcome::TokensExhausted))), "0c120a080110021a040a027200");
+}
+
+#[test]
+fn hand_overs() {
+    let ends =
+        vec![(token(), StoreTime::from_micros(1_000_000)), (FencingToken::new(1).unwrap(), StoreTime::from_micros(2))];
+    let hand_over = |ends| bytes_of(Frame::HandOver { partition: 17, ballot: ballot(), ends });
+    assert_eq!(hand_over(None), "173a150811121108ac021108070605040302011d0c0b0a09");
+    assert_eq!(hand_over(Some(LastEnds { seq: 9, ends })), HAND_OVER);
 }
 
 #[test]
@@ -132,6 +142,8 @@ const RELEASE: &str = "3e0a3c080910111a1108ac021108070605040302011d0c0b0a0920c08
 const CLAIM: &str = "8c010a8901080910111a1108ac021108070605040302011d0c0b0a0920c0843d2a6c0a096f72646572732f34321a5f0a1f0a\
     120901000000000000001101000000000000001002193412000000000000123c0a1209030000000000000011030000000000\
     000012120904000000000000001104000000000000001a12090500000000000000110500000000000000";
+const HAND_OVER: &str = "3f3a3d0811121108ac021108070605040302011d0c0b0a093a2608091210018098281765060001000000000000001a10\
+                         40420f00000000000200000000000000";
 const GRANTED: &str = "441242080110021a3c0a3a0a380a120903000000000000001103000000000000001212090400000000000000110400000000\
     000000188180e2c4f2a29903208087a70e2802";
 const NOTICES: &str = "061a040804100a180a160a1209010000000000000011010000000000000010021812160a1209050000000000000011050000\

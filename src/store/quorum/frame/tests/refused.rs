@@ -41,7 +41,7 @@ fn what_cannot_be_a_parcel_is_refused_in_words() {
     // Notices, of which 3 should follow.
     assert_eq!(refused(&with(&[4, 0x1a, 2, 0x08, 3])), "it is damaged: it is cut off");
     // A hand-over with the ends of 0 leases, of one token.
-    let ends = [16, 0x3a, 14, 0x12, 0, 0x1a, 10, 0x12, 8, 1, 0, 0, 0, 0, 0, 0, 0];
+    let ends = [16, 0x3a, 14, 0x12, 0, 0x3a, 10, 0x12, 8, 1, 0, 0, 0, 0, 0, 0, 0];
     assert_eq!(refused(&with(&ends)), "it is damaged: its ends of leases are 0, of 1 leases");
     // A reply with refusal 9.
     assert_eq!(refused(&with(&[4, 0x12, 2, 0x30, 9])), "it is damaged: its refusal cannot be 9");
