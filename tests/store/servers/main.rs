@@ -10,6 +10,7 @@ mod calls;
 mod changes;
 mod crowd;
 mod ends;
+mod moves;
 mod one_node;
 mod parcels;
 #[path = "../../support/twins.rs"]
