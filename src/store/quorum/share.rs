@@ -234,7 +234,8 @@ impl Share {
                         let frozen_at = asking.frozen_at.unwrap_or(now);
                         let times = [frozen_at, now];
                         let (of, max) = ((self.partition, tag.ballot), self.waiters_max);
-                        // Ends as of another batch are not used: the leader before went on, and may have renewed leases.
+                        // Ends as of another batch are not used: the leader before went on, and may have renewed
+                        // leases.
                         let as_of = |(at, _): &(Position, Renewals)| leader.origin() == Origin::Read(*at);
                         let renewals = asking.ends.take().filter(as_of).map(|(_, renewals)| renewals);
                         let content = (content, renewals.as_ref().unwrap_or(&Renewals::MayBeMissing));

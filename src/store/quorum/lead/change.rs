@@ -207,8 +207,8 @@ impl Lead {
         has_failed
     }
 
-    /// The server to be asked to take over, once, when no answer is held back any more, and the ends of leases as of the
-    /// last batch. If this leader goes on after all, a renewal is answered only after a later batch.
+    /// The server to be asked to take over, once, when no answer is held back any more, and the ends of leases as of
+    /// the last batch. If this leader goes on after all, a renewal is answered only after a later batch.
     pub(in crate::store::quorum) fn hand_over(&mut self) -> Option<(ServerId, Option<LastEnds>)> {
         let it = self.hands_over.as_mut().filter(|it| !it.is_asked)?;
         if !self.open.is_empty() || !self.written.is_empty() || self.bridge.as_ref().is_some_and(|it| it.is_busy()) {
