@@ -236,6 +236,7 @@ impl Share {
                         let (of, max) = ((self.partition, tag.ballot), self.waiters_max);
                         // Ends as of another batch are not used: the leader before went on, and may have renewed
                         // leases.
+                        // mutant: ends as of another batch
                         let as_of = |(at, _): &(Position, Renewals)| leader.origin() == Origin::Read(*at);
                         let renewals = asking.ends.take().filter(as_of).map(|(_, renewals)| renewals);
                         let content = (content, renewals.as_ref().unwrap_or(&Renewals::MayBeMissing));

@@ -42,6 +42,8 @@ pub(crate) enum Killer {
     Protocol,
     /// Several servers on one Redis: sessions, and the knowledge of each server.
     Replicas,
+    /// Several servers among which partitions move.
+    Moves,
     /// Lost messages and missing permissions.
     Gaps,
     /// The store and the waiters under many orders of events.

@@ -135,6 +135,7 @@ impl Sandbox {
                 self.target.clone(),
                 &["--test", "redis", "--", "replicas::a_lease_granted", "replicas::a_command_to", "sessions"],
             ),
+            Killer::Moves => (&self.whole, self.target.clone(), &["--test", "servers", "--", "ends::", "moves::"]),
             Killer::Gaps => (&self.whole, self.target.clone(), &["--test", "redis", "--", "acl", "watching"]),
             Killer::Schedules => (&self.whole, self.target.clone(), &["--package", "fencepost-schedules"]),
         };

@@ -215,6 +215,7 @@ impl Lead {
             return None;
         }
         it.is_asked = true;
+        // mutant: ends not told
         let ends: Vec<_> = self.locks.unwritten_ends().take(LAST_ENDS_MAX + 1).collect();
         let seq = self.leader.position().seq;
         Some((it.to, (ends.len() <= LAST_ENDS_MAX).then_some(LastEnds { seq, ends })))

@@ -2,9 +2,9 @@
 
 use super::at_marks;
 use crate::{
-    edit::Edit::{Argument, Condition, Move, Statement, Value},
+    edit::Edit::{Argument, Closure, Condition, Move, Statement, Value},
     mutant::{
-        Killer::{Gaps, Replicas, Schedules},
+        Killer::{Gaps, Moves, Replicas, Schedules},
         Mutant,
     },
 };
@@ -28,6 +28,9 @@ at_marks! {
         Value("announced"), [Schedules];
     "alarm sleeps longer than announced", "a removed timer puts the expiry task to sleep forever",
         Argument("u64::MAX"), [Schedules];
+    "ends as of another batch", "a lease ends early whose old leader renewed it after the hand-over failed",
+        Closure("true"), [Moves];
+    "ends not told", "a renewed lease ends early at the next leader", Argument("0"), [Moves];
     "refused call is counted", "the drain waits for a refused call",
         Statement("if self.count.fetch_add(1, Ordering::Relaxed) >= max {
             self.count.fetch_sub(1, Ordering::Relaxed);
