@@ -1,7 +1,6 @@
 //! Identities. A request id and a lease id are credentials: their `Debug` shows the first digits alone, for failed
 //! tests.
 
-use sha1_smol::Sha1;
 use std::fmt;
 use uuid::Uuid;
 
@@ -31,7 +30,7 @@ id!(
     first_digits
 );
 id!(
-    /// Proves ownership of a lease. Made by the server ([`LeaseId::of`]); never listed, logged or shown to others.
+    /// Proves ownership of a lease. Random, made by the server; never listed, logged or shown to others.
     LeaseId,
     first_digits
 );
@@ -69,33 +68,9 @@ pub struct Call {
     pub id: CallId,
 }
 
-impl LeaseId {
-    /// The id of a lease that may be granted to this request. Its first half is a hash of the request, so a store that
-    /// indexes ended requests by that half finds them by their leases too; with any other id a late duplicate could
-    /// lock again. The second half is random (62 bits of it are kept): whoever knows the request does not know the
-    /// lease, and a request that comes again after it was forgotten gets another id. Stored, so the same in every
-    /// server and every version.
-    pub fn of(request: RequestId, random: u64) -> Self {
-        let digest = Sha1::from(request.0.as_bytes()).digest().bytes();
-        let mut bytes = [0; 16];
-        let (first, second) = bytes.split_at_mut(8);
-        first.copy_from_slice(&digest[..8]);
-        second.copy_from_slice(&random.to_be_bytes());
-        Self(uuid::Builder::from_custom_bytes(bytes).into_uuid())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ids_of_leases_begin_with_what_goes_by_their_request() {
-        let request = RequestId(Uuid::from_u128(0x1234_5678_9abc_def0_1234_5678_9abc_def0));
-        let hex = |random| LeaseId::of(request, random).0.to_string();
-        assert_eq!(hex(0), "d8376dcb-6eea-84fd-8000-000000000000");
-        assert_eq!(hex(u64::MAX), "d8376dcb-6eea-84fd-bfff-ffffffffffff");
-    }
 
     #[test]
     fn debug_of_a_credential_does_not_give_it_away() {

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     domain::{
         command::{Acquire, Candidate, Command},
-        ids::{AttachmentId, Call, GrantId, LeaseId, RequestId},
+        ids::{AttachmentId, Call, GrantId, LeaseId},
         lease::Terms,
         limits::{DEADLINE_MARGIN_MAX, DROP_GRACE},
         name::LockName,
@@ -144,7 +144,7 @@ impl<S: Store> Locks<S> {
             None => None,
         };
         // A call is granted at most one lease, whichever command grants it.
-        let candidate = candidate(call.request, attachment);
+        let candidate = candidate(attachment);
         let command = Command::Acquire(Acquire { call, terms, wait: waiting.is_some(), candidate });
         let Timed { mut sent, mut outcome } = self.store.run(name, command).await?.of()?;
         let mut cleanup = Cleanup { store: &*self.store, name, call, armed: true };
@@ -271,11 +271,6 @@ impl<S: Store> Locks<S> {
     }
 }
 
-fn candidate(request: RequestId, attachment: Option<AttachmentId>) -> Candidate {
-    Candidate {
-        // mutant: lease ids that do not go by their request
-        lease_id: LeaseId::of(request, Uuid::new_v4().as_u64_pair().1),
-        grant_id: GrantId(Uuid::new_v4()),
-        attachment,
-    }
+fn candidate(attachment: Option<AttachmentId>) -> Candidate {
+    Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()), attachment }
 }

@@ -128,7 +128,6 @@ pub(super) async fn keep_subscribed(dialer: &Dialer, subscription: &Subscription
             tracing::debug!(why, "not listening to redis");
         }
         // An attempt that failed loses no more than was reported before it.
-        // mutant: gap told at each try
         if has_begun {
             subscription.sender.deliver(Push::Resync);
         }

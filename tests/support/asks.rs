@@ -21,12 +21,8 @@ pub(crate) fn new_request() -> RequestId {
     RequestId(Uuid::new_v4())
 }
 
-pub(crate) fn candidate(request: RequestId) -> Candidate {
-    Candidate {
-        lease_id: LeaseId::of(request, Uuid::new_v4().as_u64_pair().1),
-        grant_id: GrantId(Uuid::new_v4()),
-        attachment: None,
-    }
+pub(crate) fn candidate() -> Candidate {
+    Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()), attachment: None }
 }
 
 /// An acquire: the first attempt of a request, with this TTL.
@@ -34,7 +30,7 @@ pub(crate) fn acquire(request: RequestId, ttl: Duration, wait: bool) -> Acquire 
     let holder = Holder::new("test".into()).unwrap();
     let terms = Terms { fingerprint: 7, ttl, holder, metadata: Metadata::default(), min_token: 0 };
     let call = Call { request, attempt: 1, id: CallId(Uuid::new_v4().as_u64_pair().0) };
-    Acquire { call, terms, wait, candidate: candidate(request) }
+    Acquire { call, terms, wait, candidate: candidate() }
 }
 
 /// A call of the service that arrives now: an attempt of a request, with this TTL and wait.
@@ -73,7 +69,7 @@ pub(crate) trait Asks: Store {
     }
 
     async fn claim(&self, name: &LockName, call: Call) -> Result<Timed<AcquireOutcome>, StoreError> {
-        self.ask(name, Command::Claim(call, candidate(call.request))).await
+        self.ask(name, Command::Claim(call, candidate())).await
     }
 
     async fn give_up(&self, name: &LockName, call: Call) -> Result<AcquireOutcome, StoreError> {

@@ -40,8 +40,6 @@ pub(crate) enum Killer {
     Properties,
     /// The protocol between clients, replicas and store.
     Protocol,
-    /// Several servers on one Redis: sessions, and the knowledge of each server.
-    Replicas,
     /// Several servers among which partitions move.
     Moves,
     /// Lost messages and missing permissions.

@@ -42,7 +42,6 @@ edition = "2024"
 
 [dependencies]
 hashbrown = { version = "0.17", default-features = false, features = ["default-hasher", "inline-more"] }
-sha1_smol = "1.0"
 smallvec = { version = "1.15", features = ["const_new"] }
 thiserror = "2"
 uuid = { version = "1.29", features = ["v4"] }
@@ -130,11 +129,6 @@ impl Sandbox {
             Killer::Model => (&self.rules, self.rules_built.clone(), &["--test", "model"]),
             Killer::Properties => (&self.rules, self.rules_built.clone(), &["--test", "rules_props"]),
             Killer::Protocol => (&self.rules, self.rules_built.clone(), &["--test", "protocol"]),
-            Killer::Replicas => (
-                &self.whole,
-                self.target.clone(),
-                &["--test", "redis", "--", "replicas::a_lease_granted", "replicas::a_command_to", "sessions"],
-            ),
             Killer::Moves => (&self.whole, self.target.clone(), &["--test", "servers", "--", "ends::", "moves::"]),
             Killer::Gaps => (&self.whole, self.target.clone(), &["--test", "redis", "--", "acl", "watching"]),
             Killer::Schedules => (&self.whole, self.target.clone(), &["--package", "fencepost-schedules"]),

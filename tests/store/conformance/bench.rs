@@ -84,7 +84,7 @@ pub(crate) fn terms() -> Terms {
 
 /// The first attempt of a request, without waiting.
 pub(crate) fn try_acquire(number: u128) -> Acquire {
-    Acquire { call: call(number, 1), terms: terms(), wait: false, candidate: candidate(request(number)) }
+    Acquire { call: call(number, 1), terms: terms(), wait: false, candidate: candidate() }
 }
 
 /// The first attempt of a request that waits.
@@ -135,7 +135,7 @@ impl<H: Harness> Bench<H> {
     }
 
     pub(crate) async fn claim(&self, number: u128) -> AcquireOutcome {
-        self.run(Command::Claim(call(number, 1), candidate(request(number)))).await
+        self.run(Command::Claim(call(number, 1), candidate())).await
     }
 
     pub(crate) async fn give_up(&self, number: u128) -> AcquireOutcome {

@@ -1,7 +1,7 @@
 //! Renewal, attachment, release and revocation of leases.
 
 use crate::{
-    bench::{Bench, Harness, TTL, acquire, attachment, call, candidate, granted, name, request, try_acquire},
+    bench::{Bench, Harness, TTL, acquire, attachment, call, candidate, granted, name, try_acquire},
     notices::RecordingNotices,
 };
 use fencepost::{
@@ -159,7 +159,7 @@ pub(crate) async fn many_leases_are_renewed_together_each_with_its_own_outcome(b
 
 pub(crate) async fn a_lease_may_be_attached_by_its_grant(bench: &Bench<impl Harness>) {
     let attached = |number, stream| Acquire {
-        candidate: Candidate { attachment: Some(attachment(stream)), ..candidate(request(number)) },
+        candidate: Candidate { attachment: Some(attachment(stream)), ..candidate() },
         ..acquire(number)
     };
     let first = granted(bench.request(attached(1, 11)).await);

@@ -2,7 +2,7 @@
 //! with Redis servers. The test moves its clock.
 
 use crate::{
-    asks::{candidate, new_request},
+    asks::candidate,
     bench::{Harness, limits, name},
     notices::{NoNotices, RecordingNotices},
     redis_server::Redis,
@@ -217,7 +217,7 @@ async fn what_a_lease_has_left_counts_from_before_its_turn() {
         tokio::task::yield_now().await;
     }
     *clock.0.lock().unwrap() = None;
-    let renewal = Command::Renew { lease_id: candidate(new_request()).lease_id, ttl: None };
+    let renewal = Command::Renew { lease_id: candidate().lease_id, ttl: None };
     let answer = Store::run(&*store, &name("lock"), renewal).await.unwrap();
     let read = clock.0.lock().unwrap().expect("the turn has a time");
     assert!(answer.sent <= read, "{:?} too late", answer.sent - read);

@@ -47,10 +47,10 @@ async fn a_lease_granted_by_one_server_is_known_to_the_others() {
     assert_eq!(one.client().release_lease(&lease).await, LeaseEnd::Released);
 }
 
-/// The replication id of Redis changes under its connections when its first replica connects, so some servers know an
-/// incarnation that others do not. A command to the earlier one must not mark the present one as left.
+/// The replication id of Redis changes under its connections when its first replica connects. To servers that connected
+/// before and after it is the same Redis.
 #[tokio::test]
-async fn a_command_to_an_earlier_incarnation_does_not_block_the_present_one() {
+async fn tokens_rise_when_the_replication_id_changes() {
     // No server lives when Redis is killed, so Redis has to keep what it has answered: with appendfsync everysec, it
     // answers before it has passed it on to the kernel if the disk is busy.
     let keeps_all = ["--appendonly", "yes", "--appendfsync", "always"];

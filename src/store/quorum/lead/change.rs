@@ -256,7 +256,7 @@ mod tests {
 
     fn asks(number: u128, from: ServerId, not_after: StoreTime) -> Job {
         let request = RequestId(Uuid::from_u128(number));
-        let candidate = Candidate { lease_id: LeaseId::of(request, 7), grant_id: GrantId(request.0), attachment: None };
+        let candidate = Candidate { lease_id: LeaseId(request.0), grant_id: GrantId(request.0), attachment: None };
         let (holder, metadata) = (Holder::default(), Metadata::default());
         let terms = Terms { fingerprint: 7, ttl: DAY, holder, metadata, min_token: 0 };
         let call = Call { request, attempt: 1, id: CallId(1) };

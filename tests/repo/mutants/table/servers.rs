@@ -4,14 +4,12 @@ use super::at_marks;
 use crate::{
     edit::Edit::{Argument, Closure, Condition, Move, Statement, Value},
     mutant::{
-        Killer::{Gaps, Moves, Replicas, Schedules},
+        Killer::{Gaps, Moves, Schedules},
         Mutant,
     },
 };
 
 at_marks! {
-    "gap told at each try", "a server without permission to subscribe makes all watchers list again and again",
-        Condition("$ || !subscription.sender.is_closed()"), [Gaps];
     "lost word of an end", "a holder learns that it lost its lease only when the next renewal is due, in eight hours",
         Condition("$ && self.leases.is_empty()"), [Gaps];
     "clock read before the lock", "time goes back within a shard", Move, [Schedules];
@@ -20,8 +18,6 @@ at_marks! {
             let _ = futures_util::FutureExt::now_or_never(Box::pin(waiting.woken()));
         }"),
         [Schedules];
-    "lease ids that do not go by their request", "a late duplicate acquires again if another request has ended since",
-        Value("LeaseId(Uuid::new_v4())"), [Replicas];
     "dropped call not cleaned up", "a dropped call blocks the waiters behind it", Condition("false"), [Schedules];
     "stream woken too early", "a stream checks for a notice before it arrives, and never again", Move, [Schedules];
     "alarm does not look again", "the expiry task goes to sleep without noticing a lease that is due earlier",
