@@ -33,6 +33,10 @@ const fn length(frame: &Frame) -> usize {
         Frame::Notices { notices, .. } => notices.len(),
         Frame::Waiters { waiters, .. } => waiters.len(),
         Frame::Presented { outcomes, .. } => outcomes.len(),
-        Frame::Ask { .. } | Frame::Reply { .. } | Frame::Gather { .. } | Frame::HandOver { .. } => 0,
+        Frame::Ask { .. }
+        | Frame::Reply { .. }
+        | Frame::Gather { .. }
+        | Frame::HandOver { .. }
+        | Frame::Declines { .. } => 0,
     }
 }

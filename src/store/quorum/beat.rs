@@ -20,8 +20,8 @@ use uuid::Uuid;
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// How long a server that leaves waits for others to take its partitions over.
 const LEAVE_TIME_MAX: Duration = Duration::from_secs(2);
-/// How long its last beat may take.
-const LAST_BEAT_TIME_MAX: Duration = Duration::from_millis(300);
+/// How long its beats may take.
+const BEAT_TIME_MAX: Duration = Duration::from_millis(300);
 /// How often it looks whether they have.
 const LEAVE_PERIOD: Duration = Duration::from_millis(5);
 
@@ -140,22 +140,27 @@ impl<C: Carrier> QuorumStore<C> {
             }
             self.look_after(at, &living, now);
         }
+        self.wake_all();
     }
 
     /// Takes that another server leads a partition.
     pub(super) fn note_leader(&self, at: usize, known: Known) {
         let Some(part) = self.parts.get(at) else { return };
+        let gave_way = part.share.lock().gives_way(known.ballot, self.clock.now(), &self.exit(at));
+        self.metrics.leads_lost.inc_by(u64::from(gave_way));
         let before = {
             let mut leader = part.leader.lock();
             let before = *leader;
-            match before {
-                Some(before) if before.ballot > known.ballot => return,
-                Some(before) if before.ballot == known.ballot && before.at(known.heard) >= known.time => {}
-                _ => *leader = Some(known),
+            let is_newer = |before: Known| {
+                before.ballot < known.ballot || before.ballot == known.ballot && before.at(known.heard) < known.time
+            };
+            if before.is_none_or(is_newer) {
+                *leader = Some(known);
             }
             before
         };
-        if before.is_none_or(|before| before.ballot < known.ballot) {
+        let is_another = before.is_none_or(|before| before.ballot < known.ballot);
+        if is_another {
             // What the leader before had to tell may be lost with it.
             self.notices.hints_lost();
             self.notices.events_lost();
@@ -163,6 +168,8 @@ impl<C: Carrier> QuorumStore<C> {
             for call in part.carried.lock().queued_at(known.ballot) {
                 self.notices.look_again(call.request, call.attempt);
             }
+        }
+        if is_another || gave_way {
             self.led_anew.notify_waiters();
         }
     }
@@ -228,6 +235,8 @@ impl<C: Carrier> QuorumStore<C> {
     /// time, it just stops to lead. The other servers are told, so that they need not find out by its silence.
     pub async fn leave(&self) {
         self.leaves.store(true, Ordering::Relaxed);
+        // Who leaves itself takes nothing over, and who came a moment ago may be the one that does.
+        self.beat_at_all_in_time().await;
         let until = Instant::now() + LEAVE_TIME_MAX;
         let mut hands_over = false;
         loop {
@@ -238,13 +247,17 @@ impl<C: Carrier> QuorumStore<C> {
             let is_needed = self.parts.iter().any(|part| part.share.lock().is_needed());
             // Who was deposed a moment ago may be needed too.
             let is_over = if is_led { !is_needed } else { !hands_over };
-            if !has_heir && is_over || until <= Instant::now() {
+            // What this server was asked to take over, it hands on.
+            let now = self.clock.now();
+            let asks = self.parts.iter().any(|part| part.share.lock().asks(now));
+            let may_come = self.election.lock().may_come(Instant::now());
+            if !has_heir && !asks && !may_come && is_over || until <= Instant::now() {
                 break;
             }
             self.tend_once();
-            if is_led && is_needed {
-                // It sees the successor's first batch.
-                self.beat_at_all().await;
+            if is_led && is_needed || may_come && !has_heir {
+                // It sees the successor's first batch, or who came.
+                self.beat_at_all_in_time().await;
             }
             sleep(LEAVE_PERIOD).await;
         }
@@ -252,7 +265,12 @@ impl<C: Carrier> QuorumStore<C> {
             part.share.lock().resign(self.clock.now(), &self.exit(at));
         }
         // Where that does not arrive, the others wait for their suspicion.
-        let _ = timeout(LAST_BEAT_TIME_MAX, self.beat_at_all()).await;
+        self.beat_at_all_in_time().await;
+    }
+
+    /// A beat at all nodes, of which one may not answer.
+    async fn beat_at_all_in_time(&self) {
+        let _ = timeout(BEAT_TIME_MAX, self.beat_at_all()).await;
     }
 
     /// Begins to hand over what has an heir. Whether any has.

@@ -302,6 +302,20 @@ impl Election {
         (leaves || weight(best, partition) > weight(self.me, partition)).then_some(best)
     }
 
+    /// Whether a server came that this one will know in a moment, and that can lead then.
+    pub(super) fn may_come(&self, now: Instant) -> bool {
+        let is_known = |peer: &Peer| peer.lives(now) && peer.reaches_majority(now);
+        let came = |peer: &Peer| !peer.told.leaves && now.duration_since(peer.first_seen) < SILENCE_MAX;
+        self.servers.values().any(|peer| came(peer) && !is_known(peer))
+    }
+
+    /// Notes that a server leaves, before its beats say so.
+    pub(super) fn leaves(&mut self, server: ServerId) {
+        if let Some(peer) = self.servers.get_mut(&server) {
+            peer.told.leaves = true;
+        }
+    }
+
     /// The leader of a partition by what living servers told; of several, the one with the highest ballot.
     pub(super) fn leader(&self, partition: u16, now: Instant) -> Option<Known> {
         let living = self.servers.iter().filter(|(_, peer)| peer.lives(now));

@@ -168,7 +168,10 @@ impl<C: Carrier> QuorumStore<C> {
                         self.begin_to_lead(at, &mut share, now, &exit);
                     } else if led && share.lead().is_none() {
                         self.metrics.leads_lost.inc();
+                        // Who was refused by this leader asks the next one, which may be known already.
+                        self.led_anew.notify_waiters();
                     }
+                    self.ask_heir(at, &mut share);
                 }
                 Ok(Said::Unmarked) => return self.mark(node).await,
                 Ok(refused) => return Err(self.refused(refused)),

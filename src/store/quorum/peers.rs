@@ -10,7 +10,6 @@ use super::{
     list,
     nodes::Carrier,
     share::Place,
-    store::Part,
 };
 use crate::{
     domain::{limits::COMMAND_WINDOW, time::StoreTime},
@@ -81,10 +80,22 @@ impl<C: Carrier> QuorumStore<C> {
             }
             Frame::HandOver { partition, ballot, ends } if ballot.server == from => {
                 self.election.lock().gave(from, Instant::now());
-                if let Some(Part { share, .. }) = self.parts.get(usize::from(partition))
-                    && !self.is_leaving()
-                {
-                    share.lock().take_over(ballot, ends, self.clock.now());
+                match self.parts.get(usize::from(partition)) {
+                    Some(_) if self.is_leaving() => self.courier.send(from, Frame::Declines { partition, ballot }),
+                    Some(part) => part.share.lock().take_over(ballot, ends, self.clock.now()),
+                    None => {}
+                }
+            }
+            Frame::Declines { partition, ballot } => {
+                self.election.lock().leaves(from);
+                let part = self.parts.get(usize::from(partition));
+                let has_gone_on = part.is_some_and(|part| {
+                    let mut share = part.share.lock();
+                    share.lead().filter(|lead| lead.ballot() == ballot).is_some_and(Lead::goes_on)
+                });
+                if has_gone_on {
+                    // Who waits for the successor asks here again.
+                    self.led_anew.notify_waiters();
                 }
             }
             // In the name of another server.

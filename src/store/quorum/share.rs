@@ -272,6 +272,20 @@ impl Share {
         false
     }
 
+    /// Whether it asks for the lead.
+    pub(super) fn asks(&self, now: StoreTime) -> bool {
+        matches!(&self.role, Role::Asks(asking) if now < asking.until)
+    }
+
+    /// Leads no more if another server does, to which it hands over. Whether it gave way.
+    pub(super) fn gives_way(&mut self, to: Ballot, now: StoreTime, exit: &Exit<'_>) -> bool {
+        let gives_way = self.lead().is_some_and(|lead| lead.hands_over() && lead.ballot() < to);
+        if gives_way {
+            self.lose_lead(now, exit);
+        }
+        gives_way
+    }
+
     /// Leads no more, and asks for nothing.
     pub(super) fn resign(&mut self, now: StoreTime, exit: &Exit<'_>) {
         if let Role::Leads(mut lead) = std::mem::replace(&mut self.role, Role::StandsBy) {

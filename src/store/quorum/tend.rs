@@ -1,6 +1,13 @@
 //! What is due without a command: candidacies, timers of locks, empty batches, planned changes of the leader.
 
-use super::{QuorumStore, ballot::Ballot, frame::Frame, nodes::Carrier, share::Place, store::Part};
+use super::{
+    QuorumStore,
+    ballot::Ballot,
+    frame::Frame,
+    nodes::Carrier,
+    share::{Place, Share},
+    store::Part,
+};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -43,13 +50,20 @@ impl<C: Carrier> QuorumStore<C> {
                 // It goes on: who waits for the successor asks here again.
                 self.led_anew.notify_waiters();
             }
-            if let Some((heir, ends)) = lead.hand_over() {
-                self.courier.send(heir, Frame::HandOver { partition: number, ballot: lead.ballot(), ends });
-            }
             more |= lead.apply_due_timers(now, &exit);
+            self.ask_heir(at, &mut share);
         }
         self.wake_all();
         more
+    }
+
+    /// Asks the successor to take over what is handed over, when nothing is held back any more.
+    pub(super) fn ask_heir(&self, at: usize, share: &mut Share) {
+        let Ok(partition) = u16::try_from(at) else { return };
+        let Some(lead) = share.lead() else { return };
+        if let Some((heir, ends)) = lead.hand_over() {
+            self.courier.send(heir, Frame::HandOver { partition, ballot: lead.ballot(), ends });
+        }
     }
 
     /// The highest ballot that was seen in a partition, if this server is to ask for its lead.

@@ -13,5 +13,6 @@ mod ends;
 mod moves;
 mod one_node;
 mod parcels;
+mod planned;
 #[path = "../../support/twins.rs"]
 mod twins;

@@ -28,8 +28,8 @@
 //   RESOURCE_EXHAUSTED   WATCHERS_FULL      Too many Watch streams on this server. Repeat later, or on another server.
 //   UNAVAILABLE          OUTCOME_UNKNOWN    The call may or may not have taken effect: Redis did not answer. Repeat
 //                                           with the same ids.
-//   UNAVAILABLE          STORE_UNAVAILABLE  Nothing was done: Redis is unreachable, or refuses the command. Repeat; the
-//                                           message tells an operator why.
+//   UNAVAILABLE          STORE_UNAVAILABLE  Nothing was done: Redis is unreachable or refuses the command, or no server
+//                                           leads the lock now. Repeat; the message tells an operator why.
 //   UNAVAILABLE          STORE_OVERLOADED   Nothing was done: Redis is overloaded. Repeat.
 //   UNAVAILABLE          TOO_LATE           Nothing was done: the command reached the server that leads the lock more
 //                                           than 500 ms after it was sent. Repeat.
@@ -410,8 +410,8 @@ const (
 	WatchResponse_KIND_EXPIRED WatchResponse_Kind = 4
 	// It was revoked: reason says why.
 	WatchResponse_KIND_REVOKED WatchResponse_Kind = 5
-	// Events were lost, because the client read too slowly, the server's connection to Redis was interrupted, or Redis
-	// lost data. List again to get the current state.
+	// Events may have been lost, because the client read too slowly, the server's connection to Redis was interrupted,
+	// Redis lost data, or locks moved to another server. List again to get the current state.
 	WatchResponse_KIND_MISSED WatchResponse_Kind = 6
 )
 

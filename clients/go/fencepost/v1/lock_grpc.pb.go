@@ -28,8 +28,8 @@
 //   RESOURCE_EXHAUSTED   WATCHERS_FULL      Too many Watch streams on this server. Repeat later, or on another server.
 //   UNAVAILABLE          OUTCOME_UNKNOWN    The call may or may not have taken effect: Redis did not answer. Repeat
 //                                           with the same ids.
-//   UNAVAILABLE          STORE_UNAVAILABLE  Nothing was done: Redis is unreachable, or refuses the command. Repeat; the
-//                                           message tells an operator why.
+//   UNAVAILABLE          STORE_UNAVAILABLE  Nothing was done: Redis is unreachable or refuses the command, or no server
+//                                           leads the lock now. Repeat; the message tells an operator why.
 //   UNAVAILABLE          STORE_OVERLOADED   Nothing was done: Redis is overloaded. Repeat.
 //   UNAVAILABLE          TOO_LATE           Nothing was done: the command reached the server that leads the lock more
 //                                           than 500 ms after it was sent. Repeat.

@@ -163,6 +163,7 @@ fn frames() -> Vec<Frame> {
         Frame::Presented { partition: 17, ballot: BALLOT, outcomes },
         Frame::HandOver { partition: 17, ballot: BALLOT, ends: Some(LastEnds { seq: 9, ends: vec![(token(), NOW)] }) },
         Frame::HandOver { partition: 17, ballot: BALLOT, ends: None },
+        Frame::Declines { partition: 17, ballot: BALLOT },
     ]);
     frames
 }

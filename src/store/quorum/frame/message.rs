@@ -20,7 +20,7 @@ use crate::store::{
 #[derive(Clone, PartialEq, prost::Message)]
 #[prost(skip_debug)]
 struct FrameMessage {
-    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
     kind: Option<Kind>,
 }
 
@@ -41,6 +41,8 @@ enum Kind {
     Presented(LedMessage),
     #[prost(message, tag = "7")]
     HandOver(HandOverMessage),
+    #[prost(message, tag = "8")]
+    Declines(LedMessage),
 }
 
 /// So many notices follow.
@@ -121,6 +123,10 @@ pub(super) fn put_frame(out: &mut Vec<u8>, frame: Frame) -> usize {
             add(Kind::HandOver(HandOverMessage::of(partition, ballot, ends)));
             1
         }
+        Frame::Declines { partition, ballot } => {
+            add(Kind::Declines(LedMessage::of(partition, ballot, 0, false)));
+            1
+        }
     }
 }
 
@@ -157,6 +163,10 @@ pub(super) fn next_frame(messages: &mut Messages<'_>) -> Result<Frame, FrameErro
         Kind::HandOver(message) => {
             let (partition, ballot, ends) = message.read()?;
             Frame::HandOver { partition, ballot, ends }
+        }
+        Kind::Declines(message) => {
+            let (partition, ballot) = message.read()?;
+            Frame::Declines { partition, ballot }
         }
     })
 }

@@ -145,6 +145,13 @@ pub enum Frame {
         /// Renewals that no record has. `None` if they are too many: then TTLs begin anew.
         ends: Option<LastEnds>,
     },
+    /// The sender does not take a partition over: it leaves, too.
+    Declines {
+        /// The partition.
+        partition: u16,
+        /// The ballot of the leader that asked.
+        ballot: Ballot,
+    },
 }
 
 /// The ends of leases that a leader knows when it hands over.

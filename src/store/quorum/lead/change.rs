@@ -21,6 +21,7 @@ use crate::{
     },
 };
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// How long a leader that hands over waits to be deposed.
 const HAND_OVER_TIME_MAX: Duration = Duration::from_secs(1);
@@ -190,7 +191,15 @@ impl Lead {
     pub(in crate::store::quorum) fn begin_hand_over(&mut self, to: ServerId, now: StoreTime) {
         if self.hands_over.is_none() && self.gathering.is_none() {
             self.hands_over = Some(HandOver { to, until: now.after(HAND_OVER_TIME_MAX), is_asked: false });
+            // The successor's time goes on from that of the last batch: it is to be of now.
+            self.open_at(now);
+            self.open.push(Held::Read(oneshot::channel().0));
         }
+    }
+
+    /// The successor does not take over: this leader goes on. True if it handed over.
+    pub(in crate::store::quorum) fn goes_on(&mut self) -> bool {
+        self.hands_over.take().is_some()
     }
 
     /// Whether a change may be planned: the last one has not failed a moment ago.

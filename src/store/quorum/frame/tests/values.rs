@@ -227,6 +227,7 @@ fn some_waiter() -> impl Strategy<Value = PresentedWaiter> {
 pub(super) fn some_frame() -> impl Strategy<Value = Frame> {
     let of = || (any::<u16>(), some_ballot());
     prop_oneof![
+        1 => of().prop_map(|(partition, ballot)| Frame::Declines { partition, ballot }),
         4 => (any::<u64>(), of(), some_time(), some_work()).prop_map(
             |(number, (partition, ballot), not_after, work)| Frame::Ask { number, partition, ballot, not_after, work }
         ),
