@@ -1084,8 +1084,8 @@ type RenewRequest struct {
 	LockName string `protobuf:"bytes,1,opt,name=lock_name,json=lockName,proto3" json:"lock_name,omitempty"`
 	// The lease to renew, from AcquireResponse.
 	LeaseId string `protobuf:"bytes,2,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
-	// The new TTL, within the same bounds as in AcquireRequest; by default the current one. The time left is set to it
-	// unless more is left.
+	// The new TTL, within the same bounds as in AcquireRequest; by default the current one. The time left is set to it.
+	// Where more is left, the lease keeps that and the TTL that it has: a renewal takes nothing away.
 	Ttl           *durationpb.Duration `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
