@@ -106,7 +106,9 @@ class Stores:
 
     def mysql(self):
         data, first, server = self.folder / "mysql", self.folder / "first.sql", program("mariadbd")
-        options = ["--no-defaults", f"--datadir={data}", "--innodb-flush-log-at-trx-commit=0"]
+        # When it starts, it deletes the temporary tables that it finds, in /tmp those of others too.
+        options = ["--no-defaults", f"--datadir={data}", f"--tmpdir={self.folder}"]
+        options.append("--innodb-flush-log-at-trx-commit=0")
         self.prepare(program("mariadb-install-db"), *options, "--auth-root-authentication-method=normal")
         first.write_text(
             f"CREATE DATABASE {NAME} CHARACTER SET utf8mb4;\n"
