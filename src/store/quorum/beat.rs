@@ -30,7 +30,9 @@ impl<C: Carrier> QuorumStore<C> {
     pub(super) async fn beat(&self, node: usize) {
         loop {
             let is_answered = self.beat_once(node).await;
-            sleep(if is_answered { BEAT_PERIOD } else { RETRY_PAUSE }).await;
+            let pause = if is_answered { BEAT_PERIOD } else { RETRY_PAUSE };
+            // Nothing is lost if it beats at its time.
+            let _ = timeout(pause, self.beat_soon.notified()).await;
         }
     }
 
@@ -105,6 +107,7 @@ impl<C: Carrier> QuorumStore<C> {
             count: self.next_beat(),
             watches: self.notices.is_watched(),
             leaves: self.is_leaving(),
+            left: self.left.load(Ordering::Relaxed),
             leads: self.parts.iter().filter_map(|part| Some(part.share.lock().lead()?.led(now))).collect(),
             notices: self.courier.notices_sent(),
             strangers: self.parts.iter().filter_map(|part| part.share.lock().tells()).collect(),
@@ -113,7 +116,7 @@ impl<C: Carrier> QuorumStore<C> {
 
     /// Acts on what beats have shown.
     fn look_around(&self, now: Instant) {
-        let (living, told, leaders) = {
+        let (living, carriers, told, leaders) = {
             let mut election = self.election.lock();
             election.forget_gone(now).into_iter().for_each(|server| self.courier.forget(server));
             let mine = |notices: &[(ServerId, u64)]| {
@@ -125,7 +128,7 @@ impl<C: Carrier> QuorumStore<C> {
                 .map(|(server, told)| (server, told.watches, told.count, mine(&told.notices)))
                 .collect();
             let leaders: Vec<_> = (0..self.mark.partitions).map(|at| election.leader(at, now)).collect();
-            (living, told, leaders)
+            (living, election.carriers(now).into_iter().collect(), told, leaders)
         };
         for (server, watches, count, sent) in told {
             self.courier.watches(server, count, watches);
@@ -138,7 +141,7 @@ impl<C: Carrier> QuorumStore<C> {
                 Some(known) => self.note_leader(at, known),
                 None => self.forget_dead(at, &living),
             }
-            self.look_after(at, &living, now);
+            self.look_after(at, [&living, &carriers], now);
         }
         self.wake_all();
     }
@@ -183,7 +186,7 @@ impl<C: Carrier> QuorumStore<C> {
     }
 
     /// What a server does for a partition with each beat.
-    fn look_after(&self, at: usize, living: &BTreeSet<ServerId>, now: Instant) {
+    fn look_after(&self, at: usize, [living, carriers]: [&BTreeSet<ServerId>; 2], now: Instant) {
         let part = &self.parts[at];
         let number = u16::try_from(at).unwrap_or(u16::MAX);
         part.carried.lock().forget_dropped(now);
@@ -191,6 +194,7 @@ impl<C: Carrier> QuorumStore<C> {
             let exit = self.exit(at);
             let clock = self.clock.now();
             lead.hear_of(living.iter().copied(), clock, &exit);
+            lead.gathers_only_of(carriers, Place::hash_of, clock, &exit);
             let heir = self.election.lock().heir(number, self.is_leaving(), now);
             if let Some(heir) = heir.filter(|_| lead.may_hand_over(clock)) {
                 lead.begin_hand_over(heir, clock);
@@ -220,6 +224,10 @@ impl<C: Carrier> QuorumStore<C> {
         self.metrics.leads_begun.inc();
         let others = self.election.lock().carriers(Instant::now());
         lead.gather(others.iter().copied(), now);
+        if !others.is_empty() {
+            // One of them may have left a moment ago.
+            self.beat_soon.notify_waiters();
+        }
         for server in others {
             self.courier.send(server, Frame::Gather { partition: number, ballot, now: lead.time(now) });
         }
@@ -264,6 +272,14 @@ impl<C: Carrier> QuorumStore<C> {
         for (at, part) in self.parts.iter().enumerate() {
             part.share.lock().resign(self.clock.now(), &self.exit(at));
         }
+        // The waiters that it presents are to arrive.
+        let sent = async {
+            while !self.courier.is_idle() {
+                sleep(LEAVE_PERIOD).await;
+            }
+        };
+        let _ = timeout(BEAT_TIME_MAX, sent).await;
+        self.left.store(true, Ordering::Relaxed);
         // Where that does not arrive, the others wait for their suspicion.
         self.beat_at_all_in_time().await;
     }

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     domain::{ids::ReplicaId, time::StoreTime},
     store::Notice,
-    sync::{AtomicU64, Mutex, Notify, Ordering},
+    sync::{AtomicU64, AtomicUsize, Mutex, Notify, Ordering},
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use hashbrown::HashMap;
@@ -34,6 +34,8 @@ pub(super) type Replied = (StoreTime, Result<Done, Refusal>);
 #[derive(Debug)]
 pub(super) struct Courier {
     outgoing: Mutex<Outgoing>,
+    /// To how many servers something is under way.
+    under_way: AtomicUsize,
     /// Wakes the task that sends.
     wake: Notify,
     /// Questions that wait for a reply, by number.
@@ -93,6 +95,7 @@ impl Courier {
     pub(super) fn new() -> Self {
         Self {
             outgoing: Mutex::default(),
+            under_way: AtomicUsize::new(0),
             wake: Notify::new(),
             asked: Mutex::default(),
             // A reply to an earlier process with this id cannot come: ids of servers are random.
@@ -107,6 +110,11 @@ impl Courier {
     pub(super) fn send(&self, to: ServerId, frame: Frame) {
         self.outgoing.lock().add(to, frame);
         self.wake.notify_one();
+    }
+
+    /// Whether all that was to be sent has been.
+    pub(super) fn is_idle(&self) -> bool {
+        self.outgoing.lock().frames.is_empty() && self.under_way.load(Ordering::Acquire) == 0
     }
 
     /// Sends a notice.
@@ -247,7 +255,10 @@ impl Courier {
                 });
             }
             tokio::select! {
-                Some(server) = under_way.next() => drop(busy.remove(&server)),
+                Some(server) = under_way.next() => {
+                    busy.remove(&server);
+                    self.under_way.store(busy.len(), Ordering::Release);
+                }
                 () = self.wake.notified() => {}
             }
         }
@@ -257,6 +268,8 @@ impl Courier {
     fn take(&self, busy: &BTreeSet<ServerId>) -> Vec<(ServerId, Vec<Frame>)> {
         let mut outgoing = self.outgoing.lock();
         let free: Vec<ServerId> = outgoing.frames.keys().filter(|server| !busy.contains(server)).copied().collect();
+        // Under the mutex: what is taken counts as under way at once.
+        self.under_way.store(busy.len() + free.len(), Ordering::Release);
         free.into_iter().filter_map(|server| outgoing.frames.remove_entry(&server)).collect()
     }
 

@@ -29,6 +29,8 @@ const SIGHT_AGE_MAX: Duration = Duration::from_millis(900);
 const GONE_AFTER: Duration = Duration::from_secs(30);
 /// The rates of two clocks differ by this part of them, at most: DESIGN's drift of 1 %.
 const CLOCKS_DIFFER_BY: u32 = 100;
+/// What a server has told others before its last beat may come so much later than that: it takes another way.
+const LAST_WORDS_TIME_MAX: Duration = Duration::from_millis(100);
 /// A server gets no partition handed over before it has lived for so long.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
@@ -67,6 +69,8 @@ struct Peer {
     shown: Vec<(u64, Option<Instant>)>,
     /// When it handed a partition over to this server last.
     gave: Option<Instant>,
+    /// When it was seen first that it has left.
+    left: Option<Instant>,
 }
 
 impl Peer {
@@ -146,7 +150,8 @@ impl Election {
             let Some(peer) = self.servers.get_mut(&server) else {
                 let mut shown = vec![(0, None); self.nodes.len()];
                 shown[node] = (told.count, None);
-                self.servers.insert(server, Peer { told, clock, first_seen: now, heard: None, shown, gave: None });
+                self.servers
+                    .insert(server, Peer { told, clock, first_seen: now, heard: None, shown, gave: None, left: None });
                 continue;
             };
             match &mut peer.shown[node] {
@@ -157,6 +162,9 @@ impl Election {
             }
             if peer.told.count < told.count {
                 (peer.told, peer.clock, peer.heard) = (told, clock, Some(now));
+                if peer.told.left {
+                    peer.left.get_or_insert(now);
+                }
             }
         }
         for (progress, seen) in self.partitions.iter_mut().zip(&partitions) {
@@ -205,11 +213,13 @@ impl Election {
         std::iter::once(self.me).chain(others.map(|(server, _)| *server))
     }
 
-    /// The other servers through which calls may wait, or waited a moment ago. One that has left is not waited for: it
-    /// leads nothing any more, which it says with its last beat.
+    /// The other servers through which calls may wait, or waited a moment ago. One that has left is not waited for,
+    /// which it says with its last beat: until then it presents the places that it keeps.
     pub(super) fn carriers(&self, now: Instant) -> Vec<ServerId> {
-        let has_left = |peer: &Peer| peer.told.leaves && peer.told.leads.is_empty();
-        let carriers = self.servers.iter().filter(|(_, peer)| peer.lives(now) && !has_left(peer));
+        let has_left = |peer: &Peer| peer.left.is_some_and(|left| now.duration_since(left) >= LAST_WORDS_TIME_MAX);
+        // One that was seen first a moment ago may have waiters already.
+        let may_live = |peer: &Peer| peer.silent_for(now) < SILENCE_MAX;
+        let carriers = self.servers.iter().filter(|(_, peer)| may_live(peer) && !has_left(peer));
         carriers.map(|(server, _)| *server).collect()
     }
 

@@ -31,6 +31,11 @@ impl Gathering {
         }
     }
 
+    /// Waits only for these of the servers any more: the others have left, or died.
+    pub(super) fn only_of(&mut self, servers: &BTreeSet<ServerId>) {
+        self.awaited.retain(|server| servers.contains(server));
+    }
+
     /// Whether all have presented their waiters, or their time is over.
     pub(super) fn is_over(&self, now: StoreTime) -> bool {
         self.awaited.is_empty() || self.until <= now
@@ -90,6 +95,10 @@ mod tests {
         it.presents(one, vec![waiter(3, 1)], true);
         it.presents(two, vec![waiter(1, 4)], true);
         assert!(!it.is_over(now), "the third has not answered");
+        let mut others = Gathering::of([one, two, three], now);
+        others.only_of(&BTreeSet::from([two]));
+        others.presents(two, vec![], true);
+        assert!(others.is_over(now), "the others have left");
         assert!(it.is_over(now.after(GATHER_TIME_MAX)));
         it.presents(three, vec![], true);
         assert!(it.is_over(now));

@@ -61,12 +61,16 @@ pub struct QuorumStore<C> {
     pub(super) election: Mutex<Election>,
     /// Notified when a partition has another leader.
     pub(super) led_anew: Notify,
+    /// Has this server beat at all nodes before it is time.
+    pub(super) beat_soon: Notify,
     /// With one node: what the last beat showed, if the node has lost its memory.
     pub(super) loss: watch::Sender<Option<Arc<Loss>>>,
     /// The number of beats so far.
     pub(super) beats: Arc<AtomicU64>,
     /// Whether this server hands all over, and leads nothing any more.
     pub(super) leaves: Arc<AtomicBool>,
+    /// Whether it has left.
+    pub(super) left: AtomicBool,
     /// When each partition had a leader that this server knew.
     pub(super) all_led_at: Mutex<Option<Instant>>,
     pub(super) metrics: Arc<PartitionMetrics>,
@@ -128,9 +132,11 @@ impl<C: Carrier> QuorumStore<C> {
             notices,
             courier: Arc::new(Courier::new()),
             led_anew: Notify::new(),
+            beat_soon: Notify::new(),
             loss: watch::Sender::new(None),
             beats: Arc::default(),
             leaves: Arc::default(),
+            left: AtomicBool::new(false),
             all_led_at: Mutex::default(),
             metrics: Arc::default(),
             chores: Arc::default(),

@@ -13,10 +13,10 @@ use super::{
     trouble::Troubles,
 };
 use crate::{
-    sync::{Mutex, Notify},
+    sync::{Mutex, Notify, Ordering},
     telemetry::seldom::Seldom,
 };
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicBool};
 use tokio::{sync::watch, time::Instant};
 
 impl<C: Carrier> QuorumStore<C> {
@@ -53,9 +53,11 @@ impl<C: Carrier> QuorumStore<C> {
             notices: Arc::clone(&before.notices),
             courier: Arc::clone(&before.courier),
             led_anew: Notify::new(),
+            beat_soon: Notify::new(),
             loss: watch::Sender::new(None),
             beats: Arc::clone(&before.beats),
             leaves: Arc::clone(&before.leaves),
+            left: AtomicBool::new(before.left.load(Ordering::Relaxed)),
             all_led_at: Mutex::new(*before.all_led_at.lock()),
             metrics: Arc::clone(&before.metrics),
             chores: Arc::clone(&before.chores),

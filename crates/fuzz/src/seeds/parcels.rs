@@ -183,6 +183,7 @@ pub fn parcels() -> Vec<Vec<u8>> {
         count: 3,
         watches: true,
         leaves: true,
+        left: true,
         leads: vec![Led { partition: 4, round: 300, now: NOW }; 2],
         notices: vec![(BALLOT.server, 5)],
         strangers: vec![stranger],

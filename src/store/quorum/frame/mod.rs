@@ -246,6 +246,8 @@ pub struct Told {
     pub watches: bool,
     /// Whether it is about to leave, and takes no partition over.
     pub leaves: bool,
+    /// Whether it has left: no call waits through it any more. Its last beat says so.
+    pub left: bool,
     /// The partitions that it leads.
     pub leads: Vec<Led>,
     /// How many notices it has sent to each server.

@@ -30,6 +30,8 @@ struct ToldMessage {
     notices: u64,
     #[prost(uint64, tag = "6")]
     strangers: u64,
+    #[prost(bool, tag = "7")]
+    left: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, prost::Message)]
@@ -73,7 +75,7 @@ struct StrangerMessage {
 impl Told {
     /// Its bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let Self { count, watches, leaves, leads, notices, strangers } = self;
+        let Self { count, watches, leaves, left, leads, notices, strangers } = self;
         let mut out = vec![LAYOUT];
         put(
             &mut out,
@@ -84,6 +86,7 @@ impl Told {
                 leads: leads.len() as u64,
                 notices: notices.len() as u64,
                 strangers: strangers.len() as u64,
+                left: *left,
             },
         );
         leads.iter().for_each(|led| put(&mut out, &LedMessage::from(*led)));
@@ -99,11 +102,12 @@ impl Told {
     /// The bytes are those of another version of the server, or damaged.
     pub fn decode(bytes: &[u8]) -> Result<Self, FrameError> {
         let mut messages = Messages::of(bytes, TOLD_BYTES_MAX)?;
-        let ToldMessage { count, watches, leaves, leads, notices, strangers } = messages.next()?;
+        let ToldMessage { count, watches, leaves, leads, notices, strangers, left } = messages.next()?;
         let told = Self {
             count,
             watches,
             leaves,
+            left,
             leads: messages.list(leads, LedMessage::read)?,
             notices: messages.list(notices, SentMessage::read)?,
             strangers: messages.list(strangers, StrangerMessage::read)?,

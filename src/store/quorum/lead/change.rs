@@ -20,7 +20,7 @@ use crate::{
         },
     },
 };
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 use tokio::sync::oneshot;
 
 /// How long a leader that hands over waits to be deposed.
@@ -53,6 +53,20 @@ impl Lead {
             self.heard.insert(*server);
         }
         self.gathering = Some(Gathering::of(servers, now));
+    }
+
+    /// Waits only for waiters of these servers any more.
+    pub(in crate::store::quorum) fn gathers_only_of(
+        &mut self,
+        servers: &BTreeSet<ServerId>,
+        hash: impl Fn(&LockName) -> u64,
+        now: StoreTime,
+        exit: &Exit<'_>,
+    ) {
+        if let Some(gathering) = &mut self.gathering {
+            gathering.only_of(servers);
+            self.end_gathering(hash, now, exit);
+        }
     }
 
     /// Takes waiters that a server presents.

@@ -125,6 +125,7 @@ fn what_a_server_tells() {
         count: 1,
         watches: true,
         leaves: false,
+        left: false,
         leads: vec![Led { partition: 2, round: 300, now: StoreTime::from_micros(1_000_000) }],
         notices: vec![(ballot().server, 4)],
         strangers: vec![stranger],

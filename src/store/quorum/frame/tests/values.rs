@@ -271,12 +271,13 @@ pub(super) fn some_told() -> impl Strategy<Value = Told> {
         },
     );
     let lists = (vec(led, 0..4), vec((some_server(), any::<u64>()), 0..4), vec(stranger, 0..4));
-    (any::<u64>(), any::<[bool; 2]>(), lists).prop_map(|(count, [watches, leaves], (leads, notices, strangers))| Told {
+    (any::<u64>(), any::<[bool; 3]>(), lists).prop_map(|(count, [watches, leaves, left], lists)| Told {
         count,
         watches,
         leaves,
-        leads,
-        notices,
-        strangers,
+        left,
+        leads: lists.0,
+        notices: lists.1,
+        strangers: lists.2,
     })
 }
