@@ -29,6 +29,8 @@ const SIGHT_AGE_MAX: Duration = Duration::from_millis(900);
 const GONE_AFTER: Duration = Duration::from_secs(30);
 /// The rates of two clocks differ by this part of them, at most: DESIGN's drift of 1 %.
 const CLOCKS_DIFFER_BY: u32 = 100;
+/// A server that lives is seen to beat again within this time after it was seen first.
+const KNOWN_AFTER: Duration = Duration::from_millis(900);
 /// What a server has told others before its last beat may come so much later than that: it takes another way.
 const LAST_WORDS_TIME_MAX: Duration = Duration::from_millis(100);
 /// A server gets no partition handed over before it has lived for so long.
@@ -69,7 +71,7 @@ struct Peer {
     shown: Vec<(u64, Option<Instant>)>,
     /// When it handed a partition over to this server last.
     gave: Option<Instant>,
-    /// When it was seen first that it has left.
+    /// When it was seen to leave. Not if it had left before it was seen first: nothing of it is under way then.
     left: Option<Instant>,
 }
 
@@ -216,9 +218,11 @@ impl Election {
     /// The other servers through which calls may wait, or waited a moment ago. One that has left is not waited for,
     /// which it says with its last beat: until then it presents the places that it keeps.
     pub(super) fn carriers(&self, now: Instant) -> Vec<ServerId> {
-        let has_left = |peer: &Peer| peer.left.is_some_and(|left| now.duration_since(left) >= LAST_WORDS_TIME_MAX);
+        let is_heard_out = |left: Instant| now.duration_since(left) >= LAST_WORDS_TIME_MAX;
+        let has_left = |peer: &Peer| peer.told.left && peer.left.is_none_or(is_heard_out);
         // One that was seen first a moment ago may have waiters already.
-        let may_live = |peer: &Peer| peer.silent_for(now) < SILENCE_MAX;
+        let is_young = |peer: &Peer| peer.heard.is_none() && now.duration_since(peer.first_seen) < KNOWN_AFTER;
+        let may_live = |peer: &Peer| peer.lives(now) || is_young(peer);
         let carriers = self.servers.iter().filter(|(_, peer)| may_live(peer) && !has_left(peer));
         carriers.map(|(server, _)| *server).collect()
     }
